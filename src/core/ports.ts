@@ -1,0 +1,184 @@
+/**
+ * What the core needs from outside, as interfaces: nodes, rounds, time, randomness, the application.
+ *
+ * Adapters translate at this door: no error, type or event of a library crosses it. An answer that could not be had is
+ * a value here (`unreachable`, `no_answer`), never an exception, because what it means is the core's to decide.
+ */
+
+import type { Fingerprint, Owner, RecordAnswer, RecordCommand } from './record.ts'
+import type { StoredOutcome } from './stored-outcome.ts'
+import type { Token } from './token.ts'
+
+/** Time. Durations are measured on the monotonic clock; the wall clock is for tokens, for display and as a second guard. */
+export interface Clock {
+  monoMs(): number
+  wallMs(): number
+  /** Calls `fire` once, `delayMs` from now on the monotonic clock, unless cancelled. Does not keep the process alive. */
+  timer(delayMs: number, fire: () => void): Timer
+}
+
+export interface Timer {
+  cancel(): void
+}
+
+export interface Random {
+  /** Uniform in [0, 1). */
+  fraction(): number
+  /** `byteCount` unpredictable bytes as lower-case hex digits. */
+  hex(byteCount: number): string
+}
+
+/** Why nothing is known of what a node did with a command. It may have executed it. */
+export type Unreachable = {
+  readonly kind: 'unreachable'
+  /** `refused`: surely not executed. `timeout`, `error`: unknown. */
+  readonly reason: 'refused' | 'timeout' | 'error'
+  readonly detail: string
+}
+
+/** The node executed the command but has not been enrolled (again): its answer does not count. */
+export type Quarantined = { readonly kind: 'quarantined'; readonly nodeMs: number }
+
+export type NodeAnswer = RecordAnswer | Unreachable | Quarantined
+
+/** One of N independent nodes. */
+export interface RecordNode {
+  /** Stable and free of secrets: `redis-0`. */
+  readonly name: string
+  /**
+   * Executes one command. Settles within the node's own deadline and never rejects. Commands given in one order are
+   * executed in that order.
+   */
+  execute(command: RecordCommand): Promise<NodeAnswer>
+}
+
+/** One command sent to all nodes, and what came of it. */
+export type Round = {
+  /** A majority voted for the command. */
+  readonly carried: boolean
+  /** One slot a node, in the order of the nodes; undefined while its answer is under way. Filled in as answers arrive. */
+  readonly answers: readonly (NodeAnswer | undefined)[]
+  /** Resolves when every node has answered or was given up. */
+  readonly settled: Promise<void>
+}
+
+/** Runs rounds: sends a command to every node and answers as soon as a majority has decided. */
+export interface Quorum {
+  readonly nodeCount: number
+  /**
+   * @param skip nodes (by index) that need not hear of it, because they granted nothing; they count as votes for.
+   */
+  run(command: RecordCommand, skip?: ReadonlySet<number>): Promise<Round>
+}
+
+/** What a holder holds. A value: renewing returns another one. */
+export type Lease = {
+  readonly key: string
+  readonly token: Token
+  readonly owner: Owner
+  readonly fingerprint: Fingerprint
+  /** 1, or more where an earlier holder's lease lapsed and nobody knows what became of its work. */
+  readonly attempt: number
+  readonly leaseMs: number
+  readonly retentionMs: number
+  /** The claim ends at whichever comes first. */
+  readonly validUntilMonoMs: number
+  readonly validUntilWallMs: number
+}
+
+export type ClaimRequest = {
+  readonly key: string
+  readonly fingerprint: Fingerprint
+  readonly leaseMs: number
+  /** How long a completed record answers duplicates. */
+  readonly retentionMs: number
+  /** Time for all rounds together. */
+  readonly budgetMs: number
+  /** Given where the same claimant may ask again (a reservation's session, a gateway's request id); else random. */
+  readonly owner?: Owner
+}
+
+export type ClaimResult =
+  | { readonly kind: 'granted'; readonly lease: Lease }
+  /** Completed earlier, and a majority holds the outcome. */
+  | {
+      readonly kind: 'duplicate'
+      readonly outcome: StoredOutcome
+      readonly token: Token
+      readonly attempt: number
+    }
+  | { readonly kind: 'mismatch' }
+  | { readonly kind: 'held'; readonly retryAfterMs: number }
+  | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
+
+export type RenewResult =
+  | { readonly kind: 'renewed'; readonly lease: Lease }
+  | { readonly kind: 'lost' }
+  | { readonly kind: 'unavailable' }
+
+export type CompleteResult =
+  | { readonly kind: 'recorded' }
+  /** Another holder came after. `winner` is its outcome where a majority holds it. */
+  | { readonly kind: 'fenced'; readonly winner?: StoredOutcome }
+  | { readonly kind: 'unavailable' }
+
+export type ReleaseResult =
+  | { readonly kind: 'released' }
+  | { readonly kind: 'not_owner' }
+  | { readonly kind: 'unavailable' }
+
+export type ReadResult =
+  | { readonly kind: 'absent' }
+  | {
+      readonly kind: 'claimed'
+      readonly token: Token
+      readonly attempt: number
+      readonly remainingMs: number
+      readonly fingerprint: Fingerprint
+    }
+  | { readonly kind: 'released'; readonly token: Token }
+  | {
+      readonly kind: 'completed'
+      readonly token: Token
+      readonly attempt: number
+      readonly fingerprint: Fingerprint
+      readonly outcome: StoredOutcome
+    }
+  | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
+
+/** The record protocol on the quorum. Nothing here rejects, except where the caller broke a rule that its types can't say. */
+export interface Leases {
+  claim(request: ClaimRequest): Promise<ClaimResult>
+  renew(lease: Lease): Promise<RenewResult>
+  complete(lease: Lease, outcome: StoredOutcome): Promise<CompleteResult>
+  release(lease: Lease): Promise<ReleaseResult>
+  read(key: string): Promise<ReadResult>
+}
+
+/** Whole headers as they crossed the wire: names in their own case, one entry a line, order kept. */
+export type HeaderList = readonly (readonly [name: string, value: string])[]
+
+/** What the application is told about its claim, besides the request itself. */
+export type ForwardContext = {
+  readonly token: Token
+  readonly lockId: string
+  readonly attempt: number
+}
+
+export type ApplicationResponse = {
+  readonly status: number
+  readonly headers: HeaderList
+  readonly body: Buffer
+  /** The body was longer than what may be stored; `body` is then empty and `stream` carries it. */
+  readonly oversized?: { readonly stream: AsyncIterable<Buffer> }
+}
+
+/**
+ * What came of handing a request to the application.
+ * `never_sent`: no byte of it left (refused, no connection): a retry is safe.
+ * `no_answer`: it may have been carried out.
+ */
+export type ForwardResult =
+  | { readonly kind: 'answered'; readonly response: ApplicationResponse }
+  | { readonly kind: 'never_sent'; readonly detail: string }
+  | { readonly kind: 'no_answer'; readonly cause: 'reset' | 'timeout' | 'malformed'; readonly detail: string }

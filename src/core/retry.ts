@@ -1,0 +1,23 @@
+/**
+ * How long to wait before trying again: exponential, with full jitter.
+ *
+ * Full jitter (uniform between zero and the ceiling) because claimants that collided once must not collide again in step.
+ * Source: AWS Architecture Blog, "Exponential Backoff And Jitter" (2015).
+ */
+
+import type { Clock, Random } from './ports.ts'
+
+export type Backoff = { readonly initialMs: number; readonly maxMs: number }
+
+/** @param retry 0 for the first retry */
+export function jitteredDelayMs(backoff: Backoff, retry: number, random: Random): number {
+  const ceilingMs = Math.min(backoff.maxMs, backoff.initialMs * 2 ** retry)
+  return random.fraction() * ceilingMs
+}
+
+/** Resolves after `delayMs` of the given clock. */
+export function pause(clock: Clock, delayMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    clock.timer(delayMs, resolve)
+  })
+}
