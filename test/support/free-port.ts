@@ -1,0 +1,29 @@
+/**
+ * A TCP port on loopback for a server that has to be told its port and has to come back on the same one.
+ *
+ * Servers that can listen on port 0 should do that. The others get a port below the kernel's range of ephemeral ports:
+ * a client that keeps dialling a stopped server on an ephemeral port may be given that very port as its own and connect
+ * to itself (TCP simultaneous open), and then the server cannot come back.
+ */
+import { randomInt } from 'node:crypto'
+import { createServer } from 'node:net'
+
+/** Linux begins its ephemeral ports at 32768 (ip(7), ip_local_port_range), IANA and macOS at 49152. */
+const firstPort = 12_000
+const endPort = 32_000
+
+export async function freePort(): Promise<number> {
+  for (let attempt = 0; attempt < 100; attempt += 1) {
+    const port = randomInt(firstPort, endPort)
+    if (await canListen(port)) return port
+  }
+  throw new Error(`no free TCP port found on 127.0.0.1 between ${firstPort} and ${endPort} in 100 attempts`)
+}
+
+function canListen(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = createServer()
+    probe.once('error', () => resolve(false))
+    probe.listen({ host: '127.0.0.1', port, exclusive: true }, () => probe.close(() => resolve(true)))
+  })
+}

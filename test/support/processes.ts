@@ -1,0 +1,174 @@
+/**
+ * Child processes of a test: started, watched by their output or over HTTP, and surely ended, by `await using` or
+ * at the latest when the test process exits. Only processes started here are ever ended here.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { eventually, type Patience } from './eventually.ts'
+
+/** Enough for a stack trace and the lines before it; a chatty server must not fill the memory of the test run. */
+const outputCharsMax = 64 * 1024
+
+const repository = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
+
+export type ProcessOptions = {
+  /** How failure messages call it; default: the command. */
+  readonly name?: string
+  /** Added to the environment of the test; undefined removes a variable. */
+  readonly env?: Readonly<Record<string, string | undefined>>
+  readonly cwd?: string
+}
+
+export type Exit = { readonly code: number | null; readonly signal: NodeJS.Signals | null }
+
+const living = new Set<ChildProcess>()
+// The last resort where a test process ends without disposing. A SIGKILL of the test process itself is beyond it.
+process.once('exit', () => {
+  for (const child of living) child.kill('SIGKILL')
+})
+
+export class TestProcess implements AsyncDisposable {
+  readonly name: string
+  readonly exited: Promise<Exit>
+  readonly #child: ChildProcess
+  #exit: Exit | undefined
+  #output = ''
+  #failure: Error | undefined
+
+  constructor(command: string, args: readonly string[], options: ProcessOptions = {}) {
+    this.name = options.name ?? command
+    const child = spawn(command, args, {
+      cwd: options.cwd ?? repository,
+      env: { ...process.env, ...options.env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    this.#child = child
+    living.add(child)
+    const keep = (text: string) => {
+      this.#output = (this.#output + text).slice(-outputCharsMax)
+    }
+    child.stdout.setEncoding('utf8').on('data', keep)
+    child.stderr.setEncoding('utf8').on('data', keep)
+    this.exited = new Promise((resolve) => {
+      const ended = (exit: Exit) => {
+        living.delete(child)
+        this.#exit = exit
+        resolve(exit)
+      }
+      child.once('error', (error) => {
+        this.#failure = error
+        if (child.pid === undefined) ended({ code: null, signal: null })
+      })
+      // `close` and not `exit`: by then the output is complete.
+      child.once('close', (code, signal) => ended({ code, signal }))
+    })
+  }
+
+  /** Throws where the program could not be started at all. */
+  get pid(): number {
+    if (this.#child.pid === undefined) throw new Error(this.#report('could not be started'))
+    return this.#child.pid
+  }
+
+  get running(): boolean {
+    return this.#exit === undefined && this.#child.pid !== undefined
+  }
+
+  /** What it has written to stdout and stderr, in the order of arrival; the oldest part is dropped beyond 64 KiB. */
+  get output(): string {
+    return this.#output
+  }
+
+  /** Waits for a line that matches, in what was written before or comes yet. */
+  async line(pattern: RegExp, patience?: Patience): Promise<RegExpExecArray> {
+    return this.until(
+      `a line like ${pattern}`,
+      () =>
+        this.#output
+          .split('\n')
+          .map((line) => pattern.exec(line))
+          .find((match) => match !== null),
+      patience,
+    )
+  }
+
+  /** Waits until a GET of `url` is answered with `status`. */
+  async http(url: string, status = 200, patience?: Patience): Promise<void> {
+    await this.until(
+      `GET ${url} to answer ${status}`,
+      async () => {
+        const response = await fetch(url, { signal: AbortSignal.timeout(1_000) })
+        await response.body?.cancel()
+        return response.status === status
+      },
+      patience,
+    )
+  }
+
+  /** Waits for a condition, and gives up at once, with the output, when the process ends first. */
+  async until<T>(sentence: string, condition: () => T | Promise<T>, patience: Patience = {}) {
+    try {
+      const result = await eventually(
+        sentence,
+        async () => {
+          // Looked at first: what the process did before it ended still counts.
+          const { running } = this
+          try {
+            const answer = await condition()
+            if (answer || running) return answer && { answer }
+          } catch (error) {
+            if (running) throw error
+          }
+          return { ended: true as const }
+        },
+        { withinMs: 15_000, ...patience },
+      )
+      if ('answer' in result) return result.answer as Exclude<T, false | null | undefined | 0 | ''>
+    } catch (error) {
+      throw new Error(this.#report(`${(error as Error).message}`), { cause: error })
+    }
+    await this.exited
+    throw new Error(this.#report(`ended before there was ${sentence}`))
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    if (this.running) this.#child.kill(signal)
+  }
+
+  /** Asks it to end with `signal` and waits; what has not ended within `withinMs` is killed and reported. */
+  async end({ signal = 'SIGTERM' as NodeJS.Signals, withinMs = 15_000 } = {}): Promise<Exit> {
+    if (!this.running) return this.exited
+    // A stopped process (SIGSTOP) would keep the signal pending for ever.
+    this.#child.kill(signal)
+    this.#child.kill('SIGCONT')
+    let overdue: NodeJS.Timeout | undefined
+    const deadline = new Promise<'overdue'>((resolve) => {
+      overdue = setTimeout(() => resolve('overdue'), withinMs)
+    })
+    const first = await Promise.race([this.exited, deadline])
+    clearTimeout(overdue)
+    if (first !== 'overdue') return first
+    this.#child.kill('SIGKILL')
+    await this.exited
+    throw new Error(this.#report(`did not end within ${withinMs} ms of ${signal} and was killed`))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.end()
+  }
+
+  #report(what: string): string {
+    const exit = this.#exit === undefined ? '' : ` (exit ${this.#exit.signal ?? this.#exit.code})`
+    const failure = this.#failure === undefined ? '' : `\n${this.#failure.message}`
+    return `${this.name}${exit}: ${what}${failure}\n--- its output:\n${this.#output.trimEnd() || '(none)'}\n---`
+  }
+}
+
+/** Starts `src/main.ts` as an operator would: `startFencepost(['serve'], { env: { FENCEPOST_UPSTREAM: … } })`. */
+export function startFencepost(args: readonly string[], options: ProcessOptions = {}): TestProcess {
+  return new TestProcess(process.execPath, [join(repository, 'src/main.ts'), ...args], {
+    name: `fencepost ${args.join(' ')}`,
+    ...options,
+  })
+}

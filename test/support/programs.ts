@@ -1,0 +1,71 @@
+/**
+ * The programs that tests start besides fencepost itself, and where they come from. Data: a test that needs another
+ * server adds a row, and `npm test` installs it where it may (scripts/test.ts), else says what to install.
+ *
+ * A missing program fails the test that needs it, with a sentence; no test is skipped for it.
+ */
+import { accessSync, constants, globSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+
+export type ServerProgram = {
+  /** Any of these will do; the first found is used. */
+  readonly programs: readonly string[]
+  /** The package of Debian and Ubuntu that brings it. */
+  readonly debianPackage: string
+  /** What it is called elsewhere, for the message to someone who is not on Debian. */
+  readonly elsewhere: string
+  /** Which tests need it. */
+  readonly why: string
+  /** Folders (glob patterns) besides PATH, for programs that a distribution hides. */
+  readonly alsoIn?: readonly string[]
+}
+
+export const serverPrograms = {
+  redis: {
+    programs: ['redis-server', 'valkey-server'],
+    debianPackage: 'redis-server',
+    elsewhere: 'brew install redis, or valkey-server of your distribution',
+    why: 'the record protocol is tested on real nodes',
+  },
+} as const satisfies Record<string, ServerProgram>
+
+export type ServerProgramName = keyof typeof serverPrograms
+
+/** The absolute path of the first of `programs` that can be executed. */
+export function findProgram(
+  { programs, alsoIn = [] }: Pick<ServerProgram, 'programs' | 'alsoIn'>,
+  path = process.env.PATH ?? '',
+): string | undefined {
+  // The newest version last in the alphabet is tried first: /usr/lib/postgresql/17 before 15.
+  const folders = [
+    ...path.split(delimiter).filter((folder) => folder !== ''),
+    ...alsoIn.flatMap((pattern) => globSync(pattern).sort().reverse()),
+  ]
+  for (const program of programs) {
+    for (const folder of folders) {
+      const candidate = join(folder, program)
+      if (isExecutable(candidate)) return candidate
+    }
+  }
+  return undefined
+}
+
+export function requireProgram(name: ServerProgramName): string {
+  const wanted: ServerProgram = serverPrograms[name]
+  const found = findProgram(wanted)
+  if (found === undefined) throw new Error(missingProgram(wanted))
+  return found
+}
+
+export function missingProgram({ programs, debianPackage, elsewhere, why }: ServerProgram): string {
+  return `${programs.join(' or ')} is not on this machine (${why}). Install it: apt-get install ${debianPackage}; elsewhere: ${elsewhere}.`
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
