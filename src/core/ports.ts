@@ -110,6 +110,8 @@ export type ClaimResult =
   | { readonly kind: 'mismatch' }
   | { readonly kind: 'held'; readonly retryAfterMs: number }
   | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
+  /** Completed, and what is stored fails its digest or shape: it is neither replayed nor executed again. */
+  | { readonly kind: 'damaged' }
 
 export type RenewResult =
   | { readonly kind: 'renewed'; readonly lease: Lease }
@@ -145,6 +147,7 @@ export type ReadResult =
       readonly outcome: StoredOutcome
     }
   | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
+  | { readonly kind: 'damaged' }
 
 /** The record protocol on the quorum. Nothing here rejects, except where the caller broke a rule that its types can't say. */
 export interface Leases {

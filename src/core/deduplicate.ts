@@ -1,0 +1,260 @@
+/**
+ * THE algorithm: one logical request is carried out once, or it is said why that is not known.
+ *
+ *   claim ─┬─ granted ──── work under the lease ─── settle ─── created | released | unstored | indeterminate | never_sent
+ *          ├─ duplicate ── replayed | gone
+ *          ├─ held ─────── in_progress, or wait and claim again
+ *          ├─ mismatch
+ *          └─ unavailable ─ fail closed, or what the route chose
+ *
+ * Owns every branch of the protocol between a request and its outcome; helpers compute, they do not decide. It knows no
+ * HTTP server, no Redis, no clock but the one it is given. The application's work is never aborted from here, not by a
+ * client that went away and not by a lost lease: it may already have had its effect, and its outcome is worth recording.
+ */
+
+import type { Events, LeaseEnd } from './events.ts'
+import { keepLease, type LeaseKeeper } from './lease-keeper.ts'
+import type { Outcome, Protection } from './outcome.ts'
+import type {
+  ApplicationResponse,
+  ClaimResult,
+  Clock,
+  ForwardContext,
+  ForwardResult,
+  Lease,
+  Leases,
+  Random,
+} from './ports.ts'
+import type { Fingerprint } from './record.ts'
+import { type Backoff, jitteredDelayMs, pause } from './retry.ts'
+import { dispositionOf, type StoringPolicy, storedOutcomeOf } from './settlement.ts'
+import type { StoredOutcome } from './stored-outcome.ts'
+import type { Waiters } from './waiters.ts'
+
+export type DedupPolicy = StoringPolicy & {
+  readonly leaseMs: number
+  readonly retentionMs: number
+  /** For all claim rounds together. */
+  readonly budgetMs: number
+  /** How long the outcome is offered to the quorum before the client gets its answer marked `unstored`. */
+  readonly settleBudgetMs: number
+  /** How long a concurrent duplicate waits for the first; 0: it is refused at once. */
+  readonly waitMs: number
+  readonly takeover: 'reexecute' | 'indeterminate'
+  readonly onQuorumLoss: 'fail-closed' | 'fail-open' | 'local'
+}
+
+export type ProtectedRequest = {
+  /** The record's key on the nodes (`identity.ts`). */
+  readonly recordKey: string
+  readonly fingerprint: Fingerprint
+  readonly policy: DedupPolicy
+  /** Hands the request to the application. Called at most once, and never twice for one claim. */
+  readonly forward: (context: ForwardContext | undefined) => Promise<ForwardResult>
+}
+
+export type DedupPorts = {
+  readonly leases: Leases
+  /** The quorum of this process alone, for routes that chose `local`. */
+  readonly localLeases: Leases
+  readonly waiters: Waiters
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+}
+
+const SETTLE_BACKOFF: Backoff = { initialMs: 10, maxMs: 250 }
+const WAIT_BACKOFF: Backoff = { initialMs: 25, maxMs: 250 }
+
+/** What a client is told to wait when the quorum is lost: long enough not to stampede, short enough to recover in. */
+export const UNAVAILABLE_RETRY_AFTER_MS = 1_000
+
+export async function deduplicate(request: ProtectedRequest, ports: DedupPorts): Promise<Outcome> {
+  const claimed = await claimOrWait(request, ports)
+  if (claimed.kind === 'unavailable') return withoutQuorum(request, claimed, ports)
+  return claimed.kind === 'too_many_waiters'
+    ? claimed
+    : afterClaim(request, claimed, 'quorum', ports.leases, ports)
+}
+
+type Waited = ClaimResult | Extract<Outcome, { kind: 'too_many_waiters' }>
+
+async function claimOrWait(request: ProtectedRequest, ports: DedupPorts): Promise<Waited> {
+  const { policy, recordKey: key, fingerprint } = request
+  const { leaseMs, retentionMs, budgetMs } = policy
+  const claim = () => ports.leases.claim({ key, fingerprint, leaseMs, retentionMs, budgetMs })
+  const first = await claim()
+  if (first.kind !== 'held' || policy.waitMs === 0) return first
+
+  const place = ports.waiters.enter(key)
+  if (place === undefined) {
+    return { kind: 'too_many_waiters', limit: ports.waiters.limit, retryAfterMs: first.retryAfterMs }
+  }
+  using _ = place
+  const untilMonoMs = ports.clock.monoMs() + policy.waitMs
+  for (let retry = 0, last: ClaimResult = first; ; retry += 1) {
+    const delayMs = jitteredDelayMs(WAIT_BACKOFF, retry, ports.random)
+    if (ports.clock.monoMs() + delayMs >= untilMonoMs) return last
+    await pause(ports.clock, delayMs)
+    last = await claim()
+    if (last.kind !== 'held') return last
+  }
+}
+
+async function afterClaim(
+  request: ProtectedRequest,
+  claimed: ClaimResult,
+  protection: Protection,
+  leases: Leases,
+  ports: DedupPorts,
+): Promise<Outcome> {
+  switch (claimed.kind) {
+    case 'granted':
+      if (claimed.lease.attempt > 1 && request.policy.takeover === 'indeterminate') {
+        // Releasing a takeover gives the lapsed claim back, so the question stays open until somebody decides it.
+        await leases.release(claimed.lease)
+        return { kind: 'undecided', retryAfterMs: request.policy.leaseMs }
+      }
+      return workUnderLease(request, claimed.lease, protection, leases, ports)
+    case 'duplicate':
+      return replay(claimed.outcome, claimed.token)
+    case 'mismatch':
+      return { kind: 'mismatch' }
+    case 'held':
+      return { kind: 'in_progress', retryAfterMs: claimed.retryAfterMs }
+    case 'damaged':
+      return { kind: 'damaged' }
+    case 'unavailable':
+      return { ...claimed, retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS }
+  }
+}
+
+async function withoutQuorum(
+  request: ProtectedRequest,
+  claimed: Extract<ClaimResult, { kind: 'unavailable' }>,
+  ports: DedupPorts,
+): Promise<Outcome> {
+  switch (request.policy.onQuorumLoss) {
+    case 'fail-closed':
+      return { ...claimed, retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS }
+    case 'local': {
+      const { recordKey: key, fingerprint, policy } = request
+      const local = await ports.localLeases.claim({ ...policy, key, fingerprint })
+      return afterClaim(request, local, 'local', ports.localLeases, ports)
+    }
+    case 'fail-open': {
+      const result = await request.forward(undefined)
+      if (result.kind === 'answered') return { kind: 'unprotected', response: result.response }
+      if (result.kind === 'never_sent') return result
+      const execution = { token: 0, attempt: 1, lockId: '' }
+      return {
+        kind: 'indeterminate',
+        cause: result.cause,
+        retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS,
+        execution,
+      }
+    }
+  }
+}
+
+function replay(outcome: StoredOutcome, token: number): Outcome {
+  return outcome.kind === 'tombstone'
+    ? { kind: 'gone', stored: outcome, token }
+    : { kind: 'replayed', stored: outcome, token }
+}
+
+async function workUnderLease(
+  request: ProtectedRequest,
+  lease: Lease,
+  protection: Protection,
+  leases: Leases,
+  ports: DedupPorts,
+): Promise<Outcome> {
+  const execution = { token: lease.token, attempt: lease.attempt, lockId: lockIdOf(lease) }
+  const keeper = keepLease(lease, { ...ports, leases })
+  let ended: LeaseEnd = 'abandoned'
+  try {
+    const result = await request.forward(execution)
+    switch (result.kind) {
+      case 'never_sent':
+        ended = 'released'
+        await leases.release(keeper.lease())
+        return { kind: 'never_sent', detail: result.detail }
+      case 'no_answer':
+        // It may have been carried out. The claim stays until its lease ends; then the next attempt is a takeover.
+        return { kind: 'indeterminate', cause: result.cause, retryAfterMs: request.policy.leaseMs, execution }
+      case 'answered': {
+        const settled = await settle(request, result.response, keeper, leases, ports)
+        ended = settled.ended
+        return 'outcome' in settled
+          ? settled.outcome
+          : { kind: settled.kind, response: result.response, protection, execution }
+      }
+    }
+  } finally {
+    keeper.stop(ended)
+  }
+}
+
+type Settled =
+  | { readonly ended: LeaseEnd; readonly kind: 'created' | 'released' | 'unstored' }
+  | { readonly ended: LeaseEnd; readonly outcome: Outcome }
+
+async function settle(
+  request: ProtectedRequest,
+  response: ApplicationResponse,
+  keeper: LeaseKeeper,
+  leases: Leases,
+  ports: DedupPorts,
+): Promise<Settled> {
+  const { policy } = request
+  switch (dispositionOf(response, policy)) {
+    case 'hold':
+      return { ended: 'abandoned', kind: 'unstored' }
+    case 'release':
+      await leases.release(keeper.lease())
+      return { ended: 'released', kind: 'released' }
+    case 'store':
+      return record(storedOutcomeOf(response, policy, ports.clock.wallMs()), policy, keeper, leases, ports)
+  }
+}
+
+/** Offers the outcome until a majority has it, another holder came after, or the time for it is over. */
+async function record(
+  outcome: StoredOutcome,
+  policy: DedupPolicy,
+  keeper: LeaseKeeper,
+  leases: Leases,
+  ports: DedupPorts,
+): Promise<Settled> {
+  const { clock, random, events } = ports
+  const untilMonoMs = clock.monoMs() + policy.settleBudgetMs
+  for (let attempts = 1; ; attempts += 1) {
+    const result = await leases.complete(keeper.lease(), outcome)
+    const delayMs = jitteredDelayMs(SETTLE_BACKOFF, attempts - 1, random)
+    const over = result.kind !== 'unavailable' || clock.monoMs() + delayMs >= untilMonoMs
+    if (over)
+      events.publish({ kind: 'completed', recordKey: keeper.lease().key, result: result.kind, attempts })
+    switch (result.kind) {
+      case 'recorded':
+        return { ended: 'completed', kind: 'created' }
+      case 'fenced':
+        // A later holder's outcome is the truth; ours must not be shown beside it.
+        return {
+          ended: 'lost',
+          outcome:
+            result.winner === undefined
+              ? { kind: 'in_progress', retryAfterMs: policy.leaseMs }
+              : replay(result.winner, keeper.lease().token),
+        }
+      case 'unavailable':
+        if (over) return { ended: 'abandoned', kind: 'unstored' }
+        await pause(clock, delayMs)
+    }
+  }
+}
+
+/** Names a claim in headers and logs: enough of the key's hash to find the record, and the token. Not a secret. */
+export function lockIdOf(lease: Pick<Lease, 'key' | 'token'>): string {
+  return `${lease.key.slice(-64).slice(0, 16)}-${lease.token}`
+}

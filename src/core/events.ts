@@ -1,0 +1,81 @@
+/**
+ * What happens inside, told to whoever counts, logs or traces. The algorithm publishes; it never logs.
+ *
+ * Every event carries values that are safe to show: hashes and tokens, never a client's key, header or body.
+ */
+
+import type { NodeAnswer } from './ports.ts'
+import type { RecordCommand } from './record.ts'
+import type { Token } from './token.ts'
+
+export type ClaimEnd = 'granted' | 'duplicate' | 'mismatch' | 'held' | 'unavailable' | 'damaged'
+export type LeaseEnd = 'completed' | 'released' | 'expired' | 'lost' | 'abandoned'
+
+export type CoreEvent =
+  /** One node answered one command, or was given up. */
+  | {
+      readonly kind: 'node_answered'
+      readonly node: string
+      readonly command: RecordCommand['kind']
+      readonly answer: NodeAnswer['kind']
+      readonly detail?: string
+      readonly durationMs: number
+    }
+  /** All nodes of a round have answered or were given up. */
+  | {
+      readonly kind: 'round_settled'
+      readonly command: RecordCommand['kind']
+      readonly carried: boolean
+      /** Nodes whose answer counted, whatever it was. */
+      readonly answered: number
+      readonly votes: number
+      /** Votes beyond the majority; 0 survives no further failure. */
+      readonly margin: number
+      readonly durationMs: number
+    }
+  | {
+      readonly kind: 'claim_ended'
+      readonly result: ClaimEnd
+      readonly recordKey: string
+      readonly rounds: number
+      readonly durationMs: number
+    }
+  /** Granted by a majority, but too late to be worth anything; released again. */
+  | { readonly kind: 'claim_expired'; readonly recordKey: string; readonly elapsedMs: number }
+  /** Two different outcomes of one identity were seen; the one with the larger token is written to a majority. */
+  | { readonly kind: 'conflict_repaired'; readonly recordKey: string; readonly tokens: readonly Token[] }
+  | { readonly kind: 'outcome_adopted'; readonly recordKey: string; readonly token: Token }
+  /** A stored outcome failed its digest or its shape and was not used. */
+  | { readonly kind: 'outcome_damaged'; readonly recordKey: string; readonly reason: string }
+  | {
+      readonly kind: 'lease_renewed'
+      readonly recordKey: string
+      readonly result: 'renewed' | 'lost' | 'unavailable'
+      readonly durationMs: number
+    }
+  | {
+      readonly kind: 'lease_ended'
+      readonly recordKey: string
+      readonly ended: LeaseEnd
+      readonly heldMs: number
+      readonly remainingMs: number
+    }
+  | {
+      readonly kind: 'lease_released'
+      readonly recordKey: string
+      readonly result: 'released' | 'not_owner' | 'unavailable'
+    }
+  | {
+      readonly kind: 'completed'
+      readonly recordKey: string
+      readonly result: 'recorded' | 'fenced' | 'unavailable'
+      readonly attempts: number
+    }
+  | { readonly kind: 'takeover'; readonly recordKey: string; readonly attempt: number; readonly token: Token }
+
+export interface Events {
+  publish(event: CoreEvent): void
+}
+
+/** For parts that nobody listens to. */
+export const SILENT: Events = { publish: () => {} }

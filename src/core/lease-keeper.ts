@@ -1,0 +1,114 @@
+/**
+ * Keeps one lease alive while its holder works, and says in time when it no longer can.
+ *
+ *   keeping → keeping (renewed; or a renewal failed and time is left) | lost | stopped
+ *
+ * Owns the schedule: a renewal at about every third of the validity, jittered, so that two in a row may fail. The signal
+ * `lost` fires from a timer that was armed when the lease was granted, *before* the deadline, whatever the nodes do or
+ * don't: a holder must stop writing while it still holds. It never claims again: continuity is what the fencing token
+ * proves, and a new claim would be another token.
+ */
+
+import type { Events, LeaseEnd } from './events.ts'
+import { now, remainingMs } from './lease.ts'
+import type { Clock, Lease, Leases, Random, Timer } from './ports.ts'
+
+/** Of the validity: how often a lease is renewed. */
+const RENEWALS_PER_VALIDITY = 3
+
+/** Of the lease: how long before the deadline the holder is warned. Also never less than a few timer ticks. */
+const WARNING_FRACTION = 0.05
+const WARNING_MIN_MS = 5
+
+export type LeaseKeeper = {
+  /** Aborts before the lease ends without having been renewed, or as soon as another holder is known. */
+  readonly lost: AbortSignal
+  /** The lease as last renewed. */
+  lease(): Lease
+  /** Stops renewing. Nothing is released: what the holder achieved decides that. */
+  stop(ended: LeaseEnd): void
+}
+
+export type LeaseKeeperPorts = {
+  readonly leases: Pick<Leases, 'renew'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+}
+
+export function keepLease(granted: Lease, { leases, clock, random, events }: LeaseKeeperPorts): LeaseKeeper {
+  const controller = new AbortController()
+  const startedMonoMs = clock.monoMs()
+  let lease = granted
+  let state: 'keeping' | 'lost' | 'stopped' = 'keeping'
+  let renewal: Timer
+  let deadline: Timer
+
+  function armDeadline(): void {
+    const warnMs = Math.max(WARNING_MIN_MS, lease.leaseMs * WARNING_FRACTION)
+    deadline = clock.timer(Math.max(0, remainingMs(lease, now(clock)) - warnMs), () => lose('expired'))
+  }
+
+  function armRenewal(): void {
+    const validityMs = remainingMs(lease, now(clock))
+    // Up to a tenth earlier, so that leases that were taken together are not renewed together.
+    const delayMs = (validityMs / RENEWALS_PER_VALIDITY) * (1 - 0.1 * random.fraction())
+    renewal = clock.timer(Math.max(0, delayMs), () => void renewOnce())
+  }
+
+  async function renewOnce(): Promise<void> {
+    const result = await leases.renew(lease)
+    if (state !== 'keeping') return
+    switch (result.kind) {
+      case 'renewed':
+        lease = result.lease
+        deadline.cancel()
+        armDeadline()
+        armRenewal()
+        return
+      case 'lost':
+        lose('lost')
+        return
+      case 'unavailable':
+        // Nobody is known to have taken it: try again while it lasts. The deadline timer ends this.
+        armRenewal()
+        return
+    }
+  }
+
+  function lose(ended: 'expired' | 'lost'): void {
+    if (state !== 'keeping') return
+    state = 'lost'
+    finish(ended)
+    controller.abort(
+      new Error(
+        `the lease of token ${lease.token} ${ended === 'lost' ? 'was taken by another holder' : 'is about to end and could not be renewed'}`,
+      ),
+    )
+  }
+
+  function finish(ended: LeaseEnd): void {
+    renewal.cancel()
+    deadline.cancel()
+    const heldMs = clock.monoMs() - startedMonoMs
+    events.publish({
+      kind: 'lease_ended',
+      recordKey: lease.key,
+      ended,
+      heldMs,
+      remainingMs: remainingMs(lease, now(clock)),
+    })
+  }
+
+  armDeadline()
+  armRenewal()
+  return {
+    lost: controller.signal,
+    lease: () => lease,
+    stop: (ended) => {
+      if (state !== 'keeping') return
+      state = 'stopped'
+      finish(ended)
+    },
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * What a holder does on the quorum: renew, complete, release; and reading for everybody else.
+ *
+ * Owns the quorum side of the record protocol together with `claim.ts`. It sends rounds through the `Quorum` port and
+ * leaves single nodes to `record-rules.ts` and the meaning of their answers to `quorum.ts`. Every promise settles: a
+ * round is bounded by the nodes' deadlines.
+ */
+
+import { claimIdentity } from './claim.ts'
+import type { Events } from './events.ts'
+import { now, remainingMs, validityFrom } from './lease.ts'
+import type {
+  Clock,
+  CompleteResult,
+  Lease,
+  Leases,
+  NodeAnswer,
+  Quorum,
+  Random,
+  ReadResult,
+  ReleaseResult,
+  RenewResult,
+  Round,
+} from './ports.ts'
+import { bestCompleted, explainRead, explainRejected } from './quorum.ts'
+import { decodeOutcome, encodeOutcome, type StoredOutcome } from './stored-outcome.ts'
+import { type Token, TokenSource } from './token.ts'
+import { majorityOf } from './units.ts'
+
+export type LeasesOptions = {
+  readonly quorum: Quorum
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+}
+
+export function createLeases({ quorum, clock, random, events }: LeasesOptions): Leases {
+  const tokens = new TokenSource(() => clock.wallMs())
+  const needed = majorityOf(quorum.nodeCount)
+
+  function decode(key: string, bytes: Buffer): StoredOutcome | undefined {
+    const decoded = decodeOutcome(bytes)
+    if (decoded.kind === 'intact') return decoded.outcome
+    events.publish({ kind: 'outcome_damaged', recordKey: key, reason: decoded.reason })
+    return undefined
+  }
+
+  async function renew(lease: Lease): Promise<RenewResult> {
+    const startedAt = now(clock)
+    const { key, token, owner, leaseMs, retentionMs, fingerprint, attempt } = lease
+    const command = {
+      kind: 'renew',
+      key,
+      token,
+      owner,
+      leaseMs,
+      fingerprint,
+      attempt,
+      keyTtlMs: retentionMs + leaseMs,
+    } as const
+    const round = await quorum.run(command)
+    const renewedLease = { ...lease, ...validityFrom(startedAt, leaseMs) }
+    const result: RenewResult =
+      round.carried && remainingMs(renewedLease, now(clock)) > 0
+        ? { kind: 'renewed', lease: renewedLease }
+        : { kind: (await rejection(round, ['renewed'])) === 'refused' ? 'lost' : 'unavailable' }
+    const durationMs = clock.monoMs() - startedAt.monoMs
+    events.publish({ kind: 'lease_renewed', recordKey: key, result: result.kind, durationMs })
+    return result
+  }
+
+  async function complete(lease: Lease, outcome: StoredOutcome): Promise<CompleteResult> {
+    const { key, token, owner, fingerprint, attempt, retentionMs } = lease
+    const bytes = encodeOutcome(outcome)
+    const round = await quorum.run({
+      kind: 'complete',
+      key,
+      token,
+      owner,
+      fingerprint,
+      attempt,
+      outcome: bytes,
+      keyTtlMs: retentionMs,
+    })
+    if (round.carried) return { kind: 'recorded' }
+    if ((await rejection(round, ['recorded'])) !== 'refused') return { kind: 'unavailable' }
+    const winner = bestCompleted(round.answers)
+    const shown =
+      winner !== undefined && winner.holders >= needed ? decode(key, winner.best.outcome) : undefined
+    return shown === undefined ? { kind: 'fenced' } : { kind: 'fenced', winner: shown }
+  }
+
+  async function release(lease: Lease): Promise<ReleaseResult> {
+    const { key, token, owner, leaseMs, retentionMs } = lease
+    const round = await quorum.run({ kind: 'release', key, token, owner, keyTtlMs: retentionMs + leaseMs })
+    const result: ReleaseResult = round.carried
+      ? { kind: 'released' }
+      : { kind: (await rejection(round, ['released'])) === 'refused' ? 'not_owner' : 'unavailable' }
+    events.publish({ kind: 'lease_released', recordKey: key, result: result.kind })
+    return result
+  }
+
+  async function rejection(
+    round: Round,
+    inFavour: readonly NodeAnswer['kind'][],
+  ): Promise<'refused' | 'unavailable'> {
+    if (explainRejected(round.answers, false, inFavour) === 'undecided') await round.settled
+    return explainRejected(round.answers, true, inFavour) === 'refused' ? 'refused' : 'unavailable'
+  }
+
+  async function read(key: string): Promise<ReadResult> {
+    const round = await quorum.run({ kind: 'read', key })
+    const says = explainRead(round.answers)
+    switch (says.kind) {
+      case 'unavailable':
+        return { kind: 'unavailable', answered: says.answered, required: needed }
+      case 'absent':
+        return { kind: 'absent' }
+      case 'released':
+        return { kind: 'released', token: says.fence }
+      case 'claimed': {
+        const { fence, attempt, remainingMs: leftMs, fingerprint } = says
+        return { kind: 'claimed', token: fence, attempt, remainingMs: leftMs, fingerprint }
+      }
+      case 'completed':
+        return readCompleted(key, round, says.token, says.holders)
+    }
+  }
+
+  /** A minority's outcome is not an answer yet: it is shown as the claim that it still is. */
+  function readCompleted(key: string, round: Round, token: Token, holders: number): ReadResult {
+    const found = round.answers.find(
+      (a) => a?.kind === 'record' && a.record?.state === 'completed' && a.record.acceptedToken === token,
+    )
+    if (found?.kind !== 'record' || found.record?.state !== 'completed')
+      throw new Error('a counted record is missing')
+    const { attempt, fingerprint, outcome: bytes } = found.record
+    if (holders < needed) return { kind: 'claimed', token, attempt, remainingMs: 0, fingerprint }
+    const outcome = decode(key, bytes)
+    return outcome === undefined
+      ? { kind: 'damaged' }
+      : { kind: 'completed', token, attempt, fingerprint, outcome }
+  }
+
+  return {
+    claim: (request) => claimIdentity(request, { quorum, tokens, clock, random, events }),
+    renew,
+    complete,
+    release,
+    read,
+  }
+}

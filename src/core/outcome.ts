@@ -1,0 +1,85 @@
+/**
+ * Everything that can happen to a protected request, as one closed union.
+ *
+ * "Somebody holds it", "we cannot know" and "it ran, the answer was lost" are different words here, and stay different
+ * on the wire: `http/problems.ts` is the one table from these to statuses.
+ */
+
+import type { ApplicationResponse } from './ports.ts'
+import type { StoredOutcome } from './stored-outcome.ts'
+import type { Token } from './token.ts'
+
+/**
+ * What stood guard when the application was called: the quorum; this process alone (`local`, "degraded"); or nothing
+ * (`none`, "unprotected"). The last two only where a route chose them for a lost quorum.
+ */
+export type Protection = 'quorum' | 'local' | 'none'
+
+export type Outcome =
+  /** Carried out now; a majority has recorded the answer. */
+  | {
+      readonly kind: 'created'
+      readonly response: ApplicationResponse
+      readonly protection: Protection
+      readonly execution: Execution
+    }
+  /** Carried out earlier: the recorded answer. */
+  | {
+      readonly kind: 'replayed'
+      readonly stored: Extract<StoredOutcome, { kind: 'response' | 'result' }>
+      readonly token: Token
+    }
+  /** Carried out earlier, and the answer could not be kept: it is never carried out again. */
+  | {
+      readonly kind: 'gone'
+      readonly stored: Extract<StoredOutcome, { kind: 'tombstone' }>
+      readonly token: Token
+    }
+  /** The application answered, and by policy nothing is recorded: a retry is carried out. */
+  | {
+      readonly kind: 'released'
+      readonly response: ApplicationResponse
+      readonly protection: Protection
+      readonly execution: Execution
+    }
+  /** Carried out, and not recorded: the quorum did not take it, or policy holds the claim until its lease ends. */
+  | {
+      readonly kind: 'unstored'
+      readonly response: ApplicationResponse
+      readonly protection: Protection
+      readonly execution: Execution
+    }
+  /** Passed to the application with nothing standing guard (`fail-open`). */
+  | { readonly kind: 'unprotected'; readonly response: ApplicationResponse }
+  /** The key was used for another request. */
+  | { readonly kind: 'mismatch' }
+  /** The same content was sent under another key. */
+  | { readonly kind: 'duplicate_content' }
+  | { readonly kind: 'in_progress'; readonly retryAfterMs: number }
+  /** An earlier attempt ended without an outcome, and the route does not allow another one. */
+  | { readonly kind: 'undecided'; readonly retryAfterMs: number }
+  /** More requests wait for one key than the limit allows. */
+  | { readonly kind: 'too_many_waiters'; readonly limit: number; readonly retryAfterMs: number }
+  /** Fewer than a majority of nodes answered; nothing was carried out. */
+  | {
+      readonly kind: 'unavailable'
+      readonly answered: number
+      readonly required: number
+      readonly retryAfterMs: number
+    }
+  /** The record of this request is damaged: it is neither replayed nor carried out again. */
+  | { readonly kind: 'damaged' }
+  /** Sent to the application, and no whole answer came back. It may have been carried out. */
+  | {
+      readonly kind: 'indeterminate'
+      readonly cause: 'reset' | 'timeout' | 'malformed'
+      readonly retryAfterMs: number
+      readonly execution: Execution
+    }
+  /** The application could not be reached; nothing was carried out. */
+  | { readonly kind: 'never_sent'; readonly detail: string }
+
+/** Under which claim the application was called. */
+export type Execution = { readonly token: Token; readonly attempt: number; readonly lockId: string }
+
+export type OutcomeKind = Outcome['kind']

@@ -1,0 +1,220 @@
+/**
+ * What each command does to the record of one identity on one node.
+ *
+ * Owns the rules of the record protocol for a single node, as pure functions of (record, command, node time). The
+ * embedded node runs on them; the Lua scripts under `redis/lua` are the same rules on Redis, and a property-based test
+ * holds the two together. It knows nothing of majorities.
+ */
+
+import { NO_OWNER, type NodeRecord, type RecordAnswer, type RecordCommand } from './record.ts'
+import { millisecondOf, type Token } from './token.ts'
+
+/** What a command does: the answer, and where the record changes, the new record and how long it is kept. */
+export type Effect = {
+  readonly answer: RecordAnswer
+  readonly write?: { readonly record: NodeRecord; readonly ttl: { readonly ms: number } | 'keep' }
+}
+
+/**
+ * Applies one command to one record at the node's time `nodeMs`.
+ *
+ * @param record undefined where the node has none
+ * @param maxTokenAheadMs how far a token may lie ahead of the node's clock before it is refused as `skewed`, so that
+ *   one wild clock cannot poison a key
+ */
+export function applyCommand(
+  record: NodeRecord | undefined,
+  command: RecordCommand,
+  nodeMs: number,
+  maxTokenAheadMs: number,
+): Effect {
+  switch (command.kind) {
+    case 'claim':
+      return claim(record, command, nodeMs, maxTokenAheadMs)
+    case 'renew':
+      return renew(record, command, nodeMs)
+    case 'complete':
+      return complete(record, command, nodeMs)
+    case 'release':
+      return release(record, command, nodeMs)
+    case 'read':
+      return { answer: { kind: 'record', record, nodeMs } }
+  }
+}
+
+function claim(
+  record: NodeRecord | undefined,
+  command: Extract<RecordCommand, { kind: 'claim' }>,
+  nodeMs: number,
+  maxTokenAheadMs: number,
+): Effect {
+  const { token, owner } = command
+  if (millisecondOf(token) > nodeMs + maxTokenAheadMs) return { answer: { kind: 'skewed', nodeMs } }
+  const granted = (attempt: number, claimedAtNodeMs = nodeMs): Effect => ({
+    answer: { kind: 'granted', attempt, nodeMs },
+    write: {
+      record: {
+        state: 'claimed',
+        fence: token,
+        owner,
+        leaseUntilNodeMs: nodeMs + command.leaseMs,
+        attempt,
+        fingerprint: command.fingerprint,
+        claimedAtNodeMs,
+      },
+      ttl: { ms: command.keyTtlMs },
+    },
+  })
+  const stale = (fence: Token): Effect => ({ answer: { kind: 'stale', fence, nodeMs } })
+
+  if (record === undefined) return granted(1)
+  switch (record.state) {
+    case 'completed': {
+      const { acceptedToken, attempt, fingerprint, outcome } = record
+      const known = { acceptedToken, attempt, fingerprint, outcome, nodeMs }
+      if (token > record.fence) {
+        return {
+          answer: { kind: 'completed', fence: token, promised: true, ...known },
+          write: { record: { ...record, fence: token, owner }, ttl: 'keep' },
+        }
+      }
+      const promised = token === record.fence && owner === record.owner
+      return { answer: { kind: 'completed', fence: record.fence, promised, ...known } }
+    }
+    case 'claimed': {
+      const remainingMs = Math.max(0, record.leaseUntilNodeMs - nodeMs)
+      if (record.fingerprint !== command.fingerprint) {
+        const { fence, fingerprint } = record
+        return { answer: { kind: 'mismatch', fence, remainingMs, fingerprint, nodeMs } }
+      }
+      if (owner === record.owner && remainingMs > 0) {
+        // The same claimant again: a later round of its own, or a repeated message. Not a new attempt.
+        return token >= record.fence ? granted(record.attempt, record.claimedAtNodeMs) : stale(record.fence)
+      }
+      if (remainingMs > 0) {
+        const { fence, fingerprint, attempt } = record
+        return { answer: { kind: 'held', fence, remainingMs, fingerprint, attempt, nodeMs } }
+      }
+      return token > record.fence ? granted(record.attempt + 1) : stale(record.fence)
+    }
+    case 'released':
+      return token > record.fence ? granted(1) : stale(record.fence)
+  }
+}
+
+function renew(
+  record: NodeRecord | undefined,
+  command: Extract<RecordCommand, { kind: 'renew' }>,
+  nodeMs: number,
+): Effect {
+  const { token, owner } = command
+  const lost = (fence: Token): Effect => ({ answer: { kind: 'lost', fence, nodeMs } })
+  const renewed = (claimedAtNodeMs: number): Effect => ({
+    answer: { kind: 'renewed', nodeMs },
+    write: {
+      record: {
+        state: 'claimed',
+        fence: token,
+        owner,
+        leaseUntilNodeMs: nodeMs + command.leaseMs,
+        attempt: command.attempt,
+        fingerprint: command.fingerprint,
+        claimedAtNodeMs,
+      },
+      ttl: { ms: command.keyTtlMs },
+    },
+  })
+
+  // The key had gone, or never reached this node: a renewal is also what repairs it.
+  if (record === undefined) return renewed(nodeMs)
+  if (token < record.fence) return lost(record.fence)
+  switch (record.state) {
+    case 'completed':
+      // Our own outcome, taken by this node while a majority has not: the lease goes on until it has.
+      return record.acceptedToken === token && record.owner === owner
+        ? { answer: { kind: 'renewed', nodeMs } }
+        : lost(record.fence)
+    case 'released':
+      return token > record.fence ? renewed(nodeMs) : lost(record.fence)
+    case 'claimed': {
+      if (record.owner === owner) return renewed(record.claimedAtNodeMs)
+      const lapsed = record.leaseUntilNodeMs <= nodeMs
+      return lapsed && token > record.fence ? renewed(nodeMs) : lost(record.fence)
+    }
+  }
+}
+
+function complete(
+  record: NodeRecord | undefined,
+  command: Extract<RecordCommand, { kind: 'complete' }>,
+  nodeMs: number,
+): Effect {
+  const { token, owner } = command
+  const recorded = (claimedAtNodeMs: number): Effect => ({
+    answer: { kind: 'recorded', nodeMs },
+    write: {
+      record: {
+        state: 'completed',
+        fence: token,
+        owner,
+        acceptedToken: token,
+        attempt: command.attempt,
+        fingerprint: command.fingerprint,
+        claimedAtNodeMs,
+        outcome: command.outcome,
+      },
+      ttl: { ms: command.keyTtlMs },
+    },
+  })
+
+  if (record === undefined) return recorded(nodeMs)
+  const mayWrite =
+    token > record.fence || (token === record.fence && record.state !== 'released' && record.owner === owner)
+  if (mayWrite) {
+    if (record.state === 'completed' && record.acceptedToken === token)
+      return { answer: { kind: 'recorded', nodeMs } }
+    return recorded(record.state === 'released' ? nodeMs : record.claimedAtNodeMs)
+  }
+  if (record.state === 'completed') {
+    const { fence, acceptedToken, attempt, fingerprint, outcome } = record
+    return {
+      answer: {
+        kind: 'completed',
+        fence,
+        promised: false,
+        acceptedToken,
+        attempt,
+        fingerprint,
+        outcome,
+        nodeMs,
+      },
+    }
+  }
+  return { answer: { kind: 'fenced', fence: record.fence, nodeMs } }
+}
+
+function release(
+  record: NodeRecord | undefined,
+  command: Extract<RecordCommand, { kind: 'release' }>,
+  nodeMs: number,
+): Effect {
+  const { token, owner, keyTtlMs } = command
+  const released: Effect = {
+    answer: { kind: 'released', nodeMs },
+    write: { record: { state: 'released', fence: token }, ttl: { ms: keyTtlMs } },
+  }
+  // Nothing here yet: the claim may still be on its way, over a connection that died. Raise the fence to meet it.
+  if (record === undefined) return released
+  if (record.state === 'released' && token >= record.fence) return released
+  if (record.state !== 'claimed' || record.fence !== token || record.owner !== owner) {
+    return { answer: { kind: 'not_owner', fence: record.fence, nodeMs } }
+  }
+  if (record.attempt === 1) return released
+  return {
+    answer: { kind: 'released', nodeMs },
+    write: {
+      record: { ...record, owner: NO_OWNER, leaseUntilNodeMs: 0, attempt: record.attempt - 1 },
+      ttl: { ms: keyTtlMs },
+    },
+  }
+}
