@@ -1,0 +1,181 @@
+/**
+ * Addresses: where we listen, where the application is, where the nodes are.
+ *
+ * Owns their notation, and that a password in them is never shown. Nothing here opens a connection.
+ */
+
+import { type Parsed, refused, type ValueKind, value } from './value.ts'
+
+export type ListenAddress =
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
+  | { readonly kind: 'unix'; readonly path: string }
+  | { readonly kind: 'off' }
+
+export type UpstreamAddress =
+  /** `http://127.0.0.1:3000`, without a slash at the end. */
+  { readonly kind: 'http'; readonly origin: string } | { readonly kind: 'unix'; readonly path: string }
+
+export type RedisAddress = {
+  readonly host: string
+  readonly port: number
+  readonly tls: boolean
+  readonly database: number
+  readonly username?: string
+  readonly password?: string
+}
+
+export type RedisNodes =
+  /** Inside this process: for a first run, for tests; nothing survives it. */
+  { readonly kind: 'embedded' } | { readonly kind: 'remote'; readonly nodes: readonly RedisAddress[] }
+
+const UNIX = /^unix:(\/[^\0\s]+)$/
+const HOST_PORT = /^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?):([0-9]{1,5})$/
+const LARGEST_PORT = 65_535
+
+export function listenAddress(): ValueKind<ListenAddress> {
+  return {
+    accepts: 'host:port, [IPv6]:port, unix:/path or off',
+    parse: parseListenAddress,
+    print: (address) => {
+      switch (address.kind) {
+        case 'tcp':
+          return `${address.host.includes(':') ? `[${address.host}]` : address.host}:${address.port}`
+        case 'unix':
+          return `unix:${address.path}`
+        case 'off':
+          return 'off'
+      }
+    },
+    yaml: 'text',
+    schema: { type: 'string', minLength: 1 },
+  }
+}
+
+function parseListenAddress(text: string): Parsed<ListenAddress> {
+  if (text === 'off') return value({ kind: 'off' })
+  const unix = UNIX.exec(text)
+  if (unix !== null) return value({ kind: 'unix', path: unix[1]! })
+  const tcp = HOST_PORT.exec(text)
+  if (tcp === null || Number(tcp[2]) > LARGEST_PORT) return refused()
+  return value({ kind: 'tcp', host: tcp[1]!.replace(/^\[|\]$/g, ''), port: Number(tcp[2]) })
+}
+
+export function upstreamAddress(): ValueKind<UpstreamAddress> {
+  return {
+    accepts: 'http://host:port or https://host:port without path, query and password, or unix:/path',
+    parse: parseUpstream,
+    print: (address) => (address.kind === 'unix' ? `unix:${address.path}` : address.origin),
+    mask: maskPasswords,
+    yaml: 'text',
+    schema: { type: 'string', pattern: '^(https?://|unix:/).+' },
+  }
+}
+
+function parseUpstream(text: string): Parsed<UpstreamAddress> {
+  const unix = UNIX.exec(text)
+  if (unix !== null) return value({ kind: 'unix', path: unix[1]! })
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url === undefined || !/^https?:$/.test(url.protocol)) return refused()
+  if (url.username !== '' || url.password !== '') return refused('it contains a user or a password')
+  // The target of a request is the client's path alone: a path here would have to be joined with it.
+  if (url.pathname !== '/' || url.search !== '' || url.hash !== '' || /[?#]$/.test(text))
+    return refused('it contains a path, a query or a fragment')
+  return value({ kind: 'http', origin: url.origin })
+}
+
+const FEWEST_NODES = 3
+const MOST_NODES = 9
+
+export function redisNodes(): ValueKind<RedisNodes> {
+  return {
+    accepts: `${FEWEST_NODES} to ${MOST_NODES} redis:// or rediss:// URLs of different servers, an odd number of them, separated by commas; or embedded`,
+    parse: parseRedisNodes,
+    print: (nodes) => (nodes.kind === 'embedded' ? 'embedded' : nodes.nodes.map(printRedisAddress).join(',')),
+    mask: maskPasswords,
+    yaml: 'list',
+    schema: {
+      anyOf: [
+        { const: 'embedded' },
+        { type: 'string', pattern: '^rediss?://' },
+        {
+          type: 'array',
+          items: { type: 'string', pattern: '^rediss?://' },
+          minItems: FEWEST_NODES,
+          maxItems: MOST_NODES,
+        },
+      ],
+    },
+  }
+}
+
+function parseRedisNodes(text: string): Parsed<RedisNodes> {
+  if (text === 'embedded') return value({ kind: 'embedded' })
+  const nodes: RedisAddress[] = []
+  const entries = text.split(',')
+  for (const [index, entry] of entries.entries()) {
+    const address = parseRedisUrl(entry.trim())
+    if (typeof address === 'string') return refused(`entry ${index + 1} of ${entries.length}: ${address}`)
+    nodes.push(address)
+  }
+  if (nodes.length < FEWEST_NODES || nodes.length > MOST_NODES || nodes.length % 2 === 0)
+    return refused(`${nodes.length} given`)
+  // Two databases of one server fall together: they are one node.
+  const servers = nodes.map(({ host, port }) => `${host}:${port}`)
+  const twice = servers.find((server, index) => servers.indexOf(server) !== index)
+  if (twice !== undefined) return refused(`${twice} appears twice, and one server is one vote`)
+  return value({ kind: 'remote', nodes })
+}
+
+function parseRedisUrl(text: string): RedisAddress | string {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url === undefined) return 'it is not a URL'
+  if (url.protocol !== 'redis:' && url.protocol !== 'rediss:') return 'it is not redis:// or rediss://'
+  if (url.hostname === '') return 'it has no host'
+  if (url.search !== '' || url.hash !== '') return 'it contains a query or a fragment'
+  const database = /^\/?([0-9]{0,3})$/.exec(url.pathname)
+  if (database === null) return 'its path is not the number of a database'
+  let username: string
+  let password: string
+  try {
+    username = decodeURIComponent(url.username)
+    password = decodeURIComponent(url.password)
+  } catch {
+    return 'its user or password is not percent-encoded correctly'
+  }
+  return {
+    host: url.hostname.toLowerCase().replace(/^\[|\]$/g, ''),
+    port: url.port === '' ? 6379 : Number(url.port),
+    tls: url.protocol === 'rediss:',
+    database: Number(database[1]),
+    ...(username === '' ? {} : { username }),
+    ...(password === '' ? {} : { password }),
+  }
+}
+
+function printRedisAddress(address: RedisAddress): string {
+  const user = address.username === undefined ? '' : encodeURIComponent(address.username)
+  const secret = address.password === undefined ? '' : ':***'
+  const login = user + secret === '' ? '' : `${user}${secret}@`
+  const host = address.host.includes(':') ? `[${address.host}]` : address.host
+  const database = address.database === 0 ? '' : `/${address.database}`
+  return `redis${address.tls ? 's' : ''}://${login}${host}:${address.port}${database}`
+}
+
+/**
+ * For texts that were refused, so that nothing is sure of their form: of each entry what stands before its last "@" is
+ * hidden, and an entry without "@" is shown only where it has no place for a password. A comma separates entries only
+ * where a scheme follows, because a password may contain one.
+ */
+export function maskPasswords(text: string): string {
+  return text
+    .split(/,(?=\s*[a-z]+:\/\/)/)
+    .map((entry) => {
+      const scheme = /^\s*[a-z]+:\/\//.exec(entry)?.[0] ?? ''
+      if (entry.includes('@')) return `${scheme}***@${entry.slice(entry.lastIndexOf('@') + 1)}`
+      if (scheme === '') return entry
+      return /^[A-Za-z0-9.,[\]-]*(:[0-9]{0,5})?(\/.*)?$/.test(entry.slice(scheme.length))
+        ? entry
+        : `${scheme}***`
+    })
+    .join(',')
+}

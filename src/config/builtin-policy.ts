@@ -1,0 +1,59 @@
+/**
+ * The routes where no configuration file gives any.
+ *
+ * POST and PATCH are protected: with an `Idempotency-Key` they are keyed by it, without one by their content, for a
+ * shorter time. Everything else matches no route and passes through untouched.
+ */
+
+import { DEFAULT_STORE_RULES, type ProtectedRoute, type Route } from '../core/route.ts'
+import type { Settings } from './settings.ts'
+
+const UNSAFE_METHODS = ['POST', 'PATCH']
+export const DEFAULT_KEY_HEADER = 'idempotency-key'
+
+/** A protected route that says nothing of its own: the defaults of every route. */
+export function defaultRoute(
+  settings: Settings,
+  of: Pick<ProtectedRoute, 'name' | 'match' | 'mode'>,
+): ProtectedRoute {
+  return {
+    ...of,
+    required: false,
+    key: { headers: [DEFAULT_KEY_HEADER], parts: [], strict: false, minLength: 1, format: 'any' },
+    fingerprint: { headers: [], body: { kind: 'all' } },
+    principal: { kind: 'authorization' },
+    leaseMs: settings.leaseMs,
+    retentionMs: of.mode === 'content' ? settings.contentRetentionMs : settings.retentionMs,
+    budgetMs: settings.claimBudgetMs,
+    onContention: 'conflict',
+    wait: { maxMs: settings.waitMaxMs, maxWaiters: settings.maxWaiters },
+    onQuorumLoss: settings.onQuorumLoss,
+    takeover: 'reexecute',
+    duplicateContent: 'conflict',
+    bodyLimitBytes: settings.bodyLimitBytes,
+    storedResponseLimitBytes: settings.storedResponseLimitBytes,
+    store: DEFAULT_STORE_RULES,
+    storedHeaders: [],
+    bodyStorage: 'full',
+    redact: [],
+    entities: [],
+    entityWaitMs: settings.waitMaxMs,
+    upstreamTimeoutMs: settings.upstreamTimeoutMs,
+    totalHoldMs: settings.totalHoldMs,
+  }
+}
+
+export function builtinRoutes(settings: Settings): readonly Route[] {
+  return [
+    defaultRoute(settings, {
+      name: 'unsafe-with-key',
+      match: { methods: UNSAFE_METHODS, headers: [{ kind: 'present', name: DEFAULT_KEY_HEADER }] },
+      mode: 'header',
+    }),
+    defaultRoute(settings, {
+      name: 'unsafe-by-content',
+      match: { methods: UNSAFE_METHODS },
+      mode: 'content',
+    }),
+  ]
+}

@@ -1,0 +1,150 @@
+/**
+ * From environment and file to a frozen configuration, or to all that is wrong with it.
+ *
+ * Pure but for `readFile`. The environment wins over the file, the file over the default; a value that is refused is an
+ * error even where another would have won. Nothing stops at the first error: whoever mends a configuration should need
+ * one look and not one start an error.
+ */
+
+import type { Route } from '../core/route.ts'
+import { builtinRoutes } from './builtin-policy.ts'
+import { type ConfigError, nearestName } from './errors.ts'
+import { checkRelations } from './relations.ts'
+import { routesFrom } from './route-file.ts'
+import {
+  CONFIG_FILE_ENV,
+  NAMES_OF_OTHERS,
+  rowOf,
+  SETTING_KEYS,
+  type SettingKey,
+  type Settings,
+} from './settings.ts'
+import { type ReadFile, textOf } from './value.ts'
+import { readYaml, type YamlFile } from './yaml-file.ts'
+
+export type Config = Omit<Settings, 'quarantineMs'> & {
+  readonly quarantineMs: number
+  readonly routes: readonly Route[]
+}
+
+export type Origin = 'environment' | 'file' | 'default'
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+export type LoadedConfig =
+  | {
+      readonly kind: 'ok'
+      readonly config: Config
+      readonly origins: Readonly<Record<SettingKey | 'routes', Origin>>
+    }
+  | { readonly kind: 'invalid'; readonly errors: readonly ConfigError[] }
+
+export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
+  const errors: ConfigError[] = unknownVariables(env)
+  const file = readYaml(env[CONFIG_FILE_ENV], readFile, errors)
+  errors.push(...unknownKeys(file))
+  const { settings, origins } = readSettings(env, file, readFile, errors)
+  const fromFile = routesFrom(file, settings, errors)
+  const routes = fromFile ?? builtinRoutes(settings as Settings)
+  const relations = checkRelations(settings, routes)
+  errors.push(...relations.errors)
+  if (errors.length > 0) return { kind: 'invalid', errors: deepFreeze(errors) }
+  return deepFreeze({
+    kind: 'ok',
+    config: { ...(settings as Settings), quarantineMs: relations.quarantineMs, routes },
+    origins: { ...origins, routes: fromFile === undefined ? 'default' : 'file' },
+  })
+}
+
+function readSettings(env: Environment, file: YamlFile, readFile: ReadFile, errors: ConfigError[]) {
+  const settings: Record<string, unknown> = {}
+  const origins = {} as Record<SettingKey, Origin>
+  for (const key of SETTING_KEYS) {
+    const row = rowOf(key)
+    const refuse = (name: string, text: string, reason: string | undefined) => {
+      settings[key] = undefined
+      const given = row.kind.mask?.(text) ?? text
+      const because = reason === undefined ? {} : { reason }
+      errors.push({ kind: 'refused', name, given, accepts: row.kind.accepts, ...because })
+    }
+    const read = (name: string, text: string, origin: Origin) => {
+      const parsed = row.kind.parse(text, readFile)
+      if (parsed.kind === 'value') {
+        settings[key] = parsed.value
+        origins[key] = origin
+        return
+      }
+      refuse(name, text, parsed.reason)
+    }
+    origins[key] = 'default'
+    if (row.default.kind === 'text') read(`default of ${row.env}`, row.default.text, 'default')
+    const inFile = nodeAt(file, row.path)
+    if (inFile !== undefined) {
+      const text = textOf(inFile, row.kind)
+      if (text.kind === 'value') read(row.path, text.value, 'file')
+      else refuse(row.path, JSON.stringify(inFile), text.reason)
+    }
+    const inEnvironment = env[row.env]
+    if (inEnvironment !== undefined) read(row.env, inEnvironment, 'environment')
+    if (row.default.kind === 'required' && inFile === undefined && inEnvironment === undefined)
+      errors.push({ kind: 'missing', name: row.env, accepts: row.kind.accepts })
+  }
+  return { settings: settings as Partial<Settings>, origins }
+}
+
+function nodeAt(file: YamlFile, path: string): unknown {
+  let node: unknown = file
+  for (const name of path.split('.')) {
+    if (!isMapping(node) || !Object.hasOwn(node, name)) return undefined
+    node = node[name]
+  }
+  return node
+}
+
+function isMapping(node: unknown): node is Readonly<Record<string, unknown>> {
+  return typeof node === 'object' && node !== null && !Array.isArray(node)
+}
+
+/** Every key of the file above `routes` is a setting or the group of one. */
+function unknownKeys(file: YamlFile): ConfigError[] {
+  const paths = [...SETTING_KEYS.map((key) => rowOf(key).path), 'routes']
+  const groups = new Set(paths.filter((path) => path.includes('.')).map((path) => path.split('.')[0]!))
+  return Object.entries(file).flatMap(([name, node]): ConfigError[] => {
+    if (!groups.has(name)) return paths.includes(name) ? [] : [unknown(name, [...paths, ...groups])]
+    if (node === null) return []
+    if (!isMapping(node)) return [{ kind: 'file', name, reason: 'it is not a mapping of settings' }]
+    return Object.keys(node)
+      .map((member) => `${name}.${member}`)
+      .filter((path) => !paths.includes(path))
+      .map((path) => unknown(path, paths))
+  })
+}
+
+/**
+ * Kubernetes describes every Service to every container by variables: one called `fencepost-redis` makes
+ * FENCEPOST_REDIS_SERVICE_HOST, FENCEPOST_REDIS_PORT and FENCEPOST_REDIS_PORT_6379_TCP_ADDR. These are nobody's mistake.
+ */
+const SERVICE_LINK = /_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)$|_PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$/
+
+function unknownVariables(env: Environment): ConfigError[] {
+  const known = [CONFIG_FILE_ENV, ...SETTING_KEYS.map((key) => rowOf(key).env)]
+  return Object.keys(env)
+    .filter((name) => name.startsWith('FENCEPOST_') && env[name] !== undefined)
+    .filter((name) => !known.includes(name) && !NAMES_OF_OTHERS.includes(name))
+    .filter(
+      (name) => !SERVICE_LINK.test(name) && !(name.endsWith('_PORT') && /^[a-z]+:\/\//.test(env[name] ?? '')),
+    )
+    .map((name) => unknown(name, known))
+}
+
+export function unknown(name: string, known: readonly string[]): ConfigError {
+  const nearest = nearestName(name, known)
+  return nearest === undefined ? { kind: 'unknown', name } : { kind: 'unknown', name, nearest }
+}
+
+function deepFreeze<T>(of: T): T {
+  if (typeof of !== 'object' || of === null || Object.isFrozen(of)) return of
+  Object.freeze(of)
+  for (const member of Object.values(of)) deepFreeze(member)
+  return of
+}

@@ -1,0 +1,201 @@
+/**
+ * Durations, sizes, numbers, choices, names and files. Addresses have a file of their own.
+ *
+ * Durations and sizes carry their unit, whole numbers only; each kind has its limits, and the message names them.
+ */
+
+import { type ReadFile, refused, type ValueKind, value } from './value.ts'
+
+const DURATION_UNITS = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['m', 60_000],
+  ['s', 1_000],
+  ['ms', 1],
+] as const
+
+const SIZE_UNITS = [
+  ['GiB', 2 ** 30],
+  ['MiB', 2 ** 20],
+  ['KiB', 2 ** 10],
+  ['B', 1],
+] as const
+
+type Units = readonly (readonly [suffix: string, factor: number])[]
+
+/** `500ms`, `30s`, `5m`, `24h`, `7d` → milliseconds; undefined where it is not written so. */
+export function parseDuration(text: string): number | undefined {
+  return parseWithUnit(text, DURATION_UNITS)
+}
+
+export function printDuration(durationMs: number): string {
+  return printWithUnit(durationMs, DURATION_UNITS, 's')
+}
+
+/** `512B`, `256KiB`, `1MiB`, `2GiB` → bytes; undefined where it is not written so. */
+export function parseSize(text: string): number | undefined {
+  return parseWithUnit(text, SIZE_UNITS)
+}
+
+export function printSize(bytes: number): string {
+  return printWithUnit(bytes, SIZE_UNITS, 'B')
+}
+
+function parseWithUnit(text: string, units: Units): number | undefined {
+  const written = /^(0|[1-9][0-9]*)([A-Za-z]+)$/.exec(text)
+  const factor = units.find(([suffix]) => suffix === written?.[2])?.[1]
+  if (written === null || factor === undefined) return undefined
+  const amount = Number(written[1]) * factor
+  return Number.isSafeInteger(amount) ? amount : undefined
+}
+
+/** With the largest unit that divides it. */
+function printWithUnit(amount: number, units: Units, zeroUnit: string): string {
+  if (amount === 0) return `0${zeroUnit}`
+  const [suffix, factor] = units.find(([, each]) => amount % each === 0) ?? ['', 1]
+  return `${amount / factor}${suffix}`
+}
+
+export function duration(limits: { readonly minMs: number; readonly maxMs: number }): ValueKind<number> {
+  return {
+    accepts: `a duration with its unit, such as 500ms, 30s, 5m or 24h, from ${printDuration(limits.minMs)} to ${printDuration(limits.maxMs)}`,
+    parse: (text) => {
+      const ms = parseDuration(text)
+      return ms === undefined ? refused(hintForBareNumber(text)) : within(ms, limits.minMs, limits.maxMs)
+    },
+    print: printDuration,
+    yaml: 'text',
+    schema: { type: 'string', pattern: '^(0|[1-9][0-9]*)(ms|s|m|h|d)$' },
+  }
+}
+
+export function size(limits: { readonly minBytes: number; readonly maxBytes: number }): ValueKind<number> {
+  return {
+    accepts: `a size with its unit, such as 512B, 256KiB or 1MiB, from ${printSize(limits.minBytes)} to ${printSize(limits.maxBytes)}`,
+    parse: (text) => {
+      const bytes = parseSize(text)
+      return bytes === undefined
+        ? refused(hintForBareNumber(text))
+        : within(bytes, limits.minBytes, limits.maxBytes)
+    },
+    print: printSize,
+    yaml: 'text',
+    schema: { type: 'string', pattern: '^(0|[1-9][0-9]*)(B|KiB|MiB|GiB)$' },
+  }
+}
+
+function hintForBareNumber(text: string): string | undefined {
+  return /^[0-9.]+$/.test(text) ? 'it has no unit' : undefined
+}
+
+function within(amount: number, min: number, max: number) {
+  return min <= amount && amount <= max ? value(amount) : refused<number>()
+}
+
+export function integer(limits: { readonly min: number; readonly max: number }): ValueKind<number> {
+  return {
+    accepts: `a whole number from ${limits.min} to ${limits.max}`,
+    parse: (text) =>
+      /^(0|[1-9][0-9]*)$/.test(text) ? within(Number(text), limits.min, limits.max) : refused(),
+    print: String,
+    yaml: 'number',
+    schema: { type: 'integer', minimum: limits.min, maximum: limits.max },
+  }
+}
+
+/** A share of one, `0.25` or `1/4`. */
+export function fraction(): ValueKind<number> {
+  return {
+    accepts: 'a number from 0 to 1, such as 0.25 or 1/4',
+    parse: (text) => {
+      const quotient = /^([0-9]{1,9})\/([1-9][0-9]{0,8})$/.exec(text)
+      if (quotient !== null) return within(Number(quotient[1]) / Number(quotient[2]), 0, 1)
+      return /^[0-9](\.[0-9]{1,17})?$/.test(text) ? within(Number(text), 0, 1) : refused()
+    },
+    print: (share) =>
+      (share > 0 && Number.isInteger(1 / share) ? `1/${1 / share}` : String(share)).replace(/^1\/1$/, '1'),
+    yaml: 'number',
+    schema: {
+      anyOf: [
+        { type: 'number', minimum: 0, maximum: 1 },
+        { type: 'string', pattern: '^[0-9]{1,9}/[1-9][0-9]{0,8}$' },
+      ],
+    },
+  }
+}
+
+export function choice<const T extends string>(...options: readonly T[]): ValueKind<T> {
+  return {
+    accepts: oneOf(options),
+    parse: (text) => {
+      const chosen = options.find((option) => option === text)
+      return chosen === undefined ? refused() : value(chosen)
+    },
+    print: String,
+    yaml: 'text',
+    schema: { type: 'string', enum: options },
+  }
+}
+
+/** `on` or `off` (in YAML also true or false), and no other word: ideas of what means yes differ. */
+export function onOff(): ValueKind<boolean> {
+  return {
+    accepts: oneOf(['on', 'off']),
+    parse: (text) => (text === 'on' ? value(true) : text === 'off' ? value(false) : refused()),
+    print: (on) => (on ? 'on' : 'off'),
+    yaml: 'switch',
+    schema: { enum: [true, false, 'on', 'off'] },
+  }
+}
+
+function oneOf(options: readonly string[]): string {
+  return options.length === 1 ? options[0]! : `${options.slice(0, -1).join(', ')} or ${options.at(-1)}`
+}
+
+/** Part of a namespace or a name in logs: 1 to 128 visible characters of ASCII. */
+export function label(): ValueKind<string> {
+  return patterned('1 to 128 visible ASCII characters without spaces', /^[\x21-\x7e]{1,128}$/)
+}
+
+/** Given in any case, kept in lower case, as Node gives the names of a request. */
+export function headerName(): ValueKind<string> {
+  return patterned('a header name', /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}$/, (text) => text.toLowerCase())
+}
+
+export function patterned(
+  accepts: string,
+  pattern: RegExp,
+  normalise: (text: string) => string = String,
+): ValueKind<string> {
+  return {
+    accepts,
+    parse: (text) => (pattern.test(text) ? value(normalise(text)) : refused()),
+    print: String,
+    yaml: 'text',
+    schema: { type: 'string', pattern: pattern.source },
+  }
+}
+
+export type FileContent = { readonly path: string; readonly content: string }
+
+/** Reads the file at once: a path that can't be read is an error at the start and not at the first request. */
+export function file(): ValueKind<FileContent> {
+  return {
+    accepts: 'the path of a readable file that is not empty',
+    parse: (path, readFile) => readWhole(path, readFile),
+    print: (read) => read.path,
+    yaml: 'text',
+    schema: { type: 'string', minLength: 1 },
+  }
+}
+
+function readWhole(path: string, readFile: ReadFile) {
+  if (path === '') return refused<FileContent>()
+  let content: string
+  try {
+    content = readFile(path)
+  } catch (cause) {
+    return refused<FileContent>(cause instanceof Error ? cause.message : String(cause))
+  }
+  return content.trim() === '' ? refused<FileContent>('the file is empty') : value({ path, content })
+}

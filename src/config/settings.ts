@@ -1,0 +1,585 @@
+/**
+ * THE table of settings: every name, notation, default, meaning, and where its number comes from.
+ *
+ * Loading, printing, the JSON Schema and docs/configuration.md all read this table, and the type `Settings` is derived
+ * from it: a setting exists once a row exists. Defaults are written as an operator would write them and pass through the
+ * same parser. What a route may say differently is in `route-settings.ts`, whose defaults are the values of this table.
+ */
+
+import { listenAddress, redisNodes, upstreamAddress } from './addresses.ts'
+import { choice, duration, file, fraction, headerName, integer, label, onOff, size } from './parse.ts'
+import type { ValueKind } from './value.ts'
+
+export type Setting<T> = {
+  readonly env: `FENCEPOST_${string}`
+  /** Place in the YAML file. */
+  readonly path: string
+  readonly kind: ValueKind<T>
+  /** `none`: undefined where nobody sets it. `required`: nobody setting it is an error. */
+  readonly default: { readonly kind: 'text'; readonly text: string } | { readonly kind: 'none' | 'required' }
+  /** One sentence. */
+  readonly summary: string
+  /** Why this default, and from where. */
+  readonly source: string
+}
+
+type Row<T> = Omit<Setting<T>, 'default'>
+type Optional<T> = Setting<T> & { readonly default: { readonly kind: 'none' } }
+
+function setting<T>(row: Row<T> & { readonly default: string }): Setting<T> {
+  return { ...row, default: { kind: 'text', text: row.default } }
+}
+
+function optional<T>(row: Row<T>): Optional<T> {
+  return { ...row, default: { kind: 'none' } }
+}
+
+function required<T>(row: Row<T>): Setting<T> {
+  return { ...row, default: { kind: 'required' } }
+}
+
+const MILLISECOND = 1
+const SECOND = 1_000
+const MINUTE = 60 * SECOND
+const HOUR = 60 * MINUTE
+const DAY = 24 * HOUR
+const KIB = 2 ** 10
+const MIB = 2 ** 20
+
+export const SETTINGS = {
+  // Nodes
+  redisNodes: required({
+    env: 'FENCEPOST_REDIS_NODES',
+    path: 'redis.nodes',
+    kind: redisNodes(),
+    summary: 'The independent Redis masters that vote, or `embedded` for five nodes inside the process.',
+    source: 'No default: guessing where the memory is would be guessing whether there is one.',
+  }),
+  redisUsername: optional({
+    env: 'FENCEPOST_REDIS_USERNAME',
+    path: 'redis.username',
+    kind: label(),
+    summary: 'ACL user on every node whose URL names none.',
+    source: 'Redis then uses its user `default`.',
+  }),
+  redisPassword: optional({
+    env: 'FENCEPOST_REDIS_PASSWORD_FILE',
+    path: 'redis.passwordFile',
+    kind: file(),
+    summary: 'File with the password for every node whose URL has none; a line break at its end is ignored.',
+    source: 'A mounted secret does not show in the environment of the process.',
+  }),
+  redisCa: optional({
+    env: 'FENCEPOST_REDIS_CA_FILE',
+    path: 'redis.caFile',
+    kind: file(),
+    summary: 'PEM file with the certificate authorities that `rediss://` nodes are verified against.',
+    source: 'Without it Node’s own list is used.',
+  }),
+  nodeDeadlineMs: setting({
+    env: 'FENCEPOST_NODE_DEADLINE',
+    path: 'redis.nodeDeadline',
+    kind: duration({ minMs: 5 * MILLISECOND, maxMs: 10 * SECOND }),
+    default: '80ms',
+    summary: 'How long one node may take for one command before it counts as not having answered.',
+    source:
+      'Below the claim budget of 100ms, so that a slow node can’t use it up; at most 5 % of the lease, as Redlock asks.',
+  }),
+  redisConnectTimeoutMs: setting({
+    env: 'FENCEPOST_REDIS_CONNECT_TIMEOUT',
+    path: 'redis.connectTimeout',
+    kind: duration({ minMs: 10 * MILLISECOND, maxMs: 30 * SECOND }),
+    default: '90ms',
+    summary: 'How long connecting to one node may take.',
+    source: 'Below 100ms within one region; raise it where nodes are further away or TLS is slow.',
+  }),
+
+  // Listeners and the application
+  proxyListen: setting({
+    env: 'FENCEPOST_PROXY_LISTEN',
+    path: 'listen.proxy',
+    kind: listenAddress(),
+    default: '0.0.0.0:8080',
+    summary: 'Where the proxy listens.',
+    source: 'Clients come from outside the pod.',
+  }),
+  apiListen: setting({
+    env: 'FENCEPOST_API_LISTEN',
+    path: 'listen.api',
+    kind: listenAddress(),
+    default: '127.0.0.1:8081',
+    summary: 'Where the reservation API listens.',
+    source: 'For the application in the same pod only.',
+  }),
+  adminListen: setting({
+    env: 'FENCEPOST_ADMIN_LISTEN',
+    path: 'listen.admin',
+    kind: listenAddress(),
+    default: '0.0.0.0:9090',
+    summary: 'Where probes and metrics are served.',
+    source: 'The kubelet and Prometheus come from outside the pod.',
+  }),
+  upstream: optional({
+    env: 'FENCEPOST_UPSTREAM',
+    path: 'upstream.address',
+    kind: upstreamAddress(),
+    summary: 'The application behind the proxy; required unless the proxy is off.',
+    source: 'The target is fixed here and never taken from a request.',
+  }),
+  upstreamConnectTimeoutMs: setting({
+    env: 'FENCEPOST_UPSTREAM_CONNECT_TIMEOUT',
+    path: 'upstream.connectTimeout',
+    kind: duration({ minMs: MILLISECOND, maxMs: MINUTE }),
+    default: '1s',
+    summary:
+      'How long connecting to the application may take; beyond it nothing was sent and a retry is safe.',
+    source: 'The application is in the same pod: a second means that it is not listening.',
+  }),
+  upstreamTimeoutMs: setting({
+    env: 'FENCEPOST_UPSTREAM_TIMEOUT',
+    path: 'upstream.timeout',
+    kind: duration({ minMs: 10 * MILLISECOND, maxMs: HOUR }),
+    default: '60s',
+    summary: 'How long the application may take until the head of its answer; a route may say otherwise.',
+    source: 'The default of nginx (`proxy_read_timeout`).',
+  }),
+  upstreamBodyTimeoutMs: setting({
+    env: 'FENCEPOST_UPSTREAM_BODY_TIMEOUT',
+    path: 'upstream.bodyTimeout',
+    kind: duration({ minMs: 10 * MILLISECOND, maxMs: HOUR }),
+    default: '60s',
+    summary: 'Longest silence of the application between two parts of the body of its answer.',
+    source: 'The same as for the head.',
+  }),
+  upstreamConnections: setting({
+    env: 'FENCEPOST_UPSTREAM_CONNECTIONS',
+    path: 'upstream.connections',
+    kind: integer({ min: 1, max: 10_000 }),
+    default: '256',
+    summary: 'Largest number of connections to the application.',
+    source: 'A quarter of the limit of requests in flight: most of them wait for nodes or for others.',
+  }),
+  upstreamKeepAliveMs: setting({
+    env: 'FENCEPOST_UPSTREAM_KEEP_ALIVE',
+    path: 'upstream.keepAlive',
+    kind: duration({ minMs: MILLISECOND, maxMs: HOUR }),
+    default: '4s',
+    summary: 'How long an idle connection to the application is kept.',
+    source: 'Below the 5s after which a Node server closes idle connections, so that it is we who close.',
+  }),
+
+  // Namespace
+  env: setting({
+    env: 'FENCEPOST_ENV',
+    path: 'scope.env',
+    kind: label(),
+    default: 'default',
+    summary: 'Environment part of the namespace of every record.',
+    source: 'One set of nodes may serve several environments.',
+  }),
+  apiVersion: setting({
+    env: 'FENCEPOST_API_VERSION',
+    path: 'scope.apiVersion',
+    kind: label(),
+    default: 'v1',
+    summary: 'API version where the request carries none.',
+    source: 'Two versions of an API may give one key two meanings.',
+  }),
+  tenant: setting({
+    env: 'FENCEPOST_TENANT',
+    path: 'scope.tenant',
+    kind: label(),
+    default: 'default',
+    summary: 'Tenant where the request carries none.',
+    source: 'For applications with a single tenant.',
+  }),
+  tenantHeader: setting({
+    env: 'FENCEPOST_TENANT_HEADER',
+    path: 'scope.tenantHeader',
+    kind: headerName(),
+    default: 'x-tenant-id',
+    summary: 'Header that carries the tenant.',
+    source: 'Common usage.',
+  }),
+  versionHeader: setting({
+    env: 'FENCEPOST_VERSION_HEADER',
+    path: 'scope.versionHeader',
+    kind: headerName(),
+    default: 'x-api-version',
+    summary: 'Header that carries the API version.',
+    source: 'Common usage.',
+  }),
+  clientHeader: setting({
+    env: 'FENCEPOST_CLIENT_HEADER',
+    path: 'scope.clientHeader',
+    kind: headerName(),
+    default: 'x-client-id',
+    summary: 'Header that names the client in fingerprints and logs.',
+    source: 'Common usage.',
+  }),
+
+  // Records
+  leaseMs: setting({
+    env: 'FENCEPOST_LEASE',
+    path: 'record.lease',
+    kind: duration({ minMs: 100 * MILLISECOND, maxMs: HOUR }),
+    default: '30s',
+    summary: 'Processing lease, renewed while the application works: how soon a dead holder is replaced.',
+    source:
+      'Long enough for two failed renewals and a pause of the process, short enough for a client’s retry.',
+  }),
+  retentionMs: setting({
+    env: 'FENCEPOST_RETENTION',
+    path: 'record.retention',
+    kind: duration({ minMs: SECOND, maxMs: 366 * DAY }),
+    default: '24h',
+    summary: 'How long a completed record answers duplicates.',
+    source: 'What Stripe documents for its idempotency keys.',
+  }),
+  contentRetentionMs: setting({
+    env: 'FENCEPOST_CONTENT_RETENTION',
+    path: 'record.contentRetention',
+    kind: duration({ minMs: SECOND, maxMs: 366 * DAY }),
+    default: '5m',
+    summary: 'The same for requests without a key, told apart by their content only.',
+    source: 'Long enough for retries; a person who orders the same again later means it.',
+  }),
+  claimBudgetMs: setting({
+    env: 'FENCEPOST_CLAIM_BUDGET',
+    path: 'record.claimBudget',
+    kind: duration({ minMs: 10 * MILLISECOND, maxMs: 30 * SECOND }),
+    default: '100ms',
+    summary: 'Time for all rounds of one claim together, retries included.',
+    source: 'What a request may wait for its lock before 503 is the better answer.',
+  }),
+  settleBudgetMs: setting({
+    env: 'FENCEPOST_SETTLE_BUDGET',
+    path: 'record.settleBudget',
+    kind: duration({ minMs: 10 * MILLISECOND, maxMs: MINUTE }),
+    default: '2s',
+    summary:
+      'How long a client waits for its outcome to be recorded before it gets its answer marked `unstored`.',
+    source: 'Longer than a leader change of a network path, shorter than what a client takes for a failure.',
+  }),
+  renewFraction: setting({
+    env: 'FENCEPOST_RENEW_FRACTION',
+    path: 'record.renewFraction',
+    kind: fraction(),
+    default: '1/3',
+    summary: 'Share of the validity of a lease after which it is renewed.',
+    source: 'A third: two renewals in a row may fail.',
+  }),
+  totalHoldMs: setting({
+    env: 'FENCEPOST_TOTAL_HOLD',
+    path: 'record.totalHold',
+    kind: duration({ minMs: 100 * MILLISECOND, maxMs: DAY }),
+    default: '5m',
+    summary: 'How long one request may hold its record, renewals included.',
+    source: 'Above the upstream timeout; it bounds what an application that never answers can keep.',
+  }),
+  clientRetryWindowMs: setting({
+    env: 'FENCEPOST_CLIENT_RETRY_WINDOW',
+    path: 'record.clientRetryWindow',
+    kind: duration({ minMs: 0, maxMs: 366 * DAY }),
+    default: '2m',
+    summary: 'How long clients retry; retentions must cover it.',
+    source: 'Above the total of the default retries of the usual HTTP clients and SDKs.',
+  }),
+  longestRedeliveryMs: setting({
+    env: 'FENCEPOST_LONGEST_REDELIVERY',
+    path: 'record.longestRedelivery',
+    kind: duration({ minMs: 0, maxMs: 366 * DAY }),
+    default: '0s',
+    summary: 'After which time a message broker in front may still deliver again; retentions must cover it.',
+    source: 'No broker is assumed.',
+  }),
+  onQuorumLoss: setting({
+    env: 'FENCEPOST_ON_QUORUM_LOSS',
+    path: 'record.onQuorumLoss',
+    kind: choice('fail-closed', 'fail-open', 'local'),
+    default: 'fail-closed',
+    summary: 'What happens while fewer than a majority of the nodes answer.',
+    source: 'Without a majority nobody knows whether a request was carried out.',
+  }),
+  quarantineMs: optional({
+    env: 'FENCEPOST_QUARANTINE',
+    path: 'record.quarantine',
+    kind: duration({ minMs: 0, maxMs: DAY }),
+    summary: 'How long a node that lost its memory does not vote.',
+    source: 'Where not set: longest lease · (1 + drift) + clock step, computed from this configuration.',
+  }),
+  reservationMaxLeaseMs: setting({
+    env: 'FENCEPOST_RESERVATION_MAX_LEASE',
+    path: 'reservations.maxLease',
+    kind: duration({ minMs: 100 * MILLISECOND, maxMs: HOUR }),
+    default: '60s',
+    summary: 'Longest lease that a caller of the reservation API may ask for.',
+    source: 'It bounds the quarantine; longer work extends its lease.',
+  }),
+
+  // Clocks
+  tokenAheadMs: setting({
+    env: 'FENCEPOST_CLOCK_TOKEN_AHEAD',
+    path: 'clock.tokenAhead',
+    kind: duration({ minMs: 0, maxMs: HOUR }),
+    default: '10s',
+    summary: 'How far ahead of a node’s clock a token may be before the node refuses it.',
+    source: 'Far above the skew of any synchronised clock; one wild clock can’t poison a key for longer.',
+  }),
+  clockMaxSkewMs: setting({
+    env: 'FENCEPOST_CLOCK_MAX_SKEW',
+    path: 'clock.maxSkew',
+    kind: duration({ minMs: MILLISECOND, maxMs: HOUR }),
+    default: '50ms',
+    summary: 'Tolerated offset between a node’s clock and ours.',
+    source: 'Well above what NTP keeps within a region, and above half a round trip.',
+  }),
+  clockStepMs: setting({
+    env: 'FENCEPOST_CLOCK_STEP',
+    path: 'clock.step',
+    kind: duration({ minMs: 0, maxMs: HOUR }),
+    default: '1s',
+    summary: 'Clock step that the quarantine allows for.',
+    source:
+      'chrony steps only above its `makestep` threshold, 1s in the configuration that distributions ship.',
+  }),
+  clockEnforce: setting({
+    env: 'FENCEPOST_CLOCK_ENFORCE',
+    path: 'clock.enforce',
+    kind: onOff(),
+    default: 'off',
+    summary:
+      'Refuse claims while the offset of a majority is above the tolerated one, instead of reporting it.',
+    source: 'Tokens need no clock; only how soon a dead holder is replaced does.',
+  }),
+
+  // Limits
+  maxInFlight: setting({
+    env: 'FENCEPOST_MAX_IN_FLIGHT',
+    path: 'limits.inFlight',
+    kind: integer({ min: 1, max: 1_000_000 }),
+    default: '1024',
+    summary: 'Largest number of requests under way in this process; beyond it the answer is 503.',
+    source: 'With bodies of 64KiB on average it is 64MiB, half of the memory limit of the container.',
+  }),
+  bodyLimitBytes: setting({
+    env: 'FENCEPOST_BODY_LIMIT',
+    path: 'limits.body',
+    kind: size({ minBytes: 0, maxBytes: 1024 * MIB }),
+    default: '1MiB',
+    summary:
+      'Largest request body that is buffered; beyond it 413 in mode `content`, hashing as a stream otherwise.',
+    source: 'The default of nginx (`client_max_body_size`) and Fastify (`bodyLimit`).',
+  }),
+  storedResponseLimitBytes: setting({
+    env: 'FENCEPOST_STORED_RESPONSE_LIMIT',
+    path: 'limits.storedResponse',
+    kind: size({ minBytes: 0, maxBytes: 64 * MIB }),
+    default: '256KiB',
+    summary: 'Largest response body that is stored; beyond it a tombstone is, and duplicates get 410.',
+    source: 'Five copies for a whole retention: 4,000 of them are 1GiB on every node.',
+  }),
+  waitMaxMs: setting({
+    env: 'FENCEPOST_WAIT_MAX',
+    path: 'limits.wait',
+    kind: duration({ minMs: 0, maxMs: HOUR }),
+    default: '10s',
+    summary: 'How long a concurrent duplicate waits for the first, on routes that wait.',
+    source: 'A third of the lease, below the usual timeout of clients.',
+  }),
+  maxWaiters: setting({
+    env: 'FENCEPOST_MAX_WAITERS',
+    path: 'limits.waiters',
+    kind: integer({ min: 0, max: 1_000_000 }),
+    default: '256',
+    summary: 'Largest number of waiting duplicates of one route; beyond it the answer is 409.',
+    source: 'A quarter of the requests in flight, so that waiting can’t starve working.',
+  }),
+  headersTimeoutMs: setting({
+    env: 'FENCEPOST_HEADERS_TIMEOUT',
+    path: 'limits.headersTimeout',
+    kind: duration({ minMs: 10 * MILLISECOND, maxMs: HOUR }),
+    default: '10s',
+    summary: 'How long a client may take to send the head of a request.',
+    source: 'Slow senders hold connections; Node’s own limit is 60s.',
+  }),
+  requestTimeoutMs: setting({
+    env: 'FENCEPOST_REQUEST_TIMEOUT',
+    path: 'limits.requestTimeout',
+    kind: duration({ minMs: 10 * MILLISECOND, maxMs: DAY }),
+    default: '60s',
+    summary: 'How long a client may take to send a whole request.',
+    source: 'The default of nginx for a silent body (`client_body_timeout`).',
+  }),
+  keepAliveTimeoutMs: setting({
+    env: 'FENCEPOST_KEEP_ALIVE_TIMEOUT',
+    path: 'limits.keepAlive',
+    kind: duration({ minMs: MILLISECOND, maxMs: DAY }),
+    default: '72s',
+    summary: 'How long an idle connection of a client is kept.',
+    source: 'Above the 60s of the usual load balancers, so that it is they who close.',
+  }),
+  headerLimitBytes: setting({
+    env: 'FENCEPOST_HEADER_LIMIT',
+    path: 'limits.headers',
+    kind: size({ minBytes: KIB, maxBytes: MIB }),
+    default: '16KiB',
+    summary: 'Largest head of a request; beyond it the answer is 431.',
+    source: 'Node’s default (`--max-http-header-size`).',
+  }),
+  drainTimeoutMs: setting({
+    env: 'FENCEPOST_DRAIN_TIMEOUT',
+    path: 'limits.drain',
+    kind: duration({ minMs: 0, maxMs: HOUR }),
+    default: '25s',
+    summary: 'How long SIGTERM waits for requests under way.',
+    source: 'Below the 30s that Kubernetes grants by default (`terminationGracePeriodSeconds`).',
+  }),
+
+  // Trust
+  apiToken: optional({
+    env: 'FENCEPOST_API_TOKEN_FILE',
+    path: 'trust.apiTokenFile',
+    kind: file(),
+    summary: 'File with the bearer token that callers of the reservation API must show.',
+    source: 'Not needed while it listens on localhost only.',
+  }),
+  keyRing: optional({
+    env: 'FENCEPOST_KEY_RING_FILE',
+    path: 'trust.keyRingFile',
+    kind: file(),
+    summary: 'File with the keys that stored bodies are encrypted with.',
+    source: 'Without it bodies are stored as they are.',
+  }),
+  trustScopeHeaders: setting({
+    env: 'FENCEPOST_TRUST_SCOPE_HEADERS',
+    path: 'trust.scopeHeaders',
+    kind: onOff(),
+    default: 'on',
+    summary: 'Take tenant, API version and client from the headers of the request.',
+    source: 'A gateway sets them; switch it off where clients could.',
+  }),
+  forwardedHeaders: setting({
+    env: 'FENCEPOST_FORWARDED_HEADERS',
+    path: 'trust.forwardedHeaders',
+    kind: choice('append', 'replace', 'off'),
+    default: 'append',
+    summary: 'What is done with X-Forwarded-For, -Proto and -Host on the way to the application.',
+    source: 'A sidecar stands behind an ingress that has set them.',
+  }),
+
+  // Operations
+  instance: optional({
+    env: 'FENCEPOST_INSTANCE',
+    path: 'instance',
+    kind: label(),
+    summary: 'Name of this sidecar in logs, traces and elections, such as the name of its pod.',
+    source: 'Where not set: the host name, which in Kubernetes is the name of the pod.',
+  }),
+  logLevel: setting({
+    env: 'FENCEPOST_LOG_LEVEL',
+    path: 'logs.level',
+    kind: choice('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'),
+    default: 'info',
+    summary: 'Least severe log line that is written.',
+    source: 'The levels of pino.',
+  }),
+  logRawKeys: setting({
+    env: 'FENCEPOST_LOG_RAW_KEYS',
+    path: 'logs.rawKeys',
+    kind: onOff(),
+    default: 'off',
+    summary: 'Log idempotency keys as they are instead of their hash.',
+    source: 'A key may be a customer’s order number.',
+  }),
+  tracing: setting({
+    env: 'FENCEPOST_TRACING',
+    path: 'tracing.enabled',
+    kind: onOff(),
+    default: 'off',
+    summary: 'Send traces; where to is told by the standard `OTEL_*` variables.',
+    source: 'A collector is not assumed.',
+  }),
+  traceSampleRatio: setting({
+    env: 'FENCEPOST_TRACE_SAMPLE_RATIO',
+    path: 'tracing.sampleRatio',
+    kind: fraction(),
+    default: '0.1',
+    summary: 'Share of traces begun here that is recorded; a caller’s decision is followed.',
+    source: 'Ten in a hundred show the shape of the latency at a tenth of the cost.',
+  }),
+  traceNodeSpans: setting({
+    env: 'FENCEPOST_TRACE_NODE_SPANS',
+    path: 'tracing.nodeSpans',
+    kind: onOff(),
+    default: 'off',
+    summary: 'One span for each node of each round.',
+    source: 'Five times the spans.',
+  }),
+  latencyGate: setting({
+    env: 'FENCEPOST_READINESS_LATENCY_GATE',
+    path: 'readiness.latencyGate',
+    kind: choice('enforce', 'report'),
+    default: 'enforce',
+    summary: 'Whether slow claims make the pod unready, or are only reported.',
+    source: 'All pods share the nodes: choose `report` where unready pods are worse than slow ones.',
+  }),
+  unreadyAboveMs: setting({
+    env: 'FENCEPOST_READINESS_UNREADY_ABOVE',
+    path: 'readiness.unreadyAbove',
+    kind: duration({ minMs: MILLISECOND, maxMs: MINUTE }),
+    default: '150ms',
+    summary: 'p95 of claims above which the pod becomes unready, three evaluations in a row.',
+    source: 'One and a half claim budgets.',
+  }),
+  readyBelowMs: setting({
+    env: 'FENCEPOST_READINESS_READY_BELOW',
+    path: 'readiness.readyBelow',
+    kind: duration({ minMs: MILLISECOND, maxMs: MINUTE }),
+    default: '120ms',
+    summary: 'p95 of claims below which it becomes ready again.',
+    source: 'A fifth below the other threshold, so that it does not flap.',
+  }),
+  readinessWindowMs: setting({
+    env: 'FENCEPOST_READINESS_WINDOW',
+    path: 'readiness.window',
+    kind: duration({ minMs: SECOND, maxMs: HOUR }),
+    default: '60s',
+    summary: 'Over which time the p95 is taken.',
+    source: 'Twelve evaluations of 5s.',
+  }),
+  readinessMinSamples: setting({
+    env: 'FENCEPOST_READINESS_MIN_SAMPLES',
+    path: 'readiness.minSamples',
+    kind: integer({ min: 1, max: 1_000_000 }),
+    default: '20',
+    summary: 'Fewest claims in the window for its p95 to mean anything.',
+    source: 'The least number of which one is 5 %.',
+  }),
+  minUnreadyMs: setting({
+    env: 'FENCEPOST_READINESS_MIN_UNREADY',
+    path: 'readiness.minUnready',
+    kind: duration({ minMs: 0, maxMs: HOUR }),
+    default: '15s',
+    summary: 'Shortest time that the pod stays unready, ± 20 % at random.',
+    source: 'Three periods of the readiness probe, spread so that pods do not return together.',
+  }),
+} satisfies Record<string, Omit<Setting<unknown>, 'kind'>>
+
+type ValueOf<S> = S extends Optional<infer T> ? T | undefined : S extends Setting<infer T> ? T : never
+
+export type SettingKey = keyof typeof SETTINGS
+export type Settings = { readonly [K in SettingKey]: ValueOf<(typeof SETTINGS)[K]> }
+
+export const SETTING_KEYS = Object.keys(SETTINGS) as readonly SettingKey[]
+
+/** A row for code that treats all rows alike. */
+export function rowOf(key: SettingKey): Setting<unknown> {
+  return SETTINGS[key] as unknown as Setting<unknown>
+}
+
+/** Read before all others, from the environment only: it names the file with the others. */
+export const CONFIG_FILE_ENV = 'FENCEPOST_CONFIG'
+
+/** Variables with our prefix that speak to other programs: the client library. */
+export const NAMES_OF_OTHERS: readonly string[] = ['FENCEPOST_URL']

@@ -1,0 +1,55 @@
+/**
+ * Kinds of values of settings: how each is written, read, shown and described.
+ *
+ * Owns the notation. A value is read whole or refused, never repaired: `30` is no duration, `10abc` no number, `yes` no
+ * switch. What `print` writes, `parse` reads back to the same value (secrets excepted, which are masked).
+ */
+
+export type ReadFile = (path: string) => string
+
+export type Parsed<T> =
+  | { readonly kind: 'value'; readonly value: T }
+  /** `reason` only where it says more than what is accepted. */
+  | { readonly kind: 'refused'; readonly reason?: string }
+
+export type ValueKind<T> = {
+  /** Completes "accepted is …". */
+  readonly accepts: string
+  readonly parse: (text: string, readFile: ReadFile) => Parsed<T>
+  /** In the notation that `parse` takes; secrets masked. */
+  readonly print: (value: T) => string
+  /** What a refused text may be shown as, where it could contain a secret. */
+  readonly mask?: (text: string) => string
+  /** How the value is written in YAML; see `textOf`. */
+  readonly yaml: 'text' | 'number' | 'switch' | 'list'
+  /** JSON Schema (draft 2020-12) of that. */
+  readonly schema: Readonly<Record<string, unknown>>
+}
+
+export function value<T>(of: T): Parsed<T> {
+  return { kind: 'value', value: of }
+}
+
+export function refused<T>(reason?: string): Parsed<T> {
+  return reason === undefined ? { kind: 'refused' } : { kind: 'refused', reason }
+}
+
+/**
+ * A value of the YAML file as the text that the environment would carry. A number is not taken for text: `1.10` has lost
+ * its zero by the time it arrives here.
+ */
+export function textOf(node: unknown, kind: ValueKind<unknown>): Parsed<string> {
+  if (typeof node === 'string') return value(node)
+  switch (kind.yaml) {
+    case 'text':
+      return refused(typeof node === 'number' ? 'it is a number; put it in quotes' : 'it is not text')
+    case 'number':
+      return typeof node === 'number' ? value(String(node)) : refused('it is not a number')
+    case 'switch':
+      return typeof node === 'boolean' ? value(node ? 'on' : 'off') : refused('it is neither true nor false')
+    case 'list':
+      return Array.isArray(node) && node.every((entry) => typeof entry === 'string')
+        ? value(node.join(','))
+        : refused('it is neither text nor a list of texts')
+  }
+}

@@ -1,0 +1,48 @@
+/**
+ * The YAML file, read into plain values.
+ *
+ * YAML 1.2 without its traps: no anchors (a small file could unfold to a large one), no merge keys, no tags, no key given twice.
+ */
+
+import { parseDocument } from 'yaml'
+import type { ConfigError } from './errors.ts'
+import type { ReadFile } from './value.ts'
+
+/** The members of the file's top level; empty where there is no file. */
+export type YamlFile = Readonly<Record<string, unknown>>
+
+/** Records what is wrong in `errors` and then behaves as if the file were empty. */
+export function readYaml(path: string | undefined, readFile: ReadFile, errors: ConfigError[]): YamlFile {
+  if (path === undefined) return {}
+  const fail = (reason: string): YamlFile => {
+    errors.push({ kind: 'file', name: `FENCEPOST_CONFIG: ${path === '' ? '""' : path}`, reason })
+    return {}
+  }
+  let text: string
+  try {
+    text = readFile(path)
+  } catch (cause) {
+    return fail(`it can't be read: ${cause instanceof Error ? cause.message : String(cause)}`)
+  }
+  const document = parseDocument(text, {
+    version: '1.2',
+    schema: 'core',
+    merge: false,
+    uniqueKeys: true,
+    stringKeys: true,
+    prettyErrors: true,
+    logLevel: 'silent',
+  })
+  const faults = [...document.errors, ...document.warnings]
+  if (faults.length > 0)
+    return fail(`it is not YAML: ${faults.map((fault) => fault.message.split('\n')[0]).join('; ')}`)
+  let content: unknown
+  try {
+    content = document.toJS({ maxAliasCount: 0 })
+  } catch (cause) {
+    return fail(cause instanceof Error ? cause.message : String(cause))
+  }
+  if (content === null || content === undefined) return {}
+  if (typeof content !== 'object' || Array.isArray(content)) return fail('its top level is not a mapping')
+  return content as YamlFile
+}

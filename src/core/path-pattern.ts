@@ -1,0 +1,88 @@
+/**
+ * Patterns of paths: `/payments/{id}/captures`, `/files/{rest*}`.
+ *
+ * Owns their grammar and how a request's path is compared with them. A path is compared in a normal form, because an
+ * application behind us may well take `/%70ayments`, `//payments` and `/x/../payments/` for `/payments`, and a request
+ * must not slip past its protection by its spelling. The identity of a request uses its actual path, not this form.
+ *
+ * Letters keep their case. There are no regular expressions: a pattern of the configuration can't be made to hang.
+ *
+ * Source: RFC 3986, sections 5.2.4 (dot segments) and 6.2.2 (normalisation of case and percent-encoding).
+ */
+
+export type Segment =
+  | { readonly kind: 'literal'; readonly text: string }
+  /** `{name}`: one segment, never empty. */
+  | { readonly kind: 'parameter'; readonly name: string }
+  /** `{name*}`, last only: whatever is left, also nothing. */
+  | { readonly kind: 'rest'; readonly name: string }
+
+export type PathPattern = { readonly text: string; readonly segments: readonly Segment[] }
+
+export type PathParameters = Readonly<Record<string, string>>
+
+export type ParsedPattern =
+  | { readonly kind: 'pattern'; readonly pattern: PathPattern }
+  | { readonly kind: 'malformed'; readonly reason: string }
+
+const PARAMETER = /^\{([A-Za-z_][A-Za-z0-9_]*)(\*?)\}$/
+
+export function parsePathPattern(text: string): ParsedPattern {
+  const malformed = (reason: string): ParsedPattern => ({ kind: 'malformed', reason })
+  if (!text.startsWith('/')) return malformed('it does not begin with "/"')
+  if (/[?#\s]/.test(text)) return malformed('it contains "?", "#" or a space')
+  const segments: Segment[] = []
+  const names = new Set<string>()
+  const parts = normalSegments(text)
+  for (const [index, part] of parts.entries()) {
+    const parameter = PARAMETER.exec(part)
+    if (parameter === null) {
+      if (/[{}*]/.test(part)) return malformed(`"${part}" is neither plain text nor {name} nor {name*}`)
+      segments.push({ kind: 'literal', text: part })
+      continue
+    }
+    const [, name = '', star] = parameter
+    if (names.has(name)) return malformed(`the parameter "${name}" appears twice`)
+    names.add(name)
+    if (star === '*' && index !== parts.length - 1) return malformed(`{${name}*} is not the last segment`)
+    segments.push({ kind: star === '*' ? 'rest' : 'parameter', name })
+  }
+  return { kind: 'pattern', pattern: { text, segments } }
+}
+
+/** The parameters of `path` (without its query) under `pattern`, or undefined where it does not match. */
+export function matchPath(pattern: PathPattern, path: string): PathParameters | undefined {
+  return matchSegments(pattern, normalSegments(path))
+}
+
+export function matchSegments(pattern: PathPattern, path: readonly string[]): PathParameters | undefined {
+  const parameters: Record<string, string> = Object.create(null)
+  for (const [index, segment] of pattern.segments.entries()) {
+    if (segment.kind === 'rest') {
+      parameters[segment.name] = path.slice(index).join('/')
+      return parameters
+    }
+    const part = path[index]
+    if (part === undefined) return undefined
+    if (segment.kind === 'parameter') parameters[segment.name] = part
+    else if (segment.text !== part) return undefined
+  }
+  return path.length === pattern.segments.length ? parameters : undefined
+}
+
+/** The segments of a path without empty and dot segments, unreserved characters decoded, hex digits in upper case. */
+export function normalSegments(path: string): string[] {
+  const segments: string[] = []
+  for (const raw of path.split('/')) {
+    const segment = raw.replace(/%[0-9a-fA-F]{2}/g, decodeUnreserved)
+    if (segment === '' || segment === '.') continue
+    if (segment === '..') segments.pop()
+    else segments.push(segment)
+  }
+  return segments
+}
+
+function decodeUnreserved(encoded: string): string {
+  const character = String.fromCharCode(Number.parseInt(encoded.slice(1), 16))
+  return /[A-Za-z0-9\-._~]/.test(character) ? character : encoded.toUpperCase()
+}

@@ -1,0 +1,214 @@
+/**
+ * A route: which requests it speaks of, and what is to be done with them.
+ *
+ * Owns the closed set of policies and the matching of a request line. Routes are tried in order and the first match
+ * decides; a request that no route matches passes through untouched. Values of this file come from the configuration,
+ * complete: every default has been filled in, so that nobody downstream writes `?? something`.
+ */
+
+import { matchSegments, normalSegments, type PathParameters, type PathPattern } from './path-pattern.ts'
+
+export type Route = BypassRoute | ProtectedRoute
+
+export type BypassRoute = {
+  readonly name: string
+  readonly match: RouteMatch
+  readonly mode: 'bypass'
+  readonly upstreamTimeoutMs: number
+}
+
+export type ProtectedRoute = {
+  readonly name: string
+  readonly match: RouteMatch
+  /**
+   * `header`: the client's key is the key; the fingerprint is stored and compared.
+   * `content`: the fingerprint is the key.
+   * `both`: the client's key, and the same content under another key is noticed too.
+   */
+  readonly mode: 'header' | 'content' | 'both'
+  /** A request without a key is refused with 400. Otherwise it passes through untouched. Of no effect in mode `content`. */
+  readonly required: boolean
+  readonly key: KeySource
+  readonly fingerprint: FingerprintPolicy
+  readonly principal: PrincipalSource
+  readonly leaseMs: number
+  /** How long a completed record answers duplicates. */
+  readonly retentionMs: number
+  /** Time for all rounds of one claim together. */
+  readonly budgetMs: number
+  readonly onContention: 'conflict' | 'wait' | 'coordinate'
+  /** Of a duplicate that waits for the first: how long, and how many of one route in this process. */
+  readonly wait: { readonly maxMs: number; readonly maxWaiters: number }
+  readonly onQuorumLoss: 'fail-closed' | 'fail-open' | 'local'
+  /** When a lease lapsed without an outcome. */
+  readonly takeover: 'reexecute' | 'indeterminate'
+  /** Only in mode `both`: another key with the same content inside the retention. */
+  readonly duplicateContent: 'conflict' | 'execute'
+  /** Largest request body that is buffered. */
+  readonly bodyLimitBytes: number
+  /** Largest response body that is stored; above it a tombstone is. */
+  readonly storedResponseLimitBytes: number
+  /** First match decides; the last rules cover every status. */
+  readonly store: readonly StoreRule[]
+  /** Header names, lower case, stored besides those that always are. */
+  readonly storedHeaders: readonly string[]
+  readonly bodyStorage: 'full' | 'none'
+  /** JSON Pointers into a JSON response body, whose values are not stored. */
+  readonly redact: readonly JsonPointer[]
+  /** Requests that name the same entity are carried out one after the other. Empty: no serialising. */
+  readonly entities: readonly EntitySource[]
+  readonly entityWaitMs: number
+  readonly upstreamTimeoutMs: number
+  /** How long one request may hold its record, renewals included. */
+  readonly totalHoldMs: number
+}
+
+/** RFC 6901; where said so, a whole segment `*` stands for every element or member. */
+export type JsonPointer = string
+
+/** Everything that is given must match. */
+export type RouteMatch = {
+  /** Upper case. */
+  readonly methods?: readonly string[]
+  /** Lower case without port; `*.example.com` matches every name below example.com. */
+  readonly hosts?: readonly string[]
+  readonly paths?: readonly PathPattern[]
+  readonly headers?: readonly HeaderPredicate[]
+}
+
+/** Names in lower case. Of several lines of one header it is enough that one matches. */
+export type HeaderPredicate =
+  | { readonly kind: 'present'; readonly name: string }
+  | { readonly kind: 'absent'; readonly name: string }
+  | { readonly kind: 'equals'; readonly name: string; readonly value: string }
+  | { readonly kind: 'prefix'; readonly name: string; readonly value: string }
+
+export type KeySource = {
+  /** The first of these headers that the request carries is the key; lower case. Empty where `parts` is not. */
+  readonly headers: readonly string[]
+  /** Where not empty, the key is made of all of these together; one that is missing means that there is no key. */
+  readonly parts: readonly KeyPart[]
+  /** Only a structured-field string (RFC 9651) is taken from a header. */
+  readonly strict: boolean
+  readonly minLength: number
+  readonly format: 'any' | 'uuid'
+}
+
+export type KeyPart =
+  | { readonly in: 'header'; readonly name: string }
+  | { readonly in: 'query'; readonly name: string }
+  | { readonly in: 'body'; readonly pointer: JsonPointer }
+  | { readonly in: 'path'; readonly parameter: string }
+
+export type EntitySource = KeyPart
+
+export type FingerprintPolicy = {
+  /** Lower case. */
+  readonly headers: readonly string[]
+  readonly body: BodySelection
+}
+
+/** Pointers may contain `*`. */
+export type BodySelection =
+  | { readonly kind: 'all' }
+  | { readonly kind: 'include'; readonly pointers: readonly JsonPointer[] }
+  | { readonly kind: 'exclude'; readonly pointers: readonly JsonPointer[] }
+
+/** Whose request it is: without it one client could read what was stored for another. */
+export type PrincipalSource =
+  /** SHA-256 of the Authorization header. */
+  | { readonly kind: 'authorization' }
+  | { readonly kind: 'header'; readonly name: string }
+  /** A claim of the bearer token. Its signature is not verified here: somebody in front of us has done that. */
+  | { readonly kind: 'jwt'; readonly claim: string }
+
+/** `store`: the outcome answers duplicates. `release`: the key is free again. `hold`: the lock stays to its end. */
+export type StoreAction = 'store' | 'release' | 'hold'
+
+export type StoreRule = { readonly from: number; readonly to: number; readonly action: StoreAction }
+
+/**
+ * Statuses that say "not now" or "not you" speak of the attempt and not of the request, so a retry must get through. The
+ * application's own failures (5xx) are taken as nothing having happened, unless it says otherwise.
+ */
+export const DEFAULT_STORE_RULES: readonly StoreRule[] = Object.freeze(
+  [
+    ...[401, 403, 407, 408, 421, 425, 429].map((status) => ({
+      from: status,
+      to: status,
+      action: 'release' as const,
+    })),
+    { from: 200, to: 499, action: 'store' as const },
+    { from: 500, to: 599, action: 'release' as const },
+  ].map((rule) => Object.freeze(rule)),
+)
+
+/** A status that no rule names (there is none with the default rules below it) holds: the cautious answer. */
+export function storeActionFor(rules: readonly StoreRule[], status: number): StoreAction {
+  return rules.find((rule) => rule.from <= status && status <= rule.to)?.action ?? 'hold'
+}
+
+/** Of a request what routes look at. */
+export type RequestFacts = {
+  readonly method: string
+  /** The Host header or authority, with or without port. */
+  readonly host: string | undefined
+  /** Path as it came, without query. */
+  readonly path: string
+  /** Names in lower case, as Node gives them. */
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
+}
+
+export type RouteMatchResult = { readonly route: Route; readonly params: PathParameters }
+
+export function matchRoute(routes: readonly Route[], request: RequestFacts): RouteMatchResult | undefined {
+  const path = normalSegments(request.path)
+  for (const route of routes) {
+    const params = matchRequest(route.match, request, path)
+    if (params !== undefined) return { route, params }
+  }
+  return undefined
+}
+
+const NO_PARAMETERS: PathParameters = Object.freeze(Object.create(null))
+
+function matchRequest(
+  match: RouteMatch,
+  request: RequestFacts,
+  path: readonly string[],
+): PathParameters | undefined {
+  if (match.methods !== undefined && !match.methods.includes(request.method)) return undefined
+  if (match.hosts !== undefined && !match.hosts.some((host) => matchesHost(host, request.host)))
+    return undefined
+  if (match.headers !== undefined && !match.headers.every((one) => matchesHeader(one, request)))
+    return undefined
+  if (match.paths === undefined) return NO_PARAMETERS
+  for (const pattern of match.paths) {
+    const params = matchSegments(pattern, path)
+    if (params !== undefined) return params
+  }
+  return undefined
+}
+
+function matchesHost(pattern: string, host: string | undefined): boolean {
+  if (host === undefined) return false
+  const name = host.toLowerCase().replace(/:\d*$/, '').replace(/\.$/, '')
+  return pattern.startsWith('*.')
+    ? name.length > pattern.length - 1 && name.endsWith(pattern.slice(1))
+    : name === pattern
+}
+
+function matchesHeader(predicate: HeaderPredicate, request: RequestFacts): boolean {
+  const given = Object.hasOwn(request.headers, predicate.name) ? request.headers[predicate.name] : undefined
+  const values = given === undefined ? [] : typeof given === 'string' ? [given] : given
+  switch (predicate.kind) {
+    case 'present':
+      return values.length > 0
+    case 'absent':
+      return values.length === 0
+    case 'equals':
+      return values.includes(predicate.value)
+    case 'prefix':
+      return values.some((value) => value.startsWith(predicate.value))
+  }
+}
