@@ -1,0 +1,83 @@
+/**
+ * `npm test`: server programs, lint, types, tests; the last line of its output is `N passed, N failed`, where lint and
+ * types count as one check each. Ends with 0 only where something passed and nothing failed.
+ *
+ * Further arguments go to Vitest: `npm test -- test/core` runs one folder, and then a server program that is missing
+ * stops only the tests that need it.
+ */
+import { spawn } from 'node:child_process'
+import { readFile, rm } from 'node:fs/promises'
+import { provideServerPrograms } from './server-programs.ts'
+import { sum, type Verdict, type VitestReport, verdictOnTests } from './verdict.ts'
+
+/** The whole is to fit 30 minutes on two cores: what hangs is ended before and fails. */
+const testsMsMax = 27 * 60_000
+
+/** From the signal that ends what hangs to the one that can't be ignored. */
+const graceMs = 10_000
+
+/** Every test by name, with its time; kept until the next run. */
+const reportFile = '.tmp/test-report.json'
+
+async function main(vitestArguments: readonly string[]): Promise<number> {
+  const selected = vitestArguments.length > 0
+  const missing = provideServerPrograms()
+  for (const sentence of missing) console.error(sentence)
+  if (missing.length > 0 && !selected) return conclude([{ passed: 0, failed: missing.length, remarks: [] }])
+
+  return conclude([
+    await check('lint', 'biome', ['check', '.']),
+    await check('types', 'tsc', ['--noEmit']),
+    await tests(vitestArguments, selected),
+  ])
+}
+
+async function check(name: string, command: string, args: readonly string[]): Promise<Verdict> {
+  const code = await run(command, args, 5 * 60_000)
+  return code === 0
+    ? { passed: 1, failed: 0, remarks: [] }
+    : { passed: 0, failed: 1, remarks: [`${name}: \`${command} ${args.join(' ')}\` ended with ${code}`] }
+}
+
+async function tests(args: readonly string[], selected: boolean): Promise<Verdict> {
+  // The report of an earlier run must not speak for this one.
+  await rm(reportFile, { force: true })
+  const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${reportFile}`]
+  const code = await run('vitest', ['run', ...reporters, ...args], testsMsMax)
+  const report = await readFile(reportFile, 'utf8').then(
+    (text) => JSON.parse(text) as VitestReport,
+    () => undefined,
+  )
+  return verdictOnTests(report, code, selected)
+}
+
+/** Runs a program of node_modules/.bin, which scripts/run.mjs has put on the PATH. */
+function run(command: string, args: readonly string[], withinMs: number): Promise<number | null> {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { stdio: 'inherit' })
+    const passOn = () => child.kill('SIGTERM')
+    process.once('SIGTERM', passOn)
+    let last: NodeJS.Timeout | undefined
+    const overdue = setTimeout(() => {
+      console.error(`${command} has not ended within ${withinMs / 60_000} minutes and is ended now`)
+      child.kill('SIGTERM')
+      last = setTimeout(() => child.kill('SIGKILL'), graceMs)
+    }, withinMs)
+    child.once('error', (error) => console.error(`${command} could not be started: ${error.message}`))
+    child.once('close', (code) => {
+      clearTimeout(overdue)
+      clearTimeout(last)
+      process.off('SIGTERM', passOn)
+      resolve(code)
+    })
+  })
+}
+
+function conclude(verdicts: readonly Verdict[]): number {
+  const { passed, failed, remarks } = sum(verdicts)
+  for (const remark of remarks) console.log(remark)
+  console.log(`${passed} passed, ${failed} failed`)
+  return passed > 0 && failed === 0 ? 0 : 1
+}
+
+process.exitCode = await main(process.argv.slice(2))
