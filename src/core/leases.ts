@@ -110,6 +110,10 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
 
   async function read(key: string): Promise<ReadResult> {
     const round = await quorum.run({ kind: 'read', key })
+    const early = explainRead(round.answers)
+    // An outcome that the first majority does not agree on may still have one: hear the others before saying.
+    if (early.kind === 'unavailable' || (early.kind === 'completed' && early.holders < needed))
+      await round.settled
     const says = explainRead(round.answers)
     switch (says.kind) {
       case 'unavailable':

@@ -31,9 +31,6 @@ export const NO_OWNER: Owner = '0'.repeat(32)
 /** SHA-256 of the canonical request, as 64 hex digits. */
 export type Fingerprint = string
 
-/** The fingerprint of a record that was only ever written without one. */
-export const NO_FINGERPRINT: Fingerprint = '0'.repeat(64)
-
 export type NodeRecord =
   | {
       readonly state: 'claimed'

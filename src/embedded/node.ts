@@ -1,0 +1,89 @@
+/**
+ * A node inside this process, on the pure record rules: for a first run without Redis, for tests and for simulation.
+ *
+ * Owns a map and the expiry of its keys. It remembers nothing beyond the process, so a cluster of embedded nodes protects
+ * within one sidecar only; `fencepost serve` says so when it starts with them.
+ */
+
+import type { Events } from '../core/events.ts'
+import type { Clock, NodeAnswer, RecordNode } from '../core/ports.ts'
+import type { NodeRecord, RecordCommand } from '../core/record.ts'
+import { applyCommand } from '../core/record-rules.ts'
+
+type Kept = { readonly record: NodeRecord; readonly expiresNodeMs: number }
+
+/** Keys looked at a command for expiry, so that records nobody asks for again are dropped in time. */
+const SWEEP_PER_COMMAND = 2
+
+export class EmbeddedNode implements RecordNode {
+  readonly name: string
+  readonly #nodeMs: () => number
+  readonly #maxTokenAheadMs: number
+  readonly #kept = new Map<string, Kept>()
+
+  /** @param nodeMs this node's own clock, milliseconds since 1970 */
+  constructor(name: string, nodeMs: () => number, maxTokenAheadMs: number) {
+    this.name = name
+    this.#nodeMs = nodeMs
+    this.#maxTokenAheadMs = maxTokenAheadMs
+  }
+
+  execute(command: RecordCommand): Promise<NodeAnswer> {
+    return Promise.resolve(this.apply(command))
+  }
+
+  apply(command: RecordCommand): NodeAnswer {
+    const nodeMs = Math.floor(this.#nodeMs())
+    this.#sweep(nodeMs)
+    const kept = this.#kept.get(command.key)
+    const live = kept !== undefined && kept.expiresNodeMs > nodeMs ? kept : undefined
+    const { answer, write } = applyCommand(live?.record, command, nodeMs, this.#maxTokenAheadMs)
+    if (write !== undefined) {
+      const expiresNodeMs = write.ttl === 'keep' ? (live?.expiresNodeMs ?? nodeMs) : nodeMs + write.ttl.ms
+      this.#kept.set(command.key, { record: write.record, expiresNodeMs })
+    }
+    return answer
+  }
+
+  /** Looks at a few keys; those that live on go to the end of the queue that the map is. */
+  #sweep(nodeMs: number): void {
+    let looked = 0
+    for (const [key, kept] of this.#kept) {
+      if (looked >= SWEEP_PER_COMMAND) return
+      looked += 1
+      this.#kept.delete(key)
+      if (kept.expiresNodeMs > nodeMs) this.#kept.set(key, kept)
+    }
+  }
+
+  /** How many records are kept. */
+  get size(): number {
+    return this.#kept.size
+  }
+}
+
+/** @param count 5 unless somebody knows better: a majority of 3 survives nothing here, but the code is the same */
+export function createEmbeddedNodes(
+  count: number,
+  clock: Clock,
+  maxTokenAheadMs: number,
+  events: Events,
+): readonly RecordNode[] {
+  return Array.from({ length: count }, (_, index) => {
+    const node = new EmbeddedNode(`embedded-${index}`, () => clock.wallMs(), maxTokenAheadMs)
+    return {
+      name: node.name,
+      execute: (command) => {
+        const answer = node.apply(command)
+        events.publish({
+          kind: 'node_answered',
+          node: node.name,
+          command: command.kind,
+          answer: answer.kind,
+          durationMs: 0,
+        })
+        return Promise.resolve(answer)
+      },
+    }
+  })
+}

@@ -1,0 +1,60 @@
+/**
+ * Connections to N Redis nodes, every option written out.
+ *
+ * Owns how a node is dialled: deadlines, reconnection, TLS, credentials. Never queues and never repeats a command.
+ */
+
+import { readFileSync } from 'node:fs'
+import { Redis } from 'ioredis'
+import type { Random } from '../core/ports.ts'
+
+export type RedisAddress = {
+  /** `redis://[user:password@]host:port[/db]`, `rediss://…`, or the path of a Unix socket. */
+  readonly url: string
+  readonly username?: string
+  readonly password?: string
+  /** PEM file of the authority that signed the nodes' certificates; the system's authorities where not given. */
+  readonly tlsCaFile?: string
+}
+
+/** Longest pause between attempts to reach a node again. Short: each attempt costs one SYN, and a node that is back must vote soon. */
+const RECONNECT_MAX_MS = 2_000
+const RECONNECT_INITIAL_MS = 50
+
+/** @param connectTimeoutMs for TCP and TLS together; below it a slow node counts as down */
+export function createRedisClient(address: RedisAddress, connectTimeoutMs: number, random: Random): Redis {
+  const tls = address.url.startsWith('rediss:')
+    ? {
+        tls: {
+          minVersion: 'TLSv1.2' as const,
+          ...(address.tlsCaFile === undefined ? {} : { ca: readFileSync(address.tlsCaFile) }),
+        },
+      }
+    : {}
+  const credentials = {
+    ...(address.username === undefined ? {} : { username: address.username }),
+    ...(address.password === undefined ? {} : { password: address.password }),
+  }
+  return new Redis(address.url, {
+    ...credentials,
+    ...tls,
+    lazyConnect: true,
+    protocol: 2,
+    connectTimeout: connectTimeoutMs,
+    keepAlive: 10_000,
+    noDelay: true,
+    // A command that can't be sent now is an answer ("refused"), not something to be sent later.
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
+    enableReadyCheck: true,
+    maxLoadingRetryTime: 1_000,
+    enableAutoPipelining: false,
+    autoResubscribe: false,
+    disableClientInfo: true,
+    retryStrategy: (times) =>
+      Math.ceil(
+        random.fraction() * Math.min(RECONNECT_MAX_MS, RECONNECT_INITIAL_MS * 2 ** Math.min(times, 10)),
+      ),
+  })
+}

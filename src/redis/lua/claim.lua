@@ -1,0 +1,52 @@
+--[[
+claim: asks for the lease of one record, and for this node's promise to accept nothing below the token any more.
+
+KEYS  the record's key
+ARGV  token (16 digits), owner (32 hex), lease (ms), fingerprint (64 hex), key lifetime (ms)
+Answers
+  GRANTED    attempt                                  the lease is the caller's; attempt > 1: an earlier one lapsed
+  HELD       fence, remaining ms, fingerprint, attempt   another owner's lease is live
+  MISMATCH   fence, remaining ms, fingerprint         a claim, live or lapsed (0 ms), of another fingerprint
+  STALE      fence                                    the token is not above what was promised
+  SKEWED                                              the token lies further ahead of this node's clock than tolerated
+  COMPLETED  fence, promised 0|1, accepted token, attempt, fingerprint, outcome
+]]
+local function claim(key, token, owner, lease, fingerprint, ttl)
+  lease = tonumber(lease)
+  if math.floor(tonumber(token) / 1024) > NOW + MAX_TOKEN_AHEAD then return { SKEWED } end
+  local record = read_header(key)
+  if not record then
+    write_claim(key, token, owner, lease, 1, fingerprint, digits(NOW, 16), ttl)
+    return { GRANTED, 1 }
+  end
+
+  if record.state == 'D' then
+    if token > record.fence then
+      -- In place, because the outcome may be large and its lifetime must stay as it is.
+      redis.call('SETRANGE', key, 2, token)
+      redis.call('SETRANGE', key, 34, owner)
+      return completed_answer(key, record, token, 1)
+    end
+    local promised = (token == record.fence and owner == record.owner) and 1 or 0
+    return completed_answer(key, record, record.fence, promised)
+  end
+
+  if record.state == 'R' then
+    if token <= record.fence then return { STALE, record.fence } end
+    write_claim(key, token, owner, lease, 1, fingerprint, digits(NOW, 16), ttl)
+    return { GRANTED, 1 }
+  end
+
+  local remaining = math.max(0, record.lease_until - NOW)
+  if record.fingerprint ~= fingerprint then return { MISMATCH, record.fence, remaining, record.fingerprint } end
+  if owner == record.owner and remaining > 0 then
+    -- The same claimant again: a later round of its own, or a repeated message. Not a new attempt.
+    if token < record.fence then return { STALE, record.fence } end
+    write_claim(key, token, owner, lease, record.attempt, fingerprint, record.claimed_at, ttl)
+    return { GRANTED, record.attempt }
+  end
+  if remaining > 0 then return { HELD, record.fence, remaining, record.fingerprint, record.attempt } end
+  if token <= record.fence then return { STALE, record.fence } end
+  write_claim(key, token, owner, lease, record.attempt + 1, fingerprint, digits(NOW, 16), ttl)
+  return { GRANTED, record.attempt + 1 }
+end

@@ -1,0 +1,12 @@
+--[[
+read: the whole record, unchanged.
+
+KEYS  the record's key
+Answers
+  ABSENT
+  RECORD  the packed string of record.lua
+]]
+local function read(key)
+  if not read_header(key) then return { ABSENT } end
+  return { RECORD, redis.call('GET', key) }
+end

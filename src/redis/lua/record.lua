@@ -1,0 +1,67 @@
+--[[
+The record as one packed string, and the parts that every command shares. Same rules as src/core/record-rules.ts.
+
+Layout (byte offsets as GETRANGE counts them, all fields fixed width, so that the header is read without the outcome):
+    0       version, '1'
+    1       state: C claimed, R released, D completed
+    2-17    fence: largest token promised, 16 digits
+   18-33    token at which the outcome was accepted, 16 digits; zeros without an outcome
+   34-65    owner, 32 hex digits; zeros where nobody
+   66-81    lease end on this node's clock, milliseconds since 1970, 16 digits
+   82-85    attempt, 4 digits
+   86-149   fingerprint, 64 hex digits
+  150-165   when it was claimed, on this node's clock, milliseconds since 1970, 16 digits
+  166-      the outcome, opaque
+Tokens are compared as strings of equal length: Lua's numbers print with 14 digits only.
+]]
+local HEADER = 166
+local NOBODY = string.rep('0', 32)
+local NO_TOKEN = string.rep('0', 16)
+
+local function digits(number, width)
+  return string.format('%0' .. width .. '.0f', number)
+end
+
+-- The header of a record as a table; nil where there is none. Errors name what is wrong with it.
+local function read_header(key)
+  local header = redis.call('GETRANGE', key, 0, HEADER - 1)
+  if header == '' then return nil end
+  if #header < HEADER then error('damaged record: ' .. #header .. ' bytes of header, ' .. HEADER .. ' expected') end
+  if string.sub(header, 1, 1) ~= '1' then error('damaged record: unknown version') end
+  local record = {
+    state = string.sub(header, 2, 2),
+    fence = string.sub(header, 3, 18),
+    accepted = string.sub(header, 19, 34),
+    owner = string.sub(header, 35, 66),
+    lease_until = tonumber(string.sub(header, 67, 82)),
+    attempt = tonumber(string.sub(header, 83, 86)),
+    fingerprint = string.sub(header, 87, 150),
+    claimed_at = string.sub(header, 151, 166),
+  }
+  if not (record.state == 'C' or record.state == 'R' or record.state == 'D') or not record.lease_until
+    or not record.attempt or not string.match(record.fence, '^%d+$') then
+    error('damaged record: header fields')
+  end
+  return record
+end
+
+local function read_outcome(key)
+  return redis.call('GETRANGE', key, HEADER, -1)
+end
+
+local function write(key, state, fence, accepted, owner, lease_until, attempt, fingerprint, claimed_at, outcome, ttl)
+  redis.call('SET', key, '1' .. state .. fence .. accepted .. owner .. digits(lease_until, 16) .. digits(attempt, 4)
+    .. fingerprint .. claimed_at .. outcome, 'PX', ttl)
+end
+
+local function write_claim(key, token, owner, lease, attempt, fingerprint, claimed_at, ttl)
+  write(key, 'C', token, NO_TOKEN, owner, NOW + lease, attempt, fingerprint, claimed_at, '', ttl)
+end
+
+local function write_released(key, token, ttl)
+  write(key, 'R', token, NO_TOKEN, NOBODY, 0, 0, string.rep('0', 64), digits(NOW, 16), '', ttl)
+end
+
+local function completed_answer(key, record, fence, promised)
+  return { COMPLETED, fence, promised, record.accepted, record.attempt, record.fingerprint, read_outcome(key) }
+end

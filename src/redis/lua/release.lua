@@ -1,0 +1,24 @@
+--[[
+release: gives the lease back and keeps the fence, so that a delayed claim of the same token bounces.
+
+KEYS  the record's key
+ARGV  token (16 digits), owner (32 hex), key lifetime (ms)
+Answers
+  RELEASED           nothing of this claim is left here; after a takeover the lapsed claim before it stands again
+  NOT_OWNER  fence   another claim, another token, or an outcome stands; nothing was changed
+]]
+local function release(key, token, owner, ttl)
+  local record = read_header(key)
+  if not record or (record.state == 'R' and token >= record.fence) then
+    -- The claim may still be on its way, over a connection that died: raise the fence to meet it.
+    write_released(key, token, ttl)
+    return { RELEASED }
+  end
+  if record.state ~= 'C' or record.fence ~= token or record.owner ~= owner then return { NOT_OWNER, record.fence } end
+  if record.attempt == 1 then
+    write_released(key, token, ttl)
+  else
+    write(key, 'C', token, NO_TOKEN, NOBODY, 0, record.attempt - 1, record.fingerprint, record.claimed_at, '', ttl)
+  end
+  return { RELEASED }
+end

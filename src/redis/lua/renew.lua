@@ -1,0 +1,33 @@
+--[[
+renew: sets the lease again, also where the key had gone or the claim never arrived.
+
+KEYS  the record's key
+ARGV  token (16 digits), owner (32 hex), lease (ms), fingerprint (64 hex), attempt, key lifetime (ms)
+Answers
+  RENEWED        the lease runs from now
+  LOST   fence   a larger token was promised, another owner's lease is live, or the claim was released or completed
+]]
+local function renew(key, token, owner, lease, fingerprint, attempt, ttl)
+  lease = tonumber(lease)
+  attempt = tonumber(attempt)
+  local record = read_header(key)
+  local claimed_at = digits(NOW, 16)
+  if record then
+    if token < record.fence then return { LOST, record.fence } end
+    if record.state == 'D' then
+      -- Our own outcome, taken by this node while a majority has not: the lease goes on until it has.
+      if record.accepted == token and record.owner == owner then return { RENEWED } end
+      return { LOST, record.fence }
+    end
+    if record.state == 'R' and token == record.fence then return { LOST, record.fence } end
+    if record.state == 'C' then
+      if record.owner == owner then
+        claimed_at = record.claimed_at
+      elseif record.lease_until > NOW or token == record.fence then
+        return { LOST, record.fence }
+      end
+    end
+  end
+  write_claim(key, token, owner, lease, attempt, fingerprint, claimed_at, ttl)
+  return { RENEWED }
+end

@@ -1,0 +1,183 @@
+/**
+ * One Redis node behind the `RecordNode` port: connection, deadline, batching, epoch.
+ *
+ *   down → inspecting → voting | quarantined | unfit → down (connection lost)
+ *
+ * Owns a connection and what is known of the process at its other end. All commands that fall into one turn of the event
+ * loop travel as one call of the batch script: five nodes and two rounds a request make the number of calls, not their
+ * content, the cost. Nothing is queued while the connection is down and nothing is sent again after it broke: whoever
+ * asked has a deadline and other nodes. Whether a node may vote is decided in `enrolment.ts`; how votes count, elsewhere.
+ */
+
+import type { Redis } from 'ioredis'
+import type { Events } from '../core/events.ts'
+import type { Clock, NodeAnswer, RecordNode } from '../core/ports.ts'
+import type { RecordCommand } from '../core/record.ts'
+import { EPOCH_KEY } from './keys.ts'
+import type { Script } from './scripts.ts'
+import { decodeAnswer, decodeBatch, encodeCommand } from './wire.ts'
+
+/** Most commands in one call: bounds how long a node is busy with one sidecar (some 10 µs a command). */
+export const BATCH_MAX_COMMANDS = 128
+
+/** Most bytes of arguments in one call; a single larger command still travels, alone. */
+export const BATCH_MAX_BYTES = 1024 * 1024
+
+/** An epoch that no node has: its scripts answer that the epoch does not stand. */
+export const NO_EPOCH = ''
+
+export type RedisNodeOptions = {
+  readonly name: string
+  readonly client: Redis
+  readonly script: Script
+  /** Longest wait for the answer to a command, from the moment it was asked. */
+  readonly deadlineMs: number
+  readonly maxTokenAheadMs: number
+  readonly clock: Clock
+  readonly events: Events
+}
+
+type Asked = {
+  readonly command: RecordCommand
+  readonly askedMonoMs: number
+  readonly answer: (answer: NodeAnswer) => void
+}
+
+export class RedisNode implements RecordNode {
+  readonly name: string
+  readonly #options: RedisNodeOptions
+  #epoch: string | undefined
+  #waiting: Asked[] = []
+  #waitingBytes = 0
+  #flushing = false
+
+  constructor(options: RedisNodeOptions) {
+    this.name = options.name
+    this.#options = options
+  }
+
+  /** Where `undefined`, nothing is sent: the process at the other end is not known, or must not be used. */
+  useEpoch(epoch: string | undefined): void {
+    this.#epoch = epoch
+  }
+
+  get epoch(): string | undefined {
+    return this.#epoch
+  }
+
+  execute(command: RecordCommand): Promise<NodeAnswer> {
+    const askedMonoMs = this.#options.clock.monoMs()
+    return new Promise((resolve) => {
+      const asked: Asked = {
+        command,
+        askedMonoMs,
+        answer: (answer) => this.#answered(asked, answer, resolve),
+      }
+      if (this.#epoch === undefined || this.#options.client.status !== 'ready') {
+        asked.answer({
+          kind: 'unreachable',
+          reason: 'refused',
+          detail: `not connected (${this.#options.client.status})`,
+        })
+        return
+      }
+      this.#enqueue(asked)
+    })
+  }
+
+  #answered(asked: Asked, answer: NodeAnswer, resolve: (answer: NodeAnswer) => void): void {
+    const durationMs = this.#options.clock.monoMs() - asked.askedMonoMs
+    const detail = answer.kind === 'unreachable' ? { detail: `${answer.reason}: ${answer.detail}` } : {}
+    const { name: node } = this
+    this.#options.events.publish({
+      kind: 'node_answered',
+      node,
+      command: asked.command.kind,
+      answer: answer.kind,
+      durationMs,
+      ...detail,
+    })
+    resolve(answer)
+  }
+
+  #enqueue(asked: Asked): void {
+    const bytes = asked.command.kind === 'complete' ? asked.command.outcome.length : 0
+    if (this.#waiting.length >= BATCH_MAX_COMMANDS || this.#waitingBytes + bytes > BATCH_MAX_BYTES)
+      this.#flush()
+    this.#waiting.push(asked)
+    this.#waitingBytes += bytes
+    if (this.#flushing) return
+    this.#flushing = true
+    // After the callbacks of this turn, and before the loop waits for sockets again: a lone command loses no time.
+    setImmediate(() => {
+      this.#flushing = false
+      this.#flush()
+    })
+  }
+
+  #flush(): void {
+    const batch = this.#waiting
+    if (batch.length === 0) return
+    this.#waiting = []
+    this.#waitingBytes = 0
+    void this.#send(batch)
+  }
+
+  /** Settles every command of the batch, within the deadline of the node, exactly once. */
+  async #send(batch: readonly Asked[]): Promise<void> {
+    const { deadlineMs, clock } = this.#options
+    let settled = false
+    const settle = (answers: (index: number) => NodeAnswer) => {
+      if (settled) return
+      settled = true
+      for (const [index, asked] of batch.entries()) asked.answer(answers(index))
+    }
+    const detail = `no answer within ${deadlineMs} ms`
+    const timer = clock.timer(deadlineMs, () =>
+      settle(() => ({ kind: 'unreachable', reason: 'timeout', detail })),
+    )
+    try {
+      const answers = await this.#call(batch.map((asked) => asked.command))
+      settle(
+        (index) =>
+          answers[index] ?? { kind: 'unreachable', reason: 'error', detail: 'no answer in the reply' },
+      )
+    } catch (cause) {
+      settle(() => ({
+        kind: 'unreachable',
+        reason: 'error',
+        detail: cause instanceof Error ? cause.message : String(cause),
+      }))
+    } finally {
+      timer.cancel()
+    }
+  }
+
+  async #call(commands: readonly RecordCommand[]): Promise<NodeAnswer[]> {
+    const { client, script, maxTokenAheadMs } = this.#options
+    const keys = [EPOCH_KEY, ...commands.map((command) => command.key)]
+    const args = [this.#epoch ?? NO_EPOCH, String(maxTokenAheadMs), ...commands.flatMap(encodeCommand)]
+    const rest = [keys.length, ...keys, ...args]
+    let reply: unknown
+    try {
+      reply = await client.callBuffer('EVALSHA', [script.sha1, ...rest])
+    } catch (cause) {
+      // A node that restarted or flushed its scripts: nothing of the call was executed.
+      if (!(cause instanceof Error) || !cause.message.startsWith('NOSCRIPT')) throw cause
+      reply = await client.callBuffer('EVAL', [script.source, ...rest])
+    }
+    const { nodeMs, enrolled, answers } = decodeBatch(reply, commands.length)
+    if (!enrolled) return answers.map(() => ({ kind: 'quarantined', nodeMs }))
+    return answers.map((answer) => {
+      try {
+        return decodeAnswer(answer, nodeMs)
+      } catch (cause) {
+        return {
+          kind: 'unreachable',
+          reason: 'error',
+          detail: cause instanceof Error ? cause.message : String(cause),
+        }
+      }
+    })
+  }
+}

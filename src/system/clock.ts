@@ -1,0 +1,13 @@
+/** The clocks and timers of this process, behind the `Clock` port. */
+
+import type { Clock } from '../core/ports.ts'
+
+export const systemClock: Clock = {
+  monoMs: () => performance.now(),
+  wallMs: () => Date.now(),
+  timer: (delayMs, fire) => {
+    const handle = setTimeout(fire, delayMs)
+    handle.unref()
+    return { cancel: () => clearTimeout(handle) }
+  },
+}
