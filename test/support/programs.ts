@@ -27,6 +27,20 @@ export const serverPrograms = {
     elsewhere: 'brew install redis, or valkey-server of your distribution',
     why: 'the record protocol is tested on real nodes',
   },
+  postgres: {
+    programs: ['postgres'],
+    alsoIn: ['/usr/lib/postgresql/*/bin', '/usr/local/pgsql/bin'],
+    debianPackage: 'postgresql',
+    elsewhere: 'brew install postgresql, or postgresql-server of your distribution',
+    why: 'the saga kit is tested on a real database',
+  },
+  pgbouncer: {
+    programs: ['pgbouncer'],
+    alsoIn: ['/usr/sbin'],
+    debianPackage: 'pgbouncer',
+    elsewhere: 'brew install pgbouncer, or pgbouncer of your distribution',
+    why: 'the saga kit must work behind a pooler in transaction mode',
+  },
 } as const satisfies Record<string, ServerProgram>
 
 export type ServerProgramName = keyof typeof serverPrograms

@@ -1,0 +1,20 @@
+/**
+ * The clock and the randomness of the process, for a kit that is given none. The only file of the kit that touches them.
+ */
+import { randomBytes } from 'node:crypto'
+import type { Clock, Random } from '../core/ports.ts'
+
+export const processClock: Clock = {
+  monoMs: () => performance.now(),
+  wallMs: () => Date.now(),
+  timer(delayMs, fire) {
+    const timeout = setTimeout(fire, delayMs)
+    timeout.unref()
+    return { cancel: () => clearTimeout(timeout) }
+  },
+}
+
+export const processRandom: Random = {
+  fraction: () => Math.random(),
+  hex: (byteCount) => randomBytes(byteCount).toString('hex'),
+}

@@ -1,0 +1,70 @@
+/**
+ * What the kit needs of PostgreSQL: something with `query(text, values)`, and a pool of `pg`.
+ *
+ * Owns the narrow interface that application code may also satisfy with its own transaction (a query builder's, for
+ * example), the reading of SQLSTATE, and the quoting of identifiers. All instants are read from the database's clock
+ * (`clock_timestamp()`), because leases are compared by several machines and only the database is common to them.
+ */
+import type { Pool } from 'pg'
+import { SagaConfigError } from './errors.ts'
+
+export type Row = Record<string, unknown>
+
+export type QueryAnswer<R extends Row = Row> = { readonly rows: R[]; readonly rowCount: number | null }
+
+/** A transaction, as far as the kit is concerned. */
+export interface Tx {
+  query<R extends Row = Row>(text: string, values?: unknown[]): Promise<QueryAnswer<R>>
+}
+
+export type { Pool }
+
+/** https://www.postgresql.org/docs/current/errcodes-appendix.html */
+export const sqlState = {
+  serializationFailure: '40001',
+  deadlockDetected: '40P01',
+  lockNotAvailable: '55P03',
+  uniqueViolation: '23505',
+} as const
+
+export function sqlStateOf(error: unknown): string | undefined {
+  const code = (error as { code?: unknown } | null)?.code
+  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : undefined
+}
+
+/**
+ * The connection is gone, or the server is. What was under way may have happened.
+ * Class 08 (connection exception), 57P01..57P03 (shut down, crash, starting up), sockets, and pg's own sentences.
+ */
+export function isConnectionLoss(error: unknown): boolean {
+  const state = sqlStateOf(error)
+  if (state !== undefined) return state.startsWith('08') || ['57P01', '57P02', '57P03'].includes(state)
+  const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown }
+  if (typeof code === 'string' && /^E(CONN|PIPE|TIMEDOUT|HOST|NET|NOENT)/.test(code)) return true
+  return (
+    typeof message === 'string' && /connection (terminated|error|ended)|client has encountered/i.test(message)
+  )
+}
+
+const identifierPattern = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/
+
+/** Quotes one identifier. Unusual names are refused rather than escaped: they are more often a mistake. */
+export function identifier(name: string): string {
+  if (!identifierPattern.test(name))
+    throw new SagaConfigError(
+      `not an SQL identifier of letters, digits and _ (at most 63): ${JSON.stringify(name)}`,
+    )
+  return `"${name}"`
+}
+
+/** Quotes `table` or `schema.table`. */
+export function tableName(name: string): string {
+  return name.split('.').map(identifier).join('.')
+}
+
+/** BIGINT comes as text from `pg`; ours are tokens and identities below 2^53. */
+export function safeInteger(value: unknown): number {
+  const number = Number(value)
+  if (!Number.isSafeInteger(number)) throw new RangeError(`not a safe integer: ${String(value)}`)
+  return number
+}

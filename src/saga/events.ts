@@ -1,0 +1,51 @@
+/**
+ * What happened in the kit, as one closed union. The kit logs nothing and counts nothing: subscribers do
+ * (`metrics.ts` here, an application's logger there). A subscriber must not throw.
+ */
+
+export type SagaEvent =
+  | { readonly kind: 'transaction_retried'; readonly sqlState: string; readonly attempt: number }
+  | { readonly kind: 'pool_error'; readonly error: unknown }
+  | { readonly kind: 'replayed'; readonly scope: string; readonly outcome: 'completed' | 'failed' }
+  | { readonly kind: 'taken_over'; readonly scope: string; readonly key: string; readonly attempt: number }
+  | { readonly kind: 'fenced_out'; readonly what: string }
+  | { readonly kind: 'parked'; readonly what: string; readonly error: unknown }
+  | {
+      readonly kind: 'published'
+      readonly destination: string
+      readonly durationMs: number
+      readonly ageMs: number
+    }
+  | { readonly kind: 'publish_failed'; readonly destination: string; readonly error: unknown }
+  | { readonly kind: 'partitions_changed'; readonly relayId: string; readonly partitions: readonly number[] }
+  | { readonly kind: 'relay_error'; readonly relayId: string; readonly error: unknown }
+  | {
+      readonly kind: 'consumed'
+      readonly consumerId: string
+      readonly type: string
+      readonly outcome: 'processed' | 'duplicate' | 'retry' | 'defer' | 'dead_letter'
+      readonly durationMs: number
+      /** From the writing of the message to the commit of its processing. */
+      readonly criticalTimeMs?: number
+      readonly error?: unknown
+    }
+  | { readonly kind: 'consumer_error'; readonly consumerId: string; readonly error: unknown }
+  | { readonly kind: 'lock_release_failed'; readonly resources: readonly string[]; readonly error: unknown }
+  | { readonly kind: 'lock_renewal_failed'; readonly resources: readonly string[]; readonly error: unknown }
+  | {
+      readonly kind: 'saga_advanced'
+      readonly sagaId: string
+      readonly name: string
+      readonly status: string
+    }
+  | {
+      readonly kind: 'saga_step_failed'
+      readonly sagaId: string
+      readonly step: string
+      readonly error: unknown
+    }
+  | { readonly kind: 'saga_error'; readonly error: unknown }
+  | { readonly kind: 'retained'; readonly table: string; readonly deleted: number }
+  | { readonly kind: 'recovered'; readonly scope: string; readonly key: string }
+
+export type SagaEvents = (event: SagaEvent) => void

@@ -1,0 +1,127 @@
+/**
+ * Brings the schema to the version of this code: forward only, all of it in one transaction.
+ *
+ * The advisory lock belongs to the transaction and not to the session, so that it is right behind a pooler in transaction
+ * mode, and so that a process that dies leaves none behind. Two processes that start together: one migrates, the other
+ * waits, sees that nothing is left to do, and goes on.
+ * Refuses: a database that is newer than this code, and a released migration that was edited.
+ */
+import { createHash } from 'node:crypto'
+import { identifier, safeInteger, type Tx } from './database.ts'
+import { SagaConfigError } from './errors.ts'
+import type { SagaKit } from './kit.ts'
+import { type Migration, migrations } from './schema.ts'
+
+export type MigrationReport = {
+  /** Versions applied by this call; with `dryRun`, those that would be. */
+  readonly applied: readonly number[]
+  readonly version: number
+}
+
+/** The SQL of every migration, for someone whose database is changed by other hands than the application's. */
+export function plans(schema: string): string {
+  const s = identifier(schema)
+  return [
+    'BEGIN;',
+    `${prologue(s)};`,
+    ...migrations.map(
+      (migration) =>
+        `-- ${migration.version}: ${migration.name}${sqlOf(migration, s)}\nINSERT INTO ${s}.schema_migrations (version, name, checksum) VALUES (${migration.version}, '${migration.name}', '${checksum(migration)}');`,
+    ),
+    'COMMIT;',
+    '',
+  ].join('\n\n')
+}
+
+export async function migrate(kit: SagaKit, { dryRun = false } = {}): Promise<MigrationReport> {
+  const s = kit.schema
+  return kit.transaction(async (tx) => {
+    if (dryRun && !(await exists(tx, kit.schemaName))) {
+      return { applied: migrations.map(({ version }) => version), version: 0 }
+    }
+    if (!dryRun) {
+      await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [
+        `fencepost/saga:${kit.schemaName}`,
+      ])
+      for (const statement of prologue(s).split(';')) await tx.query(statement)
+    }
+    const pending = await pendingMigrations(tx, s)
+    if (dryRun) return { applied: pending.map(({ version }) => version), version: currentVersion(pending) }
+    for (const migration of pending) {
+      await tx.query(sqlOf(migration, s))
+      await tx.query(`INSERT INTO ${s}.schema_migrations (version, name, checksum) VALUES ($1, $2, $3)`, [
+        migration.version,
+        migration.name,
+        checksum(migration),
+      ])
+    }
+    await setPartitions(tx, s, kit.partitions)
+    return { applied: pending.map(({ version }) => version), version: migrations.at(-1)!.version }
+  })
+}
+
+async function exists(tx: Tx, schemaName: string): Promise<boolean> {
+  const { rows } = await tx.query('SELECT to_regclass($1) IS NOT NULL AS found', [
+    `${identifier(schemaName)}.schema_migrations`,
+  ])
+  return rows[0]!.found === true
+}
+
+async function pendingMigrations(tx: Tx, s: string): Promise<readonly Migration[]> {
+  const { rows } = await tx.query<{ version: number; checksum: string }>(
+    `SELECT version, checksum FROM ${s}.schema_migrations ORDER BY version`,
+  )
+  const known = new Map(migrations.map((migration) => [migration.version, migration]))
+  for (const { version, checksum: applied } of rows) {
+    const migration = known.get(version)
+    if (migration === undefined)
+      throw new SagaConfigError(
+        `the database is at migration ${version}, which this version of fencepost does not know`,
+      )
+    if (checksum(migration) !== applied)
+      throw new SagaConfigError(
+        `migration ${version} (${migration.name}) differs from what the database was given`,
+      )
+  }
+  const done = new Set(rows.map(({ version }) => version))
+  return migrations.filter(({ version }) => !done.has(version))
+}
+
+function currentVersion(pending: readonly Migration[]): number {
+  return (pending[0]?.version ?? migrations.at(-1)!.version + 1) - 1
+}
+
+/** The number of partitions decides which relay sees a message: it may change only while no message waits. */
+async function setPartitions(tx: Tx, s: string, partitions: number): Promise<void> {
+  const { rows } = await tx.query(`SELECT count(*) AS count FROM ${s}.outbox_partitions`)
+  const present = safeInteger(rows[0]!.count)
+  if (present === partitions) return
+  await tx.query(`LOCK TABLE ${s}.outbox IN ACCESS EXCLUSIVE MODE`)
+  const waiting = await tx.query(`SELECT 1 FROM ${s}.outbox LIMIT 1`)
+  if (present !== 0 && waiting.rows.length > 0)
+    throw new SagaConfigError(
+      `the outbox has ${present} partitions and this kit asks for ${partitions}; change it while the outbox is empty and no service runs`,
+    )
+  await tx.query(`DELETE FROM ${s}.outbox_partitions`)
+  await tx.query(`INSERT INTO ${s}.outbox_partitions (partition) SELECT generate_series(0, $1 - 1)`, [
+    partitions,
+  ])
+}
+
+function prologue(s: string): string {
+  return `CREATE SCHEMA IF NOT EXISTS ${s};
+CREATE TABLE IF NOT EXISTS ${s}.schema_migrations (
+  version    integer     NOT NULL PRIMARY KEY,
+  name       text        NOT NULL,
+  checksum   text        NOT NULL,
+  applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+)`
+}
+
+function sqlOf(migration: Migration, s: string): string {
+  return migration.sql.replaceAll('{s}', s)
+}
+
+function checksum(migration: Migration): string {
+  return createHash('sha256').update(migration.sql).digest('hex')
+}

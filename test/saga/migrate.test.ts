@@ -1,0 +1,75 @@
+// Migrations go forward, once, whoever comes first; and the database is refused where it is not what we think.
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createSagaKit, type SagaKit } from '../../src/saga/kit.ts'
+import { migrate, plans } from '../../src/saga/migrate.ts'
+import { migrations } from '../../src/saga/schema.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+
+let server: PostgresServer
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server[Symbol.asyncDispose]())
+
+const kitIn = (schema: string, partitions = 16): SagaKit =>
+  createSagaKit({ pool: server.pool(), schema, partitions })
+const latest = migrations.at(-1)!.version
+const tablesOf = async (schema: string) =>
+  (
+    await server
+      .pool()
+      .query('SELECT table_name FROM information_schema.tables WHERE table_schema = $1 ORDER BY 1', [schema])
+  ).rows.map((row) => row.table_name)
+
+test('an empty database gets everything, and the second call finds nothing to do', async () => {
+  const kit = kitIn('first')
+  expect((await migrate(kit)).applied).toEqual(migrations.map(({ version }) => version))
+  expect(await migrate(kit)).toEqual({ applied: [], version: latest })
+})
+
+test('ten processes that start together migrate once', async () => {
+  const reports = await Promise.all(Array.from({ length: 10 }, () => migrate(kitIn('together'))))
+  expect(reports.filter(({ applied }) => applied.length > 0)).toHaveLength(1)
+})
+
+test('a dry run says what it would do and does nothing', async () => {
+  const kit = kitIn('dry')
+  expect((await migrate(kit, { dryRun: true })).applied).toHaveLength(migrations.length)
+  expect(await tablesOf('dry')).toEqual([])
+})
+
+test('the printed plan, given to the database by hand, is the migration', async () => {
+  await server.pool().query(plans('by_hand'))
+  const kit = kitIn('by_hand')
+  expect((await migrate(kit)).applied).toEqual([])
+  await migrate(kitIn('by_kit'))
+  expect(await tablesOf('by_hand')).toEqual(await tablesOf('by_kit'))
+})
+
+test('a database of a newer version is refused', async () => {
+  const kit = kitIn('newer')
+  await migrate(kit)
+  await kit.pool.query(`INSERT INTO newer.schema_migrations (version, name, checksum) VALUES (999, 'x', 'x')`)
+  await expect(migrate(kit)).rejects.toThrow('migration 999, which this version of fencepost does not know')
+})
+
+test('a migration that was edited after its release is refused', async () => {
+  const kit = kitIn('edited')
+  await migrate(kit)
+  await kit.pool.query(`UPDATE edited.schema_migrations SET checksum = 'other' WHERE version = 1`)
+  await expect(migrate(kit)).rejects.toThrow('migration 1 (idempotency keys and fences) differs')
+})
+
+test('the number of partitions changes only while no message waits', async () => {
+  await migrate(kitIn('parts', 4))
+  await migrate(kitIn('parts', 8))
+  await server
+    .pool()
+    .query(`INSERT INTO parts.outbox (message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers)
+    VALUES (gen_random_uuid(), 'a', '1', 0, 't', 'd', '{}', '{}')`)
+  await expect(migrate(kitIn('parts', 16))).rejects.toThrow('has 8 partitions and this kit asks for 16')
+})
+
+test.each(['', 'a b', 'a"b', '1a', 'x'.repeat(64)])('%j is no schema', (schema) => {
+  expect(() => createSagaKit({ pool: server.pool(), schema })).toThrow('not an SQL identifier')
+})

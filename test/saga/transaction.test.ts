@@ -1,0 +1,143 @@
+// A transaction that ends badly says how, is run again only where that is right, and never ends the process.
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { CommitOutcomeUnknownError, TransactionAbortedError } from '../../src/saga/errors.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { type TestKit, testKit } from '../support/saga-kit.ts'
+
+let server: PostgresServer
+let kit: TestKit
+beforeAll(async () => {
+  server = await startPostgres()
+  kit = await testKit(server)
+})
+afterAll(() => server[Symbol.asyncDispose]())
+beforeEach(async () => {
+  kit.seen.length = 0
+  await kit.pool.query('DROP TABLE IF EXISTS accounts')
+  await kit.pool.query('CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL)')
+  await kit.pool.query('INSERT INTO accounts VALUES (1, 100), (2, 100)')
+})
+
+const balances = async () =>
+  (await kit.pool.query('SELECT balance FROM accounts ORDER BY id')).rows.map((row) => row.balance)
+
+test('what is returned is returned, and what was written is there', async () => {
+  const answer = await kit.transaction(async (tx) => {
+    await tx.query('UPDATE accounts SET balance = 7 WHERE id = 1')
+    return 'done'
+  })
+  expect(answer).toBe('done')
+  expect(await balances()).toEqual([7, 100])
+})
+
+test('an error rolls back and is thrown as it was', async () => {
+  const failure = new Error('no')
+  const work = kit.transaction(async (tx) => {
+    await tx.query('UPDATE accounts SET balance = 7')
+    throw failure
+  })
+  await expect(work).rejects.toBe(failure)
+  expect(await balances()).toEqual([100, 100])
+})
+
+test('a serialization failure runs the whole function again, on a new snapshot', async () => {
+  let runs = 0
+  const add = () =>
+    kit.transaction(
+      async (tx) => {
+        runs += 1
+        const { rows } = await tx.query<{ balance: number }>('SELECT balance FROM accounts WHERE id = 1')
+        await tx.query('UPDATE accounts SET balance = $1 WHERE id = 1', [rows[0]!.balance + 1])
+      },
+      { isolation: 'serializable', retry: { maxAttempts: 50 } },
+    )
+  await Promise.all(Array.from({ length: 10 }, add))
+  expect(await balances()).toEqual([110, 100])
+  expect(runs).toBe(10 + kit.seenOf('transaction_retried').length)
+  expect(runs).toBeGreaterThan(10)
+})
+
+test('a deadlock is retried', async () => {
+  const both = Promise.withResolvers<void>()
+  let first = 0
+  const move = (from: number, to: number) =>
+    kit.transaction(async (tx) => {
+      await tx.query('UPDATE accounts SET balance = balance - 10 WHERE id = $1', [from])
+      first += 1
+      if (first === 2) both.resolve()
+      await both.promise
+      await tx.query('UPDATE accounts SET balance = balance + 10 WHERE id = $1', [to])
+    })
+  await Promise.all([move(1, 2), move(2, 1)])
+  expect(await balances()).toEqual([100, 100])
+  expect(kit.seenOf('transaction_retried').map((event) => event.sqlState)).toEqual(['40P01'])
+})
+
+test('attempts are bounded, and the last error is the one thrown', async () => {
+  let runs = 0
+  const work = kit.transaction(
+    async (tx) => {
+      runs += 1
+      await tx.query(`DO $$ BEGIN RAISE SQLSTATE '40001' USING MESSAGE = 'again'; END $$`)
+    },
+    { retry: { maxAttempts: 3, backoff: { initialMs: 1, maxMs: 1 } } },
+  )
+  await expect(work).rejects.toMatchObject({ code: '40001', message: 'again' })
+  expect(runs).toBe(3)
+})
+
+test('other errors are not retried', async () => {
+  let runs = 0
+  const work = kit.transaction(async (tx) => {
+    runs += 1
+    await tx.query('INSERT INTO accounts VALUES (1, 1)')
+  })
+  await expect(work).rejects.toMatchObject({ code: '23505' })
+  expect(runs).toBe(1)
+})
+
+test('a swallowed error does not become a silent ROLLBACK', async () => {
+  const work = kit.transaction(async (tx) => {
+    await tx.query('UPDATE accounts SET balance = 7')
+    await tx.query('SELECT nonsense').catch(() => {})
+  })
+  await expect(work).rejects.toBeInstanceOf(TransactionAbortedError)
+  expect(await balances()).toEqual([100, 100])
+})
+
+test('a backend that is killed between two statements fails the transaction, not the process', async () => {
+  const work = kit.transaction(async (tx) => {
+    const { rows } = await tx.query('SELECT pg_backend_pid() AS pid')
+    await kit.pool.query('SELECT pg_terminate_backend($1, 5000)', [rows[0]!.pid])
+    await tx.query('UPDATE accounts SET balance = 7')
+  })
+  await expect(work).rejects.toThrow(/connection|terminat/i)
+  expect(await balances()).toEqual([100, 100])
+})
+
+test('a connection lost during COMMIT is called unknown, for it may have happened', async () => {
+  await kit.pool.query(`CREATE OR REPLACE FUNCTION slow_commit() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END $$`)
+  await kit.pool.query(`CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON accounts DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION slow_commit()`)
+  const holder = await kit.pool.connect()
+  await holder.query('SELECT pg_advisory_lock(4711)')
+  const work = kit.transaction((tx) => tx.query('UPDATE accounts SET balance = 7 WHERE id = 1'))
+  const outcome = expect(work).rejects.toBeInstanceOf(CommitOutcomeUnknownError)
+  let committing: number | undefined
+  while (committing === undefined) {
+    const { rows } = await holder.query(
+      `SELECT pid FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event = 'advisory'`,
+    )
+    committing = rows[0]?.pid
+  }
+  await holder.query('SELECT pg_terminate_backend($1)', [committing])
+  await outcome
+  await holder.query('SELECT pg_advisory_unlock(4711)')
+  holder.release()
+})
+
+test('a statement that takes too long is ended by the server', async () => {
+  const work = kit.transaction((tx) => tx.query('SELECT pg_sleep(10)'), { statementTimeoutMs: 20 })
+  await expect(work).rejects.toMatchObject({ code: '57014' })
+})

@@ -1,0 +1,148 @@
+/**
+ * A real PostgreSQL server for one test: a cluster of its own in a folder of its own, reached over a unix socket and on
+ * loopback, made in about half a second. postgres refuses to run as root: there it runs as the user `nobody`.
+ *
+ *     await using server = await startPostgres()
+ *     const pool = server.pool()                 // ended with the server
+ *     await server.kill(); await server.start()  // SIGKILL of the whole server, and its recovery
+ */
+import { execFile } from 'node:child_process'
+import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import pg from 'pg'
+import { freePort } from './free-port.ts'
+import { TestProcess } from './processes.ts'
+import { requireProgram } from './programs.ts'
+
+const run = promisify(execFile)
+
+export type PostgresOptions = {
+  /** Write through to the disk. Default false: a SIGKILL of the server loses nothing without it, a power cut would. */
+  readonly durable?: boolean
+  /** Further lines of postgresql.conf. */
+  readonly config?: readonly string[]
+}
+
+export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
+  const program = requireProgram('postgres')
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-postgres-'))
+  const account = await unprivileged()
+  if (account !== undefined) await chown(folder, account.uid, account.gid)
+  const data = join(folder, 'data')
+  const initdb = join(dirname(program), 'initdb')
+  const [command, ...args] = [...(account?.prefix ?? []), initdb, '-D', data, '-U', 'postgres']
+  await run(command!, [...args, '--auth=trust', '--encoding=UTF8', '--locale=C', '--no-sync'], {
+    cwd: folder,
+  })
+  const port = await freePort()
+  const { durable = false, config = [] } = options
+  const lines = [
+    `port = ${port}`,
+    "listen_addresses = '127.0.0.1'",
+    `unix_socket_directories = '${folder}'`,
+    'max_connections = 200',
+    'shared_buffers = 64MB',
+    `fsync = ${durable ? 'on' : 'off'}`,
+    // Committed is committed, also over a SIGKILL of the server: the page cache keeps it.
+    'synchronous_commit = on',
+    'full_page_writes = off',
+    'dynamic_shared_memory_type = mmap',
+    'log_min_messages = fatal',
+    ...config,
+  ]
+  await writeFile(join(data, 'postgresql.auto.conf'), `${lines.join('\n')}\n`)
+  const server = new PostgresServer([...(account?.prefix ?? []), program, '-D', data], folder, port)
+  try {
+    await server.start()
+  } catch (error) {
+    await server[Symbol.asyncDispose]()
+    throw error
+  }
+  return server
+}
+
+export class PostgresServer implements AsyncDisposable {
+  readonly port: number
+  readonly folder: string
+  readonly #command: readonly string[]
+  readonly #pools: pg.Pool[] = []
+  #process: TestProcess | undefined
+
+  constructor(command: readonly string[], folder: string, port: number) {
+    this.#command = command
+    this.folder = folder
+    this.port = port
+  }
+
+  /** For a process of its own. */
+  get url(): string {
+    return `postgres://postgres@127.0.0.1:${this.port}/postgres`
+  }
+
+  /** A pool on the unix socket, ended with the server. */
+  pool(options: pg.PoolConfig = {}): pg.Pool {
+    const pool = new pg.Pool({
+      host: this.folder,
+      port: this.port,
+      user: 'postgres',
+      database: 'postgres',
+      max: 20,
+      ...options,
+    })
+    // Tests kill backends and servers; what they look for they see in the answers.
+    pool.on('error', () => {})
+    this.#pools.push(pool)
+    return pool
+  }
+
+  /** Starts it, or starts it again after an end. */
+  async start(): Promise<void> {
+    const [program, ...args] = this.#command
+    const process = new TestProcess(program!, args, { name: 'postgres', cwd: this.folder })
+    this.#process = process
+    await process.until(
+      'an answer to SELECT 1',
+      async () => {
+        const client = new pg.Client({
+          host: this.folder,
+          port: this.port,
+          user: 'postgres',
+          database: 'postgres',
+        })
+        client.on('error', () => {})
+        try {
+          await client.connect()
+          await client.query('SELECT 1')
+          return true
+        } finally {
+          await client.end().catch(() => {})
+        }
+      },
+      { withinMs: 30_000, everyMs: 25 },
+    )
+  }
+
+  /** SIGKILL of the postmaster; its backends notice and end. By default a crash, `SIGINT` ends it in order. */
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+    await this.#process?.end({ signal })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#pools.map((pool) => (pool.ended ? undefined : pool.end())))
+    // SIGQUIT: immediate shutdown of all backends; nothing of it is wanted any more.
+    if (this.#process?.running) await this.#process.end({ signal: 'SIGQUIT' })
+    await rm(this.folder, { recursive: true, force: true, maxRetries: 5 })
+  }
+}
+
+export type Account = { readonly uid: number; readonly gid: number; readonly prefix: readonly string[] }
+
+/** Where we are root: the user `nobody`, and the command that becomes it. */
+export async function unprivileged(): Promise<Account | undefined> {
+  if (process.getuid?.() !== 0) return undefined
+  const id = async (flag: string) => Number((await run('id', [flag, 'nobody'])).stdout)
+  const [uid, gid] = [await id('-u'), await id('-g')]
+  return { uid, gid, prefix: ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, '--clear-groups'] }
+}

@@ -1,0 +1,42 @@
+/**
+ * A kit on a database of its own, migrated, with everything that it emitted, for tests of `src/saga`.
+ */
+
+import type { SagaEvent } from '../../src/saga/events.ts'
+import { createSagaKit, type SagaKit, type SagaKitOptions } from '../../src/saga/kit.ts'
+import { migrate } from '../../src/saga/migrate.ts'
+import type { PostgresServer } from './postgres-server.ts'
+
+export type TestKit = SagaKit & {
+  readonly seen: SagaEvent[]
+  seenOf<K extends SagaEvent['kind']>(kind: K): Extract<SagaEvent, { kind: K }>[]
+}
+
+let schemas = 0
+
+/** Each kit has a schema of its own, so that tests share a server and nothing else. */
+export async function testKit(
+  server: PostgresServer,
+  options: Partial<SagaKitOptions> = {},
+): Promise<TestKit> {
+  schemas += 1
+  const seen: SagaEvent[] = []
+  const kit = createSagaKit({
+    pool: options.pool ?? server.pool(),
+    schema: `kit_${schemas}`,
+    events: (event) => seen.push(event),
+    ...options,
+  })
+  await migrate(kit)
+  return Object.assign(kit, {
+    seen,
+    seenOf: <K extends SagaEvent['kind']>(kind: K) =>
+      seen.filter((event): event is Extract<SagaEvent, { kind: K }> => event.kind === kind),
+  })
+}
+
+/** One number, for `SELECT count(*)`. */
+export async function countOf(kit: SagaKit, from: string, values: unknown[] = []): Promise<number> {
+  const { rows } = await kit.pool.query(`SELECT count(*)::int AS n FROM ${kit.schema}.${from}`, values)
+  return rows[0].n
+}
