@@ -1,0 +1,183 @@
+/**
+ * The rules of ARCHITECTURE.md and CONTRIBUTING.md that a program can check. A new arrow is a design decision: change the
+ * table here and the one in ARCHITECTURE.md (they are compared), and say why in the commit.
+ */
+import { globSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { expect, test } from 'vitest'
+import manifest from '../package.json' with { type: 'json' }
+import { codeOf, importsOf, linesWith } from './support/source-text.ts'
+
+const root = dirname(import.meta.dirname)
+const src = join(root, 'src')
+
+// biome-ignore format: one line reads as one set
+const adapters = ['config', 'http', 'redis', 'quorum', 'embedded', 'upstream', 'coordination', 'observe', 'system']
+
+/** Which layer may import which. A layer is a folder of src, or the file of that name. */
+const arrows: Record<string, readonly string[]> = {
+  main: ['cli', 'core'],
+  cli: ['app', 'config', 'core'],
+  app: [...adapters, 'core'],
+  ...Object.fromEntries(adapters.map((adapter) => [adapter, ['core']])),
+  core: [],
+  client: [],
+  saga: ['core', 'client'],
+}
+
+/** Packages that show in one place only, so that replacing one is a change of that place. */
+const homes: Record<string, RegExp> = {
+  redlock: /^quorum\//,
+  ioredis: /^(redis|saga)\//,
+  fastify: /^http\//,
+  '@fastify': /^http\//,
+  undici: /^upstream\//,
+  'prom-client': /^observe\//,
+  '@opentelemetry': /^observe\//,
+  pino: /^observe\//,
+  commander: /^cli\//,
+  yaml: /^config\//,
+  pg: /^saga\//,
+}
+
+/** What core may take from Node: pure computation. The client takes nothing: it runs wherever there is `fetch`. */
+const pureNodeModules = /^node:(crypto|buffer|zlib|util|string_decoder|querystring)$/
+
+/** Layers that decide are told the time and the dice. */
+const layersThatDecide = ['core', 'quorum', 'embedded']
+const ambient =
+  /\b(Date\.now|new Date\(\)|Math\.random|setTimeout|setInterval|setImmediate|performance\.|AbortSignal\.timeout|randomUUID|randomBytes|randomInt|getRandomValues|console\.|fetch\()/
+
+/** A table of data is one piece, however long. */
+const longTables = { 'config/settings.ts': 700 } as Record<string, number>
+const linesMax = 350
+
+const files = globSync('**/*.ts', { cwd: src }).sort()
+const sources = new Map(files.map((file) => [file, readFileSync(join(src, file), 'utf8')]))
+const sourceOf = (file: string) => sources.get(file) ?? ''
+const layerOf = (file: string) => (file.split('/')[0] ?? '').replace(/\.ts$/, '')
+
+test('imports follow the arrows', () => {
+  expect(files.map(layerOf).filter((layer) => !(layer in arrows))).toEqual([])
+  const wrong = faults(files, (file) =>
+    localImports(file)
+      .map((imported) => layerOf(imported.file))
+      .filter((target) => target !== layerOf(file) && !arrows[layerOf(file)]?.includes(target)),
+  )
+  expect(wrong).toEqual([])
+})
+
+test('packages are imported only where they are at home', () => {
+  const astray = faults(files, (file) =>
+    packagesOf(file).filter((name) => {
+      if (layerOf(file) === 'core') return !pureNodeModules.test(name)
+      if (layerOf(file) === 'client') return true
+      return Object.entries(homes).some(([prefix, home]) => isOf(name, prefix) && !home.test(file))
+    }),
+  )
+  expect(astray).toEqual([])
+})
+
+test.each(['redlock', 'prom-client'])('%s is imported in one file', (name) => {
+  const importers = files.filter((file) => packagesOf(file).some((imported) => isOf(imported, name)))
+  expect(importers.slice(1)).toEqual([])
+})
+
+test('what decides is told the time and the dice', () => {
+  const deciding = files.filter((file) => layersThatDecide.includes(layerOf(file)))
+  expect(faults(deciding, (file) => linesWith(ambient, codeOf(sourceOf(file))))).toEqual([])
+})
+
+test('only main.ts touches the process', () => {
+  const others = files.filter((file) => file !== 'main.ts')
+  const touching = faults(others, (file) => [
+    ...linesWith(/(?<![.\w])process\.\w/, codeOf(sourceOf(file))),
+    ...packagesOf(file).filter((name) => name === 'node:process'),
+  ])
+  expect(touching).toEqual([])
+})
+
+test('no file imports itself by a detour', () => {
+  const done = new Set<string>()
+  const visit = (file: string, path: readonly string[]): void => {
+    if (path.includes(file)) expect.fail([...path.slice(path.indexOf(file)), file].join(' → '))
+    if (done.has(file)) return
+    for (const imported of localImports(file)) {
+      if (!imported.typeOnly) visit(imported.file, [...path, file])
+    }
+    done.add(file)
+  }
+  for (const file of files) visit(file, [])
+})
+
+test('a file says at its beginning what it owns, and can be read in one sitting', () => {
+  const wrong = faults(globSync('**/*.{ts,lua,sql}', { cwd: src }), (file) => {
+    const text = readFileSync(join(src, file), 'utf8')
+    const lines = text.split('\n').length - 1
+    const header = file.endsWith('.ts') ? /^(#!.*\n)?\/\*\*/ : /^--/
+    return [
+      ...(lines > (longTables[file] ?? linesMax) ? [`${lines} lines, split it by what it owns`] : []),
+      ...(header.test(text) ? [] : ['does not begin with a comment']),
+    ]
+  })
+  expect(wrong).toEqual([])
+})
+
+test('files are named by what they own, and only the entry points of the package re-export', () => {
+  const nameless = /(^|\/)(index|utils?|helpers?|common|types?|misc|shared|services?|controllers?)(\.ts$|\/)/
+  expect(files.filter((file) => nameless.test(file))).toEqual([])
+  const entryPoints = JSON.stringify('exports' in manifest ? manifest.exports : {}).replaceAll('.js"', '.ts"')
+  const barrels = files.filter(
+    (file) => importsOf(sourceOf(file)).some((one) => one.reExport) && !entryPoints.includes(`dist/${file}"`),
+  )
+  expect(barrels).toEqual([])
+})
+
+test('nothing is left to do, and no test is left out', () => {
+  const written = globSync('{src,test,scripts,bench,examples,dashboards}/**/*.{ts,mjs,lua,sql,sh}', {
+    cwd: root,
+    exclude: (path) => path.includes('node_modules'),
+  })
+  const leftOut =
+    /\b(test|it|describe|suite)(\.\w+)*\.(only|skip|skipIf|runIf|todo)\b|\b(ctx|context|task)\.skip\(/
+  const wrong = faults(written, (file) => {
+    const text = readFileSync(join(root, file), 'utf8')
+    return [
+      ...linesWith(/\b(TO[D]O|FIX[M]E|XX[X])\b/, text),
+      ...(file.endsWith('.test.ts') ? linesWith(leftOut, codeOf(text)) : []),
+    ]
+  })
+  expect(wrong).toEqual([])
+})
+
+test('the table of ARCHITECTURE.md is the table of this test', () => {
+  const page = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8')
+  const rows = [...page.matchAll(/^\| `(\w+)` \| ([^|]*) \| [^|]* \|$/gm)]
+  const documented = rows.map(([, layer, targets = '']) => [
+    layer,
+    [...targets.matchAll(/`(\w+)`/g)].map(([, target]) => target),
+  ])
+  expect(Object.fromEntries(documented)).toEqual(arrows)
+})
+
+/** One line for each fault, so that a failure names file and fault. */
+function faults(among: readonly string[], find: (file: string) => readonly string[]): string[] {
+  return among.flatMap((file) => find(file).map((fault) => `${file}: ${fault}`))
+}
+
+function localImports(file: string): { file: string; typeOnly: boolean }[] {
+  return importsOf(sourceOf(file))
+    .filter(({ specifier }) => specifier.startsWith('.'))
+    .map(({ specifier, typeOnly }) => ({
+      file: relative(src, join(src, dirname(file), specifier)),
+      typeOnly,
+    }))
+}
+
+function packagesOf(file: string): string[] {
+  return importsOf(sourceOf(file)).flatMap(({ specifier }) => (specifier.startsWith('.') ? [] : [specifier]))
+}
+
+function isOf(imported: string, name: string): boolean {
+  return imported === name || imported.startsWith(`${name}/`)
+}
