@@ -71,7 +71,40 @@ export type CoreEvent =
       readonly result: 'recorded' | 'fenced' | 'unavailable'
       readonly attempts: number
     }
+  | DecidedEvent
   | { readonly kind: 'takeover'; readonly recordKey: string; readonly attempt: number; readonly token: Token }
+
+/** Who asked. */
+export type Entrypoint = 'proxy' | 'api' | 'ext_authz' | 'ext_proc' | 'forward_auth' | 'auth_request'
+
+/** What was decided, in the words of the metric `fencepost_decisions_total`. */
+export type Decision =
+  | 'acquired'
+  | 'duplicate_in_flight'
+  | 'duplicate_completed'
+  | 'fingerprint_mismatch'
+  | 'quorum_unavailable'
+  | 'invalid'
+  | 'fail_open'
+  | 'overloaded'
+  | 'bypassed'
+
+/** One decision about one request: what an SRE reads first. Hashes, never the client's key itself. */
+export type DecidedEvent = {
+  readonly kind: 'decided'
+  readonly entrypoint: Entrypoint
+  readonly decision: Decision
+  /** The outcome's own word, finer than the decision: `unstored`, `never_sent`, a problem code. */
+  readonly detail: string
+  readonly route: string | undefined
+  readonly status: number
+  readonly durationMs: number
+  /** Of the record key: its hash part. */
+  readonly keyHash: string | undefined
+  readonly lockId?: string
+  readonly token?: Token
+  readonly attempt?: number
+}
 
 export interface Events {
   publish(event: CoreEvent): void

@@ -4,7 +4,6 @@
  * Owns how a node is dialled: deadlines, reconnection, TLS, credentials. Never queues and never repeats a command.
  */
 
-import { readFileSync } from 'node:fs'
 import { Redis } from 'ioredis'
 import type { Random } from '../core/ports.ts'
 
@@ -13,8 +12,8 @@ export type RedisAddress = {
   readonly url: string
   readonly username?: string
   readonly password?: string
-  /** PEM file of the authority that signed the nodes' certificates; the system's authorities where not given. */
-  readonly tlsCaFile?: string
+  /** PEM of the authorities that sign the nodes' certificates; the system's where not given. */
+  readonly tlsCa?: string
 }
 
 /** Longest pause between attempts to reach a node again. Short: each attempt costs one SYN, and a node that is back must vote soon. */
@@ -27,7 +26,7 @@ export function createRedisClient(address: RedisAddress, connectTimeoutMs: numbe
     ? {
         tls: {
           minVersion: 'TLSv1.2' as const,
-          ...(address.tlsCaFile === undefined ? {} : { ca: readFileSync(address.tlsCaFile) }),
+          ...(address.tlsCa === undefined ? {} : { ca: address.tlsCa }),
         },
       }
     : {}

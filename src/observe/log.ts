@@ -1,0 +1,140 @@
+/**
+ * The log: JSON lines on standard output, one a decision at info, the rest where something is out of the ordinary.
+ *
+ * Owns which event becomes a line, at which level and in which words. Lines carry hashes and tokens; keys, headers and
+ * bodies of clients are in no event and so in no line.
+ */
+
+import { type DestinationStream, type Logger, pino } from 'pino'
+import type { CoreEvent } from '../core/events.ts'
+import type { Subscriber } from './fan-out.ts'
+
+export type LogOptions = {
+  readonly level: string
+  /** Which sidecar writes. */
+  readonly instance: string
+  readonly destination: DestinationStream
+}
+
+export function createLog({ level, instance, destination }: LogOptions): Logger {
+  return pino(
+    {
+      level,
+      base: { client_id: instance },
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      messageKey: 'message',
+    },
+    destination,
+  )
+}
+
+/** The subscriber that writes lines for events. */
+export function logEvents(log: Logger): Subscriber {
+  return (event) => {
+    const { level, message, fields } = lineOf(event) ?? {}
+    if (level !== undefined) log[level]({ event: event.kind, ...fields }, message)
+  }
+}
+
+type Line = {
+  readonly level: 'error' | 'warn' | 'info' | 'debug'
+  readonly message: string
+  readonly fields: Readonly<Record<string, unknown>>
+}
+
+/** Undefined where metrics say it better than a line a time. */
+function lineOf(event: CoreEvent): Line | undefined {
+  switch (event.kind) {
+    case 'decided':
+      return {
+        level: 'info',
+        message: `${event.decision}: ${event.detail}`,
+        fields: {
+          entrypoint: event.entrypoint,
+          route: event.route,
+          status: event.status,
+          duration_ms: rounded(event.durationMs),
+          idempotency_key: event.keyHash,
+          lock_id: event.lockId,
+          fencing_token: event.token,
+          attempt: event.attempt,
+        },
+      }
+    case 'node_answered':
+      if (event.answer !== 'unreachable') return undefined
+      return {
+        level: 'debug',
+        message: `${event.node} gave no answer to ${event.command}`,
+        fields: { node: event.node, error: event.detail, duration_ms: rounded(event.durationMs) },
+      }
+    case 'claim_expired':
+      return {
+        level: 'warn',
+        message: 'a claim took longer than its lease and was given back',
+        fields: { ...keyHash(event.recordKey), elapsed_ms: rounded(event.elapsedMs) },
+      }
+    case 'conflict_repaired':
+      return {
+        level: 'error',
+        message: 'two outcomes of one identity were seen; the one with the larger token is kept',
+        fields: { ...keyHash(event.recordKey), tokens: event.tokens },
+      }
+    case 'outcome_damaged':
+      return {
+        level: 'error',
+        message: 'a stored outcome is damaged and was not used',
+        fields: { ...keyHash(event.recordKey), error: event.reason },
+      }
+    case 'outcome_adopted':
+      return {
+        level: 'warn',
+        message: 'an outcome that only a minority held was written to a majority',
+        fields: { ...keyHash(event.recordKey), fencing_token: event.token },
+      }
+    case 'takeover':
+      return {
+        level: 'warn',
+        message: 'an earlier holder ended without an outcome; this attempt takes over',
+        fields: { ...keyHash(event.recordKey), fencing_token: event.token, attempt: event.attempt },
+      }
+    case 'lease_ended':
+      if (event.ended === 'completed' || event.ended === 'released') return undefined
+      return {
+        level: 'warn',
+        message: `a lease ended without a recorded outcome (${event.ended})`,
+        fields: {
+          ...keyHash(event.recordKey),
+          held_ms: rounded(event.heldMs),
+          lease_remaining_ms: rounded(event.remainingMs),
+        },
+      }
+    case 'lease_renewed':
+      if (event.result === 'renewed') return undefined
+      return {
+        level: 'warn',
+        message: `a lease was not renewed (${event.result})`,
+        fields: { ...keyHash(event.recordKey), renewal_failed: true, duration_ms: rounded(event.durationMs) },
+      }
+    case 'completed':
+      if (event.result === 'recorded') return undefined
+      return {
+        level: 'error',
+        message: `an outcome was not recorded (${event.result})`,
+        fields: { ...keyHash(event.recordKey), attempts: event.attempts },
+      }
+    case 'round_settled':
+    case 'claim_ended':
+    case 'lease_released':
+      return undefined
+  }
+}
+
+/** Of `dedup:{tenant}:{env}:{version}:{hash}` the first 16 digits of the hash: enough to find the record. */
+function keyHash(recordKey: string): { idempotency_key: string } {
+  return { idempotency_key: recordKey.slice(recordKey.lastIndexOf(':') + 1).slice(0, 16) }
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 100) / 100
+}
