@@ -19,6 +19,7 @@ import {
   type SettingKey,
   type Settings,
 } from './settings.ts'
+import { isMapping } from './shape.ts'
 import { type ReadFile, textOf } from './value.ts'
 import { readYaml, type YamlFile } from './yaml-file.ts'
 
@@ -99,10 +100,6 @@ function nodeAt(file: YamlFile, path: string): unknown {
     node = node[name]
   }
   return node
-}
-
-function isMapping(node: unknown): node is Readonly<Record<string, unknown>> {
-  return typeof node === 'object' && node !== null && !Array.isArray(node)
 }
 
 /** Every key of the file above `routes` is a setting or the group of one. */

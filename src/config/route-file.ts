@@ -1,19 +1,131 @@
 /**
- * Routes as the YAML file gives them.
+ * Routes as the YAML file gives them, with every default filled in.
+ *
+ * Refuses combinations that say nothing: a policy on a route that bypasses, a key in mode `content`. Whoever wrote it
+ * expected something of it.
  */
 
-import type { Route } from '../core/route.ts'
+import type { ProtectedRoute, Route, RouteMatch } from '../core/route.ts'
+import { defaultRoute } from './builtin-policy.ts'
 import type { ConfigError } from './errors.ts'
+import { bodySelection, type GivenRoute, MOST_ROUTES, ROUTE_SHAPE } from './route-fields.ts'
 import type { Settings } from './settings.ts'
+import { listOf, type Report } from './shape.ts'
 import type { YamlFile } from './yaml-file.ts'
 
-/** Undefined where the file has no `routes`: then the built-in policy is in force. */
+export const ROUTES_SHAPE = listOf(ROUTE_SHAPE, { max: MOST_ROUTES })
+
+/** Undefined where the file has no `routes`: then the built-in policy is in force. An empty list protects nothing. */
 export function routesFrom(
   file: YamlFile,
-  _settings: Partial<Settings>,
+  settings: Partial<Settings>,
   errors: ConfigError[],
 ): readonly Route[] | undefined {
-  if (file['routes'] === undefined) return undefined
-  errors.push({ kind: 'file', name: 'routes', reason: 'not yet read' })
-  return []
+  if (file.routes === undefined) return undefined
+  const report: Report = (error) => errors.push(error)
+  const given = ROUTES_SHAPE.read(file.routes, 'routes', report) ?? []
+  const names = new Set<string>()
+  return given.flatMap((each, index) => {
+    const at = `routes[${index}]`
+    if (each.name !== undefined && names.has(each.name))
+      report({
+        kind: 'refused',
+        name: `${at}.name`,
+        given: each.name,
+        accepts: 'a name that no other route has',
+      })
+    names.add(each.name ?? '')
+    const route = routeFrom(each, settings as Settings, at, report)
+    return route === undefined ? [] : [route]
+  })
+}
+
+const BYPASS_FIELDS: readonly string[] = ['name', 'match', 'mode', 'upstreamTimeout']
+
+function routeFrom(given: GivenRoute, settings: Settings, at: string, report: Report): Route | undefined {
+  const { name, mode } = given
+  if (name === undefined || mode === undefined || given.match === undefined) return undefined
+  const useless = (member: string, accepts: string) =>
+    report({
+      kind: 'refused',
+      name: `${at}.${member}`,
+      given: mode,
+      accepts,
+      reason: 'it has no effect in this mode',
+    })
+  // The members that were given are complete values; only the absent ones are absent.
+  const match = given.match as RouteMatch
+  if (mode === 'bypass') {
+    for (const member of Object.keys(given))
+      if (!BYPASS_FIELDS.includes(member)) useless(member, 'mode header, content or both')
+    return { name, match, mode, upstreamTimeoutMs: given.upstreamTimeout ?? settings.upstreamTimeoutMs }
+  }
+  if (mode === 'content' && given.key !== undefined) useless('key', 'mode header or both')
+  if (mode === 'content' && given.required !== undefined) useless('required', 'mode header or both')
+  if (mode !== 'both' && given.duplicateContent !== undefined) useless('duplicateContent', 'mode both')
+  reportContradictions(given, at, report)
+  return merge(defaultRoute(settings, { name, match, mode }), given)
+}
+
+function reportContradictions(given: GivenRoute, at: string, report: Report): void {
+  const { key, fingerprint } = given
+  if (key?.headers !== undefined && key.parts !== undefined)
+    report({ kind: 'refused', name: `${at}.key`, given: 'headers and parts', accepts: 'one of them' })
+  if (fingerprint?.include !== undefined && fingerprint.exclude !== undefined)
+    report({
+      kind: 'refused',
+      name: `${at}.fingerprint`,
+      given: 'include and exclude',
+      accepts: 'one of them',
+    })
+  const paths = given.match?.paths ?? []
+  const named = (parameter: string) =>
+    paths.length > 0 &&
+    paths.every(({ segments }) => segments.some((one) => one.kind !== 'literal' && one.name === parameter))
+  for (const part of [...(key?.parts ?? []), ...(given.entities ?? [])])
+    if (part.in === 'path' && !named(part.parameter))
+      report({
+        kind: 'refused',
+        name: at,
+        given: `{path: ${part.parameter}}`,
+        accepts: 'a parameter that every path of this route has',
+      })
+}
+
+function merge(route: ProtectedRoute, given: GivenRoute): ProtectedRoute {
+  const { key, fingerprint, wait } = given
+  return {
+    ...route,
+    required: given.required ?? route.required,
+    key: {
+      headers: key?.headers ?? (key?.parts === undefined ? route.key.headers : []),
+      parts: key?.parts ?? route.key.parts,
+      strict: key?.strict ?? route.key.strict,
+      minLength: key?.minLength ?? route.key.minLength,
+      format: key?.format ?? route.key.format,
+    },
+    fingerprint: {
+      headers: fingerprint?.headers ?? route.fingerprint.headers,
+      body: fingerprint === undefined ? route.fingerprint.body : bodySelection(fingerprint),
+    },
+    principal: given.principal ?? route.principal,
+    leaseMs: given.lease ?? route.leaseMs,
+    retentionMs: given.retention ?? route.retentionMs,
+    budgetMs: given.budget ?? route.budgetMs,
+    onContention: given.onContention ?? route.onContention,
+    wait: { maxMs: wait?.max ?? route.wait.maxMs, maxWaiters: wait?.waiters ?? route.wait.maxWaiters },
+    onQuorumLoss: given.onQuorumLoss ?? route.onQuorumLoss,
+    takeover: given.takeover ?? route.takeover,
+    duplicateContent: given.duplicateContent ?? route.duplicateContent,
+    bodyLimitBytes: given.bodyLimit ?? route.bodyLimitBytes,
+    storedResponseLimitBytes: given.storedResponseLimit ?? route.storedResponseLimitBytes,
+    store: given.store ?? route.store,
+    storedHeaders: given.storedHeaders ?? route.storedHeaders,
+    bodyStorage: given.bodyStorage ?? route.bodyStorage,
+    redact: given.redact ?? route.redact,
+    entities: given.entities ?? route.entities,
+    entityWaitMs: given.entityWait ?? route.entityWaitMs,
+    upstreamTimeoutMs: given.upstreamTimeout ?? route.upstreamTimeoutMs,
+    totalHoldMs: given.totalHold ?? route.totalHoldMs,
+  }
 }

@@ -1,0 +1,64 @@
+/**
+ * What a command of the command line is: a function of its arguments and of everything outside, to an exit code.
+ *
+ * A command lives in its own file `cli/<name>.ts`, exports such a function, and has one line in `commands.ts`. It reads
+ * its arguments with commander through `withArguments`, and never touches `process`: what it needs comes in `Io`.
+ */
+
+import type { Writable } from 'node:stream'
+import { CommanderError, Command as Parser } from 'commander'
+import type { Environment } from '../config/load.ts'
+import type { ReadFile } from '../config/value.ts'
+
+export type Io = {
+  readonly env: Environment
+  readonly stdout: Writable
+  readonly stderr: Writable
+  /** Whole file as UTF-8; throws with a sentence where it can't be read. */
+  readonly readFile: ReadFile
+  readonly signals: Signals
+}
+
+export interface Signals {
+  /** From now on these signals no longer end the process; the returned function takes the listener back. */
+  onStop(listener: (signal: StopSignal) => void): () => void
+}
+
+export type StopSignal = 'SIGTERM' | 'SIGINT'
+
+/** sysexits(3), as far as we use it. */
+export const EXIT = { ok: 0, failure: 1, usage: 64, unavailable: 69, configuration: 78 } as const
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
+
+export type Command = (args: readonly string[], io: Io) => Promise<ExitCode>
+
+/**
+ * Reads `args` by the parser that `define` describes and runs the action that it returned.
+ *
+ * @param define adds options, arguments and subcommands; an action gives its exit code to `done`.
+ */
+export async function withArguments(
+  name: string,
+  args: readonly string[],
+  io: Io,
+  define: (parser: Parser, done: (code: ExitCode) => void) => void,
+): Promise<ExitCode> {
+  let exitCode: ExitCode = EXIT.ok
+  const parser = new Parser(`fencepost ${name}`.trim())
+  const output = {
+    writeOut: (text: string) => void io.stdout.write(text),
+    writeErr: (text: string) => void io.stderr.write(text),
+  }
+  parser.configureOutput(output).exitOverride().showHelpAfterError('(add --help for what is accepted)')
+  define(parser, (code) => {
+    exitCode = code
+  })
+  try {
+    await parser.parseAsync(args, { from: 'user' })
+  } catch (cause) {
+    // Commander has already written its sentence; asking for help or the version is no failure.
+    if (cause instanceof CommanderError) return cause.exitCode === 0 ? EXIT.ok : EXIT.usage
+    throw cause
+  }
+  return exitCode
+}

@@ -1,0 +1,15 @@
+/**
+ * The table of commands: one line each. A command's file is loaded when it is run, so that `config check` does not wait
+ * for the server's libraries.
+ */
+
+import type { Command } from './command.ts'
+
+export type CommandRow = { readonly summary: string; readonly load: () => Promise<Command> }
+
+export const COMMANDS: Readonly<Record<string, CommandRow>> = {
+  config: {
+    summary: 'check and show the configuration, or print the JSON Schema of its file',
+    load: async () => (await import('./config.ts')).config,
+  },
+}

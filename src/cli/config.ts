@@ -1,0 +1,70 @@
+/**
+ * `fencepost config check | print | schema`: the configuration as `serve` would see it.
+ */
+
+import { describeErrors } from '../config/errors.ts'
+import { fileSchema } from '../config/file-schema.ts'
+import { type LoadedConfig, loadConfig } from '../config/load.ts'
+import { printedConfig } from '../config/print.ts'
+import { CONFIG_FILE_ENV } from '../config/settings.ts'
+import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+
+type FileOption = { readonly file?: string }
+
+export const config: Command = (args, io) =>
+  withArguments('config', args, io, (parser, done) => {
+    parser.description('The configuration as `fencepost serve` would see it, from environment and file.')
+    const fileOption = ['-f, --file <path>', `YAML file, instead of ${CONFIG_FILE_ENV}`] as const
+    parser
+      .command('check')
+      .description('say whether it is accepted; every error at once, exit 78')
+      .option(...fileOption)
+      .action((options: FileOption) => done(check(load(options, io), io)))
+    parser
+      .command('print')
+      .description('print every effective value and where it comes from; secrets are masked')
+      .option(...fileOption)
+      .option('--json', 'as JSON')
+      .action((options: FileOption & { readonly json?: true }) =>
+        done(print(load(options, io), options.json === true, io)),
+      )
+    parser
+      .command('schema')
+      .description('print the JSON Schema of the YAML file')
+      .action(() => {
+        io.stdout.write(`${JSON.stringify(fileSchema(), undefined, 2)}\n`)
+      })
+  })
+
+function load(options: FileOption, io: Io): LoadedConfig {
+  const env = options.file === undefined ? io.env : { ...io.env, [CONFIG_FILE_ENV]: options.file }
+  return loadConfig(env, io.readFile)
+}
+
+function check(loaded: LoadedConfig, io: Io): ExitCode {
+  if (loaded.kind === 'invalid') return refuse(loaded, io)
+  io.stdout.write('The configuration is accepted.\n')
+  return EXIT.ok
+}
+
+function print(loaded: LoadedConfig, asJson: boolean, io: Io): ExitCode {
+  if (loaded.kind === 'invalid') return refuse(loaded, io)
+  const { settings, routes } = printedConfig(loaded)
+  if (asJson) {
+    io.stdout.write(`${JSON.stringify({ settings, routes }, undefined, 2)}\n`)
+    return EXIT.ok
+  }
+  const nameWidth = Math.max(...settings.map(({ name }) => name.length))
+  const originWidth = Math.max(...settings.map(({ origin }) => origin.length))
+  for (const { name, origin, value } of settings)
+    io.stdout.write(`${name.padEnd(nameWidth)}  ${origin.padEnd(originWidth)}  ${value ?? '(not set)'}\n`)
+  io.stdout.write(`\nroutes, the first match decides (from ${routes.origin}):\n`)
+  for (const route of routes.routes) io.stdout.write(`  ${route.name}: ${JSON.stringify(route)}\n`)
+  return EXIT.ok
+}
+
+/** What every command does with a configuration that is refused. */
+export function refuse(loaded: LoadedConfig & { readonly kind: 'invalid' }, io: Io): ExitCode {
+  io.stderr.write(`${describeErrors(loaded.errors)}\n`)
+  return EXIT.configuration
+}

@@ -1,0 +1,239 @@
+/**
+ * The table of what a route in the YAML file may say: shape, default, one sentence.
+ *
+ * Reading a route, its JSON Schema and its part of docs/configuration.md come from here.
+ */
+
+import { type PathPattern, parsePathPattern } from '../core/path-pattern.ts'
+import type { BodySelection, HeaderPredicate, KeyPart, PrincipalSource, StoreRule } from '../core/route.ts'
+import { DEFAULT_STORE_RULES } from '../core/route.ts'
+import { choice, headerName, integer, label, onOff, patterned } from './parse.ts'
+import { SETTINGS } from './settings.ts'
+import { entriesOf, type Given, listOf, mapped, mapping, oneOf, type Shape, scalar } from './shape.ts'
+import { refused, type ValueKind, value } from './value.ts'
+
+export const MOST_ROUTES = 1_000
+const MOST_ENTRIES = 100
+
+const headers = scalar(headerName())
+const method = scalar(patterned('a method in upper case', /^[A-Z]{1,20}$/))
+const host = scalar(
+  patterned(
+    'a host name without port, or *. and one',
+    /^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$|^\[[0-9a-fA-F:.]+\]$/,
+    (text) => text.toLowerCase(),
+  ),
+)
+const fieldValue = scalar(patterned('visible ASCII', /^[\x20-\x7e]{1,1024}$/))
+const claimName = scalar(label())
+const parameter = scalar(patterned('the name of a parameter of the path', /^[A-Za-z_][A-Za-z0-9_]*$/))
+const pointers = listOf(scalar(jsonPointer()), { max: MOST_ENTRIES })
+
+function jsonPointer(): ValueKind<string> {
+  return patterned('a JSON Pointer (RFC 6901), such as /customer/id', /^(\/([^~]|~[01])*)?$/)
+}
+
+function pathPattern(): ValueKind<PathPattern> {
+  return {
+    accepts: 'a path such as /payments, /payments/{id} or /files/{rest*}',
+    parse: (text) => {
+      const parsed = parsePathPattern(text)
+      return parsed.kind === 'pattern' ? value(parsed.pattern) : refused(parsed.reason)
+    },
+    print: (pattern) => pattern.text,
+    yaml: 'text',
+    schema: { type: 'string', pattern: '^/' },
+  }
+}
+
+const headerPredicates: Shape<readonly HeaderPredicate[]> = mapped(
+  entriesOf(
+    { accepts: 'header names', pattern: /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}$/ },
+    oneOf(['present', 'absent'], { equals: fieldValue, prefix: fieldValue }),
+  ),
+  (entries) =>
+    entries.map(([given, test]) => {
+      const name = given.toLowerCase()
+      return typeof test === 'string' ? { kind: test, name } : { kind: test.kind, name, value: test.value }
+    }),
+)
+
+const keyPart: Shape<KeyPart> = mapped(
+  oneOf([], { header: headers, query: fieldValue, body: scalar(jsonPointer()), path: parameter }),
+  (part): KeyPart => {
+    switch (part.kind) {
+      case 'header':
+        return { in: 'header', name: part.value }
+      case 'query':
+        return { in: 'query', name: part.value }
+      case 'body':
+        return { in: 'body', pointer: part.value }
+      case 'path':
+        return { in: 'path', parameter: part.value }
+    }
+  },
+)
+const keyParts = listOf(keyPart, { max: 10, min: 1 })
+
+const principal: Shape<PrincipalSource> = mapped(
+  oneOf(['authorization'], { header: headers, jwt: claimName }),
+  (from): PrincipalSource => {
+    if (from === 'authorization') return { kind: 'authorization' }
+    return from.kind === 'header' ? { kind: 'header', name: from.value } : { kind: 'jwt', claim: from.value }
+  },
+)
+
+/** A single status goes before a class, and both before the defaults. */
+const store: Shape<readonly StoreRule[]> = mapped(
+  entriesOf(
+    { accepts: 'statuses such as 404 or 5xx', pattern: /^[2-5](xx|[0-9]{2})$/ },
+    scalar(choice('store', 'release', 'hold')),
+  ),
+  (entries) => {
+    const rules = entries.map(([name, action]): StoreRule => {
+      const from = Number(name.replace('xx', '00'))
+      return { from, to: name.endsWith('xx') ? from + 99 : from, action }
+    })
+    return [...rules.toSorted((a, b) => a.to - a.from - (b.to - b.from)), ...DEFAULT_STORE_RULES]
+  },
+)
+
+export function bodySelection(given: {
+  readonly include?: readonly string[]
+  readonly exclude?: readonly string[]
+}): BodySelection {
+  if (given.include !== undefined) return { kind: 'include', pointers: given.include }
+  return given.exclude === undefined ? { kind: 'all' } : { kind: 'exclude', pointers: given.exclude }
+}
+
+type Field<S> = { readonly shape: S; readonly default: string; readonly summary: string }
+
+function field<T>(shape: Shape<T>, fallback: string, summary: string): Field<Shape<T>> {
+  return {
+    shape: { ...shape, schema: { ...shape.schema, description: summary } },
+    default: fallback,
+    summary,
+  }
+}
+
+/** Same limits and notation as the setting that is its default. */
+function like<T>(
+  setting: { readonly env: string; readonly kind: ValueKind<T> },
+  summary: string,
+): Field<Shape<T>> {
+  return field(scalar(setting.kind), setting.env, summary)
+}
+
+const REQUIRED = 'required'
+
+export const ROUTE_FIELDS = {
+  name: field(scalar(label()), REQUIRED, 'Name in logs and metrics; each route has its own.'),
+  match: field(
+    mapping({
+      methods: listOf(method, { max: 20, min: 1 }),
+      hosts: listOf(host, { max: MOST_ENTRIES, min: 1 }),
+      paths: listOf(scalar(pathPattern()), { max: MOST_ENTRIES, min: 1 }),
+      headers: headerPredicates,
+    }),
+    REQUIRED,
+    'Which requests: all of `methods`, `hosts`, `paths`, `headers` that are given; each header is `present`, `absent`, `{equals: …}` or `{prefix: …}`.',
+  ),
+  mode: field(
+    scalar(choice('header', 'content', 'both', 'bypass')),
+    REQUIRED,
+    '`header`: the client’s key; `content`: the fingerprint; `both`: the key, and the same content under another key is noticed; `bypass`: untouched.',
+  ),
+  required: field(
+    scalar(onOff()),
+    'off',
+    'Refuse a request without a key with 400, instead of passing it through.',
+  ),
+  key: field(
+    mapping({
+      headers: listOf(headers, { max: 10, min: 1 }),
+      parts: keyParts,
+      strict: scalar(onOff()),
+      minLength: scalar(integer({ min: 1, max: 255 })),
+      format: scalar(choice('any', 'uuid')),
+    }),
+    'headers: [idempotency-key]',
+    'Where the key is: in the first of `headers`, or in all of `parts` together (`{header: …}`, `{query: …}`, `{body: /pointer}`, `{path: parameter}`); `strict` takes structured-field strings only.',
+  ),
+  fingerprint: field(
+    mapping({ headers: listOf(headers, { max: MOST_ENTRIES }), include: pointers, exclude: pointers }),
+    'the whole body, no headers',
+    'What content means: `headers` besides the rest, and of a JSON body only `include` or all but `exclude` (JSON Pointers with `*`).',
+  ),
+  principal: field(
+    principal,
+    'authorization',
+    'Whose request it is: `authorization`, `{header: …}` or `{jwt: claim}`.',
+  ),
+  lease: like(SETTINGS.leaseMs, 'Processing lease.'),
+  retention: field(
+    scalar(SETTINGS.retentionMs.kind),
+    'FENCEPOST_RETENTION, in mode `content` FENCEPOST_CONTENT_RETENTION',
+    'How long a completed record answers duplicates.',
+  ),
+  budget: like(SETTINGS.claimBudgetMs, 'Time for all rounds of one claim together.'),
+  onContention: field(
+    scalar(choice('conflict', 'wait', 'coordinate')),
+    'conflict',
+    'A concurrent duplicate is answered 409, waits for the first, or is queued by the coordinator.',
+  ),
+  wait: field(
+    mapping({ max: scalar(SETTINGS.waitMaxMs.kind), waiters: scalar(SETTINGS.maxWaiters.kind) }),
+    'max: FENCEPOST_WAIT_MAX, waiters: FENCEPOST_MAX_WAITERS',
+    'How long a duplicate waits and how many may.',
+  ),
+  onQuorumLoss: like(SETTINGS.onQuorumLoss, 'What happens while fewer than a majority of the nodes answer.'),
+  takeover: field(
+    scalar(choice('reexecute', 'indeterminate')),
+    'reexecute',
+    'When a lease lapsed without an outcome: carry it out again with a higher token, or answer 409 until somebody decides.',
+  ),
+  duplicateContent: field(
+    scalar(choice('conflict', 'execute')),
+    'conflict',
+    'In mode `both`: the same content under another key.',
+  ),
+  bodyLimit: like(SETTINGS.bodyLimitBytes, 'Largest request body that is buffered.'),
+  storedResponseLimit: like(SETTINGS.storedResponseLimitBytes, 'Largest response body that is stored.'),
+  store: field(
+    store,
+    '2xx, 3xx, 4xx: store; 401, 403, 407, 408, 421, 425, 429, 5xx: release',
+    'Per status or class: `store` the answer, `release` the key, or `hold` the lock; `5xx: store` as Stripe does.',
+  ),
+  storedHeaders: field(
+    listOf(headers, { max: MOST_ENTRIES }),
+    'none',
+    'Response headers that are stored besides those that always are.',
+  ),
+  bodyStorage: field(
+    scalar(choice('full', 'none')),
+    'full',
+    '`none`: a tombstone instead of the response body is stored.',
+  ),
+  redact: field(pointers, 'none', 'JSON Pointers into a JSON response, whose values are not stored.'),
+  entities: field(
+    listOf(keyPart, { max: 10 }),
+    'none',
+    'Requests that name the same entity are carried out one after the other; written like the parts of a key.',
+  ),
+  entityWait: like(SETTINGS.waitMaxMs, 'How long a request waits for its entities.'),
+  upstreamTimeout: like(SETTINGS.upstreamTimeoutMs, 'How long the application may take.'),
+  totalHold: like(SETTINGS.totalHoldMs, 'How long one request may hold its record, renewals included.'),
+} satisfies Record<string, Field<Shape<unknown>>>
+
+export type RouteFieldName = keyof typeof ROUTE_FIELDS
+
+type RouteShapes = { readonly [K in RouteFieldName]: (typeof ROUTE_FIELDS)[K]['shape'] }
+
+export type GivenRoute = Given<RouteShapes>
+
+export const ROUTE_SHAPE = mapping(
+  Object.fromEntries(
+    Object.entries(ROUTE_FIELDS).map(([name, each]) => [name, each.shape]),
+  ) as unknown as RouteShapes,
+  ['name', 'match', 'mode'],
+)

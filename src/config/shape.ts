@@ -1,0 +1,183 @@
+/**
+ * Shapes of YAML nodes: how one is read, and its JSON Schema, from one description.
+ *
+ * A shape reports everything that is wrong below its node, each with its place (`routes[2].wait.max`), and gives
+ * undefined where something was; it never repairs.
+ */
+
+import { type ConfigError, nearestName } from './errors.ts'
+import { textOf, type ValueKind } from './value.ts'
+
+export type Report = (error: ConfigError) => void
+
+export type Shape<T> = {
+  readonly read: (node: unknown, at: string, report: Report) => T | undefined
+  readonly schema: Readonly<Record<string, unknown>>
+}
+
+export type ReadBy<S> = S extends Shape<infer T> ? T : never
+
+export type Fields = Readonly<Record<string, Shape<unknown>>>
+
+/** What was given: members that nobody gave are missing. */
+export type Given<F extends Fields> = { readonly [K in keyof F]?: ReadBy<F[K]> }
+
+const NO_FILES = () => {
+  throw new Error('files are named in the table of settings only')
+}
+
+export function scalar<T>(kind: ValueKind<T>): Shape<T> {
+  return {
+    read: (node, at, report) => {
+      const text = textOf(node, kind as ValueKind<unknown>)
+      const parsed = text.kind === 'value' ? kind.parse(text.value, NO_FILES) : text
+      if (parsed.kind === 'value') return parsed.value
+      report(refusedNode(at, node, kind.accepts, parsed.reason))
+      return undefined
+    },
+    schema: kind.schema,
+  }
+}
+
+export function listOf<T>(
+  member: Shape<T>,
+  limits: { readonly max: number; readonly min?: number },
+): Shape<readonly T[]> {
+  const min = limits.min ?? 0
+  return {
+    read: (node, at, report) => {
+      if (!Array.isArray(node) || node.length < min || node.length > limits.max) {
+        report(refusedNode(at, node, `a list of ${min} to ${limits.max} entries`))
+        return undefined
+      }
+      const read = node.map((each, index) => member.read(each, `${at}[${index}]`, report))
+      return read.every((each) => each !== undefined) ? read : undefined
+    },
+    schema: {
+      type: 'array',
+      items: member.schema,
+      ...(min > 0 ? { minItems: min } : {}),
+      maxItems: limits.max,
+    },
+  }
+}
+
+export function mapping<F extends Fields>(
+  fields: F,
+  required: readonly (keyof F & string)[] = [],
+): Shape<Given<F>> {
+  return {
+    read: (node, at, report) => {
+      if (!isMapping(node)) {
+        report(refusedNode(at, node, `a mapping of ${Object.keys(fields).join(', ')}`))
+        return undefined
+      }
+      const given: Record<string, unknown> = {}
+      for (const [name, member] of Object.entries(node)) {
+        const field = Object.hasOwn(fields, name) ? fields[name] : undefined
+        if (field === undefined) report(unknownName(`${at}.${name}`, Object.keys(fields), name, at))
+        else given[name] = field.read(member, `${at}.${name}`, report)
+      }
+      for (const name of required)
+        if (!Object.hasOwn(node, name))
+          report({ kind: 'missing', name: `${at}.${name}`, accepts: 'see docs/configuration.md' })
+      return given as Given<F>
+    },
+    schema: {
+      type: 'object',
+      properties: Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.schema])),
+      additionalProperties: false,
+      ...(required.length > 0 ? { required } : {}),
+    },
+  }
+}
+
+/** A mapping with names of the file's choosing. */
+export function entriesOf<T>(
+  names: { readonly accepts: string; readonly pattern: RegExp },
+  member: Shape<T>,
+): Shape<readonly (readonly [name: string, value: T])[]> {
+  return {
+    read: (node, at, report) => {
+      if (!isMapping(node)) {
+        report(refusedNode(at, node, `a mapping with ${names.accepts} as its keys`))
+        return undefined
+      }
+      return Object.entries(node).flatMap(([name, each]) => {
+        if (!names.pattern.test(name)) {
+          report({ kind: 'refused', name: at, given: name, accepts: names.accepts })
+          return []
+        }
+        const read = member.read(each, `${at}.${name}`, report)
+        return read === undefined ? [] : [[name, read] as const]
+      })
+    },
+    schema: {
+      type: 'object',
+      propertyNames: { pattern: names.pattern.source },
+      additionalProperties: member.schema,
+    },
+  }
+}
+
+/** Either one of `words`, or a mapping with exactly one of `fields`. */
+export function oneOf<const W extends string, F extends Fields>(
+  words: readonly W[],
+  fields: F,
+): Shape<
+  W | { [K in keyof F & string]: { readonly kind: K; readonly value: ReadBy<F[K]> } }[keyof F & string]
+> {
+  const accepts = [...words, ...Object.keys(fields).map((name) => `{${name}: …}`)].join(' or ')
+  return {
+    read: (node, at, report) => {
+      const word = words.find((each) => each === node)
+      if (word !== undefined) return word
+      const [only, ...more] = isMapping(node) ? Object.entries(node) : []
+      const field = only !== undefined && Object.hasOwn(fields, only[0]) ? fields[only[0]] : undefined
+      if (only === undefined || field === undefined || more.length > 0) {
+        report(refusedNode(at, node, accepts))
+        return undefined
+      }
+      const value = field.read(only[1], `${at}.${only[0]}`, report)
+      // The kind is the name of the field whose shape has read the value.
+      return value === undefined ? undefined : ({ kind: only[0], value } as never)
+    },
+    schema: {
+      anyOf: [
+        ...(words.length > 0 ? [{ enum: words }] : []),
+        ...Object.entries(fields).map(([name, field]) => ({
+          type: 'object',
+          properties: { [name]: field.schema },
+          required: [name],
+          additionalProperties: false,
+        })),
+      ],
+    },
+  }
+}
+
+export function mapped<T, U>(shape: Shape<T>, to: (value: T) => U): Shape<U> {
+  return {
+    read: (node, at, report) => {
+      const read = shape.read(node, at, report)
+      return read === undefined ? undefined : to(read)
+    },
+    schema: shape.schema,
+  }
+}
+
+export function isMapping(node: unknown): node is Readonly<Record<string, unknown>> {
+  return typeof node === 'object' && node !== null && !Array.isArray(node)
+}
+
+export function refusedNode(at: string, node: unknown, accepts: string, reason?: string): ConfigError {
+  const given = typeof node === 'string' ? node : (JSON.stringify(node) ?? String(node))
+  return { kind: 'refused', name: at, given, accepts, ...(reason === undefined ? {} : { reason }) }
+}
+
+function unknownName(name: string, known: readonly string[], given: string, at: string): ConfigError {
+  const nearest = nearestName(given, known)
+  return nearest === undefined
+    ? { kind: 'unknown', name }
+    : { kind: 'unknown', name, nearest: `${at}.${nearest}` }
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env node
+/**
+ * The process: command line in, exit code out. The only file that touches `process`.
+ */
+
+import { readFileSync } from 'node:fs'
+import process from 'node:process'
+import type { Io, StopSignal } from './cli/command.ts'
+import { program } from './cli/program.ts'
+
+const STOP_SIGNALS: readonly StopSignal[] = ['SIGTERM', 'SIGINT']
+
+const io: Io = {
+  env: process.env,
+  stdout: process.stdout,
+  stderr: process.stderr,
+  readFile: (path) => readFileSync(path, 'utf8'),
+  signals: {
+    onStop: (listener) => {
+      for (const signal of STOP_SIGNALS) process.on(signal, listener)
+      return () => {
+        for (const signal of STOP_SIGNALS) process.off(signal, listener)
+      }
+    },
+  },
+}
+
+// `fencepost config print | head` closes the pipe early: nobody is left to tell anything to.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error
+  process.exit(0)
+})
+
+const { version } = JSON.parse(io.readFile(new URL('../package.json', import.meta.url).pathname)) as {
+  readonly version: string
+}
+
+// Set and not exited with: what is still open then is a defect to be seen, and output on pipes is not cut off.
+process.exitCode = await program(process.argv.slice(2), io, version)
