@@ -2,8 +2,7 @@
  * From the command line to the command: `fencepost <command> [arguments…]`.
  */
 
-import type { Io } from './command.ts'
-import { type Command, EXIT, type ExitCode, withArguments } from './command.ts'
+import { type Command, type ExitCode, type Io, withArguments } from './command.ts'
 import { COMMANDS } from './commands.ts'
 
 /** Runs the command that `args` name. What it throws is a defect of ours and is left to the caller. */

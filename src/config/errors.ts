@@ -59,6 +59,15 @@ export function nearestName(given: string, names: readonly string[]): string | u
   return best
 }
 
+/** The same for places in the file: the last name alone may be what was meant, in another group. */
+export function nearestPath(given: string, paths: readonly string[]): string | undefined {
+  const lastName = (path: string) => path.slice(path.lastIndexOf('.') + 1)
+  const nearest = nearestName(given, paths)
+  if (nearest !== undefined) return nearest
+  const name = nearestName(lastName(given), paths.map(lastName))
+  return paths.find((path) => lastName(path) === name)
+}
+
 /** Levenshtein's: insertions, deletions and replacements of one letter. */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, index) => index)

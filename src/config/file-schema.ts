@@ -2,7 +2,7 @@
  * The JSON Schema (draft 2020-12) of the YAML file, from the tables. docs/config.schema.json is a copy of it.
  */
 
-import { ROUTES_SHAPE } from './route-file.ts'
+import { MOST_ROUTES, ROUTE_SHAPE } from './route-fields.ts'
 import { rowOf, SETTING_KEYS } from './settings.ts'
 
 type Schema = Readonly<Record<string, unknown>>
@@ -30,7 +30,12 @@ export function fileSchema(): Schema {
     type: ['object', 'null'],
     properties: {
       ...topLevel,
-      routes: { description: 'Tried in order; the first match decides.', ...ROUTES_SHAPE.schema },
+      routes: {
+        description: 'Tried in order; the first match decides.',
+        type: 'array',
+        items: ROUTE_SHAPE.schema,
+        maxItems: MOST_ROUTES,
+      },
     },
     additionalProperties: false,
   }

@@ -8,7 +8,7 @@
 
 import type { Route } from '../core/route.ts'
 import { builtinRoutes } from './builtin-policy.ts'
-import { type ConfigError, nearestName } from './errors.ts'
+import { type ConfigError, nearestName, nearestPath } from './errors.ts'
 import { checkRelations } from './relations.ts'
 import { routesFrom } from './route-file.ts'
 import {
@@ -107,13 +107,14 @@ function unknownKeys(file: YamlFile): ConfigError[] {
   const paths = [...SETTING_KEYS.map((key) => rowOf(key).path), 'routes']
   const groups = new Set(paths.filter((path) => path.includes('.')).map((path) => path.split('.')[0]!))
   return Object.entries(file).flatMap(([name, node]): ConfigError[] => {
-    if (!groups.has(name)) return paths.includes(name) ? [] : [unknown(name, [...paths, ...groups])]
+    if (!groups.has(name))
+      return paths.includes(name) ? [] : [unknown(name, nearestPath(name, [...paths, ...groups]))]
     if (node === null) return []
     if (!isMapping(node)) return [{ kind: 'file', name, reason: 'it is not a mapping of settings' }]
     return Object.keys(node)
       .map((member) => `${name}.${member}`)
       .filter((path) => !paths.includes(path))
-      .map((path) => unknown(path, paths))
+      .map((path) => unknown(path, nearestPath(path, paths)))
   })
 }
 
@@ -131,11 +132,10 @@ function unknownVariables(env: Environment): ConfigError[] {
     .filter(
       (name) => !SERVICE_LINK.test(name) && !(name.endsWith('_PORT') && /^[a-z]+:\/\//.test(env[name] ?? '')),
     )
-    .map((name) => unknown(name, known))
+    .map((name) => unknown(name, nearestName(name, known)))
 }
 
-export function unknown(name: string, known: readonly string[]): ConfigError {
-  const nearest = nearestName(name, known)
+function unknown(name: string, nearest: string | undefined): ConfigError {
   return nearest === undefined ? { kind: 'unknown', name } : { kind: 'unknown', name, nearest }
 }
 

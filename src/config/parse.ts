@@ -64,7 +64,7 @@ export function duration(limits: { readonly minMs: number; readonly maxMs: numbe
       return ms === undefined ? refused(hintForBareNumber(text)) : within(ms, limits.minMs, limits.maxMs)
     },
     print: printDuration,
-    yaml: 'text',
+    yaml: 'quantity',
     schema: { type: 'string', pattern: '^(0|[1-9][0-9]*)(ms|s|m|h|d)$' },
   }
 }
@@ -79,7 +79,7 @@ export function size(limits: { readonly minBytes: number; readonly maxBytes: num
         : within(bytes, limits.minBytes, limits.maxBytes)
     },
     print: printSize,
-    yaml: 'text',
+    yaml: 'quantity',
     schema: { type: 'string', pattern: '^(0|[1-9][0-9]*)(B|KiB|MiB|GiB)$' },
   }
 }

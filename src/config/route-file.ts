@@ -10,10 +10,8 @@ import { defaultRoute } from './builtin-policy.ts'
 import type { ConfigError } from './errors.ts'
 import { bodySelection, type GivenRoute, MOST_ROUTES, ROUTE_SHAPE } from './route-fields.ts'
 import type { Settings } from './settings.ts'
-import { listOf, type Report } from './shape.ts'
+import { type Report, refusedNode } from './shape.ts'
 import type { YamlFile } from './yaml-file.ts'
-
-export const ROUTES_SHAPE = listOf(ROUTE_SHAPE, { max: MOST_ROUTES })
 
 /** Undefined where the file has no `routes`: then the built-in policy is in force. An empty list protects nothing. */
 export function routesFrom(
@@ -23,10 +21,15 @@ export function routesFrom(
 ): readonly Route[] | undefined {
   if (file.routes === undefined) return undefined
   const report: Report = (error) => errors.push(error)
-  const given = ROUTES_SHAPE.read(file.routes, 'routes', report) ?? []
+  if (!Array.isArray(file.routes) || file.routes.length > MOST_ROUTES) {
+    report(refusedNode('routes', file.routes, `a list of at most ${MOST_ROUTES} routes`))
+    return []
+  }
   const names = new Set<string>()
-  return given.flatMap((each, index) => {
+  return file.routes.flatMap((node, index) => {
     const at = `routes[${index}]`
+    const each = ROUTE_SHAPE.read(node, at, report)
+    if (each === undefined) return []
     if (each.name !== undefined && names.has(each.name))
       report({
         kind: 'refused',
@@ -34,7 +37,7 @@ export function routesFrom(
         given: each.name,
         accepts: 'a name that no other route has',
       })
-    names.add(each.name ?? '')
+    if (each.name !== undefined) names.add(each.name)
     const route = routeFrom(each, settings as Settings, at, report)
     return route === undefined ? [] : [route]
   })

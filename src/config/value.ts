@@ -21,7 +21,7 @@ export type ValueKind<T> = {
   /** What a refused text may be shown as, where it could contain a secret. */
   readonly mask?: (text: string) => string
   /** How the value is written in YAML; see `textOf`. */
-  readonly yaml: 'text' | 'number' | 'switch' | 'list'
+  readonly yaml: 'text' | 'quantity' | 'number' | 'switch' | 'list'
   /** JSON Schema (draft 2020-12) of that. */
   readonly schema: Readonly<Record<string, unknown>>
 }
@@ -43,6 +43,9 @@ export function textOf(node: unknown, kind: ValueKind<unknown>): Parsed<string> 
   switch (kind.yaml) {
     case 'text':
       return refused(typeof node === 'number' ? 'it is a number; put it in quotes' : 'it is not text')
+    case 'quantity':
+      // A bare number is then refused for its missing unit, which says more.
+      return typeof node === 'number' ? value(String(node)) : refused('it is not text')
     case 'number':
       return typeof node === 'number' ? value(String(node)) : refused('it is not a number')
     case 'switch':
