@@ -8,7 +8,7 @@
 # was there before is put back.
 set -eu
 
-policy=/usr/sbin/policy-rc.d
+policy=${POLICY_RC_D:-/usr/sbin/policy-rc.d}
 kept=$policy.kept-by-fencepost
 
 restore() {

@@ -25,21 +25,21 @@ export const thisMachine: Machine = {
   say: (sentence) => console.error(sentence),
 }
 
-/** @returns one sentence for every program that is still missing. */
+/** @returns the programs that are still missing. */
 export function provideServerPrograms(
   machine: Machine = thisMachine,
   wanted: readonly ServerProgram[] = Object.values(serverPrograms),
-): string[] {
+): ServerProgram[] {
   const missing = wanted.filter((program) => !machine.has(program))
   if (missing.length === 0) return []
   const how = rightToInstall(machine)
   if (how !== undefined) {
-    const packages = [...new Set(missing.map((program) => program.debianPackage))]
+    const packages = debianPackages(missing)
     machine.say(`installing ${packages.join(', ')} (apt-get) …`)
     const [command, ...before] = [...how, 'sh', join(import.meta.dirname, 'install-servers.sh')] as const
     machine.run(command as string, [...before, ...packages], 'shown')
   }
-  return missing.filter((program) => !machine.has(program)).map(missingProgram)
+  return missing.filter((program) => !machine.has(program))
 }
 
 /** The words to put before a command that needs root; undefined where nothing can be installed. */
@@ -48,4 +48,17 @@ function rightToInstall(machine: Machine): readonly string[] | undefined {
   if (machine.isRoot) return []
   const withoutPassword = machine.has({ programs: ['sudo'] }) && machine.run('sudo', ['-n', 'true'], 'hidden')
   return withoutPassword ? ['sudo', '-n'] : undefined
+}
+
+/** One sentence for each missing program, and the one command that brings all of them. */
+export function whatToInstall(missing: readonly ServerProgram[]): string[] {
+  if (missing.length === 0) return []
+  return [
+    ...missing.map(missingProgram),
+    `All at once on Debian or Ubuntu, without starting a service: sudo sh scripts/install-servers.sh ${debianPackages(missing).join(' ')}`,
+  ]
+}
+
+function debianPackages(programs: readonly ServerProgram[]): string[] {
+  return [...new Set(programs.map((program) => program.debianPackage))]
 }

@@ -7,7 +7,7 @@
  */
 import { spawn } from 'node:child_process'
 import { readFile, rm } from 'node:fs/promises'
-import { provideServerPrograms } from './server-programs.ts'
+import { provideServerPrograms, whatToInstall } from './server-programs.ts'
 import { sum, type Verdict, type VitestReport, verdictOnTests } from './verdict.ts'
 
 /** The whole is to fit 30 minutes on two cores: what hangs is ended before and fails. */
@@ -22,7 +22,7 @@ const reportFile = '.tmp/test-report.json'
 async function main(vitestArguments: readonly string[]): Promise<number> {
   const selected = vitestArguments.length > 0
   const missing = provideServerPrograms()
-  for (const sentence of missing) console.error(sentence)
+  for (const sentence of whatToInstall(missing)) console.error(sentence)
   if (missing.length > 0 && !selected) return conclude([{ passed: 0, failed: missing.length, remarks: [] }])
 
   return conclude([

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type Machine, provideServerPrograms } from '../../scripts/server-programs.ts'
+import { type Machine, provideServerPrograms, whatToInstall } from '../../scripts/server-programs.ts'
 import { findProgram, type ServerProgram } from '../support/programs.ts'
 
 const broker: ServerProgram = {
@@ -40,15 +40,19 @@ test.each([
   ['missing, root without a network',     ['apt-get'],          { isRoot: true, offline: true },      [install],                      'told'],
 ])('a program is %s', (_case, programs, rights, commands, end) => {
   const { it, commands: ran } = machine(programs, rights)
-  const sentences = provideServerPrograms(it, [broker])
+  const missing = provideServerPrograms(it, [broker])
   expect(ran).toEqual(commands)
-  expect(sentences).toEqual(
-    end === 'provided'
-      ? []
-      : [
-          'broker-server is not on this machine (messages are tested on a real broker). Install it: apt-get install broker; elsewhere: brew install broker.',
-        ],
-  )
+  expect(missing).toEqual(end === 'provided' ? [] : [broker])
+})
+
+test('what is missing is told with its reason, and with one command for all of it', () => {
+  const second = { ...broker, programs: ['broker-admin', 'broker-cli'] }
+  expect(whatToInstall([])).toEqual([])
+  expect(whatToInstall([broker, second])).toEqual([
+    'broker-server is not on this machine (messages are tested on a real broker). Install it: apt-get install broker; elsewhere: brew install broker.',
+    'broker-admin or broker-cli is not on this machine (messages are tested on a real broker). Install it: apt-get install broker; elsewhere: brew install broker.',
+    'All at once on Debian or Ubuntu, without starting a service: sudo sh scripts/install-servers.sh broker',
+  ])
 })
 
 test('a program is found on the PATH, in further folders, or not at all', () => {

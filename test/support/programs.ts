@@ -53,6 +53,9 @@ export function findProgram(
   // The newest version last in the alphabet is tried first: /usr/lib/postgresql/17 before 15.
   const folders = [
     ...path.split(delimiter).filter((folder) => folder !== ''),
+    // Debian leaves them out of the PATH of everyone but root, and puts servers there.
+    '/usr/local/sbin',
+    '/usr/sbin',
     ...alsoIn.flatMap((pattern) => globSync(pattern).sort().reverse()),
   ]
   for (const program of programs) {
