@@ -1,0 +1,110 @@
+/**
+ * Undoes the content codings of a body, bounded, so that a compressed and a plain body of one content are one.
+ *
+ * Codings are undone all or not at all: an unknown one, a broken stream, bytes after its end or a result above the limit
+ * leave the body `encoded`, to be compared as it came together with the names of its codings. `identity` is no coding.
+ * Decompression runs in the thread pool of Node, so that a large body does not hold up the others.
+ *
+ * Source: RFC 9110, section 8.4.1; RFC 7932 (br); RFC 8878 (zstd).
+ */
+
+import {
+  brotliDecompress,
+  gunzip,
+  type InputType,
+  inflate,
+  type ZlibOptions,
+  zstdDecompress,
+} from 'node:zlib'
+import { tokenList } from './field-value.ts'
+
+/** Most bytes after any one coding; beyond it the body stays encoded. Bounds what a small bomb can unpack to. */
+export const DECODED_BYTES_MAX = 4 * 1024 * 1024
+
+/** Most codings of one body; with more it stays encoded. */
+export const CODINGS_MAX = 4
+
+export type EncodedReason =
+  | 'unknown_coding'
+  | 'too_many_codings'
+  | 'decoded_too_large'
+  | 'broken_coding'
+  /** The body was too large to be buffered, so its codings were not undone. */
+  | 'streamed'
+
+export type DecodedBody =
+  | { readonly kind: 'decoded'; readonly bytes: Uint8Array }
+  | {
+      readonly kind: 'encoded'
+      readonly codings: readonly string[]
+      readonly reason: EncodedReason
+      readonly detail: string
+    }
+
+type Decoder = (
+  bytes: InputType,
+  options: ZlibOptions & { info: true },
+  done: (error: Error | null, result: unknown) => void,
+) => void
+
+// `info: true` hands over the engine beside the result; the published types know only the result.
+const DECODERS: ReadonlyMap<string, Decoder> = new Map([
+  ['gzip', gunzip as Decoder],
+  ['deflate', inflate as Decoder],
+  ['br', brotliDecompress as unknown as Decoder],
+  // Node has it since 22.15.
+  ...(typeof zstdDecompress === 'function' ? [['zstd', zstdDecompress as unknown as Decoder] as const] : []),
+])
+
+/** The codings of a body in the order in which they were applied, in lower case. */
+export function codingsOf(lines: readonly string[]): readonly string[] {
+  return tokenList(lines)
+    .map((coding) => coding.toLowerCase())
+    .map((coding) => (coding === 'x-gzip' ? 'gzip' : coding))
+    .filter((coding) => coding !== 'identity')
+}
+
+export async function decodeBody(
+  body: Uint8Array,
+  codings: readonly string[],
+  decodedBytesMax: number,
+): Promise<DecodedBody> {
+  const encoded = (reason: EncodedReason, detail: string): DecodedBody => ({
+    kind: 'encoded',
+    codings,
+    reason,
+    detail,
+  })
+  if (codings.length > CODINGS_MAX)
+    return encoded('too_many_codings', `${codings.length} codings, at most ${CODINGS_MAX} are undone`)
+  const decoders = codings.map((coding) => DECODERS.get(coding))
+  let bytes = body
+  // The coding applied last is the outermost.
+  for (const decoder of decoders.toReversed()) {
+    if (decoder === undefined) return encoded('unknown_coding', 'a coding is not known here')
+    const result = await undo(decoder, bytes, decodedBytesMax)
+    if (result === 'decoded_too_large')
+      return encoded(result, `more than ${decodedBytesMax} bytes when decoded`)
+    if (result === 'broken_coding') return encoded(result, 'broken, cut short, or followed by other bytes')
+    bytes = result
+  }
+  return { kind: 'decoded', bytes }
+}
+
+function undo(
+  decoder: Decoder,
+  bytes: Uint8Array,
+  decodedBytesMax: number,
+): Promise<Buffer | 'decoded_too_large' | 'broken_coding'> {
+  return new Promise((resolve) => {
+    decoder(bytes, { maxOutputLength: decodedBytesMax, info: true }, (error, result) => {
+      if (error !== null) {
+        const tooLarge = 'code' in error && error.code === 'ERR_BUFFER_TOO_LARGE'
+        return resolve(tooLarge ? 'decoded_too_large' : 'broken_coding')
+      }
+      const { buffer, engine } = result as { buffer: Buffer; engine: { bytesWritten: number } }
+      // What the decoder did not read is no part of the content, and yet part of what the client sent.
+      resolve(engine.bytesWritten === bytes.length ? buffer : 'broken_coding')
+    })
+  })
+}

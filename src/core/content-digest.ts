@@ -1,0 +1,58 @@
+/**
+ * Verifies a body against its Content-Digest.
+ *
+ * The digest is over the bytes of the message, before any content coding is undone. Every digest of an algorithm that we
+ * know must match; others are ignored, as the RFC wants it. A field that cannot be read is refused rather than ignored:
+ * a client that sends a digest asks for the body to be checked.
+ *
+ * Source: RFC 9530, sections 2 and 5.
+ */
+
+import { createHash, type Hash } from 'node:crypto'
+import { parseDictionary } from './structured-field.ts'
+
+/** The active algorithms of RFC 9530, under their names in the field and in node:crypto. */
+const ALGORITHMS: ReadonlyMap<string, string> = new Map([
+  ['sha-256', 'sha256'],
+  ['sha-512', 'sha512'],
+])
+
+export type DigestFault =
+  | { readonly kind: 'digest_malformed'; readonly detail: string }
+  | { readonly kind: 'digest_mismatch'; readonly algorithm: string }
+
+/** Takes the body piece by piece and says at its end whether it was the one announced. */
+export type DigestVerifier = { update(chunk: Uint8Array): void; verify(): DigestFault | undefined }
+
+/** @param lines all Content-Digest lines of the request */
+export function digestVerifier(lines: readonly string[]): DigestVerifier {
+  const announced = lines.length === 0 ? new Map() : parseDictionary(lines.join(', '))
+  const fault = (detail: string): DigestVerifier => ({
+    update: () => undefined,
+    verify: () => ({ kind: 'digest_malformed', detail }),
+  })
+  if (announced === undefined) return fault('Content-Digest is no structured-field dictionary')
+
+  const expected: { algorithm: string; digest: Buffer; hash: Hash }[] = []
+  for (const [algorithm, value] of announced) {
+    const name = ALGORITHMS.get(algorithm)
+    if (name === undefined) continue
+    if (value.type !== 'bytes') return fault(`${algorithm} of Content-Digest is no byte sequence`)
+    expected.push({ algorithm, digest: value.value, hash: createHash(name) })
+  }
+  return {
+    update: (chunk) => {
+      for (const { hash } of expected) hash.update(chunk)
+    },
+    verify: () => {
+      const wrong = expected.find(({ digest, hash }) => !hash.digest().equals(digest))
+      return wrong === undefined ? undefined : { kind: 'digest_mismatch', algorithm: wrong.algorithm }
+    },
+  }
+}
+
+export function verifyDigest(lines: readonly string[], body: Uint8Array): DigestFault | undefined {
+  const verifier = digestVerifier(lines)
+  verifier.update(body)
+  return verifier.verify()
+}

@@ -1,0 +1,74 @@
+/**
+ * Length-prefixed framing, and SHA-256 over it: how several values become one without ambiguity.
+ *
+ * A frame is the concatenation of its parts, each preceded by its length in bytes as 8 bytes, big-endian. Frames nest: a
+ * list inside a list is a frame used as a part. No separator can be forged, because nothing inside a part is looked at.
+ *
+ * Owns the two ways in which text becomes bytes. Text from the wire is Latin-1, as Node hands header lines and targets
+ * over, so that the bytes hashed are the bytes that came. Everything else (names from the configuration) is UTF-8.
+ */
+
+import { createHash } from 'node:crypto'
+
+/** Bytes of the length in front of each part. */
+const LENGTH_BYTES = 8
+
+export function frame(parts: readonly Uint8Array[]): Buffer {
+  const bytes = Buffer.alloc(parts.reduce((sum, part) => sum + LENGTH_BYTES + part.length, 0))
+  let offset = 0
+  for (const part of parts) {
+    bytes.writeBigUInt64BE(BigInt(part.length), offset)
+    bytes.set(part, offset + LENGTH_BYTES)
+    offset += LENGTH_BYTES + part.length
+  }
+  return bytes
+}
+
+/** The parts of a frame; undefined where `bytes` are none. */
+export function unframe(bytes: Buffer): readonly Buffer[] | undefined {
+  const parts: Buffer[] = []
+  let offset = 0
+  while (offset < bytes.length) {
+    const start = offset + LENGTH_BYTES
+    if (start > bytes.length) return undefined
+    const length = bytes.readBigUInt64BE(offset)
+    if (length > BigInt(bytes.length - start)) return undefined
+    offset = start + Number(length)
+    parts.push(bytes.subarray(start, offset))
+  }
+  return parts
+}
+
+export function sha256(bytes: Uint8Array): Buffer {
+  return createHash('sha256').update(bytes).digest()
+}
+
+export function sha256Hex(bytes: Uint8Array): string {
+  return sha256(bytes).toString('hex')
+}
+
+/**
+ * The bytes that `text` had on the wire; undefined where it cannot have come from there (a character above U+00FF,
+ * which Latin-1 would silently cut to another one).
+ */
+export function wireBytes(text: string): Buffer | undefined {
+  for (let index = 0; index < text.length; index++) if (text.charCodeAt(index) > 0xff) return undefined
+  return Buffer.from(text, 'latin1')
+}
+
+/** UTF-8; undefined for a lone surrogate, all of which UTF-8 would turn into the same three bytes. */
+export function utf8Bytes(text: string): Buffer | undefined {
+  return text.isWellFormed() ? Buffer.from(text, 'utf8') : undefined
+}
+
+const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** The text; undefined where the bytes are not valid UTF-8. A byte order mark stays in the text. */
+export function decodeUtf8(bytes: Uint8Array): string | undefined {
+  try {
+    return strictUtf8.decode(bytes)
+  } catch {
+    // The decoder's only error is the answer we asked for.
+    return undefined
+  }
+}

@@ -1,0 +1,80 @@
+/**
+ * The query of a target in canonical form.
+ *
+ * The order of different names is not relevant, the order of the values of one name is. Percent-encoding is undone for
+ * unreserved characters only (letters, digits, `-._~`), everything else stays byte for byte, `%2f` and `%2F` included.
+ * Which names are one name is decided on what an application reads: `a[]` and `a%5B%5D` are, so their order stays.
+ *
+ * Source: RFC 3986, sections 2.3 and 6.2.2.2.
+ */
+
+/** Most parameters that are sorted. A query with more is taken as it came: its order is then relevant. */
+export const QUERY_PARAMETERS_MAX = 10_000
+
+export type CanonicalQuery =
+  | { readonly kind: 'absent' }
+  | { readonly kind: 'sorted'; readonly text: string }
+  | { readonly kind: 'verbatim'; readonly text: string }
+
+/** Path and query of a target in origin form. Without `?` there is no query; with it there is, if only an empty one. */
+export function splitTarget(target: string): { readonly path: string; readonly query: string | undefined } {
+  const mark = target.indexOf('?')
+  return mark === -1
+    ? { path: target, query: undefined }
+    : { path: target.slice(0, mark), query: target.slice(mark + 1) }
+}
+
+/** @param query as it crossed the wire (Latin-1), without the `?` */
+export function canonicalQuery(query: string | undefined): CanonicalQuery {
+  if (query === undefined) return { kind: 'absent' }
+  const segments = query.split('&')
+  if (segments.length > QUERY_PARAMETERS_MAX) return { kind: 'verbatim', text: query }
+  const parameters = segments.map((segment) => ({ text: normalise(segment), name: nameText(segment) }))
+  // Latin-1 text compares by code as its bytes do; equal names keep their order, because sorting is stable.
+  parameters.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0))
+  return { kind: 'sorted', text: parameters.map((parameter) => parameter.text).join('&') }
+}
+
+/** The values of one name as written, in order, normalised; a parameter without `=` has the empty value. */
+export function queryValues(query: string | undefined, name: string): readonly string[] {
+  if (query === undefined) return []
+  const wanted = percentDecode(name)
+  return query
+    .split('&')
+    .filter((segment) => nameText(segment) === wanted)
+    .map((segment) => normalise(valueText(segment)))
+}
+
+/** Latin-1 text of the bytes that a form or query component stands for; malformed escapes stay as they are. */
+export function percentDecode(text: string): string {
+  return text
+    .replaceAll('+', ' ')
+    .replace(ESCAPE, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
+}
+
+/** Every `%` begins an escape of two hex digits. */
+export function hasOnlyWholeEscapes(text: string): boolean {
+  return !/%(?![0-9A-Fa-f]{2})/.test(text)
+}
+
+const ESCAPE = /%([0-9A-Fa-f]{2})/g
+const UNRESERVED = /[A-Za-z0-9\-._~]/
+
+function normalise(segment: string): string {
+  // Undoing escapes next to a stray `%` could make a new escape of it.
+  if (!hasOnlyWholeEscapes(segment)) return segment
+  return segment.replace(ESCAPE, (encoded, hex: string) => {
+    const char = String.fromCharCode(Number.parseInt(hex, 16))
+    return UNRESERVED.test(char) ? char : encoded
+  })
+}
+
+function nameText(segment: string): string {
+  const equals = segment.indexOf('=')
+  return percentDecode(equals === -1 ? segment : segment.slice(0, equals))
+}
+
+function valueText(segment: string): string {
+  const equals = segment.indexOf('=')
+  return equals === -1 ? '' : segment.slice(equals + 1)
+}
