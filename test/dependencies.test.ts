@@ -30,13 +30,27 @@ test('every version is exact', () => {
   expect(versions.filter(([, version]) => !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version))).toEqual([])
 })
 
+type LockEntry = {
+  readonly hasInstallScript?: boolean
+  readonly optional?: boolean
+  readonly optionalDependencies?: Readonly<Record<string, string>>
+}
+const lock = JSON.parse(readFileSync(join(import.meta.dirname, '../package-lock.json'), 'utf8')) as {
+  packages: Record<string, LockEntry>
+}
+const locked = Object.entries(lock.packages).map(([path, entry]) => ({
+  name: path.replace(/^.*node_modules\//, ''),
+  entry,
+}))
+
 test('a package with an install script is on the list, allowed or not', () => {
-  const lock = JSON.parse(readFileSync(join(import.meta.dirname, '../package-lock.json'), 'utf8')) as {
-    packages: Record<string, { hasInstallScript?: boolean; optional?: boolean }>
-  }
-  const scripted = Object.entries(lock.packages)
-    // fsevents and its like are built for other platforms and come with a program ready to use.
-    .filter(([, entry]) => entry.hasInstallScript && !entry.optional)
-    .map(([path]) => path.replace(/^.*node_modules\//, ''))
-  expect(scripted.filter((name) => !(name in manifest.allowScripts))).toEqual([])
+  // Optional ones are for other platforms, or bring a program that is ready to use.
+  const scripted = locked.filter(({ entry }) => entry.hasInstallScript && !entry.optional)
+  expect(scripted.map(({ name }) => name).filter((name) => !(name in manifest.allowScripts))).toEqual([])
+})
+
+test('the lock file names the packages of every platform: npm ci refuses it otherwise', () => {
+  const names = new Set(locked.map(({ name }) => name))
+  const wanted = locked.flatMap(({ entry }) => Object.keys(entry.optionalDependencies ?? {}))
+  expect(wanted.filter((name) => !names.has(name))).toEqual([])
 })
