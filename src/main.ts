@@ -6,13 +6,14 @@
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import process from 'node:process'
+import { fileURLToPath } from 'node:url'
 import type { Io, StopSignal } from './cli/command.ts'
 import { program } from './cli/program.ts'
 
 const STOP_SIGNALS: readonly StopSignal[] = ['SIGTERM', 'SIGINT']
 
 const readFile = (path: string): string => readFileSync(path, 'utf8')
-const { version } = JSON.parse(readFile(new URL('../package.json', import.meta.url).pathname)) as {
+const { version } = JSON.parse(readFile(fileURLToPath(new URL('../package.json', import.meta.url)))) as {
   readonly version: string
 }
 
