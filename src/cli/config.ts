@@ -5,7 +5,7 @@
 import { describeErrors } from '../config/errors.ts'
 import { fileSchema } from '../config/file-schema.ts'
 import { type LoadedConfig, loadConfig } from '../config/load.ts'
-import { printedConfig } from '../config/print.ts'
+import { printedConfig, textOfConfig } from '../config/print.ts'
 import { CONFIG_FILE_ENV } from '../config/settings.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 
@@ -49,17 +49,8 @@ function check(loaded: LoadedConfig, io: Io): ExitCode {
 
 function print(loaded: LoadedConfig, asJson: boolean, io: Io): ExitCode {
   if (loaded.kind === 'invalid') return refuse(loaded, io)
-  const { settings, routes } = printedConfig(loaded)
-  if (asJson) {
-    io.stdout.write(`${JSON.stringify({ settings, routes }, undefined, 2)}\n`)
-    return EXIT.ok
-  }
-  const nameWidth = Math.max(...settings.map(({ name }) => name.length))
-  const originWidth = Math.max(...settings.map(({ origin }) => origin.length))
-  for (const { name, origin, value } of settings)
-    io.stdout.write(`${name.padEnd(nameWidth)}  ${origin.padEnd(originWidth)}  ${value ?? '(not set)'}\n`)
-  io.stdout.write(`\nroutes, the first match decides (from ${routes.origin}):\n`)
-  for (const route of routes.routes) io.stdout.write(`  ${route.name}: ${JSON.stringify(route)}\n`)
+  const printed = printedConfig(loaded)
+  io.stdout.write(asJson ? `${JSON.stringify(printed, undefined, 2)}\n` : textOfConfig(printed))
   return EXIT.ok
 }
 

@@ -5,7 +5,7 @@
  * shorter time. Everything else matches no route and passes through untouched.
  */
 
-import { DEFAULT_STORE_RULES, type ProtectedRoute, type Route } from '../core/route.ts'
+import type { ProtectedRoute, Route } from '../core/route.ts'
 import type { Settings } from './settings.ts'
 
 const UNSAFE_METHODS = ['POST', 'PATCH']
@@ -32,7 +32,7 @@ export function defaultRoute(
     duplicateContent: 'conflict',
     bodyLimitBytes: settings.bodyLimitBytes,
     storedResponseLimitBytes: settings.storedResponseLimitBytes,
-    store: DEFAULT_STORE_RULES,
+    store: {},
     storedHeaders: [],
     bodyStorage: 'full',
     redact: [],

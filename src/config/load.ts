@@ -7,6 +7,7 @@
  */
 
 import type { Route } from '../core/route.ts'
+import type { RedisNodes } from './addresses.ts'
 import { builtinRoutes } from './builtin-policy.ts'
 import { type ConfigError, nearestName, nearestPath } from './errors.ts'
 import { checkRelations } from './relations.ts'
@@ -16,6 +17,7 @@ import {
   NAMES_OF_OTHERS,
   rowOf,
   SETTING_KEYS,
+  SETTINGS,
   type SettingKey,
   type Settings,
 } from './settings.ts'
@@ -23,8 +25,10 @@ import { isMapping } from './shape.ts'
 import { type ReadFile, textOf } from './value.ts'
 import { readYaml, type YamlFile } from './yaml-file.ts'
 
-export type Config = Omit<Settings, 'quarantineMs'> & {
+export type Config = Omit<Settings, 'quarantineMs' | 'redisNodes'> & {
   readonly quarantineMs: number
+  /** Complete: the user and password of `redisUsername` and `redisPassword` are filled in. */
+  readonly redisNodes: RedisNodes
   readonly routes: readonly Route[]
 }
 
@@ -48,11 +52,16 @@ export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
   const fromFile = routesFrom(file, settings, errors)
   const routes = fromFile ?? builtinRoutes(settings as Settings)
   const relations = checkRelations(settings, routes)
-  errors.push(...relations.errors)
+  errors.push(...missingUpstream(settings), ...relations.errors)
   if (errors.length > 0) return { kind: 'invalid', errors: deepFreeze(errors) }
   return deepFreeze({
     kind: 'ok',
-    config: { ...(settings as Settings), quarantineMs: relations.quarantineMs, routes },
+    config: {
+      ...(settings as Settings),
+      redisNodes: withLogin(settings as Settings),
+      quarantineMs: relations.quarantineMs,
+      routes,
+    },
     origins: { ...origins, routes: fromFile === undefined ? 'default' : 'file' },
   })
 }
@@ -91,6 +100,24 @@ function readSettings(env: Environment, file: YamlFile, readFile: ReadFile, erro
       errors.push({ kind: 'missing', name: row.env, accepts: row.kind.accepts })
   }
   return { settings: settings as Partial<Settings>, origins }
+}
+
+/** User and password that hold for all nodes, where the URL of a node has none of its own. */
+function withLogin({ redisNodes, redisUsername, redisPassword }: Settings): RedisNodes {
+  if (redisNodes.kind === 'embedded') return redisNodes
+  const login = {
+    ...(redisUsername === undefined ? {} : { username: redisUsername }),
+    ...(redisPassword === undefined ? {} : { password: redisPassword.content }),
+  }
+  return { kind: 'remote', nodes: redisNodes.nodes.map((node) => ({ ...login, ...node })) }
+}
+
+function missingUpstream(settings: Partial<Settings>): readonly ConfigError[] {
+  const listens = settings.proxyListen !== undefined && settings.proxyListen.kind !== 'off'
+  // A refused address is present and undefined: it has its own error.
+  if (!listens || 'upstream' in settings) return []
+  const { env, kind } = SETTINGS.upstream
+  return [{ kind: 'missing', name: env, accepts: kind.accepts, reason: 'while the proxy listens' }]
 }
 
 function nodeAt(file: YamlFile, path: string): unknown {

@@ -176,6 +176,7 @@ export function patterned(
   }
 }
 
+/** `content` without a line break at its end: an editor put it there, and a secret does not have one. */
 export type FileContent = { readonly path: string; readonly content: string }
 
 /** Reads the file at once: a path that can't be read is an error at the start and not at the first request. */
@@ -197,5 +198,7 @@ function readWhole(path: string, readFile: ReadFile) {
   } catch (cause) {
     return refused<FileContent>(cause instanceof Error ? cause.message : String(cause))
   }
-  return content.trim() === '' ? refused<FileContent>('the file is empty') : value({ path, content })
+  return content.trim() === ''
+    ? refused<FileContent>('the file is empty')
+    : value({ path, content: content.replace(/\r?\n$/, '') })
 }

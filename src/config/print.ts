@@ -2,8 +2,9 @@
  * An accepted configuration in the notation of the operator, each value with where it comes from, secrets masked.
  */
 
-import type { Route } from '../core/route.ts'
+import { stringify } from 'yaml'
 import type { LoadedConfig, Origin } from './load.ts'
+import { type PrintedRoute, printedRoute } from './print-route.ts'
 import { rowOf, SETTING_KEYS } from './settings.ts'
 
 export type PrintedSetting = {
@@ -16,7 +17,7 @@ export type PrintedSetting = {
 
 export type PrintedConfig = {
   readonly settings: readonly PrintedSetting[]
-  readonly routes: { readonly origin: Origin; readonly routes: readonly Route[] }
+  readonly routes: { readonly origin: Origin; readonly routes: readonly PrintedRoute[] }
 }
 
 export function printedConfig({ config, origins }: LoadedConfig & { readonly kind: 'ok' }): PrintedConfig {
@@ -30,5 +31,22 @@ export function printedConfig({ config, origins }: LoadedConfig & { readonly kin
       origin: origins[key],
     }
   })
-  return { settings, routes: { origin: origins.routes, routes: config.routes } }
+  return { settings, routes: { origin: origins.routes, routes: config.routes.map(printedRoute) } }
+}
+
+/** A line a setting, then the routes as YAML. */
+export function textOfConfig({ settings, routes }: PrintedConfig): string {
+  const nameWidth = Math.max(...settings.map(({ name }) => name.length))
+  const originWidth = Math.max(...settings.map(({ origin }) => origin.length))
+  const lines = settings.map(
+    ({ name, origin, value }) =>
+      `${name.padEnd(nameWidth)}  ${origin.padEnd(originWidth)}  ${value ?? '(not set)'}\n`,
+  )
+  const head = `\n# Routes, the first match decides (from ${routes.origin}); other requests pass through untouched.\n`
+  return `${lines.join('')}${head}${textOfRoutes(routes.routes)}`
+}
+
+/** As the file would have them. */
+export function textOfRoutes(routes: readonly PrintedRoute[]): string {
+  return stringify({ routes }, { lineWidth: 0, aliasDuplicateObjects: false })
 }

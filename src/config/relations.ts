@@ -1,118 +1,176 @@
 /**
- * What must hold between settings, checked once every one of them could be read.
+ * What must hold between settings, checked once every one of them has been read.
  *
- * Each relation is an inequality of the record protocol; its message shows it with the numbers of this configuration,
- * because the operator has to choose which of the two to change.
+ * Each relation is an inequality of the record protocol (or of common sense); its message shows it with the numbers of
+ * this configuration, because the operator has to choose which of the two to change. A relation with a value that was
+ * refused is left out: that value has its own error.
  */
 
 import { DRIFT_FACTOR, driftMs } from '../core/lease.ts'
 import type { ProtectedRoute, Route } from '../core/route.ts'
 import type { ConfigError } from './errors.ts'
-import { printDuration } from './parse.ts'
-import type { Settings } from './settings.ts'
+import { fraction, printDuration } from './parse.ts'
+import { SETTINGS, type Settings } from './settings.ts'
+
+/** What is known: settings that were refused are missing, and so are the values of a route that default to them. */
+type Known = {
+  readonly settings: Partial<Settings>
+  readonly route: Partial<ProtectedRoute>
+  readonly longestLeaseMs: number
+}
+
+type Side = { readonly text: string; readonly of: (known: Known) => number | undefined }
+
+type Relation = {
+  /** Whose relation it is: the setting to name, or every protected route. */
+  readonly of: `FENCEPOST_${string}` | 'route'
+  readonly left: Side
+  readonly right: Side
+  readonly otherwise: string
+  readonly unit: 'ms' | 'share'
+}
 
 /** Redlock asks for a deadline a node that is small against the lease, so that trying all nodes can't use it up. */
 const LARGEST_DEADLINE_SHARE = 0.05
+
 const LARGEST_RENEW_FRACTION = 1 / 3
 
-/**
- * `settings` may lack the ones that were refused: relations with these are left out.
- */
+const nodeDeadline: Side = { text: 'node deadline', of: ({ settings }) => settings.nodeDeadlineMs }
+
+const TABLE: readonly Relation[] = [
+  {
+    of: SETTINGS.nodeDeadlineMs.env,
+    left: nodeDeadline,
+    right: {
+      text: '5 % of the lease',
+      of: ({ settings }) => times(settings.leaseMs, LARGEST_DEADLINE_SHARE),
+    },
+    otherwise: 'slow nodes would use up the lease',
+    unit: 'ms',
+  },
+  {
+    of: SETTINGS.nodeDeadlineMs.env,
+    left: nodeDeadline,
+    right: { text: 'claim budget', of: ({ settings }) => settings.claimBudgetMs },
+    otherwise: 'one silent node would use up the whole budget',
+    unit: 'ms',
+  },
+  {
+    of: SETTINGS.renewFraction.env,
+    left: { text: 'renew fraction', of: ({ settings }) => settings.renewFraction },
+    right: { text: 'a third of the validity', of: () => LARGEST_RENEW_FRACTION },
+    otherwise: 'a lease would not outlive two failed renewals',
+    unit: 'share',
+  },
+  {
+    of: SETTINGS.quarantineMs.env,
+    left: {
+      text: `longest lease · ${1 + DRIFT_FACTOR} + 2ms + clock step`,
+      of: ({ settings, longestLeaseMs }) =>
+        sum(longestLeaseMs, driftMs(longestLeaseMs), settings.clockStepMs),
+    },
+    right: { text: 'quarantine', of: ({ settings }) => settings.quarantineMs },
+    otherwise: 'a node that forgot would vote before every lease that it forgot has ended',
+    unit: 'ms',
+  },
+  {
+    of: SETTINGS.readyBelowMs.env,
+    left: { text: 'ready below', of: ({ settings }) => settings.readyBelowMs },
+    right: { text: 'unready above', of: ({ settings }) => settings.unreadyAboveMs },
+    otherwise: 'the pod would be ready and unready at once',
+    unit: 'ms',
+  },
+  {
+    of: 'route',
+    left: nodeDeadline,
+    right: { text: '5 % of the lease', of: ({ route }) => times(route.leaseMs, LARGEST_DEADLINE_SHARE) },
+    otherwise: 'slow nodes would use up the lease',
+    unit: 'ms',
+  },
+  {
+    of: 'route',
+    left: nodeDeadline,
+    right: { text: 'claim budget', of: ({ route }) => route.budgetMs },
+    otherwise: 'one silent node would use up the whole budget',
+    unit: 'ms',
+  },
+  {
+    of: 'route',
+    left: {
+      text: 'client retry window + lease + longest redelivery',
+      of: ({ settings, route }) =>
+        sum(settings.clientRetryWindowMs, route.leaseMs, settings.longestRedeliveryMs),
+    },
+    right: { text: 'retention', of: ({ route }) => route.retentionMs },
+    otherwise: 'a late retry would be carried out again',
+    unit: 'ms',
+  },
+  {
+    of: 'route',
+    left: { text: 'upstream timeout', of: ({ route }) => route.upstreamTimeoutMs },
+    right: { text: 'total hold limit', of: ({ route }) => route.totalHoldMs },
+    otherwise: 'the record would be given up while the application still works',
+    unit: 'ms',
+  },
+]
+
+/** For the documentation. */
+export const RELATIONS = TABLE.map(({ of, left, right, otherwise }) => ({
+  of,
+  text: `${left.text} ≤ ${right.text}`,
+  otherwise,
+}))
+
 export function checkRelations(
   settings: Partial<Settings>,
   routes: readonly Route[],
 ): { readonly errors: readonly ConfigError[]; readonly quarantineMs: number } {
-  const errors: ConfigError[] = []
-  const relate: Relate = (name, left, right, reason) => {
-    if (left.ms === undefined || right.ms === undefined || left.ms <= right.ms) return
-    const inequality = `${left.text} (${printMs(left.ms)}) ≤ ${right.text} (${printMs(right.ms)})`
-    errors.push({ kind: 'relation', name, inequality, reason })
-  }
   const protectedRoutes = routes.filter((route) => route.mode !== 'bypass')
-  relateSettings(settings, relate)
-  for (const route of protectedRoutes) relateRoute(settings, route, relate)
-  if ((settings.renewFraction ?? 0) > LARGEST_RENEW_FRACTION)
-    errors.push({
-      kind: 'relation',
-      name: 'FENCEPOST_RENEW_FRACTION',
-      inequality: `renew fraction (${settings.renewFraction}) ≤ 1/3`,
-      reason: 'two renewals in a row must be able to fail',
-    })
-  if (settings.proxyListen !== undefined && settings.proxyListen.kind !== 'off' && !('upstream' in settings))
-    errors.push({
-      kind: 'missing',
-      name: 'FENCEPOST_UPSTREAM',
-      accepts: 'http://host:port or unix:/path',
-      reason: 'while the proxy listens',
-    })
   const longestLeaseMs = Math.max(
-    settings.leaseMs ?? 0,
-    settings.reservationMaxLeaseMs ?? 0,
-    ...protectedRoutes.map((route) => route.leaseMs ?? 0),
+    ...[
+      settings.leaseMs,
+      settings.reservationMaxLeaseMs,
+      ...protectedRoutes.map(({ leaseMs }) => leaseMs),
+    ].map((leaseMs) => leaseMs ?? 0),
   )
-  const neededMs = longestLeaseMs + driftMs(longestLeaseMs) + (settings.clockStepMs ?? 0)
-  const quarantineMs = settings.quarantineMs ?? neededMs
-  relate(
-    'FENCEPOST_QUARANTINE',
-    { text: `longest lease · ${1 + DRIFT_FACTOR} + clock step`, ms: neededMs },
-    { text: 'quarantine', ms: quarantineMs },
-    'a node that forgot must not vote before every lease that it forgot has ended',
+  const errors = TABLE.flatMap((relation) =>
+    relation.of === 'route'
+      ? // What is wrong with a setting is said once, and not again for every route that has it from there.
+        protectedRoutes
+          .filter((route) => !sameAsSettings(relation, { settings, route, longestLeaseMs }))
+          .flatMap((route) => check(relation, `route ${route.name}`, { settings, route, longestLeaseMs }))
+      : check(relation, relation.of, { settings, route: {}, longestLeaseMs }),
   )
-  return { errors, quarantineMs }
+  const neededMs = sum(longestLeaseMs, driftMs(longestLeaseMs), settings.clockStepMs) ?? 0
+  return { errors, quarantineMs: settings.quarantineMs ?? neededMs }
 }
 
-type Side = { readonly text: string; readonly ms: number | undefined }
-type Relate = (name: string, left: Side, right: Side, reason: string) => void
-
-function relateSettings(settings: Partial<Settings>, relate: Relate): void {
-  relate(
-    'FENCEPOST_NODE_DEADLINE',
-    { text: 'node deadline', ms: settings.nodeDeadlineMs },
-    { text: '5 % of the lease', ms: share(settings.leaseMs) },
-    'slow nodes would use up the lease',
-  )
-  relate(
-    'FENCEPOST_NODE_DEADLINE',
-    { text: 'node deadline', ms: settings.nodeDeadlineMs },
-    { text: 'claim budget', ms: settings.claimBudgetMs },
-    'one silent node would use up the whole budget',
-  )
-  relate(
-    'FENCEPOST_READINESS_READY_BELOW',
-    { text: 'ready below', ms: settings.readyBelowMs },
-    { text: 'unready above', ms: settings.unreadyAboveMs },
-    'the pod would be ready and unready at once',
-  )
+function check(
+  { left, right, otherwise, unit }: Relation,
+  name: string,
+  known: Known,
+): readonly ConfigError[] {
+  const smaller = left.of(known)
+  const larger = right.of(known)
+  if (smaller === undefined || larger === undefined || smaller <= larger) return []
+  const print = unit === 'ms' ? printMs : fraction().print
+  const inequality = `${left.text} (${print(smaller)}) ≤ ${right.text} (${print(larger)})`
+  return [{ kind: 'relation', name, inequality, reason: otherwise }]
 }
 
-function relateRoute(settings: Partial<Settings>, route: ProtectedRoute, relate: Relate): void {
-  const name = `route ${route.name}`
-  if (route.leaseMs !== settings.leaseMs)
-    relate(
-      name,
-      { text: 'node deadline', ms: settings.nodeDeadlineMs },
-      { text: '5 % of the lease', ms: share(route.leaseMs) },
-      'slow nodes would use up the lease',
-    )
-  relate(
-    name,
-    {
-      text: 'client retry window + lease + longest redelivery',
-      ms: sum(settings.clientRetryWindowMs, route.leaseMs, settings.longestRedeliveryMs),
-    },
-    { text: 'retention', ms: route.retentionMs },
-    'a late retry would be carried out again',
-  )
-  relate(
-    name,
-    { text: 'upstream timeout', ms: route.upstreamTimeoutMs },
-    { text: 'total hold limit', ms: route.totalHoldMs },
-    'the lock would be given up while the application still works',
+/** Whether one of the relations of the settings compares these two numbers already. */
+function sameAsSettings(relation: Relation, known: Known): boolean {
+  return TABLE.some(
+    (other) =>
+      other.of !== 'route' &&
+      other.left === relation.left &&
+      other.right.text === relation.right.text &&
+      other.right.of(known) === relation.right.of(known),
   )
 }
 
-function share(leaseMs: number | undefined): number | undefined {
-  return leaseMs === undefined ? undefined : leaseMs * LARGEST_DEADLINE_SHARE
+function times(amount: number | undefined, factor: number): number | undefined {
+  return amount === undefined ? undefined : amount * factor
 }
 
 function sum(...amounts: readonly (number | undefined)[]): number | undefined {

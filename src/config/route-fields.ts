@@ -4,9 +4,10 @@
  * Reading a route, its JSON Schema and its part of docs/configuration.md come from here.
  */
 
+import { POINTER_EXPECTED, POINTERS_MAX, parsePointer } from '../core/json-pointer.ts'
 import { type PathPattern, parsePathPattern } from '../core/path-pattern.ts'
-import type { BodySelection, HeaderPredicate, KeyPart, PrincipalSource, StoreRule } from '../core/route.ts'
-import { DEFAULT_STORE_RULES } from '../core/route.ts'
+import type { BodySelection, HeaderPredicate, KeyPart, PrincipalSource } from '../core/route.ts'
+import type { Disposition } from '../core/settlement.ts'
 import { choice, headerName, integer, label, onOff, patterned } from './parse.ts'
 import { SETTINGS } from './settings.ts'
 import { entriesOf, type Given, listOf, mapped, mapping, oneOf, type Shape, scalar } from './shape.ts'
@@ -27,10 +28,16 @@ const host = scalar(
 const fieldValue = scalar(patterned('visible ASCII', /^[\x20-\x7e]{1,1024}$/))
 const claimName = scalar(label())
 const parameter = scalar(patterned('the name of a parameter of the path', /^[A-Za-z_][A-Za-z0-9_]*$/))
-const pointers = listOf(scalar(jsonPointer()), { max: MOST_ENTRIES })
+const pointers = listOf(scalar(jsonPointer()), { max: POINTERS_MAX })
 
 function jsonPointer(): ValueKind<string> {
-  return patterned('a JSON Pointer (RFC 6901), such as /customer/id', /^(\/([^~]|~[01])*)?$/)
+  return {
+    accepts: 'a JSON Pointer (RFC 6901), such as /customer/id',
+    parse: (text) => (parsePointer(text) === undefined ? refused(POINTER_EXPECTED) : value(text)),
+    print: String,
+    yaml: 'text',
+    schema: { type: 'string', pattern: '^(/([^~]|~[01])*)?$' },
+  }
 }
 
 function pathPattern(): ValueKind<PathPattern> {
@@ -83,19 +90,12 @@ const principal: Shape<PrincipalSource> = mapped(
   },
 )
 
-/** A single status goes before a class, and both before the defaults. */
-const store: Shape<readonly StoreRule[]> = mapped(
+const store: Shape<Readonly<Record<string, Disposition>>> = mapped(
   entriesOf(
     { accepts: 'statuses such as 404 or 5xx', pattern: /^[2-5](xx|[0-9]{2})$/ },
     scalar(choice('store', 'release', 'hold')),
   ),
-  (entries) => {
-    const rules = entries.map(([name, action]): StoreRule => {
-      const from = Number(name.replace('xx', '00'))
-      return { from, to: name.endsWith('xx') ? from + 99 : from, action }
-    })
-    return [...rules.toSorted((a, b) => a.to - a.from - (b.to - b.from)), ...DEFAULT_STORE_RULES]
-  },
+  (entries) => Object.fromEntries(entries),
 )
 
 export function bodySelection(given: {

@@ -5,6 +5,7 @@
  * expected something of it.
  */
 
+import { compileRules } from '../core/fingerprint.ts'
 import type { ProtectedRoute, Route, RouteMatch } from '../core/route.ts'
 import { defaultRoute } from './builtin-policy.ts'
 import type { ConfigError } from './errors.ts'
@@ -81,6 +82,18 @@ function reportContradictions(given: GivenRoute, at: string, report: Report): vo
       given: 'include and exclude',
       accepts: 'one of them',
     })
+  if (fingerprint !== undefined) {
+    const compiled = compileRules({ headers: [], body: bodySelection(fingerprint) })
+    if (compiled.kind === 'invalid')
+      report(
+        refusedNode(
+          `${at}.fingerprint`,
+          compiled.pointer,
+          'JSON Pointers to parts of the body',
+          compiled.detail,
+        ),
+      )
+  }
   const paths = given.match?.paths ?? []
   const named = (parameter: string) =>
     paths.length > 0 &&

@@ -529,7 +529,7 @@ export const SETTINGS = {
     path: 'readiness.unreadyAbove',
     kind: duration({ minMs: MILLISECOND, maxMs: MINUTE }),
     default: '150ms',
-    summary: 'p95 of claims above which the pod becomes unready, three evaluations in a row.',
+    summary: 'The p95 of claims above which the pod becomes unready, three evaluations in a row.',
     source: 'One and a half claim budgets.',
   }),
   readyBelowMs: setting({
@@ -537,7 +537,7 @@ export const SETTINGS = {
     path: 'readiness.readyBelow',
     kind: duration({ minMs: MILLISECOND, maxMs: MINUTE }),
     default: '120ms',
-    summary: 'p95 of claims below which it becomes ready again.',
+    summary: 'The p95 of claims below which it becomes ready again.',
     source: 'A fifth below the other threshold, so that it does not flap.',
   }),
   readinessWindowMs: setting({

@@ -134,7 +134,6 @@ export type ReadResult =
   | {
       readonly kind: 'claimed'
       readonly token: Token
-      readonly owner: Owner
       readonly attempt: number
       readonly remainingMs: number
       readonly fingerprint: Fingerprint

@@ -7,6 +7,7 @@
  */
 
 import { matchSegments, normalSegments, type PathParameters, type PathPattern } from './path-pattern.ts'
+import type { Disposition } from './settlement.ts'
 
 export type Route = BypassRoute | ProtectedRoute
 
@@ -48,8 +49,8 @@ export type ProtectedRoute = {
   readonly bodyLimitBytes: number
   /** Largest response body that is stored; above it a tombstone is. */
   readonly storedResponseLimitBytes: number
-  /** First match decides; the last rules cover every status. */
-  readonly store: readonly StoreRule[]
+  /** Exact status, or class such as `5xx`, to what happens; the exact status wins. For others `settlement.ts` has defaults. */
+  readonly store: Readonly<Record<string, Disposition>>
   /** Header names, lower case, stored besides those that always are. */
   readonly storedHeaders: readonly string[]
   readonly bodyStorage: 'full' | 'none'
@@ -121,32 +122,6 @@ export type PrincipalSource =
   | { readonly kind: 'header'; readonly name: string }
   /** A claim of the bearer token. Its signature is not verified here: somebody in front of us has done that. */
   | { readonly kind: 'jwt'; readonly claim: string }
-
-/** `store`: the outcome answers duplicates. `release`: the key is free again. `hold`: the lock stays to its end. */
-export type StoreAction = 'store' | 'release' | 'hold'
-
-export type StoreRule = { readonly from: number; readonly to: number; readonly action: StoreAction }
-
-/**
- * Statuses that say "not now" or "not you" speak of the attempt and not of the request, so a retry must get through. The
- * application's own failures (5xx) are taken as nothing having happened, unless it says otherwise.
- */
-export const DEFAULT_STORE_RULES: readonly StoreRule[] = Object.freeze(
-  [
-    ...[401, 403, 407, 408, 421, 425, 429].map((status) => ({
-      from: status,
-      to: status,
-      action: 'release' as const,
-    })),
-    { from: 200, to: 499, action: 'store' as const },
-    { from: 500, to: 599, action: 'release' as const },
-  ].map((rule) => Object.freeze(rule)),
-)
-
-/** A status that no rule names (there is none with the default rules below it) holds: the cautious answer. */
-export function storeActionFor(rules: readonly StoreRule[], status: number): StoreAction {
-  return rules.find((rule) => rule.from <= status && status <= rule.to)?.action ?? 'hold'
-}
 
 /** Of a request what routes look at. */
 export type RequestFacts = {

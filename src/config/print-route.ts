@@ -1,0 +1,88 @@
+/**
+ * A route in the notation of the YAML file, every value written out: what `routesFrom` reads back to the same route.
+ */
+
+import type { KeyPart, ProtectedRoute, Route } from '../core/route.ts'
+import { printDuration, printSize } from './parse.ts'
+
+export type PrintedRoute = Readonly<Record<string, unknown>>
+
+export function printedRoute(route: Route): PrintedRoute {
+  const frame = { name: route.name, match: printedMatch(route), mode: route.mode }
+  return route.mode === 'bypass'
+    ? { ...frame, upstreamTimeout: printDuration(route.upstreamTimeoutMs) }
+    : { ...frame, ...printedPolicies(route) }
+}
+
+function printedMatch({ match }: Route): PrintedRoute {
+  const headers = match.headers?.map((one) => [
+    one.name,
+    'value' in one ? { [one.kind]: one.value } : one.kind,
+  ])
+  return {
+    ...(match.methods === undefined ? {} : { methods: match.methods }),
+    ...(match.hosts === undefined ? {} : { hosts: match.hosts }),
+    ...(match.paths === undefined ? {} : { paths: match.paths.map(({ text }) => text) }),
+    ...(headers === undefined ? {} : { headers: Object.fromEntries(headers) }),
+  }
+}
+
+function printedPolicies(route: ProtectedRoute): PrintedRoute {
+  const { key, fingerprint, principal } = route
+  const { headers, parts, ...form } = key
+  return {
+    ...(route.mode === 'content'
+      ? {}
+      : {
+          required: route.required,
+          key: { ...(parts.length === 0 ? { headers } : { parts: parts.map(printedPart) }), ...form },
+        }),
+    fingerprint: {
+      headers: fingerprint.headers,
+      ...(fingerprint.body.kind === 'all' ? {} : { [fingerprint.body.kind]: fingerprint.body.pointers }),
+    },
+    principal: printedPrincipal(principal),
+    lease: printDuration(route.leaseMs),
+    retention: printDuration(route.retentionMs),
+    budget: printDuration(route.budgetMs),
+    onContention: route.onContention,
+    wait: { max: printDuration(route.wait.maxMs), waiters: route.wait.maxWaiters },
+    onQuorumLoss: route.onQuorumLoss,
+    takeover: route.takeover,
+    ...(route.mode === 'both' ? { duplicateContent: route.duplicateContent } : {}),
+    bodyLimit: printSize(route.bodyLimitBytes),
+    storedResponseLimit: printSize(route.storedResponseLimitBytes),
+    store: route.store,
+    storedHeaders: route.storedHeaders,
+    bodyStorage: route.bodyStorage,
+    redact: route.redact,
+    entities: route.entities.map(printedPart),
+    entityWait: printDuration(route.entityWaitMs),
+    upstreamTimeout: printDuration(route.upstreamTimeoutMs),
+    totalHold: printDuration(route.totalHoldMs),
+  }
+}
+
+function printedPart(part: KeyPart): PrintedRoute {
+  switch (part.in) {
+    case 'header':
+      return { header: part.name }
+    case 'query':
+      return { query: part.name }
+    case 'body':
+      return { body: part.pointer }
+    case 'path':
+      return { path: part.parameter }
+  }
+}
+
+function printedPrincipal(principal: ProtectedRoute['principal']): string | PrintedRoute {
+  switch (principal.kind) {
+    case 'authorization':
+      return 'authorization'
+    case 'header':
+      return { header: principal.name }
+    case 'jwt':
+      return { jwt: principal.claim }
+  }
+}

@@ -1,0 +1,324 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { describeError } from '../../src/config/errors.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import { printedRoute } from '../../src/config/print-route.ts'
+import { ROUTE_FIELDS } from '../../src/config/route-fields.ts'
+import type { Route } from '../../src/core/route.ts'
+
+function load(routes: unknown) {
+  const env = {
+    FENCEPOST_CONFIG: '/c.yaml',
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000',
+  }
+  // JSON is YAML.
+  return loadConfig(env, () => JSON.stringify({ routes }))
+}
+
+function accepted(routes: unknown): readonly Route[] {
+  const loaded = load(routes)
+  if (loaded.kind === 'invalid') throw new Error(loaded.errors.map(describeError).join('\n'))
+  return loaded.config.routes
+}
+
+function errorsOf(...routes: unknown[]): string[] {
+  const loaded = load(routes)
+  return loaded.kind === 'ok' ? [] : loaded.errors.map(describeError)
+}
+
+const least = { name: 'a', match: {}, mode: 'header' }
+
+test('a route that says only what it must has every default filled in', () => {
+  expect(accepted([least, { ...least, name: 'b', mode: 'content' }])).toMatchObject([
+    {
+      name: 'a',
+      required: false,
+      key: { headers: ['idempotency-key'], parts: [], strict: false, minLength: 1, format: 'any' },
+      fingerprint: { headers: [], body: { kind: 'all' } },
+      principal: { kind: 'authorization' },
+      leaseMs: 30_000,
+      retentionMs: 86_400_000,
+      budgetMs: 100,
+      onContention: 'conflict',
+      wait: { maxMs: 10_000, maxWaiters: 256 },
+      onQuorumLoss: 'fail-closed',
+      takeover: 'reexecute',
+      bodyLimitBytes: 1_048_576,
+      storedResponseLimitBytes: 262_144,
+      store: {},
+      bodyStorage: 'full',
+      upstreamTimeoutMs: 60_000,
+      totalHoldMs: 300_000,
+    },
+    { name: 'b', retentionMs: 300_000 },
+  ])
+})
+
+const everything = {
+  name: 'pay',
+  match: {
+    methods: ['POST'],
+    hosts: ['*.Example.com', 'api'],
+    paths: ['/payments/{id}', '/p/{id}/{rest*}'],
+    headers: { 'X-A': 'present', 'x-b': 'absent', 'x-c': { equals: 'z' }, 'x-d': { prefix: 'q' } },
+  },
+  mode: 'both',
+  required: true,
+  key: {
+    parts: [{ header: 'Idempotency-Key' }, { query: 'order' }, { body: '/order/id' }, { path: 'id' }],
+    strict: true,
+    minLength: 8,
+    format: 'uuid',
+  },
+  fingerprint: { headers: ['Accept'], exclude: ['/ts', '/items/*/seen'] },
+  principal: { jwt: 'sub' },
+  lease: '10s',
+  retention: '7d',
+  budget: '150ms',
+  onContention: 'wait',
+  wait: { max: '5s', waiters: 3 },
+  onQuorumLoss: 'local',
+  takeover: 'indeterminate',
+  duplicateContent: 'execute',
+  bodyLimit: '2MiB',
+  storedResponseLimit: '1KiB',
+  store: { '5xx': 'store', '503': 'hold', '404': 'release' },
+  storedHeaders: ['X-Rate'],
+  bodyStorage: 'none',
+  redact: ['/card/number'],
+  entities: [{ body: '/account' }],
+  entityWait: '3s',
+  upstreamTimeout: '20s',
+  totalHold: '40s',
+}
+
+test('everything that a route may say is read', () => {
+  expect(Object.keys(everything).sort()).toEqual(Object.keys(ROUTE_FIELDS).sort())
+  expect(accepted([everything])).toMatchObject([
+    {
+      match: {
+        methods: ['POST'],
+        hosts: ['*.example.com', 'api'],
+        paths: [{ text: '/payments/{id}' }, { text: '/p/{id}/{rest*}' }],
+        headers: [
+          { kind: 'present', name: 'x-a' },
+          { kind: 'absent', name: 'x-b' },
+          { kind: 'equals', name: 'x-c', value: 'z' },
+          { kind: 'prefix', name: 'x-d', value: 'q' },
+        ],
+      },
+      mode: 'both',
+      required: true,
+      key: {
+        headers: [],
+        parts: [
+          { in: 'header', name: 'idempotency-key' },
+          { in: 'query', name: 'order' },
+          { in: 'body', pointer: '/order/id' },
+          { in: 'path', parameter: 'id' },
+        ],
+        strict: true,
+        minLength: 8,
+        format: 'uuid',
+      },
+      fingerprint: { headers: ['accept'], body: { kind: 'exclude', pointers: ['/ts', '/items/*/seen'] } },
+      principal: { kind: 'jwt', claim: 'sub' },
+      leaseMs: 10_000,
+      retentionMs: 604_800_000,
+      budgetMs: 150,
+      onContention: 'wait',
+      wait: { maxMs: 5_000, maxWaiters: 3 },
+      onQuorumLoss: 'local',
+      takeover: 'indeterminate',
+      duplicateContent: 'execute',
+      bodyLimitBytes: 2_097_152,
+      storedResponseLimitBytes: 1_024,
+      store: { '5xx': 'store', '503': 'hold', '404': 'release' },
+      storedHeaders: ['x-rate'],
+      bodyStorage: 'none',
+      redact: ['/card/number'],
+      entities: [{ in: 'body', pointer: '/account' }],
+      entityWaitMs: 3_000,
+      upstreamTimeoutMs: 20_000,
+      totalHoldMs: 40_000,
+    },
+  ])
+})
+
+describe('printed and read again, a route is the same', () => {
+  test.each<[name: string, routes: unknown[]]>([
+    ['everything', [everything]],
+    ['least', [least]],
+    ['by content', [{ ...least, mode: 'content', fingerprint: { include: ['/a'] } }]],
+    [
+      'by another header',
+      [{ ...least, key: { headers: ['x-key', 'x-other'] }, principal: { header: 'x-user' } }],
+    ],
+    ['bypassed', [{ ...least, mode: 'bypass', upstreamTimeout: '3s' }]],
+  ])('%s', (_name, routes) => {
+    const read = accepted(routes)
+    expect(accepted(read.map(printedRoute))).toEqual(read)
+  })
+
+  test('whatever its durations and sizes are', () => {
+    const duration = fc.integer({ min: 1_600, max: 3_600_000 })
+    fc.assert(
+      fc.property(duration, fc.integer({ min: 0, max: 2 ** 26 }), (leaseMs, bytes) => {
+        const read = accepted([
+          { ...least, lease: `${leaseMs}ms`, storedResponseLimit: `${bytes}B`, bodyLimit: `${bytes}B` },
+        ])
+        expect(accepted(read.map(printedRoute))).toEqual(read)
+      }),
+      { numRuns: 50 },
+    )
+  })
+})
+
+describe('what is refused', () => {
+  test.each<[route: unknown, errors: unknown[]]>([
+    [3, [expect.stringMatching(/^routes\[0\]: "3" is not accepted; accepted is a mapping of name, match/)]],
+    [
+      {},
+      ['name', 'match', 'mode'].map((name) =>
+        expect.stringContaining(`routes[0].${name}: required, but not set`),
+      ),
+    ],
+    [{ ...least, leese: '3s' }, ['routes[0].leese: no such setting; did you mean routes[0].lease?']],
+    [{ ...least, zzzzzzzz: '3s' }, ['routes[0].zzzzzzzz: no such setting']],
+    [
+      { ...least, mode: 'hedder' },
+      ['routes[0].mode: "hedder" is not accepted; accepted is header, content, both or bypass'],
+    ],
+    [
+      { ...least, lease: 30 },
+      [expect.stringContaining('routes[0].lease: "30" is not accepted (it has no unit)')],
+    ],
+    [
+      { ...least, match: { methods: ['post'] } },
+      ['routes[0].match.methods[0]: "post" is not accepted; accepted is a method in upper case'],
+    ],
+    [
+      { ...least, match: { methods: [] } },
+      [expect.stringContaining('routes[0].match.methods: "[]" is not accepted')],
+    ],
+    [
+      { ...least, match: { paths: ['a'] } },
+      [expect.stringContaining('routes[0].match.paths[0]: "a" is not accepted (it does not begin with "/")')],
+    ],
+    [
+      { ...least, match: { hosts: ['a:80'] } },
+      [expect.stringContaining('routes[0].match.hosts[0]: "a:80" is not accepted')],
+    ],
+    [
+      { ...least, match: { headers: { 'a b': 'present' } } },
+      ['routes[0].match.headers: "a b" is not accepted; accepted is header names'],
+    ],
+    [
+      { ...least, match: { headers: { a: 'there' } } },
+      [
+        'routes[0].match.headers.a: "there" is not accepted; accepted is present or absent or {equals: …} or {prefix: …}',
+      ],
+    ],
+    [
+      { ...least, match: { headers: { a: { equals: 'x', prefix: 'y' } } } },
+      [expect.stringContaining('routes[0].match.headers.a: ')],
+    ],
+    [
+      { ...least, key: { parts: [{ quer: 'x' }] } },
+      [expect.stringContaining('routes[0].key.parts[0]: "{\\"quer\\":\\"x\\"}" is not accepted')],
+    ],
+    [
+      { ...least, key: { parts: [{ body: 'x' }] } },
+      [expect.stringContaining('routes[0].key.parts[0].body: "x" is not accepted')],
+    ],
+    [
+      { ...least, key: { parts: [{ path: 'id' }] } },
+      ['routes[0]: "{path: id}" is not accepted; accepted is a parameter that every path of this route has'],
+    ],
+    [
+      { ...least, key: { headers: ['a'], parts: [{ query: 'b' }] } },
+      ['routes[0].key: "headers and parts" is not accepted; accepted is one of them'],
+    ],
+    [
+      { ...least, fingerprint: { include: ['/a'], exclude: ['/b'] } },
+      ['routes[0].fingerprint: "include and exclude" is not accepted; accepted is one of them'],
+    ],
+    [
+      { ...least, fingerprint: { exclude: [''] } },
+      [expect.stringContaining('the whole document is no part of it')],
+    ],
+    [
+      { ...least, fingerprint: { include: [] } },
+      [expect.stringContaining('no pointers: leave the selection out instead')],
+    ],
+    [
+      { ...least, store: { '6xx': 'store' } },
+      ['routes[0].store: "6xx" is not accepted; accepted is statuses such as 404 or 5xx'],
+    ],
+    [
+      { ...least, store: { '5xx': 'keep' } },
+      ['routes[0].store.5xx: "keep" is not accepted; accepted is store, release or hold'],
+    ],
+    [
+      { ...least, duplicateContent: 'execute' },
+      [
+        expect.stringContaining(
+          'routes[0].duplicateContent: "header" is not accepted (it has no effect in this mode)',
+        ),
+      ],
+    ],
+    [
+      { ...least, mode: 'content', key: {} },
+      [expect.stringContaining('routes[0].key: "content" is not accepted (it has no effect in this mode)')],
+    ],
+    [
+      { ...least, mode: 'bypass', lease: '3s' },
+      [expect.stringContaining('routes[0].lease: "bypass" is not accepted (it has no effect in this mode)')],
+    ],
+    [
+      { ...least, lease: '1s' },
+      [
+        'route a: node deadline (80ms) ≤ 5 % of the lease (50ms) does not hold: slow nodes would use up the lease',
+      ],
+    ],
+    [
+      { ...least, budget: '50ms' },
+      [
+        'route a: node deadline (80ms) ≤ claim budget (50ms) does not hold: one silent node would use up the whole budget',
+      ],
+    ],
+    [
+      { ...least, retention: '1m' },
+      [
+        'route a: client retry window + lease + longest redelivery (150s) ≤ retention (1m) does not hold: a late retry would be carried out again',
+      ],
+    ],
+    [
+      { ...least, upstreamTimeout: '10m' },
+      [
+        'route a: upstream timeout (10m) ≤ total hold limit (5m) does not hold: the record would be given up while the application still works',
+      ],
+    ],
+  ])('%j', (route, errors) => {
+    expect(errorsOf(route)).toEqual(errors)
+  })
+
+  test('two routes of one name, and the errors of all routes together', () => {
+    expect(errorsOf(least, { ...least, lease: '0s' }, { ...least, name: 'c', mode: 'x' })).toEqual([
+      expect.stringContaining('routes[1].lease: "0s" is not accepted'),
+      'routes[1].name: "a" is not accepted; accepted is a name that no other route has',
+      expect.stringContaining('routes[2].mode: "x" is not accepted'),
+    ])
+  })
+
+  test('routes that are no list, or too many', () => {
+    expect(load({ a: 1 })).toMatchObject({ kind: 'invalid', errors: [{ name: 'routes' }] })
+    const many = Array.from({ length: 1_001 }, (_, index) => ({ ...least, name: `r${index}` }))
+    expect(load(many)).toMatchObject({ kind: 'invalid', errors: [{ name: 'routes' }] })
+  })
+})
+
+test('no routes are no protection, and that is what an empty list says', () => {
+  expect(accepted([])).toEqual([])
+})

@@ -1,0 +1,81 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { EXAMPLE, referenceText, schemaText } from '../../scripts/config-reference.ts'
+import { describeErrors } from '../../src/config/errors.ts'
+import { fileSchema } from '../../src/config/file-schema.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import { rowOf, SETTING_KEYS } from '../../src/config/settings.ts'
+
+const docs = join(import.meta.dirname, '..', '..', 'docs')
+
+test.each([
+  ['configuration.md', referenceText()],
+  ['config.schema.json', schemaText()],
+])('docs/%s is what the tables say; else run `npm run docs`', (file, text) => {
+  expect(readFileSync(join(docs, file), 'utf8')).toBe(text)
+})
+
+test('the reference names every setting and no other', () => {
+  const documented = [...referenceText().matchAll(/^\| `(FENCEPOST_[A-Z_]+)` \| `/gm)].map(([, name]) => name)
+  expect(documented).toEqual(SETTING_KEYS.map((key) => rowOf(key).env))
+})
+
+test('every setting has a sentence, and says where its default is from', () => {
+  for (const key of SETTING_KEYS) {
+    const { env, summary, source } = rowOf(key)
+    expect([env, summary]).toEqual([env, expect.stringMatching(/^[A-Z].*\.$/)])
+    expect([env, source]).toEqual([env, expect.stringMatching(/\.$/)])
+  }
+})
+
+describe('the JSON Schema', () => {
+  const validate = new Ajv2020({ strict: true, allowUnionTypes: true, allErrors: true }).compile(fileSchema())
+
+  /** What fencepost itself says of the file. */
+  const loads = (content: string) => {
+    const env = {
+      FENCEPOST_CONFIG: '/c.yaml',
+      FENCEPOST_REDIS_NODES: 'embedded',
+      FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000',
+    }
+    const loaded = loadConfig(env, () => content)
+    return loaded.kind === 'ok' ? 'accepted' : describeErrors(loaded.errors)
+  }
+
+  test.each([
+    EXAMPLE,
+    '',
+    'record:\n',
+    'record: { lease: 20s, renewFraction: 0.25 }\nlimits: { inFlight: 10 }\nclock: { enforce: true }',
+    'record: { renewFraction: 1/4 }',
+    'redis: { nodes: [redis://a, redis://b, redis://c] }',
+    'redis: { nodes: embedded }',
+    'routes: []',
+  ])('accepts what fencepost accepts: %j', (content) => {
+    expect(loads(content)).toBe('accepted')
+    expect(validate(parse(content)), JSON.stringify(validate.errors)).toBe(true)
+  })
+
+  test.each([
+    'recrod: { lease: 20s }',
+    'record: { leese: 20s }',
+    'record: { lease: 20 }',
+    'record: { onQuorumLoss: open }',
+    'limits: { inFlight: many }',
+    'limits: { body: 1MB }',
+    'scope: { apiVersion: 1.10 }',
+    'redis: { nodes: [redis://a, redis://b] }',
+    'routes: { a: 1 }',
+    'routes: [{ name: a, match: {} }]',
+    'routes: [{ name: a, match: { methods: [post] }, mode: header }]',
+    'routes: [{ name: a, match: {}, mode: hedder }]',
+    'routes: [{ name: a, match: {}, mode: header, store: { 6xx: store } }]',
+    'routes: [{ name: a, match: {}, mode: header, key: { parts: [{ quer: x }] } }]',
+  ])('refuses what fencepost refuses: %j', (content) => {
+    expect(loads(content)).not.toBe('accepted')
+    expect(validate(parse(content))).toBe(false)
+  })
+})
