@@ -4,17 +4,28 @@
  */
 
 import { readFileSync } from 'node:fs'
+import { hostname } from 'node:os'
 import process from 'node:process'
+import { fileURLToPath } from 'node:url'
 import type { Io, StopSignal } from './cli/command.ts'
 import { program } from './cli/program.ts'
 
 const STOP_SIGNALS: readonly StopSignal[] = ['SIGTERM', 'SIGINT']
 
+const readFile = (path: string): string => readFileSync(path, 'utf8')
+const { version } = JSON.parse(readFile(fileURLToPath(new URL('../package.json', import.meta.url)))) as {
+  readonly version: string
+}
+
 const io: Io = {
+  version,
+  nodeVersion: process.versions.node,
+  hostname: hostname(),
   env: process.env,
   stdout: process.stdout,
   stderr: process.stderr,
-  readFile: (path) => readFileSync(path, 'utf8'),
+  readFile,
+  onParentMessage: (listener) => void process.on('message', listener),
   signals: {
     onStop: (listener) => {
       for (const signal of STOP_SIGNALS) process.on(signal, listener)
@@ -31,9 +42,5 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(0)
 })
 
-const { version } = JSON.parse(io.readFile(new URL('../package.json', import.meta.url).pathname)) as {
-  readonly version: string
-}
-
 // Set and not exited with: what is still open then is a defect to be seen, and output on pipes is not cut off.
-process.exitCode = await program(process.argv.slice(2), io, version)
+process.exitCode = await program(process.argv.slice(2), io)

@@ -17,6 +17,14 @@ export type Io = {
   /** Whole file as UTF-8; throws with a sentence where it can't be read. */
   readonly readFile: ReadFile
   readonly signals: Signals
+  /** Of this package. */
+  readonly version: string
+  /** Of Node.js, without `v`. */
+  readonly nodeVersion: string
+  /** Name of this machine; in Kubernetes the name of the pod. */
+  readonly hostname: string
+  /** Messages of a parent process that started us as its child: the demonstration and tests. */
+  readonly onParentMessage: (listener: (message: unknown) => void) => void
 }
 
 export interface Signals {

@@ -8,6 +8,14 @@ import type { Command } from './command.ts'
 export type CommandRow = { readonly summary: string; readonly load: () => Promise<Command> }
 
 export const COMMANDS: Readonly<Record<string, CommandRow>> = {
+  serve: {
+    summary: 'run the sidecar',
+    load: async () => (await import('./serve.ts')).serve,
+  },
+  demo: {
+    summary: 'show a storm of duplicates on five nodes carried out once',
+    load: async () => (await import('./demo.ts')).demo,
+  },
   config: {
     summary: 'check and show the configuration, or print the JSON Schema of its file',
     load: async () => (await import('./config.ts')).config,

@@ -6,27 +6,25 @@ import { type Command, type ExitCode, type Io, withArguments } from './command.t
 import { COMMANDS } from './commands.ts'
 
 /** Runs the command that `args` name. What it throws is a defect of ours and is left to the caller. */
-export async function program(args: readonly string[], io: Io, version: string): Promise<ExitCode> {
+export async function program(args: readonly string[], io: Io): Promise<ExitCode> {
   const row = args[0] !== undefined && Object.hasOwn(COMMANDS, args[0]) ? COMMANDS[args[0]] : undefined
   if (row !== undefined) return (await row.load())(args.slice(1), io)
-  return frontPage(version)(args, io)
+  return frontPage(args, io)
 }
 
 /** `--help`, `--version`, and whatever is no command. */
-function frontPage(version: string): Command {
-  return (args, io) =>
-    withArguments('', args, io, (parser) => {
-      parser
-        .description(
-          'Carries one logical HTTP request out once: a deduplication sidecar on a quorum of Redis nodes.',
-        )
-        .version(version, '-V, --version', 'print the version')
-        .addHelpText(
-          'after',
-          '\nSettings are FENCEPOST_* variables and a YAML file named by FENCEPOST_CONFIG: see docs/configuration.md.',
-        )
-      // For the list and for suggestions only: a command that exists was found before.
-      for (const [name, { summary }] of Object.entries(COMMANDS))
-        parser.command(name).summary(summary).description(summary)
-    })
-}
+const frontPage: Command = (args, io) =>
+  withArguments('', args, io, (parser) => {
+    parser
+      .description(
+        'Carries one logical HTTP request out once: a deduplication sidecar on a quorum of Redis nodes.',
+      )
+      .version(io.version, '-V, --version', 'print the version')
+      .addHelpText(
+        'after',
+        '\nSettings are FENCEPOST_* variables and a YAML file named by FENCEPOST_CONFIG: see docs/configuration.md.',
+      )
+    // For the list and for suggestions only: a command that exists was found before.
+    for (const [name, { summary }] of Object.entries(COMMANDS))
+      parser.command(name).summary(summary).description(summary)
+  })

@@ -123,8 +123,8 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
       case 'released':
         return { kind: 'released', token: says.fence }
       case 'claimed': {
-        const { fence, attempt, remainingMs: leftMs, fingerprint } = says
-        return { kind: 'claimed', token: fence, attempt, remainingMs: leftMs, fingerprint }
+        const { fence, owner, attempt, remainingMs: leftMs, fingerprint } = says
+        return { kind: 'claimed', token: fence, owner, attempt, remainingMs: leftMs, fingerprint }
       }
       case 'completed':
         return readCompleted(key, round, says.token, says.holders)
@@ -138,8 +138,8 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
     )
     if (found?.kind !== 'record' || found.record?.state !== 'completed')
       throw new Error('a counted record is missing')
-    const { attempt, fingerprint, outcome: bytes } = found.record
-    if (holders < needed) return { kind: 'claimed', token, attempt, remainingMs: 0, fingerprint }
+    const { owner, attempt, fingerprint, outcome: bytes } = found.record
+    if (holders < needed) return { kind: 'claimed', token, owner, attempt, remainingMs: 0, fingerprint }
     const outcome = decode(key, bytes)
     return outcome === undefined
       ? { kind: 'damaged' }

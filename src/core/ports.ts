@@ -134,6 +134,7 @@ export type ReadResult =
   | {
       readonly kind: 'claimed'
       readonly token: Token
+      readonly owner: Owner
       readonly attempt: number
       readonly remainingMs: number
       readonly fingerprint: Fingerprint

@@ -7,7 +7,7 @@
  */
 
 import type { NodeAnswer } from './ports.ts'
-import type { Fingerprint } from './record.ts'
+import type { Fingerprint, Owner } from './record.ts'
 import type { Token } from './token.ts'
 import { majorityOf } from './units.ts'
 
@@ -130,6 +130,7 @@ export type MajorityRead =
   | {
       readonly kind: 'claimed'
       readonly fence: Token
+      readonly owner: Owner
       readonly remainingMs: number
       readonly attempt: number
       readonly fingerprint: Fingerprint
@@ -155,10 +156,11 @@ export function explainRead(answers: Answers): MajorityRead {
       else if (token === completed.token) completed = { token, holders: completed.holders + 1 }
     } else if (record.state === 'claimed') {
       if (claimed === undefined || record.fence > claimed.fence) {
-        const { fence, attempt, fingerprint } = record
+        const { fence, owner, attempt, fingerprint } = record
         claimed = {
           kind: 'claimed',
           fence,
+          owner,
           attempt,
           fingerprint,
           remainingMs: Math.max(0, record.leaseUntilNodeMs - nodeMs),

@@ -62,19 +62,35 @@ export class EmbeddedNode implements RecordNode {
   }
 }
 
+/** An embedded node that can be stopped, as a process can: for the demonstration and for tests. */
+export type StoppableNode = RecordNode & {
+  /** From now on it refuses every command; what it knew is gone. */
+  stop(): void
+  readonly stopped: boolean
+}
+
 /** @param count 5 unless somebody knows better: a majority of 3 survives nothing here, but the code is the same */
 export function createEmbeddedNodes(
   count: number,
   clock: Clock,
   maxTokenAheadMs: number,
   events: Events,
-): readonly RecordNode[] {
+): readonly StoppableNode[] {
   return Array.from({ length: count }, (_, index) => {
+    let stopped = false
     const node = new EmbeddedNode(`embedded-${index}`, () => clock.wallMs(), maxTokenAheadMs)
     return {
       name: node.name,
+      get stopped() {
+        return stopped
+      },
+      stop: () => {
+        stopped = true
+      },
       execute: (command) => {
-        const answer = node.apply(command)
+        const answer: NodeAnswer = stopped
+          ? { kind: 'unreachable', reason: 'refused', detail: 'the embedded node was stopped' }
+          : node.apply(command)
         events.publish({
           kind: 'node_answered',
           node: node.name,

@@ -29,7 +29,7 @@ const ENTRYPOINTS: readonly Entrypoint[] = ['proxy', 'api']
 export type MetricsOptions = {
   readonly version: string
   readonly nodeVersion: string
-  readonly nodes: readonly string[]
+  readonly nodeCount: number
   readonly required: number
 }
 
@@ -39,7 +39,7 @@ export type Metrics = {
   scrape(): Promise<{ readonly contentType: string; readonly text: string }>
 }
 
-export function createMetrics({ version, nodeVersion, nodes, required }: MetricsOptions): Metrics {
+export function createMetrics({ version, nodeVersion, nodeCount, required }: MetricsOptions): Metrics {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
@@ -53,9 +53,7 @@ export function createMetrics({ version, nodeVersion, nodes, required }: Metrics
   new Gauge({ name: 'fencepost_quorum_required', help: 'Nodes that make a majority.', registers }).set(
     required,
   )
-  new Gauge({ name: 'fencepost_quorum_nodes', help: 'Nodes that are configured.', registers }).set(
-    nodes.length,
-  )
+  new Gauge({ name: 'fencepost_quorum_nodes', help: 'Nodes that are configured.', registers }).set(nodeCount)
 
   const decisions = new Counter({
     name: 'fencepost_decisions_total',
@@ -83,6 +81,13 @@ export function createMetrics({ version, nodeVersion, nodes, required }: Metrics
   })
   for (const result of ['success', 'failure']) attempts.inc({ result }, 0)
 
+  const margin = new Histogram({
+    name: 'fencepost_quorum_margin_votes',
+    help: 'Votes beyond the majority of claims that were granted; 0 would not have survived one more failure.',
+    buckets: Array.from({ length: nodeCount - required + 1 }, (_, spare) => spare),
+    registers,
+  })
+
   return {
     subscriber: (event: CoreEvent) => {
       switch (event.kind) {
@@ -93,8 +98,9 @@ export function createMetrics({ version, nodeVersion, nodes, required }: Metrics
           acquire.observe({ outcome: ACQUIRE_OUTCOME[event.result] }, event.durationMs / 1000)
           return
         case 'round_settled':
-          if (event.command === 'claim')
-            attempts.inc({ result: event.answered >= required ? 'success' : 'failure' })
+          if (event.command !== 'claim') return
+          attempts.inc({ result: event.answered >= required ? 'success' : 'failure' })
+          if (event.carried) margin.observe(event.margin)
           return
         default:
           return

@@ -46,6 +46,9 @@ export class FencedOutError extends SagaKitError {
   }
 }
 
+/** The step itself was taken over while its effect ran: its outcome is another's to write. */
+export class StepOvertakenError extends FencedOutError {}
+
 /** The lock ended before the work did. */
 export class LeaseLostError extends SagaKitError {
   constructor(what: string, options?: ErrorOptions) {

@@ -92,7 +92,7 @@ async function claim(tx: Tx, s: string, request: IdempotencyRequest, hash: Buffe
   try {
     const { rowCount } = await tx.query(
       `INSERT INTO ${s}.idempotency_keys AS k (scope, key, request_hash, status, owner, fence, locked_until, expires_at)
-       VALUES ($1, $2, $3, 'completed', '', 0, '-infinity', clock_timestamp() + $4 * interval '1 millisecond')
+       VALUES ($1, $2, $3, 'completed', '', 0, clock_timestamp(), clock_timestamp() + $4 * interval '1 millisecond')
        ON CONFLICT (scope, key) DO UPDATE
          SET request_hash = EXCLUDED.request_hash, status = 'completed', owner = '', result = NULL, error = NULL, attempts = 1,
              created_at = clock_timestamp(), updated_at = clock_timestamp(), expires_at = EXCLUDED.expires_at

@@ -1,3 +1,4 @@
+import { basename } from 'node:path'
 import { expect, test } from 'vitest'
 import { type Machine, provideServerPrograms, whatToInstall } from '../../scripts/server-programs.ts'
 import { findProgram, type ServerProgram } from '../support/programs.ts'
@@ -18,7 +19,7 @@ function machine(programs: string[], { isRoot = false, sudoAsks = true, offline 
     say: () => {},
     has: (wanted) => wanted.programs.some((program) => present.has(program)),
     run: (command, args) => {
-      commands.push([command, ...args].join(' ').replace(/\/\S*\//g, ''))
+      commands.push([command, ...args.map((arg) => basename(arg))].join(' '))
       if (command === 'sudo' && sudoAsks) return false
       if (args.includes('broker') && !offline) present.add('broker-server')
       return true

@@ -1,0 +1,132 @@
+/**
+ * `fencepost demo`: five nodes, an application, the sidecar in front, and a storm of duplicates that is carried out once.
+ */
+
+import { startPaymentApplication } from '../demo/payment-application.ts'
+import {
+  findRedisProgram,
+  freePorts,
+  type RedisProcesses,
+  startRedisProcesses,
+} from '../demo/redis-processes.ts'
+import { report, residentMemoryBytes } from '../demo/report.ts'
+import { startSidecar } from '../demo/sidecar-process.ts'
+import { runStorm } from '../demo/storm.ts'
+import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+
+const NODES = 5
+const PAYMENTS = 50
+const COPIES = 20
+const CONCURRENCY = 100
+
+/** How long one charge takes: long enough that its duplicates arrive while it is under way. */
+const CHARGE_MS = 20
+
+/** Which node dies half way through the storm. */
+const VICTIM = 2
+
+export const demo: Command = (args, io) =>
+  withArguments('demo', args, io, (parser, done) => {
+    parser
+      .description('shows a storm of duplicates on five nodes carried out once')
+      .option('--keep', 'stay up afterwards and print what to try by hand')
+      .action(async ({ keep }: { keep?: true }) => done(await demonstrate(io, keep === true)))
+  })
+
+async function demonstrate(io: Io, keep: boolean): Promise<ExitCode> {
+  const say = (line: string) => void io.stdout.write(`${line}\n`)
+  const program = findRedisProgram(io.env.PATH ?? '')
+  await using redis = program === undefined ? undefined : await startRedisProcesses(program, NODES)
+  say(
+    redis === undefined
+      ? `nodes:        ${NODES} embedded in the sidecar (no redis-server or valkey-server on the PATH)`
+      : `nodes:        ${NODES} processes of ${redis.program}`,
+  )
+  await using application = await startPaymentApplication(CHARGE_MS)
+  say(`application:  ${application.url}, charges whatever reaches it`)
+  const [proxy = 0, admin = 0] = await freePorts(2)
+  await using sidecar = await startSidecar(
+    {
+      ...io.env,
+      FENCEPOST_REDIS_NODES: redis?.urls.join(',') ?? 'embedded',
+      FENCEPOST_UPSTREAM: application.url,
+    },
+    { proxy, admin },
+  )
+  const idleMemoryBytes = residentMemoryBytes(await sidecar.metrics())
+  say(`sidecar:      ${sidecar.proxyUrl}, ready after ${Math.round(sidecar.startUpMs)} ms`)
+
+  const sent = PAYMENTS * COPIES
+  say(`storm:        ${sent} requests, ${PAYMENTS} payments ${COPIES} times each, ${CONCURRENCY} at a time`)
+  const progress = progressLine(io, sent)
+  const startedMs = performance.now()
+  const tally = await runStorm({
+    proxyUrl: sidecar.proxyUrl,
+    payments: PAYMENTS,
+    copies: COPIES,
+    concurrency: CONCURRENCY,
+    onAnswer: ({ answered, created, replayed, conflicts }) => {
+      if (answered === sent / 2) killOne(redis, sidecar.stopEmbeddedNode, say)
+      progress(answered, `${created} created, ${replayed} replayed, ${conflicts} answered 409`)
+    },
+  })
+  const stormMs = performance.now() - startedMs
+  const metrics = await sidecar.metrics()
+  const { startUpMs } = sidecar
+  const { charges } = application
+  const verdict = report({
+    payments: PAYMENTS,
+    sent,
+    tally,
+    charges,
+    metrics,
+    idleMemoryBytes,
+    startUpMs,
+    stormMs,
+  })
+  say(`\n${verdict.text}`)
+  if (keep) await keepUp(io, sidecar.proxyUrl, sidecar.adminUrl, say)
+  return verdict.ok ? EXIT.ok : EXIT.failure
+}
+
+function killOne(
+  redis: RedisProcesses | undefined,
+  stopEmbedded: (index: number) => void,
+  say: (line: string) => void,
+): void {
+  if (redis === undefined) stopEmbedded(VICTIM)
+  else void redis.kill(VICTIM)
+  say(`\rnode ${VICTIM} of ${NODES} was killed`.padEnd(78))
+}
+
+/** One line that is written over on a terminal; a line every tenth otherwise. */
+function progressLine(io: Io, total: number): (answered: number, what: string) => void {
+  const terminal = 'isTTY' in io.stdout && io.stdout.isTTY === true
+  return (answered, what) => {
+    const line = `${String(answered).padStart(5)} of ${total} answered: ${what}`
+    if (terminal) io.stdout.write(`\r${line.padEnd(78)}${answered === total ? '\n' : ''}`)
+    else if (answered % (total / 10) === 0) io.stdout.write(`${line}\n`)
+  }
+}
+
+async function keepUp(
+  io: Io,
+  proxyUrl: string,
+  adminUrl: string,
+  say: (line: string) => void,
+): Promise<void> {
+  const body = `-H 'content-type: application/json' -d '{"payment":"by-hand","amount":1}'`
+  say('\nstill running; Ctrl-C ends it. Try, twice each:')
+  say(`  curl -i ${proxyUrl}/payments -H 'idempotency-key: by-hand' ${body}`)
+  say(
+    `  curl -i ${proxyUrl}/payments -H 'idempotency-key: by-hand' ${body.replace('"amount":1', '"amount":2')}`,
+  )
+  say(`  curl -s ${adminUrl}/readyz`)
+  say(`  curl -s ${adminUrl}/metrics | grep ^fencepost_decisions_total`)
+  await new Promise<void>((resolve) => {
+    const forget = io.signals.onStop(() => {
+      forget()
+      resolve()
+    })
+  })
+}

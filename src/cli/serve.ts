@@ -1,0 +1,47 @@
+/**
+ * `fencepost serve`: reads the configuration, runs the sidecar until it is told to stop, drains, exits 0.
+ */
+
+import { type App, createApp, StartRefused } from '../app.ts'
+import { describeErrors } from '../config/errors.ts'
+import { loadConfig } from '../config/load.ts'
+import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+
+export const serve: Command = (args, io) =>
+  withArguments('serve', args, io, (parser, done) => {
+    parser
+      .description('runs the sidecar; settings come from FENCEPOST_* variables and FENCEPOST_CONFIG')
+      .action(async () => done(await run(io)))
+  })
+
+async function run(io: Io): Promise<ExitCode> {
+  const loaded = loadConfig(io.env, io.readFile)
+  if (loaded.kind === 'invalid') {
+    io.stderr.write(describeErrors(loaded.errors))
+    return EXIT.configuration
+  }
+  const stopped = new Promise<void>((resolve) => {
+    const forget = io.signals.onStop(() => {
+      // A second signal ends the process at once.
+      forget()
+      resolve()
+    })
+  })
+  let app: App
+  try {
+    const { version, nodeVersion, hostname, stdout: logTo } = io
+    app = await createApp(loaded.config, { version, nodeVersion, hostname, logTo })
+  } catch (cause) {
+    if (!(cause instanceof StartRefused)) throw cause
+    io.stderr.write(`${cause.message}\n`)
+    return EXIT.configuration
+  }
+  await using running = app
+  io.onParentMessage((message) => {
+    const index = (message as { stopEmbeddedNode?: unknown }).stopEmbeddedNode
+    if (typeof index === 'number') running.stopEmbeddedNode(index)
+  })
+  await stopped
+  await running.drain()
+  return EXIT.ok
+}

@@ -1,0 +1,71 @@
+/**
+ * Five real Redis or Valkey processes for the demonstration, on sockets and in folders of their own, gone afterwards.
+ */
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+
+const PROGRAMS = ['redis-server', 'valkey-server'] as const
+
+export type RedisProcesses = AsyncDisposable & {
+  readonly program: string
+  readonly urls: readonly string[]
+  kill(index: number): Promise<void>
+}
+
+/** The first of redis-server and valkey-server that the search path has. */
+export function findRedisProgram(searchPath: string): string | undefined {
+  for (const folder of searchPath.split(delimiter)) {
+    for (const program of PROGRAMS)
+      if (folder !== '' && existsSync(join(folder, program))) return join(folder, program)
+  }
+  return undefined
+}
+
+export async function startRedisProcesses(program: string, count: number): Promise<RedisProcesses> {
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-demo-'))
+  const ports = await freePorts(count)
+  const children = ports.map((port) => {
+    const place = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder]
+    const memory = ['--save', '', '--appendonly', 'no', '--maxmemory-policy', 'noeviction']
+    return spawn(program, [...place, ...memory, '--loglevel', 'warning'], { stdio: 'ignore' })
+  })
+  return {
+    program,
+    urls: ports.map((port) => `redis://127.0.0.1:${port}`),
+    kill: (index) => end(children[index]!),
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all(children.map(end))
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const exited = once(child, 'exit')
+  child.kill('SIGKILL')
+  await exited
+}
+
+/** All opened before any is closed, so that no port is given twice. */
+export async function freePorts(count: number): Promise<number[]> {
+  const servers = await Promise.all(
+    Array.from({ length: count }, async () => {
+      const server = createServer().listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      return server
+    }),
+  )
+  return servers.map((server) => {
+    const address = server.address()
+    server.close()
+    if (address === null || typeof address === 'string') throw new Error('a TCP server has no port')
+    return address.port
+  })
+}

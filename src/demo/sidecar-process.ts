@@ -1,0 +1,76 @@
+/**
+ * A sidecar of the demonstration: `fencepost serve` as a process of its own, on free ports, with its output kept.
+ */
+
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+export type SidecarProcess = AsyncDisposable & {
+  readonly proxyUrl: string
+  readonly adminUrl: string
+  /** From the start of the process to its listeners being open. */
+  readonly startUpMs: number
+  metrics(): Promise<string>
+  /** Stops one of its embedded nodes. */
+  stopEmbeddedNode(index: number): void
+}
+
+const START_DEADLINE_MS = 20_000
+const POLL_MS = 5
+
+/** @param env on top of what the demonstration was started with */
+export async function startSidecar(
+  env: Readonly<Record<string, string | undefined>>,
+  ports: { readonly proxy: number; readonly admin: number },
+): Promise<SidecarProcess> {
+  const startedMs = performance.now()
+  const main = new URL(import.meta.url.endsWith('.ts') ? '../main.ts' : '../main.js', import.meta.url)
+  const child = fork(main, ['serve'], {
+    env: {
+      ...env,
+      FENCEPOST_PROXY_LISTEN: `127.0.0.1:${ports.proxy}`,
+      FENCEPOST_ADMIN_LISTEN: `127.0.0.1:${ports.admin}`,
+      FENCEPOST_API_LISTEN: 'off',
+      FENCEPOST_LOG_LEVEL: 'warn',
+    },
+    execArgv: [],
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+  })
+  const output: string[] = []
+  child.stdout?.on('data', (part: Buffer) => output.push(part.toString()))
+  child.stderr?.on('data', (part: Buffer) => output.push(part.toString()))
+  const adminUrl = `http://127.0.0.1:${ports.admin}`
+  try {
+    await ready(child, `${adminUrl}/readyz`, startedMs)
+  } catch (cause) {
+    await end(child)
+    throw new Error(`${cause instanceof Error ? cause.message : cause}\n${output.join('')}`)
+  }
+  return {
+    proxyUrl: `http://127.0.0.1:${ports.proxy}`,
+    adminUrl,
+    startUpMs: performance.now() - startedMs,
+    metrics: async () => (await fetch(`${adminUrl}/metrics`)).text(),
+    stopEmbeddedNode: (index) => child.send({ stopEmbeddedNode: index }),
+    [Symbol.asyncDispose]: () => end(child),
+  }
+}
+
+async function ready(child: ChildProcess, url: string, startedMs: number): Promise<void> {
+  while (performance.now() - startedMs < START_DEADLINE_MS) {
+    if (child.exitCode !== null) throw new Error(`the sidecar ended with exit code ${child.exitCode}`)
+    const answer = await fetch(url).catch(() => undefined)
+    await answer?.body?.cancel()
+    if (answer?.status === 200) return
+    await sleep(POLL_MS)
+  }
+  throw new Error(`the sidecar was not ready within ${START_DEADLINE_MS} ms`)
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const exited = once(child, 'exit')
+  child.kill('SIGTERM')
+  await exited
+}

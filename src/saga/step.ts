@@ -1,0 +1,210 @@
+/**
+ * A step with an effect outside the database (a payment), in two short transactions around it:
+ *
+ *     claim   key in_progress, a new fence, a lease          COMMIT
+ *     effect  the provider is called with a derived key      no transaction, no connection
+ *     settle  only if the fence is still ours: result, rows of the application, events of the outbox    COMMIT
+ *
+ * A crash between them leaves `in_progress` with a lease that lapses. Whoever comes next takes over under a higher fence,
+ * asks the provider what became of it (`reconcile`) or calls it again under the same derived key. So the effect is once
+ * only as far as the provider honours that key; what is written here is once in any case.
+ * A definite no of the business is an outcome: committed, and replayed. Faults are thrown, and tried again up to
+ * `maxAttempts`; then the step is `parked` and waits for a person.
+ *
+ * Source: Brandur Leach, "Implementing Stripe-like Idempotency Keys in Postgres" (atomic phases).
+ */
+import type { Tx } from './database.ts'
+import {
+  AttemptsExhaustedError,
+  BusinessError,
+  LeaseLostError,
+  StepOvertakenError,
+  StepSuspendedError,
+} from './errors.ts'
+import type { SagaKit } from './kit.ts'
+import { canonicalJson, derivedKey, hashOfText } from './request-hash.ts'
+import { type Claim, type Claimed, claimOrReplay, noteFailure, settle, surviving } from './step-record.ts'
+
+export type StepRequest = {
+  readonly scope: string
+  readonly key: string
+  readonly request: unknown
+  /** The effect must end within it; its signal aborts a little before. */
+  readonly leaseMs: number
+  /** Claims in all, those of crashed processes included. Default 5. */
+  readonly maxAttempts?: number
+  /** How long the outcome answers repetitions. Default 24 hours. */
+  readonly ttlMs?: number
+  /** The token of a lock that the caller holds; default: one of the database's own sequence. */
+  readonly fencingToken?: number
+  /** Further reasons to stop, for example the loss of a lock. */
+  readonly signal?: AbortSignal
+  /** Keep the request itself, so that `recovery.ts` can hand it out after a crash. Default false. */
+  readonly keepRequest?: boolean
+}
+
+export type StepContext = {
+  readonly scope: string
+  readonly key: string
+  /** For the provider: the same in every attempt, and in every process. */
+  readonly idempotencyKey: string
+  readonly fencingToken: number
+  /** 1, or more where an earlier attempt failed or vanished. */
+  readonly attempt: number
+  readonly signal: AbortSignal
+}
+
+export type StepHandlers<V, R> = {
+  /** Outside any transaction. Throw {@link BusinessError} for a definite no. */
+  readonly effect: (context: StepContext) => Promise<V>
+  /** Inside the settling transaction, together with the outcome. */
+  readonly commit: (tx: Tx, value: V, context: StepContext) => Promise<R>
+  /** What a definite no writes and answers. Default: the error's code, message and details as the result. */
+  readonly reject?: (tx: Tx, error: BusinessError, context: StepContext) => Promise<R>
+  /** Asked first from the second attempt on: what did the provider make of the earlier one? undefined: nothing. */
+  readonly reconcile?: (context: StepContext) => Promise<V | undefined>
+}
+
+export type StepOutcome<R> = {
+  readonly replayed: boolean
+  readonly outcome: 'completed' | 'failed'
+  readonly result: R
+}
+
+/** What a saga adds to the two transactions (`saga-step.ts`). */
+export type StepHooks<V> = {
+  readonly claimed?: (tx: Tx, context: { readonly attempt: number }) => Promise<void>
+  readonly settled?: (tx: Tx, outcome: 'completed' | 'failed', resultText: string) => Promise<void>
+  /** The effect took place, and its outcome may no longer be written. */
+  readonly overtaken?: (value: V, context: StepContext) => Promise<void>
+}
+
+export async function runIdempotentStep<V, R>(
+  kit: SagaKit,
+  step: StepRequest,
+  handlers: StepHandlers<V, R>,
+  hooks: StepHooks<V> = {},
+): Promise<StepOutcome<R>> {
+  const text = canonicalJson(step.request)
+  const claim: Claim = { step, owner: kit.random.hex(16), hash: hashOfText(text), text }
+  const begunMonoMs = kit.clock.monoMs()
+  const claimed = await surviving(kit, 3, () =>
+    kit.transaction((tx) => claimOrReplay<R>(kit, tx, claim, hooks.claimed)),
+  )
+  if (claimed.kind === 'parked') throw parkedError(kit, step, claimed.attempts, undefined)
+  if (claimed.kind === 'settled') {
+    kit.emit({ kind: 'replayed', scope: step.scope, outcome: claimed.outcome })
+    return { replayed: true, outcome: claimed.outcome, result: claimed.result }
+  }
+  if (claimed.attempt > 1)
+    kit.emit({ kind: 'taken_over', scope: step.scope, key: step.key, attempt: claimed.attempt })
+  return carryOut(kit, claim, claimed, begunMonoMs, handlers, hooks)
+}
+
+async function carryOut<V, R>(
+  kit: SagaKit,
+  claim: Claim,
+  claimed: Claimed,
+  begunMonoMs: number,
+  handlers: StepHandlers<V, R>,
+  hooks: StepHooks<V>,
+): Promise<StepOutcome<R>> {
+  const { step } = claim
+  const lease = leaseSignal(kit, step, begunMonoMs)
+  const context: StepContext = {
+    scope: step.scope,
+    key: step.key,
+    idempotencyKey: derivedKey([step.scope, step.key]),
+    fencingToken: step.fencingToken ?? claimed.fence,
+    attempt: claimed.attempt,
+    signal: lease.signal,
+  }
+  try {
+    const answer = await askProvider(step, context, handlers).finally(lease.end)
+    if (answer.kind === 'no') {
+      const reject = handlers.reject ?? (async () => refusal(answer.error) as R)
+      return await settle(kit, claim, claimed, 'failed', hooks, (tx) => reject(tx, answer.error, context))
+    }
+    const { value } = answer
+    try {
+      return await settle(kit, claim, claimed, 'completed', hooks, (tx) =>
+        handlers.commit(tx, value, context),
+      )
+    } catch (error) {
+      if (isOvertaken(error)) await hooks.overtaken?.(value, context)
+      throw error
+    }
+  } catch (error) {
+    if (isOvertaken(error)) throw error
+    const parkedAfter = await noteFailure(kit, claim, claimed, error)
+    throw parkedAfter === undefined ? error : parkedError(kit, step, parkedAfter, error)
+  }
+}
+
+type Answer<V> =
+  | { readonly kind: 'yes'; readonly value: V }
+  | { readonly kind: 'no'; readonly error: BusinessError }
+
+async function askProvider<V, R>(
+  step: StepRequest,
+  context: StepContext,
+  handlers: StepHandlers<V, R>,
+): Promise<Answer<V>> {
+  try {
+    const value = await untilAborted(context.signal, step, async () => {
+      const earlier = context.attempt > 1 ? await handlers.reconcile?.(context) : undefined
+      return earlier ?? (await handlers.effect(context))
+    })
+    return { kind: 'yes', value }
+  } catch (error) {
+    if (error instanceof BusinessError) return { kind: 'no', error }
+    throw error
+  }
+}
+
+/** The step is no longer ours to settle. (A resource that fenced the commit out is a fault like others.) */
+function isOvertaken(error: unknown): boolean {
+  return error instanceof StepOvertakenError || error instanceof StepSuspendedError
+}
+
+function refusal({ code, message, details }: BusinessError): unknown {
+  return { code, message, details }
+}
+
+/** Aborts a tenth before the end of the lease: what reacts at once is over before somebody else begins. */
+function leaseSignal(
+  kit: SagaKit,
+  step: StepRequest,
+  begunMonoMs: number,
+): { signal: AbortSignal; end: () => void } {
+  const own = new AbortController()
+  const leftMs = begunMonoMs + step.leaseMs * 0.9 - kit.clock.monoMs()
+  const timer = kit.clock.timer(leftMs, () => own.abort(new LeaseLostError(`${step.scope} ${step.key}`)))
+  const signal = step.signal === undefined ? own.signal : AbortSignal.any([own.signal, step.signal])
+  return { signal, end: () => timer.cancel() }
+}
+
+/** Does not wait for an effect that ignores its signal. */
+async function untilAborted<V>(signal: AbortSignal, step: StepRequest, work: () => Promise<V>): Promise<V> {
+  signal.throwIfAborted()
+  const abandoned = Promise.withResolvers<never>()
+  const abandon = () =>
+    abandoned.reject(new LeaseLostError(`${step.scope} ${step.key}`, { cause: signal.reason }))
+  signal.addEventListener('abort', abandon, { once: true })
+  try {
+    return await Promise.race([work(), abandoned.promise])
+  } finally {
+    signal.removeEventListener('abort', abandon)
+  }
+}
+
+function parkedError(
+  kit: SagaKit,
+  step: StepRequest,
+  attempts: number,
+  cause: unknown,
+): AttemptsExhaustedError {
+  const what = `${step.scope} ${step.key}`
+  kit.emit({ kind: 'parked', what, error: cause })
+  return new AttemptsExhaustedError(what, attempts, { cause })
+}

@@ -1,0 +1,90 @@
+// Several locks are taken in one order, kept while the work runs, and given back without hiding its result.
+import { expect, test } from 'vitest'
+import { LeaseLostError, LockNotAcquiredError } from '../../src/saga/errors.ts'
+import type { SagaEvent } from '../../src/saga/events.ts'
+import type { SagaKit } from '../../src/saga/kit.ts'
+import { type HeldLock, inLockOrder, withLocks } from '../../src/saga/locks.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { MemoryLocks } from '../support/memory-locks.ts'
+
+function bench() {
+  const clock = new ManualClock()
+  const events: SagaEvent[] = []
+  const kit = { clock, emit: (event: SagaEvent) => events.push(event) } as unknown as SagaKit
+  return { clock, events, kit, locks: new MemoryLocks(clock) }
+}
+const nothing = async () => {}
+
+test('resources are sorted by bytes, once each, whatever the caller says', async () => {
+  const { kit, locks } = bench()
+  await withLocks(kit, locks, ['b', 'ä', 'a', 'b', 'Z'], { leaseMs: 1000 }, nothing)
+  expect(locks.acquired).toEqual([['Z', 'a', 'b', 'ä']])
+  // U+FF5E sorts before U+1F600 by bytes and after it by UTF-16 code units.
+  expect(inLockOrder(['\u{1f600}', '\uff5e'])).toEqual(['\uff5e', '\u{1f600}'])
+})
+
+test('all or nothing: one held resource refuses the whole, and takes none of the others', async () => {
+  const { kit, locks } = bench()
+  await withLocks(kit, locks, ['b'], { leaseMs: 1000 }, async () => {
+    await expect(withLocks(kit, locks, ['a', 'b'], { leaseMs: 1000 }, nothing)).rejects.toBeInstanceOf(
+      LockNotAcquiredError,
+    )
+    await withLocks(kit, locks, ['a'], { leaseMs: 1000 }, nothing)
+  })
+})
+
+test('the lease is renewed for as long as the work takes', async () => {
+  const { kit, locks, clock } = bench()
+  const aborted = await withLocks(kit, locks, ['a'], { leaseMs: 300 }, async ({ signal }) => {
+    for (let tick = 0; tick < 50; tick += 1) await clock.advance(100)
+    return signal.aborted
+  })
+  expect(aborted).toBe(false)
+})
+
+test('without renewal the signal aborts at the end of the lease', async () => {
+  const { kit, locks, clock } = bench()
+  const work = withLocks(kit, locks, ['a'], { leaseMs: 300, autoRenew: false }, async ({ signal }) => {
+    await clock.advance(300)
+    signal.throwIfAborted()
+  })
+  await expect(work).rejects.toBeInstanceOf(LeaseLostError)
+})
+
+test('a lock that was lost unnoticed is told by the failed renewal and then by the signal', async () => {
+  const { kit, locks, clock, events } = bench()
+  await withLocks(kit, locks, ['a'], { leaseMs: 300 }, async ({ signal }) => {
+    locks.forget('a')
+    await clock.advance(100)
+    expect(events.map(({ kind }) => kind)).toEqual(['lock_renewal_failed'])
+    await clock.advance(200)
+    expect(signal.aborted).toBe(true)
+  })
+})
+
+test('tokens rise from holder to holder', async () => {
+  const { kit, locks } = bench()
+  const tokens: number[] = []
+  for (let turn = 0; turn < 3; turn += 1)
+    await withLocks(kit, locks, ['a'], { leaseMs: 1000 }, async ({ fencingToken }) =>
+      tokens.push(fencingToken),
+    )
+  expect(tokens).toEqual([1, 2, 3])
+})
+
+test('a release that fails does not take the place of the result, nor of the error', async () => {
+  const { kit, events } = bench()
+  const lock: HeldLock = {
+    fencingToken: 1,
+    signal: new AbortController().signal,
+    renew: nothing,
+    release: () => Promise.reject(new Error('quorum away')),
+  }
+  const manager = { acquire: async () => lock }
+  expect(await withLocks(kit, manager, ['a'], { leaseMs: 1000 }, async () => 'done')).toBe('done')
+  const failing = withLocks(kit, manager, ['a'], { leaseMs: 1000 }, async () => {
+    throw new Error('work failed')
+  })
+  await expect(failing).rejects.toThrow('work failed')
+  expect(events.map(({ kind }) => kind)).toEqual(['lock_release_failed', 'lock_release_failed'])
+})

@@ -1,0 +1,318 @@
+// A step with an effect outside: once in the database whatever happens, once at the provider as far as it honours the key.
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import {
+  AttemptsExhaustedError,
+  BusinessError,
+  FencedOutError,
+  IdempotencyKeyReuseError,
+  LeaseLostError,
+  NonRetryableError,
+  OperationInProgressError,
+} from '../../src/saga/errors.ts'
+import { runIdempotentStep, type StepHandlers, type StepRequest } from '../../src/saga/step.ts'
+import { unparkStep } from '../../src/saga/step-record.ts'
+import { Declined, FakeProvider } from '../support/fake-provider.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { type TestKit, testKit } from '../support/saga-kit.ts'
+
+let server: PostgresServer
+let kit: TestKit
+beforeAll(async () => {
+  server = await startPostgres()
+  kit = await testKit(server)
+  await kit.pool.query('CREATE TABLE payments (key text, charge_id text, fencing_token bigint)')
+})
+afterAll(() => server[Symbol.asyncDispose]())
+
+const paymentsOf = async (key: string) =>
+  (await kit.pool.query('SELECT charge_id FROM payments WHERE key = $1', [key])).rows.length
+const rowOf = async (key: string) =>
+  (await kit.pool.query(`SELECT * FROM ${kit.schema}.idempotency_keys WHERE key = $1`, [key])).rows[0]
+/** The lease of a crashed holder, over: the test need not wait for it. */
+const lapse = (key: string) =>
+  kit.pool.query(
+    `UPDATE ${kit.schema}.idempotency_keys SET locked_until = clock_timestamp() WHERE key = $1`,
+    [key],
+  )
+
+type Paid = { chargeId: string }
+function pay(
+  provider: FakeProvider,
+  key: string,
+  options: Partial<StepRequest> = {},
+  handlers: Partial<StepHandlers<Paid, unknown>> = {},
+) {
+  const step = { scope: 'pay', key, request: { key }, leaseMs: 30_000, ...options }
+  return runIdempotentStep<Paid, unknown>(kit, step, {
+    effect: async ({ idempotencyKey }) => {
+      try {
+        return await provider.charge(idempotencyKey, 10)
+      } catch (error) {
+        if (error instanceof Declined) throw new BusinessError('declined', error.message, { key })
+        throw error
+      }
+    },
+    commit: async (tx, { chargeId }, { fencingToken }) => {
+      await tx.query('INSERT INTO payments VALUES ($1, $2, $3)', [key, chargeId, fencingToken])
+      return { paid: true }
+    },
+    ...handlers,
+  })
+}
+
+test('carried out once, replayed afterwards', async () => {
+  const provider = new FakeProvider()
+  expect(await pay(provider, 'once')).toEqual({
+    replayed: false,
+    outcome: 'completed',
+    result: { paid: true },
+  })
+  expect(await pay(provider, 'once')).toEqual({
+    replayed: true,
+    outcome: 'completed',
+    result: { paid: true },
+  })
+  expect([provider.calls.length, await paymentsOf('once')]).toEqual([1, 1])
+})
+
+test('twenty at once: one calls the provider, the others are told to come back, and then replay', async () => {
+  const provider = new FakeProvider()
+  const go = Promise.withResolvers<void>()
+  provider.hold = go.promise
+  const all = Array.from({ length: 20 }, () => pay(provider, 'twenty'))
+  const busy = all.map((one) =>
+    one.then(
+      () => 'paid',
+      (error) => (error as Error).constructor.name,
+    ),
+  )
+  const nineteen = Promise.withResolvers<void>()
+  let refused = 0
+  for (const one of all)
+    one.catch((error) => {
+      if (error instanceof OperationInProgressError && error.retryAfterMs > 0) refused += 1
+      if (refused === 19) nineteen.resolve()
+    })
+  await nineteen.promise
+  go.resolve()
+  expect((await Promise.all(busy)).sort()).toEqual([...Array(19).fill('OperationInProgressError'), 'paid'])
+  expect((await pay(provider, 'twenty')).replayed).toBe(true)
+  expect(provider.calls).toHaveLength(1)
+})
+
+test('no connection and no transaction is held while the provider is called', async () => {
+  const provider = new FakeProvider()
+  let during = ''
+  await pay(
+    provider,
+    'idle',
+    {},
+    {
+      effect: async ({ idempotencyKey }) => {
+        const { rows } = await kit.pool.query(
+          `SELECT string_agg(state, ',') AS states FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = 'postgres'
+         AND (state LIKE 'idle in transaction%' OR state = 'active') AND backend_type = 'client backend'`,
+        )
+        during = rows[0].states
+        return provider.charge(idempotencyKey, 10)
+      },
+    },
+  )
+  expect(during).toBeNull()
+})
+
+test('a definite no is an outcome: committed with its rows, replayed, never asked again', async () => {
+  const provider = new FakeProvider()
+  provider.moods.push('decline')
+  const reject = async (
+    tx: { query(text: string, values: unknown[]): Promise<unknown> },
+    error: BusinessError,
+  ) => {
+    await tx.query('INSERT INTO payments VALUES ($1, $2, 0)', ['declined', error.code])
+    return { paid: false, why: error.code }
+  }
+  const first = await pay(provider, 'declined', {}, { reject })
+  const second = await pay(provider, 'declined', {}, { reject })
+  expect(first).toEqual({ replayed: false, outcome: 'failed', result: { paid: false, why: 'declined' } })
+  expect(second).toEqual({ ...first, replayed: true })
+  expect([provider.calls.length, await paymentsOf('declined')]).toEqual([1, 1])
+})
+
+test('a fault before the charge: the next attempt need not wait, and uses the same key', async () => {
+  const provider = new FakeProvider()
+  provider.moods.push('fail-before')
+  await expect(pay(provider, 'before')).rejects.toThrow('provider: 503')
+  expect((await pay(provider, 'before')).replayed).toBe(false)
+  expect(new Set(provider.calls).size).toBe(1)
+  expect([provider.charges.size, await paymentsOf('before')]).toEqual([1, 1])
+})
+
+test('a fault after the charge: reconcile finds it, and the provider is not called again', async () => {
+  const provider = new FakeProvider()
+  provider.moods.push('fail-after')
+  const reconcile = async ({ idempotencyKey }: { idempotencyKey: string }) => provider.find(idempotencyKey)
+  await expect(pay(provider, 'after', {}, { reconcile })).rejects.toThrow('connection reset')
+  await pay(provider, 'after', {}, { reconcile })
+  expect([provider.calls.length, provider.charges.size, await paymentsOf('after')]).toEqual([1, 1, 1])
+})
+
+test('a holder that vanished is taken over after its lease; coming back, it changes nothing', async () => {
+  const provider = new FakeProvider()
+  const go = Promise.withResolvers<void>()
+  const stalled = pay(
+    provider,
+    'stalled',
+    {},
+    {
+      effect: async ({ idempotencyKey }) => {
+        await go.promise
+        return provider.charge(idempotencyKey, 10)
+      },
+    },
+  )
+  const outcome = expect(stalled).rejects.toBeInstanceOf(FencedOutError)
+  while ((await rowOf('stalled')) === undefined) await new Promise(setImmediate)
+  await expect(pay(provider, 'stalled')).rejects.toBeInstanceOf(OperationInProgressError)
+  await lapse('stalled')
+  const second = await pay(provider, 'stalled')
+  expect(second.replayed).toBe(false)
+  go.resolve()
+  await outcome
+  expect([provider.charges.size, await paymentsOf('stalled')]).toEqual([1, 1])
+  expect(kit.seenOf('taken_over').at(-1)).toMatchObject({ key: 'stalled', attempt: 2 })
+})
+
+test('fencing tokens rise with every takeover', async () => {
+  const tokens: number[] = []
+  const provider = new FakeProvider()
+  for (let attempt = 1; attempt <= 3; attempt += 1) {
+    const failing = pay(
+      provider,
+      'tokens',
+      {},
+      {
+        effect: async ({ fencingToken }) => {
+          tokens.push(fencingToken)
+          throw new Error('again')
+        },
+      },
+    )
+    await expect(failing).rejects.toThrow('again')
+  }
+  expect(tokens).toEqual([...tokens].sort((a, b) => a - b))
+  expect(new Set(tokens).size).toBe(3)
+})
+
+test('attempts are bounded; the step is parked until a person lets it go on', async () => {
+  const provider = new FakeProvider()
+  provider.moods.push('fail-before', 'fail-before', 'fail-before')
+  const ask = () => pay(provider, 'parked', { maxAttempts: 3 })
+  await expect(ask()).rejects.toThrow('503')
+  await expect(ask()).rejects.toThrow('503')
+  await expect(ask()).rejects.toBeInstanceOf(AttemptsExhaustedError)
+  await expect(ask()).rejects.toBeInstanceOf(AttemptsExhaustedError)
+  expect(provider.calls).toHaveLength(3)
+  expect(await unparkStep(kit, 'pay', 'parked')).toBe(true)
+  expect((await ask()).outcome).toBe('completed')
+})
+
+test('crashes count as attempts: a step that kills its process is parked, too', async () => {
+  const provider = new FakeProvider()
+  for (let crash = 1; crash <= 2; crash += 1) {
+    // A process that dies in the effect leaves exactly this: a claim, and nothing after it.
+    void pay(provider, 'crash', { maxAttempts: 2 }, { effect: () => new Promise(() => {}) })
+    while ((await rowOf('crash'))?.attempts !== crash) await new Promise(setImmediate)
+    await lapse('crash')
+  }
+  await expect(pay(provider, 'crash', { maxAttempts: 2 })).rejects.toBeInstanceOf(AttemptsExhaustedError)
+  expect((await rowOf('crash')).status).toBe('parked')
+})
+
+test('what can never work is parked at once', async () => {
+  const failing = pay(
+    new FakeProvider(),
+    'never',
+    {},
+    { effect: () => Promise.reject(new NonRetryableError('no such customer')) },
+  )
+  await expect(failing).rejects.toBeInstanceOf(AttemptsExhaustedError)
+})
+
+test('another request under the same key is refused while the first runs and afterwards', async () => {
+  const provider = new FakeProvider()
+  await pay(provider, 'reuse')
+  await expect(pay(provider, 'reuse', { request: { other: 1 } })).rejects.toBeInstanceOf(
+    IdempotencyKeyReuseError,
+  )
+})
+
+test('a commit that fails leaves the charge to the next attempt, which writes it once', async () => {
+  const provider = new FakeProvider()
+  let first = true
+  const commit: StepHandlers<Paid, unknown>['commit'] = async (tx, { chargeId }) => {
+    await tx.query('INSERT INTO payments VALUES ($1, $2, 0)', ['commit', chargeId])
+    if (first) {
+      first = false
+      await tx.query('SELECT 1 / 0')
+    }
+    return 'ok'
+  }
+  await expect(pay(provider, 'commit', {}, { commit })).rejects.toMatchObject({ code: '22012' })
+  await pay(provider, 'commit', {}, { commit })
+  expect([provider.charges.size, await paymentsOf('commit')]).toEqual([1, 1])
+})
+
+test('a business error out of commit is a fault: the effect has taken place', async () => {
+  const provider = new FakeProvider()
+  const commit = () => Promise.reject(new BusinessError('late', 'too late'))
+  await expect(pay(provider, 'late', {}, { commit })).rejects.toBeInstanceOf(BusinessError)
+  expect((await rowOf('late')).status).toBe('in_progress')
+})
+
+test('the backend dies in the settling transaction: entered again, written once', async () => {
+  const provider = new FakeProvider()
+  let runs = 0
+  const outcome = await pay(
+    provider,
+    'backend',
+    {},
+    {
+      commit: async (tx, { chargeId }) => {
+        runs += 1
+        await tx.query('INSERT INTO payments VALUES ($1, $2, 0)', ['backend', chargeId])
+        if (runs === 1) {
+          const { rows } = await tx.query('SELECT pg_backend_pid() AS pid')
+          await kit.pool.query('SELECT pg_terminate_backend($1, 5000)', [rows[0]!.pid])
+        }
+        return 'ok'
+      },
+    },
+  )
+  expect(outcome.outcome).toBe('completed')
+  expect([runs, provider.calls.length, await paymentsOf('backend')]).toEqual([2, 1, 1])
+})
+
+test('the signal aborts before the lease ends, and an effect that ignores it is not waited for', async () => {
+  const clock = new ManualClock()
+  const slow = await testKit(server, { clock })
+  const entered = Promise.withResolvers<AbortSignal>()
+  const step = runIdempotentStep(
+    slow,
+    { scope: 'pay', key: 'slow', request: {}, leaseMs: 1000 },
+    {
+      effect: ({ signal }) => {
+        entered.resolve(signal)
+        return new Promise(() => {})
+      },
+      commit: async () => null,
+    },
+  )
+  const outcome = expect(step).rejects.toBeInstanceOf(LeaseLostError)
+  const signal = await entered.promise
+  await clock.advance(899)
+  expect(signal.aborted).toBe(false)
+  await clock.advance(1)
+  expect(signal.aborted).toBe(true)
+  await outcome
+})
