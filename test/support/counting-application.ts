@@ -1,0 +1,88 @@
+/**
+ * An application that carries out whatever reaches it and remembers that it did: the judge of every test that says
+ * "once". It answers at once, unless it was told to hold its answers until the test lets them go.
+ */
+
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { eventually } from './eventually.ts'
+
+export type Execution = {
+  readonly method: string
+  readonly url: string
+  readonly headers: IncomingHttpHeaders
+  readonly body: string
+  /** By the `Idempotency-Key` that the application was handed. */
+  readonly key: string
+  readonly token: number
+  readonly attempt: number
+}
+
+export type CountingApplication = AsyncDisposable & {
+  readonly url: string
+  readonly executions: readonly Execution[]
+  /** Executions of one key. */
+  of(key: string): readonly Execution[]
+  /** From now on answers wait; {@link CountingApplication.letGo} sends them. */
+  hold(): void
+  /** Answers everything that was held, and holds no more. */
+  letGo(): void
+  /** Resolves when `count` requests in all have arrived. */
+  arrived(count: number): Promise<void>
+}
+
+export async function startCountingApplication(): Promise<CountingApplication> {
+  const executions: Execution[] = []
+  const held: (() => void)[] = []
+  let holding = false
+  const server = createServer((request, response) => {
+    const parts: Buffer[] = []
+    request.on('data', (part: Buffer) => parts.push(part))
+    request.on('end', () => {
+      const { headers } = request
+      const execution: Execution = {
+        method: request.method ?? '',
+        url: request.url ?? '',
+        headers,
+        body: Buffer.concat(parts).toString(),
+        key: String(headers['idempotency-key'] ?? ''),
+        token: Number(headers['fencepost-fencing-token'] ?? 0),
+        attempt: Number(headers['fencepost-attempt'] ?? 0),
+      }
+      executions.push(execution)
+      const number = executions.length
+      if (holding) held.push(() => answer(response, execution, number))
+      else answer(response, execution, number)
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `http://127.0.0.1:${port}`,
+    executions,
+    of: (key) => executions.filter((execution) => execution.key === key),
+    hold: () => {
+      holding = true
+    },
+    letGo: () => {
+      holding = false
+      for (const go of held.splice(0)) go()
+    },
+    arrived: async (count) => {
+      await eventually(`${count} requests at the application`, () => executions.length >= count, {
+        withinMs: 15_000,
+      })
+    },
+    [Symbol.asyncDispose]: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
+
+/** No two executions are answered alike, so that a replay shows which one it repeats. */
+function answer(response: ServerResponse, { key, token }: Execution, number: number): void {
+  response.writeHead(201, { 'content-type': 'application/json', 'x-execution': String(number) })
+  response.end(JSON.stringify({ key, execution: number, token }))
+}

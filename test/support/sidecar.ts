@@ -1,0 +1,41 @@
+/**
+ * The sidecar as its users run it: `fencepost serve` as a process of its own, on ports that the system chose.
+ *
+ *     await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: servers.nodesSetting, FENCEPOST_UPSTREAM: app.url })
+ *     await fetch(sidecar.proxy + '/payments', …)
+ */
+
+import { fileURLToPath } from 'node:url'
+import { TestProcess } from './processes.ts'
+
+export type Sidecar = AsyncDisposable & {
+  readonly process: TestProcess
+  /** Addresses of its listeners, `http://127.0.0.1:…`; empty where one is off. */
+  readonly proxy: string
+  readonly api: string
+  readonly admin: string
+}
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
+
+/** @param env settings; all listeners are on free ports of the loopback unless said otherwise */
+export async function startSidecar(env: Readonly<Record<string, string>>): Promise<Sidecar> {
+  const child = new TestProcess(process.execPath, [MAIN, 'serve'], {
+    name: 'fencepost serve',
+    env: {
+      FENCEPOST_PROXY_LISTEN: env.FENCEPOST_UPSTREAM === undefined ? 'off' : '127.0.0.1:0',
+      FENCEPOST_API_LISTEN: '127.0.0.1:0',
+      FENCEPOST_ADMIN_LISTEN: '127.0.0.1:0',
+      ...env,
+    },
+  })
+  try {
+    const [line] = await child.line(/^\{.*"message":"fencepost is serving".*$/)
+    const { addresses } = JSON.parse(line) as { addresses: { proxy?: string; api?: string; admin?: string } }
+    const { proxy = '', api = '', admin = '' } = addresses
+    return { process: child, proxy, api, admin, [Symbol.asyncDispose]: () => child[Symbol.asyncDispose]() }
+  } catch (cause) {
+    await child[Symbol.asyncDispose]()
+    throw cause
+  }
+}
