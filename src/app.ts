@@ -4,18 +4,18 @@
  * The only file that sees two adapters. It decides nothing about requests.
  */
 
+import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import type { ListenAddress, RedisAddress } from './config/addresses.ts'
 import type { Config } from './config/load.ts'
-import type { DedupPorts } from './core/deduplicate.ts'
 import type { Events } from './core/events.ts'
 import { createLeases } from './core/leases.ts'
 import type { Clock, Random, RecordNode } from './core/ports.ts'
 import { majorityOf } from './core/units.ts'
-import { createWaiters } from './core/waiters.ts'
 import { createEmbeddedNodes, type StoppableNode } from './embedded/node.ts'
 import { createAdminServer, type NodeView, type Readiness } from './http/admin/server.ts'
+import { createProxy, type ProxyOptions, type ProxyPorts } from './http/proxy/server.ts'
 import { fanOut } from './observe/fan-out.ts'
 import { createLog, logEvents } from './observe/log.ts'
 import { createMetrics } from './observe/metrics.ts'
@@ -23,6 +23,7 @@ import { createRedlockQuorum } from './quorum/redlock.ts'
 import { RedisNodes } from './redis/nodes.ts'
 import { systemClock } from './system/clock.ts'
 import { systemRandom } from './system/random.ts'
+import { createApplication } from './upstream/application.ts'
 
 const EMBEDDED_NODES = 5
 
@@ -67,8 +68,9 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const ownNodes = createEmbeddedNodes(1, clock, config.tokenAheadMs, events)
   const ownQuorum = createRedlockQuorum({ nodes: ownNodes, clock, events })
   const localLeases = createLeases({ quorum: ownQuorum, clock, random, events })
-  const waiters = createWaiters(config.maxWaiters, config.maxWaiters)
-  const dedup: DedupPorts = { leases, localLeases, waiters, clock, random, events }
+  const proxied = openProxy(config, { leases, localLeases, clock, random, events }, (err, problemInstance) =>
+    log.error({ err, problem_instance: problemInstance }, 'a request failed in the sidecar'),
+  )
 
   let phase: Phase = 'starting'
   const admin = createAdminServer({
@@ -80,7 +82,8 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const addresses: { proxy?: string; api?: string; admin?: string } = {}
   const adminAddress = await listen('admin', admin, config.adminListen)
   if (adminAddress !== undefined) addresses.admin = adminAddress
-  void dedup
+  const proxyAddress = await proxied?.listen()
+  if (proxyAddress !== undefined) addresses.proxy = proxyAddress
   phase = 'serving'
   log.info(
     { addresses, nodes: nodes.views(), quorum_nodes: `${required}/${nodeCount}` },
@@ -92,11 +95,78 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     drain: async () => {
       phase = 'draining'
       log.info('draining: new work is refused, work under way is finished')
+      await proxied?.close(config.drainTimeoutMs)
     },
     stopEmbeddedNode: (index) => nodes.stopEmbedded(index),
     [Symbol.asyncDispose]: async () => {
+      await proxied?.close(0)
       await admin.close()
       await nodes[Symbol.asyncDispose]()
+    },
+  }
+}
+
+/** The proxy and the application behind it, or undefined where the proxy is off. */
+function openProxy(
+  config: Config,
+  core: Pick<ProxyPorts, 'leases' | 'localLeases' | 'clock' | 'random' | 'events'>,
+  onFailure: ProxyPorts['onFailure'],
+) {
+  const at = config.proxyListen
+  if (at.kind === 'off' || config.upstream === undefined) return undefined
+  const application = createApplication({
+    address: config.upstream,
+    connectTimeoutMs: config.upstreamConnectTimeoutMs,
+    bodyIdleMs: config.upstreamBodyTimeoutMs,
+    connectionsMax: config.upstreamConnections,
+    keepAliveMs: config.upstreamKeepAliveMs,
+    clock: core.clock,
+  })
+  const proxy = createProxy(proxyOptions(config), {
+    ...core,
+    application,
+    newInstance: () => randomUUID(),
+    onFailure,
+  })
+  let closed: Promise<void> | undefined
+  return {
+    listen: () => opened('proxy', () => proxy.listen(at)),
+    close: (graceMs: number) => {
+      closed ??= proxy.close(graceMs).then(() => application[Symbol.asyncDispose]())
+      return closed
+    },
+  }
+}
+
+/** Beyond these a client is no client: a head has that many lines, a connection that many requests. */
+const HEADER_LINES_MAX = 200
+const REQUESTS_PER_CONNECTION_MAX = 10_000
+const CONNECTIONS_MAX = 20_000
+const READER_IDLE_MS = 30_000
+
+function proxyOptions(config: Config): ProxyOptions {
+  const { tenant, env, apiVersion, tenantHeader, versionHeader } = config
+  return {
+    routes: config.routes,
+    scope: {
+      defaults: { tenant, env, apiVersion },
+      tenantHeader,
+      versionHeader,
+      trusted: config.trustScopeHeaders,
+    },
+    forwarded: config.forwardedHeaders,
+    settleBudgetMs: config.settleBudgetMs,
+    upstreamTimeoutMs: config.upstreamTimeoutMs,
+    limits: {
+      inFlightMax: config.maxInFlight,
+      headerBytesMax: config.headerLimitBytes,
+      headerLinesMax: HEADER_LINES_MAX,
+      headersTimeoutMs: config.headersTimeoutMs,
+      requestTimeoutMs: config.requestTimeoutMs,
+      keepAliveTimeoutMs: config.keepAliveTimeoutMs,
+      requestsPerConnectionMax: REQUESTS_PER_CONNECTION_MAX,
+      connectionsMax: CONNECTIONS_MAX,
+      readerIdleMs: READER_IDLE_MS,
     },
   }
 }
@@ -182,9 +252,13 @@ async function listen(
   address: ListenAddress,
 ): Promise<string | undefined> {
   if (address.kind === 'off') return undefined
+  const { kind: _, ...where } = address
+  return opened(name, () => server.listen(where))
+}
+
+async function opened(name: string, open: () => Promise<string>): Promise<string> {
   try {
-    const { kind: _, ...where } = address
-    return await server.listen(where)
+    return await open()
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
     throw new StartRefused(`the ${name} listener could not be opened: ${why}`, { cause })

@@ -4,7 +4,7 @@
  *   claim ─┬─ granted ──── work under the lease ─── settle ─── created | released | unstored | indeterminate | never_sent
  *          ├─ duplicate ── replayed | gone
  *          ├─ held ─────── in_progress, or wait and claim again
- *          ├─ mismatch
+ *          ├─ mismatch | duplicate_content
  *          └─ unavailable ─ fail closed, or what the route chose
  *
  * Owns every branch of the protocol between a request and its outcome; helpers compute, they do not decide. It knows no
@@ -12,6 +12,7 @@
  * client that went away and not by a lost lease: it may already have had its effect, and its outcome is worth recording.
  */
 
+import { type ContentRecord, markContent } from './duplicate-content.ts'
 import type { Events, LeaseEnd } from './events.ts'
 import { keepLease, type LeaseKeeper } from './lease-keeper.ts'
 import type { Outcome, Protection } from './outcome.ts'
@@ -48,6 +49,8 @@ export type ProtectedRequest = {
   /** The record's key on the nodes (`identity.ts`). */
   readonly recordKey: string
   readonly fingerprint: Fingerprint
+  /** Given where the same content under another key is not to be carried out. */
+  readonly contentRecord?: ContentRecord
   readonly policy: DedupPolicy
   /** Hands the request to the application. Called at most once, and never twice for one claim. */
   readonly forward: (context: ForwardContext | undefined) => Promise<ForwardResult>
@@ -115,7 +118,7 @@ async function afterClaim(
         await leases.release(claimed.lease)
         return { kind: 'undecided', retryAfterMs: request.policy.leaseMs }
       }
-      return workUnderLease(request, claimed.lease, protection, leases, ports)
+      return withContentMarked(request, claimed.lease, protection, leases, ports)
     case 'duplicate':
       return replay(claimed.outcome, claimed.token)
     case 'mismatch':
@@ -127,6 +130,27 @@ async function afterClaim(
     case 'unavailable':
       return { ...claimed, retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS }
   }
+}
+
+/** The key is ours; before the work begins its content is marked as ours too, where the route wants that. */
+async function withContentMarked(
+  request: ProtectedRequest,
+  lease: Lease,
+  protection: Protection,
+  leases: Leases,
+  ports: DedupPorts,
+): Promise<Outcome> {
+  const { contentRecord, policy } = request
+  if (contentRecord === undefined) return workUnderLease(request, lease, protection, leases, ports)
+  const mark = await markContent(contentRecord, policy, leases)
+  if (mark.kind === 'marked') {
+    const outcome = await workUnderLease(request, lease, protection, leases, ports)
+    // Nothing is on record for this content, so another key may bring it.
+    if (outcome.kind === 'released' || outcome.kind === 'never_sent') await mark.remove()
+    return outcome
+  }
+  await leases.release(lease)
+  return mark.kind === 'duplicate_content' ? mark : { ...mark, retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS }
 }
 
 async function withoutQuorum(

@@ -1,0 +1,141 @@
+/**
+ * Which headers cross the sidecar, in both directions, and which are the sidecar's own.
+ *
+ * Owns the lists. What is stored of an answer is `core/settlement.ts`. Header lines are kept as pairs in their order and
+ * case; nothing is joined, so that two lines stay two lines.
+ *
+ * Source: RFC 9110, section 7.6.1 (fields of one connection), 7.6.3 (Via); RFC 7239 is neither read nor written.
+ */
+
+import type { ForwardContext, HeaderList } from '../core/ports.ts'
+
+/** What the client is told about its request (`docs/http.md`). */
+export const STATUS_HEADER = 'Idempotency-Status'
+export const REPLAYED_HEADER = 'Idempotent-Replayed'
+export const CREATED_AT_HEADER = 'Idempotency-Created-At'
+
+/** Speak of one connection only; never passed on. */
+const HOP_BY_HOP = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-authentication-info',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'http2-settings',
+])
+
+/** Written anew by whoever sends the message on. */
+const FRAMING = new Set(['content-length', 'host', 'expect'])
+
+/** Ours to say: neither a client nor an application may say them in our place. */
+function isOurs(lowerName: string): boolean {
+  return (
+    lowerName.startsWith('fencepost-') ||
+    lowerName === 'idempotency-status' ||
+    lowerName === 'idempotent-replayed' ||
+    lowerName === 'idempotency-created-at'
+  )
+}
+
+/** Where a request came from, as told by whoever was in front. */
+function isForwarding(lowerName: string): boolean {
+  return lowerName.startsWith('x-forwarded-') || lowerName === 'forwarded' || lowerName === 'x-real-ip'
+}
+
+export function headerPairs(raw: readonly string[]): HeaderList {
+  const pairs: [string, string][] = []
+  for (let index = 0; index + 1 < raw.length; index += 2) pairs.push([raw[index]!, raw[index + 1]!])
+  return pairs
+}
+
+export function valuesOf(headers: HeaderList, lowerName: string): readonly string[] {
+  return headers.filter(([name]) => name.toLowerCase() === lowerName).map(([, value]) => value)
+}
+
+/** Lower-case names that `Connection` lists. */
+export function namedByConnection(headers: HeaderList): ReadonlySet<string> {
+  const names = valuesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(','))
+  return new Set(names.map((name) => name.trim()).filter((name) => name !== ''))
+}
+
+/** The hop that a request came over. */
+export type Hop = {
+  readonly peerAddress: string | undefined
+  readonly scheme: 'http' | 'https'
+  /** What the client called us. */
+  readonly host: string | undefined
+  readonly httpVersion: string
+}
+
+/**
+ * `append`: the peer is believed, and added to what it says. `replace`: what it says is dropped, and only the peer itself
+ * is told. `off`: neither read nor written.
+ */
+export type ForwardedHeaders = 'append' | 'replace' | 'off'
+
+export type Claimed = ForwardContext & {
+  /** The client's key as it came, or one made of the fingerprint. */
+  readonly idempotencyKey: string
+}
+
+/** The header lines for the application, without `Host` and framing: undici writes those. */
+export function towardsApplication(
+  headers: HeaderList,
+  hop: Hop,
+  forwarded: ForwardedHeaders,
+  claimed?: Claimed,
+): [string, string][] {
+  const dropped = namedByConnection(headers)
+  const kept = headers.filter(([name]) => {
+    const lower = name.toLowerCase()
+    if (HOP_BY_HOP.has(lower) || FRAMING.has(lower) || dropped.has(lower) || isOurs(lower)) return false
+    if (isForwarding(lower)) return forwarded === 'off' || (forwarded === 'append' && !REWRITTEN.has(lower))
+    return claimed === undefined || lower !== 'idempotency-key'
+  })
+  return [
+    ...kept.map(([name, value]): [string, string] => [name, value]),
+    ['Via', `${hop.httpVersion} fencepost`],
+    ...(forwarded === 'off' ? [] : forwardedBy(headers, hop, forwarded)),
+    ...claim(claimed),
+  ]
+}
+
+const REWRITTEN = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host'])
+
+function forwardedBy(headers: HeaderList, hop: Hop, forwarded: 'append' | 'replace'): [string, string][] {
+  const told = (name: string): readonly string[] => (forwarded === 'append' ? valuesOf(headers, name) : [])
+  const peer = hop.peerAddress === undefined ? [] : [hop.peerAddress]
+  const chain = [...told('x-forwarded-for'), ...peer].join(', ')
+  const host = told('x-forwarded-host')[0] ?? hop.host
+  return [
+    ...(chain === '' ? [] : [['X-Forwarded-For', chain] as [string, string]]),
+    ['X-Forwarded-Proto', told('x-forwarded-proto')[0] ?? hop.scheme],
+    ...(host === undefined ? [] : [['X-Forwarded-Host', host] as [string, string]]),
+  ]
+}
+
+function claim(claimed: Claimed | undefined): [string, string][] {
+  if (claimed === undefined) return []
+  return [
+    ['Idempotency-Key', claimed.idempotencyKey],
+    ['Fencepost-Fencing-Token', String(claimed.token)],
+    ['Fencepost-Lock-Id', claimed.lockId],
+    ['Fencepost-Attempt', String(claimed.attempt)],
+  ]
+}
+
+/** The header lines of an answer for the client, without framing: the length is known to whoever writes it. */
+export function towardsClient(headers: HeaderList): [string, string][] {
+  const dropped = namedByConnection(headers)
+  return headers
+    .filter(([name]) => {
+      const lower = name.toLowerCase()
+      return !(HOP_BY_HOP.has(lower) || lower === 'content-length' || dropped.has(lower) || isOurs(lower))
+    })
+    .map(([name, value]) => [name, value])
+}

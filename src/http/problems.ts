@@ -1,0 +1,137 @@
+/**
+ * THE table of problems: every code that a client can be answered with, its status, its title, and whether trying again
+ * can help. `docs/problems.md` lists exactly these codes; a test compares both directions.
+ *
+ * Owns the form of a problem document. When which problem arises is decided elsewhere; what else an answer says
+ * (`Idempotency-Status`) is `proxy/answers.ts`.
+ *
+ * Source: RFC 9457.
+ */
+
+type Row = {
+  readonly status: number
+  readonly title: string
+  /** The same request, sent again later, can be answered otherwise. */
+  readonly retryable: boolean
+}
+
+export const PROBLEMS = {
+  // The request itself
+  'malformed-request': { status: 400, title: 'The request is malformed', retryable: false },
+  'key-missing': { status: 400, title: 'An idempotency key is required', retryable: false },
+  'key-invalid': { status: 400, title: 'The idempotency key is invalid', retryable: false },
+  'scope-invalid': {
+    status: 400,
+    title: 'A header that names the scope of the request is invalid',
+    retryable: false,
+  },
+  'body-undecodable': { status: 400, title: 'The body could not be decoded', retryable: false },
+  'digest-mismatch': {
+    status: 400,
+    title: 'The body does not have the digest that the request states',
+    retryable: false,
+  },
+  'method-refused': { status: 405, title: 'The method is not passed on', retryable: false },
+  'request-timeout': { status: 408, title: 'The request did not arrive in time', retryable: true },
+  'body-too-large': { status: 413, title: 'The body is too large', retryable: false },
+  'expectation-failed': { status: 417, title: 'The expectation can not be met', retryable: false },
+  'headers-too-large': { status: 431, title: 'The head of the request is too large', retryable: false },
+  'transfer-encoding-unsupported': {
+    status: 501,
+    title: 'The transfer encoding is not supported',
+    retryable: false,
+  },
+  'upgrade-refused': {
+    status: 501,
+    title: 'A protected request can not change the protocol',
+    retryable: false,
+  },
+  // What is known about the request
+  'request-in-progress': { status: 409, title: 'The same request is being carried out', retryable: true },
+  'duplicate-content': {
+    status: 409,
+    title: 'The same content was sent under another key',
+    retryable: false,
+  },
+  'outcome-undecided': {
+    status: 409,
+    title: 'An earlier attempt ended without a known outcome',
+    retryable: true,
+  },
+  'response-not-stored': {
+    status: 410,
+    title: 'The request was carried out and its answer was not kept',
+    retryable: false,
+  },
+  'key-reused': { status: 422, title: 'The idempotency key was used for another request', retryable: false },
+  'too-many-waiters': { status: 429, title: 'Too many requests wait for this key', retryable: true },
+  // The sidecar and its nodes
+  'internal-error': { status: 500, title: 'The sidecar failed', retryable: false },
+  'record-damaged': { status: 502, title: 'The record of this request is damaged', retryable: false },
+  'quorum-unavailable': { status: 503, title: 'Too few nodes answer', retryable: true },
+  'too-many-requests-in-flight': { status: 503, title: 'Too many requests are under way', retryable: true },
+  draining: { status: 503, title: 'The sidecar is shutting down', retryable: true },
+  // The application
+  'application-unreachable': { status: 502, title: 'The application could not be reached', retryable: true },
+  'application-reset': { status: 502, title: 'The application broke off', retryable: true },
+  'application-malformed': {
+    status: 502,
+    title: 'The application answered with a malformed message',
+    retryable: true,
+  },
+  'application-timeout': { status: 504, title: 'The application did not answer in time', retryable: true },
+} as const satisfies Record<string, Row>
+
+export type ProblemCode = keyof typeof PROBLEMS
+
+export const PROBLEM_CODES = Object.keys(PROBLEMS) as readonly ProblemCode[]
+
+/** Identifies kinds of problems; the page behind it is `docs/problems.md`, one section a code. */
+export const PROBLEM_TYPE_BASE = 'https://fencepost.dev/problems/'
+
+export type Problem = {
+  readonly code: ProblemCode
+  /** One sentence or two: what is the matter with this request, with the number of the limit, and what to do. */
+  readonly detail: string
+  readonly idempotencyKey?: string | undefined
+  readonly retryAfterMs?: number
+  /** The status that a request was answered with whose answer was not kept. */
+  readonly originalStatus?: number
+}
+
+export type ProblemDocument = {
+  readonly status: number
+  readonly headers: readonly (readonly [string, string])[]
+  readonly body: Buffer
+}
+
+/** @param instance a UUID of this occurrence, also written to the log */
+export function problemDocument(problem: Problem, instance: string): ProblemDocument {
+  const { status, title, retryable } = PROBLEMS[problem.code]
+  const retryAfterSeconds =
+    problem.retryAfterMs === undefined ? undefined : wholeSeconds(problem.retryAfterMs)
+  const document = {
+    type: PROBLEM_TYPE_BASE + problem.code,
+    title,
+    status,
+    detail: problem.detail,
+    instance: `urn:uuid:${instance}`,
+    code: problem.code,
+    retryable,
+    ...(problem.idempotencyKey === undefined ? {} : { idempotency_key: problem.idempotencyKey }),
+    ...(retryAfterSeconds === undefined ? {} : { retry_after: retryAfterSeconds }),
+    ...(problem.originalStatus === undefined ? {} : { original_status: problem.originalStatus }),
+  }
+  const retryAfter =
+    retryAfterSeconds === undefined ? [] : [['Retry-After', String(retryAfterSeconds)] as const]
+  return {
+    status,
+    headers: [['Content-Type', 'application/problem+json'], ['Cache-Control', 'no-store'], ...retryAfter],
+    body: Buffer.from(JSON.stringify(document)),
+  }
+}
+
+/** `Retry-After` knows whole seconds only; zero would be an invitation to hammer. */
+function wholeSeconds(durationMs: number): number {
+  return Math.max(1, Math.ceil(durationMs / 1_000))
+}

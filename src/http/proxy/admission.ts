@@ -1,0 +1,142 @@
+/**
+ * Which requests are let in at all: framing, `Host`, target and `Connection` as RFC 9112 demands them, beyond what Node's
+ * parser refuses by itself.
+ *
+ * Owns the rules as pure functions over the raw header lines: Node's own object of headers keeps the first of two `Host`
+ * lines, joins others, and is not what is hashed or passed on.
+ */
+
+import type { HeaderList } from '../../core/ports.ts'
+import { namedByConnection, valuesOf } from '../headers.ts'
+import type { Problem } from '../problems.ts'
+
+export type RawRequest = {
+  readonly method: string
+  /** The target as it came. */
+  readonly target: string
+  readonly httpVersion: string
+  readonly headers: HeaderList
+}
+
+export type AdmittedRequest = {
+  readonly method: string
+  /** Path and query, byte for byte as they came; begins with a slash. */
+  readonly target: string
+  readonly path: string
+  /** Without `?`; undefined where the target has none. */
+  readonly query: string | undefined
+  /** What the client called us. */
+  readonly host: string | undefined
+  readonly httpVersion: string
+  readonly headers: HeaderList
+}
+
+export type Admission =
+  | { readonly kind: 'admitted'; readonly request: AdmittedRequest }
+  | { readonly kind: 'refused'; readonly problem: Problem }
+  /** `OPTIONS *`, or the last hop that the client allows: we are the one that it asks. */
+  | { readonly kind: 'options' }
+
+export type AdmissionRules = {
+  readonly headerLinesMax: number
+  /** Lower-case names that decide what a request is; one that `Connection` names would be removed on the way. */
+  readonly endToEnd: ReadonlySet<string>
+}
+
+/** What no client may ask to have removed, wherever fencepost is used. */
+export const ALWAYS_END_TO_END = [
+  'idempotency-key',
+  'authorization',
+  'content-length',
+  'content-type',
+  'content-encoding',
+  'content-digest',
+  'cookie',
+  'host',
+] as const
+
+/** RFC 3986, section 3.2.2, without the parts of it that no Host header has: user, spaces, controls. */
+const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(:[0-9]*)?$/
+const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
+const MAX_FORWARDS = /^[0-9]+$/
+
+export function admit(raw: RawRequest, rules: AdmissionRules): Admission {
+  const problem = faultOf(raw, rules)
+  if (problem !== undefined) return { kind: 'refused', problem }
+  if (raw.target === '*') {
+    return raw.method === 'OPTIONS'
+      ? { kind: 'options' }
+      : malformed('The target "*" belongs to OPTIONS only.')
+  }
+  const absolute = ABSOLUTE.exec(raw.target)
+  const host = absolute?.[1] ?? valuesOf(raw.headers, 'host')[0]
+  if (host !== undefined && !HOST.test(host)) return malformed('The host of the request is malformed.')
+  const target = absolute === null ? raw.target : withSlash(absolute[2]!)
+  if (!target.startsWith('/')) return malformed('The target of the request is neither a path nor a URL.')
+  if (target.includes('#')) return malformed('The target of the request contains a fragment.')
+  const forwards = valuesOf(raw.headers, 'max-forwards')[0]?.trim()
+  if (raw.method === 'OPTIONS' && forwards !== undefined && MAX_FORWARDS.test(forwards)) {
+    if (Number(forwards) === 0) return { kind: 'options' }
+  }
+  const queryAt = target.indexOf('?')
+  return {
+    kind: 'admitted',
+    request: {
+      method: raw.method,
+      target,
+      path: queryAt === -1 ? target : target.slice(0, queryAt),
+      query: queryAt === -1 ? undefined : target.slice(queryAt + 1),
+      host: host === '' ? undefined : host,
+      httpVersion: raw.httpVersion,
+      headers: raw.headers,
+    },
+  }
+}
+
+function withSlash(target: string): string {
+  return target.startsWith('/') ? target : `/${target}`
+}
+
+function faultOf({ method, headers, httpVersion }: RawRequest, rules: AdmissionRules): Problem | undefined {
+  if (headers.length > rules.headerLinesMax) {
+    return {
+      code: 'headers-too-large',
+      detail: `The request has ${headers.length} header lines, at most ${rules.headerLinesMax} are accepted.`,
+    }
+  }
+  if (method === 'CONNECT' || method === 'TRACE')
+    return { code: 'method-refused', detail: `${method} is not passed on.` }
+  const hosts = valuesOf(headers, 'host').length
+  if (hosts > 1) return bad(`The request has ${hosts} Host lines, exactly 1 is accepted.`)
+  if (hosts === 0 && httpVersion !== '1.0') return bad('The request has no Host line.')
+  return framingFault(headers, httpVersion) ?? connectionFault(headers, rules.endToEnd)
+}
+
+function framingFault(headers: HeaderList, httpVersion: string): Problem | undefined {
+  const codings = valuesOf(headers, 'transfer-encoding')
+  if (codings.length === 0) return undefined
+  if (httpVersion === '1.0') return bad('HTTP/1.0 has no Transfer-Encoding.')
+  if (valuesOf(headers, 'content-length').length > 0)
+    return bad('The request has both Transfer-Encoding and Content-Length.')
+  if (codings.length === 1 && codings[0]!.trim().toLowerCase() === 'chunked') return undefined
+  return {
+    code: 'transfer-encoding-unsupported',
+    detail: 'Of transfer encodings only "chunked" alone is supported.',
+  }
+}
+
+function connectionFault(headers: HeaderList, endToEnd: ReadonlySet<string>): Problem | undefined {
+  for (const name of namedByConnection(headers)) {
+    if (endToEnd.has(name) || name.startsWith('fencepost-'))
+      return bad(`Connection names ${name}, which belongs to the whole way of the request.`)
+  }
+  return undefined
+}
+
+function malformed(detail: string): Admission {
+  return { kind: 'refused', problem: bad(detail) }
+}
+
+function bad(detail: string): Problem {
+  return { code: 'malformed-request', detail }
+}

@@ -1,0 +1,247 @@
+/**
+ * From what happened to a request to what its client is told: the table of `docs/http.md`, row by row.
+ *
+ * Owns status, `Idempotency-Status` and the sentences. Pure; writing to a connection is `send.ts`.
+ */
+
+import type { Decision } from '../../core/events.ts'
+import type { Execution, Outcome, Protection } from '../../core/outcome.ts'
+import type { ApplicationResponse, HeaderList } from '../../core/ports.ts'
+import type { StoredOutcome } from '../../core/stored-outcome.ts'
+import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient, valuesOf } from '../headers.ts'
+import { type Problem, type ProblemCode, problemDocument } from '../problems.ts'
+
+export type IdempotencyStatus =
+  | 'created'
+  | 'replayed'
+  | 'mismatch'
+  | 'duplicate-content'
+  | 'in-progress'
+  | 'released'
+  | 'unstored'
+  | 'gone'
+  | 'indeterminate'
+  | 'unprotected'
+  | 'degraded'
+  | 'bypassed'
+
+export type Answer = {
+  readonly status: number
+  readonly headers: HeaderList
+  readonly body: Buffer | AsyncIterable<Buffer>
+  readonly decision: Decision
+  /** Finer than the decision: an `Idempotency-Status`, or the code of a problem. */
+  readonly detail: string
+  readonly execution?: Execution
+}
+
+/** What is known of a request besides its outcome. */
+export type Told = {
+  readonly idempotencyKey: string | undefined
+  /** A new UUID. */
+  readonly instance: () => string
+}
+
+export function problemAnswer(problem: Problem, told: Told, status?: IdempotencyStatus): Answer {
+  const key = problem.idempotencyKey ?? told.idempotencyKey
+  const document = problemDocument({ ...problem, idempotencyKey: key }, told.instance())
+  const headers =
+    status === undefined ? document.headers : [...document.headers, [STATUS_HEADER, status] as const]
+  return { ...document, headers, decision: decisionOf(problem.code, status), detail: problem.code }
+}
+
+function decisionOf(code: ProblemCode, status: IdempotencyStatus | undefined): Decision {
+  if (status === 'bypassed') return 'bypassed'
+  switch (code) {
+    case 'request-in-progress':
+    case 'outcome-undecided':
+    case 'too-many-waiters':
+      return 'duplicate_in_flight'
+    case 'response-not-stored':
+    case 'record-damaged':
+      return 'duplicate_completed'
+    case 'key-reused':
+    case 'duplicate-content':
+      return 'fingerprint_mismatch'
+    case 'quorum-unavailable':
+      return 'quorum_unavailable'
+    case 'application-unreachable':
+    case 'application-reset':
+    case 'application-malformed':
+    case 'application-timeout':
+      return 'acquired'
+    case 'too-many-requests-in-flight':
+    case 'draining':
+      return 'overloaded'
+    default:
+      return 'invalid'
+  }
+}
+
+export function answerFor(outcome: Outcome, told: Told): Answer {
+  const problem = (fields: Problem, status?: IdempotencyStatus): Answer => problemAnswer(fields, told, status)
+  switch (outcome.kind) {
+    case 'created':
+    case 'released':
+    case 'unstored':
+      return {
+        ...passedOn(outcome.response, statusUnder(outcome.protection, outcome.kind)),
+        execution: outcome.execution,
+      }
+    case 'unprotected':
+      return { ...passedOn(outcome.response, 'unprotected'), decision: 'fail_open' }
+    case 'replayed':
+      return outcome.stored.kind === 'response'
+        ? replayed(outcome.stored)
+        : problem({
+            code: 'record-damaged',
+            detail:
+              'The record of this request holds no HTTP answer. It is neither replayed nor carried out again.',
+          })
+    case 'gone':
+      return gone(outcome.stored, told)
+    case 'mismatch':
+      return problem(
+        {
+          code: 'key-reused',
+          detail:
+            'This key was first used for a request with another method, target or content. Send a new request with a new key; to retry the first one send it unchanged.',
+        },
+        'mismatch',
+      )
+    case 'duplicate_content':
+      return problem(
+        {
+          code: 'duplicate-content',
+          detail:
+            'A request with the same content was sent under another key. Retry with that key to get its answer; change the content if another request is meant.',
+        },
+        'duplicate-content',
+      )
+    case 'in_progress':
+      return problem(
+        {
+          code: 'request-in-progress',
+          detail: 'The same request is being carried out. Send it again, unchanged, after the time given.',
+          retryAfterMs: outcome.retryAfterMs,
+        },
+        'in-progress',
+      )
+    case 'undecided':
+      return problem(
+        {
+          code: 'outcome-undecided',
+          detail:
+            'An earlier attempt may have been carried out, and this route does not allow another one before somebody has decided what became of it.',
+          retryAfterMs: outcome.retryAfterMs,
+        },
+        'indeterminate',
+      )
+    case 'too_many_waiters':
+      return problem(
+        {
+          code: 'too-many-waiters',
+          detail: `The same request is being carried out, and ${outcome.limit} others wait for it already, which is the limit. Send it again, unchanged, after the time given.`,
+          retryAfterMs: outcome.retryAfterMs,
+        },
+        'in-progress',
+      )
+    case 'unavailable':
+      return problem({
+        code: 'quorum-unavailable',
+        detail: `${outcome.answered} nodes answered and ${outcome.required} are required. Nothing was carried out. Send the request again, unchanged, after the time given.`,
+        retryAfterMs: outcome.retryAfterMs,
+      })
+    case 'damaged':
+      return problem({
+        code: 'record-damaged',
+        detail: 'The record of this request is damaged. It is neither replayed nor carried out again.',
+      })
+    case 'never_sent':
+      return problem({
+        code: 'application-unreachable',
+        detail:
+          'No connection to the application. Nothing was carried out; send the request again, unchanged.',
+        retryAfterMs: 0,
+      })
+    case 'indeterminate':
+      return problem(
+        {
+          code: NO_ANSWER[outcome.cause].code,
+          detail: `${NO_ANSWER[outcome.cause].detail} The request may have been carried out. Send it again, unchanged, after the time given.`,
+          retryAfterMs: outcome.retryAfterMs,
+        },
+        'indeterminate',
+      )
+  }
+}
+
+export const NO_ANSWER = {
+  reset: { code: 'application-reset', detail: 'The application broke off before its answer was whole.' },
+  malformed: { code: 'application-malformed', detail: 'The answer of the application was malformed.' },
+  timeout: { code: 'application-timeout', detail: 'The application did not answer in time.' },
+} as const
+
+function statusUnder(protection: Protection, kind: 'created' | 'released' | 'unstored'): IdempotencyStatus {
+  switch (protection) {
+    case 'quorum':
+      return kind
+    case 'local':
+      return 'degraded'
+    case 'none':
+      return 'unprotected'
+  }
+}
+
+export function passedOn(response: ApplicationResponse, status: IdempotencyStatus): Answer {
+  return {
+    status: response.status,
+    headers: [...towardsClient(response.headers), ...lengthOf(response), [STATUS_HEADER, status]],
+    body: response.oversized?.stream ?? response.body,
+    decision: 'acquired',
+    detail: status,
+  }
+}
+
+/** What the application stated: of HEAD nobody else can know it, and of a stream the client notices by it when it is cut. */
+function lengthOf(response: ApplicationResponse): HeaderList {
+  const length = valuesOf(response.headers, 'content-length')[0]
+  return length === undefined ? [] : [['Content-Length', length]]
+}
+
+function replayed(stored: Extract<StoredOutcome, { kind: 'response' }>): Answer {
+  return {
+    status: stored.status,
+    headers: [
+      ...towardsClient(stored.headers).filter(([name]) => name.toLowerCase() !== 'cache-control'),
+      ['Cache-Control', 'no-store'],
+      [STATUS_HEADER, 'replayed'],
+      [REPLAYED_HEADER, 'true'],
+      [CREATED_AT_HEADER, new Date(stored.completedAtWallMs).toUTCString()],
+    ],
+    body: stored.body,
+    decision: 'duplicate_completed',
+    detail: 'replayed',
+  }
+}
+
+function gone(stored: Extract<StoredOutcome, { kind: 'tombstone' }>, told: Told): Answer {
+  const answer = problemAnswer(
+    {
+      code: 'response-not-stored',
+      detail: `The request was carried out once and answered with status ${stored.status}; that answer was not kept. It is not carried out again.`,
+      originalStatus: stored.status,
+    },
+    told,
+    'gone',
+  )
+  return {
+    ...answer,
+    headers: [
+      ...answer.headers,
+      ...(stored.location === undefined ? [] : [['Location', stored.location] as const]),
+      [REPLAYED_HEADER, 'true'],
+      [CREATED_AT_HEADER, new Date(stored.completedAtWallMs).toUTCString()],
+    ],
+  }
+}

@@ -1,0 +1,100 @@
+/**
+ * A request that nothing protects: passed to the application and back as it comes, in both directions at once.
+ *
+ * Owns that the slower side sets the pace, and that either side's going away ends the other's.
+ */
+
+import type { Readable } from 'node:stream'
+import type { HeaderList } from '../../core/ports.ts'
+import {
+  type ForwardedHeaders,
+  type Hop,
+  STATUS_HEADER,
+  towardsApplication,
+  towardsClient,
+  valuesOf,
+} from '../headers.ts'
+import type { Problem } from '../problems.ts'
+import type { AdmittedRequest } from './admission.ts'
+import { type Answer, NO_ANSWER, problemAnswer } from './answers.ts'
+import type { Application } from './application.ts'
+import { bodyStream, hasBody, type Inbound } from './inbound.ts'
+
+export type BypassPorts = {
+  readonly application: Application
+  readonly newInstance: () => string
+}
+
+export type BypassCall = {
+  readonly inbound: Inbound
+  readonly request: AdmittedRequest
+  readonly hop: Hop
+  readonly answerWithinMs: number
+  readonly forwarded: ForwardedHeaders
+  /** Where it was read already. */
+  readonly body?: Buffer
+}
+
+export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answer> {
+  const { inbound, request } = call
+  const headers = towardsApplication(request.headers, call.hop, call.forwarded)
+  const body = call.body ?? (hasBody(inbound) ? bodyStream(inbound) : undefined)
+  const clientGone = new AbortController()
+  inbound.res.once('close', () => clientGone.abort())
+  const reply = await ports.application.stream(
+    {
+      method: request.method,
+      target: request.target,
+      headers: withHops([...headers, ...lengthOf(request, body)], request),
+      body,
+    },
+    call.answerWithinMs,
+    clientGone.signal,
+  )
+  if (reply.kind === 'answered') return passed(reply.status, reply.headers, reply.body)
+  const told = { idempotencyKey: undefined, instance: ports.newInstance }
+  // The body ended in garbage or too late: that is what the client has to hear, not that the application heard a part.
+  if (inbound.cut.aborted) return problemAnswer(inbound.cut.reason as Problem, told, 'bypassed')
+  if (reply.kind === 'never_sent') {
+    return problemAnswer(
+      { code: 'application-unreachable', detail: 'No connection to the application. Nothing was sent.' },
+      told,
+      'bypassed',
+    )
+  }
+  const { code, detail } = NO_ANSWER[reply.cause]
+  return problemAnswer({ code, detail: `${detail} The request may have been carried out.` }, told, 'bypassed')
+}
+
+function passed(status: number, headers: HeaderList, body: Readable): Answer {
+  const length = valuesOf(headers, 'content-length')[0]
+  return {
+    status,
+    headers: [
+      ...towardsClient(headers),
+      ...(length === undefined ? [] : [['Content-Length', length] as const]),
+      [STATUS_HEADER, 'bypassed'],
+    ],
+    body,
+    decision: 'bypassed',
+    detail: 'bypassed',
+  }
+}
+
+/** A length that the client stated holds for what is passed on; a body without one goes on in chunks. */
+function lengthOf(request: AdmittedRequest, body: Buffer | Readable | undefined): HeaderList {
+  const length = valuesOf(request.headers, 'content-length')[0]
+  return length === undefined || body === undefined || Buffer.isBuffer(body)
+    ? []
+    : [['Content-Length', length.trim()]]
+}
+
+/** RFC 9110, section 7.6.2: one hop fewer is left. */
+function withHops(headers: readonly (readonly [string, string])[], request: AdmittedRequest): HeaderList {
+  if (request.method !== 'OPTIONS') return headers
+  return headers.map(([name, value]) =>
+    name.toLowerCase() === 'max-forwards' && /^[0-9]+$/.test(value)
+      ? [name, String(Number(value) - 1)]
+      : [name, value],
+  )
+}

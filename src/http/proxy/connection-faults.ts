@@ -1,0 +1,95 @@
+/**
+ * What Node's parser could not take: garbage, heads that are too large, requests that do not arrive in time.
+ *
+ * Owns the answer to them and, above all, whose answer it is. While an earlier request of the same connection waits for
+ * its answer, nothing may be written: the client would take it for that one. And where the garbage is inside the body of
+ * a request that is being read, it is that request's own problem.
+ */
+
+import type { Server } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { Problem } from '../problems.ts'
+import { problemAnswer } from './answers.ts'
+import type { Inbound } from './inbound.ts'
+import { writeRaw } from './send.ts'
+
+type Connection = { latest: Inbound; readonly unanswered: Set<Inbound> }
+
+export type ConnectionFaults = {
+  /** Makes a request known; `cut` is what aborts its {@link Inbound.cut}. */
+  admit(inbound: Inbound, cut: AbortController): void
+}
+
+export function watchConnections(
+  server: Server,
+  limits: FaultLimits,
+  newInstance: () => string,
+): ConnectionFaults {
+  const connections = new WeakMap<Duplex, Connection>()
+  const cuts = new WeakMap<Inbound, AbortController>()
+
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
+    const problem = problemOf(error, limits)
+    const connection = connections.get(socket)
+    if (problem === undefined) {
+      socket.destroy()
+      return
+    }
+    if (
+      connection !== undefined &&
+      !connection.latest.req.complete &&
+      connection.unanswered.has(connection.latest)
+    ) {
+      cuts.get(connection.latest)?.abort(problem)
+      return
+    }
+    const refuse = (): void => {
+      if (!socket.writable) return
+      const answer = problemAnswer(problem, { idempotencyKey: undefined, instance: newInstance })
+      writeRaw(socket, answer, () => socket.destroy())
+    }
+    const waiting = [...(connection?.unanswered ?? [])].at(-1)
+    if (waiting === undefined) refuse()
+    else waiting.res.once('close', refuse)
+  })
+
+  return {
+    admit: (inbound, cut) => {
+      const { socket } = inbound.req
+      const connection = connections.get(socket) ?? { latest: inbound, unanswered: new Set() }
+      connection.latest = inbound
+      connection.unanswered.add(inbound)
+      connections.set(socket, connection)
+      cuts.set(inbound, cut)
+      inbound.res.once('close', () => connection.unanswered.delete(inbound))
+    },
+  }
+}
+
+export type FaultLimits = {
+  readonly headerBytesMax: number
+  readonly headersTimeoutMs: number
+  readonly requestTimeoutMs: number
+}
+
+/** Undefined where the connection itself is gone. */
+function problemOf(error: NodeJS.ErrnoException, limits: FaultLimits): Problem | undefined {
+  switch (error.code) {
+    case 'ECONNRESET':
+    case 'EPIPE':
+    case 'ETIMEDOUT':
+      return undefined
+    case 'HPE_HEADER_OVERFLOW':
+      return {
+        code: 'headers-too-large',
+        detail: `The head of the request is larger than ${limits.headerBytesMax} bytes, which is the limit.`,
+      }
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return {
+        code: 'request-timeout',
+        detail: `The head of a request has to arrive within ${limits.headersTimeoutMs} ms and all of it within ${limits.requestTimeoutMs} ms. Nothing was carried out.`,
+      }
+    default:
+      return { code: 'malformed-request', detail: 'This is not a well-formed HTTP/1.1 request (RFC 9112).' }
+  }
+}

@@ -1,0 +1,173 @@
+/**
+ * Who a protected request is: its scope, its key, its fingerprint, and under which key its record is kept.
+ *
+ * Owns the translation from a route's choices and from what `core` finds wrong with a request to a problem. Nothing is
+ * claimed and nothing is sent before this has succeeded.
+ */
+
+import { createHash } from 'node:crypto'
+import { compileRules, type FingerprintRules, fingerprint, type RequestHead } from '../../core/fingerprint.ts'
+import { linesOf } from '../../core/header-lines.ts'
+import { recordKey, type Scope } from '../../core/identity.ts'
+import { keyOf } from '../../core/key-parts.ts'
+import type { PathParameters } from '../../core/path-pattern.ts'
+import { principalFrom } from '../../core/principal.ts'
+import type { Fingerprint } from '../../core/record.ts'
+import type { ProtectedRoute } from '../../core/route.ts'
+import type { Problem } from '../problems.ts'
+import type { AdmittedRequest } from './admission.ts'
+
+export type ScopeRules = {
+  /** Where the request carries none. */
+  readonly defaults: Scope
+  readonly tenantHeader: string
+  readonly versionHeader: string
+  /** Tenant and version are taken from the headers of the request. */
+  readonly trusted: boolean
+}
+
+export type Identified = {
+  readonly kind: 'identified'
+  readonly recordKey: string
+  readonly fingerprint: Fingerprint
+  /** For messages to the client; it sent it. */
+  readonly clientKey: string | undefined
+  /** What the application is given as the key. */
+  readonly keyForApplication: string
+  /** In mode `both`: the record that remembers under which key this content came. */
+  readonly contentRecord?: { readonly recordKey: string; readonly fingerprint: Fingerprint }
+}
+
+export type Identification =
+  | Identified
+  /** The route does not require a key, and there is none. */
+  | { readonly kind: 'unkeyed' }
+  | { readonly kind: 'refused'; readonly problem: Problem; readonly clientKey?: string }
+
+export type Subject = {
+  readonly request: AdmittedRequest
+  readonly body: Buffer
+  readonly route: ProtectedRoute
+  readonly params: PathParameters
+}
+
+export async function identify(subject: Subject, scopeRules: ScopeRules): Promise<Identification> {
+  const { request, body, route, params } = subject
+  const scope = scopeOf(request, scopeRules)
+  if ('code' in scope) return { kind: 'refused', problem: scope }
+
+  const { headers, query } = request
+  const key =
+    route.mode === 'content' ? undefined : keyOf(route.key, { headers, query, pathParameters: params, body })
+  if (key?.kind === 'missing') return route.required ? refuseMissing(route) : { kind: 'unkeyed' }
+  if (key?.kind === 'invalid')
+    return refuse({ code: 'key-invalid', detail: `${sentence(key.detail)} Nothing was carried out.` })
+  const clientKey = key?.key
+
+  const principal = principalFrom(route.principal, headers)
+  const { method, path } = request
+  const head: RequestHead = { ...scope, principal, method, path, query, headers }
+  const limits = {
+    bodyBytesMax: route.bodyLimitBytes,
+    decodedBytesMax: DECODED_FACTOR * route.bodyLimitBytes,
+  }
+  const printed = await fingerprint(head, body, rulesOf(route), limits)
+  if (printed.kind !== 'fingerprint') return refuse(fingerprintProblem(printed), clientKey)
+
+  const of = { ...scope, principal, method, path }
+  const byContent = recordKey({ ...of, mode: 'content', fingerprint: printed.hash })
+  const record = clientKey === undefined ? byContent : recordKey({ ...of, mode: 'header', key: clientKey })
+  if (record.kind === 'invalid_identity' || byContent.kind === 'invalid_identity') {
+    const detail = record.kind === 'invalid_identity' ? record.detail : 'the request has no identity'
+    return refuse({ code: 'scope-invalid', detail: sentence(detail) }, clientKey)
+  }
+  const both = route.mode === 'both' && route.duplicateContent === 'conflict'
+  return {
+    kind: 'identified',
+    recordKey: record.recordKey,
+    fingerprint: printed.hash,
+    clientKey,
+    keyForApplication: keyForApplication(subject, clientKey, record.recordKey),
+    ...(both
+      ? { contentRecord: { recordKey: byContent.recordKey, fingerprint: sha256Hex(record.recordKey) } }
+      : {}),
+  }
+}
+
+/** A small body may unfold to a large one; beyond this it is hashed as it came (`content-coding.ts`). */
+const DECODED_FACTOR = 4
+
+/** The client's own line where it is the key; else one that is the same for every attempt of the same request. */
+function keyForApplication({ request }: Subject, clientKey: string | undefined, record: string): string {
+  const [line] = linesOf(request.headers, 'idempotency-key')
+  return clientKey !== undefined && line !== undefined ? line : `fp-${record.slice(-64)}`
+}
+
+function scopeOf({ headers }: AdmittedRequest, rules: ScopeRules): Scope | Problem {
+  const { defaults, tenantHeader, versionHeader } = rules
+  if (!rules.trusted) return defaults
+  for (const name of [tenantHeader, versionHeader]) {
+    const lines = linesOf(headers, name).length
+    if (lines > 1)
+      return {
+        code: 'scope-invalid',
+        detail: `The request has ${lines} lines of ${name}, at most 1 is accepted.`,
+      }
+  }
+  return {
+    tenant: linesOf(headers, tenantHeader)[0] ?? defaults.tenant,
+    env: defaults.env,
+    apiVersion: linesOf(headers, versionHeader)[0] ?? defaults.apiVersion,
+  }
+}
+
+/** Routes are frozen values of the configuration: their rules are compiled once. */
+const compiled = new WeakMap<ProtectedRoute, FingerprintRules>()
+
+function rulesOf(route: ProtectedRoute): FingerprintRules {
+  const known = compiled.get(route)
+  if (known !== undefined) return known
+  const result = compileRules(route.fingerprint)
+  if (result.kind === 'invalid')
+    throw new Error(`route ${route.name}: fingerprint pointer ${result.pointer}: ${result.detail}`)
+  compiled.set(route, result.rules)
+  return result.rules
+}
+
+type FingerprintFault = Exclude<Awaited<ReturnType<typeof fingerprint>>, { kind: 'fingerprint' }>
+
+function fingerprintProblem(fault: FingerprintFault): Problem {
+  switch (fault.kind) {
+    case 'body_too_large':
+      return {
+        code: 'body-too-large',
+        detail: `The body is larger than ${fault.limitBytes} bytes, which is what this route accepts. Nothing was carried out.`,
+      }
+    case 'digest_malformed':
+      return { code: 'digest-mismatch', detail: `${sentence(fault.detail)} Nothing was carried out.` }
+    case 'digest_mismatch':
+      return {
+        code: 'digest-mismatch',
+        detail: `The body does not have the ${fault.algorithm} digest of Content-Digest. Nothing was carried out.`,
+      }
+    case 'not_text':
+      return { code: 'malformed-request', detail: `The ${fault.component} of the request is not valid text.` }
+  }
+}
+
+function refuseMissing(route: ProtectedRoute): Identification {
+  const where = route.key.parts.length > 0 ? 'all parts of its key' : route.key.headers.join(' or ')
+  return refuse({ code: 'key-missing', detail: `This route requires ${where}. Nothing was carried out.` })
+}
+
+function refuse(problem: Problem, clientKey?: string): Identification {
+  return { kind: 'refused', problem, ...(clientKey === undefined ? {} : { clientKey }) }
+}
+
+function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith('.') ? '' : '.'}`
+}
+
+function sha256Hex(text: string): string {
+  return createHash('sha256').update(text).digest('hex')
+}

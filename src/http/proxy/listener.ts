@@ -1,0 +1,112 @@
+/**
+ * Fastify in front of Node's HTTP server, with every limit written out.
+ *
+ * Owns what of HTTP never reaches a handler: limits of heads and times, CONNECT, unknown expectations, what the parser
+ * could not take. Fastify's routing and body parsing are not used, because both change what is passed on (a normalised
+ * target, a parsed body): every request is taken at `onRequest`.
+ */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { Duplex } from 'node:stream'
+import Fastify, { type FastifyInstance } from 'fastify'
+import type { Problem } from '../problems.ts'
+import { problemAnswer } from './answers.ts'
+import { watchConnections } from './connection-faults.ts'
+import type { Inbound } from './inbound.ts'
+import { send, writeRaw } from './send.ts'
+import { asksForWebSocket } from './upgrade.ts'
+
+export type ListenerLimits = {
+  readonly headerBytesMax: number
+  readonly headersTimeoutMs: number
+  readonly requestTimeoutMs: number
+  readonly keepAliveTimeoutMs: number
+  readonly requestsPerConnectionMax: number
+  readonly connectionsMax: number
+  readonly readerIdleMs: number
+}
+
+export type Handlers = {
+  /** Never rejects. */
+  readonly take: (inbound: Inbound) => Promise<void>
+  /** A client that asks for a WebSocket. Never rejects. */
+  readonly takeUpgrade: (req: IncomingMessage, socket: Duplex, first: Buffer) => Promise<void>
+}
+
+/** How often connections are looked at for the timeouts of heads and requests. */
+const TIMEOUT_CHECK_MS = 500
+
+export function createListener(
+  limits: ListenerLimits,
+  handlers: Handlers,
+  newInstance: () => string,
+): FastifyInstance {
+  const expecting = new WeakSet<IncomingMessage>()
+  const app = Fastify({
+    logger: false,
+    forceCloseConnections: false,
+    return503OnClosing: false,
+    // Fastify has nothing to route: whatever the target is, it is the hook below that takes the request.
+    rewriteUrl: () => '/',
+    serverFactory: (handler) => {
+      const server = createServer(serverOptions(limits), handler)
+      server.on('checkContinue', (req: IncomingMessage, res: ServerResponse) => {
+        expecting.add(req)
+        handler(req, res)
+      })
+      return server
+    },
+  })
+  const server = app.server as Server
+  // Node drops header lines beyond its count without a word, and with them a key. All are kept, and counted by us.
+  server.maxHeadersCount = 0
+  server.maxRequestsPerSocket = limits.requestsPerConnectionMax
+  server.maxConnections = limits.connectionsMax
+  server.timeout = 0
+
+  const faults = watchConnections(server, limits, newInstance)
+  const admitted = (req: IncomingMessage, res: ServerResponse): Inbound => {
+    const cut = new AbortController()
+    const inbound = { req, res, expectsContinue: expecting.has(req), cut: cut.signal }
+    faults.admit(inbound, cut)
+    return inbound
+  }
+  const problem = (of: Problem) => problemAnswer(of, { idempotencyKey: undefined, instance: newInstance })
+
+  app.addHook('onRequest', async (request, reply) => {
+    reply.hijack()
+    void handlers.take(admitted(request.raw, reply.raw))
+  })
+  app.all('/', async () => undefined)
+  server.on('checkExpectation', (req: IncomingMessage, res: ServerResponse) => {
+    const answer = problem({
+      code: 'expectation-failed',
+      detail: 'Of expectations only "100-continue" is known.',
+    })
+    void send(admitted(req, res), answer, { readerIdleMs: limits.readerIdleMs, close: true })
+  })
+  server.on('connect', (_req: IncomingMessage, socket: Duplex) => {
+    const answer = problem({ code: 'method-refused', detail: 'CONNECT is not passed on.' })
+    writeRaw(socket, answer, () => socket.destroy())
+  })
+  server.on('upgrade', (req: IncomingMessage, socket: Duplex, first: Buffer) => {
+    void handlers.takeUpgrade(req, socket, first)
+  })
+  return app
+}
+
+function serverOptions(limits: ListenerLimits) {
+  return {
+    maxHeaderSize: limits.headerBytesMax,
+    headersTimeout: limits.headersTimeoutMs,
+    requestTimeout: limits.requestTimeoutMs,
+    keepAliveTimeout: limits.keepAliveTimeoutMs,
+    connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+    insecureHTTPParser: false,
+    // Checked by ourselves, with a problem document for an answer.
+    requireHostHeader: false,
+    noDelay: true,
+    // A request that asks for another protocol is otherwise an ordinary one.
+    shouldUpgradeCallback: asksForWebSocket,
+  }
+}

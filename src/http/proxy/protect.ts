@@ -1,0 +1,127 @@
+/**
+ * A protected request: read it whole, find out who it is, and let `deduplicate` decide.
+ *
+ * Owns the order of these steps and what the application is handed. From the moment the request is whole nothing that
+ * happens to its client's connection matters: a lost answer is what duplicates are for.
+ */
+
+import { type DedupPolicy, type DedupPorts, deduplicate } from '../../core/deduplicate.ts'
+import type { PathParameters } from '../../core/path-pattern.ts'
+import type { ForwardContext, ForwardResult } from '../../core/ports.ts'
+import type { ProtectedRoute } from '../../core/route.ts'
+import type { Waiters } from '../../core/waiters.ts'
+import { type ForwardedHeaders, type Hop, towardsApplication } from '../headers.ts'
+import type { AdmittedRequest } from './admission.ts'
+import { type Answer, answerFor, problemAnswer } from './answers.ts'
+import type { Application } from './application.ts'
+import { type Identified, identify, type ScopeRules } from './identify.ts'
+import { type Inbound, readBody } from './inbound.ts'
+
+export type ProtectPorts = Omit<DedupPorts, 'waiters'> & {
+  readonly application: Application
+  readonly waitersOf: (route: ProtectedRoute) => Waiters
+  readonly newInstance: () => string
+}
+
+export type ProtectOptions = {
+  readonly scope: ScopeRules
+  readonly forwarded: ForwardedHeaders
+  readonly settleBudgetMs: number
+}
+
+export type ProtectedCall = {
+  readonly inbound: Inbound
+  readonly request: AdmittedRequest
+  readonly hop: Hop
+  readonly route: ProtectedRoute
+  readonly params: PathParameters
+}
+
+export type Protected =
+  | { readonly kind: 'answer'; readonly answer: Answer; readonly recordKey?: string }
+  /** The client went away before its request was whole. */
+  | { readonly kind: 'gone' }
+  /** No key, and the route does not require one: it is passed on, the body having been read. */
+  | { readonly kind: 'unkeyed'; readonly body: Buffer }
+
+export async function protect(
+  call: ProtectedCall,
+  options: ProtectOptions,
+  ports: ProtectPorts,
+): Promise<Protected> {
+  const { inbound, request, route, params } = call
+  const body = await readBody(inbound, route.bodyLimitBytes)
+  const instance = ports.newInstance
+  if (body.kind === 'gone') return body
+  if (body.kind === 'refused')
+    return { kind: 'answer', answer: problemAnswer(body.problem, { idempotencyKey: undefined, instance }) }
+
+  const identified = await identify({ request, body: body.bytes, route, params }, options.scope)
+  switch (identified.kind) {
+    case 'unkeyed':
+      return { kind: 'unkeyed', body: body.bytes }
+    case 'refused': {
+      const told = { idempotencyKey: identified.clientKey, instance }
+      return { kind: 'answer', answer: problemAnswer(identified.problem, told) }
+    }
+    case 'identified': {
+      const told = { idempotencyKey: identified.clientKey, instance }
+      const outcome = await once(call, identified, body.bytes, options, ports)
+      return { kind: 'answer', answer: answerFor(outcome, told), recordKey: identified.recordKey }
+    }
+  }
+}
+
+async function once(
+  call: ProtectedCall,
+  identified: Identified,
+  body: Buffer,
+  options: ProtectOptions,
+  ports: ProtectPorts,
+) {
+  const { request, hop, route } = call
+  let result: ForwardResult | undefined
+  const forward = async (context: ForwardContext | undefined): Promise<ForwardResult> => {
+    // Nothing stands guard where there is no claim; the application's own defence is then the key alone.
+    const claimed = context && { ...context, idempotencyKey: identified.keyForApplication }
+    const headers = towardsApplication(request.headers, hop, options.forwarded, claimed)
+    result = await ports.application.forward(
+      { method: request.method, target: request.target, headers, body },
+      { answerWithinMs: route.upstreamTimeoutMs, storedLimitBytes: route.storedResponseLimitBytes },
+    )
+    return result
+  }
+  const { recordKey, fingerprint, contentRecord } = identified
+  const policy = policyOf(route, options)
+  const outcome = await deduplicate(
+    { recordKey, fingerprint, policy, forward, ...(contentRecord === undefined ? {} : { contentRecord }) },
+    { ...ports, waiters: ports.waitersOf(route) },
+  )
+  if (!('response' in outcome) && result?.kind === 'answered') void drain(result.response.oversized?.stream)
+  return outcome
+}
+
+function policyOf(route: ProtectedRoute, options: ProtectOptions): DedupPolicy {
+  return {
+    leaseMs: route.leaseMs,
+    retentionMs: route.retentionMs,
+    budgetMs: route.budgetMs,
+    settleBudgetMs: options.settleBudgetMs,
+    waitMs: route.onContention === 'conflict' ? 0 : route.wait.maxMs,
+    takeover: route.takeover,
+    onQuorumLoss: route.onQuorumLoss,
+    store: route.store,
+    storedHeaders: route.storedHeaders,
+    bodyStorage: route.bodyStorage,
+  }
+}
+
+/** An answer that a later holder's outcome replaced still occupies a connection until it is read. */
+async function drain(stream: AsyncIterable<Buffer> | undefined): Promise<void> {
+  if (stream === undefined) return
+  try {
+    for await (const _ of stream);
+  } catch {
+    // Cut by the application; nobody was reading.
+  }
+}

@@ -1,0 +1,135 @@
+/**
+ * Writes an answer to a client.
+ *
+ * Owns framing (`Content-Length` of what is in memory, none where a status has no body), backpressure, how long a slow
+ * reader may take, and that an answer that is given before the request was read to its end reaches its client: closing a
+ * connection with unread bytes resets it, and the reset may overtake the answer.
+ */
+
+import { STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { HeaderList } from '../../core/ports.ts'
+import type { Answer } from './answers.ts'
+import type { Inbound } from './inbound.ts'
+
+export type SendOptions = {
+  /** Longest silence of a client that does not read its answer. */
+  readonly readerIdleMs: number
+  /** The connection is closed after this answer. */
+  readonly close: boolean
+}
+
+/** What is still read of a request that was refused, so that its client can read why. */
+const LINGER_MS = 1_000
+const LINGER_BYTES = 1024 * 1024
+
+/** Resolves when the answer has been handed over or its client is gone. Never rejects. */
+export async function send(inbound: Inbound, answer: Answer, options: SendOptions): Promise<void> {
+  const { req, res } = inbound
+  if (res.destroyed || res.headersSent) {
+    await discard(answer)
+    return
+  }
+  const unread = !req.complete
+  const closed = new Promise<void>((resolve) => {
+    res.once('close', resolve).once('finish', resolve)
+  })
+  res.on('error', () => {})
+  res.setTimeout(options.readerIdleMs, () => res.destroy())
+  res.sendDate = !answer.headers.some(([name]) => name.toLowerCase() === 'date')
+  const headers = [...framed(answer), ...(unread || options.close ? [['Connection', 'close'] as const] : [])]
+  res.writeHead(answer.status, STATUS_CODES[answer.status] ?? 'Unknown', headers.flat())
+  if (isBodyless(req.method, answer.status)) {
+    await discard(answer)
+    res.end()
+  } else if (Buffer.isBuffer(answer.body)) {
+    res.write(answer.body)
+    if (unread) await linger(inbound)
+    res.end()
+  } else {
+    await pour(answer.body, inbound)
+  }
+  await closed
+}
+
+function isBodyless(method: string | undefined, status: number): boolean {
+  return method === 'HEAD' || status === 204 || status === 304
+}
+
+function framed(answer: Answer): HeaderList {
+  const isLength = ([name]: readonly [string, string]): boolean => name.toLowerCase() === 'content-length'
+  // RFC 9110, section 8.6: 204 has no Content-Length.
+  if (answer.status === 204) return answer.headers.filter((header) => !isLength(header))
+  if (answer.status === 304 || !Buffer.isBuffer(answer.body) || answer.headers.some(isLength))
+    return answer.headers
+  return [...answer.headers, ['Content-Length', String(answer.body.length)]]
+}
+
+/** Ends the connection, and not the answer, where the source is cut: the client must not take the part for the whole. */
+async function pour(body: AsyncIterable<Buffer>, { res }: Inbound): Promise<void> {
+  try {
+    for await (const part of unbroken(body)) {
+      // A client that has gone does not end the application's work: the rest is read, for nobody.
+      if (res.destroyed || res.write(part)) continue
+      await new Promise<void>((resolve) => {
+        res.once('drain', resolve).once('close', resolve)
+      })
+    }
+    res.end()
+  } catch {
+    res.destroy()
+  }
+}
+
+async function discard(answer: Answer): Promise<void> {
+  if (Buffer.isBuffer(answer.body)) return
+  try {
+    for await (const _ of unbroken(answer.body));
+  } catch {
+    // Cut by the application; nobody was reading.
+  }
+}
+
+/** Without `return()`, which would end the application's connection where reading stops early. */
+async function* unbroken(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  const parts = body[Symbol.asyncIterator]()
+  for (let part = await parts.next(); part.done !== true; part = await parts.next()) yield part.value
+}
+
+function linger({ req, res }: Inbound): Promise<void> {
+  return new Promise((resolve) => {
+    let bytes = 0
+    const done = (): void => {
+      clearTimeout(timer)
+      req.off('data', count).off('end', done).off('close', done)
+      res.off('close', done)
+      resolve()
+    }
+    const count = (part: Buffer): void => {
+      bytes += part.length
+      if (bytes > LINGER_BYTES) done()
+    }
+    const timer = setTimeout(done, LINGER_MS)
+    req
+      .on('error', () => {})
+      .on('data', count)
+      .on('end', done)
+      .on('close', done)
+    res.on('close', done)
+    req.resume()
+  })
+}
+
+/** For connections that Node gave to us without a response: upgrades, CONNECT, what could not be parsed. */
+export function writeRaw(socket: Duplex, answer: Answer, after: () => void): void {
+  const body = Buffer.isBuffer(answer.body) ? answer.body : Buffer.alloc(0)
+  const lines = [
+    `HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status] ?? 'Unknown'}`,
+    ...answer.headers.map(([name, value]) => `${name}: ${value}`),
+    `Date: ${new Date().toUTCString()}`,
+    `Content-Length: ${body.length}`,
+    'Connection: close',
+  ]
+  socket.on('error', () => {})
+  socket.end(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), body]), after)
+}

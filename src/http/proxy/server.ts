@@ -1,0 +1,284 @@
+/**
+ * The proxy: the way of a request through the parts of this folder, from its connection to its answer.
+ *
+ * Owns the number of requests in flight and the end: a draining proxy refuses new protected requests and finishes those
+ * that it has. What is decided about a protected request is decided in `core/deduplicate.ts`.
+ */
+
+import type { IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { matchRoute, type ProtectedRoute, type Route, type RouteMatchResult } from '../../core/route.ts'
+import { createWaiters, type Waiters } from '../../core/waiters.ts'
+import { type ForwardedHeaders, type Hop, headerPairs } from '../headers.ts'
+import type { Problem } from '../problems.ts'
+import { type Admission, type AdmittedRequest, ALWAYS_END_TO_END, admit } from './admission.ts'
+import { type Answer, problemAnswer } from './answers.ts'
+import { bypass } from './bypass.ts'
+import type { ScopeRules } from './identify.ts'
+import type { Inbound } from './inbound.ts'
+import { createListener, type ListenerLimits } from './listener.ts'
+import { type ProtectPorts, protect } from './protect.ts'
+import { send, writeRaw } from './send.ts'
+import { passUpgrade } from './upgrade.ts'
+
+export type ProxyOptions = {
+  readonly routes: readonly Route[]
+  readonly scope: ScopeRules
+  readonly forwarded: ForwardedHeaders
+  readonly settleBudgetMs: number
+  /** For requests that no route matches. */
+  readonly upstreamTimeoutMs: number
+  readonly limits: ListenerLimits & { readonly inFlightMax: number; readonly headerLinesMax: number }
+}
+
+export type ProxyPorts = Omit<ProtectPorts, 'waitersOf'> & {
+  /** Told of a fault of our own; the client got 500 with this instance. */
+  readonly onFailure: (error: unknown, instance: string) => void
+}
+
+export type ListenAt =
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
+  | { readonly kind: 'unix'; readonly path: string }
+
+export interface ProxyServer {
+  /** Where it listens: `http://host:port`, or `unix:/path`. */
+  listen(at: ListenAt): Promise<string>
+  /** Requests under way now. */
+  inFlight(): number
+  /** From now on new protected requests get 503. Resolves when the last one is answered, or after `graceMs`. */
+  close(graceMs: number): Promise<void>
+}
+
+const RETRY_SOON_MS = 1_000
+
+export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServer {
+  const { limits } = options
+  const protectPorts: ProtectPorts = { ...ports, waitersOf: waitersByRoute() }
+  const rules = { headerLinesMax: limits.headerLinesMax, endToEnd: endToEndHeaders(options) }
+  const listener = createListener(limits, { take, takeUpgrade }, ports.newInstance)
+  const { server } = listener
+  const tunnels = new Set<Duplex>()
+  let draining = false
+  let inFlight = 0
+  let onIdle: (() => void) | undefined
+
+  const problem = (of: Problem): Answer =>
+    problemAnswer(of, { idempotencyKey: undefined, instance: ports.newInstance })
+
+  async function take(inbound: Inbound): Promise<void> {
+    const startedMonoMs = ports.clock.monoMs()
+    inFlight += 1
+    const arrived = arrive(inbound.req)
+    let done: Done = {}
+    try {
+      done = await answerTo(inbound, arrived)
+    } catch (error) {
+      const instance = ports.newInstance()
+      ports.onFailure(error, instance)
+      const fault = {
+        code: 'internal-error',
+        detail: 'The sidecar failed at this request; its log says why.',
+      } as const
+      done = { answer: problemAnswer(fault, { idempotencyKey: undefined, instance: () => instance }) }
+    }
+    if (done.answer !== undefined) {
+      const close = draining || closesConnection(done.answer)
+      await send(inbound, done.answer, { readerIdleMs: limits.readerIdleMs, close })
+      publish(done.answer, arrived, startedMonoMs, done.recordKey)
+    }
+    inFlight -= 1
+    if (inFlight === 0) onIdle?.()
+  }
+
+  function arrive(req: IncomingMessage): Arrived {
+    const admission = admit(rawOf(req), rules)
+    if (admission.kind !== 'admitted') return { admission }
+    const { method, host, path } = admission.request
+    const matched = matchRoute(options.routes, { method, host, path, headers: req.headers })
+    return matched === undefined ? { admission } : { admission, matched }
+  }
+
+  async function answerTo(inbound: Inbound, { admission, matched }: Arrived): Promise<Done> {
+    if (admission.kind === 'refused') return { answer: problem(admission.problem) }
+    if (admission.kind === 'options') return { answer: OPTIONS_ANSWER }
+    if (inFlight + tunnels.size > limits.inFlightMax) return { answer: problem(overload()) }
+    const { request } = admission
+    const call = { inbound, request, hop: hopOf(inbound.req, request), forwarded: options.forwarded }
+    const route = matched?.route
+    if (route === undefined || route.mode === 'bypass') {
+      const answerWithinMs = route?.upstreamTimeoutMs ?? options.upstreamTimeoutMs
+      return { answer: await bypass({ ...call, answerWithinMs }, ports) }
+    }
+    if (draining) return { answer: problem(SHUTTING_DOWN) }
+    if (inbound.req.headers.upgrade !== undefined) return { answer: problem(NO_UPGRADE) }
+
+    const result = await protect({ ...call, route, params: matched?.params ?? {} }, options, protectPorts)
+    switch (result.kind) {
+      case 'answer':
+        return result
+      case 'gone':
+        return {}
+      case 'unkeyed':
+        return {
+          answer: await bypass(
+            { ...call, answerWithinMs: route.upstreamTimeoutMs, body: result.body },
+            ports,
+          ),
+        }
+    }
+  }
+
+  function overload(): Problem {
+    return {
+      code: 'too-many-requests-in-flight',
+      detail: `${limits.inFlightMax} requests are under way, which is the limit. Nothing was carried out.`,
+      retryAfterMs: RETRY_SOON_MS,
+    }
+  }
+
+  async function takeUpgrade(req: IncomingMessage, socket: Duplex, first: Buffer): Promise<void> {
+    const startedMonoMs = ports.clock.monoMs()
+    const arrived = arrive(req)
+    const { admission, matched } = arrived
+    const route = matched?.route
+    const refuse = (of: Problem): void => {
+      const answer = problem(of)
+      writeRaw(socket, answer, () => socket.destroy())
+      publish(answer, arrived, startedMonoMs)
+    }
+    if (admission.kind === 'refused') return refuse(admission.problem)
+    if (draining) return refuse(SHUTTING_DOWN)
+    if (inFlight + tunnels.size >= limits.inFlightMax) return refuse(overload())
+    if (admission.kind === 'options' || (route !== undefined && route.mode !== 'bypass'))
+      return refuse(NO_UPGRADE)
+    const { request } = admission
+    const answerWithinMs = route?.upstreamTimeoutMs ?? options.upstreamTimeoutMs
+    const hop = hopOf(req, request)
+    tunnels.add(socket)
+    const answer = await passUpgrade(
+      { socket, first, request, hop, answerWithinMs, forwarded: options.forwarded },
+      ports,
+    )
+    tunnels.delete(socket)
+    publish(answer, arrived, startedMonoMs)
+  }
+
+  function publish(answer: Answer, { matched }: Arrived, startedMonoMs: number, recordKey?: string): void {
+    ports.events.publish({
+      kind: 'decided',
+      entrypoint: 'proxy',
+      decision: answer.decision,
+      detail: answer.detail,
+      route: matched?.route.name,
+      status: answer.status,
+      durationMs: ports.clock.monoMs() - startedMonoMs,
+      keyHash: recordKey?.slice(-64),
+      ...answer.execution,
+    })
+  }
+
+  async function idleOrAfter(graceMs: number): Promise<void> {
+    if (inFlight === 0) return
+    await new Promise<void>((resolve) => {
+      const timer = ports.clock.timer(graceMs, resolve)
+      onIdle = () => {
+        timer.cancel()
+        resolve()
+      }
+    })
+  }
+
+  return {
+    listen: async ({ kind: _, ...where }) => {
+      await listener.listen(where)
+      const address = server.address()
+      return typeof address === 'string' || address === null ? `unix:${address}` : originOf(address)
+    },
+    inFlight: () => inFlight,
+    close: async (graceMs) => {
+      draining = true
+      const closed = listener.close()
+      await idleOrAfter(graceMs)
+      for (const tunnel of tunnels) tunnel.destroy()
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}
+
+type Arrived = { readonly admission: Admission; readonly matched?: RouteMatchResult }
+
+/** Without an answer where the client went away before its request was whole. */
+type Done = { readonly answer?: Answer; readonly recordKey?: string }
+
+const SHUTTING_DOWN: Problem = {
+  code: 'draining',
+  detail: 'The sidecar is shutting down. Nothing was carried out; send the request again, unchanged.',
+  retryAfterMs: RETRY_SOON_MS,
+}
+
+const NO_UPGRADE: Problem = {
+  code: 'upgrade-refused',
+  detail: 'A protected request never changes the protocol of its connection. Nothing was carried out.',
+}
+
+const OPTIONS_ANSWER: Answer = {
+  status: 204,
+  headers: [['Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS']],
+  body: Buffer.alloc(0),
+  decision: 'bypassed',
+  detail: 'options',
+}
+
+/** After these what follows on the connection can't be trusted to be a request, or there should be nothing. */
+function closesConnection({ status, detail }: Answer): boolean {
+  return (
+    detail === 'malformed-request' ||
+    detail === 'draining' ||
+    status === 501 ||
+    status === 431 ||
+    status === 408
+  )
+}
+
+function waitersByRoute(): (route: ProtectedRoute) => Waiters {
+  const known = new Map<ProtectedRoute, Waiters>()
+  return (route) => {
+    const waiters = known.get(route) ?? createWaiters(route.wait.maxWaiters, route.wait.maxWaiters)
+    known.set(route, waiters)
+    return waiters
+  }
+}
+
+function rawOf(req: IncomingMessage) {
+  const { originalUrl } = req as IncomingMessage & { readonly originalUrl?: string }
+  return {
+    method: req.method ?? '',
+    target: originalUrl ?? req.url ?? '',
+    httpVersion: req.httpVersion,
+    headers: headerPairs(req.rawHeaders),
+  }
+}
+
+function hopOf(req: IncomingMessage, { host, httpVersion }: AdmittedRequest): Hop {
+  return { peerAddress: req.socket.remoteAddress, scheme: 'http', host, httpVersion }
+}
+
+/** What decides who a request is: nobody may have it removed on the way by naming it in `Connection`. */
+function endToEndHeaders({ routes, scope }: ProxyOptions): ReadonlySet<string> {
+  const names = routes.flatMap((route) => {
+    const predicates = (route.match.headers ?? []).map((predicate) => predicate.name)
+    if (route.mode === 'bypass') return predicates
+    const principal = route.principal.kind === 'header' ? [route.principal.name] : []
+    const parts = [...route.key.parts, ...route.entities].flatMap((part) =>
+      part.in === 'header' ? [part.name] : [],
+    )
+    return [...predicates, ...route.key.headers, ...parts, ...principal, ...route.fingerprint.headers]
+  })
+  return new Set([...ALWAYS_END_TO_END, scope.tenantHeader, scope.versionHeader, ...names])
+}
+
+function originOf({ address, family, port }: AddressInfo): string {
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`
+}

@@ -1,0 +1,129 @@
+/**
+ * WebSocket connections on routes that nothing protects: the handshake is passed on, then the bytes.
+ *
+ * Owns the hand-over of both connections to each other. Any other protocol is not offered to the application, and a
+ * protected request is never turned into a connection on which anything could follow (RFC 9110, section 7.8).
+ */
+
+import type { IncomingMessage } from 'node:http'
+import { type Duplex, pipeline } from 'node:stream'
+import type { HeaderList } from '../../core/ports.ts'
+import {
+  type ForwardedHeaders,
+  type Hop,
+  STATUS_HEADER,
+  towardsApplication,
+  towardsClient,
+  valuesOf,
+} from '../headers.ts'
+import type { AdmittedRequest } from './admission.ts'
+import { type Answer, NO_ANSWER, problemAnswer } from './answers.ts'
+import type { Application } from './application.ts'
+import { writeRaw } from './send.ts'
+
+export function asksForWebSocket(req: IncomingMessage): boolean {
+  return req.method === 'GET' && req.headers.upgrade?.trim().toLowerCase() === 'websocket'
+}
+
+export type UpgradeCall = {
+  readonly socket: Duplex
+  /** What the client sent after its head. */
+  readonly first: Buffer
+  readonly request: AdmittedRequest
+  readonly hop: Hop
+  readonly answerWithinMs: number
+  readonly forwarded: ForwardedHeaders
+}
+
+/** Resolves when both connections have ended. Never rejects. */
+export async function passUpgrade(
+  call: UpgradeCall,
+  ports: { readonly application: Application; readonly newInstance: () => string },
+): Promise<Answer> {
+  const { socket, request } = call
+  socket.on('error', () => {})
+  const headers = towardsApplication(request.headers, call.hop, call.forwarded)
+  const asked = { method: request.method, target: request.target, headers, body: undefined }
+  const reply = await ports.application.upgrade(asked, 'websocket', call.answerWithinMs)
+  switch (reply.kind) {
+    case 'tunnel':
+      socket.write(switching(reply.headers))
+      if (call.first.length > 0) reply.socket.write(call.first)
+      await Promise.all([joined(socket, reply.socket), joined(reply.socket, socket)])
+      return SWITCHED
+    case 'answered': {
+      const parts: Buffer[] = []
+      try {
+        for await (const part of reply.body) parts.push(part as Buffer)
+      } catch {
+        socket.destroy()
+        return SWITCHED
+      }
+      const passed: Answer = {
+        status: reply.status,
+        headers: [
+          ...towardsClient(reply.headers).filter(([name]) => name.toLowerCase() !== 'date'),
+          [STATUS_HEADER, 'bypassed'],
+        ],
+        body: Buffer.concat(parts),
+        decision: 'bypassed',
+        detail: 'bypassed',
+      }
+      await raw(socket, passed)
+      return passed
+    }
+    case 'never_sent':
+    case 'no_answer': {
+      const problem =
+        reply.kind === 'never_sent'
+          ? ({
+              code: 'application-unreachable',
+              detail: 'No connection to the application. Nothing was sent.',
+            } as const)
+          : NO_ANSWER[reply.cause]
+      const answer = problemAnswer(
+        problem,
+        { idempotencyKey: undefined, instance: ports.newInstance },
+        'bypassed',
+      )
+      await raw(socket, answer)
+      return answer
+    }
+  }
+}
+
+/** Already on the wire; for whoever counts. */
+const SWITCHED: Answer = {
+  status: 101,
+  headers: [],
+  body: Buffer.alloc(0),
+  decision: 'bypassed',
+  detail: 'upgraded',
+}
+
+function raw(socket: Duplex, answer: Answer): Promise<void> {
+  return new Promise((resolve) => {
+    writeRaw(socket, answer, () => {
+      socket.destroy()
+      resolve()
+    })
+    socket.once('close', resolve)
+  })
+}
+
+function switching(headers: HeaderList): Buffer {
+  const protocol = valuesOf(headers, 'upgrade')[0] ?? 'websocket'
+  const lines = [
+    'HTTP/1.1 101 Switching Protocols',
+    `Upgrade: ${protocol}`,
+    'Connection: Upgrade',
+    ...towardsClient(headers).map(([name, value]) => `${name}: ${value}`),
+  ]
+  return Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1')
+}
+
+function joined(from: Duplex, to: Duplex): Promise<void> {
+  return new Promise((resolve) => {
+    pipeline(from, to, () => resolve())
+  })
+}

@@ -1,0 +1,136 @@
+/**
+ * The application behind the sidecar: one address, fixed by configuration, and a pool of connections to it.
+ *
+ * Owns the pool with every option written out, and the choice between an answer that is kept in memory (and may be
+ * stored) and one that is passed on as a stream. No redirects, no retries, no decompression, no cookies.
+ */
+
+import { Pool } from 'undici'
+import type { Clock, ForwardResult, HeaderList } from '../core/ports.ts'
+import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
+import { type Failure, failureOf } from './failure.ts'
+import { type Tunnel, tunnel } from './tunnel.ts'
+
+export type ApplicationAddress =
+  | { readonly kind: 'http'; readonly origin: string }
+  | { readonly kind: 'unix'; readonly path: string }
+
+export type ApplicationOptions = {
+  readonly address: ApplicationAddress
+  readonly connectTimeoutMs: number
+  /** Silence between two parts of an answer after which it counts as cut. */
+  readonly bodyIdleMs: number
+  readonly connectionsMax: number
+  readonly keepAliveMs: number
+  readonly clock: Clock
+}
+
+/** Larger heads of answers are malformed. Node's own servers refuse to send more than 16 KiB by default. */
+export const ANSWER_HEAD_BYTES_MAX = 64 * 1024
+
+export interface Application extends AsyncDisposable {
+  /** The authority that the application is told in `Host`. */
+  readonly authority: string
+  /** Keeps the answer in memory as long as it is whole and not above `storedLimitBytes`. Never rejects. */
+  forward(request: ApplicationRequest, limits: ForwardLimits): Promise<ForwardResult>
+  /** Passes the answer on as it comes. `answerWithinMs` is for its head. Never rejects. */
+  stream(request: ApplicationRequest, answerWithinMs: number, signal: AbortSignal): Promise<Reply | Failure>
+  /** Asks for another protocol on the connection. Never rejects. */
+  upgrade(
+    request: ApplicationRequest,
+    protocol: string,
+    answerWithinMs: number,
+  ): Promise<Tunnel | Reply | Failure>
+}
+
+export type ForwardLimits = {
+  /** From the hand-over of the request to the whole answer. */
+  readonly answerWithinMs: number
+  readonly storedLimitBytes: number
+}
+
+export function createApplication(options: ApplicationOptions): Application {
+  const { address, clock } = options
+  const origin = address.kind === 'http' ? address.origin : 'http://localhost'
+  const pool = new Pool(origin, {
+    connections: options.connectionsMax,
+    // One request a connection at a time: what follows must not hang on the fate of what came before.
+    pipelining: 1,
+    connectTimeout: options.connectTimeoutMs,
+    // The deadline of the exchange is our own: it also covers the time before the head.
+    headersTimeout: 0,
+    bodyTimeout: options.bodyIdleMs,
+    keepAliveTimeout: options.keepAliveMs,
+    // What an application announces in `Keep-Alive` is followed up to here.
+    keepAliveMaxTimeout: 60_000,
+    keepAliveTimeoutThreshold: 1_000,
+    maxHeaderSize: ANSWER_HEAD_BYTES_MAX,
+    strictContentLength: true,
+    allowH2: false,
+    autoSelectFamily: true,
+    ...(address.kind === 'unix' ? { socketPath: address.path } : {}),
+  })
+  return {
+    authority: new URL(origin).host,
+    forward: async (request, { answerWithinMs, storedLimitBytes }) => {
+      const reply = await exchange(pool, request, { answerWithinMs, clock })
+      return reply.kind === 'answered' ? keepInMemory(reply, request.method, storedLimitBytes) : reply
+    },
+    stream: async (request, answerWithinMs, signal) => {
+      const reply = await exchange(pool, request, { answerWithinMs, clock, signal })
+      if (reply.kind === 'answered') reply.noDeadline()
+      return reply
+    },
+    upgrade: (request, protocol, answerWithinMs) =>
+      tunnel(pool, request, protocol, { answerWithinMs, clock }),
+    [Symbol.asyncDispose]: () => pool.destroy(),
+  }
+}
+
+async function keepInMemory(reply: Reply, method: string, limitBytes: number): Promise<ForwardResult> {
+  const { status, headers } = reply
+  const parts = reply.body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
+  const kept: Buffer[] = []
+  let bytes = 0
+  const asStream = (): ForwardResult => {
+    reply.noDeadline()
+    const stream = rest(kept, parts)
+    return { kind: 'answered', response: { status, headers, body: Buffer.alloc(0), oversized: { stream } } }
+  }
+  if (isStream(reply, method)) return asStream()
+  try {
+    for (;;) {
+      const part = await parts.next()
+      if (part.done === true)
+        return { kind: 'answered', response: { status, headers, body: Buffer.concat(kept) } }
+      kept.push(part.value)
+      bytes += part.value.length
+      if (bytes > limitBytes) return asStream()
+    }
+  } catch (error) {
+    return failureOf(error instanceof Error ? error : new Error(String(error)), true)
+  }
+}
+
+/**
+ * Answers whose end is not their own statement: event streams, and bodies that end with the connection. Of the latter
+ * nobody can tell a whole one from one that was cut, and only whole answers are recorded.
+ */
+function isStream({ status, headers }: Reply, method: string): boolean {
+  if (firstValueOf(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream') === true)
+    return true
+  if (method === 'HEAD' || status === 204 || status === 304) return false
+  return (
+    firstValueOf(headers, 'content-length') === undefined &&
+    firstValueOf(headers, 'transfer-encoding') === undefined
+  )
+}
+
+async function* rest(kept: readonly Buffer[], parts: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
+  yield* kept
+  for (let part = await parts.next(); part.done !== true; part = await parts.next()) yield part.value
+}
+
+function firstValueOf(headers: HeaderList, lowerName: string): string | undefined {
+  return headers.find(([name]) => name.toLowerCase() === lowerName)?.[1]
+}

@@ -1,0 +1,158 @@
+/**
+ * One request to the application and its answer, on undici's dispatch interface.
+ *
+ * Owns that a request is written at most once, that the answer is well-formed before anybody sees it, backpressure in
+ * both directions, and when waiting ends. It does not decide what a failure means to the client.
+ *
+ * The raw headers are taken, byte for byte (Latin-1): undici's parsed ones join lines and change the case of names.
+ */
+
+import { Readable } from 'node:stream'
+import type { Dispatcher } from 'undici'
+import type { Clock, HeaderList } from '../core/ports.ts'
+import { AnswerLate, AnswerMalformed, type Failure, failureOf } from './failure.ts'
+
+export type ApplicationRequest = {
+  readonly method: string
+  /** Path and query exactly as they came; begins with a slash. */
+  readonly target: string
+  readonly headers: HeaderList
+  readonly body: Buffer | Readable | undefined
+}
+
+export type Reply = {
+  readonly kind: 'answered'
+  readonly status: number
+  readonly headers: HeaderList
+  /** Fails where the answer is cut. Has to be read to its end or destroyed. */
+  readonly body: Readable
+  /** From now on only silence of the application ends the exchange, not its length. */
+  noDeadline(): void
+}
+
+export type ExchangeOptions = {
+  /** From the hand-over of the request to the last byte of the answer, unless `noDeadline` is called. */
+  readonly answerWithinMs: number
+  readonly clock: Clock
+  /** Ends the exchange: for requests that nobody waits for any more and nobody records. */
+  readonly signal?: AbortSignal
+}
+
+const FIELD_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
+/** RFC 9110, section 5.5. */
+const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
+
+/** Never rejects. */
+export function exchange(
+  dispatcher: Dispatcher,
+  request: ApplicationRequest,
+  { answerWithinMs, clock, signal }: ExchangeOptions,
+): Promise<Reply | Failure> {
+  return new Promise((resolve) => {
+    let control: Dispatcher.DispatchController | undefined
+    let body: Readable | undefined
+    let given: Error | undefined
+
+    const deadline = clock.timer(answerWithinMs, () => {
+      giveUp(new AnswerLate(`no whole answer within ${answerWithinMs} ms`))
+    })
+
+    const onAbort = (): void => giveUp(new Error('nobody waits for the answer any more'))
+    signal?.addEventListener('abort', onAbort)
+
+    function giveUp(error: Error): void {
+      given ??= error
+      if (control !== undefined) control.abort(error)
+      // Still waiting for a connection. Should one come yet, `onRequestStart` refuses to use it.
+      else fail(error)
+    }
+
+    function finish(): void {
+      deadline.cancel()
+      signal?.removeEventListener('abort', onAbort)
+    }
+
+    function fail(error: Error): void {
+      finish()
+      const reason = given ?? error
+      if (body !== undefined) body.destroy(reason)
+      else resolve(failureOf(reason, control !== undefined))
+    }
+
+    const handler: Dispatcher.DispatchHandler = {
+      onRequestStart(controller) {
+        if (given !== undefined) throw given
+        // undici puts a request back into its queue in some races of a closing socket; it must not be written again.
+        if (control !== undefined) throw new Error('this request was already handed to a connection once')
+        control = controller
+      },
+      onResponseStart(controller, status) {
+        if (status < 200) return
+        const headers = headersFrom(controller.rawHeaders)
+        if (headers === undefined || status > 599) {
+          giveUp(new AnswerMalformed('the head of the answer is malformed'))
+          return
+        }
+        body = bodyOf(controller)
+        // A cut that nobody was reading for is no uncaught exception.
+        body.on('error', () => {})
+        resolve({ kind: 'answered', status, headers, body, noDeadline: () => deadline.cancel() })
+      },
+      onResponseData(controller, chunk) {
+        if (body?.push(chunk) === false) controller.pause()
+      },
+      onResponseEnd() {
+        finish()
+        body?.push(null)
+      },
+      onResponseError(_controller, error) {
+        fail(error)
+      },
+    }
+
+    try {
+      dispatcher.dispatch(
+        {
+          method: request.method as Dispatcher.HttpMethod,
+          path: request.target,
+          headers: request.headers.flat(),
+          body: request.body ?? null,
+          // undici would pipeline or repeat what it takes for idempotent.
+          idempotent: false,
+          headersTimeout: 0,
+        },
+        handler,
+      )
+    } catch (error) {
+      fail(error instanceof Error ? error : new Error(String(error)))
+    }
+  })
+}
+
+function bodyOf(controller: Dispatcher.DispatchController): Readable {
+  return new Readable({
+    highWaterMark: 64 * 1024,
+    read: () => controller.resume(),
+    destroy: (error, done) => {
+      controller.abort(error ?? new Error('nobody reads the answer any more'))
+      done(error)
+    },
+  })
+}
+
+/** Undefined where a line could not be passed on safely. */
+export function headersFrom(raw: Dispatcher.DispatchController['rawHeaders']): HeaderList | undefined {
+  if (!Array.isArray(raw)) return []
+  const headers: [string, string][] = []
+  for (let index = 0; index + 1 < raw.length; index += 2) {
+    const name = latin1(raw[index]!)
+    const value = latin1(raw[index + 1]!)
+    if (!FIELD_NAME.test(name) || !FIELD_VALUE.test(value)) return undefined
+    headers.push([name, value])
+  }
+  return headers
+}
+
+function latin1(bytes: Buffer | string): string {
+  return typeof bytes === 'string' ? bytes : bytes.toString('latin1')
+}

@@ -1,0 +1,87 @@
+/**
+ * A connection to the application that is asked to speak another protocol (RFC 9110, section 7.8).
+ *
+ * Owns the hand-over: either the application agrees and both sides get the bare connection, or its ordinary answer is
+ * passed on.
+ */
+
+import { type Duplex, Readable } from 'node:stream'
+import type { Dispatcher } from 'undici'
+import type { HeaderList } from '../core/ports.ts'
+import { type ApplicationRequest, type ExchangeOptions, headersFrom, type Reply } from './exchange.ts'
+import { AnswerLate, AnswerMalformed, type Failure, failureOf } from './failure.ts'
+
+export type Tunnel = {
+  readonly kind: 'tunnel'
+  readonly headers: HeaderList
+  readonly socket: Duplex
+}
+
+export function tunnel(
+  dispatcher: Dispatcher,
+  request: ApplicationRequest,
+  protocol: string,
+  { answerWithinMs, clock }: ExchangeOptions,
+): Promise<Tunnel | Reply | Failure> {
+  return new Promise((resolve) => {
+    let control: Dispatcher.DispatchController | undefined
+    let body: Readable | undefined
+    const deadline = clock.timer(answerWithinMs, () => {
+      const error = new AnswerLate(`no answer to the upgrade within ${answerWithinMs} ms`)
+      control?.abort(error)
+      fail(error)
+    })
+    function fail(error: Error): void {
+      deadline.cancel()
+      body?.destroy(error)
+      resolve(failureOf(error, control !== undefined))
+    }
+    dispatcher.dispatch(
+      {
+        method: request.method as Dispatcher.HttpMethod,
+        path: request.target,
+        headers: request.headers.flat(),
+        upgrade: protocol,
+        idempotent: false,
+        headersTimeout: 0,
+      },
+      {
+        onRequestStart(controller) {
+          if (control !== undefined) throw new Error('this request was already handed to a connection once')
+          control = controller
+        },
+        onRequestUpgrade(controller, _status, _headers, socket) {
+          deadline.cancel()
+          const headers = headersFrom(controller.rawHeaders)
+          if (headers === undefined) {
+            socket.destroy()
+            fail(new AnswerMalformed('the head of the answer is malformed'))
+            return
+          }
+          resolve({ kind: 'tunnel', headers, socket })
+        },
+        onResponseStart(controller, status) {
+          if (status < 200) return
+          deadline.cancel()
+          const headers = headersFrom(controller.rawHeaders)
+          if (headers === undefined || status > 599) {
+            controller.abort(new AnswerMalformed('the head of the answer is malformed'))
+            return
+          }
+          body = new Readable({ read: () => controller.resume() })
+          body.on('error', () => {})
+          resolve({ kind: 'answered', status, headers, body, noDeadline: () => {} })
+        },
+        onResponseData(controller, chunk) {
+          if (body?.push(chunk) === false) controller.pause()
+        },
+        onResponseEnd() {
+          body?.push(null)
+        },
+        onResponseError(_controller, error) {
+          fail(error)
+        },
+      },
+    )
+  })
+}

@@ -1,0 +1,189 @@
+/**
+ * The real proxy on five embedded nodes, in front of an application of the test; and ways to speak to it.
+ */
+
+import { randomUUID } from 'node:crypto'
+import { connect, type Socket } from 'node:net'
+import { defaultRoute } from '../../src/config/builtin-policy.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import type { CoreEvent } from '../../src/core/events.ts'
+import { createLeases } from '../../src/core/leases.ts'
+import type { ProtectedRoute, Route } from '../../src/core/route.ts'
+import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
+import { createProxy, type ProxyOptions, type ProxyServer } from '../../src/http/proxy/server.ts'
+import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { systemRandom } from '../../src/system/random.ts'
+import { createApplication } from '../../src/upstream/application.ts'
+
+const loaded = loadConfig(
+  { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_UPSTREAM: 'http://127.0.0.1:9' },
+  () => '',
+)
+if (loaded.kind !== 'ok') throw new Error('the default configuration is invalid')
+const { config } = loaded
+
+/** A protected route for every POST, with the defaults of the configuration and what the test says differently. */
+export function route(differs: Partial<ProtectedRoute> = {}): ProtectedRoute {
+  const mode = differs.mode ?? 'header'
+  return { ...defaultRoute(config, { name: 'posts', match: { methods: ['POST'] }, mode }), ...differs }
+}
+
+export type TestProxyOptions = {
+  readonly routes?: readonly Route[]
+  readonly limits?: Partial<ProxyOptions['limits']>
+  readonly options?: Partial<Omit<ProxyOptions, 'limits' | 'routes'>>
+  /** Sidecars that share them behave as one. */
+  readonly nodes?: readonly StoppableNode[]
+  readonly bodyIdleMs?: number
+}
+
+export type TestProxy = AsyncDisposable & {
+  readonly origin: string
+  readonly port: number
+  readonly proxy: ProxyServer
+  readonly nodes: readonly StoppableNode[]
+  readonly events: readonly CoreEvent[]
+  /** Errors that ended in 500. */
+  readonly failures: readonly unknown[]
+  fetch(path: string, init?: RequestInit): Promise<Response>
+  /** Protected by the key where one is given. */
+  post(key: string | undefined, body?: string, headers?: Record<string, string>): Promise<Response>
+}
+
+export async function startProxy(
+  applicationOrigin: string,
+  given: TestProxyOptions = {},
+): Promise<TestProxy> {
+  const clock = systemClock
+  const random = systemRandom
+  const published: CoreEvent[] = []
+  const failures: unknown[] = []
+  const events = { publish: (event: CoreEvent) => void published.push(event) }
+  const nodes = given.nodes ?? createEmbeddedNodes(5, clock, 10_000, events)
+  const leases = createLeases({
+    quorum: createRedlockQuorum({ nodes, clock, events }),
+    clock,
+    random,
+    events,
+  })
+  const own = createEmbeddedNodes(1, clock, 10_000, events)
+  const localLeases = createLeases({
+    quorum: createRedlockQuorum({ nodes: own, clock, events }),
+    clock,
+    random,
+    events,
+  })
+  const application = createApplication({
+    address: applicationOrigin.startsWith('unix:')
+      ? { kind: 'unix', path: applicationOrigin.slice('unix:'.length) }
+      : { kind: 'http', origin: applicationOrigin },
+    connectTimeoutMs: 500,
+    bodyIdleMs: given.bodyIdleMs ?? 5_000,
+    connectionsMax: 256,
+    keepAliveMs: 4_000,
+    clock,
+  })
+  const proxy = createProxy(
+    {
+      routes: given.routes ?? [route()],
+      scope: {
+        defaults: { tenant: 'default', env: 'test', apiVersion: 'v1' },
+        tenantHeader: 'x-tenant-id',
+        versionHeader: 'x-api-version',
+        trusted: true,
+      },
+      forwarded: 'append',
+      settleBudgetMs: 300,
+      upstreamTimeoutMs: 5_000,
+      ...given.options,
+      limits: {
+        inFlightMax: 1_000,
+        headerBytesMax: 16_384,
+        headerLinesMax: 200,
+        headersTimeoutMs: 5_000,
+        requestTimeoutMs: 10_000,
+        keepAliveTimeoutMs: 5_000,
+        requestsPerConnectionMax: 1_000,
+        connectionsMax: 1_000,
+        readerIdleMs: 5_000,
+        ...given.limits,
+      },
+    },
+    {
+      leases,
+      localLeases,
+      clock,
+      random,
+      events,
+      application,
+      newInstance: randomUUID,
+      onFailure: (error) => void failures.push(error),
+    },
+  )
+  const origin = await proxy.listen({ kind: 'tcp', host: '127.0.0.1', port: 0 })
+  const ask = (path: string, init?: RequestInit) => fetch(origin + path, { redirect: 'manual', ...init })
+  return {
+    origin,
+    port: Number(new URL(origin).port),
+    proxy,
+    nodes,
+    events: published,
+    failures,
+    fetch: ask,
+    post: (key, body = '{}', headers = {}) =>
+      ask('/things', {
+        method: 'POST',
+        body,
+        headers: {
+          'content-type': 'application/json',
+          ...(key === undefined ? {} : { 'idempotency-key': key }),
+          ...headers,
+        },
+      }),
+    [Symbol.asyncDispose]: async () => {
+      await proxy.close(0)
+      await application[Symbol.asyncDispose]()
+    },
+  }
+}
+
+export type Wire = AsyncDisposable & {
+  readonly socket: Socket
+  /** Everything received until now, Latin-1. */
+  received(): string
+  send(bytes: string | Buffer): void
+  /** Resolves when the other side has ended or reset the connection. */
+  readonly ended: Promise<void>
+}
+
+export async function openWire(port: number): Promise<Wire> {
+  const socket = connect({ host: '127.0.0.1', port, noDelay: true })
+  let received = ''
+  socket.on('data', (part) => {
+    received += part.toString('latin1')
+  })
+  const ended = new Promise<void>((resolve) => {
+    socket.on('error', () => {})
+    socket.once('close', () => resolve()).once('end', () => resolve())
+  })
+  await new Promise<void>((resolve, reject) => socket.once('connect', resolve).once('error', reject))
+  return {
+    socket,
+    received: () => received,
+    send: (bytes) => void socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes),
+    ended,
+    [Symbol.asyncDispose]: async () => {
+      socket.destroy()
+      await ended
+    },
+  }
+}
+
+export type Held = { readonly release: () => void; readonly released: Promise<void> }
+
+/** For an application that answers when the test says so. */
+export function hold(): Held {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  return { release: resolve, released: promise }
+}
