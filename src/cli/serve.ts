@@ -17,7 +17,7 @@ export const serve: Command = (args, io) =>
 async function run(io: Io): Promise<ExitCode> {
   const loaded = loadConfig(io.env, io.readFile)
   if (loaded.kind === 'invalid') {
-    io.stderr.write(describeErrors(loaded.errors))
+    io.stderr.write(`${describeErrors(loaded.errors)}\n`)
     return EXIT.configuration
   }
   const stopped = new Promise<void>((resolve) => {

@@ -52,7 +52,7 @@ export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
   const fromFile = routesFrom(file, settings, errors)
   const routes = fromFile ?? builtinRoutes(settings as Settings)
   const relations = checkRelations(settings, routes)
-  errors.push(...missingUpstream(settings), ...relations.errors)
+  errors.push(...missingUpstream(settings), ...missingToken(settings), ...relations.errors)
   if (errors.length > 0) return { kind: 'invalid', errors: deepFreeze(errors) }
   return deepFreeze({
     kind: 'ok',
@@ -118,6 +118,23 @@ function missingUpstream(settings: Partial<Settings>): readonly ConfigError[] {
   if (!listens || 'upstream' in settings) return []
   const { env, kind } = SETTINGS.upstream
   return [{ kind: 'missing', name: env, accepts: kind.accepts, reason: 'while the proxy listens' }]
+}
+
+const LOOPBACK = /^(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|::1|localhost)$/
+
+/** Who can reach the reservation API can hold and complete anybody's records. */
+function missingToken(settings: Partial<Settings>): readonly ConfigError[] {
+  const { apiListen } = settings
+  if (apiListen?.kind !== 'tcp' || LOOPBACK.test(apiListen.host) || 'apiToken' in settings) return []
+  const { env, kind } = SETTINGS.apiToken
+  return [
+    {
+      kind: 'missing',
+      name: env,
+      accepts: kind.accepts,
+      reason: 'while the reservation API can be reached from elsewhere',
+    },
+  ]
 }
 
 function nodeAt(file: YamlFile, path: string): unknown {

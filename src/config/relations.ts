@@ -10,7 +10,7 @@ import { DRIFT_FACTOR, driftMs } from '../core/lease.ts'
 import type { ProtectedRoute, Route } from '../core/route.ts'
 import type { ConfigError } from './errors.ts'
 import { fraction, printDuration } from './parse.ts'
-import { SETTINGS, type Settings } from './settings.ts'
+import { SETTINGS, type SettingKey, type Settings } from './settings.ts'
 
 /** What is known: settings that were refused are missing, and so are the values of a route that default to them. */
 type Known = {
@@ -19,7 +19,12 @@ type Known = {
   readonly longestLeaseMs: number
 }
 
-type Side = { readonly text: string; readonly of: (known: Known) => number | undefined }
+type Side = {
+  readonly text: string
+  readonly of: (known: Known) => number | undefined
+  /** The setting that a route has this number from, where it may have its own. */
+  readonly setting?: (known: Known) => SettingKey
+}
 
 type Relation = {
   /** Whose relation it is: the setting to name, or every protected route. */
@@ -101,14 +106,18 @@ const TABLE: readonly Relation[] = [
       of: ({ settings, route }) =>
         sum(settings.clientRetryWindowMs, route.leaseMs, settings.longestRedeliveryMs),
     },
-    right: { text: 'retention', of: ({ route }) => route.retentionMs },
+    right: {
+      text: 'retention',
+      of: ({ route }) => route.retentionMs,
+      setting: ({ route }) => (route.mode === 'content' ? 'contentRetentionMs' : 'retentionMs'),
+    },
     otherwise: 'a late retry would be carried out again',
     unit: 'ms',
   },
   {
     of: 'route',
     left: { text: 'upstream timeout', of: ({ route }) => route.upstreamTimeoutMs },
-    right: { text: 'total hold limit', of: ({ route }) => route.totalHoldMs },
+    right: { text: 'total hold limit', of: ({ route }) => route.totalHoldMs, setting: () => 'totalHoldMs' },
     otherwise: 'the record would be given up while the application still works',
     unit: 'ms',
   },
@@ -154,8 +163,14 @@ function check(
   const larger = right.of(known)
   if (smaller === undefined || larger === undefined || smaller <= larger) return []
   const print = unit === 'ms' ? printMs : fraction().print
-  const inequality = `${left.text} (${print(smaller)}) ≤ ${right.text} (${print(larger)})`
+  const inequality = `${left.text} (${print(smaller)}) ≤ ${right.text} (${print(larger)}${from(right, known)})`
   return [{ kind: 'relation', name, inequality, reason: otherwise }]
+}
+
+/** A route that says nothing of its own has the number from a setting: then it is that setting that must change. */
+function from({ of, setting }: Side, known: Known): string {
+  const key = setting?.(known)
+  return key !== undefined && known.settings[key] === of(known) ? `, ${SETTINGS[key].env}` : ''
 }
 
 /** Whether one of the relations of the settings compares these two numbers already. */

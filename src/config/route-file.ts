@@ -11,7 +11,7 @@ import { defaultRoute } from './builtin-policy.ts'
 import type { ConfigError } from './errors.ts'
 import { bodySelection, type GivenRoute, MOST_ROUTES, ROUTE_SHAPE } from './route-fields.ts'
 import type { Settings } from './settings.ts'
-import { type Report, refusedNode } from './shape.ts'
+import { isMapping, type Report, refusedNode } from './shape.ts'
 import type { YamlFile } from './yaml-file.ts'
 
 /** Undefined where the file has no `routes`: then the built-in policy is in force. An empty list protects nothing. */
@@ -27,6 +27,7 @@ export function routesFrom(
     return []
   }
   const names = new Set<string>()
+  reportUnreachable(file.routes, report)
   return file.routes.flatMap((node, index) => {
     const at = `routes[${index}]`
     const each = ROUTE_SHAPE.read(node, at, report)
@@ -42,6 +43,21 @@ export function routesFrom(
     const route = routeFrom(each, settings as Settings, at, report)
     return route === undefined ? [] : [route]
   })
+}
+
+/** Behind a route without conditions no other is ever reached. */
+function reportUnreachable(routes: readonly unknown[], report: Report): void {
+  const first = routes.findIndex(
+    (route) => isMapping(route) && isMapping(route.match) && Object.keys(route.match).length === 0,
+  )
+  if (first !== -1 && first !== routes.length - 1)
+    report({
+      kind: 'refused',
+      name: `routes[${first}].match`,
+      given: '{}',
+      accepts: 'a condition, or the last place in the list',
+      reason: 'it matches everything, so that no route behind it is ever reached',
+    })
 }
 
 const BYPASS_FIELDS: readonly string[] = ['name', 'match', 'mode', 'upstreamTimeout']

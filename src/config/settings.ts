@@ -441,7 +441,8 @@ export const SETTINGS = {
     env: 'FENCEPOST_API_TOKEN_FILE',
     path: 'trust.apiTokenFile',
     kind: file(),
-    summary: 'File with the bearer token that callers of the reservation API must show.',
+    summary:
+      'File with the bearer token that callers of the reservation API must show; required where it listens on more than localhost.',
     source: 'Not needed while it listens on localhost only.',
   }),
   keyRing: optional({

@@ -11,6 +11,9 @@ import type { ReadFile } from './value.ts'
 /** The members of the file's top level; empty where there is no file. */
 export type YamlFile = Readonly<Record<string, unknown>>
 
+/** Some thousand routes. A larger file is surely another file. */
+const MOST_CHARACTERS = 2 ** 20
+
 /** Records what is wrong in `errors` and then behaves as if the file were empty. */
 export function readYaml(path: string | undefined, readFile: ReadFile, errors: ConfigError[]): YamlFile {
   if (path === undefined) return {}
@@ -24,6 +27,8 @@ export function readYaml(path: string | undefined, readFile: ReadFile, errors: C
   } catch (cause) {
     return fail(`it can't be read: ${cause instanceof Error ? cause.message : String(cause)}`)
   }
+  if (text.length > MOST_CHARACTERS)
+    return fail(`it has ${text.length} characters, at most ${MOST_CHARACTERS} are read`)
   const document = parseDocument(text, {
     version: '1.2',
     schema: 'core',

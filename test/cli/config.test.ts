@@ -57,6 +57,13 @@ describe('config check', () => {
   })
 })
 
+test('serve refuses what check refuses, with the same words', async () => {
+  const env = { FENCEPOST_UPSTREAM: 'localhost', FENCEPOST_LEASE: '30' }
+  const checked = await run(['config', 'check'], env)
+  expect(checked.code).toBe(78)
+  expect(await run(['serve'], env)).toEqual(checked)
+})
+
 describe('config print', () => {
   const env = { FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000', FENCEPOST_LEASE: '10s' }
   const path = fileWith(

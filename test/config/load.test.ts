@@ -205,6 +205,22 @@ describe('what is refused', () => {
     ).toBeUndefined()
   })
 
+  test('the reservation API needs a token as soon as others than this host can reach it', () => {
+    for (const local of ['127.0.0.1:0', '[::1]:0', 'localhost:0', 'unix:/api.sock', 'off'])
+      expect([local, errorsOf({ FENCEPOST_API_LISTEN: local })]).toEqual([local, []])
+    for (const open of ['0.0.0.0:0', '[::]:0', '10.0.0.1:0', 'localhost.example.com:0'])
+      expect([open, errorsOf({ FENCEPOST_API_LISTEN: open })]).toEqual([
+        open,
+        [
+          expect.stringMatching(
+            /^FENCEPOST_API_TOKEN_FILE: required while the reservation API can be reached/,
+          ),
+        ],
+      ])
+    const token = { FENCEPOST_API_LISTEN: '0.0.0.0:0', FENCEPOST_API_TOKEN_FILE: '/token' }
+    expect(accepted(token, { '/token': 't\n' }).apiToken?.content).toBe('t')
+  })
+
   test.each([
     ['FENCEPOST_TENNANT', 'FENCEPOST_TENANT'],
     ['FENCEPOST_REDIS_NODE', 'FENCEPOST_REDIS_NODES'],
@@ -268,6 +284,12 @@ describe('the file', () => {
     expect(errorsOf(...inFile(content))).toEqual(errors)
   })
 
+  test('of a size that no configuration has is not parsed', () => {
+    expect(errorsOf(...inFile(`#${'x'.repeat(2 ** 20)}`))).toEqual([
+      'FENCEPOST_CONFIG: /c.yaml: it has 1048577 characters, at most 1048576 are read',
+    ])
+  })
+
   test('that is not there is an error, and the other errors are shown as well', () => {
     expect(errorsOf({ FENCEPOST_CONFIG: '/none.yaml', FENCEPOST_LEASE: 'x' })).toEqual([
       expect.stringMatching(/^FENCEPOST_CONFIG: \/none.yaml: it can't be read: ENOENT/),
@@ -306,7 +328,7 @@ describe('relations', () => {
     [
       'the retention against retries',
       { FENCEPOST_CONTENT_RETENTION: '1m' },
-      'route unsafe-by-content: client retry window + lease + longest redelivery (150s) ≤ retention (1m) does not hold: a late retry would be carried out again',
+      'route unsafe-by-content: client retry window + lease + longest redelivery (150s) ≤ retention (1m, FENCEPOST_CONTENT_RETENTION) does not hold: a late retry would be carried out again',
     ],
   ])('%s', (_why, env, error) => {
     expect(errorsOf(env)).toEqual([error])
@@ -316,7 +338,7 @@ describe('relations', () => {
     expect(errorsOf({ FENCEPOST_TOTAL_HOLD: '30s' })).toEqual(
       ['unsafe-with-key', 'unsafe-by-content'].map(
         (name) =>
-          `route ${name}: upstream timeout (1m) ≤ total hold limit (30s) does not hold: the record would be given up while the application still works`,
+          `route ${name}: upstream timeout (1m) ≤ total hold limit (30s, FENCEPOST_TOTAL_HOLD) does not hold: the record would be given up while the application still works`,
       ),
     )
   })

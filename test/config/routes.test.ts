@@ -27,7 +27,7 @@ function errorsOf(...routes: unknown[]): string[] {
   return loaded.kind === 'ok' ? [] : loaded.errors.map(describeError)
 }
 
-const least = { name: 'a', match: {}, mode: 'header' }
+const least = { name: 'a', match: { methods: ['POST'] }, mode: 'header' }
 
 test('a route that says only what it must has every default filled in', () => {
   expect(accepted([least, { ...least, name: 'b', mode: 'content' }])).toMatchObject([
@@ -297,7 +297,7 @@ describe('what is refused', () => {
     [
       { ...least, upstreamTimeout: '10m' },
       [
-        'route a: upstream timeout (10m) ≤ total hold limit (5m) does not hold: the record would be given up while the application still works',
+        'route a: upstream timeout (10m) ≤ total hold limit (5m, FENCEPOST_TOTAL_HOLD) does not hold: the record would be given up while the application still works',
       ],
     ],
   ])('%j', (route, errors) => {
@@ -310,6 +310,13 @@ describe('what is refused', () => {
       'routes[1].name: "a" is not accepted; accepted is a name that no other route has',
       expect.stringContaining('routes[2].mode: "x" is not accepted'),
     ])
+  })
+
+  test('a route that matches everything stands last', () => {
+    expect(errorsOf({ ...least, match: {} }, { ...least, name: 'b' })).toEqual([
+      'routes[0].match: "{}" is not accepted (it matches everything, so that no route behind it is ever reached); accepted is a condition, or the last place in the list',
+    ])
+    expect(errorsOf({ ...least, name: 'b' }, { ...least, match: {} })).toEqual([])
   })
 
   test('routes that are no list, or too many', () => {

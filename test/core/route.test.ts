@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { matchPath, type PathPattern, parsePathPattern } from '../../src/core/path-pattern.ts'
 import { matchRoute, type RequestFacts, type Route, type RouteMatch } from '../../src/core/route.ts'
@@ -50,6 +51,27 @@ describe('a path', () => {
   ])('the pattern %s is malformed', (text, reason) => {
     expect(parsePathPattern(text)).toEqual({ kind: 'malformed', reason })
   })
+})
+
+test('no other spelling of a path slips past a pattern', () => {
+  const segment = fc.stringMatching(/^[A-Za-z0-9_~-]{1,8}$/)
+  const spelled = (text: string, seed: readonly boolean[]) =>
+    [...text]
+      .map((letter, i) => (seed[i % seed.length] ? `%${letter.charCodeAt(0).toString(16)}` : letter))
+      .join('')
+  const divider = fc.constantFrom('/', '//', '/./', '/x/../', '/%2e/', '/x/%2E./')
+  const part = fc.tuple(divider, segment, fc.array(fc.boolean(), { minLength: 1, maxLength: 8 }))
+  fc.assert(
+    fc.property(
+      fc.array(part, { minLength: 1, maxLength: 5 }),
+      fc.constantFrom('', '/', '//'),
+      (parts, end) => {
+        const plain = parts.map(([, text]) => `/${text}`).join('')
+        const other = parts.map(([between, text, seed]) => `${between}${spelled(text, seed)}`).join('')
+        expect(matchPath(pattern(plain), `${other}${end}`)).toEqual({})
+      },
+    ),
+  )
 })
 
 describe('a route', () => {
