@@ -34,7 +34,8 @@ const homes: Record<string, RegExp> = {
   '@fastify': /^http\//,
   undici: /^(upstream|demo)\//,
   'prom-client': /^observe\//,
-  '@opentelemetry': /^observe\//,
+  // The kit is a library inside somebody else's process: it speaks to the API alone, in one file.
+  '@opentelemetry': /^(observe\/|saga\/trace-context)/,
   pino: /^observe\//,
   commander: /^cli\//,
   yaml: /^config\//,

@@ -4,6 +4,12 @@
 import { randomBytes } from 'node:crypto'
 import type { Clock, Random } from '../core/ports.ts'
 
+/** For loops that run until they are stopped: their timers alone would not keep the process. Returns the release. */
+export function keepProcessAlive(): () => void {
+  const hold = setInterval(() => {}, 2 ** 30)
+  return () => clearInterval(hold)
+}
+
 export const processClock: Clock = {
   monoMs: () => performance.now(),
   wallMs: () => Date.now(),

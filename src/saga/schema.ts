@@ -87,7 +87,9 @@ CREATE TABLE {s}.dead_letters (
   -- The consumer that gave it up; empty for the outbox.
   consumer_id    text        NOT NULL DEFAULT '',
   message_id     uuid        NOT NULL,
+  -- Of the outbox: where it stood, and stands again after a replay.
   outbox_id      bigint,
+  partition      smallint,
   aggregate_type text        NOT NULL,
   aggregate_id   text        NOT NULL,
   ordering_key   text,

@@ -1,0 +1,121 @@
+/**
+ * What was given up, kept with its reason until a person decides: replay it or discard it.
+ *
+ * A dead letter of the outbox goes back with its old id, that is to the head of its aggregate, and the aggregate goes on
+ * after it. A dead letter of an inbox is taken up again by its consumer (`consumer.ts`), the messages parked behind it
+ * after it, in their order.
+ */
+import { safeInteger } from './database.ts'
+import type { SagaKit } from './kit.ts'
+
+export type DeadLetter = {
+  readonly id: number
+  readonly source: 'outbox' | 'inbox'
+  readonly consumerId: string
+  readonly messageId: string
+  readonly aggregateType: string
+  readonly aggregateId: string
+  readonly type: string
+  readonly destination: string
+  readonly payload: unknown
+  readonly errorCode: string
+  readonly errorMessage: string
+  readonly attempts: number
+  readonly diedAt: Date
+  readonly status: 'dead' | 'replaying' | 'replayed' | 'discarded'
+}
+
+export type DeadLetterFilter = {
+  readonly source?: 'outbox' | 'inbox'
+  readonly consumerId?: string
+  readonly limit?: number
+}
+
+/** Those that wait for a decision or for their consumer, oldest first. */
+export async function listDeadLetters(
+  kit: SagaKit,
+  filter: DeadLetterFilter = {},
+): Promise<readonly DeadLetter[]> {
+  const { rows } = await kit.pool.query(
+    `SELECT * FROM ${kit.schema}.dead_letters
+     WHERE status IN ('dead', 'replaying') AND ($1::text IS NULL OR source = $1) AND ($2::text IS NULL OR consumer_id = $2)
+     ORDER BY id LIMIT $3`,
+    [filter.source ?? null, filter.consumerId ?? null, filter.limit ?? 100],
+  )
+  return rows.map((row) => ({
+    id: safeInteger(row.id),
+    source: row.source,
+    consumerId: row.consumer_id,
+    messageId: row.message_id,
+    aggregateType: row.aggregate_type,
+    aggregateId: row.aggregate_id,
+    type: row.type,
+    destination: row.destination,
+    payload: row.payload,
+    errorCode: row.error_code,
+    errorMessage: row.error_message,
+    attempts: row.attempts,
+    diedAt: row.died_at,
+    status: row.status,
+  }))
+}
+
+/** Sends them on their way again; answers how many of the ids were dead letters. */
+export async function replayDeadLetters(kit: SagaKit, ids: readonly number[]): Promise<number> {
+  const s = kit.schema
+  return kit.transaction(async (tx) => {
+    const { rows } = await tx.query<{ source: string; aggregate_type: string; aggregate_id: string }>(
+      `UPDATE ${s}.dead_letters
+       SET status = CASE source WHEN 'outbox' THEN 'replayed' ELSE 'replaying' END,
+           replayed_at = CASE source WHEN 'outbox' THEN clock_timestamp() END
+       WHERE id = ANY($1) AND status = 'dead' RETURNING *`,
+      [ids],
+    )
+    await tx.query(
+      `INSERT INTO ${s}.outbox (id, message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, created_at)
+       SELECT d.outbox_id, d.message_id, d.aggregate_type, d.aggregate_id, d.partition, d.type, d.destination, d.payload, d.headers, d.created_at
+       FROM ${s}.dead_letters d WHERE d.id = ANY($1) AND source = 'outbox' AND status = 'replayed'
+       ON CONFLICT DO NOTHING`,
+      [ids],
+    )
+    await unparkAggregates(
+      tx,
+      s,
+      rows.filter(({ source }) => source === 'outbox'),
+    )
+    return rows.length
+  })
+}
+
+/** Gives them up for good; what was parked behind them goes on without them. */
+export async function discardDeadLetters(kit: SagaKit, ids: readonly number[]): Promise<number> {
+  const s = kit.schema
+  return kit.transaction(async (tx) => {
+    const { rows } = await tx.query<{ source: string; aggregate_type: string; aggregate_id: string }>(
+      `UPDATE ${s}.dead_letters SET status = 'discarded', replayed_at = clock_timestamp()
+       WHERE id = ANY($1) AND status IN ('dead', 'replaying') RETURNING *`,
+      [ids],
+    )
+    await unparkAggregates(
+      tx,
+      s,
+      rows.filter(({ source }) => source === 'outbox'),
+    )
+    return rows.length
+  })
+}
+
+async function unparkAggregates(
+  tx: { query(text: string, values: unknown[]): Promise<unknown> },
+  s: string,
+  rows: readonly { aggregate_type: string; aggregate_id: string }[],
+): Promise<void> {
+  // An aggregate with a further dead letter stays where it is.
+  await tx.query(
+    `DELETE FROM ${s}.outbox_stops t USING unnest($1::text[], $2::text[]) AS a (type, id)
+     WHERE t.aggregate_type = a.type AND t.aggregate_id = a.id AND NOT EXISTS (
+       SELECT 1 FROM ${s}.dead_letters d WHERE d.source = 'outbox' AND d.status = 'dead'
+         AND d.aggregate_type = a.type AND d.aggregate_id = a.id)`,
+    [rows.map((row) => row.aggregate_type), rows.map((row) => row.aggregate_id)],
+  )
+}

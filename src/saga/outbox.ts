@@ -1,0 +1,108 @@
+/**
+ * The transactional outbox: an event is a row, written in the transaction that makes it true, and relayed afterwards.
+ *
+ * Owns the insertion and its order. Ids are given when a row is written and not when its transaction commits, so two
+ * transactions could commit the events of one aggregate the other way round; unless told otherwise, publishing takes a
+ * transaction-level lock on the aggregate first, and then the order of ids is the order of commits.
+ * Refuses: to publish outside a transaction of the caller's, and to talk to a broker (`relay.ts`).
+ */
+import { safeInteger, type Tx } from './database.ts'
+import { NonRetryableError } from './errors.ts'
+import type { SagaKit } from './kit.ts'
+import { type Headers, uuidPattern } from './messages.ts'
+import { withCreationContext } from './trace-context.ts'
+
+export type OutboxEvent = {
+  /** A UUID; default: a new one, rising with time. */
+  readonly id?: string
+  readonly aggregateType: string
+  readonly aggregateId: string
+  readonly type: string
+  /** Becomes JSON. */
+  readonly payload: unknown
+  readonly headers?: Headers
+  /** What the publisher reads; default: the aggregate type. */
+  readonly destination?: string
+  /** Not before then. Such a message stands outside the order of its aggregate. */
+  readonly availableAt?: Date
+  /** Keep the order of commits within the aggregate. Default true. */
+  readonly ordered?: boolean
+}
+
+/** So few that a transaction with a million events does not fill the server's lock table. */
+const orderingLocks = 1024
+
+/** Writes the event; returns its message id. */
+export async function publish(kit: SagaKit, tx: Tx, event: OutboxEvent): Promise<string> {
+  const { aggregateType, aggregateId, type, destination = aggregateType, ordered = true } = event
+  const messageId = event.id ?? newMessageId(kit)
+  if (!uuidPattern.test(messageId)) throw new NonRetryableError(`a message id is a UUID, not ${messageId}`)
+  const payload = JSON.stringify(event.payload)
+  if (payload === undefined) throw new NonRetryableError('the payload of an event must be a JSON value')
+  const headers = withCreationContext(event.headers ?? {}, destination, messageId)
+  const hash = hashOf(`${aggregateType}\0${aggregateId}`)
+  const values = [
+    messageId,
+    aggregateType,
+    aggregateId,
+    hash % kit.partitions,
+    type,
+    destination,
+    payload,
+    JSON.stringify(headers),
+    event.availableAt ?? null,
+  ]
+  // The lock is taken in a subquery, that is before the identity of the row is drawn.
+  const order = ordered
+    ? `(SELECT pg_advisory_xact_lock(hashtext('${kit.schemaName}/outbox'), $10)) AS ordered`
+    : undefined
+  await tx.query(
+    `INSERT INTO ${kit.schema}.outbox
+       (message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, available_at)
+     SELECT $1::uuid, $2, $3, $4::smallint, $5, $6, $7::json, $8::jsonb, coalesce($9::timestamptz, clock_timestamp())
+     ${order === undefined ? '' : `FROM ${order}`}`,
+    ordered ? [...values, hash % orderingLocks] : values,
+  )
+  return messageId
+}
+
+export type OutboxLag = {
+  /** Messages that could go now. */
+  readonly pending: number
+  /** Messages whose aggregate is parked. */
+  readonly parked: number
+  /** Age of the oldest pending one; 0 where there is none. */
+  readonly oldestAgeMs: number
+}
+
+export async function outboxLag(kit: SagaKit): Promise<OutboxLag> {
+  const s = kit.schema
+  const { rows } = await kit.pool.query(
+    `SELECT count(*) FILTER (WHERE NOT parked) AS pending, count(*) FILTER (WHERE parked) AS parked,
+       coalesce(max(extract(epoch FROM clock_timestamp() - created_at)) FILTER (WHERE NOT parked), 0) * 1000 AS age_ms
+     FROM (SELECT o.created_at, EXISTS (SELECT 1 FROM ${s}.outbox_stops t
+             WHERE t.aggregate_type = o.aggregate_type AND t.aggregate_id = o.aggregate_id AND t.until = 'infinity') AS parked
+           FROM ${s}.outbox o WHERE o.available_at <= clock_timestamp()) AS due`,
+  )
+  const { pending, parked, age_ms } = rows[0]
+  return {
+    pending: safeInteger(pending),
+    parked: safeInteger(parked),
+    oldestAgeMs: Math.round(Number(age_ms)),
+  }
+}
+
+/** UUID version 7: the first 48 bits are the millisecond, so that new rows lie together in the index. */
+export function newMessageId(kit: SagaKit): string {
+  const time = kit.clock.wallMs().toString(16).slice(0, 12).padStart(12, '0')
+  const random = kit.random.hex(10)
+  const variant = (8 + (Number.parseInt(random[3]!, 16) % 4)).toString(16)
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(0, 3)}-${variant}${random.slice(4, 7)}-${random.slice(7, 19)}`
+}
+
+/** FNV-1a, 32 bits: spreads aggregates over partitions, the same in every process and version. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5
+  for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0
+  return hash
+}

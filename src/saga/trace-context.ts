@@ -1,0 +1,88 @@
+/**
+ * The creation context of a message: written into its headers when it is inserted into the outbox, so that the trace goes
+ * on at the consumer, however long the message waited and whoever relayed it.
+ *
+ * Owns the few spans of the kit: `create` at insertion, `send` at the relay, `process` at the consumer. Without an
+ * OpenTelemetry SDK in the process every call here does nothing.
+ * Source: OpenTelemetry semantic conventions, messaging spans.
+ */
+import { type Context, context, propagation, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+import type { Headers } from './messages.ts'
+
+const tracer = trace.getTracer('fencepost/saga')
+
+/** The headers with traceparent and tracestate of a new `create` span; those of the caller win. */
+export function withCreationContext(headers: Headers, destination: string, messageId: string): Headers {
+  const span = tracer.startSpan(`create ${destination}`, {
+    kind: SpanKind.PRODUCER,
+    attributes: attributesOf(destination, messageId, 'create'),
+  })
+  const carrier: Record<string, string> = {}
+  propagation.inject(trace.setSpan(context.active(), span), carrier)
+  span.end()
+  return { ...carrier, ...headers }
+}
+
+export function inSendSpan(
+  headers: Headers,
+  destination: string,
+  messageId: string,
+  send: () => Promise<void>,
+): Promise<void> {
+  const creation = trace.getSpanContext(propagation.extract(context.active(), headers))
+  return inSpan(
+    `send ${destination}`,
+    SpanKind.CLIENT,
+    attributesOf(destination, messageId, 'send'),
+    context.active(),
+    creation === undefined ? [] : [creation],
+    send,
+  )
+}
+
+export function inProcessSpan<T>(
+  headers: Headers,
+  consumerId: string,
+  messageId: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  const parent = propagation.extract(context.active(), headers)
+  return inSpan(
+    `process ${consumerId}`,
+    SpanKind.CONSUMER,
+    attributesOf(consumerId, messageId, 'process'),
+    parent,
+    [],
+    work,
+  )
+}
+
+function inSpan<T>(
+  name: string,
+  kind: SpanKind,
+  attributes: Record<string, string>,
+  parent: Context,
+  links: readonly { traceId: string; spanId: string; traceFlags: number }[],
+  work: () => Promise<T>,
+): Promise<T> {
+  const options = { kind, attributes, links: links.map((linked) => ({ context: linked })) }
+  return tracer.startActiveSpan(name, options, parent, async (span) => {
+    try {
+      return await work()
+    } catch (error) {
+      span.setStatus({ code: SpanStatusCode.ERROR, message: (error as Error)?.name ?? 'error' })
+      throw error
+    } finally {
+      span.end()
+    }
+  })
+}
+
+function attributesOf(destination: string, messageId: string, operation: string): Record<string, string> {
+  return {
+    'messaging.system': 'fencepost',
+    'messaging.operation.name': operation,
+    'messaging.destination.name': destination,
+    'messaging.message.id': messageId,
+  }
+}

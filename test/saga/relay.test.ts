@@ -1,0 +1,273 @@
+// The outbox reaches the broker: all of it, in order within an aggregate, and one bad message stops only its own.
+import { setTimeout as pause } from 'node:timers/promises'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { discardDeadLetters, listDeadLetters, replayDeadLetters } from '../../src/saga/dead-letters.ts'
+import { disableNotify, enableNotify, wakeOnNotify } from '../../src/saga/notify.ts'
+import { outboxLag, publish } from '../../src/saga/outbox.ts'
+import { createOutboxRelay, type OutboxRelay, type RelayOptions } from '../../src/saga/relay.ts'
+import { eventually } from '../support/eventually.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { RecordingPublisher } from '../support/recording-publisher.ts'
+import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+
+let server: PostgresServer
+let kit: TestKit
+let publisher: RecordingPublisher
+const relays: OutboxRelay[] = []
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server[Symbol.asyncDispose]())
+beforeEach(async () => {
+  await Promise.all(relays.splice(0).map((relay) => relay.stop()))
+  kit = await testKit(server)
+  publisher = new RecordingPublisher()
+})
+
+function relay(options: Partial<RelayOptions> = {}): OutboxRelay {
+  const one = createOutboxRelay({ kit, publisher, pollIntervalMs: 5, ...options })
+  relays.push(one)
+  return one
+}
+const event = (aggregateId: string, n: number, more = {}) => ({
+  aggregateType: 'order',
+  aggregateId,
+  type: 'OrderChanged',
+  payload: { n },
+  ...more,
+})
+const write = (...events: ReturnType<typeof event>[]) =>
+  kit.transaction(async (tx) => {
+    for (const one of events) await publish(kit, tx, one)
+  })
+/** `count` events over `aggregates` aggregates, numbered within each. */
+async function fill(count: number, aggregates: number): Promise<void> {
+  for (let begin = 0; begin < count; begin += 100)
+    await write(
+      ...Array.from({ length: Math.min(100, count - begin) }, (_, offset) => {
+        const index = begin + offset
+        return event(`a${index % aggregates}`, Math.floor(index / aggregates))
+      }),
+    )
+}
+const inversions = (aggregateId: string) => {
+  const numbers = publisher.numbersOf(aggregateId)
+  return numbers.filter((n, index) => index > 0 && n < numbers[index - 1]!).length
+}
+const drained = () =>
+  eventually('an empty outbox', async () => (await countOf(kit, 'outbox')) === 0, { withinMs: 15_000 })
+
+test('what is rolled back is never sent; what is committed is sent with everything it carries', async () => {
+  await expect(
+    kit.transaction(async (tx) => {
+      await publish(kit, tx, event('a', 1))
+      throw new Error('no')
+    }),
+  ).rejects.toThrow('no')
+  await write(
+    event('a', 2, {
+      headers: { tenant: 'x' },
+      destination: 'orders',
+      id: '00000000-0000-4000-8000-000000000001',
+    }),
+  )
+  expect(await relay().drainOnce()).toBe(1)
+  expect(publisher.confirmed).toMatchObject([
+    {
+      messageId: '00000000-0000-4000-8000-000000000001',
+      aggregateType: 'order',
+      aggregateId: 'a',
+      type: 'OrderChanged',
+      destination: 'orders',
+      body: '{"n":2}',
+      headers: { tenant: 'x' },
+      createdAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+    },
+  ])
+  expect(await countOf(kit, 'outbox')).toBe(0)
+})
+
+test('two relays: 2000 messages, none twice, none out of order within its aggregate', async () => {
+  await fill(2000, 50)
+  publisher.react = () => pause(Math.random() * 2, 'confirm')
+  const both = [relay(), relay()]
+  for (const one of both) one.start()
+  await drained()
+  expect(publisher.calls).toHaveLength(2000)
+  for (let index = 0; index < 50; index += 1) expect(inversions(`a${index}`)).toBe(0)
+})
+
+test('the partitions are shared out evenly, and rebalanced when a relay comes or goes', async () => {
+  const [first, second] = [relay({ leaseMs: 200 }), relay({ leaseMs: 200 })]
+  const share = async () =>
+    (
+      await kit.pool.query(
+        `SELECT count(*)::int AS n FROM ${kit.schema}.outbox_partitions WHERE lease_until > clock_timestamp() GROUP BY owner ORDER BY owner`,
+      )
+    ).rows.map((row) => row.n)
+  first.start()
+  await eventually('all with the first', async () => (await share()).join() === '16')
+  second.start()
+  await eventually('half and half', async () => (await share()).join() === '8,8')
+  await first.stop()
+  await eventually('all with the second', async () => (await share()).join() === '16')
+})
+
+test('a relay that vanishes: another one takes its partitions over within the lease', async () => {
+  const leaseMs = 400
+  const gone = relay({ leaseMs })
+  await fill(32, 32)
+  publisher.react = () => 'hang'
+  // It takes its leases, sends, and is never heard of again.
+  void gone.drainOnce()
+  await eventually('all calls hanging', () => publisher.calls.length === 32)
+  const beganMs = performance.now()
+  publisher.react = () => 'confirm'
+  relay({ leaseMs }).start()
+  await drained()
+  // The lease, and on top of it the poll and the sending itself.
+  expect(performance.now() - beganMs).toBeLessThan(leaseMs + 250)
+})
+
+test('a refused message is tried again after a while; its aggregate waits, the others do not', async () => {
+  await write(event('bad', 1), event('bad', 2), event('good', 1), event('good', 2))
+  let refusals = 2
+  publisher.react = ({ aggregateId }) => (aggregateId === 'bad' && refusals-- > 0 ? 'refuse' : 'confirm')
+  relay({ retry: { backoff: { initialMs: 20, maxMs: 20 } } }).start()
+  await drained()
+  expect(publisher.numbersOf('bad')).toEqual([1, 2])
+  expect(publisher.confirmed.findIndex(({ aggregateId }) => aggregateId === 'bad')).toBeGreaterThanOrEqual(2)
+  expect(publisher.calls).toHaveLength(6)
+  expect(await countOf(kit, 'outbox_stops')).toBe(0)
+})
+
+test('a poison message is parked with its aggregate; replay sends it first and then the rest', async () => {
+  await write(event('bad', 1), event('bad', 2), event('good', 1))
+  publisher.react = ({ aggregateId }) => (aggregateId === 'bad' ? 'refuse' : 'confirm')
+  relay({ retry: { maxAttempts: 3, backoff: { initialMs: 1, maxMs: 1 } } }).start()
+  const [letter] = await eventually('a dead letter', async () => {
+    const letters = await listDeadLetters(kit)
+    return letters.length > 0 && letters
+  })
+  expect(letter).toMatchObject({
+    source: 'outbox',
+    errorCode: 'publish_refused',
+    attempts: 3,
+    payload: { n: 1 },
+  })
+  await write(event('bad', 3), event('good', 2))
+  await eventually('the others going on', () => publisher.numbersOf('good').length === 2)
+  expect(await outboxLag(kit)).toMatchObject({ pending: 0, parked: 2 })
+  expect(publisher.calls.filter(({ aggregateId }) => aggregateId === 'bad')).toHaveLength(3)
+  publisher.react = () => 'confirm'
+  expect(await replayDeadLetters(kit, [letter!.id])).toBe(1)
+  await drained()
+  expect(publisher.numbersOf('bad')).toEqual([1, 2, 3])
+})
+
+test('a discarded dead letter lets its aggregate go on without it', async () => {
+  await write(event('bad', 1), event('bad', 2))
+  publisher.react = ({ body }) => (body === '{"n":1}' ? 'refuse' : 'confirm')
+  relay({ retry: { maxAttempts: 1 } }).start()
+  const [letter] = await eventually('a dead letter', async () => {
+    const letters = await listDeadLetters(kit)
+    return letters.length > 0 && letters
+  })
+  expect(await discardDeadLetters(kit, [letter!.id])).toBe(1)
+  await drained()
+  expect(publisher.numbersOf('bad')).toEqual([2])
+})
+
+test('park-message: only the message is given up', async () => {
+  await write(event('bad', 1), event('bad', 2))
+  publisher.react = ({ body }) => (body === '{"n":1}' ? 'refuse' : 'confirm')
+  relay({ retry: { maxAttempts: 1 }, onExhausted: 'park-message' }).start()
+  await drained()
+  expect(publisher.numbersOf('bad')).toEqual([2])
+})
+
+test('a broker that is away costs no attempt', async () => {
+  await fill(50, 50)
+  publisher.react = () => 'unavailable'
+  relay({ retry: { maxAttempts: 1 } }).start()
+  await eventually('some outages', () => kit.seenOf('publish_failed').length >= 60)
+  expect(await countOf(kit, 'outbox WHERE attempts > 0')).toBe(0)
+  expect(await countOf(kit, 'dead_letters')).toBe(0)
+  publisher.react = () => 'confirm'
+  await drained()
+})
+
+test('a message without an answer counts as failed after the timeout, and stops only its aggregate', async () => {
+  await write(event('hung', 1), event('good', 1))
+  publisher.react = ({ aggregateId }) => (aggregateId === 'hung' ? 'hang' : 'confirm')
+  relay({ publishTimeoutMs: 50, retry: { maxAttempts: 2, backoff: { initialMs: 1, maxMs: 1 } } }).start()
+  const letters = await eventually('a dead letter', async () => {
+    const some = await listDeadLetters(kit)
+    return some.length > 0 && some
+  })
+  expect(letters[0]!.errorMessage).toBe('no confirm within 50 ms')
+  expect(publisher.numbersOf('good')).toEqual([1])
+})
+
+test('an event for later goes later, and holds nothing up', async () => {
+  await write(event('a', 1, { availableAt: new Date(Date.now() + 3_600_000) }), event('a', 2))
+  const one = relay()
+  expect(await one.drainOnce()).toBe(1)
+  await kit.pool.query(`UPDATE ${kit.schema}.outbox SET available_at = clock_timestamp()`)
+  expect(await one.drainOnce()).toBe(1)
+  expect(publisher.numbersOf('a')).toEqual([2, 1])
+})
+
+test('transactions that commit in the other order: events of one aggregate still go in the order of commits', async () => {
+  // The second writer begins while the first is open, and has to wait at its publish: so it cannot get a lower place.
+  const [entered, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const first = kit.transaction(async (tx) => {
+    await publish(kit, tx, event('a', 1))
+    entered.resolve()
+    await go.promise
+  })
+  await entered.promise
+  const second = write(event('a', 2))
+  const one = relay()
+  expect(await one.drainOnce()).toBe(0)
+  go.resolve()
+  await Promise.all([first, second])
+  await one.drainOnce()
+  expect(publisher.numbersOf('a')).toEqual([1, 2])
+})
+
+test('a backend killed under the relay, again and again: everything arrives, in order', async () => {
+  await fill(600, 20)
+  publisher.react = () => pause(Math.random() * 3, 'confirm')
+  relay({ batchSize: 10, leaseMs: 300 }).start()
+  const killer = server.pool()
+  let kills = 0
+  while (
+    (await killer.query(`SELECT count(*)::int AS n FROM ${kit.schema}.outbox`)).rows[0].n > 0 &&
+    kills < 500
+  ) {
+    await killer.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
+       ORDER BY random() LIMIT 1`,
+    )
+    kills += 1
+    await pause(10)
+  }
+  await drained()
+  expect(kills).toBeGreaterThan(3)
+  for (let index = 0; index < 20; index += 1) {
+    const firsts = [...new Set(publisher.numbersOf(`a${index}`))]
+    expect(firsts).toEqual(Array.from({ length: 30 }, (_, n) => n))
+  }
+})
+
+test('with NOTIFY the relay is woken before its next poll', async () => {
+  await enableNotify(kit)
+  const slow = relay({ pollIntervalMs: 60_000 })
+  await using _ = await wakeOnNotify(kit, slow, { host: server.folder, port: server.port, user: 'postgres' })
+  slow.start()
+  await eventually('the first look', () => kit.seenOf('partitions_changed').length > 0)
+  await write(event('a', 1))
+  await eventually('the message', () => publisher.confirmed.length === 1)
+  await disableNotify(kit)
+})
