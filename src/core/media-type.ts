@@ -40,9 +40,8 @@ export function parseMediaType(value: string): MediaType | undefined {
   }
   const boundary = type === 'multipart' ? parameters.get('boundary') : undefined
   if (boundary !== undefined) parameters.delete('boundary')
-  const normal = [essence, ...[...parameters].map(([name, text]) => `${name}=${JSON.stringify(text)}`)].join(
-    ';',
-  )
+  const written = [...parameters].map(([name, text]) => `;${name}="${text.replace(/["\\]/g, '\\$&')}"`)
+  const normal = essence + written.join('')
   return { essence, charset: parameters.get('charset'), boundary, normal }
 }
 

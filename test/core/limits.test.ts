@@ -1,0 +1,39 @@
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { CODINGS_MAX, DECODED_BYTES_MAX } from '../../src/core/content-coding.ts'
+import { SHOWN_BODY_BYTES_MAX } from '../../src/core/explain.ts'
+import { BODY_BYTES_MAX } from '../../src/core/fingerprint.ts'
+import { KEY_BYTES_MAX } from '../../src/core/idempotency-key.ts'
+import { SCOPE_PART_BYTES_MAX } from '../../src/core/identity.ts'
+import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from '../../src/core/json.ts'
+import { POINTERS_MAX } from '../../src/core/json-pointer.ts'
+import { PART_HEAD_BYTES_MAX, PARTS_MAX } from '../../src/core/multipart.ts'
+import { QUERY_PARAMETERS_MAX } from '../../src/core/query.ts'
+import { FORM_PAIRS_MAX } from '../../src/core/urlencoded-form.ts'
+
+const limits = {
+  BODY_BYTES_MAX,
+  DECODED_BYTES_MAX,
+  CODINGS_MAX,
+  JSON_DEPTH_MAX,
+  JSON_VALUES_MAX,
+  POINTERS_MAX,
+  FORM_PAIRS_MAX,
+  QUERY_PARAMETERS_MAX,
+  PARTS_MAX,
+  PART_HEAD_BYTES_MAX,
+  KEY_BYTES_MAX,
+  SCOPE_PART_BYTES_MAX,
+  SHOWN_BODY_BYTES_MAX,
+}
+const UNITS: Record<string, number> = { MiB: 1024 * 1024, KiB: 1024 }
+
+test('docs/fingerprint.md lists exactly the limits that there are, with their numbers', () => {
+  const page = readFileSync(new URL('../../docs/fingerprint.md', import.meta.url), 'utf8')
+  const rows = page.matchAll(/^\| ([\d,]+) (\w+)[^|]*\| `([A-Z_]+)`/gm)
+  const documented = [...rows].map(([, digits, unit, name]) => [
+    name,
+    Number(digits!.replaceAll(',', '')) * (UNITS[unit!] ?? 1),
+  ])
+  expect(Object.fromEntries(documented)).toEqual(limits)
+})
