@@ -11,6 +11,8 @@ import { textOf, type ValueKind } from './value.ts'
 export type Report = (error: ConfigError) => void
 
 export type Shape<T> = {
+  /** Completes "accepted is …". */
+  readonly accepts: string
   readonly read: (node: unknown, at: string, report: Report) => T | undefined
   readonly schema: Readonly<Record<string, unknown>>
 }
@@ -28,6 +30,7 @@ const NO_FILES = () => {
 
 export function scalar<T>(kind: ValueKind<T>): Shape<T> {
   return {
+    accepts: kind.accepts,
     read: (node, at, report) => {
       const text = textOf(node, kind as ValueKind<unknown>)
       const parsed = text.kind === 'value' ? kind.parse(text.value, NO_FILES) : text
@@ -44,10 +47,12 @@ export function listOf<T>(
   limits: { readonly max: number; readonly min?: number },
 ): Shape<readonly T[]> {
   const min = limits.min ?? 0
+  const accepts = `a list of ${min} to ${limits.max} entries`
   return {
+    accepts,
     read: (node, at, report) => {
       if (!Array.isArray(node) || node.length < min || node.length > limits.max) {
-        report(refusedNode(at, node, `a list of ${min} to ${limits.max} entries`))
+        report(refusedNode(at, node, accepts))
         return undefined
       }
       const read = node.map((each, index) => member.read(each, `${at}[${index}]`, report))
@@ -66,10 +71,12 @@ export function mapping<F extends Fields>(
   fields: F,
   required: readonly (keyof F & string)[] = [],
 ): Shape<Given<F>> {
+  const accepts = `a mapping of ${Object.keys(fields).join(', ')}`
   return {
+    accepts,
     read: (node, at, report) => {
       if (!isMapping(node)) {
-        report(refusedNode(at, node, `a mapping of ${Object.keys(fields).join(', ')}`))
+        report(refusedNode(at, node, accepts))
         return undefined
       }
       const given: Record<string, unknown> = {}
@@ -80,7 +87,7 @@ export function mapping<F extends Fields>(
       }
       for (const name of required)
         if (!Object.hasOwn(node, name))
-          report({ kind: 'missing', name: `${at}.${name}`, accepts: 'see docs/configuration.md' })
+          report({ kind: 'missing', name: `${at}.${name}`, accepts: fields[name]!.accepts })
       return given as Given<F>
     },
     schema: {
@@ -97,10 +104,12 @@ export function entriesOf<T>(
   names: { readonly accepts: string; readonly pattern: RegExp },
   member: Shape<T>,
 ): Shape<readonly (readonly [name: string, value: T])[]> {
+  const accepts = `a mapping with ${names.accepts} as its keys`
   return {
+    accepts,
     read: (node, at, report) => {
       if (!isMapping(node)) {
-        report(refusedNode(at, node, `a mapping with ${names.accepts} as its keys`))
+        report(refusedNode(at, node, accepts))
         return undefined
       }
       return Object.entries(node).flatMap(([name, each]) => {
@@ -129,6 +138,7 @@ export function oneOf<const W extends string, F extends Fields>(
 > {
   const accepts = [...words, ...Object.keys(fields).map((name) => `{${name}: …}`)].join(' or ')
   return {
+    accepts,
     read: (node, at, report) => {
       const word = words.find((each) => each === node)
       if (word !== undefined) return word
@@ -158,6 +168,7 @@ export function oneOf<const W extends string, F extends Fields>(
 
 export function mapped<T, U>(shape: Shape<T>, to: (value: T) => U): Shape<U> {
   return {
+    accepts: shape.accepts,
     read: (node, at, report) => {
       const read = shape.read(node, at, report)
       return read === undefined ? undefined : to(read)
