@@ -6,7 +6,7 @@
  * holds the two together. It knows nothing of majorities.
  */
 
-import { NO_OWNER, type NodeRecord, type RecordAnswer, type RecordCommand } from './record.ts'
+import { ATTEMPT_MAX, NO_OWNER, type NodeRecord, type RecordAnswer, type RecordCommand } from './record.ts'
 import { millisecondOf, type Token } from './token.ts'
 
 /** What a command does: the answer, and where the record changes, the new record and how long it is kept. */
@@ -95,7 +95,7 @@ function claim(
         const { fence, fingerprint, attempt } = record
         return { answer: { kind: 'held', fence, remainingMs, fingerprint, attempt, nodeMs } }
       }
-      return token > record.fence ? granted(record.attempt + 1) : stale(record.fence)
+      return token > record.fence ? granted(Math.min(ATTEMPT_MAX, record.attempt + 1)) : stale(record.fence)
     }
     case 'released':
       return token > record.fence ? granted(1) : stale(record.fence)
@@ -168,13 +168,13 @@ function complete(
   })
 
   if (record === undefined) return recorded(nodeMs)
-  const mayWrite =
-    token > record.fence || (token === record.fence && record.state !== 'released' && record.owner === owner)
-  if (mayWrite) {
-    if (record.state === 'completed' && record.acceptedToken === token)
-      return { answer: { kind: 'recorded', nodeMs } }
+  const accepted = record.state === 'completed' && record.acceptedToken === token
+  // It has accepted this very outcome at this very ballot, and that stays true whatever it has promised since.
+  if (accepted && record.outcome.equals(command.outcome)) return { answer: { kind: 'recorded', nodeMs } }
+  const ours = token === record.fence && record.state !== 'released' && record.owner === owner
+  // One ballot has one value: another outcome at a ballot that has one is refused, also from the same holder.
+  if (token > record.fence || (ours && !accepted))
     return recorded(record.state === 'released' ? nodeMs : record.claimedAtNodeMs)
-  }
   if (record.state === 'completed') {
     const { fence, acceptedToken, attempt, fingerprint, outcome } = record
     return {

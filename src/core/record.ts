@@ -28,6 +28,9 @@ export type Owner = string
 /** Nobody: the owner of a lapsed claim that was given back. */
 export const NO_OWNER: Owner = '0'.repeat(32)
 
+/** Attempts are counted up to here and no further: the record has four digits for them. */
+export const ATTEMPT_MAX = 9_999
+
 /** SHA-256 of the canonical request, as 64 hex digits. */
 export type Fingerprint = string
 

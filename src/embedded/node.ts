@@ -10,6 +10,7 @@ import type { Clock, NodeAnswer, RecordNode } from '../core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../core/record.ts'
 import { applyCommand } from '../core/record-rules.ts'
 
+/** Like Redis, a node still has a record in the very millisecond in which it expires. */
 type Kept = { readonly record: NodeRecord; readonly expiresNodeMs: number }
 
 /** Keys looked at a command for expiry, so that records nobody asks for again are dropped in time. */
@@ -36,7 +37,7 @@ export class EmbeddedNode implements RecordNode {
     const nodeMs = Math.floor(this.#nodeMs())
     this.#sweep(nodeMs)
     const kept = this.#kept.get(command.key)
-    const live = kept !== undefined && kept.expiresNodeMs > nodeMs ? kept : undefined
+    const live = kept !== undefined && kept.expiresNodeMs >= nodeMs ? kept : undefined
     const { answer, write } = applyCommand(live?.record, command, nodeMs, this.#maxTokenAheadMs)
     if (write !== undefined) {
       const expiresNodeMs = write.ttl === 'keep' ? (live?.expiresNodeMs ?? nodeMs) : nodeMs + write.ttl.ms
@@ -52,7 +53,7 @@ export class EmbeddedNode implements RecordNode {
       if (looked >= SWEEP_PER_COMMAND) return
       looked += 1
       this.#kept.delete(key)
-      if (kept.expiresNodeMs > nodeMs) this.#kept.set(key, kept)
+      if (kept.expiresNodeMs >= nodeMs) this.#kept.set(key, kept)
     }
   }
 

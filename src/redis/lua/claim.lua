@@ -47,6 +47,7 @@ local function claim(key, token, owner, lease, fingerprint, ttl)
   end
   if remaining > 0 then return { HELD, record.fence, remaining, record.fingerprint, record.attempt } end
   if token <= record.fence then return { STALE, record.fence } end
-  write_claim(key, token, owner, lease, record.attempt + 1, fingerprint, digits(NOW, 16), ttl)
-  return { GRANTED, record.attempt + 1 }
+  local attempt = math.min(ATTEMPT_MAX, record.attempt + 1)
+  write_claim(key, token, owner, lease, attempt, fingerprint, digits(NOW, 16), ttl)
+  return { GRANTED, attempt }
 end

@@ -15,6 +15,7 @@ Layout (byte offsets as GETRANGE counts them, all fields fixed width, so that th
 Tokens are compared as strings of equal length: Lua's numbers print with 14 digits only.
 ]]
 local HEADER = 166
+local ATTEMPT_MAX = 9999
 local NOBODY = string.rep('0', 32)
 local NO_TOKEN = string.rep('0', 16)
 
@@ -49,7 +50,11 @@ local function read_outcome(key)
   return redis.call('GETRANGE', key, HEADER, -1)
 end
 
+-- A field of another width would shift all that follow it: such a command is refused before it damages a record.
 local function write(key, state, fence, accepted, owner, lease_until, attempt, fingerprint, claimed_at, outcome, ttl)
+  if #fence ~= 16 or #owner ~= 32 or #fingerprint ~= 64 or attempt < 0 or attempt > ATTEMPT_MAX then
+    error('not a command: its token, owner, fingerprint or attempt does not fit the record')
+  end
   redis.call('SET', key, '1' .. state .. fence .. accepted .. owner .. digits(lease_until, 16) .. digits(attempt, 4)
     .. fingerprint .. claimed_at .. outcome, 'PX', ttl)
 end

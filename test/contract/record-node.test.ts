@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs'
+import { afterAll, expect, test } from 'vitest'
+import { EmbeddedNode } from '../../src/embedded/node.ts'
+import { eventually } from '../support/eventually.ts'
+import { openRedisNode } from '../support/redis-node.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { VIRTUAL_START_WALL_MS } from '../support/virtual-clock.ts'
+import { CONTRACT_MAX_TOKEN_AHEAD_MS, recordNodeContract } from './record-node.ts'
+
+const cleanup = new AsyncDisposableStack()
+afterAll(() => cleanup.disposeAsync())
+
+recordNodeContract('embedded node', async () => {
+  let nodeMs = VIRTUAL_START_WALL_MS
+  return {
+    node: new EmbeddedNode('embedded-0', () => nodeMs, CONTRACT_MAX_TOKEN_AHEAD_MS),
+    reach: async (untilNodeMs) => {
+      nodeMs = Math.max(nodeMs, untilNodeMs)
+    },
+    [Symbol.asyncDispose]: async () => {},
+  }
+})
+
+const redis = recordNodeContract('redis node', async () => {
+  const servers = cleanup.use(await startRedisServers(1))
+  const url = servers.at(0).url
+  const opened = cleanup.use(await openRedisNode({ url }, { maxTokenAheadMs: CONTRACT_MAX_TOKEN_AHEAD_MS }))
+  const { node, client } = opened
+  return {
+    node,
+    reach: async (untilNodeMs) => {
+      await eventually(
+        `the node's clock to show ${untilNodeMs}`,
+        async () => {
+          const [seconds, microseconds] = await client.time()
+          return Number(seconds) * 1000 + Math.floor(Number(microseconds) / 1000) >= untilNodeMs
+        },
+        { everyMs: 1 },
+      )
+    },
+    [Symbol.asyncDispose]: () => opened[Symbol.asyncDispose](),
+  }
+})
+
+/** What stands under "Answers" in the header of a Lua file. */
+function documentedAnswers(command: string): string[] {
+  const text = readFileSync(new URL(`../../src/redis/lua/${command}.lua`, import.meta.url), 'utf8')
+  const header = text.slice(text.indexOf('Answers'), text.indexOf(']]'))
+  return [...header.matchAll(/^ {2}([A-Z][A-Z_]+)\b/gm)].map(([, name]) => String(name).toLowerCase())
+}
+
+test('every answer that a Lua file documents was given by the real server above', () => {
+  const documented = ['claim', 'renew', 'complete', 'release', 'read'].flatMap(documentedAnswers)
+  expect(documented.length).toBe(15)
+  expect([...new Set(documented)].sort()).toEqual([...redis.answersSeen].sort())
+})
+
+test('every answer that a Lua file can give is documented in its header', () => {
+  for (const command of ['claim', 'renew', 'complete', 'release', 'read']) {
+    const text = readFileSync(new URL(`../../src/redis/lua/${command}.lua`, import.meta.url), 'utf8')
+    const given = [...text.matchAll(/\{ ([A-Z_]+)\b[^}]*\}/g)].map(([, name]) => String(name).toLowerCase())
+    if (text.includes('completed_answer(')) given.push('completed')
+    expect([...new Set(given)].sort(), command).toEqual(documentedAnswers(command).sort())
+  }
+})

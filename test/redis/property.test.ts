@@ -1,0 +1,161 @@
+/**
+ * The rules of one node exist twice: in TypeScript (`core/record-rules.ts`) and in Lua. Here both are fed the same random
+ * commands, and nothing may tell them apart: no answer, no stored record. The embedded node's clock is set to the time
+ * that Redis gave for the very same command.
+ */
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import type { NodeAnswer } from '../../src/core/ports.ts'
+import type { RecordCommand } from '../../src/core/record.ts'
+import { tokenAt } from '../../src/core/token.ts'
+import { EmbeddedNode } from '../../src/embedded/node.ts'
+import { openRedisNode } from '../support/redis-node.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { seedOfRun } from '../support/seeded-random.ts'
+
+const SEQUENCES = 200
+const COMMANDS_MAX = 80
+const MAX_TOKEN_AHEAD_MS = 60_000
+
+const OWNERS = ['a', 'b', 'c'].map((digit) => digit.repeat(32))
+const FINGERPRINTS = ['e', 'f'].map((digit) => digit.repeat(64))
+
+type Step =
+  | { readonly kind: 'command'; readonly key: number; readonly count: number; readonly command: Shape }
+  | { readonly kind: 'pass'; readonly ms: number }
+type Shape = Record<string, unknown> & { readonly kind: RecordCommand['kind'] }
+
+/** Most leases and lifetimes are over soon, so that lapsed claims and forgotten records are met often. */
+const durationMs = fc.oneof(fc.integer({ min: 1, max: 6 }), fc.constant(60_000))
+const claimant = {
+  owner: fc.constantFrom(...OWNERS),
+  keyTtlMs: fc.oneof({ weight: 1, arbitrary: durationMs }, { weight: 3, arbitrary: fc.constant(60_000) }),
+}
+const fingerprint = fc.oneof(
+  { weight: 5, arbitrary: fc.constant(FINGERPRINTS[0]) },
+  { weight: 1, arbitrary: fc.constant(FINGERPRINTS[1]) },
+)
+const attempt = fc.oneof(fc.integer({ min: 1, max: 3 }), fc.constant(9_999))
+const outcome = fc
+  .oneof(fc.uint8Array({ maxLength: 3 }), fc.uint8Array({ maxLength: 400 }))
+  .map((bytes) => Buffer.from(bytes))
+const shape: fc.Arbitrary<Shape> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constant('claim' as const),
+      ...claimant,
+      fingerprint,
+      leaseMs: durationMs,
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant('renew' as const),
+      ...claimant,
+      fingerprint,
+      leaseMs: durationMs,
+      attempt,
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant('complete' as const),
+      ...claimant,
+      fingerprint,
+      attempt,
+      outcome: fc.oneof(outcome, fc.constant(Buffer.from('the usual'))),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('release' as const), ...claimant }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('read' as const) }) },
+)
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 8,
+    arbitrary: fc.record({
+      kind: fc.constant('command' as const),
+      key: fc.integer({ min: 0, max: 1 }),
+      // Near each other, and now and then beyond what a node tolerates.
+      count: fc.oneof(
+        { weight: 12, arbitrary: fc.integer({ min: 0, max: 6 }) },
+        { weight: 1, arbitrary: fc.constant((MAX_TOKEN_AHEAD_MS + 30_000) * 1024) },
+      ),
+      command: shape,
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.integer({ min: 1, max: 8 }) }),
+  },
+)
+
+/**
+ * Redis expires keys by a clock that it reads once a call, TIME reads it anew: in the millisecond around its expiry, a
+ * record may be there or not, whatever TIME says. What is asked within this distance of an expiry is not compared.
+ */
+const EXPIRY_BLUR_MS = 2
+
+test('the Lua rules and the TypeScript rules cannot be told apart', { timeout: 60_000 }, async () => {
+  await using servers = await startRedisServers(1)
+  await using opened = await openRedisNode(
+    { url: servers.at(0).url },
+    { maxTokenAheadMs: MAX_TOKEN_AHEAD_MS },
+  )
+  const { node: redis, client } = opened
+  let embeddedNodeMs = 0
+  const embedded = new EmbeddedNode('embedded-0', () => embeddedNodeMs, MAX_TOKEN_AHEAD_MS)
+  let sequences = 0
+  let commands = 0
+  const kinds = new Set<string>()
+
+  async function nodeMsNow(): Promise<number> {
+    const [seconds, microseconds] = await client.time()
+    return Number(seconds) * 1000 + Math.floor(Number(microseconds) / 1000)
+  }
+
+  async function pass(ms: number): Promise<void> {
+    const until = (await nodeMsNow()) + ms
+    while ((await nodeMsNow()) < until);
+  }
+
+  /** @returns false where the answer depended on the blur of an expiry: the two may differ from here on */
+  async function compare(command: RecordCommand): Promise<boolean> {
+    const expiresMs = Number(await client.call('PEXPIRETIME', command.key))
+    const read = { kind: 'read', key: command.key } as const
+    // Asked for in one turn, they travel in one call and see one time.
+    const real = await Promise.all([redis.execute(command), redis.execute(read)])
+    const [{ nodeMs }] = real as [NodeAnswer & { nodeMs: number }, NodeAnswer]
+    if (expiresMs > 0 && Math.abs(nodeMs - expiresMs) <= EXPIRY_BLUR_MS) return false
+    embeddedNodeMs = nodeMs
+    const model = [embedded.apply(command), embedded.apply(read)]
+    expect(model, JSON.stringify(command)).toEqual(real)
+    commands += 1
+    kinds.add(real[0].kind)
+    return true
+  }
+
+  const sequence = fc.asyncProperty(
+    fc.array(step, { minLength: 20, maxLength: COMMANDS_MAX }),
+    async (steps) => {
+      sequences += 1
+      const base = tokenAt(await nodeMsNow())
+      const generation = [0, 0]
+      for (const one of steps) {
+        if (one.kind === 'pass') await pass(one.ms)
+        else {
+          const key = `dedup:property:${sequences}:${one.key}:${generation[one.key]}`
+          const command = { ...one.command, key, token: base + one.count } as unknown as RecordCommand
+          if (!(await compare(command))) generation[one.key] = (generation[one.key] ?? 0) + 1
+        }
+      }
+    },
+  )
+  await fc.assert(sequence, { seed: seedOfRun('the two rules'), numRuns: SEQUENCES, endOnFailure: false })
+
+  console.info(`${commands} commands in ${sequences} sequences, answers met: ${[...kinds].sort().join(', ')}`)
+  expect(commands).toBeGreaterThan(4_000)
+  expect(kinds.size).toBe(13)
+})

@@ -1,0 +1,37 @@
+/** One `RedisNode` on one real server, enrolled by hand: for tests of the node itself, without the cluster around it. */
+import type { Redis } from 'ioredis'
+import { SILENT } from '../../src/core/events.ts'
+import { createRedisClient, type RedisAddress } from '../../src/redis/connect.ts'
+import { EPOCH_KEY } from '../../src/redis/keys.ts'
+import { RedisNode } from '../../src/redis/node.ts'
+import { loadBatchScript } from '../../src/redis/scripts.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { systemRandom } from '../../src/system/random.ts'
+
+export type OpenNode = AsyncDisposable & { readonly node: RedisNode; readonly client: Redis }
+
+export const TEST_EPOCH = '1:test:epoch'
+
+/** Far above what a loaded machine needs: tests of the deadline itself give their own. */
+const PATIENT_DEADLINE_MS = 5_000
+
+export async function openRedisNode(
+  address: RedisAddress,
+  { deadlineMs = PATIENT_DEADLINE_MS, maxTokenAheadMs = 60_000, enrol = true } = {},
+): Promise<OpenNode> {
+  const client = createRedisClient(address, 2_000, systemRandom)
+  client.on('error', () => {}) // A test that breaks the connection looks at the answers.
+  await client.connect()
+  if (enrol) await client.set(EPOCH_KEY, TEST_EPOCH)
+  const node = new RedisNode({
+    name: 'redis-0',
+    client,
+    script: loadBatchScript(),
+    deadlineMs,
+    maxTokenAheadMs,
+    clock: systemClock,
+    events: SILENT,
+  })
+  node.useEpoch(TEST_EPOCH)
+  return { node, client, [Symbol.asyncDispose]: async () => client.disconnect() }
+}
