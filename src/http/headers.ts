@@ -7,6 +7,7 @@
  * Source: RFC 9110, section 7.6.1 (fields of one connection), 7.6.3 (Via); RFC 7239 is neither read nor written.
  */
 
+import { linesOf } from '../core/header-lines.ts'
 import type { ForwardContext, HeaderList } from '../core/ports.ts'
 
 /** What the client is told about its request (`docs/http.md`). */
@@ -53,13 +54,9 @@ export function headerPairs(raw: readonly string[]): HeaderList {
   return pairs
 }
 
-export function valuesOf(headers: HeaderList, lowerName: string): readonly string[] {
-  return headers.filter(([name]) => name.toLowerCase() === lowerName).map(([, value]) => value)
-}
-
 /** Lower-case names that `Connection` lists. */
 export function namedByConnection(headers: HeaderList): ReadonlySet<string> {
-  const names = valuesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(','))
+  const names = linesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(','))
   return new Set(names.map((name) => name.trim()).filter((name) => name !== ''))
 }
 
@@ -108,7 +105,7 @@ export function towardsApplication(
 const REWRITTEN = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host'])
 
 function forwardedBy(headers: HeaderList, hop: Hop, forwarded: 'append' | 'replace'): [string, string][] {
-  const told = (name: string): readonly string[] => (forwarded === 'append' ? valuesOf(headers, name) : [])
+  const told = (name: string): readonly string[] => (forwarded === 'append' ? linesOf(headers, name) : [])
   const peer = hop.peerAddress === undefined ? [] : [hop.peerAddress]
   const chain = [...told('x-forwarded-for'), ...peer].join(', ')
   const host = told('x-forwarded-host')[0] ?? hop.host

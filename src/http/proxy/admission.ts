@@ -6,8 +6,9 @@
  * lines, joins others, and is not what is hashed or passed on.
  */
 
+import { linesOf } from '../../core/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
-import { namedByConnection, valuesOf } from '../headers.ts'
+import { namedByConnection } from '../headers.ts'
 import type { Problem } from '../problems.ts'
 
 export type RawRequest = {
@@ -69,12 +70,12 @@ export function admit(raw: RawRequest, rules: AdmissionRules): Admission {
       : malformed('The target "*" belongs to OPTIONS only.')
   }
   const absolute = ABSOLUTE.exec(raw.target)
-  const host = absolute?.[1] ?? valuesOf(raw.headers, 'host')[0]
+  const host = absolute?.[1] ?? linesOf(raw.headers, 'host')[0]
   if (host !== undefined && !HOST.test(host)) return malformed('The host of the request is malformed.')
   const target = absolute === null ? raw.target : withSlash(absolute[2]!)
   if (!target.startsWith('/')) return malformed('The target of the request is neither a path nor a URL.')
   if (target.includes('#')) return malformed('The target of the request contains a fragment.')
-  const forwards = valuesOf(raw.headers, 'max-forwards')[0]?.trim()
+  const forwards = linesOf(raw.headers, 'max-forwards')[0]?.trim()
   if (raw.method === 'OPTIONS' && forwards !== undefined && MAX_FORWARDS.test(forwards)) {
     if (Number(forwards) === 0) return { kind: 'options' }
   }
@@ -106,22 +107,26 @@ function faultOf({ method, headers, httpVersion }: RawRequest, rules: AdmissionR
   }
   if (method === 'CONNECT' || method === 'TRACE')
     return { code: 'method-refused', detail: `${method} is not passed on.` }
-  const hosts = valuesOf(headers, 'host').length
+  const hosts = linesOf(headers, 'host').length
   if (hosts > 1) return bad(`The request has ${hosts} Host lines, exactly 1 is accepted.`)
   if (hosts === 0 && httpVersion !== '1.0') return bad('The request has no Host line.')
   return framingFault(headers, httpVersion) ?? connectionFault(headers, rules.endToEnd)
 }
 
 function framingFault(headers: HeaderList, httpVersion: string): Problem | undefined {
-  const codings = valuesOf(headers, 'transfer-encoding')
+  const codings = linesOf(headers, 'transfer-encoding')
   if (codings.length === 0) return undefined
   if (httpVersion === '1.0') return bad('HTTP/1.0 has no Transfer-Encoding.')
-  if (valuesOf(headers, 'content-length').length > 0)
+  if (linesOf(headers, 'content-length').length > 0)
     return bad('The request has both Transfer-Encoding and Content-Length.')
-  if (codings.length === 1 && codings[0]!.trim().toLowerCase() === 'chunked') return undefined
+  const listed = codings.flatMap((line) => line.toLowerCase().split(',')).map((coding) => coding.trim())
+  // Where the last coding is another one nobody can tell where the body ends.
+  if (listed.includes('') || listed.indexOf('chunked') !== listed.length - 1)
+    return bad('The last transfer coding, and only the last, has to be "chunked".')
+  if (listed.length === 1) return undefined
   return {
     code: 'transfer-encoding-unsupported',
-    detail: 'Of transfer encodings only "chunked" alone is supported.',
+    detail: 'Of transfer codings only "chunked" is supported.',
   }
 }
 

@@ -5,10 +5,11 @@
  */
 
 import type { Decision } from '../../core/events.ts'
+import { linesOf } from '../../core/header-lines.ts'
 import type { Execution, Outcome, Protection } from '../../core/outcome.ts'
 import type { ApplicationResponse, HeaderList } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/stored-outcome.ts'
-import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient, valuesOf } from '../headers.ts'
+import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from '../headers.ts'
 import { type Problem, type ProblemCode, problemDocument } from '../problems.ts'
 
 export type IdempotencyStatus =
@@ -205,7 +206,7 @@ export function passedOn(response: ApplicationResponse, status: IdempotencyStatu
 
 /** What the application stated: of HEAD nobody else can know it, and of a stream the client notices by it when it is cut. */
 function lengthOf(response: ApplicationResponse): HeaderList {
-  const length = valuesOf(response.headers, 'content-length')[0]
+  const length = linesOf(response.headers, 'content-length')[0]
   return length === undefined ? [] : [['Content-Length', length]]
 }
 

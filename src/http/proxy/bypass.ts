@@ -5,6 +5,7 @@
  */
 
 import type { Readable } from 'node:stream'
+import { linesOf } from '../../core/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import {
   type ForwardedHeaders,
@@ -12,7 +13,6 @@ import {
   STATUS_HEADER,
   towardsApplication,
   towardsClient,
-  valuesOf,
 } from '../headers.ts'
 import type { Problem } from '../problems.ts'
 import type { AdmittedRequest } from './admission.ts'
@@ -67,7 +67,7 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
 }
 
 function passed(status: number, headers: HeaderList, body: Readable): Answer {
-  const length = valuesOf(headers, 'content-length')[0]
+  const length = linesOf(headers, 'content-length')[0]
   return {
     status,
     headers: [
@@ -83,7 +83,7 @@ function passed(status: number, headers: HeaderList, body: Readable): Answer {
 
 /** A length that the client stated holds for what is passed on; a body without one goes on in chunks. */
 function lengthOf(request: AdmittedRequest, body: Buffer | Readable | undefined): HeaderList {
-  const length = valuesOf(request.headers, 'content-length')[0]
+  const length = linesOf(request.headers, 'content-length')[0]
   return length === undefined || body === undefined || Buffer.isBuffer(body)
     ? []
     : [['Content-Length', length.trim()]]

@@ -6,7 +6,6 @@
  * a request that is being read, it is that request's own problem.
  */
 
-import type { Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Problem } from '../problems.ts'
 import { problemAnswer } from './answers.ts'
@@ -18,40 +17,13 @@ type Connection = { latest: Inbound; readonly unanswered: Set<Inbound> }
 export type ConnectionFaults = {
   /** Makes a request known; `cut` is what aborts its {@link Inbound.cut}. */
   admit(inbound: Inbound, cut: AbortController): void
+  /** For Node's `clientError`. */
+  onClientError(error: NodeJS.ErrnoException, socket: Duplex): void
 }
 
-export function watchConnections(
-  server: Server,
-  limits: FaultLimits,
-  newInstance: () => string,
-): ConnectionFaults {
+export function createConnectionFaults(limits: FaultLimits, newInstance: () => string): ConnectionFaults {
   const connections = new WeakMap<Duplex, Connection>()
   const cuts = new WeakMap<Inbound, AbortController>()
-
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
-    const problem = problemOf(error, limits)
-    const connection = connections.get(socket)
-    if (problem === undefined) {
-      socket.destroy()
-      return
-    }
-    if (
-      connection !== undefined &&
-      !connection.latest.req.complete &&
-      connection.unanswered.has(connection.latest)
-    ) {
-      cuts.get(connection.latest)?.abort(problem)
-      return
-    }
-    const refuse = (): void => {
-      if (!socket.writable) return
-      const answer = problemAnswer(problem, { idempotencyKey: undefined, instance: newInstance })
-      writeRaw(socket, answer, () => socket.destroy())
-    }
-    const waiting = [...(connection?.unanswered ?? [])].at(-1)
-    if (waiting === undefined) refuse()
-    else waiting.res.once('close', refuse)
-  })
 
   return {
     admit: (inbound, cut) => {
@@ -62,6 +34,26 @@ export function watchConnections(
       connections.set(socket, connection)
       cuts.set(inbound, cut)
       inbound.res.once('close', () => connection.unanswered.delete(inbound))
+    },
+    onClientError: (error, socket) => {
+      const problem = problemOf(error, limits)
+      if (problem === undefined) {
+        socket.destroy()
+        return
+      }
+      const { latest, unanswered = new Set<Inbound>() } = connections.get(socket) ?? {}
+      if (latest !== undefined && !latest.req.complete && unanswered.has(latest)) {
+        cuts.get(latest)?.abort(problem)
+        return
+      }
+      const refuse = (): void => {
+        if (!socket.writable) return
+        const answer = problemAnswer(problem, { idempotencyKey: undefined, instance: newInstance })
+        writeRaw(socket, answer, () => socket.destroy())
+      }
+      const waiting = [...unanswered].at(-1)
+      if (waiting === undefined) refuse()
+      else waiting.res.once('close', refuse)
     },
   }
 }

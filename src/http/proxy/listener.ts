@@ -11,7 +11,7 @@ import type { Duplex } from 'node:stream'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Problem } from '../problems.ts'
 import { problemAnswer } from './answers.ts'
-import { watchConnections } from './connection-faults.ts'
+import { createConnectionFaults } from './connection-faults.ts'
 import type { Inbound } from './inbound.ts'
 import { send, writeRaw } from './send.ts'
 import { asksForWebSocket } from './upgrade.ts'
@@ -42,12 +42,14 @@ export function createListener(
   newInstance: () => string,
 ): FastifyInstance {
   const expecting = new WeakSet<IncomingMessage>()
+  const faults = createConnectionFaults(limits, newInstance)
   const app = Fastify({
     logger: false,
     forceCloseConnections: false,
     return503OnClosing: false,
     // Fastify has nothing to route: whatever the target is, it is the hook below that takes the request.
     rewriteUrl: () => '/',
+    clientErrorHandler: (error, socket) => faults.onClientError(error, socket),
     serverFactory: (handler) => {
       const server = createServer(serverOptions(limits), handler)
       server.on('checkContinue', (req: IncomingMessage, res: ServerResponse) => {
@@ -64,7 +66,6 @@ export function createListener(
   server.maxConnections = limits.connectionsMax
   server.timeout = 0
 
-  const faults = watchConnections(server, limits, newInstance)
   const admitted = (req: IncomingMessage, res: ServerResponse): Inbound => {
     const cut = new AbortController()
     const inbound = { req, res, expectsContinue: expecting.has(req), cut: cut.signal }

@@ -11,7 +11,7 @@ import type { Duplex } from 'node:stream'
 import { matchRoute, type ProtectedRoute, type Route, type RouteMatchResult } from '../../core/route.ts'
 import { createWaiters, type Waiters } from '../../core/waiters.ts'
 import { type ForwardedHeaders, type Hop, headerPairs } from '../headers.ts'
-import type { Problem } from '../problems.ts'
+import type { Problem, ProblemCode } from '../problems.ts'
 import { type Admission, type AdmittedRequest, ALWAYS_END_TO_END, admit } from './admission.ts'
 import { type Answer, problemAnswer } from './answers.ts'
 import { bypass } from './bypass.ts'
@@ -232,15 +232,19 @@ const OPTIONS_ANSWER: Answer = {
 }
 
 /** After these what follows on the connection can't be trusted to be a request, or there should be nothing. */
-function closesConnection({ status, detail }: Answer): boolean {
-  return (
-    detail === 'malformed-request' ||
-    detail === 'draining' ||
-    status === 501 ||
-    status === 431 ||
-    status === 408
-  )
+function closesConnection({ detail }: Answer): boolean {
+  return CLOSING.has(detail)
 }
+
+const CLOSING: ReadonlySet<string> = new Set<ProblemCode>([
+  'malformed-request',
+  'method-refused',
+  'request-timeout',
+  'headers-too-large',
+  'transfer-encoding-unsupported',
+  'upgrade-refused',
+  'draining',
+])
 
 function waitersByRoute(): (route: ProtectedRoute) => Waiters {
   const known = new Map<ProtectedRoute, Waiters>()

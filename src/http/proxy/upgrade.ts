@@ -7,6 +7,7 @@
 
 import type { IncomingMessage } from 'node:http'
 import { type Duplex, pipeline } from 'node:stream'
+import { linesOf } from '../../core/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import {
   type ForwardedHeaders,
@@ -14,7 +15,6 @@ import {
   STATUS_HEADER,
   towardsApplication,
   towardsClient,
-  valuesOf,
 } from '../headers.ts'
 import type { AdmittedRequest } from './admission.ts'
 import { type Answer, NO_ANSWER, problemAnswer } from './answers.ts'
@@ -112,7 +112,7 @@ function raw(socket: Duplex, answer: Answer): Promise<void> {
 }
 
 function switching(headers: HeaderList): Buffer {
-  const protocol = valuesOf(headers, 'upgrade')[0] ?? 'websocket'
+  const protocol = linesOf(headers, 'upgrade')[0] ?? 'websocket'
   const lines = [
     'HTTP/1.1 101 Switching Protocols',
     `Upgrade: ${protocol}`,

@@ -1,0 +1,260 @@
+/**
+ * What arrives first: bytes that are no request, or more than one. Each row: the bytes, the status, and how often the
+ * application was called. A refused request is never carried out and leaves nothing behind on its connection.
+ *
+ * Source: RFC 9112, sections 2.2, 3.2, 5.1, 5.2, 6.1 to 6.3, 7.1 and 11.2.
+ */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startApplication, type TestApplication } from '../../support/application.ts'
+import { eventually } from '../../support/eventually.ts'
+import { openWire, startProxy, type TestProxy } from '../../support/proxy.ts'
+
+let application: TestApplication
+let proxy: TestProxy
+
+beforeAll(async () => {
+  application = await startApplication()
+  proxy = await startProxy(application.origin)
+})
+
+afterAll(async () => {
+  await proxy[Symbol.asyncDispose]()
+  await application[Symbol.asyncDispose]()
+})
+
+let keys = 0
+
+/** Sends the bytes, waits for one whole answer, and says what came of it. */
+async function answerTo(bytes: string) {
+  keys += 1
+  const called = application.seen.length
+  await using wire = await openWire(proxy.port)
+  wire.send(bytes.replaceAll('KEY', `framing-${keys}`))
+  const status = await eventually(
+    'an answer',
+    () => /^HTTP\/1\.1 ([0-9]{3}) .*\r\n\r\n/s.exec(wire.received())?.[1],
+  )
+  return { status: Number(status), called: application.seen.length - called, wire: wire.received() }
+}
+
+const HEAD = 'POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: KEY\r\n'
+
+test.each<[what: string, bytes: string, status: number]>([
+  // Two lengths
+  [
+    'Content-Length before Transfer-Encoding',
+    `${HEAD}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+    400,
+  ],
+  [
+    'Transfer-Encoding before Content-Length',
+    `${HEAD}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n`,
+    400,
+  ],
+  ['two different lengths', `${HEAD}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}`, 400],
+  ['two equal lengths', `${HEAD}Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}`, 400],
+  ...['+2', '-1', '0x2', '', '1 2', '2, 2', '18446744073709551618'].map(
+    (length): [string, string, number] => [
+      `Content-Length: ${length}`,
+      `${HEAD}Content-Length: ${length}\r\n\r\n{}`,
+      400,
+    ],
+  ),
+  // Header lines
+  ['a space before the colon', `${HEAD}X-A : b\r\n\r\n`, 400],
+  ['a bare CR in a value', `${HEAD}X-A: b\rc\r\n\r\n`, 400],
+  ['a NUL in a value', `${HEAD}X-A: b\0c\r\n\r\n`, 400],
+  ['an empty name', `${HEAD}: b\r\n\r\n`, 400],
+  ['no colon', `${HEAD}X-A\r\n\r\n`, 400],
+  ['a name beyond ASCII', `${HEAD}X-\xe9: b\r\n\r\n`, 400],
+  ['a folded line', `${HEAD}X-A: b\r\n c\r\n\r\n`, 400],
+  ['a bare LF', `${HEAD}X-A: b\nX-B: c\r\n\r\n`, 400],
+  // Transfer codings
+  ['gzip, chunked', `${HEAD}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`, 501],
+  [
+    'two codings on two lines',
+    `${HEAD}Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+    501,
+  ],
+  ['identity', `${HEAD}Transfer-Encoding: identity\r\n\r\n`, 400],
+  [',chunked', `${HEAD}Transfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n`, 400],
+  ['chunked twice', `${HEAD}Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n`, 400],
+  [
+    'chunked in HTTP/1.0',
+    `POST /things HTTP/1.0\r\nIdempotency-Key: KEY\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+    400,
+  ],
+  ...['0x2', '-1', '2 ;', '11111111111111111', ' 2', '2\r\n{}\r\nx'].map((size): [string, string, number] => [
+    `a chunk of size ${JSON.stringify(size)}`,
+    `${HEAD}Transfer-Encoding: chunked\r\n\r\n${size}\r\n{}\r\n0\r\n\r\n`,
+    400,
+  ]),
+  [
+    'a trailer that states a length',
+    `${HEAD}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nContent-Length: 7\r\n\r\n`,
+    400,
+  ],
+  // Lines and versions
+  ['HTTP/0.9', 'GET /\r\n\r\n', 400],
+  ['HTTP/1.2', `POST /things HTTP/1.2\r\nHost: a\r\n\r\n`, 400],
+  ['HTTP/2 by prior knowledge', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
+  ['a method that is none', 'P OST /things HTTP/1.1\r\nHost: a\r\n\r\n', 400],
+  ['garbage', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n', 400],
+  // Host and target
+  ['no Host', 'POST /things HTTP/1.1\r\nContent-Length: 0\r\n\r\n', 400],
+  ['two Hosts', 'POST /things HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 0\r\n\r\n', 400],
+  ['two equal Hosts', 'POST /things HTTP/1.1\r\nHost: a\r\nHost: a\r\nContent-Length: 0\r\n\r\n', 400],
+  ...['a b', 'a/c', 'u@d', 'a b/c@d', 'a:b', '[::1', 'a\\b', 'a?b', 'a#b'].map(
+    (host): [string, string, number] => [
+      `Host: ${host}`,
+      `POST /things HTTP/1.1\r\nHost: ${host}\r\nContent-Length: 0\r\n\r\n`,
+      400,
+    ],
+  ),
+  ['a target without a slash', 'POST things HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n', 400],
+  ['a fragment', 'POST /things#x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n', 400],
+  ['another scheme', 'POST ftp://a/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n', 400],
+  [
+    'the authority of another user',
+    'POST http://u:p@a/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n',
+    400,
+  ],
+  ['POST *', 'POST * HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n', 400],
+  // Names that a proxy would remove
+  ...[
+    'Idempotency-Key',
+    'Content-Length',
+    'Authorization',
+    'X-Tenant-Id',
+    'close, HOST',
+    'Cookie',
+    'Fencepost-Attempt',
+  ].map((name): [string, string, number] => [
+    `Connection: ${name}`,
+    `${HEAD}Connection: ${name}\r\nContent-Length: 2\r\n\r\n{}`,
+    400,
+  ]),
+  // Methods
+  ['CONNECT', 'CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n', 405],
+  ['TRACE', 'TRACE / HTTP/1.1\r\nHost: a\r\n\r\n', 405],
+  // Limits and expectations
+  ['201 header lines', `${HEAD}${'X-A: b\r\n'.repeat(199)}\r\n`, 431],
+  [
+    'a key behind a thousand lines',
+    `POST /things HTTP/1.1\r\nHost: a\r\n${'a:\r\n'.repeat(1_100)}Idempotency-Key: KEY\r\nContent-Length: 2\r\n\r\n{}`,
+    431,
+  ],
+  ['a head above 16 KiB', `${HEAD}X-A: ${'b'.repeat(16_384)}\r\n\r\n`, 431],
+  ['a target above 16 KiB', `POST /${'b'.repeat(16_384)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431],
+  ['another expectation', `${HEAD}Expect: 200-ok\r\nContent-Length: 2\r\n\r\n{}`, 417],
+  // Another protocol
+  ['h2c', `${HEAD}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\n{}`, 501],
+  [
+    'a WebSocket by POST',
+    `${HEAD}Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n`,
+    501,
+  ],
+])('%s is refused', async (_what, bytes, status) => {
+  const answer = await answerTo(bytes)
+  expect({ status: answer.status, called: answer.called }).toEqual({ status, called: 0 })
+  expect(answer.wire).toContain('application/problem+json')
+  expect(answer.wire).toMatch(/\r\nConnection: close\r\n/i)
+})
+
+test.each<[what: string, bytes: string, target: string]>([
+  [
+    'absolute form is taken as a path',
+    'POST http://evil.example/x?y HTTP/1.1\r\nHost: a\r\nIdempotency-Key: KEY\r\nContent-Length: 0\r\n\r\n',
+    '/x?y',
+  ],
+  [
+    'absolute form without a path',
+    'POST http://evil.example HTTP/1.1\r\nHost: a\r\nIdempotency-Key: KEY\r\nContent-Length: 0\r\n\r\n',
+    '/',
+  ],
+  ...[
+    '/\\evil',
+    '/@evil',
+    '/.evil',
+    '//evil/x',
+    '/a/../b',
+    '/%2e%2e/x',
+    '/a%2fb',
+    '/%5c',
+    '/a;x=1',
+    '/a?b=%zz',
+    '/%zz',
+    '/%',
+    '/a?',
+  ].map((target): [string, string, string] => [
+    `${target} goes on byte for byte`,
+    `POST ${target} HTTP/1.1\r\nHost: a\r\nIdempotency-Key: KEY\r\nContent-Length: 0\r\n\r\n`,
+    target,
+  ]),
+])('%s', async (_what, bytes, target) => {
+  const answer = await answerTo(bytes)
+  expect(answer).toMatchObject({ status: 201, called: 1 })
+  const seen = application.seen.at(-1)
+  expect(seen?.target).toBe(target)
+  expect(seen?.values('host')).toEqual([new URL(application.origin).host])
+})
+
+test('trailers are not merged into the headers', async () => {
+  const answer = await answerTo(
+    'POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: KEY\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2\r\n{}\r\n0\r\nIdempotency-Key: other\r\nHost: evil\r\nX-T: 1\r\n\r\n',
+  )
+  expect(answer).toMatchObject({ status: 201, called: 1 })
+  const seen = application.seen.at(-1)
+  expect(seen?.values('idempotency-key')).toEqual([`framing-${keys}`])
+  expect(seen?.values('content-length')).toEqual(['2'])
+  expect([seen?.values('x-t'), seen?.values('trailer')]).toEqual([[], []])
+})
+
+test('of a pipelined pair each gets its own answer, in order', async () => {
+  await proxy.post('pipelined')
+  await using wire = await openWire(proxy.port)
+  const request = (key: string) =>
+    `POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: ${key}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`
+  wire.send(request('pipelined') + request('pipelined-2'))
+  await eventually('two answers', () => wire.received().split('HTTP/1.1 201').length === 3)
+  expect(wire.received().match(/Idempotency-Status: \w+/g)).toEqual([
+    'Idempotency-Status: replayed',
+    'Idempotency-Status: created',
+  ])
+})
+
+test('garbage behind a request that is being carried out does not answer that request', async () => {
+  const before = application.seen.length
+  await using wire = await openWire(proxy.port)
+  wire.send(`${HEAD.replace('KEY', 'before-garbage')}Content-Length: 2\r\n\r\n{}garbage\r\n\r\n`)
+  await wire.ended
+  expect(application.seen.length - before).toBe(1)
+  expect(wire.received().match(/HTTP\/1\.1 [0-9]+/g)).toEqual(['HTTP/1.1 201', 'HTTP/1.1 400'])
+})
+
+test('OPTIONS * and an OPTIONS on its last hop are answered here', async () => {
+  const star = await answerTo('OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n')
+  const last = await answerTo('OPTIONS /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n')
+  expect([star.status, star.called, last.status, last.called]).toEqual([204, 0, 204, 0])
+  await answerTo('OPTIONS /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 3\r\n\r\n')
+  expect(application.seen.at(-1)?.values('max-forwards')).toEqual(['2'])
+})
+
+test('100 is sent once, and only where the body is wanted', async () => {
+  await using wire = await openWire(proxy.port)
+  wire.send(`${HEAD.replace('KEY', 'expects')}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n`)
+  await eventually('100 Continue', () => wire.received() === 'HTTP/1.1 100 Continue\r\n\r\n')
+  wire.send('{}')
+  await eventually('201', () => wire.received().includes('HTTP/1.1 201'))
+  expect(application.seen.at(-1)?.values('expect')).toEqual([])
+
+  const tooLarge = await answerTo(`${HEAD}Expect: 100-continue\r\nContent-Length: 2000000\r\n\r\n`)
+  expect(tooLarge).toMatchObject({ status: 413, called: 0 })
+  expect(tooLarge.wire).not.toContain('100 Continue')
+})
+
+test('after all this the proxy is alive and nothing failed inside it', async () => {
+  expect((await proxy.post('alive')).status).toBe(201)
+  expect(proxy.failures).toEqual([])
+  await eventually('no request is left', () => proxy.proxy.inFlight() === 0)
+})

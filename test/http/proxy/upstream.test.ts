@@ -1,0 +1,296 @@
+/**
+ * Answers of the application that are wrong, late or missing. Each row: what the application sends, what the client
+ * gets, and what a retry gets. Only whole answers are recorded, and what may have been carried out is not sent again.
+ *
+ * Source: RFC 9112, sections 6.3 (bad framing is 502) and 8 (incomplete messages); RFC 9110, section 9.2.2.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { startApplication, startRawApplication } from '../../support/application.ts'
+import { freePort } from '../../support/free-port.ts'
+import { route, startProxy } from '../../support/proxy.ts'
+
+const OK = 'HTTP/1.1 200 OK\r\n'
+const large = 'x'.repeat(70_000)
+
+type Row = [
+  what: string,
+  answer: string,
+  after: 'keep' | 'end' | 'reset',
+  first: string,
+  retry: string,
+  /** How often the application is called in both together. */
+  called: number,
+]
+
+test.each<Row>([
+  // Whole
+  ['a whole answer', `${OK}Content-Length: 2\r\n\r\nok`, 'keep', '200 created', '200 replayed', 1],
+  [
+    'a whole answer in chunks',
+    `${OK}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n`,
+    'keep',
+    '200 created',
+    '200 replayed',
+    1,
+  ],
+  [
+    'a whole answer, then a reset',
+    `${OK}Content-Length: 2\r\nConnection: close\r\n\r\nok`,
+    'reset',
+    '200 created',
+    '200 replayed',
+    1,
+  ],
+  [
+    'Trailer with Content-Length (H1)',
+    `${OK}Trailer: X-T\r\nContent-Length: 2\r\n\r\nok`,
+    'keep',
+    '200 created',
+    '200 replayed',
+    1,
+  ],
+  [
+    'trailers',
+    `${OK}Trailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n`,
+    'keep',
+    '200 created',
+    '200 replayed',
+    1,
+  ],
+  [
+    'early hints',
+    `HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${OK}Content-Length: 2\r\n\r\nok`,
+    'keep',
+    '200 created',
+    '200 replayed',
+    1,
+  ],
+  ['204', 'HTTP/1.1 204 No Content\r\n\r\n', 'keep', '204 created', '204 replayed', 1],
+  [
+    '204 with a length',
+    'HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n',
+    'keep',
+    '204 created',
+    '204 replayed',
+    1,
+  ],
+  [
+    'a status nobody knows',
+    'HTTP/1.1 299 Odd\r\nContent-Length: 2\r\n\r\nok',
+    'keep',
+    '299 created',
+    '299 replayed',
+    1,
+  ],
+  [
+    'no reason phrase',
+    'HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok',
+    'keep',
+    '200 created',
+    '200 replayed',
+    1,
+  ],
+  // Nobody can tell a whole body from a cut one: passed on, and a tombstone recorded.
+  [
+    'a body that ends with the connection',
+    `${OK}Connection: close\r\n\r\nok`,
+    'end',
+    '200 created',
+    '410 gone',
+    1,
+  ],
+  // Cut
+  ['a short body', `${OK}Content-Length: 9\r\n\r\nok`, 'end', '502 indeterminate', '409 in-progress', 1],
+  [
+    'a short body and a reset',
+    `${OK}Content-Length: 9\r\n\r\nok`,
+    'reset',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
+  [
+    'chunks without an end',
+    `${OK}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n`,
+    'end',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
+  ['half a head', `${OK}Content-Le`, 'end', '502 indeterminate', '409 in-progress', 1],
+  ['nothing', '', 'end', '502 indeterminate', '409 in-progress', 1],
+  ['a reset', '', 'reset', '502 indeterminate', '409 in-progress', 1],
+  // Malformed
+  [
+    'two lengths',
+    `${OK}Content-Length: 2\r\nContent-Length: 3\r\n\r\nok`,
+    'keep',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
+  [
+    'length and chunks',
+    `${OK}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+    'keep',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
+  [
+    'a bad chunk size',
+    `${OK}Transfer-Encoding: chunked\r\n\r\nzz\r\nok\r\n0\r\n\r\n`,
+    'keep',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
+  ['no HTTP', 'SSH-2.0-OpenSSH_9.2\r\n', 'keep', '502 indeterminate', '409 in-progress', 1],
+  [
+    'status 888',
+    'HTTP/1.1 888 X\r\nContent-Length: 2\r\n\r\nok',
+    'keep',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
+  [
+    'status 99',
+    'HTTP/1.1 99 X\r\nContent-Length: 2\r\n\r\nok',
+    'keep',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
+  [
+    'an unasked 101',
+    'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n',
+    'keep',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
+  [
+    'an unasked 100',
+    `HTTP/1.1 100 Continue\r\n\r\n${OK}Content-Length: 2\r\n\r\nok`,
+    'keep',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
+  [
+    'a control character in a header',
+    `${OK}X-A: a\x01b\r\nContent-Length: 2\r\n\r\nok`,
+    'keep',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
+  [
+    'a head above 64 KiB',
+    `${OK}X-A: ${large}\r\nContent-Length: 2\r\n\r\nok`,
+    'keep',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
+])('%s', async (_what, answer, after, first, retry, called) => {
+  await using application = await startRawApplication(answer, after)
+  await using proxy = await startProxy(application.origin)
+  const told = async () => {
+    const response = await proxy.post('k')
+    await response.arrayBuffer()
+    return `${response.status} ${response.headers.get('idempotency-status')}`
+  }
+  expect(await told()).toBe(first)
+  expect(await told()).toBe(retry)
+  expect(application.requests.length).toBe(called)
+  expect(proxy.failures).toEqual([])
+})
+
+test('what the application sends beyond its answer reaches nobody', async () => {
+  const two = `${OK}Content-Length: 2\r\n\r\nok${OK}Content-Length: 6\r\n\r\nsecret`
+  await using application = await startRawApplication(two)
+  await using proxy = await startProxy(application.origin)
+  const bodies = await Promise.all(['a', 'b', 'c'].map(async (key) => (await proxy.post(key)).text()))
+  expect(bodies).toEqual(['ok', 'ok', 'ok'])
+})
+
+test('an application that does not answer in time is 504, and its lock stays', async () => {
+  await using application = await startApplication(() => {})
+  await using proxy = await startProxy(application.origin, { routes: [route({ upstreamTimeoutMs: 100 })] })
+  const first = await proxy.post('late')
+  expect(first.status).toBe(504)
+  expect(first.headers.get('idempotency-status')).toBe('indeterminate')
+  expect(Number(first.headers.get('retry-after'))).toBe(30)
+  expect((await proxy.post('late')).status).toBe(409)
+  expect(application.seen.length).toBe(1)
+})
+
+test('an application that drips its body for ever is 504 too', async () => {
+  await using application = await startApplication((_request, response) => {
+    response.writeHead(200, { 'Content-Length': 1_000 })
+    const drip = setInterval(() => response.write('x'), 20)
+    response.on('close', () => clearInterval(drip))
+  })
+  await using proxy = await startProxy(application.origin, { routes: [route({ upstreamTimeoutMs: 200 })] })
+  expect((await proxy.post('drip')).status).toBe(504)
+})
+
+test('a refused connection is 502 at once, nothing was sent, and a retry is carried out', async () => {
+  const port = await freePort()
+  await using proxy = await startProxy(`http://127.0.0.1:${port}`)
+  const first = await proxy.post('refused')
+  expect(first.status).toBe(502)
+  expect(first.headers.get('idempotency-status')).toBeNull()
+  expect(await first.json()).toMatchObject({
+    code: 'application-unreachable',
+    retryable: true,
+    retry_after: 1,
+  })
+  const { promise: listening, resolve } = Promise.withResolvers<void>()
+  const late = createServer((socket) => {
+    socket.on('error', () => {})
+    socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n'))
+  }).listen(port, '127.0.0.1', resolve)
+  await listening
+  const retry = await proxy.post('refused')
+  expect([retry.status, retry.headers.get('idempotency-status')]).toEqual([200, 'created'])
+  late.close()
+})
+
+test('the application may listen on a Unix socket; one that is missing was never sent to', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-'))
+  const path = join(folder, 'application.sock')
+  await using proxy = await startProxy(`unix:${path}`)
+  expect((await proxy.post('k')).status).toBe(502)
+  {
+    await using application = await startApplication(undefined, path)
+    const response = await proxy.post('k')
+    expect([response.status, response.headers.get('idempotency-status')]).toEqual([201, 'created'])
+    expect(application.seen[0]?.values('host')).toEqual(['localhost'])
+  }
+  await rm(folder, { recursive: true })
+})
+
+test('a connection that the application closes while it is idle costs no request', async () => {
+  await using application = await startApplication((_request, response) => {
+    response.writeHead(200, { 'Content-Length': 2 }).end('ok')
+    // Gone right after the answer, without having announced it.
+    response.on('finish', () => response.socket?.end())
+  })
+  await using proxy = await startProxy(application.origin)
+  const statuses: number[] = []
+  for (let request = 0; request < 50; request += 1)
+    statuses.push((await proxy.post(`idle-${request}`)).status)
+  // A request that met the closing connection may be unanswered; none is answered without having been carried out once.
+  expect(statuses.filter((status) => status === 200).length).toBe(application.seen.length)
+  expect(statuses.every((status) => status === 200 || status === 502)).toBe(true)
+  expect(new Set(application.seen.map((seen) => seen.values('idempotency-key')[0])).size).toBe(
+    application.seen.length,
+  )
+})
