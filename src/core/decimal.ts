@@ -17,9 +17,6 @@ export type CanonicalNumber =
   | { readonly kind: 'lossless'; readonly text: string }
   | { readonly kind: 'lossy'; readonly reason: 'negative_zero' | 'number_not_exact' }
 
-/** Integers of this many digits are exact in a double and their own canonical form. */
-const SHORT_INTEGER = /^(?:-?[1-9]\d{0,14}|0)$/
-
 /** @param text a number in the grammar of JSON */
 export function decimalOf(text: string): Decimal {
   const negative = text.startsWith('-')
@@ -41,14 +38,13 @@ export function decimalOf(text: string): Decimal {
 
 /** @param text a number in the grammar of JSON */
 export function canonicalNumber(text: string): CanonicalNumber {
-  if (SHORT_INTEGER.test(text)) return { kind: 'lossless', text }
+  const shortest = String(Number(text))
+  // The common case, without looking at digits.
+  if (shortest === text) return { kind: 'lossless', text }
   const exact = decimalOf(text)
   if (exact.digits === '')
     return exact.negative ? { kind: 'lossy', reason: 'negative_zero' } : { kind: 'lossless', text: '0' }
-  const double = Number(text)
-  // Zero here is an underflow.
-  if (!Number.isFinite(double) || double === 0) return { kind: 'lossy', reason: 'number_not_exact' }
-  const shortest = String(double)
+  // Of an overflow the text is "Infinity", of an underflow "0": other digits, so not lossless.
   const kept = decimalOf(shortest)
   return kept.digits === exact.digits && kept.exponent === exact.exponent
     ? { kind: 'lossless', text: shortest }

@@ -90,7 +90,10 @@ function readBodyPart(pointer: string, body: Uint8Array): ParsedKey {
   const tokens = parsePointer(pointer)
   const texts = tokens === undefined ? [] : valuesAt(parsed.value, tokens).map(scalarText)
   if (texts.includes(undefined))
-    return invalidKey('not_one_scalar', 'a part of the key is an object, an array or an empty string')
+    return invalidKey(
+      'not_one_scalar',
+      'a part of the key is no scalar, is empty, or cannot be written exactly',
+    )
   return only(texts.filter((text): text is string => text !== undefined && text !== 'null'))
 }
 
@@ -112,9 +115,11 @@ function scalarText(value: Json): string | undefined {
 }
 
 /** A number that a double does not keep, such as a 64-bit identifier, is written by its exact digits. */
-function numberText(text: string): string {
+function numberText(text: string): string | undefined {
   const number = canonicalNumber(text)
   if (number.kind === 'lossless') return number.text
   const { negative, digits, exponent } = decimalOf(text)
+  // Beyond, two exponents may have been rounded to one.
+  if (!Number.isSafeInteger(exponent)) return undefined
   return `${negative ? '-' : ''}${digits === '' ? '0' : digits}e${exponent}`
 }

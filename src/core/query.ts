@@ -35,10 +35,14 @@ export function canonicalQuery(query: string | undefined): CanonicalQuery {
   return { kind: 'sorted', text: parameters.map((parameter) => parameter.text).join('&') }
 }
 
-/** The values of one name as written, in order, normalised; a parameter without `=` has the empty value. */
+/**
+ * The values of one name as written, in order, normalised; a parameter without `=` has the empty value.
+ *
+ * @param name as an application reads it: text without escapes
+ */
 export function queryValues(query: string | undefined, name: string): readonly string[] {
   if (query === undefined) return []
-  const wanted = percentDecode(name)
+  const wanted = Buffer.from(name, 'utf8').toString('latin1')
   return query
     .split('&')
     .filter((segment) => nameText(segment) === wanted)

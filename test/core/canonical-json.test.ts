@@ -185,6 +185,7 @@ test('the limits are where their names say', () => {
     reason: 'too_deep',
     detail: expect.stringContaining('64'),
   })
+  expect(canonical(`[${new Array(JSON_DEPTH_MAX).fill('[],{}')}]`).kind).toBe('canonical')
   // The array itself is one value.
   const flat = (items: number) => `[${new Array(items).fill(0)}]`
   expect(canonical(flat(JSON_VALUES_MAX - 1)).kind).toBe('canonical')

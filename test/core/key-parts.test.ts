@@ -39,6 +39,8 @@ test.each<[body: string, pointer: string, key: string]>([
   ['{}', '/constructor/name', 'missing'],
   ['', '/id', 'missing'],
   ['{"id":""}', '/id', 'not_one_scalar'],
+  ['{"id":1e400}', '/id', '1e400'],
+  ['{"id":1e9007199254740993}', '/id', 'not_one_scalar'],
   ['{"id":{}}', '/id', 'not_one_scalar'],
   ['{"id":[1]}', '/id', 'not_one_scalar'],
   ['{"id":1,"id":1}', '/id', 'not_one_scalar'],
@@ -62,6 +64,16 @@ test.each<[query: string | undefined, key: string]>([
   ['id=a&id=a', 'not_one_scalar'],
 ])('query %j: %s', (query, key) => {
   expect(result([{ in: 'query', name: 'id' }], { ...NOTHING, query })).toBe(key)
+})
+
+test.each<[name: string, query: string]>([
+  ['a+b', 'a%2Bb=1&a+b=2'],
+  ['a b', 'a+b=1'],
+  ['a b', 'a%20b=1'],
+  ['é', '%C3%A9=1'],
+  ['50%', '50%25=1'],
+])('a query parameter is found under the name that an application reads: %j in %j', (name, query) => {
+  expect(result([{ in: 'query', name }], { ...NOTHING, query })).toBe('1')
 })
 
 test.each<[parameters: Record<string, string>, key: string]>([
