@@ -5,7 +5,7 @@
  * after it. A dead letter of an inbox is taken up again by its consumer (`consumer.ts`), the messages parked behind it
  * after it, in their order.
  */
-import { safeInteger } from './database.ts'
+import { safeInteger, type Tx } from './database.ts'
 import type { SagaKit } from './kit.ts'
 
 export type DeadLetter = {
@@ -60,29 +60,33 @@ export async function listDeadLetters(
   }))
 }
 
+type Touched = {
+  id: string
+  source: 'outbox' | 'inbox'
+  consumer_id: string
+  ordering_key: string | null
+  aggregate_type: string
+  aggregate_id: string
+}
+
 /** Sends them on their way again; answers how many of the ids were dead letters. */
 export async function replayDeadLetters(kit: SagaKit, ids: readonly number[]): Promise<number> {
   const s = kit.schema
   return kit.transaction(async (tx) => {
-    const { rows } = await tx.query<{ source: string; aggregate_type: string; aggregate_id: string }>(
+    const { rows } = await tx.query<Touched>(
       `UPDATE ${s}.dead_letters
        SET status = CASE source WHEN 'outbox' THEN 'replayed' ELSE 'replaying' END,
            replayed_at = CASE source WHEN 'outbox' THEN clock_timestamp() END
-       WHERE id = ANY($1) AND status = 'dead' RETURNING *`,
+       WHERE id = ANY($1) AND status = 'dead' RETURNING id, source, consumer_id, ordering_key, aggregate_type, aggregate_id`,
       [ids],
     )
     await tx.query(
       `INSERT INTO ${s}.outbox (id, message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, created_at)
-       SELECT d.outbox_id, d.message_id, d.aggregate_type, d.aggregate_id, d.partition, d.type, d.destination, d.payload, d.headers, d.created_at
-       FROM ${s}.dead_letters d WHERE d.id = ANY($1) AND source = 'outbox' AND status = 'replayed'
-       ON CONFLICT DO NOTHING`,
-      [ids],
+       SELECT outbox_id, message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, created_at
+       FROM ${s}.dead_letters WHERE id = ANY($1) AND source = 'outbox'`,
+      [rows.map(({ id }) => id)],
     )
-    await unparkAggregates(
-      tx,
-      s,
-      rows.filter(({ source }) => source === 'outbox'),
-    )
+    await letGo(tx, s, rows)
     return rows.length
   })
 }
@@ -91,31 +95,35 @@ export async function replayDeadLetters(kit: SagaKit, ids: readonly number[]): P
 export async function discardDeadLetters(kit: SagaKit, ids: readonly number[]): Promise<number> {
   const s = kit.schema
   return kit.transaction(async (tx) => {
-    const { rows } = await tx.query<{ source: string; aggregate_type: string; aggregate_id: string }>(
+    const { rows } = await tx.query<Touched>(
       `UPDATE ${s}.dead_letters SET status = 'discarded', replayed_at = clock_timestamp()
-       WHERE id = ANY($1) AND status IN ('dead', 'replaying') RETURNING *`,
+       WHERE id = ANY($1) AND status IN ('dead', 'replaying')
+       RETURNING id, source, consumer_id, ordering_key, aggregate_type, aggregate_id`,
       [ids],
     )
-    await unparkAggregates(
-      tx,
-      s,
-      rows.filter(({ source }) => source === 'outbox'),
-    )
+    await letGo(tx, s, rows)
     return rows.length
   })
 }
 
-async function unparkAggregates(
-  tx: { query(text: string, values: unknown[]): Promise<unknown> },
-  s: string,
-  rows: readonly { aggregate_type: string; aggregate_id: string }[],
-): Promise<void> {
-  // An aggregate with a further dead letter stays where it is.
+/** What waited behind them goes on, unless a further dead letter of the same sequence is still there. */
+async function letGo(tx: Tx, s: string, rows: readonly Touched[]): Promise<void> {
+  const outbox = rows.filter(({ source }) => source === 'outbox')
   await tx.query(
     `DELETE FROM ${s}.outbox_stops t USING unnest($1::text[], $2::text[]) AS a (type, id)
      WHERE t.aggregate_type = a.type AND t.aggregate_id = a.id AND NOT EXISTS (
        SELECT 1 FROM ${s}.dead_letters d WHERE d.source = 'outbox' AND d.status = 'dead'
          AND d.aggregate_type = a.type AND d.aggregate_id = a.id)`,
-    [rows.map((row) => row.aggregate_type), rows.map((row) => row.aggregate_id)],
+    [outbox.map((row) => row.aggregate_type), outbox.map((row) => row.aggregate_id)],
+  )
+  const inbox = rows.filter(({ source, ordering_key }) => source === 'inbox' && ordering_key !== null)
+  await tx.query(
+    `UPDATE ${s}.dead_letters b SET status = 'replaying'
+     FROM unnest($1::text[], $2::text[]) AS a (consumer_id, ordering_key)
+     WHERE b.source = 'inbox' AND b.status = 'dead' AND b.error_code = 'behind'
+       AND b.consumer_id = a.consumer_id AND b.ordering_key = a.ordering_key AND NOT EXISTS (
+         SELECT 1 FROM ${s}.dead_letters d WHERE d.source = 'inbox' AND d.status = 'dead' AND d.error_code <> 'behind'
+           AND d.consumer_id = a.consumer_id AND d.ordering_key = a.ordering_key)`,
+    [inbox.map((row) => row.consumer_id), inbox.map((row) => row.ordering_key)],
   )
 }

@@ -122,6 +122,15 @@ export class PublishRefusedError extends SagaKitError {
   }
 }
 
+/** The receiver asks to be left alone for a while: the message comes again, and no attempt is spent. */
+export class PublishDeferredError extends SagaKitError {
+  readonly retryAfterMs: number
+  constructor(message: string, retryAfterMs: number) {
+    super('publish_deferred', message)
+    this.retryAfterMs = Math.max(0, retryAfterMs)
+  }
+}
+
 /** What the kit was told cannot work. */
 export class SagaConfigError extends SagaKitError {
   constructor(message: string) {

@@ -10,6 +10,7 @@ import type { Headers, OutboundMessage } from './messages.ts'
 export type OutboxRow = {
   readonly id: string
   readonly attempts: number
+  readonly lastError: string | null
   readonly ageMs: number
   readonly message: OutboundMessage
 }
@@ -35,7 +36,7 @@ export async function nextBatch(
 ): Promise<readonly OutboxRow[]> {
   const s = kit.schema
   const { rows } = await kit.pool.query(
-    `SELECT o.id::text AS id_text, message_id, aggregate_type, aggregate_id, type, destination, payload::text AS body, headers, attempts,
+    `SELECT o.id::text AS id_text, message_id, aggregate_type, aggregate_id, type, destination, payload::text AS body, headers, attempts, last_error,
               to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS created_at,
               (extract(epoch FROM clock_timestamp() - created_at) * 1000)::float8 AS age_ms
        FROM ${s}.outbox o
@@ -48,6 +49,7 @@ export async function nextBatch(
   return rows.map((row) => ({
     id: row.id_text,
     attempts: row.attempts,
+    lastError: row.last_error,
     ageMs: row.age_ms,
     message: {
       messageId: row.message_id,
@@ -65,7 +67,7 @@ export async function nextBatch(
 export async function deleteConfirmed(kit: SagaKit, rows: readonly OutboxRow[]): Promise<void> {
   const s = kit.schema
   await kit.pool.query(`DELETE FROM ${s}.outbox WHERE id = ANY($1::bigint[])`, [rows.map(({ id }) => id)])
-  const recovered = rows.filter(({ attempts }) => attempts > 0).map(({ message }) => message)
+  const recovered = rows.filter(({ lastError }) => lastError !== null).map(({ message }) => message)
   if (recovered.length === 0) return
   await kit.pool.query(
     `DELETE FROM ${s}.outbox_stops USING unnest($1::text[], $2::text[]) AS a (type, id)
@@ -74,18 +76,19 @@ export async function deleteConfirmed(kit: SagaKit, rows: readonly OutboxRow[]):
   )
 }
 
-/** One attempt more, and the aggregate stands still for a while. */
+/** The aggregate stands still for a while; `attempts` is 1 more, or the same where none was spent. */
 export async function noteFailed(
   kit: SagaKit,
   row: OutboxRow,
+  attempts: number,
   reason: string,
   pauseMs: number,
 ): Promise<void> {
   const s = kit.schema
   await kit.transaction(async (tx) => {
     const { rowCount } = await tx.query(
-      `UPDATE ${s}.outbox SET attempts = attempts + 1, last_error = $2 WHERE id = $1`,
-      [row.id, reason],
+      `UPDATE ${s}.outbox SET attempts = $3, last_error = $2 WHERE id = $1`,
+      [row.id, reason, attempts],
     )
     // Deleted by somebody else meanwhile: then another relay got it through.
     if (rowCount === 0) return

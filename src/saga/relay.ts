@@ -11,7 +11,12 @@
  */
 import { type Backoff, jitteredDelayMs } from '../core/retry.ts'
 import { keepProcessAlive } from './ambient.ts'
-import { BrokerUnavailableError, PublishRefusedError, SagaConfigError } from './errors.ts'
+import {
+  BrokerUnavailableError,
+  PublishDeferredError,
+  PublishRefusedError,
+  SagaConfigError,
+} from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import type { MessagePublisher } from './messages.ts'
 import {
@@ -242,9 +247,19 @@ class Relay implements OutboxRelay {
       return
     }
     const message = String((error as Error)?.message ?? error).slice(0, 2_000)
+    if (error instanceof PublishDeferredError) {
+      await noteFailed(this.#kit, row, row.attempts, message, error.retryAfterMs)
+      return
+    }
     const attempts = row.attempts + 1
     if (attempts < this.#maxAttempts) {
-      await noteFailed(this.#kit, row, message, jitteredDelayMs(this.#backoff, row.attempts, random))
+      await noteFailed(
+        this.#kit,
+        row,
+        attempts,
+        message,
+        jitteredDelayMs(this.#backoff, row.attempts, random),
+      )
       return
     }
     const code = String((error as { code?: unknown })?.code ?? 'error')

@@ -8,6 +8,7 @@
  */
 import { jitteredDelayMs, pause } from '../core/retry.ts'
 import { isConnectionLoss, safeInteger, type Tx } from './database.ts'
+import { errorJson } from './error-json.ts'
 import {
   CommitOutcomeUnknownError,
   IdempotencyKeyReuseError,
@@ -209,9 +210,4 @@ export async function surviving<T>(kit: SagaKit, tries: number, run: () => Promi
       await pause(kit.clock, jitteredDelayMs(settleBackoff, attempt - 1, kit.random))
     }
   }
-}
-
-export function errorJson(error: unknown): string {
-  const { name, message, code } = (error ?? {}) as { name?: unknown; message?: unknown; code?: unknown }
-  return JSON.stringify({ name, message: String(message ?? error).slice(0, 2_000), code })
 }

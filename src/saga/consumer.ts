@@ -1,0 +1,296 @@
+/**
+ * The idempotent consumer: a message takes effect once in the database, however often it is delivered.
+ *
+ *     inbox row first → handler, in the same transaction → COMMIT → and only then the broker is told
+ *
+ * What comes of a delivery:
+ *   processed, or processed before          ack
+ *   held by somebody else, not its turn      again later, no attempt spent
+ *   failed                                   again later, one attempt spent, up to `maxAttempts`
+ *   cannot succeed, or attempts exhausted    a dead letter, committed, then ack; what follows in its sequence waits behind it
+ * Attempts are counted here and not by the broker: brokers count differently, or not at all.
+ */
+import { type Backoff, jitteredDelayMs } from '../core/retry.ts'
+import { keepProcessAlive } from './ambient.ts'
+import { isConnectionLoss, type Tx } from './database.ts'
+import { replayOnce } from './dead-letter-replay.ts'
+import {
+  AttemptsExhaustedError,
+  CommitOutcomeUnknownError,
+  IdempotencyKeyReuseError,
+  LockNotAcquiredError,
+  NonRetryableError,
+  OperationInProgressError,
+  SagaConfigError,
+} from './errors.ts'
+import { dayMs } from './idempotency.ts'
+import {
+  buryInbound,
+  type Cause,
+  type Entry,
+  enter,
+  noteAttempt,
+  noteBegun,
+  noteDeferred,
+} from './inbox-rows.ts'
+import type { SagaKit } from './kit.ts'
+import type { InboundMessage, MessageSubscriber, Subscription, Verdict } from './messages.ts'
+import { hashOfText } from './request-hash.ts'
+import { inProcessSpan } from './trace-context.ts'
+
+export type Received = InboundMessage & { readonly payload: unknown }
+
+/** Everything in the database: carried out in the transaction of the inbox row. */
+export type TransactionalHandler = (tx: Tx, message: Received) => Promise<unknown>
+
+/**
+ * With effects outside: carried out before the inbox row is written, so it must be idempotent by itself, which it is where
+ * all it does is `runIdempotentStep` or `processSagaStep`.
+ */
+export type OutsideHandler = { readonly outside: (message: Received) => Promise<unknown> }
+
+export type Handler = TransactionalHandler | OutsideHandler
+
+export type ConsumerOptions = {
+  readonly kit: SagaKit
+  readonly subscriber: MessageSubscriber
+  /** Two consumers of one database do not swallow each other's messages: the inbox knows them apart by this. */
+  readonly consumerId: string
+  /** By message type. Messages of other types are acknowledged and ignored. */
+  readonly handlers: Readonly<Record<string, Handler>>
+  /** Default 10. */
+  readonly concurrency?: number
+  /** Messages with the same key are handled one after the other, and wait for one that failed. Default: the aggregate. */
+  readonly orderingKey?: ((message: InboundMessage) => string | undefined) | 'none'
+  readonly retry?: { readonly maxAttempts?: number; readonly backoff?: Backoff }
+  /** Default `park-sequence`. */
+  readonly onExhausted?: 'park-sequence' | 'park-message'
+  /** How long the inbox remembers. Must be longer than any redelivery. Default 7 days. */
+  readonly retentionMs?: number
+  /** How often dead letters that were told to be replayed are looked for. Default 1 s. */
+  readonly replayIntervalMs?: number
+}
+
+export interface Consumer extends AsyncDisposable {
+  stop(): Promise<void>
+}
+
+/** A message that was begun so often without an end kills its consumer, and is buried unopened. */
+const unfinishedMax = 5
+
+/** Before a message is tried again that met a database out of reach. */
+const outageDelayMs = 1_000
+
+export async function createConsumer(options: ConsumerOptions): Promise<Consumer> {
+  const inbox = new Inbox(options)
+  const { kit, consumerId, concurrency = 10, replayIntervalMs = 1_000 } = options
+  const onError = (error: unknown) => kit.emit({ kind: 'consumer_error', consumerId, error })
+  const release = keepProcessAlive()
+  const subscription: Subscription = await options.subscriber
+    .subscribe((message) => inbox.receive(message), { concurrency, onError })
+    .catch((error: unknown) => {
+      release()
+      throw error
+    })
+  let stopped = false
+  let replaying = Promise.resolve()
+  const replay = () => {
+    replaying = replayOnce(kit, consumerId, options.handlers).catch(onError).then(again, again)
+  }
+  const again = () => {
+    if (!stopped) timer = kit.clock.timer(replayIntervalMs, replay)
+  }
+  let timer = kit.clock.timer(replayIntervalMs, replay)
+  const stop = async () => {
+    stopped = true
+    timer.cancel()
+    await Promise.all([subscription.close(), replaying])
+    release()
+  }
+  return { stop, [Symbol.asyncDispose]: stop }
+}
+
+/** The consumer without its broker: a delivery in, a verdict out. */
+export class Inbox {
+  readonly #options: ConsumerOptions
+  readonly #maxAttempts: number
+  readonly #backoff: Backoff
+  readonly #retentionMs: number
+  /** The last delivery under way for each ordering key, in this process. */
+  readonly #tails = new Map<string, Promise<unknown>>()
+
+  constructor(options: ConsumerOptions) {
+    this.#options = options
+    this.#maxAttempts = options.retry?.maxAttempts ?? 10
+    this.#backoff = options.retry?.backoff ?? { initialMs: 200, maxMs: 60_000 }
+    this.#retentionMs = options.retentionMs ?? 7 * dayMs
+    const horizonMs = this.#maxAttempts * this.#backoff.maxMs
+    if (this.#retentionMs <= horizonMs)
+      throw new SagaConfigError(
+        `retentionMs ${this.#retentionMs} must be longer than all retries together (${this.#maxAttempts} × ${this.#backoff.maxMs} ms = ${horizonMs} ms)`,
+      )
+  }
+
+  /** Never rejects. */
+  async receive(message: InboundMessage): Promise<Verdict> {
+    const handler = this.#options.handlers[message.type]
+    if (handler === undefined) return { kind: 'ack' }
+    const key = orderingKeyOf(this.#options, message)
+    if (key === null) return this.#handle(message, handler, key)
+    const before = this.#tails.get(key)
+    const mine = (before ?? Promise.resolve()).then(() => this.#handle(message, handler, key))
+    this.#tails.set(key, mine)
+    const verdict = await mine
+    if (this.#tails.get(key) === mine) this.#tails.delete(key)
+    return verdict
+  }
+
+  async #handle(message: InboundMessage, handler: Handler, orderingKey: string | null): Promise<Verdict> {
+    const { kit, consumerId } = this.#options
+    const entry: Entry = {
+      consumerId,
+      message,
+      hash: hashOfText(message.body),
+      orderingKey,
+      retentionMs: this.#retentionMs,
+    }
+    const beganMonoMs = kit.clock.monoMs()
+    const tell = (outcome: 'processed' | 'duplicate' | 'retry' | 'defer' | 'dead_letter', error?: unknown) =>
+      kit.emit({
+        kind: 'consumed',
+        consumerId,
+        type: message.type,
+        outcome,
+        durationMs: kit.clock.monoMs() - beganMonoMs,
+        ...(outcome === 'processed' ? criticalTimeOf(kit, message) : {}),
+        ...(error === undefined ? {} : { error }),
+      })
+    try {
+      if (message.redelivered && (await noteBegun(kit, entry)) > unfinishedMax)
+        throw new NonRetryableError(`begun more than ${unfinishedMax} times without coming to an end`)
+      return await inProcessSpan(message.headers, consumerId, message.messageId, () =>
+        this.#attempt(entry, handler, tell),
+      )
+    } catch (error) {
+      return await this.#failed(entry, error, tell).catch((second: unknown) => {
+        kit.emit({ kind: 'consumer_error', consumerId, error: second })
+        return { kind: 'again', delayMs: outageDelayMs } as const
+      })
+    }
+  }
+
+  async #attempt(entry: Entry, handler: Handler, tell: Tell): Promise<Verdict> {
+    const { kit } = this.#options
+    const received: Received = { ...entry.message, payload: parsed(entry.message.body) }
+    if (typeof handler !== 'function') {
+      const early = await this.#lookAhead(entry, tell)
+      if (early !== undefined) return early
+      await handler.outside(received)
+    }
+    const entrance = await kit.transaction(async (tx) => {
+      const entered = await enter(kit, tx, entry)
+      if (entered.kind === 'go' && typeof handler === 'function') await handler(tx, received)
+      if (entered.kind === 'behind') await buryInbound(kit, tx, entry, behind, true)
+      return entered
+    })
+    return this.#verdictOf(entry, entrance, tell)
+  }
+
+  /** For a handler that works outside: the same questions first, in a transaction that is rolled back. */
+  async #lookAhead(entry: Entry, tell: Tell): Promise<Verdict | undefined> {
+    const { kit } = this.#options
+    const entrance = await kit
+      .transaction(async (tx) => {
+        const entered = await enter(kit, tx, entry)
+        if (entered.kind === 'behind') await buryInbound(kit, tx, entry, behind, true)
+        if (entered.kind === 'go') throw new LookedAhead()
+        return entered
+      })
+      .catch((error: unknown) => {
+        if (error instanceof LookedAhead) return undefined
+        throw error
+      })
+    return entrance === undefined ? undefined : this.#verdictOf(entry, entrance, tell)
+  }
+
+  async #verdictOf(entry: Entry, entrance: Awaited<ReturnType<typeof enter>>, tell: Tell): Promise<Verdict> {
+    switch (entrance.kind) {
+      case 'go':
+        tell('processed')
+        return { kind: 'ack' }
+      case 'done':
+        tell('duplicate')
+        return { kind: 'ack' }
+      case 'later':
+        await noteDeferred(this.#options.kit, entry)
+        tell('defer')
+        return { kind: 'again', delayMs: entrance.delayMs }
+      case 'behind':
+        tell('dead_letter')
+        return { kind: 'ack' }
+    }
+  }
+
+  async #failed(entry: Entry, error: unknown, tell: Tell): Promise<Verdict> {
+    const { kit, onExhausted = 'park-sequence' } = this.#options
+    if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError) {
+      await noteDeferred(kit, entry)
+      tell('defer', error)
+      return { kind: 'again', delayMs: error.retryAfterMs }
+    }
+    if (error instanceof CommitOutcomeUnknownError || isConnectionLoss(error)) {
+      tell('defer', error)
+      return { kind: 'again', delayMs: outageDelayMs }
+    }
+    const message = String((error as Error)?.message ?? error)
+    if (!isHopeless(error)) {
+      const { attempts, delayMs } = await noteAttempt(kit, entry, message, (count) =>
+        jitteredDelayMs(this.#backoff, count - 1, kit.random),
+      )
+      if (attempts < this.#maxAttempts) {
+        tell('retry', error)
+        return { kind: 'again', delayMs }
+      }
+    }
+    const code = String((error as { code?: unknown })?.code ?? 'error')
+    await kit.transaction((tx) =>
+      buryInbound(kit, tx, entry, { code, message }, onExhausted === 'park-sequence'),
+    )
+    kit.emit({ kind: 'parked', what: `message ${entry.message.messageId}`, error })
+    tell('dead_letter', error)
+    return { kind: 'ack' }
+  }
+}
+
+type Tell = (outcome: 'processed' | 'duplicate' | 'retry' | 'defer' | 'dead_letter', error?: unknown) => void
+
+class LookedAhead extends Error {}
+
+const behind: Cause = { code: 'behind', message: 'an earlier message of its sequence is dead' }
+
+function isHopeless(error: unknown): boolean {
+  return (
+    error instanceof NonRetryableError ||
+    error instanceof IdempotencyKeyReuseError ||
+    error instanceof AttemptsExhaustedError
+  )
+}
+
+function parsed(body: string): unknown {
+  try {
+    return JSON.parse(body)
+  } catch (error) {
+    throw new NonRetryableError('the body of the message is not JSON', { cause: error })
+  }
+}
+
+function orderingKeyOf({ orderingKey }: ConsumerOptions, message: InboundMessage): string | null {
+  if (orderingKey === 'none') return null
+  if (orderingKey !== undefined) return orderingKey(message) ?? null
+  return message.aggregateId === '' ? null : `${message.aggregateType}/${message.aggregateId}`
+}
+
+function criticalTimeOf(kit: SagaKit, message: InboundMessage): { criticalTimeMs?: number } {
+  const writtenMs = Date.parse(message.createdAt)
+  return Number.isNaN(writtenMs) ? {} : { criticalTimeMs: Math.max(0, kit.clock.wallMs() - writtenMs) }
+}

@@ -1,0 +1,96 @@
+/**
+ * The consumer's side of replaying: takes up the dead letters of its inbox that a person has told to be replayed.
+ *
+ * Each in a transaction of its own, in the order in which they died, which is the order of their sequence. One that fails
+ * again is dead again, and so is everything of its sequence that waited behind it.
+ */
+import type { Handler, Received } from './consumer.ts'
+import type { Tx } from './database.ts'
+import { errorJson } from './error-json.ts'
+import type { SagaKit } from './kit.ts'
+
+type Letter = {
+  id: string
+  message_id: string
+  aggregate_type: string
+  aggregate_id: string
+  ordering_key: string | null
+  type: string
+  body: string
+  headers: Record<string, string>
+  created_at: Date
+}
+
+/** Answers how many went through. */
+export async function replayOnce(
+  kit: SagaKit,
+  consumerId: string,
+  handlers: Readonly<Record<string, Handler>>,
+): Promise<number> {
+  const { rows } = await kit.pool.query(
+    `SELECT id FROM ${kit.schema}.dead_letters WHERE source = 'inbox' AND consumer_id = $1 AND status = 'replaying' ORDER BY id LIMIT 100`,
+    [consumerId],
+  )
+  let through = 0
+  for (const { id } of rows) if (await replayLetter(kit, consumerId, handlers, id)) through += 1
+  return through
+}
+
+async function replayLetter(
+  kit: SagaKit,
+  consumerId: string,
+  handlers: Readonly<Record<string, Handler>>,
+  id: string,
+): Promise<boolean> {
+  const s = kit.schema
+  let letter: Letter | undefined
+  try {
+    return await kit.transaction(async (tx) => {
+      letter = await take(tx, s, id)
+      if (letter === undefined) return false
+      const handler = handlers[letter.type]
+      if (typeof handler === 'function') await handler(tx, receivedFrom(letter))
+      else await handler?.outside(receivedFrom(letter))
+      await tx.query(
+        `UPDATE ${s}.dead_letters SET status = 'replayed', replayed_at = clock_timestamp() WHERE id = $1`,
+        [id],
+      )
+      await tx.query(
+        `UPDATE ${s}.inbox SET status = 'processed', processed_at = clock_timestamp() WHERE consumer_id = $1 AND message_id = $2`,
+        [consumerId, letter.message_id],
+      )
+      return true
+    })
+  } catch (error) {
+    await kit.pool.query(
+      `UPDATE ${s}.dead_letters SET status = 'dead', attempts = attempts + (id = $1)::int,
+         error_message = CASE WHEN id = $1 THEN $4 ELSE error_message END
+       WHERE status = 'replaying' AND (id = $1 OR (consumer_id = $2 AND ordering_key = $3 AND id > $1))`,
+      [id, consumerId, letter?.ordering_key ?? null, errorJson(error)],
+    )
+    return false
+  }
+}
+
+async function take(tx: Tx, s: string, id: string): Promise<Letter | undefined> {
+  const { rows } = await tx.query<Letter>(
+    `SELECT id, message_id, aggregate_type, aggregate_id, ordering_key, type, payload::text AS body, headers, created_at
+     FROM ${s}.dead_letters WHERE id = $1 AND status = 'replaying' FOR UPDATE SKIP LOCKED`,
+    [id],
+  )
+  return rows[0]
+}
+
+function receivedFrom(letter: Letter): Received {
+  return {
+    messageId: letter.message_id,
+    aggregateType: letter.aggregate_type,
+    aggregateId: letter.aggregate_id,
+    type: letter.type,
+    body: letter.body,
+    payload: JSON.parse(letter.body),
+    headers: letter.headers,
+    createdAt: letter.created_at.toISOString(),
+    redelivered: true,
+  }
+}

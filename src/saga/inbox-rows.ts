@@ -1,0 +1,184 @@
+/**
+ * The inbox: one row for each (consumer, message), which is what makes a second delivery harmless.
+ *
+ * Owns the SQL and the states: absent → processed; absent → retrying → … → processed | dead; dead → processed by replay.
+ * `received` is a message that was begun and neither finished nor failed: its process died.
+ * The row is written *first*, in the transaction of the handler; a rival with the same message waits in that INSERT.
+ *
+ * Source: Eventuate Tram (received_messages), MassTransit (inbox state).
+ */
+import type { Tx } from './database.ts'
+import { IdempotencyKeyReuseError } from './errors.ts'
+import type { SagaKit } from './kit.ts'
+import type { InboundMessage } from './messages.ts'
+
+export type Entry = {
+  readonly consumerId: string
+  readonly message: InboundMessage
+  readonly hash: Buffer
+  /** null: stands in no order. */
+  readonly orderingKey: string | null
+  readonly retentionMs: number
+}
+
+export type Entrance =
+  | { readonly kind: 'go' }
+  | { readonly kind: 'done' }
+  /** Its own next attempt is not due, or an earlier message of its sequence is being retried. */
+  | { readonly kind: 'later'; readonly delayMs: number }
+  /** An earlier message of its sequence is dead: this one waits with it. */
+  | { readonly kind: 'behind' }
+
+/** How long a message waits that comes before its predecessor is through. */
+const behindDelayMs = 1_000
+
+const blocked = (s: string) => `
+  EXISTS (SELECT 1 FROM ${s}.inbox b WHERE b.consumer_id = $1 AND b.ordering_key = $4 AND b.status = 'retrying' AND b.message_id <> $2)
+  OR EXISTS (SELECT 1 FROM ${s}.dead_letters d WHERE d.consumer_id = $1 AND d.ordering_key = $4 AND d.status IN ('dead', 'replaying')
+             AND d.message_id <> $2)`
+
+/** Takes the message, marked as processed: which becomes true with the commit of the handler's work. */
+export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entrance> {
+  const { consumerId, message, hash, orderingKey, retentionMs } = entry
+  const s = kit.schema
+  const inserted = await tx.query(
+    `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, ordering_key, status, processed_at, expires_at)
+     SELECT $1, $2::uuid, $3, $4::text, 'processed', clock_timestamp(), clock_timestamp() + $5 * interval '1 ms'
+     WHERE $4 IS NULL OR NOT (${blocked(s)})
+     ON CONFLICT DO NOTHING`,
+    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+  )
+  if (inserted.rowCount === 1) return { kind: 'go' }
+  const { rows } = await tx.query<{ request_hash: Buffer; status: string; wait_ms: number }>(
+    `SELECT request_hash, status, (extract(epoch FROM coalesce(next_attempt_at, clock_timestamp()) - clock_timestamp()) * 1000)::float8 AS wait_ms
+     FROM ${s}.inbox WHERE consumer_id = $1 AND message_id = $2 FOR UPDATE`,
+    [consumerId, message.messageId],
+  )
+  const row = rows[0]
+  if (row !== undefined && !row.request_hash.equals(hash))
+    throw new IdempotencyKeyReuseError(consumerId, message.messageId)
+  if (row?.status === 'processed' || row?.status === 'dead') return { kind: 'done' }
+  if (row !== undefined && row.wait_ms > 0) return { kind: 'later', delayMs: row.wait_ms }
+  if (row?.status !== 'retrying') {
+    const obstacle = await obstacleOf(tx, s, entry)
+    if (obstacle !== undefined) return obstacle
+  }
+  await tx.query(
+    `UPDATE ${s}.inbox SET status = 'processed', processed_at = clock_timestamp(), unfinished = 0, next_attempt_at = NULL,
+       expires_at = clock_timestamp() + $3 * interval '1 ms' WHERE consumer_id = $1 AND message_id = $2`,
+    [consumerId, message.messageId, retentionMs],
+  )
+  return { kind: 'go' }
+}
+
+async function obstacleOf(tx: Tx, s: string, entry: Entry): Promise<Entrance | undefined> {
+  if (entry.orderingKey === null) return undefined
+  const { rows } = await tx.query<{ status: string }>(
+    `SELECT status FROM ${s}.dead_letters WHERE consumer_id = $1 AND ordering_key = $2 AND status IN ('dead', 'replaying')
+       AND message_id <> $3
+     UNION ALL
+     SELECT status FROM ${s}.inbox WHERE consumer_id = $1 AND ordering_key = $2 AND status = 'retrying' AND message_id <> $3`,
+    [entry.consumerId, entry.orderingKey, entry.message.messageId],
+  )
+  const found = new Set(rows.map(({ status }) => status))
+  if (found.has('dead')) return { kind: 'behind' }
+  // Gone meanwhile, or about to go: come again.
+  return found.size > 0 ? { kind: 'later', delayMs: behindDelayMs } : undefined
+}
+
+/** A delivery begins whose earlier one came to no end: counts them, for a message that kills its consumer. */
+export async function noteBegun(kit: SagaKit, entry: Entry): Promise<number> {
+  const { rows } = await kit.pool.query(
+    `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, unfinished, expires_at)
+     VALUES ($1, $2, $3, $4, 'received', 1, clock_timestamp() + $5 * interval '1 ms')
+     ON CONFLICT (consumer_id, message_id) DO UPDATE SET unfinished = i.unfinished + 1 RETURNING unfinished`,
+    [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs],
+  )
+  return rows[0].unfinished
+}
+
+/** It came to an end that costs no attempt. */
+export async function noteDeferred(kit: SagaKit, entry: Entry): Promise<void> {
+  await kit.pool.query(
+    `UPDATE ${kit.schema}.inbox SET unfinished = 0 WHERE consumer_id = $1 AND message_id = $2 AND unfinished > 0`,
+    [entry.consumerId, entry.message.messageId],
+  )
+}
+
+/** One attempt more; answers how many there have been. */
+export async function noteAttempt(
+  kit: SagaKit,
+  entry: Entry,
+  reason: string,
+  delayOf: (attempts: number) => number,
+): Promise<{ readonly attempts: number; readonly delayMs: number }> {
+  const s = kit.schema
+  return kit.transaction(async (tx) => {
+    const { rows } = await tx.query<{ attempts: number }>(
+      `INSERT INTO ${s}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, attempts, last_error, expires_at)
+       VALUES ($1, $2, $3, $4, 'retrying', 1, $6, clock_timestamp() + $5 * interval '1 ms')
+       ON CONFLICT (consumer_id, message_id) DO UPDATE
+         SET attempts = i.attempts + 1, unfinished = 0, last_error = EXCLUDED.last_error,
+             status = CASE WHEN i.status IN ('processed', 'dead') THEN i.status ELSE 'retrying' END
+       RETURNING attempts`,
+      [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs, reason],
+    )
+    const { attempts } = rows[0]!
+    const delayMs = delayOf(attempts)
+    await tx.query(
+      `UPDATE ${s}.inbox SET next_attempt_at = clock_timestamp() + $3 * interval '1 ms' WHERE consumer_id = $1 AND message_id = $2`,
+      [entry.consumerId, entry.message.messageId, delayMs],
+    )
+    return { attempts, delayMs }
+  })
+}
+
+export type Cause = { readonly code: string; readonly message: string }
+
+/** Into the dead letters, and out of the way of its broker. */
+export async function buryInbound(
+  kit: SagaKit,
+  tx: Tx,
+  entry: Entry,
+  cause: Cause,
+  parkSequence: boolean,
+): Promise<void> {
+  const { consumerId, message, hash, orderingKey, retentionMs } = entry
+  const s = kit.schema
+  const { rows } = await tx.query<{ attempts: number }>(
+    `INSERT INTO ${s}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
+     VALUES ($1, $2, $3, $4, 'dead', clock_timestamp() + $5 * interval '1 ms')
+     ON CONFLICT (consumer_id, message_id) DO UPDATE SET status = 'dead', unfinished = 0 RETURNING attempts`,
+    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+  )
+  await tx.query(
+    `INSERT INTO ${s}.dead_letters (source, consumer_id, message_id, aggregate_type, aggregate_id, ordering_key, type, destination,
+                                    payload, headers, error_code, error_message, attempts, created_at)
+     VALUES ('inbox', $1, $2, $3, $4, $5, $6, '', $7, $8, $9, $10, $11, coalesce($12::timestamptz, clock_timestamp()))
+     ON CONFLICT DO NOTHING`,
+    [
+      consumerId,
+      message.messageId,
+      message.aggregateType,
+      message.aggregateId,
+      parkSequence ? orderingKey : null,
+      message.type,
+      isJson(message.body) ? message.body : JSON.stringify(message.body),
+      JSON.stringify(message.headers),
+      cause.code,
+      cause.message.slice(0, 2_000),
+      rows[0]!.attempts,
+      Number.isNaN(Date.parse(message.createdAt)) ? null : message.createdAt,
+    ],
+  )
+}
+
+/** A dead letter must hold what was received, even where that is no JSON: then as a JSON string. */
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,260 @@
+// However often a message is delivered, it takes effect once; and the broker hears of it only after the commit.
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import {
+  type ConsumerOptions,
+  type Handler,
+  Inbox,
+  type TransactionalHandler,
+} from '../../src/saga/consumer.ts'
+import { replayOnce } from '../../src/saga/dead-letter-replay.ts'
+import { discardDeadLetters, listDeadLetters, replayDeadLetters } from '../../src/saga/dead-letters.ts'
+import { LockNotAcquiredError, NonRetryableError, OperationInProgressError } from '../../src/saga/errors.ts'
+import type { InboundMessage } from '../../src/saga/messages.ts'
+import { newMessageId } from '../../src/saga/outbox.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+
+let server: PostgresServer
+let kit: TestKit
+beforeAll(async () => {
+  server = await startPostgres()
+  await server.pool().query('CREATE TABLE booked (schema_name text, n int, at serial)')
+})
+afterAll(() => server[Symbol.asyncDispose]())
+beforeEach(async () => {
+  kit = await testKit(server)
+})
+
+const book: TransactionalHandler = async (tx, { payload }) => {
+  await tx.query('INSERT INTO booked (schema_name, n) VALUES ($1, $2)', [
+    kit.schemaName,
+    (payload as { n: number }).n,
+  ])
+}
+const booked = async () =>
+  (
+    await kit.pool.query('SELECT n FROM booked WHERE schema_name = $1 ORDER BY at', [kit.schemaName])
+  ).rows.map((row) => row.n)
+function inbox(handler: Handler, options: Partial<ConsumerOptions> = {}): Inbox {
+  const subscriber = { subscribe: () => Promise.reject(new Error('not used')) }
+  return new Inbox({ kit, subscriber, consumerId: 'test', handlers: { Paid: handler }, ...options })
+}
+const message = (n: number, aggregateId = 'a', more: Partial<InboundMessage> = {}): InboundMessage => ({
+  messageId: newMessageId(kit),
+  type: 'Paid',
+  aggregateType: 'order',
+  aggregateId,
+  body: JSON.stringify({ n }),
+  headers: {},
+  createdAt: new Date().toISOString(),
+  redelivered: false,
+  ...more,
+})
+const due = () => kit.pool.query(`UPDATE ${kit.schema}.inbox SET next_attempt_at = NULL`)
+/** Fails as long as `n` is among the bad ones. */
+const failingFor =
+  (bad: Set<number>): TransactionalHandler =>
+  async (tx, received) => {
+    await book(tx, received)
+    if (bad.has((received.payload as { n: number }).n)) throw new Error('not today')
+  }
+
+test('delivered twenty times at once: booked once, acknowledged twenty times', async () => {
+  const [one, other] = [inbox(book), inbox(book)]
+  const paid = message(1)
+  const verdicts = await Promise.all(
+    Array.from({ length: 20 }, (_, index) => (index % 2 ? one : other).receive(paid)),
+  )
+  expect(verdicts).toEqual(Array(20).fill({ kind: 'ack' }))
+  expect(await booked()).toEqual([1])
+  const outcomes = kit.seenOf('consumed').map(({ outcome }) => outcome)
+  expect(outcomes.filter((outcome) => outcome === 'processed')).toHaveLength(1)
+})
+
+test('two consumers of one database each get it', async () => {
+  const paid = message(1)
+  await inbox(book, { consumerId: 'billing' }).receive(paid)
+  await inbox(book, { consumerId: 'mail' }).receive(paid)
+  expect(await booked()).toEqual([1, 1])
+})
+
+test('a failure rolls everything back, spends one attempt and asks for the message again', async () => {
+  const bad = new Set([1])
+  const one = inbox(failingFor(bad), { retry: { backoff: { initialMs: 500, maxMs: 500 } } })
+  const paid = message(1)
+  const verdict = await one.receive(paid)
+  expect(verdict.kind).toBe('again')
+  expect(await booked()).toEqual([])
+  // Too early: it is not tried, and nothing is spent.
+  expect((await one.receive(paid)).kind).toBe('again')
+  expect(await countOf(kit, 'inbox WHERE attempts = 1')).toBe(1)
+  bad.clear()
+  await due()
+  expect(await one.receive(paid)).toEqual({ kind: 'ack' })
+  expect(await booked()).toEqual([1])
+})
+
+test('what follows a failed message in its sequence waits; other sequences do not', async () => {
+  const bad = new Set([1])
+  const one = inbox(failingFor(bad))
+  const [first, second] = [message(1), message(2)]
+  await one.receive(first)
+  expect((await one.receive(second)).kind).toBe('again')
+  expect(await one.receive(message(3, 'b'))).toEqual({ kind: 'ack' })
+  bad.clear()
+  await due()
+  await one.receive(first)
+  await one.receive(second)
+  expect(await booked()).toEqual([3, 1, 2])
+})
+
+test('attempts exhausted: a dead letter, and its sequence waits behind it without holding up the broker', async () => {
+  const bad = new Set([1])
+  const one = inbox(failingFor(bad), { retry: { maxAttempts: 2, backoff: { initialMs: 1, maxMs: 1 } } })
+  const first = message(1)
+  await one.receive(first)
+  await due()
+  expect(await one.receive(first)).toEqual({ kind: 'ack' })
+  expect(await one.receive(message(2))).toEqual({ kind: 'ack' })
+  expect(await one.receive(message(3))).toEqual({ kind: 'ack' })
+  expect(await one.receive(message(4, 'b'))).toEqual({ kind: 'ack' })
+  expect(await booked()).toEqual([4])
+  const letters = await listDeadLetters(kit)
+  expect(letters.map(({ errorCode, attempts }) => [errorCode, attempts])).toEqual([
+    ['error', 2],
+    ['behind', 0],
+    ['behind', 0],
+  ])
+
+  // Replayed while still bad: all dead again, nothing lost.
+  await replayDeadLetters(kit, [letters[0]!.id])
+  expect(await replayOnce(kit, 'test', { Paid: failingFor(bad) })).toBe(0)
+  expect((await listDeadLetters(kit)).map(({ status }) => status)).toEqual(['dead', 'dead', 'dead'])
+
+  bad.clear()
+  await replayDeadLetters(kit, [letters[0]!.id])
+  expect(await replayOnce(kit, 'test', { Paid: failingFor(bad) })).toBe(3)
+  expect(await booked()).toEqual([4, 1, 2, 3])
+  // Delivered once more by a broker that has not heard: known.
+  expect(await one.receive(first)).toEqual({ kind: 'ack' })
+  expect(await booked()).toEqual([4, 1, 2, 3])
+})
+
+test('a discarded dead letter lets those behind it go on', async () => {
+  const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 } })
+  await one.receive(message(1))
+  await one.receive(message(2))
+  await discardDeadLetters(kit, [(await listDeadLetters(kit))[0]!.id])
+  await replayOnce(kit, 'test', { Paid: book })
+  expect(await booked()).toEqual([2])
+})
+
+test('park-message: only the message is given up', async () => {
+  const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 }, onExhausted: 'park-message' })
+  await one.receive(message(1))
+  await one.receive(message(2))
+  expect(await booked()).toEqual([2])
+})
+
+test.each<[string, () => unknown, number]>([
+  ['the lock is held', () => new LockNotAcquiredError(['x'], 250), 250],
+  ['the operation is in progress', () => new OperationInProgressError('x', 700), 700],
+])('%s: it comes again, without an attempt spent', async (_, failure, delayMs) => {
+  const one = inbox(() => Promise.reject(failure()), { retry: { maxAttempts: 1 } })
+  const paid = message(1)
+  for (let delivery = 0; delivery < 5; delivery += 1)
+    expect(await one.receive(paid)).toEqual({ kind: 'again', delayMs })
+  expect(await countOf(kit, 'dead_letters')).toBe(0)
+})
+
+test.each<[string, Partial<InboundMessage>, string]>([
+  ['no JSON', { body: 'hello' }, 'the body of the message is not JSON'],
+  ['a handler that says it is hopeless', { body: '{"n":-1}' }, 'no such order'],
+])('%s: a dead letter at once', async (_, more, reason) => {
+  const one = inbox(async (_tx, { payload }) => {
+    if ((payload as { n: number }).n < 0) throw new NonRetryableError('no such order')
+  })
+  expect(await one.receive(message(1, 'a', more))).toEqual({ kind: 'ack' })
+  expect(await listDeadLetters(kit)).toMatchObject([{ errorMessage: reason, consumerId: 'test' }])
+})
+
+test('the same id with another body is not taken for the same message', async () => {
+  const one = inbox(book)
+  const paid = message(1)
+  await one.receive(paid)
+  await one.receive({ ...paid, body: '{"n":2}' })
+  expect(await booked()).toEqual([1])
+  expect(kit.seenOf('consumed').at(-1)).toMatchObject({ outcome: 'dead_letter' })
+})
+
+test('a message that kills its consumer again and again is buried unopened', async () => {
+  const one = inbox(book)
+  const paid = message(1, 'a', { redelivered: true })
+  // What five dead processes leave behind.
+  for (let crash = 0; crash < 5; crash += 1)
+    await kit.pool.query(
+      `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, status, unfinished, expires_at)
+       VALUES ('test', $1, '', 'received', 1, 'infinity')
+       ON CONFLICT (consumer_id, message_id) DO UPDATE SET unfinished = i.unfinished + 1`,
+      [paid.messageId],
+    )
+  expect(await one.receive(paid)).toEqual({ kind: 'ack' })
+  expect(await listDeadLetters(kit)).toMatchObject([
+    { errorMessage: expect.stringContaining('more than 5 times') },
+  ])
+  expect(await booked()).toEqual([])
+})
+
+test('messages of one sequence are handled one after the other, however many arrive', async () => {
+  let under = 0
+  let most = 0
+  const one = inbox(async (tx, received) => {
+    under += 1
+    most = Math.max(most, under)
+    await book(tx, received)
+    under -= 1
+  })
+  await Promise.all(Array.from({ length: 10 }, (_, n) => one.receive(message(n))))
+  expect(most).toBe(1)
+  expect(await booked()).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+})
+
+test('a handler that works outside is not called for a message that was processed before', async () => {
+  let calls = 0
+  const one = inbox({
+    outside: async () => {
+      calls += 1
+    },
+  })
+  const paid = message(1)
+  await one.receive(paid)
+  await one.receive(paid)
+  expect(calls).toBe(1)
+})
+
+test('a type without a handler is acknowledged and leaves no row', async () => {
+  expect(await inbox(book).receive(message(1, 'a', { type: 'Other' }))).toEqual({ kind: 'ack' })
+  expect(await countOf(kit, 'inbox')).toBe(0)
+})
+
+test('the backend dies in the handler: it comes again, without an attempt spent', async () => {
+  let deaths = 1
+  const one = inbox(
+    async (tx, received) => {
+      await book(tx, received)
+      if (deaths-- > 0) {
+        const { rows } = await tx.query('SELECT pg_backend_pid() AS pid')
+        await kit.pool.query('SELECT pg_terminate_backend($1, 5000)', [rows[0]!.pid])
+      }
+    },
+    { retry: { maxAttempts: 1 } },
+  )
+  const paid = message(1)
+  expect((await one.receive(paid)).kind).toBe('again')
+  expect(await one.receive(paid)).toEqual({ kind: 'ack' })
+  expect(await booked()).toEqual([1])
+})
+
+test('a memory that is shorter than the retries is refused', () => {
+  expect(() => inbox(book, { retentionMs: 60_000 })).toThrow('must be longer than all retries together')
+})
