@@ -25,7 +25,11 @@ const io: Io = {
   stdout: process.stdout,
   stderr: process.stderr,
   readFile,
-  onParentMessage: (listener) => void process.on('message', listener),
+  onParentMessage: (listener) => {
+    process.on('message', listener)
+    // A listener keeps the channel referenced, and the channel the process: it would never end after its drain.
+    process.channel?.unref()
+  },
   signals: {
     onStop: (listener) => {
       for (const signal of STOP_SIGNALS) process.on(signal, listener)
