@@ -52,8 +52,7 @@ const DECODERS: ReadonlyMap<string, Decoder> = new Map([
   ['gzip', gunzip as Decoder],
   ['deflate', inflate as Decoder],
   ['br', brotliDecompress as unknown as Decoder],
-  // Node has it since 22.15.
-  ...(typeof zstdDecompress === 'function' ? [['zstd', zstdDecompress as unknown as Decoder] as const] : []),
+  ['zstd', zstdDecompress as unknown as Decoder],
 ])
 
 /** The codings of a body in the order in which they were applied, in lower case. */

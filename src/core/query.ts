@@ -8,6 +8,8 @@
  * Source: RFC 3986, sections 2.3 and 6.2.2.2.
  */
 
+import { wireBytes } from './framing.ts'
+
 /** Most parameters that are sorted. A query with more is taken as it came: its order is then relevant. */
 export const QUERY_PARAMETERS_MAX = 10_000
 
@@ -49,16 +51,38 @@ export function queryValues(query: string | undefined, name: string): readonly s
     .map((segment) => normalise(valueText(segment)))
 }
 
-/** Latin-1 text of the bytes that a form or query component stands for; malformed escapes stay as they are. */
+/**
+ * Latin-1 text of the bytes that a form or query component stands for; malformed escapes stay as they are.
+ * Over bytes, because a form may be megabytes of escapes. Text that no wire carries stands for itself.
+ */
 export function percentDecode(text: string): string {
-  return text
-    .replaceAll('+', ' ')
-    .replace(ESCAPE, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
+  const bytes = wireBytes(text)
+  if (bytes === undefined) return text
+  let length = 0
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at]!
+    const escaped = byte === PERCENT ? hexDigit(bytes[at + 1]) * 16 + hexDigit(bytes[at + 2]) : Number.NaN
+    if (!Number.isNaN(escaped)) at += 2
+    bytes[length++] = Number.isNaN(escaped) ? (byte === PLUS ? SPACE : byte) : escaped
+  }
+  return bytes.toString('latin1', 0, length)
 }
 
 /** Every `%` begins an escape of two hex digits. */
 export function hasOnlyWholeEscapes(text: string): boolean {
   return !/%(?![0-9A-Fa-f]{2})/.test(text)
+}
+
+const PERCENT = 0x25
+const PLUS = 0x2b
+const SPACE = 0x20
+
+/** NaN for what is no hex digit. */
+function hexDigit(code: number | undefined): number {
+  if (code === undefined) return Number.NaN
+  if (code >= 0x30 && code <= 0x39) return code - 0x30
+  const letter = code | 0x20
+  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : Number.NaN
 }
 
 const ESCAPE = /%([0-9A-Fa-f]{2})/g

@@ -10,6 +10,9 @@
 
 import { decodeUtf8 } from './framing.ts'
 
+/** Longest field that is read; a longer one is refused as if it were malformed. Bounds the stack of the patterns below. */
+export const FIELD_LENGTH_MAX = 65_536
+
 type BareItem =
   | { readonly type: 'string'; readonly value: string }
   | { readonly type: 'bytes'; readonly value: Buffer }
@@ -33,6 +36,7 @@ const OTHERS: readonly RegExp[] = [
 
 /** The string of an item such as `"abc";param=1`; undefined where the field is anything else. */
 export function parseStringItem(field: string): string | undefined {
+  if (field.length > FIELD_LENGTH_MAX) return undefined
   const cursor = new Cursor(field)
   cursor.skipSpaces()
   const item = cursor.bareItem()
@@ -43,6 +47,7 @@ export function parseStringItem(field: string): string | undefined {
 
 /** The members of a dictionary, where the last of one name counts; undefined where the field is no dictionary. */
 export function parseDictionary(field: string): ReadonlyMap<string, DictionaryValue> | undefined {
+  if (field.length > FIELD_LENGTH_MAX) return undefined
   const cursor = new Cursor(field)
   const members = new Map<string, DictionaryValue>()
   cursor.skipSpaces()

@@ -9,6 +9,7 @@ import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from '../../src/core/json.ts'
 import { POINTERS_MAX } from '../../src/core/json-pointer.ts'
 import { PART_HEAD_BYTES_MAX, PARTS_MAX } from '../../src/core/multipart.ts'
 import { QUERY_PARAMETERS_MAX } from '../../src/core/query.ts'
+import { FIELD_LENGTH_MAX } from '../../src/core/structured-field.ts'
 import { FORM_PAIRS_MAX } from '../../src/core/urlencoded-form.ts'
 
 const limits = {
@@ -22,6 +23,7 @@ const limits = {
   QUERY_PARAMETERS_MAX,
   PARTS_MAX,
   PART_HEAD_BYTES_MAX,
+  FIELD_LENGTH_MAX,
   KEY_BYTES_MAX,
   SCOPE_PART_BYTES_MAX,
   SHOWN_BODY_BYTES_MAX,

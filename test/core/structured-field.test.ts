@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { parseDictionary, parseStringItem } from '../../src/core/structured-field.ts'
+import { FIELD_LENGTH_MAX, parseDictionary, parseStringItem } from '../../src/core/structured-field.ts'
 
 // Rows in the manner of the working group's own tests: what a field is, or that it must be refused.
 
@@ -58,4 +58,12 @@ test.each<[field: string, names: string[] | undefined]>([
 ])('dictionary %j: %j', (field, names) => {
   const dictionary = parseDictionary(field)
   expect(dictionary && [...dictionary.keys()]).toEqual(names)
+})
+
+test('a field of the limit is read, one character more is refused, and ten million do not throw', () => {
+  const item = (length: number) => parseStringItem(`"${'a'.repeat(length - 2)}"`)
+  expect(item(FIELD_LENGTH_MAX)).toHaveLength(FIELD_LENGTH_MAX - 2)
+  expect(item(FIELD_LENGTH_MAX + 1)).toBeUndefined()
+  expect(item(10_000_000)).toBeUndefined()
+  expect(parseDictionary('a,'.repeat(5_000_000))).toBeUndefined()
 })
