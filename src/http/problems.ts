@@ -25,7 +25,6 @@ export const PROBLEMS = {
     title: 'A header that names the scope of the request is invalid',
     retryable: false,
   },
-  'body-undecodable': { status: 400, title: 'The body could not be decoded', retryable: false },
   'digest-mismatch': {
     status: 400,
     title: 'The body does not have the digest that the request states',

@@ -24,6 +24,8 @@ export class AnswerMalformed extends Error {
 
 const LATE = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT'])
 const MALFORMED = new Set(['UND_ERR_RES_CONTENT_LENGTH_MISMATCH', 'UND_ERR_HEADERS_OVERFLOW'])
+/** undici's own, which carries no code. */
+const PARSER_ERROR = 'HTTPParserError'
 /** undici has no code of its own for an unasked 1xx, 101 or a second answer. */
 const MALFORMED_MESSAGE = /^bad (response|upgrade)$/
 
@@ -36,7 +38,8 @@ export function failureOf(error: Error, begun: boolean): Failure {
 function causeOf(error: Error): Extract<Failure, { kind: 'no_answer' }>['cause'] {
   const code = codeOf(error)
   if (error instanceof AnswerLate || LATE.has(code)) return 'timeout'
-  if (error instanceof AnswerMalformed || MALFORMED.has(code) || code.startsWith('HPE_')) return 'malformed'
+  if (error instanceof AnswerMalformed || MALFORMED.has(code)) return 'malformed'
+  if (error.name === PARSER_ERROR) return 'malformed'
   return MALFORMED_MESSAGE.test(error.message) ? 'malformed' : 'reset'
 }
 

@@ -6,7 +6,7 @@
  * connection with unread bytes resets it, and the reset may overtake the answer.
  */
 
-import { STATUS_CODES } from 'node:http'
+import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { HeaderList } from '../../core/ports.ts'
 import type { Answer } from './answers.ts'
@@ -71,14 +71,23 @@ async function pour(body: AsyncIterable<Buffer>, { res }: Inbound): Promise<void
     for await (const part of unbroken(body)) {
       // A client that has gone does not end the application's work: the rest is read, for nobody.
       if (res.destroyed || res.write(part)) continue
-      await new Promise<void>((resolve) => {
-        res.once('drain', resolve).once('close', resolve)
-      })
+      await room(res)
     }
     res.end()
   } catch {
     res.destroy()
   }
+}
+
+/** Resolves when the client has read enough, or is gone. */
+function room(res: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      res.off('drain', done).off('close', done)
+      resolve()
+    }
+    res.on('drain', done).on('close', done)
+  })
 }
 
 async function discard(answer: Answer): Promise<void> {

@@ -1,0 +1,325 @@
+/**
+ * The table of answers in docs/http.md, row by row: status, `Idempotency-Status`, what else is said, and how often the
+ * application was called.
+ */
+import { expect, test } from 'vitest'
+import { type Respond, startApplication } from '../../support/application.ts'
+import { eventually } from '../../support/eventually.ts'
+import { hold, route, startProxy, type TestProxy } from '../../support/proxy.ts'
+
+const told = (response: Response) => `${response.status} ${response.headers.get('idempotency-status')}`
+
+/** The first request of the key `held` is at the application until `release`. */
+async function heldFirst(
+  application: { respond: Respond; readonly seen: readonly unknown[] },
+  proxy: TestProxy,
+) {
+  const held = hold()
+  application.respond = async (_request, response, execution) => {
+    await held.released
+    response.writeHead(201).end(`execution ${execution}`)
+  }
+  const first = proxy.post('held')
+  await eventually('the application works', () => application.seen.length === 1)
+  return { first, release: held.release }
+}
+
+test('first, carried out: created', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  const response = await proxy.post('k')
+  expect(told(response)).toBe('201 created')
+  expect(response.headers.get('location')).toBe('/things/1')
+  expect(response.headers.get('idempotent-replayed')).toBeNull()
+})
+
+test('a duplicate of a completed one: replayed, with the date of the first and not to be cached', async () => {
+  await using application = await startApplication((_request, response) => {
+    response.writeHead(
+      201,
+      [
+        ['Link', '</a>'],
+        ['Link', '</b>'],
+        ['ETag', '"v1"'],
+        ['X-Trace', 'caf\xe9'],
+        ['Content-Type', 'application/octet-stream'],
+        ['Cache-Control', 'max-age=60'],
+        ['Set-Cookie', 'session=1'],
+        ['WWW-Authenticate', 'Basic'],
+        ['Server', 'the application'],
+        ['Other', 'not on the list'],
+      ].flat(),
+    )
+    response.end(Buffer.from([0, 255, 13, 10, 128]))
+  })
+  await using proxy = await startProxy(application.origin)
+  const first = await proxy.post('k')
+  const second = await proxy.post('k')
+  expect([told(first), told(second)]).toEqual(['201 created', '201 replayed'])
+  expect(await second.bytes()).toEqual(await first.bytes())
+  expect(Object.fromEntries(second.headers)).toMatchObject({
+    'idempotent-replayed': 'true',
+    'cache-control': 'no-store',
+    'content-type': 'application/octet-stream',
+    'content-length': '5',
+    link: '</a>, </b>',
+    etag: '"v1"',
+    'x-trace': 'caf\xe9',
+  })
+  const createdAt = Date.parse(second.headers.get('idempotency-created-at') ?? '')
+  expect(Math.abs(createdAt - Date.parse(first.headers.get('date') ?? ''))).toBeLessThanOrEqual(2_000)
+  for (const name of ['set-cookie', 'www-authenticate', 'server', 'other'])
+    expect([name, first.headers.has(name), second.headers.has(name)]).toEqual([name, true, false])
+  expect(first.headers.get('cache-control')).toBe('max-age=60')
+  expect(application.seen.length).toBe(1)
+})
+
+test('the same key with another fingerprint: mismatch, also while the first is carried out', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  const { first, release } = await heldFirst(application, proxy)
+  const during = await proxy.post('held', '{"other":1}')
+  release()
+  await first
+  const after = await proxy.post('held', '{"other":1}')
+  expect([told(during), told(after)]).toEqual(['422 mismatch', '422 mismatch'])
+  expect(await after.json()).toMatchObject({ code: 'key-reused', idempotency_key: 'held' })
+  expect(told(await proxy.post('held'))).toBe('201 replayed')
+  expect(application.seen.length).toBe(1)
+})
+
+test('a concurrent duplicate: in progress, with a time to come back', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, { routes: [route({ leaseMs: 20_000 })] })
+  const { first, release } = await heldFirst(application, proxy)
+  const second = await proxy.post('held')
+  expect(told(second)).toBe('409 in-progress')
+  expect(Number(second.headers.get('retry-after'))).toBeGreaterThanOrEqual(19)
+  expect(Number(second.headers.get('retry-after'))).toBeLessThanOrEqual(20)
+  release()
+  expect(told(await first)).toBe('201 created')
+})
+
+test('a concurrent duplicate on a route that waits: replayed when the first is done', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, {
+    routes: [route({ onContention: 'wait', wait: { maxMs: 5_000, maxWaiters: 10 } })],
+  })
+  const { first, release } = await heldFirst(application, proxy)
+  const waiting = [proxy.post('held'), proxy.post('held'), proxy.post('held')]
+  await eventually(
+    'all have asked',
+    () => proxy.events.filter((event) => event.kind === 'claim_ended').length >= 4,
+  )
+  release()
+  const answers = await Promise.all([first, ...waiting])
+  expect(answers.map(told)).toEqual(['201 created', '201 replayed', '201 replayed', '201 replayed'])
+  expect(new Set(await Promise.all(answers.map((answer) => answer.text()))).size).toBe(1)
+  expect(application.seen.length).toBe(1)
+})
+
+test('a wait ends: in progress', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, {
+    routes: [route({ onContention: 'wait', wait: { maxMs: 100, maxWaiters: 10 } })],
+  })
+  const { first, release } = await heldFirst(application, proxy)
+  expect(told(await proxy.post('held'))).toBe('409 in-progress')
+  release()
+  await first
+})
+
+test.each<[policy: 'fail-closed' | 'fail-open' | 'local', first: string, second: string, called: number]>([
+  ['fail-closed', '503 null', '503 null', 0],
+  ['fail-open', '201 unprotected', '201 unprotected', 2],
+  ['local', '201 degraded', '201 replayed', 1],
+])('without a quorum, %s: %s, then %s', async (onQuorumLoss, first, second, called) => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, { routes: [route({ onQuorumLoss })] })
+  for (const node of proxy.nodes.slice(0, 3)) node.stop()
+  expect(told(await proxy.post('k'))).toBe(first)
+  expect(told(await proxy.post('k'))).toBe(second)
+  expect(application.seen.length).toBe(called)
+})
+
+test('with two of five nodes down nothing is different', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  for (const node of proxy.nodes.slice(0, 2)) node.stop()
+  expect(told(await proxy.post('k'))).toBe('201 created')
+  expect(told(await proxy.post('k'))).toBe('201 replayed')
+})
+
+test('carried out, and the quorum did not take the outcome: unstored, and the lock stays', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  application.respond = (_request, response) => {
+    for (const node of proxy.nodes.slice(0, 3)) node.stop()
+    response.writeHead(201).end('done')
+  }
+  const first = await proxy.post('k')
+  expect([told(first), await first.text()]).toEqual(['201 unstored', 'done'])
+  expect((await proxy.post('k')).status).toBe(503)
+  expect(application.seen.length).toBe(1)
+})
+
+test('an answer too large to be kept: whole to the first, and a tombstone to the others', async () => {
+  const body = 'x'.repeat(1_000_000)
+  await using application = await startApplication((_request, response) => {
+    response.writeHead(201, { Location: '/large', 'Content-Type': 'text/plain' }).end(body)
+  })
+  await using proxy = await startProxy(application.origin)
+  const first = await proxy.post('k')
+  expect([told(first), (await first.text()) === body]).toEqual(['201 created', true])
+  const second = await proxy.post('k')
+  expect(told(second)).toBe('410 gone')
+  expect(second.headers.get('location')).toBe('/large')
+  expect(await second.json()).toMatchObject({
+    code: 'response-not-stored',
+    original_status: 201,
+    retryable: false,
+  })
+  expect(application.seen.length).toBe(1)
+})
+
+test('an event stream is passed on as it comes, and leaves a tombstone', async () => {
+  const held = hold()
+  await using application = await startApplication(async (_request, response) => {
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' })
+    response.write('data: 1\n\n')
+    await held.released
+    response.end('data: 2\n\n')
+  })
+  await using proxy = await startProxy(application.origin)
+  const first = await proxy.post('k')
+  const reader = first.body!.getReader()
+  expect(Buffer.from((await reader.read()).value!).toString()).toBe('data: 1\n\n')
+  held.release()
+  expect(Buffer.from((await reader.read()).value!).toString()).toBe('data: 2\n\n')
+  expect(told(await proxy.post('k'))).toBe('410 gone')
+})
+
+test('a path that nothing protects: bypassed', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  expect(told(await proxy.fetch('/things'))).toBe('201 bypassed')
+})
+
+test('HEAD is answered without a body and with the length that the application stated', async () => {
+  await using application = await startApplication((_request, response) => {
+    response.writeHead(200, { 'Content-Length': 1234, ETag: '"v"' }).end()
+  })
+  await using proxy = await startProxy(application.origin, {
+    routes: [route({ match: { methods: ['HEAD'] } })],
+  })
+  const ask = () => proxy.fetch('/x', { method: 'HEAD', headers: { 'idempotency-key': 'k' } })
+  const first = await ask()
+  expect([told(first), first.headers.get('content-length')]).toEqual(['200 created', '1234'])
+  expect(told(await ask())).toBe('200 replayed')
+})
+
+/** What the application answers, and what the first and the second request get. */
+test.each<[status: number, headers: Record<string, string>, first: string, second: string]>([
+  [200, {}, 'created', 'replayed'],
+  [202, {}, 'created', 'replayed'],
+  [302, { Location: '/x' }, 'created', 'replayed'],
+  [404, {}, 'created', 'replayed'],
+  [422, {}, 'created', 'replayed'],
+  // Speak of the attempt, not of the request.
+  [401, {}, 'released', 'released'],
+  [403, {}, 'released', 'released'],
+  [408, {}, 'released', 'released'],
+  [421, {}, 'released', 'released'],
+  [425, {}, 'released', 'released'],
+  [429, {}, 'released', 'released'],
+  [500, {}, 'released', 'released'],
+  [503, {}, 'released', 'released'],
+  // The application asks for a retry.
+  [200, { 'Retry-After': '5' }, 'released', 'released'],
+  // A part belongs to one Range only.
+  [206, { 'Content-Range': 'bytes 0-0/2' }, 'unstored', 'in-progress'],
+  // The application knows better.
+  [500, { 'Fencepost-Outcome': 'store' }, 'created', 'replayed'],
+  [200, { 'Fencepost-Outcome': 'release' }, 'released', 'released'],
+  [200, { 'Fencepost-Outcome': 'HOLD' }, 'unstored', 'in-progress'],
+  [200, { 'Fencepost-Outcome': 'nonsense' }, 'created', 'replayed'],
+])('status %i with %j: %s, then %s', async (status, headers, first, second) => {
+  await using application = await startApplication((_request, response) => {
+    response.writeHead(status, headers).end()
+  })
+  await using proxy = await startProxy(application.origin)
+  const one = await proxy.post('k')
+  const two = await proxy.post('k')
+  expect([one, two].map((answer) => answer.headers.get('idempotency-status'))).toEqual([first, second])
+  expect(one.status).toBe(status)
+  expect([one, two].some((answer) => answer.headers.has('fencepost-outcome'))).toBe(false)
+})
+
+test('a route may store what is not stored by default, and keep no bodies', async () => {
+  await using application = await startApplication((request, response) => {
+    response.writeHead(request.target === '/fails' ? 500 : 200).end('body')
+  })
+  await using proxy = await startProxy(application.origin, {
+    routes: [
+      route({ match: { methods: ['PATCH'] }, bodyStorage: 'none' }),
+      route({ store: { '5xx': 'store', '200': 'release' } }),
+    ],
+  })
+  const ask = (method: string, path: string) =>
+    proxy.fetch(path, { method, headers: { 'idempotency-key': method + path } })
+  expect([told(await ask('POST', '/fails')), told(await ask('POST', '/fails'))]).toEqual([
+    '500 created',
+    '500 replayed',
+  ])
+  expect([told(await ask('POST', '/works')), told(await ask('POST', '/works'))]).toEqual([
+    '200 released',
+    '200 released',
+  ])
+  expect([told(await ask('PATCH', '/works')), told(await ask('PATCH', '/works'))]).toEqual([
+    '200 created',
+    '410 gone',
+  ])
+})
+
+test('without a key the content is the key; in mode both it is noticed under another key', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, { routes: [route({ mode: 'content' })] })
+  expect(told(await proxy.post(undefined, '{"a":1,"b":2}'))).toBe('201 created')
+  expect(told(await proxy.post(undefined, '{"b":2,"a":1.0}'))).toBe('201 replayed')
+  expect(told(await proxy.post(undefined, '{"a":2}'))).toBe('201 created')
+
+  await using both = await startProxy(application.origin, { routes: [route({ mode: 'both' })] })
+  expect(told(await both.post('one', '{"a":1}'))).toBe('201 created')
+  expect(told(await both.post('two', '{"a":1}'))).toBe('409 duplicate-content')
+  expect(told(await both.post('one', '{"a":1}'))).toBe('201 replayed')
+  expect(told(await both.post('two', '{"a":2}'))).toBe('201 created')
+})
+
+test('in mode both a released request leaves its content free for another key', async () => {
+  await using application = await startApplication((_request, response, execution) => {
+    response.writeHead(execution === 1 ? 503 : 201).end()
+  })
+  await using proxy = await startProxy(application.origin, { routes: [route({ mode: 'both' })] })
+  expect(told(await proxy.post('one'))).toBe('503 released')
+  expect(told(await proxy.post('two'))).toBe('201 created')
+  expect(told(await proxy.post('one'))).toBe('409 duplicate-content')
+})
+
+test('in mode both content may be carried out again where the route says so', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, {
+    routes: [route({ mode: 'both', duplicateContent: 'execute' })],
+  })
+  expect([told(await proxy.post('one')), told(await proxy.post('two'))]).toEqual([
+    '201 created',
+    '201 created',
+  ])
+})
+
+test('where no key is required and there is none, the request passes through', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  expect(told(await proxy.post(undefined, '{"a":1}'))).toBe('201 bypassed')
+  expect(told(await proxy.post(undefined, '{"a":1}'))).toBe('201 bypassed')
+  expect(application.seen.map((seen) => seen.body.toString())).toEqual(['{"a":1}', '{"a":1}'])
+})

@@ -1,0 +1,164 @@
+/**
+ * Which header lines cross, in both directions. Read as: what was sent, what arrived.
+ *
+ * Source: RFC 9110, sections 7.6.1, 7.6.3 and 10.1.1; RFC 9112, section 9.
+ */
+import { expect, test } from 'vitest'
+import type { ForwardedHeaders } from '../../../src/http/headers.ts'
+import { startApplication } from '../../support/application.ts'
+import { eventually } from '../../support/eventually.ts'
+import { openWire, route, startProxy } from '../../support/proxy.ts'
+
+async function sent(lines: string, forwarded: ForwardedHeaders = 'append', method = 'POST') {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, { options: { forwarded } })
+  await using wire = await openWire(proxy.port)
+  wire.send(
+    `${method} /things HTTP/1.1\r\nHost: api.example\r\nIdempotency-Key: k-1\r\nContent-Length: 2\r\n${lines}\r\n{}`,
+  )
+  await eventually('an answer', () => wire.received().includes('HTTP/1.1 201'))
+  return application.seen[0]!
+}
+
+test.each<[what: string, lines: string, name: string, arrives: string[]]>([
+  ['fields of one connection', 'Keep-Alive: timeout=5\r\n', 'keep-alive', []],
+  ['Proxy-Connection', 'Proxy-Connection: keep-alive\r\n', 'proxy-connection', []],
+  ['TE', 'TE: trailers\r\n', 'te', []],
+  ['credentials for a proxy', 'Proxy-Authorization: Basic x\r\n', 'proxy-authorization', []],
+  ['what Connection names', 'Connection: close, X-Drop\r\nX-Drop: 1\r\n', 'x-drop', []],
+  ['several lines stay several', 'X-A: 1\r\nX-B: 2\r\nX-A: 3\r\n', 'x-a', ['1', '3']],
+  ['an empty value', 'X-A:\r\n', 'x-a', ['']],
+  ['Latin-1', 'X-A: caf\xe9\r\n', 'x-a', ['caf\xe9']],
+  ['cookies', 'Cookie: a=1\r\nCookie: b=2\r\n', 'cookie', ['a=1', 'b=2']],
+  ['credentials', 'Authorization: Bearer x\r\n', 'authorization', ['Bearer x']],
+  [
+    'the trace',
+    'traceparent: 00-a-b-01\r\ntracestate: x=1\r\nbaggage: y=2\r\n',
+    'traceparent',
+    ['00-a-b-01'],
+  ],
+  // Ours to say.
+  [
+    'our token, said by the client',
+    'Fencepost-Fencing-Token: 9999999999999999\r\n',
+    'fencepost-fencing-token',
+    ['ours'],
+  ],
+  ['our attempt, said by the client', 'fencepost-attempt: 7\r\n', 'fencepost-attempt', ['1']],
+  ['anything of ours', 'Fencepost-Anything: 1\r\n', 'fencepost-anything', []],
+  ['our status', 'Idempotency-Status: created\r\n', 'idempotency-status', []],
+  ['our mark', 'Idempotent-Replayed: true\r\n', 'idempotent-replayed', []],
+  // Where it came from.
+  ['the way', 'Via: 1.0 other\r\n', 'via', ['1.0 other', '1.1 fencepost']],
+  ['who asked', 'X-Forwarded-For: 1.2.3.4\r\n', 'x-forwarded-for', ['1.2.3.4, 127.0.0.1']],
+  ['which host was asked', '', 'x-forwarded-host', ['api.example']],
+  ['how it was asked', 'X-Forwarded-Proto: https\r\n', 'x-forwarded-proto', ['https']],
+  ['where it should go, said by the client', 'X-Upstream: http://evil\r\n', 'x-upstream', ['http://evil']],
+])('to the application: %s', async (_what, lines, name, arrives) => {
+  const seen = await sent(lines)
+  const values = seen.values(name)
+  if (arrives[0] === 'ours') expect(values[0]).toMatch(/^[1-9][0-9]{15}$/)
+  else expect(values).toEqual(arrives)
+})
+
+test.each<[policy: ForwardedHeaders, xff: string[], proto: string[]]>([
+  ['append', ['1.2.3.4, 127.0.0.1'], ['https']],
+  ['replace', ['127.0.0.1'], ['http']],
+  ['off', ['1.2.3.4'], ['https']],
+])('forwarded headers, %s', async (policy, xff, proto) => {
+  const seen = await sent(
+    'X-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 9\r\n',
+    policy,
+  )
+  expect([seen.values('x-forwarded-for'), seen.values('x-forwarded-proto')]).toEqual([xff, proto])
+  expect(seen.values('x-forwarded-port')).toEqual(policy === 'replace' ? [] : ['9'])
+})
+
+test('the application learns its claim: key, token, lock and attempt', async () => {
+  const seen = await sent('')
+  expect(seen.values('idempotency-key')).toEqual(['k-1'])
+  expect(seen.values('fencepost-attempt')).toEqual(['1'])
+  const [token] = seen.values('fencepost-fencing-token')
+  expect(Number.isSafeInteger(Number(token))).toBe(true)
+  expect(seen.values('fencepost-lock-id')).toEqual([
+    expect.stringMatching(new RegExp(`^[0-9a-f]{16}-${token}$`)),
+  ])
+})
+
+test('without a client key the application is given one that is the same for every attempt', async () => {
+  await using application = await startApplication((_request, response) => {
+    response.writeHead(503).end()
+  })
+  await using proxy = await startProxy(application.origin, { routes: [route({ mode: 'content' })] })
+  await proxy.post(undefined, '{"a":1}')
+  await proxy.post(undefined, '{"a": 1}')
+  const keys = application.seen.map((seen) => seen.values('idempotency-key'))
+  expect(keys[0]).toEqual([expect.stringMatching(/^fp-[0-9a-f]{64}$/)])
+  expect(keys[1]).toEqual(keys[0])
+})
+
+test('the bytes of a JSON body arrive as they were sent', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  const body = '{ "n" : 9007199254740993, "n" : 1e400, "\\u0041": 1 }\n'
+  await proxy.post('k', body)
+  expect(application.seen[0]?.body.toString()).toBe(body)
+})
+
+test('to the client: fields of one connection, what Connection names and what is ours stay behind, also in what is stored', async () => {
+  await using application = await startApplication((_request, response) => {
+    response.sendDate = false
+    response.writeHead(
+      201,
+      [
+        ['Connection', 'close, X-Secret'],
+        ['Keep-Alive', 'timeout=1'],
+        ['Proxy-Authenticate', 'Basic'],
+        ['X-Secret', '1'],
+        ['Trailer', 'X-T'],
+        ['Upgrade', 'h2c'],
+        ['Fencepost-Fencing-Token', '1'],
+        ['Idempotency-Status', 'replayed'],
+        ['Idempotent-Replayed', 'true'],
+        ['X-Kept', '1'],
+        ['X-Kept', '2'],
+        ['Set-Cookie', 'a=1'],
+        ['Set-Cookie', 'b=2'],
+        ['Date', 'Thu, 01 Jan 1970 00:00:00 GMT'],
+      ].flat(),
+    )
+    response.end('ok')
+  })
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  const request = 'POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 2\r\n\r\n{}'
+  wire.send(request)
+  await eventually('the first answer', () => wire.received().endsWith('ok'))
+  const first = wire.received()
+  for (const absent of [
+    /keep-alive: timeout=1\r/i,
+    /proxy-authenticate/i,
+    /x-secret/i,
+    /trailer/i,
+    /upgrade/i,
+    /fencepost/i,
+    /idempotent-replayed/i,
+  ])
+    expect(first).not.toMatch(absent)
+  expect(first.match(/^x-kept: .*$/gim)?.map((line) => line.trim())).toEqual(['X-Kept: 1', 'X-Kept: 2'])
+  expect(first.match(/^set-cookie: /gim)?.length).toBe(2)
+  expect(first.match(/^idempotency-status: .*$/gim)).toEqual(
+    ['Idempotency-Status: created\r'.trim()].map((line) => expect.stringContaining(line)),
+  )
+  expect(first.match(/^date: .*$/gim)).toEqual([expect.stringContaining('1970')])
+
+  wire.send(request)
+  await eventually(
+    'the second answer',
+    () => wire.received().length > first.length && wire.received().endsWith('ok'),
+  )
+  const second = wire.received().slice(first.length)
+  for (const absent of [/x-secret/i, /trailer/i, /set-cookie/i, /1970/, /fencepost/i])
+    expect(second).not.toMatch(absent)
+  expect(second.match(/^x-kept: .*$/gim)?.map((line) => line.trim())).toEqual(['X-Kept: 1', 'X-Kept: 2'])
+})

@@ -1,0 +1,275 @@
+/**
+ * Every problem code has a way to be reached, and the page lists exactly these codes.
+ */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import {
+  PROBLEM_CODES,
+  PROBLEM_TYPE_BASE,
+  PROBLEMS,
+  type ProblemCode,
+  problemDocument,
+} from '../../../src/http/problems.ts'
+import { startApplication, startRawApplication } from '../../support/application.ts'
+import { eventually } from '../../support/eventually.ts'
+import { freePort } from '../../support/free-port.ts'
+import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
+
+type Problem = {
+  readonly status: number
+  readonly document: Record<string, unknown>
+  readonly retryAfter: string | null
+}
+
+async function told(response: Response | Promise<Response>): Promise<Problem> {
+  const answer = await response
+  expect(answer.headers.get('content-type')).toBe('application/problem+json')
+  return {
+    status: answer.status,
+    document: (await answer.json()) as Problem['document'],
+    retryAfter: answer.headers.get('retry-after'),
+  }
+}
+
+async function toldOnWire(port: number, bytes: string): Promise<Problem> {
+  await using wire = await openWire(port)
+  wire.send(bytes)
+  await eventually(
+    'a whole answer',
+    () => wire.received().includes('\r\n\r\n') && wire.received().endsWith('}'),
+  )
+  const [head = '', body = ''] = wire.received().split('\r\n\r\n')
+  return {
+    status: Number(/^HTTP\/1\.1 ([0-9]+)/.exec(head)?.[1]),
+    document: JSON.parse(body) as Problem['document'],
+    retryAfter: /\r\nRetry-After: (.*)/i.exec(head)?.[1] ?? null,
+  }
+}
+
+/** A proxy in front of an application that answers at once. */
+async function simple(
+  ask: (proxy: Awaited<ReturnType<typeof startProxy>>) => Promise<Problem>,
+  options: Parameters<typeof startProxy>[1] = {},
+): Promise<Problem> {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, options)
+  return await ask(proxy)
+}
+
+/** The first request of a key is held by the application while the second asks. */
+async function whileHeld(
+  options: Parameters<typeof startProxy>[1],
+  ask: (proxy: Awaited<ReturnType<typeof startProxy>>) => Promise<Problem>,
+): Promise<Problem> {
+  const held = hold()
+  await using application = await startApplication(async (_request, response) => {
+    await held.released
+    response.end('done')
+  })
+  await using proxy = await startProxy(application.origin, options)
+  const first = proxy.post('held')
+  await eventually('the application works', () => application.seen.length === 1)
+  const problem = await ask(proxy)
+  held.release()
+  await first
+  return problem
+}
+
+async function brokenApplication(answer: string, after: 'keep' | 'end'): Promise<Problem> {
+  await using application = await startRawApplication(answer, after)
+  await using proxy = await startProxy(application.origin)
+  return await told(proxy.post('k'))
+}
+
+const POST = 'POST /things HTTP/1.1\r\nHost: a\r\n'
+
+const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
+  'malformed-request': () => simple((proxy) => toldOnWire(proxy.port, `${POST}Host: b\r\n\r\n`)),
+  'key-missing': () =>
+    simple((proxy) => told(proxy.post(undefined)), { routes: [route({ required: true })] }),
+  'key-invalid': () => simple((proxy) => told(proxy.post('a,b'))),
+  'scope-invalid': () => simple((proxy) => told(proxy.post('k', '{}', { 'x-tenant-id': 'x'.repeat(129) }))),
+  'digest-mismatch': () =>
+    simple((proxy) => told(proxy.post('k', '{}', { 'content-digest': `sha-256=:${'A'.repeat(43)}=:` }))),
+  'method-refused': () =>
+    simple((proxy) => toldOnWire(proxy.port, 'CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n')),
+  'request-timeout': () =>
+    simple((proxy) => toldOnWire(proxy.port, `${POST}Idempotency-Key: k\r\nContent-Length: 9\r\n\r\n{`), {
+      limits: { requestTimeoutMs: 100, headersTimeoutMs: 100 },
+    }),
+  'body-too-large': () =>
+    simple((proxy) => told(proxy.post('k', 'x'.repeat(101))), { routes: [route({ bodyLimitBytes: 100 })] }),
+  'expectation-failed': () =>
+    simple((proxy) => toldOnWire(proxy.port, `${POST}Expect: cake\r\nContent-Length: 0\r\n\r\n`)),
+  'headers-too-large': () =>
+    simple((proxy) => toldOnWire(proxy.port, `${POST}${'a: b\r\n'.repeat(200)}\r\n`)),
+  'transfer-encoding-unsupported': () =>
+    simple((proxy) => toldOnWire(proxy.port, `${POST}Transfer-Encoding: gzip, chunked\r\n\r\n`)),
+  'upgrade-refused': () =>
+    simple((proxy) =>
+      toldOnWire(proxy.port, `${POST}Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 0\r\n\r\n`),
+    ),
+  'request-in-progress': () => whileHeld({}, (proxy) => told(proxy.post('held'))),
+  'duplicate-content': () =>
+    simple(
+      async (proxy) => {
+        await proxy.post('one', '{"a":1}')
+        return await told(proxy.post('two', '{"a":1}'))
+      },
+      { routes: [route({ mode: 'both' })] },
+    ),
+  'outcome-undecided': async () => {
+    await using application = await startRawApplication('', 'reset')
+    await using proxy = await startProxy(application.origin, {
+      routes: [route({ takeover: 'indeterminate', leaseMs: 150 })],
+    })
+    await proxy.post('k')
+    let last: Problem | undefined
+    await eventually('the lease has ended', async () => {
+      last = await told(proxy.post('k'))
+      return last.document.code === 'outcome-undecided'
+    })
+    expect(application.requests.length).toBe(1)
+    return last!
+  },
+  'response-not-stored': () =>
+    simple(
+      async (proxy) => {
+        await proxy.post('k')
+        return await told(proxy.post('k'))
+      },
+      { routes: [route({ storedResponseLimitBytes: 4 })] },
+    ),
+  'key-reused': () =>
+    simple(async (proxy) => {
+      await proxy.post('k', '{"a":1}')
+      return await told(proxy.post('k', '{"a":2}'))
+    }),
+  'too-many-waiters': () =>
+    whileHeld(
+      { routes: [route({ onContention: 'wait', wait: { maxMs: 5_000, maxWaiters: 1 } })] },
+      async (proxy) => {
+        proxy.post('held').catch(() => {})
+        await eventually(
+          'one waits',
+          () => proxy.events.filter((event) => event.kind === 'claim_ended').length >= 2,
+        )
+        const refused = await told(proxy.post('held'))
+        return refused
+      },
+    ),
+  'internal-error': async () => {
+    await using application = await startApplication()
+    await using proxy = await startProxy(application.origin, {
+      // A pointer that the configuration would have refused.
+      routes: [route({ fingerprint: { headers: [], body: { kind: 'exclude', pointers: ['no pointer'] } } })],
+    })
+    const problem = await told(proxy.post('k'))
+    expect(proxy.failures.length).toBe(1)
+    return problem
+  },
+  'record-damaged': async () => {
+    await using application = await startApplication()
+    await using first = await startProxy(application.origin)
+    await first.post('k')
+    for (const node of first.nodes) {
+      const execute = node.execute.bind(node)
+      node.execute = async (command) => {
+        const answer = await execute(command)
+        if (answer.kind !== 'completed') return answer
+        const outcome = Buffer.from(answer.outcome)
+        outcome.writeUInt8(outcome.readUInt8(outcome.length - 1) ^ 1, outcome.length - 1)
+        return { ...answer, outcome }
+      }
+    }
+    const problem = await told(first.post('k'))
+    expect(application.seen.length).toBe(1)
+    return problem
+  },
+  'quorum-unavailable': () =>
+    simple(async (proxy) => {
+      for (const node of proxy.nodes.slice(0, 3)) node.stop()
+      return await told(proxy.post('k'))
+    }),
+  'too-many-requests-in-flight': () =>
+    whileHeld({ limits: { inFlightMax: 1 } }, (proxy) => told(proxy.post('other'))),
+  draining: async () => {
+    const held = hold()
+    await using application = await startApplication(async (_request, response) => {
+      await held.released
+      response.end('done')
+    })
+    await using proxy = await startProxy(application.origin)
+    await using late = await openWire(proxy.port)
+    const first = proxy.post('held')
+    await eventually('the application works', () => application.seen.length === 1)
+    // A request line that has begun keeps its connection open.
+    late.send('POST /things HTTP/1.1\r\n')
+    await proxy.post('what,came,before,was,read')
+    const closed = proxy.proxy.close(5_000)
+    late.send('Host: a\r\nIdempotency-Key: late\r\nContent-Length: 2\r\n\r\n{}')
+    await eventually('an answer', () => late.received().endsWith('}'))
+    held.release()
+    expect((await first).status).toBe(200)
+    await closed
+    expect(application.seen.length).toBe(1)
+    const [head = '', body = ''] = late.received().split('\r\n\r\n')
+    expect(head).toMatch(/\r\nConnection: close/i)
+    return {
+      status: 503,
+      document: JSON.parse(body),
+      retryAfter: /Retry-After: (.*)/.exec(head)?.[1] ?? null,
+    }
+  },
+  'application-unreachable': async () => {
+    await using proxy = await startProxy(`http://127.0.0.1:${await freePort()}`)
+    return await told(proxy.post('k'))
+  },
+  'application-reset': () => brokenApplication('', 'end'),
+  'application-malformed': () => brokenApplication('HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n', 'keep'),
+  'application-timeout': async () => {
+    await using application = await startApplication(() => {})
+    await using proxy = await startProxy(application.origin, { routes: [route({ upstreamTimeoutMs: 50 })] })
+    return await told(proxy.post('k'))
+  },
+}
+
+describe('every code is reached, with the status and the words of the table', () => {
+  test.each(PROBLEM_CODES)('%s', async (code) => {
+    const { status, document, retryAfter } = await scenarios[code]()
+    const { status: expected, title, retryable } = PROBLEMS[code]
+    expect(status).toBe(expected)
+    expect(document).toMatchObject({
+      type: PROBLEM_TYPE_BASE + code,
+      code,
+      title,
+      status: expected,
+      retryable,
+    })
+    expect(document.instance).toMatch(/^urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
+    expect(document.retry_after === undefined ? null : String(document.retry_after)).toBe(retryAfter)
+  })
+})
+
+test('docs/problems.md lists exactly the codes, with their statuses', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../../docs/problems.md'), 'utf8')
+  const listed = [...page.matchAll(/^\| `([a-z-]+)` \| ([0-9]{3}) \| (yes|no) \|/gm)].map(
+    ([, code, status, retryable]) => [code, Number(status), retryable === 'yes'],
+  )
+  expect(listed.sort()).toEqual(
+    PROBLEM_CODES.map((code) => [code, PROBLEMS[code].status, PROBLEMS[code].retryable]).sort(),
+  )
+})
+
+test.each([
+  [0, 1],
+  [1, 1],
+  [1_000, 1],
+  [1_001, 2],
+  [29_999.5, 30],
+])('a wait of %d ms is told as %d whole seconds', (retryAfterMs, seconds) => {
+  const document = problemDocument({ code: 'draining', detail: 'x', retryAfterMs }, 'i')
+  expect(document.headers).toContainEqual(['Retry-After', String(seconds)])
+  expect(JSON.parse(document.body.toString()).retry_after).toBe(seconds)
+})
