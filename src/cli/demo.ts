@@ -35,6 +35,8 @@ export const demo: Command = (args, io) =>
 
 async function demonstrate(io: Io, keep: boolean): Promise<ExitCode> {
   const say = (line: string) => void io.stdout.write(`${line}\n`)
+  // Heard from the start: whatever ends the demonstration, its nodes and its sidecar end with it.
+  using stop = stopRequest(io)
   const program = findRedisProgram(io.env.PATH ?? '')
   await using redis = program === undefined ? undefined : await startRedisProcesses(program, NODES)
   say(
@@ -60,16 +62,19 @@ async function demonstrate(io: Io, keep: boolean): Promise<ExitCode> {
   say(`storm:        ${sent} requests, ${PAYMENTS} payments ${COPIES} times each, ${CONCURRENCY} at a time`)
   const progress = progressLine(io, sent)
   const startedMs = performance.now()
-  const tally = await runStorm({
+  const storm = runStorm({
     proxyUrl: sidecar.proxyUrl,
     payments: PAYMENTS,
     copies: COPIES,
     concurrency: CONCURRENCY,
     onAnswer: ({ answered, created, replayed, conflicts }) => {
+      if (stop.heard()) return
       if (answered === sent / 2) killOne(redis, sidecar.stopEmbeddedNode, say)
       progress(answered, `${created} created, ${replayed} replayed, ${conflicts} answered 409`)
     },
   })
+  const tally = await Promise.race([storm, stop.promise])
+  if (tally === 'stopped') return EXIT.failure
   const stormMs = performance.now() - startedMs
   const metrics = await sidecar.metrics()
   const { startUpMs } = sidecar
@@ -85,7 +90,10 @@ async function demonstrate(io: Io, keep: boolean): Promise<ExitCode> {
     stormMs,
   })
   say(`\n${verdict.text}`)
-  if (keep) await keepUp(io, sidecar.proxyUrl, sidecar.adminUrl, say)
+  if (keep) {
+    tellWhatToTry(sidecar.proxyUrl, sidecar.adminUrl, say)
+    await stop.promise
+  }
   return verdict.ok ? EXIT.ok : EXIT.failure
 }
 
@@ -109,12 +117,7 @@ function progressLine(io: Io, total: number): (answered: number, what: string) =
   }
 }
 
-async function keepUp(
-  io: Io,
-  proxyUrl: string,
-  adminUrl: string,
-  say: (line: string) => void,
-): Promise<void> {
+function tellWhatToTry(proxyUrl: string, adminUrl: string, say: (line: string) => void): void {
   const body = `-H 'content-type: application/json' -d '{"payment":"by-hand","amount":1}'`
   say('\nstill running; Ctrl-C ends it. Try, twice each:')
   say(`  curl -i ${proxyUrl}/payments -H 'idempotency-key: by-hand' ${body}`)
@@ -123,10 +126,20 @@ async function keepUp(
   )
   say(`  curl -s ${adminUrl}/readyz`)
   say(`  curl -s ${adminUrl}/metrics | grep ^fencepost_decisions_total`)
-  await new Promise<void>((resolve) => {
-    const forget = io.signals.onStop(() => {
+}
+
+type StopRequest = Disposable & { readonly promise: Promise<'stopped'>; readonly heard: () => boolean }
+
+function stopRequest(io: Io): StopRequest {
+  let heard = false
+  let forget = () => {}
+  const promise = new Promise<'stopped'>((resolve) => {
+    forget = io.signals.onStop(() => {
+      // A second signal ends the process at once.
       forget()
-      resolve()
+      heard = true
+      resolve('stopped')
     })
   })
+  return { promise, heard: () => heard, [Symbol.dispose]: () => forget() }
 }

@@ -19,6 +19,9 @@ export type SidecarProcess = AsyncDisposable & {
 const START_DEADLINE_MS = 20_000
 const POLL_MS = 5
 
+/** No request is under way when the demonstration ends, so a drain takes moments; a sidecar that hangs is killed. */
+const DRAIN_DEADLINE_MS = 10_000
+
 /** @param env on top of what the demonstration was started with */
 export async function startSidecar(
   env: Readonly<Record<string, string | undefined>>,
@@ -72,5 +75,7 @@ async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return
   const exited = once(child, 'exit')
   child.kill('SIGTERM')
+  const overdue = setTimeout(() => child.kill('SIGKILL'), DRAIN_DEADLINE_MS)
   await exited
+  clearTimeout(overdue)
 }
