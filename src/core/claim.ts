@@ -94,7 +94,10 @@ async function proposeOnce(proposal: Proposal, ports: ClaimPorts): Promise<Step>
   if (round.carried && bestCompleted(round.answers) === undefined) return settleGrant(proposal, round, ports)
 
   const refusal = await explain(round)
-  if (refusal.kind === 'completed') return duplicate(request, refusal.chosen, ports)
+  if (refusal.kind === 'completed') {
+    void round.settled.then(() => spread(proposal, round, refusal.chosen, ports))
+    return duplicate(request, refusal.chosen, ports)
+  }
   if (refusal.kind === 'sighted' && refusal.mayWriteBack) return adopt(proposal, round, refusal.best, ports)
   await releaseGranted(proposal, round, ports)
   return stepAfter(refusal, ports)
@@ -141,6 +144,11 @@ async function adopt(proposal: Proposal, round: Round, best: Completed, ports: C
   const { request, owner, token } = proposal
   const { key } = request
   const { fingerprint, attempt, outcome } = best
+  if (decodeOutcome(outcome).kind === 'damaged') {
+    // Writing it again would put a damaged copy above an intact one that we can't see.
+    await releaseGranted(proposal, round, ports)
+    return duplicate(request, best, ports)
+  }
   const seen = new Set(
     round.answers.flatMap((answer) => (answer?.kind === 'completed' ? [answer.acceptedToken] : [])),
   )
@@ -153,6 +161,22 @@ async function adopt(proposal: Proposal, round: Round, best: Completed, ports: C
   }
   await releaseGranted(proposal, round, ports)
   return again(CONTENDED, token)
+}
+
+/**
+ * A majority holds the outcome, and some nodes granted us a claim because they missed it: they get the outcome instead,
+ * for what is left of its time. Else they would show a claim that nobody works under until its lease ends.
+ */
+async function spread(proposal: Proposal, round: Round, chosen: Completed, ports: ClaimPorts): Promise<void> {
+  const others = round.answers.flatMap((answer, index) => (answer?.kind === 'granted' ? [] : [index]))
+  if (others.length === ports.quorum.nodeCount) return
+  const { request, owner, token } = proposal
+  const { fingerprint, attempt, outcome } = chosen
+  const decoded = decodeOutcome(outcome)
+  if (decoded.kind === 'damaged') return releaseGranted(proposal, round, ports)
+  const leftMs = decoded.outcome.completedAtWallMs + request.retentionMs - ports.clock.wallMs()
+  const command = { kind: 'complete', key: request.key, token, owner, fingerprint, attempt, outcome } as const
+  await ports.quorum.run({ ...command, keyTtlMs: Math.max(1, Math.ceil(leftMs)) }, new Set(others))
 }
 
 function duplicate(request: ClaimRequest, chosen: Completed, ports: ClaimPorts): Step {
@@ -178,8 +202,9 @@ function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, ports: Clai
       ports.tokens.rewindTo(refusal.nodeMs)
       return { kind: 'again', above: NO_TOKEN, atOnce: true, otherwise: unavailable(0, ports) }
     case 'sighted':
-    case 'contended':
       return again(CONTENDED)
+    case 'contended':
+      return again(CONTENDED, refusal.above)
     case 'unavailable':
       return again(unavailable(refusal.answered, ports))
     case 'undecided':

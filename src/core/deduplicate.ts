@@ -269,7 +269,7 @@ async function record(
           outcome:
             result.winner === undefined
               ? { kind: 'in_progress', retryAfterMs: policy.leaseMs }
-              : replay(result.winner, keeper.lease().token),
+              : replay(result.winner.outcome, result.winner.token),
         }
       case 'unavailable':
         if (over) return { ended: 'abandoned', kind: 'unstored' }

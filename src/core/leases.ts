@@ -83,11 +83,21 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
       keyTtlMs: retentionMs,
     })
     if (round.carried) return { kind: 'recorded' }
-    if ((await rejection(round, ['recorded'])) !== 'refused') return { kind: 'unavailable' }
-    const winner = bestCompleted(round.answers)
-    const shown =
-      winner !== undefined && winner.holders >= needed ? decode(key, winner.best.outcome) : undefined
-    return shown === undefined ? { kind: 'fenced' } : { kind: 'fenced', winner: shown }
+    const says = await rejection(round, ['recorded'])
+    const early = bestCompleted(round.answers)
+    // Somebody else's outcome that the first answers don't show on a majority may still have one.
+    if (early !== undefined && early.holders < needed) await round.settled
+    const found = bestCompleted(round.answers)
+    if (found !== undefined && acceptedEarlier(found.best, lease, outcome)) {
+      const recorded = round.answers.filter((answer) => answer?.kind === 'recorded').length
+      return { kind: found.holders + recorded >= needed ? 'recorded' : 'unavailable' }
+    }
+    if (says !== 'refused') return { kind: 'unavailable' }
+    const winner =
+      found !== undefined && found.holders >= needed ? decode(key, found.best.outcome) : undefined
+    return winner === undefined || found === undefined
+      ? { kind: 'fenced' }
+      : { kind: 'fenced', winner: { outcome: winner, token: found.best.acceptedToken } }
   }
 
   async function release(lease: Lease): Promise<ReleaseResult> {
@@ -110,11 +120,8 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
 
   async function read(key: string): Promise<ReadResult> {
     const round = await quorum.run({ kind: 'read', key })
-    const early = explainRead(round.answers)
-    // An outcome that the first majority does not agree on may still have one: hear the others before saying.
-    if (early.kind === 'unavailable' || (early.kind === 'completed' && early.holders < needed))
-      await round.settled
-    const says = explainRead(round.answers)
+    if (explainRead(round.answers, false).kind === 'undecided') await round.settled
+    const says = explainRead(round.answers, true)
     switch (says.kind) {
       case 'unavailable':
         return { kind: 'unavailable', answered: says.answered, required: needed }
@@ -126,24 +133,16 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
         const { fence, owner, attempt, remainingMs: leftMs, fingerprint } = says
         return { kind: 'claimed', token: fence, owner, attempt, remainingMs: leftMs, fingerprint }
       }
-      case 'completed':
-        return readCompleted(key, round, says.token, says.holders)
+      case 'completed': {
+        const { acceptedToken: token, attempt, fingerprint, outcome: bytes } = says.record
+        const outcome = decode(key, bytes)
+        return outcome === undefined
+          ? { kind: 'damaged' }
+          : { kind: 'completed', token, attempt, fingerprint, outcome }
+      }
+      case 'undecided':
+        throw new Error('a settled round is never undecided')
     }
-  }
-
-  /** A minority's outcome is not an answer yet: it is shown as the claim that it still is. */
-  function readCompleted(key: string, round: Round, token: Token, holders: number): ReadResult {
-    const found = round.answers.find(
-      (a) => a?.kind === 'record' && a.record?.state === 'completed' && a.record.acceptedToken === token,
-    )
-    if (found?.kind !== 'record' || found.record?.state !== 'completed')
-      throw new Error('a counted record is missing')
-    const { owner, attempt, fingerprint, outcome: bytes } = found.record
-    if (holders < needed) return { kind: 'claimed', token, owner, attempt, remainingMs: 0, fingerprint }
-    const outcome = decode(key, bytes)
-    return outcome === undefined
-      ? { kind: 'damaged' }
-      : { kind: 'completed', token, attempt, fingerprint, outcome }
   }
 
   return {
@@ -153,4 +152,17 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
     release,
     read,
   }
+}
+
+/** The same outcome was offered under this very lease before, at another moment: the caller asks again. */
+function acceptedEarlier(
+  accepted: { readonly acceptedToken: Token; readonly outcome: Buffer },
+  lease: Lease,
+  outcome: StoredOutcome,
+): boolean {
+  if (accepted.acceptedToken !== lease.token) return false
+  const decoded = decodeOutcome(accepted.outcome)
+  if (decoded.kind === 'damaged') return false
+  const { completedAtWallMs } = decoded.outcome
+  return encodeOutcome({ ...outcome, completedAtWallMs }).equals(accepted.outcome)
 }

@@ -121,7 +121,10 @@ export type RenewResult =
 export type CompleteResult =
   | { readonly kind: 'recorded' }
   /** Another holder came after. `winner` is its outcome where a majority holds it. */
-  | { readonly kind: 'fenced'; readonly winner?: StoredOutcome }
+  | {
+      readonly kind: 'fenced'
+      readonly winner?: { readonly outcome: StoredOutcome; readonly token: Token }
+    }
   | { readonly kind: 'unavailable' }
 
 export type ReleaseResult =
@@ -154,6 +157,7 @@ export type ReadResult =
 export interface Leases {
   claim(request: ClaimRequest): Promise<ClaimResult>
   renew(lease: Lease): Promise<RenewResult>
+  /** One lease has one outcome: asked again, the same one is to be given (when it was completed may differ). */
   complete(lease: Lease, outcome: StoredOutcome): Promise<CompleteResult>
   release(lease: Lease): Promise<ReleaseResult>
   read(key: string): Promise<ReadResult>

@@ -7,8 +7,9 @@
  */
 
 import type { NodeAnswer } from './ports.ts'
-import type { Fingerprint, Owner } from './record.ts'
-import type { Token } from './token.ts'
+import type { Fingerprint, NodeRecord, Owner } from './record.ts'
+import { decodeOutcome } from './stored-outcome.ts'
+import { NO_TOKEN, type Token } from './token.ts'
 import { majorityOf } from './units.ts'
 
 type Answers = readonly (NodeAnswer | undefined)[]
@@ -23,10 +24,10 @@ export type Refusal =
   /** One holder stands on a majority. */
   | { readonly kind: 'held'; readonly remainingMs: number }
   /** A majority answered, and no one holder stands on a majority: a race that nobody won, or leftovers of one. */
-  | { readonly kind: 'contended' }
-  /** Our token was too low; nothing below or at `above` can win. */
+  | { readonly kind: 'contended'; readonly above: Token }
+  /** Our token was too low, and with a larger one we would have won; nothing below or at `above` can. */
   | { readonly kind: 'stale'; readonly above: Token }
-  /** Our token was too far in the future of the nodes' clocks. */
+  /** Our token was too far in the future of the nodes' clocks: at `nodeMs` enough of them would have granted it. */
   | { readonly kind: 'skewed'; readonly nodeMs: number }
   | { readonly kind: 'unavailable'; readonly answered: number }
   /** Fewer than a majority have answered yet, and others still may. */
@@ -40,13 +41,33 @@ export function answered(answers: Answers): readonly NodeAnswer[] {
   )
 }
 
-/** The completed outcome with the largest ballot among the answers, and how many nodes hold that very one. */
-export function bestCompleted(answers: Answers): { best: Completed; holders: number } | undefined {
-  const completed = answers.filter((answer): answer is Completed => answer?.kind === 'completed')
-  const [first, ...rest] = completed
+type Accepted = { readonly acceptedToken: Token; readonly outcome: Buffer }
+
+/**
+ * The outcome with the largest ballot among what nodes accepted, and how many nodes accepted that very one.
+ *
+ * One ballot has one value, so copies of one ballot are equal, unless a node's memory was altered. Such a node accepted the
+ * outcome all the same, and counts; but an intact copy speaks.
+ */
+export function bestOf<T extends Accepted>(accepted: readonly T[]): { best: T; holders: number } | undefined {
+  const largest = Math.max(...accepted.map(({ acceptedToken }) => acceptedToken))
+  const copies = accepted.filter(({ acceptedToken }) => acceptedToken === largest)
+  const [first] = copies
   if (first === undefined) return undefined
-  const best = rest.reduce((top, next) => (next.acceptedToken > top.acceptedToken ? next : top), first)
-  return { best, holders: completed.filter((answer) => answer.acceptedToken === best.acceptedToken).length }
+  const holdersOf = (one: T) => copies.filter(({ outcome }) => outcome.equals(one.outcome)).length
+  if (holdersOf(first) === copies.length) return { best: first, holders: copies.length }
+
+  const intact = copies.filter(({ outcome }) => decodeOutcome(outcome).kind === 'intact')
+  const best = intact.reduce(
+    (top, next) => (holdersOf(next) > holdersOf(top) ? next : top),
+    intact[0] ?? first,
+  )
+  return { best, holders: holdersOf(best) + (intact.length === 0 ? 0 : copies.length - intact.length) }
+}
+
+/** {@link bestOf} the completed records among answers to a claim or a completion. */
+export function bestCompleted(answers: Answers): { best: Completed; holders: number } | undefined {
+  return bestOf(answers.filter((answer): answer is Completed => answer?.kind === 'completed'))
 }
 
 /**
@@ -63,47 +84,53 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
     return { kind: 'completed', chosen: sighting.best }
   if (heard.length < needed)
     return settled ? { kind: 'unavailable', answered: heard.length } : { kind: 'undecided' }
+  if (isOtherContent(heard, needed)) return { kind: 'mismatch' }
+  const granted = heard.filter((answer) => answer.kind === 'granted').length
   if (sighting !== undefined) {
-    const promises = heard.filter(
-      (answer) => answer.kind === 'granted' || (answer.kind === 'completed' && answer.promised),
-    )
-    const mayWriteBack = promises.length >= needed
+    const promised = heard.filter((answer) => answer.kind === 'completed' && answer.promised).length
+    const mayWriteBack = granted + promised >= needed
     return mayWriteBack || settled
       ? { kind: 'sighted', best: sighting.best, mayWriteBack }
       : { kind: 'undecided' }
   }
 
-  const mismatches = heard.filter((answer) => answer.kind === 'mismatch')
-  if (mismatches.length >= needed) return { kind: 'mismatch' }
-
   const holder = majorityHolder(heard, needed)
   if (holder !== undefined) return { kind: 'held', remainingMs: holder.remainingMs }
 
-  const skewed = heard.filter((answer) => answer.kind === 'skewed')
-  if (skewed.length > answers.length - needed) {
-    return { kind: 'skewed', nodeMs: Math.max(...skewed.map((answer) => answer.nodeMs)) }
-  }
+  const skewed = heard.flatMap((answer) => (answer.kind === 'skewed' ? [answer.nodeMs] : []))
+  const nodeMs = skewed.sort((a, b) => b - a)[needed - granted - 1]
+  // As little as it takes: the clock of the last node that is needed for a majority.
+  if (nodeMs !== undefined) return { kind: 'skewed', nodeMs }
   const fences = heard.flatMap((answer) => (answer.kind === 'stale' ? [answer.fence] : []))
-  if (fences.length > 0) return { kind: 'stale', above: Math.max(...fences) }
-  return { kind: 'contended' }
+  const above = Math.max(NO_TOKEN, ...fences)
+  // Only where a larger token would have won. Else others are racing, and to race at once again helps nobody.
+  if (fences.length > 0 && granted + fences.length + skewed.length >= needed) return { kind: 'stale', above }
+  return { kind: 'contended', above }
 }
 
-/** The claim (by its fence) that a majority of nodes hold, with the time until the last of them lapses. */
+/** Whether a majority holds another request under this key: claims of it, and outcomes of it. */
+function isOtherContent(heard: readonly NodeAnswer[], needed: number): boolean {
+  const others = new Set(heard.flatMap((answer) => (answer.kind === 'mismatch' ? [answer.fingerprint] : [])))
+  const holding = heard.filter(
+    (answer) => answer.kind === 'mismatch' || (answer.kind === 'completed' && others.has(answer.fingerprint)),
+  )
+  return others.size > 0 && holding.length >= needed
+}
+
+/** The claim (by its fence and request) that a majority of nodes hold, with the time until the last of them lapses. */
 function majorityHolder(
   heard: readonly NodeAnswer[],
   needed: number,
-): { fence: Token; remainingMs: number } | undefined {
-  const byFence = new Map<Token, { count: number; remainingMs: number }>()
+): { readonly remainingMs: number } | undefined {
+  const claims = new Map<string, { count: number; remainingMs: number }>()
   for (const answer of heard) {
-    if (answer.kind !== 'held' && answer.kind !== 'mismatch') continue
-    const known = byFence.get(answer.fence) ?? { count: 0, remainingMs: 0 }
-    byFence.set(answer.fence, {
-      count: known.count + 1,
-      remainingMs: Math.max(known.remainingMs, answer.remainingMs),
-    })
+    if (answer.kind !== 'held') continue
+    const claim = `${answer.fence} ${answer.fingerprint}`
+    const known = claims.get(claim) ?? { count: 0, remainingMs: 0 }
+    const remainingMs = Math.max(known.remainingMs, answer.remainingMs)
+    claims.set(claim, { count: known.count + 1, remainingMs })
   }
-  for (const [fence, { count, remainingMs }] of byFence) if (count >= needed) return { fence, remainingMs }
-  return undefined
+  return [...claims.values()].find(({ count }) => count >= needed)
 }
 
 /** What a renewal, completion or release that was not carried amounts to. */
@@ -125,8 +152,11 @@ export function explainRejected(
   return settled ? 'unavailable' : 'undecided'
 }
 
+type CompletedRecord = Extract<NodeRecord, { state: 'completed' }>
+
 export type MajorityRead =
-  | { readonly kind: 'completed'; readonly token: Token; readonly holders: number }
+  /** A majority has accepted this outcome: it is chosen. */
+  | { readonly kind: 'completed'; readonly record: CompletedRecord }
   | {
       readonly kind: 'claimed'
       readonly fence: Token
@@ -138,40 +168,41 @@ export type MajorityRead =
   | { readonly kind: 'released'; readonly fence: Token }
   | { readonly kind: 'absent' }
   | { readonly kind: 'unavailable'; readonly answered: number }
+  /** Nodes that have not answered may still make the difference. */
+  | { readonly kind: 'undecided' }
 
-/** What a majority of `read` answers says. The record with the largest ballot speaks; completed speaks before claimed. */
-export function explainRead(answers: Answers): MajorityRead {
+/**
+ * What `read` answers say. A majority's outcome speaks; else the claim or release with the largest ballot.
+ * A minority's outcome is not an answer yet: it is shown as the lapsed claim that it still is.
+ *
+ * @param settled every node has answered or was given up: no `undecided` any more
+ */
+export function explainRead(answers: Answers, settled: boolean): MajorityRead {
   const needed = majorityOf(answers.length)
-  const records = answers.flatMap((answer) => (answer?.kind === 'record' ? [answer] : []))
-  if (records.length < needed) return { kind: 'unavailable', answered: records.length }
+  const reads = answers.flatMap((answer) => (answer?.kind === 'record' ? [answer] : []))
+  if (reads.length < needed)
+    return settled ? { kind: 'unavailable', answered: reads.length } : { kind: 'undecided' }
 
-  let completed: { token: Token; holders: number } | undefined
+  const sighting = bestOf(reads.flatMap(({ record }) => (record?.state === 'completed' ? [record] : [])))
+  if (sighting !== undefined && sighting.holders >= needed)
+    return { kind: 'completed', record: sighting.best }
+  if (sighting !== undefined && !settled) return { kind: 'undecided' }
+
   let claimed: Extract<MajorityRead, { kind: 'claimed' }> | undefined
   let released: Token | undefined
-  for (const { record, nodeMs } of records) {
-    if (record === undefined) continue
-    if (record.state === 'completed') {
-      const token = record.acceptedToken
-      if (completed === undefined || token > completed.token) completed = { token, holders: 1 }
-      else if (token === completed.token) completed = { token, holders: completed.holders + 1 }
-    } else if (record.state === 'claimed') {
-      if (claimed === undefined || record.fence > claimed.fence) {
-        const { fence, owner, attempt, fingerprint } = record
-        claimed = {
-          kind: 'claimed',
-          fence,
-          owner,
-          attempt,
-          fingerprint,
-          remainingMs: Math.max(0, record.leaseUntilNodeMs - nodeMs),
-        }
-      }
-    } else {
-      released = Math.max(released ?? 0, record.fence)
+  for (const { record, nodeMs } of reads) {
+    if (record?.state === 'claimed' && (claimed === undefined || record.fence > claimed.fence)) {
+      const { fence, owner, attempt, fingerprint } = record
+      const remainingMs = Math.max(0, record.leaseUntilNodeMs - nodeMs)
+      claimed = { kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs }
     }
+    if (record?.state === 'released') released = Math.max(released ?? NO_TOKEN, record.fence)
   }
-  if (completed !== undefined) return { kind: 'completed', ...completed }
-  if (claimed !== undefined && claimed.fence >= (released ?? 0)) return claimed
-  if (released !== undefined) return { kind: 'released', fence: released }
-  return claimed ?? { kind: 'absent' }
+  if (sighting !== undefined && (claimed === undefined || claimed.fence < sighting.best.acceptedToken)) {
+    const { acceptedToken: fence, owner, attempt, fingerprint } = sighting.best
+    return { kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs: 0 }
+  }
+  if (claimed !== undefined && (sighting !== undefined || claimed.fence >= (released ?? NO_TOKEN)))
+    return claimed
+  return released === undefined ? { kind: 'absent' } : { kind: 'released', fence: released }
 }

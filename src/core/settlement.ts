@@ -6,7 +6,7 @@
  */
 
 import type { ApplicationResponse, HeaderList } from './ports.ts'
-import type { StoredOutcome } from './stored-outcome.ts'
+import { isStorableHeader, type StoredOutcome } from './stored-outcome.ts'
 
 /** `store`: replay it. `release`: forget it. `hold`: keep the claim until its lease ends, record nothing. */
 export type Disposition = 'store' | 'release' | 'hold'
@@ -66,9 +66,11 @@ export function storedHeadersOf(headers: HeaderList, extra: readonly string[]): 
   const connection = new Set(
     headerValues(headers, 'connection').flatMap((value) => value.toLowerCase().split(/\s*,\s*/)),
   )
-  return headers.filter(([name]) => {
+  return headers.filter(([name, value]) => {
     const lower = name.toLowerCase()
     if (NEVER_STORED.has(lower) || connection.has(lower) || lower.startsWith('fencepost-')) return false
+    // The record would be refused as damaged when it is read: better without this header than without an answer.
+    if (!isStorableHeader(name, value)) return false
     return (
       lower.startsWith('content-') ||
       lower.startsWith('x-') ||

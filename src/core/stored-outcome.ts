@@ -79,7 +79,7 @@ function outcomeFrom(head: unknown, body: Buffer): StoredOutcome | undefined {
   const { kind, status, headers, location, result, completedAtWallMs } = head as Record<string, unknown>
   if (typeof completedAtWallMs !== 'number' || !Number.isFinite(completedAtWallMs)) return undefined
   if (kind === 'result') return { kind, result, completedAtWallMs }
-  if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 599)
+  if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 999)
     return undefined
   if (kind === 'tombstone') {
     if (location === undefined) return { kind, status, completedAtWallMs }
@@ -99,11 +99,15 @@ function isHeaderList(value: unknown): value is HeaderList {
         Array.isArray(pair) &&
         pair.length === 2 &&
         typeof pair[0] === 'string' &&
-        /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(pair[0]) &&
         typeof pair[1] === 'string' &&
-        isFieldValue(pair[1]),
+        isStorableHeader(pair[0], pair[1]),
     )
   )
+}
+
+/** Whether a header may stand in a record: what may not is not replayed, and is left out before it is stored. */
+export function isStorableHeader(name: string, value: string): boolean {
+  return /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(name) && isFieldValue(value)
 }
 
 /** RFC 9110, section 5.5: visible characters, spaces, tabs and obs-text; never CR, LF or NUL. */

@@ -50,21 +50,24 @@ export function parseToken(text: string): Token {
 export class TokenSource {
   readonly #wallMs: () => number
   #last: Token = NO_TOKEN
+  /** How far our clock was seen to be ahead of what nodes tolerate. */
+  #aheadMs = 0
 
   constructor(wallMs: () => number) {
     this.#wallMs = wallMs
   }
 
   next(above: Token = NO_TOKEN): Token {
-    this.#last = Math.max(tokenAt(this.#wallMs()), this.#last + 1, above + 1)
+    this.#last = Math.max(tokenAt(this.#wallMs() - this.#aheadMs), this.#last + 1, above + 1)
     return this.#last
   }
 
   /**
    * A node refused our token as too far in the future: our clock, or the clock of whoever fenced before, is wrong.
-   * Forget the clock and propose from what the nodes say their time is.
+   * From now on propose near what the nodes say their time is; tokens need no clock to be in order.
    */
   rewindTo(nodeMs: number): void {
+    this.#aheadMs = Math.max(0, this.#wallMs() - nodeMs)
     this.#last = Math.min(this.#last, tokenAt(nodeMs))
   }
 }
