@@ -200,6 +200,8 @@ async function openNodes(config: Config, clock: Clock, random: Random, events: E
     deadlineMs: config.nodeDeadlineMs,
     connectTimeoutMs: config.redisConnectTimeoutMs,
     maxTokenAheadMs,
+    quarantineMs: config.quarantineMs,
+    clockStepMs: config.clockStepMs,
     clock,
     random,
     events,

@@ -72,7 +72,40 @@ export type CoreEvent =
       readonly attempts: number
     }
   | DecidedEvent
+  | NodeEvent
   | { readonly kind: 'takeover'; readonly recordKey: string; readonly attempt: number; readonly token: Token }
+
+/** What is known of a node, in the words of readiness and metrics. */
+export type NodeStanding = 'down' | 'unfit' | 'quarantined' | 'voting'
+
+/** What happens to the nodes of a cluster and to their votes. */
+export type NodeEvent =
+  | {
+      readonly kind: 'node_state'
+      readonly node: string
+      readonly from: NodeStanding
+      readonly to: NodeStanding
+      readonly reason: string
+    }
+  /** All nodes of a brand-new cluster got their first epoch. */
+  | { readonly kind: 'cluster_founded'; readonly nodes: readonly string[] }
+  /** Records are copied to a node in quarantine. */
+  | {
+      readonly kind: 'enrolment_progress'
+      readonly node: string
+      readonly sourcesDone: number
+      readonly copied: number
+    }
+  /** Too few nodes remember: nothing goes on until more of them vote, or somebody declares the loss. */
+  | {
+      readonly kind: 'enrolment_blocked'
+      readonly node: string
+      readonly voting: number
+      readonly required: number
+    }
+  /** A step failed and is taken again. */
+  | { readonly kind: 'enrolment_stumbled'; readonly node: string; readonly reason: string }
+  | { readonly kind: 'node_enrolled'; readonly node: string; readonly copied: number }
 
 /** Who asked. */
 export type Entrypoint = 'proxy' | 'api' | 'ext_authz' | 'ext_proc' | 'forward_auth' | 'auth_request'

@@ -41,7 +41,7 @@ export function answered(answers: Answers): readonly NodeAnswer[] {
   )
 }
 
-type Accepted = { readonly acceptedToken: Token; readonly outcome: Buffer }
+type Accepted = { readonly acceptedToken: Token; readonly outcome: Buffer; readonly copied?: true }
 
 /**
  * The outcome with the largest ballot among what nodes accepted, and how many nodes accepted that very one.
@@ -55,14 +55,17 @@ export function bestOf<T extends Accepted>(accepted: readonly T[]): { best: T; h
   const [first] = copies
   if (first === undefined) return undefined
   const holdersOf = (one: T) => copies.filter(({ outcome }) => outcome.equals(one.outcome)).length
-  if (holdersOf(first) === copies.length) return { best: first, holders: copies.length }
+  // A copy that a node was told of when it was enrolled speaks, and is no vote.
+  const told = copies.filter(({ copied }) => copied !== undefined).length
+  if (holdersOf(first) === copies.length) return { best: first, holders: copies.length - told }
 
   const intact = copies.filter(({ outcome }) => decodeOutcome(outcome).kind === 'intact')
   const best = intact.reduce(
     (top, next) => (holdersOf(next) > holdersOf(top) ? next : top),
     intact[0] ?? first,
   )
-  return { best, holders: holdersOf(best) + (intact.length === 0 ? 0 : copies.length - intact.length) }
+  const holders = holdersOf(best) + (intact.length === 0 ? 0 : copies.length - intact.length)
+  return { best, holders: Math.max(0, holders - told) }
 }
 
 /** {@link bestOf} the completed records among answers to a claim or a completion. */

@@ -71,7 +71,7 @@ function claim(
   switch (record.state) {
     case 'completed': {
       const { acceptedToken, attempt, fingerprint, outcome } = record
-      const known = { acceptedToken, attempt, fingerprint, outcome, nodeMs }
+      const known = { acceptedToken, attempt, fingerprint, outcome, nodeMs, ...copiedMark(record) }
       if (token > record.fence) {
         return {
           answer: { kind: 'completed', fence: token, promised: true, ...known },
@@ -168,7 +168,8 @@ function complete(
   })
 
   if (record === undefined) return recorded(nodeMs)
-  const accepted = record.state === 'completed' && record.acceptedToken === token
+  const accepted =
+    record.state === 'completed' && record.copied === undefined && record.acceptedToken === token
   // It has accepted this very outcome at this very ballot, and that stays true whatever it has promised since.
   if (accepted && record.outcome.equals(command.outcome)) return { answer: { kind: 'recorded', nodeMs } }
   const ours = token === record.fence && record.state !== 'released' && record.owner === owner
@@ -187,6 +188,7 @@ function complete(
         fingerprint,
         outcome,
         nodeMs,
+        ...copiedMark(record),
       },
     }
   }
@@ -217,4 +219,8 @@ function release(
       ttl: { ms: keyTtlMs },
     },
   }
+}
+
+function copiedMark(record: Extract<NodeRecord, { state: 'completed' }>): { readonly copied?: true } {
+  return record.copied === undefined ? {} : { copied: record.copied }
 }

@@ -57,6 +57,11 @@ export type NodeRecord =
       readonly claimedAtNodeMs: number
       /** An encoded outcome; opaque to the node. */
       readonly outcome: Buffer
+      /**
+       * The node did not accept this outcome itself: it learnt of it when it was enrolled (`record-merge.ts`). Such an
+       * outcome is adopted like any other, and does not count towards the majority that makes it chosen.
+       */
+      readonly copied?: true
     }
 
 /** Every duration in milliseconds. `keyTtlMs` is how long the node remembers the record, and with it the fence. */
@@ -130,6 +135,8 @@ export type RecordAnswer =
       readonly attempt: number
       readonly fingerprint: Fingerprint
       readonly outcome: Buffer
+      /** Learnt from other nodes: no vote for the outcome. */
+      readonly copied?: true
       readonly nodeMs: number
     }
   | { readonly kind: 'renewed'; readonly nodeMs: number }

@@ -21,3 +21,16 @@ export function pause(clock: Clock, delayMs: number): Promise<void> {
     clock.timer(delayMs, resolve)
   })
 }
+
+/** The promise, or after `deadlineMs` an error with the sentence; what comes later is dropped. */
+export function within<T>(
+  clock: Clock,
+  deadlineMs: number,
+  promise: Promise<T>,
+  sentence: string,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = clock.timer(deadlineMs, () => reject(new Error(sentence)))
+    promise.then(resolve, reject).finally(() => timer.cancel())
+  })
+}

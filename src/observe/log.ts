@@ -123,6 +123,42 @@ function lineOf(event: CoreEvent): Line | undefined {
         message: `an outcome was not recorded (${event.result})`,
         fields: { ...keyHash(event.recordKey), attempts: event.attempts },
       }
+    case 'node_state':
+      return {
+        level: event.to === 'voting' ? 'info' : 'warn',
+        message: `${event.node} is ${event.to}, was ${event.from}: ${event.reason}`,
+        fields: { node: event.node, from: event.from, to: event.to },
+      }
+    case 'cluster_founded':
+      return {
+        level: 'warn',
+        message: 'a brand-new cluster was founded: its nodes remembered nothing',
+        fields: { nodes: event.nodes },
+      }
+    case 'enrolment_progress':
+      return {
+        level: 'info',
+        message: `records are copied to ${event.node}`,
+        fields: { node: event.node, sources_done: event.sourcesDone, copied: event.copied },
+      }
+    case 'enrolment_blocked':
+      return {
+        level: 'error',
+        message: `${event.node} can't be enrolled: ${event.voting} other nodes vote, ${event.required} must; too many forgot for the rest to know everything. See \`fencepost nodes declare-loss\`.`,
+        fields: { node: event.node, voting: event.voting, required: event.required },
+      }
+    case 'enrolment_stumbled':
+      return {
+        level: 'warn',
+        message: `a step of the enrolment of ${event.node} failed and is taken again`,
+        fields: { node: event.node, error: event.reason },
+      }
+    case 'node_enrolled':
+      return {
+        level: 'info',
+        message: `${event.node} was enrolled and votes again`,
+        fields: { node: event.node, copied: event.copied },
+      }
     case 'round_settled':
     case 'claim_ended':
     case 'lease_released':

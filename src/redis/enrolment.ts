@@ -1,76 +1,169 @@
 /**
- * Which nodes may vote: what a node must show when it is connected, and the epoch that says it remembers.
+ * A Redis node as enrolment sees it: the port `EnrolmentNode` over one connection, for one run of the node's process.
  *
- * A node is enrolled for one run of its process: the epoch names the `run_id` it was written for. A process that was
- * started again shows another `run_id`, whatever it persisted, and does not vote until it is enrolled again; a node that
- * was flushed has no epoch, and its scripts say so in every answer. Nodes of a brand-new cluster, where none of all N
- * has an epoch, are enrolled at once.
- *
- * Owns the inspection of one node and the first enrolment. It opens no connections and counts no votes.
+ * Owns the storing of a node's quarantine on the node and the moving of records. Everything that must not happen on
+ * another run of the process carries its `run_id`, because a connection is made again by itself.
  */
 
 import type { Redis } from 'ioredis'
-import { EPOCH_KEY } from './keys.ts'
+import type { Adoption, EnrolmentNode, Shown } from '../core/enrolment.ts'
+import type { Cluster, CopyProgress, Origin } from '../core/enrolment-rules.ts'
+import type { Clock } from '../core/ports.ts'
+import { within } from '../core/retry.ts'
+import { callBatch } from './batch.ts'
+import { RECORD_PATTERN } from './keys.ts'
+import { callMembership } from './membership.ts'
+import { NO_EPOCH } from './node.ts'
+import type { Script } from './scripts.ts'
+import { decodeShown, packRecord } from './wire.ts'
 
-/** What a node said of itself. */
-export type NodeFacts = {
+/** Keys that one SCAN looks at: some 50 µs of the node's time. */
+const SCAN_COUNT = 100
+
+/** Bytes of records in one call: a millisecond or two of the node's time. */
+const ADOPT_MAX_BYTES = 1024 * 1024
+
+/** A founder that died frees the nodes after this long; founding takes milliseconds. */
+const FOUNDING_CLAIM_MS = 5_000
+
+export type RedisEnrolmentOptions = {
+  readonly name: string
+  readonly client: Redis
+  readonly script: Script
   readonly runId: string
-  readonly role: string
-  readonly evictionPolicy: string
-  readonly version: string
-  /** The epoch that stands on the node, or undefined where there is none. */
+  /** The epoch that the node is known to have; undefined while it does not vote. */
   readonly epoch: string | undefined
+  readonly deadlineMs: number
+  readonly clock: Clock
+  /** The connection is the one over which the node was looked at. */
+  readonly sameConnection: () => boolean
 }
 
-export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; readonly reason: string }
+export class RedisEnrolmentNode implements EnrolmentNode {
+  readonly name: string
+  readonly #options: RedisEnrolmentOptions
 
-/** @throws Error where the node does not answer or does not allow INFO and GET. */
-export async function inspectNode(client: Redis): Promise<NodeFacts> {
-  const [info, epoch] = await Promise.all([client.info(), client.get(EPOCH_KEY)])
-  const field = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
-  return {
-    runId: field('run_id'),
-    role: field('role'),
-    evictionPolicy: field('maxmemory_policy'),
-    version: field('redis_version'),
-    epoch: epoch ?? undefined,
+  constructor(options: RedisEnrolmentOptions) {
+    this.name = options.name
+    this.#options = options
   }
-}
 
-/** Whether a node may be used at all. */
-export function fitnessOf(facts: NodeFacts): Fitness {
-  const unfit = (reason: string): Fitness => ({ kind: 'unfit', reason })
-  if (facts.runId === '')
-    return unfit('it does not show its run_id in INFO: allow the command, or use another server')
-  if (facts.role !== 'master')
-    return unfit(
-      `its role is ${facts.role}, and a replica loses what was not copied yet: use an independent master`,
-    )
-  if (facts.evictionPolicy !== 'noeviction') {
-    return unfit(
-      `its maxmemory-policy is ${facts.evictionPolicy}, which silently forgets records: set noeviction`,
+  async begin(nonce: string, origin: Origin): Promise<void> {
+    await this.#act('begin', nonce, origin)
+  }
+
+  async restart(nonce: string, nextNonce: string): Promise<void> {
+    await this.#act('restart', nonce, nextNonce)
+  }
+
+  save(nonce: string, { done, source, copied }: CopyProgress): Promise<boolean> {
+    return this.#act(
+      'save',
+      nonce,
+      done.join(','),
+      source?.runId ?? '',
+      source?.cursor ?? '0',
+      String(copied),
     )
   }
-  return { kind: 'fit' }
-}
 
-/** The epoch of one run of a node's process. The nonce keeps two enrolments of the same run apart. */
-export function epochFor(runId: string, nonce: string): string {
-  return `1:${runId}:${nonce}`
-}
+  enrol(nonce: string, { id, quarantineMs }: Cluster): Promise<boolean> {
+    return this.#act('enrol', nonce, id, String(quarantineMs))
+  }
 
-/** Whether the epoch on the node was written for the process that runs there now. */
-export function isEnrolled(facts: NodeFacts): boolean {
-  return facts.epoch?.startsWith(`1:${facts.runId}:`) ?? false
-}
+  claimFounding(nonce: string): Promise<boolean> {
+    return this.#act('claim', nonce, String(FOUNDING_CLAIM_MS))
+  }
 
-/**
- * Writes the first epoch of a brand-new node; where another sidecar was faster, its epoch stands.
- * @returns the epoch that stands afterwards
- */
-export async function enrolNewNode(client: Redis, facts: NodeFacts, nonce: string): Promise<string> {
-  const epoch = epochFor(facts.runId, nonce)
-  const written = await client.set(EPOCH_KEY, epoch, 'NX')
-  if (written === 'OK') return epoch
-  return (await client.get(EPOCH_KEY)) ?? epoch
+  found(nonce: string, { id, quarantineMs }: Cluster): Promise<boolean> {
+    return this.#act('found', nonce, id, String(quarantineMs))
+  }
+
+  async abandonFounding(nonce: string): Promise<void> {
+    await this.#act('abandon', nonce)
+  }
+
+  /** Whoever restarts or takes over a node's quarantine must wait as long as the longest lease of any sidecar. */
+  async raise({ id, quarantineMs }: Cluster): Promise<void> {
+    await this.#act('raise', id, String(quarantineMs))
+  }
+
+  declare(by: string): Promise<boolean> {
+    return this.#act('declare', by)
+  }
+
+  /** Takes the work of copying to this node, for a while; it only saves work that somebody else is doing already. */
+  occupy(who: string, lifetimeMs: number): Promise<boolean> {
+    return this.#act('occupy', who, String(lifetimeMs))
+  }
+
+  async keys(cursor: string): Promise<{ readonly keys: readonly string[]; readonly cursor: string }> {
+    const [next, keys] = await this.#timely(
+      this.#options.client.scan(cursor, 'MATCH', RECORD_PATTERN, 'COUNT', SCAN_COUNT),
+    )
+    return { keys, cursor: next }
+  }
+
+  async show(keys: readonly string[], whole: boolean): Promise<Shown> {
+    const reply = await this.#batch(
+      keys,
+      keys.flatMap(() => ['show', whole ? '1' : '0']),
+    )
+    const sightings = reply.answers.map((answer) => {
+      try {
+        return decodeShown(answer, reply.nodeMs)
+      } catch {
+        // Another program's value under our name, or an altered one: told apart from a record that is not there.
+        return 'damaged' as const
+      }
+    })
+    return { voting: reply.enrolled, sightings }
+  }
+
+  async adopt(adoptions: readonly Adoption[]): Promise<void> {
+    let keys: string[] = []
+    let args: (string | Buffer)[] = []
+    let bytes = 0
+    const flush = async () => {
+      if (keys.length === 0) return
+      const reply = await this.#batch(keys, args)
+      for (const answer of reply.answers) {
+        if (!Array.isArray(answer) || String(answer[0]) !== 'adopted')
+          throw new Error(`${this.name} did not take a record: ${String(answer)}`)
+      }
+      keys = []
+      args = []
+      bytes = 0
+    }
+    for (const { key, merged } of adoptions) {
+      const packed = packRecord(merged.record)
+      if (bytes + packed.length > ADOPT_MAX_BYTES) await flush()
+      keys.push(key)
+      args.push('adopt', packed, merged.chosen ? '1' : '0', String(Math.max(1, merged.ttlMs)))
+      bytes += packed.length
+    }
+    await flush()
+  }
+
+  #batch(keys: readonly string[], args: readonly (string | Buffer)[]) {
+    const { client, script, epoch } = this.#options
+    return this.#timely(
+      // No claims travel here, so how far a token may be ahead does not matter.
+      callBatch(client, script, { epoch: epoch ?? NO_EPOCH, maxTokenAheadMs: 0, keys, args }),
+    )
+  }
+
+  async #act(act: string, ...args: string[]): Promise<boolean> {
+    const answer = await this.#timely(
+      callMembership(this.#options.client, this.#options.runId, [act, ...args]),
+    )
+    return answer === 1
+  }
+
+  async #timely<T>(answer: Promise<T>): Promise<T> {
+    const { clock, deadlineMs, name, sameConnection } = this.#options
+    const said = await within(clock, deadlineMs, answer, `${name} gave no answer within ${deadlineMs} ms`)
+    if (!sameConnection()) throw new Error(`the connection to ${name} was made again meanwhile`)
+    return said
+  }
 }

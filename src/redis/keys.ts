@@ -2,3 +2,18 @@
 
 /** Says that this node is enrolled, and since when: {@link import('./enrolment.ts')}. */
 export const EPOCH_KEY = 'dedup::epoch'
+
+/** A hash: the quarantine of a node that has no epoch for its present run, and how far its enrolment has come. */
+export const QUARANTINE_KEY = 'dedup::quarantine'
+
+/** A hash: what all nodes of one cluster have in common. */
+export const CLUSTER_KEY = 'dedup::cluster'
+
+/** Who is enrolling all nodes of a brand-new cluster just now. */
+export const FOUNDER_KEY = 'dedup::founder'
+
+/** Which sidecar copies records to this node just now. */
+export const ENROLLER_KEY = 'dedup::enroller'
+
+/** Matches the records of requests and none of the keys above. */
+export const RECORD_PATTERN = 'dedup:[^:]*'

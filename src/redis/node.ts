@@ -13,9 +13,9 @@ import type { Redis } from 'ioredis'
 import type { Events } from '../core/events.ts'
 import type { Clock, NodeAnswer, RecordNode } from '../core/ports.ts'
 import type { RecordCommand } from '../core/record.ts'
-import { EPOCH_KEY } from './keys.ts'
+import { callBatch } from './batch.ts'
 import type { Script } from './scripts.ts'
-import { decodeAnswer, decodeBatch, encodeCommand } from './wire.ts'
+import { decodeAnswer, encodeCommand } from './wire.ts'
 
 /** Most commands in one call: bounds how long a node is busy with one sidecar (some 10 µs a command). */
 export const BATCH_MAX_COMMANDS = 128
@@ -35,6 +35,8 @@ export type RedisNodeOptions = {
   readonly maxTokenAheadMs: number
   readonly clock: Clock
   readonly events: Events
+  /** Called when the node answers that its epoch does not stand any more. */
+  readonly onForgot?: () => void
 }
 
 type Asked = {
@@ -154,20 +156,20 @@ export class RedisNode implements RecordNode {
   }
 
   async #call(commands: readonly RecordCommand[]): Promise<NodeAnswer[]> {
-    const { client, script, maxTokenAheadMs } = this.#options
-    const keys = [EPOCH_KEY, ...commands.map((command) => command.key)]
-    const args = [this.#epoch ?? NO_EPOCH, String(maxTokenAheadMs), ...commands.flatMap(encodeCommand)]
-    const rest = [keys.length, ...keys, ...args]
-    let reply: unknown
-    try {
-      reply = await client.callBuffer('EVALSHA', [script.sha1, ...rest])
-    } catch (cause) {
-      // A node that restarted or flushed its scripts: nothing of the call was executed.
-      if (!(cause instanceof Error) || !cause.message.startsWith('NOSCRIPT')) throw cause
-      reply = await client.callBuffer('EVAL', [script.source, ...rest])
+    const { client, script, maxTokenAheadMs, onForgot } = this.#options
+    const epoch = this.#epoch ?? NO_EPOCH
+    const { nodeMs, enrolled, answers } = await callBatch(client, script, {
+      epoch,
+      maxTokenAheadMs,
+      keys: commands.map((command) => command.key),
+      args: commands.flatMap(encodeCommand),
+    })
+    if (this.#epoch !== epoch) throw new Error('the node was inspected anew meanwhile')
+    if (!enrolled) {
+      // It was flushed, or its data were replaced, while the connection lived on.
+      if (epoch !== NO_EPOCH) onForgot?.()
+      return answers.map(() => ({ kind: 'quarantined', nodeMs }))
     }
-    const { nodeMs, enrolled, answers } = decodeBatch(reply, commands.length)
-    if (!enrolled) return answers.map(() => ({ kind: 'quarantined', nodeMs }))
     return answers.map((answer) => {
       try {
         return decodeAnswer(answer, nodeMs)

@@ -1,15 +1,24 @@
 /**
  * The N Redis nodes of one cluster: connects them, keeps watch over which may vote, and closes them.
  *
- * Owns the life of the connections. Each (re)connection is inspected before a command is sent over it, because a process
- * that was started again cannot keep a TCP connection: that is where a node that forgot is noticed.
+ *   down → quarantined → voting ; any → unfit (replica, evicting, a server twice) ; any → down (connection lost)
+ *
+ * Owns the life of the connections and what is known of each node. Each (re)connection is inspected before a command is
+ * sent over it, because a process that was started again cannot keep a TCP connection: that is where a node that forgot is
+ * noticed. A node that was flushed says so in its answers. Every node is looked at again from time to time, because its
+ * role and its eviction policy can change while the connection lives. How a node gets its vote back is `enroller.ts`.
  */
 
 import type { Redis } from 'ioredis'
+import type { Cluster } from '../core/enrolment-rules.ts'
+import { isEnrolled, isQuarantined } from '../core/enrolment-rules.ts'
 import type { Events } from '../core/events.ts'
-import type { Clock, Random } from '../core/ports.ts'
+import type { Clock, Random, Timer } from '../core/ports.ts'
+import { within } from '../core/retry.ts'
 import { createRedisClient, type RedisAddress } from './connect.ts'
-import { enrolNewNode, fitnessOf, inspectNode, isEnrolled, type NodeFacts } from './enrolment.ts'
+import { Enroller } from './enroller.ts'
+import { RedisEnrolmentNode } from './enrolment.ts'
+import { fitnessOf, inspectNode, type NodeFacts } from './inspection.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
 
@@ -18,131 +27,248 @@ export type RedisNodesOptions = {
   readonly deadlineMs: number
   readonly connectTimeoutMs: number
   readonly maxTokenAheadMs: number
+  /** How long a node that forgot must not vote, as this sidecar's longest lease demands; the cluster's longest counts. */
+  readonly quarantineMs: number
+  /** How far a node's clock may be stepped before its quarantine begins anew. */
+  readonly clockStepMs: number
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
+  /** Only look: found and enrol nothing. */
+  readonly watchOnly?: boolean
+  /** How often each node is looked at. Default {@link INSPECT_EVERY_MS}. */
+  readonly inspectEveryMs?: number
 }
 
 export type NodeState =
   | { readonly kind: 'down'; readonly reason: string }
   | { readonly kind: 'unfit'; readonly reason: string }
-  | { readonly kind: 'quarantined'; readonly facts: NodeFacts }
+  | { readonly kind: 'quarantined'; readonly facts: NodeFacts; readonly reason: string }
   | { readonly kind: 'voting'; readonly facts: NodeFacts }
 
-type Member = { readonly node: RedisNode; readonly client: Redis; state: NodeState }
+export type Member = {
+  readonly node: RedisNode
+  readonly client: Redis
+  state: NodeState
+  /** Counts connections: what began on one must not be finished on another. */
+  connection: number
+  /** In this process's life it had a vote: an empty node is one that forgot, not a new one. */
+  wasVoting: boolean
+}
+
+/** One INFO and one small script a second and node: a change of role or policy counts for no longer than that. */
+const INSPECT_EVERY_MS = 1_000
+
+/** Far above any healthy answer: a connection that is silent for so long is made anew, or a broken path stays in use. */
+const INSPECT_DEADLINE_MS = 1_000
 
 export class RedisNodes implements AsyncDisposable {
   readonly nodes: readonly RedisNode[]
-  readonly #members: readonly Member[]
-  readonly #script: Script
-  readonly #nonce: string
-  #enrolling: Promise<void> | undefined
+  readonly members: readonly Member[]
+  readonly script: Script
+  readonly options: RedisNodesOptions
+  readonly #enroller: Enroller
+  readonly #inspections = new Map<Member, Promise<void>>()
+  readonly #watches = new Map<Member, Timer>()
+  #closed = false
 
   constructor(options: RedisNodesOptions) {
     const { deadlineMs, maxTokenAheadMs, clock, events } = options
-    this.#script = loadBatchScript()
-    this.#nonce = options.random.hex(8)
-    this.#members = options.addresses.map((address, index) => {
+    this.options = options
+    this.script = loadBatchScript()
+    this.members = options.addresses.map((address, index) => {
       const client = createRedisClient(address, options.connectTimeoutMs, options.random)
-      const name = `redis-${index}`
-      const node = new RedisNode({
-        name,
-        client,
-        script: this.#script,
-        deadlineMs,
-        maxTokenAheadMs,
-        clock,
-        events,
-      })
-      return { node, client, state: { kind: 'down', reason: 'not connected yet' } }
+      const onForgot = () => this.#forgot(index)
+      const shared = { client, script: this.script, deadlineMs, maxTokenAheadMs, clock, events }
+      const node = new RedisNode({ name: `redis-${index}`, ...shared, onForgot })
+      const state: NodeState = { kind: 'down', reason: 'not connected yet' }
+      return { node, client, state, connection: 0, wasVoting: false }
     })
-    this.nodes = this.#members.map((member) => member.node)
+    this.nodes = this.members.map((member) => member.node)
+    this.#enroller = new Enroller(this)
   }
 
   /** What is known of each node now, in the order of the addresses. */
   states(): readonly { readonly name: string; readonly state: NodeState }[] {
-    return this.#members.map(({ node, state }) => ({ name: node.name, state }))
+    return this.members.map(({ node, state }) => ({ name: node.name, state }))
   }
 
   /** Dials all nodes. Resolves when each has been inspected or could not be reached; a node that is down is dialled on. */
   async connect(): Promise<void> {
+    const { clock, connectTimeoutMs } = this.options
     await Promise.all(
-      this.#members.map(async (member) => {
+      this.members.map(async (member) => {
         const { client } = member
         client.on('close', () => this.#down(member, 'connection closed'))
         // Without a listener a refused connection would end the process; the reason is kept for whoever looks.
         client.on('error', (error: Error) => this.#down(member, error.message))
-        client.on('ready', () => void this.#inspect(member))
-        await client.connect().catch(() => {})
-        await this.#inspect(member)
+        client.on('ready', () => void this.inspect(member))
+        // A process that stands still accepts the connection and never gets ready.
+        const ready = within(
+          clock,
+          connectTimeoutMs + INSPECT_DEADLINE_MS,
+          client.connect(),
+          'not ready in time',
+        )
+        await ready.catch(() => {})
+        await this.inspect(member)
+        this.#watch(member)
       }),
+    )
+    await this.#enroller.foundIfNew()
+  }
+
+  get closed(): boolean {
+    return this.#closed
+  }
+
+  /** Looks at a node now; where somebody is looking already, once more after that. */
+  inspect(member: Member): Promise<void> {
+    const before = this.#inspections.get(member) ?? Promise.resolve()
+    const inspection = before.then(() => this.#inspect(member))
+    this.#inspections.set(member, inspection)
+    return inspection.finally(() => {
+      if (this.#inspections.get(member) === inspection) this.#inspections.delete(member)
+    })
+  }
+
+  /** The cluster as its voting nodes know it, or else as any node does; the longest quarantine counts. */
+  cluster(): Cluster {
+    const known = this.members.flatMap(({ state }) =>
+      'facts' in state && state.facts.cluster !== undefined
+        ? [{ voting: state.kind === 'voting', cluster: state.facts.cluster }]
+        : [],
+    )
+    const { id } = (known.find(({ voting }) => voting) ?? known[0])?.cluster ?? { id: '' }
+    const quarantines = known.map(({ cluster }) => cluster.quarantineMs)
+    return { id, quarantineMs: Math.max(this.options.quarantineMs, ...quarantines) }
+  }
+
+  /** A node as enrolment sees it, on the connection that it has now. */
+  enrolmentNode(member: Member, facts: NodeFacts): RedisEnrolmentNode {
+    const { connection } = member
+    return new RedisEnrolmentNode({
+      name: member.node.name,
+      client: member.client,
+      script: this.script,
+      runId: facts.runId,
+      epoch: isEnrolled(facts) ? facts.epoch : undefined,
+      deadlineMs: INSPECT_DEADLINE_MS,
+      clock: this.options.clock,
+      sameConnection: () => member.connection === connection && member.client.status === 'ready',
+    })
+  }
+
+  #forgot(index: number): void {
+    const member = this.members[index]
+    if (member !== undefined && !this.#inspections.has(member)) void this.inspect(member)
+  }
+
+  #watch(member: Member): void {
+    if (this.#closed) return
+    const { clock, random, inspectEveryMs = INSPECT_EVERY_MS } = this.options
+    // Spread, so that sidecars that started together do not look together.
+    const delayMs = inspectEveryMs * (0.75 + random.fraction() / 2)
+    this.#watches.set(
+      member,
+      clock.timer(delayMs, () => void this.inspect(member).finally(() => this.#watch(member))),
     )
   }
 
   #down(member: Member, reason: string): void {
+    member.connection += 1
     member.node.useEpoch(undefined)
-    if (member.state.kind !== 'unfit') member.state = { kind: 'down', reason }
+    if (member.state.kind !== 'unfit') this.#become(member, { kind: 'down', reason })
   }
 
   async #inspect(member: Member): Promise<void> {
-    if (member.client.status !== 'ready') return
+    const { client, connection } = member
+    if (this.#closed || client.status !== 'ready') return
+    const still = () => !this.#closed && member.connection === connection
     try {
-      const facts = await inspectNode(member.client)
-      const fitness = fitnessOf(facts)
-      const twin = this.#members.find((other) => other !== member && runIdOf(other.state) === facts.runId)
-      if (fitness.kind === 'unfit') return this.#refuse(member, fitness.reason)
-      if (twin !== undefined) {
-        return this.#refuse(
-          member,
-          `it is the same server as ${twin.node.name} (run_id ${facts.runId}): each node must be a process of its own`,
-        )
+      const facts = await this.#look(member)
+      if (!still()) return
+      const unfit = this.#unfitness(member, facts)
+      if (unfit !== undefined) {
+        member.node.useEpoch(undefined)
+        this.#become(member, { kind: 'unfit', reason: unfit })
+        return
       }
-      await member.client.script('LOAD', this.#script.source)
-      this.#admit(member, facts)
-      if (!isEnrolled(facts)) await this.#enrolNewCluster()
+      if (!isEnrolled(facts)) return await this.#quarantine(member, facts, still)
+      const needed = this.options.quarantineMs
+      if (!this.options.watchOnly && (facts.cluster?.quarantineMs ?? 0) < needed)
+        await this.enrolmentNode(member, facts).raise(this.cluster())
+      if (!still()) return
+      member.wasVoting = true
+      member.node.useEpoch(facts.epoch)
+      this.#become(member, { kind: 'voting', facts })
     } catch (cause) {
-      this.#down(member, cause instanceof Error ? cause.message : String(cause))
+      if (still()) this.#down(member, cause instanceof Error ? cause.message : String(cause))
     }
   }
 
-  #refuse(member: Member, reason: string): void {
-    member.node.useEpoch(undefined)
-    member.state = { kind: 'unfit', reason }
+  async #look(member: Member): Promise<NodeFacts> {
+    const { clock } = this.options
+    const looking = inspectNode(member.client)
+    try {
+      return await within(clock, INSPECT_DEADLINE_MS, looking, SILENT_NODE)
+    } catch (cause) {
+      // Behind a path that drops packets only a new connection finds out that the path is back.
+      if (cause instanceof Error && cause.message === SILENT_NODE) member.client.disconnect(true)
+      throw cause
+    }
   }
 
-  #admit(member: Member, facts: NodeFacts): void {
-    const enrolled = isEnrolled(facts)
-    member.state = { kind: enrolled ? 'voting' : 'quarantined', facts }
-    member.node.useEpoch(enrolled && facts.epoch !== undefined ? facts.epoch : NO_EPOCH)
+  #unfitness(member: Member, facts: NodeFacts): string | undefined {
+    const fitness = fitnessOf(facts)
+    if (fitness.kind === 'unfit') return fitness.reason
+    const others = this.members.filter((other) => other !== member)
+    const twin = others.find(({ state }) => 'facts' in state && state.facts.runId === facts.runId)
+    if (twin !== undefined)
+      return `it is the same server as ${twin.node.name} (run_id ${facts.runId}): each node must be a process of its own`
+    const known = others.find(({ state }) => state.kind === 'voting' && state.facts.cluster !== undefined)
+    const theirs = known?.state.kind === 'voting' ? known.state.facts.cluster?.id : undefined
+    if (isEnrolled(facts) && theirs !== undefined && facts.cluster?.id !== theirs)
+      return `it belongs to the cluster ${facts.cluster?.id}, and ${known?.node.name} to ${theirs}: a node votes in one cluster only`
+    return undefined
   }
 
-  /** Only where every one of all N nodes is there and none was ever enrolled: then nothing can have been forgotten. */
-  #enrolNewCluster(): Promise<void> {
-    this.#enrolling ??= this.#enrolIfNew().finally(() => {
-      this.#enrolling = undefined
+  /** Its commands are sent from now on, and its answers do not count. */
+  async #quarantine(member: Member, facts: NodeFacts, still: () => boolean): Promise<void> {
+    const forgot = member.wasVoting || facts.epoch !== undefined || facts.quarantine?.origin === 'forgot'
+    const begun = isQuarantined(facts) && (!forgot || facts.quarantine.origin === 'forgot')
+    member.node.useEpoch(NO_EPOCH)
+    let known = facts
+    if (!begun && !this.options.watchOnly) {
+      const origin = forgot ? 'forgot' : 'new'
+      await this.enrolmentNode(member, facts).begin(this.options.random.hex(16), origin)
+      known = await this.#look(member)
+    }
+    if (!still()) return
+    const reason = forgot ? 'it forgot what it had promised' : 'it has never been enrolled'
+    this.#become(member, { kind: 'quarantined', facts: known, reason })
+    this.#enroller.pursue(member)
+  }
+
+  #become(member: Member, state: NodeState): void {
+    const before = member.state.kind
+    member.state = state
+    if (before === state.kind || this.#closed) return
+    const reason = 'reason' in state ? state.reason : 'it is enrolled'
+    this.options.events.publish({
+      kind: 'node_state',
+      node: member.node.name,
+      from: before,
+      to: state.kind,
+      reason,
     })
-    return this.#enrolling
-  }
-
-  async #enrolIfNew(): Promise<void> {
-    const fresh = this.#members.every(
-      ({ state }) => state.kind === 'quarantined' && state.facts.epoch === undefined,
-    )
-    if (!fresh) return
-    await Promise.all(
-      this.#members.map(async (member) => {
-        if (member.state.kind !== 'quarantined') return
-        const epoch = await enrolNewNode(member.client, member.state.facts, this.#nonce)
-        this.#admit(member, { ...member.state.facts, epoch })
-      }),
-    )
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const { client } of this.#members) client.disconnect()
+    this.#closed = true
+    for (const watch of this.#watches.values()) watch.cancel()
+    for (const { client } of this.members) client.disconnect()
   }
 }
 
-function runIdOf(state: NodeState): string | undefined {
-  return state.kind === 'voting' || state.kind === 'quarantined' ? state.facts.runId : undefined
-}
+const SILENT_NODE = `no answer to an inspection within ${INSPECT_DEADLINE_MS} ms`

@@ -8,7 +8,18 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
-const FRAGMENTS = ['prelude', 'record', 'claim', 'renew', 'complete', 'release', 'read', 'batch'] as const
+const FRAGMENTS = [
+  'prelude',
+  'record',
+  'claim',
+  'renew',
+  'complete',
+  'release',
+  'read',
+  'show',
+  'adopt',
+  'batch',
+] as const
 
 export type Script = { readonly source: string; readonly sha1: string }
 

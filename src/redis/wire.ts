@@ -7,6 +7,7 @@
 
 import type { NodeAnswer } from '../core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../core/record.ts'
+import type { Sighting } from '../core/record-merge.ts'
 import { formatToken, parseToken } from '../core/token.ts'
 
 /** The name of the command and its ARGV, as `lua/<name>.lua` lists them. */
@@ -91,6 +92,7 @@ export function decodeAnswer(answer: unknown, nodeMs: number): NodeAnswer {
         attempt: integer(answer[4]),
         fingerprint: text(answer[5]),
         outcome: bytes(answer[6]),
+        ...(integer(answer[7]) === 1 ? { copied: true as const } : {}),
         nodeMs,
       }
     case 'stale':
@@ -114,7 +116,51 @@ export function decodeAnswer(answer: unknown, nodeMs: number): NodeAnswer {
   }
 }
 
+/** What `show.lua` says of one record. @throws Error where it is no such answer, or the record is damaged */
+export function decodeShown(answer: unknown, nodeMs: number): Sighting | undefined {
+  if (!Array.isArray(answer)) throw new Error(`an answer is ${typeof answer}, an array expected`)
+  const kind = text(answer[0])
+  if (kind === 'absent') return undefined
+  if (kind !== 'shown') throw new Error(`the script answered ${kind}: ${text(answer[1])}`)
+  const ttlMs = integer(answer[1])
+  return { record: unpackRecord(bytes(answer[2])), nodeMs, ttlMs }
+}
+
 const HEADER_BYTES = 166
+
+/** As `lua/record.lua` lays it out. */
+export function packRecord(record: NodeRecord): Buffer {
+  const digits = (value: number, width: number) => String(value).padStart(width, '0')
+  const nobody = '0'.repeat(32)
+  const nothing = '0'.repeat(64)
+  const header = (
+    state: string,
+    accepted: number,
+    owner: string,
+    leaseMs: number,
+    attempt: number,
+    fingerprint: string,
+    claimedAtMs: number,
+  ) =>
+    `1${state}${formatToken(record.fence)}${formatToken(accepted)}${owner}${digits(leaseMs, 16)}${digits(attempt, 4)}${fingerprint}${digits(claimedAtMs, 16)}`
+  switch (record.state) {
+    case 'released':
+      return Buffer.from(header('R', 0, nobody, 0, 0, nothing, 0), 'latin1')
+    case 'claimed': {
+      const { owner, leaseUntilNodeMs, attempt, fingerprint, claimedAtNodeMs } = record
+      return Buffer.from(
+        header('C', 0, owner, leaseUntilNodeMs, attempt, fingerprint, claimedAtNodeMs),
+        'latin1',
+      )
+    }
+    case 'completed': {
+      const { acceptedToken, owner, attempt, fingerprint, claimedAtNodeMs, outcome, copied } = record
+      const state = copied === undefined ? 'D' : 'H'
+      const packed = header(state, acceptedToken, owner, 0, attempt, fingerprint, claimedAtNodeMs)
+      return Buffer.concat([Buffer.from(packed, 'latin1'), outcome])
+    }
+  }
+}
 
 /**
  * The packed string of `lua/record.lua`.
@@ -137,7 +183,8 @@ export function unpackRecord(packed: Buffer): NodeRecord {
       return { state: 'claimed', fence, owner, leaseUntilNodeMs: Number(header.slice(66, 82)), ...claim }
     case 'R':
       return { state: 'released', fence }
-    case 'D': {
+    case 'D':
+    case 'H': {
       const acceptedToken = parseToken(header.slice(18, 34))
       return {
         state: 'completed',
@@ -146,6 +193,7 @@ export function unpackRecord(packed: Buffer): NodeRecord {
         acceptedToken,
         ...claim,
         outcome: packed.subarray(HEADER_BYTES),
+        ...(header[1] === 'H' ? { copied: true as const } : {}),
       }
     }
     default:

@@ -15,6 +15,8 @@ local COMMANDS = {
   complete = { complete, 6 },
   release = { release, 3 },
   read = { read, 0 },
+  show = { show, 1 },
+  adopt = { adopt, 3 },
 }
 local answers = { TIME[1], TIME[2], redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0 }
 local at = 3

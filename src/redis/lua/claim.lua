@@ -9,7 +9,7 @@ Answers
   MISMATCH   fence, remaining ms, fingerprint         a claim, live or lapsed (0 ms), of another fingerprint
   STALE      fence                                    the token is not above what was promised
   SKEWED                                              the token lies further ahead of this node's clock than tolerated
-  COMPLETED  fence, promised 0|1, accepted token, attempt, fingerprint, outcome
+  COMPLETED  fence, promised 0|1, accepted token, attempt, fingerprint, outcome, copied 0|1
 ]]
 local function claim(key, token, owner, lease, fingerprint, ttl)
   lease = tonumber(lease)

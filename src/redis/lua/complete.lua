@@ -6,14 +6,14 @@ ARGV  token (16 digits), owner (32 hex), fingerprint (64 hex), attempt, outcome 
 Answers
   RECORDED           this node has the outcome (also where it had it already, whatever it has promised since)
   FENCED     fence   a larger token was promised, or the claim was released
-  COMPLETED  fence, promised 0, accepted token, attempt, fingerprint, outcome   another outcome stands,
-             also where the same token completed with other bytes before: one ballot has one value
+  COMPLETED  fence, promised 0, accepted token, attempt, fingerprint, outcome, copied 0|1   another outcome
+             stands, also where the same token completed with other bytes before: one ballot has one value
 ]]
 local function complete(key, token, owner, fingerprint, attempt, outcome, ttl)
   local record = read_header(key)
   local claimed_at = digits(NOW, 16)
   if record then
-    local accepted = record.state == 'D' and record.accepted == token
+    local accepted = record.state == 'D' and not record.copied and record.accepted == token
     if accepted and read_outcome(key) == outcome then return { RECORDED } end
     local ours = token == record.fence and record.state ~= 'R' and record.owner == owner and not accepted
     if token <= record.fence and not ours then

@@ -8,3 +8,4 @@ local MAX_TOKEN_AHEAD = tonumber(ARGV[2])
 local GRANTED, HELD, MISMATCH, STALE, SKEWED, COMPLETED = 'granted', 'held', 'mismatch', 'stale', 'skewed', 'completed'
 local RENEWED, LOST, RECORDED, FENCED, RELEASED, NOT_OWNER = 'renewed', 'lost', 'recorded', 'fenced', 'released', 'not_owner'
 local ABSENT, RECORD, FAILED = 'absent', 'record', 'failed'
+local SHOWN, ADOPTED = 'shown', 'adopted'

@@ -3,7 +3,7 @@ The record as one packed string, and the parts that every command shares. Same r
 
 Layout (byte offsets as GETRANGE counts them, all fields fixed width, so that the header is read without the outcome):
     0       version, '1'
-    1       state: C claimed, R released, D completed
+    1       state: C claimed, R released, D completed, H completed as learnt from other nodes (adopt.lua)
     2-17    fence: largest token promised, 16 digits
    18-33    token at which the outcome was accepted, 16 digits; zeros without an outcome
    34-65    owner, 32 hex digits; zeros where nobody
@@ -24,8 +24,7 @@ local function digits(number, width)
 end
 
 -- The header of a record as a table; nil where there is none. Errors name what is wrong with it.
-local function read_header(key)
-  local header = redis.call('GETRANGE', key, 0, HEADER - 1)
+local function parse_header(header)
   if header == '' then return nil end
   if #header < HEADER then error('damaged record: ' .. #header .. ' bytes of header, ' .. HEADER .. ' expected') end
   if string.sub(header, 1, 1) ~= '1' then error('damaged record: unknown version') end
@@ -39,11 +38,19 @@ local function read_header(key)
     fingerprint = string.sub(header, 87, 150),
     claimed_at = string.sub(header, 151, 166),
   }
+  if record.state == 'H' then
+    record.state = 'D'
+    record.copied = true
+  end
   if not (record.state == 'C' or record.state == 'R' or record.state == 'D') or not record.lease_until
     or not record.attempt or not string.match(record.fence, '^%d+$') then
     error('damaged record: header fields')
   end
   return record
+end
+
+local function read_header(key)
+  return parse_header(redis.call('GETRANGE', key, 0, HEADER - 1))
 end
 
 local function read_outcome(key)
@@ -68,5 +75,6 @@ local function write_released(key, token, ttl)
 end
 
 local function completed_answer(key, record, fence, promised)
-  return { COMPLETED, fence, promised, record.accepted, record.attempt, record.fingerprint, read_outcome(key) }
+  return { COMPLETED, fence, promised, record.accepted, record.attempt, record.fingerprint, read_outcome(key),
+    record.copied and 1 or 0 }
 end

@@ -1,0 +1,147 @@
+/**
+ * What a node that forgot has to be told of one record, from what other nodes show of it.
+ *
+ * Owns the merge of records, which only ever raises: the largest fence, the outcome accepted at the largest token, the
+ * claim that stands highest. It knows no nodes and no order of messages; merging in any order and twice gives the same.
+ *
+ * In terms of Paxos a node is an acceptor whose promises and acceptances were lost. Its promises are restored by the
+ * largest fence that a majority shows, because every promise that was counted is known to one of them. An outcome is
+ * restored too, or an outcome of {1,2,3} would be unknown to {3,4,5} once 3 forgot. But repeating an acceptance is not the
+ * acceptance: copying an outcome that only a minority accepted, past a larger promise, would in the end show it on a
+ * majority that never voted for it. Such an outcome is marked `copied`, and adopted under a new token where it matters.
+ *
+ * Attempts whose fate is unknown are kept rather than forgotten: an application told `attempt 2` without need looks twice,
+ * one not told of it does the work twice.
+ */
+
+import { ATTEMPT_MAX, NO_OWNER, type NodeRecord } from './record.ts'
+
+type Completed = Extract<NodeRecord, { state: 'completed' }>
+type Claimed = Extract<NodeRecord, { state: 'claimed' }>
+type Undecided = Exclude<NodeRecord, Completed>
+
+/** One record as one node shows it. */
+export type Sighting = {
+  readonly record: NodeRecord
+  /** The node's own clock at that moment. */
+  readonly nodeMs: number
+  /** How long the node will go on remembering it. */
+  readonly ttlMs: number
+}
+
+/** A record on its way to another node: the lease says how long it runs on, not until when on a foreign clock. */
+export type Merged = {
+  /** `leaseUntilNodeMs` is what remains of the lease; 0: lapsed. */
+  readonly record: NodeRecord
+  readonly ttlMs: number
+  /** A majority accepted this very outcome: whoever holds it holds it for good. */
+  readonly chosen: boolean
+}
+
+/** The record with its lease as the time that remains of it. */
+export function onNoClock(record: NodeRecord, nodeMs: number): NodeRecord {
+  if (record.state !== 'claimed') return record
+  return { ...record, leaseUntilNodeMs: Math.max(0, record.leaseUntilNodeMs - nodeMs) }
+}
+
+/**
+ * What the sightings of one record amount to; undefined where no node has it.
+ *
+ * @param needed a majority of all nodes of the cluster
+ */
+export function mergeSightings(sightings: readonly Sighting[], needed: number): Merged | undefined {
+  const [first, ...rest] = sightings.map(({ record, nodeMs }) => onNoClock(record, nodeMs))
+  if (first === undefined) return undefined
+  const record = rest.reduce(mergeRecords, first)
+  const ttlMs = Math.max(...sightings.map((sighting) => sighting.ttlMs))
+  if (record.state !== 'completed') return { record, ttlMs, chosen: false }
+  const votes = sightings.filter(
+    ({ record: seen }) =>
+      seen.state === 'completed' && seen.acceptedToken === record.acceptedToken && seen.copied === undefined,
+  )
+  const chosen = votes.length >= needed
+  return { record: markCopied(record, chosen), ttlMs, chosen }
+}
+
+/** What a node holds after it was told `merged`. `nodeMs` is its own clock. */
+export function adoptRecord(own: NodeRecord | undefined, merged: Merged, nodeMs: number): NodeRecord {
+  const { record, chosen } = merged
+  const mine = own === undefined ? undefined : onNoClock(own, nodeMs)
+  const both = mine === undefined ? record : mergeRecords(mine, record)
+  if (both.state === 'claimed') {
+    const leaseUntilNodeMs = both.leaseUntilNodeMs > 0 ? nodeMs + both.leaseUntilNodeMs : 0
+    return { ...both, leaseUntilNodeMs }
+  }
+  if (both.state === 'released' || mine === undefined) return both
+  return markCopied(
+    both,
+    chosen && record.state === 'completed' && record.acceptedToken === both.acceptedToken,
+  )
+}
+
+/** Of one and the same moment: see {@link onNoClock}. Commutative, and merging again changes nothing. */
+export function mergeRecords(a: NodeRecord, b: NodeRecord): NodeRecord {
+  if (a.state === 'completed') return b.state === 'completed' ? mergeOutcomes(a, b) : overtaken(a, b)
+  if (b.state === 'completed') return overtaken(b, a)
+  if (a.fence === b.fence) return mergeClaims(a, b)
+  return a.fence > b.fence ? supersede(a, b) : supersede(b, a)
+}
+
+function mergeOutcomes(a: Completed, b: Completed): NodeRecord {
+  const best = b.acceptedToken > a.acceptedToken ? b : a
+  const owner =
+    a.fence === b.fence ? (a.owner > b.owner ? a.owner : b.owner) : a.fence > b.fence ? a.owner : b.owner
+  return markCopied({ ...best, fence: Math.max(a.fence, b.fence), owner }, false)
+}
+
+/** An outcome, and a claim or release of which its node does not know the outcome. */
+function overtaken(outcome: Completed, other: Undecided): NodeRecord {
+  if (other.fence <= outcome.fence) return markCopied(outcome, false)
+  const owner = other.state === 'claimed' ? other.owner : NO_OWNER
+  return markCopied({ ...outcome, fence: other.fence, owner }, false)
+}
+
+/** An acceptance is repeated only where nothing above it was promised, or where it is known to be chosen. */
+function markCopied(record: Completed, chosen: boolean): Completed {
+  const { copied: _, ...accepted } = record
+  return chosen || record.fence === record.acceptedToken ? accepted : { ...accepted, copied: true }
+}
+
+/** Neither completed, the same token: released wins over held, and the attempts before it stay counted. */
+function mergeClaims(a: Undecided, b: Undecided): NodeRecord {
+  if (a.state === 'released') return b.state === 'released' ? a : givenBack(b)
+  if (b.state === 'released') return givenBack(a)
+  if (a.owner === NO_OWNER || b.owner === NO_OWNER) {
+    const [before, after] = [givenBack(a), givenBack(b)]
+    if (before.state === 'released') return after
+    if (after.state === 'released') return before
+    return before.attempt > after.attempt ||
+      (before.attempt === after.attempt && before.fingerprint > after.fingerprint)
+      ? before
+      : after
+  }
+  const longer =
+    a.leaseUntilNodeMs > b.leaseUntilNodeMs ||
+    (a.leaseUntilNodeMs === b.leaseUntilNodeMs && a.owner > b.owner)
+      ? a
+      : b
+  return { ...longer, attempt: Math.max(a.attempt, b.attempt) }
+}
+
+/** What releasing a claim leaves behind: the lapsed attempt before it, or nothing but the fence. */
+function givenBack(claim: Claimed): Undecided {
+  if (claim.owner === NO_OWNER) return claim
+  if (claim.attempt === 1) return { state: 'released', fence: claim.fence }
+  return { ...claim, owner: NO_OWNER, leaseUntilNodeMs: 0, attempt: claim.attempt - 1 }
+}
+
+/** `over` has the larger token; its node may have missed the claim `under`, whose fate is then still unknown. */
+function supersede(over: Undecided, under: Undecided): NodeRecord {
+  if (under.state === 'released') return over
+  if (over.state === 'released') {
+    return { ...under, fence: over.fence, owner: NO_OWNER, leaseUntilNodeMs: 0 }
+  }
+  if (over.fingerprint !== under.fingerprint) return over
+  const least = over.owner === NO_OWNER ? under.attempt : under.attempt + 1
+  return { ...over, attempt: Math.min(ATTEMPT_MAX, Math.max(over.attempt, least)) }
+}

@@ -1,0 +1,193 @@
+/**
+ * Drives enrolment over the nodes of one cluster: founds it where it is brand-new, and pursues each quarantine to its end.
+ *
+ * Owns when a step is taken and by whom: one sidecar at a time works on a node, by a short claim that only saves work, so
+ * that another goes on where one died. What a step does is `core/enrolment.ts`.
+ */
+
+import { foundCluster, type Peer, runIdsOf, type Turn, takeEnrolmentTurn } from '../core/enrolment.ts'
+import { isQuarantined, mayBeFounded, nextEnrolmentStep } from '../core/enrolment-rules.ts'
+import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
+import { majorityOf } from '../core/units.ts'
+import type { NodeFacts } from './inspection.ts'
+import type { Member, RedisNodes } from './nodes.ts'
+
+/** Records that are looked at in a second, for one node: some 5 % of what a node can do beside its own work. */
+const COPY_KEYS_PER_SECOND = 10_000
+
+/** How long a sidecar keeps the work on a node to itself; a step takes milliseconds, and one that died must not block. */
+const OCCUPY_MS = 2_000
+
+/** How often progress is told, at most. */
+const PROGRESS_EVERY_MS = 1_000
+
+/** Sidecars that start together on a new cluster get into each other's way; one of them is through soon. */
+const FOUNDING_ATTEMPTS = 5
+const FOUNDING_BACKOFF: Backoff = { initialMs: 20, maxMs: 200 }
+
+type FirstSeen = { readonly nonce: string; readonly nodeMs: number; readonly monoMs: number }
+
+export class Enroller {
+  readonly #nodes: RedisNodes
+  readonly #who: string
+  readonly #pursuing = new Set<Member>()
+  readonly #firstSeen = new Map<Member, FirstSeen>()
+  readonly #blocked = new Set<Member>()
+  #founding: Promise<void> | undefined
+
+  constructor(nodes: RedisNodes) {
+    this.#nodes = nodes
+    this.#who = nodes.options.random.hex(8)
+  }
+
+  /** Only where every one of all N nodes is there and none was ever enrolled: then nothing can have been forgotten. */
+  foundIfNew(): Promise<void> {
+    this.#founding ??= this.#found().finally(() => {
+      this.#founding = undefined
+    })
+    return this.#founding
+  }
+
+  async #found(): Promise<void> {
+    const { members, options } = this.#nodes
+    for (let attempt = 0; attempt < FOUNDING_ATTEMPTS; attempt += 1) {
+      const known = members.map(({ state }) => (state.kind === 'quarantined' ? state.facts : undefined))
+      if (options.watchOnly || !mayBeFounded(known)) return
+      const candidates = members.flatMap((member) =>
+        member.state.kind === 'quarantined' ? [this.#nodes.enrolmentNode(member, member.state.facts)] : [],
+      )
+      const founded = await foundCluster(candidates, options.quarantineMs, options.random)
+      // Whoever founded it: look at what stands now.
+      await Promise.all(members.map((member) => this.#nodes.inspect(member)))
+      if (founded) {
+        options.events.publish({ kind: 'cluster_founded', nodes: members.map(({ node }) => node.name) })
+        return
+      }
+      await pause(options.clock, jitteredDelayMs(FOUNDING_BACKOFF, attempt, options.random))
+    }
+  }
+
+  /** Goes on with the quarantine of a node, where this process is not at it already. Returns at once. */
+  pursue(member: Member): void {
+    if (this.#nodes.options.watchOnly || this.#pursuing.has(member)) return
+    this.#pursuing.add(member)
+    void this.#pursue(member)
+      // A node or a source went away: the next inspection begins again from what stands on the node.
+      .catch((cause: unknown) => this.#stumbled(member, cause))
+      .finally(() => this.#pursuing.delete(member))
+  }
+
+  async #pursue(member: Member): Promise<void> {
+    const { options } = this.#nodes
+    let toldMonoMs = Number.NEGATIVE_INFINITY
+    // Also run from inside an inspection, which must end first.
+    await pause(options.clock, 0)
+    while (!this.#nodes.closed && member.state.kind === 'quarantined') {
+      const { facts } = member.state
+      if (!isQuarantined(facts)) return
+      if (facts.quarantine.origin === 'new') {
+        await this.foundIfNew()
+        if ((member.state as { kind: string }).kind !== 'quarantined') return
+      }
+      const startedMonoMs = options.clock.monoMs()
+      const turn = await this.#turn(member, facts)
+      this.#tell(member, turn, toldMonoMs)
+      switch (turn.kind) {
+        case 'wait':
+          // The watch comes by every second; for what is left of the last one it is woken in time.
+          if (turn.remainingMs > (options.inspectEveryMs ?? OCCUPY_MS)) return
+          await pause(options.clock, turn.remainingMs)
+          break
+        case 'blocked':
+        case 'busy':
+          return
+        case 'copied': {
+          if (options.clock.monoMs() - toldMonoMs > PROGRESS_EVERY_MS) toldMonoMs = options.clock.monoMs()
+          const tookMs = options.clock.monoMs() - startedMonoMs
+          await pause(options.clock, Math.max(0, (turn.keys * 1_000) / COPY_KEYS_PER_SECOND - tookMs))
+          break
+        }
+        case 'wait_anew':
+        case 'gone':
+        case 'enrolled':
+          break
+      }
+      await this.#nodes.inspect(member)
+    }
+  }
+
+  async #turn(member: Member, facts: NodeFacts): Promise<Turn | { readonly kind: 'busy' }> {
+    const { options, members } = this.#nodes
+    if (!isQuarantined(facts)) return { kind: 'gone' }
+    const { quarantine, nodeMs } = facts
+    const target = this.#nodes.enrolmentNode(member, facts)
+    const first = this.#sawFirst(member, quarantine.nonce, nodeMs)
+    const peers = members.flatMap((other): Peer[] => {
+      if (other === member || !('facts' in other.state)) return []
+      const { state } = other
+      const node = this.#nodes.enrolmentNode(other, state.facts)
+      return [{ node, runId: state.facts.runId, voting: state.kind === 'voting' }]
+    })
+    const cluster = this.#nodes.cluster()
+    const view = {
+      quarantine,
+      nodeMs,
+      firstSeenNodeMs: first.nodeMs,
+      observedForMs: options.clock.monoMs() - first.monoMs,
+      quarantineMs: cluster.quarantineMs,
+      toleratedStepMs: options.clockStepMs,
+      required: majorityOf(members.length),
+    }
+    const { kind } = nextEnrolmentStep({ ...view, ...runIdsOf(peers) })
+    // Waiting is everybody's own; work is one's at a time.
+    const work = kind === 'copy' || kind === 'finish' || kind === 'wait_anew'
+    if (work && !(await target.occupy(this.#who, OCCUPY_MS))) return { kind: 'busy' }
+    const known = cluster.id === '' ? { ...cluster, id: options.random.hex(8) } : cluster
+    return takeEnrolmentTurn(target, peers, view, known, options)
+  }
+
+  #sawFirst(member: Member, nonce: string, nodeMs: number): FirstSeen {
+    const known = this.#firstSeen.get(member)
+    if (known?.nonce === nonce) return known
+    const first = { nonce, nodeMs, monoMs: this.#nodes.options.clock.monoMs() }
+    this.#firstSeen.set(member, first)
+    return first
+  }
+
+  #tell(member: Member, turn: Turn | { readonly kind: 'busy' }, toldMonoMs: number): void {
+    const { events, clock } = this.#nodes.options
+    const node = member.node.name
+    if (turn.kind !== 'blocked') this.#blocked.delete(member)
+    switch (turn.kind) {
+      case 'blocked':
+        if (this.#blocked.has(member)) return
+        this.#blocked.add(member)
+        events.publish({ kind: 'enrolment_blocked', node, voting: turn.voting, required: turn.required })
+        return
+      case 'copied': {
+        if (clock.monoMs() - toldMonoMs <= PROGRESS_EVERY_MS) return
+        const { done, copied } = turn.progress
+        events.publish({ kind: 'enrolment_progress', node, sourcesDone: done.length, copied })
+        return
+      }
+      case 'enrolled':
+        events.publish({ kind: 'node_enrolled', node, copied: copiedSoFar(member) })
+        return
+      case 'wait':
+      case 'wait_anew':
+      case 'gone':
+      case 'busy':
+        return
+    }
+  }
+
+  #stumbled(member: Member, cause: unknown): void {
+    if (this.#nodes.closed) return
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    this.#nodes.options.events.publish({ kind: 'enrolment_stumbled', node: member.node.name, reason })
+  }
+}
+
+function copiedSoFar({ state }: Member): number {
+  return 'facts' in state ? (state.facts.quarantine?.progress.copied ?? 0) : 0
+}

@@ -1,0 +1,79 @@
+/**
+ * What a Redis node must be to be used at all: a master of its own that forgets nothing by itself.
+ *
+ * Owns the look at one node and the judgement of its fitness. Whether a fit node may vote is `core/enrolment-rules.ts`.
+ */
+
+import type { Redis } from 'ioredis'
+import type { CopyProgress, Membership, Quarantine } from '../core/enrolment-rules.ts'
+import { callMembership } from './membership.ts'
+
+/** What a node said of itself. */
+export type NodeFacts = Membership & {
+  readonly role: string
+  readonly evictionPolicy: string
+  readonly version: string
+}
+
+export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; readonly reason: string }
+
+/** @throws Error where the node does not answer, or does not allow what the ACL of `docs/nodes.md` lists. */
+export async function inspectNode(client: Redis): Promise<NodeFacts> {
+  const [info, looked] = await Promise.all([client.info(), callMembership(client, '', ['look'])])
+  const field = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
+  return {
+    ...membershipOf(looked),
+    role: field('role'),
+    evictionPolicy: field('maxmemory_policy'),
+    version: field('redis_version'),
+  }
+}
+
+/** Whether a node may be used at all. */
+export function fitnessOf(facts: NodeFacts): Fitness {
+  const unfit = (reason: string): Fitness => ({ kind: 'unfit', reason })
+  if (facts.role !== 'master')
+    return unfit(
+      `its role is ${facts.role}, and a replica loses what was not copied yet: use an independent master`,
+    )
+  if (facts.evictionPolicy !== 'noeviction') {
+    return unfit(
+      `its maxmemory-policy is ${facts.evictionPolicy}, which silently forgets records: set noeviction`,
+    )
+  }
+  return { kind: 'fit' }
+}
+
+function membershipOf(looked: unknown): Membership {
+  if (!Array.isArray(looked) || typeof looked[0] !== 'string')
+    throw new Error('the node does not show its run_id in INFO: allow the command, or use another server')
+  const [runId, nodeMs, epoch, flat, id, quarantineMs] = looked
+  return {
+    runId,
+    nodeMs: Number(nodeMs),
+    epoch: typeof epoch === 'string' ? epoch : undefined,
+    quarantine: quarantineOf(flat),
+    cluster: typeof id === 'string' ? { id, quarantineMs: Number(quarantineMs) } : undefined,
+  }
+}
+
+function quarantineOf(flat: unknown): Quarantine | undefined {
+  if (!Array.isArray(flat) || flat.length === 0) return undefined
+  const field = new Map<string, string>()
+  for (let at = 0; at + 1 < flat.length; at += 2) field.set(String(flat[at]), String(flat[at + 1]))
+  const source = field.get('source') ?? ''
+  const declaredBy = field.get('declared_by')
+  const progress: CopyProgress = {
+    done: (field.get('done') ?? '').split(',').filter((runId) => runId !== ''),
+    copied: Number(field.get('copied') ?? 0),
+    ...(source === '' ? {} : { source: { runId: source, cursor: field.get('cursor') ?? '0' } }),
+  }
+  return {
+    runId: field.get('run_id') ?? '',
+    nonce: field.get('nonce') ?? '',
+    sinceNodeMs: Number(field.get('since')),
+    origin: field.get('origin') === 'new' ? 'new' : 'forgot',
+    ...(declaredBy === undefined ? {} : { declaredBy }),
+    progress,
+  }
+}

@@ -1,0 +1,92 @@
+--[[
+adopt: tells a node what other nodes remember of a record. Same rules as src/core/record-merge.ts: it only ever raises.
+
+KEYS  the record's key
+ARGV  packed record (record.lua) whose lease end is what remains of the lease (ms; 0: lapsed)
+      1 where a majority accepted this very outcome, else 0; key lifetime (ms)
+Answers
+  ADOPTED   the node knows at least as much now
+]]
+local function lapsed_before(claim)
+  if claim.state == 'R' or claim.owner == NOBODY then return claim end
+  if claim.attempt == 1 then
+    return { state = 'R', fence = claim.fence, owner = NOBODY, lease_until = 0, attempt = 0,
+      fingerprint = string.rep('0', 64), claimed_at = claim.claimed_at }
+  end
+  claim.owner, claim.lease_until, claim.attempt = NOBODY, 0, claim.attempt - 1
+  return claim
+end
+
+local function merge_claims(a, b)
+  if a.state == 'R' or b.state == 'R' or a.owner == NOBODY or b.owner == NOBODY then
+    a, b = lapsed_before(a), lapsed_before(b)
+    if a.state == 'R' then return b end
+    if b.state == 'R' then return a end
+    if a.attempt > b.attempt or (a.attempt == b.attempt and a.fingerprint > b.fingerprint) then return a end
+    return b
+  end
+  local longer = b
+  if a.lease_until > b.lease_until or (a.lease_until == b.lease_until and a.owner > b.owner) then longer = a end
+  longer.attempt = math.max(a.attempt, b.attempt)
+  return longer
+end
+
+local function supersede(over, under)
+  if under.state == 'R' then return over end
+  if over.state == 'R' then
+    under.fence, under.owner, under.lease_until = over.fence, NOBODY, 0
+    return under
+  end
+  if over.fingerprint ~= under.fingerprint then return over end
+  local least = over.owner == NOBODY and under.attempt or under.attempt + 1
+  over.attempt = math.min(ATTEMPT_MAX, math.max(over.attempt, least))
+  return over
+end
+
+-- Of two records at least one of which is completed: fence and owner of the higher, outcome of the larger accepted token.
+local function merge_outcomes(a, b)
+  local best = a
+  if a.state ~= 'D' or (b.state == 'D' and b.accepted > a.accepted) then best = b end
+  local other = best == a and b or a
+  local fence, owner = best.fence, best.owner
+  if other.fence > fence then
+    fence, owner = other.fence, other.owner
+  elseif other.fence == fence and other.state == 'D' and other.owner > owner then
+    owner = other.owner
+  end
+  best.fence, best.owner, best.lease_until = fence, owner, 0
+  return best
+end
+
+local function adopt(key, packed, chosen, ttl)
+  local theirs = parse_header(string.sub(packed, 1, HEADER))
+  theirs.outcome = string.sub(packed, HEADER + 1)
+  local their_token = theirs.accepted
+  local mine = read_header(key)
+  ttl = math.max(tonumber(ttl), redis.call('PTTL', key))
+  local result = theirs
+  if mine then
+    mine.lease_until = math.max(0, mine.lease_until - NOW)
+    if mine.state == 'D' or theirs.state == 'D' then
+      result = merge_outcomes(mine, theirs)
+      result.copied = result.fence ~= result.accepted and not (chosen == '1' and result.accepted == their_token)
+    elseif mine.fence == theirs.fence then
+      result = merge_claims(mine, theirs)
+    elseif mine.fence > theirs.fence then
+      result = supersede(mine, theirs)
+    else
+      result = supersede(theirs, mine)
+    end
+  end
+  if result.state == 'R' then
+    write_released(key, result.fence, ttl)
+  elseif result.state == 'C' then
+    local lease_until = result.lease_until > 0 and NOW + result.lease_until or 0
+    write(key, 'C', result.fence, NO_TOKEN, result.owner, lease_until, result.attempt, result.fingerprint,
+      result.claimed_at, '', ttl)
+  else
+    write(key, result.copied and 'H' or 'D', result.fence, result.accepted, result.owner, 0, result.attempt,
+      result.fingerprint, result.claimed_at, result.outcome or read_outcome(key), ttl)
+  end
+  return { ADOPTED }
+end

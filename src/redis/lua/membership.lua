@@ -1,0 +1,101 @@
+--[[
+What a node says of its own membership, and the few acts that change it. Each is carried out on the process that the
+caller has looked at, or not at all: a connection may have been made again, to a process that forgot.
+
+KEYS  [1] epoch  [2] quarantine (hash)  [3] cluster (hash)  [4] claim of a founder  [5] enroller (who copies just now)
+ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
+  look
+  begin      nonce, origin new|forgot
+  restart    nonce, next nonce
+  save       nonce, run_ids done (comma between), run_id of the source, cursor, records copied
+  enrol      nonce, cluster id, quarantine (ms)
+  declare    who declares the loss
+  claim      nonce, lifetime of the claim (ms)
+  found      nonce, cluster id, quarantine (ms)
+  abandon    nonce
+  raise      cluster id where none is known, quarantine (ms)
+  occupy     who, lifetime (ms)
+Answers
+  look        run_id, TIME in ms, epoch, quarantine as a flat list, cluster id, longest quarantine (ms)
+  others      1 done; 0 the nonce or claim does not stand, or it is not this node's turn
+  RUN_CHANGED is an error: another process than the one that was meant
+]]
+local EPOCH, QUARANTINE, CLUSTER, FOUNDER, ENROLLER = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local TIME = redis.call('TIME')
+local NOW = string.format('%.0f', tonumber(TIME[1]) * 1000 + math.floor(tonumber(TIME[2]) / 1000))
+local RUN = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+local act, meant, nonce = ARGV[1], ARGV[2], ARGV[3]
+
+local function stands()
+  return redis.call('HGET', QUARANTINE, 'nonce') == nonce and redis.call('HGET', QUARANTINE, 'run_id') == RUN
+end
+
+local function begin(with_nonce, origin)
+  redis.call('DEL', QUARANTINE)
+  redis.call('HSET', QUARANTINE, 'run_id', RUN, 'nonce', with_nonce, 'since', NOW, 'origin', origin, 'done', '',
+    'source', '', 'cursor', '0', 'copied', '0')
+end
+
+-- The longest quarantine that anybody asked for stands.
+local function raise(id, quarantine_ms)
+  redis.call('HSETNX', CLUSTER, 'id', id)
+  local known = tonumber(redis.call('HGET', CLUSTER, 'quarantine_ms') or '0')
+  if tonumber(quarantine_ms) > known then redis.call('HSET', CLUSTER, 'quarantine_ms', quarantine_ms) end
+end
+
+local function vote_from_now(id, quarantine_ms)
+  raise(id, quarantine_ms)
+  redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. nonce)
+  redis.call('DEL', QUARANTINE, FOUNDER, ENROLLER)
+  return 1
+end
+
+if act == 'look' then
+  return { RUN, NOW, redis.call('GET', EPOCH), redis.call('HGETALL', QUARANTINE),
+    redis.call('HGET', CLUSTER, 'id'), redis.call('HGET', CLUSTER, 'quarantine_ms') }
+end
+if meant ~= RUN then return redis.error_reply('RUN_CHANGED the process has the run_id ' .. RUN .. ', not ' .. meant) end
+
+if act == 'begin' then
+  local epoch = redis.call('GET', EPOCH)
+  if epoch and string.find(epoch, '1:' .. RUN .. ':', 1, true) == 1 then return 0 end
+  if redis.call('HGET', QUARANTINE, 'run_id') == RUN then
+    if ARGV[4] == 'forgot' then redis.call('HSET', QUARANTINE, 'origin', 'forgot') end
+    return 0
+  end
+  begin(nonce, ARGV[4])
+  return 1
+elseif act == 'restart' then
+  if not stands() then return 0 end
+  begin(ARGV[4], redis.call('HGET', QUARANTINE, 'origin'))
+  return 1
+elseif act == 'save' then
+  if not stands() then return 0 end
+  redis.call('HSET', QUARANTINE, 'done', ARGV[4], 'source', ARGV[5], 'cursor', ARGV[6], 'copied', ARGV[7])
+  return 1
+elseif act == 'enrol' then
+  if not stands() then return 0 end
+  return vote_from_now(ARGV[4], ARGV[5])
+elseif act == 'declare' then
+  if redis.call('HGET', QUARANTINE, 'run_id') ~= RUN then return 0 end
+  redis.call('HSET', QUARANTINE, 'declared_by', ARGV[3])
+  return 1
+elseif act == 'claim' then
+  if redis.call('EXISTS', EPOCH) == 1 or redis.call('HGET', QUARANTINE, 'origin') == 'forgot' then return 0 end
+  return redis.call('SET', FOUNDER, nonce, 'NX', 'PX', ARGV[4]) and 1 or 0
+elseif act == 'found' then
+  if redis.call('EXISTS', EPOCH) == 1 or redis.call('GET', FOUNDER) ~= nonce then return 0 end
+  return vote_from_now(ARGV[4], ARGV[5])
+elseif act == 'abandon' then
+  if redis.call('GET', FOUNDER) == nonce then redis.call('DEL', FOUNDER) end
+  return 1
+elseif act == 'raise' then
+  raise(ARGV[3], ARGV[4])
+  return 1
+elseif act == 'occupy' then
+  local there = redis.call('GET', ENROLLER)
+  if there and there ~= ARGV[3] then return 0 end
+  redis.call('SET', ENROLLER, ARGV[3], 'PX', ARGV[4])
+  return 1
+end
+return redis.error_reply('unknown act ' .. act)

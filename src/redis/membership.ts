@@ -1,0 +1,20 @@
+/** One act of `lua/membership.lua` on one node. */
+
+import { readFileSync } from 'node:fs'
+import type { Redis } from 'ioredis'
+import { CLUSTER_KEY, ENROLLER_KEY, EPOCH_KEY, FOUNDER_KEY, QUARANTINE_KEY } from './keys.ts'
+
+const SOURCE = readFileSync(new URL('./lua/membership.lua', import.meta.url), 'utf8')
+const KEYS = [EPOCH_KEY, QUARANTINE_KEY, CLUSTER_KEY, FOUNDER_KEY, ENROLLER_KEY]
+
+/**
+ * @param runId of the process that is meant; on another one nothing happens
+ * @throws Error RUN_CHANGED where another process answers by now
+ */
+export function callMembership(
+  client: Redis,
+  runId: string,
+  [act, ...args]: readonly [act: string, ...args: string[]],
+): Promise<unknown> {
+  return client.eval(SOURCE, KEYS.length, ...KEYS, act, runId, ...args)
+}

@@ -1,0 +1,277 @@
+import { Redis } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
+import { EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { eventually } from '../support/eventually.ts'
+import { joinCluster, keyOf, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
+import { type RedisServers, type RedisServersOptions, startRedisServers } from '../support/redis-servers.ts'
+
+async function start(count: number, options: RedisServersOptions = {}) {
+  const servers = await startRedisServers(count, options)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  return servers
+}
+
+async function join(...[urls, more]: Parameters<typeof joinCluster>): Promise<Sidecar> {
+  const sidecar = await joinCluster(urls, more)
+  onTestFinished(() => sidecar[Symbol.asyncDispose]())
+  return sidecar
+}
+
+/** A client of the test's own. */
+async function at(servers: RedisServers, index: number): Promise<Redis> {
+  const client = new Redis(servers.at(index).url, { maxRetriesPerRequest: 1 })
+  client.on('error', () => {})
+  onTestFinished(() => client.disconnect())
+  return client
+}
+
+async function restartEmpty(servers: RedisServers, index: number): Promise<void> {
+  await servers.kill(index)
+  await servers.start(index, { emptied: true })
+}
+
+const duplicate = (name: string) => ({ kind: 'duplicate', outcome: outcomeOf(name) })
+
+test('a brand-new cluster is enrolled at once, by whoever of three sidecars is first', async () => {
+  const servers = await start(5)
+  const sidecars = await Promise.all([0, 1, 2].map(() => join(servers.urls)))
+  for (const sidecar of sidecars) await sidecar.votes(5)
+  const founders = sidecars.filter((sidecar) => sidecar.kinds().includes('cluster_founded'))
+  expect(founders.length).toBe(1)
+  const ids = sidecars.map(({ nodes }) => nodes.cluster().id)
+  expect(new Set(ids).size).toBe(1)
+})
+
+test('a node that was restarted empty gets its vote back only with what the others remember', async () => {
+  const servers = await start(5)
+  const sidecar = await join(servers.urls)
+  await sidecar.votes(5)
+  const names = Array.from({ length: 300 }, (_, index) => `request ${index}`)
+  for (const name of names) await sidecar.carryOut(name)
+
+  await restartEmpty(servers, 2)
+  const client = await at(servers, 2)
+  const epochs = await eventually(
+    'the node is enrolled again',
+    async () => {
+      const epoch = await client.get(EPOCH_KEY)
+      // It never votes before it knows what it may have forgotten.
+      if (sidecar.states()[2] === 'voting') expect(epoch).not.toBeNull()
+      return epoch
+    },
+    { withinMs: 15_000 },
+  )
+  expect(epochs).toMatch(/^1:/)
+  await sidecar.votes(5)
+  for (const name of names) expect(await client.exists(keyOf(name))).toBe(1)
+  expect(await client.pttl(keyOf('request 7'))).toBeGreaterThan(30_000)
+  expect(sidecar.kinds()).toContain('node_enrolled')
+
+  // Straight after, two others are gone: those that are left and the one that forgot have the outcome.
+  await restartEmpty(servers, 0)
+  await restartEmpty(servers, 1)
+  for (const name of names.slice(0, 20)) expect(await sidecar.claim(name)).toMatchObject(duplicate(name))
+})
+
+test('a node in quarantine is written to, and its answers do not count', async () => {
+  const servers = await start(3)
+  const sidecar = await join(servers.urls, { quarantineMs: 60_000 })
+  await sidecar.votes(3)
+  await restartEmpty(servers, 0)
+  await eventually('it is noticed', () => sidecar.states()[0] === 'quarantined')
+  await sidecar.carryOut('written everywhere')
+  const client = await at(servers, 0)
+  await eventually('the quarantined node has it, too', () => client.exists(keyOf('written everywhere')))
+  // With another node gone there are two answers, of which one counts.
+  await servers.kill(1)
+  expect(await sidecar.claim('needs two', { budgetMs: 200 })).toMatchObject({
+    kind: 'unavailable',
+    answered: 1,
+    required: 2,
+  })
+})
+
+test('FLUSHALL on two of five: duplicates are still answered from the record', async () => {
+  const servers = await start(5)
+  const sidecar = await join(servers.urls)
+  await sidecar.votes(5)
+  await sidecar.carryOut('remembered')
+  for (const index of [1, 3]) await (await at(servers, index)).flushall()
+  expect(await sidecar.claim('remembered')).toMatchObject(duplicate('remembered'))
+  await sidecar.votes(5)
+  expect(await sidecar.claim('remembered')).toMatchObject(duplicate('remembered'))
+})
+
+test.each([3, 5])(
+  'FLUSHALL on %i of five: nothing is granted any more, and it is said loudly',
+  async (wiped) => {
+    const servers = await start(5)
+    const sidecar = await join(servers.urls)
+    await sidecar.votes(5)
+    await sidecar.carryOut('forgotten')
+    for (let index = 0; index < wiped; index += 1) await (await at(servers, index)).flushall()
+    expect(await sidecar.claim('forgotten', { budgetMs: 200 })).toMatchObject({ kind: 'unavailable' })
+    await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
+    expect(await sidecar.claim('forgotten', { budgetMs: 200 })).toMatchObject({ kind: 'unavailable' })
+    // Nor does a sidecar that starts now take them for new.
+    const late = await join(servers.urls)
+    await eventually('it is blocked there, too', () => late.kinds().includes('enrolment_blocked'))
+    expect(await late.claim('forgotten', { budgetMs: 200 })).toMatchObject({ kind: 'unavailable' })
+  },
+)
+
+test('SIGKILL with a synced file: the node is enrolled anew, and remembers', async () => {
+  const servers = await start(3, { appendOnly: true })
+  const sidecar = await join(servers.urls)
+  await sidecar.votes(3)
+  await sidecar.carryOut('on disk')
+  await servers.kill(0)
+  await servers.start(0)
+  await eventually('the new process is noticed', () => sidecar.states()[0] === 'quarantined')
+  await sidecar.votes(3)
+  await servers.kill(1)
+  expect(await sidecar.claim('on disk')).toMatchObject(duplicate('on disk'))
+})
+
+test('all nodes restarted one after another: no record is lost, and reading sees it as completed', async () => {
+  const servers = await start(3)
+  const sidecar = await join(servers.urls)
+  await sidecar.votes(3)
+  await sidecar.carryOut('handed on')
+  await sidecar.claim('handed on')
+  for (const index of [0, 1, 2]) {
+    await restartEmpty(servers, index)
+    await sidecar.votes(2)
+    await sidecar.votes(3)
+  }
+  expect(await sidecar.leases.read(keyOf('handed on'))).toMatchObject({ kind: 'completed' })
+  expect(await sidecar.claim('handed on')).toMatchObject(duplicate('handed on'))
+})
+
+test('a second crash during the enrolment lets the quarantine begin anew', async () => {
+  const servers = await start(3)
+  const sidecar = await join(servers.urls)
+  await sidecar.votes(3)
+  await sidecar.carryOut('twice')
+  await restartEmpty(servers, 0)
+  const first = await eventually('the quarantine begins', () => quarantineOf(servers, 0))
+  await restartEmpty(servers, 0)
+  const second = await eventually('it begins anew', () => quarantineOf(servers, 0))
+  expect(second.nonce).not.toBe(first.nonce)
+  expect(second.run_id).not.toBe(first.run_id)
+  await sidecar.votes(3)
+  await servers.kill(1)
+  expect(await sidecar.claim('twice')).toMatchObject(duplicate('twice'))
+})
+
+async function quarantineOf(servers: RedisServers, index: number) {
+  const quarantine = await (await at(servers, index)).hgetall(QUARANTINE_KEY)
+  return quarantine.nonce === undefined ? undefined : quarantine
+}
+
+test('what one sidecar began another one finishes', async () => {
+  const servers = await start(3)
+  const first = await joinCluster(servers.urls)
+  await first.votes(3)
+  await first.carryOut('taken over')
+  await restartEmpty(servers, 0)
+  await eventually('the first has begun', () => quarantineOf(servers, 0))
+  await first[Symbol.asyncDispose]()
+  const second = await join(servers.urls)
+  await second.votes(3)
+  await servers.kill(1)
+  expect(await second.claim('taken over')).toMatchObject(duplicate('taken over'))
+})
+
+test('the longest quarantine that any sidecar asked for counts for all', async () => {
+  const servers = await start(3)
+  const short = await join(servers.urls, { quarantineMs: 100 })
+  await short.votes(3)
+  const long = await join(servers.urls, { quarantineMs: 700 })
+  await long.votes(3)
+  await eventually('it has spread', () => short.nodes.cluster().quarantineMs === 700)
+  await long[Symbol.asyncDispose]()
+  const before = performance.now()
+  await restartEmpty(servers, 0)
+  await eventually('noticed', () => short.states()[0] === 'quarantined')
+  await short.votes(3)
+  expect(performance.now() - before).toBeGreaterThan(690)
+})
+
+test.each<[what: string, act: (client: Redis, servers: RedisServers) => Promise<unknown>, reason: string]>([
+  [
+    'starts to evict',
+    (client) => client.config('SET', 'maxmemory-policy', 'allkeys-lru'),
+    'maxmemory-policy is allkeys-lru',
+  ],
+  [
+    'becomes a replica',
+    (client, servers) => {
+      const { address } = servers.at(1)
+      return client.replicaof('127.0.0.1', address.kind === 'tcp' ? address.port : 0)
+    },
+    'its role is slave',
+  ],
+])('a node that %s while it votes is kept out', async (_, act, reason) => {
+  const servers = await start(3)
+  const sidecar = await join(servers.urls)
+  await sidecar.votes(3)
+  await act(await at(servers, 0), servers)
+  await eventually('it is unfit', () => sidecar.states()[0] === 'unfit')
+  expect(sidecar.events).toContainEqual(
+    expect.objectContaining({
+      kind: 'node_state',
+      node: 'redis-0',
+      to: 'unfit',
+      reason: expect.stringContaining(reason),
+    }),
+  )
+  await sidecar.carryOut('without it')
+})
+
+test('a server that was given twice, an evicting one and a replica are unfit from the start, each with its reason', async () => {
+  const servers = await start(5, {
+    config: (index) => (index === 3 ? ['maxmemory-policy allkeys-lru', 'maxmemory 100mb'] : []),
+  })
+  const { address } = servers.at(1)
+  await (await at(servers, 4)).replicaof('127.0.0.1', address.kind === 'tcp' ? address.port : 0)
+  const [a = '', b = '', , d = '', e = ''] = servers.urls
+  const sidecar = await join([a, b, a, d, e])
+  const reasons = sidecar.nodes
+    .states()
+    .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${state.reason}`] : []))
+  expect(reasons).toEqual([
+    expect.stringMatching(/^redis-[02]: it is the same server as redis-[02] /),
+    expect.stringMatching(/^redis-3: its maxmemory-policy is allkeys-lru/),
+    expect.stringMatching(/^redis-4: its role is slave/),
+  ])
+})
+
+test('a node of another cluster is unfit', async () => {
+  const servers = await start(6)
+  const first = await join(servers.urls.slice(0, 3))
+  const second = await join(servers.urls.slice(3, 6))
+  await first.votes(3)
+  await second.votes(3)
+  const [a = '', b = '', , d = ''] = servers.urls
+  const mixed = await join([a, b, d])
+  expect(mixed.states().filter((state) => state === 'unfit').length).toBeGreaterThan(0)
+  expect(
+    mixed.nodes
+      .states()
+      .map(({ state }) => ('reason' in state ? state.reason : ''))
+      .join(),
+  ).toContain('a node votes in one cluster only')
+})
+
+test('a node that stands still does not hold up the start, and is inspected when it moves again', async () => {
+  const servers = await start(3)
+  const before = await join(servers.urls)
+  await before.votes(3)
+  servers.pause(2)
+  const sidecar = await join(servers.urls, { connectTimeoutMs: 200 })
+  await sidecar.votes(2)
+  await sidecar.carryOut('by two')
+  servers.resume(2)
+  await sidecar.votes(3)
+})

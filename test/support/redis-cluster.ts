@@ -1,0 +1,93 @@
+/** One sidecar's view of real Redis servers, with leases that are over in a moment, and all that it published. */
+import type { CoreEvent } from '../../src/core/events.ts'
+import { createLeases } from '../../src/core/leases.ts'
+import type { ClaimRequest, ClaimResult, Lease, Leases } from '../../src/core/ports.ts'
+import type { StoredOutcome } from '../../src/core/stored-outcome.ts'
+import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { RedisNodes, type RedisNodesOptions } from '../../src/redis/nodes.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { systemRandom } from '../../src/system/random.ts'
+import { eventually } from './eventually.ts'
+
+/** Short, so that a quarantine is over in a moment; a process that runs tests beside this one still keeps up. */
+export const LEASE_MS = 250
+export const QUARANTINE_MS = 400
+
+export type Sidecar = AsyncDisposable & {
+  readonly nodes: RedisNodes
+  readonly leases: Leases
+  readonly events: CoreEvent[]
+  kinds(): readonly string[]
+  states(): readonly string[]
+  votes(count: number): Promise<void>
+  claim(name: string, more?: Partial<ClaimRequest>): Promise<ClaimResult>
+  /** Claims and completes; the outcome names the request. */
+  carryOut(name: string): Promise<Lease>
+}
+
+export async function joinCluster(
+  urls: readonly string[],
+  more: Partial<RedisNodesOptions> = {},
+): Promise<Sidecar> {
+  const events: CoreEvent[] = []
+  const publisher = { publish: (event: CoreEvent) => void events.push(event) }
+  const nodes = new RedisNodes({
+    addresses: urls.map((url) => ({ url })),
+    // Far above what a loaded machine needs: deadlines are not what is tested here.
+    deadlineMs: 2_000,
+    connectTimeoutMs: 2_000,
+    maxTokenAheadMs: 10_000,
+    quarantineMs: QUARANTINE_MS,
+    clockStepMs: 1_000,
+    inspectEveryMs: 40,
+    clock: systemClock,
+    random: systemRandom,
+    events: publisher,
+    ...more,
+  })
+  await nodes.connect()
+  const quorum = createRedlockQuorum({ nodes: nodes.nodes, clock: systemClock, events: publisher })
+  const leases = createLeases({ quorum, clock: systemClock, random: systemRandom, events: publisher })
+  const states = () => nodes.states().map(({ state }) => state.kind)
+  const claim = (name: string, request: Partial<ClaimRequest> = {}) =>
+    leases.claim({
+      key: keyOf(name),
+      fingerprint: fingerprintOf(name),
+      leaseMs: 10_000,
+      retentionMs: 60_000,
+      budgetMs: 2_000,
+      ...request,
+    })
+  return {
+    nodes,
+    leases,
+    events,
+    kinds: () => events.map(({ kind }) => kind),
+    states,
+    votes: async (count) => {
+      const voting = () => states().filter((state) => state === 'voting').length
+      await eventually(`${count} nodes vote`, () => voting() === count, { withinMs: 15_000 })
+    },
+    claim,
+    carryOut: async (name) => {
+      const claimed = await claim(name)
+      if (claimed.kind !== 'granted') throw new Error(`${name} was not granted: ${claimed.kind}`)
+      const completed = await leases.complete(claimed.lease, outcomeOf(name))
+      if (completed.kind !== 'recorded') throw new Error(`${name} was not recorded: ${completed.kind}`)
+      return claimed.lease
+    },
+    [Symbol.asyncDispose]: () => nodes[Symbol.asyncDispose](),
+  }
+}
+
+export function keyOf(name: string): string {
+  return `dedup:shop:test:v1:${fingerprintOf(name)}`
+}
+
+export function fingerprintOf(name: string): string {
+  return Buffer.from(name).toString('hex').padEnd(64, '0').slice(0, 64)
+}
+
+export function outcomeOf(name: string): StoredOutcome {
+  return { kind: 'response', status: 201, headers: [], body: Buffer.from(name), completedAtWallMs: 0 }
+}
