@@ -138,12 +138,6 @@ function openProxy(
   }
 }
 
-/** Beyond these a client is no client: a head has that many lines, a connection that many requests. */
-const HEADER_LINES_MAX = 200
-const REQUESTS_PER_CONNECTION_MAX = 10_000
-const CONNECTIONS_MAX = 20_000
-const READER_IDLE_MS = 30_000
-
 function proxyOptions(config: Config): ProxyOptions {
   const { tenant, env, apiVersion, tenantHeader, versionHeader } = config
   return {
@@ -160,13 +154,13 @@ function proxyOptions(config: Config): ProxyOptions {
     limits: {
       inFlightMax: config.maxInFlight,
       headerBytesMax: config.headerLimitBytes,
-      headerLinesMax: HEADER_LINES_MAX,
+      headerLinesMax: config.headerLinesMax,
       headersTimeoutMs: config.headersTimeoutMs,
       requestTimeoutMs: config.requestTimeoutMs,
       keepAliveTimeoutMs: config.keepAliveTimeoutMs,
-      requestsPerConnectionMax: REQUESTS_PER_CONNECTION_MAX,
-      connectionsMax: CONNECTIONS_MAX,
-      readerIdleMs: READER_IDLE_MS,
+      requestsPerConnectionMax: config.requestsPerConnection,
+      connectionsMax: config.connectionsMax,
+      readerIdleMs: config.readerIdleMs,
     },
   }
 }
