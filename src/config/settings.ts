@@ -367,8 +367,7 @@ export const SETTINGS = {
     path: 'limits.body',
     kind: size({ minBytes: 0, maxBytes: 1024 * MIB }),
     default: '1MiB',
-    summary:
-      'Largest request body that is buffered; beyond it 413 in mode `content`, hashing as a stream otherwise.',
+    summary: 'Largest request body that is buffered; beyond it the answer is 413.',
     source: 'The default of nginx (`client_max_body_size`) and Fastify (`bodyLimit`).',
   }),
   storedResponseLimitBytes: setting({
@@ -392,7 +391,7 @@ export const SETTINGS = {
     path: 'limits.waiters',
     kind: integer({ min: 0, max: 1_000_000 }),
     default: '256',
-    summary: 'Largest number of waiting duplicates of one route; beyond it the answer is 409.',
+    summary: 'Largest number of waiting duplicates of one route; beyond it the answer is 429.',
     source: 'A quarter of the requests in flight, so that waiting can’t starve working.',
   }),
   headersTimeoutMs: setting({

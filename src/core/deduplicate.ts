@@ -52,6 +52,8 @@ export type ProtectedRequest = {
   /** Given where the same content under another key is not to be carried out. */
   readonly contentRecord?: ContentRecord
   readonly policy: DedupPolicy
+  /** Aborts when nobody waits for the answer any more. Ends waiting for another's outcome, never work that has begun. */
+  readonly abandoned?: AbortSignal
   /** Hands the request to the application. Called at most once, and never twice for one claim. */
   readonly forward: (context: ForwardContext | undefined) => Promise<ForwardResult>
 }
@@ -99,6 +101,8 @@ async function claimOrWait(request: ProtectedRequest, ports: DedupPorts): Promis
     const delayMs = jitteredDelayMs(WAIT_BACKOFF, retry, ports.random)
     if (ports.clock.monoMs() + delayMs >= untilMonoMs) return last
     await pause(ports.clock, delayMs)
+    // Claiming now could mean to carry it out for nobody, and a place is for those who wait.
+    if (request.abandoned?.aborted === true) return last
     last = await claim()
     if (last.kind !== 'held') return last
   }
