@@ -1,7 +1,7 @@
 import { configDefaults, defineConfig } from 'vitest/config'
 
 /** Whole systems under load: they need both cores for themselves, or their deadlines measure the other tests. */
-const load = ['test/system/**/*.test.ts', 'test/faults/**/*.test.ts']
+const load = ['test/system/**/*.test.ts', 'test/faults/**/*.test.ts', 'test/cli/demo.test.ts']
 
 export default defineConfig({
   test: {
