@@ -174,9 +174,11 @@ async function spread(proposal: Proposal, round: Round, chosen: Completed, ports
   const { fingerprint, attempt, outcome } = chosen
   const decoded = decodeOutcome(outcome)
   if (decoded.kind === 'damaged') return releaseGranted(proposal, round, ports)
-  const leftMs = decoded.outcome.completedAtWallMs + request.retentionMs - ports.clock.wallMs()
+  const leftMs = Math.ceil(decoded.outcome.completedAtWallMs + request.retentionMs - ports.clock.wallMs())
+  // Our wall clock and the other one may be an hour apart: never longer than was asked for, nor forgotten at once.
+  const ttlMs = Math.min(request.retentionMs, Math.max(request.leaseMs, leftMs))
   const command = { kind: 'complete', key: request.key, token, owner, fingerprint, attempt, outcome } as const
-  await ports.quorum.run({ ...command, keyTtlMs: Math.max(1, Math.ceil(leftMs)) }, new Set(others))
+  await ports.quorum.run({ ...command, keyTtlMs: ttlMs }, new Set(others))
 }
 
 function duplicate(request: ClaimRequest, chosen: Completed, ports: ClaimPorts): Step {
@@ -202,7 +204,6 @@ function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, ports: Clai
       ports.tokens.rewindTo(refusal.nodeMs)
       return { kind: 'again', above: NO_TOKEN, atOnce: true, otherwise: unavailable(0, ports) }
     case 'sighted':
-      return again(CONTENDED)
     case 'contended':
       return again(CONTENDED, refusal.above)
     case 'unavailable':

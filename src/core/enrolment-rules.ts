@@ -97,7 +97,7 @@ export function mayBeFounded(members: readonly (Membership | undefined)[]): bool
 
 export type EnrolmentStep =
   | { readonly kind: 'wait'; readonly remainingMs: number }
-  /** The node's clock ran ahead of ours during the quarantine: its "since" means nothing. */
+  /** The node's clock ran ahead of ours during the quarantine, or was set back: its "since" means nothing. */
   | { readonly kind: 'wait_anew' }
   /** Too few nodes vote to know what the others forgot. Only a declared loss goes on from here. */
   | { readonly kind: 'blocked'; readonly voting: number; readonly required: number }
@@ -127,6 +127,8 @@ export function nextEnrolmentStep(view: EnrolmentView): EnrolmentStep {
   const aheadMs = nodeMs - view.firstSeenNodeMs - view.observedForMs
   if (aheadMs > view.toleratedStepMs + driftMs(view.observedForMs)) return { kind: 'wait_anew' }
   const elapsedMs = nodeMs - quarantine.sinceNodeMs
+  // The node's clock was set back since: what it would have to wait for may be hours away.
+  if (elapsedMs < 0) return { kind: 'wait_anew' }
   if (elapsedMs < quarantineMs) return { kind: 'wait', remainingMs: quarantineMs - elapsedMs }
 
   const lossDeclared = quarantine.declaredBy !== undefined

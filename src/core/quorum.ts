@@ -19,7 +19,13 @@ export type Refusal =
   /** A majority stands behind one completed outcome: it is chosen, for good. */
   | { readonly kind: 'completed'; readonly chosen: Completed }
   /** Fewer hold it. `promised` of a majority allow the asker to write it back under its own token. */
-  | { readonly kind: 'sighted'; readonly best: Completed; readonly mayWriteBack: boolean }
+  | {
+      readonly kind: 'sighted'
+      readonly best: Completed
+      readonly mayWriteBack: boolean
+      /** Nothing below or at it gets the promises. */
+      readonly above: Token
+    }
   | { readonly kind: 'mismatch' }
   /** One holder stands on a majority. */
   | { readonly kind: 'held'; readonly remainingMs: number }
@@ -88,26 +94,29 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
   if (heard.length < needed)
     return settled ? { kind: 'unavailable', answered: heard.length } : { kind: 'undecided' }
   if (isOtherContent(heard, needed)) return { kind: 'mismatch' }
-  const granted = heard.filter((answer) => answer.kind === 'granted').length
-  if (sighting !== undefined) {
-    const promised = heard.filter((answer) => answer.kind === 'completed' && answer.promised).length
-    const mayWriteBack = granted + promised >= needed
-    return mayWriteBack || settled
-      ? { kind: 'sighted', best: sighting.best, mayWriteBack }
-      : { kind: 'undecided' }
-  }
-
-  const holder = majorityHolder(heard, needed)
-  if (holder !== undefined) return { kind: 'held', remainingMs: holder.remainingMs }
-
   const skewed = heard.flatMap((answer) => (answer.kind === 'skewed' ? [answer.nodeMs] : []))
-  const nodeMs = skewed.sort((a, b) => b - a)[needed - granted - 1]
-  // As little as it takes: the clock of the last node that is needed for a majority.
-  if (nodeMs !== undefined) return { kind: 'skewed', nodeMs }
-  const fences = heard.flatMap((answer) => (answer.kind === 'stale' ? [answer.fence] : []))
+  const promises = heard.filter(
+    (answer) => answer.kind === 'granted' || (answer.kind === 'completed' && answer.promised),
+  ).length
+  const fences = heard.flatMap((answer) =>
+    answer.kind === 'stale' || (answer.kind === 'completed' && !answer.promised) ? [answer.fence] : [],
+  )
   const above = Math.max(NO_TOKEN, ...fences)
+  if (sighting !== undefined && promises >= needed) {
+    return { kind: 'sighted', best: sighting.best, mayWriteBack: true, above }
+  }
+  if (sighting === undefined) {
+    const holder = majorityHolder(heard, needed)
+    if (holder !== undefined) return { kind: 'held', remainingMs: holder.remainingMs }
+  }
+  // Nodes that find our clock wrong say nothing of the record: what it amounts to is up to the others, so hear them all.
+  if (!settled && (sighting !== undefined || skewed.length > 0)) return { kind: 'undecided' }
+  // As little as it takes: the clock of the last node that is needed for a majority.
+  const nodeMs = skewed.sort((a, b) => b - a)[needed - promises - 1]
+  if (nodeMs !== undefined) return { kind: 'skewed', nodeMs }
+  if (sighting !== undefined) return { kind: 'sighted', best: sighting.best, mayWriteBack: false, above }
   // Only where a larger token would have won. Else others are racing, and to race at once again helps nobody.
-  if (fences.length > 0 && granted + fences.length + skewed.length >= needed) return { kind: 'stale', above }
+  if (fences.length > 0 && promises + fences.length + skewed.length >= needed) return { kind: 'stale', above }
   return { kind: 'contended', above }
 }
 

@@ -36,7 +36,7 @@ export function applyCommand(
     case 'complete':
       return complete(record, command, nodeMs)
     case 'release':
-      return release(record, command, nodeMs)
+      return release(record, command, nodeMs, maxTokenAheadMs)
     case 'read':
       return { answer: { kind: 'record', record, nodeMs } }
   }
@@ -49,7 +49,7 @@ function claim(
   maxTokenAheadMs: number,
 ): Effect {
   const { token, owner } = command
-  if (millisecondOf(token) > nodeMs + maxTokenAheadMs) return { answer: { kind: 'skewed', nodeMs } }
+  if (isTooFarAhead(token, nodeMs, maxTokenAheadMs)) return { answer: { kind: 'skewed', nodeMs } }
   const granted = (attempt: number, claimedAtNodeMs = nodeMs): Effect => ({
     answer: { kind: 'granted', attempt, nodeMs },
     write: {
@@ -199,15 +199,18 @@ function release(
   record: NodeRecord | undefined,
   command: Extract<RecordCommand, { kind: 'release' }>,
   nodeMs: number,
+  maxTokenAheadMs: number,
 ): Effect {
   const { token, owner, keyTtlMs } = command
   const released: Effect = {
     answer: { kind: 'released', nodeMs },
     write: { record: { state: 'released', fence: token }, ttl: { ms: keyTtlMs } },
   }
-  // Nothing here yet: the claim may still be on its way, over a connection that died. Raise the fence to meet it.
-  if (record === undefined) return released
-  if (record.state === 'released' && token >= record.fence) return released
+  if (record === undefined || (record.state === 'released' && token >= record.fence)) {
+    // The claim may still be on its way, over a connection that died: raise the fence to meet it. A claim that would be
+    // refused as too far in the future must not raise it either, or nobody could claim the key until that future.
+    return isTooFarAhead(token, nodeMs, maxTokenAheadMs) ? { answer: released.answer } : released
+  }
   if (record.state !== 'claimed' || record.fence !== token || record.owner !== owner) {
     return { answer: { kind: 'not_owner', fence: record.fence, nodeMs } }
   }
@@ -223,4 +226,8 @@ function release(
 
 function copiedMark(record: Extract<NodeRecord, { state: 'completed' }>): { readonly copied?: true } {
   return record.copied === undefined ? {} : { copied: record.copied }
+}
+
+function isTooFarAhead(token: Token, nodeMs: number, maxTokenAheadMs: number): boolean {
+  return millisecondOf(token) > nodeMs + maxTokenAheadMs
 }

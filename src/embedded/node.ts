@@ -46,6 +46,19 @@ export class EmbeddedNode implements RecordNode {
     return answer
   }
 
+  /** The record that stands and how long it still does: what enrolment copies from, and what checkers look at. */
+  kept(key: string): { readonly record: NodeRecord; readonly ttlMs: number } | undefined {
+    const nodeMs = Math.floor(this.#nodeMs())
+    const kept = this.#kept.get(key)
+    if (kept === undefined || kept.expiresNodeMs < nodeMs) return undefined
+    return { record: kept.record, ttlMs: kept.expiresNodeMs - nodeMs }
+  }
+
+  /** Puts a record as it is, past every rule: what enrolment copies to, before the node votes. */
+  put(key: string, record: NodeRecord, ttlMs: number): void {
+    this.#kept.set(key, { record, expiresNodeMs: Math.floor(this.#nodeMs()) + ttlMs })
+  }
+
   /** Looks at a few keys; those that live on go to the end of the queue that the map is. */
   #sweep(nodeMs: number): void {
     let looked = 0

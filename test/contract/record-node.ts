@@ -260,6 +260,16 @@ export function recordNodeContract(
           expect(await on.execute({ ...claim, token } as RecordCommand)).toMatchObject({ kind: 'skewed' })
           expect(recordOf(await on.run('read'))).toEqual(before)
         })
+
+        test('release of a token too far ahead of the node: no fence is left that nobody could pass', async () => {
+          const on = await start()
+          await bring[state]?.(on)
+          const before = recordOf(await on.run('read'))
+          const release = commandParser(on.key, on.base)('release B20')
+          const token = tokenAt((await nodeMsOf(on)) + CONTRACT_MAX_TOKEN_AHEAD_MS + 10_000)
+          await on.execute({ ...release, token } as RecordCommand)
+          expect(recordOf(await on.run('read'))).toEqual(before)
+        })
       })
     }
   })

@@ -184,11 +184,21 @@ describe('a claim that was not carried', () => {
     }
   })
 
+  test('nodes that find our clock wrong first do not hide what the others say (found by simulation)', () => {
+    expect(say('WMW--', false)).toBe('undecided')
+    expect(say('WMWGW', true)).toBe('skewed at 500')
+    expect(say('WCW--', false)).toBe('undecided')
+    expect(say('WCWCW', true)).toBe('skewed at 500')
+  })
+
   test('an outcome is written back exactly where a majority promised, and none is overlooked', () => {
     for (const letters of all) {
       const said = say(letters, true)
       const seen = count(letters, 'C', 'c') > 0 && count(letters, 'x') < 3 && count(letters, 'M') < 3
-      if (seen && !/^(completed|sighted)/.test(said)) expect.fail(`${letters}: ${said}`)
+      // Where our clock was found wrong, the next token may get the promises that are missing: found by simulation.
+      const withLowerToken = count(letters, 'G', 'C') < 3 && count(letters, 'G', 'C', 'W') >= 3
+      const expected = withLowerToken ? /^(completed|skewed)/ : /^(completed|sighted)/
+      if (seen && !expected.test(said)) expect.fail(`${letters}: ${said}`)
       if (said.endsWith('write it back') && count(letters, 'G', 'C') < 3) expect.fail(`${letters}: ${said}`)
     }
   })

@@ -44,8 +44,7 @@ export async function send(inbound: Inbound, answer: Answer, options: SendOption
     res.end()
   } else if (Buffer.isBuffer(answer.body)) {
     res.write(answer.body)
-    // Where the rest was garbage or did not come, there is nothing to wait for.
-    if (unread && !inbound.cut.aborted) await linger(inbound)
+    if (unread) await linger(inbound)
     res.end()
   } else {
     await pour(answer.body, inbound)

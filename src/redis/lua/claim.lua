@@ -13,7 +13,7 @@ Answers
 ]]
 local function claim(key, token, owner, lease, fingerprint, ttl)
   lease = tonumber(lease)
-  if math.floor(tonumber(token) / 1024) > NOW + MAX_TOKEN_AHEAD then return { SKEWED } end
+  if is_too_far_ahead(token) then return { SKEWED } end
   local record = read_header(key)
   if not record then
     write_claim(key, token, owner, lease, 1, fingerprint, digits(NOW, 16), ttl)

@@ -9,3 +9,8 @@ local GRANTED, HELD, MISMATCH, STALE, SKEWED, COMPLETED = 'granted', 'held', 'mi
 local RENEWED, LOST, RECORDED, FENCED, RELEASED, NOT_OWNER = 'renewed', 'lost', 'recorded', 'fenced', 'released', 'not_owner'
 local ABSENT, RECORD, FAILED = 'absent', 'record', 'failed'
 local SHOWN, ADOPTED = 'shown', 'adopted'
+
+-- One wild clock must not poison a key: nothing of a token that lies so far in this node's future is kept.
+local function is_too_far_ahead(token)
+  return math.floor(tonumber(token) / 1024) > NOW + MAX_TOKEN_AHEAD
+end

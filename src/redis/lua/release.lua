@@ -10,8 +10,9 @@ Answers
 local function release(key, token, owner, ttl)
   local record = read_header(key)
   if not record or (record.state == 'R' and token >= record.fence) then
-    -- The claim may still be on its way, over a connection that died: raise the fence to meet it.
-    write_released(key, token, ttl)
+    -- The claim may still be on its way, over a connection that died: raise the fence to meet it. A claim that would be
+    -- refused as too far in the future must not raise it either, or nobody could claim the key until that future.
+    if not is_too_far_ahead(token) then write_released(key, token, ttl) end
     return { RELEASED }
   end
   if record.state ~= 'C' or record.fence ~= token or record.owner ~= owner then return { NOT_OWNER, record.fence } end

@@ -1,0 +1,61 @@
+/** Violations that the simulation found, each held by the smallest case that shows it. */
+
+import { describe, expect, test } from 'vitest'
+import { NOTHING_COPIED, nextEnrolmentStep } from '../../src/core/enrolment-rules.ts'
+import { SILENT } from '../../src/core/events.ts'
+import { createLeases } from '../../src/core/leases.ts'
+import type { NodeAnswer, Quorum, Round } from '../../src/core/ports.ts'
+import type { RecordCommand } from '../../src/core/record.ts'
+import { encodeOutcome } from '../../src/core/stored-outcome.ts'
+
+const HOUR_MS = 3_600_000
+
+describe('found by simulation', () => {
+  test.each([
+    ['an hour behind', -HOUR_MS, 60_000],
+    ['an hour ahead', HOUR_MS, 1_000],
+    ['right', 10_000, 50_000],
+  ])(
+    'an outcome that is told to a node that missed it is kept as long as was asked for at most: a clock %s',
+    async (_, wallMs, keyTtlMs) => {
+      const outcome = encodeOutcome({ kind: 'result', result: 1, completedAtWallMs: 0 })
+      const held = { fingerprint: 'f', acceptedToken: 1, attempt: 1, outcome, nodeMs: 0 }
+      const completed: NodeAnswer = { kind: 'completed', fence: 1, promised: true, ...held }
+      const answers: NodeAnswer[] = [completed, completed, { kind: 'granted', attempt: 1, nodeMs: 0 }]
+      const sent: RecordCommand[] = []
+      const quorum: Quorum = {
+        nodeCount: 3,
+        run: async (command): Promise<Round> => {
+          sent.push(command)
+          return { carried: false, answers, settled: Promise.resolve() }
+        },
+      }
+      const clock = { monoMs: () => 0, wallMs: () => wallMs, timer: () => ({ cancel: () => {} }) }
+      const random = { fraction: () => 0, hex: () => 'a' }
+      const leases = createLeases({ quorum, clock, random, events: SILENT })
+      await leases.claim({ key: 'k', fingerprint: 'f', leaseMs: 1_000, retentionMs: 60_000, budgetMs: 0 })
+      expect(sent[1]).toMatchObject({ kind: 'complete', keyTtlMs })
+    },
+  )
+
+  test('a node whose clock was set back in quarantine waits anew, not until its old time comes again', () => {
+    const view = {
+      quarantine: {
+        runId: '1',
+        nonce: 'n',
+        sinceNodeMs: HOUR_MS,
+        origin: 'forgot' as const,
+        progress: NOTHING_COPIED,
+      },
+      nodeMs: 0,
+      firstSeenNodeMs: 0,
+      observedForMs: 0,
+      quarantineMs: 1_000,
+      toleratedStepMs: 50,
+      voting: ['2', '3'],
+      others: [],
+      required: 2,
+    }
+    expect(nextEnrolmentStep(view)).toEqual({ kind: 'wait_anew' })
+  })
+})
