@@ -1,0 +1,194 @@
+/**
+ * Who uses the sidecars: requests through `deduplicate`, clients of the reservation API, readers.
+ *
+ * Owns what they do, as the plan tells them. Everything that decides is production code.
+ */
+
+import { type DedupPolicy, deduplicate } from '../../src/core/deduplicate.ts'
+import { keepLease } from '../../src/core/lease-keeper.ts'
+import type { Outcome } from '../../src/core/outcome.ts'
+import { pause } from '../../src/core/retry.ts'
+import type { StoredOutcome } from '../../src/core/stored-outcome.ts'
+import type { Application } from './application.ts'
+import { type Dice, streamOf } from './dice.ts'
+import type { History, Submission } from './history.ts'
+import { type Operation, RETENTION_MS } from './plan.ts'
+import type { Scheduler } from './scheduler.ts'
+import { contentOf, type Sidecar } from './sidecar.ts'
+
+export type ActorPorts = {
+  readonly seed: number
+  readonly scheduler: Scheduler
+  readonly history: History
+  readonly application: Application
+}
+
+export function keyOf(number: number): string {
+  return `record-${number}`
+}
+
+export function fingerprintOf(content: number): string {
+  return String(content).repeat(64)
+}
+
+/** Settles when the operation has; never where its process dies before. */
+export async function perform(
+  operation: Operation,
+  index: number,
+  sidecar: Sidecar,
+  healed: boolean,
+  ports: ActorPorts,
+): Promise<void> {
+  const { history, scheduler } = ports
+  const submission: Submission = {
+    index,
+    operation,
+    key: keyOf(operation.key),
+    fingerprint: operation.kind === 'read' ? '' : fingerprintOf(operation.content),
+    process: sidecar.process.name,
+    askedMs: scheduler.nowMs,
+    healed,
+    forwarded: false,
+    answeredMs: undefined,
+    outcome: undefined,
+  }
+  history.submissions.push(submission)
+  history.step(
+    scheduler.nowMs,
+    4,
+    () => `${submission.process} begins ${operation.kind} ${index} of ${submission.key}`,
+  )
+  switch (operation.kind) {
+    case 'request':
+      submission.outcome = await request(operation, submission, sidecar, ports)
+      noteOutcome(submission.outcome, submission, ports)
+      break
+    case 'reservation':
+      await reservation(operation, submission, sidecar, ports)
+      break
+    case 'read':
+      await sidecar.leases.read(submission.key)
+  }
+  submission.answeredMs = scheduler.nowMs
+  const said = submission.outcome?.kind ?? 'done'
+  history.step(scheduler.nowMs, 5, () => `${submission.process} ends ${operation.kind} ${index}: ${said}`)
+}
+
+async function request(
+  operation: Extract<Operation, { kind: 'request' }>,
+  submission: Submission,
+  sidecar: Sidecar,
+  { seed, application, history, scheduler }: ActorPorts,
+): Promise<Outcome> {
+  const { process, leases, waiters, events } = sidecar
+  const policy: DedupPolicy = {
+    leaseMs: operation.leaseMs,
+    retentionMs: RETENTION_MS,
+    budgetMs: 100,
+    settleBudgetMs: 300,
+    waitMs: operation.waitMs,
+    takeover: operation.takeover,
+    onQuorumLoss: 'fail-closed',
+    store: {},
+    storedHeaders: [],
+    bodyStorage: 'full',
+  }
+  const forward = async (context: { token: number; attempt: number; lockId: string } | undefined) => {
+    if (context === undefined) {
+      history.violated('S11', scheduler.nowMs, `request ${submission.index} was passed on unprotected`)
+      return { kind: 'never_sent', detail: 'unprotected' } as const
+    }
+    return application.carryOut(submission, context, operation.work, process)
+  }
+  const random: Dice = streamOf(seed, 'request', submission.index)
+  return deduplicate(
+    { recordKey: submission.key, fingerprint: submission.fingerprint, policy, forward },
+    { leases, localLeases: leases, waiters, clock: process.clock, random, events },
+  )
+}
+
+function noteOutcome(outcome: Outcome, submission: Submission, { history, scheduler }: ActorPorts): void {
+  switch (outcome.kind) {
+    case 'replayed': {
+      history.saw('replayed')
+      const { key, fingerprint } = submission
+      const content = contentOf(outcome.stored)
+      history.shown.push({ key, fingerprint, content, atMs: scheduler.nowMs, by: 'replayed' })
+      return
+    }
+    case 'created':
+    case 'mismatch':
+    case 'in_progress':
+    case 'unstored':
+    case 'indeterminate':
+    case 'undecided':
+      history.saw(outcome.kind)
+      return
+    default:
+      return
+  }
+}
+
+async function reservation(
+  operation: Extract<Operation, { kind: 'reservation' }>,
+  submission: Submission,
+  sidecar: Sidecar,
+  { seed, scheduler, history, application }: ActorPorts,
+): Promise<void> {
+  const { process, leases, events } = sidecar
+  const { clock } = process
+  const random = streamOf(seed, 'reservation', submission.index)
+  const claimed = await leases.claim({
+    key: submission.key,
+    fingerprint: submission.fingerprint,
+    leaseMs: operation.leaseMs,
+    retentionMs: RETENTION_MS,
+    budgetMs: 100,
+  })
+  if (claimed.kind === 'duplicate') {
+    const content = contentOf(claimed.outcome)
+    const { key, fingerprint } = submission
+    history.shown.push({ key, fingerprint, content, atMs: scheduler.nowMs, by: 'replayed' })
+  }
+  if (claimed.kind !== 'granted') return
+  const keeper = keepLease(claimed.lease, { leases, clock, random, events })
+  const lost = new Promise<void>((resolve) => {
+    keeper.lost.addEventListener('abort', () => resolve(), { once: true })
+  })
+  application.write(submission.key, claimed.lease.token)
+  await Promise.race([pause(clock, operation.workMs), lost])
+  const lease = keeper.lease()
+  const result: StoredOutcome = {
+    kind: 'result',
+    result: `reservation ${submission.index}`,
+    completedAtWallMs: clock.wallMs(),
+  }
+  const grant = history.grantOf(lease)
+  switch (operation.ends) {
+    case 'completes':
+    case 'completes_twice':
+      // Stopped first: a renewal under way must do no harm to what follows.
+      keeper.stop('completed')
+      await leases.complete(lease, result)
+      if (operation.ends === 'completes_twice') await leases.complete(lease, result)
+      if (grant !== undefined) grant.abandonedMs = scheduler.nowMs
+      return
+    case 'releases':
+      await leases.release(lease)
+      keeper.stop('released')
+      return
+    case 'vanishes':
+      keeper.stop('abandoned')
+      if (grant !== undefined) grant.abandonedMs = scheduler.nowMs
+      return
+    case 'late_complete':
+    case 'late_release':
+      // A holder that does not listen: it acts long after its lease has ended, and writes to the resource besides.
+      keeper.stop('abandoned')
+      if (grant !== undefined) grant.abandonedMs = scheduler.nowMs
+      await pause(clock, 2 * operation.leaseMs)
+      application.write(submission.key, lease.token)
+      if (operation.ends === 'late_complete') await leases.complete(lease, result)
+      else await leases.release(lease)
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * The application behind the sidecars, and a resource that compares fencing tokens.
+ *
+ * Owns what was really carried out. It is not part of the system under test: it never fails to write down what it did.
+ */
+
+import type { ForwardContext, ForwardResult } from '../../src/core/ports.ts'
+import type { Dice } from './dice.ts'
+import type { History, Submission } from './history.ts'
+import type { Work } from './plan.ts'
+import type { SimulatedProcess } from './process.ts'
+import type { Scheduler } from './scheduler.ts'
+
+/** After this long without an answer the sidecar gives the application up. */
+const UPSTREAM_TIMEOUT_MS = 3_000
+
+export class Application {
+  readonly #scheduler: Scheduler
+  readonly #history: History
+  readonly #dice: Dice
+  /** For each key, the largest token that a writer has shown: `WHERE last_fencing_token <= $token`. */
+  readonly #lastToken = new Map<string, number>()
+
+  constructor(scheduler: Scheduler, history: History, dice: Dice) {
+    this.#scheduler = scheduler
+    this.#history = history
+    this.#dice = dice
+  }
+
+  carryOut(
+    submission: Submission,
+    context: ForwardContext,
+    work: Work,
+    process: SimulatedProcess,
+  ): Promise<ForwardResult> {
+    submission.forwarded = true
+    const wayMs = 0.2 + this.#dice.fraction()
+    const id = `${submission.index}`
+    return new Promise((resolve) => {
+      const answer = (afterMs: number, result: ForwardResult) =>
+        this.#scheduler.after(afterMs, () => process.deliver(() => resolve(result)))
+      const lost = { kind: 'no_answer', cause: 'timeout', detail: 'simulated' } as const
+      switch (work.ends) {
+        case 'never_sent':
+          answer(work.ms, { kind: 'never_sent', detail: 'refused' })
+          return
+        case 'lost_before':
+          answer(UPSTREAM_TIMEOUT_MS, lost)
+          return
+        case 'no_answer':
+        case 'answers':
+        case 'fails':
+          this.#scheduler.after(wayMs, () => {
+            this.#execute(id, submission, context, process)
+            if (work.ends === 'no_answer') answer(work.ms, { ...lost, cause: 'reset' })
+            else answer(work.ms + wayMs, answered(work.ends === 'answers' ? 201 : 500, id))
+          })
+      }
+    })
+  }
+
+  #execute(id: string, submission: Submission, context: ForwardContext, process: SimulatedProcess): void {
+    const { key, fingerprint } = submission
+    const { token, attempt } = context
+    const startedMs = this.#scheduler.nowMs
+    this.#history.executions.push({
+      id,
+      operation: submission.index,
+      key,
+      fingerprint,
+      token,
+      attempt,
+      process: process.name,
+      startedMs,
+    })
+    this.#history.step(
+      startedMs,
+      11,
+      () => `application carries out request ${id} (attempt ${attempt}, token ${token})`,
+    )
+    this.write(key, token)
+  }
+
+  /** A write that shows its fencing token; refused where a larger one was seen. */
+  write(key: string, token: number): boolean {
+    const last = this.#lastToken.get(key) ?? 0
+    if (token < last) {
+      this.#history.saw('stale_write_refused')
+      return false
+    }
+    this.#lastToken.set(key, token)
+    return true
+  }
+}
+
+function answered(status: number, id: string): ForwardResult {
+  return {
+    kind: 'answered',
+    response: { status, headers: [['content-type', 'text/plain']], body: Buffer.from(id) },
+  }
+}

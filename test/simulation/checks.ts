@@ -1,0 +1,270 @@
+/**
+ * The checkers: what must be true of a whole history, one function an invariant of the design.
+ *
+ * Owns the judgement only. Each checker is written from the promise, without a look at how the core keeps it. What holds
+ * without assumption A1 is checked in every history; the rest where memory was lost within its bounds.
+ */
+
+import type { Execution, Grant, History, Submission } from './history.ts'
+import type { World } from './world.ts'
+
+export function check(world: World): void {
+  const { history } = world
+  checkSettled(world)
+  checkNothingForwarded(history)
+  checkLostInTime(world)
+  if (world.overwhelmed) return
+  checkExclusive(history)
+  checkTokenOrder(history)
+  checkExecutions(history)
+  checkOneTruth(history)
+  checkNothingLost(history)
+  checkProbes(history)
+  checkMemoryBounded(world)
+}
+
+/** S1: no two holders believe that they hold a key at the same time. */
+function checkExclusive(history: History): void {
+  for (const grants of byKey(history.grants, (grant) => grant.lease.key)) {
+    const sorted = [...grants].sort((a, b) => a.grantedMs - b.grantedMs)
+    let last: Grant | undefined
+    for (const grant of sorted) {
+      if (last !== undefined && grant.grantedMs < heldUntilMs(last)) {
+        violated(
+          history,
+          'S1',
+          grant.grantedMs,
+          `${grant.process} was granted ${grant.lease.key} (token ${grant.lease.token}) while ${last.process} held it (token ${last.lease.token}) until ${heldUntilMs(last).toFixed(2)}`,
+        )
+      }
+      if (last === undefined || heldUntilMs(grant) > heldUntilMs(last)) last = grant
+    }
+  }
+}
+
+function heldUntilMs(grant: Grant): number {
+  return Math.min(grant.validUntilMs, grant.releaseSentMs ?? Number.POSITIVE_INFINITY)
+}
+
+/** S4: tokens of a key increase strictly in the real-time order of grants, and none is used twice. */
+function checkTokenOrder(history: History): void {
+  for (const grants of byKey(history.grants, (grant) => grant.lease.key)) {
+    const sorted = [...grants].sort((a, b) => a.grantedMs - b.grantedMs)
+    for (const [index, grant] of sorted.entries()) {
+      for (const earlier of sorted.slice(0, index)) {
+        if (grant.lease.token > earlier.lease.token) continue
+        violated(
+          history,
+          'S4',
+          grant.grantedMs,
+          `token ${grant.lease.token} was granted after token ${earlier.lease.token}`,
+        )
+      }
+    }
+  }
+}
+
+/** S2: at most one execution of a key, or each further one explained and told to the application. */
+function checkExecutions(history: History): void {
+  for (const executions of byKey(history.executions, (execution) => execution.key)) {
+    const sorted = [...executions].sort((a, b) => a.startedMs - b.startedMs)
+    for (const [index, execution] of sorted.entries()) {
+      for (const earlier of sorted.slice(0, index)) checkPair(history, earlier, execution)
+    }
+  }
+}
+
+function checkPair(history: History, earlier: Execution, later: Execution): void {
+  const first = grantOf(history, earlier)
+  const second = grantOf(history, later)
+  if (first === undefined || second === undefined) {
+    violated(history, 'S2', later.startedMs, `execution ${later.id} under no grant`)
+    return
+  }
+  if (first === second) {
+    violated(history, 'S2', later.startedMs, `two executions (${earlier.id}, ${later.id}) under one grant`)
+    return
+  }
+  if (first.releaseSentMs !== undefined && first.releaseSentMs <= second.grantedMs) return
+  if (first.validUntilMs > second.grantedMs && first.validUntilMs > later.startedMs) {
+    violated(history, 'S2', later.startedMs, `${later.id} ran while ${earlier.id} still held its lease`)
+  }
+  if (later.attempt < 2) {
+    violated(
+      history,
+      'S2',
+      later.startedMs,
+      `${later.id} was not told that ${earlier.id} may have been carried out`,
+    )
+  }
+}
+
+function grantOf(history: History, execution: Execution): Grant | undefined {
+  return history.grants.find(
+    (grant) =>
+      grant.lease.key === execution.key &&
+      grant.lease.token === execution.token &&
+      grant.process === execution.process,
+  )
+}
+
+/** S6 and S10: whatever is shown as the outcome of a key is one and the same, and only to its own request. */
+function checkOneTruth(history: History): void {
+  for (const shown of byKey(history.shown, (one) => one.key)) {
+    const first = shown[0]
+    for (const one of shown) {
+      if (first !== undefined && one.content !== first.content) {
+        violated(
+          history,
+          'S6',
+          one.atMs,
+          `${one.key} was ${one.by} as ${one.content}, and ${first.by} as ${first.content} before`,
+        )
+      }
+      const source = history.submissions.find((submission) => nameOf(submission) === one.content)
+      if (source !== undefined && source.fingerprint !== one.fingerprint) {
+        violated(history, 'S10', one.atMs, `the outcome of ${one.content} was shown to another content`)
+      }
+    }
+  }
+}
+
+function nameOf(submission: Submission): string {
+  return submission.operation.kind === 'reservation'
+    ? `reservation ${submission.index}`
+    : `${submission.index}`
+}
+
+/** S5: once a majority took an outcome, nobody is granted the key any more, and nothing is carried out. */
+function checkNothingLost(history: History): void {
+  for (const recorded of history.grants) {
+    const { recordedMs } = recorded
+    if (recordedMs === undefined) continue
+    for (const grant of history.grants) {
+      if (grant.lease.key !== recorded.lease.key || grant.grantedMs <= recordedMs) continue
+      violated(
+        history,
+        'S5',
+        grant.grantedMs,
+        `token ${grant.lease.token} was granted although ${recorded.offered} was recorded at ${recordedMs.toFixed(2)}`,
+      )
+    }
+  }
+  for (const shown of history.shown) {
+    const later = history.grants.find((grant) => grant.lease.key === shown.key && grant.askedMs > shown.atMs)
+    if (later !== undefined) {
+      violated(
+        history,
+        'S5',
+        later.grantedMs,
+        `token ${later.lease.token} was granted after ${shown.content} was shown`,
+      )
+    }
+  }
+}
+
+/** S11: who is told "unavailable", "mismatch" or a replay has not reached the application. */
+function checkNothingForwarded(history: History): void {
+  for (const submission of history.submissions) {
+    const { outcome } = submission
+    if (outcome === undefined || !submission.forwarded) continue
+    if (
+      outcome.kind === 'unavailable' ||
+      outcome.kind === 'mismatch' ||
+      outcome.kind === 'too_many_waiters'
+    ) {
+      violated(
+        history,
+        'S11',
+        submission.answeredMs ?? 0,
+        `${submission.index} was carried out and told ${outcome.kind}`,
+      )
+    }
+  }
+}
+
+/** L8: a holder hears that its lease ends before it has ended, unless it was stopped itself. */
+function checkLostInTime({ history, plan }: World): void {
+  const wallStepped = plan.faults.some((fault) => fault.kind === 'process_step')
+  for (const grant of history.grants) {
+    const settledMs = Math.min(
+      grant.ended?.atMs ?? Number.POSITIVE_INFINITY,
+      grant.abandonedMs ?? Number.POSITIVE_INFINITY,
+      grant.releaseSentMs ?? Number.POSITIVE_INFINITY,
+    )
+    if (settledMs <= grant.validUntilMs || wallStepped || history.wasStopped(grant)) continue
+    violated(
+      history,
+      'L8',
+      grant.validUntilMs,
+      `${grant.process} was not told that token ${grant.lease.token} ended at ${grant.validUntilMs.toFixed(2)}`,
+    )
+  }
+}
+
+/** L2: every operation of a process that lives is answered. */
+function checkSettled(world: World): void {
+  for (const submission of world.history.submissions) {
+    if (submission.answeredMs !== undefined || !world.alive(submission.process)) continue
+    violated(
+      world.history,
+      'L2',
+      submission.askedMs,
+      `${submission.operation.kind} ${submission.index} was never answered`,
+    )
+  }
+}
+
+/** L5: after everything healed, each key is either answered from its record or carried out anew; nothing is stuck. */
+function checkProbes(history: History): void {
+  const probes = history.submissions.filter((submission) => submission.healed)
+  for (const ofKey of byKey(probes, (probe) => probe.key)) {
+    const kinds = ofKey.map((probe) => probe.outcome?.kind)
+    const last = ofKey.at(-1)
+    for (const probe of ofKey) {
+      const kind = probe.outcome?.kind
+      if (kind === 'created' || kind === 'replayed' || kind === 'mismatch' || kind === undefined) continue
+      if (kind === 'undecided') continue
+      violated(
+        history,
+        'L5',
+        probe.askedMs,
+        `a request in a healthy cluster was told ${kind} (${kinds.join(', ')})`,
+      )
+    }
+    if (
+      last !== undefined &&
+      !kinds.some((kind) => kind === 'created' || kind === 'replayed' || kind === 'undecided')
+    ) {
+      violated(history, 'L5', last.askedMs, `no request of ${last.key} was answered: ${kinds.join(', ')}`)
+    }
+  }
+}
+
+/** L5: no key outlives its longest retention, whatever happened to it. */
+function checkMemoryBounded(world: World): void {
+  // A clock that was set back makes the key live longer there, and wherever it is copied from there.
+  if (world.nodes.some((node) => world.isStepped(node.index))) return
+  for (const node of world.nodes) {
+    const endless = node.longestTtlMs()
+    if (endless > MAX_TTL_MS) {
+      violated(
+        world.history,
+        'L5',
+        0,
+        `${node.name} keeps a key for ${endless} ms, longer than anybody asked for`,
+      )
+    }
+  }
+}
+
+/** Retention and the longest lease, with a second for clocks. */
+const MAX_TTL_MS = 60_000 + 1_500 + 1_000
+
+function byKey<T>(items: readonly T[], keyOf: (item: T) => string): readonly (readonly T[])[] {
+  return [...Map.groupBy(items, keyOf).values()]
+}
+
+function violated(history: History, invariant: string, atMs: number, detail: string): void {
+  history.violated(invariant, atMs, detail)
+}

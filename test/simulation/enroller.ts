@@ -1,0 +1,262 @@
+/**
+ * The process that has the duty of it brings nodes that forgot back to voting, over a network that loses messages.
+ *
+ * Owns the port `EnrolmentNode` over simulated nodes, and the loop that production has in `redis/enroller.ts`. Each step,
+ * and when which is due, is production code.
+ */
+
+import { type Adoption, type EnrolmentNode, type Peer, takeEnrolmentTurn } from '../../src/core/enrolment.ts'
+import {
+  type Cluster,
+  type CopyProgress,
+  epochFor,
+  FIRST_CURSOR,
+  isEnrolled,
+  isQuarantined,
+  type Membership,
+  NOTHING_COPIED,
+  type Origin,
+  quarantineMsFor,
+} from '../../src/core/enrolment-rules.ts'
+import { SILENT } from '../../src/core/events.ts'
+import type { Sighting } from '../../src/core/record-merge.ts'
+import { adoptRecord } from '../../src/core/record-merge.ts'
+import { pause } from '../../src/core/retry.ts'
+import { majorityOf } from '../../src/core/units.ts'
+import type { Dice } from './dice.ts'
+import type { History } from './history.ts'
+import type { SimulatedNode } from './node.ts'
+import { LONGEST_LEASE_MS, type Plan } from './plan.ts'
+import type { SimulatedProcess } from './process.ts'
+import type { Scheduler } from './scheduler.ts'
+
+const CLOCK_STEP_MS = 50
+const CLUSTER: Cluster = { id: 'simulated', quarantineMs: quarantineMsFor(LONGEST_LEASE_MS, CLOCK_STEP_MS) }
+
+const RETRY_MS = 250
+const CALL_DEADLINE_MS = 100
+
+export type EnrollerPorts = {
+  readonly process: SimulatedProcess
+  readonly nodes: readonly SimulatedNode[]
+  readonly scheduler: Scheduler
+  readonly history: History
+  readonly network: Plan['network']
+  readonly healed: () => boolean
+  readonly dice: Dice
+}
+
+type FirstSeen = { readonly nonce: string; readonly nodeMs: number; readonly monoMs: number }
+
+/** Goes on until the node votes. One at a time for each node and process. */
+export async function enrol(node: SimulatedNode, ports: EnrollerPorts): Promise<void> {
+  let firstSeen: FirstSeen | undefined
+  for (;;) {
+    try {
+      const members = await Promise.all(ports.nodes.map((one) => look(one, ports)))
+      const member = members[node.index]
+      if (member !== undefined && isEnrolled(member)) return
+      if (member !== undefined) firstSeen = await takeTurn(node, member, members, firstSeen, ports)
+    } catch {
+      // A call was lost or the node forgot again: look at everything anew, as production does.
+    }
+    await pause(ports.process.clock, RETRY_MS)
+  }
+}
+
+async function takeTurn(
+  node: SimulatedNode,
+  member: Membership,
+  members: readonly (Membership | undefined)[],
+  known: FirstSeen | undefined,
+  ports: EnrollerPorts,
+): Promise<FirstSeen | undefined> {
+  const { dice, history, nodes, process } = ports
+  const target = new SimulatedEnrolmentNode(node, member, ports)
+  if (!isQuarantined(member)) {
+    await target.begin(dice.hex(8), 'forgot')
+    return undefined
+  }
+  const { quarantine, nodeMs } = member
+  const monoMs = process.clock.monoMs()
+  const first = known?.nonce === quarantine.nonce ? known : { nonce: quarantine.nonce, nodeMs, monoMs }
+  const peers = members.flatMap((other, index): Peer[] => {
+    const its = nodes[index]
+    if (other === undefined || its === undefined || its === node) return []
+    const enrolmentNode = new SimulatedEnrolmentNode(its, other, ports)
+    return [{ node: enrolmentNode, runId: other.runId, voting: isEnrolled(other) }]
+  })
+  const view = {
+    quarantine,
+    nodeMs,
+    firstSeenNodeMs: first.nodeMs,
+    observedForMs: monoMs - first.monoMs,
+    quarantineMs: CLUSTER.quarantineMs,
+    toleratedStepMs: CLOCK_STEP_MS,
+    required: majorityOf(nodes.length),
+  }
+  const turn = await takeEnrolmentTurn(target, peers, view, CLUSTER, { random: dice, events: SILENT })
+  switch (turn.kind) {
+    case 'enrolled':
+      history.saw('enrolled')
+      break
+    case 'gone':
+      history.saw('enrolment_superseded')
+      break
+    case 'wait':
+      await pause(process.clock, turn.remainingMs)
+      break
+    case 'copied':
+    case 'blocked':
+    case 'wait_anew':
+  }
+  return first
+}
+
+function look(node: SimulatedNode, ports: EnrollerPorts): Promise<Membership | undefined> {
+  return call(node, node.runId, ports, () => ({
+    runId: runIdOf(node),
+    nodeMs: Math.floor(node.nodeMs),
+    epoch: node.epoch,
+    quarantine: node.quarantine,
+    cluster: CLUSTER,
+  })).catch(() => undefined)
+}
+
+function runIdOf(node: SimulatedNode): string {
+  return String(node.runId)
+}
+
+class SimulatedEnrolmentNode implements EnrolmentNode {
+  readonly name: string
+  readonly #node: SimulatedNode
+  readonly #runId: number
+  readonly #epoch: string | undefined
+  readonly #ports: EnrollerPorts
+
+  constructor(node: SimulatedNode, member: Membership, ports: EnrollerPorts) {
+    this.name = node.name
+    this.#node = node
+    this.#runId = Number(member.runId)
+    this.#epoch = member.epoch
+    this.#ports = ports
+  }
+
+  async begin(nonce: string, origin: Origin): Promise<void> {
+    await this.#call(() => {
+      if (!this.#node.voting && this.#node.quarantine?.runId !== runIdOf(this.#node))
+        this.#begin(nonce, origin)
+    })
+  }
+
+  async restart(nonce: string, nextNonce: string): Promise<void> {
+    await this.#call(() => {
+      if (this.#stands(nonce)) this.#begin(nextNonce, 'forgot')
+    })
+  }
+
+  save(nonce: string, progress: CopyProgress): Promise<boolean> {
+    return this.#call(() => {
+      const { quarantine } = this.#node
+      if (quarantine === undefined || !this.#stands(nonce)) return false
+      this.#node.setQuarantine({ ...quarantine, progress })
+      return true
+    })
+  }
+
+  enrol(nonce: string): Promise<boolean> {
+    return this.#call(() => {
+      if (!this.#stands(nonce)) return false
+      this.#node.setEpoch(epochFor(runIdOf(this.#node), nonce))
+      return true
+    })
+  }
+
+  keys(cursor: string): Promise<{ readonly keys: readonly string[]; readonly cursor: string }> {
+    return this.#call(() => {
+      const all = [...this.#node.keys].sort()
+      const at = Number(cursor)
+      return { keys: all.slice(at, at + 1), cursor: at + 1 < all.length ? String(at + 1) : FIRST_CURSOR }
+    })
+  }
+
+  show(keys: readonly string[], whole: boolean) {
+    return this.#call(() => ({
+      voting: this.#node.voting && this.#node.epoch === this.#epoch,
+      sightings: keys.map((key) => sightingOf(this.#node, key, whole)),
+    }))
+  }
+
+  async adopt(adoptions: readonly Adoption[]): Promise<void> {
+    await this.#call(() => {
+      for (const { key, merged } of adoptions) {
+        const own = this.#node.kept(key)
+        if (merged.record.state === 'completed') this.#ports.history.saw('enrolment_copied_outcome')
+        if (merged.record.state === 'completed' && merged.record.copied === true)
+          this.#ports.history.saw('enrolment_copied_sighting')
+        const record = adoptRecord(own?.record, merged, Math.floor(this.#node.nodeMs))
+        this.#node.put(key, record, Math.max(own?.ttlMs ?? 0, merged.ttlMs))
+      }
+    })
+  }
+
+  // All nodes begin enrolled here: a cluster is founded once in its life, before anybody can have forgotten anything.
+  claimFounding = () => Promise.resolve(false)
+  found = () => Promise.resolve(false)
+  abandonFounding = () => Promise.resolve()
+
+  #begin(nonce: string, origin: Origin): void {
+    const sinceNodeMs = Math.floor(this.#node.nodeMs)
+    this.#node.setQuarantine({
+      runId: runIdOf(this.#node),
+      nonce,
+      sinceNodeMs,
+      origin,
+      progress: NOTHING_COPIED,
+    })
+  }
+
+  #stands(nonce: string): boolean {
+    const { quarantine } = this.#node
+    return quarantine?.nonce === nonce && quarantine.runId === runIdOf(this.#node)
+  }
+
+  #call<T>(execute: () => T): Promise<T> {
+    return call(this.#node, this.#runId, this.#ports, execute)
+  }
+}
+
+function sightingOf(node: SimulatedNode, key: string, whole: boolean): Sighting | undefined {
+  const kept = node.kept(key)
+  if (kept === undefined) return undefined
+  const { record, ttlMs } = kept
+  const header = record.state === 'completed' && !whole ? { ...record, outcome: Buffer.alloc(0) } : record
+  return { record: header, ttlMs, nodeMs: Math.floor(node.nodeMs) }
+}
+
+/** One call to one run of a node, executed at most once; rejects where no answer comes. */
+function call<T>(
+  node: SimulatedNode,
+  runId: number,
+  { process, scheduler, network, healed, dice }: EnrollerPorts,
+  execute: () => T,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const lost = () => !healed() && dice.chance(network.lossRate)
+    const delayMs = () => network.latencyMs + (healed() ? 0 : dice.fraction() * network.jitterMs)
+    const deadline = process.clock.timer(CALL_DEADLINE_MS, () => reject(new Error('no answer')))
+    if (lost()) return
+    scheduler.after(delayMs(), () =>
+      node.arrive(runId, () => {
+        const answer = execute()
+        if (lost()) return
+        scheduler.after(delayMs(), () =>
+          process.deliver(() => {
+            deadline.cancel()
+            resolve(answer)
+          }),
+        )
+      }),
+    )
+  })
+}

@@ -1,0 +1,160 @@
+/**
+ * What was seen in one history, for the checkers: written down by the world, judged afterwards.
+ *
+ * Owns the record of facts, each with the time on the history's own clock, which no actor can see. Nothing here decides.
+ */
+
+import type { Outcome } from '../../src/core/outcome.ts'
+import type { Lease } from '../../src/core/ports.ts'
+import type { Operation } from './plan.ts'
+
+/** A claim that somebody was granted. */
+export type Grant = {
+  readonly lease: Lease
+  readonly process: string
+  readonly askedMs: number
+  readonly grantedMs: number
+  /** The end of its validity on the holder's monotonic clock, as last renewed. */
+  validUntilMs: number
+  releaseSentMs: number | undefined
+  /** The holder was told that a majority has its outcome. */
+  recordedMs: number | undefined
+  /** What it offered as the outcome, as soon as it did. */
+  offered: string | undefined
+  ended: { readonly how: string; readonly atMs: number } | undefined
+  /** The holder said that it stops without having settled (the application did not answer, or it vanished). */
+  abandonedMs: number | undefined
+}
+
+/** The application carried something out. */
+export type Execution = {
+  readonly id: string
+  readonly operation: number
+  readonly key: string
+  readonly fingerprint: string
+  readonly token: number
+  readonly attempt: number
+  readonly process: string
+  readonly startedMs: number
+}
+
+export type Submission = {
+  readonly index: number
+  readonly operation: Operation
+  readonly key: string
+  readonly fingerprint: string
+  readonly process: string
+  readonly askedMs: number
+  readonly healed: boolean
+  /** Handed to the application, whether it was reached or not. */
+  forwarded: boolean
+  answeredMs: number | undefined
+  outcome: Outcome | undefined
+}
+
+/** An outcome that somebody was shown as the recorded one of a key. */
+export type Shown = {
+  readonly key: string
+  readonly fingerprint: string
+  readonly content: string
+  readonly atMs: number
+  readonly by: 'created' | 'replayed' | 'fenced' | 'read'
+}
+
+export type Violation = { readonly invariant: string; readonly atMs: number; readonly detail: string }
+
+export class History {
+  readonly grants: Grant[] = []
+  readonly executions: Execution[] = []
+  readonly submissions: Submission[] = []
+  readonly shown: Shown[] = []
+  readonly violations: Violation[] = []
+  readonly seen = new Map<Sight, number>()
+  /** When processes did not run, by name. */
+  readonly stops = new Map<string, readonly { readonly fromMs: number; readonly untilMs: number }[]>()
+  #trace: string[] | undefined
+  #digest = 0
+
+  /** Counts something that must be seen sometimes, or a campaign proves nothing. */
+  saw(sight: Sight): void {
+    this.seen.set(sight, (this.seen.get(sight) ?? 0) + 1)
+  }
+
+  violated(invariant: string, atMs: number, detail: string): void {
+    this.violations.push({ invariant, atMs, detail })
+  }
+
+  keepTrace(): string[] {
+    this.#trace = []
+    return this.#trace
+  }
+
+  /** One step, for the digest that shows that a replay is exact; its text is made only where somebody reads it. */
+  step(atMs: number, code: number, text: () => string): void {
+    this.#digest = Math.imul(this.#digest ^ (atMs * 1_000) ^ Math.imul(code, 0x9e3779b1), 0x01000193)
+    this.#trace?.push(`${atMs.toFixed(2).padStart(10)} ms  ${text()}`)
+  }
+
+  get digest(): string {
+    return (this.#digest >>> 0).toString(16).padStart(8, '0')
+  }
+
+  /** Whether the holder was stopped or died between its grant and the end of its lease. */
+  wasStopped(grant: Grant): boolean {
+    return (this.stops.get(grant.process) ?? []).some(
+      ({ fromMs, untilMs }) => fromMs <= grant.validUntilMs && untilMs >= grant.grantedMs,
+    )
+  }
+
+  grantOf(lease: Pick<Lease, 'key' | 'token' | 'owner'>): Grant | undefined {
+    return this.grants.find(
+      (grant) =>
+        grant.lease.token === lease.token &&
+        grant.lease.owner === lease.owner &&
+        grant.lease.key === lease.key,
+    )
+  }
+}
+
+/** What a campaign must have seen at least once. */
+export const SIGHTS = [
+  'granted',
+  'created',
+  'replayed',
+  'mismatch',
+  'in_progress',
+  'takeover',
+  'outcome_adopted',
+  'conflict_repaired',
+  'fenced_completion',
+  'winner_shown',
+  'quorum_lost',
+  'unstored',
+  'indeterminate',
+  'undecided',
+  'claim_expired',
+  'stale_token_proposed',
+  'skewed_token_proposed',
+  'renewed',
+  'renewal_lost',
+  'lease_expired',
+  'stale_write_refused',
+  'released',
+  'quarantined_answer',
+  'node_wiped',
+  'node_forgot_a_part',
+  'node_restarted_whole',
+  'node_flushed',
+  'enrolled',
+  'enrolment_copied_outcome',
+  'enrolment_copied_sighting',
+  'enrolment_superseded',
+  'loss_refused',
+  'overwhelmed',
+  'loss_declared',
+  'process_paused_beyond_lease',
+  'process_crashed_holding',
+  'message_executed_twice',
+] as const
+
+export type Sight = (typeof SIGHTS)[number]

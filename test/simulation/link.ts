@@ -1,0 +1,121 @@
+/**
+ * The way from one process to one node and back: the `RecordNode` that production code sees.
+ *
+ * Owns what a network does: messages are lost, come twice (and are then executed twice), come late and out of order, and
+ * a partition swallows them. It keeps the contract of the port: settled within the node's deadline, never rejected.
+ */
+
+import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
+import type { RecordCommand } from '../../src/core/record.ts'
+import type { Dice } from './dice.ts'
+import type { SimulatedNode } from './node.ts'
+import { NODE_DEADLINE_MS, type Plan } from './plan.ts'
+import type { SimulatedProcess } from './process.ts'
+import type { Scheduler } from './scheduler.ts'
+
+export type LinkPorts = {
+  readonly scheduler: Scheduler
+  readonly process: SimulatedProcess
+  readonly node: SimulatedNode
+  readonly network: Plan['network']
+  readonly dice: Dice
+  /** Every answer that arrived in time, and so was heard by the process. */
+  readonly onHeard: (node: number, command: RecordCommand, answer: NodeAnswer) => void
+  readonly onTwice: () => void
+}
+
+export class Link implements RecordNode {
+  readonly name: string
+  readonly #ports: LinkPorts
+  #cutUntilMs = 0
+  #repliesCutUntilMs = 0
+  #healed = false
+  /** The epoch that the node showed when it was last inspected; another one, and its answers do not count. */
+  #epoch: string | undefined
+
+  constructor(ports: LinkPorts) {
+    this.name = ports.node.name
+    this.#ports = ports
+    this.#epoch = ports.node.epoch
+  }
+
+  cut(way: 'both' | 'replies', untilMs: number): void {
+    if (way === 'both') this.#cutUntilMs = Math.max(this.#cutUntilMs, untilMs)
+    else this.#repliesCutUntilMs = Math.max(this.#repliesCutUntilMs, untilMs)
+  }
+
+  /** From now on messages arrive once, in time and in order. What is under way stays as late as it is. */
+  heal(): void {
+    this.#healed = true
+    this.#cutUntilMs = 0
+    this.#repliesCutUntilMs = 0
+  }
+
+  /** Looks at the node again, as production does every second: from now on its present epoch is known. */
+  inspect(): void {
+    this.#epoch = this.#ports.node.epoch
+  }
+
+  execute(command: RecordCommand): Promise<NodeAnswer> {
+    const { node, process, dice } = this.#ports
+    return new Promise((resolve) => {
+      if (!node.up && dice.chance(0.7)) {
+        this.#settle(command, { kind: 'unreachable', reason: 'refused', detail: 'down' }, resolve)
+        return
+      }
+      let open = true
+      const settle = (answer: NodeAnswer) => {
+        if (!open) return
+        open = false
+        deadline.cancel()
+        this.#settle(command, answer, resolve)
+      }
+      const deadline = process.clock.timer(NODE_DEADLINE_MS, () =>
+        settle({ kind: 'unreachable', reason: 'timeout', detail: 'deadline' }),
+      )
+      this.#send(command, settle)
+    })
+  }
+
+  #settle(command: RecordCommand, answer: NodeAnswer, resolve: (answer: NodeAnswer) => void): void {
+    this.#ports.onHeard(this.#ports.node.index, command, answer)
+    resolve(answer)
+  }
+
+  #send(command: RecordCommand, settle: (answer: NodeAnswer) => void): void {
+    const { scheduler, process, node, network, dice, onTwice } = this.#ports
+    const twice = !this.#healed && dice.chance(network.duplicateRate)
+    for (let copy = 0; copy < (twice ? 2 : 1); copy += 1) {
+      if (this.#lost(this.#cutUntilMs)) continue
+      const { runId } = node
+      const epoch = this.#epoch
+      scheduler.after(this.#delayMs(copy), () =>
+        node.arrive(runId, () => {
+          const answer = node.execute(command, epoch)
+          const stands = node.epoch
+          if (copy === 1) onTwice()
+          if (this.#lost(Math.max(this.#cutUntilMs, this.#repliesCutUntilMs))) return
+          scheduler.after(this.#delayMs(0), () =>
+            process.deliver(() => {
+              this.#epoch = stands
+              settle(answer)
+            }),
+          )
+        }),
+      )
+    }
+  }
+
+  #lost(cutUntilMs: number): boolean {
+    const { scheduler, network, dice } = this.#ports
+    if (scheduler.nowMs < cutUntilMs) return true
+    return !this.#healed && dice.chance(network.lossRate)
+  }
+
+  #delayMs(copy: number): number {
+    const { network, dice } = this.#ports
+    if (this.#healed) return network.latencyMs
+    const late = dice.chance(copy === 0 ? network.lateRate : 0.5)
+    return network.latencyMs + dice.fraction() * (late ? network.lateMs : network.jitterMs)
+  }
+}

@@ -1,0 +1,243 @@
+/**
+ * What is going to happen in one history: who asks what, and what goes wrong when. Pure data, drawn from a seed.
+ *
+ * Owns the mixture: how often which fault, how close together. A plan is all that a run needs besides the code, so a
+ * failing one can be made smaller (`shrink.ts`) and kept. Bounds on memory loss (assumption A1) are not drawn here: the
+ * world refuses a loss that would break them, unless the plan says that it may (`overwhelm`).
+ */
+
+import { type Dice, streamOf } from './dice.ts'
+
+export const LEASE_MS = 1_000
+/** Longest lease that anybody takes; what quarantine waits for. */
+export const LONGEST_LEASE_MS = 1_500
+export const RETENTION_MS = 60_000
+/** 5 % of the lease, the most that the start-up relations allow. */
+export const NODE_DEADLINE_MS = 50
+export const MAX_TOKEN_AHEAD_MS = 50
+/** From here on nothing fails any more. */
+export const HEAL_MS = 9_000
+
+/** What the simulated application does with one request. */
+export type Work = {
+  readonly ends: 'answers' | 'fails' | 'never_sent' | 'no_answer' | 'lost_before'
+  readonly ms: number
+}
+
+export type Operation =
+  | {
+      readonly kind: 'request'
+      readonly atMs: number
+      readonly process: number
+      readonly key: number
+      /** Which body the client sends under the key. */
+      readonly content: number
+      readonly leaseMs: number
+      readonly waitMs: number
+      readonly takeover: 'reexecute' | 'indeterminate'
+      readonly work: Work
+    }
+  | {
+      /** A client of the reservation API: claims, keeps, writes with its token while it believes, and ends as told. */
+      readonly kind: 'reservation'
+      readonly atMs: number
+      readonly process: number
+      readonly key: number
+      readonly content: number
+      readonly leaseMs: number
+      readonly workMs: number
+      readonly ends:
+        | 'completes'
+        | 'completes_twice'
+        | 'releases'
+        | 'vanishes'
+        | 'late_complete'
+        | 'late_release'
+    }
+  | { readonly kind: 'read'; readonly atMs: number; readonly process: number; readonly key: number }
+
+export type Fault =
+  /** The node's process stops and goes on (SIGSTOP, SIGCONT); what was sent waits. */
+  | { readonly kind: 'node_pause'; readonly atMs: number; readonly node: number; readonly ms: number }
+  /** It dies and is started again after `ms`, remembering the first `memory` of its writes (1: all, 0: none). */
+  | {
+      readonly kind: 'node_crash'
+      readonly atMs: number
+      readonly node: number
+      readonly ms: number
+      readonly memory: number
+    }
+  | { readonly kind: 'node_flush'; readonly atMs: number; readonly node: number }
+  | { readonly kind: 'node_step'; readonly atMs: number; readonly node: number; readonly ms: number }
+  | { readonly kind: 'process_pause'; readonly atMs: number; readonly process: number; readonly ms: number }
+  | { readonly kind: 'process_crash'; readonly atMs: number; readonly process: number }
+  | { readonly kind: 'process_step'; readonly atMs: number; readonly process: number; readonly ms: number }
+  /** Messages between a process and a node are lost, in both directions or on the way back only. */
+  | {
+      readonly kind: 'partition'
+      readonly atMs: number
+      readonly process: number
+      readonly node: number
+      readonly ms: number
+      readonly way: 'both' | 'replies'
+    }
+  /** The process that enrols dies; another takes over at once. */
+  | { readonly kind: 'enroller_crash'; readonly atMs: number }
+
+export type Plan = {
+  readonly seed: number
+  readonly nodeCount: number
+  readonly network: {
+    readonly latencyMs: number
+    readonly jitterMs: number
+    readonly lossRate: number
+    readonly duplicateRate: number
+    /** Share of messages that come much later, and so overtake nothing but are overtaken. */
+    readonly lateRate: number
+    readonly lateMs: number
+  }
+  readonly processes: readonly { readonly ratePpm: number; readonly wallOffsetMs: number }[]
+  readonly nodes: readonly { readonly ratePpm: number; readonly wallOffsetMs: number }[]
+  readonly operations: readonly Operation[]
+  readonly faults: readonly Fault[]
+  /** Memory may be lost on more nodes than the promises allow for: then only what holds without A1 is checked. */
+  readonly overwhelm: boolean
+}
+
+/** Clock rates of any two actors differ by less than 1 % (assumption A2); the rest is for small steps. */
+const RATE_MAX_PPM = 4_000
+
+export function planOf(seed: number): Plan {
+  const dice = streamOf(seed, 'plan')
+  const nodeCount = dice.chance(0.25) ? 3 : 5
+  const processCount = dice.between(2, 3)
+  const keyCount = dice.chance(0.75) ? 1 : 2
+  const calm = dice.chance(0.1)
+  const clock = () => ({
+    ratePpm: dice.between(-RATE_MAX_PPM, RATE_MAX_PPM),
+    wallOffsetMs: dice.chance(0.85) ? dice.between(-20, 20) : dice.between(-5_000, 5_000),
+  })
+  const processes = Array.from({ length: processCount }, clock)
+  const nodes = Array.from({ length: nodeCount }, () => ({
+    ratePpm: dice.between(-RATE_MAX_PPM, RATE_MAX_PPM),
+    wallOffsetMs: dice.between(-20, 20),
+  }))
+  const stormy = dice.chance(0.35)
+  const network = {
+    latencyMs: dice.pick([0.3, 1, 3, 8]),
+    jitterMs: dice.pick([0.2, 2, 10, 30]),
+    lossRate: calm ? 0 : stormy ? dice.pick([0.1, 0.25, 0.4]) : dice.pick([0, 0, 0.02]),
+    duplicateRate: calm ? 0 : dice.pick([0, 0.05, 0.3]),
+    lateRate: calm ? 0 : dice.pick([0, 0.02, 0.15]),
+    lateMs: dice.pick([30, 100, 1_500, 4_000]),
+  }
+  const operations = operationsOf(dice, processCount, keyCount)
+  const faultCount = calm ? 0 : dice.between(0, 7)
+  const times = operations.map((operation) => operation.atMs)
+  const faults = Array.from({ length: faultCount }, () =>
+    faultOf(dice, { processCount, nodeCount, times }),
+  ).sort((a, b) => a.atMs - b.atMs)
+  const overwhelm = dice.chance(0.04)
+  return { seed, nodeCount, network, processes, nodes, operations, faults, overwhelm }
+}
+
+function operationsOf(dice: Dice, processCount: number, keyCount: number): Operation[] {
+  const takeover = Array.from({ length: keyCount }, () =>
+    dice.chance(0.12) ? ('indeterminate' as const) : ('reexecute' as const),
+  )
+  const count = dice.between(3, 9)
+  let atMs = 50
+  const operations: Operation[] = []
+  for (let made = 0; made < count; made += 1) {
+    // Mostly bursts, because only what overlaps can go wrong; sometimes after the lease of what went before.
+    atMs += dice.chance(0.6) ? dice.fraction() * 30 : dice.fraction() * 1.6 * LEASE_MS
+    atMs = Math.min(atMs, HEAL_MS - 1_000)
+    operations.push(operationOf(dice, atMs, dice.between(0, processCount - 1), takeover))
+  }
+  return operations
+}
+
+function operationOf(
+  dice: Dice,
+  atMs: number,
+  process: number,
+  takeover: readonly ('reexecute' | 'indeterminate')[],
+): Operation {
+  const key = dice.between(0, takeover.length - 1)
+  const content = dice.chance(0.93) ? 0 : 1
+  const leaseMs = dice.chance(0.85) ? LEASE_MS : LONGEST_LEASE_MS
+  const roll = dice.fraction()
+  if (roll < 0.08) return { kind: 'read', atMs, process, key }
+  if (roll < 0.25) {
+    const ends = dice.pick([
+      'completes',
+      'completes_twice',
+      'releases',
+      'vanishes',
+      'late_complete',
+      'late_release',
+    ] as const)
+    const workMs = dice.pick([0, 5, 50, 700, 2_500])
+    return { kind: 'reservation', atMs, process, key, content, leaseMs, workMs, ends }
+  }
+  const ends = dice.pick([
+    'answers',
+    'answers',
+    'answers',
+    'answers',
+    'fails',
+    'never_sent',
+    'no_answer',
+    'lost_before',
+  ] as const)
+  const ms = ends === 'never_sent' ? dice.pick([0, 2]) : dice.pick([0, 2, 20, 300, 2_200])
+  const waitMs = dice.pick([0, 0, 200, 1_500])
+  return {
+    kind: 'request',
+    atMs,
+    process,
+    key,
+    content,
+    leaseMs,
+    waitMs,
+    takeover: takeover[key] ?? 'reexecute',
+    work: { ends, ms },
+  }
+}
+
+function faultOf(
+  dice: Dice,
+  { processCount, nodeCount, times }: { processCount: number; nodeCount: number; times: readonly number[] },
+): Fault {
+  // Near something that is asked for, or anywhere.
+  const atMs = dice.chance(0.7)
+    ? Math.max(0, dice.pick(times) + dice.pick([-5, 1, 4, 15, 60, 400, 1_200]) * dice.fraction())
+    : dice.fraction() * (HEAL_MS - 500)
+  const node = dice.between(0, nodeCount - 1)
+  const process = dice.between(0, processCount - 1)
+  const roll = dice.fraction()
+  if (roll < 0.1) return { kind: 'node_pause', atMs, node, ms: dice.pick([30, 200, 1_200, 3_000]) }
+  if (roll < 0.3) {
+    const memory = dice.pick([0, 0, 0.5, 0.9, 1])
+    return { kind: 'node_crash', atMs, node, ms: dice.pick([1, 50, 1_500]), memory }
+  }
+  if (roll < 0.38) return { kind: 'node_flush', atMs, node }
+  if (roll < 0.46) return { kind: 'node_step', atMs, node, ms: dice.pick([-30_000, -1_500, -3, 1]) }
+  if (roll < 0.62) {
+    return { kind: 'process_pause', atMs, process, ms: dice.pick([10, 120, 600, 1_300, 4_000]) }
+  }
+  if (roll < 0.7) return { kind: 'process_crash', atMs, process }
+  if (roll < 0.78) {
+    return {
+      kind: 'process_step',
+      atMs,
+      process,
+      ms: dice.pick([-3_600_000, -1_500, -40, 40, 1_500, 3_600_000]),
+    }
+  }
+  if (roll < 0.97) {
+    const way = dice.chance(0.7) ? 'both' : 'replies'
+    return { kind: 'partition', atMs, process, node, ms: dice.pick([20, 100, 800, 3_000]), way }
+  }
+  return { kind: 'enroller_crash', atMs }
+}

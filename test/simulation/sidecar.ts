@@ -1,0 +1,217 @@
+/**
+ * One run of a sidecar: the production core on simulated clocks and links, with everything it claims written down.
+ *
+ * Owns the wiring, which is that of production: `createLeases` over `createRedlockQuorum`. What stands between them and
+ * the callers here only observes.
+ */
+
+import type { CoreEvent, Events } from '../../src/core/events.ts'
+import { createLeases } from '../../src/core/leases.ts'
+import type { Lease, Leases, NodeAnswer, RecordNode } from '../../src/core/ports.ts'
+import type { RecordCommand } from '../../src/core/record.ts'
+import { decodeOutcome, encodeOutcome, type StoredOutcome } from '../../src/core/stored-outcome.ts'
+import { createWaiters, type Waiters } from '../../src/core/waiters.ts'
+import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { streamOf } from './dice.ts'
+import type { Grant, History } from './history.ts'
+import { Link } from './link.ts'
+import type { SimulatedNode } from './node.ts'
+import type { Plan } from './plan.ts'
+import type { SimulatedProcess } from './process.ts'
+import type { Scheduler } from './scheduler.ts'
+import type { Votes } from './votes.ts'
+
+export type Sidecar = {
+  readonly process: SimulatedProcess
+  readonly links: readonly Link[]
+  readonly leases: Leases
+  readonly waiters: Waiters
+  readonly events: Events
+}
+
+export type SidecarPorts = {
+  readonly plan: Plan
+  readonly nodes: readonly SimulatedNode[]
+  readonly scheduler: Scheduler
+  readonly history: History
+  readonly votes: Votes
+}
+
+export function startSidecar(process: SimulatedProcess, number: number, ports: SidecarPorts): Sidecar {
+  const { plan, nodes, scheduler, history, votes } = ports
+  const { clock } = process
+  const events: Events = { publish: (event) => observe(event, process, history, scheduler) }
+  const sighted = new Set<string>()
+  const onHeard = (node: number, command: RecordCommand, answer: NodeAnswer) => {
+    if (answer.kind === 'quarantined') history.saw('quarantined_answer')
+    if (answer.kind === 'stale') history.saw('stale_token_proposed')
+    if (answer.kind === 'skewed') history.saw('skewed_token_proposed')
+    if (command.kind === 'claim' && answer.kind === 'completed')
+      sighted.add(`${command.token} ${command.owner}`)
+    history.step(
+      scheduler.nowMs,
+      node * 16 + command.kind.length,
+      () => `${process.name} hears node-${node} on ${command.kind}: ${answer.kind}`,
+    )
+  }
+  const links = nodes.map(
+    (node) =>
+      new Link({
+        scheduler,
+        process,
+        node,
+        network: plan.network,
+        dice: streamOf(plan.seed, 'link', number * 16 + node.index),
+        onHeard,
+        onTwice: () => history.saw('message_executed_twice'),
+      }),
+  )
+  const quorum = createRedlockQuorum({ nodes: links as readonly RecordNode[], clock, events })
+  const leases = createLeases({ quorum, clock, random: streamOf(plan.seed, 'core', number), events })
+  const observed = observeLeases(leases, { process, scheduler, history, votes, sighted })
+  return { process, links, leases: observed, waiters: createWaiters(8, 64), events }
+}
+
+type Observer = Pick<SidecarPorts, 'scheduler' | 'history' | 'votes'> & {
+  readonly process: SimulatedProcess
+  /** Claims (token and owner) for which an answer showed a completed record. */
+  readonly sighted: ReadonlySet<string>
+}
+
+function observeLeases(leases: Leases, observer: Observer): Leases {
+  const { process, scheduler, history, votes, sighted } = observer
+  return {
+    ...leases,
+    claim: async (request) => {
+      const askedMs = scheduler.nowMs
+      const result = await leases.claim(request)
+      if (result.kind !== 'granted') return result
+      const { lease } = result
+      const grantedMs = scheduler.nowMs
+      history.grants.push({
+        lease,
+        process: process.name,
+        askedMs,
+        grantedMs,
+        validUntilMs: process.historyMs(lease.validUntilMonoMs),
+        releaseSentMs: undefined,
+        recordedMs: undefined,
+        offered: undefined,
+        ended: undefined,
+        abandonedMs: undefined,
+      })
+      history.saw('granted')
+      history.step(grantedMs, 1, () => `${process.name} is granted ${lease.key}, token ${lease.token}`)
+      votes.checkGrant(lease, grantedMs, process.clock.monoMs())
+      if (sighted.has(`${lease.token} ${lease.owner}`)) {
+        history.violated('adoption', grantedMs, `token ${lease.token} was granted past a completed record`)
+      }
+      return result
+    },
+    renew: async (lease) => {
+      const startedMs = scheduler.nowMs
+      const result = await leases.renew(lease)
+      if (result.kind === 'lost') history.saw('renewal_lost')
+      if (result.kind !== 'renewed') return result
+      history.saw('renewed')
+      votes.checkRenewal(result.lease, startedMs, scheduler.nowMs, process.clock.monoMs())
+      const grant = history.grantOf(lease)
+      if (grant !== undefined) grant.validUntilMs = process.historyMs(result.lease.validUntilMonoMs)
+      return result
+    },
+    complete: async (lease, outcome) => {
+      const grant = history.grantOf(lease)
+      const content = contentOf(outcome)
+      if (grant !== undefined) grant.offered = content
+      const result = await leases.complete(lease, outcome)
+      const atMs = scheduler.nowMs
+      history.step(atMs, 2, () => `${process.name} completes token ${lease.token}: ${result.kind}`)
+      if (result.kind === 'recorded') {
+        votes.checkRecorded(lease, encodeOutcome(outcome), atMs)
+        if (grant !== undefined) grant.recordedMs ??= atMs
+        show(history, lease, content, atMs, 'created')
+      } else if (result.kind === 'fenced') {
+        history.saw('fenced_completion')
+        if (result.winner !== undefined) {
+          history.saw('winner_shown')
+          show(history, lease, contentOf(result.winner.outcome), atMs, 'fenced')
+        }
+      }
+      return result
+    },
+    release: async (lease) => {
+      const grant = history.grantOf(lease)
+      if (grant !== undefined) grant.releaseSentMs ??= scheduler.nowMs
+      const result = await leases.release(lease)
+      history.step(scheduler.nowMs, 3, () => `${process.name} releases token ${lease.token}: ${result.kind}`)
+      return result
+    },
+    read: async (key) => {
+      const result = await leases.read(key)
+      if (result.kind === 'completed') {
+        const { fingerprint, outcome } = result
+        show(history, { key, fingerprint }, contentOf(outcome), scheduler.nowMs, 'read')
+      }
+      return result
+    },
+  }
+}
+
+function show(
+  history: History,
+  { key, fingerprint }: Pick<Lease, 'key' | 'fingerprint'>,
+  content: string,
+  atMs: number,
+  by: 'created' | 'fenced' | 'read',
+): void {
+  history.shown.push({ key, fingerprint, content, atMs, by })
+}
+
+/** What a client would see of an outcome, in one word: who carried it out. */
+export function contentOf(outcome: StoredOutcome): string {
+  switch (outcome.kind) {
+    case 'response':
+      return outcome.body.toString('latin1')
+    case 'result':
+      return String(outcome.result)
+    case 'tombstone':
+      return `tombstone ${outcome.status}`
+  }
+}
+
+export function contentOfBytes(bytes: Buffer): string {
+  const decoded = decodeOutcome(bytes)
+  return decoded.kind === 'intact' ? contentOf(decoded.outcome) : decoded.reason
+}
+
+function observe(event: CoreEvent, process: SimulatedProcess, history: History, scheduler: Scheduler): void {
+  switch (event.kind) {
+    case 'takeover':
+    case 'outcome_adopted':
+    case 'conflict_repaired':
+    case 'claim_expired':
+      history.saw(event.kind)
+      return
+    case 'claim_ended':
+      if (event.result === 'unavailable') history.saw('quorum_lost')
+      if (event.result === 'damaged') history.violated('S9', scheduler.nowMs, 'a record was damaged')
+      return
+    case 'lease_ended': {
+      const atMs = scheduler.nowMs
+      if (event.ended === 'expired') history.saw('lease_expired')
+      if (event.ended === 'released') history.saw('released')
+      const grant = newestGrant(history, event.recordKey, process)
+      if (grant !== undefined) grant.ended ??= { how: event.ended, atMs }
+      return
+    }
+    default:
+      return
+  }
+}
+
+/** A process keeps one lease of a key at a time. */
+function newestGrant(history: History, key: string, process: SimulatedProcess): Grant | undefined {
+  return history.grants.findLast(
+    (grant) => grant.lease.key === key && grant.process === process.name && grant.ended === undefined,
+  )
+}

@@ -1,0 +1,303 @@
+/**
+ * One history: nodes, processes, an application, and a plan that is carried out on them.
+ *
+ * Owns the order of things: the plan's operations and faults, then healing, then probes that must find everything in
+ * order. And the bound on lost memory (assumption A1): a loss that would leave fewer than a majority of nodes that
+ * remember is not inflicted, unless the plan is to overwhelm the cluster.
+ */
+
+import { epochFor } from '../../src/core/enrolment-rules.ts'
+import { majorityOf } from '../../src/core/units.ts'
+import { type ActorPorts, perform } from './actors.ts'
+import { Application } from './application.ts'
+import { streamOf } from './dice.ts'
+import { enrol } from './enroller.ts'
+import { History } from './history.ts'
+import { SimulatedNode } from './node.ts'
+import { type Fault, HEAL_MS, LEASE_MS, LONGEST_LEASE_MS, type Operation, type Plan } from './plan.ts'
+import { SimulatedProcess } from './process.ts'
+import { Scheduler } from './scheduler.ts'
+import { type Sidecar, startSidecar } from './sidecar.ts'
+import { Votes } from './votes.ts'
+
+/** When everybody who held something has ended, and every node votes again. */
+const IDLE_MS = HEAL_MS + 8_000
+const PROBE_MS = HEAL_MS + 9_000
+/** What drift and the granularity of expiry leave of the margin of a lease. */
+const STEP_TOLERATED_MS = 3
+const END_MS = PROBE_MS + 14_000
+
+export class World {
+  readonly plan: Plan
+  readonly scheduler = new Scheduler()
+  readonly history = new History()
+  readonly nodes: readonly SimulatedNode[]
+  /** Whether more memory was lost than the promises allow for. */
+  overwhelmed = false
+  readonly #votes: Votes
+  readonly #actors: ActorPorts
+  readonly #sidecars: Sidecar[]
+  #enroller: Sidecar
+  readonly #enrolling = new Set<number>()
+  /** Nodes whose clock was set further than is tolerated; never a majority. */
+  readonly #stepped = new Set<number>()
+  #started = 0
+  #healed = false
+
+  constructor(plan: Plan) {
+    this.plan = plan
+    const { scheduler, history } = this
+    this.#votes = new Votes(history, plan.nodeCount, () => scheduler.nowMs)
+    this.nodes = plan.nodes.map(
+      (clock, index) => new SimulatedNode(index, scheduler, clock, this.#votes.executed),
+    )
+    const application = new Application(scheduler, history, streamOf(plan.seed, 'application'))
+    this.#actors = { seed: plan.seed, scheduler, history, application }
+    this.#sidecars = plan.processes.map((_, slot) => this.#start(slot))
+    this.#enroller = this.#start(0)
+  }
+
+  /** Carries out the plan, heals, probes. Every promise of a process that lives has settled then, or is reported. */
+  async run(): Promise<void> {
+    const { plan, scheduler } = this
+    for (const [index, operation] of plan.operations.entries()) {
+      scheduler.at(operation.atMs, () => this.#perform(operation, index))
+    }
+    for (const fault of plan.faults) scheduler.at(fault.atMs, () => this.#inflict(fault))
+    await scheduler.run(HEAL_MS)
+    this.#heal()
+    await scheduler.run(IDLE_MS)
+    // Time services do not let rates that differ go on for so long, and set right what was stepped.
+    for (const { process, links } of this.#sidecars) {
+      process.correctDrift()
+      for (const link of links) link.inspect()
+    }
+    for (const node of this.nodes) node.setClockRight()
+    await scheduler.run(PROBE_MS)
+    this.#probe()
+    await scheduler.run(END_MS)
+  }
+
+  #start(slot: number): Sidecar {
+    const { ratePpm, wallOffsetMs } = this.plan.processes[slot] ?? { ratePpm: 0, wallOffsetMs: 0 }
+    this.#started += 1
+    const process = new SimulatedProcess(
+      `sidecar-${slot}.${this.#started}`,
+      this.scheduler,
+      ratePpm,
+      wallOffsetMs,
+    )
+    const { plan, nodes, scheduler, history } = this
+    history.stops.set(process.name, process.stops)
+    const sidecar = startSidecar(process, this.#started, {
+      plan,
+      nodes,
+      scheduler,
+      history,
+      votes: this.#votes,
+    })
+    if (this.#healed) for (const link of sidecar.links) link.heal()
+    return sidecar
+  }
+
+  #perform(operation: Operation, index: number, healed = false): void {
+    const sidecar = this.#sidecars[operation.process]
+    if (sidecar === undefined) return
+    sidecar.process.deliver(() => {
+      perform(operation, index, sidecar, healed, this.#actors).catch((cause: unknown) => {
+        const detail = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause)
+        this.history.violated('rejected', this.scheduler.nowMs, detail)
+      })
+    })
+  }
+
+  #inflict(fault: Fault): void {
+    const { history, scheduler } = this
+    history.step(scheduler.nowMs, 6, () => `fault: ${JSON.stringify(fault)}`)
+    switch (fault.kind) {
+      case 'node_pause':
+        this.#node(fault.node).stopFor(fault.ms)
+        return
+      case 'node_crash':
+        this.#crashNode(fault)
+        return
+      case 'node_flush': {
+        const node = this.#node(fault.node)
+        if (!node.up || !this.#mayForget(node)) return
+        node.flush()
+        history.saw('node_flushed')
+        this.#enrolSoon(node)
+        return
+      }
+      case 'node_step': {
+        if (Math.abs(fault.ms) > STEP_TOLERATED_MS) {
+          if (!this.#othersAreWell(this.#node(fault.node))) return
+          this.#stepped.add(fault.node)
+        }
+        this.#node(fault.node).stepClock(fault.ms)
+        return
+      }
+      case 'process_pause': {
+        const { process } = this.#sidecar(fault.process)
+        if (fault.ms > LEASE_MS && this.#holds(process)) history.saw('process_paused_beyond_lease')
+        process.stopFor(fault.ms)
+        return
+      }
+      case 'process_crash': {
+        const { process } = this.#sidecar(fault.process)
+        if (this.#holds(process)) history.saw('process_crashed_holding')
+        process.kill()
+        this.#sidecars[fault.process] = this.#start(fault.process)
+        return
+      }
+      case 'process_step':
+        this.#sidecar(fault.process).process.stepWall(fault.ms)
+        return
+      case 'partition':
+        this.#sidecar(fault.process).links[fault.node]?.cut(fault.way, scheduler.nowMs + fault.ms)
+        return
+      case 'enroller_crash':
+        this.#enroller.process.kill()
+        this.#enroller = this.#start(0)
+        this.#enrolling.clear()
+        for (const node of this.nodes) if (!node.voting) this.#enrolSoon(node)
+    }
+  }
+
+  #crashNode(fault: Extract<Fault, { kind: 'node_crash' }>): void {
+    const node = this.#node(fault.node)
+    if (!node.up || !this.#mayForget(node)) return
+    node.crash()
+    const { memory } = fault
+    this.scheduler.after(fault.ms, () => {
+      node.restart(memory)
+      this.history.saw(
+        memory === 0 ? 'node_wiped' : memory === 1 ? 'node_restarted_whole' : 'node_forgot_a_part',
+      )
+      this.#enrolSoon(node)
+    })
+  }
+
+  /** Assumption A1: a majority of nodes always remembers, and votes. */
+  #mayForget(node: SimulatedNode): boolean {
+    if (this.#othersAreWell(node)) return true
+    if (!this.plan.overwhelm) {
+      this.history.saw('loss_refused')
+      return false
+    }
+    this.overwhelmed = true
+    this.history.saw('overwhelmed')
+    return true
+  }
+
+  /** A majority besides this node is up, votes, and has a clock that is right. */
+  #othersAreWell(node: SimulatedNode): boolean {
+    const well = this.nodes.filter(
+      (other) => other !== node && other.up && other.voting && !this.#stepped.has(other.index),
+    )
+    return well.length >= majorityOf(this.plan.nodeCount)
+  }
+
+  #enrolSoon(node: SimulatedNode): void {
+    if (this.#enrolling.has(node.index)) return
+    this.#enrolling.add(node.index)
+    const { process } = this.#enroller
+    const { nodes, scheduler, history, plan } = this
+    const dice = streamOf(plan.seed, 'enroller', this.#started * 1_000 + node.runId * 10 + node.index)
+    process.deliver(() => {
+      enrol(node, {
+        process,
+        nodes,
+        scheduler,
+        history,
+        network: plan.network,
+        healed: () => this.#healed,
+        dice,
+      }).then(
+        () => this.#enrolling.delete(node.index),
+        (cause: unknown) => history.violated('rejected', scheduler.nowMs, String(cause)),
+      )
+    })
+  }
+
+  #heal(): void {
+    this.#healed = true
+    const { history, scheduler } = this
+    history.step(scheduler.nowMs, 7, () => 'everything heals')
+    for (const node of this.nodes) {
+      node.resume()
+      if (!node.up) node.restart(1)
+    }
+    for (const sidecar of [...this.#sidecars, this.#enroller]) {
+      sidecar.process.resume()
+      for (const link of sidecar.links) link.heal()
+    }
+    if (this.overwhelmed && this.nodes.filter((node) => node.voting).length < majorityOf(this.nodes.length)) {
+      // The operator declares the loss: what is left counts as all there was.
+      history.saw('loss_declared')
+      for (const node of this.nodes) node.setEpoch(epochFor(String(node.runId), 'declared'))
+    }
+    for (const node of this.nodes) if (!node.voting) this.#enrolSoon(node)
+  }
+
+  /** Every key is asked for again by every process, with every content that was used: nothing may be stuck. */
+  #probe(): void {
+    const { plan } = this
+    const asked = new Map<string, Exclude<Operation, { kind: 'read' }>>()
+    for (const operation of plan.operations) {
+      if (operation.kind !== 'read') asked.set(`${operation.key} ${operation.content}`, operation)
+    }
+    let index = plan.operations.length
+    let delayMs = 0
+    for (const operation of asked.values()) {
+      for (let process = 0; process < this.#sidecars.length; process += 1) {
+        const probe = probeOf(operation, process)
+        const number = index
+        this.scheduler.after(delayMs, () => this.#perform(probe, number, true))
+        index += 1
+        delayMs += 700
+      }
+    }
+  }
+
+  #holds(process: SimulatedProcess): boolean {
+    const { nowMs } = this.scheduler
+    return this.history.grants.some(
+      (grant) => grant.process === process.name && grant.validUntilMs > nowMs && grant.ended === undefined,
+    )
+  }
+
+  #node(index: number): SimulatedNode {
+    const node = this.nodes[index]
+    if (node === undefined) throw new RangeError(`no node ${index}`)
+    return node
+  }
+
+  #sidecar(index: number): Sidecar {
+    const sidecar = this.#sidecars[index]
+    if (sidecar === undefined) throw new RangeError(`no process ${index}`)
+    return sidecar
+  }
+
+  isStepped(node: number): boolean {
+    return this.#stepped.has(node)
+  }
+
+  alive(processName: string): boolean {
+    return this.#sidecars.some(({ process }) => process.name === processName && process.alive)
+  }
+}
+
+function probeOf(operation: Exclude<Operation, { kind: 'read' }>, process: number): Operation {
+  return {
+    kind: 'request',
+    atMs: PROBE_MS,
+    process,
+    key: operation.key,
+    content: operation.content,
+    leaseMs: LONGEST_LEASE_MS,
+    waitMs: 0,
+    takeover: operation.kind === 'request' ? operation.takeover : 'reexecute',
+    work: { ends: 'answers', ms: 1 },
+  }
+}
