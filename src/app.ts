@@ -1,31 +1,27 @@
 /**
  * The composition root: builds every part of the sidecar in the order of their dependency, and takes it down again.
  *
- * The only file that sees two adapters. It decides nothing about requests.
+ * The only file that sees two adapters, with what it composes in `app/`. It decides nothing about requests.
  */
 
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
-import type { ListenAddress, RedisAddress } from './config/addresses.ts'
+import { nodeCountOf, openNodes } from './app/cluster.ts'
+import type { ListenAddress } from './config/addresses.ts'
 import type { Config } from './config/load.ts'
-import type { Events } from './core/events.ts'
 import { createLeases } from './core/leases.ts'
-import type { Clock, Random, RecordNode } from './core/ports.ts'
 import { majorityOf } from './core/units.ts'
-import { createEmbeddedNodes, type StoppableNode } from './embedded/node.ts'
+import { createEmbeddedNodes } from './embedded/node.ts'
 import { createAdminServer, type NodeView, type Readiness } from './http/admin/server.ts'
 import { createProxy, type ProxyOptions, type ProxyPorts } from './http/proxy/server.ts'
 import { fanOut } from './observe/fan-out.ts'
 import { createLog, logEvents } from './observe/log.ts'
 import { createMetrics } from './observe/metrics.ts'
 import { createRedlockQuorum } from './quorum/redlock.ts'
-import { RedisNodes } from './redis/nodes.ts'
 import { systemClock } from './system/clock.ts'
 import { systemRandom } from './system/random.ts'
 import { createApplication } from './upstream/application.ts'
-
-const EMBEDDED_NODES = 5
 
 export type AppEnvironment = {
   readonly version: string
@@ -54,7 +50,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const random = systemRandom
   const instance = config.instance ?? environment.hostname
   const log = createLog({ level: config.logLevel, instance, destination: environment.logTo })
-  const nodeCount = config.redisNodes.kind === 'embedded' ? EMBEDDED_NODES : config.redisNodes.nodes.length
+  const nodeCount = nodeCountOf(config)
   const required = majorityOf(nodeCount)
   const metrics = createMetrics({ ...environment, nodeCount, required })
   const events = fanOut([logEvents(log), metrics.subscriber], (cause) =>
@@ -62,6 +58,10 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   )
 
   const nodes = await openNodes(config, clock, random, events)
+  if (nodes.refused.length > 0) {
+    await nodes[Symbol.asyncDispose]()
+    throw new StartRefused(`these nodes can't vote:\n  ${nodes.refused.join('\n  ')}`)
+  }
   const quorum = createRedlockQuorum({ nodes: nodes.nodes, clock, events })
   const leases = createLeases({ quorum, clock, random, events })
   // The same protocol on one node inside this process: what routes that chose `local` fall back to.
@@ -172,72 +172,6 @@ function proxyOptions(config: Config): ProxyOptions {
 }
 
 type Phase = 'starting' | 'serving' | 'draining'
-
-type OpenNodes = AsyncDisposable & {
-  readonly nodes: readonly RecordNode[]
-  views(): readonly NodeView[]
-  stopEmbedded(index: number): void
-}
-
-async function openNodes(config: Config, clock: Clock, random: Random, events: Events): Promise<OpenNodes> {
-  const maxTokenAheadMs = config.tokenAheadMs
-  if (config.redisNodes.kind === 'embedded') {
-    const nodes: readonly StoppableNode[] = createEmbeddedNodes(
-      EMBEDDED_NODES,
-      clock,
-      maxTokenAheadMs,
-      events,
-    )
-    return {
-      nodes,
-      views: () => nodes.map(({ name, stopped }) => ({ name, state: stopped ? 'down' : 'voting' })),
-      stopEmbedded: (index) => nodes[index]?.stop(),
-      [Symbol.asyncDispose]: async () => {},
-    }
-  }
-  const redis = new RedisNodes({
-    addresses: config.redisNodes.nodes.map((node) => dialled(node, config)),
-    deadlineMs: config.nodeDeadlineMs,
-    connectTimeoutMs: config.redisConnectTimeoutMs,
-    maxTokenAheadMs,
-    quarantineMs: config.quarantineMs,
-    clockStepMs: config.clockStepMs,
-    clock,
-    random,
-    events,
-  })
-  await redis.connect()
-  const unfit = redis
-    .states()
-    .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${state.reason}`] : []))
-  if (unfit.length > 0) {
-    await redis[Symbol.asyncDispose]()
-    throw new StartRefused(`these nodes can't vote:\n  ${unfit.join('\n  ')}`)
-  }
-  return {
-    nodes: redis.nodes,
-    views: () =>
-      redis
-        .states()
-        .map(({ name, state }) =>
-          'reason' in state ? { name, state: state.kind, reason: state.reason } : { name, state: state.kind },
-        ),
-    stopEmbedded: () => {},
-    [Symbol.asyncDispose]: () => redis[Symbol.asyncDispose](),
-  }
-}
-
-function dialled(node: RedisAddress, config: Config) {
-  const host = node.host.includes(':') ? `[${node.host}]` : node.host
-  const username = node.username ?? config.redisUsername
-  const password = node.password ?? config.redisPassword?.content.replace(/\r?\n$/, '')
-  return {
-    url: `${node.tls ? 'rediss' : 'redis'}://${host}:${node.port}/${node.database}`,
-    ...(username === undefined ? {} : { username }),
-    ...(password === undefined ? {} : { password }),
-    ...(config.redisCa === undefined ? {} : { tlsCa: config.redisCa.content }),
-  }
-}
 
 function readinessOf(phase: Phase, nodes: readonly NodeView[], required: number): Readiness {
   const voting = nodes.filter(({ state }) => state === 'voting').length

@@ -16,6 +16,10 @@ export const COMMANDS: Readonly<Record<string, CommandRow>> = {
     summary: 'show a storm of duplicates on five nodes carried out once',
     load: async () => (await import('./demo.ts')).demo,
   },
+  nodes: {
+    summary: 'show which nodes vote, enrol those that forgot, declare a loss',
+    load: async () => (await import('./nodes.ts')).nodes,
+  },
   config: {
     summary: 'check and show the configuration, or print the JSON Schema of its file',
     load: async () => (await import('./config.ts')).config,

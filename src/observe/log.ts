@@ -153,6 +153,12 @@ function lineOf(event: CoreEvent): Line | undefined {
         message: `a step of the enrolment of ${event.node} failed and is taken again`,
         fields: { node: event.node, error: event.reason },
       }
+    case 'loss_declared':
+      return {
+        level: 'error',
+        message: `${event.by} declared the loss of what ${event.node} forgot: requests of before may be carried out again`,
+        fields: { node: event.node, declared_by: event.by },
+      }
     case 'node_enrolled':
       return {
         level: 'info',

@@ -33,6 +33,8 @@ export class Enroller {
   readonly #pursuing = new Set<Member>()
   readonly #firstSeen = new Map<Member, FirstSeen>()
   readonly #blocked = new Set<Member>()
+  /** Nonces; one a quarantine, and quarantines are few. */
+  readonly #lossTold = new Set<string>()
   #founding: Promise<void> | undefined
 
   constructor(nodes: RedisNodes) {
@@ -89,6 +91,7 @@ export class Enroller {
         await this.foundIfNew()
         if ((member.state as { kind: string }).kind !== 'quarantined') return
       }
+      this.#tellOfLoss(member, facts)
       const startedMonoMs = options.clock.monoMs()
       const turn = await this.#turn(member, facts)
       this.#tell(member, turn, toldMonoMs)
@@ -179,6 +182,14 @@ export class Enroller {
       case 'busy':
         return
     }
+  }
+
+  /** Every sidecar says so once, so that the log of each tells why records may be missing from now on. */
+  #tellOfLoss(member: Member, { quarantine }: NodeFacts): void {
+    if (quarantine?.declaredBy === undefined || this.#lossTold.has(quarantine.nonce)) return
+    this.#lossTold.add(quarantine.nonce)
+    const { events } = this.#nodes.options
+    events.publish({ kind: 'loss_declared', node: member.node.name, by: quarantine.declaredBy })
   }
 
   #stumbled(member: Member, cause: unknown): void {

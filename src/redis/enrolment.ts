@@ -88,8 +88,9 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     await this.#act('raise', id, String(quarantineMs))
   }
 
-  declare(by: string): Promise<boolean> {
-    return this.#act('declare', by)
+  /** Somebody decides to go on with what is left. False where the node does not wait, because it votes. */
+  declare(by: string, clusterId: string): Promise<boolean> {
+    return this.#act('declare', by, clusterId)
   }
 
   /** Takes the work of copying to this node, for a while; it only saves work that somebody else is doing already. */

@@ -93,8 +93,11 @@ export class RedisNodes implements AsyncDisposable {
     return this.members.map(({ node, state }) => ({ name: node.name, state }))
   }
 
-  /** Dials all nodes. Resolves when each has been inspected or could not be reached; a node that is down is dialled on. */
-  async connect(): Promise<void> {
+  /**
+   * Dials all nodes. Resolves when each has been inspected or could not be reached; a node that is down is dialled on.
+   * @returns the nodes that must not be used, each with its reason: where there is one, do not start
+   */
+  async connect(): Promise<readonly string[]> {
     const { clock, connectTimeoutMs } = this.options
     await Promise.all(
       this.members.map(async (member) => {
@@ -116,6 +119,9 @@ export class RedisNodes implements AsyncDisposable {
       }),
     )
     await this.#enroller.foundIfNew()
+    return this.states().flatMap(({ name, state }) =>
+      state.kind === 'unfit' ? [`${name}: ${state.reason}`] : [],
+    )
   }
 
   get closed(): boolean {

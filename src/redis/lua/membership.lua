@@ -9,7 +9,7 @@ ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   restart    nonce, next nonce
   save       nonce, run_ids done (comma between), run_id of the source, cursor, records copied
   enrol      nonce, cluster id, quarantine (ms)
-  declare    who declares the loss
+  declare    who declares the loss, cluster id where none is known
   claim      nonce, lifetime of the claim (ms)
   found      nonce, cluster id, quarantine (ms)
   abandon    nonce
@@ -79,6 +79,9 @@ elseif act == 'enrol' then
 elseif act == 'declare' then
   if redis.call('HGET', QUARANTINE, 'run_id') ~= RUN then return 0 end
   redis.call('HSET', QUARANTINE, 'declared_by', ARGV[3])
+  -- The trail: it stays for whoever asks later why work was done twice.
+  raise(ARGV[4], 0)
+  redis.call('HSET', CLUSTER, 'loss_declared_by', ARGV[3], 'loss_declared_at', NOW)
   return 1
 elseif act == 'claim' then
   if redis.call('EXISTS', EPOCH) == 1 or redis.call('HGET', QUARANTINE, 'origin') == 'forgot' then return 0 end

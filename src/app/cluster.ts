@@ -1,0 +1,128 @@
+/**
+ * Composes the nodes of one cluster from the configuration: for the sidecar, and for the commands that look after nodes.
+ */
+
+import type { RedisAddress } from '../config/addresses.ts'
+import type { Config } from '../config/load.ts'
+import type { Cluster } from '../core/enrolment-rules.ts'
+import type { Events } from '../core/events.ts'
+import type { Clock, Random, RecordNode } from '../core/ports.ts'
+import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
+import type { NodeView } from '../http/admin/server.ts'
+import { declareLoss, type LossDeclared } from '../redis/loss.ts'
+import { RedisNodes } from '../redis/nodes.ts'
+import { systemClock } from '../system/clock.ts'
+import { systemRandom } from '../system/random.ts'
+
+const EMBEDDED_NODES = 5
+
+export type OpenNodes = AsyncDisposable & {
+  readonly nodes: readonly RecordNode[]
+  /** Nodes that must not be used, each with its reason. Where there is one, the sidecar must not start. */
+  readonly refused: readonly string[]
+  views(): readonly NodeView[]
+  stopEmbedded(index: number): void
+}
+
+export function nodeCountOf({ redisNodes }: Pick<Config, 'redisNodes'>): number {
+  return redisNodes.kind === 'embedded' ? EMBEDDED_NODES : redisNodes.nodes.length
+}
+
+export async function openNodes(
+  config: Config,
+  clock: Clock,
+  random: Random,
+  events: Events,
+): Promise<OpenNodes> {
+  if (config.redisNodes.kind === 'embedded') {
+    const nodes: readonly StoppableNode[] = createEmbeddedNodes(
+      EMBEDDED_NODES,
+      clock,
+      config.tokenAheadMs,
+      events,
+    )
+    return {
+      nodes,
+      refused: [],
+      views: () => nodes.map(({ name, stopped }) => ({ name, state: stopped ? 'down' : 'voting' })),
+      stopEmbedded: (index) => nodes[index]?.stop(),
+      [Symbol.asyncDispose]: async () => {},
+    }
+  }
+  const redis = redisNodesOf(config, config.redisNodes.nodes, clock, random, events)
+  const refused = await redis.connect()
+  return {
+    nodes: redis.nodes,
+    refused,
+    views: () =>
+      redis
+        .states()
+        .map(({ name, state }) =>
+          'reason' in state ? { name, state: state.kind, reason: state.reason } : { name, state: state.kind },
+        ),
+    stopEmbedded: () => {},
+    [Symbol.asyncDispose]: () => redis[Symbol.asyncDispose](),
+  }
+}
+
+/** The Redis nodes by themselves, for `fencepost nodes`. */
+export type OpenCluster = AsyncDisposable & {
+  /** Of each node, in the order of the setting, without credentials. */
+  readonly addresses: readonly string[]
+  connect(): Promise<readonly string[]>
+  states(): ReturnType<RedisNodes['states']>
+  cluster(): Cluster
+  declareLoss(confirmation: string | undefined, by: string): Promise<LossDeclared>
+}
+
+/**
+ * @param watchOnly change nothing on the nodes
+ * @returns undefined where the nodes are embedded
+ */
+export function openCluster(config: Config, events: Events, watchOnly: boolean): OpenCluster | undefined {
+  if (config.redisNodes.kind === 'embedded') return undefined
+  const { nodes } = config.redisNodes
+  const redis = redisNodesOf(config, nodes, systemClock, systemRandom, events, watchOnly)
+  return {
+    addresses: nodes.map(({ host, port }) => `${host}:${port}`),
+    connect: () => redis.connect(),
+    states: () => redis.states(),
+    cluster: () => redis.cluster(),
+    declareLoss: (confirmation, by) => declareLoss(redis, confirmation, by),
+    [Symbol.asyncDispose]: () => redis[Symbol.asyncDispose](),
+  }
+}
+
+function redisNodesOf(
+  config: Config,
+  addresses: readonly RedisAddress[],
+  clock: Clock,
+  random: Random,
+  events: Events,
+  watchOnly = false,
+): RedisNodes {
+  return new RedisNodes({
+    addresses: addresses.map((node) => dialled(node, config)),
+    deadlineMs: config.nodeDeadlineMs,
+    connectTimeoutMs: config.redisConnectTimeoutMs,
+    maxTokenAheadMs: config.tokenAheadMs,
+    quarantineMs: config.quarantineMs,
+    clockStepMs: config.clockStepMs,
+    clock,
+    random,
+    events,
+    watchOnly,
+  })
+}
+
+function dialled(node: RedisAddress, config: Config) {
+  const host = node.host.includes(':') ? `[${node.host}]` : node.host
+  const username = node.username ?? config.redisUsername
+  const password = node.password ?? config.redisPassword?.content.replace(/\r?\n$/, '')
+  return {
+    url: `${node.tls ? 'rediss' : 'redis'}://${host}:${node.port}/${node.database}`,
+    ...(username === undefined ? {} : { username }),
+    ...(password === undefined ? {} : { password }),
+    ...(config.redisCa === undefined ? {} : { tlsCa: config.redisCa.content }),
+  }
+}

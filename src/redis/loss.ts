@@ -1,0 +1,53 @@
+/**
+ * Declaring a loss: more nodes forgot than a quorum survives, and somebody decides to go on with what is left.
+ *
+ * Owns the decision whether there is a loss to declare, and its writing onto every node that waits. What follows, the
+ * copying of what is left and the epochs, is enrolment as always.
+ */
+
+import { majorityOf } from '../core/units.ts'
+import type { RedisNodes } from './nodes.ts'
+
+export type LossDeclared =
+  | { readonly kind: 'declared'; readonly clusterId: string; readonly nodes: readonly string[] }
+  /** Enough nodes vote, or nobody waits: the others are enrolled by themselves. */
+  | { readonly kind: 'no_loss'; readonly voting: number; readonly required: number }
+  /** Fewer than a majority answer: those that don't may remember everything. */
+  | { readonly kind: 'too_few'; readonly answering: number; readonly required: number }
+  | { readonly kind: 'not_confirmed'; readonly expected: string }
+
+/** What an operator types where no node remembers the name of its cluster. */
+export const NAMELESS = 'nothing-is-known'
+
+/**
+ * @param confirmation the id of the cluster as `fencepost nodes status` shows it, or {@link NAMELESS}
+ * @param by who declares it, for the trail that stays on the nodes
+ */
+export async function declareLoss(
+  nodes: RedisNodes,
+  confirmation: string | undefined,
+  by: string,
+): Promise<LossDeclared> {
+  const { members, options } = nodes
+  const required = majorityOf(members.length)
+  const voting = members.filter(({ state }) => state.kind === 'voting').length
+  const waiting = members.flatMap((member) =>
+    member.state.kind === 'quarantined' ? [{ member, facts: member.state.facts }] : [],
+  )
+  const answering = voting + waiting.length
+  if (answering < required) return { kind: 'too_few', answering, required }
+  if (voting >= required || waiting.length === 0) return { kind: 'no_loss', voting, required }
+  const { id } = nodes.cluster()
+  const expected = id === '' ? NAMELESS : id
+  if (confirmation !== expected) return { kind: 'not_confirmed', expected }
+
+  // One name for all of them, or each would be enrolled into a cluster of its own.
+  const clusterId = id === '' ? options.random.hex(8) : id
+  const declared = await Promise.all(
+    waiting.map(async ({ member, facts }) => {
+      const node = nodes.enrolmentNode(member, facts)
+      return (await node.declare(by, clusterId)) ? [member.node.name] : []
+    }),
+  )
+  return { kind: 'declared', clusterId, nodes: declared.flat() }
+}

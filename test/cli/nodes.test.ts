@@ -1,0 +1,124 @@
+import { Redis } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
+import type { Io } from '../../src/cli/command.ts'
+import { nodes } from '../../src/cli/nodes.ts'
+import { bufferedIo } from '../support/buffered-io.ts'
+import { eventually } from '../support/eventually.ts'
+import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+
+async function start(count: number): Promise<{ servers: RedisServers; sidecar: Sidecar }> {
+  const servers = await startRedisServers(count)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  const sidecar = await joinCluster(servers.urls)
+  onTestFinished(() => sidecar[Symbol.asyncDispose]())
+  await sidecar.votes(count)
+  return { servers, sidecar }
+}
+
+async function flush(servers: RedisServers, indexes: readonly number[]): Promise<void> {
+  for (const index of indexes) {
+    const client = new Redis(servers.at(index).url)
+    await client.flushall()
+    client.disconnect()
+  }
+}
+
+/** Runs the command as an operator would, next to sidecars whose leases are just as short. */
+async function run(servers: RedisServers, ...args: string[]) {
+  const { io, stdout, stderr } = bufferedIo({
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_PROXY_LISTEN: 'off',
+    FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
+    FENCEPOST_LEASE: '1s',
+    FENCEPOST_NODE_DEADLINE: '50ms',
+    FENCEPOST_RESERVATION_MAX_LEASE: '1s',
+    FENCEPOST_CLOCK_STEP: '0ms',
+  })
+  const exitCode = await nodes(args, io satisfies Io)
+  return { exitCode, stdout: stdout(), stderr: stderr() }
+}
+
+test('status shows each node, the name of the cluster and what is needed', async () => {
+  const { servers, sidecar } = await start(3)
+  const { exitCode, stdout, stderr } = await run(servers, 'status')
+  expect(stderr).toBe('')
+  expect(exitCode).toBe(0)
+  expect(stdout).toMatch(/redis-0 {2}127\.0\.0\.1:\d+ {2}voting/)
+  expect(stdout).toContain(`cluster ${sidecar.nodes.cluster().id}: 3 of 3 nodes vote, 2 are needed`)
+  const { stdout: json } = await run(servers, 'status', '--json')
+  expect(JSON.parse(json)).toMatchObject({
+    required: 2,
+    nodes: [{ name: 'redis-0', state: 'voting' }, {}, {}],
+  })
+})
+
+test('status ends with 69 where no majority votes', async () => {
+  const { servers } = await start(3)
+  await servers.kill(0)
+  await servers.kill(1)
+  expect((await run(servers, 'status')).exitCode).toBe(69)
+})
+
+test('a loss is declared only with the name of the cluster; what is left is kept and the cluster votes again', async () => {
+  const { servers, sidecar } = await start(5)
+  await sidecar.carryOut('on all five')
+  await flush(servers, [0, 1, 2])
+  await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
+
+  const asked = await run(servers, 'declare-loss')
+  expect(asked.exitCode).toBe(64)
+  const id = sidecar.nodes.cluster().id
+  expect(asked.stderr).toContain(`--confirm ${id}`)
+  expect((await run(servers, 'declare-loss', '--confirm', 'another')).exitCode).toBe(64)
+
+  const declared = await run(servers, 'declare-loss', '--confirm', id, '--by', 'ann')
+  expect(declared.stdout).toContain('ann declared the loss on redis-0, redis-1, redis-2')
+  expect(declared.exitCode).toBe(0)
+  await sidecar.votes(5)
+  expect(await sidecar.claim('on all five')).toMatchObject({
+    kind: 'duplicate',
+    outcome: outcomeOf('on all five'),
+  })
+  expect(sidecar.events).toContainEqual(expect.objectContaining({ kind: 'loss_declared', by: 'ann' }))
+
+  const again = await run(servers, 'declare-loss', '--confirm', id)
+  expect(again).toMatchObject({ exitCode: 64, stderr: expect.stringContaining('Nothing to declare') })
+})
+
+test('where every node forgot, not even the name of the cluster is known, and the loss can still be declared', async () => {
+  const { servers, sidecar } = await start(3)
+  await flush(servers, [0, 1, 2])
+  await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
+  expect((await run(servers, 'declare-loss')).stderr).toContain('--confirm nothing-is-known')
+  expect((await run(servers, 'declare-loss', '--confirm', 'nothing-is-known', '--no-wait')).exitCode).toBe(0)
+  await sidecar.votes(3)
+  await sidecar.carryOut('from now on')
+})
+
+test('a loss is not declared while those that are silent may remember', async () => {
+  const { servers, sidecar } = await start(5)
+  await flush(servers, [0])
+  for (const index of [1, 2, 3]) await servers.kill(index)
+  await eventually('it is noticed', () => sidecar.states().filter((state) => state === 'down').length === 3)
+  const refused = await run(servers, 'declare-loss', '--confirm', sidecar.nodes.cluster().id)
+  expect(refused).toMatchObject({
+    exitCode: 69,
+    stderr: expect.stringContaining('Only 2 nodes answer, 3 must'),
+  })
+})
+
+test('enroll shows how a node comes back, and says where too many forgot', async () => {
+  const { servers, sidecar } = await start(3)
+  await sidecar[Symbol.asyncDispose]()
+  await servers.kill(0)
+  await servers.start(0, { emptied: true })
+  const enrolled = await run(servers, 'enroll')
+  expect(enrolled.stdout).toContain('redis-0: enrolled with')
+  expect(enrolled.exitCode).toBe(0)
+
+  await flush(servers, [0, 1])
+  const blocked = await run(servers, 'enroll')
+  expect(blocked.exitCode).toBe(69)
+  expect(blocked.stderr).toContain('declare-loss')
+})

@@ -1,0 +1,32 @@
+/** What a command is given by the process, with its output kept. */
+import { Writable } from 'node:stream'
+import type { Io } from '../../src/cli/command.ts'
+
+export function bufferedIo(env: Readonly<Record<string, string>>) {
+  const [stdout, stderr] = [keep(), keep()]
+  const io: Io = {
+    env,
+    stdout: stdout.stream,
+    stderr: stderr.stream,
+    readFile: (path) => {
+      throw new Error(`no file ${path} here`)
+    },
+    signals: { onStop: () => () => {} },
+    version: '0.0.0',
+    nodeVersion: '0.0.0',
+    hostname: 'test',
+    onParentMessage: () => {},
+  }
+  return { io, stdout: stdout.text, stderr: stderr.text }
+}
+
+function keep() {
+  let text = ''
+  const stream = new Writable({
+    write: (chunk, _encoding, done) => {
+      text += chunk
+      done()
+    },
+  })
+  return { stream, text: () => text }
+}
