@@ -5,11 +5,13 @@
  */
 
 import { randomUUID } from 'node:crypto'
+import { setTimeout } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { nodeCountOf, openNodes } from './app/cluster.ts'
 import type { ListenAddress } from './config/addresses.ts'
 import type { Config } from './config/load.ts'
+import { createBackground } from './core/background.ts'
 import { createLeases } from './core/leases.ts'
 import { majorityOf } from './core/units.ts'
 import { createEmbeddedNodes } from './embedded/node.ts'
@@ -68,8 +70,14 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const ownNodes = createEmbeddedNodes(1, clock, config.tokenAheadMs, events)
   const ownQuorum = createRedlockQuorum({ nodes: ownNodes, clock, events })
   const localLeases = createLeases({ quorum: ownQuorum, clock, random, events })
-  const proxied = openProxy(config, { leases, localLeases, clock, random, events }, (err, problemInstance) =>
-    log.error({ err, problem_instance: problemInstance }, 'a request failed in the sidecar'),
+  const background = createBackground(BACKGROUND_MAX, (err) =>
+    log.error({ err }, 'work in the background failed'),
+  )
+  const proxied = openProxy(
+    config,
+    { leases, localLeases, background, clock, random, events },
+    (err, problemInstance) =>
+      log.error({ err, problem_instance: problemInstance }, 'a request failed in the sidecar'),
   )
 
   let phase: Phase = 'starting'
@@ -95,7 +103,9 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     drain: async () => {
       phase = 'draining'
       log.info('draining: new work is refused, work under way is finished')
+      const untilMonoMs = clock.monoMs() + config.drainTimeoutMs
       await proxied?.close(config.drainTimeoutMs)
+      await within(background.drained(), untilMonoMs - clock.monoMs())
     },
     stopEmbeddedNode: (index) => nodes.stopEmbedded(index),
     [Symbol.asyncDispose]: async () => {
@@ -106,10 +116,21 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   }
 }
 
+/** Outcomes that are still offered to the quorum after their clients were answered; beyond, they are given up. */
+const BACKGROUND_MAX = 1_000
+
+/** Waits, but not longer than there is time for. This timer does keep the process alive. */
+async function within(work: Promise<void>, limitMs: number): Promise<void> {
+  const ended = new AbortController()
+  const overdue = setTimeout(Math.max(0, limitMs), undefined, { signal: ended.signal }).catch(() => {})
+  await Promise.race([work, overdue])
+  ended.abort()
+}
+
 /** The proxy and the application behind it, or undefined where the proxy is off. */
 function openProxy(
   config: Config,
-  core: Pick<ProxyPorts, 'leases' | 'localLeases' | 'clock' | 'random' | 'events'>,
+  core: Pick<ProxyPorts, 'leases' | 'localLeases' | 'background' | 'clock' | 'random' | 'events'>,
   onFailure: ProxyPorts['onFailure'],
 ) {
   const at = config.proxyListen
@@ -138,12 +159,6 @@ function openProxy(
   }
 }
 
-/** Beyond these a client is no client: a head has that many lines, a connection that many requests. */
-const HEADER_LINES_MAX = 200
-const REQUESTS_PER_CONNECTION_MAX = 10_000
-const CONNECTIONS_MAX = 20_000
-const READER_IDLE_MS = 30_000
-
 function proxyOptions(config: Config): ProxyOptions {
   const { tenant, env, apiVersion, tenantHeader, versionHeader } = config
   return {
@@ -160,13 +175,13 @@ function proxyOptions(config: Config): ProxyOptions {
     limits: {
       inFlightMax: config.maxInFlight,
       headerBytesMax: config.headerLimitBytes,
-      headerLinesMax: HEADER_LINES_MAX,
+      headerLinesMax: config.headerLinesMax,
       headersTimeoutMs: config.headersTimeoutMs,
       requestTimeoutMs: config.requestTimeoutMs,
       keepAliveTimeoutMs: config.keepAliveTimeoutMs,
-      requestsPerConnectionMax: REQUESTS_PER_CONNECTION_MAX,
-      connectionsMax: CONNECTIONS_MAX,
-      readerIdleMs: READER_IDLE_MS,
+      requestsPerConnectionMax: config.requestsPerConnection,
+      connectionsMax: config.connectionsMax,
+      readerIdleMs: config.readerIdleMs,
     },
   }
 }

@@ -367,8 +367,7 @@ export const SETTINGS = {
     path: 'limits.body',
     kind: size({ minBytes: 0, maxBytes: 1024 * MIB }),
     default: '1MiB',
-    summary:
-      'Largest request body that is buffered; beyond it 413 in mode `content`, hashing as a stream otherwise.',
+    summary: 'Largest request body that is buffered; beyond it the answer is 413.',
     source: 'The default of nginx (`client_max_body_size`) and Fastify (`bodyLimit`).',
   }),
   storedResponseLimitBytes: setting({
@@ -392,7 +391,7 @@ export const SETTINGS = {
     path: 'limits.waiters',
     kind: integer({ min: 0, max: 1_000_000 }),
     default: '256',
-    summary: 'Largest number of waiting duplicates of one route; beyond it the answer is 409.',
+    summary: 'Largest number of waiting duplicates of one route; beyond it the answer is 429.',
     source: 'A quarter of the requests in flight, so that waiting can’t starve working.',
   }),
   headersTimeoutMs: setting({
@@ -426,6 +425,38 @@ export const SETTINGS = {
     default: '16KiB',
     summary: 'Largest head of a request; beyond it the answer is 431.',
     source: 'Node’s default (`--max-http-header-size`).',
+  }),
+  headerLinesMax: setting({
+    env: 'FENCEPOST_HEADER_LINES',
+    path: 'limits.headerLines',
+    kind: integer({ min: 10, max: 1_000 }),
+    default: '200',
+    summary: 'Largest number of header lines of a request; beyond it the answer is 431.',
+    source: 'Node drops lines after the thousandth without a word, and with them the idempotency key.',
+  }),
+  connectionsMax: setting({
+    env: 'FENCEPOST_CONNECTIONS',
+    path: 'limits.connections',
+    kind: integer({ min: 1, max: 1_000_000 }),
+    default: '20000',
+    summary: 'Largest number of connections of clients; beyond it new ones are closed at once.',
+    source: 'An idle connection costs some 10KiB: 200MiB when all are used.',
+  }),
+  requestsPerConnection: setting({
+    env: 'FENCEPOST_REQUESTS_PER_CONNECTION',
+    path: 'limits.requestsPerConnection',
+    kind: integer({ min: 1, max: 1_000_000_000 }),
+    default: '100000',
+    summary: 'After how many requests a connection of a client is closed.',
+    source: 'Often enough that load spreads over new pods, rarely enough to cost nothing.',
+  }),
+  readerIdleMs: setting({
+    env: 'FENCEPOST_READER_IDLE',
+    path: 'limits.readerIdle',
+    kind: duration({ minMs: 10 * MILLISECOND, maxMs: HOUR }),
+    default: '30s',
+    summary: 'How long a client may read nothing of its answer before its connection is cut.',
+    source: 'Slow readers hold memory; the default of HAProxy examples (`timeout client`).',
   }),
   drainTimeoutMs: setting({
     env: 'FENCEPOST_DRAIN_TIMEOUT',

@@ -12,9 +12,11 @@
  * client that went away and not by a lost lease: it may already have had its effect, and its outcome is worth recording.
  */
 
+import type { Background } from './background.ts'
 import { type ContentRecord, markContent } from './duplicate-content.ts'
 import type { Events, LeaseEnd } from './events.ts'
 import { keepLease, type LeaseKeeper } from './lease-keeper.ts'
+import { offerLater, offerOutcome } from './offer.ts'
 import type { Outcome, Protection } from './outcome.ts'
 import type {
   ApplicationResponse,
@@ -52,6 +54,8 @@ export type ProtectedRequest = {
   /** Given where the same content under another key is not to be carried out. */
   readonly contentRecord?: ContentRecord
   readonly policy: DedupPolicy
+  /** Aborts when nobody waits for the answer any more. Ends waiting for another's outcome, never work that has begun. */
+  readonly abandoned?: AbortSignal
   /** Hands the request to the application. Called at most once, and never twice for one claim. */
   readonly forward: (context: ForwardContext | undefined) => Promise<ForwardResult>
 }
@@ -61,12 +65,13 @@ export type DedupPorts = {
   /** The quorum of this process alone, for routes that chose `local`. */
   readonly localLeases: Leases
   readonly waiters: Waiters
+  /** Where outcomes go on being offered that the quorum did not take in time. */
+  readonly background: Background
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
 }
 
-const SETTLE_BACKOFF: Backoff = { initialMs: 10, maxMs: 250 }
 const WAIT_BACKOFF: Backoff = { initialMs: 25, maxMs: 250 }
 
 /** What a client is told to wait when the quorum is lost: long enough not to stampede, short enough to recover in. */
@@ -99,6 +104,8 @@ async function claimOrWait(request: ProtectedRequest, ports: DedupPorts): Promis
     const delayMs = jitteredDelayMs(WAIT_BACKOFF, retry, ports.random)
     if (ports.clock.monoMs() + delayMs >= untilMonoMs) return last
     await pause(ports.clock, delayMs)
+    // Claiming now could mean to carry it out for nobody, and a place is for those who wait.
+    if (request.abandoned?.aborted === true) return last
     last = await claim()
     if (last.kind !== 'held') return last
   }
@@ -196,32 +203,46 @@ async function workUnderLease(
 ): Promise<Outcome> {
   const execution = { token: lease.token, attempt: lease.attempt, lockId: lockIdOf(lease) }
   const keeper = keepLease(lease, { ...ports, leases })
-  let ended: LeaseEnd = 'abandoned'
+  let finish = () => keeper.stop('abandoned')
   try {
     const result = await request.forward(execution)
     switch (result.kind) {
       case 'never_sent':
-        ended = 'released'
-        await leases.release(keeper.lease())
+        await giveBack(keeper, leases)
         return { kind: 'never_sent', detail: result.detail }
       case 'no_answer':
         // It may have been carried out. The claim stays until its lease ends; then the next attempt is a takeover.
         return { kind: 'indeterminate', cause: result.cause, retryAfterMs: request.policy.leaseMs, execution }
       case 'answered': {
         const settled = await settle(request, result.response, keeper, leases, ports)
-        ended = settled.ended
-        return 'outcome' in settled
-          ? settled.outcome
-          : { kind: settled.kind, response: result.response, protection, execution }
+        finish = () => keeper.stop(settled.ended)
+        if ('outcome' in settled) return settled.outcome
+        const { kind, later } = settled
+        const offered =
+          later !== undefined && ports.background.start(() => offerLater(later, keeper, { ...ports, leases }))
+        // Then the lease ends when the offering does.
+        if (offered) finish = () => {}
+        return { kind, response: result.response, protection, execution }
       }
     }
   } finally {
-    keeper.stop(ended)
+    finish()
   }
 }
 
+/** The keeper stops first: a renewal that meets its own release would look like a lost lease. */
+async function giveBack(keeper: LeaseKeeper, leases: Leases): Promise<void> {
+  keeper.stop('released')
+  await leases.release(keeper.lease())
+}
+
 type Settled =
-  | { readonly ended: LeaseEnd; readonly kind: 'created' | 'released' | 'unstored' }
+  | {
+      readonly ended: LeaseEnd
+      readonly kind: 'created' | 'released' | 'unstored'
+      /** The outcome that the quorum did not take in time. */
+      readonly later?: StoredOutcome
+    }
   | { readonly ended: LeaseEnd; readonly outcome: Outcome }
 
 async function settle(
@@ -236,14 +257,14 @@ async function settle(
     case 'hold':
       return { ended: 'abandoned', kind: 'unstored' }
     case 'release':
-      await leases.release(keeper.lease())
+      await giveBack(keeper, leases)
       return { ended: 'released', kind: 'released' }
     case 'store':
       return record(storedOutcomeOf(response, policy, ports.clock.wallMs()), policy, keeper, leases, ports)
   }
 }
 
-/** Offers the outcome until a majority has it, another holder came after, or the time for it is over. */
+/** The answer is shown only where a majority holds it, or marked as one that is not held. */
 async function record(
   outcome: StoredOutcome,
   policy: DedupPolicy,
@@ -251,30 +272,21 @@ async function record(
   leases: Leases,
   ports: DedupPorts,
 ): Promise<Settled> {
-  const { clock, random, events } = ports
-  const untilMonoMs = clock.monoMs() + policy.settleBudgetMs
-  for (let attempts = 1; ; attempts += 1) {
-    const result = await leases.complete(keeper.lease(), outcome)
-    const delayMs = jitteredDelayMs(SETTLE_BACKOFF, attempts - 1, random)
-    const over = result.kind !== 'unavailable' || clock.monoMs() + delayMs >= untilMonoMs
-    if (over)
-      events.publish({ kind: 'completed', recordKey: keeper.lease().key, result: result.kind, attempts })
-    switch (result.kind) {
-      case 'recorded':
-        return { ended: 'completed', kind: 'created' }
-      case 'fenced':
-        // A later holder's outcome is the truth; ours must not be shown beside it.
-        return {
-          ended: 'lost',
-          outcome:
-            result.winner === undefined
-              ? { kind: 'in_progress', retryAfterMs: policy.leaseMs }
-              : replay(result.winner.outcome, result.winner.token),
-        }
-      case 'unavailable':
-        if (over) return { ended: 'abandoned', kind: 'unstored' }
-        await pause(clock, delayMs)
+  const result = await offerOutcome(outcome, policy.settleBudgetMs, keeper, { ...ports, leases })
+  switch (result.kind) {
+    case 'recorded':
+      return { ended: 'completed', kind: 'created' }
+    case 'fenced': {
+      // A later holder's outcome is the truth; ours must not be shown beside it.
+      const { winner } = result
+      const shown: Outcome =
+        winner === undefined
+          ? { kind: 'in_progress', retryAfterMs: policy.leaseMs }
+          : replay(winner.outcome, winner.token)
+      return { ended: 'lost', outcome: shown }
     }
+    case 'unavailable':
+      return { ended: 'abandoned', kind: 'unstored', later: outcome }
   }
 }
 

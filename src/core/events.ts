@@ -73,6 +73,13 @@ export type CoreEvent =
     }
   | DecidedEvent
   | NodeEvent
+  /** How an outcome ended that was not recorded when its client was answered. */
+  | {
+      readonly kind: 'settled_late'
+      readonly recordKey: string
+      readonly result: 'recorded' | 'fenced' | 'unavailable'
+      readonly attempts: number
+    }
   | { readonly kind: 'takeover'; readonly recordKey: string; readonly attempt: number; readonly token: Token }
 
 /** What is known of a node, in the words of readiness and metrics. */

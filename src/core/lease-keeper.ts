@@ -44,9 +44,13 @@ export function keepLease(granted: Lease, { leases, clock, random, events }: Lea
   let renewal: Timer
   let deadline: Timer
 
+  /** Until the holder is to be warned, on whichever clock is sooner. */
+  function keepableMs(): number {
+    return remainingMs(lease, now(clock)) - Math.max(WARNING_MIN_MS, lease.leaseMs * WARNING_FRACTION)
+  }
+
   function armDeadline(): void {
-    const warnMs = Math.max(WARNING_MIN_MS, lease.leaseMs * WARNING_FRACTION)
-    deadline = clock.timer(Math.max(0, remainingMs(lease, now(clock)) - warnMs), () => lose('expired'))
+    deadline = clock.timer(Math.max(0, keepableMs()), () => lose('expired'))
   }
 
   function armRenewal(): void {
@@ -70,8 +74,10 @@ export function keepLease(granted: Lease, { leases, clock, random, events }: Lea
         lose('lost')
         return
       case 'unavailable':
-        // Nobody is known to have taken it: try again while it lasts. The deadline timer ends this.
-        armRenewal()
+        // Nobody is known to have taken it: try again while it lasts. The deadline timer ends this, unless the wall clock
+        // was set forward since it was armed.
+        if (keepableMs() > 0) armRenewal()
+        else lose('expired')
         return
     }
   }

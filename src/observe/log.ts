@@ -165,6 +165,12 @@ function lineOf(event: CoreEvent): Line | undefined {
         message: `${event.node} was enrolled and votes again`,
         fields: { node: event.node, copied: event.copied },
       }
+    case 'settled_late':
+      return {
+        level: event.result === 'recorded' ? 'info' : 'error',
+        message: `an outcome whose client was answered before it was recorded: ${event.result}`,
+        fields: { ...keyHash(event.recordKey), attempts: event.attempts },
+      }
     case 'round_settled':
     case 'claim_ended':
     case 'lease_released':

@@ -135,9 +135,11 @@ export class RedisNode implements RecordNode {
       for (const [index, asked] of batch.entries()) asked.answer(answers(index))
     }
     const detail = `no answer within ${deadlineMs} ms`
-    const timer = clock.timer(deadlineMs, () =>
-      settle(() => ({ kind: 'unreachable', reason: 'timeout', detail })),
-    )
+    // Timers run before sockets are read: after a stall of our own loop the answer may lie there already. It is read
+    // first, so that only the node's own silence counts as silence.
+    const timer = clock.timer(deadlineMs, () => {
+      setImmediate(() => settle(() => ({ kind: 'unreachable', reason: 'timeout', detail })))
+    })
     try {
       const answers = await this.#call(batch.map((asked) => asked.command))
       settle(

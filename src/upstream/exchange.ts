@@ -59,6 +59,7 @@ export function exchange(
 
     const onAbort = (): void => giveUp(new Error('nobody waits for the answer any more'))
     signal?.addEventListener('abort', onAbort)
+    if (signal?.aborted === true) given = new Error('nobody waits for the answer any more')
 
     function giveUp(error: Error): void {
       given ??= error

@@ -80,7 +80,7 @@ async function request(
   sidecar: Sidecar,
   { seed, application, history, scheduler }: ActorPorts,
 ): Promise<Outcome> {
-  const { process, leases, waiters, events } = sidecar
+  const { process, leases, waiters, background, events } = sidecar
   const policy: DedupPolicy = {
     leaseMs: operation.leaseMs,
     retentionMs: RETENTION_MS,
@@ -103,7 +103,7 @@ async function request(
   const random: Dice = streamOf(seed, 'request', submission.index)
   return deduplicate(
     { recordKey: submission.key, fingerprint: submission.fingerprint, policy, forward },
-    { leases, localLeases: leases, waiters, clock: process.clock, random, events },
+    { leases, localLeases: leases, waiters, background, clock: process.clock, random, events },
   )
 }
 

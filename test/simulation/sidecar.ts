@@ -5,6 +5,7 @@
  * the callers here only observes.
  */
 
+import { type Background, createBackground } from '../../src/core/background.ts'
 import type { CoreEvent, Events } from '../../src/core/events.ts'
 import { createLeases } from '../../src/core/leases.ts'
 import type { Lease, Leases, NodeAnswer, RecordNode } from '../../src/core/ports.ts'
@@ -26,6 +27,7 @@ export type Sidecar = {
   readonly links: readonly Link[]
   readonly leases: Leases
   readonly waiters: Waiters
+  readonly background: Background
   readonly events: Events
 }
 
@@ -68,8 +70,11 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
   )
   const quorum = createRedlockQuorum({ nodes: links as readonly RecordNode[], clock, events })
   const leases = createLeases({ quorum, clock, random: streamOf(plan.seed, 'core', number), events })
+  const background = createBackground(16, (cause) =>
+    history.violated('rejected', scheduler.nowMs, String(cause)),
+  )
   const observed = observeLeases(leases, { process, scheduler, history, votes, sighted })
-  return { process, links, leases: observed, waiters: createWaiters(8, 64), events }
+  return { process, links, leases: observed, waiters: createWaiters(8, 64), background, events }
 }
 
 type Observer = Pick<SidecarPorts, 'scheduler' | 'history' | 'votes'> & {

@@ -24,6 +24,8 @@ export type TestApplication = AsyncDisposable & {
   readonly seen: readonly Seen[]
   /** What answers from now on. */
   respond: Respond
+  /** Where set: takes requests as soon as they begin, instead of `respond`. */
+  onRequest: ((request: IncomingMessage, response: ServerResponse) => void) | undefined
 }
 
 /** 201 with the number of the execution in its body. */
@@ -37,11 +39,16 @@ export async function startApplication(
   listenAt?: string,
 ): Promise<TestApplication> {
   const seen: Seen[] = []
-  const application = { respond }
+  const upgraded = new Set<Socket>()
+  const application: Pick<TestApplication, 'respond' | 'onRequest'> = { respond, onRequest: undefined }
   const server = createHttpServer((request, response) => {
     const parts: Buffer[] = []
     request.on('error', () => {})
     response.on('error', () => {})
+    if (application.onRequest !== undefined) {
+      application.onRequest(request, response)
+      return
+    }
     request.on('data', (part: Buffer) => parts.push(part))
     request.on('end', () => {
       const one = seenFrom(request, Buffer.concat(parts))
@@ -49,10 +56,12 @@ export async function startApplication(
       void application.respond(one, response, seen.length)
     })
   })
-  server.on('upgrade', (request, socket: Socket) => {
+  server.on('upgrade', (request, socket: Socket, first: Buffer) => {
     seen.push(seenFrom(request, Buffer.alloc(0)))
+    upgraded.add(socket)
     socket.on('error', () => {})
     socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n')
+    socket.write(first)
     socket.pipe(socket)
   })
   await new Promise<void>((resolve) =>
@@ -67,10 +76,17 @@ export async function startApplication(
     set respond(next: Respond) {
       application.respond = next
     },
+    get onRequest() {
+      return application.onRequest
+    },
+    set onRequest(next) {
+      application.onRequest = next
+    },
     [Symbol.asyncDispose]: () =>
       new Promise((resolve) => {
         server.close(() => resolve())
         server.closeAllConnections()
+        for (const socket of upgraded) socket.destroy()
       }),
   }
 }

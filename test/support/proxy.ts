@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import { defaultRoute } from '../../src/config/builtin-policy.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { createBackground } from '../../src/core/background.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { createLeases } from '../../src/core/leases.ts'
 import type { ProtectedRoute, Route } from '../../src/core/route.ts'
@@ -113,6 +114,7 @@ export async function startProxy(
     {
       leases,
       localLeases,
+      background: createBackground(100, (error) => void failures.push(error)),
       clock,
       random,
       events,

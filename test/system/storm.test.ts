@@ -10,6 +10,9 @@ const REQUESTS = 10_000
 const IDENTITIES = 500
 const CONCURRENCY = 100
 
+/** Deadlines are not the subject here: a machine that is busy with other tests must not look like a lost quorum. */
+const PATIENT = { FENCEPOST_NODE_DEADLINE: '1s', FENCEPOST_CLAIM_BUDGET: '3s' }
+
 type Seen = {
   readonly status: number
   readonly body: string
@@ -72,7 +75,7 @@ test('10,000 requests of 500 identities through two sidecars on five real nodes:
   const env = {
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_UPSTREAM: application.url,
-    FENCEPOST_LOG_LEVEL: 'info',
+    ...PATIENT,
   }
   await using one = await startSidecar(env)
   await using other = await startSidecar(env)
@@ -89,6 +92,7 @@ test('the same with two of five nodes stopped; with three stopped 503 with Retry
   await using sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_UPSTREAM: application.url,
+    ...PATIENT,
   })
   await servers.kill(0)
   await servers.kill(3)

@@ -59,6 +59,9 @@ export const ALWAYS_END_TO_END = [
 /** RFC 3986, section 3.2.2, without the parts of it that no Host header has: user, spaces, controls. */
 const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(:[0-9]*)?$/
 const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
+const FIELD_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
+/** RFC 9110, section 5.5; Node's parser lets more controls pass than may be passed on. */
+const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 const MAX_FORWARDS = /^[0-9]+$/
 
 export function admit(raw: RawRequest, rules: AdmissionRules): Admission {
@@ -107,6 +110,8 @@ function faultOf({ method, headers, httpVersion }: RawRequest, rules: AdmissionR
   }
   if (method === 'CONNECT' || method === 'TRACE')
     return { code: 'method-refused', detail: `${method} is not passed on.` }
+  const unsafe = headers.find(([name, value]) => !FIELD_NAME.test(name) || !FIELD_VALUE.test(value))
+  if (unsafe !== undefined) return bad('A header line holds a character that no header line may hold.')
   const hosts = linesOf(headers, 'host').length
   if (hosts > 1) return bad(`The request has ${hosts} Host lines, exactly 1 is accepted.`)
   if (hosts === 0 && httpVersion !== '1.0') return bad('The request has no Host line.')

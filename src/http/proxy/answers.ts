@@ -12,19 +12,23 @@ import type { StoredOutcome } from '../../core/stored-outcome.ts'
 import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from '../headers.ts'
 import { type Problem, type ProblemCode, problemDocument } from '../problems.ts'
 
-export type IdempotencyStatus =
-  | 'created'
-  | 'replayed'
-  | 'mismatch'
-  | 'duplicate-content'
-  | 'in-progress'
-  | 'released'
-  | 'unstored'
-  | 'gone'
-  | 'indeterminate'
-  | 'unprotected'
-  | 'degraded'
-  | 'bypassed'
+/** Every value of `Idempotency-Status`; `docs/http.md` says what each means, and a test compares. */
+export const IDEMPOTENCY_STATUSES = [
+  'created',
+  'replayed',
+  'released',
+  'unstored',
+  'gone',
+  'in-progress',
+  'mismatch',
+  'duplicate-content',
+  'indeterminate',
+  'unprotected',
+  'degraded',
+  'bypassed',
+] as const
+
+export type IdempotencyStatus = (typeof IDEMPOTENCY_STATUSES)[number]
 
 export type Answer = {
   readonly status: number

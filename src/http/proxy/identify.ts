@@ -6,6 +6,7 @@
  */
 
 import { createHash } from 'node:crypto'
+import { codingsOf, decodeBody } from '../../core/content-coding.ts'
 import { compileRules, type FingerprintRules, fingerprint, type RequestHead } from '../../core/fingerprint.ts'
 import { linesOf } from '../../core/header-lines.ts'
 import { recordKey, type Scope } from '../../core/identity.ts'
@@ -58,7 +59,9 @@ export async function identify(subject: Subject, scopeRules: ScopeRules): Promis
 
   const { headers, query } = request
   const key =
-    route.mode === 'content' ? undefined : keyOf(route.key, { headers, query, pathParameters: params, body })
+    route.mode === 'content'
+      ? undefined
+      : keyOf(route.key, { headers, query, pathParameters: params, body: await plainBody(subject) })
   if (key?.kind === 'missing') return route.required ? refuseMissing(route) : { kind: 'unkeyed' }
   if (key?.kind === 'invalid')
     return refuse({ code: 'key-invalid', detail: `${sentence(key.detail)} Nothing was carried out.` })
@@ -92,6 +95,14 @@ export async function identify(subject: Subject, scopeRules: ScopeRules): Promis
       ? { contentRecord: { recordKey: byContent.recordKey, fingerprint: sha256Hex(record.recordKey) } }
       : {}),
   }
+}
+
+/** For key parts that are read from the body; what can't be decoded can't be read, and is told as such. */
+async function plainBody({ request, body, route }: Subject): Promise<Uint8Array> {
+  if (!route.key.parts.some((part) => part.in === 'body')) return body
+  const codings = codingsOf(linesOf(request.headers, 'content-encoding'))
+  const decoded = await decodeBody(body, codings, DECODED_FACTOR * route.bodyLimitBytes)
+  return decoded.kind === 'decoded' ? decoded.bytes : body
 }
 
 /** A small body may unfold to a large one; beyond this it is hashed as it came (`content-coding.ts`). */

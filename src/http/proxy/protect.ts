@@ -92,9 +92,18 @@ async function once(
     return result
   }
   const { recordKey, fingerprint, contentRecord } = identified
+  const abandoned = new AbortController()
+  call.inbound.res.once('close', () => abandoned.abort())
   const policy = policyOf(route, options)
   const outcome = await deduplicate(
-    { recordKey, fingerprint, policy, forward, ...(contentRecord === undefined ? {} : { contentRecord }) },
+    {
+      recordKey,
+      fingerprint,
+      policy,
+      forward,
+      abandoned: abandoned.signal,
+      ...(contentRecord === undefined ? {} : { contentRecord }),
+    },
     { ...ports, waiters: ports.waitersOf(route) },
   )
   if (!('response' in outcome) && result?.kind === 'answered') void drain(result.response.oversized?.stream)

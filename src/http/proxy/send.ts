@@ -44,7 +44,8 @@ export async function send(inbound: Inbound, answer: Answer, options: SendOption
     res.end()
   } else if (Buffer.isBuffer(answer.body)) {
     res.write(answer.body)
-    if (unread) await linger(inbound)
+    // Where the rest was garbage or did not come, there is nothing to wait for.
+    if (unread && !inbound.cut.aborted) await linger(inbound)
     res.end()
   } else {
     await pour(answer.body, inbound)

@@ -20,7 +20,7 @@ import type { Inbound } from './inbound.ts'
 import { createListener, type ListenerLimits } from './listener.ts'
 import { type ProtectPorts, protect } from './protect.ts'
 import { send, writeRaw } from './send.ts'
-import { passUpgrade } from './upgrade.ts'
+import { offersWebSocket, passUpgrade } from './upgrade.ts'
 
 export type ProxyOptions = {
   readonly routes: readonly Route[]
@@ -69,26 +69,31 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   async function take(inbound: Inbound): Promise<void> {
     const startedMonoMs = ports.clock.monoMs()
     inFlight += 1
-    const arrived = arrive(inbound.req)
-    let done: Done = {}
     try {
-      done = await answerTo(inbound, arrived)
+      const arrived = arrive(inbound.req)
+      const { answer, recordKey } = await answerTo(inbound, arrived).catch(failed)
+      if (answer !== undefined) {
+        const close = draining || closesConnection(answer)
+        await send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close })
+        publish(answer, arrived, startedMonoMs, recordKey)
+      }
     } catch (error) {
-      const instance = ports.newInstance()
-      ports.onFailure(error, instance)
-      const fault = {
-        code: 'internal-error',
-        detail: 'The sidecar failed at this request; its log says why.',
-      } as const
-      done = { answer: problemAnswer(fault, { idempotencyKey: undefined, instance: () => instance }) }
+      ports.onFailure(error, ports.newInstance())
+      inbound.req.destroy()
+    } finally {
+      inFlight -= 1
+      if (inFlight === 0) onIdle?.()
     }
-    if (done.answer !== undefined) {
-      const close = draining || closesConnection(done.answer)
-      await send(inbound, done.answer, { readerIdleMs: limits.readerIdleMs, close })
-      publish(done.answer, arrived, startedMonoMs, done.recordKey)
-    }
-    inFlight -= 1
-    if (inFlight === 0) onIdle?.()
+  }
+
+  function failed(error: unknown): Done {
+    const instance = ports.newInstance()
+    ports.onFailure(error, instance)
+    const fault = {
+      code: 'internal-error',
+      detail: 'The sidecar failed at this request; its log says why.',
+    } as const
+    return { answer: problemAnswer(fault, { idempotencyKey: undefined, instance: () => instance }) }
   }
 
   function arrive(req: IncomingMessage): Arrived {
@@ -111,7 +116,8 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
       return { answer: await bypass({ ...call, answerWithinMs }, ports) }
     }
     if (draining) return { answer: problem(SHUTTING_DOWN) }
-    if (inbound.req.headers.upgrade !== undefined) return { answer: problem(NO_UPGRADE) }
+    // Any other protocol is an offer, which is declined by not taking it: Java's HttpClient offers h2c with every request.
+    if (offersWebSocket(inbound.req)) return { answer: problem(NO_UPGRADE) }
 
     const result = await protect({ ...call, route, params: matched?.params ?? {} }, options, protectPorts)
     switch (result.kind) {
@@ -156,12 +162,15 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     const answerWithinMs = route?.upstreamTimeoutMs ?? options.upstreamTimeoutMs
     const hop = hopOf(req, request)
     tunnels.add(socket)
-    const answer = await passUpgrade(
-      { socket, first, request, hop, answerWithinMs, forwarded: options.forwarded },
-      ports,
-    )
-    tunnels.delete(socket)
-    publish(answer, arrived, startedMonoMs)
+    try {
+      const call = { socket, first, request, hop, answerWithinMs, forwarded: options.forwarded }
+      publish(await passUpgrade(call, ports), arrived, startedMonoMs)
+    } catch (error) {
+      ports.onFailure(error, ports.newInstance())
+      socket.destroy()
+    } finally {
+      tunnels.delete(socket)
+    }
   }
 
   function publish(answer: Answer, { matched }: Arrived, startedMonoMs: number, recordKey?: string): void {

@@ -22,7 +22,11 @@ import type { Application } from './application.ts'
 import { writeRaw } from './send.ts'
 
 export function asksForWebSocket(req: IncomingMessage): boolean {
-  return req.method === 'GET' && req.headers.upgrade?.trim().toLowerCase() === 'websocket'
+  return req.method === 'GET' && offersWebSocket(req)
+}
+
+export function offersWebSocket({ headers }: IncomingMessage): boolean {
+  return headers.upgrade?.trim().toLowerCase() === 'websocket'
 }
 
 export type UpgradeCall = {

@@ -2,7 +2,10 @@
  * The table of answers in docs/http.md, row by row: status, `Idempotency-Status`, what else is said, and how often the
  * application was called.
  */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { IDEMPOTENCY_STATUSES } from '../../../src/http/proxy/answers.ts'
 import { type Respond, startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { hold, route, startProxy, type TestProxy } from '../../support/proxy.ts'
@@ -322,4 +325,11 @@ test('where no key is required and there is none, the request passes through', a
   expect(told(await proxy.post(undefined, '{"a":1}'))).toBe('201 bypassed')
   expect(told(await proxy.post(undefined, '{"a":1}'))).toBe('201 bypassed')
   expect(application.seen.map((seen) => seen.body.toString())).toEqual(['{"a":1}', '{"a":1}'])
+})
+
+test('docs/http.md explains exactly the values of Idempotency-Status', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../../docs/http.md'), 'utf8')
+  const table = page.slice(page.indexOf('| `Idempotency-Status` |'), page.indexOf('Without a quorum'))
+  const explained = [...table.matchAll(/^\| `([a-z-]+)` \|/gm)].map(([, status]) => status)
+  expect(explained.sort()).toEqual([...IDEMPOTENCY_STATUSES].sort())
 })

@@ -63,6 +63,8 @@ test.each<[what: string, bytes: string, status: number]>([
   // Header lines
   ['a space before the colon', `${HEAD}X-A : b\r\n\r\n`, 400],
   ['a bare CR in a value', `${HEAD}X-A: b\rc\r\n\r\n`, 400],
+  ['a control in a value', `${HEAD}X-A: b\x01c\r\nContent-Length: 2\r\n\r\n{}`, 400],
+  ['DEL in a value', `${HEAD}X-A: b\x7fc\r\nContent-Length: 2\r\n\r\n{}`, 400],
   ['a NUL in a value', `${HEAD}X-A: b\0c\r\n\r\n`, 400],
   ['an empty name', `${HEAD}: b\r\n\r\n`, 400],
   ['no colon', `${HEAD}X-A\r\n\r\n`, 400],
@@ -148,7 +150,6 @@ test.each<[what: string, bytes: string, status: number]>([
   ['a target above 16 KiB', `POST /${'b'.repeat(16_384)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431],
   ['another expectation', `${HEAD}Expect: 200-ok\r\nContent-Length: 2\r\n\r\n{}`, 417],
   // Another protocol
-  ['h2c', `${HEAD}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\n{}`, 501],
   [
     'a WebSocket by POST',
     `${HEAD}Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n`,
@@ -197,6 +198,14 @@ test.each<[what: string, bytes: string, target: string]>([
   const seen = application.seen.at(-1)
   expect(seen?.target).toBe(target)
   expect(seen?.values('host')).toEqual([new URL(application.origin).host])
+})
+
+test('an offer of HTTP/2 is declined by answering in HTTP/1.1', async () => {
+  const answer = await answerTo(
+    `${HEAD}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: 2\r\n\r\n{}`,
+  )
+  expect(answer).toMatchObject({ status: 201, called: 1 })
+  expect(application.seen.at(-1)?.values('upgrade')).toEqual([])
 })
 
 test('trailers are not merged into the headers', async () => {

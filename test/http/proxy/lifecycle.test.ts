@@ -56,6 +56,30 @@ test('twenty at once with one key are carried out once', async () => {
   expect(application.seen.length).toBe(1)
 })
 
+test('a waiting client that goes away gives its place back, and nothing is carried out for it', async () => {
+  const held = hold()
+  await using application = await startApplication(async (_request, response) => {
+    await held.released
+    response.writeHead(503).end()
+  })
+  await using proxy = await startProxy(application.origin, {
+    routes: [route({ onContention: 'wait', wait: { maxMs: 60_000, maxWaiters: 1 } })],
+  })
+  const first = proxy.post('k')
+  await eventually('the application works', () => application.seen.length === 1)
+  {
+    await using wire = await openWire(proxy.port)
+    wire.send(
+      'POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}',
+    )
+    await eventually('it waits', async () => (await proxy.post('k')).status === 429)
+  }
+  await eventually('its place is free', () => proxy.proxy.inFlight() === 1)
+  held.release()
+  expect(told(await first)).toBe('503 released')
+  expect(application.seen.length).toBe(1)
+})
+
 test('two sidecars on the same nodes behave as one', async () => {
   await using application = await startApplication()
   await using one = await startProxy(application.origin)

@@ -108,7 +108,7 @@ const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
     simple((proxy) => toldOnWire(proxy.port, `${POST}Transfer-Encoding: gzip, chunked\r\n\r\n`)),
   'upgrade-refused': () =>
     simple((proxy) =>
-      toldOnWire(proxy.port, `${POST}Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 0\r\n\r\n`),
+      toldOnWire(proxy.port, `${POST}Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n`),
     ),
   'request-in-progress': () => whileHeld({}, (proxy) => told(proxy.post('held'))),
   'duplicate-content': () =>

@@ -1,0 +1,45 @@
+import { expect, test } from 'vitest'
+import { createBackground } from '../../src/core/background.ts'
+
+test('no more than the limit runs, and what is refused was not begun', async () => {
+  const background = createBackground(1, () => {})
+  const { promise, resolve } = Promise.withResolvers<void>()
+  let begun = 0
+  const work = () => {
+    begun += 1
+    return promise
+  }
+  expect([background.start(work), background.start(work)]).toEqual([true, false])
+  expect([begun, background.running]).toEqual([1, 1])
+  resolve()
+  await background.drained()
+  expect(background.running).toBe(0)
+  expect(background.start(work)).toBe(true)
+})
+
+test('drained waits for work that work has begun', async () => {
+  const background = createBackground(5, () => {})
+  const done: string[] = []
+  background.start(async () => {
+    await Promise.resolve()
+    background.start(async () => {
+      await Promise.resolve()
+      done.push('second')
+    })
+    done.push('first')
+  })
+  await background.drained()
+  expect(done).toEqual(['first', 'second'])
+})
+
+test('a failure is told, and harms nothing else', async () => {
+  const failures: unknown[] = []
+  const background = createBackground(5, (cause) => void failures.push(cause))
+  background.start(() => Promise.reject(new Error('a fault')))
+  background.start(() => {
+    throw new Error('another')
+  })
+  await background.drained()
+  expect(failures.map(String).sort()).toEqual(['Error: a fault', 'Error: another'])
+  expect(background.running).toBe(0)
+})

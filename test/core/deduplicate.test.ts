@@ -1,0 +1,457 @@
+/** Every branch of the algorithm, on five nodes inside the process; the application answers when the test says so. */
+import { describe, expect, test } from 'vitest'
+import { createBackground } from '../../src/core/background.ts'
+import { type DedupPolicy, type DedupPorts, deduplicate } from '../../src/core/deduplicate.ts'
+import type { ApplicationResponse, ForwardContext, ForwardResult } from '../../src/core/ports.ts'
+import type { RecordCommand } from '../../src/core/record.ts'
+import { createWaiters } from '../../src/core/waiters.ts'
+import { createCluster } from '../support/cluster.ts'
+import { seededRandom } from '../support/seeded-random.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
+
+const KEY = `dedup:t:e:v:${'0'.repeat(64)}`
+const LEASE_MS = 30_000
+
+const POLICY: DedupPolicy = {
+  store: {},
+  storedHeaders: [],
+  bodyStorage: 'full',
+  leaseMs: LEASE_MS,
+  retentionMs: 3_600_000,
+  budgetMs: 100,
+  settleBudgetMs: 300,
+  waitMs: 0,
+  takeover: 'reexecute',
+  onQuorumLoss: 'fail-closed',
+}
+
+const CREATED: ApplicationResponse = {
+  status: 201,
+  headers: [['Content-Type', 'text/plain']],
+  body: Buffer.from('paid'),
+}
+const answered = (response: Partial<ApplicationResponse> = {}): ForwardResult => ({
+  kind: 'answered',
+  response: { ...CREATED, ...response },
+})
+
+function sidecar({ waiters = 10, background = 10 } = {}) {
+  const clock = new VirtualClock()
+  const random = seededRandom(7)
+  const cluster = createCluster(clock, random)
+  const failures: unknown[] = []
+  const ports: DedupPorts = {
+    leases: cluster.leases,
+    localLeases: createCluster(clock, random, { count: 1 }).leases,
+    waiters: createWaiters(waiters, waiters),
+    background: createBackground(background, (cause) => void failures.push(cause)),
+    clock,
+    random,
+    events: cluster,
+  }
+  const told: (ForwardContext | undefined)[] = []
+  /** One request; the application answers with `result`, now or when the test settles it. */
+  const request = (
+    result: ForwardResult | Promise<ForwardResult> = answered(),
+    { fingerprint = 'f'.repeat(64), ...policy }: Partial<DedupPolicy> & { fingerprint?: string } = {},
+  ) =>
+    deduplicate(
+      {
+        recordKey: KEY,
+        fingerprint,
+        policy: { ...POLICY, ...policy },
+        forward: async (context) => {
+          told.push(context)
+          return result
+        },
+      },
+      ports,
+    )
+  /** A request that the application has begun and not answered. */
+  async function begun(policy: Partial<DedupPolicy> = {}) {
+    const { promise, resolve } = Promise.withResolvers<ForwardResult>()
+    const calls = told.length
+    const outcome = request(promise, policy)
+    await clock.advance(0)
+    expect(told.length).toBe(calls + 1)
+    return { outcome, answer: resolve }
+  }
+  const states = () => cluster.nodes.map((node) => node.record(KEY)?.state ?? 'absent')
+  return { clock, cluster, ports, told, request, begun, states, failures }
+}
+
+describe('the first request', () => {
+  test('is carried out under a claim, recorded by all nodes, and leaves no timer', async () => {
+    const { request, told, states, clock } = sidecar()
+    expect(await request()).toMatchObject({ kind: 'created', response: CREATED, protection: 'quorum' })
+    expect(told).toMatchObject([{ attempt: 1, lockId: expect.stringMatching(/^0{16}-\d{16}$/) }])
+    expect(states()).toEqual(Array(5).fill('completed'))
+    expect(clock.pendingTimers).toBe(0)
+  })
+
+  test('renews its claim for as long as the application works', async () => {
+    const { begun, clock, cluster } = sidecar()
+    const { outcome, answer } = await begun()
+    await clock.advance(10 * LEASE_MS)
+    answer(answered())
+    expect(await outcome).toMatchObject({ kind: 'created' })
+    expect(cluster.events.some((event) => event.kind === 'lease_renewed')).toBe(true)
+  })
+
+  test('that never reached the application is released: a retry runs as the first', async () => {
+    const { request, told, states } = sidecar()
+    expect(await request({ kind: 'never_sent', detail: 'refused' })).toEqual({
+      kind: 'never_sent',
+      detail: 'refused',
+    })
+    expect(states()).toEqual(Array(5).fill('released'))
+    expect(await request()).toMatchObject({ kind: 'created' })
+    expect(told.map((context) => context?.attempt)).toEqual([1, 1])
+  })
+
+  test.each(['reset', 'timeout', 'malformed'] as const)(
+    'whose answer was lost (%s) keeps its claim until the lease ends; then a retry takes over',
+    async (cause) => {
+      const { request, told, clock } = sidecar()
+      expect(await request({ kind: 'no_answer', cause, detail: '' })).toMatchObject({
+        kind: 'indeterminate',
+        cause,
+        retryAfterMs: LEASE_MS,
+      })
+      expect(await request()).toMatchObject({ kind: 'in_progress' })
+      await clock.advance(LEASE_MS + 1)
+      expect(await request()).toMatchObject({ kind: 'created', execution: { attempt: 2 } })
+      expect(told.map((context) => context?.attempt)).toEqual([1, 2])
+      expect((told[1]?.token ?? 0) > (told[0]?.token ?? 0)).toBe(true)
+    },
+  )
+
+  test('that the application answers with 503 is released', async () => {
+    const { request, states } = sidecar()
+    expect(await request(answered({ status: 503 }))).toMatchObject({ kind: 'released' })
+    expect(states()).toEqual(Array(5).fill('released'))
+    expect(await request()).toMatchObject({ kind: 'created', execution: { attempt: 1 } })
+  })
+
+  test('that is released never counts as a lost lease, though a renewal meets the release', async () => {
+    const { begun, clock, cluster } = sidecar()
+    const { outcome, answer } = await begun()
+    for (const node of cluster.nodes) {
+      node.before = async (command) => {
+        // The release is on its way for longer than a renewal takes to fall due.
+        if (command.kind === 'release')
+          await new Promise<void>((resolve) => void clock.timer(LEASE_MS / 2, resolve))
+      }
+    }
+    answer(answered({ status: 503 }))
+    expect(await clock.during(outcome)).toMatchObject({ kind: 'released' })
+    expect(cluster.events.filter((event) => event.kind === 'lease_ended')).toMatchObject([
+      { ended: 'released' },
+    ])
+  })
+
+  test('that the application holds is neither recorded nor released, nor offered later', async () => {
+    const { request, states, ports } = sidecar()
+    const held = answered({ headers: [['fencepost-outcome', 'hold']] })
+    expect(await request(held)).toMatchObject({ kind: 'unstored' })
+    expect(states()).toEqual(Array(5).fill('claimed'))
+    expect(ports.background.running).toBe(0)
+  })
+
+  test('whose handing over fails in the sidecar itself keeps its claim and stops renewing', async () => {
+    const { request, clock, states } = sidecar()
+    const broken = Promise.reject(new Error('a fault of ours'))
+    await expect(request(broken)).rejects.toThrow('a fault of ours')
+    expect(states()).toEqual(Array(5).fill('claimed'))
+    expect(clock.pendingTimers).toBe(0)
+  })
+})
+
+describe('a duplicate', () => {
+  test('of a completed one gets the recorded answer, and the application hears nothing', async () => {
+    const { request, told } = sidecar()
+    await request()
+    expect(await request()).toMatchObject({
+      kind: 'replayed',
+      stored: { kind: 'response', status: 201, body: Buffer.from('paid') },
+      token: told[0]?.token,
+    })
+    expect(told.length).toBe(1)
+  })
+
+  test('of one whose answer could not be kept is told so, and nothing is carried out again', async () => {
+    const { request, told } = sidecar()
+    await request(answered({ oversized: { stream: (async function* () {})() } }))
+    expect(await request()).toMatchObject({ kind: 'gone', stored: { kind: 'tombstone', status: 201 } })
+    expect(told.length).toBe(1)
+  })
+
+  test('of one under way is refused, with the time that its lease has left', async () => {
+    const { begun, request, clock } = sidecar()
+    await begun()
+    await clock.advance(2_000)
+    expect(await request()).toEqual({ kind: 'in_progress', retryAfterMs: LEASE_MS - 2_000 })
+  })
+
+  test('with another content is a mismatch, while it is under way, afterwards, and after it lapsed', async () => {
+    const { begun, request, clock } = sidecar()
+    const other = { fingerprint: '9'.repeat(64) }
+    const { outcome, answer } = await begun()
+    expect(await request(answered(), other)).toEqual({ kind: 'mismatch' })
+    answer({ kind: 'no_answer', cause: 'reset', detail: '' })
+    await outcome
+    await clock.advance(LEASE_MS + 1)
+    expect(await request(answered(), other)).toEqual({ kind: 'mismatch' })
+    await request()
+    expect(await request(answered(), other)).toEqual({ kind: 'mismatch' })
+  })
+
+  test('whose record is damaged on every node is neither replayed nor carried out', async () => {
+    const { cluster, request, told } = sidecar()
+    for (const node of cluster.nodes) node.apply(completion(1, Buffer.from('not an outcome')))
+    expect(await request()).toEqual({ kind: 'damaged' })
+    expect(told.length).toBe(0)
+  })
+})
+
+function completion(token: number, outcome: Buffer): RecordCommand {
+  const owner = 'c'.repeat(32)
+  const fingerprint = 'f'.repeat(64)
+  return { kind: 'complete', key: KEY, token, owner, fingerprint, attempt: 1, outcome, keyTtlMs: 3_600_000 }
+}
+
+describe('a duplicate that may wait', () => {
+  test('gets the answer of the first once it is there', async () => {
+    const { begun, request, clock, told } = sidecar()
+    const { outcome, answer } = await begun()
+    const waiting = request(answered(), { waitMs: 5_000 })
+    await clock.advance(1_000)
+    answer(answered())
+    await outcome
+    expect(await clock.during(waiting)).toMatchObject({ kind: 'replayed' })
+    expect(told.length).toBe(1)
+  })
+
+  test('carries it out itself where the first was released', async () => {
+    const { begun, request, clock } = sidecar()
+    const { outcome, answer } = await begun()
+    const waiting = request(answered(), { waitMs: 5_000 })
+    await clock.advance(100)
+    answer(answered({ status: 500 }))
+    await outcome
+    expect(await clock.during(waiting)).toMatchObject({ kind: 'created' })
+  })
+
+  test('is refused when its time is over, and gives its place back', async () => {
+    const { begun, request, clock } = sidecar({ waiters: 1 })
+    await begun()
+    for (let round = 0; round < 2; round += 1) {
+      const waiting = request(answered(), { waitMs: 500 })
+      expect(await clock.during(waiting)).toMatchObject({ kind: 'in_progress' })
+    }
+  })
+
+  test('is refused at once where as many wait as may', async () => {
+    const { begun, request, clock } = sidecar({ waiters: 1 })
+    await begun()
+    const first = request(answered(), { waitMs: 500 })
+    await clock.advance(0)
+    expect(await request(answered(), { waitMs: 500 })).toMatchObject({ kind: 'too_many_waiters', limit: 1 })
+    await clock.during(first)
+  })
+
+  test('is told when the quorum is lost meanwhile', async () => {
+    const { begun, request, clock, cluster } = sidecar()
+    await begun()
+    const waiting = request(answered(), { waitMs: 5_000 })
+    await clock.advance(0)
+    cluster.set('deaf', 0, 1, 2)
+    expect(await clock.during(waiting)).toMatchObject({ kind: 'unavailable', answered: 2, required: 3 })
+  })
+})
+
+describe('a takeover', () => {
+  async function lapsed() {
+    const on = sidecar()
+    await on.request({ kind: 'no_answer', cause: 'reset', detail: '' })
+    await on.clock.advance(LEASE_MS + 1)
+    return on
+  }
+
+  test('is not made where the route leaves it to somebody else, now or later', async () => {
+    const { request, told, clock } = await lapsed()
+    for (let retry = 0; retry < 3; retry += 1) {
+      expect(await request(answered(), { takeover: 'indeterminate' })).toEqual({
+        kind: 'undecided',
+        retryAfterMs: LEASE_MS,
+      })
+      await clock.advance(LEASE_MS)
+    }
+    expect(told.length).toBe(1)
+    expect(await request()).toMatchObject({ kind: 'created', execution: { attempt: 2 } })
+  })
+
+  test('that is released leaves the question of the first attempt open', async () => {
+    const { request, states } = await lapsed()
+    expect(await request(answered({ status: 503 }))).toMatchObject({ kind: 'released' })
+    expect(states()).toEqual(Array(5).fill('claimed'))
+    expect(await request()).toMatchObject({ kind: 'created', execution: { attempt: 2 } })
+  })
+
+  test('fences the late holder, which answers with the outcome of the one after it', async () => {
+    const { begun, request, cluster, clock } = sidecar()
+    const late = await begun()
+    cluster.set('deaf', 0, 1, 2, 3, 4)
+    await clock.advance(LEASE_MS + 1)
+    cluster.set('well', 0, 1, 2, 3, 4)
+    const second = await request(answered({ body: Buffer.from('the second') }))
+    late.answer(answered({ body: Buffer.from('the first') }))
+    expect(await clock.during(late.outcome)).toMatchObject({
+      kind: 'replayed',
+      stored: { body: Buffer.from('the second') },
+      token: second.kind === 'created' ? second.execution.token : 0,
+    })
+  })
+
+  test('fences the late holder, which is refused while the one after it works', async () => {
+    const { begun, cluster, clock } = sidecar()
+    const late = await begun()
+    cluster.set('deaf', 0, 1, 2, 3, 4)
+    await clock.advance(LEASE_MS + 1)
+    cluster.set('well', 0, 1, 2, 3, 4)
+    await begun()
+    late.answer(answered())
+    expect(await clock.during(late.outcome)).toEqual({ kind: 'in_progress', retryAfterMs: LEASE_MS })
+  })
+})
+
+describe('without a quorum', () => {
+  test('nothing is carried out', async () => {
+    const { cluster, request, told, clock } = sidecar()
+    cluster.set('deaf', 0, 1, 2)
+    expect(await clock.during(request())).toEqual({
+      kind: 'unavailable',
+      answered: 2,
+      required: 3,
+      retryAfterMs: 1_000,
+    })
+    expect(told.length).toBe(0)
+  })
+
+  test('with two nodes gone all is as ever', async () => {
+    const { cluster, request } = sidecar()
+    cluster.set('deaf', 0, 4)
+    expect(await request()).toMatchObject({ kind: 'created' })
+    expect(await request()).toMatchObject({ kind: 'replayed' })
+  })
+
+  test.each<[ForwardResult, object]>([
+    [answered(), { kind: 'unprotected', response: CREATED }],
+    [
+      { kind: 'never_sent', detail: 'x' },
+      { kind: 'never_sent', detail: 'x' },
+    ],
+    [
+      { kind: 'no_answer', cause: 'reset', detail: 'x' },
+      { kind: 'indeterminate', cause: 'reset', execution: { lockId: '' } },
+    ],
+  ])('a route that fails open passes it on with nothing standing guard: %j', async (result, outcome) => {
+    const { cluster, request, told, clock } = sidecar()
+    cluster.set('deaf', 0, 1, 2)
+    expect(await clock.during(request(result, { onQuorumLoss: 'fail-open' }))).toMatchObject(outcome)
+    expect(told).toEqual([undefined])
+  })
+
+  test('a route that chose local deduplicates in this process, and says so', async () => {
+    const { cluster, request, told, clock } = sidecar()
+    cluster.set('deaf', 0, 1, 2, 3, 4)
+    const local = { onQuorumLoss: 'local' } as const
+    expect(await clock.during(request(answered(), local))).toMatchObject({
+      kind: 'created',
+      protection: 'local',
+    })
+    expect(await clock.during(request(answered(), local))).toMatchObject({ kind: 'replayed' })
+    expect(told.length).toBe(1)
+  })
+})
+
+describe('where the quorum goes away between claim and completion', () => {
+  async function unstored(background = 10) {
+    const on = sidecar({ background })
+    const { outcome, answer } = await on.begun()
+    on.cluster.set('deaf', 0, 1, 2)
+    answer(answered())
+    expect(await on.clock.during(outcome)).toMatchObject({ kind: 'unstored', response: CREATED })
+    return on
+  }
+  const late = (events: readonly { kind: string }[]) =>
+    events.filter((event) => event.kind === 'settled_late')
+
+  test('the client has its real answer within the budget, and duplicates are not carried out', async () => {
+    const { clock, cluster, request, told } = await unstored()
+    expect(clock.monoMs()).toBeLessThanOrEqual(POLICY.settleBudgetMs)
+    expect(await clock.during(request())).toMatchObject({ kind: 'unavailable' })
+    cluster.set('well', 0, 1, 2)
+    const next = await clock.during(request())
+    expect(['in_progress', 'replayed']).toContain(next.kind)
+    expect(told.length).toBe(1)
+  })
+
+  test('the outcome goes on being offered, and is recorded when the quorum is back', async () => {
+    const { clock, cluster, request, ports, told } = await unstored()
+    expect(ports.background.running).toBe(1)
+    await clock.advance(10_000)
+    cluster.set('well', 0, 1, 2)
+    await clock.during(ports.background.drained())
+    expect(late(cluster.events)).toMatchObject([{ result: 'recorded' }])
+    expect(cluster.events).toContainEqual(
+      expect.objectContaining({ kind: 'lease_ended', ended: 'completed' }),
+    )
+    expect(await request()).toMatchObject({ kind: 'replayed', stored: { body: CREATED.body } })
+    expect(told.length).toBe(1)
+    expect(clock.pendingTimers).toBe(0)
+  })
+
+  test('it is given up when the lease can no longer be kept, in bounded time', async () => {
+    const { clock, cluster, ports } = await unstored()
+    await clock.during(ports.background.drained(), 2 * LEASE_MS)
+    expect(late(cluster.events)).toMatchObject([{ result: 'unavailable' }])
+    expect(clock.pendingTimers).toBe(0)
+  })
+
+  test('it gives way to whoever took over', async () => {
+    const { clock, cluster, ports, request } = await unstored()
+    // Two nodes kept it; the others forgot, and somebody claims there.
+    cluster.set('well', 0, 1, 2)
+    for (const node of cluster.nodes.slice(0, 3)) {
+      node.apply(completion(Number.MAX_SAFE_INTEGER - 1, Buffer.from('another')))
+    }
+    await clock.during(ports.background.drained())
+    expect(late(cluster.events)).toMatchObject([{ result: 'fenced' }])
+    expect(await request()).toEqual({ kind: 'damaged' })
+  })
+
+  test('nodes that renew the lease but never take the outcome are not asked for ever', async () => {
+    const on = sidecar()
+    const { outcome, answer } = await on.begun()
+    for (const node of on.cluster.nodes) {
+      node.before = (command) => {
+        node.condition = command.kind === 'complete' ? 'deaf' : 'well'
+      }
+    }
+    answer(answered())
+    expect(await on.clock.during(outcome)).toMatchObject({ kind: 'unstored' })
+    await on.clock.during(on.ports.background.drained(), 21 * LEASE_MS)
+    expect(late(on.cluster.events)).toMatchObject([{ result: 'unavailable' }])
+    expect(on.clock.pendingTimers).toBe(0)
+  })
+
+  test('what is beyond the limit of the background is not offered again, and its lease is let go', async () => {
+    const { ports, clock, cluster } = await unstored(0)
+    expect(ports.background.running).toBe(0)
+    expect(clock.pendingTimers).toBe(0)
+    expect(cluster.events).toContainEqual(
+      expect.objectContaining({ kind: 'lease_ended', ended: 'abandoned' }),
+    )
+  })
+})

@@ -1,0 +1,219 @@
+/**
+ * What nothing protects goes through as it comes: both ways at once, at the pace of the slower side, WebSockets included.
+ */
+import { expect, test } from 'vitest'
+import { startApplication, startRawApplication } from '../../support/application.ts'
+import { eventually } from '../../support/eventually.ts'
+import { freePort } from '../../support/free-port.ts'
+import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
+
+/** Resolves when a count that has begun has not moved for twenty looks. */
+async function standsStill(count: () => number): Promise<void> {
+  let last = 0
+  let looks = 0
+  await eventually('it stands still', () => {
+    looks = count() === last ? looks + 1 : 0
+    last = count()
+    return last > 0 && looks > 20
+  })
+}
+
+test('a body arrives while it is being sent, and an answer while it is being made', async () => {
+  const heard: string[] = []
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  application.onRequest = (request, response) => {
+    response.writeHead(200)
+    request.on('data', (part: Buffer) => {
+      heard.push(part.toString())
+      response.write(`heard ${part}`)
+    })
+    request.on('end', () => response.end())
+  }
+  await using wire = await openWire(proxy.port)
+  wire.send('PUT /stream HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n')
+  wire.send('3\r\none\r\n')
+  await eventually('the first part is answered', () => wire.received().includes('heard one'))
+  wire.send('3\r\ntwo\r\n')
+  await eventually('the second part is answered', () => wire.received().includes('heard two'))
+  wire.send('0\r\n\r\n')
+  await eventually('the end', () => wire.received().endsWith('0\r\n\r\n'))
+  expect(heard).toEqual(['one', 'two'])
+})
+
+test('an application that does not read stops the client', async () => {
+  await using application = await startApplication()
+  application.onRequest = (request) => void request.pause()
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.send('PUT /stream HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n')
+  const part = Buffer.alloc(1_000_000)
+  let sent = 0
+  const more = (): void => {
+    while (sent < 100) {
+      sent += 1
+      if (!wire.socket.write(part)) return
+    }
+  }
+  const before = process.memoryUsage().arrayBuffers
+  wire.socket.on('drain', more)
+  more()
+  await standsStill(() => sent)
+  expect(sent).toBeLessThan(50)
+  expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(20_000_000)
+})
+
+test('a client that does not read stops the application', async () => {
+  let written = 0
+  await using application = await startApplication()
+  application.onRequest = (_request, response) => {
+    response.writeHead(200)
+    const part = Buffer.alloc(100_000)
+    const more = (): void => {
+      while (written < 500) {
+        written += 1
+        if (!response.write(part)) return
+      }
+    }
+    response.on('drain', more)
+    more()
+  }
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.socket.pause()
+  wire.send('GET /large HTTP/1.1\r\nHost: a\r\n\r\n')
+  await standsStill(() => written)
+  expect(written).toBeLessThan(400)
+})
+
+test('a large body goes through unchanged, with its length', async () => {
+  await using application = await startApplication((request, response) => {
+    response.writeHead(200, { 'Content-Length': request.body.length }).end(request.body)
+  })
+  await using proxy = await startProxy(application.origin)
+  const body = Buffer.from(Array.from({ length: 3_000_000 }, (_, index) => index % 251))
+  const answer = await proxy.fetch('/large', { method: 'PUT', body })
+  expect(answer.headers.get('content-length')).toBe('3000000')
+  expect(Buffer.from(await answer.arrayBuffer()).equals(body)).toBe(true)
+  expect(application.seen[0]?.values('content-length')).toEqual(['3000000'])
+})
+
+test('a client that goes away ends the application’s answer', async () => {
+  const closed = hold()
+  await using application = await startApplication()
+  application.onRequest = (_request, response) => {
+    response.writeHead(200).write('begun')
+    response.on('close', closed.release)
+  }
+  await using proxy = await startProxy(application.origin)
+  {
+    await using wire = await openWire(proxy.port)
+    wire.send('GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
+    await eventually('it has begun', () => wire.received().includes('begun'))
+  }
+  await closed.released
+  await eventually('nothing is left', () => proxy.proxy.inFlight() === 0)
+})
+
+test('an answer that is cut is cut for the client too, and not ended', async () => {
+  await using application = await startRawApplication(
+    'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n',
+    'end',
+  )
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.send('GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
+  await wire.ended
+  expect(wire.received()).toMatch(/^HTTP\/1\.1 200 /)
+  expect(wire.received()).not.toContain('0\r\n\r\n')
+})
+
+test.each<[what: string, answer: string, status: number, code: string]>([
+  ['no answer', '', 502, 'application-reset'],
+  ['no HTTP', 'SSH-2.0\r\n\r\n', 502, 'application-malformed'],
+])('%s: a problem, said to be bypassed', async (_what, bytes, status, code) => {
+  await using application = await startRawApplication(bytes, 'end')
+  await using proxy = await startProxy(application.origin)
+  const answer = await proxy.fetch('/x')
+  expect([answer.status, answer.headers.get('idempotency-status')]).toEqual([status, 'bypassed'])
+  expect(await answer.json()).toMatchObject({ code })
+})
+
+test('no application: 502 at once', async () => {
+  await using proxy = await startProxy(`http://127.0.0.1:${await freePort()}`)
+  expect((await proxy.fetch('/x', { method: 'PUT', body: 'x' })).status).toBe(502)
+})
+
+test.each(['GET', 'PUT', 'DELETE', 'OPTIONS', 'PROPFIND', 'QUERY', 'M-SEARCH'])(
+  '%s goes through',
+  async (method) => {
+    await using application = await startApplication()
+    await using proxy = await startProxy(application.origin)
+    await using wire = await openWire(proxy.port)
+    wire.send(`${method} /a%2Fb?x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi`)
+    await eventually('an answer', () => wire.received().includes('HTTP/1.1 201'))
+    expect(application.seen[0]).toMatchObject({ method, target: '/a%2Fb?x', body: Buffer.from('hi') })
+  },
+)
+
+const HANDSHAKE =
+  'GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n\r\n'
+
+test('a WebSocket is passed through, with what came right behind its handshake', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.send(`${HANDSHAKE}first`)
+  await eventually('both directions', () => wire.received().endsWith('\r\n\r\nfirst'))
+  wire.send('-second')
+  await eventually('both directions', () => wire.received().endsWith('first-second'))
+  expect(wire.received()).toMatch(
+    /^HTTP\/1\.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n/,
+  )
+  expect(application.seen[0]?.values('sec-websocket-key')).toEqual(['x'])
+  await proxy.proxy.close(0)
+  await wire.ended
+})
+
+test('an application that refuses a WebSocket is heard', async () => {
+  await using application = await startRawApplication('HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno')
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.send(HANDSHAKE)
+  await wire.ended
+  expect(wire.received()).toMatch(/^HTTP\/1\.1 403 .*\r\n\r\nno$/s)
+})
+
+test('a WebSocket without an application is 502', async () => {
+  await using proxy = await startProxy(`http://127.0.0.1:${await freePort()}`)
+  await using wire = await openWire(proxy.port)
+  wire.send(HANDSHAKE)
+  await wire.ended
+  expect(wire.received()).toMatch(/^HTTP\/1\.1 502 /)
+})
+
+test('a WebSocket on a protected route is refused', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, {
+    routes: [route({ match: { methods: ['GET'] } })],
+  })
+  await using wire = await openWire(proxy.port)
+  wire.send(HANDSHAKE)
+  await wire.ended
+  expect(wire.received()).toMatch(/^HTTP\/1\.1 501 /)
+  expect(application.seen.length).toBe(0)
+})
+
+test('another protocol is not offered to the application', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.send(
+    'GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n',
+  )
+  await eventually('an ordinary answer', () => wire.received().includes('HTTP/1.1 201'))
+  expect([application.seen[0]?.values('upgrade'), application.seen[0]?.values('http2-settings')]).toEqual([
+    [],
+    [],
+  ])
+})

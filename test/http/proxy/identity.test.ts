@@ -1,0 +1,182 @@
+/**
+ * Which requests are one, and which are not, as the proxy sees them: a record is given back only to its own scope.
+ */
+import { brotliCompressSync, gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startApplication, type TestApplication } from '../../support/application.ts'
+import { route, startProxy, type TestProxy } from '../../support/proxy.ts'
+
+let application: TestApplication
+let keyed: TestProxy
+let byContent: TestProxy
+
+beforeAll(async () => {
+  application = await startApplication()
+  keyed = await startProxy(application.origin, { routes: [route({ match: {} })] })
+  byContent = await startProxy(application.origin, { routes: [route({ match: {}, mode: 'content' })] })
+})
+
+afterAll(async () => {
+  for (const each of [keyed, byContent, application]) await each[Symbol.asyncDispose]()
+})
+
+type Asked = {
+  path?: string
+  method?: string
+  body?: string | Buffer<ArrayBuffer>
+  headers?: Record<string, string>
+}
+
+let round = 0
+
+async function statuses(proxy: TestProxy, ...asked: readonly Asked[]): Promise<string[]> {
+  round += 1
+  const told: string[] = []
+  for (const { path = '/things', method = 'POST', body = '{}', headers = {} } of asked) {
+    const answer = await proxy.fetch(path, {
+      method,
+      body,
+      headers: { 'content-type': 'application/json', 'idempotency-key': `identity-${round}`, ...headers },
+    })
+    told.push(`${answer.status} ${answer.headers.get('idempotency-status')}`)
+  }
+  return told
+}
+
+test.each<[what: string, other: Asked]>([
+  ['another tenant', { headers: { 'x-tenant-id': 'other' } }],
+  ['a tenant in other case', { headers: { 'x-tenant-id': 'DEFAULT' } }],
+  ['another version', { headers: { 'x-api-version': 'v2' } }],
+  ['another principal', { headers: { authorization: 'Bearer other' } }],
+  ['another method', { method: 'PUT' }],
+  ['another path', { path: '/other' }],
+  ['another spelling of the path', { path: '/thing%73' }],
+  ['a path with a slash at its end', { path: '/things/' }],
+  ['a key in other case', { headers: { 'idempotency-key': 'IDENTITY' } }],
+])('%s is another request with the same key', async (_what, other) => {
+  expect(await statuses(keyed, {}, other)).toEqual(['201 created', '201 created'])
+})
+
+test.each<[what: string, other: Asked]>([
+  ['another body', { body: '{"a":1}' }],
+  ['another query', { path: '/things?a=1' }],
+  ['another media type', { headers: { 'content-type': 'text/plain' } }],
+])('%s under the same key is a mismatch', async (_what, other) => {
+  expect(await statuses(keyed, {}, other)).toEqual(['201 created', '422 mismatch'])
+})
+
+test('the quoted and the raw form of a key are one key', async () => {
+  const quoted = { 'idempotency-key': '"same-key"' }
+  expect(await statuses(keyed, { headers: quoted }, { headers: { 'idempotency-key': 'same-key' } })).toEqual([
+    '201 created',
+    '201 replayed',
+  ])
+  expect(application.seen.at(-1)?.values('idempotency-key')).toEqual(['"same-key"'])
+})
+
+const form = (boundary: string): Asked => ({
+  headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
+  body: `--${boundary}\r\nContent-Disposition: form-data; name="a"; filename="f.txt"\r\n\r\nhello\r\n--${boundary}--\r\n`,
+})
+const payload = '{"amount":100,"to":"x"}'
+
+test.each<[what: string, one: Asked, other: Asked, same: boolean]>([
+  [
+    'members in another order, a number in another form',
+    { body: '{"a":1,"b":2}' },
+    { body: '{"b":2,"a":1.0}' },
+    true,
+  ],
+  [
+    'numbers that a double does not tell apart',
+    { body: '{"id":9007199254740993}' },
+    { body: '{"id":9007199254740992}' },
+    false,
+  ],
+  ['a member twice', { body: '{"a":1,"a":2}' }, { body: '{"a":2}' }, false],
+  ['a form in another boundary', form('one'), form('two'), true],
+  ['gzip', { body: payload }, { body: gzipSync(payload), headers: { 'content-encoding': 'gzip' } }, true],
+  [
+    'br',
+    { body: payload },
+    { body: brotliCompressSync(payload), headers: { 'content-encoding': 'br' } },
+    true,
+  ],
+  ['query parameters in another order', { path: '/things?a=1&b=2' }, { path: '/things?b=2&a=1' }, true],
+  [
+    'values of one parameter in another order',
+    { path: '/things?a=1&a=2' },
+    { path: '/things?a=2&a=1' },
+    false,
+  ],
+  [
+    'an idempotency key',
+    { body: '{"k":1}' },
+    { body: '{"k":1}', headers: { 'idempotency-key': 'other' } },
+    true,
+  ],
+])('by content, %s', async (_what, one, other, same) => {
+  const tenant = { 'x-tenant-id': `content-${round}` }
+  const scoped = (asked: Asked): Asked => ({ ...asked, headers: { ...asked.headers, ...tenant } })
+  expect(await statuses(byContent, scoped(one), scoped(other))).toEqual([
+    '201 created',
+    same ? '201 replayed' : '201 created',
+  ])
+})
+
+test('a key made of parts of the request', async () => {
+  await using proxy = await startProxy(application.origin, {
+    routes: [
+      route({
+        required: true,
+        key: {
+          headers: [],
+          parts: [
+            { in: 'body', pointer: '/order' },
+            { in: 'query', name: 'line' },
+          ],
+          strict: false,
+          minLength: 1,
+          format: 'any',
+        },
+      }),
+    ],
+  })
+  const path = '/things?line=0'
+  const body = '{"order":0,"note":"a"}'
+  expect(
+    await statuses(
+      proxy,
+      { path, body },
+      { path, body },
+      { path, body: gzipSync(body), headers: { 'content-encoding': 'gzip' } },
+      { path, body: '{"order":0,"note":"b"}' },
+      { path, body: '{"order":"0"}' },
+      { path, body: '{"order":null}' },
+      { path: '/things', body },
+    ),
+  ).toEqual([
+    '201 created',
+    '201 replayed',
+    '201 replayed',
+    '422 mismatch',
+    '201 created',
+    '400 null',
+    '400 null',
+  ])
+})
+
+test('tenant and version are not taken from clients that are not trusted to say them', async () => {
+  await using proxy = await startProxy(application.origin, {
+    options: {
+      scope: {
+        defaults: { tenant: 'default', env: 'test', apiVersion: 'v1' },
+        tenantHeader: 'x-tenant-id',
+        versionHeader: 'x-api-version',
+        trusted: false,
+      },
+    },
+  })
+  const other = { headers: { 'x-tenant-id': 'other', 'x-api-version': 'v9' } }
+  expect(await statuses(proxy, {}, other)).toEqual(['201 created', '201 replayed'])
+})

@@ -1,0 +1,106 @@
+/**
+ * Limits: each is reached, each answer names its number, and docs/http.md tells the numbers of the settings.
+ */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { rowOf, SETTING_KEYS } from '../../../src/config/settings.ts'
+import { ANSWER_HEAD_BYTES_MAX } from '../../../src/upstream/application.ts'
+import { startApplication } from '../../support/application.ts'
+import { eventually } from '../../support/eventually.ts'
+import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
+
+const HEAD = 'POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\n'
+
+test.each<[what: string, bytes: string, limit: string]>([
+  ['a head', `${HEAD}X-A: ${'b'.repeat(2_100)}\r\n\r\n`, 'larger than 2048 bytes'],
+  ['header lines', `${HEAD}${'a: b\r\n'.repeat(20)}\r\n`, 'at most 20 are accepted'],
+  ['a body', `${HEAD}Content-Length: 101\r\n\r\n${'x'.repeat(101)}`, 'larger than 100 bytes'],
+  ['a slow head', 'POST / HTTP/1.1\r\nHost', 'within 150 ms'],
+  ['a slow body', `${HEAD}Content-Length: 9\r\n\r\n`, 'within 250 ms'],
+  ['a key', HEAD.replace('k\r\n', `${'k'.repeat(256)}\r\nContent-Length: 0\r\n\r\n`), 'at most 255'],
+  ['a tenant', `${HEAD}X-Tenant-Id: ${'t'.repeat(129)}\r\nContent-Length: 0\r\n\r\n`, 'at most 128'],
+])('%s beyond its limit is told the number', async (_what, bytes, limit) => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, {
+    routes: [route({ bodyLimitBytes: 100 })],
+    limits: { headerBytesMax: 2_048, headerLinesMax: 20, headersTimeoutMs: 150, requestTimeoutMs: 250 },
+  })
+  await using wire = await openWire(proxy.port)
+  wire.send(bytes)
+  await eventually('an answer', () => wire.received().endsWith('}'))
+  expect(JSON.parse(wire.received().split('\r\n\r\n')[1] ?? '').detail).toContain(limit)
+  expect(application.seen.length).toBe(0)
+})
+
+test('requests in flight and waiting duplicates are told their numbers, and a place that becomes free is used', async () => {
+  const held = hold()
+  await using application = await startApplication(async (_request, response) => {
+    await held.released
+    response.end()
+  })
+  await using proxy = await startProxy(application.origin, {
+    limits: { inFlightMax: 3 },
+    routes: [route({ onContention: 'wait', wait: { maxMs: 5_000, maxWaiters: 1 } })],
+  })
+  const first = proxy.post('k')
+  await eventually('the application works', () => application.seen.length === 1)
+  const waiting = proxy.post('k')
+  await eventually(
+    'one waits',
+    () => proxy.events.filter((event) => event.kind === 'claim_ended').length >= 2,
+  )
+  expect(await (await proxy.post('k')).json()).toMatchObject({
+    detail: expect.stringContaining('1 others wait'),
+  })
+  const third = proxy.post('other')
+  await eventually('three are under way', () => proxy.proxy.inFlight() === 3)
+  const fourth = await proxy.post('yet-another')
+  expect(await fourth.json()).toMatchObject({ detail: expect.stringContaining('3 requests are under way') })
+  held.release()
+  expect((await Promise.all([first, waiting, third])).map((answer) => answer.status)).toEqual([200, 200, 200])
+  expect((await proxy.post('yet-another')).status).toBe(200)
+})
+
+test('a connection is closed after its number of requests', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, { limits: { requestsPerConnectionMax: 2 } })
+  await using wire = await openWire(proxy.port)
+  for (let request = 1; request <= 2; request += 1) {
+    wire.send('GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
+    await eventually('its answer', () => wire.received().split('HTTP/1.1 201').length === request + 1)
+  }
+  await wire.ended
+  expect(
+    wire
+      .received()
+      .match(/^Connection: .*$/gm)
+      ?.map((line) => line.trim()),
+  ).toEqual(['Connection: keep-alive', 'Connection: close'])
+})
+
+test('connections beyond their number are closed at once', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, { limits: { connectionsMax: 1 } })
+  await using first = await openWire(proxy.port)
+  first.send('GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
+  await eventually('its answer', () => first.received().includes('HTTP/1.1 201'))
+  await using second = await openWire(proxy.port)
+  await second.ended
+  expect(second.received()).toBe('')
+})
+
+test('docs/http.md tells the defaults of the settings', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../../docs/http.md'), 'utf8')
+  const limits = page.slice(page.indexOf('## Limits'))
+  const rows = [...limits.matchAll(/^\| [^|]+ \| ([^|]*) \| `([a-zA-Z.]+)`/gm)]
+  const told = rows.map(([, value = '', path]) => [path, value.replace(/[ ,]/g, '')])
+  const byPath = new Map(SETTING_KEYS.map((key) => [rowOf(key).path, rowOf(key).default]))
+  const inForce = told.map(([path = '']) => {
+    const value = byPath.get(path)
+    return [path, value?.kind === 'text' ? value.text : undefined]
+  })
+  expect(told.length).toBeGreaterThan(10)
+  expect(told).toEqual(inForce)
+  expect(limits).toContain(`| head of an answer | ${ANSWER_HEAD_BYTES_MAX / 1024} KiB |`)
+})
