@@ -259,6 +259,9 @@ export function recordNodeContract(
           const token = tokenAt((await nodeMsOf(on)) + CONTRACT_MAX_TOKEN_AHEAD_MS + 10_000)
           expect(await on.execute({ ...claim, token } as RecordCommand)).toMatchObject({ kind: 'skewed' })
           expect(recordOf(await on.run('read'))).toEqual(before)
+          // Nor does the release of that claim raise the fence for everybody else.
+          await on.execute({ ...commandParser(on.key, on.base)('release B20'), token } as RecordCommand)
+          expect(recordOf(await on.run('read'))).toEqual(before)
         })
 
         test('release of a token too far ahead of the node: no fence is left that nobody could pass', async () => {

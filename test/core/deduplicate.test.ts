@@ -5,7 +5,7 @@ import { type DedupPolicy, type DedupPorts, deduplicate } from '../../src/core/d
 import type { ApplicationResponse, ForwardContext, ForwardResult } from '../../src/core/ports.ts'
 import type { RecordCommand } from '../../src/core/record.ts'
 import { createWaiters } from '../../src/core/waiters.ts'
-import { createCluster } from '../support/cluster.ts'
+import { createCluster, embeddedNodes } from '../support/cluster.ts'
 import { seededRandom } from '../support/seeded-random.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
@@ -42,7 +42,7 @@ function sidecar({ waiters = 10, background = 10 } = {}) {
   const failures: unknown[] = []
   const ports: DedupPorts = {
     leases: cluster.leases,
-    localLeases: createCluster(clock, random, { count: 1 }).leases,
+    localLeases: createCluster(clock, random, embeddedNodes(1, clock)).leases,
     waiters: createWaiters(waiters, waiters),
     background: createBackground(background, (cause) => void failures.push(cause)),
     clock,
@@ -76,7 +76,8 @@ function sidecar({ waiters = 10, background = 10 } = {}) {
     expect(told.length).toBe(calls + 1)
     return { outcome, answer: resolve }
   }
-  const states = () => cluster.nodes.map((node) => node.record(KEY)?.state ?? 'absent')
+  const states = () =>
+    Promise.all(cluster.nodes.map(async (node) => (await node.record(KEY))?.state ?? 'absent'))
   return { clock, cluster, ports, told, request, begun, states, failures }
 }
 
@@ -85,7 +86,7 @@ describe('the first request', () => {
     const { request, told, states, clock } = sidecar()
     expect(await request()).toMatchObject({ kind: 'created', response: CREATED, protection: 'quorum' })
     expect(told).toMatchObject([{ attempt: 1, lockId: expect.stringMatching(/^0{16}-\d{16}$/) }])
-    expect(states()).toEqual(Array(5).fill('completed'))
+    expect(await states()).toEqual(Array(5).fill('completed'))
     expect(clock.pendingTimers).toBe(0)
   })
 
@@ -104,7 +105,7 @@ describe('the first request', () => {
       kind: 'never_sent',
       detail: 'refused',
     })
-    expect(states()).toEqual(Array(5).fill('released'))
+    expect(await states()).toEqual(Array(5).fill('released'))
     expect(await request()).toMatchObject({ kind: 'created' })
     expect(told.map((context) => context?.attempt)).toEqual([1, 1])
   })
@@ -129,7 +130,7 @@ describe('the first request', () => {
   test('that the application answers with 503 is released', async () => {
     const { request, states } = sidecar()
     expect(await request(answered({ status: 503 }))).toMatchObject({ kind: 'released' })
-    expect(states()).toEqual(Array(5).fill('released'))
+    expect(await states()).toEqual(Array(5).fill('released'))
     expect(await request()).toMatchObject({ kind: 'created', execution: { attempt: 1 } })
   })
 
@@ -154,7 +155,7 @@ describe('the first request', () => {
     const { request, states, ports } = sidecar()
     const held = answered({ headers: [['fencepost-outcome', 'hold']] })
     expect(await request(held)).toMatchObject({ kind: 'unstored' })
-    expect(states()).toEqual(Array(5).fill('claimed'))
+    expect(await states()).toEqual(Array(5).fill('claimed'))
     expect(ports.background.running).toBe(0)
   })
 
@@ -162,7 +163,7 @@ describe('the first request', () => {
     const { request, clock, states } = sidecar()
     const broken = Promise.reject(new Error('a fault of ours'))
     await expect(request(broken)).rejects.toThrow('a fault of ours')
-    expect(states()).toEqual(Array(5).fill('claimed'))
+    expect(await states()).toEqual(Array(5).fill('claimed'))
     expect(clock.pendingTimers).toBe(0)
   })
 })
@@ -208,7 +209,7 @@ describe('a duplicate', () => {
 
   test('whose record is damaged on every node is neither replayed nor carried out', async () => {
     const { cluster, request, told } = sidecar()
-    for (const node of cluster.nodes) node.apply(completion(1, Buffer.from('not an outcome')))
+    for (const node of cluster.nodes) await node.apply(completion(1, Buffer.from('not an outcome')))
     expect(await request()).toEqual({ kind: 'damaged' })
     expect(told.length).toBe(0)
   })
@@ -294,7 +295,7 @@ describe('a takeover', () => {
   test('that is released leaves the question of the first attempt open', async () => {
     const { request, states } = await lapsed()
     expect(await request(answered({ status: 503 }))).toMatchObject({ kind: 'released' })
-    expect(states()).toEqual(Array(5).fill('claimed'))
+    expect(await states()).toEqual(Array(5).fill('claimed'))
     expect(await request()).toMatchObject({ kind: 'created', execution: { attempt: 2 } })
   })
 
@@ -424,7 +425,7 @@ describe('where the quorum goes away between claim and completion', () => {
     // Two nodes kept it; the others forgot, and somebody claims there.
     cluster.set('well', 0, 1, 2)
     for (const node of cluster.nodes.slice(0, 3)) {
-      node.apply(completion(Number.MAX_SAFE_INTEGER - 1, Buffer.from('another')))
+      await node.apply(completion(Number.MAX_SAFE_INTEGER - 1, Buffer.from('another')))
     }
     await clock.during(ports.background.drained())
     expect(late(cluster.events)).toMatchObject([{ result: 'fenced' }])

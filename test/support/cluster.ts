@@ -1,6 +1,6 @@
 /**
- * N nodes inside the process behind the whole protocol, each of which can be silenced, deafened and brought back with what
- * it knew: for tests of what the quorum makes of it. Time is the test's.
+ * N nodes, inside the process where none are given, behind the whole protocol, each of which can be silenced, deafened and brought back with what
+ * it knew: for tests of what the quorum makes of it.
  */
 import type { CoreEvent } from '../../src/core/events.ts'
 import { createLeases } from '../../src/core/leases.ts'
@@ -15,22 +15,19 @@ export type Condition = 'well' | 'deaf' | 'mute' | 'quarantined'
 export class ClusterNode implements RecordNode {
   readonly name: string
   condition: Condition = 'well'
-  /** What it was asked to do, in order. */
-  readonly asked: RecordCommand[] = []
   /** Called with each command before it is executed. */
   before: (command: RecordCommand) => void | Promise<void> = () => {}
-  readonly #node: EmbeddedNode
+  readonly #node: RecordNode
 
-  constructor(name: string, nodeMs: () => number, maxTokenAheadMs: number) {
-    this.name = name
-    this.#node = new EmbeddedNode(name, nodeMs, maxTokenAheadMs)
+  constructor(node: RecordNode) {
+    this.name = node.name
+    this.#node = node
   }
 
   async execute(command: RecordCommand): Promise<NodeAnswer> {
-    this.asked.push(command)
     await this.before(command)
     if (this.condition === 'deaf') return { kind: 'unreachable', reason: 'refused', detail: 'deaf' }
-    const answer = this.#node.apply(command)
+    const answer = await this.#node.execute(command)
     if (this.condition === 'mute') return { kind: 'unreachable', reason: 'timeout', detail: 'mute' }
     if (this.condition === 'quarantined' && 'nodeMs' in answer)
       return { kind: 'quarantined', nodeMs: answer.nodeMs }
@@ -38,13 +35,14 @@ export class ClusterNode implements RecordNode {
   }
 
   /** Straight to the node, past its condition: what the test wants to have happened. */
-  apply(command: RecordCommand): NodeAnswer {
-    return this.#node.apply(command)
+  apply(command: RecordCommand): Promise<NodeAnswer> {
+    return this.#node.execute(command)
   }
 
-  record(key: string): NodeRecord | undefined {
-    const answer = this.#node.apply({ kind: 'read', key })
-    return answer.kind === 'record' ? answer.record : undefined
+  async record(key: string): Promise<NodeRecord | undefined> {
+    const answer = await this.#node.execute({ kind: 'read', key })
+    if (answer.kind !== 'record') throw new Error(`${this.name} can't be read: ${JSON.stringify(answer)}`)
+    return answer.record
   }
 }
 
@@ -58,17 +56,24 @@ export type Cluster = {
   publish(event: CoreEvent): void
 }
 
+/** How far a token may lie ahead of the nodes of a test. */
+export const TEST_TOKEN_AHEAD_MS = 1_000
+
+export function embeddedNodes(count: number, clock: Clock): readonly RecordNode[] {
+  return Array.from(
+    { length: count },
+    (_, index) => new EmbeddedNode(`node-${index}`, () => clock.wallMs(), TEST_TOKEN_AHEAD_MS),
+  )
+}
+
 export function createCluster(
   clock: Clock,
   random: Random,
-  { count = 5, maxTokenAheadMs = 1_000 } = {},
+  given: readonly RecordNode[] = embeddedNodes(5, clock),
 ): Cluster {
   const events: CoreEvent[] = []
   const publish = (event: CoreEvent) => void events.push(event)
-  const nodes = Array.from(
-    { length: count },
-    (_, index) => new ClusterNode(`node-${index}`, () => clock.wallMs(), maxTokenAheadMs),
-  )
+  const nodes = given.map((node) => new ClusterNode(node))
   const sidecar = (of: Clock = clock) => {
     const quorum = createRedlockQuorum({ nodes, clock: of, events: { publish } })
     return createLeases({ quorum, clock: of, random, events: { publish } })

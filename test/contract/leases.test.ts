@@ -1,0 +1,65 @@
+import { afterAll, expect, test } from 'vitest'
+import { SILENT } from '../../src/core/events.ts'
+import { createLeases } from '../../src/core/leases.ts'
+import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { systemRandom } from '../../src/system/random.ts'
+import { createCluster, TEST_TOKEN_AHEAD_MS } from '../support/cluster.ts'
+import { eventually } from '../support/eventually.ts'
+import { openRedisNode } from '../support/redis-node.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { seededRandom } from '../support/seeded-random.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
+import { leasesContract } from './leases.ts'
+
+const cleanup = new AsyncDisposableStack()
+afterAll(() => cleanup.disposeAsync())
+
+leasesContract('five embedded nodes', async () => {
+  const clock = new VirtualClock()
+  return {
+    clock,
+    cluster: createCluster(clock, seededRandom(1)),
+    pass: (ms) => clock.advance(ms),
+    during: (promise) => clock.during(promise),
+  }
+})
+
+async function openFive(servers: RedisServers, deadlineMs?: number) {
+  return Promise.all(
+    servers.urls.map(async (url) => {
+      const given = {
+        maxTokenAheadMs: TEST_TOKEN_AHEAD_MS,
+        ...(deadlineMs === undefined ? {} : { deadlineMs }),
+      }
+      return cleanup.use(await openRedisNode({ url }, given)).node
+    }),
+  )
+}
+
+leasesContract('five Redis servers', async () => {
+  const servers = cleanup.use(await startRedisServers(5))
+  return {
+    clock: systemClock,
+    cluster: createCluster(systemClock, systemRandom, await openFive(servers)),
+    pass: async (ms) => {
+      const untilMs = systemClock.monoMs() + ms
+      await eventually(`${ms} ms to pass`, () => systemClock.monoMs() >= untilMs, { everyMs: 2 })
+    },
+    during: (promise) => promise,
+  }
+})
+
+test('servers that stop one after the other: with three of five there is a quorum, with two there is none', async () => {
+  const servers = cleanup.use(await startRedisServers(5))
+  const nodes = await openFive(servers, 1_000)
+  const ports = { clock: systemClock, events: SILENT }
+  const quorum = createRedlockQuorum({ nodes, ...ports })
+  const leases = createLeases({ quorum, random: systemRandom, ...ports })
+  const claim = (key: string) =>
+    leases.claim({ key, fingerprint: 'f'.repeat(64), leaseMs: 10_000, retentionMs: 60_000, budgetMs: 500 })
+  for (const [stopped, kind] of ['granted', 'granted', 'granted', 'unavailable'].entries()) {
+    expect(await claim(`dedup:stopped:${stopped}`), `${stopped} stopped`).toMatchObject({ kind })
+    await servers.stop(stopped)
+  }
+})
