@@ -157,6 +157,8 @@ export type Wire = AsyncDisposable & {
   send(bytes: string | Buffer): void
   /** Resolves when the other side has ended or reset the connection. */
   readonly ended: Promise<void>
+  /** Resolves when nothing more can come or go. */
+  readonly closed: Promise<void>
 }
 
 export async function openWire(port: number): Promise<Wire> {
@@ -169,12 +171,16 @@ export async function openWire(port: number): Promise<Wire> {
     socket.on('error', () => {})
     socket.once('close', () => resolve()).once('end', () => resolve())
   })
+  const closed = new Promise<void>((resolve) => {
+    socket.once('close', () => resolve())
+  })
   await new Promise<void>((resolve, reject) => socket.once('connect', resolve).once('error', reject))
   return {
     socket,
     received: () => received,
     send: (bytes) => void socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes),
     ended,
+    closed,
     [Symbol.asyncDispose]: async () => {
       socket.destroy()
       await ended

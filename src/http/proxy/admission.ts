@@ -110,6 +110,8 @@ function faultOf({ method, headers, httpVersion }: RawRequest, rules: AdmissionR
   }
   if (method === 'CONNECT' || method === 'TRACE')
     return { code: 'method-refused', detail: `${method} is not passed on.` }
+  // Node's parser takes a request line without a version for HTTP/0.9, headers and all.
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') return bad(`HTTP/${httpVersion} is not spoken here.`)
   const unsafe = headers.find(([name, value]) => !FIELD_NAME.test(name) || !FIELD_VALUE.test(value))
   if (unsafe !== undefined) return bad('A header line holds a character that no header line may hold.')
   const hosts = linesOf(headers, 'host').length

@@ -59,6 +59,8 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   const listener = createListener(limits, { take, takeUpgrade }, ports.newInstance)
   const { server } = listener
   const tunnels = new Set<Duplex>()
+  /** Connections whose last answer is decided. */
+  const ending = new WeakSet<Duplex>()
   let draining = false
   let inFlight = 0
   let onIdle: (() => void) | undefined
@@ -67,19 +69,24 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     problemAnswer(of, { idempotencyKey: undefined, instance: ports.newInstance })
 
   async function take(inbound: Inbound): Promise<void> {
+    const { req } = inbound
+    // Its client was told that no answer follows: what is carried out now would be carried out behind its back.
+    if (ending.has(req.socket)) return
     const startedMonoMs = ports.clock.monoMs()
     inFlight += 1
     try {
-      const arrived = arrive(inbound.req)
+      const arrived = arrive(req)
+      if (arrived.admission.kind === 'refused') ending.add(req.socket)
       const { answer, recordKey } = await answerTo(inbound, arrived).catch(failed)
       if (answer !== undefined) {
         const close = draining || closesConnection(answer)
+        if (close || !req.complete) ending.add(req.socket)
         await send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close })
         publish(answer, arrived, startedMonoMs, recordKey)
       }
     } catch (error) {
       ports.onFailure(error, ports.newInstance())
-      inbound.req.destroy()
+      req.destroy()
     } finally {
       inFlight -= 1
       if (inFlight === 0) onIdle?.()
@@ -251,7 +258,6 @@ const CLOSING: ReadonlySet<string> = new Set<ProblemCode>([
   'request-timeout',
   'headers-too-large',
   'transfer-encoding-unsupported',
-  'upgrade-refused',
   'draining',
 ])
 

@@ -98,6 +98,7 @@ test.each<[what: string, bytes: string, status: number]>([
   ],
   // Lines and versions
   ['HTTP/0.9', 'GET /\r\n\r\n', 400],
+  ['a version that was cut off', 'POST /things\r\nHost: a\r\nContent-Length: 0\r\n\r\n', 400],
   ['HTTP/1.2', `POST /things HTTP/1.2\r\nHost: a\r\n\r\n`, 400],
   ['HTTP/2 by prior knowledge', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
   ['a method that is none', 'P OST /things HTTP/1.1\r\nHost: a\r\n\r\n', 400],
@@ -149,12 +150,6 @@ test.each<[what: string, bytes: string, status: number]>([
   ['a head above 16 KiB', `${HEAD}X-A: ${'b'.repeat(16_384)}\r\n\r\n`, 431],
   ['a target above 16 KiB', `POST /${'b'.repeat(16_384)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431],
   ['another expectation', `${HEAD}Expect: 200-ok\r\nContent-Length: 2\r\n\r\n{}`, 417],
-  // Another protocol
-  [
-    'a WebSocket by POST',
-    `${HEAD}Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n`,
-    501,
-  ],
 ])('%s is refused', async (_what, bytes, status) => {
   const answer = await answerTo(bytes)
   expect({ status: answer.status, called: answer.called }).toEqual({ status, called: 0 })
@@ -239,6 +234,16 @@ test('garbage behind a request that is being carried out does not answer that re
   await wire.ended
   expect(application.seen.length - before).toBe(1)
   expect(wire.received().match(/HTTP\/1\.1 [0-9]+/g)).toEqual(['HTTP/1.1 201', 'HTTP/1.1 400'])
+})
+
+test.each([
+  ['a malformed request', 'POST /x HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}'],
+  ['a body that is too large', `${HEAD}Content-Length: 1048577\r\n\r\n${'x'.repeat(1_048_577)}`],
+])('behind %s nothing is carried out on the same connection', async (_what, refused) => {
+  const answer = await answerTo(`${refused}GET /behind HTTP/1.1\r\nHost: a\r\n\r\n`)
+  expect(answer).toMatchObject({ status: expect.any(Number), called: 0 })
+  await eventually('no request is left', () => proxy.proxy.inFlight() === 0)
+  expect(application.seen.filter((seen) => seen.target === '/behind')).toEqual([])
 })
 
 test('OPTIONS * and an OPTIONS on its last hop are answered here', async () => {
