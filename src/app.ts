@@ -13,6 +13,7 @@ import type { ListenAddress } from './config/addresses.ts'
 import type { Config } from './config/load.ts'
 import { createBackground } from './core/background.ts'
 import { createLeases } from './core/leases.ts'
+import { shareLeases } from './core/shared-leases.ts'
 import { majorityOf } from './core/units.ts'
 import { createEmbeddedNodes } from './embedded/node.ts'
 import { createAdminServer, type NodeView, type Readiness } from './http/admin/server.ts'
@@ -65,7 +66,12 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     throw new StartRefused(`these nodes can't vote:\n  ${nodes.refused.join('\n  ')}`)
   }
   const quorum = createRedlockQuorum({ nodes: nodes.nodes, clock, events })
-  const leases = createLeases({ quorum, clock, random, events })
+  const { outcomeCacheBytes: outcomeBytesMax } = config
+  const leases = shareLeases({
+    leases: createLeases({ quorum, clock, random, events }),
+    clock,
+    outcomeBytesMax,
+  })
   // The same protocol on one node inside this process: what routes that chose `local` fall back to.
   const ownNodes = createEmbeddedNodes(1, clock, config.tokenAheadMs, events)
   const ownQuorum = createRedlockQuorum({ nodes: ownNodes, clock, events })
@@ -75,7 +81,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   )
   const proxied = openProxy(
     config,
-    { leases, localLeases, background, clock, random, events },
+    { leases, whenEnded: leases.whenEnded, localLeases, background, clock, random, events },
     (err, problemInstance) =>
       log.error({ err, problem_instance: problemInstance }, 'a request failed in the sidecar'),
   )
@@ -130,7 +136,10 @@ async function within(work: Promise<void>, limitMs: number): Promise<void> {
 /** The proxy and the application behind it, or undefined where the proxy is off. */
 function openProxy(
   config: Config,
-  core: Pick<ProxyPorts, 'leases' | 'localLeases' | 'background' | 'clock' | 'random' | 'events'>,
+  core: Pick<
+    ProxyPorts,
+    'leases' | 'whenEnded' | 'localLeases' | 'background' | 'clock' | 'random' | 'events'
+  >,
   onFailure: ProxyPorts['onFailure'],
 ) {
   const at = config.proxyListen

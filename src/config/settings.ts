@@ -378,6 +378,15 @@ export const SETTINGS = {
     summary: 'Largest response body that is stored; beyond it a tombstone is, and duplicates get 410.',
     source: 'Five copies for a whole retention: 4,000 of them are 1GiB on every node.',
   }),
+  outcomeCacheBytes: setting({
+    env: 'FENCEPOST_OUTCOME_CACHE',
+    path: 'limits.outcomeCache',
+    kind: size({ minBytes: 0, maxBytes: 64 * 1024 * MIB }),
+    default: '16MiB',
+    summary:
+      'Memory for recorded outcomes, so that their duplicates are answered without asking the nodes; 0 is none.',
+    source: 'Some 10,000 answers of 1KiB: a retry mostly comes within seconds, through the same pod.',
+  }),
   waitMaxMs: setting({
     env: 'FENCEPOST_WAIT_MAX',
     path: 'limits.wait',

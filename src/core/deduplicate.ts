@@ -62,6 +62,8 @@ export type ProtectedRequest = {
 
 export type DedupPorts = {
   readonly leases: Leases
+  /** Where this process itself holds the claim: resolves when it has ended, so that waiters need not ask in vain. */
+  readonly whenEnded: (key: string) => Promise<void> | undefined
   /** The quorum of this process alone, for routes that chose `local`. */
   readonly localLeases: Leases
   readonly waiters: Waiters
@@ -100,15 +102,25 @@ async function claimOrWait(request: ProtectedRequest, ports: DedupPorts): Promis
   }
   using _ = place
   const untilMonoMs = ports.clock.monoMs() + policy.waitMs
-  for (let retry = 0, last: ClaimResult = first; ; retry += 1) {
+  for (let retry = 0, last = first; ; retry += 1) {
+    const leftMs = untilMonoMs - ports.clock.monoMs()
+    const ended = ports.whenEnded(key)
     const delayMs = jitteredDelayMs(WAIT_BACKOFF, retry, ports.random)
-    if (ports.clock.monoMs() + delayMs >= untilMonoMs) return last
-    await pause(ports.clock, delayMs)
-    // Claiming now could mean to carry it out for nobody, and a place is for those who wait.
-    if (request.abandoned?.aborted === true) return last
-    last = await claim()
-    if (last.kind !== 'held') return last
+    if (leftMs <= (ended === undefined ? delayMs : 0)) return last
+    if (ended === undefined) await pause(ports.clock, delayMs)
+    else await endedWithin(ended, Math.min(leftMs, last.retryAfterMs + 1), ports.clock)
+    const next = await claim()
+    if (next.kind !== 'held') return next
+    last = next
   }
+}
+
+/** Waits for the end of a claim of this process, `withinMs` at most. */
+async function endedWithin(ended: Promise<void>, withinMs: number, clock: Clock): Promise<void> {
+  const over = Promise.withResolvers<void>()
+  const timer = clock.timer(withinMs, over.resolve)
+  await Promise.race([ended, over.promise])
+  timer.cancel()
 }
 
 async function afterClaim(

@@ -10,6 +10,7 @@ import { createBackground } from '../../src/core/background.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { createLeases } from '../../src/core/leases.ts'
 import type { ProtectedRoute, Route } from '../../src/core/route.ts'
+import { shareLeases } from '../../src/core/shared-leases.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createProxy, type ProxyOptions, type ProxyServer } from '../../src/http/proxy/server.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
@@ -37,6 +38,8 @@ export type TestProxyOptions = {
   /** Sidecars that share them behave as one. */
   readonly nodes?: readonly StoppableNode[]
   readonly bodyIdleMs?: number
+  /** Default: nothing is remembered, every duplicate asks the nodes. */
+  readonly outcomeBytesMax?: number
 }
 
 export type TestProxy = AsyncDisposable & {
@@ -62,11 +65,10 @@ export async function startProxy(
   const failures: unknown[] = []
   const events = { publish: (event: CoreEvent) => void published.push(event) }
   const nodes = given.nodes ?? createEmbeddedNodes(5, clock, 10_000, events)
-  const leases = createLeases({
-    quorum: createRedlockQuorum({ nodes, clock, events }),
+  const leases = shareLeases({
+    leases: createLeases({ quorum: createRedlockQuorum({ nodes, clock, events }), clock, random, events }),
     clock,
-    random,
-    events,
+    outcomeBytesMax: given.outcomeBytesMax ?? 0,
   })
   const own = createEmbeddedNodes(1, clock, 10_000, events)
   const localLeases = createLeases({
@@ -113,6 +115,7 @@ export async function startProxy(
     },
     {
       leases,
+      whenEnded: leases.whenEnded,
       localLeases,
       background: createBackground(100, (error) => void failures.push(error)),
       clock,
