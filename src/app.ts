@@ -70,6 +70,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const leases = shareLeases({
     leases: createLeases({ quorum, clock, random, events }),
     clock,
+    events,
     outcomeBytesMax,
   })
   // The same protocol on one node inside this process: what routes that chose `local` fall back to.

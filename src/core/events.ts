@@ -37,6 +37,7 @@ export type CoreEvent =
       readonly kind: 'claim_ended'
       readonly result: ClaimEnd
       readonly recordKey: string
+      /** 0: answered from what this process knew. */
       readonly rounds: number
       readonly durationMs: number
     }

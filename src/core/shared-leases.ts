@@ -11,6 +11,7 @@
  * Owns a bounded memory of outcomes. Nothing in it is needed: a process that starts empty asks the nodes.
  */
 
+import type { Events } from './events.ts'
 import { now, remainingMs } from './lease.ts'
 import type { ClaimRequest, ClaimResult, Clock, Lease, Leases } from './ports.ts'
 import type { Fingerprint } from './record.ts'
@@ -20,6 +21,7 @@ import type { Token } from './token.ts'
 export type SharedLeasesOptions = {
   readonly leases: Leases
   readonly clock: Clock
+  readonly events: Events
   /** Most memory for outcomes, counted as body, headers and a fixed overhead; the longest unused go first. */
   readonly outcomeBytesMax: number
 }
@@ -51,7 +53,7 @@ type Known = {
 /** Of an entry besides its outcome: keys, numbers, the map's own. An estimate, on the high side. */
 const ENTRY_OVERHEAD_BYTES = 512
 
-export function shareLeases({ leases, clock, outcomeBytesMax }: SharedLeasesOptions): SharedLeases {
+export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLeasesOptions): SharedLeases {
   const asking = new Map<string, Asking>()
   const held = new Map<string, Held>()
   const known = new Map<string, Known>()
@@ -99,12 +101,24 @@ export function shareLeases({ leases, clock, outcomeBytesMax }: SharedLeasesOpti
       : { kind: 'mismatch' }
   }
 
+  /** Told like every other claim, with no round. */
+  function told(request: ClaimRequest, result: ClaimResult): ClaimResult {
+    events.publish({
+      kind: 'claim_ended',
+      result: result.kind,
+      recordKey: request.key,
+      rounds: 0,
+      durationMs: 0,
+    })
+    return result
+  }
+
   /** Joins a claim of the same key that is under way, and reads its answer as one who came second. */
   async function join(request: ClaimRequest, underWay: Asking): Promise<ClaimResult> {
     const first = await underWay.result
     // For the same request every answer but "granted" is ours too; granted to the first, we are its duplicate.
-    if (request.fingerprint === underWay.fingerprint && first.kind !== 'granted') return first
-    return answerHere(request) ?? claim(request)
+    if (request.fingerprint === underWay.fingerprint && first.kind !== 'granted') return told(request, first)
+    return claim(request)
   }
 
   async function ask(request: ClaimRequest): Promise<ClaimResult> {
@@ -125,7 +139,7 @@ export function shareLeases({ leases, clock, outcomeBytesMax }: SharedLeasesOpti
     // A claimant with an owner of its own may be the holder itself, asking again.
     if (request.owner !== undefined) return leases.claim(request)
     const here = answerHere(request)
-    if (here !== undefined) return here
+    if (here !== undefined) return told(request, here)
     const underWay = asking.get(request.key)
     if (underWay !== undefined) return join(request, underWay)
     const result = ask(request).finally(() => asking.delete(request.key))

@@ -42,6 +42,7 @@ function sidecar({ waiters = 10, background = 10 } = {}) {
   const failures: unknown[] = []
   const ports: DedupPorts = {
     leases: cluster.leases,
+    whenEnded: () => undefined,
     localLeases: createCluster(clock, random, embeddedNodes(1, clock)).leases,
     waiters: createWaiters(waiters, waiters),
     background: createBackground(background, (cause) => void failures.push(cause)),

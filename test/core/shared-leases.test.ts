@@ -1,5 +1,6 @@
 // Duplicates that one process can answer by itself: which, and which not.
 import { beforeEach, describe, expect, test } from 'vitest'
+import { SILENT } from '../../src/core/events.ts'
 import type { ClaimResult, Lease, Leases } from '../../src/core/ports.ts'
 import { type SharedLeases, shareLeases } from '../../src/core/shared-leases.ts'
 import type { StoredOutcome } from '../../src/core/stored-outcome.ts'
@@ -59,7 +60,7 @@ const nodes = (): Leases => ({
 beforeEach(() => {
   clock = new VirtualClock()
   claims = []
-  shared = shareLeases({ leases: nodes(), clock, outcomeBytesMax: 10_000 })
+  shared = shareLeases({ leases: nodes(), clock, events: SILENT, outcomeBytesMax: 10_000 })
 })
 
 async function granted(): Promise<Lease> {

@@ -68,6 +68,7 @@ export async function startProxy(
   const leases = shareLeases({
     leases: createLeases({ quorum: createRedlockQuorum({ nodes, clock, events }), clock, random, events }),
     clock,
+    events,
     outcomeBytesMax: given.outcomeBytesMax ?? 0,
   })
   const own = createEmbeddedNodes(1, clock, 10_000, events)
