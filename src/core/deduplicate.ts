@@ -29,7 +29,7 @@ import type {
   Random,
 } from './ports.ts'
 import type { Fingerprint } from './record.ts'
-import { type Backoff, jitteredDelayMs, pause } from './retry.ts'
+import { type Backoff, jitteredDelayMs, pauseUnless, whenAborted } from './retry.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from './settlement.ts'
 import type { StoredOutcome } from './stored-outcome.ts'
 import type { Waiters } from './waiters.ts'
@@ -103,24 +103,18 @@ async function claimOrWait(request: ProtectedRequest, ports: DedupPorts): Promis
   using _ = place
   const untilMonoMs = ports.clock.monoMs() + policy.waitMs
   for (let retry = 0, last = first; ; retry += 1) {
-    const leftMs = untilMonoMs - ports.clock.monoMs()
     const ended = ports.whenEnded(key)
-    const delayMs = jitteredDelayMs(WAIT_BACKOFF, retry, ports.random)
-    if (leftMs <= (ended === undefined ? delayMs : 0)) return last
-    if (ended === undefined) await pause(ports.clock, delayMs)
-    else await endedWithin(ended, Math.min(leftMs, last.retryAfterMs + 1), ports.clock)
+    const delayMs =
+      ended === undefined ? jitteredDelayMs(WAIT_BACKOFF, retry, ports.random) : last.retryAfterMs
+    const leftMs = untilMonoMs - ports.clock.monoMs()
+    if (leftMs <= 0) return last
+    await pauseUnless([ended, whenAborted(request.abandoned)], Math.min(delayMs, leftMs), ports.clock)
+    // Claiming now could mean to carry it out for nobody, and a place is for those who wait.
+    if (request.abandoned?.aborted === true) return last
     const next = await claim()
     if (next.kind !== 'held') return next
     last = next
   }
-}
-
-/** Waits for the end of a claim of this process, `withinMs` at most. */
-async function endedWithin(ended: Promise<void>, withinMs: number, clock: Clock): Promise<void> {
-  const over = Promise.withResolvers<void>()
-  const timer = clock.timer(withinMs, over.resolve)
-  await Promise.race([ended, over.promise])
-  timer.cancel()
 }
 
 async function afterClaim(

@@ -34,3 +34,24 @@ export function within<T>(
     promise.then(resolve, reject).finally(() => timer.cancel())
   })
 }
+
+/** Resolves after `delayMs` of the given clock, or as soon as one of `events` has happened. */
+export async function pauseUnless(
+  events: readonly (Promise<void> | undefined)[],
+  delayMs: number,
+  clock: Clock,
+): Promise<void> {
+  const over = Promise.withResolvers<void>()
+  const timer = clock.timer(delayMs, over.resolve)
+  await Promise.race([over.promise, ...events.filter((event) => event !== undefined)])
+  timer.cancel()
+}
+
+/** As a promise; undefined where nothing can abort. */
+export function whenAborted(signal: AbortSignal | undefined): Promise<void> | undefined {
+  if (signal === undefined) return undefined
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+}

@@ -103,7 +103,16 @@ async function request(
   const random: Dice = streamOf(seed, 'request', submission.index)
   return deduplicate(
     { recordKey: submission.key, fingerprint: submission.fingerprint, policy, forward },
-    { leases, localLeases: leases, waiters, background, clock: process.clock, random, events },
+    {
+      leases,
+      whenEnded: () => undefined,
+      localLeases: leases,
+      waiters,
+      background,
+      clock: process.clock,
+      random,
+      events,
+    },
   )
 }
 
