@@ -23,6 +23,12 @@ export const BATCH_MAX_COMMANDS = 128
 /** Most bytes of arguments in one call; a single larger command still travels, alone. */
 export const BATCH_MAX_BYTES = 1024 * 1024
 
+/**
+ * Most calls that a node may owe us while one of them is overdue. A process that stands still keeps its connection: without
+ * a limit every command of that time would be kept, and carried out when it goes on, long after anybody waits.
+ */
+export const OWED_MAX_CALLS = 16
+
 /** An epoch that no node has: its scripts answer that the epoch does not stand. */
 export const NO_EPOCH = ''
 
@@ -52,6 +58,9 @@ export class RedisNode implements RecordNode {
   #waiting: Asked[] = []
   #waitingBytes = 0
   #flushing = false
+  /** Calls that are not answered yet, and those of them whose deadline is over. */
+  #owed = 0
+  #overdue = 0
 
   constructor(options: RedisNodeOptions) {
     this.name = options.name
@@ -122,6 +131,11 @@ export class RedisNode implements RecordNode {
     if (batch.length === 0) return
     this.#waiting = []
     this.#waitingBytes = 0
+    if (this.#overdue > 0 && this.#owed >= OWED_MAX_CALLS) {
+      const detail = `${this.#owed} calls are unanswered, ${this.#overdue} of them overdue`
+      for (const asked of batch) asked.answer({ kind: 'unreachable', reason: 'refused', detail })
+      return
+    }
     void this.#send(batch)
   }
 
@@ -137,9 +151,16 @@ export class RedisNode implements RecordNode {
     const detail = `no answer within ${deadlineMs} ms`
     // Timers run before sockets are read: after a stall of our own loop the answer may lie there already. It is read
     // first, so that only the node's own silence counts as silence.
+    let overdue = false
     const timer = clock.timer(deadlineMs, () => {
-      setImmediate(() => settle(() => ({ kind: 'unreachable', reason: 'timeout', detail })))
+      setImmediate(() => {
+        if (settled) return
+        overdue = true
+        this.#overdue += 1
+        settle(() => ({ kind: 'unreachable', reason: 'timeout', detail }))
+      })
     })
+    this.#owed += 1
     try {
       const answers = await this.#call(batch.map((asked) => asked.command))
       settle(
@@ -154,6 +175,8 @@ export class RedisNode implements RecordNode {
       }))
     } finally {
       timer.cancel()
+      this.#owed -= 1
+      if (overdue) this.#overdue -= 1
     }
   }
 

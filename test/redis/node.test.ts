@@ -1,0 +1,329 @@
+/** The adapter in front of one real server: whatever goes wrong is an answer, never an exception, and never "free". */
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { NodeAnswer } from '../../src/core/ports.ts'
+import type { RecordCommand } from '../../src/core/record.ts'
+import { tokenAt } from '../../src/core/token.ts'
+import { createRedisClient } from '../../src/redis/connect.ts'
+import { EPOCH_KEY } from '../../src/redis/keys.ts'
+import { BATCH_MAX_BYTES, BATCH_MAX_COMMANDS, OWED_MAX_CALLS } from '../../src/redis/node.ts'
+import { loadBatchScript } from '../../src/redis/scripts.ts'
+import { systemRandom } from '../../src/system/random.ts'
+import { eventually } from '../support/eventually.ts'
+import { type OpenNode, openRedisNode } from '../support/redis-node.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+
+let servers: RedisServers
+let opened: OpenNode
+/** Another client, for what an operator or an accident does. */
+let operator: Redis
+let keyCount = 0
+
+beforeAll(async () => {
+  servers = await startRedisServers(1)
+  opened = await openRedisNode({ url: servers.at(0).url })
+  operator = new Redis(servers.at(0).url)
+  await operator.script('LOAD', loadBatchScript().source)
+})
+afterAll(async () => {
+  operator.disconnect()
+  await opened[Symbol.asyncDispose]()
+  await servers[Symbol.asyncDispose]()
+})
+
+const OWNER = 'a'.repeat(32)
+const FINGERPRINT = 'f'.repeat(64)
+
+function newKey(): string {
+  keyCount += 1
+  return `dedup:node:${keyCount}`
+}
+
+function claim(key: string, token = tokenAt(Date.now())): RecordCommand {
+  return {
+    kind: 'claim',
+    key,
+    token,
+    owner: OWNER,
+    leaseMs: 10_000,
+    fingerprint: FINGERPRINT,
+    keyTtlMs: 60_000,
+  }
+}
+
+function complete(key: string, outcome: Buffer): RecordCommand {
+  const token = tokenAt(Date.now())
+  return {
+    kind: 'complete',
+    key,
+    token,
+    owner: OWNER,
+    fingerprint: FINGERPRINT,
+    attempt: 1,
+    outcome,
+    keyTtlMs: 60_000,
+  }
+}
+
+/** One of each command, on one key. */
+function everyCommand(key: string): RecordCommand[] {
+  const token = tokenAt(Date.now())
+  const claimant = { key, token, owner: OWNER, keyTtlMs: 60_000 }
+  return [
+    claim(key),
+    { kind: 'renew', ...claimant, leaseMs: 10_000, fingerprint: FINGERPRINT, attempt: 1 },
+    complete(key, Buffer.from('x')),
+    { kind: 'release', ...claimant },
+    { kind: 'read', key },
+  ]
+}
+
+async function calls(client: Redis): Promise<number> {
+  const info = await client.info('commandstats')
+  const count = (command: string) =>
+    Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(info)?.[1] ?? 0)
+  return count('evalsha') + count('eval')
+}
+
+describe('batching', () => {
+  test('what is asked in one turn travels in one call, in its order', async () => {
+    const before = await calls(operator)
+    const keys = Array.from({ length: 50 }, newKey)
+    const answers = await Promise.all(keys.map((key) => opened.node.execute(claim(key))))
+    expect(answers.every(({ kind }) => kind === 'granted')).toBe(true)
+    expect((await calls(operator)) - before).toBe(1)
+  })
+
+  test(`a call has at most ${BATCH_MAX_COMMANDS} commands`, async () => {
+    const before = await calls(operator)
+    const keys = Array.from({ length: 2 * BATCH_MAX_COMMANDS + 1 }, newKey)
+    const answers = await Promise.all(keys.map((key) => opened.node.execute(claim(key))))
+    expect(answers.every(({ kind }) => kind === 'granted')).toBe(true)
+    expect((await calls(operator)) - before).toBe(3)
+  })
+
+  test('a call has a bounded size, and what is larger alone still travels', async () => {
+    const before = await calls(operator)
+    const sizes = [BATCH_MAX_BYTES * 0.6, BATCH_MAX_BYTES * 0.6, BATCH_MAX_BYTES * 2]
+    const answers = await Promise.all(
+      sizes.map((size) => opened.node.execute(complete(newKey(), Buffer.alloc(size)))),
+    )
+    expect(answers.map(({ kind }) => kind)).toEqual(['recorded', 'recorded', 'recorded'])
+    expect((await calls(operator)) - before).toBe(3)
+  })
+})
+
+describe('a record that is not ours', () => {
+  const key = 'dedup:damaged'
+  const intact = `1C${'1'.repeat(16)}${'0'.repeat(16)}${'a'.repeat(32)}${'1'.repeat(16)}0001${'f'.repeat(64)}${'1'.repeat(16)}`
+  const put = (at: number, text: string) => intact.slice(0, at) + text + intact.slice(at + text.length)
+
+  test('the intact one of these tests is one', async () => {
+    await operator.set(key, intact)
+    expect(await opened.node.execute({ kind: 'read', key })).toMatchObject({ record: { state: 'claimed' } })
+  })
+
+  test.each<[string, () => Promise<unknown>, string]>([
+    ['a list', () => operator.rpush(key, 'x'), 'WRONGTYPE'],
+    ['a hash', () => operator.hset(key, 'x', 'y'), 'WRONGTYPE'],
+    ['a short string', () => operator.set(key, 'x'), 'damaged record: 1 bytes'],
+    ['a header that was cut', () => operator.set(key, intact.slice(0, 165)), 'damaged record: 165 bytes'],
+    ['an unknown version', () => operator.set(key, put(0, '2')), 'damaged record'],
+    ['an unknown state', () => operator.set(key, put(1, 'X')), 'damaged record'],
+    ['a fence that is no number', () => operator.set(key, put(2, 'zzzz')), 'damaged record'],
+    ['a lease end that is no number', () => operator.set(key, put(66, 'zzzz')), 'damaged record'],
+    ['an attempt that is no number', () => operator.set(key, put(82, 'z')), 'damaged record'],
+  ])(
+    '%s: every command is refused with the reason, nothing is changed, its neighbours are served',
+    async (_, damage, reason) => {
+      await operator.del(key)
+      await damage()
+      const before = await operator.dumpBuffer(key)
+      const neighbour = newKey()
+      const answers = await Promise.all([
+        ...everyCommand(key).map((command) => opened.node.execute(command)),
+        opened.node.execute(claim(neighbour)),
+      ])
+      for (const answer of answers.slice(0, -1)) {
+        expect(answer).toMatchObject({
+          kind: 'unreachable',
+          reason: 'error',
+          detail: expect.stringContaining(reason),
+        })
+      }
+      expect(answers.at(-1)).toMatchObject({ kind: 'granted' })
+      expect(await operator.dumpBuffer(key)).toEqual(before)
+    },
+  )
+
+  test('a fence above 2^53, which the script can compare and we can not', async () => {
+    await operator.set(key, put(2, '9'.repeat(16)))
+    expect(await opened.node.execute({ kind: 'read', key })).toMatchObject({
+      kind: 'unreachable',
+      detail: expect.stringContaining('above 2^53'),
+    })
+  })
+
+  test.each([
+    ['an owner of another length', { owner: 'short' }],
+    ['a fingerprint of another length', { fingerprint: 'f' }],
+  ])('%s is refused before it shifts the fields after it', async (_, change) => {
+    const fresh = newKey()
+    const command = { ...claim(fresh), ...change } as RecordCommand
+    expect(await opened.node.execute(command)).toMatchObject({
+      kind: 'unreachable',
+      detail: expect.stringContaining('does not fit the record'),
+    })
+    expect(await operator.exists(fresh)).toBe(0)
+  })
+})
+
+describe('a server that', () => {
+  test('forgot the script is given it again, and nothing is lost', async () => {
+    await operator.script('FLUSH')
+    const answers = await Promise.all([newKey(), newKey()].map((key) => opened.node.execute(claim(key))))
+    expect(answers.map(({ kind }) => kind)).toEqual(['granted', 'granted'])
+    expect(await operator.script('EXISTS', loadBatchScript().sha1)).toEqual([1])
+  })
+
+  test('lost its epoch carries commands out, and its answers do not count', async () => {
+    const key = newKey()
+    await operator.rename(EPOCH_KEY, 'epoch:aside')
+    expect(await opened.node.execute(claim(key))).toMatchObject({ kind: 'quarantined' })
+    await operator.rename('epoch:aside', EPOCH_KEY)
+    expect(await opened.node.execute({ kind: 'read', key })).toMatchObject({ record: { state: 'claimed' } })
+  })
+
+  test('is full refuses what would write, and still reads', async () => {
+    await operator.config('SET', 'maxmemory', '1')
+    try {
+      const [key, other] = [newKey(), newKey()]
+      for (const command of [claim(key), complete(other, Buffer.from('x'))]) {
+        expect(await opened.node.execute(command)).toMatchObject({
+          kind: 'unreachable',
+          reason: 'error',
+          detail: expect.stringContaining('OOM'),
+        })
+      }
+      expect(await opened.node.execute({ kind: 'read', key })).toMatchObject({
+        kind: 'record',
+        record: undefined,
+      })
+    } finally {
+      await operator.config('SET', 'maxmemory', '0')
+    }
+  })
+
+  test('was made a replica refuses what would write', async () => {
+    const key = newKey()
+    // It follows a port where nobody listens; what it knows, it keeps.
+    await operator.call('REPLICAOF', '127.0.0.1', '1')
+    try {
+      expect(await opened.node.execute(claim(key))).toMatchObject({
+        kind: 'unreachable',
+        detail: expect.stringContaining('READONLY'),
+      })
+    } finally {
+      await operator.call('REPLICAOF', 'NO', 'ONE')
+    }
+    expect(await opened.node.execute(claim(key))).toMatchObject({ kind: 'granted' })
+  })
+
+  test('stands still gets no answer within the deadline, is not flooded, and serves again when it goes on', async () => {
+    await using own = await startRedisServers(1)
+    await using other = await openRedisNode({ url: own.at(0).url }, { deadlineMs: 25 })
+    expect(await other.node.execute(claim(newKey()))).toMatchObject({ kind: 'granted' })
+    own.pause(0)
+    const reasons: string[] = []
+    for (let call = 0; call < OWED_MAX_CALLS + 5; call += 1) {
+      const answer = await other.node.execute(claim(newKey()))
+      reasons.push(answer.kind === 'unreachable' ? answer.reason : answer.kind)
+    }
+    expect(reasons).toEqual([...Array(OWED_MAX_CALLS).fill('timeout'), ...Array(5).fill('refused')])
+    own.resume(0)
+    await eventually('the node to answer again', async () => {
+      const answer = await other.node.execute(claim(newKey()))
+      return answer.kind === 'granted'
+    })
+  })
+
+  test('dies in the middle of a call answers nothing, which is not "free"', async () => {
+    await using own = await startRedisServers(1)
+    await using other = await openRedisNode({ url: own.at(0).url })
+    own.pause(0)
+    const asked = everyCommand(newKey()).map((command) => other.node.execute(command))
+    await own.kill(0)
+    for (const answer of await Promise.all(asked)) {
+      expect(answer).toMatchObject({ kind: 'unreachable', reason: 'error' })
+    }
+    await eventually('the connection to be known as broken', () => other.client.status !== 'ready')
+    expect(await other.node.execute(claim(newKey()))).toMatchObject({
+      kind: 'unreachable',
+      reason: 'refused',
+    })
+  })
+
+  test('closes the connection under a call answers nothing to it, and is not sent it again', async () => {
+    await using own = await startRedisServers(1)
+    await using other = await openRedisNode({ url: own.at(0).url })
+    const admin = new Redis(own.at(0).url)
+    const key = newKey()
+    own.pause(0)
+    const asked: Promise<NodeAnswer> = other.node.execute(claim(key))
+    // In the order of their arrival, once the process goes on: the claim may be carried out, its answer is lost.
+    const killed = admin.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+    other.client.disconnect(true)
+    own.resume(0)
+    expect(await asked).toMatchObject({ kind: 'unreachable', reason: 'error' })
+    await killed
+    admin.disconnect()
+  })
+})
+
+describe('credentials', () => {
+  test.each([
+    ['none', {}, /NOAUTH/],
+    ['wrong ones', { password: 'wrong' }, /WRONGPASS/],
+  ])('%s: the node is never ready, and says unreachable', async (_, credentials, reason) => {
+    await using own = await startRedisServers(1, { config: ['requirepass secret'] })
+    const client = createRedisClient({ url: own.at(0).url, ...credentials }, 1_000, systemRandom)
+    const errors: string[] = []
+    client.on('error', (error: Error) => errors.push(error.message))
+    const failed = await client.connect().then(
+      () => 'connected',
+      (error: Error) => error.message,
+    )
+    client.disconnect()
+    expect([failed, ...errors].join('\n')).toMatch(reason)
+  })
+
+  test('the right ones: it serves', async () => {
+    await using own = await startRedisServers(1, { config: ['requirepass secret'] })
+    await using other = await openRedisNode({ url: own.at(0).url, password: 'secret' })
+    expect(await other.node.execute(claim(newKey()))).toMatchObject({ kind: 'granted' })
+  })
+
+  test('a user that may not run the script: every command is refused, none thrown', async () => {
+    await operator.call(
+      'ACL',
+      'SETUSER',
+      'poor',
+      'on',
+      '>secret',
+      '~*',
+      '+@read',
+      '+@connection',
+      '+info',
+      '+set',
+    )
+    const address = { url: servers.at(0).url, username: 'poor', password: 'secret' }
+    await using other = await openRedisNode(address, { enrol: false })
+    for (const command of everyCommand(newKey())) {
+      expect(await other.node.execute(command)).toMatchObject({
+        kind: 'unreachable',
+        reason: 'error',
+        detail: expect.stringContaining('NOPERM'),
+      })
+    }
+  })
+})
