@@ -9,6 +9,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { nodeCountOf, openNodes } from './app/cluster.ts'
+import { warmUp } from './app/warm-up.ts'
 import type { ListenAddress } from './config/addresses.ts'
 import type { Config } from './config/load.ts'
 import { createBackground } from './core/background.ts'
@@ -65,6 +66,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     await nodes[Symbol.asyncDispose]()
     throw new StartRefused(`these nodes can't vote:\n  ${nodes.refused.join('\n  ')}`)
   }
+  await warmUp(nodes.nodes, clock, random)
   const quorum = createRedlockQuorum({ nodes: nodes.nodes, clock, events })
   const { outcomeCacheBytes: outcomeBytesMax } = config
   const leases = shareLeases({

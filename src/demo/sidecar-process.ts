@@ -36,6 +36,9 @@ export async function startSidecar(
       FENCEPOST_ADMIN_LISTEN: `127.0.0.1:${ports.admin}`,
       FENCEPOST_API_LISTEN: 'off',
       FENCEPOST_LOG_LEVEL: 'warn',
+      // Everything shares this machine, perhaps with a build: a slow moment must not look like lost nodes.
+      FENCEPOST_NODE_DEADLINE: '500ms',
+      FENCEPOST_CLAIM_BUDGET: '2s',
     },
     execArgv: [],
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],

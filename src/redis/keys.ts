@@ -15,5 +15,8 @@ export const FOUNDER_KEY = 'dedup::founder'
 /** Which sidecar copies records to this node just now. */
 export const ENROLLER_KEY = 'dedup::enroller'
 
+/** Followed by anything: claims that a sidecar makes while it starts, so that its code is compiled when requests come. */
+export const WARM_UP_KEY = 'dedup::warm-up:'
+
 /** Matches the records of requests and none of the keys above. */
 export const RECORD_PATTERN = 'dedup:[^:]*'

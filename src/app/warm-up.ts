@@ -1,0 +1,42 @@
+/**
+ * A few claims before the first request comes, so that it does not pay for code that is compiled while it runs: the first
+ * rounds of a fresh process take some hundred times as long as later ones, longer than a claim may.
+ *
+ * On a key of its own, which no request can have, and with a lifetime of seconds. Nothing depends on its success: a
+ * cluster that does not answer now is told of by readiness.
+ */
+
+import { SILENT } from '../core/events.ts'
+import { createLeases } from '../core/leases.ts'
+import type { Clock, Random, RecordNode } from '../core/ports.ts'
+import { createRedlockQuorum } from '../quorum/redlock.ts'
+import { WARM_UP_KEY } from '../redis/keys.ts'
+
+const CYCLES = 100
+
+/** Beyond it the nodes are slow, and waiting longer would only delay the start. */
+const WARM_UP_MAX_MS = 300
+
+export async function warmUp(nodes: readonly RecordNode[], clock: Clock, random: Random): Promise<void> {
+  const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
+  const leases = createLeases({ quorum, clock, random, events: SILENT })
+  const startedMonoMs = clock.monoMs()
+  for (let cycle = 0; cycle < CYCLES && clock.monoMs() - startedMonoMs < WARM_UP_MAX_MS; cycle += 1) {
+    const key = `${WARM_UP_KEY}${random.hex(8)}`
+    const fingerprint = random.hex(32)
+    const claimed = await leases.claim({
+      key,
+      fingerprint,
+      leaseMs: 1_000,
+      retentionMs: 1_000,
+      budgetMs: 100,
+    })
+    if (claimed.kind !== 'granted') return
+    await leases.renew(claimed.lease)
+    await leases.complete(claimed.lease, {
+      kind: 'tombstone',
+      status: 200,
+      completedAtWallMs: clock.wallMs(),
+    })
+  }
+}
