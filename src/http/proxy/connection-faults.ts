@@ -17,6 +17,8 @@ type Connection = { latest: Inbound; readonly unanswered: Set<Inbound> }
 export type ConnectionFaults = {
   /** Makes a request known; `cut` is what aborts its {@link Inbound.cut}. */
   admit(inbound: Inbound, cut: AbortController): void
+  /** No earlier request of this connection waits for its answer. */
+  isQuiet(socket: Duplex): boolean
   /** For Node's `clientError`. */
   onClientError(error: NodeJS.ErrnoException, socket: Duplex): void
 }
@@ -35,6 +37,7 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
       cuts.set(inbound, cut)
       inbound.res.once('close', () => connection.unanswered.delete(inbound))
     },
+    isQuiet: (socket) => (connections.get(socket)?.unanswered.size ?? 0) === 0,
     onClientError: (error, socket) => {
       const problem = problemOf(error, limits)
       if (problem === undefined) {

@@ -11,7 +11,7 @@ import type { Duplex } from 'node:stream'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Problem } from '../problems.ts'
 import { problemAnswer } from './answers.ts'
-import { createConnectionFaults } from './connection-faults.ts'
+import { type ConnectionFaults, createConnectionFaults } from './connection-faults.ts'
 import type { Inbound } from './inbound.ts'
 import { send, writeRaw } from './send.ts'
 import { asksForWebSocket } from './upgrade.ts'
@@ -51,7 +51,7 @@ export function createListener(
     rewriteUrl: () => '/',
     clientErrorHandler: (error, socket) => faults.onClientError(error, socket),
     serverFactory: (handler) => {
-      const server = createServer(serverOptions(limits), handler)
+      const server = createServer(serverOptions(limits, faults), handler)
       server.on('checkContinue', (req: IncomingMessage, res: ServerResponse) => {
         expecting.add(req)
         handler(req, res)
@@ -96,7 +96,7 @@ export function createListener(
   return app
 }
 
-function serverOptions(limits: ListenerLimits) {
+function serverOptions(limits: ListenerLimits, faults: ConnectionFaults) {
   return {
     maxHeaderSize: limits.headerBytesMax,
     headersTimeout: limits.headersTimeoutMs,
@@ -107,7 +107,8 @@ function serverOptions(limits: ListenerLimits) {
     // Checked by ourselves, with a problem document for an answer.
     requireHostHeader: false,
     noDelay: true,
-    // A request that asks for another protocol is otherwise an ordinary one.
-    shouldUpgradeCallback: asksForWebSocket,
+    // A request that asks for another protocol is otherwise an ordinary one. So is one behind others that are not
+    // answered yet: whoever takes a connection over writes to it at once.
+    shouldUpgradeCallback: (req: IncomingMessage) => asksForWebSocket(req) && faults.isQuiet(req.socket),
   }
 }

@@ -151,6 +151,10 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   }
 
   async function takeUpgrade(req: IncomingMessage, socket: Duplex, first: Buffer): Promise<void> {
+    if (ending.has(req.socket)) {
+      socket.destroy()
+      return
+    }
     const startedMonoMs = ports.clock.monoMs()
     const arrived = arrive(req)
     const { admission, matched } = arrived

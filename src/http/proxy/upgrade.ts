@@ -6,7 +6,7 @@
  */
 
 import type { IncomingMessage } from 'node:http'
-import { type Duplex, pipeline } from 'node:stream'
+import type { Duplex } from 'node:stream'
 import { linesOf } from '../../core/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import {
@@ -53,7 +53,7 @@ export async function passUpgrade(
     case 'tunnel':
       socket.write(switching(reply.headers))
       if (call.first.length > 0) reply.socket.write(call.first)
-      await Promise.all([joined(socket, reply.socket), joined(reply.socket, socket)])
+      await joined(socket, reply.socket)
       return SWITCHED
     case 'answered': {
       const parts: Buffer[] = []
@@ -126,8 +126,17 @@ function switching(headers: HeaderList): Buffer {
   return Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1')
 }
 
-function joined(from: Duplex, to: Duplex): Promise<void> {
+/** Both connections end together, whoever begins. */
+function joined(one: Duplex, other: Duplex): Promise<void> {
   return new Promise((resolve) => {
-    pipeline(from, to, () => resolve())
+    const end = (): void => {
+      one.destroy()
+      other.destroy()
+      resolve()
+    }
+    for (const each of [one, other]) each.on('error', end).on('close', end)
+    if (one.destroyed || other.destroyed) return end()
+    one.pipe(other)
+    other.pipe(one)
   })
 }

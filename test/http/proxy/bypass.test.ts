@@ -175,6 +175,21 @@ test('a WebSocket is passed through, with what came right behind its handshake',
   await wire.ended
 })
 
+test('a WebSocket behind an unanswered request is answered in its turn, as an ordinary request', async () => {
+  const held = hold()
+  await using application = await startApplication(async (request, response) => {
+    if (request.target === '/slow') await held.released
+    response.end(request.target)
+  })
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.send(`GET /slow HTTP/1.1\r\nHost: a\r\n\r\n${HANDSHAKE}`)
+  await eventually('both have arrived', () => application.seen.length === 2)
+  held.release()
+  await eventually('both are answered', () => wire.received().endsWith('/socket'))
+  expect(wire.received().match(/HTTP\/1\.1 [0-9]+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200'])
+})
+
 test('an application that refuses a WebSocket is heard', async () => {
   await using application = await startRawApplication('HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno')
   await using proxy = await startProxy(application.origin)

@@ -240,8 +240,11 @@ test.each([
   ['a malformed request', 'POST /x HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}'],
   ['a body that is too large', `${HEAD}Content-Length: 1048577\r\n\r\n${'x'.repeat(1_048_577)}`],
 ])('behind %s nothing is carried out on the same connection', async (_what, refused) => {
-  const answer = await answerTo(`${refused}GET /behind HTTP/1.1\r\nHost: a\r\n\r\n`)
-  expect(answer).toMatchObject({ status: expect.any(Number), called: 0 })
+  const upgrade = 'Upgrade: websocket\r\nConnection: Upgrade\r\n'
+  for (const lines of ['', upgrade]) {
+    const answer = await answerTo(`${refused}GET /behind HTTP/1.1\r\nHost: a\r\n${lines}\r\n`)
+    expect(answer).toMatchObject({ status: expect.any(Number), called: 0 })
+  }
   await eventually('no request is left', () => proxy.proxy.inFlight() === 0)
   expect(application.seen.filter((seen) => seen.target === '/behind')).toEqual([])
 })

@@ -13,7 +13,7 @@ import { openWire, route, startProxy } from '../../support/proxy.ts'
 import { seededRandom, seedOfRun } from '../../support/seeded-random.ts'
 
 const REQUESTS = Number(process.env.FENCEPOST_FUZZ_REQUESTS ?? 1_500)
-const AT_ONCE = 100
+const AT_ONCE = 300
 
 const SEEDS: readonly ((key: string) => string)[] = [
   (key) =>
