@@ -59,7 +59,10 @@ export type RedlockQuorumOptions = {
   readonly events: Events
 }
 
-/** @throws RangeError where the number of nodes is even, below 3 (one alone is allowed: a quorum of one), or above 9 */
+/**
+ * @throws RangeError where the number of nodes is even, below 3 (one alone is allowed: a quorum of one), or above 9, or
+ *   where one is given twice
+ */
 export function createRedlockQuorum({ nodes, clock, events }: RedlockQuorumOptions): Quorum {
   const nodeCount = nodes.length
   if (nodeCount !== 1 && (nodeCount % 2 === 0 || nodeCount < NODES_MIN || nodeCount > NODES_MAX)) {
@@ -67,6 +70,7 @@ export function createRedlockQuorum({ nodes, clock, events }: RedlockQuorumOptio
       `${nodeCount} nodes: an odd number from ${NODES_MIN} to ${NODES_MAX} is needed, because half of an even number decides nothing`,
     )
   }
+  if (new Set(nodes).size !== nodeCount) throw new RangeError('one node is given twice, and would vote twice')
   const open = new Map<string, OpenRound>()
   let roundCount = 0
 
@@ -160,7 +164,14 @@ function createVoter(
       if (round === undefined || round.skip.has(index)) return keyCount
       // redlock's own release after a refused claim. The claimant releases, and only where something was granted.
       if (round.command.kind === 'claim' && isRelease(operation)) return keyCount
-      const answer = await node.execute(round.command)
+      // A node never rejects. Were one to break that rule, the round must settle all the same.
+      const answer = await node.execute(round.command).catch(
+        (cause: unknown): NodeAnswer => ({
+          kind: 'unreachable',
+          reason: 'error',
+          detail: cause instanceof Error ? cause.message : String(cause),
+        }),
+      )
       round.heard(index, answer)
       if (answer.kind !== VOTE_FOR[round.command.kind]) throw AGAINST
       return keyCount
