@@ -14,8 +14,10 @@ import type { ListenAddress } from './config/addresses.ts'
 import type { Config } from './config/load.ts'
 import { createBackground } from './core/background.ts'
 import { createLeases } from './core/leases.ts'
+import { withQuorumBreaker } from './core/quorum-breaker.ts'
 import { shareLeases } from './core/shared-leases.ts'
 import { majorityOf } from './core/units.ts'
+import { createWriteBack } from './core/write-back.ts'
 import { createEmbeddedNodes } from './embedded/node.ts'
 import { createAdminServer, type NodeView, type Readiness } from './http/admin/server.ts'
 import { createProxy, type ProxyOptions, type ProxyPorts } from './http/proxy/server.ts'
@@ -69,22 +71,28 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   await warmUp(nodes.nodes, clock, random)
   const quorum = createRedlockQuorum({ nodes: nodes.nodes, clock, events })
   const { outcomeCacheBytes: outcomeBytesMax } = config
-  const leases = shareLeases({
-    leases: createLeases({ quorum, clock, random, events }),
+  const guarded = withQuorumBreaker(createLeases({ quorum, clock, random, events }), {
+    required,
     clock,
+    random,
     events,
-    outcomeBytesMax,
   })
+  const leases = shareLeases({ leases: guarded, clock, events, outcomeBytesMax })
   // The same protocol on one node inside this process: what routes that chose `local` fall back to.
   const ownNodes = createEmbeddedNodes(1, clock, config.tokenAheadMs, events)
   const ownQuorum = createRedlockQuorum({ nodes: ownNodes, clock, events })
-  const localLeases = createLeases({ quorum: ownQuorum, clock, random, events })
+  const writeBack = createWriteBack(createLeases({ quorum: ownQuorum, clock, random, events }), {
+    leases: guarded,
+    clock,
+    random,
+    events,
+  })
   const background = createBackground(BACKGROUND_MAX, (err) =>
     log.error({ err }, 'work in the background failed'),
   )
   const proxied = openProxy(
     config,
-    { leases, whenEnded: leases.whenEnded, localLeases, background, clock, random, events },
+    { leases, whenEnded: leases.whenEnded, localLeases: writeBack.local, background, clock, random, events },
     (err, problemInstance) =>
       log.error({ err, problem_instance: problemInstance }, 'a request failed in the sidecar'),
   )
@@ -120,6 +128,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     [Symbol.asyncDispose]: async () => {
       await proxied?.close(0)
       await admin.close()
+      writeBack[Symbol.dispose]()
       await nodes[Symbol.asyncDispose]()
     },
   }

@@ -6,6 +6,8 @@ import type { RedisAddress } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
 import type { Cluster } from '../core/enrolment-rules.ts'
 import type { Events } from '../core/events.ts'
+import { withBreaker } from '../core/node-breaker.ts'
+import { watchNodeClocks } from '../core/node-clocks.ts'
 import type { Clock, Random, RecordNode } from '../core/ports.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
 import type { NodeView } from '../http/admin/server.ts'
@@ -51,15 +53,19 @@ export async function openNodes(
   }
   const redis = redisNodesOf(config, config.redisNodes.nodes, clock, random, events)
   const refused = await redis.connect()
+  const { quarantineMs: suspendMs, clockMaxSkewMs: maxSkewMs, clockEnforce: enforce } = config
+  const watched = watchNodeClocks({ nodes: redis.nodes, clock, events, suspendMs, maxSkewMs, enforce })
   return {
-    nodes: redis.nodes,
+    nodes: watched.nodes.map((node) => withBreaker(node, { clock, random, events })),
     refused,
     views: () =>
-      redis
-        .states()
-        .map(({ name, state }) =>
-          'reason' in state ? { name, state: state.kind, reason: state.reason } : { name, state: state.kind },
-        ),
+      redis.states().map(({ name, state }, index) => {
+        if (state.kind === 'voting' && clock.monoMs() < watched.suspendedUntilMonoMs(index))
+          return { name, state: 'suspended', reason: 'its clock was stepped' }
+        return 'reason' in state
+          ? { name, state: state.kind, reason: state.reason }
+          : { name, state: state.kind }
+      }),
     stopEmbedded: () => {},
     [Symbol.asyncDispose]: () => redis[Symbol.asyncDispose](),
   }

@@ -81,10 +81,49 @@ export type CoreEvent =
       readonly result: 'recorded' | 'fenced' | 'unavailable'
       readonly attempts: number
     }
+  | DegradationEvent
   | { readonly kind: 'takeover'; readonly recordKey: string; readonly attempt: number; readonly token: Token }
 
 /** What is known of a node, in the words of readiness and metrics. */
 export type NodeStanding = 'down' | 'unfit' | 'quarantined' | 'voting'
+
+export type BreakerKind = 'closed' | 'open' | 'half_open'
+
+/** What became of a completion of the time without a quorum. */
+export type WriteBackEnd = 'recorded' | 'conflict' | 'dropped'
+
+/** What is done without nodes, or without a quorum, and when it is over. */
+export type DegradationEvent =
+  /** Answers of this node do not count for a while: its clock jumped, backwards where negative, by at least this much. */
+  | {
+      readonly kind: 'clock_stepped'
+      readonly node: string
+      readonly stepMs: number
+      readonly suspendedMs: number
+    }
+  /** How far a node's clock is ahead of ours; once a second and node, and where the judgement changes. */
+  | {
+      readonly kind: 'clock_offset'
+      readonly node: string
+      readonly offsetMs: number
+      readonly uncertaintyMs: number
+      readonly skewed: boolean
+      readonly changed: boolean
+    }
+  | {
+      readonly kind: 'breaker_changed'
+      readonly node: string
+      readonly from: BreakerKind
+      readonly to: BreakerKind
+    }
+  /** Open: claims are answered `unavailable` without asking the nodes. */
+  | { readonly kind: 'quorum_breaker_changed'; readonly from: BreakerKind; readonly to: BreakerKind }
+  | {
+      readonly kind: 'written_back'
+      readonly recordKey: string
+      readonly result: WriteBackEnd
+      readonly pending: number
+    }
 
 /** What happens to the nodes of a cluster and to their votes. */
 export type NodeEvent =

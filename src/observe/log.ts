@@ -123,6 +123,46 @@ function lineOf(event: CoreEvent): Line | undefined {
         message: `an outcome was not recorded (${event.result})`,
         fields: { ...keyHash(event.recordKey), attempts: event.attempts },
       }
+    case 'clock_stepped':
+      return {
+        level: 'error',
+        message: `the clock of ${event.node} was stepped; its votes do not count until the longest lease is over`,
+        fields: { node: event.node, step_ms: rounded(event.stepMs), suspended_ms: event.suspendedMs },
+      }
+    case 'clock_offset':
+      if (!event.changed) return undefined
+      return {
+        level: event.skewed ? 'warn' : 'info',
+        message: `the clock of ${event.node} is ${event.skewed ? 'further off ours than tolerated' : 'near ours again'}`,
+        fields: {
+          node: event.node,
+          offset_ms: rounded(event.offsetMs),
+          uncertainty_ms: rounded(event.uncertaintyMs),
+        },
+      }
+    case 'breaker_changed':
+      if (event.to === 'half_open') return undefined
+      return {
+        level: event.to === 'open' ? 'warn' : 'info',
+        message: `${event.node} ${event.to === 'open' ? 'does not answer and is left alone for a moment' : 'answers again'}`,
+        fields: { node: event.node, from: event.from, to: event.to },
+      }
+    case 'quorum_breaker_changed':
+      if (event.to === 'half_open') return undefined
+      return {
+        level: event.to === 'open' ? 'error' : 'warn',
+        message:
+          event.to === 'open'
+            ? 'the quorum is lost: claims are answered without asking the nodes, but for one now and then'
+            : 'the quorum is back',
+        fields: { from: event.from, to: event.to },
+      }
+    case 'written_back':
+      return {
+        level: event.result === 'recorded' ? 'info' : 'error',
+        message: `a completion of the time without a quorum: ${event.result}`,
+        fields: { ...keyHash(event.recordKey), pending: event.pending },
+      }
     case 'node_state':
       return {
         level: event.to === 'voting' ? 'info' : 'warn',

@@ -17,7 +17,7 @@ export type RedisAddress = {
 }
 
 /** Longest pause between attempts to reach a node again. Short: each attempt costs one SYN, and a node that is back must vote soon. */
-const RECONNECT_MAX_MS = 2_000
+const RECONNECT_MAX_MS = 1_000
 const RECONNECT_INITIAL_MS = 50
 
 /** @param connectTimeoutMs for TCP and TLS together; below it a slow node counts as down */

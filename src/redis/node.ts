@@ -203,6 +203,7 @@ export class RedisNode implements RecordNode {
           kind: 'unreachable',
           reason: 'error',
           detail: cause instanceof Error ? cause.message : String(cause),
+          answered: true,
         }
       }
     })

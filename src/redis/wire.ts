@@ -110,7 +110,7 @@ export function decodeAnswer(answer: unknown, nodeMs: number): NodeAnswer {
     case 'record':
       return { kind: 'record', record: unpackRecord(bytes(answer[1])), nodeMs }
     case 'failed':
-      return { kind: 'unreachable', reason: 'error', detail: text(answer[1]) }
+      return { kind: 'unreachable', reason: 'error', detail: text(answer[1]), answered: true }
     default:
       throw new Error(`the script answered ${JSON.stringify(kind)}, which is none of its answers`)
   }

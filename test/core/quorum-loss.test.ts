@@ -1,0 +1,161 @@
+import { expect, test } from 'vitest'
+import type { CoreEvent } from '../../src/core/events.ts'
+import { createLeases } from '../../src/core/leases.ts'
+import type { ClaimRequest, Leases } from '../../src/core/ports.ts'
+import { withQuorumBreaker } from '../../src/core/quorum-breaker.ts'
+import type { StoredOutcome } from '../../src/core/stored-outcome.ts'
+import { createWriteBack, type WriteBackOptions } from '../../src/core/write-back.ts'
+import { createEmbeddedNodes } from '../../src/embedded/node.ts'
+import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { seededRandom } from '../support/seeded-random.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
+
+const request = (name: string): ClaimRequest => ({
+  key: `dedup:t:e:v:${name}`,
+  fingerprint: name.padEnd(64, '0'),
+  leaseMs: 10_000,
+  retentionMs: 3_600_000,
+  budgetMs: 100,
+})
+const outcome = (body: string): StoredOutcome => ({
+  kind: 'response',
+  status: 200,
+  headers: [],
+  body: Buffer.from(body),
+  completedAtWallMs: 0,
+})
+
+/** A quorum that can be lost, and the leases of this process alone. */
+function pod(more: Partial<WriteBackOptions> = {}) {
+  const clock = new VirtualClock()
+  const random = seededRandom(7)
+  const events: CoreEvent[] = []
+  const publisher = { publish: (event: CoreEvent) => void events.push(event) }
+  const leasesOn = (count: number): Leases => {
+    const nodes = createEmbeddedNodes(count, clock, 10_000, publisher)
+    return createLeases({
+      quorum: createRedlockQuorum({ nodes, clock, events: publisher }),
+      clock,
+      random,
+      events: publisher,
+    })
+  }
+  const shared = leasesOn(3)
+  let lost = false
+  let asked = 0
+  const leases: Leases = {
+    ...shared,
+    claim: async (claim) => {
+      asked += 1
+      return lost ? { kind: 'unavailable', answered: 0, required: 2 } : shared.claim(claim)
+    },
+  }
+  const guarded = withQuorumBreaker(leases, { required: 2, clock, random, events: publisher })
+  const writeBack = createWriteBack(leasesOn(1), {
+    leases: guarded,
+    clock,
+    random,
+    events: publisher,
+    ...more,
+  })
+  const carryOut = async (on: Leases, name: string, body: string) => {
+    const claimed = await on.claim(request(name))
+    if (claimed.kind !== 'granted') throw new Error(`${name}: ${claimed.kind}`)
+    return on.complete(claimed.lease, outcome(body))
+  }
+  return {
+    clock,
+    shared,
+    guarded,
+    writeBack,
+    carryOut,
+    lose: (now: boolean) => {
+      lost = now
+    },
+    asked: () => asked,
+    writtenBack: () => events.flatMap((e) => (e.kind === 'written_back' ? [e.result] : [])),
+    breaker: () => events.flatMap((e) => (e.kind === 'quorum_breaker_changed' ? [e.to] : [])),
+  }
+}
+
+test('while the quorum is lost for a minute nodes are asked a few times a second; once it is back, within two seconds', async () => {
+  const { clock, guarded, lose, asked, breaker } = pod()
+  lose(true)
+  // Ten requests at a time, a hundred times a second.
+  const storm = async (forMs: number) => {
+    const before = asked()
+    for (let ms = 0; ms < forMs; ms += 10) {
+      await Promise.all(Array.from({ length: 10 }, () => guarded.claim(request('a'))))
+      await clock.advance(10)
+    }
+    return asked() - before
+  }
+  await storm(1_100)
+  expect(breaker()).toEqual(['open'])
+  expect(await storm(60_000)).toBeLessThan(60 * 8)
+  lose(false)
+  await storm(2_000)
+  expect(breaker().at(-1)).toBe('closed')
+  expect(await guarded.claim(request('b'))).toMatchObject({ kind: 'granted' })
+})
+
+test('a moment without a quorum does not open it', async () => {
+  const { clock, guarded, lose, asked } = pod()
+  lose(true)
+  for (let n = 0; n < 9; n += 1) {
+    await guarded.claim(request('a'))
+    await clock.advance(100)
+  }
+  expect(asked()).toBe(9)
+})
+
+test('a local completion is written back when the quorum returns, and then answers duplicates everywhere', async () => {
+  const { clock, shared, writeBack, carryOut, lose, writtenBack } = pod()
+  lose(true)
+  await carryOut(writeBack.local, 'a', 'done here')
+  await clock.advance(30_000)
+  expect(writeBack.pending()).toBe(1)
+  lose(false)
+  await clock.advance(3_000)
+  expect(writtenBack()).toEqual(['recorded'])
+  expect(await shared.claim(request('a'))).toMatchObject({ kind: 'duplicate', outcome: outcome('done here') })
+})
+
+test('where somebody else has carried it out meanwhile, its outcome stands and the conflict is told', async () => {
+  const { clock, shared, writeBack, carryOut, lose, writtenBack } = pod()
+  lose(true)
+  await carryOut(writeBack.local, 'a', 'done here')
+  await carryOut(shared, 'a', 'done elsewhere')
+  lose(false)
+  await clock.advance(3_000)
+  expect(writtenBack()).toEqual(['conflict'])
+  expect(await shared.claim(request('a'))).toMatchObject({ outcome: outcome('done elsewhere') })
+})
+
+test('somebody who works on it right now is waited for, and does not hold up the others', async () => {
+  const { clock, shared, writeBack, carryOut, lose, writtenBack } = pod()
+  lose(true)
+  await carryOut(writeBack.local, 'a', 'done here')
+  await carryOut(writeBack.local, 'b', 'done here, too')
+  const other = await shared.claim(request('a'))
+  lose(false)
+  await clock.advance(3_000)
+  expect(writtenBack()).toEqual(['recorded'])
+  if (other.kind === 'granted') await shared.complete(other.lease, outcome('elsewhere'))
+  await clock.advance(5_000)
+  expect(writtenBack()).toEqual(['recorded', 'conflict'])
+  expect(writeBack.pending()).toBe(0)
+})
+
+test('what has no room, what is too old and what is left at the end is dropped, and each is told', async () => {
+  const { clock, writeBack, carryOut, lose, writtenBack } = pod({ queueMax: 2 })
+  lose(true)
+  for (const name of ['a', 'b', 'c']) await carryOut(writeBack.local, name, 'done')
+  expect(writtenBack()).toEqual(['dropped'])
+  await clock.advance(3_605_000)
+  expect(writeBack.pending()).toBe(0)
+  await carryOut(writeBack.local, 'd', 'done')
+  writeBack[Symbol.dispose]()
+  expect(new Set(writtenBack())).toEqual(new Set(['dropped']))
+  expect(writtenBack().length).toBe(4)
+})
