@@ -8,22 +8,21 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
-import { nodeCountOf, openNodes } from './app/cluster.ts'
+import { nodeNamesOf, openNodes } from './app/cluster.ts'
+import { openTelemetry, type Watched } from './app/telemetry.ts'
 import { warmUp } from './app/warm-up.ts'
 import type { ListenAddress } from './config/addresses.ts'
 import type { Config } from './config/load.ts'
 import { createBackground } from './core/background.ts'
+import { SILENT } from './core/events.ts'
 import { createLeases } from './core/leases.ts'
 import { withQuorumBreaker } from './core/quorum-breaker.ts'
 import { shareLeases } from './core/shared-leases.ts'
 import { majorityOf } from './core/units.ts'
 import { createWriteBack } from './core/write-back.ts'
 import { createEmbeddedNodes } from './embedded/node.ts'
-import { createAdminServer, type NodeView, type Readiness } from './http/admin/server.ts'
+import { createAdminServer } from './http/admin/server.ts'
 import { createProxy, type ProxyOptions, type ProxyPorts } from './http/proxy/server.ts'
-import { fanOut } from './observe/fan-out.ts'
-import { createLog, logEvents } from './observe/log.ts'
-import { createMetrics } from './observe/metrics.ts'
 import { createRedlockQuorum } from './quorum/redlock.ts'
 import { systemClock } from './system/clock.ts'
 import { systemRandom } from './system/random.ts'
@@ -55,13 +54,11 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const clock = systemClock
   const random = systemRandom
   const instance = config.instance ?? environment.hostname
-  const log = createLog({ level: config.logLevel, instance, destination: environment.logTo })
-  const nodeCount = nodeCountOf(config)
+  const nodeNames = nodeNamesOf(config)
+  const nodeCount = nodeNames.length
   const required = majorityOf(nodeCount)
-  const metrics = createMetrics({ ...environment, nodeCount, required })
-  const events = fanOut([logEvents(log), metrics.subscriber], (cause) =>
-    log.error({ err: cause }, 'a subscriber failed'),
-  )
+  const telemetry = openTelemetry(config, { ...environment, instance, clock, random, nodeNames, required })
+  const { log, events } = telemetry
 
   const nodes = await openNodes(config, clock, random, events)
   if (nodes.refused.length > 0) {
@@ -79,9 +76,10 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   })
   const leases = shareLeases({ leases: guarded, clock, events, outcomeBytesMax })
   // The same protocol on one node inside this process: what routes that chose `local` fall back to.
-  const ownNodes = createEmbeddedNodes(1, clock, config.tokenAheadMs, events)
-  const ownQuorum = createRedlockQuorum({ nodes: ownNodes, clock, events })
-  const writeBack = createWriteBack(createLeases({ quorum: ownQuorum, clock, random, events }), {
+  // It publishes nothing: its rounds must not count as rounds of the quorum.
+  const ownNodes = createEmbeddedNodes(1, clock, config.tokenAheadMs, SILENT)
+  const ownQuorum = createRedlockQuorum({ nodes: ownNodes, clock, events: SILENT })
+  const writeBack = createWriteBack(createLeases({ quorum: ownQuorum, clock, random, events: SILENT }), {
     leases: guarded,
     clock,
     random,
@@ -97,11 +95,12 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
       log.error({ err, problem_instance: problemInstance }, 'a request failed in the sidecar'),
   )
 
-  let phase: Phase = 'starting'
+  let phase: Watched['phase'] = 'starting'
+  const watched = () => ({ phase, nodes: nodes.views(), inFlight: proxied?.inFlight() ?? 0 })
   const admin = createAdminServer({
-    readiness: () => readinessOf(phase, nodes.views(), required),
+    readiness: () => telemetry.readiness(watched()),
     started: () => phase !== 'starting',
-    scrape: metrics.scrape,
+    scrape: (accept) => telemetry.scrape(watched(), accept),
   })
 
   const addresses: { proxy?: string; api?: string; admin?: string } = {}
@@ -110,6 +109,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const proxyAddress = await proxied?.listen()
   if (proxyAddress !== undefined) addresses.proxy = proxyAddress
   phase = 'serving'
+  telemetry.start(createLeases({ quorum, clock, random, events: SILENT }))
   log.info(
     { addresses, nodes: nodes.views(), quorum_nodes: `${required}/${nodeCount}` },
     'fencepost is serving',
@@ -129,6 +129,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
       await proxied?.close(0)
       await admin.close()
       writeBack[Symbol.dispose]()
+      telemetry[Symbol.dispose]()
       await nodes[Symbol.asyncDispose]()
     },
   }
@@ -173,6 +174,7 @@ function openProxy(
   let closed: Promise<void> | undefined
   return {
     listen: () => opened('proxy', () => proxy.listen(at)),
+    inFlight: () => proxy.inFlight(),
     close: (graceMs: number) => {
       closed ??= proxy.close(graceMs).then(() => application[Symbol.asyncDispose]())
       return closed
@@ -205,17 +207,6 @@ function proxyOptions(config: Config): ProxyOptions {
       readerIdleMs: config.readerIdleMs,
     },
   }
-}
-
-type Phase = 'starting' | 'serving' | 'draining'
-
-function readinessOf(phase: Phase, nodes: readonly NodeView[], required: number): Readiness {
-  const voting = nodes.filter(({ state }) => state === 'voting').length
-  const reasons = [
-    ...(phase === 'serving' ? [] : [`it is ${phase}`]),
-    ...(voting >= required ? [] : [`${voting} of ${nodes.length} nodes can vote, ${required} are needed`]),
-  ]
-  return { ready: reasons.length === 0, reasons, nodes }
 }
 
 async function listen(

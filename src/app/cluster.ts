@@ -26,8 +26,11 @@ export type OpenNodes = AsyncDisposable & {
   stopEmbedded(index: number): void
 }
 
-export function nodeCountOf({ redisNodes }: Pick<Config, 'redisNodes'>): number {
-  return redisNodes.kind === 'embedded' ? EMBEDDED_NODES : redisNodes.nodes.length
+/** As the nodes call themselves, in their order. */
+export function nodeNamesOf({ redisNodes }: Pick<Config, 'redisNodes'>): readonly string[] {
+  return redisNodes.kind === 'embedded'
+    ? Array.from({ length: EMBEDDED_NODES }, (_, index) => `embedded-${index}`)
+    : redisNodes.nodes.map((_, index) => `redis-${index}`)
 }
 
 export async function openNodes(

@@ -4,7 +4,7 @@
  * Every event carries values that are safe to show: hashes and tokens, never a client's key, header or body.
  */
 
-import type { NodeAnswer } from './ports.ts'
+import type { NodeAnswer, Unreachable } from './ports.ts'
 import type { RecordCommand } from './record.ts'
 import type { Token } from './token.ts'
 
@@ -19,6 +19,8 @@ export type CoreEvent =
       readonly command: RecordCommand['kind']
       readonly answer: NodeAnswer['kind']
       readonly detail?: string
+      /** Why there was no answer, where `answer` is `unreachable`. */
+      readonly unreachable?: Unreachable['reason']
       readonly durationMs: number
     }
   /** All nodes of a round have answered or were given up. */
@@ -54,6 +56,8 @@ export type CoreEvent =
       readonly result: 'renewed' | 'lost' | 'unavailable'
       readonly durationMs: number
     }
+  /** A granted claim is being worked under. */
+  | { readonly kind: 'lease_began'; readonly recordKey: string; readonly token: Token }
   | {
       readonly kind: 'lease_ended'
       readonly recordKey: string
@@ -71,6 +75,11 @@ export type CoreEvent =
       readonly recordKey: string
       readonly result: 'recorded' | 'fenced' | 'unavailable'
       readonly attempts: number
+    }
+  | {
+      readonly kind: 'synthetic_claim'
+      readonly result: 'ok' | 'false_positive' | 'false_negative' | 'error'
+      readonly durationMs: number
     }
   | DecidedEvent
   | NodeEvent

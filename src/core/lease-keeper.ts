@@ -106,6 +106,7 @@ export function keepLease(granted: Lease, { leases, clock, random, events }: Lea
     })
   }
 
+  events.publish({ kind: 'lease_began', recordKey: lease.key, token: lease.token })
   armDeadline()
   armRenewal()
   return {

@@ -110,6 +110,7 @@ export function createEmbeddedNodes(
           node: node.name,
           command: command.kind,
           answer: answer.kind,
+          ...(answer.kind === 'unreachable' ? { unreachable: answer.reason } : {}),
           durationMs: 0,
         })
         return Promise.resolve(answer)

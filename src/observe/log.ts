@@ -211,8 +211,19 @@ function lineOf(event: CoreEvent): Line | undefined {
         message: `an outcome whose client was answered before it was recorded: ${event.result}`,
         fields: { ...keyHash(event.recordKey), attempts: event.attempts },
       }
+    case 'synthetic_claim':
+      if (event.result === 'ok' || event.result === 'error') return undefined
+      return {
+        level: 'error',
+        message:
+          event.result === 'false_negative'
+            ? 'a synthetic claim was granted twice: a duplicate would have been carried out'
+            : 'a synthetic claim was refused although nobody holds its key',
+        fields: { error: event.result, duration_ms: rounded(event.durationMs) },
+      }
     case 'round_settled':
     case 'claim_ended':
+    case 'lease_began':
     case 'lease_released':
       return undefined
   }

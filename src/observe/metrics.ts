@@ -1,19 +1,33 @@
 /**
- * The metrics of the sidecar. The only file that knows prom-client.
+ * The metrics of the sidecar: names, labels, buckets. The only file that knows prom-client.
  *
- * Owns names, labels and buckets. Every label has a closed set of values that stands here, and every series exists from
- * the start at zero: a rate over a counter that appears with its first error misses that error. Requests cannot add a
- * series, whatever they carry.
+ * Every label has a closed set of values that stands here or in the configuration, and every series exists from the start
+ * at zero: a rate over a counter that appears with its first error misses that error. Requests can't add a series,
+ * whatever they carry. A pod with five nodes shows at most 300 series, because they are multiplied by the number of
+ * pods: where a label would cost more than it tells, it is not here (docs/observability.md says which and why). What is
+ * counted when is `counting.ts`.
  */
 
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
-import type { CoreEvent, Decision, Entrypoint } from '../core/events.ts'
-import type { Subscriber } from './fan-out.ts'
+import {
+  Counter,
+  collectDefaultMetrics,
+  Gauge,
+  Histogram,
+  Registry,
+  type RegistryContentType,
+} from 'prom-client'
+import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/events.ts'
+import type { ReadinessReason } from '../core/readiness.ts'
 
 /** Contain 0.05 (the latency alert) and 0.15 (the readiness gate) exactly, so that neither is interpolated. */
 const ACQUIRE_BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5]
+/** Contains the default deadline of a node, 0.08, between its last two. */
+const NODE_BUCKETS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1]
+const HOLD_BUCKETS_S = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
+const REMAINING_BUCKETS_S = [0, 0.1, 0.5, 1, 2.5, 5, 10, 30]
+const GC_BUCKETS_S = [0.1]
 
-const DECISIONS: readonly Decision[] = [
+export const DECISIONS: readonly Decision[] = [
   'acquired',
   'duplicate_in_flight',
   'duplicate_completed',
@@ -24,97 +38,302 @@ const DECISIONS: readonly Decision[] = [
   'overloaded',
   'bypassed',
 ]
-const ENTRYPOINTS: readonly Entrypoint[] = ['proxy', 'api']
+const ACQUIRE_OUTCOMES = ['acquired', 'held', 'no_quorum'] as const
+const NODE_RESULTS = ['ok', 'rejected', 'timeout', 'error'] as const
+const RENEWAL_RESULTS = ['success', 'lost', 'no_quorum'] as const
+const RELEASE_RESULTS = ['released', 'not_owner', 'no_quorum'] as const
+const LEASE_ENDS: readonly LeaseEnd[] = ['completed', 'released', 'expired', 'lost', 'abandoned']
+export const READINESS_REASONS: readonly ReadinessReason[] = ['latency', 'quorum', 'clock', 'shutdown']
+const WRITE_BACK_ENDS: readonly WriteBackEnd[] = ['recorded', 'conflict', 'dropped']
+const PROBE_RESULTS = ['ok', 'false_positive', 'false_negative', 'error'] as const
+const CODE_CLASSES = ['2xx', '3xx', '4xx', '5xx'] as const
+
+/** Of prom-client's own set: what an alert or a panel asks for. The rest would be a third of all series. */
+const RUNTIME_METRICS: ReadonlySet<string> = new Set([
+  'process_cpu_seconds_total',
+  'process_start_time_seconds',
+  'process_resident_memory_bytes',
+  'process_open_fds',
+  'process_max_fds',
+  // The one whose collection sets the others.
+  'nodejs_eventloop_lag_seconds',
+  'nodejs_eventloop_lag_p50_seconds',
+  'nodejs_eventloop_lag_p99_seconds',
+  'nodejs_heap_size_total_bytes',
+  'nodejs_heap_size_used_bytes',
+  'nodejs_external_memory_bytes',
+  'nodejs_gc_duration_seconds',
+])
+const GC_KINDS = ['major', 'minor', 'incremental', 'weakcb']
+
+/** Routes with a series of their own; those after them, and requests that match none, are `other`. */
+const LABELLED_ROUTES_MAX = 4
+export const OTHER_ROUTE = 'other'
 
 export type MetricsOptions = {
   readonly version: string
   readonly nodeVersion: string
-  readonly nodeCount: number
+  /** Names of the nodes, in their order. */
+  readonly nodes: readonly string[]
   readonly required: number
+  readonly entrypoints: readonly Entrypoint[]
+  /** Names of the configured routes, in their order. */
+  readonly routes: readonly string[]
 }
 
-export type Metrics = {
-  readonly subscriber: Subscriber
-  /** The exposition, and its content type. */
-  scrape(): Promise<{ readonly contentType: string; readonly text: string }>
+export type Metrics = ReturnType<typeof defineMetrics> & { readonly exposition: Exposition }
+
+/** The constructor takes a content type, and prom-client's types do not know it. */
+const OpenRegistry = Registry as unknown as new (
+  contentType: RegistryContentType,
+) => Registry<RegistryContentType>
+
+/** @param accept of the scrape: OpenMetrics, with exemplars, where it asks for that; else the older text format */
+export type Exposition = (accept?: string) => Promise<{ readonly contentType: string; readonly text: string }>
+
+export function createMetrics(options: MetricsOptions): Metrics {
+  // Histograms with exemplars are accepted by a registry of this content type only; each scrape chooses its own.
+  const registry = new OpenRegistry(Registry.OPENMETRICS_CONTENT_TYPE)
+  const metrics = defineMetrics(registry as unknown as Registry, options)
+  runtimeMetrics(registry as unknown as Registry)
+  return { ...metrics, exposition: expositionOf(registry) }
 }
 
-export function createMetrics({ version, nodeVersion, nodeCount, required }: MetricsOptions): Metrics {
-  const registry = new Registry()
+function defineMetrics(registry: Registry, options: MetricsOptions) {
+  const { version, nodeVersion, nodes, required, entrypoints, routes } = options
   const registers = [registry]
-  collectDefaultMetrics({ register: registry })
+  const counter = <L extends string>(name: string, help: string, labels: LabelSets<L>): Counter<L> => {
+    const made = new Counter({ name, help, labelNames: Object.keys(labels) as L[], registers })
+    for (const set of combinations(labels)) made.inc(set, 0)
+    return made
+  }
+  const gauge = <L extends string>(name: string, help: string, labels: LabelSets<L>, value = 0): Gauge<L> => {
+    const made = new Gauge({ name, help, labelNames: Object.keys(labels) as L[], registers })
+    for (const set of combinations(labels)) made.set(set, value)
+    return made
+  }
+  const histogram = <L extends string>(
+    name: string,
+    help: string,
+    labels: LabelSets<L>,
+    buckets: readonly number[],
+    enableExemplars = false,
+  ): Histogram<L> => {
+    const labelNames = Object.keys(labels) as L[]
+    const made = new Histogram({ name, help, labelNames, buckets: [...buckets], enableExemplars, registers })
+    for (const set of combinations(labels)) made.zero(set)
+    return made
+  }
+  const node = nodes
+  const route = [...routes.slice(0, LABELLED_ROUTES_MAX), OTHER_ROUTE]
 
-  new Gauge({
-    name: 'fencepost_build_info',
-    help: 'Constant 1, labelled with the version of the sidecar and of Node.js.',
-    labelNames: ['version', 'node_version'],
-    registers,
-  }).set({ version, node_version: nodeVersion }, 1)
-  new Gauge({ name: 'fencepost_quorum_required', help: 'Nodes that make a majority.', registers }).set(
-    required,
+  gauge(
+    'fencepost_build_info',
+    'Constant 1, labelled with the version of the sidecar and of Node.js.',
+    { version: [version], node_version: [nodeVersion] },
+    1,
   )
-  new Gauge({ name: 'fencepost_quorum_nodes', help: 'Nodes that are configured.', registers }).set(nodeCount)
-
-  const decisions = new Counter({
-    name: 'fencepost_decisions_total',
-    help: 'Decisions about requests, by outcome and by who asked.',
-    labelNames: ['outcome', 'entrypoint'],
-    registers,
-  })
-  for (const outcome of DECISIONS)
-    for (const entrypoint of ENTRYPOINTS) decisions.inc({ outcome, entrypoint }, 0)
-
-  const acquire = new Histogram({
-    name: 'fencepost_lock_acquire_duration_seconds',
-    help: 'Time from asking for a claim to its answer, rounds and pauses included.',
-    labelNames: ['outcome'],
-    buckets: ACQUIRE_BUCKETS_S,
-    registers,
-  })
-  for (const outcome of ['acquired', 'held', 'no_quorum', 'error']) acquire.zero({ outcome })
-
-  const attempts = new Counter({
-    name: 'fencepost_quorum_attempts_total',
-    help: 'Claim rounds; success where a majority of nodes answered, whatever they said.',
-    labelNames: ['result'],
-    registers,
-  })
-  for (const result of ['success', 'failure']) attempts.inc({ result }, 0)
-
-  const margin = new Histogram({
-    name: 'fencepost_quorum_margin_votes',
-    help: 'Votes beyond the majority of claims that were granted; 0 would not have survived one more failure.',
-    buckets: Array.from({ length: nodeCount - required + 1 }, (_, spare) => spare),
-    registers,
-  })
-
+  gauge('fencepost_quorum_required', 'Nodes that make a majority.', {}, required)
+  gauge('fencepost_quorum_nodes', 'Nodes that are configured.', {}, nodes.length)
   return {
-    subscriber: (event: CoreEvent) => {
-      switch (event.kind) {
-        case 'decided':
-          decisions.inc({ outcome: event.decision, entrypoint: event.entrypoint })
-          return
-        case 'claim_ended':
-          acquire.observe({ outcome: ACQUIRE_OUTCOME[event.result] }, event.durationMs / 1000)
-          return
-        case 'round_settled':
-          if (event.command !== 'claim') return
-          attempts.inc({ result: event.answered >= required ? 'success' : 'failure' })
-          if (event.carried) margin.observe(event.margin)
-          return
-        default:
-          return
-      }
-    },
-    scrape: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
+    labelledRoutes: new Set(route),
+    decisions: counter('fencepost_decisions_total', 'Decisions about requests, by who asked.', {
+      outcome: DECISIONS,
+      entrypoint: entrypoints,
+    }),
+    acquireDuration: histogram(
+      'fencepost_lock_acquire_duration_seconds',
+      'Time from asking for a claim to its answer, rounds and pauses included.',
+      { outcome: ACQUIRE_OUTCOMES },
+      ACQUIRE_BUCKETS_S,
+      true,
+    ),
+    acquireRetries: counter(
+      'fencepost_lock_acquire_retries_total',
+      'Rounds of claims after their first.',
+      {},
+    ),
+    quorumAttempts: counter(
+      'fencepost_quorum_attempts_total',
+      'Claim rounds; success where a majority of nodes answered, whatever they said.',
+      { result: ['success', 'failure'] },
+    ),
+    quorumMargin: histogram(
+      'fencepost_quorum_margin_votes',
+      'Votes beyond the majority of claims that were granted; 0 would not have survived one more failure.',
+      {},
+      Array.from({ length: nodes.length - required + 1 }, (_, spare) => spare),
+    ),
+    reachableNodes: gauge('fencepost_quorum_reachable_nodes', 'Nodes that can vote now.', {}),
+    nodeUp: gauge('fencepost_redis_node_up', '1 where the node is connected and may vote.', { node }),
+    nodeDuration: histogram(
+      'fencepost_redis_node_request_duration_seconds',
+      'Time from asking a node to its answer or to giving it up.',
+      { node },
+      NODE_BUCKETS_S,
+    ),
+    nodeRequests: counter(
+      'fencepost_redis_node_requests_total',
+      'Commands to a node: ok it agreed, rejected it answered otherwise, timeout or error it did not answer.',
+      { node, result: NODE_RESULTS },
+    ),
+    clockSkew: gauge(
+      'fencepost_redis_clock_skew_seconds',
+      'Clock of the node minus clock of the sidecar; NaN where it is not known.',
+      { node },
+      Number.NaN,
+    ),
+    nodeStart: gauge(
+      'fencepost_redis_node_start_timestamp_seconds',
+      'When the server process of the node was started; NaN where it is not known.',
+      { node },
+      Number.NaN,
+    ),
+    clockSteps: counter(
+      'fencepost_redis_clock_steps_total',
+      'Steps of a clock of a node that suspended its vote.',
+      {},
+    ),
+    nodeBreakerOpen: gauge(
+      'fencepost_redis_node_breaker_open',
+      '1 where the node is not asked for a while.',
+      {
+        node,
+      },
+    ),
+    breakerOpen: gauge(
+      'fencepost_circuit_breaker_open',
+      '1 where the quorum was lost for so long that claims are refused without asking.',
+      {},
+    ),
+    writtenBack: counter(
+      'fencepost_write_backs_total',
+      'Outcomes of the time without a quorum, written to it afterwards.',
+      { result: WRITE_BACK_ENDS },
+    ),
+    renewals: counter('fencepost_lease_renewals_total', 'Renewals of leases.', { result: RENEWAL_RESULTS }),
+    leasesHeld: gauge('fencepost_leases_held', 'Leases held now by this sidecar.', {}),
+    leasesEnded: counter(
+      'fencepost_leases_ended_total',
+      'Leases by how they ended: expired and lost ended before their work did; abandoned kept until their time is over.',
+      { ended: LEASE_ENDS },
+    ),
+    holdDuration: histogram(
+      'fencepost_lease_hold_duration_seconds',
+      'How long leases were held.',
+      {},
+      HOLD_BUCKETS_S,
+    ),
+    remainingAtRelease: histogram(
+      'fencepost_lease_remaining_at_release_seconds',
+      'What was left of a lease when its work was done: near zero it is too short.',
+      {},
+      REMAINING_BUCKETS_S,
+    ),
+    expiredBeforeCompletion: counter(
+      'fencepost_leases_expired_before_completion_total',
+      'Leases that ran out or were taken while their work was under way.',
+      {},
+    ),
+    releases: counter('fencepost_lock_releases_total', 'Leases given back.', { result: RELEASE_RESULTS }),
+    lookups: counter(
+      'fencepost_idempotency_lookups_total',
+      'Identities looked up: hit where the nodes knew of an earlier request.',
+      { result: ['hit', 'miss'] },
+    ),
+    damaged: counter(
+      'fencepost_outcomes_damaged_total',
+      'Stored outcomes that failed their digest and were not used.',
+      {},
+    ),
+    readinessFailing: gauge(
+      'fencepost_readiness_failing',
+      '1 for each reason why the sidecar is not ready, or would not be where it is only reported.',
+      { reason: READINESS_REASONS },
+    ),
+    readinessP95: gauge(
+      'fencepost_readiness_acquire_p95_seconds',
+      'The p95 that readiness judges by; NaN where there are too few claims.',
+      {},
+      Number.NaN,
+    ),
+    synthetic: counter('fencepost_synthetic_probe_total', 'Synthetic claims by what they showed.', {
+      result: PROBE_RESULTS,
+    }),
+    requests: counter('fencepost_http_requests_total', 'Requests answered by the proxy.', {
+      route,
+      code: CODE_CLASSES,
+    }),
+    requestDuration: histogram(
+      'fencepost_http_request_duration_seconds',
+      'From the head of a request to the last byte of its answer, the application included.',
+      {},
+      ACQUIRE_BUCKETS_S,
+      true,
+    ),
+    requestsInFlight: gauge('fencepost_http_requests_in_flight', 'Requests under way in the proxy.', {}),
+    logLinesDropped: counter(
+      'fencepost_log_lines_dropped_total',
+      'Lines about decisions that were sampled away under load.',
+      {},
+    ),
   }
 }
 
-const ACQUIRE_OUTCOME = {
-  granted: 'acquired',
-  duplicate: 'held',
-  mismatch: 'held',
-  held: 'held',
-  unavailable: 'no_quorum',
-  damaged: 'error',
-} as const
+/** An observation, with the trace that it is an example of. prom-client's types know no labels but the histogram's. */
+export function observeExample<L extends string>(
+  histogram: Histogram<L>,
+  labels: Record<L, string>,
+  value: number,
+  traceId: string | undefined,
+): void {
+  const exemplarLabels = (traceId === undefined ? {} : { trace_id: traceId }) as Record<L, string>
+  histogram.observe({ labels, value, exemplarLabels })
+}
+
+type LabelSets<L extends string> = { readonly [K in L]: readonly string[] }
+
+/** Every combination of the values: `{a: [1, 2], b: [3]}` gives `{a: 1, b: 3}` and `{a: 2, b: 3}`. */
+function combinations<L extends string>(labels: LabelSets<L>): Record<L, string>[] {
+  let sets: Record<string, string>[] = [{}]
+  for (const [name, values] of Object.entries<readonly string[]>(labels))
+    sets = sets.flatMap((set) => values.map((value) => ({ ...set, [name]: value })))
+  return sets as Record<L, string>[]
+}
+
+function runtimeMetrics(registry: Registry): void {
+  const ours = new Set(registry.getMetricsAsArray().map(({ name }) => name))
+  collectDefaultMetrics({ register: registry, gcDurationBuckets: GC_BUCKETS_S })
+  for (const { name } of registry.getMetricsAsArray())
+    if (!ours.has(name) && !RUNTIME_METRICS.has(name)) registry.removeSingleMetric(name)
+  const gc = registry.getSingleMetric<'kind'>('nodejs_gc_duration_seconds')
+  if (gc instanceof Histogram) for (const kind of GC_KINDS) gc.zero({ kind })
+}
+
+const OPEN_METRICS = 'application/openmetrics-text'
+
+/**
+ * prom-client 15 has one content type for a registry, and while it writes OpenMetrics it takes `_total` off the names of
+ * its counters for good. So scrapes are written one after the other, and the names are put back.
+ */
+function expositionOf(registry: Registry<RegistryContentType>): Exposition {
+  const named = (registry.getMetricsAsArray() as { name: string }[]).map((metric) => ({
+    metric,
+    name: metric.name,
+  }))
+  let before: Promise<unknown> = Promise.resolve()
+  const write = async (open: boolean) => {
+    registry.setContentType(open ? Registry.OPENMETRICS_CONTENT_TYPE : Registry.PROMETHEUS_CONTENT_TYPE)
+    try {
+      const text = await registry.metrics()
+      return { contentType: registry.contentType, text }
+    } finally {
+      for (const { metric, name } of named) metric.name = name
+    }
+  }
+  return (accept = '') => {
+    const written = before.then(() => write(accept.includes(OPEN_METRICS)))
+    before = written.catch(() => {})
+    return written
+  }
+}

@@ -98,7 +98,10 @@ export class RedisNode implements RecordNode {
 
   #answered(asked: Asked, answer: NodeAnswer, resolve: (answer: NodeAnswer) => void): void {
     const durationMs = this.#options.clock.monoMs() - asked.askedMonoMs
-    const detail = answer.kind === 'unreachable' ? { detail: `${answer.reason}: ${answer.detail}` } : {}
+    const detail =
+      answer.kind === 'unreachable'
+        ? { unreachable: answer.reason, detail: `${answer.reason}: ${answer.detail}` }
+        : {}
     const { name: node } = this
     this.#options.events.publish({
       kind: 'node_answered',

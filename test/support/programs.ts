@@ -41,6 +41,18 @@ export const serverPrograms = {
     elsewhere: 'brew install pgbouncer, or pgbouncer of your distribution',
     why: 'the saga kit must work behind a pooler in transaction mode',
   },
+  promtool: {
+    programs: ['promtool'],
+    debianPackage: 'prometheus',
+    elsewhere: 'brew install prometheus, or the archive of prometheus.io/download',
+    why: 'metrics and rules are checked by the program that reads them',
+  },
+  prometheus: {
+    programs: ['prometheus'],
+    debianPackage: 'prometheus',
+    elsewhere: 'brew install prometheus, or the archive of prometheus.io/download',
+    why: 'every query of the dashboards and every alert is run by a real Prometheus',
+  },
 } as const satisfies Record<string, ServerProgram>
 
 export type ServerProgramName = keyof typeof serverPrograms

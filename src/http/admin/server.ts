@@ -12,14 +12,25 @@ import { type FastifyInstance, fastify } from 'fastify'
 export type Readiness = {
   readonly ready: boolean
   readonly reasons: readonly string[]
+  /** Of recent claims; absent where they are too few. */
+  readonly acquireP95Ms?: number
   readonly nodes: readonly NodeView[]
 }
-export type NodeView = { readonly name: string; readonly state: string; readonly reason?: string }
+export type NodeView = {
+  readonly name: string
+  readonly state: string
+  readonly reason?: string
+  /** When the server process of the node was started, where it is known. */
+  readonly startedWallMs?: number
+}
 
 export type AdminPorts = {
   readonly readiness: () => Readiness
   readonly started: () => boolean
-  readonly scrape: () => Promise<{ readonly contentType: string; readonly text: string }>
+  /** @param accept what the scrape asks for: OpenMetrics carries exemplars, the older text format does not */
+  readonly scrape: (
+    accept: string | undefined,
+  ) => Promise<{ readonly contentType: string; readonly text: string }>
 }
 
 export function createAdminServer({ readiness, started, scrape }: AdminPorts): FastifyInstance {
@@ -42,8 +53,8 @@ export function createAdminServer({ readiness, started, scrape }: AdminPorts): F
     const state = readiness()
     return reply.code(state.ready ? 200 : 503).send(state)
   })
-  server.get('/metrics', async (_, reply) => {
-    const { contentType, text } = await scrape()
+  server.get('/metrics', async (request, reply) => {
+    const { contentType, text } = await scrape(request.headers.accept)
     return reply.type(contentType).send(text)
   })
   return server

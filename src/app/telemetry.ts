@@ -1,0 +1,107 @@
+/**
+ * The part of the composition root that watches: log, metrics and readiness around the events of the core.
+ *
+ * Owns their wiring and the two timers of readiness: its evaluations, and the synthetic claims while there is little traffic.
+ */
+
+import type { DestinationStream, Logger } from 'pino'
+import type { Config } from '../config/load.ts'
+import type { Entrypoint, Events } from '../core/events.ts'
+import type { Clock, Leases, Random, Timer } from '../core/ports.ts'
+import { createReadinessGate, type ReadinessFacts, type ReadinessVerdict } from '../core/readiness.ts'
+import { claimSynthetically } from '../core/synthetic-claims.ts'
+import type { NodeView, Readiness } from '../http/admin/server.ts'
+import { countEvents, recordStanding } from '../observe/counting.ts'
+import { fanOut } from '../observe/fan-out.ts'
+import { createLog, logEvents } from '../observe/log.ts'
+import { createMetrics } from '../observe/metrics.ts'
+
+export type TelemetryEnvironment = {
+  readonly version: string
+  readonly nodeVersion: string
+  readonly instance: string
+  readonly logTo: DestinationStream
+  readonly clock: Clock
+  readonly random: Random
+  /** Names of the nodes, in their order. */
+  readonly nodeNames: readonly string[]
+  readonly required: number
+}
+
+/** What is asked at a scrape or a probe. */
+export type Watched = {
+  readonly phase: ReadinessFacts['phase']
+  readonly nodes: readonly NodeView[]
+  readonly inFlight: number
+}
+
+export type Telemetry = Disposable & {
+  readonly log: Logger
+  readonly events: Events
+  readiness(watched: Watched): Readiness
+  scrape(watched: Watched, accept: string | undefined): Promise<{ contentType: string; text: string }>
+  /** Begins to evaluate, and to claim synthetically where there are too few claims to judge by. */
+  start(leases: Pick<Leases, 'claim' | 'release'>): void
+}
+
+export function openTelemetry(config: Config, environment: TelemetryEnvironment): Telemetry {
+  const { version, nodeVersion, instance, logTo, clock, random, nodeNames, required } = environment
+  const log = createLog({ level: config.logLevel, instance, destination: logTo })
+  const entrypoints: Entrypoint[] = ['proxy', 'api']
+  const routes = config.routes.map(({ name }) => name)
+  const metrics = createMetrics({ version, nodeVersion, nodes: nodeNames, required, entrypoints, routes })
+  const gate = createReadinessGate(config, { clock, random })
+  const events = fanOut(
+    [
+      logEvents(log),
+      countEvents(metrics, required, () => undefined),
+      (event) => {
+        // Without a round the nodes were not asked: that says nothing of them.
+        if (event.kind === 'claim_ended' && event.rounds > 0) gate.observe(event.durationMs)
+      },
+    ],
+    (cause) => log.error({ err: cause }, 'a subscriber failed'),
+  )
+  const timers = new Set<Timer>()
+
+  function verdict({ phase, nodes: views }: Watched): ReadinessVerdict {
+    const voting = views.filter(({ state }) => state === 'voting').length
+    return gate.verdict({ phase, voting, nodeCount: nodeNames.length, required })
+  }
+
+  function every(intervalMs: number, work: () => void | Promise<void>): void {
+    const timer = clock.timer(intervalMs, async () => {
+      timers.delete(timer)
+      await work()
+      every(intervalMs, work)
+    })
+    timers.add(timer)
+  }
+
+  return {
+    log,
+    events,
+    readiness: (watched) => {
+      const { ready, reasons, p95Ms } = verdict(watched)
+      const p95 = p95Ms === undefined ? {} : { acquireP95Ms: Math.round(p95Ms * 10) / 10 }
+      return { ready, reasons, ...p95, nodes: watched.nodes }
+    },
+    scrape: (watched, accept) => {
+      const standing = watched.nodes.map((view) => ({ ...view, voting: view.state === 'voting' }))
+      recordStanding(metrics, { nodes: standing, inFlight: watched.inFlight, readiness: verdict(watched) })
+      return metrics.exposition(accept)
+    },
+    start: (leases) => {
+      every(gate.evaluateEveryMs, gate.evaluate)
+      // A restarted process must not meet the claim of the one before it.
+      const key = `dedup:__probe__:${instance}:${random.hex(8)}`
+      every(config.readinessWindowMs / config.readinessMinSamples, async () => {
+        if (gate.samples() > config.readinessMinSamples) return
+        gate.observe(await claimSynthetically(key, config.claimBudgetMs, { leases, clock, random, events }))
+      })
+    },
+    [Symbol.dispose]: () => {
+      for (const timer of timers) timer.cancel()
+    },
+  }
+}

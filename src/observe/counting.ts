@@ -1,0 +1,156 @@
+/**
+ * What is counted when: events and the standing of the sidecar, turned into the metrics of `metrics.ts`.
+ *
+ * Owns the words: which end of a claim is a hit, which answer of a node is a failure. A lock that somebody else holds is a
+ * success of the quorum, or every duplicate would burn the error budget.
+ */
+
+import type { ClaimEnd, CoreEvent } from '../core/events.ts'
+import type { ReadinessReason } from '../core/readiness.ts'
+import type { Subscriber } from './fan-out.ts'
+import { type Metrics, OTHER_ROUTE, observeExample, READINESS_REASONS } from './metrics.ts'
+
+/** What is so at the moment of a scrape, rather than what has happened. */
+export type Standing = {
+  readonly nodes: readonly NodeStandingNow[]
+  readonly inFlight: number
+  readonly readiness: {
+    readonly failing: ReadonlySet<ReadinessReason>
+    readonly p95Ms: number | undefined
+  }
+}
+
+export type NodeStandingNow = {
+  readonly name: string
+  readonly voting: boolean
+  readonly startedWallMs?: number
+}
+
+/** @param traceId of the span that is active, where it is recorded: becomes the exemplar of what is observed */
+export function countEvents(
+  metrics: Metrics,
+  required: number,
+  traceId: () => string | undefined,
+): Subscriber {
+  return (event) => {
+    switch (event.kind) {
+      case 'decided':
+        metrics.decisions.inc({ outcome: event.decision, entrypoint: event.entrypoint })
+        if (event.entrypoint !== 'proxy') return
+        metrics.requests.inc({ route: routeLabel(event.route, metrics), code: codeClass(event.status) })
+        observeExample(metrics.requestDuration, {}, event.durationMs / 1000, traceId())
+        return
+      case 'claim_ended': {
+        const labels = { outcome: ACQUIRE_OUTCOME[event.result] }
+        observeExample(metrics.acquireDuration, labels, event.durationMs / 1000, traceId())
+        metrics.acquireRetries.inc(Math.max(0, event.rounds - 1))
+        if (event.result !== 'unavailable')
+          metrics.lookups.inc({ result: event.result === 'granted' ? 'miss' : 'hit' })
+        return
+      }
+      case 'round_settled':
+        if (event.command !== 'claim') return
+        metrics.quorumAttempts.inc({ result: event.answered >= required ? 'success' : 'failure' })
+        if (event.carried) metrics.quorumMargin.observe(event.margin)
+        return
+      case 'node_answered':
+        metrics.nodeRequests.inc({ node: event.node, result: nodeResult(event) })
+        // A node that is not connected is refused at once: that says nothing of its speed.
+        if (event.unreachable !== 'refused')
+          metrics.nodeDuration.observe({ node: event.node }, event.durationMs / 1000)
+        return
+      case 'lease_began':
+        metrics.leasesHeld.inc()
+        return
+      case 'lease_ended':
+        countLeaseEnd(event, metrics)
+        return
+      case 'lease_renewed':
+        metrics.renewals.inc({ result: RENEWAL[event.result] })
+        return
+      case 'lease_released':
+        metrics.releases.inc({ result: event.result === 'unavailable' ? 'no_quorum' : event.result })
+        return
+      case 'outcome_damaged':
+        metrics.damaged.inc()
+        return
+      case 'clock_offset':
+        metrics.clockSkew.set({ node: event.node }, event.offsetMs / 1000)
+        return
+      case 'clock_stepped':
+        metrics.clockSteps.inc()
+        return
+      case 'breaker_changed':
+        metrics.nodeBreakerOpen.set({ node: event.node }, event.to === 'closed' ? 0 : 1)
+        return
+      case 'quorum_breaker_changed':
+        metrics.breakerOpen.set(event.to === 'closed' ? 0 : 1)
+        return
+      case 'written_back':
+        metrics.writtenBack.inc({ result: event.result })
+        return
+      case 'synthetic_claim':
+        metrics.synthetic.inc({ result: event.result })
+        return
+      default:
+        return
+    }
+  }
+}
+
+export function recordStanding(metrics: Metrics, { nodes, inFlight, readiness }: Standing): void {
+  metrics.reachableNodes.set(nodes.filter(({ voting }) => voting).length)
+  for (const { name: node, voting, startedWallMs } of nodes) {
+    metrics.nodeUp.set({ node }, voting ? 1 : 0)
+    metrics.nodeStart.set({ node }, (startedWallMs ?? Number.NaN) / 1000)
+  }
+  metrics.requestsInFlight.set(inFlight)
+  for (const reason of READINESS_REASONS)
+    metrics.readinessFailing.set({ reason }, readiness.failing.has(reason) ? 1 : 0)
+  metrics.readinessP95.set((readiness.p95Ms ?? Number.NaN) / 1000)
+}
+
+function countLeaseEnd(event: Extract<CoreEvent, { kind: 'lease_ended' }>, metrics: Metrics): void {
+  metrics.leasesHeld.dec()
+  metrics.leasesEnded.inc({ ended: event.ended })
+  metrics.holdDuration.observe(event.heldMs / 1000)
+  if (event.ended === 'completed' || event.ended === 'released')
+    metrics.remainingAtRelease.observe(event.remainingMs / 1000)
+  if (event.ended === 'expired' || event.ended === 'lost') metrics.expiredBeforeCompletion.inc()
+}
+
+function nodeResult(event: Extract<CoreEvent, { kind: 'node_answered' }>) {
+  switch (event.answer) {
+    case 'granted':
+    case 'renewed':
+    case 'recorded':
+    case 'released':
+    case 'record':
+      return 'ok'
+    case 'unreachable':
+      return event.unreachable === 'timeout' ? 'timeout' : 'error'
+    default:
+      return 'rejected'
+  }
+}
+
+function routeLabel(route: string | undefined, { labelledRoutes }: Metrics): string {
+  return route !== undefined && labelledRoutes.has(route) ? route : OTHER_ROUTE
+}
+
+function codeClass(status: number): '2xx' | '3xx' | '4xx' | '5xx' {
+  if (status < 300) return '2xx'
+  if (status < 400) return '3xx'
+  return status < 500 ? '4xx' : '5xx'
+}
+
+const ACQUIRE_OUTCOME = {
+  granted: 'acquired',
+  duplicate: 'held',
+  mismatch: 'held',
+  held: 'held',
+  damaged: 'held',
+  unavailable: 'no_quorum',
+} as const satisfies Record<ClaimEnd, string>
+
+const RENEWAL = { renewed: 'success', lost: 'lost', unavailable: 'no_quorum' } as const

@@ -1,0 +1,333 @@
+// What Prometheus reads: names that promtool accepts, a fixed number of series, both formats.
+import { spawnSync } from 'node:child_process'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Pool } from 'undici'
+import { describe, expect, test } from 'vitest'
+import type { CoreEvent } from '../../src/core/events.ts'
+import { countEvents, recordStanding } from '../../src/observe/counting.ts'
+import { createMetrics } from '../../src/observe/metrics.ts'
+import { startCountingApplication } from '../support/counting-application.ts'
+import { eventually } from '../support/eventually.ts'
+import { requireProgram } from '../support/programs.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { seededRandom, seedOfRun } from '../support/seeded-random.ts'
+import { scrape, seriesOf } from '../support/series.ts'
+import { startSidecar } from '../support/sidecar.ts'
+
+const SERIES_MAX = 300
+const NODES = ['redis-0', 'redis-1', 'redis-2', 'redis-3', 'redis-4']
+
+function metricsOf(routes: readonly string[] = ['payments']) {
+  const metrics = createMetrics({
+    version: '1.2.3',
+    nodeVersion: '26.0.0',
+    nodes: NODES,
+    required: 3,
+    entrypoints: ['proxy', 'api'],
+    routes,
+  })
+  let traceId: string | undefined
+  const count = countEvents(metrics, 3, () => traceId)
+  return {
+    metrics,
+    count,
+    under: (id: string | undefined) => {
+      traceId = id
+    },
+    series: async () => seriesOf((await metrics.exposition()).text),
+  }
+}
+
+describe('a live scrape', () => {
+  test('passes promtool check metrics, in at most 300 series for five nodes and many routes', async () => {
+    await using servers = await startRedisServers(5)
+    await using application = await startCountingApplication()
+    const file = join(servers.at(0).folder, 'fencepost.yaml')
+    const routes = Array.from({ length: 12 }, (_, index) => ({
+      name: `route-${index}`,
+      match: { methods: ['POST'], paths: [`/r${index}`] },
+      mode: 'header',
+    }))
+    await writeFile(file, JSON.stringify({ routes }))
+    await using sidecar = await startSidecar({
+      FENCEPOST_CONFIG: file,
+      FENCEPOST_REDIS_NODES: servers.nodesSetting,
+      FENCEPOST_UPSTREAM: application.url,
+    })
+    const before = seriesOf(await scrape(sidecar.admin))
+    for (let i = 0; i < 24; i += 1) {
+      const init = { method: 'POST', headers: { 'idempotency-key': `k${i % 12}` }, body: 'x' }
+      await (await fetch(`${sidecar.proxy}/r${i % 12}`, init)).arrayBuffer()
+    }
+    await servers.kill(4)
+    const text = await scrape(sidecar.admin)
+    const after = seriesOf(text)
+    expect(after.get('fencepost_decisions_total{outcome="acquired",entrypoint="proxy"}')).toBe(12)
+    expect(after.get('fencepost_http_requests_total{route="route-0",code="2xx"}')).toBe(2)
+    expect(after.get('fencepost_http_requests_total{route="other",code="2xx"}')).toBe(16)
+    // All of them were there before the first request, and a node that died took none away.
+    expect([...after.keys()].sort()).toEqual([...before.keys()].sort())
+    expect(after.size).toBeLessThanOrEqual(SERIES_MAX)
+
+    const checked = spawnSync(requireProgram('promtool'), ['check', 'metrics'], {
+      input: text,
+      encoding: 'utf8',
+    })
+    expect({ status: checked.status, said: checked.stdout + checked.stderr }).toEqual({ status: 0, said: '' })
+  })
+
+  test('10,000 random tenants, methods and paths leave the series as they were', async () => {
+    await using application = await startCountingApplication()
+    await using sidecar = await startSidecar({
+      FENCEPOST_REDIS_NODES: 'embedded',
+      FENCEPOST_UPSTREAM: application.url,
+    })
+    const before = [...seriesOf(await scrape(sidecar.admin)).keys()]
+    const random = seededRandom(seedOfRun('random requests'))
+    const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PURGE', 'SEARCH', 'TRACE']
+    const pool = new Pool(sidecar.proxy, { connections: 50 })
+    let left = 10_000
+    const worker = async () => {
+      while (left > 0) {
+        left -= 1
+        const method = methods[Math.floor(random.fraction() * methods.length)] as 'GET'
+        const response = await pool.request({
+          method,
+          path: `/${random.hex(4)}/${random.hex(2)}`,
+          headers: {
+            'x-tenant-id': random.hex(6),
+            'x-api-version': random.hex(2),
+            'idempotency-key': random.hex(8),
+          },
+        })
+        await response.body.dump()
+      }
+    }
+    await Promise.all(Array.from({ length: 50 }, worker))
+    await pool.close()
+    expect([...seriesOf(await scrape(sidecar.admin)).keys()]).toEqual(before)
+  }, 120_000)
+
+  test('is answered while as many requests as the sidecar takes are under way and more are refused', async () => {
+    await using application = await startCountingApplication()
+    await using sidecar = await startSidecar({
+      FENCEPOST_REDIS_NODES: 'embedded',
+      FENCEPOST_UPSTREAM: application.url,
+      FENCEPOST_MAX_IN_FLIGHT: '100',
+    })
+    application.hold()
+    const requests = Array.from({ length: 150 }, (_, i) =>
+      fetch(`${sidecar.proxy}/p`, { method: 'POST', headers: { 'idempotency-key': `k${i}` }, body: 'x' }),
+    )
+    const overloaded = 'fencepost_decisions_total{outcome="overloaded",entrypoint="proxy"}'
+    const series = await eventually('50 refused, 100 held', async () => {
+      const seen = seriesOf(await scrape(sidecar.admin))
+      return seen.get(overloaded) === 50 && seen.get('fencepost_leases_held') === 100 ? seen : undefined
+    })
+    expect(series.get('fencepost_http_requests_in_flight')).toBe(100)
+    application.letGo()
+    await Promise.all(requests)
+    const after = seriesOf(await scrape(sidecar.admin))
+    expect(after.get('fencepost_leases_held')).toBe(0)
+    expect(after.get('fencepost_leases_ended_total{ended="completed"}')).toBe(100)
+  })
+})
+
+test('the table of docs/observability.md names every metric with its type, and none that is not there', async () => {
+  const page = await readFile(join(import.meta.dirname, '../../docs/observability.md'), 'utf8')
+  const documented = [...page.matchAll(/^\| `([a-z_0-9]+)` \| (counter|gauge|histogram) \|/gm)]
+  const { text } = await metricsOf().metrics.exposition()
+  const exposed = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
+  const pairs = (found: RegExpExecArray[]) => found.map(([, name, type]) => `${name} ${type}`).sort()
+  expect(pairs(documented)).toEqual(pairs(exposed))
+})
+
+describe('both formats of one registry', () => {
+  test('OpenMetrics carries exemplars with the trace, the older format none, in any order of scrapes', async () => {
+    const { metrics, count, under } = metricsOf()
+    under('0af7651916cd43dd8448eb211c80319c')
+    count({ kind: 'claim_ended', result: 'granted', recordKey: 'k', rounds: 1, durationMs: 3 })
+    under(undefined)
+    count({ kind: 'claim_ended', result: 'held', recordKey: 'k', rounds: 1, durationMs: 3 })
+    const open = 'application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5'
+    const [first, second, third] = await Promise.all([
+      metrics.exposition(open),
+      metrics.exposition(),
+      metrics.exposition(open),
+    ])
+    expect(first?.contentType).toContain('application/openmetrics-text')
+    expect(first?.text).toMatch(
+      /^fencepost_lock_acquire_duration_seconds_bucket\{le="0\.005",outcome="acquired"\} 1 # \{trace_id="0af7651916cd43dd8448eb211c80319c"\} 0\.003 /m,
+    )
+    expect(first?.text).toMatch(/^# TYPE fencepost_decisions counter$/m)
+    expect(first?.text.endsWith('# EOF\n')).toBe(true)
+    expect(second?.contentType).toContain('text/plain')
+    expect(second?.text).not.toContain('trace_id')
+    expect(second?.text).toMatch(/^# TYPE fencepost_decisions_total counter$/m)
+    expect([...seriesOf(third?.text ?? '').keys()]).toEqual([...seriesOf(first?.text ?? '').keys()])
+    // Only the claim of that trace is its example.
+    expect(first?.text.match(/trace_id/g)).toHaveLength(1)
+  })
+})
+
+describe('what is counted when', () => {
+  const claim = { kind: 'claim_ended', recordKey: 'k', rounds: 1, durationMs: 60 } as const
+  const round = { kind: 'round_settled', command: 'claim', votes: 3, margin: 0, durationMs: 1 } as const
+  const answer = { kind: 'node_answered', node: 'redis-1', command: 'claim', durationMs: 2 } as const
+  const ended = { kind: 'lease_ended', recordKey: 'k', heldMs: 700, remainingMs: 2_000 } as const
+  test.each<[why: string, event: CoreEvent, counted: Record<string, number>]>([
+    [
+      'a granted claim is a miss of the lookup',
+      { ...claim, result: 'granted' },
+      {
+        'fencepost_idempotency_lookups_total{result="miss"}': 1,
+        'fencepost_lock_acquire_duration_seconds_count{outcome="acquired"}': 1,
+        'fencepost_lock_acquire_duration_seconds_bucket{le="0.05",outcome="acquired"}': 0,
+        'fencepost_lock_acquire_duration_seconds_bucket{le="0.075",outcome="acquired"}': 1,
+      },
+    ],
+    [
+      'a held one is a hit, and its further rounds are retries',
+      { ...claim, rounds: 4, result: 'held' },
+      {
+        'fencepost_idempotency_lookups_total{result="hit"}': 1,
+        fencepost_lock_acquire_retries_total: 3,
+        'fencepost_lock_acquire_duration_seconds_count{outcome="held"}': 1,
+      },
+    ],
+    [
+      'without a quorum nothing was looked up',
+      { ...claim, result: 'unavailable' },
+      {
+        'fencepost_idempotency_lookups_total{result="hit"}': 0,
+        'fencepost_idempotency_lookups_total{result="miss"}': 0,
+        'fencepost_lock_acquire_duration_seconds_count{outcome="no_quorum"}': 1,
+      },
+    ],
+    [
+      'a round that a majority answered is a success of the quorum, also where the lock is held',
+      { ...round, carried: false, answered: 3 },
+      { 'fencepost_quorum_attempts_total{result="success"}': 1, fencepost_quorum_margin_votes_count: 0 },
+    ],
+    [
+      'one that only a minority answered is a failure',
+      { ...round, carried: false, answered: 2 },
+      { 'fencepost_quorum_attempts_total{result="failure"}': 1 },
+    ],
+    [
+      'a round of another command is no attempt',
+      { ...round, command: 'renew', carried: false, answered: 2 },
+      { 'fencepost_quorum_attempts_total{result="failure"}': 0 },
+    ],
+    [
+      'a node that held against us rejected',
+      { ...answer, answer: 'held' },
+      {
+        'fencepost_redis_node_requests_total{node="redis-1",result="rejected"}': 1,
+        'fencepost_redis_node_request_duration_seconds_count{node="redis-1"}': 1,
+      },
+    ],
+    [
+      'a silent node is a timeout',
+      { ...answer, answer: 'unreachable', unreachable: 'timeout' },
+      { 'fencepost_redis_node_requests_total{node="redis-1",result="timeout"}': 1 },
+    ],
+    [
+      'a node without a connection is an error, and says nothing of its speed',
+      { ...answer, answer: 'unreachable', unreachable: 'refused' },
+      {
+        'fencepost_redis_node_requests_total{node="redis-1",result="error"}': 1,
+        'fencepost_redis_node_request_duration_seconds_count{node="redis-1"}': 0,
+      },
+    ],
+    [
+      'a lease that ran out before its work was done is said twice',
+      { ...ended, ended: 'expired' },
+      {
+        fencepost_leases_expired_before_completion_total: 1,
+        'fencepost_leases_ended_total{ended="expired"}': 1,
+        fencepost_lease_remaining_at_release_seconds_count: 0,
+      },
+    ],
+    [
+      'one that was completed shows what was left of it',
+      { ...ended, ended: 'completed' },
+      {
+        fencepost_leases_expired_before_completion_total: 0,
+        'fencepost_lease_remaining_at_release_seconds_bucket{le="2.5"}': 1,
+        'fencepost_lease_hold_duration_seconds_bucket{le="0.5"}': 0,
+        'fencepost_lease_hold_duration_seconds_bucket{le="1"}': 1,
+      },
+    ],
+    [
+      'the offset of a clock is in seconds, signed',
+      {
+        kind: 'clock_offset',
+        node: 'redis-2',
+        offsetMs: -20,
+        uncertaintyMs: 1,
+        skewed: false,
+        changed: false,
+      },
+      { 'fencepost_redis_clock_skew_seconds{node="redis-2"}': -0.02 },
+    ],
+    [
+      'a breaker that lets one command through is not closed yet',
+      { kind: 'breaker_changed', node: 'redis-2', from: 'open', to: 'half_open' },
+      { 'fencepost_redis_node_breaker_open{node="redis-2"}': 1, fencepost_circuit_breaker_open: 0 },
+    ],
+    [
+      'a claim that was answered from memory was no retry',
+      { ...claim, rounds: 0, durationMs: 0, result: 'duplicate' },
+      {
+        'fencepost_idempotency_lookups_total{result="hit"}': 1,
+        fencepost_lock_acquire_retries_total: 0,
+      },
+    ],
+    [
+      'a renewal without a quorum',
+      { kind: 'lease_renewed', recordKey: 'k', result: 'unavailable', durationMs: 1 },
+      { 'fencepost_lease_renewals_total{result="no_quorum"}': 1 },
+    ],
+    [
+      'a release by somebody who no longer owns it',
+      { kind: 'lease_released', recordKey: 'k', result: 'not_owner' },
+      { 'fencepost_lock_releases_total{result="not_owner"}': 1 },
+    ],
+  ])('%s', async (_, event, counted) => {
+    const { count, series } = metricsOf()
+    count(event)
+    const all = await series()
+    expect(Object.fromEntries(Object.keys(counted).map((name) => [name, all.get(name)]))).toEqual(counted)
+  })
+
+  test('what is so at a scrape is shown as it is then, and what is not known is NaN', async () => {
+    const { metrics, series } = metricsOf()
+    recordStanding(metrics, {
+      nodes: NODES.map((name, index) => ({
+        name,
+        voting: index > 0,
+        ...(index === 1 ? { startedWallMs: 1_700_000_000_000 } : {}),
+      })),
+      inFlight: 7,
+      readiness: { failing: new Set(['latency']), p95Ms: 180 },
+    })
+    const all = await series()
+    const shown = Object.fromEntries(
+      [...all].filter(([name]) => /reachable|up|skew|start|breaker|readiness|flight/.test(name)),
+    )
+    expect(shown).toMatchObject({
+      fencepost_quorum_reachable_nodes: 4,
+      'fencepost_redis_node_up{node="redis-0"}': 0,
+      'fencepost_redis_node_up{node="redis-1"}': 1,
+      'fencepost_redis_clock_skew_seconds{node="redis-0"}': Number.NaN,
+      'fencepost_redis_node_start_timestamp_seconds{node="redis-0"}': Number.NaN,
+      'fencepost_redis_node_start_timestamp_seconds{node="redis-1"}': 1_700_000_000,
+      fencepost_http_requests_in_flight: 7,
+      'fencepost_readiness_failing{reason="latency"}': 1,
+      'fencepost_readiness_failing{reason="quorum"}': 0,
+      fencepost_readiness_acquire_p95_seconds: 0.18,
+    })
+  })
+})
