@@ -231,8 +231,7 @@ describe('a server that', () => {
 
   test('stands still gets no answer within the deadline, is not flooded, and serves again when it goes on', async () => {
     await using own = await startRedisServers(1)
-    await using other = await openRedisNode({ url: own.at(0).url }, { deadlineMs: 25 })
-    expect(await other.node.execute(claim(newKey()))).toMatchObject({ kind: 'granted' })
+    await using other = await openRedisNode({ url: own.at(0).url }, { deadlineMs: 60 })
     own.pause(0)
     const reasons: string[] = []
     for (let call = 0; call < OWED_MAX_CALLS + 5; call += 1) {
