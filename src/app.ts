@@ -9,6 +9,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { nodeNamesOf, openNodes } from './app/cluster.ts'
+import { openReservationApi } from './app/reservation-api.ts'
 import { openTelemetry, type Watched } from './app/telemetry.ts'
 import { warmUp } from './app/warm-up.ts'
 import type { ListenAddress } from './config/addresses.ts'
@@ -88,12 +89,15 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const background = createBackground(BACKGROUND_MAX, (err) =>
     log.error({ err }, 'work in the background failed'),
   )
+  const onFailure: ProxyPorts['onFailure'] = (err, problemInstance) =>
+    log.error({ err, problem_instance: problemInstance }, 'a request failed in the sidecar')
+  const core = { leases, clock, random, events }
   const proxied = openProxy(
     config,
-    { leases, whenEnded: leases.whenEnded, localLeases: writeBack.local, background, clock, random, events },
-    (err, problemInstance) =>
-      log.error({ err, problem_instance: problemInstance }, 'a request failed in the sidecar'),
+    { ...core, whenEnded: leases.whenEnded, localLeases: writeBack.local, background },
+    onFailure,
   )
+  const api = openReservationApi(config, environment.version, core, onFailure)
 
   let phase: Watched['phase'] = 'starting'
   const watched = () => ({ phase, nodes: nodes.views(), inFlight: proxied?.inFlight() ?? 0 })
@@ -106,6 +110,8 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const addresses: { proxy?: string; api?: string; admin?: string } = {}
   const adminAddress = await listen('admin', admin, config.adminListen)
   if (adminAddress !== undefined) addresses.admin = adminAddress
+  const apiAddress = await (api && opened('api', () => api.listen()))
+  if (apiAddress !== undefined) addresses.api = apiAddress
   const proxyAddress = await proxied?.listen()
   if (proxyAddress !== undefined) addresses.proxy = proxyAddress
   phase = 'serving'
@@ -121,12 +127,13 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
       phase = 'draining'
       log.info('draining: new work is refused, work under way is finished')
       const untilMonoMs = clock.monoMs() + config.drainTimeoutMs
-      await proxied?.close(config.drainTimeoutMs)
+      // What is reserved goes on being extended and completed while the proxy finishes its requests.
+      await Promise.all([proxied?.close(config.drainTimeoutMs), api?.close(config.drainTimeoutMs)])
       await within(background.drained(), untilMonoMs - clock.monoMs())
     },
     stopEmbeddedNode: (index) => nodes.stopEmbedded(index),
     [Symbol.asyncDispose]: async () => {
-      await proxied?.close(0)
+      await Promise.all([proxied?.close(0), api?.close(0)])
       await admin.close()
       writeBack[Symbol.dispose]()
       telemetry[Symbol.dispose]()

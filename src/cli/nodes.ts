@@ -7,8 +7,8 @@
 
 import { type OpenCluster, openCluster } from '../app/cluster.ts'
 import { loadConfig } from '../config/load.ts'
-import { printDuration } from '../config/parse.ts'
 import type { CoreEvent, Events } from '../core/events.ts'
+import { printDuration } from '../core/quantity.ts'
 import { majorityOf } from '../core/units.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'

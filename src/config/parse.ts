@@ -4,57 +4,8 @@
  * Durations and sizes carry their unit, whole numbers only; each kind has its limits, and the message names them.
  */
 
+import { parseDuration, parseSize, printDuration, printSize } from '../core/quantity.ts'
 import { type ReadFile, refused, type ValueKind, value } from './value.ts'
-
-const DURATION_UNITS = [
-  ['d', 86_400_000],
-  ['h', 3_600_000],
-  ['m', 60_000],
-  ['s', 1_000],
-  ['ms', 1],
-] as const
-
-const SIZE_UNITS = [
-  ['GiB', 2 ** 30],
-  ['MiB', 2 ** 20],
-  ['KiB', 2 ** 10],
-  ['B', 1],
-] as const
-
-type Units = readonly (readonly [suffix: string, factor: number])[]
-
-/** `500ms`, `30s`, `5m`, `24h`, `7d` → milliseconds; undefined where it is not written so. */
-export function parseDuration(text: string): number | undefined {
-  return parseWithUnit(text, DURATION_UNITS)
-}
-
-export function printDuration(durationMs: number): string {
-  return printWithUnit(durationMs, DURATION_UNITS, 's')
-}
-
-/** `512B`, `256KiB`, `1MiB`, `2GiB` → bytes; undefined where it is not written so. */
-export function parseSize(text: string): number | undefined {
-  return parseWithUnit(text, SIZE_UNITS)
-}
-
-export function printSize(bytes: number): string {
-  return printWithUnit(bytes, SIZE_UNITS, 'B')
-}
-
-function parseWithUnit(text: string, units: Units): number | undefined {
-  const written = /^(0|[1-9][0-9]*)([A-Za-z]+)$/.exec(text)
-  const factor = units.find(([suffix]) => suffix === written?.[2])?.[1]
-  if (written === null || factor === undefined) return undefined
-  const amount = Number(written[1]) * factor
-  return Number.isSafeInteger(amount) ? amount : undefined
-}
-
-/** With the largest unit that divides it. */
-function printWithUnit(amount: number, units: Units, zeroUnit: string): string {
-  if (amount === 0) return `0${zeroUnit}`
-  const [suffix, factor] = units.find(([, each]) => amount % each === 0) ?? ['', 1]
-  return `${amount / factor}${suffix}`
-}
 
 export function duration(limits: { readonly minMs: number; readonly maxMs: number }): ValueKind<number> {
   return {
@@ -187,6 +138,26 @@ export function file(): ValueKind<FileContent> {
     print: (read) => read.path,
     yaml: 'text',
     schema: { type: 'string', minLength: 1 },
+  }
+}
+
+/** Below this a secret could be guessed: 128 bits take 22 characters of base64, 32 of hex digits. */
+const SECRET_CHARS_MIN = 32
+
+/** Secrets, one a line; a file with one that is too short is refused whole. */
+export function secretFile(): ValueKind<FileContent> {
+  const whole = file()
+  return {
+    ...whole,
+    accepts: `the path of a readable file with one secret of at least ${SECRET_CHARS_MIN} characters a line`,
+    parse: (path, readFile) => {
+      const read = whole.parse(path, readFile)
+      if (read.kind === 'refused') return read
+      const lines = read.value.content.split(/\r?\n/).filter((line) => line.trim() !== '')
+      return lines.every((line) => line.trim().length >= SECRET_CHARS_MIN)
+        ? read
+        : refused(`a line has fewer than ${SECRET_CHARS_MIN} characters`)
+    },
   }
 }
 

@@ -2,8 +2,8 @@
  * A route in the notation of the YAML file, every value written out: what `routesFrom` reads back to the same route.
  */
 
+import { printDuration, printSize } from '../core/quantity.ts'
 import type { KeyPart, ProtectedRoute, Route } from '../core/route.ts'
-import { printDuration, printSize } from './parse.ts'
 
 export type PrintedRoute = Readonly<Record<string, unknown>>
 

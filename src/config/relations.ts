@@ -7,9 +7,10 @@
  */
 
 import { DRIFT_FACTOR, driftMs } from '../core/lease.ts'
+import { printDuration } from '../core/quantity.ts'
 import type { ProtectedRoute, Route } from '../core/route.ts'
 import type { ConfigError } from './errors.ts'
-import { fraction, printDuration } from './parse.ts'
+import { fraction } from './parse.ts'
 import { SETTINGS, type SettingKey, type Settings } from './settings.ts'
 
 /** What is known: settings that were refused are missing, and so are the values of a route that default to them. */

@@ -7,7 +7,18 @@
  */
 
 import { listenAddress, redisNodes, upstreamAddress } from './addresses.ts'
-import { choice, duration, file, fraction, headerName, integer, label, onOff, size } from './parse.ts'
+import {
+  choice,
+  duration,
+  file,
+  fraction,
+  headerName,
+  integer,
+  label,
+  onOff,
+  secretFile,
+  size,
+} from './parse.ts'
 import type { ValueKind } from './value.ts'
 
 export type Setting<T> = {
@@ -484,6 +495,15 @@ export const SETTINGS = {
     summary:
       'File with the bearer token that callers of the reservation API must show; required where it listens on more than localhost.',
     source: 'Not needed while it listens on localhost only.',
+  }),
+  reservationSecret: optional({
+    env: 'FENCEPOST_RESERVATION_SECRET_FILE',
+    path: 'trust.reservationSecretFile',
+    kind: secretFile(),
+    summary:
+      'File with the secret that signs reservation ids, the same for all sidecars of a cluster; with several lines the first signs and the others still verify.',
+    source:
+      'Where not set: the sidecars agree on one through the nodes, and whoever reads the nodes can read it.',
   }),
   keyRing: optional({
     env: 'FENCEPOST_KEY_RING_FILE',

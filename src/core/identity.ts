@@ -3,7 +3,8 @@
  *
  * No two scopes meet. The three names are percent-encoded outside `A-Z a-z 0-9 . _ -`, so a colon in a name is never
  * the one between names, and are hashed once more together with everything else. The key of a client appears only
- * inside the hash. A name is never empty, so keys with an empty tenant part (`dedup::…`) are free for our own use.
+ * inside the hash. A name is never empty, so keys with an empty tenant part (`dedup::…`) are free for our own use,
+ * and `%` is always followed by two digits, so `dedup:%:…` is, too.
  */
 
 import { frame, sha256Hex, utf8Bytes, wireBytes } from './framing.ts'
@@ -12,6 +13,12 @@ import type { Fingerprint } from './record.ts'
 
 /** Longest tenant, environment or API version in bytes of UTF-8. A longer one is refused, never cut. */
 export const SCOPE_PART_BYTES_MAX = 128
+
+/**
+ * Between the scope and the hash of an entity's key, `dedup:{tenant}:{env}:{version}:lock:{hash}`: its record is a lease
+ * and never an outcome, which whoever reads the nodes wants to tell apart.
+ */
+export const ENTITY_MARK = ':lock'
 
 const IDENTITY_SCHEME = 'fencepost-identity/1'
 
@@ -38,6 +45,8 @@ export type Identity = Scope &
       }
     /** A value that a caller of the reservation API named; it has no method or path, and the scope is its owner. */
     | { readonly mode: 'reservation'; readonly value: string }
+    /** What different requests of one scope must not do something to at the same time. */
+    | { readonly mode: 'entity'; readonly value: string }
   )
 
 export type RecordKey =
@@ -59,7 +68,13 @@ export function recordKey(identity: Identity): RecordKey {
   const hash = sha256Hex(
     frame([Buffer.from(IDENTITY_SCHEME), ...scope.map((part) => Buffer.from(part)), ...parts]),
   )
-  return { kind: 'record_key', recordKey: `dedup:${scope.join(':')}:${hash}` }
+  const mark = identity.mode === 'entity' ? ENTITY_MARK : ''
+  return { kind: 'record_key', recordKey: `dedup:${scope.join(':')}${mark}:${hash}` }
+}
+
+/** The fingerprint of what is nothing but its name: a reserved value, an entity. There is nothing else to compare. */
+export function fingerprintOfName(recordKey: string): Fingerprint {
+  return sha256Hex(Buffer.from(recordKey))
 }
 
 /** The three names, encoded; or which of them can be no name. */
@@ -79,7 +94,7 @@ function scopeOf(scope: Scope): readonly string[] | Invalid {
 
 function subjectOf(identity: Identity): readonly Uint8Array[] | Invalid {
   const mode = Buffer.from(identity.mode)
-  if (identity.mode === 'reservation') {
+  if (identity.mode === 'reservation' || identity.mode === 'entity') {
     const value = utf8Bytes(identity.value)
     return value === undefined ? invalid('value', 'not_text', 'value has a lone surrogate') : [mode, value]
   }

@@ -8,6 +8,8 @@
  * nothing, under one owner and one token. Nothing about a reservation is kept in this process: whoever has its parts (the
  * signed reservation id carries them) can extend, complete or release it through any sidecar of the cluster.
  *
+ * Entities are locked besides: their records are claimed like the others, and given back at the end instead of completed.
+ *
  * Half of the owner follows from the session, half is random: a session that asks again for what it holds (its answer was
  * lost) is recognised by the first half and gets the same reservation, same token, instead of a conflict with itself.
  */
@@ -23,6 +25,8 @@ export type Intent = { readonly recordKey: string; readonly fingerprint: Fingerp
 /** Everything that later calls need: what a reservation id carries. */
 export type Reservation = {
   readonly intents: readonly Intent[]
+  /** What nobody else may work on meanwhile; these records never get an outcome. */
+  readonly entities: readonly Intent[]
   readonly owner: Owner
   readonly token: Token
   readonly attempt: number
@@ -35,6 +39,9 @@ export const SESSION_TAG_BYTES = 8
 
 export type ReserveRequest = {
   readonly intents: readonly Intent[]
+  readonly entities: readonly Intent[]
+  /** Where an earlier attempt at one of the intents lapsed without an outcome. */
+  readonly takeover: 'reexecute' | 'indeterminate'
   /** {@link SESSION_TAG_BYTES} as hex digits, which nobody outside can compute from a session's id. */
   readonly sessionTag: string
   readonly leaseMs: number
@@ -42,10 +49,20 @@ export type ReserveRequest = {
   readonly budgetMs: number
 }
 
+/** Until when a reservation is good: the sooner ends it, and of several leases the one that ends first. */
+export type Validity = Pick<Lease, 'validUntilMonoMs' | 'validUntilWallMs'>
+
 export type ReserveResult =
-  | { readonly kind: 'reserved'; readonly reservation: Reservation; readonly validUntilWallMs: number }
+  | { readonly kind: 'reserved'; readonly reservation: Reservation; readonly validity: Validity }
   /** `intent` is the one in the way. */
-  | { readonly kind: 'conflict'; readonly intent: Intent; readonly retryAfterMs: number }
+  | {
+      readonly kind: 'conflict'
+      readonly intent: Intent
+      readonly entity: boolean
+      readonly retryAfterMs: number
+    }
+  /** What became of an earlier attempt is unknown, and the caller does not want another one. */
+  | { readonly kind: 'undecided'; readonly intent: Intent; readonly retryAfterMs: number }
   | {
       readonly kind: 'duplicate'
       readonly intent: Intent
@@ -58,7 +75,7 @@ export type ReserveResult =
   | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
 
 export type ExtendResult =
-  | { readonly kind: 'extended'; readonly reservation: Reservation; readonly validUntilWallMs: number }
+  | { readonly kind: 'extended'; readonly reservation: Reservation; readonly validity: Validity }
   | { readonly kind: 'lost' }
   | { readonly kind: 'unavailable' }
 
@@ -82,35 +99,49 @@ export async function reserve(
 ): Promise<ReserveResult> {
   const { sessionTag, leaseMs, retentionMs, budgetMs } = request
   const owner = sessionTag + random.hex(16 - SESSION_TAG_BYTES)
+  const intents = inOrder(request.intents)
+  const wanted = [...intents, ...inOrder(request.entities)]
   const held: Lease[] = []
-  for (const intent of inOrder(request.intents)) {
+  for (const [index, intent] of wanted.entries()) {
     const { recordKey: key, fingerprint } = intent
     const claimed = await leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
+    const entity = index >= intents.length
     if (claimed.kind !== 'granted') {
       await releaseAll(held, leases)
       const resumed = claimed.kind === 'held' ? await resume(request, leases) : undefined
-      return resumed ?? refusal(intent, claimed)
+      return resumed ?? refusal(intent, entity, claimed)
     }
     held.push(claimed.lease)
+    if (!entity && claimed.lease.attempt > 1 && request.takeover === 'indeterminate') {
+      // Releasing a takeover gives the lapsed claim back, so the question stays open until somebody decides it.
+      await releaseAll(held, leases)
+      return { kind: 'undecided', intent, retryAfterMs: leaseMs }
+    }
   }
-  return underOneToken(held, request, owner, leases)
+  return underOneToken(held, intents.length, request, leases)
 }
 
 /** The reservation that this session holds already, where it holds exactly what it asks for; renewed, which also proves it. */
 async function resume(request: ReserveRequest, leases: Leases): Promise<ReserveResult | undefined> {
   const { sessionTag, leaseMs, retentionMs } = request
   const intents = inOrder(request.intents)
-  const standing = await read(intents, leases)
+  const entities = inOrder(request.entities)
+  const standing = await read([...intents, ...entities], leases)
   const [first] = standing
   if (first?.kind !== 'claimed' || !first.owner.startsWith(sessionTag) || first.remainingMs === 0)
     return undefined
   const { owner, token } = first
   const same = standing.every((one) => one.kind === 'claimed' && one.owner === owner && one.token === token)
   if (!same) return undefined
-  const attempt = Math.max(...standing.map((one) => (one.kind === 'claimed' ? one.attempt : 1)))
-  const extended = await extend({ intents, owner, token, attempt, leaseMs, retentionMs }, leaseMs, leases)
+  const attempt = attemptOf(standing.slice(0, intents.length))
+  const reservation = { intents, entities, owner, token, attempt, leaseMs, retentionMs }
+  const extended = await extend(reservation, leaseMs, leases)
   if (extended.kind !== 'extended') return undefined
-  return { kind: 'reserved', reservation: extended.reservation, validUntilWallMs: extended.validUntilWallMs }
+  return { kind: 'reserved', reservation: extended.reservation, validity: extended.validity }
+}
+
+function attemptOf(intents: readonly (ReadResult | Lease)[]): number {
+  return Math.max(1, ...intents.map((one) => ('attempt' in one ? one.attempt : 1)))
 }
 
 /**
@@ -119,36 +150,58 @@ async function resume(request: ReserveRequest, leases: Leases): Promise<ReserveR
  */
 async function underOneToken(
   held: readonly Lease[],
+  intentCount: number,
   request: ReserveRequest,
-  owner: Owner,
   leases: Leases,
 ): Promise<ReserveResult> {
   const token = Math.max(...held.map((lease) => lease.token))
-  const attempt = Math.max(...held.map((lease) => lease.attempt))
-  let validUntilWallMs = Number.POSITIVE_INFINITY
+  const valid: Validity[] = []
   for (const lease of held) {
     const raised = { ...lease, token }
     const current = lease.token === token ? ({ kind: 'renewed', lease } as const) : await leases.renew(raised)
     if (current.kind !== 'renewed') {
       await releaseAll([...held, ...held.map((one) => ({ ...one, token }))], leases)
-      const intent = { recordKey: lease.key, fingerprint: lease.fingerprint }
-      return { kind: 'conflict', intent, retryAfterMs: request.leaseMs }
+      const entity = held.indexOf(lease) >= intentCount
+      return { kind: 'conflict', intent: intentOf(lease), entity, retryAfterMs: request.leaseMs }
     }
-    validUntilWallMs = Math.min(validUntilWallMs, current.lease.validUntilWallMs)
+    valid.push(current.lease)
   }
   const { leaseMs, retentionMs } = request
-  const intents = held.map(({ key, fingerprint }) => ({ recordKey: key, fingerprint }))
+  const intents = held.slice(0, intentCount)
   return {
     kind: 'reserved',
-    reservation: { intents, owner, token, attempt, leaseMs, retentionMs },
-    validUntilWallMs,
+    reservation: {
+      intents: intents.map(intentOf),
+      entities: held.slice(intentCount).map(intentOf),
+      owner: held[0]!.owner,
+      token,
+      attempt: attemptOf(intents),
+      leaseMs,
+      retentionMs,
+    },
+    validity: soonest(valid),
   }
 }
 
-function refusal(intent: Intent, claimed: Exclude<ClaimResult, { kind: 'granted' }>): ReserveResult {
+function intentOf({ key: recordKey, fingerprint }: Lease): Intent {
+  return { recordKey, fingerprint }
+}
+
+function soonest(all: readonly Validity[]): Validity {
+  return {
+    validUntilMonoMs: Math.min(...all.map((one) => one.validUntilMonoMs)),
+    validUntilWallMs: Math.min(...all.map((one) => one.validUntilWallMs)),
+  }
+}
+
+function refusal(
+  intent: Intent,
+  entity: boolean,
+  claimed: Exclude<ClaimResult, { kind: 'granted' }>,
+): ReserveResult {
   switch (claimed.kind) {
     case 'held':
-      return { kind: 'conflict', intent, retryAfterMs: claimed.retryAfterMs }
+      return { kind: 'conflict', intent, entity, retryAfterMs: claimed.retryAfterMs }
     case 'duplicate':
       return { ...claimed, intent }
     case 'mismatch':
@@ -171,12 +224,9 @@ export async function extend(
 ): Promise<ExtendResult> {
   const renewed = await Promise.all(leasesOf({ ...reservation, leaseMs }).map((lease) => leases.renew(lease)))
   if (renewed.some(({ kind }) => kind === 'lost')) return { kind: 'lost' }
-  let validUntilWallMs = Number.POSITIVE_INFINITY
-  for (const one of renewed) {
-    if (one.kind !== 'renewed') return { kind: 'unavailable' }
-    validUntilWallMs = Math.min(validUntilWallMs, one.lease.validUntilWallMs)
-  }
-  return { kind: 'extended', reservation: { ...reservation, leaseMs }, validUntilWallMs }
+  const valid = renewed.flatMap((one) => (one.kind === 'renewed' ? [one.lease] : []))
+  if (valid.length < renewed.length) return { kind: 'unavailable' }
+  return { kind: 'extended', reservation: { ...reservation, leaseMs }, validity: soonest(valid) }
 }
 
 /**
@@ -188,9 +238,14 @@ export async function complete(
   outcome: StoredOutcome,
   leases: Leases,
 ): Promise<EndResult> {
-  const results = await Promise.all(leasesOf(reservation).map((lease) => leases.complete(lease, outcome)))
+  const all = leasesOf(reservation)
+  const intents = all.slice(0, reservation.intents.length)
+  const results = await Promise.all(intents.map((lease) => leases.complete(lease, outcome)))
   if (results.some(({ kind }) => kind === 'fenced')) return { kind: 'fenced' }
-  return results.every(({ kind }) => kind === 'recorded') ? { kind: 'done' } : { kind: 'unavailable' }
+  if (!results.every(({ kind }) => kind === 'recorded')) return { kind: 'unavailable' }
+  // Only now may the next one work on the entities. One that is not reached is free when its lease ends.
+  await releaseAll(all.slice(reservation.intents.length), leases)
+  return { kind: 'done' }
 }
 
 export async function release(reservation: Reservation, leases: Leases): Promise<EndResult> {
@@ -199,14 +254,15 @@ export async function release(reservation: Reservation, leases: Leases): Promise
   return results.every(({ kind }) => kind === 'released') ? { kind: 'done' } : { kind: 'unavailable' }
 }
 
-/** What stands for each intent now, in order. */
+/** What stands for each of them now, in the order given. */
 export function read(intents: readonly Intent[], leases: Leases): Promise<readonly ReadResult[]> {
-  return Promise.all(inOrder(intents).map(({ recordKey }) => leases.read(recordKey)))
+  return Promise.all(intents.map(({ recordKey }) => leases.read(recordKey)))
 }
 
 /** As the record protocol wants them. Validity is the nodes' to judge here: the caller's clock began with the first answer. */
-function leasesOf({ intents, owner, token, attempt, leaseMs, retentionMs }: Reservation): readonly Lease[] {
-  return intents.map(({ recordKey: key, fingerprint }) => ({
+function leasesOf(reservation: Reservation): readonly Lease[] {
+  const { intents, entities, owner, token, attempt, leaseMs, retentionMs } = reservation
+  return [...intents, ...entities].map(({ recordKey: key, fingerprint }) => ({
     key,
     token,
     owner,

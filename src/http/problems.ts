@@ -45,6 +45,25 @@ export const PROBLEMS = {
     title: 'A protected request can not change the protocol',
     retryable: false,
   },
+  // The reservation API: the call itself
+  'request-invalid': {
+    status: 400,
+    title: 'The call does not have the form that is asked for',
+    retryable: false,
+  },
+  'reservation-id-invalid': {
+    status: 400,
+    title: 'The reservation id was not issued by this cluster',
+    retryable: false,
+  },
+  'token-required': { status: 401, title: 'The bearer token is missing or wrong', retryable: false },
+  'call-unknown': { status: 404, title: 'There is no such call', retryable: false },
+  'media-type-unsupported': { status: 415, title: 'The body must be JSON', retryable: false },
+  // The reservation API: what is known about the reservation
+  'reservation-conflict': { status: 409, title: 'Somebody else holds it', retryable: true },
+  'reservation-duplicate': { status: 409, title: 'It was completed earlier', retryable: false },
+  'lease-lost': { status: 410, title: 'The lease is lost', retryable: false },
+  fenced: { status: 410, title: 'It is no longer yours to end', retryable: false },
   // What is known about the request
   'request-in-progress': { status: 409, title: 'The same request is being carried out', retryable: true },
   'duplicate-content': {
@@ -52,6 +71,7 @@ export const PROBLEMS = {
     title: 'The same content was sent under another key',
     retryable: false,
   },
+  'entity-busy': { status: 409, title: 'Another request works on the same entity', retryable: true },
   'outcome-undecided': {
     status: 409,
     title: 'An earlier attempt ended without a known outcome',
@@ -96,6 +116,8 @@ export type Problem = {
   readonly retryAfterMs?: number
   /** The status that a request was answered with whose answer was not kept. */
   readonly originalStatus?: number
+  /** Extension members (RFC 9457, section 3.2) of this code alone. */
+  readonly more?: Readonly<Record<string, unknown>>
 }
 
 export type ProblemDocument = {
@@ -120,6 +142,7 @@ export function problemDocument(problem: Problem, instance: string): ProblemDocu
     ...(problem.idempotencyKey === undefined ? {} : { idempotency_key: problem.idempotencyKey }),
     ...(retryAfterSeconds === undefined ? {} : { retry_after: retryAfterSeconds }),
     ...(problem.originalStatus === undefined ? {} : { original_status: problem.originalStatus }),
+    ...problem.more,
   }
   const retryAfter =
     retryAfterSeconds === undefined ? [] : [['Retry-After', String(retryAfterSeconds)] as const]

@@ -1,19 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import {
-  duration,
-  file,
-  fraction,
-  headerName,
-  integer,
-  onOff,
-  parseDuration,
-  parseSize,
-  printDuration,
-  printSize,
-  size,
-} from '../../src/config/parse.ts'
+import { duration, file, fraction, headerName, integer, onOff, size } from '../../src/config/parse.ts'
 import type { ValueKind } from '../../src/config/value.ts'
+import { parseDuration, parseSize, printDuration, printSize } from '../../src/core/quantity.ts'
 
 const noFile = () => {
   throw new Error('no such file')

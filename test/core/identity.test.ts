@@ -46,7 +46,7 @@ const identity: fc.Arbitrary<Identity> = fc.oneof(
     path: text,
     fingerprint: text,
   }),
-  fc.record({ ...scope, mode: fc.constant('reservation' as const), value: text }),
+  fc.record({ ...scope, mode: fc.constantFrom('reservation' as const, 'entity' as const), value: text }),
 )
 
 /** The same identity, one with two fields exchanged, or any other. */
@@ -55,7 +55,9 @@ const pairs = fc.oneof(
   identity.map((one): [Identity, Identity] => [one, { ...one, tenant: one.env, env: one.tenant }]),
   identity.map((one): [Identity, Identity] => [
     one,
-    one.mode === 'reservation' ? one : { ...one, path: one.method, method: one.path },
+    one.mode === 'reservation' || one.mode === 'entity'
+      ? one
+      : { ...one, path: one.method, method: one.path },
   ]),
   identity.map((one): [Identity, Identity] => [one, structuredClone(one)]),
 )
@@ -70,11 +72,11 @@ test('two identities have one key exactly when they are equal in every field', (
   )
 })
 
-test('a key has five parts of harmless characters, ends in a hash, and is none of our own keys', () => {
+test('a key has five parts of harmless characters (six for an entity), ends in a hash, and is none of our own keys', () => {
   fc.assert(
     fc.property(identity, (one) => {
       const key = keyOf(one)
-      expect(key).toMatch(/^dedup(:[A-Za-z0-9._%-]+){3}:[0-9a-f]{64}$/)
+      expect(key).toMatch(/^dedup(:[A-Za-z0-9._%-]+){3}(:lock)?:[0-9a-f]{64}$/)
       expect(key.startsWith('dedup::')).toBe(false)
     }),
   )

@@ -26,6 +26,8 @@ export async function startSidecar(env: Readonly<Record<string, string>>): Promi
       FENCEPOST_PROXY_LISTEN: env.FENCEPOST_UPSTREAM === undefined ? 'off' : '127.0.0.1:0',
       FENCEPOST_API_LISTEN: '127.0.0.1:0',
       FENCEPOST_ADMIN_LISTEN: '127.0.0.1:0',
+      // Reservations that a test leaves behind keep a draining sidecar for no longer.
+      FENCEPOST_DRAIN_TIMEOUT: '2s',
       ...env,
     },
   })

@@ -135,7 +135,7 @@ function scopeOf({ headers }: AdmittedRequest, rules: ScopeRules): Scope | Probl
 /** Routes are frozen values of the configuration: their rules are compiled once. */
 const compiled = new WeakMap<ProtectedRoute, FingerprintRules>()
 
-function rulesOf(route: ProtectedRoute): FingerprintRules {
+export function rulesOf(route: ProtectedRoute): FingerprintRules {
   const known = compiled.get(route)
   if (known !== undefined) return known
   const result = compileRules(route.fingerprint)
@@ -147,7 +147,7 @@ function rulesOf(route: ProtectedRoute): FingerprintRules {
 
 type FingerprintFault = Exclude<Awaited<ReturnType<typeof fingerprint>>, { kind: 'fingerprint' }>
 
-function fingerprintProblem(fault: FingerprintFault): Problem {
+export function fingerprintProblem(fault: FingerprintFault): Problem {
   switch (fault.kind) {
     case 'body_too_large':
       return {

@@ -15,6 +15,7 @@ import { startApplication, startRawApplication } from '../../support/application
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
 import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
+import { reservationProblems } from '../../support/reservation-problems.ts'
 
 type Problem = {
   readonly status: number
@@ -84,7 +85,12 @@ async function brokenApplication(answer: string, after: 'keep' | 'end'): Promise
 
 const POST = 'POST /things HTTP/1.1\r\nHost: a\r\n'
 
+const ofReservations = Object.fromEntries(
+  Object.entries(reservationProblems).map(([code, reach]) => [code, () => told(reach())]),
+) as Record<keyof typeof reservationProblems, () => Promise<Problem>>
+
 const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
+  ...ofReservations,
   'malformed-request': () => simple((proxy) => toldOnWire(proxy.port, `${POST}Host: b\r\n\r\n`)),
   'key-missing': () =>
     simple((proxy) => told(proxy.post(undefined)), { routes: [route({ required: true })] }),

@@ -1,0 +1,53 @@
+/** The reservation API as the configuration wants it. */
+
+import { randomUUID } from 'node:crypto'
+import type { Config } from '../config/load.ts'
+import { agreedSecret, givenSecret } from '../core/reservation-secret.ts'
+import { createWaiters } from '../core/waiters.ts'
+import { createReservationApi, type ReservationApiPorts } from '../http/reservations/server.ts'
+
+/** The reservation API, or undefined where it is off. */
+export function openReservationApi(
+  config: Config,
+  version: string,
+  core: Pick<ReservationApiPorts, 'leases' | 'clock' | 'random' | 'events'>,
+  onFailure: ReservationApiPorts['onFailure'],
+) {
+  const at = config.apiListen
+  if (at.kind === 'off') return undefined
+  const { tenant, env, apiVersion, reservationSecret } = config
+  const api = createReservationApi(
+    {
+      version,
+      routes: config.routes,
+      scope: { tenant, env, apiVersion },
+      leaseMs: config.leaseMs,
+      maxLeaseMs: config.reservationMaxLeaseMs,
+      retentionMs: config.retentionMs,
+      budgetMs: config.claimBudgetMs,
+      maxWaitMs: config.waitMaxMs,
+      totalHoldMs: config.totalHoldMs,
+      resultBytesMax: config.storedResponseLimitBytes,
+      apiToken: config.apiToken?.content,
+      limits: {
+        bodyBytesMax: Math.max(1, config.bodyLimitBytes),
+        headerBytesMax: config.headerLimitBytes,
+        headersTimeoutMs: config.headersTimeoutMs,
+        requestTimeoutMs: config.requestTimeoutMs,
+        keepAliveTimeoutMs: config.keepAliveTimeoutMs,
+        inFlightMax: config.maxInFlight,
+      },
+    },
+    {
+      ...core,
+      waiters: createWaiters(config.maxWaiters, config.maxWaiters),
+      secret: reservationSecret === undefined ? agreedSecret(core) : givenSecret(reservationSecret.content),
+      newInstance: () => randomUUID(),
+      onFailure,
+    },
+  )
+  return {
+    listen: () => api.listen(at),
+    close: (graceMs: number) => api.close(graceMs),
+  }
+}

@@ -1,0 +1,254 @@
+/**
+ * From what came of a call to its answer: THE table of the reservation API, and the sentences.
+ */
+
+import type { Decision } from '../../core/events.ts'
+import type { Clock, ReadResult } from '../../core/ports.ts'
+import type { Waited } from '../../core/reservation-wait.ts'
+import type { EndResult, ExtendResult, Reservation, Validity } from '../../core/reservations.ts'
+import type { StoredOutcome } from '../../core/stored-outcome.ts'
+import type { Problem } from '../problems.ts'
+import type { ExtendedOutput, ReservedOutput, StandingOutput } from './schemas.ts'
+
+export type ApiAnswer =
+  | { readonly kind: 'json'; readonly status: 200 | 201; readonly body: unknown }
+  | { readonly kind: 'problem'; readonly problem: Problem }
+
+const RETRY_SOON_MS = 1_000
+
+export function problem(code: Problem['code'], detail: string, more: Partial<Problem> = {}): ApiAnswer {
+  return { kind: 'problem', problem: { code, detail, ...more } }
+}
+
+export const NO_SECRET = problem(
+  'quorum-unavailable',
+  'Too few nodes answer to agree on the secret that signs reservations. Nothing was reserved or changed. Ask again, unchanged, after the time given.',
+  { retryAfterMs: RETRY_SOON_MS },
+)
+
+const UNKNOWN_END = problem(
+  'quorum-unavailable',
+  'Fewer nodes answered than are required, so it is not known whether this took effect. Ask again, unchanged: doing it twice changes nothing.',
+  { retryAfterMs: RETRY_SOON_MS },
+)
+
+export function times(validity: Validity, clock: Clock) {
+  const leftMs = Math.min(
+    validity.validUntilMonoMs - clock.monoMs(),
+    validity.validUntilWallMs - clock.wallMs(),
+  )
+  return {
+    expiration_time: new Date(validity.validUntilWallMs).toISOString(),
+    expires_in_ms: Math.max(0, Math.floor(leftMs)),
+  }
+}
+
+export function reservedBody(
+  reservation: Reservation,
+  validity: Validity,
+  told: { readonly id: string; readonly sessionId: string },
+  clock: Clock,
+): ReservedOutput {
+  return {
+    reservation_id: told.id,
+    session_id: told.sessionId,
+    status: 'SUCCESS',
+    fencing_token: reservation.token,
+    ...times(validity, clock),
+    lease_ms: reservation.leaseMs,
+    attempt: reservation.attempt,
+  }
+}
+
+/** @param nameOf what the caller called the intent that is in the way */
+export function refusedAnswer(
+  refused: Exclude<Waited, { kind: 'reserved' }>,
+  nameOf: (recordKey: string) => string,
+): ApiAnswer {
+  switch (refused.kind) {
+    case 'conflict': {
+      const { retryAfterMs, intent, entity } = refused
+      const value = nameOf(intent.recordKey)
+      return entity
+        ? problem(
+            'entity-busy',
+            'Somebody else works on one of the entities. Nothing was reserved; ask again after the time given.',
+            { retryAfterMs, more: { entity: value } },
+          )
+        : problem(
+            'reservation-conflict',
+            'Somebody else holds it. Nothing was reserved; ask again after the time given, or wait with "wait".',
+            { retryAfterMs, more: { reservation_status: 'CONFLICT', value } },
+          )
+    }
+    case 'duplicate': {
+      const { outcome, token, attempt, intent } = refused
+      return problem(
+        'reservation-duplicate',
+        'It was done and completed earlier; what was recorded then is in this answer. Do not do it again.',
+        {
+          more: {
+            reservation_status: 'DUPLICATE',
+            value: nameOf(intent.recordKey),
+            fencing_token: token,
+            attempt,
+            completed_at: new Date(outcome.completedAtWallMs).toISOString(),
+            ...resultOf(outcome),
+          },
+        },
+      )
+    }
+    case 'mismatch':
+      return problem(
+        'key-reused',
+        'This key was first used for a request with another method, target or content. Use a new key for a new request.',
+        { more: { value: nameOf(refused.intent.recordKey) } },
+      )
+    case 'undecided':
+      return problem(
+        'outcome-undecided',
+        'An earlier attempt ended without an outcome, and "takeover": "indeterminate" asks for no other before somebody has decided what became of it.',
+        { retryAfterMs: refused.retryAfterMs, more: { value: nameOf(refused.intent.recordKey) } },
+      )
+    case 'damaged':
+      return problem(
+        'record-damaged',
+        'What is recorded can not be read. It is neither shown nor reserved again.',
+        { more: { value: nameOf(refused.intent.recordKey) } },
+      )
+    case 'too_many_waiters':
+      return problem(
+        'too-many-waiters',
+        `${refused.limit} others wait for it already, which is the limit. Ask again after the time given.`,
+        { retryAfterMs: refused.retryAfterMs },
+      )
+    case 'unavailable':
+      return problem(
+        'quorum-unavailable',
+        `${refused.answered} nodes answered and ${refused.required} are required. Nothing is known to be reserved. Ask again, unchanged, after the time given.`,
+        { retryAfterMs: RETRY_SOON_MS },
+      )
+  }
+}
+
+/** What a caller is told of an outcome: what it reported, or the answer that the proxy recorded. */
+function resultOf(outcome: StoredOutcome): Record<string, unknown> {
+  switch (outcome.kind) {
+    case 'result':
+      return outcome.result === undefined ? {} : { result: outcome.result }
+    case 'tombstone':
+      return { original_status: outcome.status }
+    case 'response':
+      return {
+        original_status: outcome.status,
+        response: { headers: outcome.headers, body_base64: outcome.body.toString('base64') },
+      }
+  }
+}
+
+export function extendedAnswer(
+  extended: ExtendResult,
+  id: (of: Reservation) => string,
+  clock: Clock,
+): ApiAnswer {
+  switch (extended.kind) {
+    case 'extended': {
+      const body: ExtendedOutput = {
+        reservation_id: id(extended.reservation),
+        status: 'SUCCESS',
+        fencing_token: extended.reservation.token,
+        ...times(extended.validity, clock),
+      }
+      return { kind: 'json', status: 200, body }
+    }
+    case 'lost':
+      return LOST
+    case 'unavailable':
+      return UNKNOWN_END
+  }
+}
+
+const LOST = problem(
+  'lease-lost',
+  'It was released or completed, or somebody else holds it with a larger token. Stop working on it.',
+  { more: { reservation_status: 'LEASE_LOST' } },
+)
+
+const FENCED = problem(
+  'fenced',
+  'It was released, or somebody else came after with a larger token, whose outcome stands. Nothing was changed.',
+  { more: { reservation_status: 'FENCED' } },
+)
+
+/** A token that is not the one of the id proves nothing. */
+export function wrongTokenAnswer(call: 'extend' | 'end'): ApiAnswer {
+  return call === 'extend' ? LOST : FENCED
+}
+
+export function endedAnswer(ended: EndResult, id: string, status: 'COMPLETED' | 'RELEASED'): ApiAnswer {
+  switch (ended.kind) {
+    case 'done':
+      return { kind: 'json', status: 200, body: { reservation_id: id, status } }
+    case 'fenced':
+      return FENCED
+    case 'unavailable':
+      return UNKNOWN_END
+  }
+}
+
+/** What stands for an intent, or why that is not known. */
+export function standingOf(standing: ReadResult): StandingOutput | Problem {
+  switch (standing.kind) {
+    case 'absent':
+      return { state: 'FREE' }
+    case 'released':
+      return { state: 'FREE', fencing_token: standing.token }
+    case 'claimed': {
+      const { token, attempt, remainingMs } = standing
+      const state = remainingMs > 0 ? 'HELD' : 'LAPSED'
+      return { state, fencing_token: token, attempt, remaining_lease_ms: Math.floor(remainingMs) }
+    }
+    case 'completed': {
+      const { token, attempt, outcome } = standing
+      return {
+        state: 'COMPLETED',
+        fencing_token: token,
+        attempt,
+        completed_at: new Date(outcome.completedAtWallMs).toISOString(),
+        ...('result' in outcome && outcome.result !== undefined ? { result: outcome.result } : {}),
+      }
+    }
+    case 'unavailable':
+      return {
+        code: 'quorum-unavailable',
+        detail: `${standing.answered} nodes answered and ${standing.required} are required.`,
+        retryAfterMs: RETRY_SOON_MS,
+      }
+    case 'damaged':
+      return { code: 'record-damaged', detail: 'What is recorded can not be read.' }
+  }
+}
+
+/** In the words of the metric of decisions. */
+export function decisionOf(answer: ApiAnswer): Decision {
+  if (answer.kind === 'json') return 'acquired'
+  switch (answer.problem.code) {
+    case 'reservation-conflict':
+    case 'entity-busy':
+    case 'outcome-undecided':
+    case 'too-many-waiters':
+      return 'duplicate_in_flight'
+    case 'reservation-duplicate':
+    case 'record-damaged':
+      return 'duplicate_completed'
+    case 'key-reused':
+      return 'fingerprint_mismatch'
+    case 'quorum-unavailable':
+      return 'quorum_unavailable'
+    case 'draining':
+    case 'too-many-requests-in-flight':
+      return 'overloaded'
+    default:
+      return 'invalid'
+  }
+}

@@ -1,0 +1,123 @@
+/**
+ * THE table of calls of the reservation API: routing, validation and the OpenAPI document are read from it.
+ */
+
+import type { ProblemCode } from '../problems.ts'
+import {
+  CompleteBody,
+  Ended,
+  ExtendBody,
+  Extended,
+  FingerprintBody,
+  Fingerprinted,
+  HeartbeatLine,
+  ReleaseBody,
+  ReserveBody,
+  Reserved,
+  type Schema,
+  Standing,
+  StandingOfReservation,
+  ValueQuery,
+} from './schemas.ts'
+
+export type Call = {
+  readonly method: 'GET' | 'POST'
+  readonly path: string
+  readonly summary: string
+  readonly body?: Schema
+  readonly query?: Schema
+  readonly success: { readonly status: 200 | 201; readonly schema: Schema; readonly lines?: Schema }
+  /** Besides those that every call has. */
+  readonly problems: readonly ProblemCode[]
+}
+
+/** What any call may be answered with. */
+export const PROBLEMS_OF_ALL: readonly ProblemCode[] = [
+  'malformed-request',
+  'token-required',
+  'call-unknown',
+  'request-timeout',
+  'headers-too-large',
+  'internal-error',
+  'quorum-unavailable',
+  'too-many-requests-in-flight',
+]
+
+const WITH_BODY: readonly ProblemCode[] = ['request-invalid', 'body-too-large', 'media-type-unsupported']
+const WITH_ID: readonly ProblemCode[] = ['reservation-id-invalid']
+
+export const CALLS = {
+  reserve: {
+    method: 'POST',
+    path: '/v1/reservations',
+    summary: 'Reserve one intent, several at once, or what a request means',
+    body: ReserveBody,
+    success: { status: 201, schema: Reserved, lines: HeartbeatLine },
+    problems: [
+      ...WITH_BODY,
+      'scope-invalid',
+      'key-invalid',
+      'key-missing',
+      'digest-mismatch',
+      'reservation-conflict',
+      'reservation-duplicate',
+      'entity-busy',
+      'outcome-undecided',
+      'key-reused',
+      'too-many-waiters',
+      'record-damaged',
+      'draining',
+    ],
+  },
+  extend: {
+    method: 'POST',
+    path: '/v1/reservations/{reservation_id}/extend',
+    summary: 'Hold it for longer; succeeding proves that nobody else had it in between',
+    body: ExtendBody,
+    success: { status: 200, schema: Extended },
+    problems: [...WITH_BODY, ...WITH_ID, 'lease-lost'],
+  },
+  complete: {
+    method: 'POST',
+    path: '/v1/reservations/{reservation_id}/complete',
+    summary: 'Record the outcome; duplicates are told it from then on',
+    body: CompleteBody,
+    success: { status: 200, schema: Ended },
+    problems: [...WITH_BODY, ...WITH_ID, 'fenced'],
+  },
+  release: {
+    method: 'POST',
+    path: '/v1/reservations/{reservation_id}/release',
+    summary: 'Give it back without an outcome: nothing was done',
+    body: ReleaseBody,
+    success: { status: 200, schema: Ended },
+    problems: [...WITH_BODY, ...WITH_ID, 'fenced'],
+  },
+  standingOfValue: {
+    method: 'GET',
+    path: '/v1/reservations',
+    summary: 'What stands for an intent',
+    query: ValueQuery,
+    success: { status: 200, schema: Standing },
+    problems: ['request-invalid', 'scope-invalid', 'record-damaged'],
+  },
+  standingOfReservation: {
+    method: 'GET',
+    path: '/v1/reservations/{reservation_id}',
+    summary: 'What stands for a reservation',
+    success: { status: 200, schema: StandingOfReservation },
+    problems: [...WITH_ID, 'record-damaged'],
+  },
+  fingerprint: {
+    method: 'POST',
+    path: '/v1/fingerprint',
+    summary: 'The fingerprint of a request and what it is made of, for debugging; nothing is claimed',
+    body: FingerprintBody,
+    success: { status: 200, schema: Fingerprinted },
+    problems: [...WITH_BODY, 'digest-mismatch', 'scope-invalid'],
+  },
+} as const satisfies Record<string, Call>
+
+export type CallName = keyof typeof CALLS
+
+export const CALL_NAMES = Object.keys(CALLS) as readonly CallName[]

@@ -1,0 +1,102 @@
+/**
+ * Keeps a reservation for a caller that can not run timers, for as long as the caller's connection stands.
+ *
+ *   reserved → (renewed)* → lease-lost | ended | the connection closes
+ *
+ * One JSON object a line. Owns the stream and when it ends; renewing is the core's. Where the connection closes the duty
+ * ends and not the lease: the caller may still be working, or complete through another sidecar. A caller that stands
+ * still with its connection open is kept for `totalHoldMs` and no longer; asking again with the same session goes on.
+ */
+
+import type { ServerResponse } from 'node:http'
+import type { Events } from '../../core/events.ts'
+import type { Clock, Leases, Random } from '../../core/ports.ts'
+import { keepReservation } from '../../core/reservation-wait.ts'
+import type { Reservation, Validity } from '../../core/reservations.ts'
+import { times } from './answers.ts'
+import type { ReservedNow } from './handlers.ts'
+import type { HeartbeatLineOutput } from './schemas.ts'
+
+/** What a caller may leave unread before its connection counts as closed. */
+const UNREAD_BYTES_MAX = 64 * 1024
+
+export type HeartbeatPorts = {
+  readonly leases: Leases
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  readonly onRenewed: (reservation: Reservation, validity: Validity) => void
+}
+
+export type EndReason = Extract<HeartbeatLineOutput, { event: 'ended' }>['reason']
+
+export interface Heartbeats {
+  /** Resolves when the stream has ended, whoever ended it. */
+  stream(reserved: ReservedNow, response: ServerResponse, totalHoldMs: number): Promise<void>
+  /** The reservation was completed or released. */
+  settled(reservation: Reservation): void
+  endAll(reason: EndReason): void
+  readonly open: number
+}
+
+export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
+  const { clock } = ports
+  const streams = new Map<(reason: EndReason) => void, string>()
+
+  return {
+    stream: (reserved, response, totalHoldMs) =>
+      new Promise((resolve) => {
+        const { reservation, validity, body } = reserved
+        const write = (line: HeartbeatLineOutput): void => {
+          response.write(`${JSON.stringify(line)}\n`)
+          if (response.writableLength > UNREAD_BYTES_MAX) response.destroy()
+        }
+        const keeper = keepReservation(
+          reservation,
+          validity,
+          (renewed) => {
+            ports.onRenewed(reservation, renewed)
+            write({ event: 'renewed', ...times(renewed, clock) })
+          },
+          ports,
+        )
+        const end = (reason: EndReason): void => {
+          keeper.stop(reason === 'settled' ? 'completed' : 'abandoned')
+          response.end(`${JSON.stringify({ event: 'ended', reason } satisfies HeartbeatLineOutput)}\n`)
+        }
+        const longest = clock.timer(totalHoldMs, () => end('total-hold'))
+        streams.set(end, keyOf(reservation))
+        keeper.lost.addEventListener('abort', () => {
+          write({ event: 'lease-lost', detail: sentenceOf(keeper.lost.reason) })
+          response.end()
+        })
+        response.on('error', () => {})
+        response.once('close', () => {
+          longest.cancel()
+          keeper.stop('abandoned')
+          streams.delete(end)
+          resolve()
+        })
+        response.writeHead(201, { 'Content-Type': 'application/x-ndjson', 'Cache-Control': 'no-store' })
+        write({ event: 'reserved', reservation: body })
+      }),
+    settled: (reservation) => {
+      for (const [end, key] of streams) if (key === keyOf(reservation)) end('settled')
+    },
+    endAll: (reason) => {
+      for (const end of streams.keys()) end(reason)
+    },
+    get open() {
+      return streams.size
+    },
+  }
+}
+
+/** Owner and token together are one reservation. */
+export function keyOf({ owner, token }: Reservation): string {
+  return `${owner}-${token}`
+}
+
+function sentenceOf(reason: unknown): string {
+  return reason instanceof Error ? reason.message : String(reason)
+}

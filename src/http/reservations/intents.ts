@@ -1,0 +1,171 @@
+/**
+ * From what a caller names to records: values, entities, and requests that are identified as the proxy would.
+ */
+
+import { explain } from '../../core/explain.ts'
+import { fingerprint } from '../../core/fingerprint.ts'
+import { fingerprintOfName, recordKey, type Scope } from '../../core/identity.ts'
+import { percentEncode } from '../../core/percent-encoding.ts'
+import type { HeaderList } from '../../core/ports.ts'
+import { principalFrom } from '../../core/principal.ts'
+import type { Intent } from '../../core/reservations.ts'
+import { matchRoute, type Route } from '../../core/route.ts'
+import type { Problem } from '../problems.ts'
+import type { AdmittedRequest } from '../proxy/admission.ts'
+import { fingerprintProblem, identify, rulesOf } from '../proxy/identify.ts'
+import { type DescribedRequestInput, type FingerprintInput, LIMITS, type ReserveInput } from './schemas.ts'
+
+export type ScopeNames = { readonly tenant?: string; readonly api_version?: string }
+
+/** What is to be reserved, and what the caller called it. */
+export type Wanted = {
+  readonly kind: 'wanted'
+  readonly scope: Scope
+  readonly intents: readonly Intent[]
+  readonly entities: readonly Intent[]
+  readonly names: ReadonlyMap<string, string>
+  /** Where the request's route has its own. */
+  readonly retentionMs?: number
+}
+
+export type Refused = { readonly kind: 'refused'; readonly problem: Problem }
+
+export async function wantedBy(
+  input: ReserveInput,
+  defaults: Scope,
+  routes: readonly Route[],
+): Promise<Wanted | Refused> {
+  const scope = scopeOf(input, defaults)
+  const names = new Map<string, string>()
+  const intents: Intent[] = []
+  const entities: Intent[] = []
+  let retentionMs: number | undefined
+  if (input.request !== undefined) {
+    const intent = await intentOfRequest(input.request, scope, routes)
+    if ('code' in intent) return { kind: 'refused', problem: intent }
+    intents.push({ recordKey: intent.recordKey, fingerprint: intent.fingerprint })
+    retentionMs = intent.retentionMs
+    names.set(intent.recordKey, `${input.request.method} ${input.request.path}`)
+  }
+  const values = input.reserved_value === undefined ? input.reserved_values : [input.reserved_value]
+  for (const value of values ?? []) {
+    const intent = intentOfName('reservation', value, scope)
+    if ('code' in intent) return { kind: 'refused', problem: intent }
+    intents.push(intent)
+    names.set(intent.recordKey, value)
+  }
+  for (const entity of input.entities ?? []) {
+    const intent = intentOfName('entity', entity, scope)
+    if ('code' in intent) return { kind: 'refused', problem: intent }
+    entities.push(intent)
+    names.set(intent.recordKey, entity)
+  }
+  return {
+    kind: 'wanted',
+    scope,
+    intents,
+    entities,
+    names,
+    ...(retentionMs === undefined ? {} : { retentionMs }),
+  }
+}
+
+export function scopeOf({ tenant, api_version }: ScopeNames, defaults: Scope): Scope {
+  return {
+    tenant: tenant ?? defaults.tenant,
+    env: defaults.env,
+    apiVersion: api_version ?? defaults.apiVersion,
+  }
+}
+
+export function intentOfName(mode: 'reservation' | 'entity', name: string, scope: Scope): Intent | Problem {
+  const bytes = Buffer.byteLength(name)
+  if (bytes > LIMITS.valueBytesMax)
+    return {
+      code: 'request-invalid',
+      detail: `A value has ${bytes} bytes of UTF-8, at most ${LIMITS.valueBytesMax} are accepted.`,
+    }
+  // Routes of the proxy name an entity by parts of the request, percent-encoded: both must mean the same record.
+  const value = mode === 'entity' ? percentEncode(name) : name
+  const key = value === undefined ? undefined : recordKey({ ...scope, mode, value })
+  if (key === undefined) return { code: 'request-invalid', detail: 'A value has a lone surrogate.' }
+  if (key.kind === 'invalid_identity')
+    return { code: key.part === 'value' ? 'request-invalid' : 'scope-invalid', detail: `${key.detail}.` }
+  return { recordKey: key.recordKey, fingerprint: fingerprintOfName(key.recordKey) }
+}
+
+async function intentOfRequest(
+  described: DescribedRequestInput,
+  scope: Scope,
+  routes: readonly Route[],
+): Promise<(Intent & { readonly retentionMs: number }) | Problem> {
+  const request = admitted(described)
+  const matched = routeOf(request, routes)
+  if (matched === undefined || matched.route.mode === 'bypass')
+    return {
+      code: 'request-invalid',
+      detail: 'No protected route matches the request, so nothing says what identifies it. Reserve a value.',
+    }
+  const { route, params } = matched
+  const rules = { defaults: scope, tenantHeader: '', versionHeader: '', trusted: false }
+  const identified = await identify({ request, body: bodyOf(described), route, params }, rules)
+  switch (identified.kind) {
+    case 'identified':
+      return {
+        recordKey: identified.recordKey,
+        fingerprint: identified.fingerprint,
+        retentionMs: route.retentionMs,
+      }
+    case 'unkeyed':
+      return {
+        code: 'key-missing',
+        detail: 'The request has no key, and its route asks for none without one.',
+      }
+    case 'refused':
+      return identified.problem
+  }
+}
+
+/** What the debugging call tells: the fingerprint as the matching route computes it. */
+export async function explained(
+  { request: described, ...names }: FingerprintInput,
+  defaults: Scope,
+  routes: readonly Route[],
+): Promise<Record<string, unknown> | Problem> {
+  const request = admitted(described)
+  const route = routeOf(request, routes)?.route
+  const guarded = route === undefined || route.mode === 'bypass' ? undefined : route
+  const { method, path, query, headers } = request
+  const principal = principalFrom(guarded?.principal ?? { kind: 'authorization' }, headers)
+  const head = { ...scopeOf(names, defaults), principal, method, path, query, headers }
+  const body = bodyOf(described)
+  const printed = await (guarded === undefined
+    ? fingerprint(head, body)
+    : fingerprint(head, body, rulesOf(guarded)))
+  if (printed.kind !== 'fingerprint') return fingerprintProblem(printed)
+  return { route: guarded?.name ?? null, ...explain(printed) }
+}
+
+function routeOf(request: AdmittedRequest, routes: readonly Route[]) {
+  const { method, host, path, headers } = request
+  const lines: Record<string, string[]> = Object.create(null)
+  for (const [name, value] of headers) {
+    const lower = name.toLowerCase()
+    const known = lines[lower] ?? []
+    lines[lower] = [...known, value]
+  }
+  return matchRoute(routes, { method, host, path, headers: lines })
+}
+
+function admitted({ method, path, query, headers = {} }: DescribedRequestInput): AdmittedRequest {
+  const list: HeaderList = Object.entries(headers).flatMap(([name, value]) =>
+    (typeof value === 'string' ? [value] : value).map((line) => [name, line] as const),
+  )
+  const host = list.find(([name]) => name.toLowerCase() === 'host')?.[1]
+  const target = query === undefined ? path : `${path}?${query}`
+  return { method, target, path, query, host, httpVersion: '1.1', headers: list }
+}
+
+function bodyOf({ body, body_base64 }: DescribedRequestInput): Buffer {
+  return body_base64 === undefined ? Buffer.from(body ?? '') : Buffer.from(body_base64, 'base64')
+}

@@ -1,0 +1,327 @@
+/**
+ * What callers of the reservation API send and get: THE source of its validation, its types and its OpenAPI document.
+ *
+ * Owns the limits, each with its number. Members that are not named here are refused: a misspelt option that is ignored
+ * is a promise that is not kept.
+ */
+
+import Type, { type Static, type TSchema } from 'typebox'
+
+export const LIMITS = {
+  /** Each is a record on every node, claimed one after the other. */
+  valuesMax: 32,
+  /** Of UTF-8. A value is a name; what is longer is content, and has a hash. */
+  valueBytesMax: 1_024,
+  entitiesMax: 8,
+  sessionIdCharsMax: 256,
+  /** Names of a scope: `core/identity.ts`. */
+  scopeCharsMax: 128,
+  /** `core/reservation-id.ts`. */
+  idCharsMax: 4_096,
+  durationCharsMax: 16,
+  headerCountMax: 100,
+  headerCharsMax: 8_192,
+  targetCharsMax: 8_192,
+} as const
+
+const closed = { additionalProperties: false } as const
+
+const Duration = (description: string, example: string) =>
+  Type.String({
+    pattern: '^(0|[1-9][0-9]*)(ms|s|m|h|d)$',
+    maxLength: LIMITS.durationCharsMax,
+    description,
+    examples: [example],
+  })
+
+const SessionId = Type.String({
+  minLength: 1,
+  maxLength: LIMITS.sessionIdCharsMax,
+  description:
+    'Who asks, and for which attempt: the same session that asks again for what it holds gets the same reservation. Use a new one for each piece of work, such as the id of the delivery.',
+  examples: ['worker-7/delivery-4711'],
+})
+
+const Name = (what: string, example: string) =>
+  Type.String({
+    minLength: 1,
+    maxLength: LIMITS.valueBytesMax,
+    description: `${what} At most ${LIMITS.valueBytesMax} bytes of UTF-8.`,
+    examples: [example],
+  })
+
+const Tenant = Type.String({
+  minLength: 1,
+  maxLength: LIMITS.scopeCharsMax,
+  description: 'Whose values these are; where not given, the tenant of the configuration.',
+})
+
+const ApiVersion = Type.String({
+  minLength: 1,
+  maxLength: LIMITS.scopeCharsMax,
+  description: 'Where not given, the version of the configuration.',
+})
+
+const Token = Type.Integer({
+  minimum: 0,
+  maximum: Number.MAX_SAFE_INTEGER,
+  description: 'The fencing token: larger than that of every earlier holder; fits a BIGINT.',
+  examples: [1_786_406_400_123_904],
+})
+
+const Instant = Type.String({
+  format: 'date-time',
+  description: 'On the clock of the sidecar; nobody else can hold the reservation before.',
+  examples: ['2026-11-20T12:00:29.698Z'],
+})
+
+const Attempt = Type.Integer({
+  minimum: 1,
+  description: 'Above 1: an earlier holder’s lease ended and nobody knows what became of its work.',
+})
+
+/** A description of an HTTP request that does not come through the proxy. */
+export const DescribedRequest = Type.Object(
+  {
+    method: Type.String({ pattern: '^[A-Z]{1,32}$', examples: ['POST'] }),
+    path: Type.String({ pattern: '^/[^?#\\s]*$', maxLength: LIMITS.targetCharsMax, examples: ['/payments'] }),
+    query: Type.Optional(
+      Type.String({ maxLength: LIMITS.targetCharsMax, description: 'Without the question mark.' }),
+    ),
+    headers: Type.Optional(
+      Type.Record(
+        Type.String({ pattern: "^[!#$%&'*+\\-.^_`|~0-9A-Za-z]{1,128}$" }),
+        Type.Union([
+          Type.String({ maxLength: LIMITS.headerCharsMax }),
+          Type.Array(Type.String({ maxLength: LIMITS.headerCharsMax }), { maxItems: 16 }),
+        ]),
+        { ...closed, maxProperties: LIMITS.headerCountMax },
+      ),
+    ),
+    body: Type.Optional(Type.String({ description: 'As text; it is hashed as UTF-8.' })),
+    body_base64: Type.Optional(
+      Type.String({
+        pattern: '^[A-Za-z0-9+/]*={0,2}$',
+        description: 'The same for what is no text; one of the two.',
+      }),
+    ),
+  },
+  {
+    ...closed,
+    not: { required: ['body', 'body_base64'] },
+    description:
+      'A request, identified exactly as the proxy would identify it: by its Idempotency-Key and its content, as the route that matches it says.',
+    examples: [
+      { method: 'POST', path: '/payments', headers: { 'idempotency-key': 'order-4711' }, body: '{}' },
+    ],
+  },
+)
+
+export const ReserveBody = Type.Object(
+  {
+    session_id: SessionId,
+    reserved_value: Type.Optional(Name('The intent.', 'payment:order-4711')),
+    reserved_values: Type.Optional(
+      Type.Array(Name('One of the intents.', 'payment:order-4711'), {
+        minItems: 1,
+        maxItems: LIMITS.valuesMax,
+        description: 'Several at once: all or none, each counted once, under one token.',
+      }),
+    ),
+    request: Type.Optional(DescribedRequest),
+    tenant: Type.Optional(Tenant),
+    api_version: Type.Optional(ApiVersion),
+    entities: Type.Optional(
+      Type.Array(Name('What nobody else may work on meanwhile.', 'account-42'), {
+        maxItems: LIMITS.entitiesMax,
+        description:
+          'Locked together with the intents, and free again when the reservation ends. Routes of the proxy lock the same ones.',
+      }),
+    ),
+    takeover: Type.Optional(
+      Type.Union([Type.Literal('reexecute'), Type.Literal('indeterminate')], {
+        description:
+          'What to do where an earlier attempt ended without an outcome: get it as a further attempt (the default), or 409 until somebody has decided.',
+      }),
+    ),
+    lease: Type.Optional(
+      Duration('How long it is held without being extended; at most the configured longest lease.', '30s'),
+    ),
+    retention: Type.Optional(
+      Duration('How long its outcome answers duplicates; at most the configured retention.', '24h'),
+    ),
+    wait: Type.Optional(Duration('How long to wait while somebody else holds it.', '2s')),
+    heartbeat: Type.Optional(
+      Type.Boolean({
+        description:
+          'Answer with a stream of lines and keep the reservation for as long as this connection stands.',
+      }),
+    ),
+  },
+  {
+    ...closed,
+    oneOf: [{ required: ['reserved_value'] }, { required: ['reserved_values'] }, { required: ['request'] }],
+    examples: [
+      { session_id: 'worker-7/delivery-4711', reserved_value: 'payment:order-4711', lease: '30s' },
+      { session_id: 'worker-7/delivery-4712', reserved_values: ['seat:12A', 'seat:12B'], wait: '2s' },
+    ],
+  },
+)
+
+export const Reserved = Type.Object(
+  {
+    reservation_id: Type.String({ description: 'Any sidecar of the cluster serves it.' }),
+    session_id: Type.String(),
+    status: Type.Literal('SUCCESS'),
+    fencing_token: Token,
+    expiration_time: Instant,
+    expires_in_ms: Type.Integer({ minimum: 0 }),
+    lease_ms: Type.Integer({ minimum: 1 }),
+    attempt: Attempt,
+  },
+  {
+    ...closed,
+    examples: [
+      {
+        reservation_id: 'r1_AAABAAB1MAAABSZcAA…',
+        session_id: 'worker-7/delivery-4711',
+        status: 'SUCCESS',
+        fencing_token: 1_786_406_400_123_904,
+        expiration_time: '2026-11-20T12:00:29.698Z',
+        expires_in_ms: 29_698,
+        lease_ms: 30_000,
+        attempt: 1,
+      },
+    ],
+  },
+)
+
+/** One line of the stream of `heartbeat: true`. */
+export const HeartbeatLine = Type.Union([
+  Type.Object({ event: Type.Literal('reserved'), reservation: Reserved }, closed),
+  Type.Object(
+    { event: Type.Literal('renewed'), expiration_time: Instant, expires_in_ms: Type.Integer() },
+    closed,
+  ),
+  Type.Object({ event: Type.Literal('lease-lost'), detail: Type.String() }, closed),
+  Type.Object(
+    {
+      event: Type.Literal('ended'),
+      reason: Type.Union([Type.Literal('settled'), Type.Literal('total-hold'), Type.Literal('draining')]),
+    },
+    closed,
+  ),
+])
+
+export const TokenOnly = { fencing_token: Token }
+
+export const ExtendBody = Type.Object(
+  { ...TokenOnly, lease: Type.Optional(Duration('From now on; where not given, as before.', '30s')) },
+  { ...closed, examples: [{ fencing_token: 1_786_406_400_123_904, lease: '30s' }] },
+)
+
+export const CompleteBody = Type.Object(
+  {
+    ...TokenOnly,
+    result: Type.Optional(Type.Unknown({ description: 'Any JSON value; duplicates are told it.' })),
+  },
+  { ...closed, examples: [{ fencing_token: 1_786_406_400_123_904, result: { payment_id: 'p-1' } }] },
+)
+
+export const ReleaseBody = Type.Object(TokenOnly, {
+  ...closed,
+  examples: [{ fencing_token: 1_786_406_400_123_904 }],
+})
+
+export const Extended = Type.Object(
+  {
+    reservation_id: Type.String({ description: 'Carries the new lease; the one before stays valid.' }),
+    status: Type.Literal('SUCCESS'),
+    fencing_token: Token,
+    expiration_time: Instant,
+    expires_in_ms: Type.Integer({ minimum: 0 }),
+  },
+  closed,
+)
+
+export const Ended = Type.Object(
+  {
+    reservation_id: Type.String(),
+    status: Type.Union([Type.Literal('COMPLETED'), Type.Literal('RELEASED')]),
+  },
+  closed,
+)
+
+export const ValueQuery = Type.Object(
+  {
+    value: Name('The intent.', 'payment:order-4711'),
+    tenant: Type.Optional(Tenant),
+    api_version: Type.Optional(ApiVersion),
+  },
+  closed,
+)
+
+/** What stands on the nodes for one intent. */
+export const Standing = Type.Object(
+  {
+    state: Type.Union([
+      Type.Literal('FREE', { description: 'Nobody has it, or it was released.' }),
+      Type.Literal('HELD'),
+      Type.Literal('LAPSED', { description: 'A lease ended without an outcome.' }),
+      Type.Literal('COMPLETED'),
+    ]),
+    fencing_token: Type.Optional(Token),
+    attempt: Type.Optional(Attempt),
+    remaining_lease_ms: Type.Optional(Type.Integer({ minimum: 0 })),
+    completed_at: Type.Optional(Type.String({ format: 'date-time' })),
+    result: Type.Optional(Type.Unknown()),
+  },
+  closed,
+)
+
+export const StandingOfReservation = Type.Object(
+  {
+    reservation_id: Type.String(),
+    state: Type.Union([
+      Type.Literal('HELD'),
+      Type.Literal('LAPSED', { description: 'The lease is over, and nobody else has come yet.' }),
+      Type.Literal('LOST', { description: 'Released, or somebody else came after.' }),
+      Type.Literal('COMPLETED'),
+    ]),
+    fencing_token: Token,
+    attempt: Attempt,
+    intents: Type.Array(Standing),
+  },
+  closed,
+)
+
+export const FingerprintBody = Type.Object(
+  { request: DescribedRequest, tenant: Type.Optional(Tenant), api_version: Type.Optional(ApiVersion) },
+  closed,
+)
+
+export const Fingerprinted = Type.Object(
+  {
+    route: Type.Union([Type.String(), Type.Null()]),
+    scheme: Type.String(),
+    hash: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+    components: Type.Array(Type.Unknown()),
+    body: Type.Unknown(),
+  },
+  closed,
+)
+
+export type ReserveInput = Static<typeof ReserveBody>
+export type DescribedRequestInput = Static<typeof DescribedRequest>
+export type ExtendInput = Static<typeof ExtendBody>
+export type CompleteInput = Static<typeof CompleteBody>
+export type ReleaseInput = Static<typeof ReleaseBody>
+export type ValueQueryInput = Static<typeof ValueQuery>
+export type FingerprintInput = Static<typeof FingerprintBody>
+export type ReservedOutput = Static<typeof Reserved>
+export type ExtendedOutput = Static<typeof Extended>
+export type EndedOutput = Static<typeof Ended>
+export type StandingOutput = Static<typeof Standing>
+export type StandingOfReservationOutput = Static<typeof StandingOfReservation>
+export type HeartbeatLineOutput = Static<typeof HeartbeatLine>
+export type Schema = TSchema

@@ -1,0 +1,341 @@
+/**
+ * The listener of the reservation API: Fastify, with every limit written out.
+ *
+ * Owns what is the same for all calls: the bearer token, the form of the body, the number of calls under way, errors as
+ * problem documents, and the end: a draining sidecar reserves nothing new, and extends, completes and releases what it
+ * has given out until that has ended or the grace is over.
+ */
+
+import { createHash, timingSafeEqual } from 'node:crypto'
+import Fastify, {
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify'
+import type { Events } from '../../core/events.ts'
+import { decodeUtf8 } from '../../core/framing.ts'
+import type { Clock } from '../../core/ports.ts'
+import type { Reservation } from '../../core/reservations.ts'
+import { type Problem, problemDocument } from '../problems.ts'
+import { createConnectionFaults, type FaultLimits } from '../proxy/connection-faults.ts'
+import { type ApiAnswer, decisionOf, problem } from './answers.ts'
+import { CALL_NAMES, CALLS, type CallName } from './calls.ts'
+import { createHandlers, type HandlerOptions, type HandlerPorts } from './handlers.ts'
+import { createHeartbeats, type HeartbeatPorts, keyOf } from './heartbeat.ts'
+import { openApiDocument } from './openapi.ts'
+import type { ReserveInput } from './schemas.ts'
+import { validatorOf } from './validation.ts'
+
+export type ReservationApiOptions = HandlerOptions & {
+  readonly version: string
+  /** Callers must show it where given. */
+  readonly apiToken: string | undefined
+  /** How long one stream keeps a reservation. */
+  readonly totalHoldMs: number
+  readonly limits: FaultLimits & {
+    readonly bodyBytesMax: number
+    readonly keepAliveTimeoutMs: number
+    readonly inFlightMax: number
+  }
+}
+
+export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding'> &
+  Omit<HeartbeatPorts, 'onRenewed'> & {
+    readonly events: Events
+    readonly newInstance: () => string
+    /** Told of a fault of our own; the caller got 500 with this instance. */
+    readonly onFailure: (error: unknown, instance: string) => void
+  }
+
+export type ListenAt =
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
+  | { readonly kind: 'unix'; readonly path: string }
+
+export interface ReservationApi {
+  /** Where it listens: `http://host:port`, or `unix:/path`. */
+  listen(at: ListenAt): Promise<string>
+  /** Reserves nothing new; resolves when what was given out here has ended or lapsed, at most after `graceMs`. */
+  close(graceMs: number): Promise<void>
+}
+
+const RETRY_SOON_MS = 1_000
+/** How often connections are looked at for the timeouts of heads and requests. */
+const TIMEOUT_CHECK_MS = 500
+
+export function createReservationApi(
+  options: ReservationApiOptions,
+  ports: ReservationApiPorts,
+): ReservationApi {
+  const { limits } = options
+  const { clock } = ports
+  const outstanding = trackOutstanding(clock)
+  const heartbeats = createHeartbeats({ ...ports, onRenewed: outstanding.held })
+  const ended = (reservation: Reservation): void => {
+    outstanding.ended(reservation)
+    heartbeats.settled(reservation)
+  }
+  const handlers = createHandlers(options, { ...ports, outstanding: { held: outstanding.held, ended } })
+  const app = createServer(limits, ports.newInstance)
+  const document = openApiDocument(options)
+  let draining = false
+  let inFlight = 0
+
+  function answer(reply: FastifyReply, given: ApiAnswer): FastifyReply {
+    if (given.kind === 'json')
+      return reply.code(given.status).header('Cache-Control', 'no-store').send(given.body)
+    return sendProblem(reply, given.problem, ports.newInstance())
+  }
+
+  app.addHook('onRequest', async (request, reply) => {
+    inFlight += 1
+    reply.raw.once('close', () => {
+      inFlight -= 1
+    })
+    if (options.apiToken !== undefined && !showsToken(request, options.apiToken)) {
+      reply.header('WWW-Authenticate', 'Bearer')
+      return answer(reply, TOKEN_REQUIRED)
+    }
+    if (inFlight - heartbeats.open > limits.inFlightMax) return answer(reply, overloaded(limits.inFlightMax))
+    return undefined
+  })
+  app.setErrorHandler((error: FastifyError, _request, reply) => {
+    const known = problemOf(error, limits.bodyBytesMax)
+    if (known !== undefined) return sendProblem(reply, known, ports.newInstance())
+    const instance = ports.newInstance()
+    ports.onFailure(error, instance)
+    const detail = 'The sidecar failed at this call; its log says why. Whether it took effect is not known.'
+    return sendProblem(reply, { code: 'internal-error', detail }, instance)
+  })
+  app.setNotFoundHandler((request, reply) =>
+    answer(
+      reply,
+      problem('call-unknown', `There is no call ${request.method} on this path; see /openapi.json.`),
+    ),
+  )
+
+  async function reserve(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const startedMonoMs = clock.monoMs()
+    const input = request.body as ReserveInput
+    const gone = new AbortController()
+    reply.raw.once('close', () => gone.abort())
+    const streamed = input.heartbeat === true
+    const beyond = streamed && heartbeats.open >= limits.inFlightMax
+    const made = draining
+      ? DRAINING
+      : beyond
+        ? overloaded(limits.inFlightMax)
+        : await handlers.reserve(input, gone.signal)
+    const done: ApiAnswer = made.kind === 'reserved' ? { kind: 'json', status: 201, body: made.body } : made
+    publish(done, clock.monoMs() - startedMonoMs, made.kind === 'reserved' ? made : undefined)
+    if (draining) reply.header('Connection', 'close')
+    if (made.kind !== 'reserved' || !streamed) return answer(reply, done)
+    reply.hijack()
+    // Gone while we asked the nodes: nobody reads a stream, and the lease is left to its holder or to its end.
+    if (!reply.raw.destroyed) await heartbeats.stream(made, reply.raw, options.totalHoldMs)
+    return reply
+  }
+
+  function publish(
+    done: ApiAnswer,
+    durationMs: number,
+    made: { readonly reservation: Reservation; readonly recordKey: string } | undefined,
+  ): void {
+    const known = done.kind === 'problem'
+    ports.events.publish({
+      kind: 'decided',
+      entrypoint: 'api',
+      decision: decisionOf(done),
+      detail: known ? done.problem.code : 'reserved',
+      route: undefined,
+      status: known ? statusOf(done.problem) : done.status,
+      durationMs,
+      keyHash: made?.recordKey.slice(-64),
+      ...(made === undefined ? {} : { token: made.reservation.token, attempt: made.reservation.attempt }),
+    })
+  }
+
+  type Params = { readonly reservation_id: string }
+  const idOf = (request: FastifyRequest): string => (request.params as Params).reservation_id
+  const served: Record<CallName, (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>> = {
+    reserve,
+    extend: async (request, reply) =>
+      answer(reply, await handlers.extend(idOf(request), request.body as never)),
+    complete: async (request, reply) =>
+      answer(reply, await handlers.complete(idOf(request), request.body as never)),
+    release: async (request, reply) =>
+      answer(reply, await handlers.release(idOf(request), request.body as never)),
+    standingOfValue: async (request, reply) =>
+      answer(reply, await handlers.standingOfValue(request.query as never)),
+    standingOfReservation: async (request, reply) =>
+      answer(reply, await handlers.standingOfReservation(idOf(request))),
+    fingerprint: async (request, reply) => answer(reply, await handlers.fingerprint(request.body as never)),
+  }
+  for (const name of CALL_NAMES) {
+    const call = CALLS[name]
+    app.route({
+      method: call.method,
+      url: call.path.replace('{reservation_id}', ':reservation_id'),
+      schema: {
+        ...('body' in call ? { body: call.body } : {}),
+        ...('query' in call ? { querystring: call.query } : {}),
+      },
+      handler: served[name],
+    })
+  }
+  app.get('/openapi.json', async (_request, reply) => reply.send(document))
+
+  let closed: Promise<void> | undefined
+  return {
+    listen: async ({ kind: _, ...where }) => {
+      const address = await app.listen(where)
+      // Agreed on before the first call needs it; where the nodes are not there yet, that call asks again.
+      void ports.secret.current(RETRY_SOON_MS)
+      return 'path' in where ? `unix:${where.path}` : address
+    },
+    close: (graceMs) => {
+      draining = true
+      closed ??= (async () => {
+        heartbeats.endAll('draining')
+        await outstanding.none(graceMs)
+        heartbeats.endAll('draining')
+        await app.close()
+      })()
+      return closed
+    },
+  }
+}
+
+function createServer(limits: ReservationApiOptions['limits'], newInstance: () => string): FastifyInstance {
+  const faults = createConnectionFaults(limits, newInstance)
+  const app = Fastify({
+    logger: false,
+    bodyLimit: limits.bodyBytesMax,
+    keepAliveTimeout: limits.keepAliveTimeoutMs,
+    requestTimeout: limits.requestTimeoutMs,
+    connectionTimeout: 0,
+    forceCloseConnections: true,
+    // While draining, calls on what was given out are still answered; `close` is called after that.
+    return503OnClosing: false,
+    // Ids are longer than Fastify's default; their own limit is checked where they are read.
+    routerOptions: { maxParamLength: limits.headerBytesMax },
+    http: {
+      maxHeaderSize: limits.headerBytesMax,
+      headersTimeout: limits.headersTimeoutMs,
+      connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+    },
+    frameworkErrors: (_error, _request, reply) =>
+      void sendProblem(
+        reply as unknown as FastifyReply,
+        { code: 'malformed-request', detail: 'The path can not be decoded.' },
+        newInstance(),
+      ),
+    clientErrorHandler: (error, socket) => faults.onClientError(error, socket),
+  })
+  app.setValidatorCompiler(({ schema }) => validatorOf(schema))
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
+    try {
+      done(null, JSON.parse(decodeUtf8(body as Buffer) ?? ''))
+    } catch {
+      done(Object.assign(new Error('The body is no JSON in UTF-8.'), { code: NOT_JSON }))
+    }
+  })
+  return app
+}
+
+const NOT_JSON = 'FENCEPOST_NOT_JSON'
+
+function problemOf(error: FastifyError, bodyBytesMax: number): Problem | undefined {
+  switch (error.code) {
+    case 'FST_ERR_CTP_BODY_TOO_LARGE':
+      return {
+        code: 'body-too-large',
+        detail: `The body is larger than ${bodyBytesMax} bytes, which is the limit. Nothing was done.`,
+      }
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
+    case 'FST_ERR_CTP_EMPTY_TYPE':
+      return { code: 'media-type-unsupported', detail: 'Send the body as application/json.' }
+    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
+    case NOT_JSON:
+      return { code: 'request-invalid', detail: 'The body is no JSON in UTF-8. Nothing was done.' }
+    case 'FST_ERR_VALIDATION': {
+      const errors = (error.validation ?? []).map(({ instancePath, message }) => ({
+        path: instancePath,
+        message: message ?? '',
+      }))
+      const [first] = errors
+      const where = first === undefined || first.path === '' ? 'The call' : `The member ${first.path}`
+      return {
+        code: 'request-invalid',
+        detail: `${where} ${first?.message ?? 'is not what is asked for'}; see /openapi.json. Nothing was done.`,
+        more: { errors },
+      }
+    }
+    default:
+      return undefined
+  }
+}
+
+function sendProblem(reply: FastifyReply, of: Problem, instance: string): FastifyReply {
+  const document = problemDocument(of, instance)
+  for (const [name, value] of document.headers) reply.header(name, value)
+  return reply.code(document.status).send(document.body)
+}
+
+function statusOf(of: Problem): number {
+  return problemDocument(of, '').status
+}
+
+const TOKEN_REQUIRED = problem('token-required', 'Send the token as "Authorization: Bearer …".')
+const DRAINING = problem('draining', 'This sidecar is shutting down and reserves nothing new. Ask again.', {
+  retryAfterMs: RETRY_SOON_MS,
+})
+
+function overloaded(limit: number): ApiAnswer {
+  return problem(
+    'too-many-requests-in-flight',
+    `${limit} calls are under way, which is the limit. Nothing was done.`,
+    { retryAfterMs: RETRY_SOON_MS },
+  )
+}
+
+/** Compared by their hashes, so that neither length nor content shows in the time it takes. */
+function showsToken(request: FastifyRequest, expected: string): boolean {
+  const shown = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1] ?? ''
+  const hash = (text: string) => createHash('sha256').update(text).digest()
+  return timingSafeEqual(hash(shown), hash(expected))
+}
+
+/** Which reservations of ours are under way. Only for the drain: nothing else is decided by it. */
+function trackOutstanding(clock: Clock) {
+  const until = new Map<string, number>()
+  let wake: (() => void) | undefined
+  const forgetLapsed = (): void => {
+    const nowMonoMs = clock.monoMs()
+    for (const [key, monoMs] of until) if (monoMs <= nowMonoMs) until.delete(key)
+  }
+  return {
+    held: (reservation: Reservation, validity: { readonly validUntilMonoMs: number }): void => {
+      // Lapsed ones are forgotten now and then, and not at each call: that would be a scan a call.
+      if (until.size % 1_024 === 1_023) forgetLapsed()
+      until.set(keyOf(reservation), validity.validUntilMonoMs)
+    },
+    ended: (reservation: Reservation): void => {
+      until.delete(keyOf(reservation))
+      if (until.size === 0) wake?.()
+    },
+    none: async (graceMs: number): Promise<void> => {
+      const endMonoMs = clock.monoMs() + graceMs
+      for (;;) {
+        forgetLapsed()
+        const leftMs = Math.min(endMonoMs, Math.max(0, ...until.values())) - clock.monoMs()
+        if (until.size === 0 || leftMs <= 0) return
+        await new Promise<void>((resolve) => {
+          wake = resolve
+          clock.timer(leftMs, resolve)
+        })
+      }
+    },
+  }
+}

@@ -1,0 +1,379 @@
+/** The reservation API, call by call, on five embedded nodes. */
+import { describe, expect, test } from 'vitest'
+import { recordKey } from '../../../src/core/identity.ts'
+import { callApi, reserveAt, snapshot, startReservationApi } from '../../support/reservation-api.ts'
+
+const keyOf = (value: string) => {
+  const key = recordKey({ tenant: 'default', env: 'test', apiVersion: 'v1', mode: 'reservation', value })
+  if (key.kind !== 'record_key') throw new Error(key.detail)
+  return key.recordKey
+}
+
+test('an intent is reserved, extended and completed, and answered from its record from then on', async () => {
+  await using api = await startReservationApi()
+  const reserved = await api.call('/v1/reservations', { session_id: 's', reserved_value: 'v', lease: '20s' })
+  expect(reserved).toMatchObject({
+    status: 201,
+    body: { session_id: 's', status: 'SUCCESS', lease_ms: 20_000, attempt: 1 },
+  })
+  const { reservation_id: id, fencing_token: token } = reserved.body
+  expect(Number(reserved.body.expires_in_ms)).toBeGreaterThan(19_000)
+
+  const held = await api.call('/v1/reservations', { session_id: 'other', reserved_value: 'v' })
+  expect(held).toMatchObject({
+    status: 409,
+    body: { reservation_status: 'CONFLICT', value: 'v', retryable: true },
+  })
+  expect(await api.call(`/v1/reservations/${id}`)).toMatchObject({ status: 200, body: { state: 'HELD' } })
+  expect(
+    await api.call(`/v1/reservations/${id}/extend`, { fencing_token: token, lease: '40s' }),
+  ).toMatchObject({ status: 200, body: { status: 'SUCCESS', fencing_token: token } })
+
+  const done = { fencing_token: token, result: { payment: 'p-1', lines: [1, 2] } }
+  // A caller whose answer was lost asks again: the same, and not an error.
+  for (const _ of ['once', 'again']) {
+    expect(await api.call(`/v1/reservations/${id}/complete`, done)).toMatchObject({
+      status: 200,
+      body: { status: 'COMPLETED' },
+    })
+  }
+  expect(await api.call('/v1/reservations', { session_id: 'other', reserved_value: 'v' })).toMatchObject({
+    status: 409,
+    body: { reservation_status: 'DUPLICATE', result: done.result, fencing_token: token, retryable: false },
+  })
+  expect(await api.call('/v1/reservations?value=v')).toMatchObject({
+    status: 200,
+    body: { state: 'COMPLETED', result: done.result },
+  })
+  expect(await api.call(`/v1/reservations/${id}`)).toMatchObject({ body: { state: 'COMPLETED' } })
+})
+
+test('what is released can be reserved again, under a larger token and as a first attempt', async () => {
+  await using api = await startReservationApi()
+  const first = await api.reserve({ session_id: 's', reserved_value: 'v' })
+  expect(
+    await api.call(`/v1/reservations/${first.id}/release`, { fencing_token: first.token }),
+  ).toMatchObject({ status: 200, body: { status: 'RELEASED' } })
+  const second = await api.reserve({ session_id: 'other', reserved_value: 'v' })
+  expect(second.token).toBeGreaterThan(first.token)
+  expect(second.attempt).toBe(1)
+})
+
+test('the same session that asks again for what it holds gets the same reservation, also from another sidecar', async () => {
+  await using api = await startReservationApi()
+  await using other = await startReservationApi({ nodes: api.nodes })
+  const input = { session_id: 's', reserved_values: ['a', 'b'] }
+  const first = await api.reserve(input)
+  const again = await other.reserve({ ...input, reserved_values: ['b', 'a', 'b'] })
+  expect(again).toEqual(first)
+  // Asking for something else is no retry.
+  const less = await other.call('/v1/reservations', { session_id: 's', reserved_value: 'a' })
+  expect(less.status).toBe(201)
+})
+
+test('several values are taken all or none, and end together', async () => {
+  await using api = await startReservationApi()
+  const b = await api.reserve({ session_id: 'one', reserved_value: 'b' })
+  const both = { session_id: 'two', reserved_values: ['a', 'b', 'c'] }
+  expect(await api.call('/v1/reservations', both)).toMatchObject({ status: 409, body: { value: 'b' } })
+  for (const free of ['a', 'c'])
+    expect(await api.call(`/v1/reservations?value=${free}`)).toMatchObject({ body: { state: 'FREE' } })
+  await api.call(`/v1/reservations/${b.id}/release`, { fencing_token: b.token })
+  const all = await api.reserve(both)
+  for (const value of both.reserved_values)
+    expect(await api.call(`/v1/reservations?value=${value}`)).toMatchObject({
+      body: { state: 'HELD', fencing_token: all.token },
+    })
+  await api.call(`/v1/reservations/${all.id}/complete`, { fencing_token: all.token, result: 'done' })
+  for (const value of both.reserved_values)
+    expect(await api.call(`/v1/reservations?value=${value}`)).toMatchObject({
+      body: { state: 'COMPLETED', result: 'done' },
+    })
+})
+
+test('an id is served by any sidecar of the cluster, and by one that started later', async () => {
+  await using first = await startReservationApi()
+  const reserved = await first.reserve({ session_id: 's', reserved_value: 'v' })
+  await first[Symbol.asyncDispose]()
+  await using later = await startReservationApi({ nodes: first.nodes })
+  const token = { fencing_token: reserved.token }
+  expect(await later.call(`/v1/reservations/${reserved.id}/extend`, token)).toMatchObject({ status: 200 })
+  expect(await later.call(`/v1/reservations/${reserved.id}/complete`, token)).toMatchObject({ status: 200 })
+})
+
+test('whoever waits gets it when it is free', async () => {
+  await using api = await startReservationApi()
+  const first = await api.reserve({ session_id: 'one', reserved_value: 'v' })
+  const second = reserveAt(api.origin, { session_id: 'two', reserved_value: 'v', wait: '10s' })
+  const held = await api.call('/v1/reservations', { session_id: 'three', reserved_value: 'v', wait: '50ms' })
+  expect(held.status).toBe(409)
+  await api.call(`/v1/reservations/${first.id}/release`, { fencing_token: first.token })
+  expect((await second).token).toBeGreaterThan(first.token)
+})
+
+test('a request is the same intent as its repetition, and another one under the same key is a mismatch', async () => {
+  await using api = await startReservationApi()
+  const request = { method: 'POST', path: '/payments', headers: { 'Idempotency-Key': 'k' }, body: '{"a":1}' }
+  const first = await api.reserve({ session_id: 'one', request })
+  expect(await api.call('/v1/reservations', { session_id: 'two', request })).toMatchObject({
+    status: 409,
+    body: { code: 'reservation-conflict', value: 'POST /payments' },
+  })
+  expect(
+    await api.call('/v1/reservations', { session_id: 'two', request: { ...request, body: '{"a":2}' } }),
+  ).toMatchObject({ status: 422, body: { code: 'key-reused' } })
+  await api.call(`/v1/reservations/${first.id}/complete`, { fencing_token: first.token })
+  expect(
+    await api.call('/v1/reservations', { session_id: 'two', request: { ...request, body: '{ "a": 1 }' } }),
+  ).toMatchObject({ status: 422, body: { code: 'key-reused' } })
+  const json = { ...request.headers, 'Idempotency-Key': 'j', 'Content-Type': 'application/json' }
+  await api.reserve({ session_id: 'one', request: { ...request, headers: json } })
+  expect(
+    await api.call('/v1/reservations', {
+      session_id: 'two',
+      request: { ...request, headers: json, body: '{ "a": 1 }' },
+    }),
+  ).toMatchObject({ status: 409, body: { code: 'reservation-conflict' } })
+})
+
+test('tenants do not meet', async () => {
+  await using api = await startReservationApi()
+  const value = { session_id: 's', reserved_value: 'v' }
+  await api.reserve({ ...value, tenant: 'one' })
+  await api.reserve({ ...value, tenant: 'two', session_id: 'other' })
+})
+
+describe('bad input is refused and changes nothing', () => {
+  const id = 'r1_AAAA'
+  const value = { session_id: 's', reserved_value: 'v' }
+  test.each<[what: string, path: string, body: unknown, status: number, code: string]>([
+    ['no body', '/v1/reservations', '', 400, 'request-invalid'],
+    ['no JSON', '/v1/reservations', '{', 400, 'request-invalid'],
+    ['an array', '/v1/reservations', [], 400, 'request-invalid'],
+    ['nothing to reserve', '/v1/reservations', { session_id: 's' }, 400, 'request-invalid'],
+    ['two ways at once', '/v1/reservations', { ...value, reserved_values: ['w'] }, 400, 'request-invalid'],
+    ['no session', '/v1/reservations', { reserved_value: 'v' }, 400, 'request-invalid'],
+    ['an unknown member', '/v1/reservations', { ...value, leese: '1s' }, 400, 'request-invalid'],
+    ['a number for a name', '/v1/reservations', { ...value, reserved_value: 7 }, 400, 'request-invalid'],
+    ['an empty name', '/v1/reservations', { ...value, reserved_value: '' }, 400, 'request-invalid'],
+    [
+      'a long name',
+      '/v1/reservations',
+      { ...value, reserved_value: 'x'.repeat(1_025) },
+      400,
+      'request-invalid',
+    ],
+    [
+      'a name of many bytes',
+      '/v1/reservations',
+      { ...value, reserved_value: '€'.repeat(400) },
+      400,
+      'request-invalid',
+    ],
+    [
+      'half a character',
+      '/v1/reservations',
+      '{"session_id":"s","reserved_value":"\\ud800"}',
+      400,
+      'request-invalid',
+    ],
+    [
+      'many names',
+      '/v1/reservations',
+      { session_id: 's', reserved_values: Array(33).fill('v') },
+      400,
+      'request-invalid',
+    ],
+    ['no names', '/v1/reservations', { session_id: 's', reserved_values: [] }, 400, 'request-invalid'],
+    ['a negative lease', '/v1/reservations', { ...value, lease: '-30s' }, 400, 'request-invalid'],
+    ['a lease without a unit', '/v1/reservations', { ...value, lease: 30 }, 400, 'request-invalid'],
+    ['a short lease', '/v1/reservations', { ...value, lease: '99ms' }, 400, 'request-invalid'],
+    ['a huge lease', '/v1/reservations', { ...value, lease: '61s' }, 400, 'request-invalid'],
+    ['an endless lease', '/v1/reservations', { ...value, lease: '9999999999999d' }, 400, 'request-invalid'],
+    ['a huge wait', '/v1/reservations', { ...value, wait: '11s' }, 400, 'request-invalid'],
+    ['a huge retention', '/v1/reservations', { ...value, retention: '25h' }, 400, 'request-invalid'],
+    ['a truth for a switch', '/v1/reservations', { ...value, heartbeat: 'yes' }, 400, 'request-invalid'],
+    ['an unknown policy', '/v1/reservations', { ...value, takeover: 'perhaps' }, 400, 'request-invalid'],
+    ['a large body', '/v1/reservations', 'x'.repeat(70_000), 413, 'body-too-large'],
+    [
+      'a prototype',
+      '/v1/reservations',
+      '{"session_id":"s","reserved_value":"v","__proto__":{}}',
+      400,
+      'request-invalid',
+    ],
+    ['a forged id', `/v1/reservations/${id}/extend`, { fencing_token: 1 }, 400, 'reservation-id-invalid'],
+    ['no id', '/v1/reservations/x/complete', { fencing_token: 1 }, 400, 'reservation-id-invalid'],
+    [
+      'a huge id',
+      `/v1/reservations/r1_${'A'.repeat(8_000)}/release`,
+      { fencing_token: 1 },
+      400,
+      'reservation-id-invalid',
+    ],
+    ['no token', `/v1/reservations/${id}/extend`, {}, 400, 'request-invalid'],
+    ['a token as text', `/v1/reservations/${id}/extend`, { fencing_token: '1' }, 400, 'request-invalid'],
+    [
+      'a token beyond 2^53',
+      `/v1/reservations/${id}/extend`,
+      { fencing_token: 2 ** 60 },
+      400,
+      'request-invalid',
+    ],
+    ['an undecodable path', '/v1/reservations/%zz', undefined, 400, 'malformed-request'],
+    ['an unknown query', '/v1/reservations?value=v&x=1', undefined, 400, 'request-invalid'],
+    ['a query twice', '/v1/reservations?value=v&value=w', undefined, 400, 'request-invalid'],
+    ['a call that is none', '/v1/reservations/a/b/c', undefined, 404, 'call-unknown'],
+  ])('%s', async (_what, path, body, status, code) => {
+    await using api = await startReservationApi()
+    const { token } = await api.reserve({ session_id: 'holder', reserved_value: 'v' })
+    const before = await snapshot(api.nodes, [keyOf('v'), keyOf('w')])
+    const reply = await api.call(path, body, body === '' ? { method: 'POST' } : {})
+    expect([reply.status, reply.body.code]).toEqual([status, code])
+    expect(reply.headers.get('content-type')).toBe('application/problem+json')
+    expect(await snapshot(api.nodes, [keyOf('v'), keyOf('w')])).toBe(before)
+    expect(before).toContain(String(token))
+    expect(api.failures).toEqual([])
+  })
+
+  test('a wrong token on a genuine id: 410, and the holder goes on', async () => {
+    await using api = await startReservationApi()
+    const { id: genuine, token } = await api.reserve({ session_id: 'holder', reserved_value: 'v' })
+    const before = await snapshot(api.nodes, [keyOf('v')])
+    for (const wrong of [0, token - 1, token + 1, Number.MAX_SAFE_INTEGER]) {
+      for (const [call, code] of [
+        ['extend', 'lease-lost'],
+        ['complete', 'fenced'],
+        ['release', 'fenced'],
+      ])
+        expect(await api.call(`/v1/reservations/${genuine}/${call}`, { fencing_token: wrong })).toMatchObject(
+          {
+            status: 410,
+            body: { code },
+          },
+        )
+    }
+    expect(await snapshot(api.nodes, [keyOf('v')])).toBe(before)
+    expect(await api.call(`/v1/reservations/${genuine}/extend`, { fencing_token: token })).toMatchObject({
+      status: 200,
+    })
+  })
+
+  test('an id of another cluster, or with any of its characters changed: 400, and nothing changes', async () => {
+    await using api = await startReservationApi()
+    await using foreign = await startReservationApi()
+    const ours = await api.reserve({ session_id: 'holder', reserved_value: 'v' })
+    const theirs = await foreign.reserve({ session_id: 'holder', reserved_value: 'v' })
+    const before = await snapshot(api.nodes, [keyOf('v')])
+    const forged = [...ours.id].flatMap((char, at) =>
+      at < 3 || at % 7 !== 0
+        ? []
+        : [ours.id.slice(0, at) + (char === 'A' ? 'B' : 'A') + ours.id.slice(at + 1)],
+    )
+    for (const bad of [theirs.id, `${ours.id}=`, ours.id.slice(0, -1), ...forged]) {
+      const reply = await api.call(`/v1/reservations/${bad}/complete`, { fencing_token: ours.token })
+      expect([bad, reply.status, reply.body.code]).toEqual([bad, 400, 'reservation-id-invalid'])
+    }
+    expect(await snapshot(api.nodes, [keyOf('v')])).toBe(before)
+  })
+
+  test('a result above its limit is refused, and can be completed smaller', async () => {
+    await using api = await startReservationApi()
+    const { id: genuine, token } = await api.reserve({ session_id: 's', reserved_value: 'v' })
+    const path = `/v1/reservations/${genuine}/complete`
+    expect(await api.call(path, { fencing_token: token, result: 'x'.repeat(1_023) })).toMatchObject({
+      status: 413,
+      body: { code: 'body-too-large' },
+    })
+    expect(await api.call(path, { fencing_token: token, result: 'x'.repeat(1_022) })).toMatchObject({
+      status: 200,
+    })
+  })
+})
+
+describe('the bearer token', () => {
+  test.each<[header: string | undefined, status: number]>([
+    [undefined, 401],
+    ['Bearer wrong', 401],
+    ['Basic secret', 401],
+    ['secret', 401],
+    ['Bearer secret', 200],
+    ['bearer  secret', 200],
+  ])('%s: %i', async (header, status) => {
+    await using api = await startReservationApi({ options: { apiToken: 'secret' } })
+    const headers: Record<string, string> = header === undefined ? {} : { authorization: header }
+    const reply = await callApi(api.origin, '/v1/reservations?value=v', undefined, { headers })
+    expect(reply.status).toBe(status)
+    expect(reply.headers.get('www-authenticate')).toBe(status === 401 ? 'Bearer' : null)
+  })
+})
+
+test('with fewer nodes than a majority: 503 with Retry-After, and afterwards as if nothing had been', async () => {
+  await using api = await startReservationApi()
+  const first = await api.reserve({ session_id: 's', reserved_value: 'v' })
+  for (const node of api.nodes.slice(0, 3)) node.stop()
+  for (const [path, body] of [
+    ['/v1/reservations', { session_id: 'other', reserved_value: 'w' }],
+    [`/v1/reservations/${first.id}/extend`, { fencing_token: first.token }],
+    [`/v1/reservations/${first.id}/complete`, { fencing_token: first.token }],
+    ['/v1/reservations?value=v', undefined],
+  ] as const) {
+    const reply = await api.call(path, body)
+    expect([path, reply.status, reply.body.code]).toEqual([path, 503, 'quorum-unavailable'])
+    expect(reply.headers.get('retry-after')).toBe('1')
+  }
+})
+
+test('a draining sidecar reserves nothing new and still serves what it gave out, until that has ended', async () => {
+  await using api = await startReservationApi()
+  const { id, token } = await api.reserve({ session_id: 's', reserved_value: 'v' })
+  const closed = api.close(60_000)
+  expect(await api.call('/v1/reservations', { session_id: 'o', reserved_value: 'w' })).toMatchObject({
+    status: 503,
+    body: { code: 'draining' },
+  })
+  expect(await api.call(`/v1/reservations/${id}/extend`, { fencing_token: token })).toMatchObject({
+    status: 200,
+  })
+  expect(await api.call(`/v1/reservations/${id}/complete`, { fencing_token: token })).toMatchObject({
+    status: 200,
+  })
+  await closed
+})
+
+test('an earlier attempt that ended without an outcome is a takeover, or undecided where the caller wants that', async () => {
+  await using api = await startReservationApi()
+  const first = await api.reserve({ session_id: 'one', reserved_value: 'v', lease: '100ms' })
+  const wait = { reserved_value: 'v', wait: '5s' }
+  expect(
+    await api.call('/v1/reservations', { session_id: 'two', ...wait, takeover: 'indeterminate' }),
+  ).toMatchObject({ status: 409, body: { code: 'outcome-undecided', value: 'v' } })
+  expect(await api.call('/v1/reservations?value=v')).toMatchObject({ body: { state: 'LAPSED' } })
+  const second = await api.reserve({ session_id: 'three', ...wait })
+  expect(second.attempt).toBe(2)
+  expect(second.token).toBeGreaterThan(first.token)
+  expect(
+    await api.call(`/v1/reservations/${first.id}/complete`, { fencing_token: first.token, result: 'late' }),
+  ).toMatchObject({ status: 410, body: { code: 'fenced', reservation_status: 'FENCED' } })
+  expect(await api.call(`/v1/reservations/${first.id}`)).toMatchObject({ body: { state: 'LOST' } })
+})
+
+test('an entity keeps others away until the reservation ends, however it ends', async () => {
+  await using api = await startReservationApi()
+  for (const end of ['complete', 'release']) {
+    const first = await api.reserve({
+      session_id: 'one',
+      reserved_value: `${end}-1`,
+      entities: ['account 42'],
+    })
+    const other = { session_id: 'two', reserved_value: `${end}-2`, entities: ['account 42'] }
+    expect(await api.call('/v1/reservations', other)).toMatchObject({
+      status: 409,
+      body: { code: 'entity-busy', entity: 'account 42', retryable: true },
+    })
+    await api.call(`/v1/reservations/${first.id}/${end}`, { fencing_token: first.token })
+    const second = await api.reserve(other)
+    expect(second.token).toBeGreaterThan(first.token)
+    await api.call(`/v1/reservations/${second.id}/release`, { fencing_token: second.token })
+  }
+})
