@@ -1,0 +1,88 @@
+/**
+ * Alternating rounds of several contenders on one machine, and what they amount to.
+ *
+ * A machine's speed changes from minute to minute, so contenders take turns (A B C A B C …) and only ratios within one run
+ * mean anything. Warm-up rounds are not counted. Spread is shown as the smallest and largest round.
+ */
+
+export type Contender = {
+  readonly name: string
+  /** Runs `operations` operations with `concurrency` under way, and returns each one's duration in milliseconds. */
+  readonly run: (operations: number, concurrency: number) => Promise<readonly number[]>
+}
+
+export type Measured = {
+  readonly name: string
+  readonly perSecond: readonly number[]
+  readonly cpuMicrosPerOperation: readonly number[]
+  readonly p50Ms: readonly number[]
+  readonly p99Ms: readonly number[]
+}
+
+export const WARM_UP_ROUNDS = 3
+export const ROUNDS = 7
+
+export async function alternate(
+  contenders: readonly Contender[],
+  operations: number,
+  concurrency: number,
+  rounds = ROUNDS,
+): Promise<readonly Measured[]> {
+  const measured = contenders.map(({ name }) => ({
+    name,
+    perSecond: [] as number[],
+    cpuMicrosPerOperation: [] as number[],
+    p50Ms: [] as number[],
+    p99Ms: [] as number[],
+  }))
+  for (let round = -WARM_UP_ROUNDS; round < rounds; round += 1) {
+    for (const [index, contender] of contenders.entries()) {
+      const cpu = process.cpuUsage()
+      const startedMs = performance.now()
+      const durations = await contender.run(operations, concurrency)
+      const elapsedMs = performance.now() - startedMs
+      const { user, system } = process.cpuUsage(cpu)
+      if (round < 0) continue
+      const sorted = Float64Array.from(durations).sort()
+      const into = measured[index]!
+      into.perSecond.push((durations.length / elapsedMs) * 1000)
+      into.cpuMicrosPerOperation.push((user + system) / durations.length)
+      into.p50Ms.push(sorted[Math.floor(sorted.length * 0.5)] ?? Number.NaN)
+      into.p99Ms.push(sorted[Math.floor(sorted.length * 0.99)] ?? Number.NaN)
+    }
+  }
+  return measured
+}
+
+/** Keeps `concurrency` operations under way until `operations` are done (a closed loop), timing each. */
+export async function closedLoop(
+  operations: number,
+  concurrency: number,
+  operation: (index: number) => Promise<void>,
+): Promise<readonly number[]> {
+  const durations: number[] = []
+  let next = 0
+  const worker = async () => {
+    for (let index = next++; index < operations; index = next++) {
+      const startedMs = performance.now()
+      await operation(index)
+      durations.push(performance.now() - startedMs)
+    }
+  }
+  await Promise.all(Array.from({ length: concurrency }, worker))
+  return durations
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b)
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN
+}
+
+/** Of paired rounds: ours over theirs, with the smallest and largest pair. */
+export function ratio(
+  ours: readonly number[],
+  theirs: readonly number[],
+): { median: number; min: number; max: number } {
+  const pairs = ours.map((value, round) => value / (theirs[round] ?? Number.NaN))
+  return { median: median(pairs), min: Math.min(...pairs), max: Math.max(...pairs) }
+}
