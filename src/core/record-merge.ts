@@ -120,12 +120,18 @@ function mergeClaims(a: Undecided, b: Undecided): NodeRecord {
       ? before
       : after
   }
-  const longer =
-    a.leaseUntilNodeMs > b.leaseUntilNodeMs ||
-    (a.leaseUntilNodeMs === b.leaseUntilNodeMs && a.owner > b.owner)
-      ? a
-      : b
+  // Beyond the lease only so that the order of asking does not show.
+  const [longer = a] = [a, b].sort(
+    (one, other) =>
+      other.leaseUntilNodeMs - one.leaseUntilNodeMs ||
+      compare(other.owner, one.owner) ||
+      compare(other.fingerprint, one.fingerprint),
+  )
   return { ...longer, attempt: Math.max(a.attempt, b.attempt) }
+}
+
+function compare(one: string, other: string): number {
+  return one < other ? -1 : Number(one > other)
 }
 
 /** What releasing a claim leaves behind: the lapsed attempt before it, or nothing but the fence. */

@@ -26,7 +26,9 @@ local function merge_claims(a, b)
     return b
   end
   local longer = b
-  if a.lease_until > b.lease_until or (a.lease_until == b.lease_until and a.owner > b.owner) then longer = a end
+  if a.lease_until > b.lease_until or (a.lease_until == b.lease_until and a.owner .. a.fingerprint > b.owner .. b.fingerprint) then
+    longer = a
+  end
   longer.attempt = math.max(a.attempt, b.attempt)
   return longer
 end

@@ -1,0 +1,68 @@
+/** `adopt.lua` against `core/record-merge.ts`: whatever a node holds and is told, both come to the same. */
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import type { NodeRecord } from '../../src/core/record.ts'
+import { adoptRecord, mergeSightings } from '../../src/core/record-merge.ts'
+import { RedisEnrolmentNode } from '../../src/redis/enrolment.ts'
+import { loadBatchScript } from '../../src/redis/scripts.ts'
+import { packRecord } from '../../src/redis/wire.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { arbitraryRecord } from '../support/arbitrary-records.ts'
+import { openRedisNode, TEST_EPOCH } from '../support/redis-node.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { seedOfRun } from '../support/seeded-random.ts'
+
+test('a Redis node that is told of a record holds what the rules say', { timeout: 60_000 }, async () => {
+  await using servers = await startRedisServers(1)
+  await using opened = await openRedisNode({ url: servers.at(0).url })
+  const { client } = opened
+  const node = new RedisEnrolmentNode({
+    name: 'redis-0',
+    client,
+    script: loadBatchScript(),
+    runId: 'unused',
+    epoch: TEST_EPOCH,
+    deadlineMs: 5_000,
+    clock: systemClock,
+    sameConnection: () => true,
+  })
+  const nowMs = Date.now()
+  const record = arbitraryRecord(nowMs)
+  const told = fc.array(record, { minLength: 1, maxLength: 3 })
+  let runs = 0
+  await fc.assert(
+    fc.asyncProperty(
+      fc.option(record, { nil: undefined }),
+      told,
+      fc.integer({ min: 1, max: 3 }),
+      async (own, others, needed) => {
+        runs += 1
+        const key = `dedup:t:e:v:${runs}`
+        if (own !== undefined) await client.set(key, packRecord(own), 'PX', 500_000)
+        const merged = mergeSightings(
+          others.map((one) => ({ record: one, nodeMs: nowMs, ttlMs: 400_000 })),
+          needed,
+        )
+        if (merged === undefined) throw new Error('something was told')
+        await node.adopt([{ key, merged }])
+
+        const { sightings } = await node.show([key], true)
+        const [shown] = sightings
+        if (shown === undefined || shown === 'damaged') throw new Error(`the record is ${shown}`)
+        expect(withoutClock(shown.record, shown.nodeMs)).toEqual(
+          withoutClock(adoptRecord(own, merged, shown.nodeMs), shown.nodeMs),
+        )
+        // It remembers for as long as any of them.
+        expect(shown.ttlMs).toBeGreaterThan(own === undefined ? 300_000 : 450_000)
+      },
+    ),
+    { seed: seedOfRun('adopt'), numRuns: 1_500 },
+  )
+})
+
+/** The time between the two calls passes for the lease; a release does not say when. */
+function withoutClock(record: NodeRecord, nodeMs: number): unknown {
+  if (record.state !== 'claimed') return record
+  const remainingMs = Math.max(0, record.leaseUntilNodeMs - nodeMs)
+  return { ...record, leaseUntilNodeMs: Math.round(remainingMs / 20_000) }
+}
