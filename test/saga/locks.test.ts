@@ -4,11 +4,11 @@ import { LeaseLostError, LockNotAcquiredError } from '../../src/saga/errors.ts'
 import type { SagaEvent } from '../../src/saga/events.ts'
 import type { SagaKit } from '../../src/saga/kit.ts'
 import { type HeldLock, inLockOrder, withLocks } from '../../src/saga/locks.ts'
-import { ManualClock } from '../support/manual-clock.ts'
 import { MemoryLocks } from '../support/memory-locks.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
 
 function bench() {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   const events: SagaEvent[] = []
   const kit = { clock, emit: (event: SagaEvent) => events.push(event) } as unknown as SagaKit
   return { clock, events, kit, locks: new MemoryLocks(clock) }

@@ -12,9 +12,9 @@ import {
 import { runIdempotentStep, type StepHandlers, type StepRequest } from '../../src/saga/step.ts'
 import { unparkStep } from '../../src/saga/step-record.ts'
 import { Declined, FakeProvider } from '../support/fake-provider.ts'
-import { ManualClock } from '../support/manual-clock.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
 
 let server: PostgresServer
 let kit: TestKit
@@ -294,7 +294,7 @@ test('the backend dies in the settling transaction: entered again, written once'
 })
 
 test('the signal aborts before the lease ends, and an effect that ignores it is not waited for', async () => {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   const slow = await testKit(server, { clock })
   const entered = Promise.withResolvers<AbortSignal>()
   const step = runIdempotentStep(
