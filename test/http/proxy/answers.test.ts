@@ -308,6 +308,27 @@ test('in mode both a released request leaves its content free for another key', 
   expect(told(await proxy.post('one'))).toBe('409 duplicate-content')
 })
 
+test('in mode both nothing is carried out where the content can’t be marked, and the key is free again', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, { routes: [route({ mode: 'both' })] })
+  const healed = proxy.nodes.slice(0, 3).map((node) => {
+    const execute = node.execute.bind(node)
+    let claimedKey: string | undefined
+    node.execute = async (command) => {
+      claimedKey ??= command.key
+      const lost = { kind: 'unreachable', reason: 'refused', detail: 'gone' } as const
+      return command.key === claimedKey ? execute(command) : lost
+    }
+    return () => {
+      node.execute = execute
+    }
+  })
+  expect((await proxy.post('k')).status).toBe(503)
+  expect(application.seen.length).toBe(0)
+  for (const heal of healed) heal()
+  expect(told(await proxy.post('k'))).toBe('201 created')
+})
+
 test('in mode both content may be carried out again where the route says so', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, {

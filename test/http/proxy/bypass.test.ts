@@ -128,6 +128,17 @@ test('an answer that is cut is cut for the client too, and not ended', async () 
   expect(wire.received()).not.toContain('0\r\n\r\n')
 })
 
+test('an answer that falls silent is cut', async () => {
+  await using application = await startApplication()
+  application.onRequest = (_request, response) => void response.writeHead(200).write('begun')
+  await using proxy = await startProxy(application.origin, { bodyIdleMs: 100 })
+  await using wire = await openWire(proxy.port)
+  wire.send('GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
+  await wire.ended
+  expect(wire.received()).toContain('begun')
+  expect(wire.received()).not.toContain('0\r\n\r\n')
+})
+
 test.each<[what: string, answer: string, status: number, code: string]>([
   ['no answer', '', 502, 'application-reset'],
   ['no HTTP', 'SSH-2.0\r\n\r\n', 502, 'application-malformed'],
