@@ -6,6 +6,8 @@
  */
 
 import type { ApplicationResponse, HeaderList } from './ports.ts'
+import { redact } from './redaction.ts'
+import type { JsonPointer } from './route.ts'
 import { isStorableHeader, type StoredOutcome } from './stored-outcome.ts'
 
 /** `store`: replay it. `release`: forget it. `hold`: keep the claim until its lease ends, record nothing. */
@@ -17,6 +19,8 @@ export type StoringPolicy = {
   /** Lower-case names kept besides the built-in list. */
   readonly storedHeaders: readonly string[]
   readonly bodyStorage: 'full' | 'none'
+  /** Values of a JSON body that are not stored. */
+  readonly redact: readonly JsonPointer[]
 }
 
 /** Answers that say "not now" or "not you": carrying the request out later is legitimate. */
@@ -89,7 +93,11 @@ export function storedOutcomeOf(
   const headers = storedHeadersOf(response.headers, policy.storedHeaders)
   const { status } = response
   if (response.oversized === undefined && policy.bodyStorage === 'full') {
-    return { kind: 'response', status, headers, body: response.body, completedAtWallMs: wallMs }
+    const redacted = redact(headers, response.body, policy.redact)
+    if (redacted.kind === 'redacted') {
+      const { headers: kept, body } = redacted
+      return { kind: 'response', status, headers: kept, body, completedAtWallMs: wallMs }
+    }
   }
   const location = headerValues(headers, 'location')[0]
   return {

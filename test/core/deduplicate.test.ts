@@ -16,6 +16,7 @@ const POLICY: DedupPolicy = {
   store: {},
   storedHeaders: [],
   bodyStorage: 'full',
+  redact: [],
   leaseMs: LEASE_MS,
   retentionMs: 3_600_000,
   budgetMs: 100,

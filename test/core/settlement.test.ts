@@ -8,7 +8,7 @@ import {
   storedOutcomeOf,
 } from '../../src/core/settlement.ts'
 
-const policy: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full' }
+const policy: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full', redact: [] }
 const disposition = (status: number, headers: HeaderList = [], store: StoringPolicy['store'] = {}) =>
   dispositionOf({ status, headers }, { ...policy, store })
 

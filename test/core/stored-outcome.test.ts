@@ -111,7 +111,12 @@ describe('damage is refused with its reason, and never replayed in part', () => 
 })
 
 test('whatever an application answers, what is stored of it can be replayed', () => {
-  const policy = { store: [] as never, storedHeaders: ['x', 'location'], bodyStorage: 'full' as const }
+  const policy = {
+    store: [] as never,
+    storedHeaders: ['x', 'location'],
+    bodyStorage: 'full' as const,
+    redact: [],
+  }
   const name = fc.oneof(fc.constantFrom('X-Note', 'Location', 'ETag', 'x'), fc.string())
   const value = fc.string({ unit: 'binary' })
   const response = fc.record({

@@ -355,6 +355,7 @@ describe('our use of it', () => {
           store: {} as never,
           storedHeaders: [],
           bodyStorage: 'full',
+          redact: [],
           leaseMs: 1_000,
           retentionMs: 60_000,
           budgetMs: 100,

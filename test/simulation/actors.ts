@@ -92,6 +92,7 @@ async function request(
     store: {},
     storedHeaders: [],
     bodyStorage: 'full',
+    redact: [],
   }
   const forward = async (context: { token: number; attempt: number; lockId: string } | undefined) => {
     if (context === undefined) {

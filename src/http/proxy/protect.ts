@@ -122,6 +122,7 @@ function policyOf(route: ProtectedRoute, options: ProtectOptions): DedupPolicy {
     store: route.store,
     storedHeaders: route.storedHeaders,
     bodyStorage: route.bodyStorage,
+    redact: route.redact,
   }
 }
 

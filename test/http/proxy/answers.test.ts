@@ -284,6 +284,39 @@ test('a route may store what is not stored by default, and keep no bodies', asyn
   ])
 })
 
+test.each<[what: string, type: string, body: string, second: string, replayed: string | undefined]>([
+  [
+    'a value',
+    'application/json',
+    '{"id":1, "card":{"number":"4111","last":"1"}}',
+    '201 replayed',
+    '{"card":{"last":"1"},"id":1}',
+  ],
+  ['no such value', 'application/json', '{"id": 1}', '201 replayed', '{"id":1}'],
+  [
+    'a number that would be lost',
+    'application/json',
+    '{"id":9007199254740993,"card":{"number":"4111"}}',
+    '410 gone',
+    undefined,
+  ],
+  ['broken JSON', 'application/json', '{"card":{"number":"4111"}', '410 gone', undefined],
+  ['JSON that says to be text', 'text/plain', '{"card":{"number":"4111"}}', '201 replayed', '{"card":{}}'],
+  ['text', 'text/plain', 'created', '201 replayed', 'created'],
+])('of %s what a route redacts is not stored', async (_what, type, body, second, replayed) => {
+  await using application = await startApplication((_request, response) => {
+    response.writeHead(201, { 'Content-Type': type }).end(body)
+  })
+  await using proxy = await startProxy(application.origin, { routes: [route({ redact: ['/card/number'] })] })
+  const one = await proxy.post('k')
+  expect([told(one), await one.text()]).toEqual(['201 created', body])
+  const two = await proxy.post('k')
+  expect(told(two)).toBe(second)
+  const text = await two.text()
+  if (replayed !== undefined) expect(text).toBe(replayed)
+  expect(text).not.toContain('4111')
+})
+
 test('without a key the content is the key; in mode both it is noticed under another key', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, { routes: [route({ mode: 'content' })] })
