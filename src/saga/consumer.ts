@@ -10,7 +10,7 @@
  *   cannot succeed, or attempts exhausted    a dead letter, committed, then ack; what follows in its sequence waits behind it
  * Attempts are counted here and not by the broker: brokers count differently, or not at all.
  */
-import { type Backoff, jitteredDelayMs } from '../core/retry.ts'
+import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
 import { keepProcessAlive } from './ambient.ts'
 import { isConnectionLoss, type Tx } from './database.ts'
 import { replayOnce } from './dead-letter-replay.ts'
@@ -65,6 +65,11 @@ export type ConsumerOptions = {
   readonly retry?: { readonly maxAttempts?: number; readonly backoff?: Backoff }
   /** Default `park-sequence`. */
   readonly onExhausted?: 'park-sequence' | 'park-message'
+  /**
+   * A message that is to be tried again within this is kept and tried again here, its sequence behind it, instead of going
+   * back to the broker. Its place among the `concurrency` is taken meanwhile. Default 1 s; 0 gives everything back.
+   */
+  readonly retryInPlaceMs?: number
   /** How long the inbox remembers. Must be longer than any redelivery. Default 7 days. */
   readonly retentionMs?: number
   /** How often dead letters that were told to be replayed are looked for. Default 1 s. */
@@ -77,6 +82,9 @@ export interface Consumer extends AsyncDisposable {
 
 /** A message that was begun so often without an end kills its consumer, and is buried unopened. */
 const unfinishedMax = 5
+
+/** Tries in place of one delivery, so that nothing is kept from the broker for ever. */
+const inPlaceMax = 10
 
 /** Before a message is tried again that met a database out of reach. */
 const outageDelayMs = 1_000
@@ -103,6 +111,7 @@ export async function createConsumer(options: ConsumerOptions): Promise<Consumer
   let timer = kit.clock.timer(replayIntervalMs, replay)
   const stop = async () => {
     stopped = true
+    inbox.stop()
     timer.cancel()
     await Promise.all([subscription.close(), replaying])
     release()
@@ -116,6 +125,8 @@ export class Inbox {
   readonly #maxAttempts: number
   readonly #backoff: Backoff
   readonly #retentionMs: number
+  readonly #retryInPlaceMs: number
+  #stopping = false
   /** The last delivery under way for each ordering key, in this process. */
   readonly #tails = new Map<string, Promise<unknown>>()
 
@@ -124,6 +135,7 @@ export class Inbox {
     this.#maxAttempts = options.retry?.maxAttempts ?? 10
     this.#backoff = options.retry?.backoff ?? { initialMs: 200, maxMs: 60_000 }
     this.#retentionMs = options.retentionMs ?? 7 * dayMs
+    this.#retryInPlaceMs = options.retryInPlaceMs ?? 1_000
     const horizonMs = this.#maxAttempts * this.#backoff.maxMs
     if (this.#retentionMs <= horizonMs)
       throw new SagaConfigError(
@@ -136,13 +148,27 @@ export class Inbox {
     const handler = this.#options.handlers[message.type]
     if (handler === undefined) return { kind: 'ack' }
     const key = orderingKeyOf(this.#options, message)
-    if (key === null) return this.#handle(message, handler, key)
+    if (key === null) return this.#handleInPlace(message, handler, key)
     const before = this.#tails.get(key)
-    const mine = (before ?? Promise.resolve()).then(() => this.#handle(message, handler, key))
+    const mine = (before ?? Promise.resolve()).then(() => this.#handleInPlace(message, handler, key))
     this.#tails.set(key, mine)
     const verdict = await mine
     if (this.#tails.get(key) === mine) this.#tails.delete(key)
     return verdict
+  }
+
+  async #handleInPlace(message: InboundMessage, handler: Handler, key: string | null): Promise<Verdict> {
+    for (let attempt = 1; ; attempt += 1) {
+      const verdict = await this.#handle(message, handler, key)
+      const soon = verdict.kind === 'again' && verdict.delayMs <= this.#retryInPlaceMs
+      if (!soon || attempt === inPlaceMax || this.#stopping) return verdict
+      await pause(this.#options.kit.clock, verdict.delayMs)
+    }
+  }
+
+  /** Gives back what would otherwise be tried again here. */
+  stop(): void {
+    this.#stopping = true
   }
 
   async #handle(message: InboundMessage, handler: Handler, orderingKey: string | null): Promise<Verdict> {

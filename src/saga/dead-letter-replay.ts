@@ -1,7 +1,7 @@
 /**
  * The consumer's side of replaying: takes up the dead letters of its inbox that a person has told to be replayed.
  *
- * Each in a transaction of its own, in the order in which they died, which is the order of their sequence. One that fails
+ * Each in a transaction of its own, in the order in which they had first arrived, which is that of their sequence. One that fails
  * again is dead again, and so is everything of its sequence that waited behind it.
  */
 import type { Handler, Received } from './consumer.ts'
@@ -28,7 +28,8 @@ export async function replayOnce(
   handlers: Readonly<Record<string, Handler>>,
 ): Promise<number> {
   const { rows } = await kit.pool.query(
-    `SELECT id FROM ${kit.schema}.dead_letters WHERE source = 'inbox' AND consumer_id = $1 AND status = 'replaying' ORDER BY id LIMIT 100`,
+    `SELECT d.id FROM ${kit.schema}.dead_letters d LEFT JOIN ${kit.schema}.inbox i USING (consumer_id, message_id)
+     WHERE d.source = 'inbox' AND d.consumer_id = $1 AND d.status = 'replaying' ORDER BY i.arrival NULLS FIRST, d.id LIMIT 100`,
     [consumerId],
   )
   let through = 0
@@ -65,7 +66,7 @@ async function replayLetter(
     await kit.pool.query(
       `UPDATE ${s}.dead_letters SET status = 'dead', attempts = attempts + (id = $1)::int,
          error_message = CASE WHEN id = $1 THEN $4 ELSE error_message END
-       WHERE status = 'replaying' AND (id = $1 OR (consumer_id = $2 AND ordering_key = $3 AND id > $1))`,
+       WHERE status = 'replaying' AND (id = $1 OR (consumer_id = $2 AND ordering_key = $3))`,
       [id, consumerId, letter?.ordering_key ?? null, errorJson(error)],
     )
     return false

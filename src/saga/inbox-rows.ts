@@ -2,6 +2,7 @@
  * The inbox: one row for each (consumer, message), which is what makes a second delivery harmless.
  *
  * Owns the SQL and the states: absent → processed; absent → retrying → … → processed | dead; dead → processed by replay.
+ * `waiting` keeps the place of a message behind one of its sequence that is being retried.
  * `received` is a message that was begun and neither finished nor failed: its process died.
  * The row is written *first*, in the transaction of the handler; a rival with the same message waits in that INSERT.
  *
@@ -29,13 +30,16 @@ export type Entrance =
   /** An earlier message of its sequence is dead: this one waits with it. */
   | { readonly kind: 'behind' }
 
-/** How long a message waits that comes before its predecessor is through. */
-const behindDelayMs = 1_000
+/** Between these, a message comes again that has to wait for its predecessor. */
+const behindDelayMs = { min: 100, max: 1_000 }
 
-const blocked = (s: string) => `
-  EXISTS (SELECT 1 FROM ${s}.inbox b WHERE b.consumer_id = $1 AND b.ordering_key = $4 AND b.status = 'retrying' AND b.message_id <> $2)
-  OR EXISTS (SELECT 1 FROM ${s}.dead_letters d WHERE d.consumer_id = $1 AND d.ordering_key = $4 AND d.status IN ('dead', 'replaying')
-             AND d.message_id <> $2)`
+/** Those of the same sequence that must come first. */
+const open = (s: string) =>
+  `SELECT FROM ${s}.inbox b WHERE b.consumer_id = $1 AND b.ordering_key = $4 AND b.status IN ('retrying', 'waiting')`
+const dead = (s: string) =>
+  `SELECT FROM ${s}.dead_letters d WHERE d.consumer_id = $1 AND d.ordering_key = $4 AND d.status IN ('dead', 'replaying')`
+
+type InboxRow = { request_hash: Buffer; status: string; arrival: string; wait_ms: number }
 
 /** Takes the message, marked as processed: which becomes true with the commit of the handler's work. */
 export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entrance> {
@@ -44,13 +48,14 @@ export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entranc
   const inserted = await tx.query(
     `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, ordering_key, status, processed_at, expires_at)
      SELECT $1, $2::uuid, $3, $4::text, 'processed', clock_timestamp(), clock_timestamp() + $5 * interval '1 ms'
-     WHERE $4 IS NULL OR NOT (${blocked(s)})
+     WHERE $4 IS NULL OR NOT (EXISTS (${open(s)} AND b.message_id <> $2) OR EXISTS (${dead(s)} AND d.message_id <> $2))
      ON CONFLICT DO NOTHING`,
     [consumerId, message.messageId, hash, orderingKey, retentionMs],
   )
   if (inserted.rowCount === 1) return { kind: 'go' }
-  const { rows } = await tx.query<{ request_hash: Buffer; status: string; wait_ms: number }>(
-    `SELECT request_hash, status, (extract(epoch FROM coalesce(next_attempt_at, clock_timestamp()) - clock_timestamp()) * 1000)::float8 AS wait_ms
+  const { rows } = await tx.query<InboxRow>(
+    `SELECT request_hash, status, arrival,
+            (extract(epoch FROM coalesce(next_attempt_at, clock_timestamp()) - clock_timestamp()) * 1000)::float8 AS wait_ms
      FROM ${s}.inbox WHERE consumer_id = $1 AND message_id = $2 FOR UPDATE`,
     [consumerId, message.messageId],
   )
@@ -59,31 +64,48 @@ export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entranc
     throw new IdempotencyKeyReuseError(consumerId, message.messageId)
   if (row?.status === 'processed' || row?.status === 'dead') return { kind: 'done' }
   if (row !== undefined && row.wait_ms > 0) return { kind: 'later', delayMs: row.wait_ms }
-  if (row?.status !== 'retrying') {
-    const obstacle = await obstacleOf(tx, s, entry)
-    if (obstacle !== undefined) return obstacle
-  }
+  const obstacle = await obstacleOf(tx, s, entry, row)
+  if (obstacle !== undefined) return obstacle
   await tx.query(
-    `UPDATE ${s}.inbox SET status = 'processed', processed_at = clock_timestamp(), unfinished = 0, next_attempt_at = NULL,
-       expires_at = clock_timestamp() + $3 * interval '1 ms' WHERE consumer_id = $1 AND message_id = $2`,
-    [consumerId, message.messageId, retentionMs],
+    `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, ordering_key, status, processed_at, expires_at)
+     VALUES ($1, $2, $3, $4, 'processed', clock_timestamp(), clock_timestamp() + $5 * interval '1 ms')
+     ON CONFLICT (consumer_id, message_id) DO UPDATE
+       SET status = 'processed', processed_at = clock_timestamp(), unfinished = 0, next_attempt_at = NULL,
+           expires_at = EXCLUDED.expires_at`,
+    [consumerId, message.messageId, hash, orderingKey, retentionMs],
   )
   return { kind: 'go' }
 }
 
-async function obstacleOf(tx: Tx, s: string, entry: Entry): Promise<Entrance | undefined> {
-  if (entry.orderingKey === null) return undefined
-  const { rows } = await tx.query<{ status: string }>(
-    `SELECT status FROM ${s}.dead_letters WHERE consumer_id = $1 AND ordering_key = $2 AND status IN ('dead', 'replaying')
-       AND message_id <> $3
+/** What of its sequence must come before it: a dead one, or one that arrived earlier and is not through. */
+async function obstacleOf(
+  tx: Tx,
+  s: string,
+  entry: Entry,
+  row: InboxRow | undefined,
+): Promise<Entrance | undefined> {
+  const { consumerId, message, hash, orderingKey, retentionMs } = entry
+  if (orderingKey === null) return undefined
+  const { rows } = await tx.query<{ status: string; wait_ms: number | null }>(
+    `SELECT status, 0 AS wait_ms FROM ${s}.dead_letters
+     WHERE consumer_id = $1 AND ordering_key = $2 AND status IN ('dead', 'replaying') AND message_id <> $3
      UNION ALL
-     SELECT status FROM ${s}.inbox WHERE consumer_id = $1 AND ordering_key = $2 AND status = 'retrying' AND message_id <> $3`,
-    [entry.consumerId, entry.orderingKey, entry.message.messageId],
+     SELECT status, (extract(epoch FROM next_attempt_at - clock_timestamp()) * 1000)::float8 FROM ${s}.inbox
+     WHERE consumer_id = $1 AND ordering_key = $2 AND status IN ('retrying', 'waiting') AND message_id <> $3
+       AND ($4::bigint IS NULL OR arrival < $4)`,
+    [consumerId, orderingKey, message.messageId, row?.arrival ?? null],
   )
-  const found = new Set(rows.map(({ status }) => status))
-  if (found.has('dead')) return { kind: 'behind' }
-  // Gone meanwhile, or about to go: come again.
-  return found.size > 0 ? { kind: 'later', delayMs: behindDelayMs } : undefined
+  if (rows.length === 0) return undefined
+  if (rows.some(({ status }) => status === 'dead')) return { kind: 'behind' }
+  // Its place is kept: what arrives after it has to wait for it, too.
+  await tx.query(
+    `INSERT INTO ${s}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
+     VALUES ($1, $2, $3, $4, 'waiting', clock_timestamp() + $5 * interval '1 ms')
+     ON CONFLICT (consumer_id, message_id) DO UPDATE SET status = 'waiting' WHERE i.status = 'received'`,
+    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+  )
+  const waitMs = Math.max(...rows.map(({ wait_ms }) => wait_ms ?? 0))
+  return { kind: 'later', delayMs: Math.min(behindDelayMs.max, Math.max(behindDelayMs.min, waitMs)) }
 }
 
 /** A delivery begins whose earlier one came to no end: counts them, for a message that kills its consumer. */

@@ -116,8 +116,11 @@ CREATE TABLE {s}.inbox (
   message_id      uuid        NOT NULL,
   request_hash    bytea       NOT NULL,
   ordering_key    text,
-  -- received: begun at least once and not finished. dead: given up, see dead_letters.
-  status          text        NOT NULL CHECK (status IN ('received', 'retrying', 'processed', 'dead')),
+  -- The order of first arrivals, which is the order of the queue.
+  arrival         bigint      GENERATED ALWAYS AS IDENTITY,
+  -- received: begun at least once and not finished. waiting: behind one of its sequence that is being retried.
+  -- dead: given up, see dead_letters.
+  status          text        NOT NULL CHECK (status IN ('received', 'waiting', 'retrying', 'processed', 'dead')),
   attempts        integer     NOT NULL DEFAULT 0,
   -- Begun without any end being noted: the process died, or the connection did.
   unfinished      integer     NOT NULL DEFAULT 0,
@@ -128,8 +131,8 @@ CREATE TABLE {s}.inbox (
   expires_at      timestamptz NOT NULL,
   PRIMARY KEY (consumer_id, message_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
-CREATE INDEX inbox_expiry ON {s}.inbox (expires_at) WHERE status IN ('processed', 'dead');
-CREATE INDEX inbox_retrying ON {s}.inbox (consumer_id, ordering_key) WHERE status = 'retrying';
+CREATE INDEX inbox_expiry ON {s}.inbox (expires_at);
+CREATE INDEX inbox_open ON {s}.inbox (consumer_id, ordering_key, arrival) WHERE status IN ('retrying', 'waiting');
 
 -- Delivery inside the database, where no broker is wanted: a queue is a name.
 CREATE TABLE {s}.mailbox (

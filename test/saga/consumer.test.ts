@@ -37,7 +37,14 @@ const booked = async () =>
   ).rows.map((row) => row.n)
 function inbox(handler: Handler, options: Partial<ConsumerOptions> = {}): Inbox {
   const subscriber = { subscribe: () => Promise.reject(new Error('not used')) }
-  return new Inbox({ kit, subscriber, consumerId: 'test', handlers: { Paid: handler }, ...options })
+  return new Inbox({
+    kit,
+    subscriber,
+    consumerId: 'test',
+    handlers: { Paid: handler },
+    retryInPlaceMs: 0,
+    ...options,
+  })
 }
 const message = (n: number, aggregateId = 'a', more: Partial<InboundMessage> = {}): InboundMessage => ({
   messageId: newMessageId(kit),
@@ -92,6 +99,39 @@ test('a failure rolls everything back, spends one attempt and asks for the messa
   await due()
   expect(await one.receive(paid)).toEqual({ kind: 'ack' })
   expect(await booked()).toEqual([1])
+})
+
+test('a message that is soon to be tried again is tried here, and its sequence waits behind it', async () => {
+  let failures = 3
+  const one = inbox(
+    async (tx, received) => {
+      await book(tx, received)
+      if ((received.payload as { n: number }).n === 1 && failures-- > 0) throw new Error('not yet')
+    },
+    { retryInPlaceMs: 1_000, retry: { backoff: { initialMs: 5, maxMs: 5 } } },
+  )
+  const verdicts = await Promise.all([
+    one.receive(message(1)),
+    one.receive(message(2)),
+    one.receive(message(3, 'b')),
+  ])
+  expect(verdicts).toEqual(Array(3).fill({ kind: 'ack' }))
+  expect(await booked()).toEqual([3, 1, 2])
+})
+
+test('what was deferred keeps its place, whatever comes back first', async () => {
+  const bad = new Set([1])
+  const one = inbox(failingFor(bad))
+  const [first, second, third] = [message(1), message(2), message(3)]
+  await one.receive(first)
+  await one.receive(second)
+  bad.clear()
+  await due()
+  expect(await one.receive(first)).toEqual({ kind: 'ack' })
+  expect((await one.receive(third)).kind).toBe('again')
+  expect(await one.receive(second)).toEqual({ kind: 'ack' })
+  expect(await one.receive(third)).toEqual({ kind: 'ack' })
+  expect(await booked()).toEqual([1, 2, 3])
 })
 
 test('what follows a failed message in its sequence waits; other sequences do not', async () => {

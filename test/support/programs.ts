@@ -53,6 +53,26 @@ export const serverPrograms = {
     elsewhere: 'brew install prometheus, or the archive of prometheus.io/download',
     why: 'every query of the dashboards and every alert is run by a real Prometheus',
   },
+  rabbitmq: {
+    programs: ['rabbitmq-server'],
+    alsoIn: ['/usr/sbin', '/usr/local/sbin', '/opt/homebrew/sbin'],
+    debianPackage: 'rabbitmq-server',
+    elsewhere: 'brew install rabbitmq, or rabbitmq-server of your distribution',
+    why: 'the saga kit is tested on real brokers',
+  },
+  epmd: {
+    programs: ['epmd'],
+    alsoIn: ['/usr/lib/erlang/bin', '/usr/lib/erlang/erts-*/bin'],
+    debianPackage: 'rabbitmq-server',
+    elsewhere: 'brew install erlang, or erlang of your distribution',
+    why: 'RabbitMQ needs it to find itself',
+  },
+  nats: {
+    programs: ['nats-server'],
+    debianPackage: 'nats-server',
+    elsewhere: 'brew install nats-server, or nats-server of your distribution',
+    why: 'the saga kit is tested on real brokers',
+  },
 } as const satisfies Record<string, ServerProgram>
 
 export type ServerProgramName = keyof typeof serverPrograms

@@ -1,0 +1,310 @@
+/**
+ * RabbitMQ: a publisher that believes only confirms, and a subscriber on a quorum queue.
+ *
+ * A publish is `mandatory`: a message that no queue would get is confirmed all the same, after it was returned, so the
+ * return is what decides. "Again later" is a copy into a delay queue (fixed time to live, dead-lettered back into the main
+ * queue, at least once), confirmed before the original is acknowledged; this works from RabbitMQ 3.10 on, and leaves the
+ * counting of attempts to the inbox. Connections are made when needed and forgotten when they break.
+ *
+ * Source: RabbitMQ documentation, "Consumer Acknowledgements and Publisher Confirms", "Quorum Queues".
+ */
+import amqp, { type ChannelModel, type ConfirmChannel, type ConsumeMessage } from 'amqplib'
+import type { Clock } from '../../core/ports.ts'
+import { pause } from '../../core/retry.ts'
+import { keepProcessAlive, processClock } from '../ambient.ts'
+import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
+import {
+  type InboundMessage,
+  inboundFrom,
+  type MessagePublisher,
+  type MessageSubscriber,
+  type OutboundMessage,
+  propertiesOf,
+  type SubscribeOptions,
+  type Subscription,
+  type Verdict,
+} from '../messages.ts'
+import { delayBucketMs, delayBucketsMs } from './delay-buckets.ts'
+
+export type RabbitMqOptions = {
+  /** `amqp://user:password@host:5672/vhost`; `amqps:` for TLS. */
+  readonly url: string
+  readonly heartbeatSeconds?: number
+}
+
+export type Route = { readonly exchange: string; readonly routingKey: string }
+
+export type RabbitMqPublisherOptions = RabbitMqOptions & {
+  /** Default: the queue that the destination names, over the default exchange. */
+  readonly route?: (message: OutboundMessage) => Route
+}
+
+type Link = {
+  readonly model: ChannelModel
+  readonly channel: ConfirmChannel
+  readonly closed: Promise<never>
+}
+
+/** One connection with one confirm channel; `closed` rejects when either ends, and is never left unhandled. */
+async function connect({ url, heartbeatSeconds = 10 }: RabbitMqOptions): Promise<Link> {
+  const model = await amqp.connect(url, {
+    heartbeat: heartbeatSeconds,
+    timeout: 10_000,
+    noDelay: true,
+  } as object)
+  const ended = Promise.withResolvers<never>()
+  ended.promise.catch(() => {})
+  const end = (error?: Error) =>
+    ended.reject(new BrokerUnavailableError('the connection to RabbitMQ ended', { cause: error }))
+  model.on('error', end)
+  model.on('close', end)
+  try {
+    const channel = await model.createConfirmChannel()
+    channel.on('error', end)
+    channel.on('close', () => end())
+    return { model, channel, closed: ended.promise }
+  } catch (error) {
+    await model.close().catch(() => {})
+    throw error
+  }
+}
+
+export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): MessagePublisher {
+  const route = options.route ?? (({ destination }) => ({ exchange: '', routingKey: destination }))
+  let link: Promise<Link> | undefined
+  let blocked = false
+  const returned = new Set<string>()
+
+  async function open(): Promise<Link> {
+    link ??= connect(options).then((fresh) => {
+      blocked = false
+      fresh.model.on('blocked', () => {
+        blocked = true
+      })
+      fresh.model.on('unblocked', () => {
+        blocked = false
+      })
+      // Comes before the confirm of the same message (AMQP 0-9-1, basic.return).
+      fresh.channel.on('return', (message) => returned.add(String(message.properties.messageId)))
+      fresh.closed.catch(() => forget())
+      return fresh
+    })
+    return link.catch((error: unknown) => {
+      forget()
+      throw new BrokerUnavailableError('RabbitMQ is out of reach', { cause: error })
+    })
+  }
+  const forget = () => {
+    link = undefined
+    returned.clear()
+  }
+
+  return {
+    async publish(message) {
+      const { channel, closed } = await open()
+      if (blocked) throw new BrokerUnavailableError('RabbitMQ has blocked publishers (memory or disk alarm)')
+      returned.delete(message.messageId)
+      await Promise.race([confirmed(channel, route(message), message), closed])
+      if (returned.delete(message.messageId))
+        throw new PublishRefusedError(`no queue would get a message for ${message.destination}`)
+    },
+    async close() {
+      const open = await link?.catch(() => undefined)
+      await open?.model.close().catch(() => {})
+    },
+  }
+}
+
+function confirmed(channel: ConfirmChannel, route: Route, message: OutboundMessage): Promise<void> {
+  const options = {
+    mandatory: true,
+    persistent: true,
+    contentType: 'application/json',
+    messageId: message.messageId,
+    type: message.type,
+    headers: { ...message.headers, ...propertiesOf(message) },
+  }
+  return new Promise((resolve, reject) => {
+    try {
+      channel.publish(route.exchange, route.routingKey, Buffer.from(message.body), options, (error) => {
+        if (error === null || error === undefined) resolve()
+        else reject(new PublishRefusedError('RabbitMQ refused the message', { cause: error }))
+      })
+    } catch (error) {
+      reject(new BrokerUnavailableError('the channel to RabbitMQ is closed', { cause: error }))
+    }
+  })
+}
+
+export type RabbitMqSubscriberOptions = RabbitMqOptions & {
+  /** Declared as a durable quorum queue, with one delay queue for each delay beside it. */
+  readonly queue: string
+  /** Bound to it where given; the exchanges must exist. */
+  readonly bindings?: readonly Route[]
+  readonly clock?: Clock
+}
+
+export function createRabbitMqSubscriber(options: RabbitMqSubscriberOptions): MessageSubscriber {
+  return {
+    async subscribe(handle, subscribeOptions) {
+      const session = new Session(options, handle, subscribeOptions)
+      await session.begin()
+      return session
+    },
+  }
+}
+
+const reconnectMs = 500
+
+class Session implements Subscription {
+  readonly #options: RabbitMqSubscriberOptions
+  readonly #handle: (message: InboundMessage) => Promise<Verdict>
+  readonly #subscribe: SubscribeOptions
+  readonly #clock: Clock
+  readonly #running = new Set<Promise<void>>()
+  readonly #release = keepProcessAlive()
+  #link: Link | undefined
+  #consumerTag = ''
+  #closed = false
+
+  constructor(
+    options: RabbitMqSubscriberOptions,
+    handle: (message: InboundMessage) => Promise<Verdict>,
+    subscribe: SubscribeOptions,
+  ) {
+    this.#options = options
+    this.#handle = handle
+    this.#subscribe = subscribe
+    this.#clock = options.clock ?? processClock
+  }
+
+  /** The first connection must succeed; later ones are made again and again. */
+  async begin(): Promise<void> {
+    try {
+      await this.#consume()
+    } catch (error) {
+      this.#release()
+      throw new BrokerUnavailableError('RabbitMQ is out of reach', { cause: error })
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    await this.#link?.channel.cancel(this.#consumerTag).catch(() => {})
+    await Promise.all(this.#running)
+    await this.#link?.model.close().catch(() => {})
+    this.#release()
+  }
+
+  async #consume(): Promise<void> {
+    const link = await connect(this.#options)
+    try {
+      await declare(link, this.#options)
+      await link.channel.prefetch(this.#subscribe.concurrency)
+      const { consumerTag } = await link.channel.consume(
+        this.#options.queue,
+        (raw) => this.#receive(link, raw),
+        {
+          noAck: false,
+        },
+      )
+      this.#consumerTag = consumerTag
+    } catch (error) {
+      await link.model.close().catch(() => {})
+      throw error
+    }
+    this.#link = link
+    link.closed.catch((error: unknown) => {
+      if (this.#closed) return
+      this.#subscribe.onError(error)
+      void this.#again()
+    })
+  }
+
+  async #again(): Promise<void> {
+    while (!this.#closed) {
+      await pause(this.#clock, reconnectMs)
+      if (this.#closed) return
+      try {
+        return await this.#consume()
+      } catch (error) {
+        this.#subscribe.onError(error)
+      }
+    }
+  }
+
+  #receive(link: Link, raw: ConsumeMessage | null): void {
+    if (raw === null) {
+      // The queue was deleted under us: begin again, and declare it again.
+      void link.model.close().catch(() => {})
+      return
+    }
+    // What fails here fails with the connection, and then the message comes again.
+    const done = this.#deliver(link, raw).catch(this.#subscribe.onError)
+    this.#running.add(done)
+    void done.then(() => this.#running.delete(done))
+  }
+
+  async #deliver(link: Link, raw: ConsumeMessage): Promise<void> {
+    const headers = (raw.properties.headers ?? {}) as Record<string, unknown>
+    const texts = Object.entries(headers).filter(
+      (entry): entry is [string, string] => typeof entry[1] === 'string',
+    )
+    const message = inboundFrom(
+      Object.fromEntries(texts),
+      raw.content.toString('utf8'),
+      raw.fields.redelivered,
+    )
+    const verdict = message === undefined ? ({ kind: 'ack' } as const) : await this.#handle(message)
+    if (verdict.kind === 'again') await this.#delay(link, raw, verdict.delayMs)
+    link.channel.ack(raw)
+  }
+
+  /** The copy is safe before the original goes. */
+  async #delay({ channel, closed }: Link, raw: ConsumeMessage, delayMs: number): Promise<void> {
+    const queue = delayQueue(this.#options.queue, delayBucketMs(delayMs))
+    const copied = new Promise<void>((resolve, reject) => {
+      const { messageId, type, contentType, headers } = raw.properties
+      const options = {
+        persistent: true,
+        messageId,
+        type,
+        contentType,
+        headers: withoutDeaths(headers ?? {}),
+      }
+      channel.sendToQueue(queue, raw.content, options, (error) => (error ? reject(error) : resolve()))
+    })
+    await Promise.race([copied, closed])
+  }
+}
+
+/** RabbitMQ notes every dead-lettering in the headers, where it would see a loop one day. */
+function withoutDeaths(headers: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !/^x-(first-|last-)?death/.test(name)))
+}
+
+const delayQueue = (queue: string, delayMs: number) => `${queue}.again.${delayMs}ms`
+
+async function declare(
+  { model, channel }: Link,
+  { queue, bindings = [] }: RabbitMqSubscriberOptions,
+): Promise<void> {
+  const version = String(model.connection.serverProperties.version ?? '')
+  // From 4.0 on a quorum queue drops a message after 20 deliveries; here the inbox decides when it is enough.
+  const unlimited = Number.parseInt(version, 10) >= 4 ? { 'x-delivery-limit': -1 } : {}
+  const quorum = { 'x-queue-type': 'quorum' }
+  await channel.assertQueue(queue, { durable: true, arguments: { ...quorum, ...unlimited } })
+  for (const delayMs of delayBucketsMs)
+    await channel.assertQueue(delayQueue(queue, delayMs), {
+      durable: true,
+      arguments: {
+        ...quorum,
+        'x-message-ttl': delayMs,
+        'x-dead-letter-exchange': '',
+        'x-dead-letter-routing-key': queue,
+        'x-dead-letter-strategy': 'at-least-once',
+        'x-overflow': 'reject-publish',
+      },
+    })
+  for (const { exchange, routingKey } of bindings) await channel.bindQueue(queue, exchange, routingKey)
+}

@@ -1,0 +1,25 @@
+// Delivery inside the database conforms to what brokers do.
+import { createMailboxPublisher, createMailboxSubscriber } from '../../../src/saga/brokers/mailbox.ts'
+import { startPostgres } from '../../support/postgres-server.ts'
+import { testKit } from '../../support/saga-kit.ts'
+import { brokerConformance } from './conformance.ts'
+
+brokerConformance(async () => {
+  const server = await startPostgres()
+  const kit = await testKit(server)
+  return {
+    publisher: createMailboxPublisher(kit),
+    channel: async (name) => ({
+      destination: name,
+      subscriber: createMailboxSubscriber({ kit, queue: name, pollIntervalMs: 10, visibilityMs: 1_000 }),
+      elsewhere: {
+        module: `${import.meta.dirname}/../../support/mailbox-elsewhere.ts`,
+        factory: 'createMailboxSubscriberFor',
+        options: { url: server.url, schema: kit.schemaName, queue: name, visibilityMs: 1_000 },
+      },
+    }),
+    kill: () => server.kill(),
+    start: () => server.start(),
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  }
+})

@@ -1,0 +1,44 @@
+// The NATS JetStream adapter, on a real server.
+import { createNatsPublisher, createNatsSubscriber } from '../../../src/saga/brokers/nats.ts'
+import { startNats } from '../../support/nats-server.ts'
+import { brokerConformance } from './conformance.ts'
+
+brokerConformance(async () => {
+  const server = await startNats()
+  const connection = { servers: server.url }
+  const publisher = createNatsPublisher({ connection, timeoutMs: 2_000 })
+  return {
+    publisher,
+    nowhere: 'no.such.subject',
+    channel: async (name) => {
+      const options = {
+        connection,
+        stream: `s-${name}`,
+        subjects: [`t.${name}`],
+        durable: 'test',
+        ackWaitMs: 1_000,
+      }
+      const subscriber = createNatsSubscriber(options)
+      const first = await subscriber.subscribe(async () => ({ kind: 'again', delayMs: 0 }), {
+        concurrency: 1,
+        onError: () => {},
+      })
+      await first.close()
+      return {
+        destination: `t.${name}`,
+        subscriber,
+        elsewhere: {
+          module: `${import.meta.dirname}/../../../src/saga/brokers/nats.ts`,
+          factory: 'createNatsSubscriber',
+          options,
+        },
+      }
+    },
+    kill: () => server.kill(),
+    start: () => server.start(),
+    async [Symbol.asyncDispose]() {
+      await publisher.close()
+      await server[Symbol.asyncDispose]()
+    },
+  }
+})

@@ -1,0 +1,34 @@
+// The Redis Streams adapter, on a real server that writes to disk before it confirms.
+import {
+  createRedisStreamsPublisher,
+  createRedisStreamsSubscriber,
+} from '../../../src/saga/brokers/redis-streams.ts'
+import { startRedisServers } from '../../support/redis-servers.ts'
+import { brokerConformance } from './conformance.ts'
+
+brokerConformance(async () => {
+  const servers = await startRedisServers(1, { appendOnly: true })
+  const url = servers.urls[0]!
+  const publisher = createRedisStreamsPublisher({ url })
+  return {
+    publisher,
+    channel: async (name) => {
+      const options = { url, stream: name, group: 'test', visibilityMs: 1_000 }
+      return {
+        destination: name,
+        subscriber: createRedisStreamsSubscriber(options),
+        elsewhere: {
+          module: `${import.meta.dirname}/../../../src/saga/brokers/redis-streams.ts`,
+          factory: 'createRedisStreamsSubscriber',
+          options,
+        },
+      }
+    },
+    kill: () => servers.kill(0),
+    start: () => servers.start(0),
+    async [Symbol.asyncDispose]() {
+      await publisher.close()
+      await servers[Symbol.asyncDispose]()
+    },
+  }
+})

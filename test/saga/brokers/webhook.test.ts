@@ -1,0 +1,121 @@
+// Webhooks on a real HTTP server: signed, confirmed by the consumer's commit, and patient with a receiver that is busy.
+import { createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createWebhookPublisher, createWebhookReceiver } from '../../../src/saga/brokers/webhook.ts'
+import { PublishDeferredError, PublishRefusedError } from '../../../src/saga/errors.ts'
+import type { InboundMessage, Verdict } from '../../../src/saga/messages.ts'
+import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
+import { outbound } from './conformance.ts'
+import { outboxToConsumer } from './end-to-end.ts'
+
+let postgres: PostgresServer
+beforeAll(async () => {
+  postgres = await startPostgres()
+})
+afterAll(() => postgres[Symbol.asyncDispose]())
+
+async function serving(listener: RequestListener) {
+  const server = createServer(listener)
+  await new Promise<void>((resolve) => server.listen({ host: '127.0.0.1', port: 0 }, resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+const never = new AbortController().signal
+const secret = 'a secret of at least twenty-four bytes'
+const settings = { concurrency: 10, onError: () => {} }
+
+test('from the outbox to the inbox: everything once, each aggregate in order, failures included', async () => {
+  const receiver = createWebhookReceiver({ secret })
+  await using server = await serving(receiver.listener)
+  await outboxToConsumer(postgres, createWebhookPublisher({ secret }), {
+    destination: server.url,
+    subscriber: receiver,
+  })
+}, 60_000)
+
+test('a message arrives with everything it carries, and its answer is the confirm', async () => {
+  const got: InboundMessage[] = []
+  const receiver = createWebhookReceiver({ secret })
+  await using server = await serving(receiver.listener)
+  await receiver.subscribe(async (message) => {
+    got.push(message)
+    return { kind: 'ack' }
+  }, settings)
+  const message = outbound(server.url, 1, {
+    headers: { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' },
+  })
+  await createWebhookPublisher({ secret }).publish(message, never)
+  const { destination: _, ...carried } = message
+  expect(got).toEqual([{ ...carried, redelivered: false }])
+})
+
+test.each<[string, Verdict | number, unknown]>([
+  [
+    'asks to come again',
+    { kind: 'again', delayMs: 2_500 },
+    { name: 'PublishDeferredError', retryAfterMs: 2_500 },
+  ],
+  ['answers 500', 500, { name: 'PublishRefusedError' }],
+  ['answers 404', 404, { name: 'PublishRefusedError' }],
+  ['redirects', 302, { name: 'PublishRefusedError' }],
+])('a receiver that %s', async (_, reaction, expected) => {
+  const receiver = createWebhookReceiver()
+  await using server = await serving(
+    typeof reaction === 'number'
+      ? (_request, response) => response.writeHead(reaction, { location: '/x' }).end()
+      : receiver.listener,
+  )
+  if (typeof reaction !== 'number') await receiver.subscribe(async () => reaction, settings)
+  await expect(createWebhookPublisher({}).publish(outbound(server.url, 1), never)).rejects.toMatchObject(
+    expected as object,
+  )
+})
+
+test('nobody listens: the message is refused, and the URL with its secrets is not in the error', async () => {
+  const sent = createWebhookPublisher({}).publish(outbound('http://127.0.0.1:1/hook?token=canary', 1), never)
+  const error = await sent.catch((thrown: Error) => thrown)
+  expect(error).toBeInstanceOf(PublishRefusedError)
+  expect((error as Error).message).not.toContain('canary')
+})
+
+test('before anybody has subscribed, senders are asked to come again', async () => {
+  await using server = await serving(createWebhookReceiver().listener)
+  await expect(createWebhookPublisher({}).publish(outbound(server.url, 1), never)).rejects.toBeInstanceOf(
+    PublishDeferredError,
+  )
+})
+
+test.each<[string, Parameters<typeof createWebhookPublisher>[0]]>([
+  ['unsigned', {}],
+  ['signed with another secret', { secret: 'another secret of twenty-four bytes!' }],
+  ['signed six minutes ago', { secret, clock: { wallMs: () => Date.now() - 360_000 } as never }],
+])('a message that is %s does not reach the handler', async (_, publisher) => {
+  let calls = 0
+  const receiver = createWebhookReceiver({ secret })
+  await using server = await serving(receiver.listener)
+  await receiver.subscribe(async () => {
+    calls += 1
+    return { kind: 'ack' }
+  }, settings)
+  await expect(createWebhookPublisher(publisher).publish(outbound(server.url, 1), never)).rejects.toThrow(
+    'answered 401',
+  )
+  expect(calls).toBe(0)
+})
+
+test('a body above the limit is refused', async () => {
+  const receiver = createWebhookReceiver({ maxBodyBytes: 100 })
+  await using server = await serving(receiver.listener)
+  await receiver.subscribe(async () => ({ kind: 'ack' }), settings)
+  const sent = createWebhookPublisher({}).publish(
+    outbound(server.url, 1, { body: JSON.stringify('x'.repeat(200)) }),
+    never,
+  )
+  await expect(sent).rejects.toThrow('answered 413')
+})

@@ -1,0 +1,16 @@
+/**
+ * A consumer in a process of its own that takes one message and never comes to an end with it, to be killed.
+ * Usage: node hanging-consumer.ts <adapter module> <factory> <options as JSON>
+ */
+import type { MessageSubscriber } from '../../src/saga/messages.ts'
+
+const [module, factory, options] = process.argv.slice(2)
+const adapter = await import(module!)
+const subscriber: MessageSubscriber = adapter[factory!](JSON.parse(options!))
+await subscriber.subscribe(
+  (message) => {
+    console.log(`took ${message.messageId}`)
+    return new Promise(() => {})
+  },
+  { concurrency: 1, onError: (error) => console.error(error) },
+)
