@@ -22,7 +22,7 @@ import type {
   RenewResult,
   Round,
 } from './ports.ts'
-import { bestCompleted, explainRead, explainRejected } from './quorum.ts'
+import { answered, bestCompleted, explainRead, explainRejected } from './quorum.ts'
 import { decodeOutcome, encodeOutcome, type StoredOutcome } from './stored-outcome.ts'
 import { type Token, TokenSource } from './token.ts'
 import { majorityOf } from './units.ts'
@@ -89,8 +89,10 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
     if (early !== undefined && early.holders < needed) await round.settled
     const found = bestCompleted(round.answers)
     if (found !== undefined && acceptedEarlier(found.best, lease, outcome)) {
-      const recorded = round.answers.filter((answer) => answer?.kind === 'recorded').length
-      return { kind: found.holders + recorded >= needed ? 'recorded' : 'unavailable' }
+      const inFavour = found.holders + round.answers.filter((answer) => answer?.kind === 'recorded').length
+      if (inFavour >= needed) return { kind: 'recorded' }
+      const against = answered(round.answers).length - inFavour
+      return { kind: quorum.nodeCount - against < needed ? 'fenced' : 'unavailable' }
     }
     if (says !== 'refused') return { kind: 'unavailable' }
     const winner =

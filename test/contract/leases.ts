@@ -296,6 +296,17 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('paid', 1) })
     })
 
+    test('that a minority has from the same holder, at another moment, does not hide who came after', async () => {
+      const { granted, accept, leases, cluster, pass } = await start()
+      const late = await granted({ owner: A, leaseMs: SHORT_LEASE_MS })
+      for (const index of [0, 1]) await accept(index, late.token, encodeOutcome(outcome('paid', 1)))
+      await pass(SHORT_LEASE_MS + 5)
+      cluster.set('deaf', 0, 1)
+      await granted()
+      cluster.set('well', 0, 1)
+      expect(await leases.complete(late, outcome('paid', 2))).toEqual({ kind: 'fenced' })
+    })
+
     test('that a single node holds is adopted: written to a majority, and only then shown', async () => {
       const { claim, accept, pastToken, records, kinds, cluster } = await start()
       const token = pastToken()
