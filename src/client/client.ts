@@ -1,0 +1,186 @@
+/**
+ * The client of the reservation API: `import { createClient } from 'fencepost/client'`.
+ *
+ *     const fencepost = createClient()
+ *     await using reservation = await fencepost.reserve('payment:order-4711')
+ *     await db.query(insert, [reservation.fencingToken])
+ *     await reservation.complete({ paymentId })
+ *
+ * Needs `fetch`, `AbortController` and timers and nothing else: Node, Deno, Bun, workers. The entry of the package.
+ */
+
+import { holdReservation, type Reservation } from './reservation.ts'
+import { call, type TransportOptions } from './transport.ts'
+
+export {
+  ConflictError,
+  DuplicateError,
+  EntityBusyError,
+  FencedError,
+  FencepostError,
+  LeaseLostError,
+  MismatchError,
+  type ProblemDocument,
+  QuorumUnavailableError,
+  RefusedError,
+  UndecidedError,
+  UnreachableError,
+} from './errors.ts'
+export type { Reservation } from './reservation.ts'
+
+export type ClientOptions = {
+  /** Of the sidecar. Default `http://127.0.0.1:8081`. */
+  readonly url?: string
+  /** Where the sidecar asks for one. */
+  readonly token?: string
+  /** Default: the runtime's. For unix sockets and tests. */
+  readonly fetch?: typeof fetch
+  /** Time for all tries of one call together. Default 5000. */
+  readonly retryForMs?: number
+  /** Time for one try. Default 2000. */
+  readonly callTimeoutMs?: number
+}
+
+/** A request that does not come through the proxy, identified as the proxy would. */
+export type DescribedRequest = {
+  readonly method: string
+  readonly path: string
+  readonly query?: string
+  readonly headers?: Readonly<Record<string, string | readonly string[]>>
+  readonly body?: string
+}
+
+export type ReserveOptions = {
+  /** Who asks: the same session that asks again gets the same reservation. Default: a new one. */
+  readonly sessionId?: string
+  readonly tenant?: string
+  readonly apiVersion?: string
+  /** What nobody else may work on meanwhile. */
+  readonly entities?: readonly string[]
+  readonly takeover?: 'reexecute' | 'indeterminate'
+  readonly leaseMs?: number
+  /** How long the outcome answers duplicates. */
+  readonly retentionMs?: number
+  /** How long the sidecar waits while somebody else holds it. Default 0. */
+  readonly waitMs?: number
+  /** Extend it by itself while it is held. Default true. */
+  readonly heartbeat?: boolean
+  /** Ends the asking. */
+  readonly signal?: AbortSignal
+}
+
+export type Intent = string | readonly string[] | DescribedRequest
+
+export type WithReservationOptions = ReserveOptions & {
+  /**
+   * When the work throws. `release` (default): nothing was done, somebody may try again at once. `hold`: something may have
+   * been done; the lease is left to end, and the next attempt is told that it is a further one.
+   */
+  readonly onError?: 'release' | 'hold'
+}
+
+export type Standing = {
+  readonly state: 'FREE' | 'HELD' | 'LAPSED' | 'COMPLETED'
+  readonly fencingToken?: number
+  readonly attempt?: number
+  readonly remainingLeaseMs?: number
+  readonly result?: unknown
+}
+
+export interface Client {
+  /**
+   * @throws ConflictError where somebody else holds it, DuplicateError where it was done, MismatchError where its key was
+   *   used for something else, QuorumUnavailableError where nobody can know now
+   */
+  reserve(intent: Intent, options?: ReserveOptions): Promise<Reservation>
+  /** Works under a reservation, completes it with what the work returns, and returns that. */
+  withReservation<T>(
+    intent: Intent,
+    work: (reservation: Reservation) => Promise<T>,
+    options?: WithReservationOptions,
+  ): Promise<T>
+  /** What stands for a value. */
+  read(value: string, options?: { readonly tenant?: string; readonly apiVersion?: string }): Promise<Standing>
+}
+
+export function createClient(options: ClientOptions = {}): Client {
+  const transport: TransportOptions = {
+    url: (options.url ?? 'http://127.0.0.1:8081').replace(/\/+$/, ''),
+    token: options.token,
+    fetch: options.fetch ?? ((input, init) => fetch(input, init)),
+    retryForMs: options.retryForMs ?? 5_000,
+    callTimeoutMs: options.callTimeoutMs ?? 2_000,
+  }
+
+  async function reserve(intent: Intent, given: ReserveOptions = {}): Promise<Reservation> {
+    const { signal, waitMs = 0, heartbeat = true } = given
+    const granted = await call('POST', '/v1/reservations', bodyOf(intent, given), transport, {
+      signal,
+      waitMs,
+    })
+    return holdReservation(granted, transport, { heartbeat })
+  }
+
+  return {
+    reserve,
+    withReservation: async (intent, work, given = {}) => {
+      const reservation = await reserve(intent, given)
+      let result: Awaited<ReturnType<typeof work>>
+      try {
+        result = await work(reservation)
+      } catch (error) {
+        if (given.onError === 'hold') reservation.abandon()
+        await reservation[Symbol.asyncDispose]()
+        throw error
+      }
+      try {
+        await reservation.complete(result)
+      } finally {
+        // The work is done: where that could not be recorded, its lease ends and the next attempt is told.
+        reservation.abandon()
+      }
+      return result
+    },
+    read: async (value, { tenant, apiVersion } = {}) => {
+      const query = new URLSearchParams({
+        value,
+        ...(tenant === undefined ? {} : { tenant }),
+        ...(apiVersion === undefined ? {} : { api_version: apiVersion }),
+      })
+      const { body } = await call('GET', `/v1/reservations?${query}`, undefined, transport)
+      return standingFrom(body)
+    },
+  }
+}
+
+function bodyOf(intent: Intent, options: ReserveOptions): Record<string, unknown> {
+  const { sessionId, tenant, apiVersion, entities, takeover, leaseMs, retentionMs, waitMs } = options
+  return {
+    // Made once for all tries: a try whose answer was lost is then recognised by the next.
+    session_id: sessionId ?? crypto.randomUUID(),
+    ...named(intent),
+    ...(tenant === undefined ? {} : { tenant }),
+    ...(apiVersion === undefined ? {} : { api_version: apiVersion }),
+    ...(entities === undefined ? {} : { entities }),
+    ...(takeover === undefined ? {} : { takeover }),
+    ...(leaseMs === undefined ? {} : { lease: `${leaseMs}ms` }),
+    ...(retentionMs === undefined ? {} : { retention: `${retentionMs}ms` }),
+    ...(waitMs === undefined ? {} : { wait: `${waitMs}ms` }),
+  }
+}
+
+function named(intent: Intent): Record<string, unknown> {
+  if (typeof intent === 'string') return { reserved_value: intent }
+  return 'method' in intent ? { request: intent } : { reserved_values: intent }
+}
+
+function standingFrom(body: Record<string, unknown>): Standing {
+  const { state, fencing_token, attempt, remaining_lease_ms, result } = body
+  return {
+    state: state as Standing['state'],
+    ...(fencing_token === undefined ? {} : { fencingToken: Number(fencing_token) }),
+    ...(attempt === undefined ? {} : { attempt: Number(attempt) }),
+    ...(remaining_lease_ms === undefined ? {} : { remainingLeaseMs: Number(remaining_lease_ms) }),
+    ...(result === undefined ? {} : { result }),
+  }
+}

@@ -1,0 +1,140 @@
+/**
+ * What can go wrong with a reservation, as classes: `instanceof` and not texts.
+ *
+ *   FencepostError ─┬─ ConflictError ── EntityBusyError     somebody else holds it: later, perhaps
+ *                   ├─ DuplicateError                       it was done: here is its result
+ *                   ├─ MismatchError                        the key was used for another request
+ *                   ├─ UndecidedError                       an earlier attempt ended without an outcome
+ *                   ├─ LeaseLostError ── FencedError        it is no longer ours: stop
+ *                   ├─ QuorumUnavailableError               nobody can know now; safe to ask again
+ *                   ├─ UnreachableError                     the sidecar did not answer
+ *                   └─ RefusedError                         the call itself is wrong
+ */
+
+/** An RFC 9457 document as the sidecar writes it, as far as this client looks at it. */
+export type ProblemDocument = {
+  readonly code?: string
+  readonly title?: string
+  readonly detail?: string
+  readonly status?: number
+  readonly retry_after?: number
+  readonly value?: string
+  readonly entity?: string
+  readonly result?: unknown
+  readonly fencing_token?: number
+  readonly attempt?: number
+  readonly completed_at?: string
+  readonly [member: string]: unknown
+}
+
+export class FencepostError extends Error {
+  override readonly name: string = 'FencepostError'
+  /** Of the answer; 0 where there was none. */
+  readonly status: number
+  /** Code of the problem (docs/problems.md); empty where the answer was none of the sidecar's. */
+  readonly code: string
+  readonly problem: ProblemDocument
+
+  constructor(message: string, status: number, problem: ProblemDocument, options?: ErrorOptions) {
+    super(message, options)
+    this.status = status
+    this.code = problem.code ?? ''
+    this.problem = problem
+  }
+}
+
+/** Somebody else holds it. */
+export class ConflictError extends FencepostError {
+  override readonly name: string = 'ConflictError'
+  /** Which of the values is in the way. */
+  readonly value: string | undefined
+  readonly retryAfterMs: number
+
+  constructor(message: string, status: number, problem: ProblemDocument) {
+    super(message, status, problem)
+    this.value = problem.value ?? problem.entity
+    this.retryAfterMs = (problem.retry_after ?? 1) * 1_000
+  }
+}
+
+/** Somebody else works on one of the entities. */
+export class EntityBusyError extends ConflictError {
+  override readonly name = 'EntityBusyError'
+}
+
+/** It was done before. Do not do it again. */
+export class DuplicateError extends FencepostError {
+  override readonly name = 'DuplicateError'
+  /** What whoever did it reported. */
+  readonly result: unknown
+  readonly fencingToken: number
+  readonly attempt: number
+  readonly completedAt: Date
+
+  constructor(message: string, status: number, problem: ProblemDocument) {
+    super(message, status, problem)
+    this.result = problem.result
+    this.fencingToken = problem.fencing_token ?? 0
+    this.attempt = problem.attempt ?? 1
+    this.completedAt = new Date(problem.completed_at ?? Number.NaN)
+  }
+}
+
+/** The key of the request was first used for another one. */
+export class MismatchError extends FencepostError {
+  override readonly name = 'MismatchError'
+}
+
+/** An earlier attempt ended without an outcome, and `takeover: 'indeterminate'` asks for no other. */
+export class UndecidedError extends FencepostError {
+  override readonly name = 'UndecidedError'
+}
+
+/** It is no longer ours. Stop working: somebody else may have begun. */
+export class LeaseLostError extends FencepostError {
+  override readonly name: string = 'LeaseLostError'
+}
+
+/** Too late to complete or release: whoever came after has the word. */
+export class FencedError extends LeaseLostError {
+  override readonly name = 'FencedError'
+}
+
+/** Fewer nodes answered than are needed to know anything, for all of the time that there was for retries. */
+export class QuorumUnavailableError extends FencepostError {
+  override readonly name = 'QuorumUnavailableError'
+}
+
+/** The sidecar did not answer. The call may have taken effect. */
+export class UnreachableError extends FencepostError {
+  override readonly name = 'UnreachableError'
+}
+
+/** The sidecar refuses the call: its form, its token, its size, or too many others are under way. */
+export class RefusedError extends FencepostError {
+  override readonly name = 'RefusedError'
+}
+
+export function errorFrom(status: number, problem: ProblemDocument): FencepostError {
+  const message = problem.detail ?? problem.title ?? `the sidecar answered with status ${status}`
+  switch (problem.code) {
+    case 'reservation-conflict':
+      return new ConflictError(message, status, problem)
+    case 'entity-busy':
+      return new EntityBusyError(message, status, problem)
+    case 'reservation-duplicate':
+      return new DuplicateError(message, status, problem)
+    case 'key-reused':
+      return new MismatchError(message, status, problem)
+    case 'outcome-undecided':
+      return new UndecidedError(message, status, problem)
+    case 'lease-lost':
+      return new LeaseLostError(message, status, problem)
+    case 'fenced':
+      return new FencedError(message, status, problem)
+    case 'quorum-unavailable':
+      return new QuorumUnavailableError(message, status, problem)
+    default:
+      return new RefusedError(message, status, problem)
+  }
+}

@@ -1,0 +1,182 @@
+/**
+ * A reservation in the hands of who works under it.
+ *
+ *   held → held (extended) → completed | released | abandoned | lost
+ *
+ * Owns the heartbeat and the warning. `signal` aborts from a timer that is armed at the grant and again at each extension,
+ * *before* the lease ends, whatever the sidecar and the nodes do: also in a process that is cut off from all of them. A
+ * process that stood still learns of it when it goes on, a moment after its lease may have ended: `throwIfLost` looks at
+ * the clocks, and a write that matters carries the fencing token.
+ */
+
+import { FencepostError, LeaseLostError } from './errors.ts'
+import { type Answered, call, nowMs, type TransportOptions } from './transport.ts'
+
+export interface Reservation extends AsyncDisposable {
+  /** Any sidecar serves it: another process may complete what this one has reserved. */
+  readonly id: string
+  readonly sessionId: string
+  /** Larger than that of every earlier holder: give it to what you write to. */
+  readonly fencingToken: number
+  /** Above 1: an earlier holder's lease ended and nobody knows what became of its work. */
+  readonly attempt: number
+  /** Aborts with a `LeaseLostError` before the lease is lost. Pass it on to everything that can be cancelled. */
+  readonly signal: AbortSignal
+  /** Until the signal aborts, on whichever clock has less; 0 where it is over. */
+  readonly remainingMs: number
+  /** @throws LeaseLostError where the lease is lost or about to be */
+  throwIfLost(): void
+  /** Holds it for longer; the heartbeat does this by itself. @throws LeaseLostError where it is no longer ours */
+  extend(leaseMs?: number): Promise<void>
+  /** Records the outcome: duplicates are told `result`, any JSON value. @throws FencedError where somebody came after */
+  complete(result?: unknown): Promise<void>
+  /** Gives it back: nothing was done. @throws FencedError where somebody came after */
+  release(): Promise<void>
+  /** Stops the heartbeat and leaves the lease to end: something may have been done, and nobody knows what. */
+  abandon(): void
+}
+
+/** Of the lease: how long before its end the holder is warned; and never less than this. */
+const WARNING_FRACTION = 0.05
+const WARNING_MIN_MS = 20
+/** Two renewals in a row may fail. */
+const RENEWALS_PER_VALIDITY = 3
+const RELEASE_RETRY_MS = 1_000
+
+export type HoldOptions = { readonly heartbeat: boolean }
+
+export function holdReservation(
+  granted: Answered,
+  transport: TransportOptions,
+  { heartbeat }: HoldOptions,
+): Reservation {
+  const { body } = granted
+  const fencingToken = Number(body.fencing_token)
+  let id = String(body.reservation_id)
+  let leaseMs = Number(body.lease_ms)
+  let state: 'held' | 'lost' | 'abandoned' | 'ended' = 'held'
+  let warnAtMs = 0
+  let warnAtWallMs = 0
+  let warning: ReturnType<typeof setTimeout> | undefined
+  let beat: ReturnType<typeof setTimeout> | undefined
+  const controller = new AbortController()
+
+  function lose(error: LeaseLostError): void {
+    if (state !== 'held') return
+    state = 'lost'
+    stopTimers()
+    controller.abort(error)
+  }
+
+  function stopTimers(): void {
+    clearTimeout(warning)
+    clearTimeout(beat)
+  }
+
+  /** Counted from before the question was sent: the answer may have been long on its way. */
+  function validFor({ body: { expires_in_ms }, sentAtMs }: Answered): void {
+    const validMs = Number(expires_in_ms) - Math.max(WARNING_MIN_MS, leaseMs * WARNING_FRACTION)
+    warnAtMs = sentAtMs + validMs
+    warnAtWallMs = Date.now() - (nowMs() - sentAtMs) + validMs
+    clearTimeout(warning)
+    warning = unreferenced(setTimeout(() => lose(aboutToEnd(fencingToken)), Math.max(0, warnAtMs - nowMs())))
+    if (heartbeat) armBeat()
+  }
+
+  function armBeat(): void {
+    clearTimeout(beat)
+    const delayMs = (remainingMs() / RENEWALS_PER_VALIDITY) * (1 - 0.1 * Math.random())
+    beat = unreferenced(setTimeout(() => void extendQuietly(), delayMs))
+  }
+
+  async function extendQuietly(): Promise<void> {
+    try {
+      await extend()
+    } catch (error) {
+      // Only the sidecar's word that it is lost ends it; everything else is tried again while time is left.
+      if (state === 'held' && !(error instanceof LeaseLostError)) armBeat()
+    }
+  }
+
+  function remainingMs(): number {
+    if (state !== 'held') return 0
+    return Math.max(0, Math.min(warnAtMs - nowMs(), warnAtWallMs - Date.now()))
+  }
+
+  async function extend(newLeaseMs?: number): Promise<void> {
+    const lease = newLeaseMs === undefined ? {} : { lease: `${newLeaseMs}ms` }
+    const path = `/v1/reservations/${id}/extend`
+    try {
+      const retryForMs = Math.min(transport.retryForMs, remainingMs())
+      const limits = { retryForMs, signal: controller.signal }
+      const extended = await call('POST', path, { fencing_token: fencingToken, ...lease }, transport, limits)
+      if (state !== 'held') return
+      id = String(extended.body.reservation_id)
+      if (newLeaseMs !== undefined) leaseMs = newLeaseMs
+      validFor(extended)
+    } catch (error) {
+      if (error instanceof LeaseLostError) lose(error)
+      throw error
+    }
+  }
+
+  async function end(how: 'complete' | 'release', members: Record<string, unknown>, retryForMs?: number) {
+    const limits = retryForMs === undefined ? {} : { retryForMs }
+    const path = `/v1/reservations/${id}/${how}`
+    try {
+      await call('POST', path, { fencing_token: fencingToken, ...members }, transport, limits)
+      state = 'ended'
+      stopTimers()
+    } catch (error) {
+      if (error instanceof LeaseLostError) lose(error)
+      throw error
+    }
+  }
+
+  validFor(granted)
+  return {
+    get id() {
+      return id
+    },
+    sessionId: String(body.session_id),
+    fencingToken,
+    attempt: Number(body.attempt),
+    signal: controller.signal,
+    get remainingMs() {
+      return remainingMs()
+    },
+    throwIfLost: () => {
+      if (state === 'held' && remainingMs() === 0) lose(aboutToEnd(fencingToken))
+      controller.signal.throwIfAborted()
+    },
+    extend,
+    complete: (result) => end('complete', result === undefined ? {} : { result }),
+    release: () => end('release', {}),
+    abandon: () => {
+      if (state !== 'held') return
+      state = 'abandoned'
+      stopTimers()
+    },
+    [Symbol.asyncDispose]: async () => {
+      if (state === 'ended' || state === 'abandoned') return
+      stopTimers()
+      try {
+        await end('release', {}, RELEASE_RETRY_MS)
+      } catch (error) {
+        // Not ours any more, or the sidecar is not there: the lease ends by itself, and what is being thrown counts more.
+        if (!(error instanceof FencepostError)) throw error
+      }
+    },
+  }
+}
+
+function aboutToEnd(fencingToken: number): LeaseLostError {
+  const message = `the lease of token ${fencingToken} is about to end and could not be extended`
+  return new LeaseLostError(message, 0, { code: 'lease-lost' })
+}
+
+/** A heartbeat alone is no reason for a process to live on. Only Node's timers know the word. */
+function unreferenced<T>(timer: T): T {
+  ;(timer as { unref?: () => void }).unref?.()
+  return timer
+}

@@ -1,0 +1,129 @@
+/**
+ * One call to the sidecar, tried again while that can help and while there is time.
+ *
+ * Owns retries: what is safe to repeat is repeated after the time that the sidecar gives (`Retry-After`), or after a
+ * growing time where it gives none, always with jitter, inside one budget for all tries. Every call of the API is safe to
+ * repeat: reserving for its session, the others for what they carry.
+ */
+
+import { errorFrom, type FencepostError, type ProblemDocument, UnreachableError } from './errors.ts'
+
+export type TransportOptions = {
+  readonly url: string
+  readonly token: string | undefined
+  readonly fetch: typeof fetch
+  /** Time for all tries of one call together. */
+  readonly retryForMs: number
+  /** Time for one try, besides what the call itself waits. */
+  readonly callTimeoutMs: number
+}
+
+export type CallOptions = {
+  /** Ends the call at once. */
+  readonly signal?: AbortSignal | undefined
+  /** Waiting that the sidecar was asked for. */
+  readonly waitMs?: number
+  /** Less than the usual budget, where the time is short. */
+  readonly retryForMs?: number
+}
+
+export type Answered = {
+  readonly body: Record<string, unknown>
+  /** Just before the try that was answered, on {@link nowMs}. */
+  readonly sentAtMs: number
+}
+
+/** Never goes back, and does not notice when somebody sets the clock. */
+export function nowMs(): number {
+  return performance.now()
+}
+
+const FIRST_DELAY_MS = 50
+const LONGEST_DELAY_MS = 2_000
+const RETRIED = new Set([408, 429, 502, 503, 504])
+
+export async function call(
+  method: 'GET' | 'POST',
+  path: string,
+  body: Record<string, unknown> | undefined,
+  options: TransportOptions,
+  { signal, waitMs = 0, retryForMs = options.retryForMs }: CallOptions = {},
+): Promise<Answered> {
+  const untilMs = nowMs() + retryForMs + waitMs
+  for (let retry = 0; ; retry += 1) {
+    const tried = await tryOnce(method, path, body, options, signal, waitMs)
+    if ('body' in tried) return tried
+    const { error, retryAfterMs } = tried
+    signal?.throwIfAborted()
+    const ceilingMs = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** retry)
+    // What the sidecar asks for is the least; those who were turned away together do not return together.
+    const askedMs = typeof retryAfterMs === 'number' ? retryAfterMs : 0
+    const delayMs = askedMs + Math.random() * ceilingMs
+    if (retryAfterMs === 'never' || nowMs() + delayMs >= untilMs) throw error
+    await pause(delayMs, signal)
+  }
+}
+
+type Failed = {
+  readonly error: FencepostError
+  /** What the sidecar asks for; undefined where it does not say. */
+  readonly retryAfterMs: number | undefined | 'never'
+}
+
+async function tryOnce(
+  method: string,
+  path: string,
+  body: Record<string, unknown> | undefined,
+  { url, token, fetch: fetchIt, callTimeoutMs }: TransportOptions,
+  signal: AbortSignal | undefined,
+  waitMs: number,
+): Promise<Answered | Failed> {
+  const sentAtMs = nowMs()
+  const overdue = new AbortController()
+  const timer = setTimeout(() => overdue.abort(new Error('no answer in time')), callTimeoutMs + waitMs)
+  const cancel = (): void => overdue.abort(signal?.reason)
+  signal?.addEventListener('abort', cancel, { once: true })
+  if (signal?.aborted) cancel()
+  try {
+    const response = await fetchIt(url + path, {
+      method,
+      headers: {
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      signal: overdue.signal,
+    })
+    const answer = (await response.json()) as Record<string, unknown>
+    if (response.ok) return { body: answer, sentAtMs }
+    const problem = answer as ProblemDocument
+    const error = errorFrom(response.status, problem)
+    if (!RETRIED.has(response.status) || problem.code === 'record-damaged')
+      return { error, retryAfterMs: 'never' }
+    const seconds = Number(response.headers.get('retry-after') ?? Number.NaN)
+    return { error, retryAfterMs: Number.isFinite(seconds) ? seconds * 1_000 : undefined }
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause)
+    return {
+      error: new UnreachableError(`${method} ${url}${path}: ${why}`, 0, {}, { cause }),
+      retryAfterMs: undefined,
+    }
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', cancel)
+  }
+}
+
+function pause(delayMs: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = (): void => {
+      clearTimeout(timer)
+      reject(signal?.reason)
+    }
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', stop)
+      resolve()
+    }, delayMs)
+    signal?.addEventListener('abort', stop, { once: true })
+  })
+}

@@ -1,0 +1,240 @@
+/** The client against the real API on embedded nodes; what its network does is the test's to say. */
+import { describe, expect, expectTypeOf, test } from 'vitest'
+import {
+  ConflictError,
+  createClient,
+  DuplicateError,
+  EntityBusyError,
+  FencedError,
+  type FencepostError,
+  LeaseLostError,
+  MismatchError,
+  QuorumUnavailableError,
+  RefusedError,
+  type Reservation,
+  UndecidedError,
+  UnreachableError,
+} from '../../src/client/client.ts'
+import { eventually } from '../support/eventually.ts'
+import { startReservationApi } from '../support/reservation-api.ts'
+
+async function thrownBy(work: Promise<unknown>): Promise<unknown> {
+  return work.then(
+    () => expect.fail('it did not throw'),
+    (error: unknown) => error,
+  )
+}
+
+test('an intent is reserved, done once, and known from then on', async () => {
+  await using api = await startReservationApi()
+  const client = createClient({ url: api.origin })
+  await using reservation = await client.reserve('v', { leaseMs: 20_000 })
+  expect(reservation).toMatchObject({ attempt: 1, signal: { aborted: false } })
+  expect(reservation.remainingMs).toBeGreaterThan(15_000)
+  expect(await client.read('v')).toMatchObject({ state: 'HELD', fencingToken: reservation.fencingToken })
+  await reservation.extend(40_000)
+  expect(reservation.remainingMs).toBeGreaterThan(30_000)
+  await reservation.complete({ payment: 'p-1' })
+  const error = await thrownBy(client.reserve('v'))
+  expect(error).toBeInstanceOf(DuplicateError)
+  expect(error).toMatchObject({
+    name: 'DuplicateError',
+    result: { payment: 'p-1' },
+    fencingToken: reservation.fencingToken,
+    attempt: 1,
+  })
+})
+
+test('what is left without completing it is released', async () => {
+  await using api = await startReservationApi()
+  const client = createClient({ url: api.origin })
+  {
+    await using _ = await client.reserve('v')
+    expect(await thrownBy(client.reserve('v'))).toBeInstanceOf(ConflictError)
+  }
+  await using again = await client.reserve('v')
+  expect(again.attempt).toBe(1)
+})
+
+describe('withReservation', () => {
+  test('completes with what the work returns', async () => {
+    await using api = await startReservationApi()
+    const client = createClient({ url: api.origin })
+    expect(await client.withReservation(['a', 'b'], async (held) => ({ token: held.fencingToken }))).toEqual({
+      token: expect.any(Number),
+    })
+    expect(await client.read('b')).toMatchObject({ state: 'COMPLETED' })
+  })
+
+  test.each<[onError: 'release' | 'hold' | undefined, state: string]>([
+    [undefined, 'FREE'],
+    ['release', 'FREE'],
+    ['hold', 'LAPSED'],
+  ])('work that throws, onError %s: %s', async (onError, state) => {
+    await using api = await startReservationApi()
+    const client = createClient({ url: api.origin })
+    const failure = new Error('no')
+    const options = { leaseMs: 150, ...(onError === undefined ? {} : { onError }) }
+    const work = client.withReservation('v', () => Promise.reject(failure), options)
+    expect(await thrownBy(work)).toBe(failure)
+    await eventually(state, async () => (await client.read('v')).state === state)
+  })
+})
+
+test('the heartbeat holds it for as long as the work takes', async () => {
+  await using api = await startReservationApi()
+  const client = createClient({ url: api.origin })
+  await using reservation = await client.reserve('v', { leaseMs: 300 })
+  const renewals = () => api.events.filter((event) => event.kind === 'lease_renewed').length
+  // Five thirds of a lease: without them it would be over.
+  await eventually('five renewals', () => renewals() >= 5)
+  expect(reservation.signal.aborted).toBe(false)
+  await reservation.complete()
+  const settled = renewals()
+  expect(await client.read('v')).toMatchObject({ state: 'COMPLETED' })
+  expect(renewals()).toBeLessThanOrEqual(settled + 1)
+})
+
+test('cut off from everything, the signal fires before the lease has ended on the nodes', async () => {
+  await using api = await startReservationApi()
+  let cut = false
+  const client = createClient({
+    url: api.origin,
+    fetch: (input, init) => (cut ? Promise.reject(new TypeError('cut off')) : fetch(input, init)),
+  })
+  await using reservation = await client.reserve('v', { leaseMs: 400 })
+  cut = true
+  const aborted = new Promise((resolve) => reservation.signal.addEventListener('abort', resolve))
+  await aborted
+  const standing = await createClient({ url: api.origin }).read('v')
+  expect(standing).toMatchObject({ state: 'HELD' })
+  expect(standing.remainingLeaseMs).toBeGreaterThan(0)
+  expect(reservation.signal.reason).toBeInstanceOf(LeaseLostError)
+  expect(() => reservation.throwIfLost()).toThrow(LeaseLostError)
+  expect(reservation.remainingMs).toBe(0)
+})
+
+test('an answer that was lost is asked for again, and it is the same reservation', async () => {
+  await using api = await startReservationApi()
+  const tokens: unknown[] = []
+  let lost = 2
+  const client = createClient({
+    url: api.origin,
+    fetch: async (input, init) => {
+      const response = await fetch(input, init)
+      if (lost === 0) return response
+      lost -= 1
+      tokens.push(((await response.json()) as { fencing_token: number }).fencing_token)
+      throw new TypeError('connection reset')
+    },
+  })
+  await using reservation = await client.reserve('v')
+  expect(tokens).toEqual([reservation.fencingToken, reservation.fencingToken])
+})
+
+test('Retry-After is honoured, and the budget ends it', async () => {
+  await using api = await startReservationApi()
+  for (const node of api.nodes.slice(0, 3)) node.stop()
+  const askedAtMs: number[] = []
+  const client = createClient({
+    url: api.origin,
+    retryForMs: 2_500,
+    fetch: (input, init) => {
+      askedAtMs.push(performance.now())
+      return fetch(input, init)
+    },
+  })
+  const error = await thrownBy(client.read('v'))
+  expect(error).toBeInstanceOf(QuorumUnavailableError)
+  expect(askedAtMs.length).toBeGreaterThan(1)
+  const gaps = askedAtMs.slice(1).map((at, index) => at - askedAtMs[index]!)
+  expect(Math.min(...gaps)).toBeGreaterThanOrEqual(1_000)
+})
+
+test('asking can be ended by the caller', async () => {
+  await using api = await startReservationApi()
+  const client = createClient({ url: api.origin })
+  await using _ = await client.reserve('v')
+  const controller = new AbortController()
+  const waiting = client.reserve('v', { waitMs: 10_000, signal: controller.signal })
+  const reason = new Error('enough')
+  await eventually('it was refused once', () =>
+    api.events.some((event) => event.kind === 'claim_ended' && event.result === 'held'),
+  )
+  controller.abort(reason)
+  expect(await thrownBy(waiting)).toBe(reason)
+})
+
+describe('every refusal has its class', () => {
+  type Reach = (client: ReturnType<typeof createClient>) => Promise<unknown>
+  const request = { method: 'POST', path: '/p', headers: { 'idempotency-key': 'k' }, body: '1' }
+  test.each<[name: string, type: new (...args: never[]) => FencepostError, reach: Reach]>([
+    ['held', ConflictError, async (client) => [await client.reserve('v'), await client.reserve('v')]],
+    [
+      'entity',
+      EntityBusyError,
+      async (client) => [
+        await client.reserve('v', { entities: ['e'] }),
+        await client.reserve('w', { entities: ['e'] }),
+      ],
+    ],
+    [
+      'mismatch',
+      MismatchError,
+      async (client) => [await client.reserve(request), await client.reserve({ ...request, body: '2' })],
+    ],
+    ['refused', RefusedError, (client) => client.reserve('')],
+    [
+      'undecided',
+      UndecidedError,
+      async (client) => {
+        ;(await client.reserve('v', { leaseMs: 100 })).abandon()
+        await client.reserve('v', { takeover: 'indeterminate', waitMs: 2_000 })
+      },
+    ],
+    [
+      'fenced',
+      FencedError,
+      async (client) => {
+        const late = await client.reserve('v', { leaseMs: 100, heartbeat: false })
+        await client.reserve('v', { waitMs: 2_000 })
+        await late.complete('late')
+      },
+    ],
+    [
+      'lost',
+      LeaseLostError,
+      async (client) => {
+        const late = await client.reserve('v')
+        await late.release()
+        await late.extend()
+      },
+    ],
+    [
+      'unreachable',
+      UnreachableError,
+      () => createClient({ url: 'http://127.0.0.1:1', retryForMs: 10 }).read('v'),
+    ],
+  ])('%s', async (_name, type, reach) => {
+    await using api = await startReservationApi()
+    expect(await thrownBy(reach(createClient({ url: api.origin })))).toBeInstanceOf(type)
+  })
+})
+
+test('types: what is given and what comes back', () => {
+  type Client = ReturnType<typeof createClient>
+  expectTypeOf<Parameters<Client['reserve']>[0]>().toExtend<
+    string | readonly string[] | { readonly method: string; readonly path: string }
+  >()
+  expectTypeOf<Awaited<ReturnType<Client['reserve']>>>().toEqualTypeOf<Reservation>()
+  expectTypeOf<Reservation>().toExtend<AsyncDisposable>()
+  expectTypeOf<Reservation['fencingToken']>().toBeNumber()
+  const work = (client: Client) => client.withReservation('v', async () => ({ id: 1 }))
+  expectTypeOf<ReturnType<typeof work>>().resolves.toEqualTypeOf<{ id: number }>()
+  expectTypeOf<DuplicateError['result']>().toBeUnknown()
+  expectTypeOf<EntityBusyError>().toExtend<ConflictError>()
+  expectTypeOf<FencedError>().toExtend<LeaseLostError>()
+  // @ts-expect-error: a lease is a number of milliseconds, and says so in its name
+  const wrong: Parameters<Client['reserve']>[1] = { lease: '30s' }
+  expect(wrong).toBeDefined()
+})

@@ -1,0 +1,117 @@
+/** `heartbeat: true`: the sidecar renews for a caller that cannot run timers, for as long as its connection stands. */
+import { expect, test } from 'vitest'
+import { eventually } from '../../support/eventually.ts'
+import { startReservationApi, type TestApi } from '../../support/reservation-api.ts'
+
+type Line = Record<string, unknown> & { readonly reservation?: Record<string, unknown> }
+
+/** Opens the stream; `lines` grows, `closed` resolves at its end. */
+async function open(api: TestApi, input: Record<string, unknown>) {
+  const connection = new AbortController()
+  const response = await fetch(`${api.origin}/v1/reservations`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ session_id: 's', reserved_value: 'v', heartbeat: true, ...input }),
+    signal: connection.signal,
+  })
+  const lines: Line[] = []
+  const closed = (async () => {
+    let rest = ''
+    for await (const text of response.body!.pipeThrough(new TextDecoderStream())) {
+      const whole = (rest + text).split('\n')
+      rest = whole.pop() ?? ''
+      lines.push(...whole.map((line) => JSON.parse(line) as Line))
+    }
+  })().catch(() => {})
+  await eventually('the first line', () => lines.length > 0)
+  const { reservation_id: id, fencing_token: token } = lines[0]!.reservation!
+  return { response, lines, closed, id, token, hangUp: () => connection.abort() }
+}
+
+test('the reservation is renewed for longer than its lease, and the stream ends when it is completed', async () => {
+  await using api = await startReservationApi()
+  const stream = await open(api, { lease: '200ms' })
+  expect(stream.response.status).toBe(201)
+  expect(stream.response.headers.get('content-type')).toBe('application/x-ndjson')
+  const renewed = () => stream.lines.filter(({ event }) => event === 'renewed').length
+  await eventually('more renewals than the lease has room for', () => renewed() >= 6)
+  const done = await api.call(`/v1/reservations/${stream.id}/complete`, { fencing_token: stream.token })
+  expect(done.status).toBe(200)
+  await stream.closed
+  expect(stream.lines[0]).toMatchObject({ event: 'reserved', reservation: { status: 'SUCCESS' } })
+  expect(stream.lines.at(-1)).toEqual({ event: 'ended', reason: 'settled' })
+})
+
+test('a caller that hangs up ends the duty and not the lease', async () => {
+  await using api = await startReservationApi()
+  const stream = await open(api, { lease: '1s' })
+  stream.hangUp()
+  await stream.closed
+  await eventually('nobody renews', () => api.events.some((event) => event.kind === 'lease_ended'))
+  expect(await api.call(`/v1/reservations/${stream.id}`)).toMatchObject({ body: { state: 'HELD' } })
+  await eventually('it lapses', async () => {
+    const { body } = await api.call(`/v1/reservations/${stream.id}`)
+    return body.state === 'LAPSED'
+  })
+})
+
+test('the line lease-lost is written while the lease still stands, when the nodes are gone', async () => {
+  await using api = await startReservationApi()
+  const stream = await open(api, { lease: '1s' })
+  for (const node of api.nodes.slice(0, 3)) node.stop()
+  await stream.closed
+  const written = performance.now()
+  expect(stream.lines.at(-1)).toMatchObject({
+    event: 'lease-lost',
+    detail: expect.stringContaining('about to end'),
+  })
+  const last = stream.lines.filter(({ event }) => event !== 'lease-lost').at(-1)!
+  const until = String(last.expiration_time ?? last.reservation?.expiration_time)
+  expect(performance.timeOrigin + written).toBeLessThan(Date.parse(until))
+})
+
+test('the line lease-lost comes when somebody else has it', async () => {
+  await using api = await startReservationApi()
+  const stream = await open(api, { lease: '30s' })
+  const other = await startReservationApi({ nodes: api.nodes })
+  // Released elsewhere, by whoever has the id: this sidecar learns of it at the next renewal.
+  await other.call(`/v1/reservations/${stream.id}/release`, { fencing_token: stream.token })
+  await other[Symbol.asyncDispose]()
+  const shorter = await open(api, { session_id: 's2', lease: '300ms' })
+  const third = await startReservationApi({ nodes: api.nodes })
+  await third.call(`/v1/reservations/${shorter.id}/release`, { fencing_token: shorter.token })
+  await shorter.closed
+  await third[Symbol.asyncDispose]()
+  expect(shorter.lines.at(-1)).toMatchObject({ event: 'lease-lost' })
+  stream.hangUp()
+})
+
+test('one stream keeps it for the total hold and no longer; the same session goes on', async () => {
+  await using api = await startReservationApi({ options: { totalHoldMs: 150 } })
+  const stream = await open(api, { lease: '10s' })
+  await stream.closed
+  expect(stream.lines.at(-1)).toEqual({ event: 'ended', reason: 'total-hold' })
+  const next = await open(api, { lease: '10s' })
+  expect(next.token).toBe(stream.token)
+  next.hangUp()
+})
+
+test('a draining sidecar ends its streams and leaves the leases', async () => {
+  await using api = await startReservationApi()
+  await using other = await startReservationApi({ nodes: api.nodes })
+  const stream = await open(api, { lease: '10s' })
+  const closed = api.close(10_000)
+  await stream.closed
+  expect(stream.lines.at(-1)).toEqual({ event: 'ended', reason: 'draining' })
+  const token = { fencing_token: stream.token }
+  expect(await other.call(`/v1/reservations/${stream.id}/extend`, token)).toMatchObject({ status: 200 })
+  expect(await api.call(`/v1/reservations/${stream.id}/complete`, token)).toMatchObject({ status: 200 })
+  await closed
+})
+
+test('a conflict is an ordinary answer', async () => {
+  await using api = await startReservationApi()
+  await api.reserve({ session_id: 'holder', reserved_value: 'v' })
+  const held = await api.call('/v1/reservations', { session_id: 's', reserved_value: 'v', heartbeat: true })
+  expect(held).toMatchObject({ status: 409, body: { reservation_status: 'CONFLICT' } })
+})

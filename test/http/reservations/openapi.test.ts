@@ -1,0 +1,80 @@
+/** `/openapi.json` says what is served: its calls, its limits, every problem; and its examples are true. */
+import { Compile } from 'typebox/compile'
+import { expect, test } from 'vitest'
+import { PROBLEMS, type ProblemCode } from '../../../src/http/problems.ts'
+import { CALL_NAMES, CALLS, type Call, PROBLEMS_OF_ALL } from '../../../src/http/reservations/calls.ts'
+import type { Schema } from '../../../src/http/reservations/schemas.ts'
+import { startReservationApi } from '../../support/reservation-api.ts'
+
+type Operation = {
+  readonly operationId: string
+  readonly requestBody?: { readonly content: Record<string, { readonly schema: Schema }> }
+  readonly responses: Record<string, { readonly content: Record<string, Content> }>
+}
+type Content = { readonly schema: Schema; readonly examples?: Record<string, { readonly value: unknown }> }
+type Document = { readonly openapi: string; readonly paths: Record<string, Record<string, Operation>> }
+
+async function served(): Promise<Document> {
+  await using api = await startReservationApi()
+  return (await api.call('/openapi.json')).body as Document
+}
+
+test('it describes exactly the calls of the table', async () => {
+  const { openapi, paths } = await served()
+  expect(openapi).toBe('3.1.1')
+  const described = Object.entries(paths).flatMap(([path, operations]) =>
+    Object.entries(operations).map(([method, { operationId }]) => [operationId, method.toUpperCase(), path]),
+  )
+  const table = CALL_NAMES.map((name) => [name, CALLS[name].method, CALLS[name].path])
+  expect(described.sort()).toEqual(table.sort())
+})
+
+test('every problem of a call stands under its status, with an example', async () => {
+  const { paths } = await served()
+  for (const name of CALL_NAMES) {
+    const call: Call = CALLS[name]
+    const { responses } = paths[call.path]![call.method.toLowerCase()]!
+    const described = Object.entries(responses).flatMap(([status, { content }]) =>
+      Object.keys(content['application/problem+json']?.examples ?? {}).map((code) => `${status} ${code}`),
+    )
+    const all = new Set<ProblemCode>([...PROBLEMS_OF_ALL, ...call.problems])
+    expect(described.sort()).toEqual([...all].map((code) => `${PROBLEMS[code].status} ${code}`).sort())
+  }
+})
+
+test('the examples of bodies and answers fit their schemas', async () => {
+  const { paths } = await served()
+  let looked = 0
+  for (const operation of Object.values(paths).flatMap((operations) => Object.values(operations))) {
+    const contents = [
+      ...Object.values(operation.requestBody?.content ?? {}),
+      ...Object.values(operation.responses).flatMap(({ content }) => Object.values(content)),
+    ]
+    for (const { schema } of contents) {
+      for (const example of (schema as { examples?: readonly unknown[] }).examples ?? []) {
+        expect([example, Compile(schema).Errors(example)]).toEqual([example, []])
+        looked += 1
+      }
+    }
+  }
+  expect(looked).toBeGreaterThanOrEqual(6)
+})
+
+test('what is answered fits the schema that it is described by', async () => {
+  await using api = await startReservationApi()
+  const reserved = await api.call('/v1/reservations', { session_id: 's', reserved_value: 'v' })
+  const { reservation_id: id, fencing_token } = reserved.body
+  const request = { method: 'POST', path: '/p', body: '{}' }
+  const answers = [
+    ['reserve', reserved],
+    ['extend', await api.call(`/v1/reservations/${id}/extend`, { fencing_token })],
+    ['standingOfReservation', await api.call(`/v1/reservations/${id}`)],
+    ['complete', await api.call(`/v1/reservations/${id}/complete`, { fencing_token, result: [1] })],
+    ['standingOfValue', await api.call('/v1/reservations?value=v')],
+    ['fingerprint', await api.call('/v1/fingerprint', { request })],
+  ] as const
+  for (const [name, { status, body }] of answers) {
+    const { success } = CALLS[name]
+    expect([name, status, Compile(success.schema).Errors(body)]).toEqual([name, success.status, []])
+  }
+})
