@@ -56,7 +56,10 @@ export async function enrol(node: SimulatedNode, ports: EnrollerPorts): Promise<
       const members = await Promise.all(ports.nodes.map((one) => look(one, ports)))
       const member = members[node.index]
       if (member !== undefined && isEnrolled(member)) return
-      if (member !== undefined) firstSeen = await takeTurn(node, member, members, firstSeen, ports)
+      if (member !== undefined) {
+        firstSeen = await takeTurn(node, member, members, firstSeen, ports)
+        continue
+      }
     } catch {
       // A call was lost or the node forgot again: look at everything anew, as production does.
     }
@@ -106,8 +109,10 @@ async function takeTurn(
     case 'wait':
       await pause(process.clock, turn.remainingMs)
       break
-    case 'copied':
     case 'blocked':
+      await pause(process.clock, RETRY_MS)
+      break
+    case 'copied':
     case 'wait_anew':
   }
   return first

@@ -4,15 +4,18 @@
  *   --histories N      so many (default 20000), each from its own seed, beginning with --from (default 1)
  *   --minutes M        ends after so long, with what was run until then
  *   --seed N           one history, with everything that happened in it
+ *   --plan FILE        one history of a plan kept as JSON: what a failing campaign prints
+ *   --mutant NAME      with one rule of the protocol taken out (`mutants.ts`): a promise is to be found broken
  *
  * Ends with 0 where no promise was broken and everything that must be seen was seen, with 1 where a promise was broken,
  * with 2 where the campaign is invalid. The last line is one JSON object for programs.
  */
+import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { campaign, type Report, unseen } from './campaign.ts'
-import { SIGHTS } from './history.ts'
-import { planOf } from './plan.ts'
-import { runHistory } from './run.ts'
+import type { Report } from './campaign.ts'
+import type { Violation } from './history.ts'
+import { breakWith } from './mutants.ts'
+import type { Plan } from './plan.ts'
 
 // A vote against is an exception to redlock: its stack is what a history would spend most of its time on.
 Error.stackTraceLimit = 0
@@ -23,21 +26,32 @@ const { values } = parseArgs({
     from: { type: 'string', default: '1' },
     minutes: { type: 'string' },
     seed: { type: 'string' },
+    plan: { type: 'string' },
+    mutant: { type: 'string' },
   },
 })
 
-process.exitCode =
-  values.seed === undefined
-    ? await many(whole('from', values.from), whole('histories', values.histories))
-    : await again(whole('seed', values.seed))
+if (values.mutant !== undefined) breakWith(values.mutant)
+// Loaded only now, because a mutant is made while its module is loaded.
+const { campaign, unseen } = await import('./campaign.ts')
+const { SIGHTS } = await import('./history.ts')
+const { planOf } = await import('./plan.ts')
+const { runHistory } = await import('./run.ts')
+const { shrink } = await import('./shrink.ts')
 
-async function again(seed: number): Promise<number> {
-  const { trace, violations, digest } = await runHistory(planOf(seed), true)
+process.exitCode = await main()
+
+async function main(): Promise<number> {
+  if (values.plan !== undefined) return again(JSON.parse(readFileSync(values.plan, 'utf8')) as Plan)
+  if (values.seed !== undefined) return again(planOf(whole('seed', values.seed)))
+  return many(whole('from', values.from), whole('histories', values.histories))
+}
+
+async function again(plan: Plan): Promise<number> {
+  const { trace, violations, digest } = await runHistory(plan, true)
   for (const line of trace) console.log(line)
-  for (const { invariant, atMs, detail } of violations) {
-    console.log(`${invariant} is broken at ${atMs.toFixed(2)} ms: ${detail}`)
-  }
-  console.log(JSON.stringify({ seed, digest, violations: violations.length }))
+  tellViolations(violations)
+  console.log(JSON.stringify({ seed: plan.seed, digest, broken: namesOf(violations) }))
   return violations.length === 0 ? 0 : 1
 }
 
@@ -48,10 +62,13 @@ async function many(from: number, histories: number): Promise<number> {
   const { failure, tookMs } = report
   const never = failure === undefined ? unseen(report) : []
   if (failure !== undefined) {
-    for (const { invariant, atMs, detail } of failure.violations) {
-      console.log(`${invariant} is broken at ${atMs.toFixed(2)} ms: ${detail}`)
-    }
-    console.log(`seed ${failure.seed}: npm run simulate -- --seed ${failure.seed}`)
+    tellViolations(failure.violations)
+    const { plan, runs } = await shrink(planOf(failure.seed), new Set(namesOf(failure.violations)))
+    const { operations, faults } = planOf(failure.seed)
+    console.log(`${JSON.stringify(plan, undefined, 1)}
+seed ${failure.seed}: npm run simulate -- --seed ${failure.seed}
+above: made smaller in ${runs} runs, from ${operations.length} operations and ${faults.length} faults to \
+${plan.operations.length} and ${plan.faults.length}; keep it in a file and replay it with --plan`)
   } else if (never.length > 0) {
     console.log(`invalid: never seen: ${never.join(', ')}`)
   }
@@ -61,11 +78,21 @@ async function many(from: number, histories: number): Promise<number> {
       histories: report.histories,
       tookMs: Math.round(tookMs),
       seed: failure?.seed ?? null,
-      broken: [...new Set(failure?.violations.map(({ invariant }) => invariant))],
+      broken: namesOf(failure?.violations ?? []),
       unseen: never,
     }),
   )
   return failure !== undefined ? 1 : never.length > 0 ? 2 : 0
+}
+
+function tellViolations(violations: readonly Violation[]): void {
+  for (const { invariant, atMs, detail } of violations) {
+    console.log(`${invariant} is broken at ${atMs.toFixed(2)} ms: ${detail}`)
+  }
+}
+
+function namesOf(violations: readonly Violation[]): readonly string[] {
+  return [...new Set(violations.map(({ invariant }) => invariant))]
 }
 
 function tellProgress({ histories, tookMs }: Report): void {

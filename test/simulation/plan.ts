@@ -7,6 +7,7 @@
  */
 
 import { type Dice, streamOf } from './dice.ts'
+import { SCENARIO_PROCESSES, SCENARIOS } from './scenarios.ts'
 
 export const LEASE_MS = 1_000
 /** Longest lease that anybody takes; what quarantine waits for. */
@@ -131,6 +132,7 @@ export function planOf(seed: number): Plan {
     lateRate: calm ? 0 : dice.pick([0, 0.02, 0.15]),
     lateMs: dice.pick([30, 100, 1_500, 4_000]),
   }
+  if (dice.chance(SCENARIO_RATE)) return scenarioOf(seed, dice)
   const operations = operationsOf(dice, processCount, keyCount)
   const faultCount = calm ? 0 : dice.between(0, 7)
   const times = operations.map((operation) => operation.atMs)
@@ -139,6 +141,37 @@ export function planOf(seed: number): Plan {
   ).sort((a, b) => a.atMs - b.atMs)
   const overwhelm = dice.chance(0.04)
   return { seed, nodeCount, network, processes, nodes, operations, faults, overwhelm }
+}
+
+/** How many of all plans follow an outline. */
+const SCENARIO_RATE = 0.3
+
+function scenarioOf(seed: number, dice: Dice): Plan {
+  const outline = dice.pick(SCENARIOS)
+  const nodeCount = outline.length === 1 || dice.chance(0.5) ? 3 : 5
+  const { operations, faults } = outline(dice, nodeCount)
+  const actors = (count: number) =>
+    Array.from({ length: count }, () => ({
+      ratePpm: dice.between(-RATE_MAX_PPM, RATE_MAX_PPM),
+      wallOffsetMs: dice.between(-10, 10),
+    }))
+  return {
+    seed,
+    nodeCount,
+    network: {
+      latencyMs: dice.pick([0.3, 1]),
+      jitterMs: dice.pick([0.2, 2]),
+      lossRate: dice.pick([0, 0, 0.02]),
+      duplicateRate: dice.pick([0, 0.1]),
+      lateRate: 0,
+      lateMs: 0,
+    },
+    processes: actors(SCENARIO_PROCESSES),
+    nodes: actors(nodeCount),
+    operations: [...operations].sort((a, b) => a.atMs - b.atMs),
+    faults: [...faults].sort((a, b) => a.atMs - b.atMs),
+    overwhelm: false,
+  }
 }
 
 function operationsOf(dice: Dice, processCount: number, keyCount: number): Operation[] {

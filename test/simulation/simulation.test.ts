@@ -1,24 +1,13 @@
 /** The core against networks, nodes, clocks and processes that fail, in histories that replay from a seed. */
 
-import { execFile } from 'node:child_process'
-import { promisify } from 'node:util'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-
-const run = promisify(execFile)
+import { simulate } from './simulate.ts'
 
 /** The seed of the first history, so that a day's runs are not all the same; printed, and it may be given. */
 const from = Number(process.env.FENCEPOST_TEST_SEED ?? Math.floor(Math.random() * 100_000_000))
-
-async function simulate(...args: string[]) {
-  const { stdout } = await run(process.execPath, ['test/simulation/main.ts', ...args], {
-    maxBuffer: 16 * 1024 * 1024,
-  }).catch((cause: { stdout: string; stderr: string }) => {
-    if (!cause.stdout) throw cause
-    return cause
-  })
-  const lines = stdout.trimEnd().split('\n')
-  return { stdout, lines, last: JSON.parse(lines.at(-1) ?? '') as Record<string, unknown> }
-}
 
 describe('the simulation', () => {
   test('20,000 histories break no promise, and everything that must be seen is seen', async () => {
@@ -30,6 +19,26 @@ describe('the simulation', () => {
   test('a seed gives the same history every time, step by step', async () => {
     const [once, again] = await Promise.all([simulate('--seed', '4711'), simulate('--seed', '4711')])
     expect(again.stdout).toBe(once.stdout)
-    expect(once.lines.length).toBeGreaterThan(50)
+    expect(once.stdout.split('\n').length).toBeGreaterThan(50)
+  })
+
+  test('a failing history is made smaller, and the smaller plan fails again when it is replayed', async () => {
+    const broken = ['--mutant', 'claim-over-live-lease']
+    const { stdout, last } = await simulate(...broken)
+    const plan = stdout.slice(stdout.indexOf('\n{\n'), stdout.lastIndexOf('\n}\n') + 2)
+    const { operations } = JSON.parse(plan) as { operations: readonly unknown[] }
+    expect(operations.length).toBeLessThanOrEqual(3)
+
+    const folder = await mkdtemp(join(tmpdir(), 'fencepost-simulation-'))
+    try {
+      const file = join(folder, 'plan.json')
+      await writeFile(file, plan)
+      const again = await simulate(...broken, '--plan', file)
+      expect(again.last).toMatchObject({ seed: last.seed })
+      expect(again.last.broken).not.toEqual([])
+      expect((await simulate('--plan', file)).last).toMatchObject({ broken: [] })
+    } finally {
+      await rm(folder, { recursive: true })
+    }
   })
 })

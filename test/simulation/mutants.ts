@@ -1,0 +1,287 @@
+/**
+ * Broken builds of the core, each with one rule of the protocol taken out, and the checker that must notice.
+ *
+ * Owns the list and how a build is broken: the source of one module is changed while it is loaded, in a process of its
+ * own, so that production code carries no switches. A rule that is not found in the source any more is an error, never a
+ * mutant that lives.
+ */
+
+import { registerHooks } from 'node:module'
+
+export type Mutant = {
+  readonly name: string
+  /** The rule that is taken out, in words of the protocol. */
+  readonly rule: string
+  /** Of the repository. */
+  readonly file: string
+  readonly from: string
+  readonly to: string
+  /** The invariants of which at least one must be found broken. */
+  readonly killedBy: readonly string[]
+}
+
+const RULES = 'src/core/record-rules.ts'
+const CLAIM = 'src/core/claim.ts'
+
+export const MUTANTS: readonly Mutant[] = [
+  {
+    name: 'complete-without-fence',
+    rule: 'a completion below the fence is refused (no unconditional SET)',
+    file: RULES,
+    from: 'if (token > record.fence || (ours && !accepted))',
+    to: 'if (!accepted)',
+    killedBy: ['S8', 'S4', 'S6'],
+  },
+  {
+    name: 'renew-past-larger-fence',
+    rule: 'a renewal is refused where a larger fence is known',
+    file: RULES,
+    from: "if (token < record.fence) return lost(record.fence)\n  switch (record.state) {\n    case 'completed'",
+    to: "if (token < record.fence && record.state !== 'completed') return renewed(nodeMs)\n  switch (record.state) {\n    case 'completed'",
+    killedBy: ['S8', 'S4'],
+  },
+  {
+    name: 'release-without-owner',
+    rule: 'only the owner releases (no DEL without a check)',
+    file: RULES,
+    from: "if (record.state !== 'claimed' || record.fence !== token || record.owner !== owner) {",
+    to: "if (record.state !== 'claimed') {",
+    killedBy: ['S8', 'S4'],
+  },
+  {
+    name: 'release-forgets-fence',
+    rule: 'a release keeps the fence, so that a delayed claim of the same token bounces',
+    file: RULES,
+    from: "write: { record: { state: 'released', fence: token }, ttl: { ms: keyTtlMs } },",
+    to: "write: { record: { state: 'released', fence: 0 }, ttl: { ms: keyTtlMs } },",
+    killedBy: ['S4'],
+  },
+  {
+    name: 'release-forgets-attempt',
+    rule: 'releasing a takeover gives the lapsed claim of the earlier attempt back',
+    file: RULES,
+    from: 'if (record.attempt === 1) return released\n',
+    to: 'return released\n',
+    killedBy: ['S2'],
+  },
+  {
+    name: 'claim-below-fence',
+    rule: 'a token is granted only above every token that the node has seen (no naive token)',
+    file: RULES,
+    from: "    case 'released':\n      return token > record.fence ? granted(1) : stale(record.fence)",
+    to: "    case 'released':\n      return granted(1)",
+    killedBy: ['S4'],
+  },
+  {
+    name: 'claim-over-live-lease',
+    rule: 'a live lease of another owner refuses',
+    file: RULES,
+    from: 'if (remainingMs > 0) {\n        const { fence, fingerprint, attempt } = record',
+    to: 'if (remainingMs > command.leaseMs / 2) {\n        const { fence, fingerprint, attempt } = record',
+    killedBy: ['S1', 'S2'],
+  },
+  {
+    name: 'attempt-not-counted',
+    rule: 'a takeover is told to the application as a further attempt',
+    file: RULES,
+    from: 'granted(Math.min(ATTEMPT_MAX, record.attempt + 1))',
+    to: 'granted(record.attempt)',
+    killedBy: ['S2'],
+  },
+  {
+    name: 'token-of-any-future',
+    rule: 'one wild clock cannot poison a key',
+    file: RULES,
+    from: 'return isTooFarAhead(token, nodeMs, maxTokenAheadMs) ? { answer: released.answer } : released',
+    to: 'return released',
+    killedBy: ['L5'],
+  },
+  {
+    name: 'no-adoption-of-a-single-sighting',
+    rule: 'as soon as any answer shows a completed record, its outcome is adopted',
+    file: CLAIM,
+    from: 'if (round.carried && bestCompleted(round.answers) === undefined) return settleGrant',
+    to: 'if (round.carried) return settleGrant',
+    killedBy: ['adoption'],
+  },
+  {
+    name: 'minority-outcome-shown',
+    rule: 'until a majority holds an outcome it is not an answer',
+    file: 'src/core/quorum.ts',
+    from: "if (sighting !== undefined && sighting.holders >= needed)\n    return { kind: 'completed', chosen: sighting.best }",
+    to: "if (sighting !== undefined)\n    return { kind: 'completed', chosen: sighting.best }",
+    killedBy: ['S6', 'S5'],
+  },
+  {
+    name: 'write-back-without-promises',
+    rule: 'only who holds promises of a majority may write back',
+    file: 'src/core/quorum.ts',
+    from: 'if (sighting !== undefined && promises >= needed) {',
+    to: 'if (sighting !== undefined) {',
+    killedBy: ['S6', 'S5', 'L5'],
+  },
+  {
+    name: 'smallest-ballot-adopted',
+    rule: 'of two outcomes the one with the larger token is adopted',
+    file: 'src/core/quorum.ts',
+    from: 'const largest = Math.max(...accepted.map(({ acceptedToken }) => acceptedToken))',
+    to: 'const largest = accepted.length === 0 ? 0 : Math.min(...accepted.map(({ acceptedToken }) => acceptedToken))',
+    killedBy: ['S6', 'S5'],
+  },
+  {
+    name: 'no-validity-check',
+    rule: 'a claim that took longer to get than it lasts is not handed out',
+    file: CLAIM,
+    from: 'if (remainingMs(lease, now(ports.clock)) > 0) {',
+    to: 'if (lease.attempt > 0) {',
+    killedBy: ['S13', 'S1'],
+  },
+  {
+    name: 'validity-by-wall-clock',
+    rule: 'validity is measured on the monotonic clock too',
+    file: 'src/core/lease.ts',
+    from: 'return Math.min(lease.validUntilMonoMs - at.monoMs, lease.validUntilWallMs - at.wallMs)',
+    to: 'return lease.validUntilWallMs - at.wallMs',
+    killedBy: ['L8', 'S13'],
+  },
+  {
+    name: 'validity-without-drift',
+    rule: 'a lease is valid for less than the node keeps it, by what clocks may drift apart',
+    file: 'src/core/lease.ts',
+    from: 'const validMs = leaseMs - driftMs(leaseMs)',
+    to: 'const validMs = leaseMs + 4 * driftMs(leaseMs)',
+    killedBy: ['S1'],
+  },
+  {
+    name: 'keeper-warns-too-late',
+    rule: 'a holder hears that its lease ends before it has ended',
+    file: 'src/core/lease-keeper.ts',
+    from: 'Math.max(0, keepableMs())',
+    to: 'Math.max(0, keepableMs()) + lease.leaseMs',
+    killedBy: ['L8'],
+  },
+  {
+    name: 'quorum-of-two',
+    rule: 'a majority of distinct nodes carries a round',
+    file: 'node_modules/redlock/dist/esm/index.js',
+    from: 'quorumSize: Math.floor(clientResults.length / 2) + 1,',
+    to: 'quorumSize: Math.min(2, Math.floor(clientResults.length / 2) + 1),',
+    killedBy: ['S13', 'S12', 'S1'],
+  },
+  {
+    name: 'one-node-under-two-addresses',
+    rule: 'distinct nodes are counted, never replies',
+    file: 'test/simulation/sidecar.ts',
+    from: 'const links = nodes.map(\n    (node) =>',
+    to: 'const links = [nodes[0]!, nodes[0]!, ...nodes.slice(2)].map(\n    (node) =>',
+    killedBy: ['S13', 'S12'],
+  },
+  {
+    name: 'single-node-fallback',
+    rule: 'without a quorum nothing is granted (no fallback to what can be reached)',
+    file: CLAIM,
+    from: '  const refusal = await explain(round)\n',
+    to: "  const refusal = await explain(round)\n  if (refusal.kind === 'unavailable' && refusal.answered > 0 && round.answers.some((answer) => answer?.kind === 'granted')) return settleGrant(proposal, round, ports)\n",
+    killedBy: ['S13'],
+  },
+  {
+    name: 'no-release-after-a-lost-round',
+    rule: 'a failed round releases on every node that may have granted',
+    file: CLAIM,
+    from: '  await releaseGranted(proposal, round, ports)\n  return stepAfter(refusal, ports)',
+    to: '  return stepAfter(refusal, ports)',
+    killedBy: ['L3', 'L5'],
+  },
+  {
+    name: 'token-is-the-clock',
+    rule: 'a token lies above everything that was seen, whatever the clock says',
+    file: 'src/core/token.ts',
+    from: 'this.#last = Math.max(tokenAt(this.#wallMs() - this.#aheadMs), this.#last + 1, above + 1)',
+    to: 'this.#last = tokenAt(this.#wallMs() + 0 * above)',
+    killedBy: ['L5'],
+  },
+  {
+    name: 'quarantined-answers-count',
+    rule: 'the answers of a node that forgot do not count',
+    file: 'test/simulation/node.ts',
+    from: 'return voting\n',
+    to: 'return answer.kind\n',
+    killedBy: ['S13', 'S1'],
+  },
+  {
+    name: 'no-quarantine',
+    rule: 'a node that forgot waits until every lease that it may have granted is over',
+    file: 'src/core/enrolment-rules.ts',
+    from: 'if (elapsedMs < quarantineMs) return',
+    to: 'if (elapsedMs < 0) return',
+    killedBy: ['S1', 'S2'],
+  },
+  {
+    name: 'no-copying',
+    rule: 'a node that forgot is told what a majority remembers before it votes',
+    file: 'src/core/enrolment-rules.ts',
+    from: "if (heardEnough) return { kind: 'finish' }",
+    to: "if (elapsedMs >= 0) return { kind: 'finish' }",
+    killedBy: ['S5', 'S6', 'S2', 'S4'],
+  },
+  {
+    name: 'copying-from-one-node',
+    rule: 'what is copied is what a majority of voting nodes remembers',
+    file: 'src/core/enrolment-rules.ts',
+    from: 'done.length >= required\n',
+    to: 'done.length >= 0\n',
+    killedBy: ['S5', 'S6', 'S2', 'S4'],
+  },
+  {
+    name: 'copies-count-as-votes',
+    rule: 'an outcome that a node was told of is no acceptance of its own',
+    file: 'src/core/record-merge.ts',
+    from: 'return chosen || record.fence === record.acceptedToken ? accepted : { ...accepted, copied: true }',
+    to: 'return accepted',
+    killedBy: ['S6', 'S5', 'S12'],
+  },
+  {
+    name: 'nonce-not-checked',
+    rule: 'a node that forgot again while it was enrolled is not enrolled by what went before',
+    file: 'test/simulation/enroller.ts',
+    from: 'return quarantine?.nonce === nonce && quarantine.runId === runIdOf(this.#node)',
+    to: 'return nonce !== undefined || quarantine !== undefined',
+    killedBy: ['S1', 'S2', 'S5', 'S6', 'S4'],
+  },
+  {
+    name: 'mismatch-ignored',
+    rule: 'a key that was used for another request is refused',
+    file: RULES,
+    from: 'if (record.fingerprint !== command.fingerprint) {',
+    to: 'if (record.fingerprint === undefined) {',
+    killedBy: ['S10'],
+  },
+  {
+    name: 'own-outcome-shown-when-fenced',
+    rule: 'a late holder is answered with the outcome of the winner, never with its own',
+    file: 'src/core/leases.ts',
+    from: "if (round.carried) return { kind: 'recorded' }",
+    to: "if (round.carried || round.answers.some((answer) => answer?.kind === 'fenced')) return { kind: 'recorded' }",
+    killedBy: ['S12', 'S6'],
+  },
+]
+
+/** Breaks the modules that are loaded from now on. To be called before any of them is. */
+export function breakWith(name: string): void {
+  const mutant = MUTANTS.find((one) => one.name === name)
+  if (mutant === undefined) throw new RangeError(`no mutant ${name}`)
+  const url = new URL(`../../${mutant.file}`, import.meta.url).href
+  registerHooks({
+    load: (loaded, context, nextLoad) => {
+      const result = nextLoad(loaded, context)
+      if (loaded !== url) return result
+      const source = String(result.source)
+      if (source.split(mutant.from).length !== 2) {
+        throw new Error(
+          `the rule that ${name} takes out does not stand once in ${mutant.file}: ${mutant.from}`,
+        )
+      }
+      return { ...result, source: source.replace(mutant.from, () => mutant.to) }
+    },
+  })
+}

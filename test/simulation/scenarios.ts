@@ -1,0 +1,150 @@
+/**
+ * Plans that are not left to chance alone: the few situations in which a rule that is seldom needed decides.
+ *
+ * Owns their outlines; who is cut off from whom, and every time, is drawn. Most of them turn on which nodes a claim or an
+ * outcome reached, so the network is quiet and partitions do the work.
+ */
+
+import type { Dice } from './dice.ts'
+import { type Fault, LEASE_MS, type Operation } from './plan.ts'
+
+export type Scenario = { readonly operations: readonly Operation[]; readonly faults: readonly Fault[] }
+
+type Outline = (dice: Dice, nodeCount: number) => Scenario
+
+/** Some three processes are there in every scenario. */
+export const SCENARIO_PROCESSES = 3
+
+export const SCENARIOS: readonly Outline[] = [
+  outcomeOnAMinority,
+  claimInFlightWhileANodeForgets,
+  forgetsAgainWhileEnrolled,
+  copiedOutcomeBelowALaterClaim,
+]
+
+/** An outcome reaches fewer than a majority; others, each cut off from other nodes, meet it or don't. */
+function outcomeOnAMinority(dice: Dice, nodeCount: number): Scenario {
+  const order = shuffled(dice, nodeCount)
+  const reached = dice.between(1, (nodeCount - 1) / 2)
+  const workMs = dice.between(20, 200)
+  const cutMs = 50 + workMs / 2
+  const faults: Fault[] = cut(0, order.slice(reached), cutMs, 3_000)
+  faults.push(endOf(dice, 0, 50 + workMs + 40))
+  const operations = [request(50, 0, workMs)]
+  let atMs = 50 + LEASE_MS + dice.between(20, 1_000)
+  for (let later = 0; later < dice.between(2, 5); later += 1) {
+    const process = dice.between(1, 2)
+    const laterWorkMs = dice.pick([2, 20, 100, 1_500])
+    operations.push(request(atMs, process, laterWorkMs))
+    const hidden = shuffled(dice, nodeCount).slice(0, dice.between(0, (nodeCount - 1) / 2))
+    faults.push(...cut(process, hidden, atMs - 5, laterWorkMs + 100))
+    if (dice.chance(0.4)) {
+      const unreached = shuffled(dice, nodeCount).slice(0, dice.between(1, nodeCount - 1))
+      faults.push(...cut(process, unreached, atMs + laterWorkMs / 2 + 10, 2_000))
+    }
+    atMs += dice.pick([5, 60, LEASE_MS + 200, LEASE_MS * 2.5])
+  }
+  return { operations, faults }
+}
+
+/** A node votes for a claim, forgets it, and is asked by another claimant while the first still counts its vote. */
+function claimInFlightWhileANodeForgets(dice: Dice, nodeCount: number): Scenario {
+  const order = shuffled(dice, nodeCount)
+  const needed = (nodeCount + 1) / 2
+  const voters = order.slice(0, needed)
+  const others = order.slice(needed)
+  const forgetful = voters[0] ?? 0
+  const atMs = 50
+  const workMs = dice.between(400, 900)
+  const faults: Fault[] = [
+    ...cut(0, others, atMs - 10, 3_000),
+    ...cut(1, voters.slice(1), atMs - 10, 3_000),
+    dice.chance(0.5)
+      ? { kind: 'node_flush', atMs: atMs + dice.fraction() * 40, node: forgetful }
+      : { kind: 'node_crash', atMs: atMs + dice.fraction() * 40, node: forgetful, ms: 1, memory: 0 },
+  ]
+  // Late on its way to one voter: granted there after the others were asked what they remember.
+  const late = voters[1]
+  if (late !== undefined)
+    faults.push({ kind: 'node_pause', atMs: atMs - 1, node: late, ms: dice.between(5, 45) })
+  const operations = [request(atMs, 0, workMs)]
+  for (let later = 0; later < 4; later += 1) {
+    operations.push(request(atMs + 20 + dice.fraction() * workMs, 1, dice.pick([2, 200])))
+  }
+  return { operations, faults }
+}
+
+/** An outcome of the smallest majority, and one of its nodes forgets, and forgets again just before it votes. */
+function forgetsAgainWhileEnrolled(dice: Dice, nodeCount: number): Scenario {
+  const order = shuffled(dice, nodeCount)
+  const needed = (nodeCount + 1) / 2
+  const holders = order.slice(0, needed)
+  const forgetful = holders[0] ?? 0
+  const firstMs = 200
+  const enrolledMs = firstMs + 1_567
+  const faults: Fault[] = [
+    ...cut(0, order.slice(needed), 30, 600),
+    { kind: 'node_flush', atMs: firstMs, node: forgetful },
+    { kind: 'node_flush', atMs: enrolledMs + dice.fraction() * 60, node: forgetful },
+    ...cut(1, holders.slice(1), enrolledMs, 5_000),
+  ]
+  const operations = [request(50, 0, 5)]
+  for (let later = 0; later < 3; later += 1) {
+    operations.push(request(enrolledMs + 100 + dice.fraction() * 1_400, 1, 2))
+  }
+  return { operations, faults }
+}
+
+/** An outcome of one node, a later claim that did not see it, and a node of that claim forgets and is told of both. */
+function copiedOutcomeBelowALaterClaim(dice: Dice): Scenario {
+  const [holder = 0, forgetful = 1, third = 2] = shuffled(dice, 3)
+  const workMs = dice.between(20, 60)
+  const takeoverMs = 50 + LEASE_MS + dice.between(50, 300)
+  const longMs = dice.between(2_300, 3_000)
+  const faults: Fault[] = [
+    ...cut(0, [forgetful, third], 50 + workMs / 2, 3_000),
+    endOf(dice, 0, 50 + workMs + 30),
+    ...cut(1, [holder], takeoverMs - 10, 6_000),
+    { kind: 'node_crash', atMs: takeoverMs + dice.between(20, 200), node: forgetful, ms: 1, memory: 0 },
+  ]
+  const operations = [request(50, 0, workMs), request(takeoverMs, 1, longMs)]
+  for (let later = 0; later < 3; later += 1) {
+    operations.push(request(takeoverMs + 1_600 + dice.fraction() * 1_000, 2, 2))
+  }
+  return { operations, faults }
+}
+
+function request(atMs: number, process: number, ms: number): Operation {
+  return {
+    kind: 'request',
+    atMs,
+    process,
+    key: 0,
+    content: 0,
+    leaseMs: LEASE_MS,
+    waitMs: 0,
+    takeover: 'reexecute',
+    work: { ends: 'answers', ms },
+  }
+}
+
+function cut(process: number, nodes: readonly number[], atMs: number, ms: number): Fault[] {
+  return nodes.map((node) => ({ kind: 'partition', atMs: Math.max(0, atMs), process, node, ms, way: 'both' }))
+}
+
+/** The process dies, is stopped for long, or goes on. */
+function endOf(dice: Dice, process: number, atMs: number): Fault {
+  if (dice.chance(0.5)) return { kind: 'process_crash', atMs, process }
+  return { kind: 'process_pause', atMs, process, ms: dice.pick([10, 3_000]) }
+}
+
+function shuffled(dice: Dice, count: number): number[] {
+  const numbers = Array.from({ length: count }, (_, index) => index)
+  for (let at = count - 1; at > 0; at -= 1) {
+    const other = dice.between(0, at)
+    const swapped = numbers[at] ?? at
+    numbers[at] = numbers[other] ?? other
+    numbers[other] = swapped
+  }
+  return numbers
+}
