@@ -140,9 +140,12 @@ async function explain(round: Round): Promise<Refusal> {
  * Fewer than a majority hold an outcome, and a majority promised us their vote: write that outcome under our own token.
  * Only when a majority has it may it be shown to anybody.
  */
-async function adopt(proposal: Proposal, round: Round, best: Completed, ports: ClaimPorts): Promise<Step> {
+async function adopt(proposal: Proposal, round: Round, sighted: Completed, ports: ClaimPorts): Promise<Step> {
   const { request, owner, token } = proposal
   const { key } = request
+  // A damaged copy may have an intact one on a node that has not answered yet.
+  if (decodeOutcome(sighted.outcome).kind === 'damaged') await round.settled
+  const best = bestCompleted(round.answers)?.best ?? sighted
   const { fingerprint, attempt, outcome } = best
   if (decodeOutcome(outcome).kind === 'damaged') {
     // Writing it again would put a damaged copy above an intact one that we can't see.

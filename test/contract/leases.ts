@@ -38,6 +38,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     opened ??= open()
     const { cluster, clock, pass, during } = await opened
     cluster.set('well', 0, 1, 2, 3, 4)
+    for (const node of cluster.nodes) node.before = () => {}
     cluster.events.length = 0
     keyCount += 1
     const key = `dedup:leases:${process.pid}:${keyCount}`
@@ -361,6 +362,17 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       await accept(0, lease.token + 1, Buffer.concat([bytes, Buffer.from('?')]))
       expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('paid') })
       expect(await leases.read(key)).toMatchObject({ kind: 'completed', outcome: outcome('paid') })
+    })
+
+    test('that a minority holds is looked for on slow nodes, too, where the first copy is damaged', async () => {
+      const { accept, claim, pastToken, nodes, clock } = await start()
+      const token = pastToken()
+      await accept(0, token, Buffer.from('damaged'))
+      await accept(4, token, encodeOutcome(outcome('sighted')))
+      for (const slow of nodes.slice(3)) {
+        slow.before = () => new Promise<void>((resolve) => void clock.timer(20, resolve))
+      }
+      expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('sighted') })
     })
 
     test('that a minority holds, damaged, is neither replayed, nor executed again, nor spread', async () => {
