@@ -198,7 +198,7 @@ function table(cluster: OpenCluster): string {
   const lines = rows.map((row) => {
     const quarantine =
       'quarantinedForMs' in row
-        ? `, for ${printDuration(Math.max(0, row.quarantinedForMs))}, ${row.recordsCopied} records copied`
+        ? `, for ${printDuration(Math.max(0, Math.round(row.quarantinedForMs / 1_000) * 1_000))}, ${row.recordsCopied} records copied`
         : ''
     const detail = 'reason' in row ? `${row.reason}${quarantine}` : `run ${row.runId}, Redis ${row.version}`
     return `${row.name}  ${(row.address ?? '').padEnd(width)}  ${row.state.padEnd(11)}  ${detail}`

@@ -1,8 +1,12 @@
 /** One sidecar's view of real Redis servers, with leases that are over in a moment, and all that it published. */
 import type { CoreEvent } from '../../src/core/events.ts'
 import { createLeases } from '../../src/core/leases.ts'
+import { withBreaker } from '../../src/core/node-breaker.ts'
+import { watchNodeClocks } from '../../src/core/node-clocks.ts'
 import type { ClaimRequest, ClaimResult, Lease, Leases } from '../../src/core/ports.ts'
+import { withQuorumBreaker } from '../../src/core/quorum-breaker.ts'
 import type { StoredOutcome } from '../../src/core/stored-outcome.ts'
+import { majorityOf } from '../../src/core/units.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { RedisNodes, type RedisNodesOptions } from '../../src/redis/nodes.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -28,6 +32,8 @@ export type Sidecar = AsyncDisposable & {
 export async function joinCluster(
   urls: readonly string[],
   more: Partial<RedisNodesOptions> = {},
+  /** With clocks and breakers around the nodes, as `serve` has them. */
+  guarded = false,
 ): Promise<Sidecar> {
   const events: CoreEvent[] = []
   const publisher = { publish: (event: CoreEvent) => void events.push(event) }
@@ -46,8 +52,20 @@ export async function joinCluster(
     ...more,
   })
   await nodes.connect()
-  const quorum = createRedlockQuorum({ nodes: nodes.nodes, clock: systemClock, events: publisher })
-  const leases = createLeases({ quorum, clock: systemClock, random: systemRandom, events: publisher })
+  const outside = { clock: systemClock, random: systemRandom, events: publisher }
+  const voters = guarded
+    ? watchNodeClocks({
+        nodes: nodes.nodes,
+        ...outside,
+        suspendMs: QUARANTINE_MS,
+        maxSkewMs: 50,
+        enforce: false,
+      }).nodes.map((node) => withBreaker(node, outside))
+    : nodes.nodes
+  const quorum = createRedlockQuorum({ nodes: voters, ...outside })
+  const plain = createLeases({ quorum, ...outside })
+  const required = majorityOf(urls.length)
+  const leases = guarded ? withQuorumBreaker(plain, { required, ...outside }) : plain
   const states = () => nodes.states().map(({ state }) => state.kind)
   const claim = (name: string, request: Partial<ClaimRequest> = {}) =>
     leases.claim({
