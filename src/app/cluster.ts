@@ -63,11 +63,12 @@ export async function openNodes(
     refused,
     views: () =>
       redis.states().map(({ name, state }, index) => {
+        const started = 'facts' in state ? { startedWallMs: state.facts.startedNodeMs } : {}
         if (state.kind === 'voting' && clock.monoMs() < watched.suspendedUntilMonoMs(index))
-          return { name, state: 'suspended', reason: 'its clock was stepped' }
+          return { name, state: 'suspended', reason: 'its clock was stepped', ...started }
         return 'reason' in state
-          ? { name, state: state.kind, reason: state.reason }
-          : { name, state: state.kind }
+          ? { name, state: state.kind, reason: state.reason, ...started }
+          : { name, state: state.kind, ...started }
       }),
     stopEmbedded: () => {},
     [Symbol.asyncDispose]: () => redis[Symbol.asyncDispose](),

@@ -66,7 +66,12 @@ export function openTelemetry(config: Config, environment: TelemetryEnvironment)
 
   function verdict({ phase, nodes: views }: Watched): ReadinessVerdict {
     const voting = views.filter(({ state }) => state === 'voting').length
-    return gate.verdict({ phase, voting, nodeCount: nodeNames.length, required })
+    const suspended = views.filter(({ state }) => state === 'suspended').length
+    const clocks =
+      voting < required && voting + suspended >= required
+        ? { clockRefusal: `${suspended} nodes are not counted because their clocks were stepped` }
+        : {}
+    return gate.verdict({ phase, voting, nodeCount: nodeNames.length, required, ...clocks })
   }
 
   function every(intervalMs: number, work: () => void | Promise<void>): void {

@@ -42,7 +42,9 @@ export function countEvents(
         return
       case 'claim_ended': {
         const labels = { outcome: ACQUIRE_OUTCOME[event.result] }
-        observeExample(metrics.acquireDuration, labels, event.durationMs / 1000, traceId())
+        // Answered from this process's own memory: no claim of the quorum, and it would hide how slow those are.
+        if (event.rounds > 0)
+          observeExample(metrics.acquireDuration, labels, event.durationMs / 1000, traceId())
         metrics.acquireRetries.inc(Math.max(0, event.rounds - 1))
         if (event.result !== 'unavailable')
           metrics.lookups.inc({ result: event.result === 'granted' ? 'miss' : 'hit' })

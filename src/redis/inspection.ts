@@ -13,6 +13,8 @@ export type NodeFacts = Membership & {
   readonly role: string
   readonly evictionPolicy: string
   readonly version: string
+  /** By the node's clock, to the second. */
+  readonly startedNodeMs: number
 }
 
 export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; readonly reason: string }
@@ -21,8 +23,10 @@ export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; reado
 export async function inspectNode(client: Redis): Promise<NodeFacts> {
   const [info, looked] = await Promise.all([client.info(), callMembership(client, '', ['look'])])
   const field = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
+  const membership = membershipOf(looked)
   return {
-    ...membershipOf(looked),
+    ...membership,
+    startedNodeMs: membership.nodeMs - Number(field('uptime_in_seconds')) * 1_000,
     role: field('role'),
     evictionPolicy: field('maxmemory_policy'),
     version: field('redis_version'),

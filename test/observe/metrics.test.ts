@@ -283,6 +283,7 @@ describe('what is counted when', () => {
       {
         'fencepost_idempotency_lookups_total{result="hit"}': 1,
         fencepost_lock_acquire_retries_total: 0,
+        'fencepost_lock_acquire_duration_seconds_count{outcome="held"}': 0,
       },
     ],
     [
