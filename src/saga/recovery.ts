@@ -1,0 +1,54 @@
+/**
+ * Finishes steps whose process died and whose caller does not come back: asks the application to repeat them.
+ *
+ * Sagas and consumers come back by themselves (a saga is due, a message is redelivered). A step that was run on its own,
+ * with `keepRequest`, is handed here to the handler of its scope, which calls `runIdempotentStep` again with the same key.
+ */
+import type { SagaKit } from './kit.ts'
+
+export type Recoverable = {
+  readonly scope: string
+  readonly key: string
+  readonly request: unknown
+  readonly attempts: number
+}
+
+export type RecoveryReport = {
+  readonly recovered: number
+  readonly failed: number
+  /** Lapsed without a kept request or without a handler: their callers must come back, or a person must look. */
+  readonly leftAlone: number
+  readonly parked: number
+}
+
+export async function runRecovery(
+  kit: SagaKit,
+  handlers: Readonly<Record<string, (step: Recoverable) => Promise<unknown>>>,
+  limit = 100,
+): Promise<RecoveryReport> {
+  const s = kit.schema
+  const { rows } = await kit.pool.query(
+    `SELECT scope, key, request, attempts FROM ${s}.idempotency_keys
+     WHERE status = 'in_progress' AND locked_until < clock_timestamp() AND scope = ANY($1) AND request IS NOT NULL
+     ORDER BY locked_until LIMIT $2`,
+    [Object.keys(handlers), limit],
+  )
+  let recovered = 0
+  for (const step of rows as Recoverable[]) {
+    try {
+      await handlers[step.scope]!(step)
+      recovered += 1
+      kit.emit({ kind: 'recovered', scope: step.scope, key: step.key })
+    } catch (error) {
+      kit.emit({ kind: 'saga_error', error })
+    }
+  }
+  const left = await kit.pool.query(
+    `SELECT count(*) FILTER (WHERE status = 'parked')::int AS parked,
+            count(*) FILTER (WHERE status = 'in_progress' AND (request IS NULL OR NOT scope = ANY($1)))::int AS alone
+     FROM ${s}.idempotency_keys WHERE status = 'parked' OR (status = 'in_progress' AND locked_until < clock_timestamp())`,
+    [Object.keys(handlers)],
+  )
+  const { parked, alone } = left.rows[0]
+  return { recovered, failed: rows.length - recovered, leftAlone: alone, parked }
+}

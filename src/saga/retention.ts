@@ -1,0 +1,69 @@
+/**
+ * Removes what nobody will ask for any more: in batches, so that no statement runs for long, and by one process at a time.
+ *
+ * What is under way is never removed: keys in progress or parked, open dead letters, sagas that are not at an end.
+ */
+import type { SagaKit } from './kit.ts'
+
+export type RetentionOptions = {
+  /** Rows a statement. Default 1000. */
+  readonly batchSize?: number
+  /** Batches a table and run; the next run goes on. Default 100. */
+  readonly maxBatches?: number
+  /** How long replayed and discarded dead letters are kept. Default 30 days. */
+  readonly deadLettersMs?: number
+}
+
+export type RetentionReport = Readonly<Record<string, number>>
+
+/** Answers how many rows went, by table; nothing where another process is at it. */
+export async function runRetention(kit: SagaKit, options: RetentionOptions = {}): Promise<RetentionReport> {
+  const { batchSize = 1_000, maxBatches = 100, deadLettersMs = 30 * 24 * 3_600_000 } = options
+  const report: Record<string, number> = {}
+  for (const [table, condition] of Object.entries(expired)) {
+    let deleted = 0
+    for (let batch = 0; batch < maxBatches; batch += 1) {
+      const count = await deleteBatch(kit, table, condition, batchSize, deadLettersMs)
+      deleted += count ?? 0
+      if (count === undefined || count < batchSize) break
+    }
+    report[table] = deleted
+    if (deleted > 0) kit.emit({ kind: 'retained', table, deleted })
+  }
+  return report
+}
+
+const expired = {
+  idempotency_keys: `status IN ('completed', 'failed') AND expires_at < clock_timestamp()`,
+  inbox: `expires_at < clock_timestamp()`,
+  dead_letters: `status IN ('replayed', 'discarded') AND replayed_at < clock_timestamp() - $2 * interval '1 ms'`,
+  saga_steps: `EXISTS (SELECT 1 FROM {s}.saga_instances i WHERE i.saga_id = t.saga_id AND i.status IN ('completed', 'compensated')
+    AND i.expires_at < clock_timestamp())`,
+  saga_instances: `status IN ('completed', 'compensated') AND expires_at < clock_timestamp()
+    AND NOT EXISTS (SELECT 1 FROM {s}.saga_steps p WHERE p.saga_id = t.saga_id)`,
+  outbox_relays: `alive_until < clock_timestamp() - interval '1 hour'`,
+} as const
+
+/** undefined where somebody else holds the lock. */
+function deleteBatch(
+  kit: SagaKit,
+  table: string,
+  condition: string,
+  batchSize: number,
+  deadLettersMs: number,
+): Promise<number | undefined> {
+  const s = kit.schema
+  return kit.transaction(async (tx) => {
+    const lock = await tx.query('SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS held', [
+      `fencepost/retention:${kit.schemaName}`,
+    ])
+    if (lock.rows[0]!.held !== true) return undefined
+    const usesAge = condition.includes('$2')
+    const { rowCount } = await tx.query(
+      `DELETE FROM ${s}.${table} WHERE ctid IN (
+         SELECT ctid FROM ${s}.${table} t WHERE ${condition.replaceAll('{s}', s)} LIMIT $1 FOR UPDATE SKIP LOCKED)`,
+      usesAge ? [batchSize, deadLettersMs] : [batchSize],
+    )
+    return rowCount ?? 0
+  })
+}

@@ -1,0 +1,261 @@
+/**
+ * A step of a saga and its compensation, in whichever order they arrive.
+ *
+ * Owns the rows of `saga_steps`, which are the fence between the two. The row `running` is committed together with the
+ * claim, before the effect: so a crash in the effect leaves something to compensate. A compensation that comes before its
+ * step leaves `suspended`, and the step then refuses to run. A step that finds, when it wants to settle, that it has been
+ * compensated meanwhile, undoes its own effect once more.
+ *
+ *     pending → running → done → compensating → compensated
+ *                       → failed (the business said no; nothing to undo) → compensated
+ *     absent | pending → suspended
+ *
+ * Source: Seata, TCC fence (idempotence, hanging, empty rollback); Restate, compensation registered before the step.
+ */
+import type { Tx } from './database.ts'
+import { OperationInProgressError, StepSuspendedError } from './errors.ts'
+import { dayMs } from './idempotency.ts'
+import type { SagaKit } from './kit.ts'
+import { type LockManager, withLocks } from './locks.ts'
+import { derivedKey } from './request-hash.ts'
+import { runIdempotentStep, type StepContext, type StepHandlers, type StepOutcome } from './step.ts'
+
+export type StepStatus =
+  | 'pending'
+  | 'running'
+  | 'done'
+  | 'compensating'
+  | 'compensated'
+  | 'suspended'
+  | 'failed'
+
+export type CompensationContext = StepContext & {
+  readonly sagaId: string
+  readonly step: string
+  /** The key under which the step called the provider: what is to be undone is known there by it. */
+  readonly stepKey: string
+  /** What the step returned; undefined where it is not known whether it took effect. */
+  readonly stepResult: unknown
+}
+
+/** Undoes a step. Must be right also where the step never took effect: nobody may know. */
+export type Compensation = {
+  readonly effect?: (context: CompensationContext) => Promise<void>
+  readonly commit?: (tx: Tx, context: CompensationContext) => Promise<void>
+}
+
+export type SagaStepRequest = {
+  readonly sagaId: string
+  readonly step: string
+  /** The message or input that asks for it. */
+  readonly request: unknown
+  readonly leaseMs: number
+  readonly maxAttempts?: number
+  readonly position?: number
+  /** Locked while the step runs, where a lock manager is given. */
+  readonly resources?: readonly string[]
+  readonly lockManager?: LockManager
+}
+
+export type SagaStepHandlers<V, R> = StepHandlers<V, R> & { readonly compensate?: Compensation }
+
+/** Long: the log of a saga answers for as long as the saga may be asked about. */
+const stepTtlMs = 90 * dayMs
+
+const stepScope = 'saga-step'
+const compensationScope = 'saga-compensation'
+const keyOf = (sagaId: string, step: string) => JSON.stringify([sagaId, step])
+
+export async function processSagaStep<V, R>(
+  kit: SagaKit,
+  request: SagaStepRequest,
+  handlers: SagaStepHandlers<V, R>,
+): Promise<StepOutcome<R>> {
+  const { sagaId, step, leaseMs, resources = [], lockManager } = request
+  const carryOut = (held?: { fencingToken: number; signal: AbortSignal }) =>
+    runIdempotentStep<V, R>(
+      kit,
+      {
+        scope: stepScope,
+        key: keyOf(sagaId, step),
+        request: request.request,
+        leaseMs,
+        ttlMs: stepTtlMs,
+        ...(request.maxAttempts === undefined ? {} : { maxAttempts: request.maxAttempts }),
+        ...held,
+      },
+      handlers,
+      {
+        claimed: (tx, { attempt }) => begin(kit, tx, request, attempt),
+        settled: (tx, outcome, text) =>
+          end(kit, tx, request, outcome === 'completed' ? 'done' : 'failed', text),
+        overtaken: async (value, context) => {
+          await handlers.compensate?.effect?.(compensationContext(context, sagaId, step, value))
+        },
+      },
+    )
+  if (lockManager === undefined || resources.length === 0) return carryOut()
+  return withLocks(kit, lockManager, resources, { leaseMs }, carryOut)
+}
+
+async function begin(kit: SagaKit, tx: Tx, { sagaId, step, position = 0 }: SagaStepRequest, attempt: number) {
+  const s = kit.schema
+  const { rowCount } = await tx.query(
+    `INSERT INTO ${s}.saga_steps AS t (saga_id, step, status, position, attempts) VALUES ($1, $2, 'running', $3, $4)
+     ON CONFLICT (saga_id, step) DO UPDATE SET status = 'running', attempts = $4, updated_at = clock_timestamp()
+     WHERE t.status IN ('pending', 'running')`,
+    [sagaId, step, position, attempt],
+  )
+  if (rowCount === 0) throw new StepSuspendedError(sagaId, step, await statusOf(kit, tx, sagaId, step))
+}
+
+async function end(
+  kit: SagaKit,
+  tx: Tx,
+  { sagaId, step }: SagaStepRequest,
+  status: StepStatus,
+  text: string,
+) {
+  const { rowCount } = await tx.query(
+    `UPDATE ${kit.schema}.saga_steps SET status = $3, result = $4, last_error = NULL, updated_at = clock_timestamp()
+     WHERE saga_id = $1 AND step = $2 AND status = 'running'`,
+    [sagaId, step, status, text],
+  )
+  if (rowCount === 0) throw new StepSuspendedError(sagaId, step, await statusOf(kit, tx, sagaId, step))
+}
+
+async function statusOf(kit: SagaKit, tx: Tx, sagaId: string, step: string): Promise<string> {
+  const { rows } = await tx.query<{ status: string }>(
+    `SELECT status FROM ${kit.schema}.saga_steps WHERE saga_id = $1 AND step = $2`,
+    [sagaId, step],
+  )
+  return rows[0]?.status ?? 'absent'
+}
+
+export type CompensationRequest = {
+  readonly sagaId: string
+  readonly step: string
+  readonly leaseMs: number
+  readonly maxAttempts?: number
+  readonly position?: number
+}
+
+/**
+ * Undoes a step: once where it took effect or may have; not at all where it surely did not.
+ * @throws OperationInProgressError while the step itself is at work
+ */
+export async function compensateSagaStep(
+  kit: SagaKit,
+  request: CompensationRequest,
+  compensation: Compensation,
+): Promise<'compensated' | 'suspended'> {
+  const { sagaId, step, leaseMs, maxAttempts = 50 } = request
+  const barred = await kit.transaction((tx) => bar(kit, tx, request))
+  if (barred.kind !== 'undo') return barred.kind
+  await runIdempotentStep(
+    kit,
+    {
+      scope: compensationScope,
+      key: keyOf(sagaId, step),
+      request: null,
+      leaseMs,
+      maxAttempts,
+      ttlMs: stepTtlMs,
+    },
+    {
+      effect: (context) =>
+        compensation.effect?.(compensationContext(context, sagaId, step, barred.stepResult)) ??
+        Promise.resolve(),
+      commit: async (tx, _value, context) => {
+        await compensation.commit?.(tx, compensationContext(context, sagaId, step, barred.stepResult))
+        await setStatus(kit, tx, sagaId, step, 'compensated')
+      },
+    },
+  )
+  return 'compensated'
+}
+
+type Barred =
+  | { readonly kind: 'compensated' | 'suspended' }
+  | { readonly kind: 'undo'; readonly stepResult: unknown }
+
+/** From here on the step can neither begin nor settle. */
+async function bar(
+  kit: SagaKit,
+  tx: Tx,
+  { sagaId, step, position = 0 }: CompensationRequest,
+): Promise<Barred> {
+  const s = kit.schema
+  const inserted = await tx.query(
+    `INSERT INTO ${s}.saga_steps (saga_id, step, status, position) VALUES ($1, $2, 'suspended', $3) ON CONFLICT DO NOTHING`,
+    [sagaId, step, position],
+  )
+  if (inserted.rowCount === 1) return { kind: 'suspended' }
+  const { rows } = await tx.query<{ status: StepStatus; result: string | null; working_ms: number | null }>(
+    `SELECT t.status, t.result::text AS result,
+            (SELECT (extract(epoch FROM locked_until - clock_timestamp()) * 1000)::float8 FROM ${s}.idempotency_keys
+             WHERE scope = $3 AND key = $4 AND status = 'in_progress') AS working_ms
+     FROM ${s}.saga_steps t WHERE saga_id = $1 AND step = $2 FOR UPDATE`,
+    [sagaId, step, stepScope, keyOf(sagaId, step)],
+  )
+  const { status, result, working_ms } = rows[0]!
+  const stepResult: unknown = result === null ? undefined : JSON.parse(result)
+  switch (status) {
+    case 'compensated':
+    case 'suspended':
+      return { kind: status }
+    case 'pending':
+      await setStatus(kit, tx, sagaId, step, 'suspended')
+      return { kind: 'suspended' }
+    case 'failed':
+      await setStatus(kit, tx, sagaId, step, 'compensated')
+      return { kind: 'compensated' }
+    case 'running':
+      if (working_ms !== null && working_ms > 0)
+        throw new OperationInProgressError(`${sagaId} ${step}`, working_ms)
+      await setStatus(kit, tx, sagaId, step, 'compensating')
+      return { kind: 'undo', stepResult: undefined }
+    case 'done':
+      await setStatus(kit, tx, sagaId, step, 'compensating')
+      return { kind: 'undo', stepResult }
+    case 'compensating':
+      return { kind: 'undo', stepResult }
+  }
+}
+
+async function setStatus(
+  kit: SagaKit,
+  tx: Tx,
+  sagaId: string,
+  step: string,
+  status: StepStatus,
+): Promise<void> {
+  await tx.query(
+    `UPDATE ${kit.schema}.saga_steps SET status = $3, updated_at = clock_timestamp() WHERE saga_id = $1 AND step = $2`,
+    [sagaId, step, status],
+  )
+}
+
+function compensationContext(
+  context: StepContext,
+  sagaId: string,
+  step: string,
+  stepResult: unknown,
+): CompensationContext {
+  const key = keyOf(sagaId, step)
+  const idempotencyKey = derivedKey([compensationScope, key])
+  return { ...context, idempotencyKey, sagaId, step, stepResult, stepKey: derivedKey([stepScope, key]) }
+}
+
+/** What a person has looked at may be tried again. */
+export async function unparkSagaSteps(kit: SagaKit, tx: Tx, sagaId: string): Promise<void> {
+  const s = kit.schema
+  const { rows } = await tx.query<{ step: string }>(`SELECT step FROM ${s}.saga_steps WHERE saga_id = $1`, [
+    sagaId,
+  ])
+  await tx.query(
+    `UPDATE ${s}.idempotency_keys SET status = 'in_progress', attempts = 0, locked_until = clock_timestamp(), owner = ''
+     WHERE status = 'parked' AND scope IN ($1, $2) AND key = ANY($3)`,
+    [stepScope, compensationScope, rows.map(({ step }) => keyOf(sagaId, step))],
+  )
+}

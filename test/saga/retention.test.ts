@@ -1,0 +1,89 @@
+// What has expired goes, in batches; what is under way stays, however old it is. And what was left behind is finished.
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { runRecovery } from '../../src/saga/recovery.ts'
+import { runRetention } from '../../src/saga/retention.ts'
+import { runIdempotentStep } from '../../src/saga/step.ts'
+import { FakeProvider } from '../support/fake-provider.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+
+let server: PostgresServer
+let kit: TestKit
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server[Symbol.asyncDispose]())
+beforeEach(async () => {
+  kit = await testKit(server)
+})
+
+const keys = (status: string, expires: string, count: number) =>
+  kit.pool.query(
+    `INSERT INTO ${kit.schema}.idempotency_keys (scope, key, request_hash, status, owner, fence, locked_until, expires_at)
+     SELECT '${status}', 'k' || n || $2, '', '${status}', '', 0, clock_timestamp(), clock_timestamp() + $2::interval FROM generate_series(1, $1) n`,
+    [count, expires],
+  )
+
+test.each<[string, string, number]>([
+  ['completed', '-1 second', 0],
+  ['failed', '-1 second', 0],
+  ['completed', '1 hour', 5],
+  ['in_progress', '-1 year', 5],
+  ['parked', '-1 year', 5],
+])('of five keys %s that expire in %s, %i stay', async (status, expires, stay) => {
+  await keys(status, expires, 5)
+  await runRetention(kit)
+  expect(await countOf(kit, 'idempotency_keys')).toBe(stay)
+})
+
+test('batches are bounded, and the next run goes on', async () => {
+  await keys('completed', '-1 second', 250)
+  expect((await runRetention(kit, { batchSize: 50, maxBatches: 2 })).idempotency_keys).toBe(100)
+  expect((await runRetention(kit, { batchSize: 50 })).idempotency_keys).toBe(150)
+})
+
+test('two processes at once: one works, the other leaves it to it', async () => {
+  await keys('completed', '-1 second', 1_000)
+  const reports = await Promise.all([
+    runRetention(kit, { batchSize: 10 }),
+    runRetention(kit, { batchSize: 10 }),
+  ])
+  await runRetention(kit)
+  expect(reports.every((report) => (report.idempotency_keys ?? 0) <= 1_000)).toBe(true)
+  expect(await countOf(kit, 'idempotency_keys')).toBe(0)
+})
+
+test('finished sagas go with their steps; those that are parked stay', async () => {
+  for (const status of ['completed', 'compensated', 'parked'])
+    await kit.pool.query(
+      `WITH i AS (INSERT INTO ${kit.schema}.saga_instances (saga_id, name, status, input, request_hash, headers, expires_at)
+         VALUES ($1, 'x', $1, '{}', '', '{}', clock_timestamp() - interval '1 s'))
+       INSERT INTO ${kit.schema}.saga_steps (saga_id, step, status) VALUES ($1, 'a', 'done'), ($1, 'b', 'done')`,
+      [status],
+    )
+  await runRetention(kit)
+  expect(await countOf(kit, 'saga_instances')).toBe(1)
+  expect(await countOf(kit, 'saga_steps')).toBe(2)
+})
+
+test('a step whose process died is finished by recovery, with the request that was kept', async () => {
+  const provider = new FakeProvider()
+  const pay = (key: string, request: unknown, effect?: () => Promise<never>) =>
+    runIdempotentStep(
+      kit,
+      { scope: 'pay', key, request, leaseMs: 30_000, keepRequest: true },
+      {
+        effect:
+          effect ??
+          (({ idempotencyKey }) => provider.charge(idempotencyKey, (request as { amount: number }).amount)),
+        commit: async () => null,
+      },
+    )
+  void pay('dead', { amount: 7 }, () => new Promise(() => {}))
+  while ((await countOf(kit, 'idempotency_keys')) === 0) await new Promise(setImmediate)
+  const handlers = { pay: ({ key, request }: { key: string; request: unknown }) => pay(key, request) }
+  expect(await runRecovery(kit, handlers)).toEqual({ recovered: 0, failed: 0, leftAlone: 0, parked: 0 })
+  await kit.pool.query(`UPDATE ${kit.schema}.idempotency_keys SET locked_until = clock_timestamp()`)
+  expect(await runRecovery(kit, handlers)).toEqual({ recovered: 1, failed: 0, leftAlone: 0, parked: 0 })
+  expect([...provider.charges.values()].map(({ amount }) => amount)).toEqual([7])
+})

@@ -1,0 +1,296 @@
+// A saga comes to an end, forward or back, whatever dies on the way; and nothing is charged that is not kept or refunded.
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import {
+  BusinessError,
+  IdempotencyKeyReuseError,
+  OperationInProgressError,
+  StepSuspendedError,
+} from '../../src/saga/errors.ts'
+import { defineSaga, type SagaStepDefinition } from '../../src/saga/saga-definition.ts'
+import { getSaga, retrySaga, turnSagaBack } from '../../src/saga/saga-instances.ts'
+import { createSagaRunner, type SagaRunnerOptions } from '../../src/saga/saga-runner.ts'
+import { compensateSagaStep, processSagaStep } from '../../src/saga/saga-step.ts'
+import { Declined, FakeProvider } from '../support/fake-provider.ts'
+import { MemoryLocks } from '../support/memory-locks.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+
+let server: PostgresServer
+let kit: TestKit
+let provider: FakeProvider
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server[Symbol.asyncDispose]())
+beforeEach(async () => {
+  kit = await testKit(server)
+  provider = new FakeProvider()
+})
+
+type Order = { amount: number }
+const reserve: SagaStepDefinition<Order> = {
+  name: 'reserve',
+  commit: async (tx, _value, { sagaId }) => {
+    await tx.query(`INSERT INTO ${kit.schema}.fences VALUES ($1, 1)`, [`stock/${sagaId}`])
+    return { reserved: true }
+  },
+  compensate: {
+    commit: async (tx, { sagaId }) => {
+      await tx.query(`DELETE FROM ${kit.schema}.fences WHERE resource = $1`, [`stock/${sagaId}`])
+    },
+  },
+}
+const pay: SagaStepDefinition<Order> = {
+  name: 'pay',
+  maxAttempts: 3,
+  effect: async ({ idempotencyKey, input }) => {
+    try {
+      return await provider.charge(idempotencyKey, input.amount)
+    } catch (error) {
+      if (error instanceof Declined) throw new BusinessError('declined', 'card declined')
+      throw error
+    }
+  },
+  compensate: { effect: ({ stepKey }) => provider.refund(stepKey) },
+}
+const ship: SagaStepDefinition<Order> = { name: 'ship' }
+
+function runner(steps: readonly SagaStepDefinition<Order>[], options: Partial<SagaRunnerOptions> = {}) {
+  const one = createSagaRunner({
+    kit,
+    definitions: [defineSaga<Order>('order', steps)],
+    backoff: { initialMs: 1, maxMs: 1 },
+    ...options,
+  })
+  const begin = (sagaId: string, input: Order = { amount: 10 }) =>
+    kit.transaction((tx) => one.begin(tx, 'order', { sagaId, input }))
+  /** Until nothing is under way any more. */
+  const settle = async (sagaId: string) => {
+    for (;;) {
+      await one.runOnce()
+      const saga = await getSaga(kit, sagaId)
+      if (saga!.status !== 'running' && saga!.status !== 'compensating') return saga!
+      await kit.pool.query(`UPDATE ${kit.schema}.saga_instances SET next_attempt_at = clock_timestamp()`)
+    }
+  }
+  return { runner: one, begin, settle }
+}
+const reserved = () => countOf(kit, `fences WHERE resource LIKE 'stock/%'`)
+const statuses = (saga: { steps: readonly { name: string; status: string }[] }) =>
+  saga.steps.map(({ name, status }) => `${name} ${status}`)
+
+test('forward: every step in order, each seeing the results of those before', async () => {
+  let seen: unknown
+  const see: SagaStepDefinition<Order> = { name: 'see', effect: async ({ results }) => (seen = results) }
+  const { begin, settle } = runner([reserve, pay, see])
+  await begin('a')
+  const saga = await settle('a')
+  expect(saga.status).toBe('completed')
+  expect(statuses(saga)).toEqual(['reserve done', 'pay done', 'see done'])
+  expect(seen).toMatchObject({ reserve: { reserved: true }, pay: { chargeId: expect.any(String) } })
+  expect([provider.kept, await reserved()]).toEqual([1, 1])
+})
+
+test('a no of the business: what was done before is undone, what comes after never begins', async () => {
+  provider.moods.push('decline')
+  const { begin, settle } = runner([reserve, pay, ship])
+  await begin('a')
+  const saga = await settle('a')
+  expect(saga.status).toBe('compensated')
+  expect(saga.reason).toContain('declined')
+  expect(statuses(saga)).toEqual(['reserve compensated', 'pay compensated', 'ship suspended'])
+  expect([provider.kept, await reserved()]).toEqual([0, 0])
+})
+
+test('attempts exhausted with an unknown outcome: undone, too, for it may have taken effect', async () => {
+  provider.moods.push('fail-after', 'fail-after', 'fail-after')
+  const { begin, settle } = runner([reserve, pay, ship])
+  await begin('a')
+  expect((await settle('a')).status).toBe('compensated')
+  expect(provider.charges.size).toBe(1)
+  expect([provider.kept, await reserved()]).toEqual([0, 0])
+})
+
+test('faults are tried again, with the same key', async () => {
+  provider.moods.push('fail-before', 'fail-after')
+  const { begin, settle } = runner([reserve, pay, ship])
+  await begin('a')
+  expect((await settle('a')).status).toBe('completed')
+  expect(new Set(provider.calls).size).toBe(1)
+  expect([provider.calls.length, provider.kept]).toEqual([3, 1])
+})
+
+test('after the pivot there is no way back: a no parks the saga, and retry goes forward', async () => {
+  let willing = false
+  const stubborn: SagaStepDefinition<Order> = {
+    name: 'stubborn',
+    maxAttempts: 1,
+    effect: async () => {
+      if (!willing) throw new Error('not now')
+    },
+  }
+  const { begin, settle } = runner([reserve, { name: 'decide', pivot: true }, stubborn])
+  await begin('a')
+  expect((await settle('a')).status).toBe('parked')
+  willing = true
+  expect(await retrySaga(kit, 'a')).toBe(true)
+  expect((await settle('a')).status).toBe('completed')
+})
+
+test('a compensation that fails is tried again, then parked, never passed over; retry goes on backwards', async () => {
+  let broken = true
+  const sticky: SagaStepDefinition<Order> = {
+    ...pay,
+    compensate: {
+      effect: async ({ stepKey }) => {
+        if (broken) throw new Error('refund service down')
+        await provider.refund(stepKey)
+      },
+    },
+  }
+  const no: SagaStepDefinition<Order> = {
+    name: 'no',
+    effect: () => Promise.reject(new BusinessError('no', 'no')),
+  }
+  const { begin, settle } = runner([reserve, sticky, no])
+  await begin('a')
+  const parked = await settle('a')
+  expect(parked).toMatchObject({ status: 'parked', lastError: 'refund service down' })
+  expect(await reserved()).toBe(1)
+  broken = false
+  await retrySaga(kit, 'a')
+  expect((await settle('a')).status).toBe('compensated')
+  expect([provider.kept, await reserved()]).toEqual([0, 0])
+})
+
+test('beginning twice begins once; the same id with another input is refused', async () => {
+  const { begin, settle } = runner([reserve])
+  expect(await begin('a')).toBe(true)
+  expect(await begin('a')).toBe(false)
+  await expect(begin('a', { amount: 11 })).rejects.toBeInstanceOf(IdempotencyKeyReuseError)
+  await settle('a')
+  expect(await reserved()).toBe(1)
+})
+
+test('two hundred sagas and four runners: each is carried out once', async () => {
+  const runners = Array.from({ length: 4 }, () => runner([reserve, pay, ship], { pollIntervalMs: 5 }))
+  await Promise.all(Array.from({ length: 200 }, (_, index) => runners[0]!.begin(`s${index}`)))
+  for (const one of runners) one.runner.start()
+  while ((await countOf(kit, `saga_instances WHERE status = 'completed'`)) < 200)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  await Promise.all(runners.map((one) => one.runner.stop()))
+  expect([provider.calls.length, provider.kept, await reserved()]).toEqual([200, 200, 200])
+})
+
+test('a runner that vanished in an effect: another takes the saga over and repeats the step under the same key', async () => {
+  const hung = { ...pay, leaseMs: 200, effect: () => new Promise<never>(() => {}) }
+  const first = runner([reserve, hung], { marginMs: 100 })
+  await first.begin('a')
+  void first.runner.runOnce()
+  while ((await countOf(kit, `saga_steps WHERE step = 'pay' AND status = 'running'`)) === 0)
+    await new Promise(setImmediate)
+  await kit.pool.query(`UPDATE ${kit.schema}.idempotency_keys SET locked_until = clock_timestamp()`)
+  await kit.pool.query(`UPDATE ${kit.schema}.saga_instances SET lease_until = '-infinity'`)
+  expect((await runner([reserve, pay]).settle('a')).status).toBe('completed')
+  expect([provider.kept, await reserved()]).toEqual([1, 1])
+})
+
+test('turned back by hand: undone from where it stood', async () => {
+  const wait = Promise.withResolvers<never>()
+  const later: SagaStepDefinition<Order> = { name: 'later', effect: () => wait.promise }
+  const { runner: one, begin, settle } = runner([reserve, pay, later])
+  await begin('a')
+  void one.runOnce()
+  while ((await countOf(kit, `saga_steps WHERE step = 'later' AND status = 'running'`)) === 0)
+    await new Promise(setImmediate)
+  expect(await turnSagaBack(kit, 'a', 'customer called')).toBe(true)
+  // The step is at work still: it is let finish or lapse before anything is undone.
+  await one.runOnce()
+  expect((await getSaga(kit, 'a'))!.status).toBe('compensating')
+  wait.reject(new Error('gave up'))
+  expect(await settle('a')).toMatchObject({ status: 'compensated', reason: 'customer called' })
+  expect([provider.kept, await reserved()]).toEqual([0, 0])
+})
+
+const charge = (sagaId: string) =>
+  processSagaStep(
+    kit,
+    { sagaId, step: 'pay', request: null, leaseMs: 1_000 },
+    {
+      effect: ({ idempotencyKey }) => provider.charge(idempotencyKey, 10),
+      commit: async () => null,
+      compensate: { effect: ({ stepKey }) => provider.refund(stepKey) },
+    },
+  )
+const undo = (sagaId: string) =>
+  compensateSagaStep(
+    kit,
+    { sagaId, step: 'pay', leaseMs: 1_000 },
+    { effect: ({ stepKey }) => provider.refund(stepKey) },
+  )
+
+test('a compensation that comes before its step bars it: the late step charges nobody', async () => {
+  expect(await undo('early')).toBe('suspended')
+  await expect(charge('early')).rejects.toBeInstanceOf(StepSuspendedError)
+  expect(provider.calls).toEqual([])
+})
+
+test('step and compensation at once, fifty times: charged and refunded, or never charged', async () => {
+  for (let round = 0; round < 50; round += 1) {
+    const undone = async (): Promise<void> => {
+      for (;;)
+        try {
+          await undo(`race-${round}`)
+          return
+        } catch (error) {
+          if (!(error instanceof OperationInProgressError)) throw error
+        }
+    }
+    await Promise.allSettled([charge(`race-${round}`), undone()])
+  }
+  expect(provider.kept).toBe(0)
+  expect(await countOf(kit, `saga_steps WHERE status IN ('compensated', 'suspended')`)).toBe(50)
+})
+
+test('a step that was paused beyond its lease and compensated meanwhile undoes its own late effect', async () => {
+  const go = Promise.withResolvers<void>()
+  provider.hold = go.promise
+  const late = charge('late')
+  const outcome = expect(late).rejects.toThrow()
+  while ((await countOf(kit, `saga_steps WHERE saga_id = 'late'`)) === 0) await new Promise(setImmediate)
+  await kit.pool.query(`UPDATE ${kit.schema}.idempotency_keys SET locked_until = clock_timestamp()`)
+  expect(await undo('late')).toBe('compensated')
+  // A provider that does not bar the keys it has refunded.
+  provider.barred.clear()
+  go.resolve()
+  await outcome
+  expect(provider.charges.size).toBe(1)
+  expect(provider.kept).toBe(0)
+})
+
+test('resources are locked while a step runs, and a saga whose lock is held waits its turn', async () => {
+  const lockManager = new MemoryLocks()
+  const locked: SagaStepDefinition<Order> = { ...pay, resources: () => ['account/7', 'account/1'] }
+  const { begin, settle } = runner([locked], { lockManager })
+  const held = await lockManager.acquire(['account/1'], { leaseMs: 60_000 })
+  await begin('a')
+  setTimeout(() => void held.release(), 50)
+  expect((await settle('a')).status).toBe('completed')
+  expect(lockManager.acquired.at(-1)).toEqual(['account/1', 'account/7'])
+})
+
+test.each<[string, SagaStepDefinition<Order>[], string]>([
+  ['no steps', [], 'has no steps'],
+  ['a name twice', [pay, pay], 'two steps named pay'],
+  [
+    'two pivots',
+    [
+      { name: 'a', pivot: true },
+      { name: 'b', pivot: true },
+    ],
+    'two pivots',
+  ],
+  ['a compensation after the pivot', [{ name: 'a', pivot: true }, pay], 'would never run'],
+])('a definition with %s is refused', (_, steps, reason) => {
+  expect(() => defineSaga('bad', steps)).toThrow(reason)
+})
