@@ -84,7 +84,10 @@ describe('the holder is warned before the lease ends', () => {
     expect(keeper.lost.aborted).toBe(false)
     await clock.advance(1)
     expect(keeper.lost.aborted).toBe(true)
-    expect(events).toMatchObject([{ kind: 'lease_ended', ended: 'expired', remainingMs: WARNING_MS }])
+    expect(events).toMatchObject([
+      { kind: 'lease_began' },
+      { kind: 'lease_ended', ended: 'expired', remainingMs: WARNING_MS },
+    ])
   })
 
   test('and what a renewal says after that makes no difference', async () => {
@@ -117,7 +120,7 @@ test('another holder ends it at once', async () => {
   await clock.advance(VALID_MS / 3)
   expect(keeper.lost.aborted).toBe(true)
   expect(String(keeper.lost.reason)).toContain('taken by another holder')
-  expect(events).toMatchObject([{ kind: 'lease_ended', ended: 'lost' }])
+  expect(events).toMatchObject([{ kind: 'lease_began' }, { kind: 'lease_ended', ended: 'lost' }])
   expect(clock.pendingTimers).toBe(0)
 })
 
@@ -131,7 +134,10 @@ describe('when it is stopped', () => {
     await clock.advance(10 * LEASE_MS)
     expect(renewedAtMs.length).toBe(1)
     expect(keeper.lost.aborted).toBe(false)
-    expect(events).toMatchObject([{ kind: 'lease_ended', ended: 'completed', heldMs: VALID_MS / 2 }])
+    expect(events).toMatchObject([
+      { kind: 'lease_began' },
+      { kind: 'lease_ended', ended: 'completed', heldMs: VALID_MS / 2 },
+    ])
   })
 
   test('during a renewal, what that says makes no difference', async () => {
