@@ -52,6 +52,8 @@ export type Member = {
   state: NodeState
   /** Counts connections: what began on one must not be finished on another. */
   connection: number
+  /** Looks that found it connected and still not ready. */
+  unreadyLooks: number
   /** In this process's life it had a vote: an empty node is one that forgot, not a new one. */
   wasVoting: boolean
 }
@@ -61,6 +63,9 @@ const INSPECT_EVERY_MS = 1_000
 
 /** Far above any healthy answer: a connection that is silent for so long is made anew, or a broken path stays in use. */
 const INSPECT_DEADLINE_MS = 1_000
+
+/** How often a connection may be found unready before it is made anew: two seconds, far above loading's own "not yet". */
+const UNREADY_LOOKS_MAX = 3
 
 export class RedisNodes implements AsyncDisposable {
   readonly nodes: readonly RedisNode[]
@@ -82,7 +87,7 @@ export class RedisNodes implements AsyncDisposable {
       const shared = { client, script: this.script, deadlineMs, maxTokenAheadMs, clock, events }
       const node = new RedisNode({ name: `redis-${index}`, ...shared, onForgot })
       const state: NodeState = { kind: 'down', reason: 'not connected yet' }
-      return { node, client, state, connection: 0, wasVoting: false }
+      return { node, client, state, connection: 0, unreadyLooks: 0, wasVoting: false }
     })
     this.nodes = this.members.map((member) => member.node)
     this.#enroller = new Enroller(this)
@@ -189,7 +194,11 @@ export class RedisNodes implements AsyncDisposable {
 
   async #inspect(member: Member): Promise<void> {
     const { client, connection } = member
-    if (this.#closed || client.status !== 'ready') return
+    if (this.#closed) return
+    member.unreadyLooks = client.status === 'connect' ? member.unreadyLooks + 1 : 0
+    // It accepted the connection and says nothing, or what it says is lost on the way: only dialling again finds out.
+    if (member.unreadyLooks >= UNREADY_LOOKS_MAX) client.disconnect(true)
+    if (client.status !== 'ready') return
     const still = () => !this.#closed && member.connection === connection
     try {
       const facts = await this.#look(member)
@@ -234,8 +243,9 @@ export class RedisNodes implements AsyncDisposable {
       return `it is the same server as ${twin.node.name} (run_id ${facts.runId}): each node must be a process of its own`
     const known = others.find(({ state }) => state.kind === 'voting' && state.facts.cluster !== undefined)
     const theirs = known?.state.kind === 'voting' ? known.state.facts.cluster?.id : undefined
-    if (isEnrolled(facts) && theirs !== undefined && facts.cluster?.id !== theirs)
-      return `it belongs to the cluster ${facts.cluster?.id}, and ${known?.node.name} to ${theirs}: a node votes in one cluster only`
+    const own = facts.cluster?.id
+    if (isEnrolled(facts) && theirs !== undefined && own !== undefined && own !== theirs)
+      return `it belongs to the cluster ${own}, and ${known?.node.name} to ${theirs}: a node votes in one cluster only`
     return undefined
   }
 

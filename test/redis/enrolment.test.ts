@@ -73,6 +73,41 @@ test('a node that was restarted empty gets its vote back only with what the othe
   for (const name of names.slice(0, 20)) expect(await sidecar.claim(name)).toMatchObject(duplicate(name))
 })
 
+test('under load, a node that was restarted empty is not counted once before it is enrolled again', async () => {
+  const servers = await start(5)
+  const sidecar = await join(servers.urls)
+  await sidecar.votes(5)
+  let over = false
+  let done = 0
+  const worker = async (name: string) => {
+    for (let n = 0; !over; n += 1) {
+      await sidecar.carryOut(`${name} ${n}`)
+      done += 1
+    }
+  }
+  const load = Promise.all(['ann', 'bob', 'eve'].map(worker))
+  await eventually('there is load', () => done > 100)
+  await servers.kill(2)
+  const killed = sidecar.events.length
+  await servers.start(2, { emptied: true })
+  const enrolledAt = () => sidecar.events.findIndex(({ kind }, at) => at > killed && kind === 'node_enrolled')
+  await eventually('it is enrolled again', () => enrolledAt() > 0, { withinMs: 15_000 })
+  await eventually('it is counted again', () => answers(sidecar, enrolledAt()).has('granted'))
+  over = true
+  await load
+  expect([...answers(sidecar, killed, enrolledAt())].sort()).toEqual(['quarantined', 'unreachable'])
+})
+
+/** Of the node at index 2, between two events. */
+function answers({ events }: Sidecar, from: number, until?: number): Set<string> {
+  const between = events.slice(from, until)
+  return new Set(
+    between.flatMap((event) =>
+      event.kind === 'node_answered' && event.node === 'redis-2' ? [event.answer] : [],
+    ),
+  )
+}
+
 test('a node in quarantine is written to, and its answers do not count', async () => {
   const servers = await start(3)
   const sidecar = await join(servers.urls, { quarantineMs: 60_000 })
@@ -274,4 +309,19 @@ test('a node that stands still does not hold up the start, and is inspected when
   await sidecar.carryOut('by two')
   servers.resume(2)
   await sidecar.votes(3)
+})
+
+test('a node that was down at the start is inspected when it comes, and enrolled', async () => {
+  const servers = await start(3)
+  const before = await join(servers.urls)
+  await before.votes(3)
+  await before.carryOut('before')
+  await servers.kill(2)
+  const sidecar = await join(servers.urls)
+  await sidecar.votes(2)
+  expect(sidecar.states()[2]).toBe('down')
+  await servers.start(2, { emptied: true })
+  await sidecar.votes(3)
+  await servers.kill(0)
+  expect(await sidecar.claim('before')).toMatchObject(duplicate('before'))
 })

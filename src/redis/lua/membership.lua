@@ -13,7 +13,7 @@ ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   claim      nonce, lifetime of the claim (ms)
   found      nonce, cluster id, quarantine (ms)
   abandon    nonce
-  raise      cluster id where none is known, quarantine (ms)
+  raise      cluster id where none stands there (empty: not known), quarantine (ms)
   occupy     who, lifetime (ms)
 Answers
   look        run_id, TIME in ms, epoch, quarantine as a flat list, cluster id, longest quarantine (ms)
@@ -38,7 +38,7 @@ end
 
 -- The longest quarantine that anybody asked for stands.
 local function raise(id, quarantine_ms)
-  redis.call('HSETNX', CLUSTER, 'id', id)
+  if id ~= '' then redis.call('HSETNX', CLUSTER, 'id', id) end
   local known = tonumber(redis.call('HGET', CLUSTER, 'quarantine_ms') or '0')
   if tonumber(quarantine_ms) > known then redis.call('HSET', CLUSTER, 'quarantine_ms', quarantine_ms) end
 end
