@@ -73,6 +73,36 @@ export const serverPrograms = {
     elsewhere: 'brew install nats-server, or nats-server of your distribution',
     why: 'the saga kit is tested on real brokers',
   },
+  nginx: {
+    programs: ['nginx'],
+    debianPackage: 'nginx-light',
+    elsewhere: 'brew install nginx, or nginx of your distribution',
+    why: 'the gateway configuration of nginx is tested with nginx itself',
+  },
+  haproxy: {
+    programs: ['haproxy'],
+    debianPackage: 'haproxy',
+    elsewhere: 'brew install haproxy, or haproxy of your distribution',
+    why: 'the gateway configuration of HAProxy is tested with HAProxy itself',
+  },
+  caddy: {
+    programs: ['caddy'],
+    debianPackage: 'caddy',
+    elsewhere: 'brew install caddy, or caddy of your distribution',
+    why: 'the gateway configuration of Caddy is tested with Caddy itself',
+  },
+  buildah: {
+    programs: ['buildah'],
+    debianPackage: 'buildah',
+    elsewhere: 'buildah of your distribution (Linux only)',
+    why: 'the image is built and run',
+  },
+  busybox: {
+    programs: ['busybox'],
+    debianPackage: 'busybox-static',
+    elsewhere: 'a statically linked busybox of your distribution',
+    why: 'the base image that the image is built on in tests needs a shell',
+  },
 } as const satisfies Record<string, ServerProgram>
 
 export type ServerProgramName = keyof typeof serverPrograms

@@ -1,0 +1,89 @@
+/** The image of the Dockerfile: what is in it, as whom it runs, and that it serves on a root that it can't write to. */
+import { statSync } from 'node:fs'
+import { access } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import manifest from '../../package.json' with { type: 'json' }
+import lock from '../../package-lock.json' with { type: 'json' }
+import { type BuiltImage, buildImage, jsonOf } from '../support/container-image.ts'
+
+let image: BuiltImage
+
+/** Those that no package of production brings along. */
+const development = Object.keys(manifest.devDependencies).filter((name) => {
+  const entry: { dev?: boolean } | undefined = (lock.packages as Record<string, object>)[
+    `node_modules/${name}`
+  ]
+  return entry?.dev === true
+})
+
+async function missing(paths: readonly string[]): Promise<string[]> {
+  const there = await Promise.all(
+    paths.map((path) =>
+      access(join(image.root, 'app', path)).then(
+        () => true,
+        () => false,
+      ),
+    ),
+  )
+  return paths.filter((_, index) => !there[index])
+}
+
+beforeAll(async () => {
+  image = await buildImage()
+}, 300_000)
+afterAll(() => image?.[Symbol.asyncDispose]())
+
+test('it runs as a number that is not root, by an entry point without a shell', () => {
+  const { User, Entrypoint, Cmd, Env } = image.config
+  expect({ User, Entrypoint, Cmd }).toEqual({
+    User: '65532:65532',
+    Entrypoint: ['/nodejs/bin/node', '/app/dist/main.js'],
+    Cmd: ['serve'],
+  })
+  expect(Env).toContain('NODE_ENV=production')
+})
+
+test('it holds what is compiled and the packages of production, and neither sources, tests nor tools', async () => {
+  const wanted = [
+    'dist/main.js',
+    'dist/redis/lua/claim.lua',
+    'package.json',
+    'LICENSE',
+    ...Object.keys(manifest.dependencies).map((name) => `node_modules/${name}`),
+  ]
+  expect(await missing(wanted)).toEqual([])
+  const unwanted = ['src', 'test', '.git', ...development.map((name) => `node_modules/${name}`)]
+  expect(await missing(unwanted)).toEqual(unwanted)
+})
+
+test('nothing in it belongs to the user that it runs as', () => {
+  expect(
+    ['app', 'app/dist', 'app/dist/main.js', 'app/node_modules'].map(
+      (path) => statSync(join(image.root, path)).uid,
+    ),
+  ).toEqual([0, 0, 0, 0])
+})
+
+test('its bill of materials names every package of production', async () => {
+  expect(image.config.Labels['dev.fencepost.sbom']).toBe('/app/sbom.cdx.json')
+  const { components } = (await jsonOf(image, 'app/sbom.cdx.json')) as { components: { name: string }[] }
+  const named = new Set(components.map(({ name }) => name))
+  expect(Object.keys(manifest.dependencies).filter((name) => !named.has(name))).toEqual([])
+  expect(development.filter((name) => named.has(name))).toEqual([])
+})
+
+test('it serves on a root that it can not write to, and ends by SIGTERM with 0', async () => {
+  await using child = image.start({
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_PROXY_LISTEN: 'off',
+    FENCEPOST_API_LISTEN: '127.0.0.1:0',
+    FENCEPOST_ADMIN_LISTEN: '127.0.0.1:0',
+  })
+  const [line] = await child.line(/^\{.*"message":"fencepost is serving".*$/)
+  const { addresses } = JSON.parse(line) as { addresses: { admin: string } }
+  await child.http(`${addresses.admin}/readyz`)
+  const metrics = await fetch(`${addresses.admin}/metrics`).then((answer) => answer.text())
+  expect(metrics).toContain('process_resident_memory_bytes')
+  expect(await child.end()).toEqual({ code: 0, signal: null })
+})

