@@ -18,6 +18,7 @@ import { createBackground } from './core/background.ts'
 import { SILENT } from './core/events.ts'
 import { createLeases } from './core/leases.ts'
 import { withQuorumBreaker } from './core/quorum-breaker.ts'
+import { sealedNode } from './core/sealed-node.ts'
 import { shareLeases } from './core/shared-leases.ts'
 import { majorityOf } from './core/units.ts'
 import { createWriteBack } from './core/write-back.ts'
@@ -67,7 +68,9 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     throw new StartRefused(`these nodes can't vote:\n  ${nodes.refused.join('\n  ')}`)
   }
   await warmUp(nodes.nodes, clock, random)
-  const quorum = createRedlockQuorum({ nodes: nodes.nodes, clock, events })
+  const ring = config.keyRing?.ring
+  const voters = ring === undefined ? nodes.nodes : nodes.nodes.map((node) => sealedNode(node, ring))
+  const quorum = createRedlockQuorum({ nodes: voters, clock, events })
   const { outcomeCacheBytes: outcomeBytesMax } = config
   const guarded = withQuorumBreaker(createLeases({ quorum, clock, random, events }), {
     required,

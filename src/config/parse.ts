@@ -4,6 +4,7 @@
  * Durations and sizes carry their unit, whole numbers only; each kind has its limits, and the message names them.
  */
 
+import { type KeyRing, parseKeyRing } from '../core/key-ring.ts'
 import { parseDuration, parseSize, printDuration, printSize } from '../core/quantity.ts'
 import { type ReadFile, refused, type ValueKind, value } from './value.ts'
 
@@ -158,6 +159,25 @@ export function secretFile(): ValueKind<FileContent> {
         ? read
         : refused(`a line has fewer than ${SECRET_CHARS_MIN} characters`)
     },
+  }
+}
+
+export type KeyRingFile = { readonly path: string; readonly ring: KeyRing }
+
+/** Names the file and never a key in it. */
+export function keyRingFile(): ValueKind<KeyRingFile> {
+  const whole = file()
+  return {
+    accepts: 'the path of a readable file with one key a line, `name base64`, of 32 bytes each',
+    parse: (path, readFile) => {
+      const read = whole.parse(path, readFile)
+      if (read.kind === 'refused') return refused(read.reason)
+      const parsed = parseKeyRing(read.value.content)
+      return parsed.kind === 'ring' ? value({ path, ring: parsed.ring }) : refused(parsed.reason)
+    },
+    print: (read) => read.path,
+    yaml: 'text',
+    schema: { type: 'string', minLength: 1 },
   }
 }
 

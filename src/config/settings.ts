@@ -14,6 +14,7 @@ import {
   fraction,
   headerName,
   integer,
+  keyRingFile,
   label,
   onOff,
   secretFile,
@@ -508,9 +509,10 @@ export const SETTINGS = {
   keyRing: optional({
     env: 'FENCEPOST_KEY_RING_FILE',
     path: 'trust.keyRingFile',
-    kind: file(),
-    summary: 'File with the keys that stored bodies are encrypted with.',
-    source: 'Without it bodies are stored as they are.',
+    kind: keyRingFile(),
+    summary:
+      'File with the keys that stored outcomes are encrypted with (AES-256-GCM), one a line, `name base64`: the first writes, all of them read.',
+    source: 'Without it outcomes are stored as they are.',
   }),
   trustScopeHeaders: setting({
     env: 'FENCEPOST_TRUST_SCOPE_HEADERS',

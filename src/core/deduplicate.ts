@@ -4,7 +4,7 @@
  *   claim ─┬─ granted ──── work under the lease ─── settle ─── created | released | unstored | indeterminate | never_sent
  *          ├─ duplicate ── replayed | gone
  *          ├─ held ─────── in_progress, or wait and claim again
- *          ├─ mismatch | duplicate_content
+ *          ├─ mismatch | duplicate_content | entity_busy
  *          └─ unavailable ─ fail closed, or what the route chose
  *
  * Owns every branch of the protocol between a request and its outcome; helpers compute, they do not decide. It knows no
@@ -14,6 +14,7 @@
 
 import type { Background } from './background.ts'
 import { type ContentRecord, markContent } from './duplicate-content.ts'
+import { type EntityLocks, lockEntities } from './entity-locks.ts'
 import type { Events, LeaseEnd } from './events.ts'
 import { keepLease, type LeaseKeeper } from './lease-keeper.ts'
 import { offerLater, offerOutcome } from './offer.ts'
@@ -53,6 +54,8 @@ export type ProtectedRequest = {
   readonly fingerprint: Fingerprint
   /** Given where the same content under another key is not to be carried out. */
   readonly contentRecord?: ContentRecord
+  /** Given where requests of one entity are carried out one after the other. */
+  readonly entities?: EntityLocks
   readonly policy: DedupPolicy
   /** Aborts when nobody waits for the answer any more. Ends waiting for another's outcome, never work that has begun. */
   readonly abandoned?: AbortSignal
@@ -145,6 +148,13 @@ async function afterClaim(
   }
 }
 
+const NOTHING_RECORDED: ReadonlySet<Outcome['kind']> = new Set([
+  'released',
+  'never_sent',
+  'entity_busy',
+  'unavailable',
+])
+
 /** The key is ours; before the work begins its content is marked as ours too, where the route wants that. */
 async function withContentMarked(
   request: ProtectedRequest,
@@ -159,7 +169,7 @@ async function withContentMarked(
   if (mark.kind === 'marked') {
     const outcome = await workUnderLease(request, lease, protection, leases, ports)
     // Nothing is on record for this content, so another key may bring it.
-    if (outcome.kind === 'released' || outcome.kind === 'never_sent') await mark.remove()
+    if (NOTHING_RECORDED.has(outcome.kind)) await mark.remove()
     return outcome
   }
   await leases.release(lease)
@@ -207,8 +217,32 @@ async function workUnderLease(
   leases: Leases,
   ports: DedupPorts,
 ): Promise<Outcome> {
-  const execution = { token: lease.token, attempt: lease.attempt, lockId: lockIdOf(lease) }
   const keeper = keepLease(lease, { ...ports, leases })
+  const { entities, policy, abandoned } = request
+  const locked = entities && (await lockEntities(entities, keeper, policy, abandoned, { ...ports, leases }))
+  if (locked !== undefined && locked.kind !== 'locked') {
+    await giveBack(keeper, leases)
+    return locked
+  }
+  try {
+    const outcome = await forwardAndSettle(request, keeper, protection, leases, ports)
+    // Without an answer the application may still be at work on them: their leases are left to end, like the record's.
+    if (outcome.kind !== 'indeterminate') await locked?.unlock()
+    return outcome
+  } finally {
+    locked?.abandon()
+  }
+}
+
+async function forwardAndSettle(
+  request: ProtectedRequest,
+  keeper: LeaseKeeper,
+  protection: Protection,
+  leases: Leases,
+  ports: DedupPorts,
+): Promise<Outcome> {
+  const { token, attempt } = keeper.lease()
+  const execution = { token, attempt, lockId: lockIdOf(keeper.lease()) }
   let finish = () => keeper.stop('abandoned')
   try {
     const result = await request.forward(execution)

@@ -12,6 +12,7 @@
 import type { Events, LeaseEnd } from './events.ts'
 import { now, remainingMs } from './lease.ts'
 import type { Clock, Lease, Leases, Random, Timer } from './ports.ts'
+import type { Token } from './token.ts'
 
 /** Of the validity: how often a lease is renewed. */
 const RENEWALS_PER_VALIDITY = 3
@@ -25,6 +26,11 @@ export type LeaseKeeper = {
   readonly lost: AbortSignal
   /** The lease as last renewed. */
   lease(): Lease
+  /**
+   * Renews it now under a larger token, so that everything granted before that token is fenced. False where a majority is
+   * not known to have taken it.
+   */
+  raise(token: Token): Promise<boolean>
   /** Stops renewing. Nothing is released: what the holder achieved decides that. */
   stop(ended: LeaseEnd): void
 }
@@ -60,25 +66,35 @@ export function keepLease(granted: Lease, { leases, clock, random, events }: Lea
     renewal = clock.timer(Math.max(0, delayMs), () => void renewOnce())
   }
 
-  async function renewOnce(): Promise<void> {
+  let underWay: Promise<boolean> = Promise.resolve(true)
+
+  /** One after the other: a renewal under the old token must not meet the new one on its way. */
+  function renewOnce(): Promise<boolean> {
+    underWay = underWay.then(renewNow)
+    return underWay
+  }
+
+  async function renewNow(): Promise<boolean> {
+    if (state !== 'keeping') return false
+    renewal.cancel()
     const result = await leases.renew(lease)
-    if (state !== 'keeping') return
+    if (state !== 'keeping') return false
     switch (result.kind) {
       case 'renewed':
         lease = result.lease
         deadline.cancel()
         armDeadline()
         armRenewal()
-        return
+        return true
       case 'lost':
         lose('lost')
-        return
+        return false
       case 'unavailable':
         // Nobody is known to have taken it: try again while it lasts. The deadline timer ends this, unless the wall clock
         // was set forward since it was armed.
         if (keepableMs() > 0) armRenewal()
         else lose('expired')
-        return
+        return false
     }
   }
 
@@ -112,6 +128,12 @@ export function keepLease(granted: Lease, { leases, clock, random, events }: Lea
   return {
     lost: controller.signal,
     lease: () => lease,
+    raise: async (token) => {
+      await underWay
+      if (token === lease.token) return state === 'keeping'
+      lease = { ...lease, token }
+      return renewOnce()
+    },
     stop: (ended) => {
       if (state !== 'keeping') return
       state = 'stopped'

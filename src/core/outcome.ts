@@ -56,6 +56,8 @@ export type Outcome =
   /** The same content was sent under another key. */
   | { readonly kind: 'duplicate_content' }
   | { readonly kind: 'in_progress'; readonly retryAfterMs: number }
+  /** Another request works on the same entity, and did not end in the time that this one may wait. */
+  | { readonly kind: 'entity_busy'; readonly retryAfterMs: number }
   /** An earlier attempt ended without an outcome, and the route does not allow another one. */
   | { readonly kind: 'undecided'; readonly retryAfterMs: number }
   /** More requests wait for one key than the limit allows. */

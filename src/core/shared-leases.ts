@@ -147,9 +147,10 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     return result
   }
 
-  function end(key: string, lease: Pick<Lease, 'token'>): void {
+  /** One claim has one owner; its token may be raised meanwhile. */
+  function end(key: string, lease: Pick<Lease, 'owner'>): void {
     const holder = held.get(key)
-    if (holder?.lease.token !== lease.token) return
+    if (holder?.lease.owner !== lease.owner) return
     held.delete(key)
     holder.ended.resolve()
   }
@@ -159,7 +160,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     renew: async (lease) => {
       const result = await leases.renew(lease)
       const holder = held.get(lease.key)
-      if (result.kind === 'renewed' && holder?.lease.token === lease.token) holder.lease = result.lease
+      if (result.kind === 'renewed' && holder?.lease.owner === lease.owner) holder.lease = result.lease
       if (result.kind === 'lost') end(lease.key, lease)
       return result
     },

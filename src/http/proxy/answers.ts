@@ -59,6 +59,7 @@ function decisionOf(code: ProblemCode, status: IdempotencyStatus | undefined): D
   if (status === 'bypassed') return 'bypassed'
   switch (code) {
     case 'request-in-progress':
+    case 'entity-busy':
     case 'outcome-undecided':
     case 'too-many-waiters':
       return 'duplicate_in_flight'
@@ -132,6 +133,13 @@ export function answerFor(outcome: Outcome, told: Told): Answer {
         },
         'in-progress',
       )
+    case 'entity_busy':
+      return problem({
+        code: 'entity-busy',
+        detail:
+          'Another request works on the same entity. Nothing was carried out; send this one again, unchanged, after the time given.',
+        retryAfterMs: outcome.retryAfterMs,
+      })
     case 'undecided':
       return problem(
         {

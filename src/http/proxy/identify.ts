@@ -10,7 +10,7 @@ import { codingsOf, decodeBody } from '../../core/content-coding.ts'
 import { compileRules, type FingerprintRules, fingerprint, type RequestHead } from '../../core/fingerprint.ts'
 import { linesOf } from '../../core/header-lines.ts'
 import { recordKey, type Scope } from '../../core/identity.ts'
-import { keyOf } from '../../core/key-parts.ts'
+import { joinKeyParts, keyOf } from '../../core/key-parts.ts'
 import type { PathParameters } from '../../core/path-pattern.ts'
 import { principalFrom } from '../../core/principal.ts'
 import type { Fingerprint } from '../../core/record.ts'
@@ -37,6 +37,8 @@ export type Identified = {
   readonly keyForApplication: string
   /** In mode `both`: the record that remembers under which key this content came. */
   readonly contentRecord?: { readonly recordKey: string; readonly fingerprint: Fingerprint }
+  /** Records of the entities that the request names; none where it names none. */
+  readonly entityKeys: readonly string[]
 }
 
 export type Identification =
@@ -84,12 +86,15 @@ export async function identify(subject: Subject, scopeRules: ScopeRules): Promis
     const detail = record.kind === 'invalid_identity' ? record.detail : 'the request has no identity'
     return refuse({ code: 'scope-invalid', detail: sentence(detail) }, clientKey)
   }
+  const entities = entityKeys(subject, scope)
+  if ('code' in entities) return refuse(entities, clientKey)
   const both = route.mode === 'both' && route.duplicateContent === 'conflict'
   return {
     kind: 'identified',
     recordKey: record.recordKey,
     fingerprint: printed.hash,
     clientKey,
+    entityKeys: entities.keys,
     keyForApplication: keyForApplication(subject, clientKey, record.recordKey),
     ...(both
       ? { contentRecord: { recordKey: byContent.recordKey, fingerprint: sha256Hex(record.recordKey) } }
@@ -103,6 +108,22 @@ async function plainBody({ request, body, route }: Subject): Promise<Uint8Array>
   const codings = codingsOf(linesOf(request.headers, 'content-encoding'))
   const decoded = await decodeBody(body, codings, DECODED_FACTOR * route.bodyLimitBytes)
   return decoded.kind === 'decoded' ? decoded.bytes : body
+}
+
+/** An entity that the request does not name is none that it works on; one that can't be read is an error. */
+function entityKeys({ request, body, route, params }: Subject, scope: Scope): { keys: string[] } | Problem {
+  const { headers, query } = request
+  const keys: string[] = []
+  for (const source of route.entities) {
+    const named = joinKeyParts([source], { headers, query, pathParameters: params, body })
+    if (named.kind === 'missing') continue
+    if (named.kind === 'invalid')
+      return { code: 'key-invalid', detail: `Entity: ${named.detail}. Nothing was carried out.` }
+    const record = recordKey({ ...scope, mode: 'entity', value: named.key })
+    if (record.kind === 'invalid_identity') return { code: 'scope-invalid', detail: sentence(record.detail) }
+    keys.push(record.recordKey)
+  }
+  return { keys }
 }
 
 /** A small body may unfold to a large one; beyond this it is hashed as it came (`content-coding.ts`). */

@@ -91,7 +91,7 @@ async function once(
     )
     return result
   }
-  const { recordKey, fingerprint, contentRecord } = identified
+  const { recordKey, fingerprint, contentRecord, entityKeys } = identified
   const abandoned = new AbortController()
   call.inbound.res.once('close', () => abandoned.abort())
   const policy = policyOf(route, options)
@@ -103,6 +103,9 @@ async function once(
       forward,
       abandoned: abandoned.signal,
       ...(contentRecord === undefined ? {} : { contentRecord }),
+      ...(entityKeys.length === 0
+        ? {}
+        : { entities: { recordKeys: entityKeys, waitMs: route.entityWaitMs } }),
     },
     { ...ports, waiters: ports.waitersOf(route) },
   )

@@ -1,0 +1,76 @@
+/** Requests that name one entity are carried out one after the other, each under a larger token than the one before. */
+import { expect, test } from 'vitest'
+import { startApplication } from '../../support/application.ts'
+import { eventually } from '../../support/eventually.ts'
+import { hold, route, startProxy } from '../../support/proxy.ts'
+import { startReservationApi } from '../../support/reservation-api.ts'
+
+const serial = route({
+  entities: [{ in: 'header', name: 'x-account' }],
+  entityWaitMs: 10_000,
+})
+
+test('different requests of one account never overlap; those of another account do not wait', async () => {
+  let inside = 0
+  let most = 0
+  const tokens: number[] = []
+  await using application = await startApplication(async (request, response) => {
+    if (request.values('x-account')[0] === '42') {
+      inside += 1
+      most = Math.max(most, inside)
+      tokens.push(Number(request.values('fencepost-fencing-token')[0]))
+      await new Promise(setImmediate)
+      inside -= 1
+    }
+    response.end('done')
+  })
+  await using proxy = await startProxy(application.origin, { routes: [serial] })
+  const answers = await Promise.all(
+    Array.from({ length: 12 }, (_, index) =>
+      proxy.post(`k${index}`, `{"n":${index}}`, { 'x-account': '42' }),
+    ),
+  )
+  expect(answers.map(({ status }) => status)).toEqual(Array(12).fill(200))
+  expect(most).toBe(1)
+  expect(tokens).toEqual([...tokens].sort((a, b) => a - b))
+  expect(new Set(tokens).size).toBe(12)
+  expect((await proxy.post('other', '{}', { 'x-account': '43' })).status).toBe(200)
+  expect((await proxy.post('none', '{}')).status).toBe(200)
+})
+
+test('who may not wait longer is told so, nothing was carried out, and a retry is', async () => {
+  const held = hold()
+  await using application = await startApplication(async (request, response) => {
+    if (request.values('idempotency-key')[0] === 'first') await held.released
+    response.end('done')
+  })
+  await using proxy = await startProxy(application.origin, { routes: [{ ...serial, entityWaitMs: 50 }] })
+  const account = { 'x-account': '42' }
+  const first = proxy.post('first', '{}', account)
+  await eventually('the application works', () => application.seen.length === 1)
+  const second = await proxy.post('second', '{"n":2}', account)
+  expect([second.status, ((await second.json()) as { code: string }).code]).toEqual([409, 'entity-busy'])
+  expect(second.headers.get('retry-after')).not.toBeNull()
+  expect(application.seen.length).toBe(1)
+  held.release()
+  expect((await first).status).toBe(200)
+  const retried = await proxy.post('second', '{"n":2}', account)
+  expect([retried.status, retried.headers.get('idempotency-status')]).toEqual([200, 'created'])
+  // A duplicate is answered from the record and waits for nobody.
+  expect((await proxy.post('first', '{}', account)).headers.get('idempotency-status')).toBe('replayed')
+})
+
+test('a reservation keeps requests of the same entity away', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, {
+    routes: [{ ...serial, entityWaitMs: 0 }],
+  })
+  await using api = await startReservationApi({ nodes: proxy.nodes })
+  const reserved = await api.reserve({ session_id: 's', reserved_value: 'v', entities: ['42'] })
+  const account = { 'x-account': '42' }
+  expect((await proxy.post('k', '{}', account)).status).toBe(409)
+  await api.call(`/v1/reservations/${reserved.id}/complete`, { fencing_token: reserved.token })
+  expect((await proxy.post('k', '{}', account)).status).toBe(201)
+  const [seen] = application.seen
+  expect(Number(seen?.values('fencepost-fencing-token')[0])).toBeGreaterThan(reserved.token)
+})
