@@ -9,8 +9,11 @@ import { admit, type Breaker, type BreakerRules, CLOSED, report } from './breake
 import type { Events } from './events.ts'
 import type { Clock, NodeAnswer, Random, RecordNode } from './ports.ts'
 
-/** A lost answer or two is a lossy network; three in a row is a node. Back within a second and a half of its return. */
-export const NODE_BREAKER: BreakerRules = { failures: 3, failingForMs: 0, openMs: 100, openMaxMs: 1_000 }
+/**
+ * A lost answer or two is a lossy network, and many at one moment are one call that was late: a node is given up after three
+ * in a row that are a tenth of a second apart. It is found back within a second of its return.
+ */
+export const NODE_BREAKER: BreakerRules = { failures: 3, failingForMs: 100, openMs: 100, openMaxMs: 1_000 }
 
 export type NodeBreakerOptions = {
   readonly clock: Clock
@@ -52,7 +55,7 @@ const NOT_ASKED: NodeAnswer = {
 }
 
 function notEvenSent(answer: NodeAnswer): boolean {
-  return answer.kind === 'unreachable' && answer.reason === 'refused'
+  return answer.kind === 'unreachable' && answer.reason === 'refused' && answer.silent === undefined
 }
 
 function answersAgain(answer: NodeAnswer): boolean {

@@ -33,6 +33,8 @@ export type Unreachable = {
   readonly kind: 'unreachable'
   /** `refused`: surely not executed. `timeout`, `error`: unknown. */
   readonly reason: 'refused' | 'timeout' | 'error'
+  /** Not sent because the node has not answered what it was sent before. */
+  readonly silent?: true
   /** The node is well and said so; it is this record that it can't use. */
   readonly answered?: true
   readonly detail: string

@@ -50,6 +50,8 @@ export function createRedisClient(address: RedisAddress, connectTimeoutMs: numbe
     maxLoadingRetryTime: 1_000,
     enableAutoPipelining: false,
     autoResubscribe: false,
+    // A peer that stands still does not close its side either: then ours is torn down.
+    disconnectTimeout: 100,
     disableClientInfo: true,
     retryStrategy: (times) =>
       Math.ceil(

@@ -136,7 +136,8 @@ export class RedisNode implements RecordNode {
     this.#waitingBytes = 0
     if (this.#overdue > 0 && this.#owed >= OWED_MAX_CALLS) {
       const detail = `${this.#owed} calls are unanswered, ${this.#overdue} of them overdue`
-      for (const asked of batch) asked.answer({ kind: 'unreachable', reason: 'refused', detail })
+      for (const asked of batch)
+        asked.answer({ kind: 'unreachable', reason: 'refused', detail, silent: true })
       return
     }
     void this.#send(batch)

@@ -197,7 +197,10 @@ export class RedisNodes implements AsyncDisposable {
     if (this.#closed) return
     member.unreadyLooks = client.status === 'connect' ? member.unreadyLooks + 1 : 0
     // It accepted the connection and says nothing, or what it says is lost on the way: only dialling again finds out.
-    if (member.unreadyLooks >= UNREADY_LOOKS_MAX) client.disconnect(true)
+    if (member.unreadyLooks >= UNREADY_LOOKS_MAX) {
+      member.unreadyLooks = 0
+      client.disconnect(true)
+    }
     if (client.status !== 'ready') return
     const still = () => !this.#closed && member.connection === connection
     try {

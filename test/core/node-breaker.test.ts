@@ -41,7 +41,10 @@ function broken(first: NodeAnswer) {
 
 test('a silent node is asked three times, then left alone, and with one probe at a time found again', async () => {
   const { clock, ask, say, asked, changes } = broken(SILENT)
-  for (let n = 0; n < 100; n += 1) await ask()
+  for (let n = 0; n < 100; n += 1) {
+    await ask()
+    await clock.advance(n < 3 ? 50 : 0)
+  }
   expect(asked()).toBe(3)
   expect(await ask()).toMatchObject({ kind: 'unreachable', reason: 'refused' })
 
@@ -78,11 +81,23 @@ test.each([
 
 test('a probe that finds the connection down leaves it open', async () => {
   const { clock, ask, say, asked, changes } = broken(SILENT)
-  for (let n = 0; n < 4; n += 1) await ask()
+  for (let n = 0; n < 3; n += 1) {
+    await ask()
+    await clock.advance(50)
+  }
   say(DOWN)
   await clock.advance(NODE_BREAKER.openMaxMs)
   await ask()
   await ask()
   expect(asked()).toBe(4)
   expect(changes()).toEqual(['open', 'half_open', 'open'])
+})
+
+test('one late call, however many questions it carried, is not a silent node', async () => {
+  const { ask, say, asked, changes } = broken(SILENT)
+  await Promise.all(Array.from({ length: 128 }, ask))
+  say(WELL)
+  expect(await ask()).toEqual(WELL)
+  expect(asked()).toBe(129)
+  expect(changes()).toEqual([])
 })
