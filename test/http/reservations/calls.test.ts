@@ -377,3 +377,29 @@ test('an entity keeps others away until the reservation ends, however it ends', 
     await api.call(`/v1/reservations/${second.id}/release`, { fencing_token: second.token })
   }
 })
+
+test('{a,b} and {b,a} never both win and never wait for each other in a circle', async () => {
+  await using one = await startReservationApi()
+  await using two = await startReservationApi({ nodes: one.nodes })
+  let holders = 0
+  let most = 0
+  const work = async (origin: string, session: string, values: readonly string[]) => {
+    const input = { session_id: session, reserved_values: values, wait: '10s' }
+    const { id, token } = await reserveAt(origin, input)
+    holders += 1
+    most = Math.max(most, holders)
+    await new Promise(setImmediate)
+    holders -= 1
+    await callApi(origin, `/v1/reservations/${id}/release`, { fencing_token: token })
+    return token
+  }
+  const tokens = await Promise.all(
+    Array.from({ length: 20 }, (_, index) =>
+      index % 2 === 0
+        ? work(one.origin, `one-${index}`, ['a', 'b'])
+        : work(two.origin, `two-${index}`, ['b', 'a']),
+    ),
+  )
+  expect(most).toBe(1)
+  expect(new Set(tokens).size).toBe(20)
+})

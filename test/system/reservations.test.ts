@@ -1,0 +1,168 @@
+/** Reservations on real nodes, by real sidecars, from real processes. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from 'vitest'
+import { createClient } from '../../src/client/client.ts'
+import { startPostgres } from '../support/postgres-server.ts'
+import { TestProcess } from '../support/processes.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { callApi, reserveAt } from '../support/reservation-api.ts'
+import { startSidecar } from '../support/sidecar.ts'
+
+const CALLER = fileURLToPath(new URL('../support/reservation-caller.ts', import.meta.url))
+
+/** Deadlines are not the subject here: a machine that is busy with other tests must not look like a lost quorum. */
+const patient = (nodes: string) => ({
+  FENCEPOST_REDIS_NODES: nodes,
+  FENCEPOST_NODE_DEADLINE: '1s',
+  FENCEPOST_CLAIM_BUDGET: '3s',
+})
+
+function startCaller(...args: readonly string[]): TestProcess {
+  return new TestProcess(process.execPath, [CALLER, ...args], { name: `caller ${args[0]}` })
+}
+
+type Storm = {
+  readonly counts: Record<string, number>
+  readonly winner?: { readonly reservation_id: string; readonly fencing_token: number }
+  readonly results: readonly string[]
+}
+
+async function stormFrom(urls: readonly string[], value: string, each: number): Promise<readonly Storm[]> {
+  return Promise.all(
+    urls.map(async (url) => {
+      await using caller = startCaller('storm', url, value, String(each))
+      const [line] = await caller.line(/^\{"counts".*$/, { withinMs: 60_000 })
+      return JSON.parse(line) as Storm
+    }),
+  )
+}
+
+function total(storms: readonly Storm[]): Record<string, number> {
+  const sum: Record<string, number> = {}
+  for (const { counts } of storms)
+    for (const [what, count] of Object.entries(counts)) sum[what] = (sum[what] ?? 0) + count
+  return sum
+}
+
+test('200 at once from 4 processes: one gets it, the rest conflict; completed, all are told the result', async () => {
+  await using servers = await startRedisServers(5)
+  await using first = await startSidecar(patient(servers.nodesSetting))
+  await using second = await startSidecar(patient(servers.nodesSetting))
+  const urls = [first.api, second.api, first.api, second.api]
+  const storms = await stormFrom(urls, 'v', 50)
+  expect(total(storms)).toEqual({ '201 SUCCESS': 1, '409 CONFLICT': 199 })
+
+  const winner = storms.flatMap((storm) => storm.winner ?? [])[0]!
+  // By the other sidecar than the one that granted it, as likely as not.
+  const done = { fencing_token: winner.fencing_token, result: { rows: 1 } }
+  expect(await callApi(second.api, `/v1/reservations/${winner.reservation_id}/complete`, done)).toMatchObject(
+    {
+      status: 200,
+    },
+  )
+  const after = await stormFrom(urls, 'v', 50)
+  expect(total(after)).toEqual({ '409 DUPLICATE': 200 })
+  expect(new Set(after.flatMap(({ results }) => results))).toEqual(new Set(['{"rows":1}']))
+})
+
+test('the sidecar is killed between reserve and complete: another one, and the restarted one, serve the same id', async () => {
+  await using servers = await startRedisServers(5)
+  const settings = patient(servers.nodesSetting)
+  await using killed = await startSidecar(settings)
+  await using other = await startSidecar(settings)
+  const reserved = await reserveAt(killed.api, { session_id: 's', reserved_values: ['a', 'b'] })
+  await killed.process.end({ signal: 'SIGKILL' })
+  const token = { fencing_token: reserved.token }
+  expect(await callApi(other.api, `/v1/reservations/${reserved.id}/extend`, token)).toMatchObject({
+    status: 200,
+  })
+  await using restarted = await startSidecar(settings)
+  // A session that does not know whether its first try got through, asks the new sidecar.
+  expect((await reserveAt(restarted.api, { session_id: 's', reserved_values: ['a', 'b'] })).token).toBe(
+    reserved.token,
+  )
+  expect(
+    await callApi(restarted.api, `/v1/reservations/${reserved.id}/complete`, { ...token, result: 1 }),
+  ).toMatchObject({ status: 200 })
+  expect(await callApi(other.api, '/v1/reservations?value=b')).toMatchObject({
+    body: { state: 'COMPLETED', result: 1 },
+  })
+})
+
+test('a secret from a file signs ids that only sidecars with the same file know', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-secret-'))
+  try {
+    await writeFile(join(folder, 'old'), 'o'.repeat(32))
+    await writeFile(join(folder, 'new'), `${'n'.repeat(32)}\n${'o'.repeat(32)}\n`)
+    await using servers = await startRedisServers(3)
+    const settings = (name: string) => ({
+      ...patient(servers.nodesSetting),
+      FENCEPOST_RESERVATION_SECRET_FILE: join(folder, name),
+    })
+    await using before = await startSidecar(settings('old'))
+    await using after = await startSidecar(settings('new'))
+    const old = await reserveAt(before.api, { session_id: 's', reserved_value: 'v' })
+    expect(await callApi(after.api, `/v1/reservations/${old.id}`)).toMatchObject({ status: 200 })
+    const young = await reserveAt(after.api, { session_id: 's', reserved_value: 'w' })
+    expect(await callApi(before.api, `/v1/reservations/${young.id}`)).toMatchObject({ status: 400 })
+  } finally {
+    await rm(folder, { recursive: true })
+  }
+})
+
+describe('a worker that stood still beyond its lease', () => {
+  test('is fenced: its completion is refused, its write changes no row, the outcome of the other stands', async () => {
+    await using servers = await startRedisServers(5)
+    await using postgres = await startPostgres()
+    const pool = postgres.pool()
+    await pool.query(
+      'CREATE TABLE account (id int PRIMARY KEY, balance int, last_fencing_token bigint NOT NULL DEFAULT 0)',
+    )
+    await pool.query('INSERT INTO account VALUES (1, 100)')
+    await using sidecar = await startSidecar(patient(servers.nodesSetting))
+    await using worker = startCaller('fenced', sidecar.api, 'v', postgres.url)
+    const [line] = await worker.line(/^\{"token".*$/)
+    const first = JSON.parse(line) as { token: number }
+    worker.signal('SIGSTOP')
+
+    const client = createClient({ url: sidecar.api })
+    const second = await client.reserve('v', { waitMs: 9_000 })
+    expect(second.attempt).toBe(2)
+    expect(second.fencingToken).toBeGreaterThan(first.token)
+    const write = await pool.query(
+      'UPDATE account SET balance = balance - 1, last_fencing_token = $1 WHERE id = 1 AND last_fencing_token <= $1',
+      [second.fencingToken],
+    )
+    expect(write.rowCount).toBe(1)
+    await second.complete('of the second')
+
+    worker.signal('SIGCONT')
+    worker.signal('SIGUSR2')
+    const [end] = await worker.line(/^\{"rowCount".*$/)
+    expect(JSON.parse(end)).toEqual({
+      rowCount: 0,
+      completed: '410 FencedError fenced',
+      aborted: true,
+    })
+    expect((await pool.query('SELECT balance, last_fencing_token FROM account')).rows).toEqual([
+      { balance: 99, last_fencing_token: String(second.fencingToken) },
+    ])
+    expect(await client.read('v')).toMatchObject({ state: 'COMPLETED', result: 'of the second' })
+  })
+})
+
+test('cut off from all nodes, the signal of a client fires before the lease has ended on them', async () => {
+  await using servers = await startRedisServers(3)
+  await using sidecar = await startSidecar(patient(servers.nodesSetting))
+  const client = createClient({ url: sidecar.api })
+  const held = await client.reserve('v', { leaseMs: 2_000 })
+  for (const index of [0, 1, 2]) servers.pause(index)
+  const pausedAtMs = performance.now()
+  await new Promise((resolve) => held.signal.addEventListener('abort', resolve))
+  // The nodes have stood still since, and with them nothing was renewed: their lease ends 2 s after its last renewal.
+  expect(performance.now() - pausedAtMs).toBeLessThan(2_000)
+  for (const index of [0, 1, 2]) servers.resume(index)
+})
