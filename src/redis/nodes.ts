@@ -254,7 +254,10 @@ export class RedisNodes implements AsyncDisposable {
 
   /** Its commands are sent from now on, and its answers do not count. */
   async #quarantine(member: Member, facts: NodeFacts, still: () => boolean): Promise<void> {
-    const forgot = member.wasVoting || facts.epoch !== undefined || facts.quarantine?.origin === 'forgot'
+    // A node without an epoch among nodes that have one is not new, whatever it looks like by itself.
+    const clusterLives = this.members.some(({ state }) => 'facts' in state && state.facts.epoch !== undefined)
+    const forgot =
+      member.wasVoting || facts.epoch !== undefined || clusterLives || facts.quarantine?.origin === 'forgot'
     const begun = isQuarantined(facts) && (!forgot || facts.quarantine.origin === 'forgot')
     member.node.useEpoch(NO_EPOCH)
     let known = facts
@@ -264,7 +267,7 @@ export class RedisNodes implements AsyncDisposable {
       known = await this.#look(member)
     }
     if (!still()) return
-    const reason = forgot ? 'it forgot what it had promised' : 'it has never been enrolled'
+    const reason = forgot ? 'it forgot what it had promised' : 'no node has ever been enrolled'
     this.#become(member, { kind: 'quarantined', facts: known, reason })
     this.#enroller.pursue(member)
   }
