@@ -10,16 +10,19 @@ import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { nodeNamesOf, openNodes } from './app/cluster.ts'
 import { openReservationApi } from './app/reservation-api.ts'
+import { openSecrets, type Secrets } from './app/secrets.ts'
 import { openTelemetry, type Watched } from './app/telemetry.ts'
 import { warmUp } from './app/warm-up.ts'
 import type { ListenAddress } from './config/addresses.ts'
 import type { Config } from './config/load.ts'
+import type { ReadFile } from './config/value.ts'
 import { createBackground } from './core/background.ts'
 import { SILENT } from './core/events.ts'
 import { createLeases } from './core/leases.ts'
 import { withQuorumBreaker } from './core/quorum-breaker.ts'
 import { sealedNode } from './core/sealed-node.ts'
 import { shareLeases } from './core/shared-leases.ts'
+import { createTenantQuotas } from './core/tenant-quotas.ts'
 import { majorityOf } from './core/units.ts'
 import { createWriteBack } from './core/write-back.ts'
 import { createEmbeddedNodes } from './embedded/node.ts'
@@ -35,6 +38,7 @@ export type AppEnvironment = {
   readonly nodeVersion: string
   readonly hostname: string
   readonly logTo: DestinationStream
+  readonly readFile: ReadFile
 }
 
 export interface App extends AsyncDisposable {
@@ -61,6 +65,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const required = majorityOf(nodeCount)
   const telemetry = openTelemetry(config, { ...environment, instance, clock, random, nodeNames, required })
   const { log, events } = telemetry
+  const secrets = secretsOf(config, environment.readFile, log)
 
   const nodes = await openNodes(config, clock, random, events)
   if (nodes.refused.length > 0) {
@@ -94,13 +99,18 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   )
   const onFailure: ProxyPorts['onFailure'] = (err, problemInstance) =>
     log.error({ err, problem_instance: problemInstance }, 'a request failed in the sidecar')
-  const core = { leases, clock, random, events }
+  const quotas = createTenantQuotas(
+    { inFlightMax: config.tenantInFlight, newRecordsPerSecondMax: config.tenantNewRecords },
+    clock,
+  )
+  const core = { leases, quotas, clock, random, events }
   const proxied = openProxy(
     config,
     { ...core, whenEnded: leases.whenEnded, localLeases: writeBack.local, background },
+    secrets,
     onFailure,
   )
-  const api = openReservationApi(config, environment.version, core, onFailure)
+  const api = openReservationApi(config, environment.version, core, secrets, onFailure)
 
   let phase: Watched['phase'] = 'starting'
   const watched = () => ({ phase, nodes: nodes.views(), inFlight: proxied?.inFlight() ?? 0 })
@@ -108,6 +118,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     readiness: () => telemetry.readiness(watched()),
     started: () => phase !== 'starting',
     scrape: (accept) => telemetry.scrape(watched(), accept),
+    tls: secrets.tls('admin'),
   })
 
   const addresses: { proxy?: string; api?: string; admin?: string } = {}
@@ -140,6 +151,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
       await admin.close()
       writeBack[Symbol.dispose]()
       telemetry[Symbol.dispose]()
+      secrets[Symbol.dispose]()
       await nodes[Symbol.asyncDispose]()
     },
   }
@@ -161,8 +173,9 @@ function openProxy(
   config: Config,
   core: Pick<
     ProxyPorts,
-    'leases' | 'whenEnded' | 'localLeases' | 'background' | 'clock' | 'random' | 'events'
+    'leases' | 'whenEnded' | 'localLeases' | 'quotas' | 'background' | 'clock' | 'random' | 'events'
   >,
+  secrets: Secrets,
   onFailure: ProxyPorts['onFailure'],
 ) {
   const at = config.proxyListen
@@ -175,7 +188,7 @@ function openProxy(
     keepAliveMs: config.upstreamKeepAliveMs,
     clock: core.clock,
   })
-  const proxy = createProxy(proxyOptions(config), {
+  const proxy = createProxy(proxyOptions(config, secrets), {
     ...core,
     application,
     newInstance: () => randomUUID(),
@@ -192,8 +205,9 @@ function openProxy(
   }
 }
 
-function proxyOptions(config: Config): ProxyOptions {
+function proxyOptions(config: Config, secrets: Secrets): ProxyOptions {
   const { tenant, env, apiVersion, tenantHeader, versionHeader } = config
+  const tls = secrets.tls('proxy')
   return {
     routes: config.routes,
     scope: {
@@ -202,6 +216,8 @@ function proxyOptions(config: Config): ProxyOptions {
       versionHeader,
       trusted: config.trustScopeHeaders,
     },
+    trustedPeers: config.trustedPeers,
+    ...(tls === undefined ? {} : { tls }),
     forwarded: config.forwardedHeaders,
     settleBudgetMs: config.settleBudgetMs,
     upstreamTimeoutMs: config.upstreamTimeoutMs,
@@ -216,6 +232,15 @@ function proxyOptions(config: Config): ProxyOptions {
       connectionsMax: config.connectionsMax,
       readerIdleMs: config.readerIdleMs,
     },
+  }
+}
+
+function secretsOf(config: Config, readFile: ReadFile, log: Parameters<typeof openSecrets>[3]): Secrets {
+  try {
+    return openSecrets(config, readFile, systemClock, log)
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause)
+    throw new StartRefused(`certificate and key can't be used together: ${why}`, { cause })
   }
 }
 

@@ -5,17 +5,20 @@ import type { Config } from '../config/load.ts'
 import { agreedSecret, givenSecret } from '../core/reservation-secret.ts'
 import { createWaiters } from '../core/waiters.ts'
 import { createReservationApi, type ReservationApiPorts } from '../http/reservations/server.ts'
+import type { Secrets } from './secrets.ts'
 
 /** The reservation API, or undefined where it is off. */
 export function openReservationApi(
   config: Config,
   version: string,
-  core: Pick<ReservationApiPorts, 'leases' | 'clock' | 'random' | 'events'>,
+  core: Pick<ReservationApiPorts, 'leases' | 'quotas' | 'clock' | 'random' | 'events'>,
+  secrets: Secrets,
   onFailure: ReservationApiPorts['onFailure'],
 ) {
   const at = config.apiListen
   if (at.kind === 'off') return undefined
   const { tenant, env, apiVersion, reservationSecret } = config
+  const tls = secrets.tls('api')
   const api = createReservationApi(
     {
       version,
@@ -28,7 +31,8 @@ export function openReservationApi(
       maxWaitMs: config.waitMaxMs,
       totalHoldMs: config.totalHoldMs,
       resultBytesMax: config.storedResponseLimitBytes,
-      apiToken: config.apiToken?.content,
+      apiTokens: secrets.apiTokens,
+      ...(tls === undefined ? {} : { tls }),
       limits: {
         bodyBytesMax: Math.max(1, config.bodyLimitBytes),
         headerBytesMax: config.headerLimitBytes,
@@ -36,6 +40,7 @@ export function openReservationApi(
         requestTimeoutMs: config.requestTimeoutMs,
         keepAliveTimeoutMs: config.keepAliveTimeoutMs,
         inFlightMax: config.maxInFlight,
+        perSessionMax: config.reservationsPerSession,
       },
     },
     {

@@ -29,8 +29,8 @@ async function run(io: Io): Promise<ExitCode> {
   })
   let app: App
   try {
-    const { version, nodeVersion, hostname, stdout: logTo } = io
-    app = await createApp(loaded.config, { version, nodeVersion, hostname, logTo })
+    const { version, nodeVersion, hostname, stdout: logTo, readFile } = io
+    app = await createApp(loaded.config, { version, nodeVersion, hostname, logTo, readFile })
   } catch (cause) {
     if (!(cause instanceof StartRefused)) throw cause
     io.stderr.write(`${cause.message}\n`)

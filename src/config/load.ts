@@ -52,7 +52,12 @@ export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
   const fromFile = routesFrom(file, settings, errors)
   const routes = fromFile ?? builtinRoutes(settings as Settings)
   const relations = checkRelations(settings, routes)
-  errors.push(...missingUpstream(settings), ...missingToken(settings), ...relations.errors)
+  errors.push(
+    ...missingUpstream(settings),
+    ...missingToken(settings),
+    ...missingTls(settings),
+    ...relations.errors,
+  )
   if (errors.length > 0) return { kind: 'invalid', errors: deepFreeze(errors) }
   return deepFreeze({
     kind: 'ok',
@@ -135,6 +140,23 @@ function missingToken(settings: Partial<Settings>): readonly ConfigError[] {
       reason: 'while the reservation API can be reached from elsewhere',
     },
   ]
+}
+
+/** A certificate without its key, or clients to be verified where nobody speaks TLS: half of what was meant. */
+function missingTls(settings: Partial<Settings>): readonly ConfigError[] {
+  const missing = (key: 'tlsCert' | 'tlsKey', other: SettingKey): ConfigError[] =>
+    settings[other] !== undefined && !(key in settings)
+      ? [
+          {
+            kind: 'missing',
+            name: SETTINGS[key].env,
+            accepts: SETTINGS[key].kind.accepts,
+            reason: `while ${SETTINGS[other].env} is given`,
+          },
+        ]
+      : []
+  const forCa = missing('tlsCert', 'tlsClientCa')
+  return [...missing('tlsKey', 'tlsCert'), ...(forCa.length > 0 ? forCa : missing('tlsCert', 'tlsKey'))]
 }
 
 function nodeAt(file: YamlFile, path: string): unknown {

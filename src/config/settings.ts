@@ -7,6 +7,8 @@
  */
 
 import { listenAddress, redisNodes, upstreamAddress } from './addresses.ts'
+import { listeners } from './listeners.ts'
+import { peers } from './networks.ts'
 import {
   choice,
   duration,
@@ -320,6 +322,15 @@ export const SETTINGS = {
     summary: 'How long a node that lost its memory does not vote.',
     source: 'Where not set: longest lease · (1 + drift) + clock step, computed from this configuration.',
   }),
+  reservationsPerSession: setting({
+    env: 'FENCEPOST_RESERVATIONS_PER_SESSION',
+    path: 'reservations.perSession',
+    kind: integer({ min: 1, max: 1_000_000 }),
+    default: '1000',
+    summary:
+      'Largest number of reservations that one session holds through one sidecar; beyond it the answer is 429.',
+    source: 'A session is one piece of work: far more than any takes, far less than what fills the memory.',
+  }),
   reservationMaxLeaseMs: setting({
     env: 'FENCEPOST_RESERVATION_MAX_LEASE',
     path: 'reservations.maxLease',
@@ -373,6 +384,24 @@ export const SETTINGS = {
     default: '1024',
     summary: 'Largest number of requests under way in this process; beyond it the answer is 503.',
     source: 'With bodies of 64KiB on average it is 64MiB, half of the memory limit of the container.',
+  }),
+  tenantInFlight: setting({
+    env: 'FENCEPOST_TENANT_IN_FLIGHT',
+    path: 'limits.tenantInFlight',
+    kind: integer({ min: 1, max: 1_000_000 }),
+    default: '1024',
+    summary: 'Largest number of protected requests of one tenant under way in this process; beyond it 429.',
+    source:
+      'The same as for all together, because many applications have a single tenant; lower it where tenants share.',
+  }),
+  tenantNewRecords: setting({
+    env: 'FENCEPOST_TENANT_NEW_RECORDS',
+    path: 'limits.tenantNewRecords',
+    kind: integer({ min: 1, max: 10_000_000 }),
+    default: '10000',
+    summary:
+      'Largest number of new records that one tenant makes within a second through this process; beyond it 429.',
+    source: 'Above what one sidecar can claim on five nodes; lower it where tenants share the nodes.',
   }),
   bodyLimitBytes: setting({
     env: 'FENCEPOST_BODY_LIMIT',
@@ -494,7 +523,7 @@ export const SETTINGS = {
     path: 'trust.apiTokenFile',
     kind: file(),
     summary:
-      'File with the bearer token that callers of the reservation API must show; required where it listens on more than localhost.',
+      'File with the bearer token that callers of the reservation API must show; of several lines each is one, and a change is in force within a second. Required where the API listens on more than localhost.',
     source: 'Not needed while it listens on localhost only.',
   }),
   reservationSecret: optional({
@@ -522,6 +551,15 @@ export const SETTINGS = {
     summary: 'Take tenant, API version and client from the headers of the request.',
     source: 'A gateway sets them; switch it off where clients could.',
   }),
+  trustedPeers: setting({
+    env: 'FENCEPOST_TRUSTED_PEERS',
+    path: 'trust.peers',
+    kind: peers(),
+    default: 'any',
+    summary:
+      'Peers of the proxy whose headers of tenant, version and origin (X-Forwarded-*, Forwarded, X-Real-IP) are believed; from others they are dropped.',
+    source: 'In a pod only the ingress reaches the proxy; name its addresses where others can.',
+  }),
   forwardedHeaders: setting({
     env: 'FENCEPOST_FORWARDED_HEADERS',
     path: 'trust.forwardedHeaders',
@@ -529,6 +567,38 @@ export const SETTINGS = {
     default: 'append',
     summary: 'What is done with X-Forwarded-For, -Proto and -Host on the way to the application.',
     source: 'A sidecar stands behind an ingress that has set them.',
+  }),
+
+  // TLS of the listeners
+  tlsListeners: setting({
+    env: 'FENCEPOST_TLS_LISTENERS',
+    path: 'tls.listeners',
+    kind: listeners(),
+    default: 'proxy',
+    summary: 'Which listeners speak TLS where a certificate is given; clients in plain text are cut.',
+    source: 'The API is for the same pod, and probes of the kubelet have no certificate.',
+  }),
+  tlsCert: optional({
+    env: 'FENCEPOST_TLS_CERT_FILE',
+    path: 'tls.certFile',
+    kind: file(),
+    summary: 'PEM file with the certificate and its chain; a change is in force within a second.',
+    source: 'Not needed behind a gateway or a mesh that encrypts.',
+  }),
+  tlsKey: optional({
+    env: 'FENCEPOST_TLS_KEY_FILE',
+    path: 'tls.keyFile',
+    kind: file(),
+    summary: 'PEM file with the private key of the certificate.',
+    source: 'Given with the certificate.',
+  }),
+  tlsClientCa: optional({
+    env: 'FENCEPOST_TLS_CLIENT_CA_FILE',
+    path: 'tls.clientCaFile',
+    kind: file(),
+    summary:
+      'PEM file with the authorities that the certificates of clients are verified against; a client without one is cut.',
+    source: 'Without it clients show no certificate.',
   }),
 
   // Operations

@@ -42,6 +42,8 @@ export type DedupPolicy = StoringPolicy & {
   readonly budgetMs: number
   /** How long the outcome is offered to the quorum before the client gets its answer marked `unstored`. */
   readonly settleBudgetMs: number
+  /** How long the record may be held, renewals included; after it the lease is left to lapse. */
+  readonly totalHoldMs: number
   /** How long a concurrent duplicate waits for the first; 0: it is refused at once. */
   readonly waitMs: number
   readonly takeover: 'reexecute' | 'indeterminate'
@@ -217,7 +219,7 @@ async function workUnderLease(
   leases: Leases,
   ports: DedupPorts,
 ): Promise<Outcome> {
-  const keeper = keepLease(lease, { ...ports, leases })
+  const keeper = keepLease(lease, { ...ports, leases }, request.policy.totalHoldMs)
   const { entities, policy, abandoned } = request
   const locked = entities && (await lockEntities(entities, keeper, policy, abandoned, { ...ports, leases }))
   if (locked !== undefined && locked.kind !== 'locked') {

@@ -25,6 +25,7 @@ export type EntityPolicy = {
   readonly leaseMs: number
   readonly retentionMs: number
   readonly budgetMs: number
+  readonly totalHoldMs: number
 }
 
 export type EntityPorts = Omit<LeaseKeeperPorts, 'leases'> & {
@@ -79,7 +80,7 @@ export async function lockEntities(
             retryAfterMs: 'retryAfterMs' in claimed ? claimed.retryAfterMs : RETRY_SOON_MS,
           }
     }
-    keepers.push(keepLease(claimed.lease, ports))
+    keepers.push(keepLease(claimed.lease, ports, policy.totalHoldMs))
   }
   const token = Math.max(...[holder, ...keepers].map((keeper) => keeper.lease().token))
   const raised = await Promise.all([holder, ...keepers].map((keeper) => keeper.raise(token)))

@@ -7,6 +7,9 @@
  * `lost` fires from a timer that was armed when the lease was granted, *before* the deadline, whatever the nodes do or
  * don't: a holder must stop writing while it still holds. It never claims again: continuity is what the fencing token
  * proves, and a new claim would be another token.
+ *
+ * Where `holdMaxMs` is given, renewing ends then: what an application that never answers can keep is bounded. The lease
+ * itself is not released, because the work may still be under way; it lapses, as that of a holder that died.
  */
 
 import type { Events, LeaseEnd } from './events.ts'
@@ -42,13 +45,18 @@ export type LeaseKeeperPorts = {
   readonly events: Events
 }
 
-export function keepLease(granted: Lease, { leases, clock, random, events }: LeaseKeeperPorts): LeaseKeeper {
+export function keepLease(
+  granted: Lease,
+  { leases, clock, random, events }: LeaseKeeperPorts,
+  holdMaxMs = Number.POSITIVE_INFINITY,
+): LeaseKeeper {
   const controller = new AbortController()
   const startedMonoMs = clock.monoMs()
   let lease = granted
   let state: 'keeping' | 'lost' | 'stopped' = 'keeping'
   let renewal: Timer
   let deadline: Timer
+  let longest: Timer | undefined
 
   /** Until the holder is to be warned, on whichever clock is sooner. */
   function keepableMs(): number {
@@ -104,7 +112,7 @@ export function keepLease(granted: Lease, { leases, clock, random, events }: Lea
     finish(ended)
     controller.abort(
       new Error(
-        `the lease of token ${lease.token} ${ended === 'lost' ? 'was taken by another holder' : 'is about to end and could not be renewed'}`,
+        `the lease of token ${lease.token} ${ended === 'lost' ? 'was taken by another holder' : 'is about to end and is not renewed any more'}`,
       ),
     )
   }
@@ -112,6 +120,7 @@ export function keepLease(granted: Lease, { leases, clock, random, events }: Lea
   function finish(ended: LeaseEnd): void {
     renewal.cancel()
     deadline.cancel()
+    longest?.cancel()
     const heldMs = clock.monoMs() - startedMonoMs
     events.publish({
       kind: 'lease_ended',
@@ -125,6 +134,7 @@ export function keepLease(granted: Lease, { leases, clock, random, events }: Lea
   events.publish({ kind: 'lease_began', recordKey: lease.key, token: lease.token })
   armDeadline()
   armRenewal()
+  if (holdMaxMs < Number.POSITIVE_INFINITY) longest = clock.timer(holdMaxMs, () => lose('expired'))
   return {
     lost: controller.signal,
     lease: () => lease,

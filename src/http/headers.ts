@@ -44,7 +44,7 @@ function isOurs(lowerName: string): boolean {
 }
 
 /** Where a request came from, as told by whoever was in front. */
-function isForwarding(lowerName: string): boolean {
+export function isForwarding(lowerName: string): boolean {
   return lowerName.startsWith('x-forwarded-') || lowerName === 'forwarded' || lowerName === 'x-real-ip'
 }
 

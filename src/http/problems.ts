@@ -8,6 +8,8 @@
  * Source: RFC 9457.
  */
 
+import type { QuotaReached } from '../core/tenant-quotas.ts'
+
 type Row = {
   readonly status: number
   readonly title: string
@@ -84,6 +86,13 @@ export const PROBLEMS = {
   },
   'key-reused': { status: 422, title: 'The idempotency key was used for another request', retryable: false },
   'too-many-waiters': { status: 429, title: 'Too many requests wait for this key', retryable: true },
+  'tenant-in-flight': {
+    status: 429,
+    title: 'Too many requests of this tenant are under way',
+    retryable: true,
+  },
+  'tenant-new-records': { status: 429, title: 'This tenant makes new records too fast', retryable: true },
+  'session-reservations': { status: 429, title: 'This session holds too many reservations', retryable: true },
   // The sidecar and its nodes
   'internal-error': { status: 500, title: 'The sidecar failed', retryable: false },
   'record-damaged': { status: 502, title: 'The record of this request is damaged', retryable: false },
@@ -118,6 +127,21 @@ export type Problem = {
   readonly originalStatus?: number
   /** Extension members (RFC 9457, section 3.2) of this code alone. */
   readonly more?: Readonly<Record<string, unknown>>
+}
+
+/** What a tenant is told that has used up its share (`core/tenant-quotas.ts`). */
+export function quotaProblem({ quota, limit, retryAfterMs }: QuotaReached): Problem {
+  return quota === 'in-flight'
+    ? {
+        code: 'tenant-in-flight',
+        detail: `${limit} requests of this tenant are under way, which is the limit. Nothing was carried out. Send the request again, unchanged, after the time given.`,
+        retryAfterMs,
+      }
+    : {
+        code: 'tenant-new-records',
+        detail: `This tenant made more than ${limit} new records within a second, which is the limit. Nothing was carried out. Send the request again, unchanged, after the time given.`,
+        retryAfterMs,
+      }
 }
 
 export type ProblemDocument = {

@@ -21,6 +21,7 @@ const POLICY: DedupPolicy = {
   retentionMs: 3_600_000,
   budgetMs: 100,
   settleBudgetMs: 300,
+  totalHoldMs: 3_600_000,
   waitMs: 0,
   takeover: 'reexecute',
   onQuorumLoss: 'fail-closed',

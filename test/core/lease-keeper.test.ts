@@ -11,7 +11,11 @@ const VALID_MS = LEASE_MS - driftMs(LEASE_MS)
 const WARNING_MS = LEASE_MS * 0.05
 
 /** Answers renewals as `answer` says, at once or when the test lets it. */
-function keep(answer: (renewal: number) => RenewResult['kind'] | Promise<RenewResult['kind']>, random = 0) {
+function keep(
+  answer: (renewal: number) => RenewResult['kind'] | Promise<RenewResult['kind']>,
+  random = 0,
+  holdMaxMs?: number,
+) {
   const clock = new VirtualClock()
   const events: CoreEvent[] = []
   const renewedAtMs: number[] = []
@@ -25,21 +29,25 @@ function keep(answer: (renewal: number) => RenewResult['kind'] | Promise<RenewRe
     retentionMs: 60_000,
     ...validityFrom({ monoMs: clock.monoMs(), wallMs: clock.wallMs() }, LEASE_MS),
   }
-  const keeper = keepLease(lease, {
-    leases: {
-      renew: async (held) => {
-        renewedAtMs.push(clock.monoMs())
-        const startedAt = { monoMs: clock.monoMs(), wallMs: clock.wallMs() }
-        const kind = await answer(renewedAtMs.length)
-        return kind === 'renewed'
-          ? { kind, lease: { ...held, ...validityFrom(startedAt, LEASE_MS) } }
-          : { kind }
+  const keeper = keepLease(
+    lease,
+    {
+      leases: {
+        renew: async (held) => {
+          renewedAtMs.push(clock.monoMs())
+          const startedAt = { monoMs: clock.monoMs(), wallMs: clock.wallMs() }
+          const kind = await answer(renewedAtMs.length)
+          return kind === 'renewed'
+            ? { kind, lease: { ...held, ...validityFrom(startedAt, LEASE_MS) } }
+            : { kind }
+        },
       },
+      clock,
+      random: { ...seededRandom(1), fraction: () => random },
+      events: { publish: (event) => void events.push(event) },
     },
-    clock,
-    random: { ...seededRandom(1), fraction: () => random },
-    events: { publish: (event) => void events.push(event) },
-  })
+    holdMaxMs,
+  )
   return { clock, events, renewedAtMs, keeper }
 }
 
@@ -148,6 +156,28 @@ describe('when it is stopped', () => {
     resolve('lost')
     await clock.advance(LEASE_MS)
     expect(keeper.lost.aborted).toBe(false)
+    expect(clock.pendingTimers).toBe(0)
+  })
+})
+
+describe('however long the work takes, a lease is kept no longer than the total hold', () => {
+  test('then its holder is told, and it is left to lapse', async () => {
+    const { clock, events, renewedAtMs, keeper } = keep(() => 'renewed', 0, 2 * LEASE_MS)
+    await clock.advance(2 * LEASE_MS - 1)
+    expect(keeper.lost.aborted).toBe(false)
+    await clock.advance(1)
+    expect(keeper.lost.aborted).toBe(true)
+    const renewals = renewedAtMs.length
+    await clock.advance(10 * LEASE_MS)
+    expect(renewedAtMs.length).toBe(renewals)
+    expect(clock.pendingTimers).toBe(0)
+    expect(events.at(-1)).toMatchObject({ kind: 'lease_ended', ended: 'expired' })
+  })
+
+  test('and work that ends before leaves no timer behind', async () => {
+    const { clock, keeper } = keep(() => 'renewed', 0, 2 * LEASE_MS)
+    await clock.advance(LEASE_MS)
+    keeper.stop('completed')
     expect(clock.pendingTimers).toBe(0)
   })
 })

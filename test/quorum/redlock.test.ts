@@ -360,6 +360,7 @@ describe('our use of it', () => {
           retentionMs: 60_000,
           budgetMs: 100,
           settleBudgetMs: 100,
+          totalHoldMs: 3_600_000,
           waitMs: 0,
           takeover: 'reexecute',
           onQuorumLoss: 'fail-closed',

@@ -86,6 +86,7 @@ async function request(
     retentionMs: RETENTION_MS,
     budgetMs: 100,
     settleBudgetMs: 300,
+    totalHoldMs: 3_600_000,
     waitMs: operation.waitMs,
     takeover: operation.takeover,
     onQuorumLoss: 'fail-closed',

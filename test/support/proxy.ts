@@ -11,6 +11,7 @@ import type { CoreEvent } from '../../src/core/events.ts'
 import { createLeases } from '../../src/core/leases.ts'
 import type { ProtectedRoute, Route } from '../../src/core/route.ts'
 import { shareLeases } from '../../src/core/shared-leases.ts'
+import { createTenantQuotas, type TenantLimits } from '../../src/core/tenant-quotas.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createProxy, type ProxyOptions, type ProxyServer } from '../../src/http/proxy/server.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
@@ -38,6 +39,7 @@ export type TestProxyOptions = {
   /** Sidecars that share them behave as one. */
   readonly nodes?: readonly StoppableNode[]
   readonly bodyIdleMs?: number
+  readonly tenants?: Partial<TenantLimits>
   /** Default: nothing is remembered, every duplicate asks the nodes. */
   readonly outcomeBytesMax?: number
 }
@@ -97,6 +99,7 @@ export async function startProxy(
         versionHeader: 'x-api-version',
         trusted: true,
       },
+      trustedPeers: { kind: 'any' },
       forwarded: 'append',
       settleBudgetMs: 300,
       upstreamTimeoutMs: 5_000,
@@ -118,6 +121,10 @@ export async function startProxy(
       leases,
       whenEnded: leases.whenEnded,
       localLeases,
+      quotas: createTenantQuotas(
+        { inFlightMax: 1_000, newRecordsPerSecondMax: 1_000_000, ...given.tenants },
+        clock,
+      ),
       background: createBackground(100, (error) => void failures.push(error)),
       clock,
       random,

@@ -8,6 +8,7 @@ import type { CoreEvent } from '../../src/core/events.ts'
 import { createLeases } from '../../src/core/leases.ts'
 import type { Clock } from '../../src/core/ports.ts'
 import { agreedSecret, type ReservationSecret } from '../../src/core/reservation-secret.ts'
+import { createTenantQuotas, type TenantLimits } from '../../src/core/tenant-quotas.ts'
 import { createWaiters } from '../../src/core/waiters.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createReservationApi, type ReservationApiOptions } from '../../src/http/reservations/server.ts'
@@ -22,6 +23,7 @@ export type TestApiOptions = {
   readonly clock?: Clock
   readonly secret?: ReservationSecret
   readonly maxWaiters?: number
+  readonly tenants?: Partial<TenantLimits>
 }
 
 export type ApiReply = {
@@ -75,7 +77,7 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
       maxWaitMs: 10_000,
       totalHoldMs: 300_000,
       resultBytesMax: 1_024,
-      apiToken: undefined,
+      apiTokens: undefined,
       ...given.options,
       limits: {
         bodyBytesMax: 64 * 1024,
@@ -84,6 +86,7 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
         requestTimeoutMs: 10_000,
         keepAliveTimeoutMs: 5_000,
         inFlightMax: 1_000,
+        perSessionMax: 1_000,
         ...given.limits,
       },
     },
@@ -91,6 +94,10 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
       leases,
       waiters: createWaiters(given.maxWaiters ?? 256, 256),
       secret: given.secret ?? agreedSecret({ leases, clock, random }),
+      quotas: createTenantQuotas(
+        { inFlightMax: 1_000, newRecordsPerSecondMax: 1_000_000, ...given.tenants },
+        clock,
+      ),
       clock,
       random,
       events,

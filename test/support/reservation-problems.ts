@@ -26,7 +26,8 @@ export const reservationProblems = {
   'request-invalid': () => asked((api) => post(api, '/v1/reservations', { ...mine, surprise: 1 })),
   'reservation-id-invalid': () =>
     asked((api) => post(api, '/v1/reservations/r1_AAAA/extend', { fencing_token: 1 })),
-  'token-required': () => asked((api) => post(api, '/v1/reservations', mine), { options: { apiToken: 'x' } }),
+  'token-required': () =>
+    asked((api) => post(api, '/v1/reservations', mine), { options: { apiTokens: () => ['x'] } }),
   'call-unknown': () => asked((api) => post(api, '/v2/reservations', mine)),
   'media-type-unsupported': () =>
     asked((api) => post(api, '/v1/reservations', mine, { 'content-type': 'text/plain' })),
@@ -41,6 +42,14 @@ export const reservationProblems = {
       await api.call(`/v1/reservations/${id}/complete`, { fencing_token: token, result: 1 })
       return post(api, '/v1/reservations', theirs)
     }),
+  'session-reservations': () =>
+    asked(
+      async (api) => {
+        await api.reserve(mine)
+        return post(api, '/v1/reservations', { ...mine, reserved_value: 'another' })
+      },
+      { limits: { perSessionMax: 1 } },
+    ),
   'entity-busy': () =>
     asked(async (api) => {
       await api.reserve({ ...mine, entities: ['account-1'] })

@@ -7,7 +7,9 @@
  *   /metrics   Prometheus exposition
  */
 
+import type { Server as TlsServer } from 'node:https'
 import { type FastifyInstance, fastify } from 'fastify'
+import { keepTlsFresh, type ListenerTls, serverOptions } from '../listener-tls.ts'
 
 export type Readiness = {
   readonly ready: boolean
@@ -24,6 +26,12 @@ export type NodeView = {
   readonly startedWallMs?: number
 }
 
+/** Probes and scrapes send a few lines and keep a few connections. */
+const HEADER_BYTES_MAX = 8 * 1024
+const REQUEST_TIMEOUT_MS = 5_000
+const TIMEOUT_CHECK_MS = 500
+const CONNECTIONS_MAX = 256
+
 export type AdminPorts = {
   readonly readiness: () => Readiness
   readonly started: () => boolean
@@ -31,18 +39,36 @@ export type AdminPorts = {
   readonly scrape: (
     accept: string | undefined,
   ) => Promise<{ readonly contentType: string; readonly text: string }>
+  readonly tls: ListenerTls | undefined
 }
 
-export function createAdminServer({ readiness, started, scrape }: AdminPorts): FastifyInstance {
+export function createAdminServer({ readiness, started, scrape, tls }: AdminPorts): FastifyInstance {
   const server = fastify({
     logger: false,
     // Probes and scrapes are small GETs from inside the cluster: what takes longer is not one of them.
     bodyLimit: 1024,
-    connectionTimeout: 10_000,
-    requestTimeout: 5_000,
+    connectionTimeout: 0,
+    requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: 72_000,
     forceCloseConnections: true,
+    ...serverOptions(
+      {
+        maxHeaderSize: HEADER_BYTES_MAX,
+        headersTimeout: REQUEST_TIMEOUT_MS,
+        connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+        insecureHTTPParser: false,
+      },
+      tls,
+    ),
+    clientErrorHandler: (_error, socket) => {
+      // Whoever sends this is no probe: it is told in one line, and nothing of what it sent.
+      if (socket.writable)
+        socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
+      socket.destroySoon()
+    },
   })
+  server.server.maxConnections = CONNECTIONS_MAX
+  if (tls !== undefined) keepTlsFresh(server.server as unknown as TlsServer, tls)
   server.get('/livez', (_, reply) => reply.type('text/plain').send('ok\n'))
   server.get('/startupz', (_, reply) =>
     started()

@@ -77,6 +77,8 @@ function decisionOf(code: ProblemCode, status: IdempotencyStatus | undefined): D
     case 'application-timeout':
       return 'acquired'
     case 'too-many-requests-in-flight':
+    case 'tenant-in-flight':
+    case 'tenant-new-records':
     case 'draining':
       return 'overloaded'
     default:

@@ -85,6 +85,8 @@ function problemOf(error: NodeJS.ErrnoException, limits: FaultLimits): Problem |
         detail: `The head of a request has to arrive within ${limits.headersTimeoutMs} ms and all of it within ${limits.requestTimeoutMs} ms. Nothing was carried out.`,
       }
     default:
+      // A handshake that failed: there is no TLS to tell anything on.
+      if (/^(ERR_SSL_|ERR_TLS_|EPROTO)/.test(error.code ?? '')) return undefined
       return { code: 'malformed-request', detail: 'This is not a well-formed HTTP/1.1 request (RFC 9112).' }
   }
 }

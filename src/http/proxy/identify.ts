@@ -54,11 +54,8 @@ export type Subject = {
   readonly params: PathParameters
 }
 
-export async function identify(subject: Subject, scopeRules: ScopeRules): Promise<Identification> {
+export async function identify(subject: Subject, scope: Scope): Promise<Identification> {
   const { request, body, route, params } = subject
-  const scope = scopeOf(request, scopeRules)
-  if ('code' in scope) return { kind: 'refused', problem: scope }
-
   const { headers, query } = request
   const key =
     route.mode === 'content'
@@ -135,7 +132,7 @@ function keyForApplication({ request }: Subject, clientKey: string | undefined, 
   return clientKey !== undefined && line !== undefined ? line : `fp-${record.slice(-64)}`
 }
 
-function scopeOf({ headers }: AdmittedRequest, rules: ScopeRules): Scope | Problem {
+export function scopeOf({ headers }: AdmittedRequest, rules: ScopeRules): Scope | Problem {
   const { defaults, tenantHeader, versionHeader } = rules
   if (!rules.trusted) return defaults
   for (const name of [tenantHeader, versionHeader]) {

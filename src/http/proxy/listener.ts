@@ -7,8 +7,10 @@
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
 import type { Duplex } from 'node:stream'
 import Fastify, { type FastifyInstance } from 'fastify'
+import { keepTlsFresh, type ListenerTls, tlsOptions } from '../listener-tls.ts'
 import type { Problem } from '../problems.ts'
 import { problemAnswer } from './answers.ts'
 import { type ConnectionFaults, createConnectionFaults } from './connection-faults.ts'
@@ -40,6 +42,7 @@ export function createListener(
   limits: ListenerLimits,
   handlers: Handlers,
   newInstance: () => string,
+  tls: ListenerTls | undefined,
 ): FastifyInstance {
   const expecting = new WeakSet<IncomingMessage>()
   const faults = createConnectionFaults(limits, newInstance)
@@ -51,14 +54,21 @@ export function createListener(
     rewriteUrl: () => '/',
     clientErrorHandler: (error, socket) => faults.onClientError(error, socket),
     serverFactory: (handler) => {
-      const server = createServer(serverOptions(limits, faults), handler)
-      server.on('checkContinue', (req: IncomingMessage, res: ServerResponse) => {
-        expecting.add(req)
-        handler(req, res)
-      })
-      return server
+      const http = serverOptions(limits, faults)
+      if (tls === undefined) return continuing(createServer(http, handler), handler)
+      const secure = createTlsServer({ ...http, ...tlsOptions(tls, limits.headersTimeoutMs) }, handler)
+      keepTlsFresh(secure, tls)
+      return continuing(secure as unknown as Server, handler)
     },
   })
+
+  function continuing(on: Server, handler: (req: IncomingMessage, res: ServerResponse) => void): Server {
+    on.on('checkContinue', (req: IncomingMessage, res: ServerResponse) => {
+      expecting.add(req)
+      handler(req, res)
+    })
+    return on
+  }
   const server = app.server as Server
   // Node drops header lines beyond its count without a word, and with them a key. All are kept, and counted by us.
   server.maxHeadersCount = 0

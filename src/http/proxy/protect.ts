@@ -6,20 +6,24 @@
  */
 
 import { type DedupPolicy, type DedupPorts, deduplicate } from '../../core/deduplicate.ts'
+import type { Outcome } from '../../core/outcome.ts'
 import type { PathParameters } from '../../core/path-pattern.ts'
 import type { ForwardContext, ForwardResult } from '../../core/ports.ts'
 import type { ProtectedRoute } from '../../core/route.ts'
+import type { TenantQuotas } from '../../core/tenant-quotas.ts'
 import type { Waiters } from '../../core/waiters.ts'
 import { type ForwardedHeaders, type Hop, towardsApplication } from '../headers.ts'
+import { type Problem, quotaProblem } from '../problems.ts'
 import type { AdmittedRequest } from './admission.ts'
 import { type Answer, answerFor, problemAnswer } from './answers.ts'
 import type { Application } from './application.ts'
-import { type Identified, identify, type ScopeRules } from './identify.ts'
+import { type Identified, identify, type ScopeRules, scopeOf } from './identify.ts'
 import { type Inbound, readBody } from './inbound.ts'
 
 export type ProtectPorts = Omit<DedupPorts, 'waiters'> & {
   readonly application: Application
   readonly waitersOf: (route: ProtectedRoute) => Waiters
+  readonly quotas: TenantQuotas
   readonly newInstance: () => string
 }
 
@@ -50,13 +54,24 @@ export async function protect(
   ports: ProtectPorts,
 ): Promise<Protected> {
   const { inbound, request, route, params } = call
-  const body = await readBody(inbound, route.bodyLimitBytes)
   const instance = ports.newInstance
+  const refuse = (of: Problem): Protected => ({
+    kind: 'answer',
+    answer: problemAnswer(of, { idempotencyKey: undefined, instance }),
+  })
+  const scope = scopeOf(request, options.scope)
+  if ('code' in scope) return refuse(scope)
+  // Before the body is read: what a slow tenant keeps waiting is its own place.
+  const place = ports.quotas.enter(scope.tenant)
+  if (place.kind === 'reached') return refuse(quotaProblem(place))
+  using _ = place
+  const body = await readBody(inbound, route.bodyLimitBytes)
+  if (body.kind !== 'whole') place.notNew()
   if (body.kind === 'gone') return body
-  if (body.kind === 'refused')
-    return { kind: 'answer', answer: problemAnswer(body.problem, { idempotencyKey: undefined, instance }) }
+  if (body.kind === 'refused') return refuse(body.problem)
 
-  const identified = await identify({ request, body: body.bytes, route, params }, options.scope)
+  const identified = await identify({ request, body: body.bytes, route, params }, scope)
+  if (identified.kind !== 'identified') place.notNew()
   switch (identified.kind) {
     case 'unkeyed':
       return { kind: 'unkeyed', body: body.bytes }
@@ -67,8 +82,33 @@ export async function protect(
     case 'identified': {
       const told = { idempotencyKey: identified.clientKey, instance }
       const outcome = await once(call, identified, body.bytes, options, ports)
+      if (!madeARecord(outcome)) place.notNew()
       return { kind: 'answer', answer: answerFor(outcome, told), recordKey: identified.recordKey }
     }
+  }
+}
+
+/** Whether the request took its key, rather than finding what an earlier one had left under it. */
+function madeARecord(outcome: Outcome): boolean {
+  switch (outcome.kind) {
+    case 'created':
+    case 'released':
+    case 'unstored':
+    case 'unprotected':
+    case 'never_sent':
+    case 'indeterminate':
+      return true
+    case 'replayed':
+    case 'gone':
+    case 'mismatch':
+    case 'duplicate_content':
+    case 'in_progress':
+    case 'entity_busy':
+    case 'undecided':
+    case 'too_many_waiters':
+    case 'unavailable':
+    case 'damaged':
+      return false
   }
 }
 
@@ -119,6 +159,7 @@ function policyOf(route: ProtectedRoute, options: ProtectOptions): DedupPolicy {
     retentionMs: route.retentionMs,
     budgetMs: route.budgetMs,
     settleBudgetMs: options.settleBudgetMs,
+    totalHoldMs: route.totalHoldMs,
     waitMs: route.onContention === 'conflict' ? 0 : route.wait.maxMs,
     takeover: route.takeover,
     onQuorumLoss: route.onQuorumLoss,

@@ -10,8 +10,10 @@ import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { matchRoute, type ProtectedRoute, type Route, type RouteMatchResult } from '../../core/route.ts'
 import { createWaiters, type Waiters } from '../../core/waiters.ts'
-import { type ForwardedHeaders, type Hop, headerPairs } from '../headers.ts'
+import { type ForwardedHeaders, type Hop, headerPairs, isForwarding } from '../headers.ts'
+import type { ListenerTls } from '../listener-tls.ts'
 import type { Problem, ProblemCode } from '../problems.ts'
+import { type Peers, trustedPeers, withoutClaims } from '../trusted-peers.ts'
 import { type Admission, type AdmittedRequest, ALWAYS_END_TO_END, admit } from './admission.ts'
 import { type Answer, problemAnswer } from './answers.ts'
 import { bypass } from './bypass.ts'
@@ -25,6 +27,10 @@ import { offersWebSocket, passUpgrade } from './upgrade.ts'
 export type ProxyOptions = {
   readonly routes: readonly Route[]
   readonly scope: ScopeRules
+  /** Whose headers of tenant, version and origin are believed. */
+  readonly trustedPeers: Peers
+  /** Present where the listener speaks TLS. */
+  readonly tls?: ListenerTls
   readonly forwarded: ForwardedHeaders
   readonly settleBudgetMs: number
   /** For requests that no route matches. */
@@ -56,7 +62,9 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   const { limits } = options
   const protectPorts: ProtectPorts = { ...ports, waitersOf: waitersByRoute() }
   const rules = { headerLinesMax: limits.headerLinesMax, endToEnd: endToEndHeaders(options) }
-  const listener = createListener(limits, { take, takeUpgrade }, ports.newInstance)
+  const listener = createListener(limits, { take, takeUpgrade }, ports.newInstance, options.tls)
+  const trusts = trustedPeers(options.trustedPeers)
+  const claims = [options.scope.tenantHeader, options.scope.versionHeader]
   const { server } = listener
   const tunnels = new Set<Duplex>()
   /** Connections whose last answer is decided. */
@@ -104,10 +112,14 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   }
 
   function arrive(req: IncomingMessage): Arrived {
-    const admission = admit(rawOf(req), rules)
-    if (admission.kind !== 'admitted') return { admission }
+    const sent = admit(rawOf(req), rules)
+    if (sent.kind !== 'admitted') return { admission: sent }
+    const believed = trusts(req.socket.remoteAddress)
+    const headers = believed ? sent.request.headers : withoutClaims(sent.request.headers, claims)
+    const admission: Admission = { kind: 'admitted', request: { ...sent.request, headers } }
     const { method, host, path } = admission.request
-    const matched = matchRoute(options.routes, { method, host, path, headers: req.headers })
+    const facts = { method, host, path, headers: believed ? req.headers : without(req.headers, claims) }
+    const matched = matchRoute(options.routes, facts)
     return matched === undefined ? { admission } : { admission, matched }
   }
 
@@ -213,7 +225,9 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     listen: async ({ kind: _, ...where }) => {
       await listener.listen(where)
       const address = server.address()
-      return typeof address === 'string' || address === null ? `unix:${address}` : originOf(address)
+      return typeof address === 'string' || address === null
+        ? `unix:${address}`
+        : originOf(address, options.tls !== undefined)
     },
     inFlight: () => inFlight,
     close: async (graceMs) => {
@@ -285,7 +299,14 @@ function rawOf(req: IncomingMessage) {
 }
 
 function hopOf(req: IncomingMessage, { host, httpVersion }: AdmittedRequest): Hop {
-  return { peerAddress: req.socket.remoteAddress, scheme: 'http', host, httpVersion }
+  const scheme = 'encrypted' in req.socket ? 'https' : 'http'
+  return { peerAddress: req.socket.remoteAddress, scheme, host, httpVersion }
+}
+
+function without(headers: IncomingMessage['headers'], names: readonly string[]): IncomingMessage['headers'] {
+  return Object.fromEntries(
+    Object.entries(headers).filter(([name]) => !names.includes(name) && !isForwarding(name)),
+  )
 }
 
 /** What decides who a request is: nobody may have it removed on the way by naming it in `Connection`. */
@@ -302,6 +323,6 @@ function endToEndHeaders({ routes, scope }: ProxyOptions): ReadonlySet<string> {
   return new Set([...ALWAYS_END_TO_END, scope.tenantHeader, scope.versionHeader, ...names])
 }
 
-function originOf({ address, family, port }: AddressInfo): string {
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`
+function originOf({ address, family, port }: AddressInfo, encrypted: boolean): string {
+  return `${encrypted ? 'https' : 'http'}://${family === 'IPv6' ? `[${address}]` : address}:${port}`
 }

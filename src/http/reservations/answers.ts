@@ -247,6 +247,9 @@ export function decisionOf(answer: ApiAnswer): Decision {
       return 'quorum_unavailable'
     case 'draining':
     case 'too-many-requests-in-flight':
+    case 'tenant-in-flight':
+    case 'tenant-new-records':
+    case 'session-reservations':
       return 'overloaded'
     default:
       return 'invalid'

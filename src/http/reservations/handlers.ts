@@ -15,6 +15,7 @@ import { reserveOrWait } from '../../core/reservation-wait.ts'
 import {
   complete,
   extend,
+  inOrder,
   type Reservation,
   type ReserveRequest,
   read,
@@ -22,8 +23,9 @@ import {
   type Validity,
 } from '../../core/reservations.ts'
 import type { Route } from '../../core/route.ts'
+import type { TenantQuotas } from '../../core/tenant-quotas.ts'
 import type { Waiters } from '../../core/waiters.ts'
-import type { Problem } from '../problems.ts'
+import { type Problem, quotaProblem } from '../problems.ts'
 import {
   type ApiAnswer,
   endedAnswer,
@@ -36,6 +38,7 @@ import {
   wrongTokenAnswer,
 } from './answers.ts'
 import { explained, intentOfName, scopeOf, type Wanted, wantedBy } from './intents.ts'
+import type { Outstanding } from './outstanding.ts'
 import type {
   CompleteInput,
   ExtendInput,
@@ -63,15 +66,10 @@ export type HandlerPorts = {
   readonly leases: Leases
   readonly waiters: Waiters
   readonly secret: ReservationSecret
+  readonly quotas: TenantQuotas
   readonly clock: Clock
   readonly random: Random
   readonly outstanding: Outstanding
-}
-
-/** Reservations granted here that have not ended here, as far as their leases last. */
-export interface Outstanding {
-  held(reservation: Reservation, validity: Validity): void
-  ended(reservation: Reservation): void
 }
 
 /** Shorter ones are used up by the rounds that take and renew them. */
@@ -99,8 +97,17 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
     const [secret] = await ports.secret.current(SECRET_BUDGET_MS)
     if (secret === undefined) return NO_SECRET
     const request = requestFor(input, wanted, times, secret)
+    const [first] = inOrder(request.intents)
+    const full = outstanding.full(request.sessionTag, first?.recordKey ?? '')
+    if (full !== undefined) return tooManyHeld(full, times.leaseMs)
+    const place = ports.quotas.enter(wanted.scope.tenant)
+    if (place.kind === 'reached') return refusal(quotaProblem(place))
+    using _ = place
     const result = await reserveOrWait(request, times.waitMs, gone, { leases, waiters, clock, random })
-    if (result.kind !== 'reserved') return refusedAnswer(result, (key) => wanted.names.get(key) ?? '')
+    if (result.kind !== 'reserved') {
+      place.notNew()
+      return refusedAnswer(result, (key) => wanted.names.get(key) ?? '')
+    }
     const { reservation, validity } = result
     outstanding.held(reservation, validity)
     const told = { id: reservationIdOf(reservation, secret), sessionId: input.session_id }
@@ -205,6 +212,14 @@ const FOREIGN = problem(
 
 function refusal(of: Problem): ApiAnswer {
   return { kind: 'problem', problem: of }
+}
+
+function tooManyHeld(limit: number, leaseMs: number): ApiAnswer {
+  return problem(
+    'session-reservations',
+    `The session holds ${limit} reservations through this sidecar, which is the limit. Nothing was reserved; complete or release some of them first.`,
+    { retryAfterMs: leaseMs },
+  )
 }
 
 function isProblem(told: Record<string, unknown> | Problem): told is Problem {

@@ -107,8 +107,7 @@ async function intentOfRequest(
       detail: 'No protected route matches the request, so nothing says what identifies it. Reserve a value.',
     }
   const { route, params } = matched
-  const rules = { defaults: scope, tenantHeader: '', versionHeader: '', trusted: false }
-  const identified = await identify({ request, body: bodyOf(described), route, params }, rules)
+  const identified = await identify({ request, body: bodyOf(described), route, params }, scope)
   switch (identified.kind) {
     case 'identified':
       return {

@@ -14,7 +14,7 @@ export type Described = {
   readonly maxLeaseMs: number
   readonly maxWaitMs: number
   readonly retentionMs: number
-  readonly apiToken: string | undefined
+  readonly apiTokens: (() => readonly string[]) | undefined
 }
 
 export function openApiDocument(options: Described): Record<string, unknown> {
@@ -23,7 +23,7 @@ export function openApiDocument(options: Described): Record<string, unknown> {
     const call: Call = CALLS[name]
     paths[call.path] = { ...paths[call.path], [call.method.toLowerCase()]: operation(name, call) }
   }
-  const secured = options.apiToken !== undefined
+  const secured = options.apiTokens !== undefined
   return {
     openapi: '3.1.1',
     info: {

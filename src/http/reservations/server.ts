@@ -7,6 +7,7 @@
  */
 
 import { createHash, timingSafeEqual } from 'node:crypto'
+import type { Server as TlsServer } from 'node:https'
 import Fastify, {
   type FastifyError,
   type FastifyInstance,
@@ -15,28 +16,33 @@ import Fastify, {
 } from 'fastify'
 import type { Events } from '../../core/events.ts'
 import { decodeUtf8 } from '../../core/framing.ts'
-import type { Clock } from '../../core/ports.ts'
 import type { Reservation } from '../../core/reservations.ts'
+import { keepTlsFresh, type ListenerTls, serverOptions } from '../listener-tls.ts'
 import { type Problem, problemDocument } from '../problems.ts'
 import { createConnectionFaults, type FaultLimits } from '../proxy/connection-faults.ts'
 import { type ApiAnswer, decisionOf, problem } from './answers.ts'
 import { CALL_NAMES, CALLS, type CallName } from './calls.ts'
 import { createHandlers, type HandlerOptions, type HandlerPorts } from './handlers.ts'
-import { createHeartbeats, type HeartbeatPorts, keyOf } from './heartbeat.ts'
+import { createHeartbeats, type HeartbeatPorts } from './heartbeat.ts'
 import { openApiDocument } from './openapi.ts'
+import { trackOutstanding } from './outstanding.ts'
 import type { ReserveInput } from './schemas.ts'
 import { validatorOf } from './validation.ts'
 
 export type ReservationApiOptions = HandlerOptions & {
   readonly version: string
-  /** Callers must show it where given. */
-  readonly apiToken: string | undefined
+  /** Callers must show one of them where given; asked at each call, because they may change. */
+  readonly apiTokens: (() => readonly string[]) | undefined
+  /** Present where the listener speaks TLS. */
+  readonly tls?: ListenerTls
   /** How long one stream keeps a reservation. */
   readonly totalHoldMs: number
   readonly limits: FaultLimits & {
     readonly bodyBytesMax: number
     readonly keepAliveTimeoutMs: number
     readonly inFlightMax: number
+    /** Reservations that one session may hold through this sidecar. */
+    readonly perSessionMax: number
   }
 }
 
@@ -69,14 +75,14 @@ export function createReservationApi(
 ): ReservationApi {
   const { limits } = options
   const { clock } = ports
-  const outstanding = trackOutstanding(clock)
+  const outstanding = trackOutstanding(clock, limits.perSessionMax)
   const heartbeats = createHeartbeats({ ...ports, onRenewed: outstanding.held })
   const ended = (reservation: Reservation): void => {
     outstanding.ended(reservation)
     heartbeats.settled(reservation)
   }
-  const handlers = createHandlers(options, { ...ports, outstanding: { held: outstanding.held, ended } })
-  const app = createServer(limits, ports.newInstance)
+  const handlers = createHandlers(options, { ...ports, outstanding: { ...outstanding, ended } })
+  const app = createServer(limits, ports.newInstance, options.tls)
   const document = openApiDocument(options)
   let draining = false
   let inFlight = 0
@@ -92,7 +98,7 @@ export function createReservationApi(
     reply.raw.once('close', () => {
       inFlight -= 1
     })
-    if (options.apiToken !== undefined && !showsToken(request, options.apiToken)) {
+    if (options.apiTokens !== undefined && !showsToken(request, options.apiTokens())) {
       reply.header('WWW-Authenticate', 'Bearer')
       return answer(reply, TOKEN_REQUIRED)
     }
@@ -206,7 +212,11 @@ export function createReservationApi(
   }
 }
 
-function createServer(limits: ReservationApiOptions['limits'], newInstance: () => string): FastifyInstance {
+function createServer(
+  limits: ReservationApiOptions['limits'],
+  newInstance: () => string,
+  tls: ListenerTls | undefined,
+): FastifyInstance {
   const faults = createConnectionFaults(limits, newInstance)
   const app = Fastify({
     logger: false,
@@ -219,11 +229,14 @@ function createServer(limits: ReservationApiOptions['limits'], newInstance: () =
     return503OnClosing: false,
     // Ids are longer than Fastify's default; their own limit is checked where they are read.
     routerOptions: { maxParamLength: limits.headerBytesMax },
-    http: {
-      maxHeaderSize: limits.headerBytesMax,
-      headersTimeout: limits.headersTimeoutMs,
-      connectionsCheckingInterval: TIMEOUT_CHECK_MS,
-    },
+    ...serverOptions(
+      {
+        maxHeaderSize: limits.headerBytesMax,
+        headersTimeout: limits.headersTimeoutMs,
+        connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+      },
+      tls,
+    ),
     frameworkErrors: (_error, _request, reply) =>
       void sendProblem(
         reply as unknown as FastifyReply,
@@ -232,6 +245,7 @@ function createServer(limits: ReservationApiOptions['limits'], newInstance: () =
       ),
     clientErrorHandler: (error, socket) => faults.onClientError(error, socket),
   })
+  if (tls !== undefined) keepTlsFresh(app.server as unknown as TlsServer, tls)
   app.setValidatorCompiler(({ schema }) => validatorOf(schema))
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
@@ -301,41 +315,9 @@ function overloaded(limit: number): ApiAnswer {
 }
 
 /** Compared by their hashes, so that neither length nor content shows in the time it takes. */
-function showsToken(request: FastifyRequest, expected: string): boolean {
+function showsToken(request: FastifyRequest, expected: readonly string[]): boolean {
   const shown = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1] ?? ''
   const hash = (text: string) => createHash('sha256').update(text).digest()
-  return timingSafeEqual(hash(shown), hash(expected))
-}
-
-/** Which reservations of ours are under way. Only for the drain: nothing else is decided by it. */
-function trackOutstanding(clock: Clock) {
-  const until = new Map<string, number>()
-  let wake: (() => void) | undefined
-  const forgetLapsed = (): void => {
-    const nowMonoMs = clock.monoMs()
-    for (const [key, monoMs] of until) if (monoMs <= nowMonoMs) until.delete(key)
-  }
-  return {
-    held: (reservation: Reservation, validity: { readonly validUntilMonoMs: number }): void => {
-      // Lapsed ones are forgotten now and then, and not at each call: that would be a scan a call.
-      if (until.size % 1_024 === 1_023) forgetLapsed()
-      until.set(keyOf(reservation), validity.validUntilMonoMs)
-    },
-    ended: (reservation: Reservation): void => {
-      until.delete(keyOf(reservation))
-      if (until.size === 0) wake?.()
-    },
-    none: async (graceMs: number): Promise<void> => {
-      const endMonoMs = clock.monoMs() + graceMs
-      for (;;) {
-        forgetLapsed()
-        const leftMs = Math.min(endMonoMs, Math.max(0, ...until.values())) - clock.monoMs()
-        if (until.size === 0 || leftMs <= 0) return
-        await new Promise<void>((resolve) => {
-          wake = resolve
-          clock.timer(leftMs, resolve)
-        })
-      }
-    },
-  }
+  // All are compared, so that the time does not tell which one it was.
+  return expected.filter((one) => timingSafeEqual(hash(shown), hash(one))).length > 0
 }

@@ -165,6 +165,15 @@ const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
         return refused
       },
     ),
+  'tenant-in-flight': () => whileHeld({ tenants: { inFlightMax: 1 } }, (proxy) => told(proxy.post('other'))),
+  'tenant-new-records': () =>
+    simple(
+      async (proxy) => {
+        await proxy.post('first')
+        return await told(proxy.post('second'))
+      },
+      { tenants: { newRecordsPerSecondMax: 1 } },
+    ),
   'internal-error': async () => {
     await using application = await startApplication()
     await using proxy = await startProxy(application.origin, {

@@ -300,7 +300,7 @@ describe('the bearer token', () => {
     ['Bearer secret', 200],
     ['bearer  secret', 200],
   ])('%s: %i', async (header, status) => {
-    await using api = await startReservationApi({ options: { apiToken: 'secret' } })
+    await using api = await startReservationApi({ options: { apiTokens: () => ['secret'] } })
     const headers: Record<string, string> = header === undefined ? {} : { authorization: header }
     const reply = await callApi(api.origin, '/v1/reservations?value=v', undefined, { headers })
     expect(reply.status).toBe(status)

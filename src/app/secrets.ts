@@ -1,0 +1,108 @@
+/**
+ * What is read from files and may change while the sidecar runs: the token of the API, the certificates of the listeners.
+ *
+ * Owns that a change is whole before it is in force: a certificate that does not belong to its key is refused, told to
+ * the log, and the one before stays.
+ */
+
+import { createSecureContext } from 'node:tls'
+import type { ListenerName } from '../config/listeners.ts'
+import type { Config } from '../config/load.ts'
+import { SETTINGS } from '../config/settings.ts'
+import type { Clock } from '../core/ports.ts'
+import type { Certificates, ListenerTls } from '../http/listener-tls.ts'
+import { watchFiles } from '../system/file-watch.ts'
+
+export type Secrets = Disposable & {
+  /** Tokens that callers of the API may show now; undefined where none is asked for. */
+  readonly apiTokens: (() => readonly string[]) | undefined
+  /** Undefined where the listener speaks plain text. */
+  tls(listener: ListenerName): ListenerTls | undefined
+}
+
+type Told = { info(fields: object, message: string): void; error(fields: object, message: string): void }
+
+/** @throws where certificate and key do not belong together */
+export function openSecrets(
+  config: Config,
+  readFile: (path: string) => string,
+  clock: Clock,
+  log: Told,
+): Secrets {
+  const { apiToken, tlsCert, tlsKey, tlsClientCa } = config
+  const listeners: (() => void)[] = []
+  let tokens = apiToken === undefined ? [] : linesOf(apiToken.content)
+  let certificates: Certificates | undefined
+  if (tlsCert !== undefined && tlsKey !== undefined) {
+    certificates = { cert: tlsCert.content, key: tlsKey.content, clientCa: tlsClientCa?.content }
+    assertUsable(certificates)
+  }
+
+  function contentOf(path: string): string {
+    const read = SETTINGS.apiToken.kind.parse(path, readFile)
+    if (read.kind === 'refused') throw new Error(`${path}: ${read.reason ?? 'it can not be read'}`)
+    return read.value.content
+  }
+
+  function reload(what: string, change: () => void): void {
+    try {
+      change()
+      log.info({ what }, 'a file was changed, and what it holds is in force')
+    } catch (err) {
+      log.error({ what, err }, 'a file was changed to what can not be used; what was before stays in force')
+    }
+  }
+
+  const watched: Disposable[] = []
+  if (apiToken !== undefined)
+    watched.push(
+      watchFiles([apiToken.path], readFile, clock, () =>
+        reload('the token of the API', () => {
+          tokens = linesOf(contentOf(apiToken.path))
+        }),
+      ),
+    )
+  const ofTls = [tlsCert, tlsKey, tlsClientCa].filter((one) => one !== undefined)
+  if (certificates !== undefined)
+    watched.push(
+      watchFiles(
+        ofTls.map(({ path }) => path),
+        readFile,
+        clock,
+        () =>
+          reload('the certificates of the listeners', () => {
+            const next: Certificates = {
+              cert: contentOf(tlsCert?.path ?? ''),
+              key: contentOf(tlsKey?.path ?? ''),
+              clientCa: tlsClientCa === undefined ? undefined : contentOf(tlsClientCa.path),
+            }
+            assertUsable(next)
+            certificates = next
+            for (const tell of listeners) tell()
+          }),
+      ),
+    )
+
+  return {
+    apiTokens: apiToken === undefined ? undefined : () => tokens,
+    tls: (listener) => {
+      const first = certificates
+      if (first === undefined || !config.tlsListeners.includes(listener)) return undefined
+      return { current: () => certificates ?? first, onChange: (tell) => void listeners.push(tell) }
+    },
+    [Symbol.dispose]: () => {
+      for (const one of watched) one[Symbol.dispose]()
+    },
+  }
+}
+
+function linesOf(content: string): readonly string[] {
+  return content
+    .split(/\r?\n/)
+    .map((line) => line.trim())
+    .filter((line) => line !== '')
+}
+
+function assertUsable({ cert, key, clientCa }: Certificates): void {
+  createSecureContext({ cert, key, ...(clientCa === undefined ? {} : { ca: clientCa }) })
+}

@@ -1,0 +1,92 @@
+/**
+ * Which reservations that were given out here are under way: for the drain, and for how many one session may hold.
+ *
+ * Owns no truth. What is reserved stands on the nodes; a session that goes through several sidecars has its number of
+ * places on each of them, and a restarted sidecar counts anew. The bound is for what one caller can make us hold.
+ */
+
+import type { Clock } from '../../core/ports.ts'
+import { type Reservation, SESSION_TAG_BYTES, type Validity } from '../../core/reservations.ts'
+import { keyOf } from './heartbeat.ts'
+
+export interface Outstanding {
+  held(reservation: Reservation, validity: Pick<Validity, 'validUntilMonoMs'>): void
+  ended(reservation: Reservation): void
+  /**
+   * Undefined where the session may hold another one, else its limit.
+   *
+   * @param recordKey of the first intent: a session that asks again for what it holds asks for no place
+   */
+  full(sessionTag: string, recordKey: string): number | undefined
+}
+
+type Held = { readonly untilMonoMs: number; readonly recordKey: string }
+
+export function trackOutstanding(clock: Clock, perSessionMax: number) {
+  /** By session, then by reservation. */
+  const sessions = new Map<string, Map<string, Held>>()
+  let size = 0
+  let wake: (() => void) | undefined
+
+  function forget(session: string, key: string): void {
+    const held = sessions.get(session)
+    if (held?.delete(key) !== true) return
+    size -= 1
+    if (held.size === 0) sessions.delete(session)
+  }
+
+  function forgetLapsed(): void {
+    const nowMonoMs = clock.monoMs()
+    for (const [session, held] of sessions)
+      for (const [key, { untilMonoMs }] of held) if (untilMonoMs <= nowMonoMs) forget(session, key)
+  }
+
+  function latestMonoMs(): number {
+    let latest = 0
+    for (const held of sessions.values())
+      for (const { untilMonoMs } of held.values()) latest = Math.max(latest, untilMonoMs)
+    return latest
+  }
+
+  return {
+    held: (reservation: Reservation, validity: Pick<Validity, 'validUntilMonoMs'>): void => {
+      // Lapsed ones are forgotten now and then, and not at each call: that would be a scan a call.
+      if (size % 1_024 === 1_023) forgetLapsed()
+      const session = sessionOf(reservation)
+      const held = sessions.get(session) ?? new Map<string, Held>()
+      sessions.set(session, held)
+      if (!held.has(keyOf(reservation))) size += 1
+      const recordKey = reservation.intents[0]?.recordKey ?? ''
+      held.set(keyOf(reservation), { untilMonoMs: validity.validUntilMonoMs, recordKey })
+    },
+    ended: (reservation: Reservation): void => {
+      forget(sessionOf(reservation), keyOf(reservation))
+      if (size === 0) wake?.()
+    },
+    full: (sessionTag: string, recordKey: string): number | undefined => {
+      const held = sessions.get(sessionTag)
+      if (held === undefined || held.size < perSessionMax) return undefined
+      const nowMonoMs = clock.monoMs()
+      for (const [key, one] of held) if (one.untilMonoMs <= nowMonoMs) forget(sessionTag, key)
+      if (held.size < perSessionMax) return undefined
+      return [...held.values()].some((one) => one.recordKey === recordKey) ? undefined : perSessionMax
+    },
+    none: async (graceMs: number): Promise<void> => {
+      const endMonoMs = clock.monoMs() + graceMs
+      for (;;) {
+        forgetLapsed()
+        const leftMs = Math.min(endMonoMs, latestMonoMs()) - clock.monoMs()
+        if (size === 0 || leftMs <= 0) return
+        await new Promise<void>((resolve) => {
+          wake = resolve
+          clock.timer(leftMs, resolve)
+        })
+      }
+    },
+  }
+}
+
+/** The first half of an owner names its session (`core/reservations.ts`). */
+function sessionOf({ owner }: Reservation): string {
+  return owner.slice(0, 2 * SESSION_TAG_BYTES)
+}

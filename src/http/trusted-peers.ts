@@ -1,0 +1,41 @@
+/**
+ * Whose headers are believed: which peers may say for whom a request is made and where it came from.
+ *
+ * Owns the test of one address. A peer on a Unix socket has none, and is trusted: the file system has let it in.
+ */
+
+import { BlockList, isIP } from 'node:net'
+import type { HeaderList } from '../core/ports.ts'
+import { isForwarding } from './headers.ts'
+
+/** The same as the setting's (`config/networks.ts`). */
+export type Peers =
+  | { readonly kind: 'any' }
+  | {
+      readonly kind: 'blocks'
+      readonly blocks: readonly {
+        readonly address: string
+        readonly prefix: number
+        readonly family: 'ipv4' | 'ipv6'
+      }[]
+    }
+
+export function trustedPeers(peers: Peers): (address: string | undefined) => boolean {
+  if (peers.kind === 'any') return () => true
+  const list = new BlockList()
+  for (const { address, prefix, family } of peers.blocks) list.addSubnet(address, prefix, family)
+  return (address) => {
+    if (address === undefined) return true
+    // Node knows that ::ffff:10.0.0.1 is 10.0.0.1; a zone (fe80::1%eth0) is not part of the address.
+    const plain = address.replace(/%.*$/, '')
+    return isIP(plain) !== 0 && list.check(plain, isIP(plain) === 4 ? 'ipv4' : 'ipv6')
+  }
+}
+
+/** What a peer that is not trusted has said about tenant, version and origin, taken out as if it had not been sent. */
+export function withoutClaims(headers: HeaderList, scopeHeaders: readonly string[]): HeaderList {
+  return headers.filter(([name]) => {
+    const lower = name.toLowerCase()
+    return !scopeHeaders.includes(lower) && !isForwarding(lower)
+  })
+}
