@@ -91,6 +91,12 @@ export const serverPrograms = {
     elsewhere: 'brew install caddy, or caddy of your distribution',
     why: 'the gateway configuration of Caddy is tested with Caddy itself',
   },
+  openssl: {
+    programs: ['openssl'],
+    debianPackage: 'openssl',
+    elsewhere: 'openssl of your distribution',
+    why: 'TLS on the listeners is tested with certificates made for the test',
+  },
   buildah: {
     programs: ['buildah'],
     debianPackage: 'buildah',

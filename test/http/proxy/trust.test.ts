@@ -1,0 +1,77 @@
+/**
+ * Whose headers are believed: tenant, version and origin from a trusted peer, and nothing of them from another.
+ */
+import { expect, test } from 'vitest'
+import { trustedPeers } from '../../../src/http/trusted-peers.ts'
+import { startApplication } from '../../support/application.ts'
+import { route, startProxy } from '../../support/proxy.ts'
+
+const blocks = (...texts: readonly string[]) => ({
+  kind: 'blocks' as const,
+  blocks: texts.map((text) => {
+    const [address = '', prefix = ''] = text.split('/')
+    const family = address.includes(':') ? ('ipv6' as const) : ('ipv4' as const)
+    return { address, prefix: Number(prefix), family }
+  }),
+})
+
+test.each<[peer: string | undefined, trusted: boolean]>([
+  ['10.1.2.3', true],
+  ['::ffff:10.1.2.3', true],
+  ['11.1.2.3', false],
+  ['::ffff:11.1.2.3', false],
+  ['fe80::1%eth0', true],
+  ['fe90::1', false],
+  ['not an address', false],
+  ['', false],
+  // A Unix socket: who may open its file may speak.
+  [undefined, true],
+])('of 10.0.0.0/8 and fe80::/16, %s', (peer, trusted) => {
+  expect(trustedPeers(blocks('10.0.0.0/8', 'fe80::/16'))(peer)).toBe(trusted)
+})
+
+const SAID = {
+  'x-tenant-id': 'victim',
+  'x-api-version': 'v9',
+  'x-forwarded-for': '1.2.3.4',
+  'x-forwarded-proto': 'https',
+  'x-forwarded-port': '443',
+  'x-real-ip': '1.2.3.4',
+  forwarded: 'for=1.2.3.4',
+}
+
+test.each<[what: string, peers: ReturnType<typeof blocks>, tenant: string[], chain: string]>([
+  ['believed', blocks('127.0.0.0/8'), ['victim'], '1.2.3.4, 127.0.0.1'],
+  ['dropped', blocks('10.0.0.0/8'), [], '127.0.0.1'],
+])('what a peer says of tenant and origin is %s', async (_what, peers, tenant, chain) => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, { options: { trustedPeers: peers } })
+  await proxy.post('k', '{}', SAID)
+  const [seen] = application.seen
+  expect(seen?.values('x-tenant-id')).toEqual(tenant)
+  expect(seen?.values('x-forwarded-for')).toEqual([chain])
+  expect(seen?.values('x-real-ip').length).toBe(tenant.length)
+  expect(seen?.values('forwarded').length).toBe(tenant.length)
+})
+
+test('an untrusted peer reads nothing of a tenant by naming it, and matches no route by it', async () => {
+  await using application = await startApplication()
+  await using trusted = await startProxy(application.origin)
+  await using untrusted = await startProxy(application.origin, {
+    nodes: trusted.nodes as never,
+    routes: [
+      {
+        name: 'of-victim',
+        match: { headers: [{ kind: 'present', name: 'x-tenant-id' }] },
+        mode: 'bypass',
+        upstreamTimeoutMs: 1_000,
+      },
+      route(),
+    ],
+    options: { trustedPeers: blocks() },
+  })
+  expect((await trusted.post('k', '{}', SAID)).status).toBe(201)
+  const stolen = await untrusted.post('k', '{}', SAID)
+  expect(stolen.headers.get('idempotency-status')).toBe('created')
+  expect(await stolen.json()).toEqual({ execution: 2 })
+})
