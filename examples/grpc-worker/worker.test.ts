@@ -1,0 +1,29 @@
+/** Twenty copies of each of five calls at once: five rows, and every copy is told the same payment. */
+import { readFileSync } from 'node:fs'
+import { credentials, makeClientConstructor, type ServiceError } from '@grpc/grpc-js'
+import { expect, test } from 'vitest'
+import { setStage } from '../support/stage.ts'
+import { type ChargeReply, type ChargeRequest, PAYMENTS } from './service.ts'
+
+const schema = readFileSync(new URL('../payments.sql', import.meta.url), 'utf8')
+
+test('each order is charged once', { timeout: 60_000 }, async () => {
+  await using stage = await setStage(schema)
+  // Two workers, as behind a load balancer.
+  const addresses = [await stage.serve('grpc-worker/worker.ts'), await stage.serve('grpc-worker/worker.ts')]
+  const Payments = makeClientConstructor(PAYMENTS, 'Payments')
+  const clients = addresses.map((address) => new Payments(address, credentials.createInsecure()))
+  const charge = (index: number) =>
+    new Promise<ChargeReply>((resolve, reject) => {
+      const request: ChargeRequest = { order_id: `order-${index % 5}`, amount: 7 }
+      clients[index % 2]!.charge!(request, (error: ServiceError | null, reply: ChargeReply) =>
+        error === null ? resolve(reply) : reject(error),
+      )
+    })
+  const replies = await Promise.all(Array.from({ length: 100 }, (_, index) => charge(index)))
+  for (const client of clients) client.close()
+  expect(replies.filter(({ duplicate }) => !duplicate).length).toBe(5)
+  expect(new Set(replies.map(({ payment_id }) => payment_id)).size).toBe(5)
+  const { rows } = await stage.pool.query('SELECT count(*)::int AS rows FROM payment')
+  expect(rows).toEqual([{ rows: 5 }])
+})

@@ -1,0 +1,52 @@
+/**
+ * A gRPC worker that charges each order once: reserve the intent, write one row under the fencing token, complete.
+ *
+ * gRPC clients retry on UNAVAILABLE by themselves; a retry of a call whose answer was lost gets the answer of the first.
+ */
+import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js'
+import pg from 'pg'
+import { ConflictError, createClient, DuplicateError, FencepostError } from '../../src/client/client.ts'
+import { type Payment, pay } from '../payments.ts'
+import { type ChargeReply, type ChargeRequest, PAYMENTS } from './service.ts'
+
+const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL ?? '' })
+const fencepost = createClient({ url: process.env.FENCEPOST_URL ?? 'http://127.0.0.1:8081' })
+
+async function charge({ order_id, amount }: ChargeRequest): Promise<ChargeReply> {
+  try {
+    const { payment_id } = await fencepost.withReservation(
+      `payment:${order_id}`,
+      (held) => pay(pool, held, order_id, amount),
+      { waitMs: 5_000, onError: 'hold' },
+    )
+    return { payment_id, duplicate: false }
+  } catch (error) {
+    if (error instanceof DuplicateError)
+      return { payment_id: (error.result as Payment).payment_id, duplicate: true }
+    throw error
+  }
+}
+
+const server = new Server()
+server.addService(PAYMENTS, {
+  charge: (call: ServerUnaryCall<ChargeRequest, ChargeReply>, done: sendUnaryData<ChargeReply>) => {
+    charge(call.request).then(
+      (reply) => done(null, reply),
+      (error: Error) => done({ code: codeOf(error), details: error.message }),
+    )
+  },
+})
+
+function codeOf(error: Error): status {
+  if (error instanceof ConflictError) return status.ABORTED
+  return error instanceof FencepostError ? status.UNAVAILABLE : status.INTERNAL
+}
+
+server.bindAsync(
+  `127.0.0.1:${process.env.PORT ?? 50051}`,
+  ServerCredentials.createInsecure(),
+  (error, port) => {
+    if (error !== null) throw error
+    console.log(`listening on 127.0.0.1:${port}`)
+  },
+)
