@@ -18,6 +18,8 @@ export type ProcessOptions = {
   /** Added to the environment of the test; undefined removes a variable. */
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly cwd?: string
+  /** Told everything it writes, as it comes: for output that is longer than what is kept. */
+  readonly onOutput?: (text: string) => void
 }
 
 export type Exit = { readonly code: number | null; readonly signal: NodeJS.Signals | null }
@@ -47,6 +49,7 @@ export class TestProcess implements AsyncDisposable {
     living.add(child)
     const keep = (text: string) => {
       this.#output = (this.#output + text).slice(-outputCharsMax)
+      options.onOutput?.(text)
     }
     child.stdout.setEncoding('utf8').on('data', keep)
     child.stderr.setEncoding('utf8').on('data', keep)

@@ -26,6 +26,8 @@ export type RedisServersOptions = {
   readonly maxMemory?: string
   /** Further lines of redis.conf for all servers, or by the index of the server. They win over the lines above. */
   readonly config?: readonly string[] | ((index: number) => readonly string[])
+  /** Added to the environment of one server, also when it is started again. */
+  readonly env?: (index: number) => Readonly<Record<string, string>>
 }
 
 export type RedisServer = {
@@ -55,6 +57,7 @@ export async function startRedisServers(
     program,
     folder,
     begun.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : [])),
+    options,
   )
   const failed = begun.find((one) => one.status === 'rejected')
   if (failed === undefined) return servers
@@ -66,11 +69,13 @@ export class RedisServers implements AsyncDisposable {
   readonly #program: string
   readonly #folder: string
   readonly #servers: RedisServer[]
+  readonly #options: RedisServersOptions
 
-  constructor(program: string, folder: string, servers: RedisServer[]) {
+  constructor(program: string, folder: string, servers: RedisServer[], options: RedisServersOptions) {
     this.#program = program
     this.#folder = folder
     this.#servers = servers
+    this.#options = options
   }
 
   get count(): number {
@@ -119,7 +124,7 @@ export class RedisServers implements AsyncDisposable {
       await rm(join(folder, 'data'), { recursive: true, force: true })
       await mkdir(join(folder, 'data'))
     }
-    const again = launch(this.#program, folder, index)
+    const again = launch(this.#program, folder, index, this.#options)
     this.#servers[index] = { index, url, address, folder, process: again }
     await ready(again, address)
   }
@@ -155,7 +160,7 @@ async function startOnFreeAddress(
         ? { kind: 'unix', path: join(folder, 'redis.sock') }
         : { kind: 'tcp', host: '127.0.0.1', port: await freePort() }
     await writeFile(join(folder, 'redis.conf'), configuration(folder, index, address, options).join('\n'))
-    const process = launch(program, folder, index)
+    const process = launch(program, folder, index, options)
     try {
       await ready(process, address)
       const url = address.kind === 'unix' ? address.path : `redis://${address.host}:${address.port}`
@@ -185,10 +190,11 @@ function configuration(folder: string, index: number, address: Address, options:
   ]
 }
 
-function launch(program: string, folder: string, index: number): TestProcess {
+function launch(program: string, folder: string, index: number, options: RedisServersOptions): TestProcess {
   return new TestProcess(program, [join(folder, 'redis.conf')], {
     name: `redis server ${index}`,
     cwd: folder,
+    env: options.env?.(index) ?? {},
   })
 }
 

@@ -18,10 +18,20 @@ export type Sidecar = AsyncDisposable & {
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 
+export type SidecarOptions = {
+  /** Another build's main program. */
+  readonly main?: string
+  readonly onOutput?: (text: string) => void
+}
+
 /** @param env settings; all listeners are on free ports of the loopback unless said otherwise */
-export async function startSidecar(env: Readonly<Record<string, string>>): Promise<Sidecar> {
-  const child = new TestProcess(process.execPath, [MAIN, 'serve'], {
+export async function startSidecar(
+  env: Readonly<Record<string, string>>,
+  { main = MAIN, onOutput }: SidecarOptions = {},
+): Promise<Sidecar> {
+  const child = new TestProcess(process.execPath, [main, 'serve'], {
     name: 'fencepost serve',
+    ...(onOutput === undefined ? {} : { onOutput }),
     env: {
       FENCEPOST_PROXY_LISTEN: env.FENCEPOST_UPSTREAM === undefined ? 'off' : '127.0.0.1:0',
       FENCEPOST_API_LISTEN: '127.0.0.1:0',

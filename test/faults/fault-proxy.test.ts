@@ -1,0 +1,151 @@
+// The tool that breaks networks is itself held to what it says.
+import { type AddressInfo, createConnection, createServer, type Socket } from 'node:net'
+import { describe, expect, test } from 'vitest'
+import { eventually } from '../support/eventually.ts'
+import { type FaultLink, startFaultLink } from './fault-proxy.ts'
+
+type Echo = AsyncDisposable & { readonly port: number; readonly received: () => string }
+
+/** Answers every piece with itself. */
+async function startEcho(): Promise<Echo> {
+  let received = ''
+  const sockets = new Set<Socket>()
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    sockets.add(socket)
+    socket.on('error', () => {})
+    socket.on('data', (bytes) => {
+      received += bytes.toString()
+      socket.write(bytes)
+    })
+    socket.on('end', () => socket.end('bye'))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    port: (server.address() as AddressInfo).port,
+    received: () => received,
+    [Symbol.asyncDispose]: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        for (const socket of sockets) socket.destroy()
+      }),
+  }
+}
+
+type Client = Disposable & {
+  readonly socket: Socket
+  readonly pieces: string[]
+  readonly events: string[]
+  answers(): string
+}
+
+async function dial(link: FaultLink): Promise<Client> {
+  const socket = createConnection({ port: link.port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true })
+  const pieces: string[] = []
+  const events: string[] = []
+  socket.on('data', (bytes) => pieces.push(bytes.toString()))
+  socket.on('end', () => events.push('end'))
+  socket.on('error', (error: NodeJS.ErrnoException) => events.push(String(error.code)))
+  socket.on('close', () => events.push('close'))
+  await new Promise((resolve) => socket.once('connect', resolve).once('close', resolve))
+  return { socket, pieces, events, answers: () => pieces.join(''), [Symbol.dispose]: () => socket.destroy() }
+}
+
+describe('a link', () => {
+  test('that is healthy passes everything, both ways, also the end of one side', async () => {
+    await using echo = await startEcho()
+    await using link = await startFaultLink(echo.port)
+    using client = await dial(link)
+    client.socket.write('hello')
+    await eventually('the echo', () => client.answers() === 'hello')
+    client.socket.end()
+    await eventually('the last words of a node that was told the end', () => client.answers() === 'hellobye')
+    expect(link.troubled).toBe(0)
+  })
+
+  test('with a black hole accepts connections and lets nothing through; healed, what was held arrives', async () => {
+    await using echo = await startEcho()
+    await using link = await startFaultLink(echo.port)
+    link.set({ hold: 'both' })
+    using client = await dial(link)
+    client.socket.write('held')
+    await eventually('the bytes to reach the link', () => link.troubled > 0)
+    expect(echo.received()).toBe('')
+    link.heal()
+    await eventually('the echo', () => client.answers() === 'held')
+  })
+
+  test('that drops one way lets requests take effect and their answers not arrive', async () => {
+    await using echo = await startEcho()
+    await using link = await startFaultLink(echo.port)
+    link.set({ hold: 'back' })
+    using client = await dial(link)
+    client.socket.write('effect')
+    await eventually('the effect', () => echo.received() === 'effect')
+    await eventually('the answer to be held', () => link.troubled > 0)
+    expect(client.answers()).toBe('')
+    link.reset()
+    await eventually('the connection to be reset', () => client.events.includes('close'))
+    link.heal()
+    expect(client.answers()).toBe('')
+  })
+
+  test('that refuses resets what stands and every new connection', async () => {
+    await using echo = await startEcho()
+    await using link = await startFaultLink(echo.port)
+    using standing = await dial(link)
+    await eventually('the connection to stand', () => link.connections === 1)
+    link.set({ refuse: true })
+    await eventually('the reset', () => standing.events.includes('ECONNRESET'))
+    using refused = await dial(link)
+    await eventually('the refusal', () => refused.events.includes('close'))
+    link.heal()
+    using again = await dial(link)
+    again.socket.write('back')
+    await eventually('the echo', () => again.answers() === 'back')
+  })
+
+  test('that is slow keeps the order and delays by at least what it says', async () => {
+    await using echo = await startEcho()
+    await using link = await startFaultLink(echo.port)
+    link.set({ latencyMs: 60, jitterMs: 30 })
+    using client = await dial(link)
+    const begunMs = performance.now()
+    for (const piece of ['a', 'b', 'c', 'd']) client.socket.write(piece)
+    await eventually('all echoes', () => client.answers() === 'abcd')
+    expect(performance.now() - begunMs).toBeGreaterThanOrEqual(120)
+  })
+
+  test('that slices hands over a byte at a time', async () => {
+    await using echo = await startEcho()
+    await using link = await startFaultLink(echo.port)
+    link.set({ sliceBytes: 1 })
+    using client = await dial(link)
+    client.socket.write('0123456789')
+    await eventually('the echo', () => client.answers() === '0123456789')
+    expect(link.passedBytes).toBe(20)
+  })
+
+  test('that half-closes tells the client the end and still takes what it sends', async () => {
+    await using echo = await startEcho()
+    await using link = await startFaultLink(echo.port)
+    using client = await dial(link)
+    client.socket.write('one')
+    await eventually('the echo', () => client.answers() === 'one')
+    link.halfClose()
+    await eventually('the end', () => client.events.includes('end'))
+    client.socket.write('two')
+    await eventually('what was sent after the end', () => echo.received() === 'onetwo')
+  })
+
+  test('tells who listens of every piece before anything is done to it', async () => {
+    await using echo = await startEcho()
+    await using link = await startFaultLink(echo.port)
+    link.set({ hold: 'both' })
+    const seen: string[] = []
+    link.onBytes = ({ direction, bytes }) => seen.push(`${direction} ${bytes}`)
+    using client = await dial(link)
+    client.socket.write('point')
+    await eventually('the piece', () => seen.length === 1)
+    expect(seen).toEqual(['out point'])
+  })
+})
