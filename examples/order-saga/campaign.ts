@@ -1,0 +1,256 @@
+/**
+ * Places orders while processes are killed with SIGKILL at random, then lets everything come to rest and audits the books.
+ *
+ * Owns the servers, the workers and the nemesis. Everything random comes from one seed, which is printed; what the operating
+ * system does with it is not repeatable, the orders and the moods of the provider are.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import { createRabbitMqSubscriber } from '../../src/saga/brokers/rabbitmq.ts'
+import { createSagaKit, migrate, publish, type SagaKit, withIdempotency } from '../../src/saga.ts'
+import { type PostgresServer, startPostgres } from '../../test/support/postgres-server.ts'
+import { TestProcess } from '../../test/support/processes.ts'
+import { type RabbitMqServer, startRabbitMq } from '../../test/support/rabbitmq-server.ts'
+import { seededRandom } from '../../test/support/seeded-random.ts'
+import { audit, type Books } from './books.ts'
+import { type Moods, type Provider, startProvider } from './provider.ts'
+import type { Role, WorkerSettings } from './settings.ts'
+import { articles, createTables } from './tables.ts'
+
+/** Weights: how often each of them is the victim. */
+export type Victims = {
+  readonly worker: number
+  readonly backend: number
+  readonly database: number
+  readonly broker: number
+}
+
+export type CampaignOptions = {
+  readonly orders: number
+  /** Over how long the orders are placed; 0: as fast as they can be. */
+  readonly placeMs: number
+  readonly broker: 'mailbox' | 'rabbitmq'
+  readonly seed: number
+  readonly moods: Moods
+  readonly victims: Victims
+  /** Mean time between two kills. */
+  readonly killEveryMs: number
+  /** After the last order: how long everything may take to come to rest. */
+  readonly settleMs: number
+  readonly say: (line: string) => void
+}
+
+export type CampaignReport = {
+  readonly books: Books
+  readonly kills: Readonly<Record<keyof Victims, number>>
+  readonly seconds: number
+  readonly requests: number
+  readonly declined: number
+}
+
+const roles: readonly Role[] = ['relay', 'relay', 'orders', 'orders', 'ledger']
+
+export async function runCampaign(options: CampaignOptions): Promise<CampaignReport> {
+  const beganMs = performance.now()
+  const fraction = seeded(options.seed)
+  await using stack = new AsyncDisposableStack()
+  const postgres = stack.use(await startPostgres())
+  const rabbit = options.broker === 'rabbitmq' ? stack.use(await startRabbitMq()) : undefined
+  const provider: Provider = stack.use(await startProvider(options.moods, seeded(options.seed + 1)))
+  const kit = createSagaKit({ pool: postgres.pool({ max: 10, connectionTimeoutMillis: 5_000 }) })
+  await migrate(kit)
+  // Fewer pieces than orders: some find the shelf empty.
+  await createTables(kit, Math.ceil((options.orders / articles.length) * 0.97))
+  for (const queue of rabbit === undefined ? [] : ['orders', 'ledger']) await declareQueue(rabbit!.url, queue)
+  const settings: WorkerSettings = {
+    databaseUrl: postgres.url,
+    providerUrl: provider.url,
+    ...(rabbit === undefined ? {} : { rabbitMqUrl: rabbit.url }),
+  }
+  const workers = roles.map((role) => spawnWorker(role, settings))
+  stack.defer(async () => {
+    await Promise.all(workers.map((worker) => worker.end({ signal: 'SIGKILL' })))
+  })
+  await Promise.all(workers.map((worker) => worker.line(/ready/, { withinMs: 60_000 })))
+  options.say(
+    `servers and ${workers.length} workers are up after ${seconds(beganMs)} s; placing ${options.orders} orders`,
+  )
+
+  const nemesis = new Nemesis(options, fraction, { kit, postgres, rabbit, workers, settings })
+  const raging = nemesis.rage()
+  const placed = await placeOrders(kit, options, seeded(options.seed + 2))
+  options.say(`all orders placed after ${seconds(beganMs)} s, kills so far: ${JSON.stringify(nemesis.kills)}`)
+  // The killing goes on until half of what is left over has been settled, then peace.
+  await waitFor(async () => (await unsettled(kit)) < options.orders / 10, options.settleMs)
+  nemesis.stop()
+  await raging
+  await waitFor(async () => (await unsettled(kit)) === 0, options.settleMs)
+  await waitFor(async () => (await audit(kit, provider, placed)).faults.length === 0, 15_000)
+  const books = await audit(kit, provider, placed)
+  return {
+    books,
+    kills: nemesis.kills,
+    seconds: Number(seconds(beganMs)),
+    requests: provider.requests,
+    declined: provider.declined,
+  }
+}
+
+function spawnWorker(role: Role, settings: WorkerSettings): TestProcess {
+  return new TestProcess(
+    process.execPath,
+    [`${import.meta.dirname}/worker.ts`, role, JSON.stringify(settings)],
+    { name: role },
+  )
+}
+
+/** Before anything is published to it; a deployment's consumers do this when they first start. */
+async function declareQueue(url: string, queue: string): Promise<void> {
+  const first = await createRabbitMqSubscriber({ url, queue }).subscribe(
+    async () => ({ kind: 'again', delayMs: 0 }),
+    {
+      concurrency: 1,
+      onError: () => {},
+    },
+  )
+  await first.close()
+}
+
+/** Each order once, whatever happens to the database meanwhile: the key is the order's id. */
+async function placeOrders(
+  kit: SagaKit,
+  options: CampaignOptions,
+  fraction: () => number,
+): Promise<ReadonlySet<string>> {
+  const placed = new Set<string>()
+  const beganMs = performance.now()
+  const lane = async (numbers: readonly number[]) => {
+    for (const n of numbers) {
+      const dueMs = beganMs + (options.placeMs * n) / options.orders
+      if (dueMs > performance.now()) await pause(dueMs - performance.now())
+      const order = {
+        article: articles[Math.floor(fraction() * articles.length)]!,
+        amount: 100 + Math.floor(fraction() * 9_900),
+      }
+      await persistently(() => place(kit, `order-${n}`, order))
+      placed.add(`order-${n}`)
+    }
+  }
+  const all = Array.from({ length: options.orders }, (_, n) => n)
+  await Promise.all(Array.from({ length: 8 }, (_, lanes) => lane(all.filter((n) => n % 8 === lanes))))
+  return placed
+}
+
+function place(kit: SagaKit, id: string, order: { article: string; amount: number }): Promise<unknown> {
+  return withIdempotency(kit, { scope: 'place-order', key: id, request: order }, async (tx) => {
+    await tx.query(`INSERT INTO orders VALUES ($1, $2, $3, 'placed')`, [id, order.article, order.amount])
+    await publish(kit, tx, {
+      aggregateType: 'order',
+      aggregateId: id,
+      type: 'OrderPlaced',
+      payload: order,
+      destination: 'orders',
+    })
+  })
+}
+
+async function persistently<T>(work: () => Promise<T>): Promise<T> {
+  for (;;)
+    try {
+      return await work()
+    } catch {
+      await pause(100)
+    }
+}
+
+async function unsettled(kit: SagaKit): Promise<number> {
+  const { rows } = await kit.pool.query(
+    `SELECT (SELECT count(*) FROM orders WHERE state NOT IN ('completed', 'failed'))
+          + (SELECT count(*) FROM orders) - (SELECT count(DISTINCT order_id) FROM ledger) AS n`,
+  )
+  return Number(rows[0].n)
+}
+
+async function waitFor(condition: () => Promise<boolean>, withinMs: number): Promise<void> {
+  const deadlineMs = performance.now() + withinMs
+  while (performance.now() < deadlineMs) {
+    if (await condition().catch(() => false)) return
+    await pause(200)
+  }
+}
+
+type Targets = {
+  readonly kit: SagaKit
+  readonly postgres: PostgresServer
+  readonly rabbit: RabbitMqServer | undefined
+  readonly workers: TestProcess[]
+  readonly settings: WorkerSettings
+}
+
+/** Kills one thing after another, and brings back what it killed. */
+class Nemesis {
+  readonly kills = { worker: 0, backend: 0, database: 0, broker: 0 }
+  readonly #options: CampaignOptions
+  readonly #fraction: () => number
+  readonly #targets: Targets
+  readonly #enough = Promise.withResolvers<void>()
+  #stopped = false
+
+  constructor(options: CampaignOptions, fraction: () => number, targets: Targets) {
+    this.#options = options
+    this.#fraction = fraction
+    this.#targets = targets
+  }
+
+  stop(): void {
+    this.#stopped = true
+    this.#enough.resolve()
+  }
+
+  async rage(): Promise<void> {
+    while (!this.#stopped) {
+      await Promise.race([pause(this.#options.killEveryMs * 2 * this.#fraction()), this.#enough.promise])
+      if (this.#stopped) return
+      const victim = this.#choose()
+      await this.#kill(victim)
+      this.kills[victim] += 1
+    }
+  }
+
+  #choose(): keyof Victims {
+    const entries = Object.entries(this.#options.victims) as [keyof Victims, number][]
+    let dice = this.#fraction() * entries.reduce((sum, [, weight]) => sum + weight, 0)
+    return entries.find(([, weight]) => {
+      dice -= weight
+      return dice < 0
+    })![0]
+  }
+
+  async #kill(victim: keyof Victims): Promise<void> {
+    const { kit, postgres, rabbit, workers, settings } = this.#targets
+    switch (victim) {
+      case 'worker': {
+        const index = Math.floor(this.#fraction() * workers.length)
+        await workers[index]!.end({ signal: 'SIGKILL' })
+        workers[index] = spawnWorker(roles[index]!, settings)
+        return
+      }
+      case 'backend': {
+        const text = `SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1`
+        await kit.pool.query(`SELECT pg_terminate_backend(pid) FROM (${text}) AS one`).catch(() => {})
+        return
+      }
+      case 'database':
+        await postgres.kill()
+        await postgres.start()
+        return
+      case 'broker':
+        await rabbit?.kill()
+        await rabbit?.start()
+        return
+    }
+  }
+}
+
+const seeded = (seed: number) => seededRandom(seed).fraction
+
+const seconds = (sinceMs: number) => ((performance.now() - sinceMs) / 1_000).toFixed(1)

@@ -1,0 +1,64 @@
+/**
+ * The least of an OpenTelemetry SDK that shows how spans hang together: it records them, and carries their context in
+ * `traceparent` (W3C Trace Context). Disposing takes it out of the process again.
+ */
+import {
+  type Context,
+  type Link,
+  propagation,
+  type Span,
+  type SpanContext,
+  type SpanOptions,
+  type Tracer,
+  trace,
+} from '@opentelemetry/api'
+
+export type RecordedSpan = {
+  readonly name: string
+  readonly context: SpanContext
+  readonly parent: SpanContext | undefined
+  readonly links: readonly Link[]
+}
+
+export function recordSpans(): Disposable & { readonly spans: RecordedSpan[] } {
+  const spans: RecordedSpan[] = []
+  let count = 0
+  const begin = (name: string, options: SpanOptions, around: Context | undefined): Span => {
+    count += 1
+    const id = count.toString(16)
+    const parent = around === undefined ? undefined : trace.getSpanContext(around)
+    const context = {
+      traceId: parent?.traceId ?? id.padStart(32, '0'),
+      spanId: id.padStart(16, '0'),
+      traceFlags: 1,
+    }
+    spans.push({ name, context, parent, links: options.links ?? [] })
+    return { spanContext: () => context, end: () => {}, setStatus: () => {} } as unknown as Span
+  }
+  const tracer = {
+    startSpan: (name: string, options: SpanOptions, around?: Context) => begin(name, options, around),
+    startActiveSpan: (name: string, options: SpanOptions, around: Context, work: (span: Span) => unknown) =>
+      work(begin(name, options, around)),
+  } as unknown as Tracer
+  trace.setGlobalTracerProvider({ getTracer: () => tracer })
+  propagation.setGlobalPropagator({
+    inject(context, carrier, setter) {
+      const span = trace.getSpanContext(context)
+      if (span !== undefined) setter.set(carrier, 'traceparent', `00-${span.traceId}-${span.spanId}-01`)
+    },
+    extract(context, carrier, getter) {
+      const [, traceId, spanId] = String(getter.get(carrier, 'traceparent') ?? '').split('-')
+      return traceId === undefined || spanId === undefined
+        ? context
+        : trace.setSpanContext(context, { traceId, spanId, traceFlags: 1 })
+    },
+    fields: () => ['traceparent'],
+  })
+  return {
+    spans,
+    [Symbol.dispose]() {
+      trace.disable()
+      propagation.disable()
+    },
+  }
+}
