@@ -39,6 +39,8 @@ export type AppEnvironment = {
   readonly hostname: string
   readonly logTo: DestinationStream
   readonly readFile: ReadFile
+  /** In traces; `OTEL_SERVICE_NAME`. */
+  readonly serviceName?: string | undefined
 }
 
 export interface App extends AsyncDisposable {
@@ -63,7 +65,14 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const nodeNames = nodeNamesOf(config)
   const nodeCount = nodeNames.length
   const required = majorityOf(nodeCount)
-  const telemetry = openTelemetry(config, { ...environment, instance, clock, random, nodeNames, required })
+  const telemetry = await openTelemetry(config, {
+    ...environment,
+    instance,
+    clock,
+    random,
+    nodeNames,
+    required,
+  })
   const { log, events } = telemetry
   const secrets = secretsOf(config, environment.readFile, log)
 
@@ -75,7 +84,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   await warmUp(nodes.nodes, clock, random)
   const ring = config.keyRing?.ring
   const voters = ring === undefined ? nodes.nodes : nodes.nodes.map((node) => sealedNode(node, ring))
-  const quorum = createRedlockQuorum({ nodes: voters, clock, events })
+  const quorum = createRedlockQuorum({ nodes: voters.map(telemetry.tracedNode), clock, events })
   const { outcomeCacheBytes: outcomeBytesMax } = config
   const guarded = withQuorumBreaker(createLeases({ quorum, clock, random, events }), {
     required,
@@ -103,7 +112,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     { inFlightMax: config.tenantInFlight, newRecordsPerSecondMax: config.tenantNewRecords },
     clock,
   )
-  const core = { leases, quotas, clock, random, events }
+  const core = { leases, quotas, clock, random, events, tracing: telemetry.tracing }
   const proxied = openProxy(
     config,
     { ...core, whenEnded: leases.whenEnded, localLeases: writeBack.local, background },
@@ -150,7 +159,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
       await Promise.all([proxied?.close(0), api?.close(0)])
       await admin.close()
       writeBack[Symbol.dispose]()
-      telemetry[Symbol.dispose]()
+      await telemetry[Symbol.asyncDispose]()
       secrets[Symbol.dispose]()
       await nodes[Symbol.asyncDispose]()
     },
@@ -173,7 +182,15 @@ function openProxy(
   config: Config,
   core: Pick<
     ProxyPorts,
-    'leases' | 'whenEnded' | 'localLeases' | 'quotas' | 'background' | 'clock' | 'random' | 'events'
+    | 'leases'
+    | 'whenEnded'
+    | 'localLeases'
+    | 'quotas'
+    | 'background'
+    | 'clock'
+    | 'random'
+    | 'events'
+    | 'tracing'
   >,
   secrets: Secrets,
   onFailure: ProxyPorts['onFailure'],

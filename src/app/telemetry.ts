@@ -7,9 +7,10 @@
 import type { DestinationStream, Logger } from 'pino'
 import type { Config } from '../config/load.ts'
 import type { Entrypoint, Events } from '../core/events.ts'
-import type { Clock, Leases, Random, Timer } from '../core/ports.ts'
+import type { Clock, Leases, Random, RecordNode, Timer } from '../core/ports.ts'
 import { createReadinessGate, type ReadinessFacts, type ReadinessVerdict } from '../core/readiness.ts'
 import { claimSynthetically } from '../core/synthetic-claims.ts'
+import { type Tracing, UNTRACED } from '../core/tracing.ts'
 import type { NodeView, Readiness } from '../http/admin/server.ts'
 import { countEvents, recordStanding } from '../observe/counting.ts'
 import { fanOut } from '../observe/fan-out.ts'
@@ -26,6 +27,8 @@ export type TelemetryEnvironment = {
   /** Names of the nodes, in their order. */
   readonly nodeNames: readonly string[]
   readonly required: number
+  /** `OTEL_SERVICE_NAME`, where it is set. */
+  readonly serviceName?: string | undefined
 }
 
 /** What is asked at a scrape or a probe. */
@@ -35,7 +38,10 @@ export type Watched = {
   readonly inFlight: number
 }
 
-export type Telemetry = Disposable & {
+export type Telemetry = AsyncDisposable & {
+  readonly tracing: Tracing
+  /** The node with a span for each of its commands, where that is asked for. */
+  readonly tracedNode: (node: RecordNode) => RecordNode
   readonly log: Logger
   readonly events: Events
   readiness(watched: Watched): Readiness
@@ -44,17 +50,20 @@ export type Telemetry = Disposable & {
   start(leases: Pick<Leases, 'claim' | 'release'>): void
 }
 
-export function openTelemetry(config: Config, environment: TelemetryEnvironment): Telemetry {
+export async function openTelemetry(config: Config, environment: TelemetryEnvironment): Promise<Telemetry> {
   const { version, nodeVersion, instance, logTo, clock, random, nodeNames, required } = environment
   const log = createLog({ level: config.logLevel, instance, destination: logTo })
   const entrypoints: Entrypoint[] = ['proxy', 'api']
   const routes = config.routes.map(({ name }) => name)
   const metrics = createMetrics({ version, nodeVersion, nodes: nodeNames, required, entrypoints, routes })
+  const traces = config.tracing ? await openTraces(config, environment) : undefined
+  const traced = traces === undefined ? [] : [traces.subscriber]
   const gate = createReadinessGate(config, { clock, random })
   const events = fanOut(
     [
       logEvents(log),
-      countEvents(metrics, required, () => undefined),
+      countEvents(metrics, required, () => traces?.active()?.traceId),
+      ...traced,
       (event) => {
         // Without a round the nodes were not asked: that says nothing of them.
         if (event.kind === 'claim_ended' && event.rounds > 0) gate.observe(event.durationMs)
@@ -86,6 +95,8 @@ export function openTelemetry(config: Config, environment: TelemetryEnvironment)
   return {
     log,
     events,
+    tracing: traces ?? UNTRACED,
+    tracedNode: (node) => (traces !== undefined && config.traceNodeSpans ? traces.tracedNode(node) : node),
     readiness: (watched) => {
       const { ready, reasons, p95Ms } = verdict(watched)
       const p95 = p95Ms === undefined ? {} : { acquireP95Ms: Math.round(p95Ms * 10) / 10 }
@@ -105,8 +116,25 @@ export function openTelemetry(config: Config, environment: TelemetryEnvironment)
         gate.observe(await claimSynthetically(key, config.claimBudgetMs, { leases, clock, random, events }))
       })
     },
-    [Symbol.dispose]: () => {
+    [Symbol.asyncDispose]: async () => {
       for (const timer of timers) timer.cancel()
+      await traces?.[Symbol.asyncDispose]()
     },
   }
+}
+
+/** The SDK takes a third of a second to load: only where it is used. */
+async function openTraces(
+  config: Config,
+  { serviceName, version, nodeNames, required }: TelemetryEnvironment,
+) {
+  const { openTracing } = await import('../observe/tracing.ts')
+  return openTracing({
+    serviceName: serviceName ?? 'fencepost',
+    version,
+    sampleRatio: config.traceSampleRatio,
+    baggage: config.traceBaggage,
+    nodeCount: nodeNames.length,
+    required,
+  })
 }

@@ -30,7 +30,14 @@ async function run(io: Io): Promise<ExitCode> {
   let app: App
   try {
     const { version, nodeVersion, hostname, stdout: logTo, readFile } = io
-    app = await createApp(loaded.config, { version, nodeVersion, hostname, logTo, readFile })
+    app = await createApp(loaded.config, {
+      version,
+      nodeVersion,
+      hostname,
+      logTo,
+      readFile,
+      serviceName: io.env.OTEL_SERVICE_NAME,
+    })
   } catch (cause) {
     if (!(cause instanceof StartRefused)) throw cause
     io.stderr.write(`${cause.message}\n`)

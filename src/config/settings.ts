@@ -649,6 +649,15 @@ export const SETTINGS = {
     summary: 'One span for each node of each round.',
     source: 'Five times the spans.',
   }),
+  traceBaggage: setting({
+    env: 'FENCEPOST_TRACE_BAGGAGE',
+    path: 'tracing.baggage',
+    kind: onOff(),
+    default: 'off',
+    summary:
+      'Add lock id and key hash to the W3C baggage that goes to the application and back to callers of the API.',
+    source: 'Baggage travels on to whomever the application calls.',
+  }),
   latencyGate: setting({
     env: 'FENCEPOST_READINESS_LATENCY_GATE',
     path: 'readiness.latencyGate',

@@ -62,13 +62,21 @@ export async function claimIdentity(request: ClaimRequest, ports: ClaimPorts): P
   let above = NO_TOKEN
   for (let rounds = 1; ; rounds += 1) {
     const token = ports.tokens.next(above)
-    const step = await proposeOnce({ request, owner, token, startedAt: now(clock) }, ports)
+    const { step, heard } = await proposeOnce({ request, owner, token, startedAt: now(clock) }, ports)
     const durationMs = clock.monoMs() - startedMonoMs
     const delayMs =
       step.kind === 'done' || step.atOnce ? 0 : jitteredDelayMs(CONTENTION_BACKOFF, rounds - 1, random)
     if (step.kind === 'done' || durationMs + delayMs >= request.budgetMs) {
       const result = step.kind === 'done' ? step.result : step.otherwise
-      events.publish({ kind: 'claim_ended', result: result.kind, recordKey: request.key, rounds, durationMs })
+      events.publish({
+        kind: 'claim_ended',
+        result: result.kind,
+        recordKey: request.key,
+        rounds,
+        durationMs,
+        answered: heard,
+        ...(result.kind === 'granted' ? { token: result.lease.token } : {}),
+      })
       return result
     }
     if (delayMs > 0) await pause(clock, delayMs)
@@ -76,8 +84,11 @@ export async function claimIdentity(request: ClaimRequest, ports: ClaimPorts): P
   }
 }
 
-/** One round, and what follows from it: a result, or the reason to try once more. */
-async function proposeOnce(proposal: Proposal, ports: ClaimPorts): Promise<Step> {
+/** One round, what follows from it, and how many nodes had answered by then. */
+async function proposeOnce(
+  proposal: Proposal,
+  ports: ClaimPorts,
+): Promise<{ readonly step: Step; readonly heard: number }> {
   const { request, owner, token } = proposal
   const { key, fingerprint, leaseMs } = request
   const round = await ports.quorum.run({
@@ -89,6 +100,13 @@ async function proposeOnce(proposal: Proposal, ports: ClaimPorts): Promise<Step>
     fingerprint,
     keyTtlMs: keyTtlMs(request),
   })
+  const step = await stepFrom(proposal, round, ports)
+  return { step, heard: answered(round.answers).length }
+}
+
+/** A result, or the reason to try once more. */
+async function stepFrom(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<Step> {
+  const { request } = proposal
   // A takeover waits for every node: one that the majority did not need may hold what the last attempt achieved.
   if (round.carried && attemptOf(round.answers) > 1) await round.settled
   if (round.carried && bestCompleted(round.answers) === undefined) return settleGrant(proposal, round, ports)

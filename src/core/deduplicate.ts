@@ -16,6 +16,7 @@ import type { Background } from './background.ts'
 import { type ContentRecord, markContent } from './duplicate-content.ts'
 import { type EntityLocks, lockEntities } from './entity-locks.ts'
 import type { Events, LeaseEnd } from './events.ts'
+import { lockIdOf } from './lease.ts'
 import { keepLease, type LeaseKeeper } from './lease-keeper.ts'
 import { offerLater, offerOutcome } from './offer.ts'
 import type { Outcome, Protection } from './outcome.ts'
@@ -330,9 +331,4 @@ async function record(
     case 'unavailable':
       return { ended: 'abandoned', kind: 'unstored', later: outcome }
   }
-}
-
-/** Names a claim in headers and logs: enough of the key's hash to find the record, and the token. Not a secret. */
-export function lockIdOf(lease: Pick<Lease, 'key' | 'token'>): string {
-  return `${lease.key.slice(-64).slice(0, 16)}-${lease.token}`
 }

@@ -39,6 +39,11 @@ export type CoreEvent =
       readonly kind: 'claim_ended'
       readonly result: ClaimEnd
       readonly recordKey: string
+      /** Of the last round: nodes whose answer counted; absent where none was asked. */
+      readonly answered?: number
+      /** Where it was granted. */
+      readonly token?: Token
+      /** 0 where this process knew the answer already. */
       /** 0: answered from what this process knew. */
       readonly rounds: number
       readonly durationMs: number
@@ -67,8 +72,16 @@ export type CoreEvent =
     }
   | {
       readonly kind: 'lease_released'
+      readonly durationMs: number
       readonly recordKey: string
       readonly result: 'released' | 'not_owner' | 'unavailable'
+    }
+  /** An outcome was offered to the quorum once; `completed` says what came of all offers. */
+  | {
+      readonly kind: 'outcome_offered'
+      readonly recordKey: string
+      readonly result: 'recorded' | 'fenced' | 'unavailable'
+      readonly durationMs: number
     }
   | {
       readonly kind: 'completed'

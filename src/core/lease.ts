@@ -41,3 +41,8 @@ export function remainingMs(
 ): number {
   return Math.min(lease.validUntilMonoMs - at.monoMs, lease.validUntilWallMs - at.wallMs)
 }
+
+/** Names a claim in headers and logs: enough of the key's hash to find the record, and the token. Not a secret. */
+export function lockIdOf(lease: Pick<Lease, 'key' | 'token'>): string {
+  return `${lease.key.slice(-64).slice(0, 16)}-${lease.token}`
+}

@@ -70,6 +70,14 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
   }
 
   async function complete(lease: Lease, outcome: StoredOutcome): Promise<CompleteResult> {
+    const startedMonoMs = clock.monoMs()
+    const result = await offer(lease, outcome)
+    const durationMs = clock.monoMs() - startedMonoMs
+    events.publish({ kind: 'outcome_offered', recordKey: lease.key, result: result.kind, durationMs })
+    return result
+  }
+
+  async function offer(lease: Lease, outcome: StoredOutcome): Promise<CompleteResult> {
     const { key, token, owner, fingerprint, attempt, retentionMs } = lease
     const bytes = encodeOutcome(outcome)
     const round = await quorum.run({
@@ -104,11 +112,13 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
 
   async function release(lease: Lease): Promise<ReleaseResult> {
     const { key, token, owner, leaseMs, retentionMs } = lease
+    const startedMonoMs = clock.monoMs()
     const round = await quorum.run({ kind: 'release', key, token, owner, keyTtlMs: retentionMs + leaseMs })
     const result: ReleaseResult = round.carried
       ? { kind: 'released' }
       : { kind: (await rejection(round, ['released'])) === 'refused' ? 'not_owner' : 'unavailable' }
-    events.publish({ kind: 'lease_released', recordKey: key, result: result.kind })
+    const durationMs = clock.monoMs() - startedMonoMs
+    events.publish({ kind: 'lease_released', recordKey: key, result: result.kind, durationMs })
     return result
   }
 

@@ -223,6 +223,7 @@ function lineOf(event: CoreEvent): Line | undefined {
       }
     case 'round_settled':
     case 'claim_ended':
+    case 'outcome_offered':
     case 'lease_began':
     case 'lease_released':
       return undefined

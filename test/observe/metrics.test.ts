@@ -293,7 +293,7 @@ describe('what is counted when', () => {
     ],
     [
       'a release by somebody who no longer owns it',
-      { kind: 'lease_released', recordKey: 'k', result: 'not_owner' },
+      { kind: 'lease_released', recordKey: 'k', result: 'not_owner', durationMs: 1 },
       { 'fencepost_lock_releases_total{result="not_owner"}': 1 },
     ],
   ])('%s', async (_, event, counted) => {

@@ -12,6 +12,7 @@ import { createLeases } from '../../src/core/leases.ts'
 import type { ProtectedRoute, Route } from '../../src/core/route.ts'
 import { shareLeases } from '../../src/core/shared-leases.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/tenant-quotas.ts'
+import { UNTRACED } from '../../src/core/tracing.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createProxy, type ProxyOptions, type ProxyServer } from '../../src/http/proxy/server.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
@@ -129,6 +130,7 @@ export async function startProxy(
       clock,
       random,
       events,
+      tracing: UNTRACED,
       application,
       newInstance: randomUUID,
       onFailure: (error) => void failures.push(error),

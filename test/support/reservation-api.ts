@@ -9,6 +9,7 @@ import { createLeases } from '../../src/core/leases.ts'
 import type { Clock } from '../../src/core/ports.ts'
 import { agreedSecret, type ReservationSecret } from '../../src/core/reservation-secret.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/tenant-quotas.ts'
+import { UNTRACED } from '../../src/core/tracing.ts'
 import { createWaiters } from '../../src/core/waiters.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createReservationApi, type ReservationApiOptions } from '../../src/http/reservations/server.ts'
@@ -101,6 +102,7 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
       clock,
       random,
       events,
+      tracing: UNTRACED,
       newInstance: randomUUID,
       onFailure: (error) => failures.push(error),
     },

@@ -7,6 +7,7 @@
 import type { Readable } from 'node:stream'
 import { linesOf } from '../../core/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
+import type { Tracing } from '../../core/tracing.ts'
 import {
   type ForwardedHeaders,
   type Hop,
@@ -23,6 +24,7 @@ import { bodyStream, hasBody, type Inbound } from './inbound.ts'
 export type BypassPorts = {
   readonly application: Application
   readonly newInstance: () => string
+  readonly tracing: Tracing
 }
 
 export type BypassCall = {
@@ -37,7 +39,7 @@ export type BypassCall = {
 
 export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answer> {
   const { inbound, request } = call
-  const headers = towardsApplication(request.headers, call.hop, call.forwarded)
+  const headers = ports.tracing.outgoing(towardsApplication(request.headers, call.hop, call.forwarded))
   const body = call.body ?? (hasBody(inbound) ? bodyStream(inbound) : undefined)
   const clientGone = new AbortController()
   inbound.res.once('close', () => clientGone.abort())

@@ -11,6 +11,7 @@ import type { PathParameters } from '../../core/path-pattern.ts'
 import type { ForwardContext, ForwardResult } from '../../core/ports.ts'
 import type { ProtectedRoute } from '../../core/route.ts'
 import type { TenantQuotas } from '../../core/tenant-quotas.ts'
+import type { Tracing } from '../../core/tracing.ts'
 import type { Waiters } from '../../core/waiters.ts'
 import { type ForwardedHeaders, type Hop, towardsApplication } from '../headers.ts'
 import { type Problem, quotaProblem } from '../problems.ts'
@@ -25,6 +26,7 @@ export type ProtectPorts = Omit<DedupPorts, 'waiters'> & {
   readonly waitersOf: (route: ProtectedRoute) => Waiters
   readonly quotas: TenantQuotas
   readonly newInstance: () => string
+  readonly tracing: Tracing
 }
 
 export type ProtectOptions = {
@@ -124,7 +126,10 @@ async function once(
   const forward = async (context: ForwardContext | undefined): Promise<ForwardResult> => {
     // Nothing stands guard where there is no claim; the application's own defence is then the key alone.
     const claimed = context && { ...context, idempotencyKey: identified.keyForApplication }
-    const headers = towardsApplication(request.headers, hop, options.forwarded, claimed)
+    const headers = ports.tracing.outgoing(
+      towardsApplication(request.headers, hop, options.forwarded, claimed),
+      context?.lockId,
+    )
     result = await ports.application.forward(
       { method: request.method, target: request.target, headers, body },
       { answerWithinMs: route.upstreamTimeoutMs, storedLimitBytes: route.storedResponseLimitBytes },

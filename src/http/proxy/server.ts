@@ -9,6 +9,7 @@ import type { IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { matchRoute, type ProtectedRoute, type Route, type RouteMatchResult } from '../../core/route.ts'
+import type { RequestTrace } from '../../core/tracing.ts'
 import { createWaiters, type Waiters } from '../../core/waiters.ts'
 import { type ForwardedHeaders, type Hop, headerPairs, isForwarding } from '../headers.ts'
 import type { ListenerTls } from '../listener-tls.ts'
@@ -82,23 +83,42 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     if (ending.has(req.socket)) return
     const startedMonoMs = ports.clock.monoMs()
     inFlight += 1
+    const arrived = arrive(req)
+    const trace = ports.tracing.request({
+      method: req.method ?? '',
+      route: arrived.matched?.route.name,
+      protocolVersion: req.httpVersion,
+      header: (name) => req.headers[name]?.toString(),
+    })
+    await trace.run(() => serve(inbound, arrived, startedMonoMs, trace))
+    inFlight -= 1
+    if (inFlight === 0) onIdle?.()
+  }
+
+  /** Never rejects. */
+  async function serve(
+    inbound: Inbound,
+    arrived: Arrived,
+    startedMonoMs: number,
+    trace: RequestTrace,
+  ): Promise<void> {
+    const { req } = inbound
+    let status: number | undefined
     try {
-      const arrived = arrive(req)
       if (arrived.admission.kind === 'refused') ending.add(req.socket)
       const { answer, recordKey } = await answerTo(inbound, arrived).catch(failed)
       if (answer !== undefined) {
         const close = draining || closesConnection(answer)
         if (close || !req.complete) ending.add(req.socket)
         await send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close })
+        status = answer.status
         publish(answer, arrived, startedMonoMs, recordKey)
       }
     } catch (error) {
       ports.onFailure(error, ports.newInstance())
       req.destroy()
-    } finally {
-      inFlight -= 1
-      if (inFlight === 0) onIdle?.()
     }
+    trace.ended(status)
   }
 
   function failed(error: unknown): Done {

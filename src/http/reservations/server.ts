@@ -17,6 +17,7 @@ import Fastify, {
 import type { Events } from '../../core/events.ts'
 import { decodeUtf8 } from '../../core/framing.ts'
 import type { Reservation } from '../../core/reservations.ts'
+import type { Tracing } from '../../core/tracing.ts'
 import { keepTlsFresh, type ListenerTls, serverOptions } from '../listener-tls.ts'
 import { type Problem, problemDocument } from '../problems.ts'
 import { createConnectionFaults, type FaultLimits } from '../proxy/connection-faults.ts'
@@ -27,6 +28,7 @@ import { createHeartbeats, type HeartbeatPorts } from './heartbeat.ts'
 import { openApiDocument } from './openapi.ts'
 import { trackOutstanding } from './outstanding.ts'
 import type { ReserveInput } from './schemas.ts'
+import { giveBaggage, lockOf, traceCalls } from './traced.ts'
 import { validatorOf } from './validation.ts'
 
 export type ReservationApiOptions = HandlerOptions & {
@@ -50,6 +52,7 @@ export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding'> &
   Omit<HeartbeatPorts, 'onRenewed'> & {
     readonly events: Events
     readonly newInstance: () => string
+    readonly tracing: Tracing
     /** Told of a fault of our own; the caller got 500 with this instance. */
     readonly onFailure: (error: unknown, instance: string) => void
   }
@@ -93,6 +96,7 @@ export function createReservationApi(
     return sendProblem(reply, given.problem, ports.newInstance())
   }
 
+  traceCalls(app, ports.tracing)
   app.addHook('onRequest', async (request, reply) => {
     inFlight += 1
     reply.raw.once('close', () => {
@@ -134,6 +138,7 @@ export function createReservationApi(
         : await handlers.reserve(input, gone.signal)
     const done: ApiAnswer = made.kind === 'reserved' ? { kind: 'json', status: 201, body: made.body } : made
     publish(done, clock.monoMs() - startedMonoMs, made.kind === 'reserved' ? made : undefined)
+    if (made.kind === 'reserved') giveBaggage(request, reply, lockOf(made), ports.tracing)
     if (draining) reply.header('Connection', 'close')
     if (made.kind !== 'reserved' || !streamed) return answer(reply, done)
     reply.hijack()
@@ -157,7 +162,9 @@ export function createReservationApi(
       status: known ? statusOf(done.problem) : done.status,
       durationMs,
       keyHash: made?.recordKey.slice(-64),
-      ...(made === undefined ? {} : { token: made.reservation.token, attempt: made.reservation.attempt }),
+      ...(made === undefined
+        ? {}
+        : { lockId: lockOf(made), token: made.reservation.token, attempt: made.reservation.attempt }),
     })
   }
 

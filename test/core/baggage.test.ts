@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest'
+import { BAGGAGE_BYTES_MAX, mergedBaggage } from '../../src/core/baggage.ts'
+
+const OWN = { lock_id: 'abc-1', key_hash: 'abc' }
+const OURS = 'fencepost.lock_id=abc-1,fencepost.key_hash=abc'
+const LONG = `a=${'x'.repeat(BAGGAGE_BYTES_MAX - 10)}`
+
+test.each<[why: string, inbound: string[], own: Record<string, string>, merged: string]>([
+  ['nothing of anybody', [], {}, ''],
+  ['ours alone', [], OWN, OURS],
+  ['theirs stay as they are, properties included', ['a=1;p=x, b=%20'], OWN, `a=1;p=x,b=%20,${OURS}`],
+  ['several lines are one list', ['a=1', 'b=2'], {}, 'a=1,b=2'],
+  [
+    'what only we may say is not believed',
+    ['fencepost.lock_id=forged,a=1,Fencepost.x=2'],
+    OWN,
+    `a=1,${OURS}`,
+  ],
+  ['it is dropped without ours, too', ['fencepost.lock_id=forged'], {}, ''],
+  ['ours give way where both do not fit', [LONG], OWN, LONG],
+])('%s', (_, inbound, own, merged) => {
+  expect(mergedBaggage(inbound, own)).toBe(merged)
+})

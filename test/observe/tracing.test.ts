@@ -1,0 +1,190 @@
+// Traces end to end: a real sidecar, real nodes, a collector that keeps what it is sent.
+import { expect, test } from 'vitest'
+import { startCountingApplication } from '../support/counting-application.ts'
+import { type ReceivedSpan, startOtlpReceiver } from '../support/otlp-receiver.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { scrape } from '../support/series.ts'
+import { startSidecar } from '../support/sidecar.ts'
+
+const TRACE = '0af7651916cd43dd8448eb211c80319c'
+const CALLER = 'b7ad6b7169203331'
+const SAMPLED = `00-${TRACE}-${CALLER}-01`
+
+const named = (spans: readonly ReceivedSpan[], name: string) => spans.filter((span) => span.name === name)
+
+test('a request is one trace from its caller to the application, and its claim a life in spans', async () => {
+  await using receiver = await startOtlpReceiver()
+  await using servers = await startRedisServers(5)
+  await using application = await startCountingApplication()
+  await using sidecar = await startSidecar({
+    ...receiver.env,
+    FENCEPOST_TRACE_NODE_SPANS: 'on',
+    FENCEPOST_TRACE_BAGGAGE: 'on',
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: application.url,
+  })
+  const send = (traceparent: string) =>
+    fetch(`${sidecar.proxy}/payments/canary-path?canary=query`, {
+      method: 'POST',
+      headers: {
+        'idempotency-key': 'canary-key-4711',
+        authorization: 'Bearer canary-principal',
+        traceparent,
+        tracestate: 'vendor=1',
+        baggage: 'user=7,fencepost.lock_id=forged',
+      },
+      body: 'canary-body',
+    })
+  expect((await send(SAMPLED)).status).toBe(201)
+  const spans = await receiver.until('the spans of the request', (all) => {
+    const ofTrace = all.filter(({ traceId }) => traceId === TRACE)
+    const whole =
+      named(ofTrace, 'POST unsafe-with-key').length === 1 && named(ofTrace, 'fencepost.hold').length === 1
+    return whole ? ofTrace : undefined
+  })
+
+  const [server] = named(spans, 'POST unsafe-with-key')
+  expect(server).toMatchObject({ parentSpanId: CALLER, kind: 2, service: 'fencepost', status: {} })
+  expect(server?.status?.code ?? 0).toBe(0)
+  expect(server?.attributes).toMatchObject({
+    'http.request.method': 'POST',
+    'http.route': 'unsafe-with-key',
+    'http.response.status_code': 201,
+    'fencepost.outcome': 'acquired',
+    'network.protocol.version': '1.1',
+  })
+
+  // What the application got: the same trace, our span as its parent, and baggage with ours instead of the forged one.
+  const [execution] = application.executions
+  expect(execution?.headers.traceparent).toBe(`00-${TRACE}-${server?.spanId}-01`)
+  expect(execution?.headers.tracestate).toBe('vendor=1')
+  const lockId = execution?.headers['fencepost-lock-id']
+  expect(execution?.headers.baggage).toBe(
+    `user=7,fencepost.lock_id=${lockId},fencepost.key_hash=${String(lockId).slice(0, 16)}`,
+  )
+
+  const [acquire] = named(spans, 'fencepost.acquire')
+  expect(acquire?.parentSpanId).toBe(server?.spanId)
+  expect(acquire?.attributes).toMatchObject({
+    'fencepost.outcome': 'granted',
+    'fencepost.lock_id': lockId,
+    'fencepost.quorum.nodes': 5,
+    'fencepost.quorum.required': 3,
+    'fencepost.attempts': 1,
+  })
+  for (const name of ['fencepost.release', 'fencepost.hold']) {
+    const [span] = named(spans, name)
+    expect(span?.links?.map(({ spanId }) => spanId)).toEqual([acquire?.spanId])
+  }
+  const [hold] = named(spans, 'fencepost.hold')
+  const [release] = named(spans, 'fencepost.release')
+  expect(hold?.attributes).toMatchObject({ 'fencepost.outcome': 'completed', 'fencepost.lock_id': lockId })
+  expect(BigInt(hold?.startTimeUnixNano ?? 0)).toBeLessThanOrEqual(BigInt(release?.endTimeUnixNano ?? 0))
+
+  // One span a node and command: five for the claim, five for the completion.
+  const claims = named(spans, 'EVALSHA claim')
+  expect(claims.map(({ attributes }) => attributes['fencepost.node']).sort()).toEqual(
+    [0, 1, 2, 3, 4].map((index) => `redis-${index}`),
+  )
+  expect(named(spans, 'EVALSHA complete')).toHaveLength(5)
+
+  // A duplicate in a trace that its caller does not record: nothing is recorded, the context still travels.
+  const unsampled = '00-11111111111111111111111111111111-2222222222222222-00'
+  expect((await send(unsampled)).headers.get('idempotency-status')).toBe('replayed')
+  expect(application.executions).toHaveLength(1)
+
+  // The exemplar of the histogram is this trace.
+  const text = await scrape(sidecar.admin, 'application/openmetrics-text;version=1.0.0')
+  expect(text).toMatch(new RegExp(`acquire_duration_seconds_bucket.* # \\{trace_id="${TRACE}"\\}`))
+
+  await sidecar.process.end()
+  expect(receiver.spans.some(({ traceId }) => traceId.startsWith('1111'))).toBe(false)
+  for (const canary of ['canary', '4711']) expect(receiver.raw()).not.toContain(canary)
+})
+
+test('a reservation: what is done in other calls and traces links to the claim; its baggage comes back merged', async () => {
+  await using receiver = await startOtlpReceiver()
+  await using sidecar = await startSidecar({
+    ...receiver.env,
+    FENCEPOST_TRACE_BAGGAGE: 'on',
+    OTEL_SERVICE_NAME: 'shop-fencepost',
+    FENCEPOST_REDIS_NODES: 'embedded',
+  })
+  const call = (path: string, body: unknown, headers: Record<string, string> = {}) =>
+    fetch(`${sidecar.api}${path}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...headers },
+      body: JSON.stringify(body),
+    })
+  const intent = { session_id: 'canary-session', reserved_value: 'canary-key-4711' }
+  const made = await call('/v1/reservations', intent, { traceparent: SAMPLED, baggage: 'user=7' })
+  expect(made.status).toBe(201)
+  const { reservation_id: id, fencing_token: token } = (await made.json()) as {
+    reservation_id: string
+    fencing_token: unknown
+  }
+  expect(made.headers.get('baggage')).toMatch(
+    /^user=7,fencepost\.lock_id=[0-9a-f]{16}-\d+,fencepost\.key_hash=[0-9a-f]{16}$/,
+  )
+  expect((await call(`/v1/reservations/${id}/release`, { fencing_token: token })).status).toBe(200)
+
+  const [acquire, release, hold] = await receiver.until('acquire, release and hold', (spans) => {
+    const found = ['fencepost.acquire', 'fencepost.release', 'fencepost.hold'].flatMap((name) =>
+      named(spans, name),
+    )
+    return found.length >= 3 ? found : undefined
+  })
+  expect(acquire).toMatchObject({ traceId: TRACE, service: 'shop-fencepost' })
+  expect(release?.traceId).not.toBe(TRACE)
+  expect(release?.links).toMatchObject([{ traceId: TRACE, spanId: acquire?.spanId }])
+  expect(hold?.links).toMatchObject([{ traceId: TRACE, spanId: acquire?.spanId }])
+  await sidecar.process.end()
+  for (const canary of ['canary', '4711', id]) expect(receiver.raw()).not.toContain(canary)
+})
+
+test('off, nothing is sent and the headers of the client pass as they are', async () => {
+  await using receiver = await startOtlpReceiver()
+  await using application = await startCountingApplication()
+  await using sidecar = await startSidecar({
+    ...receiver.env,
+    FENCEPOST_TRACING: 'off',
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_UPSTREAM: application.url,
+  })
+  await fetch(`${sidecar.proxy}/p`, {
+    method: 'POST',
+    headers: { 'idempotency-key': 'k', traceparent: SAMPLED, tracestate: 'vendor=1', baggage: 'user=7' },
+    body: 'x',
+  })
+  expect(application.executions[0]?.headers).toMatchObject({
+    traceparent: SAMPLED,
+    tracestate: 'vendor=1',
+    baggage: 'user=7',
+  })
+  await sidecar.process.end()
+  expect(receiver.raw()).toBe('')
+})
+
+test('of traces that begin here the share that is asked for is recorded', async () => {
+  await using receiver = await startOtlpReceiver()
+  await using application = await startCountingApplication()
+  await using sidecar = await startSidecar({
+    ...receiver.env,
+    FENCEPOST_TRACE_SAMPLE_RATIO: '0',
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_UPSTREAM: application.url,
+  })
+  const send = (headers: Record<string, string>) =>
+    fetch(`${sidecar.proxy}/p`, {
+      method: 'POST',
+      headers: { 'idempotency-key': 'k', ...headers },
+      body: 'x',
+    })
+  await send({})
+  expect(application.executions[0]?.headers.traceparent).toMatch(/-00$/)
+  // The caller's decision is followed.
+  await send({ traceparent: SAMPLED })
+  await receiver.until('the span of the caller’s trace', (spans) => named(spans, 'POST unsafe-with-key')[0])
+  await sidecar.process.end()
+  expect(new Set(receiver.spans.map(({ traceId }) => traceId))).toEqual(new Set([TRACE]))
+})

@@ -1,0 +1,99 @@
+/** Receives traces as a collector would: OTLP over HTTP with JSON bodies, kept as they came and as flat spans. */
+
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { gunzipSync } from 'node:zlib'
+import { eventually } from './eventually.ts'
+
+type Value = {
+  readonly stringValue?: string
+  readonly intValue?: string | number
+  readonly doubleValue?: number
+  readonly boolValue?: boolean
+}
+type RawSpan = {
+  readonly traceId: string
+  readonly spanId: string
+  readonly parentSpanId?: string
+  readonly name: string
+  readonly kind: number
+  readonly startTimeUnixNano: string
+  readonly endTimeUnixNano: string
+  readonly attributes?: readonly { readonly key: string; readonly value: Value }[]
+  readonly links?: readonly { readonly traceId: string; readonly spanId: string }[]
+  readonly status?: { readonly code?: number }
+}
+
+export type ReceivedSpan = Omit<RawSpan, 'attributes'> & {
+  readonly attributes: Readonly<Record<string, string | number | boolean | undefined>>
+  readonly service: unknown
+}
+
+export type OtlpReceiver = AsyncDisposable & {
+  /** Settings for a process that is to send here at once. */
+  readonly env: Readonly<Record<string, string>>
+  readonly spans: readonly ReceivedSpan[]
+  /** All that was sent, byte for byte. */
+  raw(): string
+  /** Waits for spans that satisfy a condition. */
+  until<T>(sentence: string, find: (spans: readonly ReceivedSpan[]) => T | undefined): Promise<T>
+}
+
+export async function startOtlpReceiver(): Promise<OtlpReceiver> {
+  const spans: ReceivedSpan[] = []
+  const bodies: string[] = []
+  const server = createServer((request, response) => {
+    const parts: Buffer[] = []
+    request.on('data', (part: Buffer) => parts.push(part))
+    request.on('end', () => {
+      const bytes = Buffer.concat(parts)
+      const body = (request.headers['content-encoding'] === 'gzip' ? gunzipSync(bytes) : bytes).toString()
+      bodies.push(body)
+      if (request.url === '/v1/traces') spans.push(...spansOf(body))
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{}')
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  return {
+    env: {
+      FENCEPOST_TRACING: 'on',
+      FENCEPOST_TRACE_SAMPLE_RATIO: '1',
+      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}`,
+      OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+      OTEL_BSP_SCHEDULE_DELAY: '50',
+    },
+    spans,
+    raw: () => bodies.join('\n'),
+    until: (sentence, find) =>
+      eventually(sentence, () => find(spans), { withinMs: 15_000 }) as Promise<never>,
+    [Symbol.asyncDispose]: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
+
+function spansOf(body: string): ReceivedSpan[] {
+  const { resourceSpans } = JSON.parse(body) as {
+    resourceSpans: {
+      resource: { attributes: { key: string; value: Value }[] }
+      scopeSpans: { spans: RawSpan[] }[]
+    }[]
+  }
+  return resourceSpans.flatMap(({ resource, scopeSpans }) => {
+    const service = resource.attributes.find(({ key }) => key === 'service.name')?.value.stringValue
+    return scopeSpans.flatMap(({ spans }) =>
+      spans.map((span) => ({
+        ...span,
+        service,
+        attributes: Object.fromEntries((span.attributes ?? []).map(({ key, value }) => [key, plain(value)])),
+      })),
+    )
+  })
+}
+
+function plain({ stringValue, intValue, doubleValue, boolValue }: Value) {
+  return stringValue ?? (intValue === undefined ? undefined : Number(intValue)) ?? doubleValue ?? boolValue
+}
