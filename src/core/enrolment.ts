@@ -167,7 +167,10 @@ async function mergeAll(
         reason: 'a record can’t be read by the node that keeps it',
       })
   }
-  for (const [holder, indexes] of toLoad) {
+  const loads = [...toLoad].flatMap(([holder, indexes]) =>
+    chunked(indexes, LOAD_MAX_KEYS).map((some) => [holder, some] as const),
+  )
+  for (const [holder, indexes] of loads) {
     const whole = await holder.node.show(
       indexes.map((index) => keys[index] ?? ''),
       true,
@@ -175,7 +178,7 @@ async function mergeAll(
     for (const [at, index] of indexes.entries()) {
       holder.sightings[index] = whole.sightings[at]
       const merged = mergeSightings(sightingsAt(heard, index), required)
-      // Gone or overtaken between the two looks: what remains of it is looked at with the next walk through the keys.
+      // Gone or overtaken between the two looks: this page is gone through again.
       if (merged?.record.state === 'completed' && accepted(merged) !== accepted(holder.sightings[index]))
         throw new Error('an outcome was replaced while it was copied')
       const key = keys[index]
@@ -183,6 +186,13 @@ async function mergeAll(
     }
   }
   return adoptions
+}
+
+/** Outcomes are loaded a few at a time: each may be as large as what a route lets be stored. */
+const LOAD_MAX_KEYS = 8
+
+function chunked<T>(all: readonly T[], size: number): readonly (readonly T[])[] {
+  return Array.from({ length: Math.ceil(all.length / size) }, (_, n) => all.slice(n * size, (n + 1) * size))
 }
 
 function sightingsAt(heard: readonly Heard[], index: number): readonly Sighting[] {

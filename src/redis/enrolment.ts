@@ -83,6 +83,11 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     await this.#act('abandon', nonce)
   }
 
+  /** It forgot by itself, and nobody can say what. */
+  async revoke(): Promise<void> {
+    await this.#act('revoke')
+  }
+
   /** Whoever restarts or takes over a node's quarantine must wait as long as the longest lease of any sidecar. */
   async raise({ id, quarantineMs }: Cluster): Promise<void> {
     await this.#act('raise', id, String(quarantineMs))

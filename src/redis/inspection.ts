@@ -12,6 +12,8 @@ import { callMembership } from './membership.ts'
 export type NodeFacts = Membership & {
   readonly role: string
   readonly evictionPolicy: string
+  /** Since the process was started. */
+  readonly evictedKeys: number
   readonly version: string
   /** By the node's clock, to the second. */
   readonly startedNodeMs: number
@@ -29,8 +31,14 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
     startedNodeMs: membership.nodeMs - Number(field('uptime_in_seconds')) * 1_000,
     role: field('role'),
     evictionPolicy: field('maxmemory_policy'),
+    evictedKeys: Number(field('evicted_keys')),
     version: field('redis_version'),
   }
+}
+
+/** Whether it has thrown away what it promised to remember: then its epoch must not outlive the policy. */
+export function hasEvicted({ evictionPolicy, evictedKeys }: NodeFacts): boolean {
+  return evictionPolicy !== 'noeviction' && evictedKeys > 0
 }
 
 /** Whether a node may be used at all. */

@@ -18,7 +18,7 @@ import { within } from '../core/retry.ts'
 import { createRedisClient, type RedisAddress } from './connect.ts'
 import { Enroller } from './enroller.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
-import { fitnessOf, inspectNode, type NodeFacts } from './inspection.ts'
+import { fitnessOf, hasEvicted, inspectNode, type NodeFacts } from './inspection.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
 
@@ -206,17 +206,16 @@ export class RedisNodes implements AsyncDisposable {
     try {
       const facts = await this.#look(member)
       if (!still()) return
-      const unfit = this.#unfitness(member, facts)
-      if (unfit !== undefined) {
-        member.node.useEpoch(undefined)
-        this.#become(member, { kind: 'unfit', reason: unfit })
-        return
+      if (this.#refused(member, facts)) {
+        const revoke = isEnrolled(facts) && hasEvicted(facts) && !this.options.watchOnly
+        return revoke ? await this.enrolmentNode(member, facts).revoke() : undefined
       }
       if (!isEnrolled(facts)) return await this.#quarantine(member, facts, still)
       const needed = this.options.quarantineMs
       if (!this.options.watchOnly && (facts.cluster?.quarantineMs ?? 0) < needed)
         await this.enrolmentNode(member, facts).raise(this.cluster())
-      if (!still()) return
+      // Judged again: its twin may have been looked at in the meantime.
+      if (!still() || this.#refused(member, facts)) return
       member.wasVoting = true
       member.node.useEpoch(facts.epoch)
       this.#become(member, { kind: 'voting', facts })
@@ -235,6 +234,15 @@ export class RedisNodes implements AsyncDisposable {
       if (cause instanceof Error && cause.message === SILENT_NODE) member.client.disconnect(true)
       throw cause
     }
+  }
+
+  /** In the same turn as the state that follows, so that of two that must not both be used one is refused. */
+  #refused(member: Member, facts: NodeFacts): boolean {
+    const reason = this.#unfitness(member, facts)
+    if (reason === undefined) return false
+    member.node.useEpoch(undefined)
+    this.#become(member, { kind: 'unfit', reason })
+    return true
   }
 
   #unfitness(member: Member, facts: NodeFacts): string | undefined {
@@ -266,7 +274,7 @@ export class RedisNodes implements AsyncDisposable {
       await this.enrolmentNode(member, facts).begin(this.options.random.hex(16), origin)
       known = await this.#look(member)
     }
-    if (!still()) return
+    if (!still() || this.#refused(member, known)) return
     const reason = forgot ? 'it forgot what it had promised' : 'no node has ever been enrolled'
     this.#become(member, { kind: 'quarantined', facts: known, reason })
     this.#enroller.pursue(member)

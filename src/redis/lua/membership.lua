@@ -13,6 +13,7 @@ ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   claim      nonce, lifetime of the claim (ms)
   found      nonce, cluster id, quarantine (ms)
   abandon    nonce
+  revoke     (nothing: its epoch is taken away)
   raise      cluster id where none stands there (empty: not known), quarantine (ms)
   occupy     who, lifetime (ms)
 Answers
@@ -91,6 +92,9 @@ elseif act == 'found' then
   return vote_from_now(ARGV[4], ARGV[5])
 elseif act == 'abandon' then
   if redis.call('GET', FOUNDER) == nonce then redis.call('DEL', FOUNDER) end
+  return 1
+elseif act == 'revoke' then
+  redis.call('DEL', EPOCH)
   return 1
 elseif act == 'raise' then
   raise(ARGV[3], ARGV[4])
