@@ -20,6 +20,10 @@ export const COMMANDS: Readonly<Record<string, CommandRow>> = {
     summary: 'show which nodes vote, enrol those that forgot, declare a loss',
     load: async () => (await import('./nodes.ts')).nodes,
   },
+  selftest: {
+    summary: 'reserve, be refused a duplicate, release and reserve again; count the nodes',
+    load: async () => (await import('./selftest.ts')).selftest,
+  },
   config: {
     summary: 'check and show the configuration, or print the JSON Schema of its file',
     load: async () => (await import('./config.ts')).config,

@@ -1,0 +1,148 @@
+/**
+ * `fencepost selftest`: whether what is installed does what it is for, as `helm test` asks it.
+ *
+ *   acquire → a duplicate is refused → release → acquire again → release; then how many of the nodes vote
+ *
+ * By default with a sidecar of its own, from the same configuration, that listens on loopback only; `--url` asks one that
+ * runs. It uses the API like everybody else, under a tenant of its own, and leaves records of a second.
+ */
+
+import { randomUUID } from 'node:crypto'
+import { createApp, StartRefused } from '../app.ts'
+import { loadConfig } from '../config/load.ts'
+import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+import { refuse } from './config.ts'
+
+type Options = {
+  readonly url?: string
+  readonly admin?: string
+  readonly tokenFile?: string
+  readonly majority?: true
+}
+
+type Target = { readonly api: string; readonly admin: string | undefined; readonly token: string | undefined }
+
+const TIMEOUT_MS = 5_000
+const TENANT = 'fencepost-selftest'
+
+export const selftest: Command = (args, io) =>
+  withArguments('selftest', args, io, (parser, done) => {
+    parser
+      .description(
+        'reserves, is refused a duplicate, releases and reserves again; exit 69 where a step fails',
+      )
+      .option('--url <address>', 'of the reservation API of a running sidecar, such as http://127.0.0.1:8081')
+      .option('--admin <address>', 'of its admin listener, to see how many nodes vote')
+      .option('--token-file <path>', 'file with the bearer token that it asks for')
+      .option('--majority', 'be content with a majority of the nodes')
+      .action(async (options: Options) => done(await run(options, io)))
+  })
+
+async function run(options: Options, io: Io): Promise<ExitCode> {
+  const { url, admin, tokenFile } = options
+  if (url !== undefined) {
+    const token = tokenFile === undefined ? undefined : io.readFile(tokenFile).trim()
+    return check({ api: url.replace(/\/+$/, ''), admin: admin?.replace(/\/+$/, ''), token }, options, io)
+  }
+  const loaded = loadConfig({ ...io.env, ...OWN_LISTENERS }, io.readFile)
+  if (loaded.kind === 'invalid') return refuse(loaded, io)
+  try {
+    const { version, nodeVersion, hostname, readFile, stderr: logTo } = io
+    await using app = await createApp(loaded.config, { version, nodeVersion, hostname, readFile, logTo })
+    const { api = '', admin: adminAddress } = app.addresses
+    const target = { api, admin: adminAddress, token: loaded.config.apiToken?.content }
+    // Awaited here: the sidecar is closed when this function is left.
+    return await check(target, options, io)
+  } catch (cause) {
+    if (!(cause instanceof StartRefused)) throw cause
+    io.stderr.write(`${cause.message}\n`)
+    return EXIT.unavailable
+  }
+}
+
+const OWN_LISTENERS = {
+  FENCEPOST_PROXY_LISTEN: 'off',
+  FENCEPOST_API_LISTEN: '127.0.0.1:0',
+  FENCEPOST_ADMIN_LISTEN: '127.0.0.1:0',
+  FENCEPOST_LOG_LEVEL: 'error',
+}
+
+/** A step that did not go as it must; the message says what came instead. */
+class StepFailed extends Error {
+  override readonly name = 'StepFailed'
+}
+
+async function check(target: Target, { majority }: Options, io: Io): Promise<ExitCode> {
+  const say = (line: string) => void io.stdout.write(`${line}\n`)
+  const value = `selftest-${randomUUID()}`
+  const reserve = (expected: number) =>
+    call(target, '/v1/reservations', expected, {
+      session_id: randomUUID(),
+      reserved_value: value,
+      tenant: TENANT,
+      lease: '5s',
+      retention: '1s',
+    })
+  const release = ({ reservation_id, fencing_token }: Reply) =>
+    call(target, `/v1/reservations/${reservation_id}/release`, 200, { fencing_token })
+  try {
+    const first = await reserve(201)
+    say(`ok    acquired, fencing token ${first.fencing_token}`)
+    const refused = await reserve(409)
+    say(`ok    a duplicate is refused: ${refused.reservation_status}`)
+    await release(first)
+    say('ok    released')
+    const second = await reserve(201)
+    if (Number(second.fencing_token) <= Number(first.fencing_token))
+      throw new StepFailed(`the second token ${second.fencing_token} is not above the first`)
+    await release(second)
+    say(`ok    acquired again under a larger token, ${second.fencing_token}`)
+    const reached = target.admin === undefined ? undefined : await nodesOf(target.admin)
+    if (reached === undefined) return EXIT.ok
+    const { voting, total, others } = reached
+    const enough = majority === true ? voting > total / 2 : voting === total
+    say(`${enough ? 'ok   ' : 'FAIL '} ${voting} of ${total} nodes vote${others}`)
+    return enough ? EXIT.ok : EXIT.unavailable
+  } catch (error) {
+    if (!(error instanceof StepFailed)) throw error
+    say(`FAIL  ${error.message}`)
+    return EXIT.unavailable
+  }
+}
+
+type Reply = Readonly<Record<string, unknown>>
+
+async function call(target: Target, path: string, expected: number, body: Reply): Promise<Reply> {
+  const { status, json } = await ask(target.api + path, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      ...(target.token === undefined ? {} : { authorization: `Bearer ${target.token}` }),
+    },
+    body: JSON.stringify(body),
+  })
+  if (status === expected) return json
+  const told = typeof json.detail === 'string' ? `: ${json.detail}` : ''
+  throw new StepFailed(`expected ${expected} of POST ${path.slice(0, 40)}, got ${status}${told}`)
+}
+
+async function nodesOf(admin: string): Promise<{ voting: number; total: number; others: string }> {
+  const { json } = await ask(`${admin}/readyz`, {})
+  const nodes = (json.nodes ?? []) as readonly { name: string; state: string; reason?: string }[]
+  const silent = nodes.filter(({ state }) => state !== 'voting')
+  const others = silent.map(
+    ({ name, state, reason }) => `; ${name} is ${state}${reason ? `: ${reason}` : ''}`,
+  )
+  return { voting: nodes.length - silent.length, total: nodes.length, others: others.join('') }
+}
+
+async function ask(url: string, init: RequestInit): Promise<{ status: number; json: Reply }> {
+  try {
+    const response = await fetch(url, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) })
+    return { status: response.status, json: (await response.json()) as Reply }
+  } catch (cause) {
+    const why =
+      cause instanceof Error ? ((cause.cause as Error | undefined)?.message ?? cause.message) : cause
+    throw new StepFailed(`no answer from ${new URL(url).origin}: ${why}`)
+  }
+}

@@ -1,0 +1,58 @@
+/** `fencepost selftest`, as an operator or `helm test` runs it. */
+import { expect, test } from 'vitest'
+import { type Exit, startFencepost } from '../support/processes.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { startSidecar } from '../support/sidecar.ts'
+
+async function selftest(
+  args: readonly string[],
+  env: Record<string, string>,
+): Promise<Exit & { output: string }> {
+  await using command = startFencepost(['selftest', ...args], { env })
+  return { ...(await command.exited), output: command.output }
+}
+
+/** A machine that is busy with other tests must not look like a lost quorum. */
+const PATIENT = { FENCEPOST_NODE_DEADLINE: '1s', FENCEPOST_CLAIM_BUDGET: '3s' }
+
+test('all nodes there: every step is told, exit 0; one away: exit 69, unless a majority will do', async () => {
+  await using servers = await startRedisServers(3)
+  const env = {
+    ...PATIENT,
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: 'http://127.0.0.1:9',
+  }
+  const well = await selftest([], env)
+  expect(well.code, well.output).toBe(0)
+  expect(well.output.split('\n').map((line) => line.replace(/\d{16}/, 'TOKEN'))).toEqual([
+    'ok    acquired, fencing token TOKEN',
+    'ok    a duplicate is refused: CONFLICT',
+    'ok    released',
+    'ok    acquired again under a larger token, TOKEN',
+    'ok    3 of 3 nodes vote',
+    '',
+  ])
+  await servers.stop(1)
+  const short = await selftest([], env)
+  expect([short.code, short.output]).toEqual([
+    69,
+    expect.stringContaining('FAIL  2 of 3 nodes vote; redis-1 is down'),
+  ])
+  expect((await selftest(['--majority'], env)).code).toBe(0)
+  await servers.stop(2)
+  const lost = await selftest(['--majority'], env)
+  expect([lost.code, lost.output]).toEqual([69, expect.stringMatching(/FAIL {2}expected 201 .* got 503/)])
+})
+
+test('of a running sidecar, by its address', async () => {
+  await using servers = await startRedisServers(3)
+  await using sidecar = await startSidecar({ ...PATIENT, FENCEPOST_REDIS_NODES: servers.nodesSetting })
+  const there = await selftest(['--url', sidecar.api, '--admin', sidecar.admin], {})
+  expect([there.code, there.output]).toEqual([0, expect.stringContaining('3 of 3 nodes vote')])
+  const gone = await selftest(['--url', 'http://127.0.0.1:1'], {})
+  expect([gone.code, gone.output]).toEqual([69, expect.stringContaining('no answer from http://127.0.0.1:1')])
+})
+
+test('a configuration that is none: exit 78', async () => {
+  expect((await selftest([], { FENCEPOST_REDIS_NODES: 'none' })).code).toBe(78)
+})
