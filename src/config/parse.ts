@@ -137,9 +137,15 @@ export function file(): ValueKind<FileContent> {
     accepts: 'the path of a readable file that is not empty',
     parse: (path, readFile) => readWhole(path, readFile),
     print: (read) => read.path,
+    mask: maskUnlessPath,
     yaml: 'text',
     schema: { type: 'string', minLength: 1 },
   }
+}
+
+/** Somebody gives the secret where its file is asked for: what is no path to look at is not shown. */
+function maskUnlessPath(text: string): string {
+  return text.includes('/') || text.length < 16 ? text : '***'
 }
 
 /** Below this a secret could be guessed: 128 bits take 22 characters of base64, 32 of hex digits. */
@@ -187,7 +193,8 @@ function readWhole(path: string, readFile: ReadFile) {
   try {
     content = readFile(path)
   } catch (cause) {
-    return refused<FileContent>(cause instanceof Error ? cause.message : String(cause))
+    const why = cause instanceof Error ? cause.message : String(cause)
+    return refused<FileContent>(why.replaceAll(path, maskUnlessPath(path)))
   }
   return content.trim() === ''
     ? refused<FileContent>('the file is empty')

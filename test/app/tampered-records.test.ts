@@ -1,0 +1,163 @@
+/**
+ * Records that somebody changed on the nodes, by real processes: refused, counted, not carried out again, and nothing of
+ * them on the wire. Read as: what was done to the record on all nodes, what a duplicate is answered.
+ *
+ * What can be forged by somebody who may write to a majority is in docs/security.md.
+ */
+import { createHash } from 'node:crypto'
+import { connect } from 'node:net'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+
+let servers: RedisServers
+let application: CountingApplication
+let sidecar: Sidecar
+let clients: readonly Redis[]
+
+beforeAll(async () => {
+  servers = await startRedisServers(3)
+  application = await startCountingApplication()
+  sidecar = await startSidecar({
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: application.url,
+    // Every duplicate asks the nodes.
+    FENCEPOST_OUTCOME_CACHE: '0B',
+  })
+  clients = servers.urls.map((url) => new Redis(url))
+})
+
+afterAll(async () => {
+  for (const client of clients ?? []) client.disconnect()
+  await sidecar?.[Symbol.asyncDispose]()
+  await application?.[Symbol.asyncDispose]()
+  await servers?.[Symbol.asyncDispose]()
+})
+
+/** `src/redis/lua/record.lua`: what stands before the outcome. */
+const HEADER_BYTES = 166
+const CANARY = 'smuggled-by-tampering'
+
+/** An outcome whose digest is right, whatever its head says. */
+function sealed(head: unknown, version = 1): Buffer {
+  const bytes = Buffer.from(typeof head === 'string' ? head : JSON.stringify(head))
+  const length = Buffer.alloc(4)
+  length.writeUInt32BE(bytes.length)
+  const rest = Buffer.concat([length, bytes, Buffer.from(CANARY)])
+  return Buffer.concat([Buffer.from([version]), createHash('sha256').update(rest).digest(), rest])
+}
+
+const head = { kind: 'response', status: 200, headers: [], completedAtWallMs: Date.now() }
+const withOutcome = (outcome: Buffer) => (record: Buffer) =>
+  Buffer.concat([record.subarray(0, HEADER_BYTES), outcome])
+const splitting = `a\r\nX-Injected: ${CANARY}\r\n\r\n${CANARY}`
+
+const DAMAGED = { status: 502, code: 'record-damaged', counted: /^fencepost_outcomes_damaged_total (\d+)/m }
+const REFUSED = {
+  status: 503,
+  code: 'quorum-unavailable',
+  counted: /^fencepost_redis_node_requests_total\{node="redis-0",result="error"\} (\d+)/m,
+}
+
+test.each<[what: string, change: (record: Buffer) => Buffer | 'list', answer: typeof DAMAGED]>([
+  ['a header with CR and LF', withOutcome(sealed({ ...head, headers: [['X-A', splitting]] })), DAMAGED],
+  [
+    'the name of a header with CR and LF',
+    withOutcome(sealed({ ...head, headers: [[splitting, 'a']] })),
+    DAMAGED,
+  ],
+  [
+    'a tombstone whose location has CR and LF',
+    withOutcome(sealed({ kind: 'tombstone', status: 200, location: splitting, completedAtWallMs: 1 })),
+    DAMAGED,
+  ],
+  ['a status that is none', withOutcome(sealed({ ...head, status: '200 OK\r\nX-Injected: 1' })), DAMAGED],
+  ['a status of an interim answer', withOutcome(sealed({ ...head, status: 101 })), DAMAGED],
+  ['a head that is no JSON', withOutcome(sealed('{"kind":')), DAMAGED],
+  ['a head of another shape', withOutcome(sealed([1, 2, 3])), DAMAGED],
+  ['a version of tomorrow', withOutcome(sealed(head, 9)), DAMAGED],
+  ['another body under the old digest', (record) => Buffer.concat([record, Buffer.from(CANARY)]), DAMAGED],
+  ['an outcome that was cut', (record) => record.subarray(0, record.length - 5), DAMAGED],
+  ['an outcome that is gone', (record) => record.subarray(0, HEADER_BYTES), DAMAGED],
+  ['a record that was cut', (record) => record.subarray(0, 40), REFUSED],
+  ['a record of another version', (record) => Buffer.concat([Buffer.from('7'), record.subarray(1)]), REFUSED],
+  [
+    'a state that is none',
+    (record) => Buffer.concat([record.subarray(0, 1), Buffer.from('Z'), record.subarray(2)]),
+    REFUSED,
+  ],
+  [
+    'text instead of numbers',
+    (record) => Buffer.concat([record.subarray(0, 2), Buffer.alloc(164, 'x')]),
+    REFUSED,
+  ],
+  ['another type of Redis', () => 'list', REFUSED],
+])('%s', async (what, change, { status, code, counted }) => {
+  const key = `tampered-${what.replaceAll(' ', '-')}`
+  expect((await post(key)).status).toBe(201)
+  const before = await count(counted)
+  for (const client of clients) {
+    const [name] = await recordsOf(client)
+    const record = await client.getBuffer(name!)
+    const changed = change(record!)
+    if (changed === 'list') await client.multi().del(name!).lpush(name!, CANARY).pexpire(name!, 60_000).exec()
+    else await client.set(name!, changed, 'KEEPTTL')
+  }
+  const answer = await post(key)
+  expect([answer.status, (JSON.parse(answer.body) as { code: string }).code]).toEqual([status, code])
+  expect(answer.bytes).not.toContain(CANARY)
+  expect(answer.bytes.toLowerCase()).not.toContain('x-injected')
+  expect(application.of(key).length).toBe(1)
+  expect(await count(counted)).toBeGreaterThan(before)
+  expect(sidecar.process.output).not.toContain(CANARY)
+  for (const client of clients) await client.del(await recordsOf(client))
+})
+
+test('a record that was changed on one node is outvoted by those that were not', async () => {
+  const first = await post('outvoted')
+  const [name] = await recordsOf(clients[1]!)
+  const record = await clients[1]!.getBuffer(name!)
+  await clients[1]!.set(
+    name!,
+    withOutcome(sealed({ ...head, headers: [['X-A', splitting]] }))(record!),
+    'KEEPTTL',
+  )
+  const again = await post('outvoted')
+  expect([again.status, again.body]).toEqual([201, first.body])
+  expect(again.bytes).not.toContain(CANARY)
+  expect(application.of('outvoted').length).toBe(1)
+})
+
+/** Only the record of the running case: what the sidecar keeps for itself has another first part. */
+async function recordsOf(client: Redis): Promise<string[]> {
+  return client.keys('dedup:default:*')
+}
+
+async function count(pattern: RegExp): Promise<number> {
+  const text = await (await fetch(`${sidecar.admin}/metrics`)).text()
+  return Number(pattern.exec(text)?.[1] ?? Number.NaN)
+}
+
+type Answer = { readonly status: number; readonly body: string; readonly bytes: string }
+
+/** On a socket of our own: a client library might refuse to show what it should not have been sent. */
+function post(key: string): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(sidecar.proxy)
+    const socket = connect(Number(port), hostname)
+    let bytes = ''
+    socket.setEncoding('latin1').on('data', (part) => {
+      bytes += part
+    })
+    socket.on('error', reject)
+    socket.on('end', () => {
+      const [top = '', body = ''] = bytes.split('\r\n\r\n')
+      resolve({ status: Number(top.split(' ')[1]), body, bytes })
+    })
+    socket.write(
+      `POST /payments HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: ${key}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`,
+    )
+  })
+}
