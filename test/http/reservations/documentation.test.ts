@@ -1,0 +1,64 @@
+/** docs/reservations.md says what is served, and its SQL does what it says. */
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { CALL_NAMES, CALLS } from '../../../src/http/reservations/calls.ts'
+import { LIMITS, ReserveBody } from '../../../src/http/reservations/schemas.ts'
+import { startPostgres } from '../../support/postgres-server.ts'
+
+const page = readFileSync(new URL('../../../docs/reservations.md', import.meta.url), 'utf8')
+const sectionOf = (heading: string) => page.split(/^## /m).find((text) => text.startsWith(heading)) ?? ''
+
+test('every call stands on the page, and no other', () => {
+  const documented = [...sectionOf('The calls').matchAll(/^\| `(GET|POST) ([^\s`?]+)/gm)].map(
+    ([, method, path]) => `${method} ${path}`,
+  )
+  const served = CALL_NAMES.map((name) => `${CALLS[name].method} ${CALLS[name].path}`)
+  expect(documented.sort()).toEqual(served.map((call) => call.replace('{reservation_id}', '{id}')).sort())
+})
+
+test('every member of a reservation stands on the page, with its limits', () => {
+  const table = sectionOf('The calls').split('| member |')[1] ?? ''
+  const documented = [...table.matchAll(/^\| ((?:`\w+`(?:, )?)+) \|/gm)].flatMap(([, names = '']) =>
+    [...names.matchAll(/`(\w+)`/g)].map(([, name]) => name),
+  )
+  expect(documented.sort()).toEqual(Object.keys(ReserveBody.properties).sort())
+  for (const [member, limit] of [
+    ['session_id', `${LIMITS.sessionIdCharsMax} characters`],
+    ['reserved_value', `${LIMITS.valueBytesMax} bytes`],
+    ['reserved_values', String(LIMITS.valuesMax)],
+    ['tenant', `${LIMITS.scopeCharsMax} characters`],
+    ['entities', `${LIMITS.entitiesMax} of ${LIMITS.valueBytesMax} bytes`],
+  ])
+    expect(table.split('\n').find((line) => line.startsWith(`| \`${member}\``))).toContain(`| ${limit} |`)
+})
+
+test('the fenced writes for PostgreSQL refuse a smaller token and take an equal or larger one', async () => {
+  const sql = /^```sql\n([\s\S]*?)^```/m.exec(sectionOf('Writes that'))?.[1] ?? ''
+  const statements = sql
+    .replace(/^--.*$/gm, '')
+    .split(';')
+    .map((text) => text.trim())
+    .filter((text) => text !== '')
+  const [alter = '', update = '', payment = '', insert = '', upsert = ''] = statements
+  expect(statements.length).toBe(5)
+  await using server = await startPostgres()
+  const pool = server.pool()
+  await pool.query('CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL)')
+  await pool.query('INSERT INTO account VALUES (1, 100)')
+  await pool.query('CREATE TABLE state (id int PRIMARY KEY, body text, fencing_token bigint NOT NULL)')
+  await pool.query(alter)
+  await pool.query(payment)
+  const changed = async (statement: string, ...values: unknown[]) =>
+    (await pool.query(statement, values)).rowCount
+  for (const [token, rows] of [
+    [1_838_255_967_430_657, 1],
+    [1_838_255_967_430_657, 1],
+    [1_838_255_967_430_656, 0],
+    [1_838_255_967_430_658, 1],
+  ] as const) {
+    expect(await changed(update, 1, token, 1)).toBe(rows)
+    expect(await changed(upsert, 1, 'text', token)).toBe(rows)
+  }
+  expect(await changed(insert, 'order-1', 5, 1)).toBe(1)
+  expect(await changed(insert, 'order-1', 5, 2)).toBe(0)
+})
