@@ -9,6 +9,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { nodeNamesOf, openNodes } from './app/cluster.ts'
+import { openCoordination, writeTrail } from './app/coordination.ts'
 import { openReservationApi } from './app/reservation-api.ts'
 import { openSecrets, type Secrets } from './app/secrets.ts'
 import { openTelemetry, type Watched } from './app/telemetry.ts'
@@ -113,6 +114,11 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     clock,
   )
   const core = { leases, quotas, clock, random, events, tracing: telemetry.tracing }
+  if (nodes.redis !== undefined) {
+    telemetry.tell(
+      writeTrail(nodes.redis.trail, clock, (err) => log.warn({ err }, 'the trail was not written')),
+    )
+  }
   const proxied = openProxy(
     config,
     { ...core, whenEnded: leases.whenEnded, localLeases: writeBack.local, background },
@@ -137,6 +143,16 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   if (apiAddress !== undefined) addresses.api = apiAddress
   const proxyAddress = await proxied?.listen()
   if (proxyAddress !== undefined) addresses.proxy = proxyAddress
+  const coordination =
+    nodes.redis &&
+    openCoordination(config, {
+      ...core,
+      leases: guarded,
+      redis: nodes.redis.nodes,
+      trail: nodes.redis.trail,
+      application: proxied?.application,
+      onFailure: (err) => log.warn({ err }, 'coordination stumbled'),
+    })
   phase = 'serving'
   telemetry.start(createLeases({ quorum, clock, random, events: SILENT }))
   log.info(
@@ -148,6 +164,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     addresses,
     drain: async () => {
       phase = 'draining'
+      await coordination?.[Symbol.asyncDispose]()
       log.info('draining: new work is refused, work under way is finished')
       const untilMonoMs = clock.monoMs() + config.drainTimeoutMs
       // What is reserved goes on being extended and completed while the proxy finishes its requests.
@@ -156,6 +173,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     },
     stopEmbeddedNode: (index) => nodes.stopEmbedded(index),
     [Symbol.asyncDispose]: async () => {
+      await coordination?.[Symbol.asyncDispose]()
       await Promise.all([proxied?.close(0), api?.close(0)])
       await admin.close()
       writeBack[Symbol.dispose]()
@@ -213,6 +231,7 @@ function openProxy(
   })
   let closed: Promise<void> | undefined
   return {
+    application,
     listen: () => opened('proxy', () => proxy.listen(at)),
     inFlight: () => proxy.inFlight(),
     close: (graceMs: number) => {

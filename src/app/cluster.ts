@@ -6,13 +6,17 @@ import type { RedisAddress } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
 import type { Cluster } from '../core/enrolment-rules.ts'
 import type { Events } from '../core/events.ts'
+import { createLeases } from '../core/leases.ts'
 import { withBreaker } from '../core/node-breaker.ts'
 import { watchNodeClocks } from '../core/node-clocks.ts'
-import type { Clock, Random, RecordNode } from '../core/ports.ts'
+import type { Clock, Leases, Random, RecordNode } from '../core/ports.ts'
+import type { Trail } from '../core/trail.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
 import type { NodeView } from '../http/admin/server.ts'
+import { createRedlockQuorum } from '../quorum/redlock.ts'
 import { declareLoss, type LossDeclared } from '../redis/loss.ts'
 import { RedisNodes } from '../redis/nodes.ts'
+import { createRedisTrail } from '../redis/trail.ts'
 import { systemClock } from '../system/clock.ts'
 import { systemRandom } from '../system/random.ts'
 
@@ -20,6 +24,8 @@ const EMBEDDED_NODES = 5
 
 export type OpenNodes = AsyncDisposable & {
   readonly nodes: readonly RecordNode[]
+  /** The connections and the trail behind them; undefined where the nodes are embedded. */
+  readonly redis: { readonly nodes: RedisNodes; readonly trail: Trail } | undefined
   /** Nodes that must not be used, each with its reason. Where there is one, the sidecar must not start. */
   readonly refused: readonly string[]
   views(): readonly NodeView[]
@@ -48,6 +54,7 @@ export async function openNodes(
     )
     return {
       nodes,
+      redis: undefined,
       refused: [],
       views: () => nodes.map(({ name, stopped }) => ({ name, state: stopped ? 'down' : 'voting' })),
       stopEmbedded: (index) => nodes[index]?.stop(),
@@ -60,6 +67,7 @@ export async function openNodes(
   const watched = watchNodeClocks({ nodes: redis.nodes, clock, events, suspendMs, maxSkewMs, enforce })
   return {
     nodes: watched.nodes.map((node) => withBreaker(node, { clock, random, events })),
+    redis: { nodes: redis, trail: trailOn(redis, clock) },
     refused,
     views: () =>
       redis.states().map(({ name, state }, index) => {
@@ -75,8 +83,21 @@ export async function openNodes(
   }
 }
 
-/** The Redis nodes by themselves, for `fencepost nodes`. */
+/** Written and read rarely, and nobody waits for it with a request: longer than a claim's command may take. */
+const TRAIL_DEADLINE_MS = 1_000
+
+function trailOn(redis: RedisNodes, clock: Clock): Trail {
+  return createRedisTrail({
+    clients: () => redis.members.map(({ state, client }) => (state.kind === 'voting' ? client : undefined)),
+    deadlineMs: TRAIL_DEADLINE_MS,
+    clock,
+  })
+}
+
+/** The Redis nodes by themselves, for `fencepost nodes` and `fencepost dead-letters`. */
 export type OpenCluster = AsyncDisposable & {
+  readonly trail: Trail
+  readonly leases: Leases
   /** Of each node, in the order of the setting, without credentials. */
   readonly addresses: readonly string[]
   connect(): Promise<readonly string[]>
@@ -95,6 +116,13 @@ export function openCluster(config: Config, events: Events, watchOnly: boolean):
   const redis = redisNodesOf(config, nodes, systemClock, systemRandom, events, watchOnly)
   return {
     addresses: nodes.map(({ host, port }) => `${host}:${port}`),
+    trail: trailOn(redis, systemClock),
+    leases: createLeases({
+      quorum: createRedlockQuorum({ nodes: redis.nodes, clock: systemClock, events }),
+      clock: systemClock,
+      random: systemRandom,
+      events,
+    }),
     connect: () => redis.connect(),
     states: () => redis.states(),
     cluster: () => redis.cluster(),

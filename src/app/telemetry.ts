@@ -13,9 +13,10 @@ import { claimSynthetically } from '../core/synthetic-claims.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
 import type { NodeView, Readiness } from '../http/admin/server.ts'
 import { countEvents, recordStanding } from '../observe/counting.ts'
-import { fanOut } from '../observe/fan-out.ts'
+import { fanOut, type Subscriber } from '../observe/fan-out.ts'
 import { createLog, logEvents } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
+import { PROBE_KEY } from '../redis/keys.ts'
 
 export type TelemetryEnvironment = {
   readonly version: string
@@ -44,6 +45,8 @@ export type Telemetry = AsyncDisposable & {
   readonly tracedNode: (node: RecordNode) => RecordNode
   readonly log: Logger
   readonly events: Events
+  /** From now on told of every event as well. */
+  tell(subscriber: Subscriber): void
   readiness(watched: Watched): Readiness
   scrape(watched: Watched, accept: string | undefined): Promise<{ contentType: string; text: string }>
   /** Begins to evaluate, and to claim synthetically where there are too few claims to judge by. */
@@ -59,8 +62,12 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
   const traces = config.tracing ? await openTraces(config, environment) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
   const gate = createReadinessGate(config, { clock, random })
+  const later: Subscriber[] = []
   const events = fanOut(
     [
+      (event) => {
+        for (const subscriber of later) subscriber(event)
+      },
       logEvents(log),
       countEvents(metrics, required, () => traces?.active()?.traceId),
       ...traced,
@@ -97,6 +104,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     events,
     tracing: traces ?? UNTRACED,
     tracedNode: (node) => (traces !== undefined && config.traceNodeSpans ? traces.tracedNode(node) : node),
+    tell: (subscriber) => void later.push(subscriber),
     readiness: (watched) => {
       const { ready, reasons, p95Ms } = verdict(watched)
       const p95 = p95Ms === undefined ? {} : { acquireP95Ms: Math.round(p95Ms * 10) / 10 }
@@ -110,7 +118,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     start: (leases) => {
       every(gate.evaluateEveryMs, gate.evaluate)
       // A restarted process must not meet the claim of the one before it.
-      const key = `dedup:__probe__:${instance}:${random.hex(8)}`
+      const key = `${PROBE_KEY}${instance}:${random.hex(8)}`
       every(config.readinessWindowMs / config.readinessMinSamples, async () => {
         if (gate.samples() > config.readinessMinSamples) return
         gate.observe(await claimSynthetically(key, config.claimBudgetMs, { leases, clock, random, events }))

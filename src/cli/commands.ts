@@ -16,6 +16,10 @@ export const COMMANDS: Readonly<Record<string, CommandRow>> = {
     summary: 'show a storm of duplicates on five nodes carried out once',
     load: async () => (await import('./demo.ts')).demo,
   },
+  'dead-letters': {
+    summary: 'list, requeue and discard requests of which nobody knows whether they were carried out',
+    load: async () => (await import('./dead-letters.ts')).deadLetters,
+  },
   nodes: {
     summary: 'show which nodes vote, enrol those that forgot, declare a loss',
     load: async () => (await import('./nodes.ts')).nodes,

@@ -19,6 +19,7 @@ import {
   keyRingFile,
   label,
   onOff,
+  patterned,
   secretFile,
   size,
 } from './parse.ts'
@@ -330,6 +331,22 @@ export const SETTINGS = {
     summary:
       'Largest number of reservations that one session holds through one sidecar; beyond it the answer is 429.',
     source: 'A session is one piece of work: far more than any takes, far less than what fills the memory.',
+  }),
+  sweepIntervalMs: setting({
+    env: 'FENCEPOST_SWEEP_INTERVAL',
+    path: 'coordination.sweepInterval',
+    kind: duration({ minMs: 100 * MILLISECOND, maxMs: DAY }),
+    default: '60s',
+    summary: 'How often the elected sidecar looks for claims that lapsed without an outcome.',
+    source: 'Twice the default lease: an orphan is seen within three leases.',
+  }),
+  settlePath: optional({
+    env: 'FENCEPOST_SETTLE_PATH',
+    path: 'coordination.settlePath',
+    kind: patterned('a path that begins with a slash', /^\/[\x21-\x7e]{0,255}$/),
+    summary:
+      'Path of the application that is asked (POST) what became of a claim that lapsed without an outcome.',
+    source: 'Without it such claims are only written down as dead letters.',
   }),
   reservationMaxLeaseMs: setting({
     env: 'FENCEPOST_RESERVATION_MAX_LEASE',

@@ -1,5 +1,7 @@
 /** Keys on a node that belong to no request. Their tenant part is empty, which no request's key can have. */
 
+import type { TrailStream } from '../core/trail.ts'
+
 /** Says that this node is enrolled, and since when: {@link import('./enrolment.ts')}. */
 export const EPOCH_KEY = 'dedup::epoch'
 
@@ -17,6 +19,22 @@ export const ENROLLER_KEY = 'dedup::enroller'
 
 /** Followed by anything: claims that a sidecar makes while it starts, so that its code is compiled when requests come. */
 export const WARM_UP_KEY = 'dedup::warm-up:'
+
+/** Followed by anything: synthetic claims that measure the nodes while there is little traffic. */
+export const PROBE_KEY = 'dedup::probe:'
+
+/** Streams of the trail: dead letters and audit. */
+export function trailKey(stream: TrailStream): string {
+  return `dedup::${stream}`
+}
+
+/** Says that an entry of the trail was written to this node. */
+export function trailMark(stream: TrailStream, id: string): string {
+  return `dedup::${stream}:${id}`
+}
+
+/** The record of the office whose holder sweeps. */
+export const SWEEPER_OFFICE = 'dedup::office:sweeper'
 
 /** Matches the records of requests and none of the keys above. */
 export const RECORD_PATTERN = 'dedup:[^:]*'

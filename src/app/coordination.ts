@@ -1,0 +1,116 @@
+/**
+ * What sidecars do together: one of them is elected and sweeps; all of them write the trail.
+ *
+ * Embedded nodes have neither: nothing outlives their process that somebody could look at later.
+ */
+
+import type { Config } from '../config/load.ts'
+import { createSweeper, type OrphanSeen, paused, type Verdict } from '../coordination/sweeper.ts'
+import { stand } from '../core/election.ts'
+import type { CoreEvent, Events } from '../core/events.ts'
+import { lockIdOf } from '../core/lease.ts'
+import type { Clock, Leases, Random } from '../core/ports.ts'
+import { type Trail, trailOf } from '../core/trail.ts'
+import type { Application } from '../http/proxy/application.ts'
+import { SWEEPER_OFFICE } from '../redis/keys.ts'
+import { lapsedClaims } from '../redis/lapsed.ts'
+import type { RedisNodes } from '../redis/nodes.ts'
+
+export type CoordinationPorts = {
+  readonly redis: RedisNodes
+  readonly trail: Trail
+  readonly leases: Leases
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  /** Who is asked about orphans, where the configuration names a path. */
+  readonly application: Pick<Application, 'forward'> | undefined
+  readonly onFailure: (cause: unknown) => void
+}
+
+export type Coordination = AsyncDisposable & { readonly leading: boolean }
+
+/** How long the office stays empty when its holder dies. */
+const OFFICE_LEASE_MS = 15_000
+
+export function openCoordination(config: Config, ports: CoordinationPorts): Coordination {
+  const { redis, clock } = ports
+  const sweeper = createSweeper({
+    ...ports,
+    sources: redis.members.map((_, index) => ({
+      lapsed: async (cursor) => {
+        const { found, cursor: next } = await lapsedClaims(redis, index, cursor)
+        return { found: found.map(({ recordKey, fence: token }) => ({ recordKey, token })), cursor: next }
+      },
+    })),
+    retentionMs: config.retentionMs,
+    ask: askOf(config, ports),
+  })
+  return stand({
+    ...ports,
+    recordKey: SWEEPER_OFFICE,
+    leaseMs: OFFICE_LEASE_MS,
+    lead: async ({ over }) => {
+      while (!over.aborted) {
+        await sweeper.sweepOnce(over)
+        await paused(clock, config.sweepIntervalMs, over)
+      }
+    },
+  })
+}
+
+/** The longest an application may think about an orphan; it is asked again in the next round. */
+const ANSWER_WITHIN_MS = 5_000
+const ANSWER_MAX_BYTES = 4_096
+
+function askOf(config: Config, { application, onFailure }: CoordinationPorts) {
+  const target = config.settlePath
+  if (target === undefined || application === undefined) return undefined
+  return async (orphan: OrphanSeen): Promise<Verdict> => {
+    const lockId = lockIdOf({ key: orphan.recordKey, token: orphan.token })
+    const body = Buffer.from(
+      JSON.stringify({ lock_id: lockId, fencing_token: orphan.token, attempt: orphan.attempt }),
+    )
+    const result = await application.forward(
+      { method: 'POST', target, headers: [['Content-Type', 'application/json']], body },
+      { answerWithinMs: ANSWER_WITHIN_MS, storedLimitBytes: ANSWER_MAX_BYTES },
+    )
+    if (result.kind !== 'answered' || result.response.status !== 200) return 'unknown'
+    const verdict = verdictIn(result.response.body)
+    if (verdict === undefined)
+      onFailure(new Error(`${target} answered neither completed, released nor unknown`))
+    return verdict ?? 'unknown'
+  }
+}
+
+function verdictIn(body: Buffer): Verdict | undefined {
+  try {
+    const { outcome } = JSON.parse(body.toString()) as { outcome?: unknown }
+    return outcome === 'completed' || outcome === 'released' || outcome === 'unknown' ? outcome : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Entries that wait to be written; beyond, they are dropped and counted as a failure. */
+const PENDING_MAX = 100
+
+/** A subscriber that writes the trail; what can't be written is told to `onFailure` and stands in the log anyway. */
+export function writeTrail(
+  trail: Trail,
+  clock: Clock,
+  onFailure: (cause: unknown) => void,
+): (event: CoreEvent) => void {
+  let pending = 0
+  return (event) => {
+    const line = trailOf(event, clock.wallMs())
+    if (line === undefined) return
+    if (pending >= PENDING_MAX)
+      return onFailure(new Error(`${PENDING_MAX} entries of the trail wait already`))
+    pending += 1
+    void trail.append(line.stream, line.entry).then((written) => {
+      pending -= 1
+      if (!written) onFailure(new Error(`no majority took an entry of the trail (${line.entry.kind})`))
+    })
+  }
+}

@@ -1,0 +1,167 @@
+/**
+ * `fencepost dead-letters list | show | requeue | discard | audit`: the questions that only somebody can answer.
+ *
+ * Owns the words on the terminal. An orphan is a request that may have been carried out: whoever requeues it says that it
+ * was not, whoever discards it as completed says that it was.
+ */
+
+import { type OpenCluster, openCluster } from '../app/cluster.ts'
+import { loadConfig } from '../config/load.ts'
+import { SILENT } from '../core/events.ts'
+import { concludeOrphan, forgetOrphan, type OrphanSettled } from '../core/settle-orphan.ts'
+import type { TrailEntry, TrailStream } from '../core/trail.ts'
+import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+import { refuse } from './config.ts'
+
+const LIST_MAX = 1_000
+
+type ListOptions = { readonly json?: true; readonly limit: string }
+type ActOptions = { readonly by?: string; readonly completed?: true }
+
+export const deadLetters: Command = (args, io) =>
+  withArguments('dead-letters', args, io, (parser, done) => {
+    parser.description(
+      'Requests of which nobody knows whether they were carried out; the nodes come from FENCEPOST_REDIS_NODES.',
+    )
+    for (const [name, stream, what] of [
+      ['list', 'dead-letters', 'show what waits for a decision, oldest first'],
+      [
+        'audit',
+        'audit',
+        'show what was written down without a question: fenced completions, degraded decisions, acts',
+      ],
+    ] as const) {
+      parser
+        .command(name)
+        .description(what)
+        .option('--json', 'one JSON object a line')
+        .option('--limit <n>', `newest entries to show, at most ${LIST_MAX}`, '100')
+        .action(async (options: ListOptions) => done(await list(io, stream, options)))
+    }
+    parser
+      .command('show <id>')
+      .description('show one entry, and what stands on its record now')
+      .action(async (id: string) => done(await show(io, id)))
+    parser
+      .command('requeue <id>')
+      .description('it was NOT carried out: the next request with its key is a first attempt again')
+      .option('--by <name>', 'who decides, for the audit trail')
+      .action(async (id: string, options: ActOptions) => done(await decide(io, id, 'requeue', options)))
+    parser
+      .command('discard <id>')
+      .description('drop the entry; the record stays as it is, unless --completed')
+      .option(
+        '--completed',
+        'it WAS carried out: duplicates are told so (410) and it is never carried out again',
+      )
+      .option('--by <name>', 'who decides, for the audit trail')
+      .action(async (id: string, options: ActOptions) => done(await decide(io, id, 'discard', options)))
+  })
+
+type OnCluster = (cluster: OpenCluster, retentionMs: number) => Promise<ExitCode>
+
+async function onCluster(io: Io, act: OnCluster): Promise<ExitCode> {
+  const loaded = loadConfig(io.env, io.readFile)
+  if (loaded.kind === 'invalid') return refuse(loaded, io)
+  await using cluster = openCluster(loaded.config, SILENT, true)
+  if (cluster === undefined) {
+    io.stderr.write(
+      'FENCEPOST_REDIS_NODES is `embedded`: nothing outlives the sidecar, so there are no dead letters.\n',
+    )
+    return EXIT.usage
+  }
+  await cluster.connect()
+  return await act(cluster, loaded.config.retentionMs)
+}
+
+const list = (io: Io, stream: TrailStream, options: ListOptions) =>
+  onCluster(io, async ({ trail }) => {
+    const limit = Number(options.limit)
+    if (!Number.isInteger(limit) || limit < 1 || limit > LIST_MAX) {
+      io.stderr.write(
+        `--limit ${options.limit} is not accepted; accepted is a whole number from 1 to ${LIST_MAX}\n`,
+      )
+      return EXIT.usage
+    }
+    const read = await trail.read(stream, limit)
+    if (read.kind === 'unavailable') return unavailable(io, read)
+    for (const entry of read.entries)
+      io.stdout.write(`${options.json ? JSON.stringify(entry) : lineOf(entry)}\n`)
+    if (read.entries.length === 0 && !options.json) io.stdout.write('nothing\n')
+    return EXIT.ok
+  })
+
+const show = (io: Io, id: string) =>
+  onCluster(io, async (cluster) => {
+    const entry = await find(io, cluster, id)
+    if (typeof entry === 'number') return entry
+    const record = await cluster.leases.read(entry.recordKey)
+    const now = 'outcome' in record ? { ...record, outcome: record.outcome.kind } : record
+    io.stdout.write(`${JSON.stringify({ entry, record: now }, undefined, 2)}\n`)
+    return EXIT.ok
+  })
+
+const decide = (io: Io, id: string, act: 'requeue' | 'discard', { by, completed }: ActOptions) =>
+  onCluster(io, async (cluster, retentionMs) => {
+    const entry = await find(io, cluster, id)
+    if (typeof entry === 'number') return entry
+    const who = by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
+    if (act === 'requeue' || completed === true) {
+      const settled = await settle(cluster, entry, act, retentionMs)
+      if (settled.kind === 'unavailable') {
+        io.stderr.write('Too few nodes answered; nothing was decided. Try again.\n')
+        return EXIT.unavailable
+      }
+      if (settled.kind === 'not_an_orphan') {
+        io.stdout.write(`Its record has moved on by itself (${settled.because}); the entry is dropped.\n`)
+      }
+    }
+    const fields = { act, entry: id, by: who, ...(completed === true ? { as: 'completed' } : {}) }
+    const written = await cluster.trail.append('audit', {
+      id: `operator:${act}:${id}`,
+      kind: 'operator',
+      atWallMs: Date.now(),
+      recordKey: entry.recordKey,
+      fields,
+    })
+    const removed = await cluster.trail.remove('dead-letters', id)
+    if (!written || !removed) {
+      io.stderr.write('It was decided, but too few nodes took the note of it. Try again.\n')
+      return EXIT.unavailable
+    }
+    io.stdout.write(`${act === 'requeue' ? 'requeued' : 'discarded'} ${id}\n`)
+    return EXIT.ok
+  })
+
+function settle(
+  cluster: OpenCluster,
+  entry: TrailEntry,
+  act: 'requeue' | 'discard',
+  retentionMs: number,
+): Promise<OrphanSettled> {
+  const orphan = { recordKey: entry.recordKey, fingerprint: entry.fields.fingerprint ?? '' }
+  if (act === 'requeue') return forgetOrphan(orphan, retentionMs, cluster.leases)
+  const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: entry.atWallMs } as const
+  return concludeOrphan(orphan, outcome, retentionMs, cluster.leases)
+}
+
+async function find(io: Io, { trail }: OpenCluster, id: string): Promise<TrailEntry | ExitCode> {
+  const read = await trail.read('dead-letters', LIST_MAX)
+  if (read.kind === 'unavailable') return unavailable(io, read)
+  const entry = read.entries.find((one) => one.id === id)
+  if (entry !== undefined) return entry
+  io.stderr.write(
+    `No dead letter has the id ${JSON.stringify(id)}; \`fencepost dead-letters list\` shows them.\n`,
+  )
+  return EXIT.failure
+}
+
+function unavailable(io: Io, { answered, required }: { answered: number; required: number }): ExitCode {
+  io.stderr.write(`${answered} nodes answered and ${required} are needed.\n`)
+  return EXIT.unavailable
+}
+
+function lineOf({ id, kind, atWallMs, fields }: TrailEntry): string {
+  const rest = Object.entries(fields).map(([name, value]) => `${name}=${value}`)
+  return [new Date(atWallMs).toISOString(), kind, id, ...rest].join('  ')
+}

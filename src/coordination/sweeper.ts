@@ -1,0 +1,130 @@
+/**
+ * The sweeper: finds claims that lapsed without an outcome, writes each down once as a dead letter, and asks the
+ * application what became of it where the configuration says how.
+ *
+ * Owns one round over all keys. It runs under an elected leader, looks at one node at a time in small steps, and believes
+ * no single node: what a node shows is checked by a quorum read before it is told to anybody, and decided by a claim.
+ */
+
+import type { Clock, Leases, Timer } from '../core/ports.ts'
+import { concludeOrphan, forgetOrphan, type Orphan } from '../core/settle-orphan.ts'
+import type { Token } from '../core/token.ts'
+import type { Trail } from '../core/trail.ts'
+
+/** A lapsed claim as one node shows it. */
+export type Lapsed = { readonly recordKey: string; readonly token: Token }
+
+export interface RecordSource {
+  /** Lapsed claims among some keys of one node, and how to go on; cursor `0` begins and ends. Rejects where it can't. */
+  lapsed(cursor: string): Promise<{ readonly found: readonly Lapsed[]; readonly cursor: string }>
+}
+
+export type Verdict = 'completed' | 'released' | 'unknown'
+
+export type SweeperOptions = {
+  /** One a node. */
+  readonly sources: readonly RecordSource[]
+  readonly leases: Leases
+  readonly trail: Trail
+  readonly clock: Clock
+  /** For the outcome of a claim that the application settles. */
+  readonly retentionMs: number
+  /** Asks the application; undefined where nobody is to be asked. */
+  readonly ask: ((orphan: OrphanSeen) => Promise<Verdict>) | undefined
+  readonly onFailure: (cause: unknown) => void
+}
+
+export type OrphanSeen = Orphan & { readonly token: Token; readonly attempt: number }
+
+/** Pause between two steps over the keys of a node: a step costs the node some 50 µs. */
+const STEP_PAUSE_MS = 20
+
+/** How many orphans are remembered as written down; one that is forgotten is written again, and stands there once. */
+const REPORTED_MAX = 10_000
+
+export function createSweeper(options: SweeperOptions) {
+  const { sources, leases, trail, clock, retentionMs, ask, onFailure } = options
+  const reported = new Set<string>()
+
+  /** @returns how many orphans were found that stand; settled ones do not count */
+  async function sweepOnce(over: AbortSignal): Promise<number> {
+    const seen = new Set<string>()
+    let open = 0
+    for (const source of sources) {
+      try {
+        for (let cursor = '0', first = true; first || cursor !== '0'; first = false) {
+          if (over.aborted) return open
+          const step = await source.lapsed(cursor)
+          cursor = step.cursor
+          for (const { recordKey } of step.found) {
+            if (seen.has(recordKey)) continue
+            seen.add(recordKey)
+            if (await look(recordKey)) open += 1
+          }
+          await paused(clock, STEP_PAUSE_MS, over)
+        }
+      } catch (cause) {
+        // A node that can't be looked at now: the others show its records too.
+        onFailure(cause)
+      }
+    }
+    return open
+  }
+
+  async function look(recordKey: string): Promise<boolean> {
+    const record = await leases.read(recordKey)
+    if (record.kind !== 'claimed' || record.remainingMs > 0) return false
+    const { token, attempt, fingerprint } = record
+    const orphan: OrphanSeen = { recordKey, token, attempt, fingerprint }
+    if (ask !== undefined && (await settledBy(ask, orphan))) return false
+    await report(orphan)
+    return true
+  }
+
+  async function settledBy(asked: NonNullable<typeof ask>, orphan: OrphanSeen): Promise<boolean> {
+    const verdict = await asked(orphan)
+    switch (verdict) {
+      case 'unknown':
+        return false
+      case 'released':
+        return (await forgetOrphan(orphan, retentionMs, leases)).kind === 'settled'
+      case 'completed': {
+        const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: clock.wallMs() } as const
+        return (await concludeOrphan(orphan, outcome, retentionMs, leases)).kind === 'settled'
+      }
+    }
+  }
+
+  async function report({ recordKey, token, attempt, fingerprint }: OrphanSeen): Promise<void> {
+    const id = `orphan:${recordKey.slice(-16)}:${token}`
+    if (reported.has(id)) return
+    const fields = { token: String(token), attempt: String(attempt), fingerprint }
+    const written = await trail.append('dead-letters', {
+      id,
+      kind: 'orphan',
+      atWallMs: clock.wallMs(),
+      recordKey,
+      fields,
+    })
+    if (!written) return
+    if (reported.size >= REPORTED_MAX) reported.clear()
+    reported.add(id)
+  }
+
+  return { sweepOnce }
+}
+
+/** Resolves after `delayMs`, or at once when it is over. */
+export function paused(clock: Clock, delayMs: number, over: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (over.aborted) return resolve()
+    let timer: Timer | undefined
+    const done = () => {
+      timer?.cancel()
+      over.removeEventListener('abort', done)
+      resolve()
+    }
+    over.addEventListener('abort', done, { once: true })
+    timer = clock.timer(delayMs, done)
+  })
+}

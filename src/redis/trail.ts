@@ -1,0 +1,100 @@
+/**
+ * The trail on Redis Streams, one stream a node, written to a majority.
+ *
+ * Streams want ids that only grow, and two sidecars write at once: so each node gives its own stream id, and the entry
+ * carries its own. Readers merge by the entry's id. Length is capped per node; the oldest entries go first.
+ *
+ * Source: redis.io, XADD (`MAXLEN ~`), XREVRANGE, XDEL.
+ */
+
+import type { Redis } from 'ioredis'
+import type { Clock } from '../core/ports.ts'
+import { within } from '../core/retry.ts'
+import type { Trail, TrailEntry, TrailKind, TrailStream } from '../core/trail.ts'
+import { majorityOf } from '../core/units.ts'
+import { trailKey, trailMark } from './keys.ts'
+
+/** Entries of one stream on one node: some 3 MiB. */
+export const TRAIL_MAX_ENTRIES = 10_000
+
+/** For how long an entry that was written is not written again: longer than anybody goes on finding the same fact. */
+const MARK_LIFETIME_MS = 7 * 24 * 3_600_000
+
+export type RedisTrailOptions = {
+  /** One a node; undefined where nothing may be sent to it now. */
+  readonly clients: () => readonly (Redis | undefined)[]
+  readonly deadlineMs: number
+  readonly clock: Clock
+}
+
+type Found = { readonly streamId: string; readonly entry: TrailEntry }
+
+export function createRedisTrail({ clients, deadlineMs, clock }: RedisTrailOptions): Trail {
+  /** What each node answered; undefined where it did not. */
+  async function onEach<T>(ask: (client: Redis) => Promise<T>): Promise<readonly (T | undefined)[]> {
+    return Promise.all(
+      clients().map(async (client): Promise<T | undefined> => {
+        if (client === undefined) return undefined
+        // A node that does not answer is not counted; that is all there is to know of it here.
+        return within(clock, deadlineMs, ask(client), 'no answer').catch(() => undefined)
+      }),
+    )
+  }
+
+  const carried = (answers: readonly unknown[]) =>
+    answers.filter((answer) => answer !== undefined).length >= majorityOf(answers.length)
+
+  async function entriesOf(client: Redis, stream: TrailStream, limit: number): Promise<readonly Found[]> {
+    const rows = await client.xrevrange(trailKey(stream), '+', '-', 'COUNT', limit)
+    return rows.flatMap(([streamId, fields]) => {
+      const entry = entryFrom(fields)
+      return entry === undefined ? [] : [{ streamId, entry }]
+    })
+  }
+
+  return {
+    append: async (stream, entry) => {
+      const answers = await onEach(async (client) => {
+        const first = await client.set(trailMark(stream, entry.id), '1', 'PX', MARK_LIFETIME_MS, 'NX')
+        if (first === null) return 'stands'
+        const body = JSON.stringify({ recordKey: entry.recordKey, fields: entry.fields })
+        const row = ['id', entry.id, 'kind', entry.kind, 'at', String(entry.atWallMs), 'body', body]
+        return client.xadd(trailKey(stream), 'MAXLEN', '~', TRAIL_MAX_ENTRIES, '*', ...row)
+      })
+      return carried(answers)
+    },
+    read: async (stream, limit) => {
+      const answers = await onEach((client) => entriesOf(client, stream, limit))
+      const answered = answers.filter((answer) => answer !== undefined).length
+      const required = majorityOf(answers.length)
+      if (answered < required) return { kind: 'unavailable', answered, required }
+      const byId = new Map(
+        answers.flatMap((found) => (found ?? []).map(({ entry }) => [entry.id, entry] as const)),
+      )
+      const entries = [...byId.values()].sort((a, b) => a.atWallMs - b.atWallMs || (a.id < b.id ? -1 : 1))
+      return { kind: 'entries', entries: entries.slice(-limit) }
+    },
+    remove: async (stream, id) => {
+      const answers = await onEach(async (client) => {
+        const found = await entriesOf(client, stream, TRAIL_MAX_ENTRIES)
+        const ids = found.filter(({ entry }) => entry.id === id).map(({ streamId }) => streamId)
+        return ids.length === 0 ? 0 : client.xdel(trailKey(stream), ...ids)
+      })
+      return carried(answers)
+    },
+  }
+}
+
+/** Undefined where it is none of ours. */
+function entryFrom(fields: readonly string[]): TrailEntry | undefined {
+  const row = new Map<string, string>()
+  for (let i = 0; i + 1 < fields.length; i += 2) row.set(fields[i]!, fields[i + 1]!)
+  const [id, kind, at, body] = [row.get('id'), row.get('kind'), Number(row.get('at')), row.get('body')]
+  if (id === undefined || kind === undefined || body === undefined || !Number.isFinite(at)) return undefined
+  try {
+    const { recordKey, fields: known } = JSON.parse(body) as Pick<TrailEntry, 'recordKey' | 'fields'>
+    return { id, kind: kind as TrailKind, atWallMs: at, recordKey, fields: known }
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,184 @@
+// What sidecars do together, on real nodes: one sweeps, all write the trail, an operator decides.
+import { expect, test } from 'vitest'
+import { createSweeper, type OrphanSeen, type Verdict } from '../../src/coordination/sweeper.ts'
+import { stand, type Term } from '../../src/core/election.ts'
+import { SILENT } from '../../src/core/events.ts'
+import { concludeOrphan, forgetOrphan } from '../../src/core/settle-orphan.ts'
+import type { TrailEntry } from '../../src/core/trail.ts'
+import { lapsedClaims } from '../../src/redis/lapsed.ts'
+import { createRedisTrail } from '../../src/redis/trail.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { systemRandom } from '../../src/system/random.ts'
+import { eventually } from '../support/eventually.ts'
+import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+
+const RETENTION_MS = 60_000
+const NEVER = new AbortController().signal
+
+function trailOf({ nodes }: Sidecar) {
+  const clients = () =>
+    nodes.members.map(({ state, client }) => (state.kind === 'voting' ? client : undefined))
+  return createRedisTrail({ clients, deadlineMs: 2_000, clock: systemClock })
+}
+
+function sweeperOf(sidecar: Sidecar, ask?: (orphan: OrphanSeen) => Promise<Verdict>) {
+  return createSweeper({
+    sources: sidecar.nodes.members.map((_, index) => ({
+      lapsed: async (cursor) => {
+        const { found, cursor: next } = await lapsedClaims(sidecar.nodes, index, cursor)
+        return { found: found.map(({ recordKey, fence: token }) => ({ recordKey, token })), cursor: next }
+      },
+    })),
+    leases: sidecar.leases,
+    trail: trailOf(sidecar),
+    clock: systemClock,
+    retentionMs: RETENTION_MS,
+    ask,
+    onFailure: (cause) => {
+      throw cause
+    },
+  })
+}
+
+async function lapsedClaim(sidecar: Sidecar, name: string): Promise<string> {
+  const claimed = await sidecar.claim(name, { leaseMs: 200, retentionMs: RETENTION_MS })
+  if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+  const { key } = claimed.lease
+  // On every node: leases begin when the claim arrives, so one node's may live a moment longer than another's.
+  await eventually('the lease to lapse on all nodes', async () => {
+    const { nodes } = sidecar
+    const shown = await Promise.all(nodes.members.map((_, index) => lapsedClaims(nodes, index, '0')))
+    return shown.every(({ found }) => found.some(({ recordKey }) => recordKey === key))
+  })
+  return key
+}
+
+const entry = (id: string, atWallMs: number): TrailEntry => ({
+  id,
+  kind: 'orphan',
+  atWallMs,
+  recordKey: 'k',
+  fields: { a: 'b' },
+})
+
+test('the trail: entries of a majority, merged by their own ids, each once, whoever writes it', async () => {
+  await using servers = await startRedisServers(5)
+  await using one = await joinCluster(servers.urls)
+  await using other = await joinCluster(servers.urls)
+  const [here, there] = [trailOf(one), trailOf(other)]
+  expect(await here.append('dead-letters', entry('second', 2))).toBe(true)
+  expect(await there.append('dead-letters', entry('first', 1))).toBe(true)
+  expect(await there.append('dead-letters', entry('second', 2))).toBe(true)
+  expect(await here.read('dead-letters', 10)).toEqual({
+    kind: 'entries',
+    entries: [entry('first', 1), entry('second', 2)],
+  })
+  expect(await here.read('audit', 10)).toEqual({ kind: 'entries', entries: [] })
+
+  await servers.kill(0)
+  await servers.kill(1)
+  expect(await there.remove('dead-letters', 'first')).toBe(true)
+  expect(await there.read('dead-letters', 10)).toEqual({ kind: 'entries', entries: [entry('second', 2)] })
+  await servers.kill(2)
+  expect(await there.append('dead-letters', entry('third', 3))).toBe(false)
+  expect((await there.read('dead-letters', 10)).kind).toBe('unavailable')
+})
+
+test('the sweeper writes an orphan down once, and neither live claims nor outcomes', async () => {
+  await using servers = await startRedisServers(5)
+  await using sidecar = await joinCluster(servers.urls)
+  const orphan = await lapsedClaim(sidecar, 'orphan')
+  await sidecar.carryOut('done')
+  await sidecar.claim('live', { leaseMs: 30_000 })
+
+  expect(await sweeperOf(sidecar).sweepOnce(NEVER)).toBe(1)
+  expect(await sweeperOf(sidecar).sweepOnce(NEVER)).toBe(1)
+  const read = await trailOf(sidecar).read('dead-letters', 10)
+  expect(read.kind === 'entries' && read.entries.map(({ recordKey }) => recordKey)).toEqual([orphan])
+})
+
+test.each<[verdict: Verdict, open: number, next: string]>([
+  ['completed', 0, 'duplicate'],
+  ['released', 0, 'granted'],
+  ['unknown', 1, 'granted'],
+])('the application says %s', async (verdict, open, next) => {
+  await using servers = await startRedisServers(5)
+  await using sidecar = await joinCluster(servers.urls)
+  await lapsedClaim(sidecar, 'asked')
+  const asked: OrphanSeen[] = []
+  const sweeper = sweeperOf(sidecar, async (orphan) => {
+    asked.push(orphan)
+    return verdict
+  })
+  expect(await sweeper.sweepOnce(NEVER)).toBe(open)
+  expect(asked).toMatchObject([{ attempt: 1 }])
+  const claimed = await sidecar.claim('asked')
+  expect(claimed.kind).toBe(next)
+  // Only where nobody knows is the next attempt told that it may be the second.
+  if (claimed.kind === 'granted') expect(claimed.lease.attempt).toBe(verdict === 'unknown' ? 2 : 1)
+})
+
+test('an operator decides about an orphan; one that moved on by itself is left alone', async () => {
+  await using servers = await startRedisServers(5)
+  await using sidecar = await joinCluster(servers.urls)
+  const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: 0 } as const
+  const orphanOf = async (name: string) => {
+    const recordKey = await lapsedClaim(sidecar, name)
+    const record = await sidecar.leases.read(recordKey)
+    if (record.kind !== 'claimed') throw new Error(record.kind)
+    return { recordKey, fingerprint: record.fingerprint }
+  }
+  expect(await forgetOrphan(await orphanOf('requeued'), RETENTION_MS, sidecar.leases)).toEqual({
+    kind: 'settled',
+  })
+  expect(await sidecar.claim('requeued')).toMatchObject({ kind: 'granted', lease: { attempt: 1 } })
+  expect(await concludeOrphan(await orphanOf('concluded'), outcome, RETENTION_MS, sidecar.leases)).toEqual({
+    kind: 'settled',
+  })
+  expect(await sidecar.claim('concluded')).toMatchObject({
+    kind: 'duplicate',
+    outcome: { kind: 'tombstone' },
+  })
+
+  const moved = await orphanOf('moved')
+  await sidecar.claim('moved', { leaseMs: 30_000 })
+  expect(await forgetOrphan(moved, RETENTION_MS, sidecar.leases)).toEqual({
+    kind: 'not_an_orphan',
+    because: 'held',
+  })
+})
+
+test('one candidate leads; when it is gone another does, under a larger token', async () => {
+  await using servers = await startRedisServers(5)
+  await using one = await joinCluster(servers.urls)
+  await using other = await joinCluster(servers.urls)
+  const terms: { name: string; term: Term }[] = []
+  const candidate = (name: string, { leases }: Sidecar) =>
+    stand({
+      recordKey: 'dedup::office:test',
+      leaseMs: 300,
+      lead: (term) =>
+        new Promise((resolve) => {
+          terms.push({ name, term })
+          term.over.addEventListener('abort', () => resolve(), { once: true })
+        }),
+      onFailure: (cause) => {
+        throw cause
+      },
+      leases,
+      clock: systemClock,
+      random: systemRandom,
+      events: SILENT,
+    })
+  const first = candidate('one', one)
+  await eventually('somebody to lead', () => first.leading)
+  await using second = candidate('other', other)
+  expect([first.leading, second.leading]).toEqual([true, false])
+
+  await first[Symbol.asyncDispose]()
+  await eventually('the other to lead', () => second.leading)
+  expect(terms.map(({ name }) => name).slice(-1)).toEqual(['other'])
+  expect(terms.at(-1)!.term.token).toBeGreaterThan(terms[0]!.term.token)
+  expect(terms[0]!.term.over.aborted).toBe(true)
+})
