@@ -1,0 +1,124 @@
+/**
+ * How many messages one relay carries, with confirms and in order within each aggregate, for every broker; and how long one
+ * message takes from its insertion to its confirm, with and without NOTIFY.
+ *
+ *     npm run bench:saga-relay
+ *
+ * Database, broker and relay share this machine. `nothing` confirms at once: what the database and the relay alone can do.
+ */
+import { createMailboxPublisher } from '../src/saga/brokers/mailbox.ts'
+import { createNatsPublisher, createNatsSubscriber } from '../src/saga/brokers/nats.ts'
+import { createRabbitMqPublisher, createRabbitMqSubscriber } from '../src/saga/brokers/rabbitmq.ts'
+import { createRedisStreamsPublisher } from '../src/saga/brokers/redis-streams.ts'
+import type { SagaEvent } from '../src/saga/events.ts'
+import { createSagaKit } from '../src/saga/kit.ts'
+import type { MessagePublisher } from '../src/saga/messages.ts'
+import { migrate } from '../src/saga/migrate.ts'
+import { enableNotify, wakeOnNotify } from '../src/saga/notify.ts'
+import { publish } from '../src/saga/outbox.ts'
+import { createOutboxRelay } from '../src/saga/relay.ts'
+import { startNats } from '../test/support/nats-server.ts'
+import { startPostgres } from '../test/support/postgres-server.ts'
+import { startRabbitMq } from '../test/support/rabbitmq-server.ts'
+import { startRedisServers } from '../test/support/redis-servers.ts'
+
+const MESSAGES = 20_000
+const AGGREGATES = 2_000
+
+await using postgres = await startPostgres()
+await using rabbit = await startRabbitMq()
+await using nats = await startNats()
+await using redis = await startRedisServers(1, { appendOnly: true, config: ['appendfsync everysec'] })
+const again = async () => ({ kind: 'again', delayMs: 0 }) as const
+const none = { concurrency: 1, onError: () => {} }
+for (const subscriber of [
+  createRabbitMqSubscriber({ url: rabbit.url, queue: 'bench' }),
+  createNatsSubscriber({
+    connection: { servers: nats.url },
+    stream: 'bench',
+    subjects: ['bench'],
+    durable: 'bench',
+  }),
+])
+  await (await subscriber.subscribe(again, none)).close()
+
+let schemas = 0
+async function freshKit() {
+  schemas += 1
+  const events: SagaEvent[] = []
+  const kit = createSagaKit({
+    pool: postgres.pool({ max: 20 }),
+    schema: `bench_${schemas}`,
+    events: (event) => events.push(event),
+  })
+  await migrate(kit)
+  return { kit, events }
+}
+
+async function throughput(
+  name: string,
+  publisherOf: (kit: Awaited<ReturnType<typeof freshKit>>['kit']) => MessagePublisher,
+) {
+  const { kit } = await freshKit()
+  const publisher = publisherOf(kit)
+  await kit.pool.query(
+    `INSERT INTO ${kit.schema}.outbox (message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers)
+     SELECT gen_random_uuid(), 'order', 'o' || n % $2, (n % $2) % 16, 'Placed', 'bench', '{"orderId":"o-12345678","amount":4711,"currency":"EUR"}', '{}'
+     FROM generate_series(1, $1) n`,
+    [MESSAGES, AGGREGATES],
+  )
+  await kit.pool.query(`ANALYZE ${kit.schema}.outbox`)
+  const relay = createOutboxRelay({ kit, publisher, batchSize: 500, pollIntervalMs: 5 })
+  const beganMs = performance.now()
+  let confirmed = 0
+  while (confirmed < MESSAGES) confirmed += await relay.drainOnce()
+  const seconds = (performance.now() - beganMs) / 1_000
+  await relay.stop()
+  await publisher.close()
+  console.log(`  ${name.padEnd(34)} ${(MESSAGES / seconds).toFixed(0).padStart(8)} messages/s`)
+}
+
+async function latency(name: string, notify: boolean) {
+  const { kit, events } = await freshKit()
+  if (notify) await enableNotify(kit)
+  const publisher = createRabbitMqPublisher({ url: rabbit.url })
+  const relay = createOutboxRelay({ kit, publisher, pollIntervalMs: 100 })
+  await using _ = notify
+    ? await wakeOnNotify(kit, relay, { host: postgres.folder, port: postgres.port, user: 'postgres' })
+    : { async [Symbol.asyncDispose]() {} }
+  relay.start()
+  for (let n = 0; n < 300; n += 1) {
+    await kit.transaction((tx) =>
+      publish(kit, tx, {
+        aggregateType: 'order',
+        aggregateId: `o${n}`,
+        type: 'Placed',
+        payload: { n },
+        destination: 'bench',
+      }),
+    )
+    await new Promise((resolve) => setTimeout(resolve, 15))
+  }
+  const ages = () =>
+    events.flatMap((event) => (event.kind === 'published' ? [event.ageMs] : [])).sort((a, b) => a - b)
+  while (ages().length < 300) await new Promise((resolve) => setTimeout(resolve, 20))
+  await relay.stop()
+  await publisher.close()
+  const sorted = ages()
+  const at = (share: number) => sorted[Math.floor(sorted.length * share)]!.toFixed(1).padStart(8)
+  console.log(`  ${name.padEnd(34)} p50 ${at(0.5)} ms   p99 ${at(0.99)} ms`)
+}
+
+console.log(
+  `${MESSAGES} messages of ${AGGREGATES} aggregates, one relay, confirms, order within each aggregate`,
+)
+await throughput('nothing', () => ({ publish: async () => {}, close: async () => {} }))
+await throughput('RabbitMQ, quorum queue', () => createRabbitMqPublisher({ url: rabbit.url }))
+await throughput('NATS JetStream, file', () => createNatsPublisher({ connection: { servers: nats.url } }))
+await throughput('Redis Streams, appendfsync everysec', () =>
+  createRedisStreamsPublisher({ url: redis.urls[0]! }),
+)
+await throughput('in the database', (kit) => createMailboxPublisher(kit))
+console.log('from insertion to confirm over RabbitMQ, about 60 messages/s')
+await latency('poll every 100 ms', false)
+await latency('NOTIFY, poll every 100 ms', true)
