@@ -177,7 +177,7 @@ export const ROUTE_FIELDS = {
   ),
   budget: like(SETTINGS.claimBudgetMs, 'Time for all rounds of one claim together.'),
   onContention: field(
-    scalar(choice('conflict', 'wait', 'coordinate')),
+    scalar(choice('conflict', 'wait')),
     'conflict',
     'A concurrent duplicate is answered 409, waits for the first, or is queued by the coordinator.',
   ),

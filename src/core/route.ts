@@ -37,7 +37,7 @@ export type ProtectedRoute = {
   readonly retentionMs: number
   /** Time for all rounds of one claim together. */
   readonly budgetMs: number
-  readonly onContention: 'conflict' | 'wait' | 'coordinate'
+  readonly onContention: 'conflict' | 'wait'
   /** Of a duplicate that waits for the first: how long, and how many of one route in this process. */
   readonly wait: { readonly maxMs: number; readonly maxWaiters: number }
   readonly onQuorumLoss: 'fail-closed' | 'fail-open' | 'local'
