@@ -11,7 +11,7 @@
 
 import { fingerprintOfName } from './identity.ts'
 import { keepLease, type LeaseKeeper, type LeaseKeeperPorts } from './lease-keeper.ts'
-import type { Outcome } from './outcome.ts'
+import { NOT_COUNTED, type Outcome } from './outcome.ts'
 import type { ClaimResult, Clock, Leases, Random } from './ports.ts'
 import { type Backoff, jitteredDelayMs, pauseUnless, whenAborted } from './retry.ts'
 
@@ -86,7 +86,7 @@ export async function lockEntities(
   const raised = await Promise.all([holder, ...keepers].map((keeper) => keeper.raise(token)))
   if (!raised.every(Boolean)) {
     await unlock()
-    return { kind: 'unavailable', answered: 0, required: 1, retryAfterMs: RETRY_SOON_MS }
+    return { kind: 'unavailable', answered: 0, required: NOT_COUNTED, retryAfterMs: RETRY_SOON_MS }
   }
   const abandon = (): void => {
     for (const keeper of keepers) keeper.stop('abandoned')

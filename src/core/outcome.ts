@@ -15,6 +15,9 @@ import type { Token } from './token.ts'
  */
 export type Protection = 'quorum' | 'local' | 'none'
 
+/** For `required`, where it is known that too few nodes answered and not how many. */
+export const NOT_COUNTED = 0
+
 export type Outcome =
   /** Carried out now; a majority has recorded the answer. */
   | {

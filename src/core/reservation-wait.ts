@@ -5,6 +5,7 @@
  * circle. Keeping is `lease-keeper.ts`, over all leases of the reservation as if they were one.
  */
 
+import { now, remainingMs } from './lease.ts'
 import { keepLease, type LeaseKeeper, type LeaseKeeperPorts } from './lease-keeper.ts'
 import type { Clock, Leases, Random } from './ports.ts'
 import {
@@ -12,6 +13,7 @@ import {
   type Reservation,
   type ReserveRequest,
   type ReserveResult,
+  release,
   reserve,
   type Validity,
 } from './reservations.ts'
@@ -39,7 +41,8 @@ export async function reserveOrWait(
   { leases, waiters, clock, random }: WaitPorts,
 ): Promise<Waited> {
   const untilMonoMs = clock.monoMs() + waitMs
-  const first = await reserve(request, leases, random)
+  const ask = () => reserveAlive(request, { leases, clock, random })
+  const first = await ask()
   if (first.kind !== 'conflict' || waitMs === 0) return first
   using place = waiters.enter(first.intent.recordKey)
   if (place === undefined)
@@ -49,9 +52,21 @@ export async function reserveOrWait(
     if (gone.aborted || clock.monoMs() + delayMs >= untilMonoMs) return last
     await pause(clock, delayMs)
     if (gone.aborted) return last
-    last = await reserve(request, leases, random)
+    last = await ask()
     if (last.kind !== 'conflict') return last
   }
+}
+
+/** Many values with a short lease may take longer to get than they last: a dead reservation is never handed out. */
+async function reserveAlive(
+  request: ReserveRequest,
+  { leases, clock, random }: Pick<WaitPorts, 'leases' | 'clock' | 'random'>,
+): Promise<ReserveResult> {
+  const result = await reserve(request, leases, random)
+  if (result.kind !== 'reserved' || remainingMs(result.validity, now(clock)) > 0) return result
+  await release(result.reservation, leases)
+  const { intents, leaseMs } = result.reservation
+  return { kind: 'conflict', intent: intents[0]!, entity: false, retryAfterMs: leaseMs }
 }
 
 export type ReservationKeeperPorts = Omit<LeaseKeeperPorts, 'leases'> & { readonly leases: Leases }

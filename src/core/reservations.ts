@@ -34,6 +34,9 @@ export type Reservation = {
   readonly retentionMs: number
 }
 
+/** What a caller is told to wait where nobody else is known to hold it: races end within a claim's budget. */
+const CONTENDED_RETRY_AFTER_MS = 1_000
+
 /** Bytes of an owner that name the session, of 16. */
 export const SESSION_TAG_BYTES = 8
 
@@ -73,6 +76,8 @@ export type ReserveResult =
   | { readonly kind: 'mismatch'; readonly intent: Intent }
   | { readonly kind: 'damaged'; readonly intent: Intent }
   | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
+  /** All were granted, and too few nodes then said that they hold them under one token; they were given back. */
+  | { readonly kind: 'unsettled' }
 
 export type ExtendResult =
   | { readonly kind: 'extended'; readonly reservation: Reservation; readonly validity: Validity }
@@ -155,17 +160,22 @@ async function underOneToken(
   leases: Leases,
 ): Promise<ReserveResult> {
   const token = Math.max(...held.map((lease) => lease.token))
-  const valid: Validity[] = []
-  for (const lease of held) {
-    const raised = { ...lease, token }
-    const current = lease.token === token ? ({ kind: 'renewed', lease } as const) : await leases.renew(raised)
-    if (current.kind !== 'renewed') {
-      await releaseAll([...held, ...held.map((one) => ({ ...one, token }))], leases)
-      const entity = held.indexOf(lease) >= intentCount
-      return { kind: 'conflict', intent: intentOf(lease), entity, retryAfterMs: request.leaseMs }
-    }
-    valid.push(current.lease)
+  const raised = held.map((lease) => ({ ...lease, token }))
+  const current = await Promise.all(
+    held.map(async (lease, index) =>
+      lease.token === token ? ({ kind: 'renewed', lease } as const) : leases.renew(raised[index]!),
+    ),
+  )
+  const failed = current.findIndex(({ kind }) => kind !== 'renewed')
+  const inTheWay = held[failed]
+  if (inTheWay !== undefined) {
+    // Where a claim could not be raised, nodes may hold either token.
+    await releaseAll([...held, ...raised], leases)
+    if (current.every(({ kind }) => kind !== 'lost')) return { kind: 'unsettled' }
+    const entity = failed >= intentCount
+    return { kind: 'conflict', intent: intentOf(inTheWay), entity, retryAfterMs: CONTENDED_RETRY_AFTER_MS }
   }
+  const valid = current.flatMap((one) => (one.kind === 'renewed' ? [one.lease] : []))
   const { leaseMs, retentionMs } = request
   const intents = held.slice(0, intentCount)
   return {

@@ -181,3 +181,31 @@ describe('however long the work takes, a lease is kept no longer than the total 
     expect(clock.pendingTimers).toBe(0)
   })
 })
+
+describe('raised to a larger token', () => {
+  test('it is renewed under it at once, after a renewal that is under way, and kept under it', async () => {
+    const first = Promise.withResolvers<RenewResult['kind']>()
+    const { clock, renewedAtMs, keeper } = keep((renewal) => (renewal === 1 ? first.promise : 'renewed'))
+    await clock.advance(VALID_MS / 3)
+    const raised = keeper.raise(20)
+    await clock.advance(0)
+    expect([renewedAtMs.length, keeper.lease().token]).toEqual([1, 10])
+    first.resolve('renewed')
+    expect(await raised).toBe(true)
+    expect([renewedAtMs.length, keeper.lease().token]).toEqual([2, 20])
+    await clock.advance(VALID_MS)
+    expect([renewedAtMs.length > 3, keeper.lease().token, keeper.lost.aborted]).toEqual([true, 20, false])
+    keeper.stop('completed')
+    expect(clock.pendingTimers).toBe(0)
+  })
+
+  test.each<[RenewResult['kind'], lost: boolean]>([
+    ['unavailable', false],
+    ['lost', true],
+  ])('%s: it is told that it is not', async (kind, lost) => {
+    const { keeper } = keep(() => kind)
+    expect(await keeper.raise(20)).toBe(false)
+    expect(keeper.lost.aborted).toBe(lost)
+    keeper.stop('released')
+  })
+})

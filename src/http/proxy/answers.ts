@@ -6,7 +6,7 @@
 
 import type { Decision } from '../../core/events.ts'
 import { linesOf } from '../../core/header-lines.ts'
-import type { Execution, Outcome, Protection } from '../../core/outcome.ts'
+import { type Execution, NOT_COUNTED, type Outcome, type Protection } from '../../core/outcome.ts'
 import type { ApplicationResponse, HeaderList } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/stored-outcome.ts'
 import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from '../headers.ts'
@@ -164,7 +164,7 @@ export function answerFor(outcome: Outcome, told: Told): Answer {
     case 'unavailable':
       return problem({
         code: 'quorum-unavailable',
-        detail: `${outcome.answered} nodes answered and ${outcome.required} are required. Nothing was carried out. Send the request again, unchanged, after the time given.`,
+        detail: `${outcome.required === NOT_COUNTED ? 'Fewer nodes answered than are required.' : `${outcome.answered} nodes answered and ${outcome.required} are required.`} Nothing was carried out. Send the request again, unchanged, after the time given.`,
         retryAfterMs: outcome.retryAfterMs,
       })
     case 'damaged':

@@ -116,6 +116,8 @@ export function refusedAnswer(
         'What is recorded can not be read. It is neither shown nor reserved again.',
         { more: { value: nameOf(refused.intent.recordKey) } },
       )
+    case 'unsettled':
+      return UNKNOWN_END
     case 'too_many_waiters':
       return problem(
         'too-many-waiters',
