@@ -17,7 +17,7 @@ const adapters = ['config', 'http', 'redis', 'quorum', 'embedded', 'upstream', '
 /** Which layer may import which. A layer is a folder of src, or the file of that name. */
 const arrows: Record<string, readonly string[]> = {
   main: ['cli', 'core'],
-  cli: ['app', 'config', 'core', 'demo'],
+  cli: ['app', 'config', 'core', 'demo', 'saga'],
   app: [...adapters, 'core'],
   ...Object.fromEntries(adapters.map((adapter) => [adapter, ['core']])),
   demo: ['core'],

@@ -24,6 +24,10 @@ export const COMMANDS: Readonly<Record<string, CommandRow>> = {
     summary: 'show which nodes vote, enrol those that forgot, declare a loss',
     load: async () => (await import('./nodes.ts')).nodes,
   },
+  saga: {
+    summary: 'look after the tables of the saga kit: migrate, lag, sagas, dead letters',
+    load: async () => (await import('./saga.ts')).saga,
+  },
   selftest: {
     summary: 'reserve, be refused a duplicate, release and reserve again; count the nodes',
     load: async () => (await import('./selftest.ts')).selftest,

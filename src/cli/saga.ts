@@ -1,0 +1,143 @@
+/**
+ * `fencepost saga migrate | plans | lag | show | retry | compensate | dead-letters | retention`: what an operator does with
+ * the tables of the saga kit.
+ *
+ * Owns the words on the terminal. It needs the database alone, no sidecar: `--database` or DATABASE_URL.
+ */
+
+import { openSagaKit } from '../saga/open-kit.ts'
+import {
+  discardDeadLetters,
+  getSaga,
+  listDeadLetters,
+  migrate,
+  outboxLag,
+  plans,
+  replayDeadLetters,
+  retrySaga,
+  runRetention,
+  type SagaKit,
+  SagaKitError,
+  turnSagaBack,
+} from '../saga.ts'
+import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+
+type Where = { readonly database?: string; readonly schema: string }
+type OnKit = (kit: SagaKit) => Promise<ExitCode>
+
+export const saga: Command = (args, io) =>
+  withArguments('saga', args, io, (parser, done) => {
+    parser
+      .description('Looks after the tables of the saga kit (docs/saga.md).')
+      .option('--database <url>', 'postgres://user:password@host/database; default: DATABASE_URL')
+      .option('--schema <name>', 'of the tables', 'fencepost')
+    const on = async (act: OnKit) => done(await onKit(io, parser.opts<Where>(), act))
+    const print = (value: unknown) => void io.stdout.write(`${JSON.stringify(value, undefined, 2)}\n`)
+
+    parser
+      .command('migrate')
+      .description('bring the tables to this version; forward only')
+      .option('--dry-run', 'say what would be applied')
+      .option('--partitions <count>', 'of the outbox, as the services have it', Number)
+      .action(({ dryRun, partitions }: { dryRun?: true; partitions?: number }) =>
+        on(async (kit) => {
+          const report = await migrate(partitions === undefined ? kit : { ...kit, partitions }, {
+            dryRun: dryRun === true,
+          })
+          const list = report.applied.length === 0 ? 'nothing' : report.applied.join(', ')
+          io.stdout.write(`${dryRun ? 'would apply' : 'applied'}: ${list}; version ${report.version}\n`)
+          return EXIT.ok
+        }),
+      )
+    parser
+      .command('plans')
+      .description('print the SQL of all migrations, for a database that others change')
+      .action(() => {
+        io.stdout.write(plans(parser.opts<Where>().schema))
+        done(EXIT.ok)
+      })
+    parser
+      .command('lag')
+      .description('what waits in the outbox')
+      .action(() => on(async (kit) => printed(print, await outboxLag(kit))))
+    parser
+      .command('show <id>')
+      .description('one saga: its state, its steps, its last error')
+      .action((id: string) => on(async (kit) => found(io, id, await getSaga(kit, id), print)))
+    parser
+      .command('retry <id>')
+      .description('let a parked saga go on where it stood')
+      .action((id: string) =>
+        on(async (kit) => said(io, await retrySaga(kit, id), `saga ${id} is not parked`)),
+      )
+    parser
+      .command('compensate <id>')
+      .description('turn a saga back that is running or parked')
+      .option('--reason <text>', 'kept with the saga', 'asked for by an operator')
+      .action((id: string, { reason }: { reason: string }) =>
+        on(async (kit) =>
+          said(io, await turnSagaBack(kit, id, reason), `saga ${id} is neither running nor parked`),
+        ),
+      )
+    const letters = parser.command('dead-letters').description('what was given up')
+    letters
+      .command('list', { isDefault: true })
+      .option('--limit <count>', 'oldest first', Number, 100)
+      .action(({ limit }: { limit: number }) =>
+        on(async (kit) => printed(print, await listDeadLetters(kit, { limit }))),
+      )
+    letters
+      .command('replay <ids...>')
+      .description('send them on their way again')
+      .action((ids: string[]) =>
+        on(async (kit) => counted(io, ids, await replayDeadLetters(kit, ids.map(Number)))),
+      )
+    letters
+      .command('discard <ids...>')
+      .description('give them up for good; what waits behind them goes on')
+      .action((ids: string[]) =>
+        on(async (kit) => counted(io, ids, await discardDeadLetters(kit, ids.map(Number)))),
+      )
+    parser
+      .command('retention')
+      .description('remove what has expired')
+      .action(() => on(async (kit) => printed(print, await runRetention(kit))))
+  })
+
+async function onKit(io: Io, { database, schema }: Where, act: OnKit): Promise<ExitCode> {
+  const url = database ?? io.env.DATABASE_URL
+  if (url === undefined) {
+    io.stderr.write('Which database? Give --database postgres://… or set DATABASE_URL.\n')
+    return EXIT.usage
+  }
+  try {
+    await using open = openSagaKit(url, schema)
+    return await act(open.kit)
+  } catch (error) {
+    // Without the URL: it has a password in it.
+    const { code, message } = error as { code?: string; message?: string }
+    io.stderr.write(`${message || code || 'the database did not answer'}\n`)
+    return error instanceof SagaKitError ? EXIT.failure : EXIT.unavailable
+  }
+}
+
+function printed(print: (value: unknown) => void, value: unknown): ExitCode {
+  print(value)
+  return EXIT.ok
+}
+
+function found(io: Io, id: string, value: unknown, print: (value: unknown) => void): ExitCode {
+  if (value !== undefined) return printed(print, value)
+  return said(io, false, `there is no saga ${id}`)
+}
+
+function said(io: Io, happened: boolean, otherwise: string): ExitCode {
+  if (happened) io.stdout.write('done\n')
+  else io.stderr.write(`${otherwise}\n`)
+  return happened ? EXIT.ok : EXIT.failure
+}
+
+function counted(io: Io, ids: readonly string[], count: number): ExitCode {
+  io.stdout.write(`${count} of ${ids.length}\n`)
+  return count === ids.length ? EXIT.ok : EXIT.failure
+}

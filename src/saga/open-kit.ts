@@ -1,0 +1,13 @@
+/**
+ * A kit on a connection string, for programs that have no pool of their own: a few connections, closed with the kit.
+ */
+import pg from 'pg'
+import { createSagaKit, type SagaKit } from './kit.ts'
+
+export type OpenKit = AsyncDisposable & { readonly kit: SagaKit }
+
+export function openSagaKit(databaseUrl: string, schema: string, partitions?: number): OpenKit {
+  const pool = new pg.Pool({ connectionString: databaseUrl, max: 4, connectionTimeoutMillis: 5_000 })
+  const kit = createSagaKit({ pool, schema, ...(partitions === undefined ? {} : { partitions }) })
+  return { kit, [Symbol.asyncDispose]: () => pool.end() }
+}

@@ -1,0 +1,104 @@
+// The operator's commands on the tables of the saga kit.
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { saga } from '../../src/cli/saga.ts'
+import { publish } from '../../src/saga/outbox.ts'
+import { createOutboxRelay } from '../../src/saga/relay.ts'
+import { defineSaga } from '../../src/saga/saga-definition.ts'
+import { createSagaRunner } from '../../src/saga/saga-runner.ts'
+import { bufferedIo } from '../support/buffered-io.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { RecordingPublisher } from '../support/recording-publisher.ts'
+import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+
+let server: PostgresServer
+let kit: TestKit
+beforeAll(async () => {
+  server = await startPostgres()
+  kit = await testKit(server)
+})
+afterAll(() => server[Symbol.asyncDispose]())
+
+async function run(...args: string[]) {
+  const { io, stdout, stderr } = bufferedIo({ DATABASE_URL: server.url })
+  const exitCode = await saga(['--schema', kit.schemaName, ...args], io)
+  return { exitCode, stdout: stdout(), stderr: stderr() }
+}
+
+test('migrate says what it applied, once; a dry run says what it would', async () => {
+  const fresh = (...args: string[]) => run('--schema', 'by_command', 'migrate', ...args)
+  expect((await fresh('--dry-run')).stdout).toBe('would apply: 1, 2, 3, 4; version 0\n')
+  expect((await fresh()).stdout).toBe('applied: 1, 2, 3, 4; version 4\n')
+  expect((await fresh()).stdout).toBe('applied: nothing; version 4\n')
+})
+
+test('plans prints SQL that needs no database to be printed', async () => {
+  const { io, stdout } = bufferedIo({})
+  expect(await saga(['plans'], io)).toBe(0)
+  expect(stdout()).toContain('CREATE TABLE "fencepost".outbox')
+})
+
+test('a parked saga is shown, retried and turned back; an unknown one is said to be unknown', async () => {
+  let broken = true
+  const stubborn = {
+    name: 'stubborn',
+    maxAttempts: 1,
+    effect: async () => {
+      if (broken) throw new Error('down')
+    },
+  }
+  const definition = defineSaga('o', [{ name: 'decide', pivot: true }, stubborn])
+  const runner = createSagaRunner({ kit, definitions: [definition], backoff: { initialMs: 0, maxMs: 0 } })
+  await kit.transaction((tx) => runner.begin(tx, 'o', { sagaId: 'o-1', input: {} }))
+  await runner.runOnce()
+  const shown = JSON.parse((await run('show', 'o-1')).stdout)
+  expect(shown).toMatchObject({
+    status: 'parked',
+    steps: [{ status: 'done' }, { name: 'stubborn', status: 'running' }],
+  })
+  broken = false
+  expect(await run('retry', 'o-1')).toMatchObject({ exitCode: 0, stdout: 'done\n' })
+  await runner.runOnce()
+  expect(JSON.parse((await run('show', 'o-1')).stdout).status).toBe('completed')
+  expect(await run('compensate', 'o-1')).toMatchObject({
+    exitCode: 1,
+    stderr: 'saga o-1 is neither running nor parked\n',
+  })
+  expect(await run('show', 'nobody')).toMatchObject({ exitCode: 1, stderr: 'there is no saga nobody\n' })
+})
+
+test('dead letters are listed, replayed and discarded; the lag counts what is parked', async () => {
+  const publisher = new RecordingPublisher()
+  publisher.react = () => 'refuse'
+  for (const n of [1, 2])
+    await kit.transaction((tx) =>
+      publish(kit, tx, { aggregateType: 'a', aggregateId: `${n}`, type: 'T', payload: { n } }),
+    )
+  await using relay = createOutboxRelay({ kit, publisher, retry: { maxAttempts: 1 } })
+  await relay.drainOnce()
+  const letters = JSON.parse((await run('dead-letters')).stdout)
+  expect(letters.map(({ errorCode }: { errorCode: string }) => errorCode)).toEqual([
+    'publish_refused',
+    'publish_refused',
+  ])
+  expect(await run('dead-letters', 'replay', String(letters[0].id))).toMatchObject({
+    exitCode: 0,
+    stdout: '1 of 1\n',
+  })
+  expect(JSON.parse((await run('lag')).stdout)).toMatchObject({ pending: 1, parked: 0 })
+  expect(await run('dead-letters', 'discard', String(letters[1].id), '999')).toMatchObject({
+    exitCode: 1,
+    stdout: '1 of 2\n',
+  })
+  expect(await countOf(kit, `dead_letters WHERE status = 'dead'`)).toBe(0)
+  expect((await run('retention')).exitCode).toBe(0)
+})
+
+test('without a database it asks which; one that is away is 69, and its password is not told', async () => {
+  const none = bufferedIo({})
+  expect(await saga(['lag'], none.io)).toBe(64)
+  expect(none.stderr()).toContain('DATABASE_URL')
+  const away = bufferedIo({ DATABASE_URL: 'postgres://u:canary@127.0.0.1:9/x' })
+  expect(await saga(['lag'], away.io)).toBe(69)
+  expect(away.stderr()).not.toBe('')
+  expect(away.stderr()).not.toContain('canary')
+})
