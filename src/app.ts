@@ -256,6 +256,7 @@ function proxyOptions(config: Config, secrets: Secrets): ProxyOptions {
     ...(tls === undefined ? {} : { tls }),
     forwarded: config.forwardedHeaders,
     settleBudgetMs: config.settleBudgetMs,
+    rawKeys: config.logRawKeys,
     upstreamTimeoutMs: config.upstreamTimeoutMs,
     limits: {
       inFlightMax: config.maxInFlight,

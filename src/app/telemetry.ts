@@ -68,7 +68,13 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       (event) => {
         for (const subscriber of later) subscriber(event)
       },
-      logEvents(log),
+      logEvents(log, {
+        nodeCount: nodeNames.length,
+        decisionsPerSecond: config.logDecisionsPerSecond,
+        monoMs: () => clock.monoMs(),
+        onDropped: () => metrics.logLinesDropped.inc(),
+        trace: () => traces?.active(),
+      }),
       countEvents(metrics, required, () => traces?.active()?.traceId),
       ...traced,
       (event) => {

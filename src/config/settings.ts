@@ -642,6 +642,14 @@ export const SETTINGS = {
     summary: 'Log idempotency keys as they are instead of their hash.',
     source: 'A key may be a customer’s order number.',
   }),
+  logDecisionsPerSecond: setting({
+    env: 'FENCEPOST_LOG_DECISIONS',
+    path: 'logs.decisionsPerSecond',
+    kind: integer({ min: 0, max: 1_000_000 }),
+    default: '100',
+    summary: 'Most lines a second about decisions that went well; what is left out is counted and said.',
+    source: 'A line costs some 10 µs: a thousandth of a core.',
+  }),
   tracing: setting({
     env: 'FENCEPOST_TRACING',
     path: 'tracing.enabled',

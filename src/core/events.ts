@@ -1,7 +1,8 @@
 /**
  * What happens inside, told to whoever counts, logs or traces. The algorithm publishes; it never logs.
  *
- * Every event carries values that are safe to show: hashes and tokens, never a client's key, header or body.
+ * Every event carries values that are safe to show: hashes and tokens, never a client's header or body, and its key only
+ * where the configuration says so.
  */
 
 import type { NodeAnswer, Unreachable } from './ports.ts'
@@ -66,6 +67,7 @@ export type CoreEvent =
   | {
       readonly kind: 'lease_ended'
       readonly recordKey: string
+      readonly token: Token
       readonly ended: LeaseEnd
       readonly heldMs: number
       readonly remainingMs: number
@@ -205,6 +207,9 @@ export type DecidedEvent = {
   readonly durationMs: number
   /** Of the record key: its hash part. */
   readonly keyHash: string | undefined
+  readonly tenant?: string
+  /** The client's own key: only where the configuration asks for it (`logs.rawKeys`). */
+  readonly idempotencyKey?: string
   readonly lockId?: string
   readonly token?: Token
   readonly attempt?: number

@@ -125,6 +125,7 @@ export function keepLease(
     events.publish({
       kind: 'lease_ended',
       recordKey: lease.key,
+      token: lease.token,
       ended,
       heldMs,
       remainingMs: remainingMs(lease, now(clock)),

@@ -1,13 +1,16 @@
 /**
  * The log: JSON lines on standard output, one a decision at info, the rest where something is out of the ordinary.
  *
- * Owns which event becomes a line, at which level and in which words. Lines carry hashes and tokens; keys, headers and
- * bodies of clients are in no event and so in no line.
+ * Owns how many lines are written: decisions that went well are the only ones that come by the thousand, so they alone are
+ * limited to so many a second, what was left out is counted, and a line says how many. Lines carry hashes and tokens;
+ * headers and bodies of clients are in no event and so in no line, and their keys only where the configuration asks for it.
  */
 
 import { type DestinationStream, type Logger, pino } from 'pino'
-import type { CoreEvent } from '../core/events.ts'
+import type { CoreEvent, DecidedEvent } from '../core/events.ts'
+import { lockIdOf } from '../core/lease.ts'
 import type { Subscriber } from './fan-out.ts'
+import { lineOf } from './log-lines.ts'
 
 export type LogOptions = {
   readonly level: string
@@ -29,212 +32,82 @@ export function createLog({ level, instance, destination }: LogOptions): Logger 
   )
 }
 
+export type EventLogOptions = {
+  readonly nodeCount: number
+  /** Most lines a second about decisions that went well. */
+  readonly decisionsPerSecond: number
+  readonly monoMs: () => number
+  readonly onDropped: () => void
+  /** Of the span that is active, where it is recorded. */
+  readonly trace: () => { readonly traceId: string; readonly spanId: string } | undefined
+}
+
+/** What earlier events told of a claim whose decision is yet to come. */
+type Known = { answered?: number; remainingMs?: number }
+/** Claims under way; beyond it the oldest is decided without these fields. */
+const KNOWN_MAX = 10_000
+
 /** The subscriber that writes lines for events. */
-export function logEvents(log: Logger): Subscriber {
+export function logEvents(log: Logger, options: EventLogOptions): Subscriber {
+  const known = new Map<string, Known>()
+  const admits = createSampler(log, options)
+
+  function remember(lockId: string, fact: Known): void {
+    known.set(lockId, { ...known.get(lockId), ...fact })
+    if (known.size > KNOWN_MAX) known.delete(known.keys().next().value as string)
+  }
+
+  /** Fields that the decision itself does not carry. */
+  function fromEarlier(event: CoreEvent) {
+    if (event.kind !== 'decided' || event.lockId === undefined) return {}
+    const { answered, remainingMs } = known.get(event.lockId) ?? {}
+    known.delete(event.lockId)
+    return {
+      ...(answered === undefined
+        ? {}
+        : { quorum_nodes: `${answered}/${options.nodeCount}`, nodes_reached: answered }),
+      ...(remainingMs === undefined ? {} : { lease_remaining_ms: Math.round(remainingMs) }),
+    }
+  }
+
   return (event) => {
+    if (event.kind === 'claim_ended' && event.token !== undefined && event.answered !== undefined)
+      remember(lockIdOf({ key: event.recordKey, token: event.token }), { answered: event.answered })
+    if (event.kind === 'lease_ended')
+      remember(lockIdOf({ key: event.recordKey, token: event.token }), { remainingMs: event.remainingMs })
     const { level, message, fields } = lineOf(event) ?? {}
-    if (level !== undefined) log[level]({ event: event.kind, ...fields }, message)
+    if (level === undefined || !log.isLevelEnabled(level)) return
+    const earlier = fromEarlier(event)
+    if (event.kind === 'decided' && wentWell(event) && !admits()) return
+    const trace = options.trace()
+    const ids = trace === undefined ? {} : { trace_id: trace.traceId, span_id: trace.spanId }
+    log[level]({ event: event.kind, ...fields, ...earlier, ...ids }, message)
   }
 }
 
-type Line = {
-  readonly level: 'error' | 'warn' | 'info' | 'debug'
-  readonly message: string
-  readonly fields: Readonly<Record<string, unknown>>
+/** What went wrong is always written. */
+function wentWell({ status, decision }: DecidedEvent): boolean {
+  return status < 500 && decision !== 'fail_open'
 }
 
-/** Undefined where metrics say it better than a line a time. */
-function lineOf(event: CoreEvent): Line | undefined {
-  switch (event.kind) {
-    case 'decided':
-      return {
-        level: 'info',
-        message: `${event.decision}: ${event.detail}`,
-        fields: {
-          entrypoint: event.entrypoint,
-          route: event.route,
-          status: event.status,
-          duration_ms: rounded(event.durationMs),
-          idempotency_key: event.keyHash,
-          lock_id: event.lockId,
-          fencing_token: event.token,
-          attempt: event.attempt,
-        },
-      }
-    case 'node_answered':
-      if (event.answer !== 'unreachable') return undefined
-      return {
-        level: 'debug',
-        message: `${event.node} gave no answer to ${event.command}`,
-        fields: { node: event.node, error: event.detail, duration_ms: rounded(event.durationMs) },
-      }
-    case 'claim_expired':
-      return {
-        level: 'warn',
-        message: 'a claim took longer than its lease and was given back',
-        fields: { ...keyHash(event.recordKey), elapsed_ms: rounded(event.elapsedMs) },
-      }
-    case 'conflict_repaired':
-      return {
-        level: 'error',
-        message: 'two outcomes of one identity were seen; the one with the larger token is kept',
-        fields: { ...keyHash(event.recordKey), tokens: event.tokens },
-      }
-    case 'outcome_damaged':
-      return {
-        level: 'error',
-        message: 'a stored outcome is damaged and was not used',
-        fields: { ...keyHash(event.recordKey), error: event.reason },
-      }
-    case 'outcome_adopted':
-      return {
-        level: 'warn',
-        message: 'an outcome that only a minority held was written to a majority',
-        fields: { ...keyHash(event.recordKey), fencing_token: event.token },
-      }
-    case 'takeover':
-      return {
-        level: 'warn',
-        message: 'an earlier holder ended without an outcome; this attempt takes over',
-        fields: { ...keyHash(event.recordKey), fencing_token: event.token, attempt: event.attempt },
-      }
-    case 'lease_ended':
-      if (event.ended === 'completed' || event.ended === 'released') return undefined
-      return {
-        level: 'warn',
-        message: `a lease ended without a recorded outcome (${event.ended})`,
-        fields: {
-          ...keyHash(event.recordKey),
-          held_ms: rounded(event.heldMs),
-          lease_remaining_ms: rounded(event.remainingMs),
-        },
-      }
-    case 'lease_renewed':
-      if (event.result === 'renewed') return undefined
-      return {
-        level: 'warn',
-        message: `a lease was not renewed (${event.result})`,
-        fields: { ...keyHash(event.recordKey), renewal_failed: true, duration_ms: rounded(event.durationMs) },
-      }
-    case 'completed':
-      if (event.result === 'recorded') return undefined
-      return {
-        level: 'error',
-        message: `an outcome was not recorded (${event.result})`,
-        fields: { ...keyHash(event.recordKey), attempts: event.attempts },
-      }
-    case 'clock_stepped':
-      return {
-        level: 'error',
-        message: `the clock of ${event.node} was stepped; its votes do not count until the longest lease is over`,
-        fields: { node: event.node, step_ms: rounded(event.stepMs), suspended_ms: event.suspendedMs },
-      }
-    case 'clock_offset':
-      if (!event.changed) return undefined
-      return {
-        level: event.skewed ? 'warn' : 'info',
-        message: `the clock of ${event.node} is ${event.skewed ? 'further off ours than tolerated' : 'near ours again'}`,
-        fields: {
-          node: event.node,
-          offset_ms: rounded(event.offsetMs),
-          uncertainty_ms: rounded(event.uncertaintyMs),
-        },
-      }
-    case 'breaker_changed':
-      if (event.to === 'half_open') return undefined
-      return {
-        level: event.to === 'open' ? 'warn' : 'info',
-        message: `${event.node} ${event.to === 'open' ? 'does not answer and is left alone for a moment' : 'answers again'}`,
-        fields: { node: event.node, from: event.from, to: event.to },
-      }
-    case 'quorum_breaker_changed':
-      if (event.to === 'half_open') return undefined
-      return {
-        level: event.to === 'open' ? 'error' : 'warn',
-        message:
-          event.to === 'open'
-            ? 'the quorum is lost: claims are answered without asking the nodes, but for one now and then'
-            : 'the quorum is back',
-        fields: { from: event.from, to: event.to },
-      }
-    case 'written_back':
-      return {
-        level: event.result === 'recorded' ? 'info' : 'error',
-        message: `a completion of the time without a quorum: ${event.result}`,
-        fields: { ...keyHash(event.recordKey), pending: event.pending },
-      }
-    case 'node_state':
-      return {
-        level: event.to === 'voting' ? 'info' : 'warn',
-        message: `${event.node} is ${event.to}, was ${event.from}: ${event.reason}`,
-        fields: { node: event.node, from: event.from, to: event.to },
-      }
-    case 'cluster_founded':
-      return {
-        level: 'warn',
-        message: 'a brand-new cluster was founded: its nodes remembered nothing',
-        fields: { nodes: event.nodes },
-      }
-    case 'enrolment_progress':
-      return {
-        level: 'info',
-        message: `records are copied to ${event.node}`,
-        fields: { node: event.node, sources_done: event.sourcesDone, copied: event.copied },
-      }
-    case 'enrolment_blocked':
-      return {
-        level: 'error',
-        message: `${event.node} can't be enrolled: ${event.voting} other nodes vote, ${event.required} must; too many forgot for the rest to know everything. See \`fencepost nodes declare-loss\`.`,
-        fields: { node: event.node, voting: event.voting, required: event.required },
-      }
-    case 'enrolment_stumbled':
-      return {
-        level: 'warn',
-        message: `a step of the enrolment of ${event.node} failed and is taken again`,
-        fields: { node: event.node, error: event.reason },
-      }
-    case 'loss_declared':
-      return {
-        level: 'error',
-        message: `${event.by} declared the loss of what ${event.node} forgot: requests of before may be carried out again`,
-        fields: { node: event.node, declared_by: event.by },
-      }
-    case 'node_enrolled':
-      return {
-        level: 'info',
-        message: `${event.node} was enrolled and votes again`,
-        fields: { node: event.node, copied: event.copied },
-      }
-    case 'settled_late':
-      return {
-        level: event.result === 'recorded' ? 'info' : 'error',
-        message: `an outcome whose client was answered before it was recorded: ${event.result}`,
-        fields: { ...keyHash(event.recordKey), attempts: event.attempts },
-      }
-    case 'synthetic_claim':
-      if (event.result === 'ok' || event.result === 'error') return undefined
-      return {
-        level: 'error',
-        message:
-          event.result === 'false_negative'
-            ? 'a synthetic claim was granted twice: a duplicate would have been carried out'
-            : 'a synthetic claim was refused although nobody holds its key',
-        fields: { error: event.result, duration_ms: rounded(event.durationMs) },
-      }
-    case 'round_settled':
-    case 'claim_ended':
-    case 'outcome_offered':
-    case 'lease_began':
-    case 'lease_released':
-      return undefined
+/** So many a second are admitted; when the next second begins a line says how many were not. */
+function createSampler(log: Logger, { decisionsPerSecond, monoMs, onDropped }: EventLogOptions) {
+  let second = 0
+  let written = 0
+  let dropped = 0
+  return (): boolean => {
+    const now = Math.floor(monoMs() / 1_000)
+    if (now !== second) {
+      if (dropped > 0)
+        log.info({ event: 'lines_dropped', dropped }, `${dropped} lines about decisions were left out`)
+      second = now
+      written = 0
+      dropped = 0
+    }
+    written += 1
+    if (written <= decisionsPerSecond) return true
+    dropped += 1
+    onDropped()
+    return false
   }
-}
-
-/** Of `dedup:{tenant}:{env}:{version}:{hash}` the first 16 digits of the hash: enough to find the record. */
-function keyHash(recordKey: string): { idempotency_key: string } {
-  return { idempotency_key: recordKey.slice(recordKey.lastIndexOf(':') + 1).slice(0, 16) }
-}
-
-function rounded(ms: number): number {
-  return Math.round(ms * 100) / 100
 }

@@ -103,6 +103,7 @@ export async function startProxy(
       trustedPeers: { kind: 'any' },
       forwarded: 'append',
       settleBudgetMs: 300,
+      rawKeys: false,
       upstreamTimeoutMs: 5_000,
       ...given.options,
       limits: {

@@ -43,8 +43,15 @@ export type ProtectedCall = {
   readonly params: PathParameters
 }
 
+/** Whose request it was, for the events. */
+export type About = {
+  readonly recordKey: string
+  readonly tenant: string
+  readonly clientKey: string | undefined
+}
+
 export type Protected =
-  | { readonly kind: 'answer'; readonly answer: Answer; readonly recordKey?: string }
+  | { readonly kind: 'answer'; readonly answer: Answer; readonly about?: About }
   /** The client went away before its request was whole. */
   | { readonly kind: 'gone' }
   /** No key, and the route does not require one: it is passed on, the body having been read. */
@@ -85,7 +92,9 @@ export async function protect(
       const told = { idempotencyKey: identified.clientKey, instance }
       const outcome = await once(call, identified, body.bytes, options, ports)
       if (!madeARecord(outcome)) place.notNew()
-      return { kind: 'answer', answer: answerFor(outcome, told), recordKey: identified.recordKey }
+      const { recordKey, clientKey } = identified
+      const about = { recordKey, tenant: scope.tenant, clientKey }
+      return { kind: 'answer', answer: answerFor(outcome, told), about }
     }
   }
 }

@@ -21,8 +21,9 @@ import { bypass } from './bypass.ts'
 import type { ScopeRules } from './identify.ts'
 import type { Inbound } from './inbound.ts'
 import { createListener, type ListenerLimits } from './listener.ts'
-import { type ProtectPorts, protect } from './protect.ts'
+import { type About, type ProtectPorts, protect } from './protect.ts'
 import { send, writeRaw } from './send.ts'
+import { traced } from './traced.ts'
 import { offersWebSocket, passUpgrade } from './upgrade.ts'
 
 export type ProxyOptions = {
@@ -34,6 +35,8 @@ export type ProxyOptions = {
   readonly tls?: ListenerTls
   readonly forwarded: ForwardedHeaders
   readonly settleBudgetMs: number
+  /** Events carry the client's key itself, not only its hash. */
+  readonly rawKeys: boolean
   /** For requests that no route matches. */
   readonly upstreamTimeoutMs: number
   readonly limits: ListenerLimits & { readonly inFlightMax: number; readonly headerLinesMax: number }
@@ -84,12 +87,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     const startedMonoMs = ports.clock.monoMs()
     inFlight += 1
     const arrived = arrive(req)
-    const trace = ports.tracing.request({
-      method: req.method ?? '',
-      route: arrived.matched?.route.name,
-      protocolVersion: req.httpVersion,
-      header: (name) => req.headers[name]?.toString(),
-    })
+    const trace = ports.tracing.request(traced(req, arrived.matched?.route.name))
     await trace.run(() => serve(inbound, arrived, startedMonoMs, trace))
     inFlight -= 1
     if (inFlight === 0) onIdle?.()
@@ -106,13 +104,13 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     let status: number | undefined
     try {
       if (arrived.admission.kind === 'refused') ending.add(req.socket)
-      const { answer, recordKey } = await answerTo(inbound, arrived).catch(failed)
+      const { answer, about } = await answerTo(inbound, arrived).catch(failed)
       if (answer !== undefined) {
         const close = draining || closesConnection(answer)
         if (close || !req.complete) ending.add(req.socket)
         await send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close })
         status = answer.status
-        publish(answer, arrived, startedMonoMs, recordKey)
+        publish(answer, arrived, startedMonoMs, about)
       }
     } catch (error) {
       ports.onFailure(error, ports.newInstance())
@@ -216,7 +214,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     }
   }
 
-  function publish(answer: Answer, { matched }: Arrived, startedMonoMs: number, recordKey?: string): void {
+  function publish(answer: Answer, { matched }: Arrived, startedMonoMs: number, about?: About): void {
     ports.events.publish({
       kind: 'decided',
       entrypoint: 'proxy',
@@ -225,7 +223,9 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
       route: matched?.route.name,
       status: answer.status,
       durationMs: ports.clock.monoMs() - startedMonoMs,
-      keyHash: recordKey?.slice(-64),
+      keyHash: about?.recordKey.slice(-64),
+      ...(about === undefined ? {} : { tenant: about.tenant }),
+      ...(options.rawKeys && about?.clientKey !== undefined ? { idempotencyKey: about.clientKey } : {}),
       ...answer.execution,
     })
   }
@@ -264,7 +264,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
 type Arrived = { readonly admission: Admission; readonly matched?: RouteMatchResult }
 
 /** Without an answer where the client went away before its request was whole. */
-type Done = { readonly answer?: Answer; readonly recordKey?: string }
+type Done = { readonly answer?: Answer; readonly about?: About }
 
 const SHUTTING_DOWN: Problem = {
   code: 'draining',

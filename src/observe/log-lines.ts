@@ -1,0 +1,218 @@
+/**
+ * The words of the log: which event becomes a line, at which level, with which fields.
+ *
+ * Fields that mean the same have the same name in every line; docs/observability.md lists them, and a test compares.
+ */
+
+import type { CoreEvent } from '../core/events.ts'
+import { lockIdOf } from '../core/lease.ts'
+import type { Token } from '../core/token.ts'
+
+export type Line = {
+  readonly level: 'error' | 'warn' | 'info' | 'debug'
+  readonly message: string
+  readonly fields: Readonly<Record<string, unknown>>
+}
+
+/** Undefined where metrics say it better than a line a time. */
+export function lineOf(event: CoreEvent): Line | undefined {
+  switch (event.kind) {
+    case 'decided':
+      return {
+        level: 'info',
+        message: `${event.decision}: ${event.detail}`,
+        fields: {
+          entrypoint: event.entrypoint,
+          route: event.route,
+          status: event.status,
+          duration_ms: rounded(event.durationMs),
+          tenant: event.tenant,
+          idempotency_key: event.idempotencyKey ?? event.keyHash?.slice(0, 16),
+          lock_id: event.lockId,
+          acquired: event.lockId !== undefined,
+          fencing_token: event.token,
+          attempt: event.attempt,
+        },
+      }
+    case 'node_answered':
+      if (event.answer !== 'unreachable') return undefined
+      return {
+        level: 'debug',
+        message: `${event.node} gave no answer to ${event.command}`,
+        fields: { node: event.node, error: event.detail, duration_ms: rounded(event.durationMs) },
+      }
+    case 'claim_expired':
+      return {
+        level: 'warn',
+        message: 'a claim took longer than its lease and was given back',
+        fields: { ...keyHash(event.recordKey), elapsed_ms: rounded(event.elapsedMs) },
+      }
+    case 'conflict_repaired':
+      return {
+        level: 'error',
+        message: 'two outcomes of one identity were seen; the one with the larger token is kept',
+        fields: { ...keyHash(event.recordKey), tokens: event.tokens },
+      }
+    case 'outcome_damaged':
+      return {
+        level: 'error',
+        message: 'a stored outcome is damaged and was not used',
+        fields: { ...keyHash(event.recordKey), error: event.reason },
+      }
+    case 'outcome_adopted':
+      return {
+        level: 'warn',
+        message: 'an outcome that only a minority held was written to a majority',
+        fields: { ...keyHash(event.recordKey), fencing_token: event.token },
+      }
+    case 'takeover':
+      return {
+        level: 'warn',
+        message: 'an earlier holder ended without an outcome; this attempt takes over',
+        fields: { ...keyHash(event.recordKey), fencing_token: event.token, attempt: event.attempt },
+      }
+    case 'lease_ended':
+      if (event.ended === 'completed' || event.ended === 'released') return undefined
+      return {
+        level: 'warn',
+        message: `a lease ended without a recorded outcome (${event.ended})`,
+        fields: {
+          ...keyHash(event.recordKey),
+          ...lock(event),
+          held_ms: rounded(event.heldMs),
+          lease_remaining_ms: rounded(event.remainingMs),
+        },
+      }
+    case 'lease_renewed':
+      if (event.result === 'renewed') return undefined
+      return {
+        level: 'warn',
+        message: `a lease was not renewed (${event.result})`,
+        fields: { ...keyHash(event.recordKey), renewal_failed: true, duration_ms: rounded(event.durationMs) },
+      }
+    case 'completed':
+      if (event.result === 'recorded') return undefined
+      return {
+        level: 'error',
+        message: `an outcome was not recorded (${event.result})`,
+        fields: { ...keyHash(event.recordKey), attempts: event.attempts },
+      }
+    case 'clock_stepped':
+      return {
+        level: 'error',
+        message: `the clock of ${event.node} was stepped; its votes do not count until the longest lease is over`,
+        fields: { node: event.node, step_ms: rounded(event.stepMs), suspended_ms: event.suspendedMs },
+      }
+    case 'clock_offset':
+      if (!event.changed) return undefined
+      return {
+        level: event.skewed ? 'warn' : 'info',
+        message: `the clock of ${event.node} is ${event.skewed ? 'further off ours than tolerated' : 'near ours again'}`,
+        fields: {
+          node: event.node,
+          offset_ms: rounded(event.offsetMs),
+          uncertainty_ms: rounded(event.uncertaintyMs),
+        },
+      }
+    case 'breaker_changed':
+      if (event.to === 'half_open') return undefined
+      return {
+        level: event.to === 'open' ? 'warn' : 'info',
+        message: `${event.node} ${event.to === 'open' ? 'does not answer and is left alone for a moment' : 'answers again'}`,
+        fields: { node: event.node, from: event.from, to: event.to },
+      }
+    case 'quorum_breaker_changed':
+      if (event.to === 'half_open') return undefined
+      return {
+        level: event.to === 'open' ? 'error' : 'warn',
+        message:
+          event.to === 'open'
+            ? 'the quorum is lost: claims are answered without asking the nodes, but for one now and then'
+            : 'the quorum is back',
+        fields: { from: event.from, to: event.to },
+      }
+    case 'written_back':
+      return {
+        level: event.result === 'recorded' ? 'info' : 'error',
+        message: `a completion of the time without a quorum: ${event.result}`,
+        fields: { ...keyHash(event.recordKey), pending: event.pending },
+      }
+    case 'node_state':
+      return {
+        level: event.to === 'voting' ? 'info' : 'warn',
+        message: `${event.node} is ${event.to}, was ${event.from}: ${event.reason}`,
+        fields: { node: event.node, from: event.from, to: event.to },
+      }
+    case 'cluster_founded':
+      return {
+        level: 'warn',
+        message: 'a brand-new cluster was founded: its nodes remembered nothing',
+        fields: { nodes: event.nodes },
+      }
+    case 'enrolment_progress':
+      return {
+        level: 'info',
+        message: `records are copied to ${event.node}`,
+        fields: { node: event.node, sources_done: event.sourcesDone, copied: event.copied },
+      }
+    case 'enrolment_blocked':
+      return {
+        level: 'error',
+        message: `${event.node} can't be enrolled: ${event.voting} other nodes vote, ${event.required} must; too many forgot for the rest to know everything. See \`fencepost nodes declare-loss\`.`,
+        fields: { node: event.node, voting: event.voting, required: event.required },
+      }
+    case 'enrolment_stumbled':
+      return {
+        level: 'warn',
+        message: `a step of the enrolment of ${event.node} failed and is taken again`,
+        fields: { node: event.node, error: event.reason },
+      }
+    case 'loss_declared':
+      return {
+        level: 'error',
+        message: `${event.by} declared the loss of what ${event.node} forgot: requests of before may be carried out again`,
+        fields: { node: event.node, declared_by: event.by },
+      }
+    case 'node_enrolled':
+      return {
+        level: 'info',
+        message: `${event.node} was enrolled and votes again`,
+        fields: { node: event.node, copied: event.copied },
+      }
+    case 'settled_late':
+      return {
+        level: event.result === 'recorded' ? 'info' : 'error',
+        message: `an outcome whose client was answered before it was recorded: ${event.result}`,
+        fields: { ...keyHash(event.recordKey), attempts: event.attempts },
+      }
+    case 'synthetic_claim':
+      if (event.result === 'ok' || event.result === 'error') return undefined
+      return {
+        level: 'error',
+        message:
+          event.result === 'false_negative'
+            ? 'a synthetic claim was granted twice: a duplicate would have been carried out'
+            : 'a synthetic claim was refused although nobody holds its key',
+        fields: { error: event.result, duration_ms: rounded(event.durationMs) },
+      }
+    case 'round_settled':
+    case 'claim_ended':
+    case 'outcome_offered':
+    case 'lease_began':
+    case 'lease_released':
+      return undefined
+  }
+}
+
+/** Of `dedup:{tenant}:{env}:{version}:{hash}` the first 16 digits of the hash: enough to find the record. */
+function keyHash(recordKey: string): { idempotency_key: string } {
+  return { idempotency_key: recordKey.slice(recordKey.lastIndexOf(':') + 1).slice(0, 16) }
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 100) / 100
+}
+
+function lock({ recordKey: key, token }: { readonly recordKey: string; readonly token: Token }) {
+  return { lock_id: lockIdOf({ key, token }), fencing_token: token }
+}

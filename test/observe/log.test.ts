@@ -1,0 +1,233 @@
+// The log: which fields a line has, how many lines are written under load, and what never stands in any of them.
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import type { CoreEvent } from '../../src/core/events.ts'
+import { createLog, logEvents } from '../../src/observe/log.ts'
+import { startCountingApplication } from '../support/counting-application.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { startSidecar } from '../support/sidecar.ts'
+
+const KEY = `dedup:shop:prod:v1:${'ab'.repeat(32)}`
+const LOCK_ID = 'abababababababab-5'
+
+function written(options: { decisionsPerSecond?: number; level?: string } = {}) {
+  const lines: Record<string, unknown>[] = []
+  const destination = { write: (line: string) => void lines.push(JSON.parse(line)) }
+  const log = createLog({ level: options.level ?? 'info', instance: 'pod-1', destination })
+  let nowMs = 0
+  let dropped = 0
+  const publish = logEvents(log, {
+    nodeCount: 5,
+    decisionsPerSecond: options.decisionsPerSecond ?? 100,
+    monoMs: () => nowMs,
+    onDropped: () => {
+      dropped += 1
+    },
+    trace: () => ({ traceId: 't'.repeat(32), spanId: 's'.repeat(16) }),
+  })
+  return {
+    lines,
+    publish,
+    dropped: () => dropped,
+    advance: (ms: number) => {
+      nowMs += ms
+    },
+  }
+}
+
+const claimed: CoreEvent = {
+  kind: 'claim_ended',
+  result: 'granted',
+  recordKey: KEY,
+  rounds: 1,
+  durationMs: 2,
+  answered: 4,
+  token: 5,
+}
+const ended = { kind: 'lease_ended', recordKey: KEY, token: 5, heldMs: 700, remainingMs: 29_000.4 } as const
+const decided: CoreEvent = {
+  kind: 'decided',
+  entrypoint: 'proxy',
+  decision: 'acquired',
+  detail: 'created',
+  route: 'payments',
+  status: 201,
+  durationMs: 12.345,
+  keyHash: 'ab'.repeat(32),
+  tenant: 'shop',
+  lockId: LOCK_ID,
+  token: 5,
+  attempt: 1,
+}
+
+describe('fields', () => {
+  test('a decision has all that was agreed', () => {
+    const { lines, publish } = written()
+    publish(claimed)
+    publish({ ...ended, ended: 'completed' })
+    publish(decided)
+    expect(lines).toEqual([
+      {
+        level: 'info',
+        time: expect.any(String),
+        client_id: 'pod-1',
+        event: 'decided',
+        entrypoint: 'proxy',
+        route: 'payments',
+        status: 201,
+        duration_ms: 12.35,
+        tenant: 'shop',
+        idempotency_key: 'abababababababab',
+        lock_id: LOCK_ID,
+        acquired: true,
+        fencing_token: 5,
+        attempt: 1,
+        quorum_nodes: '4/5',
+        nodes_reached: 4,
+        lease_remaining_ms: 29_000,
+        trace_id: 't'.repeat(32),
+        span_id: 's'.repeat(16),
+        message: 'acquired: created',
+      },
+    ])
+  })
+
+  test.each<[why: string, event: CoreEvent, line: Record<string, unknown>]>([
+    [
+      'a duplicate did not acquire',
+      {
+        kind: 'decided',
+        entrypoint: 'proxy',
+        decision: 'duplicate_completed',
+        detail: 'replayed',
+        route: 'r',
+        status: 201,
+        durationMs: 1,
+        keyHash: 'cd'.repeat(32),
+      },
+      { level: 'info', acquired: false, idempotency_key: 'cdcdcdcdcdcdcdcd' },
+    ],
+    [
+      'the key itself stands there only where the event carries it',
+      { ...decided, idempotencyKey: 'order-17' } as CoreEvent,
+      { idempotency_key: 'order-17' },
+    ],
+    [
+      'a renewal that failed says so',
+      { kind: 'lease_renewed', recordKey: KEY, result: 'lost', durationMs: 3 },
+      { level: 'warn', renewal_failed: true, idempotency_key: 'abababababababab' },
+    ],
+    [
+      'a lease that ended early names its lock',
+      { ...ended, ended: 'expired' },
+      { level: 'warn', lock_id: LOCK_ID, lease_remaining_ms: 29_000.4 },
+    ],
+    [
+      'a damaged outcome is an error',
+      { kind: 'outcome_damaged', recordKey: KEY, reason: 'digest' },
+      { level: 'error', error: 'digest' },
+    ],
+  ])('%s', (_, event, line) => {
+    const { lines, publish } = written()
+    publish(event)
+    expect(lines).toMatchObject([line])
+  })
+
+  test('docs/observability.md names every field of these lines', async () => {
+    const page = await readFile(join(import.meta.dirname, '../../docs/observability.md'), 'utf8')
+    const section = page.split(/^## /m).find((text) => text.startsWith('Logs')) ?? ''
+    const documented = [...section.matchAll(/^\| `([a-z_]+)` \|/gm)].map(([, name]) => name)
+    const { lines, publish } = written()
+    publish(claimed)
+    publish({ ...ended, ended: 'expired' })
+    publish(decided)
+    publish({ kind: 'outcome_damaged', recordKey: KEY, reason: 'digest' })
+    publish({ kind: 'lease_renewed', recordKey: KEY, result: 'lost', durationMs: 3 })
+    const seen = new Set(lines.flatMap((line) => Object.keys(line)))
+    expect([...seen].filter((name) => !documented.includes(name))).toEqual([])
+  })
+})
+
+describe('under load', () => {
+  test('so many decisions a second are written, the rest is counted, and the next line says how many', () => {
+    const { lines, publish, dropped, advance } = written({ decisionsPerSecond: 3 })
+    for (let i = 0; i < 10; i += 1) publish(decided)
+    expect([lines.length, dropped()]).toEqual([3, 7])
+    advance(1_000)
+    publish(decided)
+    expect(lines.slice(3)).toMatchObject([{ event: 'lines_dropped', dropped: 7 }, { event: 'decided' }])
+  })
+
+  test('what went wrong is always written, and so is all that is no decision', () => {
+    const { lines, publish, dropped } = written({ decisionsPerSecond: 0 })
+    publish({ ...decided, decision: 'quorum_unavailable', status: 503 } as CoreEvent)
+    publish({ ...decided, decision: 'fail_open', status: 200 } as CoreEvent)
+    publish({ kind: 'lease_renewed', recordKey: KEY, result: 'lost', durationMs: 3 })
+    publish(decided)
+    expect([lines.length, dropped()]).toEqual([3, 1])
+  })
+
+  test('what the level hides is not counted as dropped', () => {
+    const { lines, publish, dropped } = written({ decisionsPerSecond: 0, level: 'warn' })
+    publish(decided)
+    expect([lines.length, dropped()]).toEqual([0, 0])
+  })
+})
+
+describe('canaries', () => {
+  const CANARY = 'canary-4711'
+  const provoke = async (env: Record<string, string>) => {
+    await using servers = await startRedisServers(3)
+    await using application = await startCountingApplication()
+    await using sidecar = await startSidecar({
+      FENCEPOST_REDIS_NODES: servers.nodesSetting,
+      FENCEPOST_UPSTREAM: application.url,
+      FENCEPOST_LOG_LEVEL: 'trace',
+      ...env,
+    })
+    const send = (body: string, headers: Record<string, string> = {}, path = `/p/${CANARY}?q=${CANARY}`) =>
+      fetch(`${sidecar.proxy}${path}`, {
+        method: 'POST',
+        headers: {
+          'idempotency-key': `key-${CANARY}`,
+          authorization: `Bearer ${CANARY}`,
+          cookie: `session=${CANARY}`,
+          ...headers,
+        },
+        body,
+      })
+    await send(`body-${CANARY}`)
+    await send(`body-${CANARY}`)
+    await send(`another body-${CANARY}`)
+    await send('{"broken', { 'content-type': `application/json; x=${CANARY}`, 'content-encoding': CANARY })
+    await send('x', { 'idempotency-key': `${CANARY}${'x'.repeat(2_000)}` })
+    await servers.kill(0)
+    await servers.kill(1)
+    await send('nobody can know', { 'idempotency-key': `other-${CANARY}` })
+    await fetch(`${sidecar.api}/v1/reservations`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ session_id: CANARY, reserved_value: CANARY }),
+    })
+    await sidecar.process.end()
+    return sidecar.process.output
+  }
+
+  test('keys, principals, cookies, bodies, paths and queries are in no line, at any level', async () => {
+    const output = await provoke({})
+    expect(output).toContain('"event":"decided"')
+    expect(output.split('\n').filter((line) => line.includes(CANARY))).toEqual([])
+  })
+
+  test('where raw keys are asked for the key is, and nothing else', async () => {
+    const output = await provoke({ FENCEPOST_LOG_RAW_KEYS: 'on' })
+    const lines = output.split('\n').filter((line) => line.includes(CANARY))
+    expect(lines.length).toBeGreaterThan(0)
+    for (const line of lines) {
+      const { idempotency_key: key, ...rest } = JSON.parse(line) as Record<string, unknown>
+      expect(key).toContain(CANARY)
+      expect(JSON.stringify(rest)).not.toContain(CANARY)
+    }
+  })
+})
