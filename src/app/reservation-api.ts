@@ -40,6 +40,7 @@ export function openReservationApi(
         requestTimeoutMs: config.requestTimeoutMs,
         keepAliveTimeoutMs: config.keepAliveTimeoutMs,
         inFlightMax: config.maxInFlight,
+        connectionsMax: config.connectionsMax,
         perSessionMax: config.reservationsPerSession,
       },
     },

@@ -72,3 +72,65 @@ function mutateOnce(text: string, random: Random): string {
     }
   }
 }
+
+/**
+ * One to three mutations that keep lines whole: lines doubled, moved, removed, renamed, said twice with another value, and
+ * whole messages behind each other. What byte mutations seldom make: well-formed lines that contradict each other.
+ */
+export function restructure(text: string, random: Random): string {
+  let mutated = text
+  for (let rounds = 1 + Math.floor(random.fraction() * 3); rounds > 0; rounds -= 1)
+    mutated = restructureOnce(mutated, random)
+  return mutated
+}
+
+const LINES = [
+  'Content-Length: 0',
+  'Content-Length: 2',
+  'Content-Length: 99',
+  'Transfer-Encoding: chunked',
+  'Transfer-Encoding: gzip, chunked',
+  'Transfer-Encoding: chunked, identity',
+  'Idempotency-Key: another',
+  'Idempotency-Key: "another"',
+  'Host: b',
+  'Connection: close',
+  'Connection: idempotency-key, content-length',
+  'Expect: 100-continue',
+  'Upgrade: h2c',
+  'Trailer: Content-Length',
+  'Content-Encoding: gzip',
+  'Content-Type: multipart/form-data; boundary=x',
+  'Content-Digest: sha-256=:AAAA:',
+  'X-Tenant-Id: other',
+  'Fencepost-Fencing-Token: 9007199254740991',
+  'Idempotent-Replayed: true',
+  'Retry-After: 1',
+  'Set-Cookie: a=b',
+  'Max-Forwards: 0',
+] as const
+
+function restructureOnce(text: string, random: Random): string {
+  const headEnd = text.indexOf('\r\n\r\n')
+  if (headEnd === -1) return text
+  const [first = '', ...lines] = text.slice(0, headEnd).split('\r\n')
+  const rest = text.slice(headEnd)
+  const at = Math.floor(random.fraction() * (lines.length + 1))
+  const together = (of: readonly string[], body = rest) => [first, ...of].join('\r\n') + body
+  switch (Math.floor(random.fraction() * 7)) {
+    case 0:
+      return together(lines.toSpliced(at, 0, pick(random, LINES)))
+    case 1:
+      return together(lines.toSpliced(at, 1))
+    case 2:
+      return together(lines.toSpliced(at, 0, ...lines.slice(at, at + 1)))
+    case 3:
+      return together(lines.toReversed())
+    case 4:
+      return together(lines.map((line, index) => (index === at ? line.toUpperCase() : line)))
+    case 5:
+      return `${text}${text}`
+    default:
+      return together(lines, `${rest}${rest.slice(4)}`)
+  }
+}

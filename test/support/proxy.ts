@@ -41,6 +41,8 @@ export type TestProxyOptions = {
   readonly nodes?: readonly StoppableNode[]
   readonly bodyIdleMs?: number
   readonly tenants?: Partial<TenantLimits>
+  /** Default: all are kept, for the test to look at. */
+  readonly keepEvents?: boolean
   /** Default: nothing is remembered, every duplicate asks the nodes. */
   readonly outcomeBytesMax?: number
 }
@@ -66,7 +68,7 @@ export async function startProxy(
   const random = systemRandom
   const published: CoreEvent[] = []
   const failures: unknown[] = []
-  const events = { publish: (event: CoreEvent) => void published.push(event) }
+  const events = { publish: (event: CoreEvent) => void (given.keepEvents !== false && published.push(event)) }
   const nodes = given.nodes ?? createEmbeddedNodes(5, clock, 10_000, events)
   const leases = shareLeases({
     leases: createLeases({ quorum: createRedlockQuorum({ nodes, clock, events }), clock, random, events }),

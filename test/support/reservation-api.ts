@@ -25,6 +25,8 @@ export type TestApiOptions = {
   readonly secret?: ReservationSecret
   readonly maxWaiters?: number
   readonly tenants?: Partial<TenantLimits>
+  /** Default: all are kept, for the test to look at. */
+  readonly keepEvents?: boolean
 }
 
 export type ApiReply = {
@@ -58,7 +60,7 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
   const random = systemRandom
   const published: CoreEvent[] = []
   const failures: unknown[] = []
-  const events = { publish: (event: CoreEvent) => void published.push(event) }
+  const events = { publish: (event: CoreEvent) => void (given.keepEvents !== false && published.push(event)) }
   const nodes = given.nodes ?? createEmbeddedNodes(5, clock, 10_000, events)
   const leases = createLeases({
     quorum: createRedlockQuorum({ nodes, clock, events }),
@@ -87,6 +89,7 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
         requestTimeoutMs: 10_000,
         keepAliveTimeoutMs: 5_000,
         inFlightMax: 1_000,
+        connectionsMax: 1_000,
         perSessionMax: 1_000,
         ...given.limits,
       },

@@ -43,6 +43,7 @@ export type ReservationApiOptions = HandlerOptions & {
     readonly bodyBytesMax: number
     readonly keepAliveTimeoutMs: number
     readonly inFlightMax: number
+    readonly connectionsMax: number
     /** Reservations that one session may hold through this sidecar. */
     readonly perSessionMax: number
   }
@@ -109,8 +110,10 @@ export function createReservationApi(
     if (inFlight - heartbeats.open > limits.inFlightMax) return answer(reply, overloaded(limits.inFlightMax))
     return undefined
   })
-  app.setErrorHandler((error: FastifyError, _request, reply) => {
-    const known = problemOf(error, limits.bodyBytesMax)
+  app.setErrorHandler((error: FastifyError, request, reply) => {
+    if (reply.sent) return reply
+    // A caller that goes away in the middle of its body is no fault of ours, and nobody is left to read this.
+    const known = problemOf(error, limits.bodyBytesMax) ?? (request.raw.complete ? undefined : BROKEN_OFF)
     if (known !== undefined) return sendProblem(reply, known, ports.newInstance())
     const instance = ports.newInstance()
     ports.onFailure(error, instance)
@@ -252,6 +255,16 @@ function createServer(
       ),
     clientErrorHandler: (error, socket) => faults.onClientError(error, socket),
   })
+  app.server.maxConnections = limits.connectionsMax
+  app.addHook('onRequest', async (request, reply) => {
+    const cut = new AbortController()
+    faults.admit({ req: request.raw, res: reply.raw, expectsContinue: false, cut: cut.signal }, cut)
+    cut.signal.addEventListener('abort', () => {
+      if (reply.sent) return
+      reply.header('Connection', 'close')
+      void sendProblem(reply, cut.signal.reason as Problem, newInstance())
+    })
+  })
   if (tls !== undefined) keepTlsFresh(app.server as unknown as TlsServer, tls)
   app.setValidatorCompiler(({ schema }) => validatorOf(schema))
   app.removeAllContentTypeParsers()
@@ -266,6 +279,7 @@ function createServer(
 }
 
 const NOT_JSON = 'FENCEPOST_NOT_JSON'
+const BROKEN_OFF: Problem = { code: 'malformed-request', detail: 'The body broke off. Nothing was done.' }
 
 function problemOf(error: FastifyError, bodyBytesMax: number): Problem | undefined {
   switch (error.code) {

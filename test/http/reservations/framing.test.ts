@@ -1,0 +1,130 @@
+/**
+ * Bytes that are no call, on the listener of the reservation API. Read as: bytes in, status out; whatever they are, the
+ * listener lives, nothing fails inside it, and what somebody holds stays held.
+ *
+ * Source: RFC 9112, sections 2.2, 3.2, 5.1, 6.1 to 6.3 and 7.1. What Node's parser refuses is refused by it; these rows are
+ * the proof that this listener leaves it strict.
+ */
+import { expect, test } from 'vitest'
+import { eventually } from '../../support/eventually.ts'
+import { openWire } from '../../support/proxy.ts'
+import { snapshot, startReservationApi } from '../../support/reservation-api.ts'
+
+const POST = 'POST /v1/reservations HTTP/1.1\r\n'
+const HEAD = `${POST}Host: a\r\nContent-Type: application/json\r\n`
+const BODY = '{"session_id":"x","reserved_value":"new"}'
+const LENGTH = `Content-Length: ${BODY.length}\r\n`
+
+test.each<[what: string, bytes: string, status: number]>([
+  ['both length and chunks', `${HEAD}${LENGTH}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n`, 400],
+  ['chunks and then a length', `${HEAD}Transfer-Encoding: chunked\r\n${LENGTH}\r\n0\r\n\r\n`, 400],
+  ['two lengths', `${HEAD}${LENGTH}Content-Length: 3\r\n\r\n${BODY}`, 400],
+  ...['+2', '-1', '0x2', '', '1 2', '18446744073709551618'].map((length): [string, string, number] => [
+    `the length ${JSON.stringify(length)}`,
+    `${HEAD}Content-Length: ${length}\r\n\r\n{}`,
+    400,
+  ]),
+  ['a space before the colon', `${HEAD}X-A : b\r\n\r\n`, 400],
+  ['a bare CR', `${HEAD}X-A: b\rc\r\n\r\n`, 400],
+  ['a folded line', `${HEAD}X-A: b\r\n c\r\n\r\n`, 400],
+  ['a NUL', `${HEAD}X-A: b\0c\r\n\r\n`, 400],
+  ['an empty name', `${HEAD}: b\r\n\r\n`, 400],
+  ['a chunk size that is none', `${HEAD}Transfer-Encoding: chunked\r\n\r\n0x2\r\n{}\r\n0\r\n\r\n`, 400],
+  ['no Host', `${POST}${LENGTH}\r\n${BODY}`, 400],
+  ['another version', `POST / HTTP/1.2\r\nHost: a\r\n\r\n`, 400],
+  ['HTTP/2 by prior knowledge', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
+  ['a handshake of TLS', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n', 400],
+  ['a head above its limit', `${HEAD}X-A: ${'b'.repeat(20_000)}\r\n\r\n`, 431],
+  [
+    'an id of a megabyte',
+    `POST /v1/reservations/r1_${'A'.repeat(1_000_000)}/release HTTP/1.1\r\nHost: a\r\n\r\n`,
+    431,
+  ],
+  ['a head that does not come', 'POST /v1/reservations HTTP/1.1\r\nHost', 408],
+  ['a body that does not come', `${HEAD}${LENGTH}\r\n`, 408],
+  ['a body above its limit', `${HEAD}Content-Length: 70000\r\n\r\n${'x'.repeat(70_000)}`, 413],
+  [
+    'a body above its limit, in chunks',
+    `${HEAD}Transfer-Encoding: chunked\r\n\r\n11170\r\n${'x'.repeat(70_000)}\r\n0\r\n\r\n`,
+    413,
+  ],
+  ['a path that can not be decoded', 'GET /v1/reservations/%zz HTTP/1.1\r\nHost: a\r\n\r\n', 400],
+  ['a path above the root', 'GET /../../etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n', 404],
+  ['a method of its own', 'BREW /v1/reservations HTTP/1.1\r\nHost: a\r\n\r\n', 400],
+])('%s', async (_what, bytes, status) => {
+  await using api = await startReservationApi({
+    limits: { headersTimeoutMs: 150, requestTimeoutMs: 250, bodyBytesMax: 64 * 1024 },
+  })
+  const held = await api.reserve({ session_id: 'holder', reserved_value: 'held' })
+  await using wire = await openWire(Number(new URL(api.origin).port))
+  wire.send(bytes)
+  await eventually('an answer', () => /^HTTP\/1\.1 \d{3} /.test(wire.received()))
+  expect(Number(wire.received().slice(9, 12))).toBe(status)
+  expect(wire.received()).not.toContain('HTTP/1.1 201')
+  expect(api.failures).toEqual([])
+  const extended = await api.call(`/v1/reservations/${held.id}/extend`, { fencing_token: held.token })
+  expect(extended.status).toBe(200)
+})
+
+test.each<[what: string, change: (id: string) => string, token: number, statuses: number[]]>([
+  ['a token that was guessed', (id) => id, 1, [410]],
+  ['the next token', (id) => id, Number.MAX_SAFE_INTEGER, [410]],
+  [
+    'an id with one other character',
+    (id) => `${id.slice(0, -2)}${id.endsWith('A') ? 'B' : 'A'}${id.at(-1)}`,
+    1,
+    [400],
+  ],
+  ['an id that was cut', (id) => id.slice(0, 30), 1, [400]],
+  ['SQL', () => "r1_'; DROP TABLE reservations; --", 1, [400]],
+  ['Lua and patterns of Redis', () => 'r1_*{}[]:redis.call("FLUSHALL")', 1, [400]],
+  ['NUL and line breaks', () => 'r1_\0\r\nX-A: b', 1, [400]],
+  ['the names of JavaScript', () => '__proto__', 1, [400]],
+  ['nothing', () => '', 1, [400, 404]],
+])('%s neither ends nor extends what somebody holds', async (_what, change, token, statuses) => {
+  await using api = await startReservationApi()
+  const held = await api.reserve({ session_id: 'holder', reserved_value: 'held' })
+  const keys = api.events.flatMap((event) => (event.kind === 'lease_began' ? [event.recordKey] : []))
+  const before = await snapshot(api.nodes, keys)
+  for (const call of ['extend', 'complete', 'release']) {
+    const path = `/v1/reservations/${encodeURIComponent(change(held.id))}/${call}`
+    const { status } = await api.call(path, { fencing_token: token })
+    expect(statuses).toContain(status)
+  }
+  expect(await snapshot(api.nodes, keys)).toBe(before)
+  expect((await api.call(`/v1/reservations/${held.id}`)).body).toMatchObject({ state: 'HELD' })
+  expect(api.failures).toEqual([])
+})
+
+test('a caller that goes away in the middle of its body is no failure of ours', async () => {
+  await using api = await startReservationApi()
+  for (let caller = 0; caller < 20; caller += 1) {
+    await using wire = await openWire(Number(new URL(api.origin).port))
+    wire.send(`${HEAD}${LENGTH}\r\n${BODY.slice(0, 5)}`)
+    wire.socket.resetAndDestroy()
+    await wire.closed
+  }
+  await api.reserve({ session_id: 'x', reserved_value: 'after' })
+  expect(api.failures).toEqual([])
+})
+
+test('a pair of calls behind each other is answered in order, and a refused one ends the connection', async () => {
+  await using api = await startReservationApi()
+  await using wire = await openWire(Number(new URL(api.origin).port))
+  const good = `${HEAD}${LENGTH}\r\n${BODY}`
+  wire.send(`${good}${good}garbage\r\n\r\n`)
+  await wire.ended
+  // The same session asks again for what it holds.
+  expect(wire.received().match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 201', 'HTTP/1.1 201', 'HTTP/1.1 400'])
+})
+
+test('connections beyond their number are closed at once', async () => {
+  await using api = await startReservationApi({ limits: { connectionsMax: 1 } })
+  const port = Number(new URL(api.origin).port)
+  await using first = await openWire(port)
+  first.send('GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n')
+  await eventually('its answer', () => first.received().includes('HTTP/1.1 200'))
+  await using second = await openWire(port)
+  await second.ended
+  expect(second.received()).toBe('')
+})
