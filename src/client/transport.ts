@@ -50,6 +50,7 @@ export async function call(
   { signal, waitMs = 0, retryForMs = options.retryForMs }: CallOptions = {},
 ): Promise<Answered> {
   const untilMs = nowMs() + retryForMs + waitMs
+  let silent = false
   for (let retry = 0; ; retry += 1) {
     const tried = await tryOnce(method, path, body, options, signal, waitMs)
     if ('body' in tried) return tried
@@ -59,7 +60,10 @@ export async function call(
     // What the sidecar asks for is the least; those who were turned away together do not return together.
     const askedMs = typeof retryAfterMs === 'number' ? retryAfterMs : 0
     const delayMs = askedMs + Math.random() * ceilingMs
-    if (retryAfterMs === 'never' || nowMs() + delayMs >= untilMs) throw error
+    // Where a try had no answer, it may be that one of our own that holds it, and is still at it.
+    const ours = silent && error.code === 'reservation-conflict'
+    silent ||= error instanceof UnreachableError
+    if ((retryAfterMs === 'never' && !ours) || nowMs() + delayMs >= untilMs) throw error
     await pause(delayMs, signal)
   }
 }

@@ -206,7 +206,8 @@ function unknown(name: string, nearest: string | undefined): ConfigError {
 }
 
 function deepFreeze<T>(of: T): T {
-  if (typeof of !== 'object' || of === null || Object.isFrozen(of)) return of
+  // The bytes of a buffer can't be frozen; nobody writes to a key.
+  if (typeof of !== 'object' || of === null || Object.isFrozen(of) || ArrayBuffer.isView(of)) return of
   Object.freeze(of)
   for (const member of Object.values(of)) deepFreeze(member)
   return of

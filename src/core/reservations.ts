@@ -137,7 +137,11 @@ async function resume(request: ReserveRequest, leases: Leases): Promise<ReserveR
     return undefined
   const { owner, token } = first
   const same = standing.every((one) => one.kind === 'claimed' && one.owner === owner && one.token === token)
-  if (!same) return undefined
+  // An earlier try of the same session is under way, or holds something else: that is soon known.
+  if (!same) {
+    const [intent] = intents
+    return { kind: 'conflict', intent: intent!, entity: false, retryAfterMs: CONTENDED_RETRY_AFTER_MS }
+  }
   const attempt = attemptOf(standing.slice(0, intents.length))
   const reservation = { intents, entities, owner, token, attempt, leaseMs, retentionMs }
   const extended = await extend(reservation, leaseMs, leases)

@@ -132,6 +132,24 @@ test('an answer that was lost is asked for again, and it is the same reservation
   expect(tokens).toEqual([reservation.fencingToken, reservation.fencingToken])
 })
 
+test('a conflict with a try of its own that had no answer is none', async () => {
+  await using api = await startReservationApi()
+  let tries = 0
+  const client = createClient({
+    url: api.origin,
+    fetch: async (input, init) => {
+      tries += 1
+      if (tries === 1) throw new TypeError('connection reset')
+      if (tries > 2) return fetch(input, init)
+      // What the second try is told while the first is still claiming.
+      const problem = { code: 'reservation-conflict', status: 409, detail: 'held' }
+      return new Response(JSON.stringify(problem), { status: 409 })
+    },
+  })
+  await using reservation = await client.reserve('v')
+  expect([tries, reservation.attempt]).toEqual([3, 1])
+})
+
 test('Retry-After is honoured, and the budget ends it', async () => {
   await using api = await startReservationApi()
   for (const node of api.nodes.slice(0, 3)) node.stop()

@@ -1,5 +1,5 @@
 /** Reservations on real nodes, by real sidecars, from real processes. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { glob, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -108,6 +108,38 @@ test('a secret from a file signs ids that only sidecars with the same file know'
     expect(await callApi(after.api, `/v1/reservations/${old.id}`)).toMatchObject({ status: 200 })
     const young = await reserveAt(after.api, { session_id: 's', reserved_value: 'w' })
     expect(await callApi(before.api, `/v1/reservations/${young.id}`)).toMatchObject({ status: 400 })
+  } finally {
+    await rm(folder, { recursive: true })
+  }
+})
+
+test('with a key ring, what was completed is nowhere on the nodes, and another sidecar with the ring shows it', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-ring-'))
+  try {
+    const line = (name: string, byte: number) => `${name} ${Buffer.alloc(32, byte).toString('base64')}\n`
+    await writeFile(join(folder, 'old'), line('old', 1))
+    await writeFile(join(folder, 'rotated'), line('new', 2) + line('old', 1))
+    await using servers = await startRedisServers(3, { appendOnly: true })
+    const settings = (ring: string) => ({
+      ...patient(servers.nodesSetting),
+      FENCEPOST_KEY_RING_FILE: join(folder, ring),
+    })
+    await using first = await startSidecar(settings('old'))
+    const held = await reserveAt(first.api, { session_id: 's', reserved_value: 'v' })
+    const done = { fencing_token: held.token, result: 'a very secret result' }
+    await callApi(first.api, `/v1/reservations/${held.id}/complete`, done)
+    await using second = await startSidecar(settings('rotated'))
+    expect(await callApi(second.api, '/v1/reservations?value=v')).toMatchObject({
+      body: { state: 'COMPLETED', result: 'a very secret result' },
+    })
+    for (const index of [0, 1, 2]) {
+      const { folder: data } = servers.at(index)
+      const written: Buffer[] = []
+      for await (const file of glob('**/*.aof', { cwd: data })) written.push(await readFile(join(data, file)))
+      expect(written.length).toBeGreaterThan(0)
+      expect(Buffer.concat(written).includes('secret result')).toBe(false)
+      expect(Buffer.concat(written).includes('dedup:default')).toBe(true)
+    }
   } finally {
     await rm(folder, { recursive: true })
   }
