@@ -58,29 +58,35 @@ const CONTENDED: ClaimResult = { kind: 'held', retryAfterMs: CONTENDED_RETRY_AFT
 export async function claimIdentity(request: ClaimRequest, ports: ClaimPorts): Promise<ClaimResult> {
   const { clock, random, events } = ports
   const startedMonoMs = clock.monoMs()
-  const owner = request.owner ?? random.hex(16)
-  let above = NO_TOKEN
+  let owner = request.owner ?? random.hex(16)
+  let largest = NO_TOKEN
+  let token = ports.tokens.next()
   for (let rounds = 1; ; rounds += 1) {
-    const token = ports.tokens.next(above)
+    largest = Math.max(largest, token)
     const { step, heard } = await proposeOnce({ request, owner, token, startedAt: now(clock) }, ports)
-    const durationMs = clock.monoMs() - startedMonoMs
-    const delayMs =
-      step.kind === 'done' || step.atOnce ? 0 : jitteredDelayMs(CONTENTION_BACKOFF, rounds - 1, random)
-    if (step.kind === 'done' || durationMs + delayMs >= request.budgetMs) {
-      const result = step.kind === 'done' ? step.result : step.otherwise
+    const end = (result: ClaimResult): ClaimResult => {
       events.publish({
         kind: 'claim_ended',
         result: result.kind,
         recordKey: request.key,
         rounds,
-        durationMs,
+        durationMs: clock.monoMs() - startedMonoMs,
         answered: heard,
         ...(result.kind === 'granted' ? { token: result.lease.token } : {}),
       })
       return result
     }
+    if (step.kind === 'done') return end(step.result)
+    const delayMs = step.atOnce ? 0 : jitteredDelayMs(CONTENTION_BACKOFF, rounds - 1, random)
+    if (clock.monoMs() - startedMonoMs + delayMs >= request.budgetMs) return end(step.otherwise)
     if (delayMs > 0) await pause(clock, delayMs)
-    above = step.above
+
+    token = ports.tokens.next(step.above)
+    if (token > largest) continue
+    // Tokens were rewound. Messages of the earlier round may still be under way, and above this one they would pass for a
+    // later round of the same claimant: claim again, and release what is granted now. So be somebody else, or stop.
+    if (request.owner !== undefined) return end(step.otherwise)
+    owner = random.hex(16)
   }
 }
 

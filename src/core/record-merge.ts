@@ -17,7 +17,6 @@
 import { ATTEMPT_MAX, NO_OWNER, type NodeRecord } from './record.ts'
 
 type Completed = Extract<NodeRecord, { state: 'completed' }>
-type Claimed = Extract<NodeRecord, { state: 'claimed' }>
 type Undecided = Exclude<NodeRecord, Completed>
 
 /** One record as one node shows it. */
@@ -107,19 +106,14 @@ function markCopied(record: Completed, chosen: boolean): Completed {
   return chosen || record.fence === record.acceptedToken ? accepted : { ...accepted, copied: true }
 }
 
-/** Neither completed, the same token: released wins over held, and the attempts before it stay counted. */
+/**
+ * Neither completed, the same token. Which need not be the same claim: two claimants may have proposed it, and a release
+ * does not say whose it was. So a claim is kept beside a release, or an attempt that was carried out would be forgotten;
+ * had it been released after all, the application is told of one attempt too many.
+ */
 function mergeClaims(a: Undecided, b: Undecided): NodeRecord {
-  if (a.state === 'released') return b.state === 'released' ? a : givenBack(b)
-  if (b.state === 'released') return givenBack(a)
-  if (a.owner === NO_OWNER || b.owner === NO_OWNER) {
-    const [before, after] = [givenBack(a), givenBack(b)]
-    if (before.state === 'released') return after
-    if (after.state === 'released') return before
-    return before.attempt > after.attempt ||
-      (before.attempt === after.attempt && before.fingerprint > after.fingerprint)
-      ? before
-      : after
-  }
+  if (a.state === 'released') return b
+  if (b.state === 'released') return a
   // Beyond the lease only so that the order of asking does not show.
   const [longer = a] = [a, b].sort(
     (one, other) =>
@@ -132,13 +126,6 @@ function mergeClaims(a: Undecided, b: Undecided): NodeRecord {
 
 function compare(one: string, other: string): number {
   return one < other ? -1 : Number(one > other)
-}
-
-/** What releasing a claim leaves behind: the lapsed attempt before it, or nothing but the fence. */
-function givenBack(claim: Claimed): Undecided {
-  if (claim.owner === NO_OWNER) return claim
-  if (claim.attempt === 1) return { state: 'released', fence: claim.fence }
-  return { ...claim, owner: NO_OWNER, leaseUntilNodeMs: 0, attempt: claim.attempt - 1 }
 }
 
 /** `over` has the larger token; its node may have missed the claim `under`, whose fate is then still unknown. */

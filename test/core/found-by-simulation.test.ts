@@ -38,6 +38,38 @@ describe('found by simulation', () => {
     },
   )
 
+  test.each([
+    [
+      'the next round has another owner, so that late messages of the first are not taken for its own',
+      undefined,
+    ],
+    ['a claimant whose owner was given stops', 'b'.repeat(32)],
+  ])('where the next token has to be smaller, %s', async (_, owner) => {
+    const rounds: Extract<RecordCommand, { kind: 'claim' }>[] = []
+    const quorum: Quorum = {
+      nodeCount: 3,
+      run: async (command): Promise<Round> => {
+        if (command.kind === 'claim') rounds.push(command)
+        const answers: NodeAnswer[] =
+          rounds.length === 1
+            ? [...Array(3)].map(() => ({ kind: 'skewed', nodeMs: 1_000 }))
+            : [...Array(3)].map(() => ({ kind: 'granted', attempt: 1, nodeMs: 1_000 }))
+        return { carried: rounds.length > 1, answers, settled: Promise.resolve() }
+      },
+    }
+    const clock = { monoMs: () => 0, wallMs: () => HOUR_MS, timer: () => ({ cancel: () => {} }) }
+    const owners = ['1', '2'].map((digit) => digit.repeat(32))
+    const random = { fraction: () => 0, hex: () => owners.shift() ?? '' }
+    const leases = createLeases({ quorum, clock, random, events: SILENT })
+    const request = { key: 'k', fingerprint: 'f', leaseMs: 1_000, retentionMs: 60_000, budgetMs: 100 }
+    const result = await leases.claim(owner === undefined ? request : { ...request, owner })
+    const [first, second] = rounds
+    expect(result.kind).toBe(owner === undefined ? 'granted' : 'unavailable')
+    if (owner !== undefined) return expect(second).toBeUndefined()
+    expect(second?.token).toBeLessThan(first?.token ?? 0)
+    expect(second?.owner).not.toBe(first?.owner)
+  })
+
   test('a node whose clock was set back in quarantine waits anew, not until its old time comes again', () => {
     const view = {
       quarantine: {

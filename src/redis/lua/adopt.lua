@@ -7,24 +7,9 @@ ARGV  packed record (record.lua) whose lease end is what remains of the lease (m
 Answers
   ADOPTED   the node knows at least as much now
 ]]
-local function lapsed_before(claim)
-  if claim.state == 'R' or claim.owner == NOBODY then return claim end
-  if claim.attempt == 1 then
-    return { state = 'R', fence = claim.fence, owner = NOBODY, lease_until = 0, attempt = 0,
-      fingerprint = string.rep('0', 64), claimed_at = claim.claimed_at }
-  end
-  claim.owner, claim.lease_until, claim.attempt = NOBODY, 0, claim.attempt - 1
-  return claim
-end
-
 local function merge_claims(a, b)
-  if a.state == 'R' or b.state == 'R' or a.owner == NOBODY or b.owner == NOBODY then
-    a, b = lapsed_before(a), lapsed_before(b)
-    if a.state == 'R' then return b end
-    if b.state == 'R' then return a end
-    if a.attempt > b.attempt or (a.attempt == b.attempt and a.fingerprint > b.fingerprint) then return a end
-    return b
-  end
+  if a.state == 'R' then return b end
+  if b.state == 'R' then return a end
   local longer = b
   if a.lease_until > b.lease_until or (a.lease_until == b.lease_until and a.owner .. a.fingerprint > b.owner .. b.fingerprint) then
     longer = a
