@@ -185,6 +185,14 @@ export const MUTANTS: readonly Mutant[] = [
     killedBy: ['S13'],
   },
   {
+    name: 'same-owner-below-an-earlier-token',
+    rule: 'a claimant that has to propose a smaller token than before is somebody else',
+    file: CLAIM,
+    from: '    owner = random.hex(16)\n  }',
+    to: '  }',
+    killedBy: ['S1', 'S2'],
+  },
+  {
     name: 'no-release-after-a-lost-round',
     rule: 'a failed round releases on every node that may have granted',
     file: CLAIM,

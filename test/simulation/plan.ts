@@ -149,7 +149,7 @@ const SCENARIO_RATE = 0.3
 function scenarioOf(seed: number, dice: Dice): Plan {
   const outline = dice.pick(SCENARIOS)
   const nodeCount = outline.length === 1 || dice.chance(0.5) ? 3 : 5
-  const { operations, faults } = outline(dice, nodeCount)
+  const { operations, faults, late } = outline(dice, nodeCount)
   const actors = (count: number) =>
     Array.from({ length: count }, () => ({
       ratePpm: dice.between(-RATE_MAX_PPM, RATE_MAX_PPM),
@@ -163,8 +163,8 @@ function scenarioOf(seed: number, dice: Dice): Plan {
       jitterMs: dice.pick([0.2, 2]),
       lossRate: dice.pick([0, 0, 0.02]),
       duplicateRate: dice.pick([0, 0.1]),
-      lateRate: 0,
-      lateMs: 0,
+      lateRate: late?.lateRate ?? 0,
+      lateMs: late?.lateMs ?? 0,
     },
     processes: actors(SCENARIO_PROCESSES),
     nodes: actors(nodeCount),

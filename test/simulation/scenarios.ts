@@ -8,7 +8,12 @@
 import type { Dice } from './dice.ts'
 import { type Fault, LEASE_MS, type Operation } from './plan.ts'
 
-export type Scenario = { readonly operations: readonly Operation[]; readonly faults: readonly Fault[] }
+export type Scenario = {
+  readonly operations: readonly Operation[]
+  readonly faults: readonly Fault[]
+  /** Messages that come this much later; none where it is not said. */
+  readonly late?: { readonly lateRate: number; readonly lateMs: number }
+}
 
 type Outline = (dice: Dice, nodeCount: number) => Scenario
 
@@ -20,6 +25,7 @@ export const SCENARIOS: readonly Outline[] = [
   claimInFlightWhileANodeForgets,
   forgetsAgainWhileEnrolled,
   copiedOutcomeBelowALaterClaim,
+  laterRoundWithASmallerToken,
 ]
 
 /** An outcome reaches fewer than a majority; others, each cut off from other nodes, meet it or don't. */
@@ -112,6 +118,17 @@ function copiedOutcomeBelowALaterClaim(dice: Dice): Scenario {
     operations.push(request(takeoverMs + 1_600 + dice.fraction() * 1_000, 2, 2))
   }
   return { operations, faults }
+}
+
+/** A claim needs a node whose clock is behind, and so a smaller token than its first round, whose messages come late. */
+function laterRoundWithASmallerToken(dice: Dice, nodeCount: number): Scenario {
+  const behind = shuffled(dice, nodeCount).slice(0, (nodeCount - 1) / 2)
+  const faults: Fault[] = behind.map((node) => ({ kind: 'node_step', atMs: 1, node, ms: -30_000 }))
+  const operations = [request(50, 0, dice.pick([300, 800]))]
+  for (let later = 0; later < 4; later += 1) {
+    operations.push(request(80 + dice.fraction() * 800, dice.between(1, 2), dice.pick([2, 200])))
+  }
+  return { operations, faults, late: { lateRate: 0.35, lateMs: dice.pick([80, 300]) } }
 }
 
 function request(atMs: number, process: number, ms: number): Operation {
