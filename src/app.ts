@@ -10,6 +10,8 @@ import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { nodeNamesOf, openNodes } from './app/cluster.ts'
 import { openCoordination, writeTrail } from './app/coordination.ts'
+import { openGateway } from './app/gateway.ts'
+import { listenerLimits } from './app/listener-limits.ts'
 import { openReservationApi } from './app/reservation-api.ts'
 import { openSecrets, type Secrets } from './app/secrets.ts'
 import { openTelemetry, type Watched } from './app/telemetry.ts'
@@ -46,12 +48,14 @@ export type AppEnvironment = {
 
 export interface App extends AsyncDisposable {
   /** Where it really listens, ports resolved; absent where a listener is off. */
-  readonly addresses: { readonly proxy?: string; readonly api?: string; readonly admin?: string }
+  readonly addresses: Readonly<Addresses>
   /** Refuses new work and waits for what is under way, at most `limits.drain`. */
   drain(): Promise<void>
   /** Of embedded nodes only: for the demonstration and for tests. */
   stopEmbeddedNode(index: number): void
 }
+
+type Addresses = { proxy?: string; api?: string; gateway?: string; admin?: string }
 
 /** The sidecar must not run like this: the message says what to change. */
 export class StartRefused extends Error {
@@ -126,6 +130,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     onFailure,
   )
   const api = openReservationApi(config, environment.version, core, secrets, onFailure)
+  const gateway = openGateway(config, core, secrets, onFailure)
 
   let phase: Watched['phase'] = 'starting'
   const watched = () => ({ phase, nodes: nodes.views(), inFlight: proxied?.inFlight() ?? 0 })
@@ -136,11 +141,13 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     tls: secrets.tls('admin'),
   })
 
-  const addresses: { proxy?: string; api?: string; admin?: string } = {}
+  const addresses: Addresses = {}
   const adminAddress = await listen('admin', admin, config.adminListen)
   if (adminAddress !== undefined) addresses.admin = adminAddress
   const apiAddress = await (api && opened('api', () => api.listen()))
   if (apiAddress !== undefined) addresses.api = apiAddress
+  const gatewayAddress = await (gateway && opened('gateway', () => gateway.listen()))
+  if (gatewayAddress !== undefined) addresses.gateway = gatewayAddress
   const proxyAddress = await proxied?.listen()
   if (proxyAddress !== undefined) addresses.proxy = proxyAddress
   const coordination =
@@ -168,13 +175,13 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
       log.info('draining: new work is refused, work under way is finished')
       const untilMonoMs = clock.monoMs() + config.drainTimeoutMs
       // What is reserved goes on being extended and completed while the proxy finishes its requests.
-      await Promise.all([proxied?.close(config.drainTimeoutMs), api?.close(config.drainTimeoutMs)])
+      await Promise.all([proxied, api, gateway].map((one) => one?.close(config.drainTimeoutMs)))
       await within(background.drained(), untilMonoMs - clock.monoMs())
     },
     stopEmbeddedNode: (index) => nodes.stopEmbedded(index),
     [Symbol.asyncDispose]: async () => {
       await coordination?.[Symbol.asyncDispose]()
-      await Promise.all([proxied?.close(0), api?.close(0)])
+      await Promise.all([proxied, api, gateway].map((one) => one?.close(0)))
       await admin.close()
       writeBack[Symbol.dispose]()
       await telemetry[Symbol.asyncDispose]()
@@ -260,14 +267,8 @@ function proxyOptions(config: Config, secrets: Secrets): ProxyOptions {
     upstreamTimeoutMs: config.upstreamTimeoutMs,
     limits: {
       inFlightMax: config.maxInFlight,
-      headerBytesMax: config.headerLimitBytes,
       headerLinesMax: config.headerLinesMax,
-      headersTimeoutMs: config.headersTimeoutMs,
-      requestTimeoutMs: config.requestTimeoutMs,
-      keepAliveTimeoutMs: config.keepAliveTimeoutMs,
-      requestsPerConnectionMax: config.requestsPerConnection,
-      connectionsMax: config.connectionsMax,
-      readerIdleMs: config.readerIdleMs,
+      ...listenerLimits(config),
     },
   }
 }

@@ -56,7 +56,7 @@ export type Telemetry = AsyncDisposable & {
 export async function openTelemetry(config: Config, environment: TelemetryEnvironment): Promise<Telemetry> {
   const { version, nodeVersion, instance, logTo, clock, random, nodeNames, required } = environment
   const log = createLog({ level: config.logLevel, instance, destination: logTo })
-  const entrypoints: Entrypoint[] = ['proxy', 'api']
+  const entrypoints: Entrypoint[] = ['proxy', 'api', 'ext_authz', 'auth_request', 'forward_auth']
   const routes = config.routes.map(({ name }) => name)
   const metrics = createMetrics({ version, nodeVersion, nodes: nodeNames, required, entrypoints, routes })
   const traces = config.tracing ? await openTraces(config, environment) : undefined

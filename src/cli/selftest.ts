@@ -63,6 +63,7 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
 const OWN_LISTENERS = {
   FENCEPOST_PROXY_LISTEN: 'off',
   FENCEPOST_API_LISTEN: '127.0.0.1:0',
+  FENCEPOST_GATEWAY_LISTEN: 'off',
   FENCEPOST_ADMIN_LISTEN: '127.0.0.1:0',
   FENCEPOST_LOG_LEVEL: 'error',
 }

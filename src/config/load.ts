@@ -127,19 +127,26 @@ function missingUpstream(settings: Partial<Settings>): readonly ConfigError[] {
 
 const LOOPBACK = /^(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|::1|localhost)$/
 
-/** Who can reach the reservation API can hold and complete anybody's records. */
+/** Who can reach the reservation API, or the listener for gateways, can hold and complete anybody's records. */
 function missingToken(settings: Partial<Settings>): readonly ConfigError[] {
-  const { apiListen } = settings
-  if (apiListen?.kind !== 'tcp' || LOOPBACK.test(apiListen.host) || 'apiToken' in settings) return []
+  if ('apiToken' in settings) return []
   const { env, kind } = SETTINGS.apiToken
-  return [
-    {
-      kind: 'missing',
-      name: env,
-      accepts: kind.accepts,
-      reason: 'while the reservation API can be reached from elsewhere',
-    },
-  ]
+  const open = [
+    ['the reservation API', settings.apiListen],
+    ['the gateway listener', settings.gatewayListen],
+  ] as const
+  return open.flatMap(([name, at]): ConfigError[] =>
+    at?.kind !== 'tcp' || LOOPBACK.test(at.host)
+      ? []
+      : [
+          {
+            kind: 'missing',
+            name: env,
+            accepts: kind.accepts,
+            reason: `while ${name} can be reached from elsewhere`,
+          },
+        ],
+  )
 }
 
 /** A certificate without its key, or clients to be verified where nobody speaks TLS: half of what was meant. */

@@ -126,6 +126,14 @@ export const SETTINGS = {
     summary: 'Where the reservation API listens.',
     source: 'For the application in the same pod only.',
   }),
+  gatewayListen: setting({
+    env: 'FENCEPOST_GATEWAY_LISTEN',
+    path: 'listen.gateway',
+    kind: listenAddress(),
+    default: 'off',
+    summary: 'Where gateways ask whether a request may go on (Envoy, nginx, HAProxy, Caddy, Traefik).',
+    source: 'Few have a gateway that asks; the proxy needs none.',
+  }),
   adminListen: setting({
     env: 'FENCEPOST_ADMIN_LISTEN',
     path: 'listen.admin',

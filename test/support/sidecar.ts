@@ -14,6 +14,7 @@ export type Sidecar = AsyncDisposable & {
   readonly proxy: string
   readonly api: string
   readonly admin: string
+  readonly gateway: string
 }
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
@@ -43,9 +44,18 @@ export async function startSidecar(
   })
   try {
     const [line] = await child.line(/^\{.*"message":"fencepost is serving".*$/)
-    const { addresses } = JSON.parse(line) as { addresses: { proxy?: string; api?: string; admin?: string } }
-    const { proxy = '', api = '', admin = '' } = addresses
-    return { process: child, proxy, api, admin, [Symbol.asyncDispose]: () => child[Symbol.asyncDispose]() }
+    const { addresses } = JSON.parse(line) as {
+      addresses: { proxy?: string; api?: string; admin?: string; gateway?: string }
+    }
+    const { proxy = '', api = '', admin = '', gateway = '' } = addresses
+    return {
+      process: child,
+      proxy,
+      api,
+      admin,
+      gateway,
+      [Symbol.asyncDispose]: () => child[Symbol.asyncDispose](),
+    }
   } catch (cause) {
     await child[Symbol.asyncDispose]()
     throw cause

@@ -1,0 +1,68 @@
+-- The check and the completion, for HAProxy's Lua. Owns nothing but the two calls; what an answer means to the client is
+-- written in haproxy.cfg. Anything but 200 from fencepost lets nothing through.
+
+local CHECK = "/v1/gateway/forward-auth"
+local COMPLETE = "/v1/gateway/complete"
+local TIMEOUT_MS = 500
+local UNREACHABLE = '{"status":503,"code":"fencepost-unreachable","title":"The check could not be made","detail":"Nothing was carried out."}'
+-- What the application is told; the last also ends the claim.
+local UPSTREAM = {
+  "fencepost-fencing-token", "fencepost-lock-id", "fencepost-attempt", "fencepost-lease-expires",
+  "fencepost-reservation-id",
+}
+
+local function first(headers, name)
+  return headers and headers[name] and headers[name][0]
+end
+
+local function check(txn)
+  local url = txn:get_var("proc.fencepost_url") .. CHECK
+  local headers = {}
+  for name, values in pairs(txn.http:req_get_headers()) do
+    -- The body is not handed on, and these speak of it or of this connection.
+    if name ~= "content-length" and name ~= "transfer-encoding" and name ~= "connection" and name ~= "expect"
+      and name ~= "upgrade" and not name:find("^x%-forwarded%-") then
+      local lines = {}
+      for _, value in pairs(values) do table.insert(lines, value) end
+      headers[name] = lines
+    end
+  end
+  headers["x-forwarded-method"] = { txn.sf:method() }
+  headers["x-forwarded-uri"] = { txn.sf:pathq() }
+  headers["x-forwarded-host"] = { txn.sf:req_hdr("host") }
+  headers["fencepost-hop-id"] = { txn:get_var("txn.fencepost_hop") }
+
+  local client = core.httpclient()
+  local answer = client:get({ url = url, headers = headers, timeout = TIMEOUT_MS })
+  local status = answer and answer.status or 0
+  txn:set_var("txn.fencepost_body", answer and answer.body and answer.body ~= "" and answer.body or UNREACHABLE)
+  -- A refusal that HAProxy has no line for is still no permission.
+  txn:set_var("txn.fencepost_status", status)
+  local retry = answer and first(answer.headers, "retry-after")
+  if retry then txn:set_var("txn.fencepost_retry", retry) end
+  if status ~= 200 then return end
+  for _, name in ipairs(UPSTREAM) do
+    local value = first(answer.headers, name)
+    if value and value ~= "" then txn.http:req_set_header(name, value) end
+  end
+  local reservation = first(answer.headers, "fencepost-reservation-id")
+  if reservation and reservation ~= "" then txn:set_var("txn.fencepost_reservation", reservation) end
+end
+
+local function complete(txn)
+  local report = '{"status":' .. tostring(txn.sf:status())
+  local retry = txn.sf:res_hdr("retry-after")
+  if retry and retry ~= "" then report = report .. ',"headers":{"retry-after":"1"}' end
+  report = report .. "}"
+  local client = core.httpclient()
+  -- A report that is lost leaves the claim to its lease; the client's answer does not wait for more than this.
+  client:post({
+    url = txn:get_var("proc.fencepost_url") .. COMPLETE,
+    headers = { ["fencepost-reservation-id"] = { txn:get_var("txn.fencepost_reservation") } },
+    body = report,
+    timeout = TIMEOUT_MS,
+  })
+end
+
+core.register_action("fencepost_check", { "http-req" }, check, 0)
+core.register_action("fencepost_complete", { "http-res" }, complete, 0)

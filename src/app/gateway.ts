@@ -1,0 +1,48 @@
+/** The gateway listener as the configuration wants it. */
+
+import { randomUUID } from 'node:crypto'
+import type { Config } from '../config/load.ts'
+import { agreedSecret, givenSecret } from '../core/reservation-secret.ts'
+import { createGateway, type GatewayPorts } from '../http/gateway/server.ts'
+import { listenerLimits } from './listener-limits.ts'
+import type { Secrets } from './secrets.ts'
+
+/** The gateway listener, or undefined where it is off. */
+export function openGateway(
+  config: Config,
+  core: Pick<GatewayPorts, 'leases' | 'clock' | 'random' | 'events'>,
+  secrets: Secrets,
+  onFailure: GatewayPorts['onFailure'],
+) {
+  const at = config.gatewayListen
+  if (at.kind === 'off') return undefined
+  const tls = secrets.tls('gateway')
+  const { tenant, env, apiVersion, tenantHeader, versionHeader, reservationSecret } = config
+  const gateway = createGateway(
+    {
+      routes: config.routes,
+      scope: {
+        defaults: { tenant, env, apiVersion },
+        tenantHeader,
+        versionHeader,
+        trusted: config.trustScopeHeaders,
+      },
+      tokens: secrets.apiTokens,
+      ...(tls === undefined ? {} : { tls }),
+      // base64 of the largest body that is stored, and as much again as a head may have.
+      reportBytesMax: Math.ceil(config.storedResponseLimitBytes * 1.4) + config.headerLimitBytes,
+      limits: {
+        ...listenerLimits(config),
+        inFlightMax: config.maxInFlight,
+        headerLinesMax: config.headerLinesMax,
+      },
+    },
+    {
+      ...core,
+      secret: reservationSecret === undefined ? agreedSecret(core) : givenSecret(reservationSecret.content),
+      newInstance: () => randomUUID(),
+      onFailure,
+    },
+  )
+  return { listen: () => gateway.listen(at), close: (graceMs: number) => gateway.close(graceMs) }
+}

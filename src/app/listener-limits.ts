@@ -1,0 +1,16 @@
+/** The limits that every listener for requests of others has, as the configuration wants them. */
+
+import type { Config } from '../config/load.ts'
+import type { ListenerLimits } from '../http/proxy/listener.ts'
+
+export function listenerLimits(config: Config): ListenerLimits {
+  return {
+    headerBytesMax: config.headerLimitBytes,
+    headersTimeoutMs: config.headersTimeoutMs,
+    requestTimeoutMs: config.requestTimeoutMs,
+    keepAliveTimeoutMs: config.keepAliveTimeoutMs,
+    requestsPerConnectionMax: config.requestsPerConnection,
+    connectionsMax: config.connectionsMax,
+    readerIdleMs: config.readerIdleMs,
+  }
+}

@@ -1,0 +1,165 @@
+/**
+ * From what a check came to, to what its gateway is told: exactly 200 for "let it through", else the status for the client.
+ *
+ * nginx takes of a refusal nothing but 401 and 403: it is told 403, with the client's status in `Fencepost-Status`, and its
+ * configuration turns that into the answer. `Fencepost-Reservation-Id` is for the application and never for the client:
+ * whoever has it can end the claim.
+ */
+
+import { UNAVAILABLE_RETRY_AFTER_MS } from '../../core/deduplicate.ts'
+import type { Decision } from '../../core/events.ts'
+import { lockIdOf } from '../../core/lease.ts'
+import type { HeaderList } from '../../core/ports.ts'
+import type { StoredOutcome } from '../../core/stored-outcome.ts'
+import type { Problem } from '../problems.ts'
+import { type Answer, problemAnswer } from '../proxy/answers.ts'
+import type { Checked, Decided, Granted } from './check.ts'
+import type { Dialect } from './original.ts'
+
+/** What a granted request brings to the application. A client that sends one of them itself must not be believed. */
+export const UPSTREAM_HEADERS = [
+  'Fencepost-Fencing-Token',
+  'Fencepost-Lock-Id',
+  'Fencepost-Attempt',
+  'Fencepost-Lease-Expires',
+  'Fencepost-Reservation-Id',
+] as const
+
+export function checkAnswer(
+  { decided, clientKey }: Pick<Checked, 'decided' | 'clientKey'>,
+  dialect: Dialect,
+  instance: () => string,
+): Answer {
+  switch (decided.kind) {
+    case 'granted':
+      return allowed('acquired', grantedHeaders(decided), dialect)
+    case 'passed':
+      return allowed('bypassed', [], dialect)
+    case 'unprotected':
+      return allowed('fail_open', [], dialect)
+    default:
+      return refused(
+        problemAnswer(problemFor(decided), { idempotencyKey: clientKey, instance }),
+        decided,
+        dialect,
+      )
+  }
+}
+
+export function grantedHeaders({
+  reservation,
+  validity,
+  reservationId,
+  idempotencyKey,
+}: Granted): HeaderList {
+  const { intents, token, attempt } = reservation
+  return [
+    ['Fencepost-Fencing-Token', String(token)],
+    ['Fencepost-Lock-Id', lockIdOf({ key: intents[0]!.recordKey, token })],
+    ['Fencepost-Attempt', String(attempt)],
+    ['Fencepost-Lease-Expires', String(Math.floor(validity.validUntilWallMs))],
+    ['Fencepost-Reservation-Id', reservationId],
+    ['Idempotency-Key', idempotencyKey],
+  ]
+}
+
+function allowed(decision: Decision, headers: HeaderList, dialect: Dialect): Answer {
+  const set = new Set(headers.map(([name]) => name))
+  const foreign = UPSTREAM_HEADERS.filter((name) => !set.has(name)).map((name) => name.toLowerCase())
+  const absent = absentHeaders(foreign, dialect)
+  return {
+    status: 200,
+    headers: [...headers, ['Fencepost-Outcome', decision], ...absent, ['Cache-Control', 'no-store']],
+    body: Buffer.alloc(0),
+    decision,
+    detail: decision,
+  }
+}
+
+/** So that nothing that a client says in our place reaches the application. nginx replaces each header by itself. */
+function absentHeaders(names: readonly string[], dialect: Dialect): HeaderList {
+  switch (dialect) {
+    case 'ext-authz':
+      return names.length === 0 ? [] : [['x-envoy-auth-headers-to-remove', names.join(',')]]
+    case 'forward-auth':
+      // Traefik and Caddy copy what is there; an empty line replaces the client's.
+      return names.map((name) => [name, ''])
+    case 'auth-request':
+      return []
+  }
+}
+
+/** @returns the answer with the client's status, and 403 in its place for nginx */
+function refused(answer: Answer, decided: Decided, dialect: Dialect): Answer {
+  const decision = decisionOf(decided, answer.decision)
+  const headers: HeaderList = [
+    ...answer.headers,
+    ['Fencepost-Outcome', decision],
+    ['Fencepost-Status', String(answer.status)],
+  ]
+  return { ...answer, decision, headers, status: dialect === 'auth-request' ? 403 : answer.status }
+}
+
+function decisionOf(decided: Decided, otherwise: Decision): Decision {
+  switch (decided.kind) {
+    case 'conflict':
+    case 'undecided':
+      return 'duplicate_in_flight'
+    case 'duplicate':
+    case 'damaged':
+      return 'duplicate_completed'
+    default:
+      return otherwise
+  }
+}
+
+export function problemFor(
+  decided: Exclude<Decided, { kind: 'granted' | 'passed' | 'unprotected' }>,
+): Problem {
+  switch (decided.kind) {
+    case 'refused':
+      return decided.problem
+    case 'conflict':
+      return {
+        code: 'request-in-progress',
+        detail: 'The same request is being carried out. Send it again, unchanged, after the time given.',
+        retryAfterMs: decided.retryAfterMs,
+      }
+    case 'undecided':
+      return {
+        code: 'outcome-undecided',
+        detail:
+          'An earlier attempt may have been carried out, and this route does not allow another one before somebody has decided what became of it.',
+        retryAfterMs: decided.retryAfterMs,
+      }
+    case 'duplicate':
+      return {
+        code: 'reservation-duplicate',
+        detail: 'The request was carried out and completed earlier. It is not carried out again.',
+        ...originalStatus(decided.outcome),
+      }
+    case 'mismatch':
+      return {
+        code: 'key-reused',
+        detail:
+          'This key was first used for a request with another method, target or content. Send a new request with a new key; to retry the first one send it unchanged.',
+      }
+    case 'damaged':
+      return {
+        code: 'record-damaged',
+        detail: 'The record of this request is damaged. It is not carried out again.',
+      }
+    case 'unavailable':
+    case 'unsettled':
+      return {
+        code: 'quorum-unavailable',
+        detail:
+          'Fewer nodes answered than are required. Nothing was carried out. Send the request again, unchanged, after the time given.',
+        retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS,
+      }
+  }
+}
+
+function originalStatus(outcome: StoredOutcome): { originalStatus: number } | Record<string, never> {
+  return outcome.kind === 'result' ? {} : { originalStatus: outcome.status }
+}

@@ -1,0 +1,183 @@
+/**
+ * A check: may this request go on to the application? The gateway carries it out; we claim its record, and whoever learns
+ * what came of it (the application by the reservation API, or the gateway by `/v1/gateway/complete`) ends the claim.
+ *
+ * Owns which record a check is about where the gateway hands on no body or a part of it: then only the client's key can
+ * identify it, and the fingerprint covers the head alone and is marked so. A fingerprint is never made of part of a body.
+ *
+ * The lease is the route's, and nobody renews it here: it has to be longer than the gateway waits for the application.
+ */
+
+import { createHash } from 'node:crypto'
+import { linesOf } from '../../core/header-lines.ts'
+import type { Leases, Random } from '../../core/ports.ts'
+import { reservationIdOf } from '../../core/reservation-id.ts'
+import { type ReservationSecret, sessionTagOf } from '../../core/reservation-secret.ts'
+import {
+  type Intent,
+  type Reservation,
+  type ReserveResult,
+  reserve,
+  SESSION_TAG_BYTES,
+  type Validity,
+} from '../../core/reservations.ts'
+import { matchRoute, type ProtectedRoute, type Route } from '../../core/route.ts'
+import type { Problem } from '../problems.ts'
+import { type Identification, identify, type ScopeRules, scopeOf } from '../proxy/identify.ts'
+import type { Original } from './original.ts'
+
+export type CheckOptions = { readonly routes: readonly Route[]; readonly scope: ScopeRules }
+
+export type CheckPorts = {
+  readonly leases: Leases
+  readonly secret: ReservationSecret
+  readonly random: Random
+}
+
+export type Granted = {
+  readonly kind: 'granted'
+  readonly reservation: Reservation
+  readonly validity: Validity
+  readonly reservationId: string
+  readonly idempotencyKey: string
+}
+
+/** `passed`: nothing to protect. `unprotected`: it should be, the quorum is lost, and the route lets it through. */
+export type Decided =
+  | Granted
+  | { readonly kind: 'passed' }
+  | { readonly kind: 'unprotected' }
+  | { readonly kind: 'refused'; readonly problem: Problem }
+  | Exclude<ReserveResult, { kind: 'reserved' }>
+
+export type Checked = {
+  readonly decided: Decided
+  readonly route?: string
+  readonly recordKey?: string
+  readonly clientKey?: string | undefined
+}
+
+/** How long a check waits for the nodes to agree on the secret that signs reservations. */
+const SECRET_BUDGET_MS = 1_000
+
+const NO_QUORUM: Decided = { kind: 'unavailable', answered: 0, required: 1 }
+
+export function matched({ request }: Pick<Original, 'request'>, routes: readonly Route[]) {
+  const lines: Record<string, string[]> = Object.create(null)
+  for (const [name, value] of request.headers) {
+    const lower = name.toLowerCase()
+    lines[lower] = [...(lines[lower] ?? []), value]
+  }
+  const { method, host, path } = request
+  return matchRoute(routes, { method, host, path, headers: lines })
+}
+
+export async function check(
+  original: Original,
+  body: Buffer,
+  { routes, scope }: CheckOptions,
+  ports: CheckPorts,
+): Promise<Checked> {
+  const match = matched(original, routes)
+  if (match === undefined || match.route.mode === 'bypass') return { decided: { kind: 'passed' } }
+  const { route, params } = match
+  const identified = await identityOf(original, body, route, params, scope)
+  const of = { route: route.name }
+  if (identified.kind === 'unkeyed') return { ...of, decided: { kind: 'passed' } }
+  if (identified.kind === 'refused') return { ...of, decided: identified, clientKey: identified.clientKey }
+  const { recordKey, fingerprint, clientKey, keyForApplication } = identified
+  const decided = await claim(original, { recordKey, fingerprint }, route, keyForApplication, ports)
+  return { ...of, decided, recordKey, clientKey }
+}
+
+async function claim(
+  { hopId }: Original,
+  intent: Intent,
+  route: ProtectedRoute,
+  idempotencyKey: string,
+  { leases, secret, random }: CheckPorts,
+): Promise<Decided> {
+  const [signing] = await secret.current(SECRET_BUDGET_MS)
+  const lost = (decided: Decided): Decided =>
+    route.onQuorumLoss === 'fail-open' ? { kind: 'unprotected' } : decided
+  if (signing === undefined) return lost(NO_QUORUM)
+  // The hop's id makes its second question about one request the same question. Without one every question is a new one.
+  const sessionTag =
+    hopId === undefined
+      ? random.hex(SESSION_TAG_BYTES)
+      : sessionTagOf(signing, { tenant: '', env: '', sessionId: `gateway\0${hopId}` })
+  const { takeover, leaseMs, retentionMs, budgetMs } = route
+  const wanted = { intents: [intent], entities: [], takeover, sessionTag, leaseMs, retentionMs, budgetMs }
+  const result = await reserve(wanted, leases, random)
+  if (result.kind === 'unavailable' || result.kind === 'unsettled') return lost(result)
+  if (result.kind !== 'reserved') return result
+  const { reservation, validity } = result
+  return {
+    kind: 'granted',
+    reservation,
+    validity,
+    reservationId: reservationIdOf(reservation, signing),
+    idempotencyKey,
+  }
+}
+
+async function identityOf(
+  { request, body: known }: Original,
+  body: Buffer,
+  route: ProtectedRoute,
+  params: Readonly<Record<string, string>>,
+  rules: ScopeRules,
+): Promise<Identification> {
+  const scope = scopeOf(request, rules)
+  if ('code' in scope) return { kind: 'refused', problem: scope }
+  if (known === 'whole') {
+    // In mode `both` the same content under another key is not looked for: a check has no second record to keep.
+    return identify({ request, body, route, params }, scope)
+  }
+  const fromBody = route.key.parts.some((part) => part.in === 'body')
+  if (route.mode === 'content' || fromBody) return { kind: 'refused', problem: withoutBody(known, route) }
+  const headers = request.headers.filter(([name]) => !BODY_HEADERS.has(name.toLowerCase()))
+  const subject = { request: { ...request, headers }, body: Buffer.alloc(0), route: keyedOnly(route), params }
+  const identified = await identify(subject, scope)
+  return identified.kind === 'identified'
+    ? { ...identified, fingerprint: headOnly(identified.fingerprint) }
+    : identified
+}
+
+/** They speak of a body that we have not seen. */
+const BODY_HEADERS = new Set([
+  'content-digest',
+  'content-encoding',
+  'content-type',
+  'content-length',
+  'digest',
+])
+
+function withoutBody(known: 'partial' | 'unknown', route: ProtectedRoute): Problem {
+  return known === 'partial'
+    ? {
+        code: 'body-too-large',
+        detail: `The gateway handed on a part of the body only, and on route ${route.name} the content is the key. Nothing was carried out; send an Idempotency-Key on a route that takes one, or a smaller body.`,
+      }
+    : {
+        code: 'key-missing',
+        detail: `The gateway hands on no body, so on route ${route.name} the content can not be the key. Nothing was carried out; send an Idempotency-Key.`,
+      }
+}
+
+/** A head alone must never equal a whole request with an empty body. */
+function headOnly(fingerprint: string): string {
+  return createHash('sha256').update(`fencepost-head-only/1\0${fingerprint}`).digest('hex')
+}
+
+const keyed = new WeakMap<ProtectedRoute, ProtectedRoute>()
+
+function keyedOnly(route: ProtectedRoute): ProtectedRoute {
+  const known = keyed.get(route) ?? { ...route, mode: 'header' as const }
+  keyed.set(route, known)
+  return known
+}
+
+export function idOf(headers: Original['request']['headers']): string {
+  return linesOf(headers, 'fencepost-reservation-id')[0]?.trim() ?? ''
+}

@@ -1,0 +1,96 @@
+/**
+ * `POST /v1/gateway/complete`: a gateway that sees answers reports one, and the route's claim becomes its outcome.
+ *
+ * Owns the form of the report and what is kept of it. The claim is named by the reservation id that the check was answered
+ * with, which is signed: nobody ends a claim that was not given to them. An answer that by its status settles nothing
+ * (5xx, 429, one with Retry-After) gives the claim back, as the proxy does.
+ */
+
+import type { Clock, HeaderList, Leases } from '../../core/ports.ts'
+import { verifyReservationId } from '../../core/reservation-id.ts'
+import type { ReservationSecret } from '../../core/reservation-secret.ts'
+import { complete, type EndResult, type Reservation, release } from '../../core/reservations.ts'
+import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../../core/settlement.ts'
+import type { Problem } from '../problems.ts'
+
+export type Report = {
+  readonly status: number
+  readonly headers: HeaderList
+  /** Absent where the gateway could not keep it: then duplicates are refused instead of replayed. */
+  readonly body: Buffer | undefined
+}
+
+/** Its fields in JSON: `{"status": 201, "headers": {"Location": "/things/1"}, "body_base64": "…"}`. */
+export function reportFrom(bytes: Buffer): Report | undefined {
+  let given: unknown
+  try {
+    given = JSON.parse(bytes.toString('utf8'))
+  } catch {
+    return undefined
+  }
+  if (typeof given !== 'object' || given === null) return undefined
+  const { status, headers = {}, body_base64: body } = given as Record<string, unknown>
+  if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 599)
+    return undefined
+  if (typeof headers !== 'object' || headers === null) return undefined
+  if (body !== undefined && typeof body !== 'string') return undefined
+  const lines: [string, string][] = []
+  for (const [name, value] of Object.entries(headers)) {
+    for (const line of Array.isArray(value) ? value : [value]) {
+      if (typeof line !== 'string') return undefined
+      lines.push([name, line])
+    }
+  }
+  return { status, headers: lines, body: body === undefined ? undefined : Buffer.from(body, 'base64') }
+}
+
+const POLICY: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full', redact: [] }
+
+export type SettlePorts = { readonly leases: Leases; readonly clock: Clock }
+
+export type Settled = EndResult | { readonly kind: 'held' }
+
+/** What the answer of the application makes of the claim. */
+export async function settle(
+  reservation: Reservation,
+  { status, headers, body }: Report,
+  { leases, clock }: SettlePorts,
+): Promise<Settled> {
+  const response = { status, headers, body: body ?? Buffer.alloc(0) }
+  switch (dispositionOf(response, POLICY)) {
+    case 'release':
+      return release(reservation, leases)
+    case 'hold':
+      return { kind: 'held' }
+    case 'store': {
+      const policy: StoringPolicy = body === undefined ? { ...POLICY, bodyStorage: 'none' } : POLICY
+      return complete(reservation, storedOutcomeOf(response, policy, clock.wallMs()), leases)
+    }
+  }
+}
+
+const SECRET_BUDGET_MS = 1_000
+
+export async function opened(id: string, secret: ReservationSecret): Promise<Reservation | Problem> {
+  let verified = verifyReservationId(id, await secret.current(SECRET_BUDGET_MS))
+  if (verified.kind === 'foreign')
+    verified = verifyReservationId(id, await secret.refreshed(SECRET_BUDGET_MS))
+  if (verified.kind === 'reservation') return verified.reservation
+  const detail =
+    'Fencepost-Reservation-Id is not one that a sidecar of this cluster has given out. Nothing was changed.'
+  return { code: 'reservation-id-invalid', detail }
+}
+
+export function endedProblem(ended: Exclude<Settled, { kind: 'done' | 'held' }>): Problem {
+  return ended.kind === 'fenced'
+    ? {
+        code: 'fenced',
+        detail: 'Another attempt came after this one, and its outcome counts. Nothing was changed.',
+      }
+    : {
+        code: 'quorum-unavailable',
+        detail:
+          'Fewer nodes answered than are required, so it is not known whether this took effect. Send it again, unchanged: doing it twice changes nothing.',
+        retryAfterMs: 1_000,
+      }
+}

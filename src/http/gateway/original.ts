@@ -1,0 +1,119 @@
+/**
+ * Which request a gateway asks about: each gateway describes it in its own way, and this is the one table of these ways.
+ *
+ *   /v1/gateway/ext-authz/…     Envoy ext_authz over HTTP: the request itself, its path behind the prefix
+ *   /v1/gateway/auth-request    nginx: X-Original-Method, X-Original-URI, X-Original-Host; never a body
+ *   /v1/gateway/forward-auth    Caddy, Traefik, HAProxy: X-Forwarded-Method, X-Forwarded-Uri, X-Forwarded-Host
+ *
+ * Owns reading these, and what is known about the body. Part of a body is no body: nothing here hands one on as whole.
+ * Where the describing headers are missing the request can't be what a gateway sent, and is refused.
+ *
+ * Source: Envoy, ext_authz.proto (path prefix, `x-envoy-auth-partial-body`); nginx, ngx_http_auth_request_module; Traefik,
+ * ForwardAuth; Caddy, forward_auth.
+ */
+
+import { linesOf } from '../../core/header-lines.ts'
+import type { HeaderList } from '../../core/ports.ts'
+import type { AdmittedRequest } from '../proxy/admission.ts'
+
+export type Dialect = 'ext-authz' | 'auth-request' | 'forward-auth'
+
+/** The hop's own id of a request: who asks twice with it is one asker (a retried check), not a duplicate. */
+export const HOP_ID_HEADER = 'fencepost-hop-id'
+
+const PREFIX = '/v1/gateway/'
+const EXT_AUTHZ = `${PREFIX}ext-authz`
+const HOP_IDS: Record<Dialect, string> = {
+  // Envoy can't add a header to the check that varies with the request; its own id of the request is there already.
+  'ext-authz': 'x-request-id',
+  'auth-request': HOP_ID_HEADER,
+  'forward-auth': HOP_ID_HEADER,
+}
+
+export type Original = {
+  readonly dialect: Dialect
+  readonly request: AdmittedRequest
+  readonly hopId: string | undefined
+  /** Whether what comes with the check is the whole body, a part of it, or says nothing about it. */
+  readonly body: 'whole' | 'partial' | 'unknown'
+}
+
+export type OriginalRequest =
+  | { readonly kind: 'original'; readonly original: Original }
+  | { readonly kind: 'not_a_check' }
+  | { readonly kind: 'malformed'; readonly detail: string }
+
+/** @param bodyComes bytes of a body come with the check */
+export function originalOf(check: AdmittedRequest, bodyComes: boolean): OriginalRequest {
+  const { path } = check
+  if (path === EXT_AUTHZ || path.startsWith(`${EXT_AUTHZ}/`))
+    return original('ext-authz', extAuthz(check), bodyComes)
+  if (path === `${PREFIX}auth-request`) return described('auth-request', check, 'x-original-', false)
+  if (path === `${PREFIX}forward-auth`) return described('forward-auth', check, 'x-forwarded-', bodyComes)
+  return { kind: 'not_a_check' }
+}
+
+function extAuthz(check: AdmittedRequest): AdmittedRequest {
+  const target = withSlash(check.target.slice(EXT_AUTHZ.length))
+  return withTarget(check, check.method, target, check.host)
+}
+
+function described(
+  dialect: Dialect,
+  check: AdmittedRequest,
+  prefix: string,
+  bodyComes: boolean,
+): OriginalRequest {
+  const { headers } = check
+  const one = (name: string): string | undefined => {
+    const lines = linesOf(headers, prefix + name)
+    return lines.length === 1 ? lines[0]?.trim() : undefined
+  }
+  const method = one('method')
+  const target = one('uri')
+  const host = one('host')
+  if (method === undefined || !/^[A-Z]+$/.test(method)) return malformed(`${prefix}method`)
+  if (target === undefined || !/^\/[\x21-\x7e\x80-\xff]*$/.test(target) || target.includes('#'))
+    return malformed(`${prefix}uri`)
+  const kept = headers.filter(([name]) => !name.toLowerCase().startsWith(prefix))
+  return original(dialect, withTarget({ ...check, headers: kept }, method, target, host), bodyComes)
+}
+
+function malformed(name: string): OriginalRequest {
+  const detail = `The check has to say the request that it is about: ${name} is missing, repeated or malformed.`
+  return { kind: 'malformed', detail }
+}
+
+function original(dialect: Dialect, request: AdmittedRequest, bodyComes: boolean): OriginalRequest {
+  const [hopId] = linesOf(request.headers, HOP_IDS[dialect])
+  const partial = linesOf(request.headers, 'x-envoy-auth-partial-body').some((value) => value !== 'false')
+  // A check without bytes says nothing: Envoy sends `content-length: 0` also where it was told to hand on no body.
+  const body = partial ? 'partial' : bodyComes ? 'whole' : 'unknown'
+  return {
+    kind: 'original',
+    original: { dialect, request, hopId: hopId === '' ? undefined : hopId, body },
+  }
+}
+
+function withTarget(
+  check: AdmittedRequest,
+  method: string,
+  target: string,
+  host: string | undefined,
+): AdmittedRequest {
+  const queryAt = target.indexOf('?')
+  const headers: HeaderList = check.headers
+  return {
+    method,
+    target,
+    path: queryAt === -1 ? target : target.slice(0, queryAt),
+    query: queryAt === -1 ? undefined : target.slice(queryAt + 1),
+    host,
+    httpVersion: check.httpVersion,
+    headers,
+  }
+}
+
+function withSlash(target: string): string {
+  return target.startsWith('/') ? target : `/${target}`
+}

@@ -1,0 +1,265 @@
+/**
+ * The gateway listener: answers the questions of gateways that stand in front of the application themselves.
+ *
+ * Owns which path is which question, the token, the number of questions under way, and the end: a draining sidecar admits
+ * nothing new and still takes completions. It is a listener of its own, because the path and the headers of a check are
+ * those of somebody else's request, `Authorization` included.
+ */
+
+import { createHash, timingSafeEqual } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Entrypoint, Events } from '../../core/events.ts'
+import { linesOf } from '../../core/header-lines.ts'
+import type { Clock } from '../../core/ports.ts'
+import { release } from '../../core/reservations.ts'
+import { headerPairs } from '../headers.ts'
+import type { ListenerTls } from '../listener-tls.ts'
+import type { Problem } from '../problems.ts'
+import { type AdmittedRequest, ALWAYS_END_TO_END, admit } from '../proxy/admission.ts'
+import { type Answer, problemAnswer } from '../proxy/answers.ts'
+import { hasBody, type Inbound, readBody } from '../proxy/inbound.ts'
+import { createListener, type ListenerLimits } from '../proxy/listener.ts'
+import { send, writeRaw } from '../proxy/send.ts'
+import { checkAnswer } from './answers.ts'
+import { type Checked, type CheckOptions, type CheckPorts, check, idOf, matched } from './check.ts'
+import { endedProblem, opened, reportFrom, settle } from './completion.ts'
+import { type Dialect, type Original, originalOf } from './original.ts'
+
+export type GatewayOptions = CheckOptions & {
+  /** Gateways must show one of them where given, as `Fencepost-Gateway-Token`; asked at each call, because they may change. */
+  readonly tokens: (() => readonly string[]) | undefined
+  /** Present where the listener speaks TLS. */
+  readonly tls?: ListenerTls
+  /** Of a completion: the head of the report besides the body that may be stored. */
+  readonly reportBytesMax: number
+  readonly limits: ListenerLimits & { readonly inFlightMax: number; readonly headerLinesMax: number }
+}
+
+export type GatewayPorts = CheckPorts & {
+  readonly clock: Clock
+  readonly events: Events
+  readonly newInstance: () => string
+  readonly onFailure: (error: unknown, instance: string) => void
+}
+
+export type ListenAt =
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
+  | { readonly kind: 'unix'; readonly path: string }
+
+export interface GatewayServer {
+  listen(at: ListenAt): Promise<string>
+  /** Admits nothing new; takes completions for `graceMs`, or until nothing is under way. */
+  close(graceMs: number): Promise<void>
+}
+
+export const TOKEN_HEADER = 'fencepost-gateway-token'
+const RETRY_SOON_MS = 1_000
+
+const ENTRYPOINTS: Record<Dialect, Entrypoint> = {
+  'ext-authz': 'ext_authz',
+  'auth-request': 'auth_request',
+  'forward-auth': 'forward_auth',
+}
+
+export function createGateway(options: GatewayOptions, ports: GatewayPorts): GatewayServer {
+  const { limits } = options
+  const listener = createListener(
+    limits,
+    { take, takeUpgrade: async (_, socket) => refuseUpgrade(socket) },
+    ports.newInstance,
+    options.tls,
+  )
+  const { server } = listener
+  const rules = { headerLinesMax: limits.headerLinesMax, endToEnd: new Set<string>(ALWAYS_END_TO_END) }
+  let draining = false
+  let inFlight = 0
+
+  const problem = (of: Problem): Answer =>
+    problemAnswer(of, { idempotencyKey: undefined, instance: ports.newInstance })
+
+  async function take(inbound: Inbound): Promise<void> {
+    inFlight += 1
+    try {
+      const answer = await answerTo(inbound).catch(failed)
+      if (answer !== undefined) {
+        const close = draining || !inbound.req.complete
+        await send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close })
+      }
+    } finally {
+      inFlight -= 1
+    }
+  }
+
+  function failed(error: unknown): Answer {
+    const instance = ports.newInstance()
+    ports.onFailure(error, instance)
+    const detail = 'The sidecar failed at this check; its log says why.'
+    return problemAnswer(
+      { code: 'internal-error', detail },
+      { idempotencyKey: undefined, instance: () => instance },
+    )
+  }
+
+  async function answerTo(inbound: Inbound): Promise<Answer | undefined> {
+    const admission = admit(rawOf(inbound.req), rules)
+    if (admission.kind === 'refused') return problem(admission.problem)
+    if (admission.kind === 'options') return problem(NO_CALL)
+    const { request } = admission
+    if (options.tokens !== undefined && !shows(request, options.tokens())) return problem(TOKEN_REQUIRED)
+    if (inFlight > limits.inFlightMax) return problem(overload(limits.inFlightMax))
+    const read = originalOf(withoutToken(request), hasBody(inbound))
+    switch (read.kind) {
+      case 'original':
+        return checked(inbound, read.original)
+      case 'malformed':
+        return problem({ code: 'malformed-request', detail: read.detail })
+      case 'not_a_check':
+        return ended(inbound, request)
+    }
+  }
+
+  async function checked(inbound: Inbound, original: Original): Promise<Answer | undefined> {
+    const startedMonoMs = ports.clock.monoMs()
+    if (draining) return told({ decided: { kind: 'refused', problem: DRAINING } }, original, startedMonoMs)
+    const match = matched(original, options.routes)
+    const limit =
+      match?.route.mode === undefined || match.route.mode === 'bypass' ? 0 : match.route.bodyLimitBytes
+    const body = await readBody(inbound, limit)
+    if (body.kind === 'gone') return undefined
+    if (body.kind === 'refused' && limit > 0) {
+      return told({ decided: { kind: 'refused', problem: body.problem } }, original, startedMonoMs)
+    }
+    const bytes = body.kind === 'whole' ? body.bytes : Buffer.alloc(0)
+    return told(await check(original, bytes, options, ports), original, startedMonoMs)
+  }
+
+  function told(of: Checked, { dialect }: Original, startedMonoMs: number): Answer {
+    const answer = checkAnswer(of, dialect, ports.newInstance)
+    const { decided } = of
+    ports.events.publish({
+      kind: 'decided',
+      entrypoint: ENTRYPOINTS[dialect],
+      decision: answer.decision,
+      detail: answer.detail,
+      route: of.route,
+      status: answer.status,
+      durationMs: ports.clock.monoMs() - startedMonoMs,
+      keyHash: of.recordKey?.slice(-64),
+      ...(decided.kind === 'granted'
+        ? { token: decided.reservation.token, attempt: decided.reservation.attempt }
+        : {}),
+    })
+    return answer
+  }
+
+  /** The gateway says how it ended. */
+  async function ended(inbound: Inbound, request: AdmittedRequest): Promise<Answer | undefined> {
+    const { method, path } = request
+    const call = method === 'POST' ? path : ''
+    if (call !== '/v1/gateway/complete' && call !== '/v1/gateway/release') return problem(NO_CALL)
+    const body = await readBody(inbound, options.reportBytesMax)
+    if (body.kind === 'gone') return undefined
+    if (body.kind === 'refused') return problem(body.problem)
+    const reservation = await opened(idOf(request.headers), ports.secret)
+    if ('code' in reservation) return problem(reservation)
+    if (call === '/v1/gateway/release') return endOf(await release(reservation, ports.leases))
+    const report = reportFrom(body.bytes)
+    return report === undefined ? problem(NO_REPORT) : endOf(await settle(reservation, report, ports))
+  }
+
+  function endOf(end: Awaited<ReturnType<typeof settle>>): Answer {
+    if (end.kind === 'done' || end.kind === 'held') return NO_CONTENT
+    return problem(endedProblem(end))
+  }
+
+  return {
+    listen: async ({ kind: _, ...where }) => {
+      await listener.listen(where)
+      void ports.secret.current(RETRY_SOON_MS)
+      const address = server.address()
+      return typeof address === 'string' || address === null
+        ? `unix:${address}`
+        : originOf(address, options.tls !== undefined)
+    },
+    close: async (graceMs) => {
+      draining = true
+      const untilMonoMs = ports.clock.monoMs() + graceMs
+      const closed = listener.close()
+      while (inFlight > 0 && ports.clock.monoMs() < untilMonoMs) {
+        await new Promise<void>((resolve) => ports.clock.timer(DRAIN_LOOK_MS, resolve))
+      }
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}
+
+const DRAIN_LOOK_MS = 20
+
+const NO_CONTENT: Answer = {
+  status: 204,
+  headers: [],
+  body: Buffer.alloc(0),
+  decision: 'bypassed',
+  detail: 'ended',
+}
+const NO_CALL: Problem = {
+  code: 'call-unknown',
+  detail: 'There is no such call for gateways; see docs/gateways.md.',
+}
+const NO_REPORT: Problem = {
+  code: 'request-invalid',
+  detail:
+    'A completion is JSON with "status" and optionally "headers" and "body_base64". Nothing was changed.',
+}
+const TOKEN_REQUIRED: Problem = {
+  code: 'token-required',
+  detail: 'Send the token as Fencepost-Gateway-Token.',
+}
+const DRAINING: Problem = {
+  code: 'draining',
+  detail: 'The sidecar is shutting down. Nothing was carried out; send the request again, unchanged.',
+  retryAfterMs: RETRY_SOON_MS,
+}
+
+function overload(limit: number): Problem {
+  return {
+    code: 'too-many-requests-in-flight',
+    detail: `${limit} checks are under way, which is the limit. Nothing was carried out.`,
+    retryAfterMs: RETRY_SOON_MS,
+  }
+}
+
+/** Compared by their hashes, so that neither length nor content shows in the time it takes; all are compared. */
+function shows({ headers }: AdmittedRequest, expected: readonly string[]): boolean {
+  const hash = (text: string) => createHash('sha256').update(text).digest()
+  const shown = hash(linesOf(headers, TOKEN_HEADER)[0]?.trim() ?? '')
+  return expected.filter((one) => timingSafeEqual(shown, hash(one))).length > 0
+}
+
+function withoutToken(request: AdmittedRequest): AdmittedRequest {
+  return { ...request, headers: request.headers.filter(([name]) => name.toLowerCase() !== TOKEN_HEADER) }
+}
+
+function refuseUpgrade(socket: Parameters<typeof writeRaw>[0]): void {
+  const answer = problemAnswer(
+    { code: 'upgrade-refused', detail: 'A check never changes the protocol of its connection.' },
+    { idempotencyKey: undefined, instance: () => '00000000-0000-0000-0000-000000000000' },
+  )
+  writeRaw(socket, answer, () => socket.destroy())
+}
+
+function rawOf(req: IncomingMessage) {
+  const { originalUrl } = req as IncomingMessage & { readonly originalUrl?: string }
+  return {
+    method: req.method ?? '',
+    target: originalUrl ?? req.url ?? '',
+    httpVersion: req.httpVersion,
+    headers: headerPairs(req.rawHeaders),
+  }
+}
+
+function originOf({ address, family, port }: AddressInfo, tls: boolean): string {
+  return `${tls ? 'https' : 'http'}://${family === 'IPv6' ? `[${address}]` : address}:${port}`
+}

@@ -1,0 +1,214 @@
+/**
+ * Real gateways, with the configuration that is shipped, in front of a real sidecar, a real application and real nodes:
+ * what the client gets, and what the application is asked to do.
+ */
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { startApplication, type TestApplication } from '../../support/application.ts'
+import { eventually } from '../../support/eventually.ts'
+import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
+import { type Gateway, type GatewayName, KINDS, startGateway } from '../../support/gateways.ts'
+import { type RedisServers, startRedisServers } from '../../support/redis-servers.ts'
+import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
+
+const NAMES = Object.keys(KINDS) as GatewayName[]
+/** HAProxy tells fencepost the status of each answer; behind the others it is the application that ends its claim. */
+const COMPLETES: readonly GatewayName[] = ['haproxy']
+/** Where the check is answered 5xx Envoy makes the client's answer itself, without headers. */
+const LOSES_RETRY_AFTER: readonly GatewayName[] = ['envoy']
+
+const stack = new AsyncDisposableStack()
+let nodes: RedisServers
+let sidecar: Sidecar
+let application: TestApplication
+const gateways = new Map<GatewayName, Gateway>()
+
+beforeAll(async () => {
+  await fetchProgram('envoy')
+  nodes = stack.use(await startRedisServers(3))
+  sidecar = stack.use(
+    await startSidecar({
+      FENCEPOST_REDIS_NODES: nodes.nodesSetting,
+      FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
+      FENCEPOST_CLAIM_BUDGET: '2s',
+      FENCEPOST_NODE_DEADLINE: '1s',
+    }),
+  )
+  application = stack.use(await startApplication())
+  for (const name of NAMES)
+    gateways.set(
+      name,
+      stack.use(await startGateway(KINDS[name], application.origin, { 8082: sidecar.gateway })),
+    )
+}, FETCH_MS_MAX)
+afterAll(() => stack.disposeAsync())
+
+let seenBefore = 0
+beforeEach(() => {
+  seenBefore = application.seen.length
+  application.respond = answered
+})
+
+const answered: TestApplication['respond'] = (_request, response, execution) => {
+  response.writeHead(201, { 'Content-Type': 'application/json' })
+  response.end(JSON.stringify({ execution }))
+}
+
+const seen = () => application.seen.slice(seenBefore)
+
+function post(
+  name: GatewayName,
+  key: string,
+  more: Record<string, string> = {},
+  body = '{"amount":1}',
+  path = '/payments',
+) {
+  return fetch(gateways.get(name)!.origin + path, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', 'Idempotency-Key': key, ...more },
+    body,
+  })
+}
+
+/** What an application does that ends its own claim. */
+async function complete(request: ReturnType<typeof seen>[number]): Promise<number> {
+  const [id] = request.values('fencepost-reservation-id')
+  const [token] = request.values('fencepost-fencing-token')
+  const answer = await fetch(`${sidecar.api}/v1/reservations/${id}/complete`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ fencing_token: Number(token) }),
+  })
+  return answer.status
+}
+
+describe.each(NAMES)('%s', (name) => {
+  test('what is not protected goes through, without a word of ours', async () => {
+    const answer = await fetch(`${gateways.get(name)!.origin}/things?page=2`, {
+      headers: { 'Fencepost-Fencing-Token': '1', 'Fencepost-Reservation-Id': 'forged' },
+    })
+    expect(answer.status).toBe(201)
+    const [request] = seen()
+    expect([request!.method, request!.target]).toEqual(['GET', '/things?page=2'])
+    // Caddy hands on an empty line where there is nothing to copy.
+    expect(request!.values('fencepost-fencing-token').join('')).toBe('')
+    expect(request!.values('fencepost-reservation-id').join('')).toBe('')
+  })
+
+  test('the first passes with its token, a concurrent duplicate gets 409, one that comes later is refused', async () => {
+    const key = randomUUID()
+    const held = Promise.withResolvers<void>()
+    application.respond = async (request, response, execution) => {
+      await held.promise
+      if (!COMPLETES.includes(name)) expect(await complete(request)).toBe(200)
+      await answered(request, response, execution)
+    }
+    const first = post(name, key, { 'Fencepost-Fencing-Token': '7', 'Fencepost-Reservation-Id': 'forged' })
+    await eventually('the application has the request', () => seen().length === 1)
+    const duplicate = await post(name, key)
+    expect(duplicate.status).toBe(409)
+    expect(Number(duplicate.headers.get('retry-after'))).toBeGreaterThan(0)
+    expect(duplicate.headers.get('content-type')).toContain('application/problem+json')
+    expect(duplicate.headers.has('fencepost-reservation-id')).toBe(false)
+    expect(await duplicate.json()).toMatchObject({ status: 409 })
+
+    held.resolve()
+    const answer = await first
+    expect(answer.status).toBe(201)
+    expect(answer.headers.has('fencepost-reservation-id')).toBe(false)
+    const [request] = seen()
+    expect(request!.body.toString()).toBe('{"amount":1}')
+    expect(request!.values('fencepost-fencing-token')).toEqual([expect.stringMatching(/^[1-9][0-9]{14,15}$/)])
+    expect(request!.values('fencepost-attempt')).toEqual(['1'])
+    expect(request!.values('fencepost-reservation-id')).toEqual([expect.stringMatching(/^r1_/)])
+
+    const later = await post(name, key)
+    expect(later.status).toBe(409)
+    expect(later.headers.has('retry-after')).toBe(false)
+    expect(seen()).toHaveLength(1)
+  })
+
+  test('a client that names the hop’s id itself is still two requests', async () => {
+    const key = randomUUID()
+    const held = Promise.withResolvers<void>()
+    application.respond = async (request, response, execution) => {
+      await held.promise
+      await answered(request, response, execution)
+    }
+    const forged = { 'X-Request-Id': 'same', 'Fencepost-Hop-Id': 'same' }
+    const first = post(name, key, forged)
+    await eventually('the application has the request', () => seen().length === 1)
+    expect((await post(name, key, forged)).status).toBe(409)
+    held.resolve()
+    expect((await first).status).toBe(201)
+    expect(seen()).toHaveLength(1)
+  })
+
+  test('the key of another request is refused with 422', async () => {
+    const key = randomUUID()
+    expect((await post(name, key, {}, '{"amount":1}', '/payments?a=1')).status).toBe(201)
+    expect((await post(name, key, {}, '{"amount":1}', '/payments?a=2')).status).toBe(422)
+    expect(seen()).toHaveLength(1)
+  })
+
+  test('without a key, where the content is the key, nothing is guessed from a body that is not there', async () => {
+    const answer = await fetch(`${gateways.get(name)!.origin}/payments`, {
+      method: 'POST',
+      body: randomUUID(),
+    })
+    // Envoy hands on the body, so its content is the key.
+    expect(answer.status).toBe(name === 'envoy' ? 201 : 400)
+    expect(seen()).toHaveLength(name === 'envoy' ? 1 : 0)
+  })
+
+  test('a large body is either not looked at or refused, and never looked at in part', async () => {
+    const key = randomUUID()
+    const large = 'x'.repeat(200_000)
+    const answer = await post(name, key, {}, large)
+    expect(answer.status).toBe(name === 'envoy' ? 413 : 201)
+    expect(seen().map(({ body }) => body.length)).toEqual(name === 'envoy' ? [] : [large.length])
+    // As far as Envoy hands bodies on, another tail is another request.
+    if (name === 'envoy') {
+      const body = 'y'.repeat(60_000)
+      expect((await post(name, key, {}, `${body}1`)).status).toBe(201)
+      expect((await post(name, key, {}, `${body}2`)).status).toBe(422)
+    }
+  })
+})
+
+test('an answer that settles nothing gives the claim back, where the gateway reports it', async () => {
+  const key = randomUUID()
+  application.respond = (_request, response) => {
+    response.writeHead(503).end()
+  }
+  expect((await post('haproxy', key)).status).toBe(503)
+  application.respond = answered
+  expect((await post('haproxy', key)).status).toBe(201)
+  expect(seen()).toHaveLength(2)
+})
+
+describe('once too few nodes answer', () => {
+  beforeAll(async () => {
+    await Promise.all([nodes.kill(0), nodes.kill(1)])
+  })
+
+  test.each(NAMES)('%s answers 503 and lets nothing through', async (name) => {
+    const answer = await post(name, randomUUID())
+    expect(answer.status).toBe(503)
+    if (!LOSES_RETRY_AFTER.includes(name))
+      expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0)
+    expect(seen()).toEqual([])
+  })
+})
+
+describe('once the sidecar is gone', () => {
+  beforeAll(async () => {
+    await sidecar.process.end({ signal: 'SIGKILL' })
+  })
+
+  test.each(NAMES)('%s answers 503 and lets nothing through', async (name) => {
+    const answer = await post(name, randomUUID())
+    expect([name, answer.status]).toEqual([name, 503])
+    expect(seen()).toEqual([])
+  })
+})

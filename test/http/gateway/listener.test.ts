@@ -1,0 +1,131 @@
+/** The gateway listener by itself: what any gateway may ask and say, and what nobody may. */
+import { randomUUID } from 'node:crypto'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
+
+const stack = new AsyncDisposableStack()
+let sidecar: Sidecar
+let guarded: Sidecar
+
+beforeAll(async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-token-'))
+  stack.defer(() => rm(folder, { recursive: true }))
+  await writeFile(join(folder, 'token'), 'open sesame\n')
+  const env = {
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
+    FENCEPOST_CLAIM_BUDGET: '2s',
+  }
+  sidecar = stack.use(await startSidecar(env))
+  guarded = stack.use(await startSidecar({ ...env, FENCEPOST_API_TOKEN_FILE: join(folder, 'token') }))
+})
+afterAll(() => stack.disposeAsync())
+
+const ask = (key: string, headers: Record<string, string> = {}, uri = '/payments') =>
+  fetch(`${sidecar.gateway}/v1/gateway/forward-auth`, {
+    headers: {
+      'X-Forwarded-Method': 'POST',
+      'X-Forwarded-Uri': uri,
+      'X-Forwarded-Host': 'shop',
+      'Idempotency-Key': key,
+      ...headers,
+    },
+  })
+
+const say = (call: 'complete' | 'release', reservationId: string, report: unknown = {}) =>
+  fetch(`${sidecar.gateway}/v1/gateway/${call}`, {
+    method: 'POST',
+    headers: { 'Fencepost-Reservation-Id': reservationId, 'Content-Type': 'application/json' },
+    body: JSON.stringify(report),
+  })
+
+const idOf = (answer: Response) => answer.headers.get('fencepost-reservation-id') ?? ''
+
+test('a check that the gateway repeats is the same check: 200 again, with the same token', async () => {
+  const key = randomUUID()
+  const first = await ask(key, { 'Fencepost-Hop-Id': 'hop-1' })
+  const again = await ask(key, { 'Fencepost-Hop-Id': 'hop-1' })
+  expect([first.status, again.status]).toEqual([200, 200])
+  expect(again.headers.get('fencepost-fencing-token')).toBe(first.headers.get('fencepost-fencing-token'))
+  expect((await ask(key, { 'Fencepost-Hop-Id': 'hop-2' })).status).toBe(409)
+  expect((await ask(key)).status).toBe(409)
+})
+
+test('nginx is told 403 and the client’s status', async () => {
+  const key = randomUUID()
+  const check = () =>
+    fetch(`${sidecar.gateway}/v1/gateway/auth-request`, {
+      headers: { 'X-Original-Method': 'POST', 'X-Original-URI': '/payments', 'Idempotency-Key': key },
+    })
+  expect((await check()).status).toBe(200)
+  const refused = await check()
+  expect([refused.status, refused.headers.get('fencepost-status')]).toEqual([403, '409'])
+})
+
+test('Envoy’s check is the request itself behind the prefix; a part of a body is no body', async () => {
+  const check = (body: string, headers: Record<string, string>) =>
+    fetch(`${sidecar.gateway}/v1/gateway/ext-authz/payments?a=1`, { method: 'POST', body, headers })
+  const key = randomUUID()
+  const part = { 'Idempotency-Key': key, 'X-Request-Id': 'a', 'X-Envoy-Auth-Partial-Body': 'true' }
+  expect((await check('first part', part)).status).toBe(200)
+  // Another part of what may be the same body: the key decides, not the part.
+  expect((await check('other part', { ...part, 'X-Request-Id': 'b' })).status).toBe(409)
+  // Without a key the content would be it, and part of it is refused.
+  const keyless = await check('part', { 'X-Envoy-Auth-Partial-Body': 'true' })
+  expect([keyless.status, ((await keyless.json()) as { code: string }).code]).toEqual([413, 'body-too-large'])
+})
+
+test.each<[reported: unknown, next: number]>([
+  [{ status: 201 }, 409],
+  [{ status: 404, headers: { 'Content-Type': 'text/plain' }, body_base64: 'bm8=' }, 409],
+  // These settle nothing: the next request is carried out.
+  [{ status: 503 }, 200],
+  [{ status: 429 }, 200],
+  [{ status: 200, headers: { 'Retry-After': '1' } }, 200],
+])('a claim completed with %j answers the next check with %i', async (report, next) => {
+  const key = randomUUID()
+  const granted = await ask(key)
+  expect((await say('complete', idOf(granted), report)).status).toBe(204)
+  expect((await ask(key)).status).toBe(next)
+})
+
+test('a claim that is released is free again', async () => {
+  const key = randomUUID()
+  const granted = await ask(key)
+  expect((await say('release', idOf(granted))).status).toBe(204)
+  const next = await ask(key)
+  expect([next.status, next.headers.get('fencepost-attempt')]).toEqual([200, '1'])
+})
+
+test('nobody ends a claim without the id that was given out for it', async () => {
+  const granted = await ask(randomUUID())
+  const id = idOf(granted)
+  const forged = `${id.slice(0, -1)}${id.endsWith('A') ? 'B' : 'A'}`
+  expect([
+    (await say('complete', forged, { status: 201 })).status,
+    (await say('release', '')).status,
+  ]).toEqual([400, 400])
+  expect((await say('complete', id, { status: 99 })).status).toBe(400)
+})
+
+test('a check that does not say which request it is about is refused', async () => {
+  for (const uri of ['payments', '/a b', 'http://else/payments', '/#x'])
+    expect([uri, (await ask('key', {}, uri)).status]).toEqual([uri, 400])
+})
+
+test('where there is a token, nothing is answered without it', async () => {
+  const url = `${guarded.gateway}/v1/gateway/ext-authz/payments`
+  const check = (headers: Record<string, string>) => fetch(url, { headers }).then(({ status }) => status)
+  expect(await check({})).toBe(401)
+  expect(await check({ 'Fencepost-Gateway-Token': 'open' })).toBe(401)
+  expect(await check({ 'Fencepost-Gateway-Token': 'open sesame' })).toBe(200)
+})
+
+test('checks and their answers are counted', async () => {
+  await ask(randomUUID())
+  const metrics = await fetch(`${sidecar.admin}/metrics`).then((answer) => answer.text())
+  expect(metrics).toMatch(/fencepost_decisions_total\{outcome="acquired",entrypoint="forward_auth"\} [1-9]/)
+})

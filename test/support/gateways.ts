@@ -1,0 +1,103 @@
+/**
+ * Real gateways with the configuration that is shipped in deploy/gateways: only its addresses are replaced by those of the
+ * test, and each runs in a folder of its own.
+ */
+import { chmod, cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fetchProgram } from './fetched-programs.ts'
+import { freePort } from './free-port.ts'
+import { TestProcess } from './processes.ts'
+import { requireProgram } from './programs.ts'
+
+const shipped = join(import.meta.dirname, '../../deploy/gateways')
+
+/** As they stand in the shipped files. */
+const CLIENTS = 8000
+const APPLICATION = 3000
+
+export type Gateway = AsyncDisposable & { readonly origin: string; readonly process: TestProcess }
+
+export type GatewayName = 'nginx' | 'haproxy' | 'caddy' | 'envoy'
+
+type Kind = {
+  readonly folder: string
+  readonly file: string
+  readonly command: (file: string, folder: string) => Promise<readonly [string, ...string[]]>
+}
+
+export const KINDS: Record<GatewayName, Kind> = {
+  nginx: {
+    folder: 'nginx',
+    file: 'nginx.conf',
+    command: async (file, folder) => [requireProgram('nginx'), '-p', folder, '-c', file, '-e', 'stderr'],
+  },
+  haproxy: {
+    folder: 'haproxy',
+    file: 'haproxy.cfg',
+    command: async (file) => [requireProgram('haproxy'), '-f', file],
+  },
+  caddy: {
+    folder: 'caddy',
+    file: 'Caddyfile',
+    command: async (file) => [requireProgram('caddy'), 'run', '--adapter', 'caddyfile', '--config', file],
+  },
+  envoy: {
+    folder: 'envoy',
+    file: 'ext-authz-http.yaml',
+    command: async (file) => [
+      await fetchProgram('envoy'),
+      '-c',
+      file,
+      '--concurrency',
+      '1',
+      '--disable-hot-restart',
+      '-l',
+      'warning',
+    ],
+  },
+}
+
+/** @param ports of the sidecar, by the port that stands for it in the shipped file */
+export async function startGateway(
+  kind: Kind,
+  application: string,
+  ports: Readonly<Record<number, string>>,
+): Promise<Gateway> {
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-gateway-'))
+  // nginx as root works as somebody else, who has to get to the bodies that it keeps here.
+  await chmod(folder, 0o755)
+  await cp(join(shipped, kind.folder), folder, { recursive: true })
+  const file = join(folder, kind.file)
+  const port = await freePort()
+  const addresses: Record<number, string> = {
+    ...ports,
+    [APPLICATION]: application,
+    [CLIENTS]: `http://127.0.0.1:${port}`,
+  }
+  let text = await readFile(file, 'utf8')
+  for (const [from, to] of Object.entries(addresses)) text = withPort(text, from, new URL(to).port)
+  await writeFile(file, text)
+  const [command, ...args] = await kind.command(file, folder)
+  const child = new TestProcess(command, args, { name: kind.folder, cwd: folder, env: { HOME: folder } })
+  const dispose = async () => {
+    // Not SIGKILL: nginx would leave its workers behind.
+    await child.end({ signal: 'SIGTERM' })
+    await rm(folder, { recursive: true, force: true })
+  }
+  const origin = `http://127.0.0.1:${port}`
+  try {
+    // A method and a path that nothing protects: whatever the answer is, the gateway listens and asks.
+    await child.http(`${origin}/ready`, 201)
+  } catch (cause) {
+    await dispose()
+    throw cause
+  }
+  return { origin, process: child, [Symbol.asyncDispose]: dispose }
+}
+
+function withPort(text: string, from: string, to: string): string {
+  return text
+    .replaceAll(`127.0.0.1:${from}`, `127.0.0.1:${to}`)
+    .replaceAll(`port_value: ${from} `, `port_value: ${to} `)
+}
