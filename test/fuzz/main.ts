@@ -90,7 +90,7 @@ async function handles(): Promise<{ readonly total: number; readonly of: Readonl
   }
   let least = count()
   for (let look = 0; look < 30 && least.total > 0; look += 1) {
-    await pause(200, undefined, { ref: false })
+    await pause(200)
     const now = count()
     if (now.total < least.total) least = now
   }
