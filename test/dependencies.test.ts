@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import manifest from '../package.json' with { type: 'json' }
+import { billOfMaterials, nameOf, runningPackages } from '../scripts/sbom.ts'
 
 const page = readFileSync(join(import.meta.dirname, '../docs/dependencies.md'), 'utf8')
 
@@ -33,6 +34,10 @@ test('every version is exact', () => {
 type LockEntry = {
   readonly hasInstallScript?: boolean
   readonly optional?: boolean
+  readonly dev?: boolean
+  readonly version?: string
+  readonly license?: string
+  readonly integrity?: string
   readonly optionalDependencies?: Readonly<Record<string, string>>
 }
 const lock = JSON.parse(readFileSync(join(import.meta.dirname, '../package-lock.json'), 'utf8')) as {
@@ -53,4 +58,45 @@ test('the lock file names the packages of every platform: npm ci refuses it othe
   const names = new Set(locked.map(({ name }) => name))
   const wanted = locked.flatMap(({ entry }) => Object.keys(entry.optionalDependencies ?? {}))
   expect(wanted.filter((name) => !names.has(name))).toEqual([])
+})
+
+test('versions are exact: what is installed tomorrow is what was tested today', () => {
+  const ranges = Object.entries({ ...manifest.dependencies, ...manifest.devDependencies }).filter(
+    ([, version]) => !/^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$/.test(version),
+  )
+  expect(ranges).toEqual([])
+})
+
+test('every package of the lock file has a hash that the registry signed, so that nobody can exchange it on the way', () => {
+  const unproven = locked.filter(({ name, entry }) => name !== '' && !/^sha512-/.test(entry.integrity ?? ''))
+  expect(unproven.map(({ name }) => name)).toEqual([])
+})
+
+test('every package states a licence of the list', () => {
+  const section = page.split(/^## /m).find((text) => text.startsWith('Licences\n')) ?? ''
+  const allowed = new Map(
+    [...section.matchAll(/^\| `([^`]+)` \| (yes|no) \| (yes|no) \|/gm)].map(
+      ([, name, running, development]) => [
+        name,
+        { running: running === 'yes', development: development === 'yes' },
+      ],
+    ),
+  )
+  expect(allowed.size).toBeGreaterThan(3)
+  const others = locked
+    .filter(({ name }) => name !== '')
+    .filter(({ entry }) => {
+      const of = allowed.get(entry.license)
+      return of === undefined || !(entry.dev === true ? of.development : of.running)
+    })
+  expect(others.map(({ name, entry }) => `${name}: ${entry.license}`)).toEqual([])
+})
+
+test('the bill of materials names every package of the running sidecar, with licence and hash, and no other', () => {
+  const bill = billOfMaterials()
+  expect(bill.bomFormat).toBe('CycloneDX')
+  const listed = bill.components.map(({ purl }) => nameOf(purl))
+  expect(new Set(listed)).toEqual(runningPackages())
+  const bare = bill.components.filter(({ licenses = [], hashes = [] }) => !licenses.length || !hashes.length)
+  expect(bare.map(({ purl }) => purl)).toEqual([])
 })
