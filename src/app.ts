@@ -13,6 +13,7 @@ import { openCoordination, writeTrail } from './app/coordination.ts'
 import { openGateway } from './app/gateway.ts'
 import { listenerLimits } from './app/listener-limits.ts'
 import { openReservationApi } from './app/reservation-api.ts'
+import { openSagas } from './app/sagas.ts'
 import { openSecrets, type Secrets } from './app/secrets.ts'
 import { openTelemetry, type Watched } from './app/telemetry.ts'
 import { warmUp } from './app/warm-up.ts'
@@ -129,7 +130,9 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     secrets,
     onFailure,
   )
-  const api = openReservationApi(config, environment.version, core, secrets, onFailure)
+  const sagas = openSagas(config, (err) => log.warn({ err }, 'the database of the sagas did not answer'))
+  const answering = sagas === undefined ? core : { ...core, sagas: sagas.desk }
+  const api = openReservationApi(config, environment.version, answering, secrets, onFailure)
   const gateway = openGateway(config, core, secrets, onFailure)
 
   let phase: Watched['phase'] = 'starting'
@@ -187,6 +190,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
       await telemetry[Symbol.asyncDispose]()
       secrets[Symbol.dispose]()
       await nodes[Symbol.asyncDispose]()
+      await sagas?.[Symbol.asyncDispose]()
     },
   }
 }

@@ -18,7 +18,7 @@ const adapters = ['config', 'http', 'redis', 'quorum', 'embedded', 'upstream', '
 const arrows: Record<string, readonly string[]> = {
   main: ['cli', 'core'],
   cli: ['app', 'config', 'core', 'demo', 'saga'],
-  app: [...adapters, 'core'],
+  app: [...adapters, 'core', 'saga'],
   ...Object.fromEntries(adapters.map((adapter) => [adapter, ['core']])),
   demo: ['core'],
   core: [],

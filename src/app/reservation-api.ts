@@ -11,7 +11,7 @@ import type { Secrets } from './secrets.ts'
 export function openReservationApi(
   config: Config,
   version: string,
-  core: Pick<ReservationApiPorts, 'leases' | 'quotas' | 'clock' | 'random' | 'events' | 'tracing'>,
+  core: Pick<ReservationApiPorts, 'leases' | 'quotas' | 'clock' | 'random' | 'events' | 'tracing' | 'sagas'>,
   secrets: Secrets,
   onFailure: ReservationApiPorts['onFailure'],
 ) {

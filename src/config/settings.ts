@@ -560,6 +560,22 @@ export const SETTINGS = {
     source:
       'Where not set: the sidecars agree on one through the nodes, and whoever reads the nodes can read it.',
   }),
+  sagaDatabase: optional({
+    env: 'FENCEPOST_SAGA_DATABASE_FILE',
+    path: 'trust.sagaDatabaseFile',
+    kind: secretFile(),
+    summary:
+      'File with the URL of the PostgreSQL database that services of the saga kit use (`postgres://user:password@host/database`); with it the reservation API answers about sagas, dead letters and the outbox.',
+    source: 'Without it those calls are not there.',
+  }),
+  sagaSchema: setting({
+    env: 'FENCEPOST_SAGA_SCHEMA',
+    path: 'trust.sagaSchema',
+    kind: patterned('an SQL identifier of letters, digits and _', /^[A-Za-z_][A-Za-z0-9_]{0,62}$/),
+    default: 'fencepost',
+    summary: 'The schema of the tables of the saga kit.',
+    source: 'The default of the kit.',
+  }),
   keyRing: optional({
     env: 'FENCEPOST_KEY_RING_FILE',
     path: 'trust.keyRingFile',

@@ -66,6 +66,10 @@ export const PROBLEMS = {
   'reservation-duplicate': { status: 409, title: 'It was completed earlier', retryable: false },
   'lease-lost': { status: 410, title: 'The lease is lost', retryable: false },
   fenced: { status: 410, title: 'It is no longer yours to end', retryable: false },
+  // Sagas
+  'saga-unknown': { status: 404, title: 'There is no such saga', retryable: false },
+  'saga-not-movable': { status: 409, title: 'The saga cannot be moved from where it is', retryable: false },
+  'database-unavailable': { status: 503, title: 'The database of the sagas did not answer', retryable: true },
   // What is known about the request
   'request-in-progress': { status: 409, title: 'The same request is being carried out', retryable: true },
   'duplicate-content': {

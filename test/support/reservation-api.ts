@@ -8,6 +8,7 @@ import type { CoreEvent } from '../../src/core/events.ts'
 import { createLeases } from '../../src/core/leases.ts'
 import type { Clock } from '../../src/core/ports.ts'
 import { agreedSecret, type ReservationSecret } from '../../src/core/reservation-secret.ts'
+import type { SagaDesk } from '../../src/core/saga-desk.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/tenant-quotas.ts'
 import { UNTRACED } from '../../src/core/tracing.ts'
 import { createWaiters } from '../../src/core/waiters.ts'
@@ -24,6 +25,7 @@ export type TestApiOptions = {
   readonly clock?: Clock
   readonly secret?: ReservationSecret
   readonly maxWaiters?: number
+  readonly sagas?: SagaDesk
   readonly tenants?: Partial<TenantLimits>
   /** Default: all are kept, for the test to look at. */
   readonly keepEvents?: boolean
@@ -106,6 +108,7 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
       random,
       events,
       tracing: UNTRACED,
+      ...(given.sagas === undefined ? {} : { sagas: given.sagas }),
       newInstance: randomUUID,
       onFailure: (error) => failures.push(error),
     },

@@ -1,4 +1,5 @@
 /** How each problem of the reservation API's own is reached; the ones it shares with the proxy are reached there. */
+import type { DeskAnswer } from '../../src/core/saga-desk.ts'
 import { startReservationApi, type TestApi, type TestApiOptions } from './reservation-api.ts'
 
 async function asked(
@@ -19,10 +20,29 @@ function post(api: TestApi, path: string, body: unknown, headers: Record<string,
   })
 }
 
+/** A desk that answers everything alike. */
+function desk(answer: DeskAnswer): TestApiOptions {
+  const always = async () => answer
+  const sagas = {
+    show: always,
+    retry: always,
+    compensate: always,
+    deadLetters: always,
+    replay: always,
+    lag: always,
+  }
+  return { sagas }
+}
+
 const mine = { session_id: 'mine', reserved_value: 'v' }
 const theirs = { session_id: 'theirs', reserved_value: 'v' }
 
 export const reservationProblems = {
+  'saga-unknown': () => asked((api) => fetch(`${api.origin}/v1/sagas/x`), desk({ kind: 'unknown' })),
+  'saga-not-movable': () =>
+    asked((api) => post(api, '/v1/sagas/x/retry', {}), desk({ kind: 'refused', reason: 'it is not parked' })),
+  'database-unavailable': () =>
+    asked((api) => fetch(`${api.origin}/v1/outbox/lag`), desk({ kind: 'unavailable' })),
   'request-invalid': () => asked((api) => post(api, '/v1/reservations', { ...mine, surprise: 1 })),
   'reservation-id-invalid': () =>
     asked((api) => post(api, '/v1/reservations/r1_AAAA/extend', { fencing_token: 1 })),

@@ -17,8 +17,12 @@ export type Described = {
   readonly apiTokens: (() => readonly string[]) | undefined
 }
 
-export function openApiDocument(options: Described): Record<string, unknown> {
-  const paths: Record<string, Record<string, unknown>> = {}
+/** @param further paths besides those of `calls.ts` */
+export function openApiDocument(
+  options: Described,
+  further: Readonly<Record<string, Record<string, unknown>>> = {},
+): Record<string, unknown> {
+  const paths: Record<string, Record<string, unknown>> = { ...further }
   for (const name of CALL_NAMES) {
     const call: Call = CALLS[name]
     paths[call.path] = { ...paths[call.path], [call.method.toLowerCase()]: operation(name, call) }

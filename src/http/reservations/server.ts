@@ -17,6 +17,7 @@ import Fastify, {
 import type { Events } from '../../core/events.ts'
 import { decodeUtf8 } from '../../core/framing.ts'
 import type { Reservation } from '../../core/reservations.ts'
+import type { SagaDesk } from '../../core/saga-desk.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { keepTlsFresh, type ListenerTls, serverOptions } from '../listener-tls.ts'
 import { type Problem, problemDocument } from '../problems.ts'
@@ -27,6 +28,7 @@ import { createHandlers, type HandlerOptions, type HandlerPorts } from './handle
 import { createHeartbeats, type HeartbeatPorts } from './heartbeat.ts'
 import { openApiDocument } from './openapi.ts'
 import { trackOutstanding } from './outstanding.ts'
+import { sagaPaths, serveSagaCalls } from './saga-calls.ts'
 import type { ReserveInput } from './schemas.ts'
 import { giveBaggage, lockOf, traceCalls } from './traced.ts'
 import { validatorOf } from './validation.ts'
@@ -54,6 +56,8 @@ export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding'> &
     readonly events: Events
     readonly newInstance: () => string
     readonly tracing: Tracing
+    /** Present where a database is configured. */
+    readonly sagas?: SagaDesk
     /** Told of a fault of our own; the caller got 500 with this instance. */
     readonly onFailure: (error: unknown, instance: string) => void
   }
@@ -87,7 +91,7 @@ export function createReservationApi(
   }
   const handlers = createHandlers(options, { ...ports, outstanding: { ...outstanding, ended } })
   const app = createServer(limits, ports.newInstance, options.tls)
-  const document = openApiDocument(options)
+  const document = openApiDocument(options, ports.sagas === undefined ? {} : sagaPaths())
   let draining = false
   let inFlight = 0
 
@@ -199,6 +203,7 @@ export function createReservationApi(
       handler: served[name],
     })
   }
+  if (ports.sagas !== undefined) serveSagaCalls(app, ports.sagas, answer)
   app.get('/openapi.json', async (_request, reply) => reply.send(document))
 
   let closed: Promise<void> | undefined

@@ -1,0 +1,129 @@
+/**
+ * The calls about sagas, beside those about reservations, where a database is configured (docs/saga.md).
+ *
+ * Owns their table: routing, validation and their part of the OpenAPI document are read from it. What they do is the
+ * desk's (`core/saga-desk.ts`).
+ */
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import Type from 'typebox'
+import type { DeskAnswer, SagaDesk } from '../../core/saga-desk.ts'
+import { type ApiAnswer, problem } from './answers.ts'
+
+type SagaCall = {
+  readonly method: 'GET' | 'POST'
+  readonly path: string
+  readonly summary: string
+  readonly body?: object
+  readonly query?: object
+  readonly ask: (desk: SagaDesk, request: FastifyRequest) => Promise<DeskAnswer>
+}
+
+const RETRY_SOON_MS = 1_000
+const idOf = (request: FastifyRequest): string => (request.params as { readonly id: string }).id
+
+const CompensateBody = Type.Object(
+  { reason: Type.String({ minLength: 1, maxLength: 500 }) },
+  { additionalProperties: false },
+)
+const ReplayBody = Type.Object(
+  { ids: Type.Array(Type.Integer({ minimum: 1 }), { minItems: 1, maxItems: 1_000 }) },
+  { additionalProperties: false },
+)
+
+export const SAGA_CALLS = {
+  showSaga: {
+    method: 'GET',
+    path: '/v1/sagas/{id}',
+    summary: 'One saga: its state, its steps, attempts, last error, next attempt and trace',
+    ask: (desk, request) => desk.show(idOf(request)),
+  },
+  retrySaga: {
+    method: 'POST',
+    path: '/v1/sagas/{id}/retry',
+    summary: 'Let a parked saga go on where it stood',
+    ask: (desk, request) => desk.retry(idOf(request)),
+  },
+  compensateSaga: {
+    method: 'POST',
+    path: '/v1/sagas/{id}/compensate',
+    summary: 'Turn a saga back that is running or parked',
+    body: CompensateBody,
+    ask: (desk, request) => desk.compensate(idOf(request), (request.body as { reason: string }).reason),
+  },
+  deadLetters: {
+    method: 'GET',
+    path: '/v1/dead-letters',
+    summary: 'Messages that were given up, oldest first, at most 100',
+    ask: (desk) => desk.deadLetters(100),
+  },
+  replayDeadLetters: {
+    method: 'POST',
+    path: '/v1/dead-letters/replay',
+    summary: 'Send dead letters on their way again',
+    body: ReplayBody,
+    ask: (desk, request) => desk.replay((request.body as { ids: number[] }).ids),
+  },
+  outboxLag: {
+    method: 'GET',
+    path: '/v1/outbox/lag',
+    summary: 'What waits in the outbox, and for how long',
+    ask: (desk) => desk.lag(),
+  },
+} as const satisfies Record<string, SagaCall>
+
+export function serveSagaCalls(
+  app: FastifyInstance,
+  desk: SagaDesk,
+  answer: (reply: FastifyReply, given: ApiAnswer) => FastifyReply,
+): void {
+  for (const call of Object.values(SAGA_CALLS) as SagaCall[])
+    app.route({
+      method: call.method,
+      url: call.path.replace('{id}', ':id'),
+      schema: call.body === undefined ? {} : { body: call.body },
+      handler: async (request, reply) => answer(reply, answerOf(await call.ask(desk, request))),
+    })
+}
+
+function answerOf(given: DeskAnswer): ApiAnswer {
+  switch (given.kind) {
+    case 'done':
+      return { kind: 'json', status: 200, body: given.body }
+    case 'unknown':
+      return problem('saga-unknown', 'There is no saga with this id.')
+    case 'refused':
+      return problem('saga-not-movable', `The saga cannot be moved: ${given.reason}.`)
+    case 'unavailable':
+      return problem('database-unavailable', 'The database of the sagas did not answer; nothing is known.', {
+        retryAfterMs: RETRY_SOON_MS,
+      })
+  }
+}
+
+/** Their part of `/openapi.json`. */
+export function sagaPaths(): Record<string, Record<string, unknown>> {
+  const paths: Record<string, Record<string, unknown>> = {}
+  for (const [name, call] of Object.entries(SAGA_CALLS) as [string, SagaCall][])
+    paths[call.path] = {
+      ...paths[call.path],
+      [call.method.toLowerCase()]: {
+        operationId: name,
+        summary: call.summary,
+        ...(call.path.includes('{id}')
+          ? { parameters: [{ name: 'id', in: 'path', required: true, schema: { type: 'string' } }] }
+          : {}),
+        ...(call.body === undefined
+          ? {}
+          : { requestBody: { required: true, content: { 'application/json': { schema: call.body } } } }),
+        responses: {
+          200: { description: 'Done.', content: { 'application/json': { schema: { type: 'object' } } } },
+          default: {
+            description: 'A problem document.',
+            content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
+          },
+        },
+      },
+    }
+  return paths
+}
