@@ -49,7 +49,7 @@ const SEARCHES: readonly {
 
 describe('in every interleaving of', () => {
   let sum = 0
-  test.for(SEARCHES)('$name', { timeout: 240_000 }, ({ name, bounds, reaches }) => {
+  test.for(SEARCHES)('$name', { timeout: 600_000 }, ({ name, bounds, reaches }) => {
     const { states, transitions, complete, found, reached } = explore(bounds)
     sum += states
     console.log(`${name}: ${states} states, ${transitions} transitions, ${sum} states so far`)

@@ -5,7 +5,7 @@ import { MUTANTS } from './mutants.ts'
 import { simulate } from './simulate.ts'
 
 describe('taken out, it is missed by a checker within 20,000 histories:', () => {
-  test.for(MUTANTS)('$rule ($name)', { timeout: 240_000 }, async ({ name, killedBy }) => {
+  test.for(MUTANTS)('$rule ($name)', { timeout: 600_000 }, async ({ name, killedBy }) => {
     const { last, stdout, stderr } = await simulate('--mutant', name, '--histories', '20000')
     const { broken, histories } = last as { broken: readonly string[]; histories: number }
     const by = broken.filter((invariant) => killedBy.includes(invariant))

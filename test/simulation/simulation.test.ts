@@ -14,7 +14,7 @@ describe('the simulation', () => {
     console.log(`the simulation begins with seed ${from} (FENCEPOST_TEST_SEED)`)
     const { last, stdout } = await simulate('--histories', '20000', '--from', String(from))
     expect(last, stdout).toMatchObject({ histories: 20_000, seed: null, broken: [], unseen: [] })
-  }, 240_000)
+  }, 600_000)
 
   test('a seed gives the same history every time, step by step', async () => {
     const [once, again] = await Promise.all([simulate('--seed', '4711'), simulate('--seed', '4711')])
