@@ -16,7 +16,7 @@ const SOURCE = fileURLToPath(new URL('clock-shim.c', import.meta.url))
 export function compileClockShim(folder: string): string {
   const library = join(folder, 'clock-shim.so')
   try {
-    execFileSync('cc', ['-shared', '-fPIC', '-O2', '-Wall', '-o', library, SOURCE, '-ldl'], { stdio: 'pipe' })
+    execFileSync('cc', ['-shared', '-fPIC', '-O2', '-Wall', '-o', library, SOURCE], { stdio: 'pipe' })
   } catch (cause) {
     throw new Error(
       `clocks of other processes are stepped by a library that is compiled here, and \`cc\` failed: install a C compiler (Debian: apt-get install gcc libc6-dev)`,
@@ -31,6 +31,7 @@ export class ShiftedClock implements Disposable {
   readonly env: Readonly<Record<string, string>>
   readonly #file: number
   #offsetMs = 0
+  #diskFull = false
 
   constructor(library: string, folder: string, name: string) {
     const path = join(folder, `${name}.clock`)
@@ -46,11 +47,18 @@ export class ShiftedClock implements Disposable {
   /** @param ratePpm how much faster it runs from now on, in parts of a million: -50,000 is 5 % slow */
   set(offsetMs: number, ratePpm = 0): void {
     this.#offsetMs = offsetMs
-    const bytes = Buffer.alloc(24)
+    const bytes = Buffer.alloc(32)
     bytes.writeBigInt64LE(BigInt(Math.round(offsetMs * 1000)), 0)
     bytes.writeBigInt64LE(BigInt(ratePpm), 8)
     bytes.writeBigInt64LE(BigInt(Date.now()) * 1000n, 16)
+    bytes.writeBigInt64LE(this.#diskFull ? 1n : 0n, 24)
     writeSync(this.#file, bytes, 0, bytes.length, 0)
+  }
+
+  /** From now on, writes of this process to files fail with ENOSPC, or do no more. */
+  fillDisk(full: boolean): void {
+    this.#diskFull = full
+    this.set(this.#offsetMs)
   }
 
   [Symbol.dispose](): void {

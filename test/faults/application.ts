@@ -1,0 +1,199 @@
+/**
+ * The application of a fault run, as a process of its own: it writes down what it carries out before it answers, in a file
+ * that outlives it, and misbehaves as the request says.
+ *
+ *     node application.ts LOG      prints its port; each line of LOG is one start or end of one execution
+ *
+ * A request's body names a script, `"script":["crash"]`: what its first, second, … execution does; after the script it answers
+ * well. The count is taken from the log, so that it survives a crash.
+ */
+
+import { closeSync, fdatasyncSync, openSync, readFileSync, writeSync } from 'node:fs'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { TestProcess } from '../support/processes.ts'
+import type { Execution } from './history.ts'
+
+export type Mode =
+  | 'ok'
+  | `slow:${number}`
+  | `status:${number}`
+  | 'crash-before'
+  | 'crash-after'
+  | 'half-body'
+  | 'reset'
+  | 'wrong-length'
+  | 'trailers'
+  | 'huge-head'
+  | 'endless'
+
+export type Demand = { readonly key: string; readonly content: string; readonly script: readonly Mode[] }
+
+type Line =
+  | ({ readonly at: 'start' } & Omit<Execution, 'endMs' | 'answer'>)
+  | { readonly at: 'end'; readonly op: number; readonly token: number; readonly endMs: number }
+
+export type FaultApplication = AsyncDisposable & {
+  readonly url: string
+  readonly process: TestProcess
+  executions(): readonly Execution[]
+  /** After a crash: on the same port. */
+  restart(): Promise<void>
+}
+
+export async function startFaultApplication(log: string): Promise<FaultApplication> {
+  const start = async (port: number) => {
+    const child = new TestProcess(process.execPath, [fileURLToPath(import.meta.url), log, String(port)], {
+      name: 'the application',
+    })
+    const [, at] = await child.line(/^listening on (\d+)$/)
+    return { child, port: Number(at) }
+  }
+  let { child, port } = await start(0)
+  return {
+    url: `http://127.0.0.1:${port}`,
+    get process() {
+      return child
+    },
+    executions: () => readExecutions(log),
+    restart: async () => {
+      ;({ child, port } = await start(port))
+    },
+    [Symbol.asyncDispose]: async () => {
+      await child.end({ signal: 'SIGKILL' })
+    },
+  }
+}
+
+function readExecutions(log: string): readonly Execution[] {
+  const lines = linesOf(log)
+  const ends = new Map(lines.flatMap((line) => (line.at === 'end' ? [[nameOf(line), line.endMs]] : [])))
+  return lines.flatMap((line) => {
+    if (line.at === 'end') return []
+    const { at: _, ...started } = line
+    return [{ ...started, endMs: ends.get(nameOf(line)), answer: answerOf(started.key, started.token) }]
+  })
+}
+
+function nameOf({ op, token }: { readonly op: number; readonly token: number }): string {
+  return `${op} ${token}`
+}
+
+function linesOf(log: string): readonly Line[] {
+  const text = readFileSync(log, 'utf8')
+  return text.split('\n').flatMap((line) => (line.endsWith('}') ? [JSON.parse(line) as Line] : []))
+}
+
+/** No two executions are answered alike. */
+function answerOf(key: string, token: number): string {
+  return JSON.stringify({ key, token, charged: true })
+}
+
+function serve(log: string, port: number): void {
+  const file = openSync(log, 'a+')
+  const counts = new Map<string, number>()
+  for (const line of linesOf(log)) {
+    if (line.at === 'start') counts.set(scopeOf(line), (counts.get(scopeOf(line)) ?? 0) + 1)
+  }
+  const write = (line: Line) => {
+    writeSync(file, `${JSON.stringify(line)}\n`)
+    fdatasyncSync(file)
+  }
+  const server = createServer((request, response) => {
+    const parts: Buffer[] = []
+    request.on('data', (part: Buffer) => parts.push(part))
+    request.on('error', () => {})
+    response.on('error', () => {})
+    request.on('end', () => {
+      const demand = JSON.parse(Buffer.concat(parts).toString()) as Demand
+      const told = toldBy(request)
+      const scope = scopeOf({ tenant: told.tenant, key: demand.key })
+      const before = counts.get(scope) ?? 0
+      counts.set(scope, before + 1)
+      const mode = demand.script[before] ?? 'ok'
+      if (mode === 'crash-before') process.exit(1)
+      const { key, content } = demand
+      write({ at: 'start', ...told, key, content, mode, startMs: nowMs() })
+      const finish = () => {
+        write({ at: 'end', op: told.op, token: told.token, endMs: nowMs() })
+        answer(response, mode, answerOf(demand.key, told.token))
+      }
+      const slow = /^slow:(\d+)$/.exec(mode)
+      if (slow === null) finish()
+      else setTimeout(finish, Number(slow[1]))
+    })
+  })
+  // Node's own limits must not look like a fault that was asked for.
+  server.keepAliveTimeout = 600_000
+  server.listen(port, '127.0.0.1', () => {
+    console.log(`listening on ${(server.address() as AddressInfo).port}`)
+  })
+  process.once('SIGTERM', () => {
+    closeSync(file)
+    process.exit(0)
+  })
+}
+
+function scopeOf({ tenant, key }: { readonly tenant: string; readonly key: string }): string {
+  return `${tenant}/${key}`
+}
+
+function toldBy({ headers }: IncomingMessage) {
+  return {
+    tenant: String(headers['x-tenant-id'] ?? ''),
+    token: Number(headers['fencepost-fencing-token'] ?? 0),
+    attempt: Number(headers['fencepost-attempt'] ?? 0),
+    op: Number(headers['x-operation'] ?? 0),
+  }
+}
+
+function nowMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6
+}
+
+function answer(response: ServerResponse, mode: Mode, body: string): void {
+  const json = { 'content-type': 'application/json' }
+  const length = { ...json, 'content-length': String(body.length) }
+  switch (mode) {
+    case 'crash-after':
+      process.exit(1)
+      break
+    case 'half-body':
+      response.writeHead(201, length)
+      response.write(body.slice(0, 10), () => response.socket?.end())
+      break
+    case 'reset':
+      response.socket?.resetAndDestroy()
+      break
+    case 'wrong-length':
+      response.socket?.end(
+        `HTTP/1.1 201 Created\r\ncontent-length: 5\r\ncontent-length: 7\r\n\r\n${body}`,
+        () => {},
+      )
+      break
+    case 'trailers':
+      response.writeHead(201, { ...json, trailer: 'x-checked' })
+      response.write(body)
+      response.addTrailers({ 'x-checked': 'yes' })
+      response.end()
+      break
+    case 'huge-head':
+      response.socket?.write(`HTTP/1.1 201 Created\r\nx-huge: ${'h'.repeat(2 * 1024 * 1024)}\r\n\r\n`)
+      break
+    case 'endless':
+      response.writeHead(201, json)
+      response.write(body)
+      // Never ended: the sidecar's limit of silence ends it.
+      break
+    default: {
+      const status = /^status:(\d+)$/.exec(mode)
+      response.writeHead(status === null ? 201 : Number(status[1]), length)
+      response.end(body)
+    }
+  }
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  serve(process.argv[2] ?? '/dev/null', Number(process.argv[3] ?? 0))
+}

@@ -1,0 +1,175 @@
+/**
+ * What the application carried out, against what was promised: once, or again with a cause that was told to it.
+ *
+ * Owns S2 (each execution beyond the first has a cause and says `attempt` 2 or more), S4 for tokens of executions, S7 and S9.
+ */
+
+import type { Execution, FaultWindow, Operation, Submission } from '../history.ts'
+import { byKey, type Violation } from './violation.ts'
+
+/** An execution beyond the first of its identity, and why. */
+export type Repetition = { readonly key: string; readonly cause: string; readonly attempt: number }
+
+export type Counted = {
+  readonly executions: number
+  readonly repetitions: readonly Repetition[]
+  readonly violations: readonly Violation[]
+}
+
+/** Answers after which the key is free at once (docs/http.md, "What is stored"). */
+const RELEASES = /^status:(401|403|407|408|421|425|429|5\d\d)$/
+/** From the answer of the application to its record: a fault that begins later is no cause. */
+const SETTLED_AFTER_MS = 2_000
+/** After which nobody knows: the lock stays until the lease ends. */
+const BREAKS = /^(crash-|half-body|reset|wrong-length|huge-head|endless)/
+
+/**
+ * @param mayLoseLease ids of faults during which a holder may lose its lease: by pause, crash, or a lost quorum
+ * @param slowMs from when on an application's answer comes too late
+ */
+export function countExecutions(
+  executions: readonly Execution[],
+  faults: readonly FaultWindow[],
+  mayLoseLease: ReadonlySet<string>,
+  slowMs: number,
+): Counted {
+  const repetitions: Repetition[] = []
+  const violations: Violation[] = []
+  for (const [key, ofKey] of byKey(executions, ({ tenant, key }) => `${tenant}/${key}`)) {
+    const sorted = [...ofKey].sort((a, b) => a.startMs - b.startMs)
+    for (const [index, later] of sorted.entries()) {
+      const earlier = sorted[index - 1]
+      if (earlier === undefined) continue
+      const cause = causeOf(earlier, later, faults, mayLoseLease, slowMs)
+      if (cause !== undefined) {
+        repetitions.push({ key, cause, attempt: later.attempt })
+        continue
+      }
+      violations.push({
+        checker: overlaps(earlier, later) ? 'interval-overlap' : 'counting',
+        key,
+        detail: `carried out again without a cause: ${describeOf(earlier)}, then ${describeOf(later)}`,
+      })
+    }
+  }
+  return { executions: executions.length, repetitions, violations }
+}
+
+function causeOf(
+  earlier: Execution,
+  later: Execution,
+  faults: readonly FaultWindow[],
+  mayLoseLease: ReadonlySet<string>,
+  slowMs: number,
+): string | undefined {
+  const { mode } = earlier
+  if (RELEASES.test(mode))
+    return later.startMs >= (earlier.endMs ?? 0) ? `the application answered ${mode}` : undefined
+  // An older holder that arrives late is told apart by its token; the newer one was told that it is not the first.
+  const told = Math.max(earlier.token, later.token) === later.token ? later.attempt : earlier.attempt
+  if (told < 2) return undefined
+  if (BREAKS.test(mode) || earlier.endMs === undefined) return `the application broke off: ${mode}`
+  const slow = /^slow:(\d+)$/.exec(mode)
+  if (slow !== null && Number(slow[1]) >= slowMs) return 'the application answered too late'
+  const settledMs = (earlier.endMs ?? later.startMs) + SETTLED_AFTER_MS
+  const during = faults.find(
+    ({ id, fromMs, untilMs }) =>
+      mayLoseLease.has(id) && fromMs <= Math.min(later.startMs, settledMs) && untilMs >= earlier.startMs,
+  )
+  return during === undefined ? undefined : `${during.id} ${during.what}`
+}
+
+function overlaps(earlier: Execution, later: Execution): boolean {
+  return later.startMs < (earlier.endMs ?? earlier.startMs)
+}
+
+function describeOf({ op, token, attempt, mode, startMs, endMs }: Execution): string {
+  return `#${op} token ${token} attempt ${attempt} ${mode} ${startMs.toFixed(0)}-${endMs?.toFixed(0) ?? 'never'}`
+}
+
+/**
+ * S4: what was asked for after an execution had begun is granted a larger token than that execution had. Between requests
+ * that overlap nothing is said: the older holder may arrive later, which is what tokens are for.
+ */
+export function checkTokenOrder(
+  executions: readonly Execution[],
+  operations: readonly Operation[],
+): readonly Violation[] {
+  const asked = new Map(operations.flatMap((one) => (one.f === 'submit' ? [[one.op, one.startMs]] : [])))
+  const violations: Violation[] = []
+  for (const [key, ofKey] of byKey(executions, ({ tenant, key }) => `${tenant}/${key}`)) {
+    for (const earlier of ofKey) {
+      for (const later of ofKey) {
+        if (later === earlier) continue
+        const inverted = (asked.get(later.op) ?? 0) > earlier.startMs && later.token <= earlier.token
+        const reused = later.token === earlier.token && later.startMs > earlier.startMs
+        if (inverted || reused) {
+          const detail = `${describeOf(earlier)}, and later ${describeOf(later)}`
+          violations.push({ checker: 'token-order', key, detail })
+        }
+      }
+    }
+  }
+  return violations
+}
+
+/** S1, S8: after an answer was recorded and shown, nothing is carried out any more. */
+export function checkNothingAfterRecorded(
+  executions: readonly Execution[],
+  operations: readonly Operation[],
+): readonly Violation[] {
+  const recorded = new Map<string, Submission & { readonly type: 'ok' }>()
+  for (const one of operations) {
+    if (one.f !== 'submit' || one.type !== 'ok' || (one.says !== 'created' && one.says !== 'replayed'))
+      continue
+    const scope = `${one.tenant}/${one.key}`
+    const known = recorded.get(scope)
+    if (known === undefined || one.endMs < known.endMs) recorded.set(scope, one)
+  }
+  return executions.flatMap((execution): Violation[] => {
+    const key = `${execution.tenant}/${execution.key}`
+    const shown = recorded.get(key)
+    if (shown === undefined || execution.startMs <= shown.endMs) return []
+    return [
+      {
+        checker: 'carried-out-after-recorded',
+        key,
+        detail: `${describeOf(execution)}, shown at ${shown.endMs.toFixed(0)}`,
+      },
+    ]
+  })
+}
+
+/** S7, S9: what is shown as recorded is a whole answer to an execution of this very tenant, key and content. */
+export function checkAnswers(
+  executions: readonly Execution[],
+  operations: readonly Operation[],
+): readonly Violation[] {
+  const answers = new Map<string, Execution[]>()
+  for (const one of executions) answers.set(one.answer, [...(answers.get(one.answer) ?? []), one])
+  return operations.flatMap((one): Violation[] => {
+    if (one.f !== 'submit' || one.type !== 'ok' || (one.says !== 'created' && one.says !== 'replayed'))
+      return []
+    const key = `${one.tenant}/${one.key}`
+    const from = answers.get(one.body)
+    if (from === undefined)
+      return [
+        {
+          checker: 'whole-answers',
+          key,
+          detail: `#${one.op} was shown what no execution answered whole: ${one.body.slice(0, 80)}`,
+        },
+      ]
+    if (
+      from.some((each) => each.tenant === one.tenant && each.key === one.key && each.content === one.content)
+    )
+      return []
+    return [
+      {
+        checker: 'scope',
+        key,
+        detail: `#${one.op} was shown the answer to ${from[0]?.tenant}/${from[0]?.key}`,
+      },
+    ]
+  })
+}

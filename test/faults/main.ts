@@ -1,0 +1,59 @@
+/**
+ * `npm run faults`: real processes, real faults, and a verdict on every promise.
+ *
+ *   --minutes N     faults begin for so long (default 3)
+ *   --seed S        the order and the dice of a run again (default: new, printed)
+ *   --only F1,F23   these faults, each once
+ *   --combinations  instead: all 243 combinations of nodes that are up, refused and hung
+ *   --mutants       instead: the broken builds, each killed by a checker (`--only NAME` for one)
+ *   --svg FILE      where the drawing goes (default .tmp/faults/timeline.svg)
+ *
+ * Leaves history.jsonl, report.json and the drawing in .tmp/faults. Ends with 0 where no promise was broken and every fault
+ * bit, 1 where a promise was broken, 2 where the run is invalid.
+ */
+
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { reportAsJson, reportAsText } from './report.ts'
+import { runFaults } from './run.ts'
+import { timeline } from './timeline.ts'
+
+const FOLDER = '.tmp/faults'
+
+const { values } = parseArgs({
+  options: {
+    minutes: { type: 'string', default: '3' },
+    seed: { type: 'string' },
+    only: { type: 'string' },
+    svg: { type: 'string', default: `${FOLDER}/timeline.svg` },
+    mutants: { type: 'boolean', default: false },
+    combinations: { type: 'boolean', default: false },
+  },
+})
+
+process.exitCode = await main()
+
+async function main(): Promise<number> {
+  mkdirSync(FOLDER, { recursive: true })
+  const only = values.only?.split(',')
+  if (values.mutants) return (await import('./mutants.ts')).killAll(only)
+  if (values.combinations) return (await import('./combinations.ts')).tellCombinations()
+  const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed)
+  const minutes = Number(values.minutes)
+  if (!Number.isInteger(seed) || !(minutes > 0))
+    throw new RangeError('--seed takes a whole number, --minutes a number above 0')
+  console.log(`seed ${seed}: npm run faults -- --minutes ${minutes} --seed ${seed}`)
+  const report = await runFaults({
+    seed,
+    lastsMs: minutes * 60_000,
+    historyFile: `${FOLDER}/history.jsonl`,
+    quorumLostForMs: minutes >= 8 ? 60_000 : 15_000,
+    tell: (line) => console.log(line),
+    ...(only === undefined ? {} : { only }),
+  })
+  writeFileSync(`${FOLDER}/report.json`, reportAsJson(report))
+  writeFileSync(values.svg, timeline(report))
+  console.log(reportAsText(report))
+  if (report.violations.length > 0) return 1
+  return report.invalid.length > 0 ? 2 : 0
+}

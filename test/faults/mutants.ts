@@ -1,0 +1,259 @@
+/**
+ * The twelve broken builds: copies of `src/` with one rule of the protocol taken out, each killed by a named checker.
+ *
+ * Owns the list, and how a build is broken: one text of one file is replaced. A text that does not stand there exactly once is
+ * an error, never a mutant that lives. The simulation has mutants of its own (`test/simulation/mutants.ts`), of the same rules
+ * in the core and of more; these here are whole sidecars on real nodes, and among them the rules that stand in Lua.
+ */
+
+import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { checkDedupRegister } from './checkers/dedup-register.ts'
+import {
+  checkAnswers,
+  checkNothingAfterRecorded,
+  checkTokenOrder,
+  countExecutions,
+} from './checkers/executions.ts'
+import { checkFencedMutex } from './checkers/fenced-mutex.ts'
+import type { Violation } from './checkers/violation.ts'
+import { Clients } from './clients.ts'
+import { pause } from './fault.ts'
+import { History, monoMs } from './history.ts'
+import { openStage, type Stage } from './stage.ts'
+import { TRIAL_SETTINGS, TRIALS, type TrialName } from './trials.ts'
+
+export type Mutant = {
+  readonly name: string
+  /** What the build does wrong. */
+  readonly does: string
+  readonly file: string
+  readonly from: string
+  readonly to: string
+  readonly trial: TrialName
+  /** One of these checkers must notice. */
+  readonly killedBy: readonly string[]
+}
+
+export const MUTANTS: readonly Mutant[] = [
+  {
+    name: 'release-without-owner',
+    does: 'deletes a lease without asking whose it is',
+    file: 'src/redis/lua/release.lua',
+    from: "if record.state ~= 'C' or record.fence ~= token or record.owner ~= owner then",
+    to: "if record.state ~= 'C' then",
+    trial: 'stale-release',
+    killedBy: ['fenced-mutex'],
+  },
+  {
+    name: 'no-validity-check',
+    does: 'hands out a claim that took longer to get than it lasts',
+    file: 'src/core/claim.ts',
+    from: 'if (remainingMs(lease, now(ports.clock)) > 0) {',
+    to: 'if (lease.attempt > 0) {',
+    trial: 'dead-grant',
+    killedBy: ['carried-out-after-recorded', 'token-order'],
+  },
+  {
+    name: 'quorum-of-two',
+    does: 'counts two votes of five as a majority',
+    file: 'src/quorum/redlock.ts',
+    from: 'const carried = await vote(id, command)',
+    to: 'const carried = (await vote(id, command)) || (await settled.promise, answers.filter((answer) => answer?.kind === VOTE_FOR[command.kind]).length >= 2)',
+    trial: 'split',
+    killedBy: ['interval-overlap', 'dedup-register'],
+  },
+  {
+    name: 'naive-token',
+    does: 'grants a token below one that was granted before',
+    file: 'src/redis/lua/claim.lua',
+    from: "if record.state == 'R' then\n    if token <= record.fence then return { STALE, record.fence } end",
+    to: "if record.state == 'R' then",
+    trial: 'clock-behind',
+    killedBy: ['fenced-mutex'],
+  },
+  {
+    name: 'token-is-the-clock',
+    does: 'proposes the time as the token, whatever was seen',
+    file: 'src/core/token.ts',
+    from: 'this.#last = Math.max(tokenAt(this.#wallMs() - this.#aheadMs), this.#last + 1, above + 1)',
+    to: 'this.#last = tokenAt(this.#wallMs() + 0 * above)',
+    trial: 'clock-behind',
+    killedBy: ['progress'],
+  },
+  {
+    name: 'record-before-the-end',
+    does: 'records an answer whose body was cut',
+    file: 'src/upstream/application.ts',
+    from: 'return failureOf(error instanceof Error ? error : new Error(String(error)), true)\n  }\n}',
+    to: "return error === undefined ? failureOf(new Error(''), true) : { kind: 'answered', response: { status, headers: headers.filter(([name]) => name !== 'content-length'), body: Buffer.concat(kept) } }\n  }\n}",
+    trial: 'half-answer',
+    killedBy: ['whole-answers'],
+  },
+  {
+    name: 'unconditional-completion',
+    does: 'writes an outcome over whatever stands',
+    file: 'src/redis/lua/complete.lua',
+    from: 'if token <= record.fence and not ours then',
+    to: 'if false then',
+    trial: 'late-completion',
+    killedBy: ['dedup-register'],
+  },
+  {
+    name: 'single-node-fallback',
+    does: 'falls back to what can be reached when the quorum is lost',
+    file: 'src/core/claim.ts',
+    from: '  const refusal = await explain(round)\n',
+    to: "  const refusal = await explain(round)\n  if (refusal.kind === 'unavailable' && refusal.answered > 0 && round.answers.some((answer) => answer?.kind === 'granted')) return settleGrant(proposal, round, ports)\n",
+    trial: 'split',
+    killedBy: ['interval-overlap', 'counting'],
+  },
+  {
+    name: 'no-release-between-retries',
+    does: 'leaves what a lost round was granted',
+    file: 'src/core/claim.ts',
+    from: '  await releaseGranted(proposal, round, ports)\n  return stepAfter(refusal, ports)',
+    to: '  return stepAfter(refusal, ports)',
+    trial: 'leftovers',
+    killedBy: ['progress'],
+  },
+  {
+    name: 'renewal-past-larger-fence',
+    does: 'renews a lease although a larger token was granted',
+    file: 'src/redis/lua/renew.lua',
+    from: 'if token < record.fence then return { LOST, record.fence } end',
+    to: '',
+    trial: 'stale-renewal',
+    killedBy: ['fenced-mutex'],
+  },
+  {
+    name: 'validity-by-wall-clock',
+    does: 'measures validity on the wall clock alone',
+    file: 'src/core/lease.ts',
+    from: 'return Math.min(lease.validUntilMonoMs - at.monoMs, lease.validUntilWallMs - at.wallMs)',
+    to: 'return lease.validUntilWallMs - at.wallMs',
+    trial: 'dead-grant',
+    killedBy: ['carried-out-after-recorded', 'token-order'],
+  },
+  {
+    name: 'no-tenant-in-the-key',
+    does: 'keys records without the tenant',
+    file: 'src/core/identity.ts',
+    from: 'encoded.push(percentEncode(text)!)',
+    to: "encoded.push(part === 'tenant' ? 'x' : percentEncode(text)!)",
+    trial: 'two-tenants',
+    killedBy: ['scope', 'dedup-register'],
+  },
+]
+
+/** A scene needs a moment within a deadline: it gets so many chances to show what the build does wrong. */
+const CHANCES = 3
+
+/** @returns the main program of the broken build */
+export function build(mutant: Mutant): string {
+  const folder = join('.tmp/mutants', mutant.name)
+  rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder, { recursive: true })
+  cpSync('src', join(folder, 'src'), { recursive: true })
+  cpSync('package.json', join(folder, 'package.json'))
+  const file = join(folder, mutant.file)
+  const source = readFileSync(file, 'utf8')
+  if (source.split(mutant.from).length !== 2) {
+    throw new Error(
+      `the rule that ${mutant.name} takes out does not stand once in ${mutant.file}: ${mutant.from}`,
+    )
+  }
+  mkdirSync(dirname(file), { recursive: true })
+  writeFileSync(
+    file,
+    source.replace(mutant.from, () => mutant.to),
+  )
+  return join(process.cwd(), folder, 'src/main.ts')
+}
+
+let keys = 0
+
+export async function runTrial(stage: Stage, name: TrialName): Promise<readonly Violation[]> {
+  const history = new History()
+  const broken: Violation[] = []
+  {
+    await using clients = new Clients(stage, history)
+    await TRIALS[name]({
+      stage,
+      clients,
+      history,
+      fraction: Math.random,
+      freshKey: () => {
+        keys += 1
+        return `${name}-${keys}-${process.pid}`
+      },
+      recentKeys: () => [],
+      demand: async (promise, withinMs, condition) => {
+        const untilMs = monoMs() + withinMs
+        while (!(await condition().catch(() => false))) {
+          if (monoMs() >= untilMs) {
+            broken.push({ checker: 'progress', key: name, detail: `not within ${withinMs} ms: ${promise}` })
+            return
+          }
+          await pause(50)
+        }
+      },
+    })
+  }
+  await stage.heal()
+  const executions = stage.application.executions().filter(({ startMs }) => startMs >= history.startedMs)
+  const { operations } = history
+  const scene = { id: name, what: name, fromMs: history.startedMs, untilMs: monoMs(), bites: 1 }
+  return [
+    ...broken,
+    ...countExecutions(executions, [scene], new Set([name]), 30_000).violations,
+    ...checkDedupRegister(operations),
+    ...checkFencedMutex(operations),
+    ...checkTokenOrder(executions, operations),
+    ...checkNothingAfterRecorded(executions, operations),
+    ...checkAnswers(executions, operations),
+  ]
+}
+
+export function openTrialStage(): Promise<Stage> {
+  return openStage({ sidecars: 2, settings: TRIAL_SETTINGS })
+}
+
+/** @returns the checkers that noticed; empty: the mutant lives */
+export async function kill(stage: Stage, mutant: Mutant): Promise<readonly string[]> {
+  await stage.restartSidecars(build(mutant))
+  for (let chance = 0; chance < CHANCES; chance += 1) {
+    const found = await runTrial(stage, mutant.trial)
+    const by = [...new Set(found.map(({ checker }) => checker))].filter((one) =>
+      mutant.killedBy.includes(one),
+    )
+    if (by.length > 0) return by
+    if (found.length > 0)
+      console.log(`  ${mutant.name}: noticed by others only: ${JSON.stringify(found.slice(0, 2))}`)
+    await stage.ready()
+  }
+  return []
+}
+
+export async function killAll(only?: readonly string[]): Promise<number> {
+  await using stage = await openTrialStage()
+  let wrong = 0
+  for (const name of Object.keys(TRIALS) as TrialName[]) {
+    if (only !== undefined && !MUTANTS.some((one) => one.trial === name && only.includes(one.name))) continue
+    const found = await runTrial(stage, name)
+    wrong += found.length
+    console.log(
+      `${name}: the build of production ${found.length === 0 ? 'comes through' : JSON.stringify(found)}`,
+    )
+    await stage.ready()
+  }
+  const mutants = MUTANTS.filter(({ name }) => only === undefined || only.includes(name))
+  let killed = 0
+  for (const mutant of mutants) {
+    const by = await kill(stage, mutant)
+    if (by.length > 0) killed += 1
+    console.log(`${mutant.name}: ${by.length > 0 ? `killed by ${by.join(', ')}` : 'LIVES'}`)
+  }
+  console.log(`${killed}/${mutants.length} killed`)
+  return killed === mutants.length && wrong === 0 ? 0 : 1
+}

@@ -1,0 +1,53 @@
+/** What a fault run amounts to: as JSON for programs, as text for people. The drawing is `timeline.ts`. */
+
+import { byKey } from './checkers/violation.ts'
+import type { RunReport } from './run.ts'
+
+export function reportAsJson(report: RunReport): string {
+  const { history, ...rest } = report
+  const startedMs = history.startedMs
+  const faults = history.faults.map((fault) => ({
+    ...fault,
+    fromMs: Math.round(fault.fromMs - startedMs),
+    untilMs: Math.round(fault.untilMs - startedMs),
+    operations: history.operations.filter((one) => one.startMs < fault.untilMs && one.endMs > fault.fromMs)
+      .length,
+  }))
+  return `${JSON.stringify({ ...rest, seen: Object.fromEntries(history.seen), faults }, undefined, 1)}\n`
+}
+
+export function reportAsText(report: RunReport): string {
+  const { history, answers, repetitions, violations, invalid, latencies, quorumLoss } = report
+  const counted = (names: readonly string[]) => names.reduce((sum, name) => sum + (answers[name] ?? 0), 0)
+  const by = (...checkers: readonly string[]) =>
+    violations.filter(({ checker }) => checkers.includes(checker)).length
+  const causes = [...byKey(repetitions, ({ cause }) => cause)].map(
+    ([cause, all]) => `    ${String(all.length).padStart(5)}  ${cause}`,
+  )
+  const healthy = latencies.find(({ what }) => what === 'healthy')
+  return [
+    `seed ${report.seed}, ${(report.tookMs / 1_000).toFixed(0)} s, ${history.faults.length} faults of ${new Set(history.faults.map(({ id }) => id)).size} kinds`,
+    `${report.operations} operations, ${report.executions} executions, ${counted(['replayed'])} replays, ${counted(['lost'])} without an answer to their client`,
+    '',
+    `${by('dedup-register')} double recordings or lost acknowledged completions`,
+    `${by('token-order', 'fenced-mutex')} token inversions`,
+    `${by('interval-overlap')} overlapping executions without a cause`,
+    `${by('answer-time')} hung requests`,
+    `${repetitions.length} executions beyond one of their identity, each with its cause:`,
+    ...causes,
+    ...[...history.seen].map(([sight, count]) => `${count} × ${sight}`),
+    ...latencies.map(
+      ({ what, samples, p50Ms, p99Ms }) =>
+        `acquisition, ${what}: p50 ${p50Ms.toFixed(2)} ms, p99 ${p99Ms.toFixed(2)} ms (${(p99Ms / (healthy?.p99Ms ?? 1)).toFixed(2)} of healthy, ${samples} samples a round)`,
+    ),
+    ...(quorumLoss === undefined
+      ? []
+      : [
+          `quorum lost for ${(quorumLoss.lostForMs / 1_000).toFixed(0)} s: first success of every sidecar ${quorumLoss.recoveredMs.toFixed(0)} ms after it came back`,
+        ]),
+    ...(report.notRun.length === 0 ? [] : [`not reached in the time: ${report.notRun.join(', ')}`]),
+    ...invalid.map((why) => `INVALID: ${why}`),
+    ...violations.slice(0, 40).map(({ checker, key, detail }) => `VIOLATION ${checker} ${key}: ${detail}`),
+    `${violations.length} violations${invalid.length > 0 ? ', and the run is invalid' : ''}`,
+  ].join('\n')
+}

@@ -1,0 +1,271 @@
+/**
+ * One fault run: traffic, faults one after the other in an order that the seed decides, then everything is healed and has to
+ * go on, and the history is judged.
+ *
+ * A run in which a fault overlapped no operation, or did nothing where it was done, is invalid, not green.
+ */
+
+import { setTimeout as pause } from 'node:timers/promises'
+import { seededRandom } from '../support/seeded-random.ts'
+import { checkDedupRegister } from './checkers/dedup-register.ts'
+import {
+  checkAnswers,
+  checkNothingAfterRecorded,
+  checkTokenOrder,
+  countExecutions,
+  type Repetition,
+} from './checkers/executions.ts'
+import { checkFencedMutex } from './checkers/fenced-mutex.ts'
+import { auditNodes, checkAnswerTimes, checkExits, checkLogs } from './checkers/surroundings.ts'
+import type { Violation } from './checkers/violation.ts'
+import { Clients } from './clients.ts'
+import { type Latencies, oneSlowNode, type QuorumLoss, quorumLoss } from './experiments.ts'
+import { choose, type Fault, type FaultContext } from './fault.ts'
+import { FAULTS, LAST_FAULT, MAY_LOSE_LEASE } from './faults.ts'
+import { History, monoMs, type Submission } from './history.ts'
+import { Load } from './load.ts'
+import { ANSWER_WITHIN_MS, LEASE_MS, openStage, type Stage } from './stage.ts'
+
+export type RunOptions = {
+  readonly seed: number
+  /** New faults begin for so long; healing and judging come after it. */
+  readonly lastsMs: number
+  /** Only these, each once, in an order that the seed decides. */
+  readonly only?: readonly string[]
+  readonly historyFile?: string
+  /** Measures as well (`experiments.ts`): how long the quorum is taken away. */
+  readonly quorumLostForMs?: number
+  readonly tell?: (line: string) => void
+}
+
+export type RunReport = {
+  readonly seed: number
+  readonly tookMs: number
+  readonly history: History
+  readonly operations: number
+  readonly executions: number
+  readonly answers: Readonly<Record<string, number>>
+  readonly repetitions: readonly Repetition[]
+  readonly violations: readonly Violation[]
+  /** Why the run proves nothing, where it doesn't. */
+  readonly invalid: readonly string[]
+  /** Faults that were not reached in the time. */
+  readonly notRun: readonly string[]
+  readonly latencies: readonly Latencies[]
+  readonly quorumLoss: QuorumLoss | undefined
+}
+
+/** What every run must have seen. */
+const SOMETIMES = ['created', 'replayed', 'mismatch', 'in-progress'] as const
+
+/** Retention, and the lease of a claim before it. */
+const TTL_MS_MAX = 86_400_000 + LEASE_MS + 60_000
+
+export async function runFaults(options: RunOptions): Promise<RunReport> {
+  const { seed, tell = () => {} } = options
+  const random = seededRandom(seed)
+  const history = new History(options.historyFile)
+  await using stage = await openStage({
+    fraction: () => random.fraction(),
+    // The nodes 0 to 2 keep a file, 1 of them loosely; 3 and 4 keep nothing.
+    redisConfig: (node) => [
+      `appendonly ${node <= 2 ? 'yes' : 'no'}`,
+      `appendfsync ${node === 1 ? 'everysec' : 'always'}`,
+      // A replica gets its data at once (F19).
+      'repl-diskless-sync-delay 0',
+    ],
+  })
+  await using clients = new Clients(stage, history)
+  const load = new Load(clients, stage.sidecarCount, random)
+  const broken: Violation[] = []
+  const context = contextOf(stage, clients, history, load, () => random.fraction(), broken)
+
+  const untilMs = monoMs() + options.lastsMs
+  load.start()
+  await pause(1_500)
+  const order = orderOf(options, context.fraction)
+  const notRun: string[] = []
+  let at = 0
+  for (; at < order.length || (options.only === undefined && monoMs() < untilMs); at += 1) {
+    const fault = order[at % order.length]
+    if (fault === undefined) break
+    // Each once where the time allows; a shorter run says which it left out.
+    if (monoMs() >= untilMs && options.only === undefined) notRun.push(fault.id)
+    else await inject(fault, context, broken, tell)
+  }
+  if (options.only === undefined || options.only.includes(LAST_FAULT.id)) {
+    // What only nodes knew that forget is not asked for again.
+    await inject(LAST_FAULT, context, broken, tell)
+    load.forgetEarlierKeys()
+  }
+  await load.stop()
+
+  tell('healed: everything has to go on')
+  await stage.heal()
+  clients.healed = true
+  await stage.ready()
+  await goesOn(context, load)
+  const latencies = options.quorumLostForMs === undefined ? [] : await oneSlowNode(context, 5, 300)
+  load.start()
+  const loss =
+    options.quorumLostForMs === undefined ? undefined : await quorumLoss(context, options.quorumLostForMs)
+  if (loss !== undefined) history.fault(windowOfLoss(loss))
+  await load.stop()
+  broken.push(...(await auditNodes(stage.admin, TTL_MS_MAX)))
+  return judge(options, stage, history, broken, notRun, latencies, loss)
+}
+
+function orderOf({ only }: RunOptions, fraction: () => number): readonly Fault[] {
+  const faults = only === undefined ? FAULTS : FAULTS.filter(({ id }) => only.includes(id))
+  return choose(fraction, faults.length, faults.length).flatMap((at) => faults[at] ?? [])
+}
+
+function contextOf(
+  stage: Stage,
+  clients: Clients,
+  history: History,
+  load: Load,
+  fraction: () => number,
+  broken: Violation[],
+): FaultContext {
+  return {
+    stage,
+    clients,
+    history,
+    fraction,
+    freshKey: () => load.freshKey(),
+    recentKeys: (count) => load.recentKeys(count),
+    demand: async (promise, withinMs, condition) => {
+      const deadlineMs = monoMs() + withinMs
+      for (;;) {
+        if (await condition().catch(() => false)) return
+        if (monoMs() >= deadlineMs) break
+        await pause(100)
+      }
+      broken.push({
+        checker: 'progress',
+        key: '',
+        detail: `not within ${withinMs.toFixed(0)} ms: ${promise}`,
+      })
+    },
+  }
+}
+
+async function inject(
+  fault: Fault,
+  context: FaultContext,
+  broken: Violation[],
+  tell: (line: string) => void,
+): Promise<void> {
+  const { stage, history } = context
+  const { id, what } = fault
+  const fromMs = monoMs()
+  let bites = 0
+  try {
+    bites = await fault.inject(context)
+  } catch (cause) {
+    broken.push({
+      checker: 'harness',
+      key: id,
+      detail: cause instanceof Error ? cause.message : String(cause),
+    })
+  }
+  await stage.heal()
+  history.fault({ id, what, fromMs, untilMs: monoMs(), bites })
+  tell(`${id.padEnd(5)} ${((monoMs() - fromMs) / 1_000).toFixed(1).padStart(5)} s  bit ${bites}  ${what}`)
+  await stage
+    .ready(3)
+    .catch((cause: Error) => broken.push({ checker: 'progress', key: id, detail: cause.message }))
+}
+
+/** L5 and S5: within five seconds everything succeeds, and what was acknowledged is still known. */
+async function goesOn(context: FaultContext, load: Load): Promise<void> {
+  const { stage, clients, demand, history, freshKey } = context
+  for (const sidecar of stage.sidecars.keys()) {
+    await demand('success within 5 s of healing', 5_000, async () => {
+      const answer = await clients.submit({ sidecar, key: freshKey() })
+      return answer.type === 'ok' && answer.says === 'created'
+    })
+  }
+  const keys = load.recentKeys(600)
+  for (let from = 0; from < keys.length; from += 20) {
+    const answers = await Promise.all(
+      keys.slice(from, from + 20).map((key, at) => clients.submit({ sidecar: at % stage.sidecarCount, key })),
+    )
+    history.saw('acknowledged completions asked for again', answers.length)
+  }
+}
+
+function windowOfLoss({ lostForMs, recoveredMs }: QuorumLoss) {
+  const untilMs = monoMs()
+  const fromMs = untilMs - lostForMs - recoveredMs - 8_000
+  return { id: 'F2', what: 'the quorum is lost and comes back', fromMs, untilMs, bites: 3 }
+}
+
+function judge(
+  options: RunOptions,
+  stage: Stage,
+  history: History,
+  broken: readonly Violation[],
+  notRun: readonly string[],
+  latencies: readonly Latencies[],
+  loss: QuorumLoss | undefined,
+): RunReport {
+  const { operations, faults } = history
+  const executions = stage.application.executions()
+  const counted = countExecutions(executions, faults, MAY_LOSE_LEASE, 3_000)
+  const keys = operations.flatMap((one) => (one.f === 'submit' ? [one.key] : []))
+  const answers: Record<string, number> = {}
+  for (const one of operations) {
+    const name =
+      one.type === 'info' ? 'lost' : one.f === 'submit' ? one.says || one.code || String(one.status) : one.f
+    answers[name] = (answers[name] ?? 0) + 1
+  }
+  const violations = [
+    ...broken,
+    ...counted.violations,
+    ...checkDedupRegister(operations),
+    ...checkFencedMutex(operations),
+    ...checkTokenOrder(executions, operations),
+    ...checkNothingAfterRecorded(executions, operations),
+    ...checkAnswers(executions, operations),
+    ...checkAnswerTimes(operations, ANSWER_WITHIN_MS),
+    ...checkLogs(stage.logs, [...new Set(keys)].slice(0, 500)),
+    ...checkExits(stage.exits),
+    ...checkLastAnswers(operations.filter((one): one is Submission => one.f === 'submit' && one.healed)),
+  ]
+  return {
+    seed: options.seed,
+    tookMs: monoMs() - history.startedMs,
+    history,
+    operations: operations.length,
+    executions: counted.executions,
+    answers,
+    repetitions: counted.repetitions,
+    violations,
+    invalid: [
+      ...faults.filter(({ bites }) => bites === 0).map(({ id }) => `${id} bit nothing`),
+      ...faults
+        .filter((fault) => !operations.some((one) => one.startMs < fault.untilMs && one.endMs > fault.fromMs))
+        .map(({ id }) => `${id} overlapped no operation`),
+      ...SOMETIMES.filter((sight) => answers[sight] === undefined).map((sight) => `never seen: ${sight}`),
+    ],
+    notRun,
+    latencies,
+    quorumLoss: loss,
+  }
+}
+
+/** S5 once more, plainly: after the healing nothing that was acknowledged is carried out, refused or lost. */
+function checkLastAnswers(healed: readonly Submission[]): readonly Violation[] {
+  return healed.flatMap((one): Violation[] => {
+    if (one.type === 'ok' && one.status !== 500 && one.status !== 502 && one.status !== 410) return []
+    return [
+      {
+        checker: 'progress',
+        key: one.key,
+        detail: `#${one.op} after the healing: ${one.type === 'ok' ? one.status : one.reason}`,
+      },
+    ]
+  })
+}

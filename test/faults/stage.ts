@@ -1,0 +1,247 @@
+/**
+ * The cast of a fault run: five nodes, sidecars that reach each of them over a link of their own, the application, and a
+ * wall clock for every process.
+ *
+ * Owns starting, restarting and ending them. What goes wrong, and when, is `faults.ts`.
+ */
+
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import { eventually } from '../support/eventually.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { type FaultApplication, startFaultApplication } from './application.ts'
+import { compileClockShim, ShiftedClock } from './clock-shim.ts'
+import { type FaultLink, startFaultLink } from './fault-proxy.ts'
+
+export const NODES = 5
+
+/** Short, so that a run sees many leases end; deadlines are the largest that such a lease allows. */
+export const LEASE_MS = 4_000
+export const SETTINGS = {
+  FENCEPOST_LEASE: `${LEASE_MS}ms`,
+  FENCEPOST_RESERVATION_MAX_LEASE: `${LEASE_MS}ms`,
+  FENCEPOST_NODE_DEADLINE: '200ms',
+  FENCEPOST_REDIS_CONNECT_TIMEOUT: '1s',
+  FENCEPOST_CLAIM_BUDGET: '1s',
+  FENCEPOST_SETTLE_BUDGET: '1s',
+  FENCEPOST_UPSTREAM_TIMEOUT: '3s',
+  FENCEPOST_UPSTREAM_BODY_TIMEOUT: '1s',
+  FENCEPOST_TOTAL_HOLD: '60s',
+  // A sidecar an hour behind must not make keys wait for an hour (F17).
+  FENCEPOST_CLOCK_TOKEN_AHEAD: '10s',
+  FENCEPOST_OUTCOME_CACHE: '0B',
+} as const
+
+/** How long a node that forgot is kept from voting with these settings, and the copying after it. */
+export const QUARANTINE_MS = LEASE_MS * 1.01 + 2 + 1_000
+
+/** Every operation is answered within: claim, application and settling at their limits, and a machine that is busy. */
+export const ANSWER_WITHIN_MS = 15_000
+
+const BLOCK_ON_SIGNAL = new URL('block-on-signal.mjs', import.meta.url).href
+
+export type StageOptions = {
+  readonly sidecars?: number
+  readonly main?: string
+  /** Lines of redis.conf, by node. */
+  readonly redisConfig?: (node: number) => readonly string[]
+  readonly settings?: Readonly<Record<string, string>>
+  readonly fraction?: () => number
+}
+
+export type Exit = { readonly process: string; readonly how: string; readonly expected: boolean }
+
+export class Stage implements AsyncDisposable {
+  readonly folder: string
+  readonly servers: RedisServers
+  readonly application: FaultApplication
+  readonly nodeClocks: readonly ShiftedClock[]
+  readonly sidecarClocks: readonly ShiftedClock[]
+  /** By sidecar, then node. */
+  readonly links: readonly (readonly FaultLink[])[]
+  readonly sidecars: Sidecar[] = []
+  /** Straight to the nodes, past every fault of the network. */
+  readonly admin: readonly Redis[]
+  readonly logs: string[]
+  readonly exits: Exit[] = []
+  readonly #options: StageOptions
+
+  constructor(
+    options: StageOptions,
+    parts: Pick<
+      Stage,
+      'folder' | 'servers' | 'application' | 'nodeClocks' | 'sidecarClocks' | 'links' | 'admin'
+    >,
+  ) {
+    this.#options = options
+    this.folder = parts.folder
+    this.servers = parts.servers
+    this.application = parts.application
+    this.nodeClocks = parts.nodeClocks
+    this.sidecarClocks = parts.sidecarClocks
+    this.links = parts.links
+    this.admin = parts.admin
+    this.logs = parts.links.map(() => '')
+  }
+
+  get sidecarCount(): number {
+    return this.links.length
+  }
+
+  link(sidecar: number, node: number): FaultLink {
+    const link = this.links[sidecar]?.[node]
+    if (link === undefined) throw new RangeError(`no link from sidecar ${sidecar} to node ${node}`)
+    return link
+  }
+
+  /** The links of all sidecars to one node. */
+  linksTo(node: number): readonly FaultLink[] {
+    return this.links.map((_, sidecar) => this.link(sidecar, node))
+  }
+
+  sidecar(index: number): Sidecar {
+    const sidecar = this.sidecars[index]
+    if (sidecar === undefined) throw new RangeError(`no sidecar ${index}`)
+    return sidecar
+  }
+
+  async startSidecar(index: number, main = this.#options.main): Promise<void> {
+    const nodes = this.links[index]?.map((link) => `redis://127.0.0.1:${link.port}`).join(',') ?? ''
+    this.sidecars[index] = await startSidecar(
+      {
+        ...SETTINGS,
+        ...this.#options.settings,
+        ...this.sidecarClocks[index]?.env,
+        FENCEPOST_REDIS_NODES: nodes,
+        FENCEPOST_UPSTREAM: this.application.url,
+        FENCEPOST_INSTANCE: `sidecar-${index}`,
+        NODE_OPTIONS: `--import=${BLOCK_ON_SIGNAL}`,
+        BLOCK_FOR_MS: String(2 * LEASE_MS),
+      },
+      {
+        ...(main === undefined ? {} : { main }),
+        onOutput: (text) => {
+          this.logs[index] += text
+        },
+      },
+    )
+    const child = this.sidecar(index).process
+    void child.exited.then(({ code, signal }) => {
+      const expected = this.#wanted.delete(child)
+      this.exits.push({ process: `sidecar-${index}`, how: signal ?? `code ${code}`, expected })
+    })
+  }
+
+  readonly #wanted = new Set<unknown>()
+
+  /** At once, while somebody looks at its bytes. */
+  killSidecar(index: number): void {
+    const child = this.sidecar(index).process
+    this.#wanted.add(child)
+    child.signal('SIGKILL')
+  }
+
+  /** Ends a sidecar on purpose. */
+  async endSidecar(index: number, signal: NodeJS.Signals): Promise<void> {
+    const child = this.sidecar(index).process
+    this.#wanted.add(child)
+    await child.end({ signal, withinMs: 30_000 })
+  }
+
+  async restartSidecars(main?: string): Promise<void> {
+    await Promise.all(this.sidecars.map((_, index) => this.endSidecar(index, 'SIGKILL')))
+    await Promise.all(this.links.map((_, index) => this.startSidecar(index, main)))
+    await this.ready()
+  }
+
+  /** Every sidecar sees at least so many voting nodes. */
+  async ready(votes = NODES, withinMs = 60_000): Promise<void> {
+    for (const index of this.sidecars.keys()) {
+      await eventually(
+        `sidecar ${index} to see ${votes} voting nodes`,
+        async () => (await this.votingNodes(index)) >= votes,
+        { withinMs, everyMs: 100 },
+      )
+    }
+  }
+
+  async votingNodes(index: number): Promise<number> {
+    return this.metric(index, /^fencepost_quorum_reachable_nodes(?:\{.*\})? (\d+)/m)
+  }
+
+  async metric(index: number, pattern: RegExp): Promise<number> {
+    const answer = await fetch(`${this.sidecar(index).admin}/metrics`, { signal: AbortSignal.timeout(2_000) })
+    return Number(pattern.exec(await answer.text())?.[1] ?? 0)
+  }
+
+  async restartNode(index: number, emptied = false): Promise<void> {
+    await this.servers.start(index, { emptied })
+  }
+
+  /** Everything that was done to paths, clocks and processes is undone; who is gone is started again. */
+  async heal(): Promise<void> {
+    for (const link of this.links.flat()) link.heal()
+    for (const clock of [...this.nodeClocks, ...this.sidecarClocks]) if (clock.offsetMs !== 0) clock.set(0)
+    for (const index of this.servers.urls.keys()) {
+      if (this.servers.at(index).process.running) this.servers.resume(index)
+      else await this.restartNode(index)
+    }
+    for (const [index, sidecar] of this.sidecars.entries()) {
+      if (sidecar.process.running) sidecar.process.signal('SIGCONT')
+      else await this.startSidecar(index)
+    }
+    if (!this.application.process.running) await this.application.restart()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const client of this.admin) client.disconnect()
+    for (const { process } of this.sidecars) this.#wanted.add(process)
+    await Promise.allSettled(this.sidecars.map(({ process }) => process.end({ signal: 'SIGKILL' })))
+    await Promise.allSettled([this.application[Symbol.asyncDispose](), this.servers[Symbol.asyncDispose]()])
+    await Promise.allSettled(this.links.flat().map((link) => link[Symbol.asyncDispose]()))
+    for (const clock of [...this.nodeClocks, ...this.sidecarClocks]) clock[Symbol.dispose]()
+    await rm(this.folder, { recursive: true, force: true })
+  }
+}
+
+export async function openStage(options: StageOptions = {}): Promise<Stage> {
+  const sidecarCount = options.sidecars ?? 3
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-faults-'))
+  const shim = compileClockShim(folder)
+  const nodeClocks = Array.from(
+    { length: NODES },
+    (_, index) => new ShiftedClock(shim, folder, `node-${index}`),
+  )
+  const sidecarClocks = Array.from(
+    { length: sidecarCount },
+    (_, index) => new ShiftedClock(shim, folder, `sidecar-${index}`),
+  )
+  const servers = await startRedisServers(NODES, {
+    ...(options.redisConfig === undefined ? {} : { config: options.redisConfig }),
+    env: (index) => nodeClocks[index]?.env ?? {},
+  })
+  const application = await startFaultApplication(join(folder, 'executions.jsonl'))
+  const links = await Promise.all(
+    Array.from({ length: sidecarCount }, () =>
+      Promise.all(servers.urls.map((url) => startFaultLink(Number(new URL(url).port), options.fraction))),
+    ),
+  )
+  const admin = servers.urls.map((url) => {
+    const client = new Redis(url, { maxRetriesPerRequest: 1, retryStrategy: () => 200 })
+    client.on('error', () => {})
+    return client
+  })
+  const stage = new Stage(options, { folder, servers, application, nodeClocks, sidecarClocks, links, admin })
+  try {
+    // One founds the cluster, the others find it.
+    for (const index of links.keys()) await stage.startSidecar(index)
+    await stage.ready()
+    return stage
+  } catch (cause) {
+    await stage[Symbol.asyncDispose]()
+    throw cause
+  }
+}
