@@ -109,6 +109,12 @@ export const serverPrograms = {
     elsewhere: 'a statically linked busybox of your distribution',
     why: 'the base image that the image is built on in tests needs a shell',
   },
+  redisExporter: {
+    programs: ['prometheus-redis-exporter', 'redis_exporter'],
+    debianPackage: 'prometheus-redis-exporter',
+    elsewhere: 'the releases of oliver006/redis_exporter',
+    why: 'panels on the memory of the nodes ask for its metrics',
+  },
 } as const satisfies Record<string, ServerProgram>
 
 export type ServerProgramName = keyof typeof serverPrograms

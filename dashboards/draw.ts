@@ -1,0 +1,115 @@
+/**
+ * A picture of a dashboard, drawn from what its queries returned: small multiples, one for each panel, as SVG.
+ *
+ * Owns the drawing only. It is no Grafana; it shows that every panel has data, and what that looks like.
+ */
+
+import type { Board, Panel, Unit } from './board.ts'
+
+export type Drawn = {
+  readonly label: string
+  readonly values: readonly (readonly [at: number, value: number])[]
+}
+
+const WIDTH = 1200
+const COLUMNS = 3
+const CELL = { width: WIDTH / COLUMNS, height: 200 }
+const PLOT = { left: 56, top: 30, right: 12, bottom: 46 }
+const COLOURS = [
+  '#3274d9',
+  '#56a64b',
+  '#e0b400',
+  '#e02f44',
+  '#8f3bb8',
+  '#ff780a',
+  '#37872d',
+  '#1f60c4',
+  '#b877d9',
+  '#96d98d',
+]
+
+export function drawBoard(board: Board, data: ReadonlyMap<Panel, readonly Drawn[]>): string {
+  const rows = Math.ceil(board.panels.length / COLUMNS)
+  const height = 40 + rows * CELL.height
+  const cells = board.panels.map((panel, index) => {
+    const x = (index % COLUMNS) * CELL.width
+    const y = 40 + Math.floor(index / COLUMNS) * CELL.height
+    return `<g transform="translate(${x},${y})">${drawPanel(panel, data.get(panel) ?? [])}</g>`
+  })
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" font-family="sans-serif" font-size="11">`,
+    `<title>${escaped(board.title)}: ${escaped(board.description)}</title>`,
+    `<rect width="${WIDTH}" height="${height}" fill="#ffffff"/>`,
+    `<text x="12" y="26" font-size="18" font-weight="bold">${escaped(board.title)}</text>`,
+    ...cells,
+    '</svg>',
+    '',
+  ].join('\n')
+}
+
+function drawPanel(panel: Panel, drawn: readonly Drawn[]): string {
+  const frame = `<rect x="4" y="4" width="${CELL.width - 8}" height="${CELL.height - 8}" fill="none" stroke="#d0d0d0"/>`
+  const title = `<text x="12" y="21" font-weight="bold">${escaped(panel.title)}</text>`
+  const finite = drawn.map(({ label, values }) => ({
+    label,
+    values: values.filter(([, value]) => Number.isFinite(value)),
+  }))
+  const latest = finite[0]?.values.at(-1)?.[1]
+  if (panel.kind === 'stat')
+    return `${frame}${title}<text x="${CELL.width / 2}" y="${CELL.height / 2 + 16}" font-size="36" text-anchor="middle" fill="${colourAt(panel, latest)}">${latest === undefined ? 'no data' : shown(latest, panel.unit)}</text>`
+  const points = finite.flatMap(({ values }) => values)
+  if (points.length === 0) return `${frame}${title}<text x="56" y="100">no data</text>`
+  const times = points.map(([at]) => at)
+  const from = Math.min(...times)
+  const to = Math.max(...times, from + 1)
+  const top = Math.max(...points.map(([, value]) => value), 0) * 1.1 || 1
+  const bottom = Math.min(0, ...points.map(([, value]) => value))
+  const x = (at: number) => PLOT.left + ((at - from) / (to - from)) * (CELL.width - PLOT.left - PLOT.right)
+  const y = (value: number) =>
+    CELL.height - PLOT.bottom - ((value - bottom) / (top - bottom)) * (CELL.height - PLOT.top - PLOT.bottom)
+  const lines = finite.map(({ values }, index) => {
+    const path = values.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(' ')
+    return `<polyline points="${path}" fill="none" stroke="${COLOURS[index % COLOURS.length]}" stroke-width="1.5"/>`
+  })
+  const marks = panel.thresholds
+    .filter(({ from: at }) => at !== null && at > bottom && at < top)
+    .map(({ from: at, color }) => {
+      const level = y(at ?? 0).toFixed(1)
+      return `<line x1="${PLOT.left}" x2="${CELL.width - PLOT.right}" y1="${level}" y2="${level}" stroke="${color}" stroke-dasharray="4 3" opacity="0.6"/>`
+    })
+  const axis = [bottom, (bottom + top) / 2, top].map(
+    (value) =>
+      `<text x="${PLOT.left - 4}" y="${y(value) + 4}" text-anchor="end" fill="#606060">${shown(value, panel.unit)}</text>`,
+  )
+  const names = finite.slice(0, 5).map(({ label }) => label)
+  const more = finite.length > 5 ? [`+${finite.length - 5}`] : []
+  const legend = [...names, ...more].map(
+    (label, index) =>
+      `<tspan fill="${COLOURS[index % COLOURS.length]}">${escaped(label.slice(0, 22))}</tspan><tspan>  </tspan>`,
+  )
+  return `${frame}${title}${axis.join('')}${marks.join('')}${lines.join('')}<text x="12" y="${CELL.height - 14}" font-size="9" xml:space="preserve">${legend.join('')}</text>`
+}
+
+function colourAt({ thresholds }: Panel, value: number | undefined): string {
+  return thresholds.filter(({ from }) => from === null || (value ?? 0) >= from).at(-1)?.color ?? 'black'
+}
+
+function shown(value: number, unit: Unit): string {
+  switch (unit) {
+    case 's':
+      return value < 1 ? `${(value * 1_000).toPrecision(3)} ms` : `${value.toPrecision(3)} s`
+    case 'percentunit':
+      return `${(value * 100).toFixed(value < 0.1 ? 2 : 1)} %`
+    case 'bytes':
+      return `${(value / 2 ** 20).toFixed(1)} MiB`
+    case 'reqps':
+    case 'cps':
+      return `${value.toPrecision(3)}/s`
+    default:
+      return String(Number(value.toPrecision(3)))
+  }
+}
+
+function escaped(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;')
+}

@@ -1,0 +1,99 @@
+/**
+ * Everything an operator would have: five nodes, sidecars, an application, redis_exporter, Prometheus with the rules, and
+ * clients that send requests, retry them, and take long now and then.
+ */
+import { Pool } from 'undici'
+import { type CountingApplication, startCountingApplication } from './counting-application.ts'
+import { freePort } from './free-port.ts'
+import { TestProcess } from './processes.ts'
+import { requireProgram } from './programs.ts'
+import { type PrometheusServer, startPrometheus } from './prometheus-server.ts'
+import { type RedisServers, startRedisServers } from './redis-servers.ts'
+import { type Sidecar, startSidecar } from './sidecar.ts'
+
+export type MonitoredStack = AsyncDisposable & {
+  readonly servers: RedisServers
+  readonly application: CountingApplication
+  readonly sidecars: readonly Sidecar[]
+  readonly prometheus: PrometheusServer
+  /** Sends requests until it is disposed: so many a second, each identity so many times. */
+  load(perSecond: number, copies: number): AsyncDisposable
+}
+
+export async function startMonitoredStack(
+  rules: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<MonitoredStack> {
+  await using stack = new AsyncDisposableStack()
+  const servers = stack.use(await startRedisServers(5, { appendOnly: true, maxMemory: '64mb' }))
+  const application = stack.use(await startCountingApplication())
+  const settings = {
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: application.url,
+    FENCEPOST_LOG_LEVEL: 'info',
+    ...env,
+  }
+  const sidecars = await Promise.all([startSidecar(settings), startSidecar(settings)])
+  for (const sidecar of sidecars) stack.use(sidecar)
+  const exporter = stack.use(await startRedisExporter())
+  const prometheus = stack.use(
+    await startPrometheus({
+      rules: [rules],
+      jobs: [
+        { name: 'fencepost', targets: sidecars.map(({ admin }) => admin) },
+        { name: 'redis', targets: servers.urls, through: exporter.address },
+      ],
+    }),
+  )
+  const owned = stack.move()
+  return {
+    servers,
+    application,
+    sidecars,
+    prometheus,
+    load: (perSecond, copies) => startLoad(sidecars, perSecond, copies),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  }
+}
+
+async function startRedisExporter() {
+  const address = `127.0.0.1:${await freePort()}`
+  const child = new TestProcess(
+    requireProgram('redisExporter'),
+    [`-web.listen-address=${address}`, '-redis.addr='],
+    { name: 'redis_exporter' },
+  )
+  await child.http(`http://${address}/health`)
+  return { address, [Symbol.asyncDispose]: () => child[Symbol.asyncDispose]() }
+}
+
+let loads = 0
+
+/** Open loop: requests are sent at their time, whether or not earlier ones were answered. */
+function startLoad(sidecars: readonly Sidecar[], perSecond: number, copies: number): AsyncDisposable {
+  loads += 1
+  const run = loads
+  const pools = sidecars.map(({ proxy }) => new Pool(proxy, { connections: 64 }))
+  let sent = 0
+  const send = async (): Promise<void> => {
+    const pool = pools[sent % pools.length] as Pool
+    const key = `load-${run}-${Math.floor(sent / copies)}`
+    sent += 1
+    try {
+      const headers = { 'idempotency-key': key, 'content-type': 'application/json' }
+      const response = await pool.request({ method: 'POST', path: '/payments', headers, body: `"${key}"` })
+      await response.body.dump()
+    } catch {
+      // An incident is played: a connection that breaks is part of it.
+    }
+  }
+  const timer = setInterval(() => {
+    for (let i = 0; i < perSecond / 20; i += 1) void send()
+  }, 50)
+  return {
+    [Symbol.asyncDispose]: async () => {
+      clearInterval(timer)
+      await Promise.all(pools.map((pool) => pool.destroy()))
+    },
+  }
+}
