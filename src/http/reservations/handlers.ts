@@ -92,7 +92,7 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
   async function reserveFor(input: ReserveInput, gone: AbortSignal): Promise<ReservedNow | ApiAnswer> {
     const wanted = await wantedBy(input, options.scope, options.routes)
     if (wanted.kind === 'refused') return refusal(wanted.problem)
-    const times = timesOf(input, wanted.retentionMs, options)
+    const times = timesOf(input, wanted.route?.retentionMs, options)
     if ('code' in times) return refusal(times)
     const [secret] = await ports.secret.current(SECRET_BUDGET_MS)
     if (secret === undefined) return NO_SECRET
@@ -120,7 +120,7 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
     return {
       intents: wanted.intents,
       entities: wanted.entities,
-      takeover: input.takeover ?? 'reexecute',
+      takeover: input.takeover ?? wanted.route?.takeover ?? 'reexecute',
       sessionTag: sessionTagOf(secret, { tenant, env, sessionId: input.session_id }),
       leaseMs: times.leaseMs,
       retentionMs: times.retentionMs,

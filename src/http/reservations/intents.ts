@@ -9,7 +9,7 @@ import { percentEncode } from '../../core/percent-encoding.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import { principalFrom } from '../../core/principal.ts'
 import type { Intent } from '../../core/reservations.ts'
-import { matchRoute, type Route } from '../../core/route.ts'
+import { matchRoute, type ProtectedRoute, type Route } from '../../core/route.ts'
 import type { Problem } from '../problems.ts'
 import type { AdmittedRequest } from '../proxy/admission.ts'
 import { fingerprintProblem, identify, rulesOf } from '../proxy/identify.ts'
@@ -24,8 +24,8 @@ export type Wanted = {
   readonly intents: readonly Intent[]
   readonly entities: readonly Intent[]
   readonly names: ReadonlyMap<string, string>
-  /** Where the request's route has its own. */
-  readonly retentionMs?: number
+  /** What the route of a described request says; its entities are among those above. */
+  readonly route?: Pick<ProtectedRoute, 'retentionMs' | 'takeover'>
 }
 
 export type Refused = { readonly kind: 'refused'; readonly problem: Problem }
@@ -39,13 +39,18 @@ export async function wantedBy(
   const names = new Map<string, string>()
   const intents: Intent[] = []
   const entities: Intent[] = []
-  let retentionMs: number | undefined
+  let route: Wanted['route']
   if (input.request !== undefined) {
-    const intent = await intentOfRequest(input.request, scope, routes)
-    if ('code' in intent) return { kind: 'refused', problem: intent }
-    intents.push({ recordKey: intent.recordKey, fingerprint: intent.fingerprint })
-    retentionMs = intent.retentionMs
-    names.set(intent.recordKey, `${input.request.method} ${input.request.path}`)
+    const identified = await identifiedAs(input.request, scope, routes)
+    if ('code' in identified) return { kind: 'refused', problem: identified }
+    const { intent, entityKeys } = identified
+    intents.push(intent)
+    route = identified.route
+    const name = `${input.request.method} ${input.request.path}`
+    for (const key of [intent.recordKey, ...entityKeys]) names.set(key, name)
+    entities.push(
+      ...entityKeys.map((recordKey) => ({ recordKey, fingerprint: fingerprintOfName(recordKey) })),
+    )
   }
   const values = input.reserved_value === undefined ? input.reserved_values : [input.reserved_value]
   for (const value of values ?? []) {
@@ -66,7 +71,7 @@ export async function wantedBy(
     intents,
     entities,
     names,
-    ...(retentionMs === undefined ? {} : { retentionMs }),
+    ...(route === undefined ? {} : { route }),
   }
 }
 
@@ -94,11 +99,17 @@ export function intentOfName(mode: 'reservation' | 'entity', name: string, scope
   return { recordKey: key.recordKey, fingerprint: fingerprintOfName(key.recordKey) }
 }
 
-async function intentOfRequest(
+type OfRequest = {
+  readonly intent: Intent
+  readonly entityKeys: readonly string[]
+  readonly route: ProtectedRoute
+}
+
+async function identifiedAs(
   described: DescribedRequestInput,
   scope: Scope,
   routes: readonly Route[],
-): Promise<(Intent & { readonly retentionMs: number }) | Problem> {
+): Promise<OfRequest | Problem> {
   const request = admitted(described)
   const matched = routeOf(request, routes)
   if (matched === undefined || matched.route.mode === 'bypass')
@@ -109,12 +120,10 @@ async function intentOfRequest(
   const { route, params } = matched
   const identified = await identify({ request, body: bodyOf(described), route, params }, scope)
   switch (identified.kind) {
-    case 'identified':
-      return {
-        recordKey: identified.recordKey,
-        fingerprint: identified.fingerprint,
-        retentionMs: route.retentionMs,
-      }
+    case 'identified': {
+      const { recordKey: key, fingerprint: print, entityKeys } = identified
+      return { intent: { recordKey: key, fingerprint: print }, entityKeys, route }
+    }
     case 'unkeyed':
       return {
         code: 'key-missing',

@@ -1,6 +1,7 @@
 /** The reservation API, call by call, on five embedded nodes. */
 import { describe, expect, test } from 'vitest'
 import { recordKey } from '../../../src/core/identity.ts'
+import { route } from '../../support/proxy.ts'
 import { callApi, reserveAt, snapshot, startReservationApi } from '../../support/reservation-api.ts'
 
 const keyOf = (value: string) => {
@@ -134,6 +135,35 @@ test('a request is the same intent as its repetition, and another one under the 
       request: { ...request, headers: json, body: '{ "a": 1 }' },
     }),
   ).toMatchObject({ status: 409, body: { code: 'reservation-conflict' } })
+})
+
+test('a request has the entities, the takeover policy and the retention of its route', async () => {
+  const strict = route({
+    entities: [{ in: 'header', name: 'x-account' }],
+    takeover: 'indeterminate',
+    retentionMs: 120_000,
+  })
+  await using api = await startReservationApi({ options: { routes: [strict] } })
+  const request = (key: string) => ({
+    method: 'POST',
+    path: '/payments',
+    headers: { 'idempotency-key': key, 'x-account': '42' },
+    body: '{}',
+  })
+  const holder = await api.reserve({ session_id: 'one', request: request('a') })
+  expect(await api.call('/v1/reservations', { session_id: 'two', request: request('b') })).toMatchObject({
+    status: 409,
+    body: { code: 'entity-busy', entity: 'POST /payments' },
+  })
+  await api.call(`/v1/reservations/${holder.id}/release`, { fencing_token: holder.token })
+  const first = await api.reserve({ session_id: 'one', request: request('d'), lease: '100ms' })
+  const again = { session_id: 'two', request: request('d'), wait: '5s' }
+  expect(await api.call('/v1/reservations', again)).toMatchObject({ body: { code: 'outcome-undecided' } })
+  const second = await api.reserve({ ...again, takeover: 'reexecute' })
+  expect([second.attempt, second.token > first.token]).toEqual([2, true])
+  expect(
+    await api.call('/v1/reservations', { session_id: 'three', request: request('c'), retention: '3m' }),
+  ).toMatchObject({ status: 400, body: { code: 'request-invalid' } })
 })
 
 test('tenants do not meet', async () => {
