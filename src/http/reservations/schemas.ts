@@ -141,7 +141,7 @@ export const ReserveBody = Type.Object(
     takeover: Type.Optional(
       Type.Union([Type.Literal('reexecute'), Type.Literal('indeterminate')], {
         description:
-          'What to do where an earlier attempt ended without an outcome: get it as a further attempt (the default), or 409 until somebody has decided.',
+          'What to do where an earlier attempt ended without an outcome: get it as a further attempt (the default, unless the route of a described request says otherwise), or 409 until somebody has decided.',
       }),
     ),
     lease: Type.Optional(
