@@ -34,6 +34,7 @@ export type {
   Subscription,
   Verdict,
 } from './saga/messages.ts'
+export { type PrometheusClient, sagaMetrics } from './saga/metrics.ts'
 export { migrate, plans } from './saga/migrate.ts'
 export { disableNotify, enableNotify, wakeOnNotify } from './saga/notify.ts'
 export type { OutboxEvent, OutboxLag } from './saga/outbox.ts'

@@ -1,0 +1,54 @@
+// The kit's events end up in the application's own registry, under the names that the documentation gives.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import * as promClient from 'prom-client'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { withIdempotency } from '../../src/saga/idempotency.ts'
+import { type PrometheusClient, sagaMetrics } from '../../src/saga/metrics.ts'
+import { publish } from '../../src/saga/outbox.ts'
+import { createOutboxRelay } from '../../src/saga/relay.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { RecordingPublisher } from '../support/recording-publisher.ts'
+import { testKit } from '../support/saga-kit.ts'
+
+let server: PostgresServer
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(async () => {
+  promClient.register.clear()
+  await server[Symbol.asyncDispose]()
+})
+
+test('what happened is counted, with its times', async () => {
+  const kit = await testKit(server, { events: sagaMetrics(promClient as unknown as PrometheusClient) })
+  const publisher = new RecordingPublisher()
+  publisher.react = ({ aggregateId }) => (aggregateId === 'bad' ? 'refuse' : 'confirm')
+  for (const aggregateId of ['good', 'bad'])
+    await kit.transaction((tx) =>
+      publish(kit, tx, {
+        aggregateType: 'order',
+        aggregateId,
+        type: 'T',
+        payload: {},
+        destination: 'orders',
+      }),
+    )
+  await using relay = createOutboxRelay({ kit, publisher })
+  await relay.drainOnce()
+  const ask = () => withIdempotency(kit, { scope: 's', key: 'k', request: {} }, async () => null)
+  await ask()
+  await ask()
+  const text = await promClient.register.metrics()
+  expect(text).toContain('fencepost_saga_published_total{destination="orders",result="confirmed"} 1')
+  expect(text).toContain('fencepost_saga_published_total{destination="orders",result="failed"} 1')
+  expect(text).toContain('fencepost_saga_publish_duration_seconds_count{destination="orders"} 1')
+  expect(text).toContain('fencepost_saga_replays_total{scope="s",outcome="completed"} 1')
+})
+
+test('every name is on the page, and every name of the page is there', async () => {
+  const page = readFileSync(join(import.meta.dirname, '../../docs/saga.md'), 'utf8')
+  const documented = new Set(page.match(/`fencepost_saga_\w+`/g)?.map((name) => name.slice(1, -1)))
+  const there = (await promClient.register.getMetricsAsJSON()).map(({ name }) => name)
+  expect([...documented].sort()).toEqual(there.filter((name) => name.startsWith('fencepost_saga_')).sort())
+})
