@@ -43,6 +43,12 @@ async function configured(
   return nodes.length
 }
 
+/** How often the node has refused a write because its file can't be written. */
+async function misconfigured(stage: Stage, node: number): Promise<number> {
+  const errors = (await stage.admin[node]?.info('errorstats')) ?? ''
+  return Number(/errorstat_MISCONF:count=(\d+)/.exec(errors)?.[1] ?? 0)
+}
+
 async function refusedThenUsable(
   context: FaultContext,
   nodes: readonly number[],
@@ -169,10 +175,12 @@ export const FAULTS_OF_NODES: readonly Fault[] = [
       const node = context.fraction() < 0.5 ? 0 : 1
       stage.nodeClocks[node]?.fillDisk(true)
       await pause(3_000)
+      const ended = !stage.servers.at(node).process.running
+      const refused = ended ? 1 : await misconfigured(stage, node)
       stage.nodeClocks[node]?.fillDisk(false)
-      if (!stage.servers.at(node).process.running) await stage.restartNode(node)
+      if (ended) await stage.restartNode(node)
       await allVote(context)
-      return 1
+      return refused
     },
   },
   ...(

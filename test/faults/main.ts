@@ -47,6 +47,7 @@ async function main(): Promise<number> {
     seed,
     lastsMs: minutes * 60_000,
     historyFile: `${FOLDER}/history.jsonl`,
+    logFolder: FOLDER,
     quorumLostForMs: minutes >= 8 ? 60_000 : 15_000,
     tell: (line) => console.log(line),
     ...(only === undefined ? {} : { only }),

@@ -221,7 +221,13 @@ export function openTrialStage(): Promise<Stage> {
 
 /** @returns the checkers that noticed; empty: the mutant lives */
 export async function kill(stage: Stage, mutant: Mutant): Promise<readonly string[]> {
-  await stage.restartSidecars(build(mutant))
+  try {
+    await stage.restartSidecars(build(mutant))
+  } catch (cause) {
+    // It never gets to serve: that is no progress, where production starts within seconds on the same stage.
+    console.log(`  ${mutant.name}: ${cause instanceof Error ? cause.message.split('\n')[0] : String(cause)}`)
+    return mutant.killedBy.filter((checker) => checker === 'progress')
+  }
   for (let chance = 0; chance < CHANCES; chance += 1) {
     const found = await runTrial(stage, mutant.trial)
     const by = [...new Set(found.map(({ checker }) => checker))].filter((one) =>

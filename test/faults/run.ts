@@ -5,6 +5,8 @@
  * A run in which a fault overlapped no operation, or did nothing where it was done, is invalid, not green.
  */
 
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { seededRandom } from '../support/seeded-random.ts'
 import { checkDedupRegister } from './checkers/dedup-register.ts'
@@ -36,6 +38,8 @@ export type RunOptions = {
   /** Measures as well (`experiments.ts`): how long the quorum is taken away. */
   readonly quorumLostForMs?: number
   readonly tell?: (line: string) => void
+  /** Where each sidecar's log goes; nowhere if not given. */
+  readonly logFolder?: string
 }
 
 export type RunReport = {
@@ -57,6 +61,9 @@ export type RunReport = {
 
 /** What every run must have seen. */
 const SOMETIMES = ['created', 'replayed', 'mismatch', 'in-progress'] as const
+
+/** From when on a run has time for a rolling restart. */
+const LONG_RUN_MS = 300_000
 
 /** Retention, and the lease of a claim before it. */
 const TTL_MS_MAX = 86_400_000 + LEASE_MS + 60_000
@@ -90,7 +97,8 @@ export async function runFaults(options: RunOptions): Promise<RunReport> {
     const fault = order[at % order.length]
     if (fault === undefined) break
     // Each once where the time allows; a shorter run says which it left out.
-    if (monoMs() >= untilMs && options.only === undefined) notRun.push(fault.id)
+    const tooLong = fault.long === true && options.lastsMs < LONG_RUN_MS
+    if ((monoMs() >= untilMs || tooLong) && options.only === undefined) notRun.push(fault.id)
     else await inject(fault, context, broken, tell)
   }
   if (options.only === undefined || options.only.includes(LAST_FAULT.id)) {
@@ -112,6 +120,11 @@ export async function runFaults(options: RunOptions): Promise<RunReport> {
   if (loss !== undefined) history.fault(windowOfLoss(loss))
   await load.stop()
   broken.push(...(await auditNodes(stage.admin, TTL_MS_MAX)))
+  if (options.logFolder !== undefined) {
+    for (const [index, log] of stage.logs.entries()) {
+      writeFileSync(join(options.logFolder, `sidecar-${index}.log`), log)
+    }
+  }
   return judge(options, stage, history, broken, notRun, latencies, loss)
 }
 

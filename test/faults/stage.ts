@@ -122,6 +122,8 @@ export class Stage implements AsyncDisposable {
         BLOCK_FOR_MS: String(2 * LEASE_MS),
       },
       {
+        // The machine may be busy: how fast it starts is not the subject.
+        startWithinMs: 60_000,
         ...(main === undefined ? {} : { main }),
         onOutput: (text) => {
           this.logs[index] += text

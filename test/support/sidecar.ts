@@ -23,12 +23,14 @@ export type SidecarOptions = {
   /** Another build's main program. */
   readonly main?: string
   readonly onOutput?: (text: string) => void
+  /** How long it may take until it serves. */
+  readonly startWithinMs?: number
 }
 
 /** @param env settings; all listeners are on free ports of the loopback unless said otherwise */
 export async function startSidecar(
   env: Readonly<Record<string, string>>,
-  { main = MAIN, onOutput }: SidecarOptions = {},
+  { main = MAIN, onOutput, startWithinMs = 15_000 }: SidecarOptions = {},
 ): Promise<Sidecar> {
   const child = new TestProcess(process.execPath, [main, 'serve'], {
     name: 'fencepost serve',
@@ -43,7 +45,9 @@ export async function startSidecar(
     },
   })
   try {
-    const [line] = await child.line(/^\{.*"message":"fencepost is serving".*$/)
+    const [line] = await child.line(/^\{.*"message":"fencepost is serving".*$/, {
+      withinMs: startWithinMs,
+    })
     const { addresses } = JSON.parse(line) as {
       addresses: { proxy?: string; api?: string; admin?: string; gateway?: string }
     }

@@ -1,0 +1,52 @@
+// A short fault run with every build: some of each kind of fault, in an order from a seed, on real processes.
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { seedOfRun } from '../support/seeded-random.ts'
+import { runCombinations } from './combinations.ts'
+import { unanswered } from './experiments.ts'
+import { ALL_FAULTS } from './faults.ts'
+import { MUTANTS } from './mutants.ts'
+import { reportAsText } from './report.ts'
+import { runFaults } from './run.ts'
+
+/** One or two of each kind: nodes, their memory and clocks; network; sidecars; application and clients. */
+const SHORT = [
+  'F1',
+  'F3',
+  'F5',
+  'F11b',
+  'F11c',
+  'F14a',
+  'F16a',
+  'F18',
+  'F22e',
+  'F23',
+  'F30',
+  'F31',
+  'F32',
+  'F35',
+] as const
+
+test('no promise is broken, and every fault bites', { timeout: 300_000 }, async () => {
+  const report = await runFaults({ seed: seedOfRun('faults'), lastsMs: 60_000, only: SHORT })
+  console.info(reportAsText(report))
+  expect(report.violations).toEqual([])
+  expect(report.invalid).toEqual([])
+  expect(report.history.faults.map(({ id }) => id).sort()).toEqual([...SHORT].sort())
+})
+
+test('each of the 243 combinations of nodes that are up, refused and hung is answered', {
+  timeout: 400_000,
+}, async () => {
+  const combinations = await runCombinations()
+  expect(combinations).toHaveLength(243)
+  expect(unanswered(combinations)).toEqual([])
+})
+
+test('docs/faults.md lists exactly the faults and the broken builds that there are', () => {
+  const page = readFileSync('docs/faults.md', 'utf8')
+  const listed = [...page.matchAll(/^\| (F\d+[a-f]?) \|/gm)].map(([, id]) => id)
+  expect(listed.toSorted()).toEqual([...ALL_FAULTS.map(({ id }) => id), 'F36'].toSorted())
+  const mutants = [...page.matchAll(/^\| `([a-z-]+)` \|/gm)].map(([, name]) => name)
+  expect(mutants.toSorted()).toEqual(MUTANTS.map(({ name }) => name).toSorted())
+})
