@@ -6,6 +6,7 @@
  * no single node: what a node shows is checked by a quorum read before it is told to anybody, and decided by a claim.
  */
 
+import { isWork } from '../core/identity.ts'
 import type { Clock, Leases, Timer } from '../core/ports.ts'
 import { concludeOrphan, forgetOrphan, type Orphan } from '../core/settle-orphan.ts'
 import type { Token } from '../core/token.ts'
@@ -57,7 +58,8 @@ export function createSweeper(options: SweeperOptions) {
           const step = await source.lapsed(cursor)
           cursor = step.cursor
           for (const { recordKey } of step.found) {
-            if (seen.has(recordKey)) continue
+            // Entities and marks of contents lapse on purpose; no work of a request ends with them.
+            if (seen.has(recordKey) || !isWork(recordKey)) continue
             seen.add(recordKey)
             if (await look(recordKey)) open += 1
           }

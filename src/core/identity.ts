@@ -20,6 +20,9 @@ export const SCOPE_PART_BYTES_MAX = 128
  */
 export const ENTITY_MARK = ':lock'
 
+/** The same for the record that remembers under which key a content came: it is left to lapse, and never has an outcome. */
+const CONTENT_MARK = ':content'
+
 const IDENTITY_SCHEME = 'fencepost-identity/1'
 
 export type Scope = { readonly tenant: string; readonly env: string; readonly apiVersion: string }
@@ -70,6 +73,17 @@ export function recordKey(identity: Identity): RecordKey {
   )
   const mark = identity.mode === 'entity' ? ENTITY_MARK : ''
   return { kind: 'record_key', recordKey: `dedup:${scope.join(':')}${mark}:${hash}` }
+}
+
+/** Where it is remembered under which key the content of this record came, beside the record itself. */
+export function contentMarkOf(key: string): string {
+  const hashAt = key.lastIndexOf(':')
+  return `${key.slice(0, hashAt)}${CONTENT_MARK}${key.slice(hashAt)}`
+}
+
+/** Whether the record of this key ends with an outcome: not that of an entity, nor the mark of a content. */
+export function isWork(key: string): boolean {
+  return /^dedup:[^:%][^:]*:[^:]+:[^:]+:[0-9a-f]{64}$/.test(key)
 }
 
 /** The fingerprint of what is nothing but its name: a reserved value, an entity. There is nothing else to compare. */

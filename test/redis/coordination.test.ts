@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { createSweeper, type OrphanSeen, type Verdict } from '../../src/coordination/sweeper.ts'
 import { stand, type Term } from '../../src/core/election.ts'
 import { SILENT } from '../../src/core/events.ts'
+import { contentMarkOf, ENTITY_MARK } from '../../src/core/identity.ts'
 import { concludeOrphan, forgetOrphan } from '../../src/core/settle-orphan.ts'
 import type { TrailEntry } from '../../src/core/trail.ts'
 import { lapsedClaims } from '../../src/redis/lapsed.ts'
@@ -10,7 +11,7 @@ import { createRedisTrail } from '../../src/redis/trail.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { eventually } from '../support/eventually.ts'
-import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
+import { joinCluster, keyOf, type Sidecar } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
 const RETENTION_MS = 60_000
@@ -41,8 +42,8 @@ function sweeperOf(sidecar: Sidecar, ask?: (orphan: OrphanSeen) => Promise<Verdi
   })
 }
 
-async function lapsedClaim(sidecar: Sidecar, name: string): Promise<string> {
-  const claimed = await sidecar.claim(name, { leaseMs: 200, retentionMs: RETENTION_MS })
+async function lapsedClaim(sidecar: Sidecar, name: string, under = keyOf(name)): Promise<string> {
+  const claimed = await sidecar.claim(name, { key: under, leaseMs: 200, retentionMs: RETENTION_MS })
   if (claimed.kind !== 'granted') throw new Error(claimed.kind)
   const { key } = claimed.lease
   // On every node: leases begin when the claim arrives, so one node's may live a moment longer than another's.
@@ -85,10 +86,12 @@ test('the trail: entries of a majority, merged by their own ids, each once, whoe
   expect((await there.read('dead-letters', 10)).kind).toBe('unavailable')
 })
 
-test('the sweeper writes an orphan down once, and neither live claims nor outcomes', async () => {
+test('the sweeper writes an orphan down once, and neither live claims, outcomes, entities nor marks of contents', async () => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
   const orphan = await lapsedClaim(sidecar, 'orphan')
+  await lapsedClaim(sidecar, 'an entity', keyOf('an entity').replace(/:(?=[0-9a-f]{64}$)/, `${ENTITY_MARK}:`))
+  await lapsedClaim(sidecar, 'a content', contentMarkOf(keyOf('a content')))
   await sidecar.carryOut('done')
   await sidecar.claim('live', { leaseMs: 30_000 })
 

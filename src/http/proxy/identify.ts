@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto'
 import { codingsOf, decodeBody } from '../../core/content-coding.ts'
 import { compileRules, type FingerprintRules, fingerprint, type RequestHead } from '../../core/fingerprint.ts'
 import { linesOf } from '../../core/header-lines.ts'
-import { recordKey, type Scope } from '../../core/identity.ts'
+import { contentMarkOf, recordKey, type Scope } from '../../core/identity.ts'
 import { joinKeyParts, keyOf } from '../../core/key-parts.ts'
 import type { PathParameters } from '../../core/path-pattern.ts'
 import { principalFrom } from '../../core/principal.ts'
@@ -94,7 +94,12 @@ export async function identify(subject: Subject, scope: Scope): Promise<Identifi
     entityKeys: entities.keys,
     keyForApplication: keyForApplication(subject, clientKey, record.recordKey),
     ...(both
-      ? { contentRecord: { recordKey: byContent.recordKey, fingerprint: sha256Hex(record.recordKey) } }
+      ? {
+          contentRecord: {
+            recordKey: contentMarkOf(byContent.recordKey),
+            fingerprint: sha256Hex(record.recordKey),
+          },
+        }
       : {}),
   }
 }
