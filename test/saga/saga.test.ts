@@ -10,6 +10,7 @@ import { defineSaga, type SagaStepDefinition } from '../../src/saga/saga-definit
 import { getSaga, retrySaga, turnSagaBack } from '../../src/saga/saga-instances.ts'
 import { createSagaRunner, type SagaRunnerOptions } from '../../src/saga/saga-runner.ts'
 import { compensateSagaStep, processSagaStep } from '../../src/saga/saga-step.ts'
+import { eventually } from '../support/eventually.ts'
 import { Declined, FakeProvider } from '../support/fake-provider.ts'
 import { MemoryLocks } from '../support/memory-locks.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
@@ -176,8 +177,11 @@ test('two hundred sagas and four runners: each is carried out once', async () =>
   const runners = Array.from({ length: 4 }, () => runner([reserve, pay, ship], { pollIntervalMs: 5 }))
   await Promise.all(Array.from({ length: 200 }, (_, index) => runners[0]!.begin(`s${index}`)))
   for (const one of runners) one.runner.start()
-  while ((await countOf(kit, `saga_instances WHERE status = 'completed'`)) < 200)
-    await new Promise((resolve) => setTimeout(resolve, 20))
+  await eventually(
+    'all completed',
+    async () => (await countOf(kit, `saga_instances WHERE status = 'completed'`)) === 200,
+    { withinMs: 25_000, everyMs: 20 },
+  )
   await Promise.all(runners.map((one) => one.runner.stop()))
   expect([provider.calls.length, provider.kept, await reserved()]).toEqual([200, 200, 200])
 })
@@ -271,10 +275,16 @@ test('a step that was paused beyond its lease and compensated meanwhile undoes i
 test('resources are locked while a step runs, and a saga whose lock is held waits its turn', async () => {
   const lockManager = new MemoryLocks()
   const locked: SagaStepDefinition<Order> = { ...pay, resources: () => ['account/7', 'account/1'] }
-  const { begin, settle } = runner([locked], { lockManager })
+  const { runner: one, begin, settle } = runner([locked], { lockManager })
   const held = await lockManager.acquire(['account/1'], { leaseMs: 60_000 })
   await begin('a')
-  setTimeout(() => void held.release(), 50)
+  await one.runOnce()
+  expect(await getSaga(kit, 'a')).toMatchObject({
+    status: 'running',
+    attempts: 0,
+    steps: [{ status: 'pending' }],
+  })
+  await held.release()
   expect((await settle('a')).status).toBe('completed')
   expect(lockManager.acquired.at(-1)).toEqual(['account/1', 'account/7'])
 })

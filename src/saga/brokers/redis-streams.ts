@@ -48,13 +48,22 @@ export function createRedisStreamsPublisher(options: RedisStreamsPublisherOption
     connectTimeout: 5_000,
     retryStrategy: (attempt) => Math.min(50 * attempt, 1_000),
   })
-  let ready: Promise<void> | undefined
   redis.on('error', () => {})
+  let connecting: Promise<void> | undefined
+  /** ioredis connects again by itself after a connection that stood; the first one is ours to make, until it stands. */
+  async function connected(): Promise<void> {
+    if (redis.status === 'ready') return
+    if (redis.status === 'wait' || redis.status === 'end')
+      connecting ??= redis.connect().finally(() => {
+        connecting = undefined
+      })
+    if (connecting === undefined) throw new Error(`the connection is ${redis.status}`)
+    await connecting
+  }
   return {
     async publish(message) {
-      ready ??= redis.connect()
       try {
-        await ready
+        await connected()
         const trim = aboutMaxLength === undefined ? [] : ['MAXLEN', '~', String(aboutMaxLength)]
         const fields = Object.entries({ ...message.headers, ...propertiesOf(message) }).flat()
         await redis.call(
@@ -71,8 +80,6 @@ export function createRedisStreamsPublisher(options: RedisStreamsPublisherOption
           throw new PublishRefusedError(`Redis refused a message for ${message.destination}`, {
             cause: error,
           })
-        // The first connection failed: ioredis goes on by itself only after one that succeeded.
-        if (redis.status === 'end') ready = undefined
         throw new BrokerUnavailableError('Redis is out of reach', { cause: error })
       }
     },

@@ -26,6 +26,8 @@ export type Channel = {
 
 export type BrokerBench = AsyncDisposable & {
   readonly publisher: MessagePublisher
+  /** Another one, not connected yet. */
+  freshPublisher(): MessagePublisher
   /** A fresh queue, stream or subject. A message of a dead consumer comes again there after about a second. */
   channel(name: string): Promise<Channel>
   /** A destination that nothing takes messages for, where the broker can tell. */
@@ -236,7 +238,20 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     })()
     await bench.kill()
     await during
+    const late = bench.freshPublisher()
+    await expect(late.publish(outbound(channel.destination, -1), never)).rejects.toBeInstanceOf(
+      BrokerUnavailableError,
+    )
     await bench.start()
+    await eventually(
+      'a publisher that began while the broker was away',
+      async () => {
+        await late.publish(outbound(channel.destination, -2), never)
+        return true
+      },
+      { withinMs: 30_000, everyMs: 100 },
+    )
+    await late.close()
     await eventually(
       'a publisher that is back',
       async () => {

@@ -9,6 +9,7 @@ brokerConformance(async () => {
   const kit = await testKit(server)
   return {
     publisher: createMailboxPublisher(kit),
+    freshPublisher: () => createMailboxPublisher(kit),
     channel: async (name) => ({
       destination: name,
       subscriber: createMailboxSubscriber({ kit, queue: name, pollIntervalMs: 10, visibilityMs: 1_000 }),

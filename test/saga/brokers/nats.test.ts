@@ -9,6 +9,7 @@ brokerConformance(async () => {
   const publisher = createNatsPublisher({ connection, timeoutMs: 2_000 })
   return {
     publisher,
+    freshPublisher: () => createNatsPublisher({ connection, timeoutMs: 2_000 }),
     nowhere: 'no.such.subject',
     channel: async (name) => {
       const options = {

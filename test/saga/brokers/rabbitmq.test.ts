@@ -8,6 +8,7 @@ brokerConformance(async () => {
   const publisher = createRabbitMqPublisher({ url: server.url })
   return {
     publisher,
+    freshPublisher: () => createRabbitMqPublisher({ url: server.url }),
     nowhere: 'no-such-queue',
     channel: async (name) => {
       const options = { url: server.url, queue: name }

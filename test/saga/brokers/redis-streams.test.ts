@@ -12,6 +12,7 @@ brokerConformance(async () => {
   const publisher = createRedisStreamsPublisher({ url })
   return {
     publisher,
+    freshPublisher: () => createRedisStreamsPublisher({ url }),
     channel: async (name) => {
       const options = { url, stream: name, group: 'test', visibilityMs: 1_000 }
       return {
