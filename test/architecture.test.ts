@@ -17,10 +17,11 @@ const adapters = ['config', 'http', 'redis', 'quorum', 'embedded', 'upstream', '
 /** Which layer may import which. A layer is a folder of src, or the file of that name. */
 const arrows: Record<string, readonly string[]> = {
   main: ['cli', 'core'],
-  cli: ['app', 'config', 'core', 'demo', 'saga'],
+  cli: ['app', 'config', 'core', 'demo', 'probe', 'saga'],
   app: [...adapters, 'core', 'saga'],
   ...Object.fromEntries(adapters.map((adapter) => [adapter, ['core']])),
   demo: ['core'],
+  probe: ['core'],
   core: [],
   client: [],
   saga: ['core', 'client'],

@@ -28,6 +28,14 @@ export const COMMANDS: Readonly<Record<string, CommandRow>> = {
     summary: 'look after the tables of the saga kit: migrate, lag, sagas, dead letters',
     load: async () => (await import('./saga.ts')).saga,
   },
+  probe: {
+    summary: 'flood running sidecars with synthetic duplicates and judge the answers',
+    load: async () => (await import('./probe.ts')).probe,
+  },
+  top: {
+    summary: 'show nodes, votes, latencies, leases and decisions of running sidecars, live',
+    load: async () => (await import('./top.ts')).top,
+  },
   selftest: {
     summary: 'reserve, be refused a duplicate, release and reserve again; count the nodes',
     load: async () => (await import('./selftest.ts')).selftest,

@@ -51,7 +51,7 @@ export async function startMonitoredStack(
     application,
     sidecars,
     prometheus,
-    load: (perSecond, copies) => startLoad(sidecars, perSecond, copies),
+    load: (perSecond, copies) => startMonitoredLoad(sidecars, perSecond, copies),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
 }
@@ -70,7 +70,11 @@ async function startRedisExporter() {
 let loads = 0
 
 /** Open loop: requests are sent at their time, whether or not earlier ones were answered. */
-function startLoad(sidecars: readonly Sidecar[], perSecond: number, copies: number): AsyncDisposable {
+export function startMonitoredLoad(
+  sidecars: readonly Sidecar[],
+  perSecond: number,
+  copies: number,
+): AsyncDisposable {
   loads += 1
   const run = loads
   const pools = sidecars.map(({ proxy }) => new Pool(proxy, { connections: 64 }))

@@ -1,0 +1,203 @@
+/**
+ * Plays five incidents against a real stack (five nodes, two sidecars, redis_exporter, Prometheus with the rules, clients)
+ * and checks which alerts fire: those that are expected, and no other. Writes the timeline to docs/incidents.md.
+ *
+ * `npm run incidents` takes some four minutes: too long for every change, so it stands beside `npm test`.
+ */
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { RESTART_SECONDS, shortenedRules } from '../dashboards/rules/shortened.ts'
+import { type MonitoredStack, startMonitoredStack } from '../test/support/monitored-stack.ts'
+
+/**
+ * The whole stack shares one machine, and whatever else runs there: a node is given more time than the default, so that
+ * only those nodes are silent that the incident silences.
+ */
+const PATIENT = { FENCEPOST_NODE_DEADLINE: '500ms', FENCEPOST_CLAIM_BUDGET: '120ms' }
+
+/** Five minutes are played in ten seconds. */
+const DIVISOR = 30
+const root = join(import.meta.dirname, '..')
+
+type Incident = {
+  readonly name: string
+  readonly story: string
+  readonly expected: readonly string[]
+  readonly env?: Readonly<Record<string, string>>
+  /** Requests a second, and how often each identity comes. */
+  readonly load: readonly [perSecond: number, copies: number]
+  readonly play: (stack: MonitoredStack, says: (what: string) => void) => Promise<void>
+}
+
+const INCIDENTS: readonly Incident[] = [
+  {
+    name: 'One node down',
+    story:
+      'A node is killed, and started again with its data after 20 s. It has no vote before its quarantine is over.',
+    expected: ['FencepostRedisNodeDown', 'FencepostRedisNodeRestarted'],
+    load: [60, 3],
+    play: async ({ servers }, says) => {
+      await servers.kill(2)
+      says('redis-2 killed')
+      await pause(20_000)
+      await servers.start(2)
+      says('redis-2 started again')
+      await pause(10_000)
+    },
+  },
+  {
+    name: 'Nodes slow',
+    story: 'Three of five nodes stand still for 60 of every 80 ms: every claim has to wait for one of them.',
+    expected: ['FencepostLockAcquireLatencyHigh'],
+    load: [30, 3],
+    play: async ({ servers }, says) => {
+      const slow = [0, 1, 2]
+      says('three nodes slow')
+      const until = Date.now() + 40_000
+      while (Date.now() < until) {
+        for (const index of slow) servers.pause(index)
+        await pause(60)
+        for (const index of slow) servers.resume(index)
+        await pause(20)
+      }
+      says('three nodes fast again')
+      await pause(5_000)
+    },
+  },
+  {
+    name: 'Quorum lost',
+    story:
+      'Three of five nodes are killed for 15 s. What was under way then can neither be recorded nor renewed; what comes is refused.',
+    expected: [
+      'FencepostQuorumLost',
+      'FencepostQuorumSuccessRateLow',
+      'FencepostQuorumErrorBudgetBurn',
+      'FencepostRedisNodeDown',
+      'FencepostRedisNodeRestarted',
+      'FencepostLeaseRenewalFailures',
+      'FencepostLeaseExpiredBeforeCompletion',
+    ],
+    load: [40, 3],
+    play: async ({ servers }, says) => {
+      for (const index of [0, 1, 2]) await servers.kill(index)
+      says('redis-0, redis-1 and redis-2 killed')
+      await pause(15_000)
+      for (const index of [0, 1, 2]) await servers.start(index)
+      says('all nodes started again')
+      await pause(8_000)
+    },
+  },
+  {
+    name: 'Renewals failing',
+    story:
+      'The application is slow, leases are short, and three nodes stand still for 6 s: what is held can’t be renewed.',
+    expected: [
+      'FencepostLeaseRenewalFailures',
+      'FencepostLeaseExpiredBeforeCompletion',
+      'FencepostQuorumLost',
+      'FencepostQuorumSuccessRateLow',
+      'FencepostQuorumErrorBudgetBurn',
+    ],
+    env: { FENCEPOST_LEASE: '4s', FENCEPOST_NODE_DEADLINE: '200ms' },
+    load: [20, 2],
+    play: async ({ servers, application }, says) => {
+      application.hold()
+      says('the application holds its answers')
+      await pause(3_000)
+      for (const index of [0, 1, 2]) servers.pause(index)
+      says('three nodes stand still')
+      await pause(6_000)
+      for (const index of [0, 1, 2]) servers.resume(index)
+      application.letGo()
+      says('nodes and application go on')
+      await pause(8_000)
+    },
+  },
+  {
+    name: 'Retry storm',
+    story:
+      'Clients retry everything fifty times, ten times as fast as before. Nothing is wrong: nothing may fire.',
+    expected: [],
+    load: [20, 3],
+    play: async (stack, says) => {
+      await using _ = stack.load(300, 50)
+      says('storm')
+      await pause(30_000)
+      says('storm over')
+    },
+  },
+]
+
+type Played = {
+  readonly incident: Incident
+  readonly lines: readonly string[]
+  readonly fired: readonly string[]
+}
+
+async function play(incident: Incident, rules: string): Promise<Played> {
+  await using stack = await startMonitoredStack(rules, { ...PATIENT, ...incident.env })
+  await using _ = stack.load(...incident.load)
+  const { prometheus } = stack
+  await prometheus.until('rate(fencepost_decisions_total{outcome="acquired"}[4s]) > 0')
+  // Nodes that have just been started are rightly told of; that is not the incident.
+  await pause((RESTART_SECONDS + 6) * 1_000)
+  const began = Date.now()
+  const seconds = (at: number) => `${((at - began) / 1_000).toFixed(0).padStart(3)} s`
+  const happened: { at: number; text: string }[] = []
+  await incident.play(stack, (what) => void happened.push({ at: Date.now(), text: what }))
+  const firing = await prometheus.range(
+    'group by (alertname, severity) (ALERTS{alertstate="firing"})',
+    began / 1_000,
+    Date.now() / 1_000,
+    1,
+  )
+  for (const { metric, values } of firing) {
+    const name = `${metric.alertname} (${metric.severity})`
+    happened.push({ at: (values[0]?.[0] ?? 0) * 1_000, text: `**${name}** fires` })
+    const last = (values.at(-1)?.[0] ?? 0) * 1_000
+    if (Date.now() - last > 2_000) happened.push({ at: last + 1_000, text: `${name} resolves` })
+  }
+  const lines = happened.sort((a, b) => a.at - b.at).map(({ at, text }) => `| ${seconds(at)} | ${text} |`)
+  return {
+    incident,
+    lines,
+    fired: [...new Set(firing.map(({ metric }) => metric.alertname as string))].sort(),
+  }
+}
+
+// Ended from outside, the processes of the stack are ended, too (test/support/processes.ts does it on `exit`).
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
+
+const folder = await mkdtemp(join(tmpdir(), 'fencepost-incidents-'))
+const played: Played[] = []
+try {
+  const rules = join(folder, 'shortened.rules.yaml')
+  const whole = await readFile(join(root, 'dashboards/rules/fencepost.rules.yaml'), 'utf8')
+  await writeFile(rules, shortenedRules(whole, DIVISOR))
+  const [only] = process.argv.slice(2)
+  for (const incident of INCIDENTS.filter(({ name }) => only === undefined || name === only)) {
+    const one = await play(incident, rules)
+    played.push(one)
+    console.log([incident.name, ...one.lines].join('\n'))
+    const expected = [...incident.expected].sort()
+    if (expected.join() !== one.fired.join()) {
+      console.error(`${incident.name}: expected ${expected.join(', ')}; fired ${one.fired.join(', ')}`)
+      process.exitCode = 1
+    }
+  }
+  if (process.exitCode === undefined && only === undefined)
+    await writeFile(join(root, 'docs/incidents.md'), page(played))
+} finally {
+  await rm(folder, { recursive: true })
+}
+
+function page(all: readonly Played[]): string {
+  return `# Five incidents and their alerts
+
+Written by \`npm run incidents\`: each incident was played against five nodes, two sidecars, redis_exporter, Prometheus and
+clients, all real; these alerts fired and no other. Durations of the rules were divided by ${DIVISOR}
+(\`dashboards/rules/shortened.ts\`), so five minutes are ten seconds here; a restarted node is told of for ${RESTART_SECONDS} s.
+${all.map(({ incident, lines }) => `\n## ${incident.name}\n\n${incident.story}\n\n| after | what |\n|---|---|\n${lines.join('\n')}\n`).join('')}`
+}
