@@ -45,6 +45,8 @@ export function createListener(
   tls: ListenerTls | undefined,
 ): FastifyInstance {
   const expecting = new WeakSet<IncomingMessage>()
+  /** Their client was told that no answer follows: what it sent behind must not be carried out behind its back. */
+  const ending = new WeakSet<Duplex>()
   const faults = createConnectionFaults(limits, newInstance)
   const app = Fastify({
     logger: false,
@@ -86,10 +88,13 @@ export function createListener(
 
   app.addHook('onRequest', async (request, reply) => {
     reply.hijack()
+    if (ending.has(request.raw.socket)) return
     void handlers.take(admitted(request.raw, reply.raw))
   })
   app.all('/', async () => undefined)
   server.on('checkExpectation', (req: IncomingMessage, res: ServerResponse) => {
+    if (ending.has(req.socket)) return
+    ending.add(req.socket)
     const answer = problem({
       code: 'expectation-failed',
       detail: 'Of expectations only "100-continue" is known.',
@@ -101,6 +106,10 @@ export function createListener(
     writeRaw(socket, answer, () => socket.destroy())
   })
   server.on('upgrade', (req: IncomingMessage, socket: Duplex, first: Buffer) => {
+    if (ending.has(req.socket)) {
+      socket.destroy()
+      return
+    }
     void handlers.takeUpgrade(req, socket, first)
   })
   return app

@@ -238,6 +238,10 @@ test('garbage behind a request that is being carried out does not answer that re
 
 test.each([
   ['a malformed request', 'POST /x HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}'],
+  [
+    'an expectation that is not known',
+    'PUT /x HTTP/1.1\r\nHost: a\r\nExpect: cake\r\nContent-Length: 4\r\n\r\nbody',
+  ],
   ['a body that is too large', `${HEAD}Content-Length: 1048577\r\n\r\n${'x'.repeat(1_048_577)}`],
 ])('behind %s nothing is carried out on the same connection', async (_what, refused) => {
   const upgrade = 'Upgrade: websocket\r\nConnection: Upgrade\r\n'

@@ -1,0 +1,23 @@
+/** docs/security.md names tests that exist, and every code of a limit in docs/http.md is reached by one. */
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import manifest from '../package.json' with { type: 'json' }
+
+const root = join(import.meta.dirname, '..')
+const page = readFileSync(join(root, 'docs/security.md'), 'utf8')
+
+test('every test that the page names is there, and every row of hostile input names one', () => {
+  const named = [...page.matchAll(/`(test\/[^`]+)`/g)].map(([, path = '']) => path)
+  expect(named.length).toBeGreaterThan(20)
+  expect(named.filter((path) => !existsSync(join(root, path)))).toEqual([])
+  const section = page.split(/^## /m).find((text) => text.startsWith('What is done with hostile input')) ?? ''
+  const rows = [...section.matchAll(/^\| (?!class|---)(.+)$/gm)].map(([, row = '']) => row)
+  expect(rows.length).toBeGreaterThan(15)
+  expect(rows.filter((row) => !/`(test\/|npm run )/.test(row))).toEqual([])
+})
+
+test('every command that the page names is there', () => {
+  const named = [...page.matchAll(/`npm run ([a-z:-]+)/g)].map(([, script = '']) => script)
+  expect(named.filter((script) => !(script in manifest.scripts))).toEqual([])
+})
