@@ -73,7 +73,11 @@ async function operatorFaults(ajv: Ajv2020, manifest: Manifest): Promise<string[
 function closed(schema: Manifest): Manifest {
   if (typeof schema !== 'object' || schema === null) return schema
   if (Array.isArray(schema)) return schema.map(closed)
-  const copy = Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, closed(value)]))
+  // A pattern that ignores case is written in a way that only Go reads.
+  const readable = Object.entries(schema).filter(
+    ([key, value]) => key !== 'pattern' || !String(value).includes('(?i)'),
+  )
+  const copy = Object.fromEntries(readable.map(([key, value]) => [key, closed(value)]))
   const named =
     copy.type === 'object' && copy.properties !== undefined && copy.additionalProperties === undefined
   const { properties } = copy as { properties?: Record<string, unknown> }

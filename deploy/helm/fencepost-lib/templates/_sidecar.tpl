@@ -1,0 +1,142 @@
+{{/*
+What fencepost needs of a pod, in parts. Each takes the settings of fencepost (see values.yaml of the chart `fencepost`):
+
+  initContainers:
+    {{- include "fencepost-lib.sidecar" .Values.fencepost | nindent 8 }}
+  volumes:
+    {{- include "fencepost-lib.volumes" .Values.fencepost | nindent 8 }}
+  containers: - env:
+    {{- include "fencepost-lib.appEnv" . | nindent 12 }}
+
+A library renders nothing by itself. The pod also needs the label fencepost.dev/client: "true" where the nodes have the
+network policy of the chart.
+*/}}
+
+{{/* A native sidecar: started before the application, ended after it. No preStop: that would run while it still works. */}}
+{{- define "fencepost-lib.sidecar" -}}
+- {{- include "fencepost-lib.container" . | nindent 2 }}
+  restartPolicy: Always
+{{- end }}
+
+{{- define "fencepost-lib.container" -}}
+name: fencepost
+image: {{ include "fencepost-lib.image" .image | quote }}
+imagePullPolicy: {{ .image.pullPolicy | default "IfNotPresent" }}
+env:
+  {{- include "fencepost-lib.env" . | nindent 2 }}
+ports:
+  {{- if .upstream }}
+  - { name: fencepost, containerPort: 8080 }
+  {{- end }}
+  {{- if .shared }}
+  - { name: fp-api, containerPort: 8081 }
+  - { name: fp-gateway, containerPort: 8082 }
+  {{- end }}
+  - { name: fp-admin, containerPort: 9090 }
+startupProbe:
+  httpGet: { path: /startupz, port: fp-admin }
+  periodSeconds: 1
+  failureThreshold: 30
+readinessProbe:
+  httpGet: { path: /readyz, port: fp-admin }
+  periodSeconds: 5
+  timeoutSeconds: 2
+  failureThreshold: 3
+livenessProbe:
+  httpGet: { path: /livez, port: fp-admin }
+  periodSeconds: 10
+  timeoutSeconds: 2
+  failureThreshold: 6
+resources:
+  {{- toYaml .resources | nindent 2 }}
+securityContext:
+  {{- include "fencepost-lib.securityContext" . | nindent 2 }}
+{{- with include "fencepost-lib.volumeMounts" . }}
+volumeMounts:
+  {{- . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "fencepost-lib.image" -}}
+{{- $repository := .repository }}
+{{- if .registry }}{{ $repository = printf "%s/%s" .registry .repository }}{{ end }}
+{{- if .digest }}{{ printf "%s@%s" $repository .digest }}{{ else }}{{ printf "%s:%s" $repository (.tag | toString) }}{{ end }}
+{{- end }}
+
+{{- define "fencepost-lib.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+capabilities: { drop: [ALL] }
+seccompProfile: { type: RuntimeDefault }
+{{- end }}
+
+{{- define "fencepost-lib.env" -}}
+- name: FENCEPOST_INSTANCE
+  valueFrom: { fieldRef: { fieldPath: metadata.name } }
+- { name: FENCEPOST_REDIS_NODES, value: {{ join "," .nodes | quote }} }
+{{- if .redisUsername }}
+- { name: FENCEPOST_REDIS_USERNAME, value: {{ .redisUsername | quote }} }
+{{- end }}
+{{- if .redisPasswordSecret }}
+- { name: FENCEPOST_REDIS_PASSWORD_FILE, value: /etc/fencepost/redis/password }
+{{- end }}
+{{- if .redisCaSecret }}
+- { name: FENCEPOST_REDIS_CA_FILE, value: /etc/fencepost/redis-ca/ca.crt }
+{{- end }}
+{{- if .upstream }}
+- { name: FENCEPOST_UPSTREAM, value: {{ .upstream | quote }} }
+{{- else }}
+- { name: FENCEPOST_PROXY_LISTEN, value: "off" }
+{{- end }}
+{{- if .shared }}
+- { name: FENCEPOST_API_LISTEN, value: "0.0.0.0:8081" }
+- { name: FENCEPOST_GATEWAY_LISTEN, value: "0.0.0.0:8082" }
+{{- end }}
+{{- if .apiTokenSecret }}
+- { name: FENCEPOST_API_TOKEN_FILE, value: /etc/fencepost/api/token }
+{{- end }}
+{{- if .configMap }}
+- { name: FENCEPOST_CONFIG, value: /etc/fencepost/config/fencepost.yaml }
+{{- end }}
+{{- range $name, $value := .settings }}
+- { name: {{ $name }}, value: {{ $value | toString | quote }} }
+{{- end }}
+{{- end }}
+
+{{- define "fencepost-lib.volumeMounts" -}}
+{{- if .redisPasswordSecret }}
+- { name: fencepost-redis-password, mountPath: /etc/fencepost/redis, readOnly: true }
+{{- end }}
+{{- if .redisCaSecret }}
+- { name: fencepost-redis-ca, mountPath: /etc/fencepost/redis-ca, readOnly: true }
+{{- end }}
+{{- if .apiTokenSecret }}
+- { name: fencepost-api-token, mountPath: /etc/fencepost/api, readOnly: true }
+{{- end }}
+{{- if .configMap }}
+- { name: fencepost-config, mountPath: /etc/fencepost/config, readOnly: true }
+{{- end }}
+{{- end }}
+
+{{- define "fencepost-lib.volumes" -}}
+{{- if .redisPasswordSecret }}
+- { name: fencepost-redis-password, secret: { secretName: {{ .redisPasswordSecret }}, items: [{ key: password, path: password }] } }
+{{- end }}
+{{- if .redisCaSecret }}
+- { name: fencepost-redis-ca, secret: { secretName: {{ .redisCaSecret }}, items: [{ key: ca.crt, path: ca.crt }] } }
+{{- end }}
+{{- if .apiTokenSecret }}
+- { name: fencepost-api-token, secret: { secretName: {{ .apiTokenSecret }}, items: [{ key: token, path: token }] } }
+{{- end }}
+{{- if .configMap }}
+- { name: fencepost-config, configMap: { name: {{ .configMap }} } }
+{{- end }}
+{{- end }}
+
+{{/* For the application: where the reservation API of its own sidecar is. */}}
+{{- define "fencepost-lib.appEnv" -}}
+- { name: FENCEPOST_URL, value: "http://127.0.0.1:8081" }
+{{- end }}

@@ -1,0 +1,39 @@
+{{- define "fencepost.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+app.kubernetes.io/part-of: fencepost
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "fencepost.selector" -}}
+app.kubernetes.io/name: fencepost
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "fencepost.nodesSelector" -}}
+app.kubernetes.io/name: fencepost-redis
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "fencepost.nodesName" -}}{{ printf "%s-redis" .Release.Name | trunc 50 }}{{- end }}
+
+{{/* What the library's parts take, from the values of this chart. */}}
+{{- define "fencepost.sidecarValues" -}}
+{{- $nodes := .Values.redis.nodes }}
+{{- if eq .Values.redis.mode "embedded" }}{{ $nodes = list "embedded" }}{{ end }}
+{{- if eq .Values.redis.mode "bundled" }}
+{{- $nodes = list }}
+{{- $name := include "fencepost.nodesName" . }}
+{{- range $index := until (int .Values.redis.bundled.count) }}
+{{- $nodes = append $nodes (printf "redis://%s-%d.%s.%s.svc:6379" $name $index $name $.Release.Namespace) }}
+{{- end }}
+{{- end }}
+{{- $settings := merge (dict "FENCEPOST_ON_QUORUM_LOSS" .Values.failureMode) .Values.settings }}
+{{- toYaml (dict "image" .Values.image "nodes" $nodes "shared" true "redisUsername" .Values.redis.username
+  "redisPasswordSecret" .Values.redis.passwordSecret "redisCaSecret" .Values.redis.caSecret
+  "apiTokenSecret" .Values.service.tokenSecret "configMap" (ternary .Release.Name "" (not (empty .Values.config)))
+  "settings" $settings "resources" .Values.resources) }}
+{{- end }}

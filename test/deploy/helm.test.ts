@@ -1,0 +1,207 @@
+/** The charts, as Helm renders them: for every file of values valid and restricted; and what is refused, with its sentence. */
+import { execFileSync, spawnSync } from 'node:child_process'
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { loadConfig } from '../../src/config/load.ts'
+import { FETCH_MS_MAX, fetchProgram } from '../support/fetched-programs.ts'
+import {
+  type Manifest,
+  manifestsIn,
+  podOf,
+  restrictedFaults,
+  schemaFaults,
+} from '../support/kubernetes-objects.ts'
+
+const root = join(import.meta.dirname, '../..')
+const values = globSync('deploy/helm/fencepost/ci/*-values.yaml', { cwd: root })
+  .map((file) => basename(file))
+  .sort()
+const folder = mkdtempSync(join(tmpdir(), 'fencepost-helm-'))
+let program: string
+
+beforeAll(async () => {
+  program = await fetchProgram('helm')
+  await fetchProgram('kubernetesSchemas')
+  await fetchProgram('prometheusOperator')
+  // A copy: Helm writes the packed library beside the chart.
+  cpSync(join(root, 'deploy/helm'), folder, { recursive: true, dereference: true })
+  for (const chart of ['fencepost', 'example'])
+    execFileSync(program, ['dependency', 'build', join(folder, chart)], { stdio: 'ignore' })
+}, FETCH_MS_MAX)
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+function helm(...args: readonly string[]) {
+  const { status, stdout, stderr } = spawnSync(program, args, {
+    cwd: folder,
+    encoding: 'utf8',
+    maxBuffer: 64 * 1024 * 1024,
+  })
+  return { status, stdout, stderr }
+}
+
+function rendered(chart: string, args: readonly string[], version = '1.37.0'): Manifest[] {
+  const { status, stdout, stderr } = helm(
+    'template',
+    'rel',
+    chart,
+    '--namespace',
+    'shop',
+    '--kube-version',
+    version,
+    ...args,
+  )
+  expect([status, stderr.replaceAll(/^(walk|level=).*\n?/gm, '')]).toEqual([0, ''])
+  return manifestsIn(stdout)
+}
+
+const TOKEN = ['--set', 'service.tokenSecret=token']
+const withFile = (file: string) => ['--values', join('fencepost/ci', file)]
+
+/** Of a container that runs fencepost, as the process would get them; secrets are mounted files. */
+function settingsOf(container: Manifest): Record<string, string> {
+  return Object.fromEntries(
+    container.env
+      .filter(({ value }: Manifest) => value !== undefined)
+      .map(({ name, value }: Manifest) => [name, value]),
+  )
+}
+
+describe.each(values)('%s', (file) => {
+  test('has nothing that Helm’s linter would warn of', () => {
+    const { status, stdout } = helm('lint', '--strict', 'fencepost', ...withFile(file))
+    expect([status, stdout.match(/^\[(WARNING|ERROR)\].*$/gm)]).toEqual([0, null])
+  })
+
+  test.each(['v1.29.0', 'v1.37.0'] as const)('is what an API server of %s takes', async (version) => {
+    expect(await schemaFaults(rendered('fencepost', withFile(file), version.slice(1)), version)).toEqual([])
+  })
+
+  test('keeps to the Pod Security Standard "restricted"', () => {
+    expect(rendered('fencepost', withFile(file)).flatMap(restrictedFaults)).toEqual([])
+  })
+
+  test('gives fencepost settings that it takes', () => {
+    const manifests = rendered('fencepost', withFile(file))
+    const pods = manifests.map(podOf).filter((pod) => pod !== undefined)
+    const ours = pods
+      .flatMap((pod) => pod.containers)
+      .filter(({ image }: Manifest) => image.includes('fencepost'))
+    const config = manifests.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'rel')
+    const readFile = (path: string) => (path.endsWith('.yaml') ? config.data['fencepost.yaml'] : 'content')
+    expect(ours.length).toBeGreaterThan(0)
+    for (const container of ours) {
+      const loaded = loadConfig(settingsOf(container), readFile)
+      expect([container.name, loaded.kind === 'invalid' ? loaded.errors : []]).toEqual([container.name, []])
+    }
+  })
+})
+
+test('the bundled nodes are the ones that the sidecars are told', () => {
+  const manifests = rendered('fencepost', withFile('bundled-values.yaml'))
+  const set = manifests.find(({ kind }) => kind === 'StatefulSet')
+  const [container] = podOf(manifests.find(({ kind }) => kind === 'Deployment')).containers
+  const urls = Array.from(
+    { length: set.spec.replicas },
+    (_, index) => `redis://${set.metadata.name}-${index}.${set.spec.serviceName}.shop.svc:6379`,
+  )
+  expect(settingsOf(container).FENCEPOST_REDIS_NODES).toBe(urls.join(','))
+  expect(urls).toHaveLength(5)
+})
+
+test('rules and dashboards are the files of dashboards/', () => {
+  const manifests = rendered('fencepost', withFile('monitoring-values.yaml'))
+  const rule = manifests.find(({ kind }) => kind === 'PrometheusRule')
+  expect(rule.spec).toEqual(parse(readFileSync(join(root, 'dashboards/rules/fencepost.rules.yaml'), 'utf8')))
+  const boards = manifests.find(({ metadata }) => metadata.name === 'rel-dashboards').data
+  const files = globSync('dashboards/*.json', { cwd: root })
+  expect(Object.keys(boards).sort()).toEqual(files.map((file) => basename(file)).sort())
+  for (const file of files)
+    expect(JSON.parse(boards[basename(file)])).toEqual(JSON.parse(readFileSync(join(root, file), 'utf8')))
+})
+
+test('`helm test` runs the self-test of the image', () => {
+  const pod = rendered('fencepost', TOKEN).find(
+    ({ metadata }) => metadata.annotations?.['helm.sh/hook'] === 'test',
+  )
+  expect(pod.spec.containers.map(({ args }: Manifest) => args)).toEqual([['selftest']])
+})
+
+test('passwords are in no argument and no variable', () => {
+  const text = JSON.stringify(rendered('fencepost', withFile('external-values.yaml')))
+  expect(text).not.toMatch(/"FENCEPOST_REDIS_PASSWORD"|"--requirepass"|secretKeyRef/)
+})
+
+test('a chart of somebody’s own gets a native sidecar from the library', async () => {
+  const manifests = rendered('example', [])
+  expect(await schemaFaults(manifests, 'v1.29.0')).toEqual([])
+  expect(manifests.flatMap(restrictedFaults)).toEqual([])
+  const pod = podOf(manifests[0])
+  expect(pod.initContainers[0]).toMatchObject({ name: 'fencepost', restartPolicy: 'Always' })
+  expect(pod.initContainers[0].lifecycle).toBeUndefined()
+  const loaded = loadConfig(settingsOf(pod.initContainers[0]), () => '')
+  expect(loaded.kind === 'invalid' ? loaded.errors : []).toEqual([])
+})
+
+test.each<[what: string, set: readonly string[], told: RegExp]>([
+  ['no token', [], /service\.tokenSecret is empty: .*Name a Secret/],
+  [
+    'fail-open that nobody meant',
+    [...TOKEN, '--set', 'failureMode=fail-open'],
+    /failureMode is fail-open: .*failureModeAcknowledged/,
+  ],
+  ['an unknown failure mode', [...TOKEN, '--set', 'failureMode=open'], /failureMode/],
+  ['no external nodes', [...TOKEN, '--set', 'redis.mode=external'], /redis\.nodes has 0 entries/],
+  [
+    'an even number of nodes',
+    [...TOKEN, '--set', 'redis.mode=external,redis.nodes={redis://a:1,redis://b:1,redis://c:1,redis://d:1}'],
+    /redis\.nodes has 4 entries: half/,
+  ],
+  [
+    'one node twice',
+    [...TOKEN, '--set', 'redis.mode=external,redis.nodes={redis://a:1,redis://a:1,redis://c:1}'],
+    /redis.*nodes/,
+  ],
+  [
+    'a password in a URL',
+    [...TOKEN, '--set', 'redis.mode=external,redis.nodes={redis://u:p@a:1,redis://b:1,redis://c:1}'],
+    /nodes/,
+  ],
+  [
+    'nodes that are not asked',
+    [...TOKEN, '--set', 'redis.nodes={redis://a:1,redis://b:1,redis://c:1}'],
+    /redis\.nodes is given with redis\.mode bundled/,
+  ],
+  ['four bundled nodes', [...TOKEN, '--set', 'redis.bundled.count=4'], /count/],
+  [
+    'embedded nodes of several replicas',
+    [...TOKEN, '--set', 'redis.mode=embedded'],
+    /service\.replicas is 3 with redis\.mode embedded/,
+  ],
+  [
+    'a user for bundled nodes',
+    [...TOKEN, '--set', 'redis.username=me'],
+    /redis\.username.*are for redis\.mode external/,
+  ],
+  ['the image `latest`', [...TOKEN, '--set', 'image.tag=latest'], /tag/],
+  ['a misspelt value', [...TOKEN, '--set', 'redis.mod=bundled'], /mod/],
+  [
+    'a setting that has a value of its own',
+    [...TOKEN, '--set', 'settings.FENCEPOST_REDIS_NODES=embedded'],
+    /settings\.FENCEPOST_REDIS_NODES is given/,
+  ],
+  ['a setting of nobody', [...TOKEN, '--set', 'settings.PATH=/'], /PATH/],
+  ['an old cluster', [...TOKEN, '--kube-version', '1.28.0'], /kubeVersion: >=1\.29/],
+])('%s is refused, and the message names the value', (_, set, told) => {
+  const { status, stderr } = helm(
+    'template',
+    'rel',
+    'fencepost',
+    ...(set.includes('--kube-version') ? [] : ['--kube-version', '1.37.0']),
+    ...set,
+  )
+  expect(status).not.toBe(0)
+  expect(stderr).toMatch(told)
+})
