@@ -8,7 +8,7 @@
 
 import type { NodeAnswer } from './ports.ts'
 import type { Fingerprint, NodeRecord, Owner } from './record.ts'
-import { decodeOutcome } from './stored-outcome.ts'
+import { decodeOutcome, saysOtherwise } from './stored-outcome.ts'
 import { NO_TOKEN, type Token } from './token.ts'
 import { majorityOf } from './units.ts'
 
@@ -80,6 +80,19 @@ export function bestCompleted(answers: Answers): { best: Completed; holders: num
 }
 
 /**
+ * Whether another intact outcome stands at the same ballot: a holder completed one lease in two ways, against the rule, and
+ * no majority shows which of the two was acknowledged. Then neither is spread, until enough nodes answer to tell.
+ */
+function isDisputed(answers: Answers, best: Completed): boolean {
+  return answers.some(
+    (answer) =>
+      answer?.kind === 'completed' &&
+      answer.acceptedToken === best.acceptedToken &&
+      saysOtherwise(answer.outcome, best.outcome),
+  )
+}
+
+/**
  * Explains a claim that was not carried by a majority, or in whose answers a completed outcome was seen.
  *
  * @param settled every node has answered or was given up: no `undecided` any more
@@ -102,7 +115,8 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
     answer.kind === 'stale' || (answer.kind === 'completed' && !answer.promised) ? [answer.fence] : [],
   )
   const above = Math.max(NO_TOKEN, ...fences)
-  if (sighting !== undefined && promises >= needed) {
+  const disputed = sighting !== undefined && isDisputed(answers, sighting.best)
+  if (sighting !== undefined && promises >= needed && !disputed) {
     return { kind: 'sighted', best: sighting.best, mayWriteBack: true, above }
   }
   if (sighting === undefined) {

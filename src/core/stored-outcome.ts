@@ -114,3 +114,12 @@ export function isStorableHeader(name: string, value: string): boolean {
 function isFieldValue(value: string): boolean {
   return /^[\t\x20-\x7e\x80-\xff]*$/.test(value)
 }
+
+/** Whether two encoded outcomes are both intact and say different things; when they were completed does not count. */
+export function saysOtherwise(one: Buffer, other: Buffer): boolean {
+  if (one.equals(other)) return false
+  const [first, second] = [decodeOutcome(one), decodeOutcome(other)]
+  if (first.kind === 'damaged' || second.kind === 'damaged') return false
+  const { completedAtWallMs } = first.outcome
+  return !encodeOutcome({ ...second.outcome, completedAtWallMs }).equals(one)
+}

@@ -31,6 +31,8 @@ const LETTERS: Record<string, NodeAnswer | undefined> = {
   c: completed(10, { promised: false, fence: 90 }),
   /** Completed at a larger ballot. */
   D: completed(20, { promised: true }),
+  /** Completed at the ballot of C, and it says something else: its holder broke the rule. */
+  O: completed(10, { promised: true, outcome: outcomeSaying('two') }),
   /** Completed, of the request that M answers for. */
   N: completed(10, { promised: true, fingerprint: 'e'.repeat(64) }),
   x: { kind: 'unreachable', reason: 'timeout', detail: '' },
@@ -97,6 +99,10 @@ describe('a claim that was not carried', () => {
     // A minority's outcome is adopted by whoever a majority promised.
     ['CGGxx', 'sighted at 10, write it back'],
     ['CCGxx', 'sighted at 10, write it back'],
+    // Two outcomes under one lease: the one that a majority shows, and neither where none does.
+    ['COOOx', 'completed at 10'],
+    ['COOxx', 'sighted at 10, no majority promised'],
+    ['COGGx', 'sighted at 10, no majority promised'],
     ['CDGGG', 'sighted at 20, write it back'],
     ['CHHxx', 'sighted at 10, no majority promised'],
     ['cGGxx', 'sighted at 10, no majority promised'],
