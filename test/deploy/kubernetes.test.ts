@@ -1,4 +1,5 @@
 /** The manifests of deploy/k8s as they are built: valid, restricted, and what they promise about the nodes and the order. */
+import { readFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
@@ -154,6 +155,14 @@ test('with TLS the nodes speak nothing else, and take only users of their list',
     '/etc/valkey-tls',
     '/etc/valkey-users',
   ])
+})
+
+test('the user of the nodes may do what docs/nodes.md says, and nothing else', () => {
+  const rights = (text: string) => /^user fencepost on >\S+ (.*)$/m.exec(text)?.[1]
+  const page = readFileSync(join(folder, '../../docs/nodes.md'), 'utf8')
+  const users = readFileSync(join(folder, 'nodes-tls-acl/users.acl.example'), 'utf8')
+  expect(rights(users)).toBe(rights(page))
+  expect(users).toMatch(/^user default off$/m)
 })
 
 describe('the example', () => {
