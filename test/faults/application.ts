@@ -51,12 +51,13 @@ export async function startFaultApplication(log: string): Promise<FaultApplicati
     return { child, port: Number(at) }
   }
   let { child, port } = await start(0)
+  const executions = new ExecutionLog(log)
   return {
     url: `http://127.0.0.1:${port}`,
     get process() {
       return child
     },
-    executions: () => readExecutions(log),
+    executions: () => executions.executions(),
     restart: async () => {
       ;({ child, port } = await start(port))
     },
@@ -66,14 +67,31 @@ export async function startFaultApplication(log: string): Promise<FaultApplicati
   }
 }
 
-function readExecutions(log: string): readonly Execution[] {
-  const lines = linesOf(log)
-  const ends = new Map(lines.flatMap((line) => (line.at === 'end' ? [[nameOf(line), line.endMs]] : [])))
-  return lines.flatMap((line) => {
-    if (line.at === 'end') return []
-    const { at: _, ...started } = line
-    return [{ ...started, endMs: ends.get(nameOf(line)), answer: answerOf(started.key, started.token) }]
-  })
+/** What has been written since it was last asked is read, and no more: waiting asks often. */
+class ExecutionLog {
+  readonly #path: string
+  readonly #started: Extract<Line, { at: 'start' }>[] = []
+  readonly #ends = new Map<string, number>()
+  #read = 0
+
+  constructor(path: string) {
+    this.#path = path
+  }
+
+  executions(): readonly Execution[] {
+    const text = readFileSync(this.#path).subarray(this.#read).toString()
+    const whole = text.slice(0, text.lastIndexOf('\n') + 1)
+    this.#read += Buffer.byteLength(whole)
+    for (const line of parsed(whole)) {
+      if (line.at === 'start') this.#started.push(line)
+      else this.#ends.set(nameOf(line), line.endMs)
+    }
+    return this.#started.map(({ at: _, ...started }) => ({
+      ...started,
+      endMs: this.#ends.get(nameOf(started)),
+      answer: answerOf(started.key, started.token),
+    }))
+  }
 }
 
 function nameOf({ op, token }: { readonly op: number; readonly token: number }): string {
@@ -81,7 +99,10 @@ function nameOf({ op, token }: { readonly op: number; readonly token: number }):
 }
 
 function linesOf(log: string): readonly Line[] {
-  const text = readFileSync(log, 'utf8')
+  return parsed(readFileSync(log, 'utf8'))
+}
+
+function parsed(text: string): readonly Line[] {
   return text.split('\n').flatMap((line) => (line.endsWith('}') ? [JSON.parse(line) as Line] : []))
 }
 

@@ -10,7 +10,7 @@ export async function runCombinations(): Promise<readonly Combination[]> {
   const history = new History()
   await using clients = new Clients(stage, history)
   let keys = 0
-  return allCombinations({
+  return await allCombinations({
     stage,
     clients,
     history,

@@ -163,37 +163,37 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
   killed(
     'F22d',
     'after the answer of the application, before its record',
-    ['slow:400'],
+    ['slow:1500'],
     'its links hold what it sends from the execution on; SIGKILL after the answer',
     async (context, key, kill) => {
       await carriedOut(context, key)
       holdAll(context)
-      await pause(800)
+      await pause(2_200)
       kill()
     },
   ),
   killed(
     'F22e',
     'between the second and the third node of the record',
-    ['slow:400'],
+    ['slow:1500'],
     'links to three nodes hold; SIGKILL as the second `recorded` passes',
     async (context, key, kill) => {
       await carriedOut(context, key)
       holdAll(context, [2, 3, 4])
       const seen = whenAnswered(context, 'recorded', 2, kill)
-      await pause(1_200)
+      await pause(3_000)
       seen.forget()
     },
   ),
   killed(
     'F22f',
     'after the record, before its client has the answer',
-    ['slow:400'],
+    ['slow:1500'],
     'SIGKILL as the third `recorded` passes its link',
     async (context, key, kill) => {
       await carriedOut(context, key)
       const seen = whenAnswered(context, 'recorded', 3, kill)
-      await pause(1_200)
+      await pause(3_000)
       seen.forget()
     },
   ),
@@ -264,15 +264,18 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
   {
     id: 'F26',
     what: 'a sidecar has no file descriptors left',
-    how: 'prlimit --nofile at what it has open now, for 2 s',
+    how: 'prlimit --nofile=40, of which it has most open, for 2 s',
     mayLoseLease: true,
     inject: async (context) => {
       const { stage } = context
       const { pid } = stage.sidecar(victimOf(context)).process
-      const limit = (files: string) => execFileSync('prlimit', ['--pid', String(pid), `--nofile=${files}`])
-      limit('40:65536')
+      const prlimit = (...args: readonly string[]) =>
+        execFileSync('prlimit', ['--pid', String(pid), ...args], { encoding: 'utf8' }).trim()
+      // The soft limit alone: what only root may raise again stays as it is.
+      const soft = prlimit('--nofile', '--output=SOFT', '--noheadings')
+      prlimit('--nofile=40:')
       await pause(2_000)
-      limit('65536:65536')
+      prlimit(`--nofile=${soft}:`)
       return 1
     },
   },

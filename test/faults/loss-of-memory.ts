@@ -63,7 +63,7 @@ export const LOSS_OF_MEMORY: Fault = {
     const keys = context.recentKeys(12)
     await flush(context, choose(fraction, NODES, 2))
     let bites = await replayed(context, keys)
-    await demand('both are enrolled again', QUARANTINE_MS + 30_000, () =>
+    await demand('both are enrolled again', QUARANTINE_MS + 60_000, () =>
       everywhere(context, (count) => count === NODES),
     )
 
@@ -82,7 +82,7 @@ export const LOSS_OF_MEMORY: Fault = {
     await demand('waiting alone gives nobody a vote', 1, () => everywhere(context, (count) => count < 3))
     history.saw('fail closed until somebody decides')
     await demand('declare-loss ends with 0', 1, async () => (await declareLoss(context)) === 0)
-    await demand('every node votes again', QUARANTINE_MS + 30_000, () =>
+    await demand('every node votes again', QUARANTINE_MS + 60_000, () =>
       everywhere(context, (count) => count === NODES),
     )
     return bites

@@ -74,10 +74,10 @@ export async function runFaults(options: RunOptions): Promise<RunReport> {
   const history = new History(options.historyFile)
   await using stage = await openStage({
     fraction: () => random.fraction(),
-    // The nodes 0 to 2 keep a file, 1 of them loosely; 3 and 4 keep nothing.
+    // The nodes 0 to 2 keep a file, 0 of them at each write; 3 and 4 keep nothing.
     redisConfig: (node) => [
       `appendonly ${node <= 2 ? 'yes' : 'no'}`,
-      `appendfsync ${node === 1 ? 'everysec' : 'always'}`,
+      `appendfsync ${node === 0 ? 'always' : 'everysec'}`,
       // A replica gets its data at once (F19).
       'repl-diskless-sync-delay 0',
     ],
