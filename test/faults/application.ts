@@ -32,6 +32,8 @@ export type Demand = { readonly key: string; readonly content: string; readonly 
 
 type Line =
   | ({ readonly at: 'start' } & Omit<Execution, 'endMs' | 'answer'>)
+  /** It ended before it carried anything out: counted, so that the next one goes on in the script. */
+  | { readonly at: 'crash'; readonly tenant: string; readonly key: string }
   | { readonly at: 'end'; readonly op: number; readonly token: number; readonly endMs: number }
 
 export type FaultApplication = AsyncDisposable & {
@@ -84,7 +86,7 @@ class ExecutionLog {
     this.#read += Buffer.byteLength(whole)
     for (const line of parsed(whole)) {
       if (line.at === 'start') this.#started.push(line)
-      else this.#ends.set(nameOf(line), line.endMs)
+      if (line.at === 'end') this.#ends.set(nameOf(line), line.endMs)
     }
     return this.#started.map(({ at: _, ...started }) => ({
       ...started,
@@ -115,7 +117,7 @@ function serve(log: string, port: number): void {
   const file = openSync(log, 'a+')
   const counts = new Map<string, number>()
   for (const line of linesOf(log)) {
-    if (line.at === 'start') counts.set(scopeOf(line), (counts.get(scopeOf(line)) ?? 0) + 1)
+    if (line.at !== 'end') counts.set(scopeOf(line), (counts.get(scopeOf(line)) ?? 0) + 1)
   }
   const write = (line: Line) => {
     writeSync(file, `${JSON.stringify(line)}\n`)
@@ -133,8 +135,11 @@ function serve(log: string, port: number): void {
       const before = counts.get(scope) ?? 0
       counts.set(scope, before + 1)
       const mode = demand.script[before] ?? 'ok'
-      if (mode === 'crash-before') process.exit(1)
       const { key, content } = demand
+      if (mode === 'crash-before') {
+        write({ at: 'crash', tenant: told.tenant, key })
+        process.exit(1)
+      }
       write({ at: 'start', ...told, key, content, mode, startMs: nowMs() })
       const finish = () => {
         write({ at: 'end', op: told.op, token: told.token, endMs: nowMs() })

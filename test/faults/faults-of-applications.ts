@@ -11,11 +11,11 @@ async function scripted(context: FaultContext, scripts: readonly (readonly Mode[
     scripts.map(async (script, at) => {
       const key = freshKey()
       const first = await clients.submit({ sidecar: at % stage.sidecarCount, key, script })
-      if (!stage.application.process.running) await restarted(context)
       await demand(
         `after ${script.join()} a retry is carried out or answered within a lease`,
         LEASE_MS + 15_000,
         async () => {
+          if (!stage.application.process.running) await restarted(context)
           const again = await clients.submit({ sidecar: (at + 1) % stage.sidecarCount, key, script })
           return again.type === 'ok' && (again.status === 201 || again.status === 404)
         },
