@@ -51,6 +51,8 @@ const CODE_CLASSES = ['2xx', '3xx', '4xx', '5xx'] as const
 /** Of prom-client's own set: what an alert or a panel asks for. The rest would be a third of all series. */
 const RUNTIME_METRICS: ReadonlySet<string> = new Set([
   'process_cpu_seconds_total',
+  // Its collection sets the one above.
+  'process_cpu_user_seconds_total',
   'process_start_time_seconds',
   'process_resident_memory_bytes',
   'process_open_fds',

@@ -69,6 +69,7 @@ describe('a live scrape', () => {
     // All of them were there before the first request, and a node that died took none away.
     expect([...after.keys()].sort()).toEqual([...before.keys()].sort())
     expect(after.size).toBeLessThanOrEqual(SERIES_MAX)
+    expect(after.get('process_cpu_seconds_total')).toBeGreaterThan(0)
 
     const checked = spawnSync(requireProgram('promtool'), ['check', 'metrics'], {
       input: text,
