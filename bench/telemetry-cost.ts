@@ -110,7 +110,6 @@ function timeCounting(side: Side): void {
     nodeVersion: '',
     nodes,
     required: 3,
-    entrypoints: ['proxy', 'api'],
     routes: ['r'],
   })
   const count = countEvents(metrics, 3, () => undefined)

@@ -374,7 +374,7 @@ const runtime: Board = {
   panels: [
     series({
       title: 'Requests by route',
-      description: 'Answered by the proxy. Beyond the first four routes they are `other`.',
+      description: 'Answered by the proxy. Beyond the first three routes they are `other`.',
       unit: 'reqps',
       stacked: true,
       queries: [{ expr: `sum by (route) (${rate('fencepost_http_requests_total')})`, legend: '{{route}}' }],

@@ -6,7 +6,7 @@
 
 import type { DestinationStream, Logger } from 'pino'
 import type { Config } from '../config/load.ts'
-import type { Entrypoint, Events } from '../core/events.ts'
+import type { Events } from '../core/events.ts'
 import type { Clock, Leases, Random, RecordNode, Timer } from '../core/ports.ts'
 import { createReadinessGate, type ReadinessFacts, type ReadinessVerdict } from '../core/readiness.ts'
 import { claimSynthetically } from '../core/synthetic-claims.ts'
@@ -56,9 +56,8 @@ export type Telemetry = AsyncDisposable & {
 export async function openTelemetry(config: Config, environment: TelemetryEnvironment): Promise<Telemetry> {
   const { version, nodeVersion, instance, logTo, clock, random, nodeNames, required } = environment
   const log = createLog({ level: config.logLevel, instance, destination: logTo })
-  const entrypoints: Entrypoint[] = ['proxy', 'api', 'ext_authz', 'auth_request', 'forward_auth']
   const routes = config.routes.map(({ name }) => name)
-  const metrics = createMetrics({ version, nodeVersion, nodes: nodeNames, required, entrypoints, routes })
+  const metrics = createMetrics({ version, nodeVersion, nodes: nodeNames, required, routes })
   const traces = config.tracing ? await openTraces(config, environment) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
   const gate = createReadinessGate(config, { clock, random })

@@ -8,7 +8,7 @@
 import type { ClaimEnd, CoreEvent } from '../core/events.ts'
 import type { ReadinessReason } from '../core/readiness.ts'
 import type { Subscriber } from './fan-out.ts'
-import { type Metrics, OTHER_ROUTE, observeExample, READINESS_REASONS } from './metrics.ts'
+import { entrypointLabel, type Metrics, OTHER_ROUTE, observeExample, READINESS_REASONS } from './metrics.ts'
 
 /** What is so at the moment of a scrape, rather than what has happened. */
 export type Standing = {
@@ -35,7 +35,7 @@ export function countEvents(
   return (event) => {
     switch (event.kind) {
       case 'decided':
-        metrics.decisions.inc({ outcome: event.decision, entrypoint: event.entrypoint })
+        metrics.decisions.inc({ outcome: event.decision, entrypoint: entrypointLabel(event.entrypoint) })
         if (event.entrypoint !== 'proxy') return
         metrics.requests.inc({ route: routeLabel(event.route, metrics), code: codeClass(event.status) })
         observeExample(metrics.requestDuration, {}, event.durationMs / 1000, traceId())

@@ -23,8 +23,8 @@ import type { ReadinessReason } from '../core/readiness.ts'
 const ACQUIRE_BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5]
 /** Contains the default deadline of a node, 0.08, between its last two. */
 const NODE_BUCKETS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1]
-const HOLD_BUCKETS_S = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
-const REMAINING_BUCKETS_S = [0, 0.1, 0.5, 1, 2.5, 5, 10, 30]
+const HOLD_BUCKETS_S = [0.05, 0.1, 0.5, 1, 5, 30, 60, 300]
+const REMAINING_BUCKETS_S = [0, 0.5, 1, 2.5, 5, 30]
 const GC_BUCKETS_S = [0.1]
 
 export const DECISIONS: readonly Decision[] = [
@@ -38,6 +38,11 @@ export const DECISIONS: readonly Decision[] = [
   'overloaded',
   'bypassed',
 ]
+/** The checks of all gateways are one: a sidecar stands behind one kind of gateway. */
+const ENTRYPOINTS = ['proxy', 'api', 'gateway'] as const
+export function entrypointLabel(entrypoint: Entrypoint): (typeof ENTRYPOINTS)[number] {
+  return entrypoint === 'proxy' || entrypoint === 'api' ? entrypoint : 'gateway'
+}
 const ACQUIRE_OUTCOMES = ['acquired', 'held', 'no_quorum'] as const
 const NODE_RESULTS = ['ok', 'rejected', 'timeout', 'error'] as const
 const RENEWAL_RESULTS = ['success', 'lost', 'no_quorum'] as const
@@ -69,7 +74,7 @@ const RUNTIME_METRICS: ReadonlySet<string> = new Set([
 const GC_KINDS = ['major', 'minor', 'incremental', 'weakcb']
 
 /** Routes with a series of their own; those after them, and requests that match none, are `other`. */
-const LABELLED_ROUTES_MAX = 4
+const LABELLED_ROUTES_MAX = 3
 export const OTHER_ROUTE = 'other'
 
 export type MetricsOptions = {
@@ -78,7 +83,6 @@ export type MetricsOptions = {
   /** Names of the nodes, in their order. */
   readonly nodes: readonly string[]
   readonly required: number
-  readonly entrypoints: readonly Entrypoint[]
   /** Names of the configured routes, in their order. */
   readonly routes: readonly string[]
 }
@@ -102,7 +106,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
 }
 
 function defineMetrics(registry: Registry, options: MetricsOptions) {
-  const { version, nodeVersion, nodes, required, entrypoints, routes } = options
+  const { version, nodeVersion, nodes, required, routes } = options
   const registers = [registry]
   const counter = <L extends string>(name: string, help: string, labels: LabelSets<L>): Counter<L> => {
     const made = new Counter({ name, help, labelNames: Object.keys(labels) as L[], registers })
@@ -141,7 +145,7 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     labelledRoutes: new Set(route),
     decisions: counter('fencepost_decisions_total', 'Decisions about requests, by who asked.', {
       outcome: DECISIONS,
-      entrypoint: entrypoints,
+      entrypoint: ENTRYPOINTS,
     }),
     acquireDuration: histogram(
       'fencepost_lock_acquire_duration_seconds',

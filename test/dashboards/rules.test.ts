@@ -394,7 +394,6 @@ describe('what is written about alerts', () => {
       nodeVersion: '',
       nodes: ['redis-0'],
       required: 1,
-      entrypoints: ['proxy'],
       routes: [],
     })
     const exposed = [...(await exposition()).text.matchAll(/^# TYPE (\S+)/gm)].map(

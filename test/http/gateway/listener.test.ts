@@ -127,5 +127,5 @@ test('where there is a token, nothing is answered without it', async () => {
 test('checks and their answers are counted', async () => {
   await ask(randomUUID())
   const metrics = await fetch(`${sidecar.admin}/metrics`).then((answer) => answer.text())
-  expect(metrics).toMatch(/fencepost_decisions_total\{outcome="acquired",entrypoint="forward_auth"\} [1-9]/)
+  expect(metrics).toMatch(/fencepost_decisions_total\{outcome="acquired",entrypoint="gateway"\} [1-9]/)
 })
