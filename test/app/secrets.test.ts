@@ -307,6 +307,7 @@ test('nothing of it is in the log, the metrics, the probes, the traces, or the l
   await sidecar.process.exited
   expect(told).toContain('fencepost is serving')
   expect(found(told)).toEqual([])
+  expect(traces).toContain('resourceSpans')
   expect(found(traces)).toEqual([])
 })
 

@@ -21,6 +21,8 @@ const HELD = 'POST /held HTTP/1.1\r\nHost: a\r\nIdempotency-Key: held\r\nContent
 const GET = 'GET /idle HTTP/1.1\r\nHost: a\r\n\r\n'
 /** Opened at once: more would only queue in the listener's backlog. */
 const OPENED_AT_ONCE = 200
+/** Above twice `limits.readerIdle` of the run: Node looks again where bytes have gone out since it last looked. */
+const READS_NOTHING_MS = 15_000
 
 export const CASES: readonly Case[] = [
   {
@@ -80,7 +82,7 @@ export const CASES: readonly Case[] = [
     name: 'readers',
     sentence: (count) =>
       `${count} clients that read nothing of a replay of 200 KiB, and come again when they are cut`,
-    count: 60,
+    count: 30,
     begin: async ({ proxy }, count) => {
       const cut = { times: 0 }
       const readers = Array.from({ length: count }, () => reader(proxy, cut))
@@ -144,16 +146,21 @@ function drip(proxy: string, index: number, cut: { times: number }): () => void 
   }
 }
 
+/** Reads nothing for longer than it may, then looks: a connection that was cut meanwhile ends before its last answer. */
 function reader(proxy: string, cut: { times: number }): () => void {
   let ended = false
   let socket: Socket
+  let look: NodeJS.Timeout
   const again = (): void => {
     socket = dial(proxy)
-    // Enough of them that the buffers of the kernel do not swallow all.
+    // More than the buffers of the kernel swallow: 40 MiB.
     const ask = 'POST /large HTTP/1.1\r\nHost: a\r\nIdempotency-Key: large\r\nContent-Length: 2\r\n\r\n{}'
-    socket.once('connect', () => socket.write(ask.repeat(60)))
+    socket.once('connect', () => socket.write(ask.repeat(200)))
     socket.pause()
+    // A paused socket does not notice that it was cut.
+    look = setTimeout(() => socket.on('data', () => {}).resume(), READS_NOTHING_MS)
     socket.once('close', () => {
+      clearTimeout(look)
       if (ended) return
       cut.times += 1
       again()

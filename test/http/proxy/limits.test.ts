@@ -62,6 +62,52 @@ test('requests in flight and waiting duplicates are told their numbers, and a pl
   expect((await proxy.post('yet-another')).status).toBe(200)
 })
 
+test('a request that is held beyond the total hold loses its record: the next attempt is carried out, and its outcome stands', async () => {
+  const held = hold()
+  await using application = await startApplication(async (seen, response, execution) => {
+    if (execution === 1) await held.released
+    response.writeHead(201).end(`execution ${execution}, attempt ${seen.values('fencepost-attempt')[0]}`)
+  })
+  await using proxy = await startProxy(application.origin, {
+    routes: [route({ leaseMs: 300, totalHoldMs: 400 })],
+  })
+  const first = proxy.post('k')
+  await eventually('the application works', () => application.seen.length === 1)
+  const second = await eventually('another attempt', async () => {
+    const answer = await proxy.post('k')
+    return answer.status === 201 ? answer.text() : false
+  })
+  expect(second).toBe('execution 2, attempt 2')
+  held.release()
+  const late = await first
+  expect([late.headers.get('idempotency-status'), await late.text()]).toEqual(['replayed', second])
+})
+
+test.each<[what: string, tenants: object, said: string]>([
+  ['requests under way', { inFlightMax: 1 }, '1 requests of this tenant are under way'],
+  ['new records', { newRecordsPerSecondMax: 1 }, 'more than 1 new records within a second'],
+])(
+  'a tenant with too many %s is told the number, another one is carried out, and duplicates are answered',
+  async (_what, tenants, said) => {
+    const held = hold()
+    await using application = await startApplication(async (seen, response) => {
+      if (seen.target === '/things' && seen.values('x-hold').length > 0) await held.released
+      response.writeHead(201).end()
+    })
+    await using proxy = await startProxy(application.origin, { tenants })
+    const first = proxy.post('a', '{}', { 'x-hold': '1' })
+    await eventually('the application works', () => application.seen.length === 1)
+    const refused = await proxy.post('b')
+    expect(refused.status).toBe(429)
+    expect(refused.headers.get('retry-after')).toBe('1')
+    expect(await refused.json()).toMatchObject({ detail: expect.stringContaining(said) })
+    expect((await proxy.post('b', '{}', { 'x-tenant-id': 'other' })).status).toBe(201)
+    held.release()
+    expect((await first).status).toBe(201)
+    await eventually('the tenant may go on', async () => (await proxy.post('b')).status === 201)
+  },
+)
+
 test('a connection is closed after its number of requests', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, { limits: { requestsPerConnectionMax: 2 } })
