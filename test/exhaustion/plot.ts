@@ -9,6 +9,7 @@ const RIGHT = 660
 export function plot(reports: readonly CaseReport[], sentences: ReadonlyMap<string, string>): string {
   const height = reports.length * PANEL + 20
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" font-family="sans-serif" font-size="11">
+<title>Memory and descriptors of a sidecar under each case of exhaustion</title>
 <rect width="${WIDTH}" height="${height}" fill="white"/>
 ${reports.map((report, index) => panel(report, sentences.get(report.name) ?? report.name, index * PANEL + 10)).join('\n')}
 </svg>
