@@ -34,6 +34,7 @@ export function timeline(report: RunReport): string {
       : attemptsOf(quorumLoss.attemptsPerSecond, quorumLoss.backAtSecond, chartTop + 230)
   const height = chartTop + 220 + (quorumLoss === undefined ? 0 : 190)
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" font-family="sans-serif" font-size="11">
+<title>Faults against what clients were answered, per second</title>
 <rect width="${WIDTH}" height="${height}" fill="#fff"/>
 <text x="8" y="18" font-size="13">Faults (seed ${report.seed}, ${(report.tookMs / 1_000).toFixed(0)} s) against what clients were answered, per second</text>
 ${[...labels, ...bars, ...chart, ...attempts].join('\n')}
