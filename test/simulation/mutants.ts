@@ -116,8 +116,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'write-back-without-promises',
     rule: 'only who holds promises of a majority may write back',
     file: 'src/core/quorum.ts',
-    from: 'if (sighting !== undefined && promises >= needed) {',
-    to: 'if (sighting !== undefined) {',
+    from: 'if (sighting !== undefined && promises >= needed && !disputed) {',
+    to: 'if (sighting !== undefined && !disputed) {',
     killedBy: ['S6', 'S5', 'L5'],
   },
   {
