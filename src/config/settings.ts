@@ -237,7 +237,8 @@ export const SETTINGS = {
     path: 'scope.clientHeader',
     kind: headerName(),
     default: 'x-client-id',
-    summary: 'Header that names the client in fingerprints and logs.',
+    summary:
+      'Reserved for the header that names the client: nothing reads it yet. A route reads one with `principal: { header: … }`.',
     source: 'Common usage.',
   }),
 
@@ -289,7 +290,8 @@ export const SETTINGS = {
     path: 'record.renewFraction',
     kind: fraction(),
     default: '1/3',
-    summary: 'Share of the validity of a lease after which it is renewed.',
+    summary:
+      'Reserved for the share of the validity after which a lease is renewed: it is checked, and a third is used.',
     source: 'A third: two renewals in a row may fail.',
   }),
   totalHoldMs: setting({

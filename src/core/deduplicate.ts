@@ -108,13 +108,14 @@ async function claimOrWait(request: ProtectedRequest, ports: DedupPorts): Promis
   }
   using _ = place
   const untilMonoMs = ports.clock.monoMs() + policy.waitMs
+  const left = whenAborted(request.abandoned)
   for (let retry = 0, last = first; ; retry += 1) {
     const ended = ports.whenEnded(key)
     const delayMs =
       ended === undefined ? jitteredDelayMs(WAIT_BACKOFF, retry, ports.random) : last.retryAfterMs
     const leftMs = untilMonoMs - ports.clock.monoMs()
     if (leftMs <= 0) return last
-    await pauseUnless([ended, whenAborted(request.abandoned)], Math.min(delayMs, leftMs), ports.clock)
+    await pauseUnless([ended, left], Math.min(delayMs, leftMs), ports.clock)
     // Claiming now could mean to carry it out for nobody, and a place is for those who wait.
     if (request.abandoned?.aborted === true) return last
     const next = await claim()

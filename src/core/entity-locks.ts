@@ -103,11 +103,12 @@ async function claimOrWait(
   { leases, clock, random }: EntityPorts,
 ): Promise<ClaimResult> {
   const fingerprint = fingerprintOfName(key)
+  const left = whenAborted(abandoned)
   for (let retry = 0; ; retry += 1) {
     const claimed = await leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
     const leftMs = untilMonoMs - clock.monoMs()
     if (claimed.kind !== 'held' || leftMs <= 0 || abandoned?.aborted === true) return claimed
     const delayMs = Math.min(jitteredDelayMs(WAIT_BACKOFF, retry, random), leftMs)
-    await pauseUnless([whenAborted(abandoned)], delayMs, clock)
+    await pauseUnless([left], delayMs, clock)
   }
 }
