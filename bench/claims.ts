@@ -10,7 +10,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { Redis } from 'ioredis'
 import Redlock from 'redlock'
-import { createLeases } from '../src/core/leases.ts'
+import { createLeases } from '../src/core/claims/leases.ts'
 import { createRedlockQuorum } from '../src/quorum/redlock.ts'
 import { RedisNodes } from '../src/redis/nodes.ts'
 import { systemClock as clock } from '../src/system/clock.ts'
@@ -113,7 +113,7 @@ for (const concurrency of CONCURRENCIES) {
   }
   results.push({ concurrency, measured })
 }
-mkdirSync(new URL('./results/', import.meta.url), { recursive: true })
+mkdirSync(new URL('./results', import.meta.url), { recursive: true })
 const { node } = process.versions
 writeFileSync(
   new URL('./results/claims.json', import.meta.url),

@@ -27,6 +27,19 @@ const arrows: Record<string, readonly string[]> = {
   saga: ['core', 'client'],
 }
 
+/** The same for the folders of core. Files that stand directly in core are free to all, and see all. */
+const arrowsOfCore: Record<string, readonly string[]> = {
+  formats: [],
+  record: [],
+  routes: ['formats', 'record'],
+  request: ['formats', 'record', 'routes'],
+  claims: ['record'],
+  nodes: ['formats', 'record', 'claims'],
+  reservations: ['formats', 'record', 'claims', 'request'],
+  coordination: ['record', 'claims'],
+  health: [],
+}
+
 /** Packages that show in one place only, so that replacing one is a change of that place. */
 const homes: Record<string, RegExp> = {
   redlock: /^quorum\//,
@@ -67,6 +80,20 @@ test('imports follow the arrows', () => {
       .map((imported) => layerOf(imported.file))
       .filter((target) => target !== layerOf(file) && !arrows[layerOf(file)]?.includes(target)),
   )
+  expect(wrong).toEqual([])
+})
+
+test('inside core, folders follow their own arrows', () => {
+  const folderOf = (file: string) => /^core\/([^/]+)\//.exec(file)?.[1]
+  const inFolders = files.filter((file) => folderOf(file) !== undefined)
+  const wrong = faults(inFolders, (file) => {
+    const folder = folderOf(file) ?? ''
+    return localImports(file)
+      .map((imported) => folderOf(imported.file))
+      .filter((target) => target !== undefined && target !== folder)
+      .filter((target) => !arrowsOfCore[folder]?.includes(target ?? ''))
+      .map(String)
+  })
   expect(wrong).toEqual([])
 })
 
@@ -154,7 +181,7 @@ test('nothing is left to do, and no test is left out', () => {
   expect(wrong).toEqual([])
 })
 
-test('the table of ARCHITECTURE.md is the table of this test', () => {
+test('the tables of ARCHITECTURE.md are the tables of this test', () => {
   const page = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8')
   const rows = [...page.matchAll(/^\| `(\w+)` \| ([^|]*) \| [^|]* \|$/gm)]
   const documented = rows.map(([, layer, targets = '']) => [
@@ -162,6 +189,12 @@ test('the table of ARCHITECTURE.md is the table of this test', () => {
     [...targets.matchAll(/`(\w+)`/g)].map(([, target]) => target),
   ])
   expect(Object.fromEntries(documented)).toEqual(arrows)
+  const rowsOfCore = [...page.matchAll(/^\| `core\/(\w+)\/` \| ([^|]*) \| [^|]* \|$/gm)]
+  const documentedOfCore = rowsOfCore.map(([, folder, targets = '']) => [
+    folder,
+    [...targets.matchAll(/`(\w+)`/g)].map(([, target]) => target),
+  ])
+  expect(Object.fromEntries(documentedOfCore)).toEqual(arrowsOfCore)
 })
 
 /** One line for each fault, so that a failure names file and fault. */

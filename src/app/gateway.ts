@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
-import { agreedSecret, givenSecret } from '../core/reservation-secret.ts'
+import { agreedSecret, givenSecret } from '../core/reservations/reservation-secret.ts'
 import { createGateway, type GatewayPorts } from '../http/gateway/server.ts'
 import { listenerLimits } from './listener-limits.ts'
 import type { Secrets } from './secrets.ts'

@@ -2,8 +2,8 @@
 
 import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
-import { agreedSecret, givenSecret } from '../core/reservation-secret.ts'
-import { createWaiters } from '../core/waiters.ts'
+import { createWaiters } from '../core/claims/waiters.ts'
+import { agreedSecret, givenSecret } from '../core/reservations/reservation-secret.ts'
 import { createReservationApi, type ReservationApiPorts } from '../http/reservations/server.ts'
 import type { Secrets } from './secrets.ts'
 

@@ -6,8 +6,8 @@
  * cluster that does not answer now is told of by readiness.
  */
 
+import { createLeases } from '../core/claims/leases.ts'
 import { SILENT } from '../core/events.ts'
-import { createLeases } from '../core/leases.ts'
 import type { Clock, Random, RecordNode } from '../core/ports.ts'
 import { createRedlockQuorum } from '../quorum/redlock.ts'
 import { WARM_UP_KEY } from '../redis/keys.ts'

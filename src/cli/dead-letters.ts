@@ -7,9 +7,9 @@
 
 import { type OpenCluster, openCluster } from '../app/cluster.ts'
 import { loadConfig } from '../config/load.ts'
+import { concludeOrphan, forgetOrphan, type OrphanSettled } from '../core/coordination/settle-orphan.ts'
+import type { TrailEntry, TrailStream } from '../core/coordination/trail.ts'
 import { SILENT } from '../core/events.ts'
-import { concludeOrphan, forgetOrphan, type OrphanSettled } from '../core/settle-orphan.ts'
-import type { TrailEntry, TrailStream } from '../core/trail.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'
 

@@ -5,7 +5,7 @@
  * shorter time. Everything else matches no route and passes through untouched.
  */
 
-import type { ProtectedRoute, Route } from '../core/route.ts'
+import type { ProtectedRoute, Route } from '../core/routes/route.ts'
 import type { Settings } from './settings.ts'
 
 const UNSAFE_METHODS = ['POST', 'PATCH']

@@ -6,7 +6,7 @@
  * one look and not one start an error.
  */
 
-import type { Route } from '../core/route.ts'
+import type { Route } from '../core/routes/route.ts'
 import type { RedisNodes } from './addresses.ts'
 import { builtinRoutes } from './builtin-policy.ts'
 import { type ConfigError, nearestName, nearestPath } from './errors.ts'

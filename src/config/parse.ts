@@ -4,7 +4,7 @@
  * Durations and sizes carry their unit, whole numbers only; each kind has its limits, and the message names them.
  */
 
-import { type KeyRing, parseKeyRing } from '../core/key-ring.ts'
+import { type KeyRing, parseKeyRing } from '../core/nodes/key-ring.ts'
 import { parseDuration, parseSize, printDuration, printSize } from '../core/quantity.ts'
 import { type ReadFile, refused, type ValueKind, value } from './value.ts'
 

@@ -3,7 +3,7 @@
  */
 
 import { printDuration, printSize } from '../core/quantity.ts'
-import type { KeyPart, ProtectedRoute, Route } from '../core/route.ts'
+import type { KeyPart, ProtectedRoute, Route } from '../core/routes/route.ts'
 
 export type PrintedRoute = Readonly<Record<string, unknown>>
 

@@ -6,9 +6,9 @@
  * refused is left out: that value has its own error.
  */
 
-import { DRIFT_FACTOR, driftMs } from '../core/lease.ts'
+import { DRIFT_FACTOR, driftMs } from '../core/claims/lease.ts'
 import { printDuration } from '../core/quantity.ts'
-import type { ProtectedRoute, Route } from '../core/route.ts'
+import type { ProtectedRoute, Route } from '../core/routes/route.ts'
 import type { ConfigError } from './errors.ts'
 import { fraction } from './parse.ts'
 import { SETTINGS, type SettingKey, type Settings } from './settings.ts'

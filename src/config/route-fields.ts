@@ -4,10 +4,10 @@
  * Reading a route, its JSON Schema and its part of docs/configuration.md come from here.
  */
 
-import { POINTER_EXPECTED, POINTERS_MAX, parsePointer } from '../core/json-pointer.ts'
-import { type PathPattern, parsePathPattern } from '../core/path-pattern.ts'
-import type { BodySelection, HeaderPredicate, KeyPart, PrincipalSource } from '../core/route.ts'
-import type { Disposition } from '../core/settlement.ts'
+import { POINTER_EXPECTED, POINTERS_MAX, parsePointer } from '../core/formats/json-pointer.ts'
+import { type PathPattern, parsePathPattern } from '../core/routes/path-pattern.ts'
+import type { BodySelection, HeaderPredicate, KeyPart, PrincipalSource } from '../core/routes/route.ts'
+import type { Disposition } from '../core/routes/settlement.ts'
 import { choice, headerName, integer, label, onOff, patterned } from './parse.ts'
 import { SETTINGS } from './settings.ts'
 import { entriesOf, type Given, listOf, mapped, mapping, oneOf, type Shape, scalar } from './shape.ts'

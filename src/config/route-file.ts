@@ -5,8 +5,8 @@
  * expected something of it.
  */
 
-import { compileRules } from '../core/fingerprint.ts'
-import type { ProtectedRoute, Route, RouteMatch } from '../core/route.ts'
+import { compileRules } from '../core/request/fingerprint.ts'
+import type { ProtectedRoute, Route, RouteMatch } from '../core/routes/route.ts'
 import { defaultRoute } from './builtin-policy.ts'
 import type { ConfigError } from './errors.ts'
 import { bodySelection, type GivenRoute, MOST_ROUTES, ROUTE_SHAPE } from './route-fields.ts'

@@ -6,11 +6,11 @@
  * no single node: what a node shows is checked by a quorum read before it is told to anybody, and decided by a claim.
  */
 
-import { isWork } from '../core/identity.ts'
+import { concludeOrphan, forgetOrphan, type Orphan } from '../core/coordination/settle-orphan.ts'
+import type { Trail } from '../core/coordination/trail.ts'
 import type { Clock, Leases, Timer } from '../core/ports.ts'
-import { concludeOrphan, forgetOrphan, type Orphan } from '../core/settle-orphan.ts'
-import type { Token } from '../core/token.ts'
-import type { Trail } from '../core/trail.ts'
+import type { Token } from '../core/record/token.ts'
+import { isWork } from '../core/request/identity.ts'
 
 /** A lapsed claim as one node shows it. */
 export type Lapsed = { readonly recordKey: string; readonly token: Token }

@@ -13,12 +13,11 @@
  */
 
 import type { Background } from './background.ts'
-import { type ContentRecord, markContent } from './duplicate-content.ts'
-import { type EntityLocks, lockEntities } from './entity-locks.ts'
+import { lockIdOf } from './claims/lease.ts'
+import { keepLease, type LeaseKeeper } from './claims/lease-keeper.ts'
+import { offerLater, offerOutcome } from './claims/offer.ts'
+import type { Waiters } from './claims/waiters.ts'
 import type { Events, LeaseEnd } from './events.ts'
-import { lockIdOf } from './lease.ts'
-import { keepLease, type LeaseKeeper } from './lease-keeper.ts'
-import { offerLater, offerOutcome } from './offer.ts'
 import type { Outcome, Protection } from './outcome.ts'
 import type {
   ApplicationResponse,
@@ -30,11 +29,12 @@ import type {
   Leases,
   Random,
 } from './ports.ts'
-import type { Fingerprint } from './record.ts'
+import type { Fingerprint } from './record/record.ts'
+import type { StoredOutcome } from './record/stored-outcome.ts'
+import { type ContentRecord, markContent } from './request/duplicate-content.ts'
+import { type EntityLocks, lockEntities } from './reservations/entity-locks.ts'
 import { type Backoff, jitteredDelayMs, pauseUnless, whenAborted } from './retry.ts'
-import { dispositionOf, type StoringPolicy, storedOutcomeOf } from './settlement.ts'
-import type { StoredOutcome } from './stored-outcome.ts'
-import type { Waiters } from './waiters.ts'
+import { dispositionOf, type StoringPolicy, storedOutcomeOf } from './routes/settlement.ts'
 
 export type DedupPolicy = StoringPolicy & {
   readonly leaseMs: number

@@ -6,8 +6,8 @@
  */
 
 import type { NodeAnswer, Unreachable } from './ports.ts'
-import type { RecordCommand } from './record.ts'
-import type { Token } from './token.ts'
+import type { RecordCommand } from './record/record.ts'
+import type { Token } from './record/token.ts'
 
 export type ClaimEnd = 'granted' | 'duplicate' | 'mismatch' | 'held' | 'unavailable' | 'damaged'
 export type LeaseEnd = 'completed' | 'released' | 'expired' | 'lost' | 'abandoned'

@@ -6,8 +6,8 @@
  */
 
 import type { ApplicationResponse } from './ports.ts'
-import type { StoredOutcome } from './stored-outcome.ts'
-import type { Token } from './token.ts'
+import type { StoredOutcome } from './record/stored-outcome.ts'
+import type { Token } from './record/token.ts'
 
 /**
  * What stood guard when the application was called: the quorum; this process alone (`local`, "degraded"); or nothing

@@ -5,9 +5,9 @@
  * a value here (`unreachable`, `no_answer`), never an exception, because what it means is the core's to decide.
  */
 
-import type { Fingerprint, Owner, RecordAnswer, RecordCommand } from './record.ts'
-import type { StoredOutcome } from './stored-outcome.ts'
-import type { Token } from './token.ts'
+import type { Fingerprint, Owner, RecordAnswer, RecordCommand } from './record/record.ts'
+import type { StoredOutcome } from './record/stored-outcome.ts'
+import type { Token } from './record/token.ts'
 
 /** Time. Durations are measured on the monotonic clock; the wall clock is for tokens, for display and as a second guard. */
 export interface Clock {

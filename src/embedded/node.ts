@@ -7,8 +7,8 @@
 
 import type { Events } from '../core/events.ts'
 import type { Clock, NodeAnswer, RecordNode } from '../core/ports.ts'
-import type { NodeRecord, RecordCommand } from '../core/record.ts'
-import { applyCommand } from '../core/record-rules.ts'
+import type { NodeRecord, RecordCommand } from '../core/record/record.ts'
+import { applyCommand } from '../core/record/record-rules.ts'
 
 /** Like Redis, a node still has a record in the very millisecond in which it expires. */
 type Kept = { readonly record: NodeRecord; readonly expiresNodeMs: number }

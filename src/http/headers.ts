@@ -1,13 +1,13 @@
 /**
  * Which headers cross the sidecar, in both directions, and which are the sidecar's own.
  *
- * Owns the lists. What is stored of an answer is `core/settlement.ts`. Header lines are kept as pairs in their order and
+ * Owns the lists. What is stored of an answer is `core/routes/settlement.ts`. Header lines are kept as pairs in their order and
  * case; nothing is joined, so that two lines stay two lines.
  *
  * Source: RFC 9110, section 7.6.1 (fields of one connection), 7.6.3 (Via); RFC 7239 is neither read nor written.
  */
 
-import { linesOf } from '../core/header-lines.ts'
+import { linesOf } from '../core/formats/header-lines.ts'
 import type { ForwardContext, HeaderList } from '../core/ports.ts'
 
 /** What the client is told about its request (`docs/http.md`). */

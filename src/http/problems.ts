@@ -8,7 +8,7 @@
  * Source: RFC 9457.
  */
 
-import type { QuotaReached } from '../core/tenant-quotas.ts'
+import type { QuotaReached } from '../core/request/tenant-quotas.ts'
 
 type Row = {
   readonly status: number
@@ -133,7 +133,7 @@ export type Problem = {
   readonly more?: Readonly<Record<string, unknown>>
 }
 
-/** What a tenant is told that has used up its share (`core/tenant-quotas.ts`). */
+/** What a tenant is told that has used up its share (`core/request/tenant-quotas.ts`). */
 export function quotaProblem({ quota, limit, retryAfterMs }: QuotaReached): Problem {
   return quota === 'in-flight'
     ? {

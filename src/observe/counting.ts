@@ -6,7 +6,7 @@
  */
 
 import type { ClaimEnd, CoreEvent } from '../core/events.ts'
-import type { ReadinessReason } from '../core/readiness.ts'
+import type { ReadinessReason } from '../core/health/readiness.ts'
 import type { Subscriber } from './fan-out.ts'
 import { entrypointLabel, type Metrics, OTHER_ROUTE, observeExample, READINESS_REASONS } from './metrics.ts'
 

@@ -4,9 +4,9 @@
  * Fields that mean the same have the same name in every line; docs/observability.md lists them, and a test compares.
  */
 
+import { lockIdOf } from '../core/claims/lease.ts'
 import type { CoreEvent } from '../core/events.ts'
-import { lockIdOf } from '../core/lease.ts'
-import type { Token } from '../core/token.ts'
+import type { Token } from '../core/record/token.ts'
 
 export type Line = {
   readonly level: 'error' | 'warn' | 'info' | 'debug'

@@ -7,8 +7,8 @@
  */
 
 import { type DestinationStream, type Logger, pino } from 'pino'
+import { lockIdOf } from '../core/claims/lease.ts'
 import type { CoreEvent, DecidedEvent } from '../core/events.ts'
-import { lockIdOf } from '../core/lease.ts'
 import type { Subscriber } from './fan-out.ts'
 import { lineOf } from './log-lines.ts'
 

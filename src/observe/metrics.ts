@@ -17,7 +17,7 @@ import {
   type RegistryContentType,
 } from 'prom-client'
 import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/events.ts'
-import type { ReadinessReason } from '../core/readiness.ts'
+import type { ReadinessReason } from '../core/health/readiness.ts'
 
 /** Contain 0.05 (the latency alert) and 0.15 (the readiness gate) exactly, so that neither is interpolated. */
 const ACQUIRE_BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5]

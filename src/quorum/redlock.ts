@@ -8,20 +8,20 @@
  *
  * What redlock 5.0.0-beta.2 does that must not reach us, and what stands against it:
  *  - it dates a lease from its first attempt, does not check validity, and does not release between its own attempts:
- *    `retryCount: 0`, and the caller (`core/claim.ts`) times, validates, releases and repeats;
+ *    `retryCount: 0`, and the caller (`core/claims/claim.ts`) times, validates, releases and repeats;
  *  - after a refused acquire it waits for a release round: the adapters answer that round at once, and the caller releases
  *    where something was granted;
  *  - it ignores scripts that are strings and would send its own: scripts are functions;
  *  - it has no deadline for a node: every `RecordNode` has one of its own and never rejects;
  *  - an even number of nodes may never settle: refused here;
- *  - `using()` aborts late or never and extends in a hot loop: not used, see `core/lease-keeper.ts`.
+ *  - `using()` aborts late or never and extends in a hot loop: not used, see `core/claims/lease-keeper.ts`.
  */
 
 import Redlock, { ExecutionError, Lock } from 'redlock'
+import { answered } from '../core/claims/quorum.ts'
 import type { Events } from '../core/events.ts'
 import type { Clock, NodeAnswer, Quorum, RecordNode, Round } from '../core/ports.ts'
-import { answered } from '../core/quorum.ts'
-import type { RecordCommand } from '../core/record.ts'
+import type { RecordCommand } from '../core/record/record.ts'
 import { majorityOf } from '../core/units.ts'
 
 /** Fewest and most nodes: below three nothing may fail, above nine every claim pays for nodes that add little. */

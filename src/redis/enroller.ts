@@ -2,11 +2,11 @@
  * Drives enrolment over the nodes of one cluster: founds it where it is brand-new, and pursues each quarantine to its end.
  *
  * Owns when a step is taken and by whom: one sidecar at a time works on a node, by a short claim that only saves work, so
- * that another goes on where one died. What a step does is `core/enrolment.ts`.
+ * that another goes on where one died. What a step does is `core/nodes/enrolment.ts`.
  */
 
-import { foundCluster, type Peer, runIdsOf, type Turn, takeEnrolmentTurn } from '../core/enrolment.ts'
-import { isQuarantined, mayBeFounded, nextEnrolmentStep } from '../core/enrolment-rules.ts'
+import { foundCluster, type Peer, runIdsOf, type Turn, takeEnrolmentTurn } from '../core/nodes/enrolment.ts'
+import { isQuarantined, mayBeFounded, nextEnrolmentStep } from '../core/nodes/enrolment-rules.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import type { NodeFacts } from './inspection.ts'

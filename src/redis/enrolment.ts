@@ -6,8 +6,8 @@
  */
 
 import type { Redis } from 'ioredis'
-import type { Adoption, EnrolmentNode, Shown } from '../core/enrolment.ts'
-import type { Cluster, CopyProgress, Origin } from '../core/enrolment-rules.ts'
+import type { Adoption, EnrolmentNode, Shown } from '../core/nodes/enrolment.ts'
+import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rules.ts'
 import type { Clock } from '../core/ports.ts'
 import { within } from '../core/retry.ts'
 import { callBatch } from './batch.ts'

@@ -1,11 +1,11 @@
 /**
  * What a Redis node must be to be used at all: a master of its own that forgets nothing by itself.
  *
- * Owns the look at one node and the judgement of its fitness. Whether a fit node may vote is `core/enrolment-rules.ts`.
+ * Owns the look at one node and the judgement of its fitness. Whether a fit node may vote is `core/nodes/enrolment-rules.ts`.
  */
 
 import type { Redis } from 'ioredis'
-import type { CopyProgress, Membership, Quarantine } from '../core/enrolment-rules.ts'
+import type { CopyProgress, Membership, Quarantine } from '../core/nodes/enrolment-rules.ts'
 import { callMembership } from './membership.ts'
 
 /** What a node said of itself. */

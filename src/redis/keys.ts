@@ -1,6 +1,6 @@
 /** Keys on a node that belong to no request. Their tenant part is empty, which no request's key can have. */
 
-import type { TrailStream } from '../core/trail.ts'
+import type { TrailStream } from '../core/coordination/trail.ts'
 
 /** Says that this node is enrolled, and since when: {@link import('./enrolment.ts')}. */
 export const EPOCH_KEY = 'dedup::epoch'

@@ -12,7 +12,7 @@
 import type { Redis } from 'ioredis'
 import type { Events } from '../core/events.ts'
 import type { Clock, NodeAnswer, RecordNode } from '../core/ports.ts'
-import type { RecordCommand } from '../core/record.ts'
+import type { RecordCommand } from '../core/record/record.ts'
 import { callBatch } from './batch.ts'
 import type { Script } from './scripts.ts'
 import { decodeAnswer, encodeCommand } from './wire.ts'

@@ -10,9 +10,9 @@
  */
 
 import type { Redis } from 'ioredis'
-import type { Cluster } from '../core/enrolment-rules.ts'
-import { isEnrolled, isQuarantined } from '../core/enrolment-rules.ts'
 import type { Events } from '../core/events.ts'
+import type { Cluster } from '../core/nodes/enrolment-rules.ts'
+import { isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
 import type { Clock, Random, Timer } from '../core/ports.ts'
 import { within } from '../core/retry.ts'
 import { createRedisClient, type RedisAddress } from './connect.ts'

@@ -6,9 +6,9 @@
  */
 
 import type { NodeAnswer } from '../core/ports.ts'
-import type { NodeRecord, RecordCommand } from '../core/record.ts'
-import type { Sighting } from '../core/record-merge.ts'
-import { formatToken, parseToken } from '../core/token.ts'
+import type { NodeRecord, RecordCommand } from '../core/record/record.ts'
+import type { Sighting } from '../core/record/record-merge.ts'
+import { formatToken, parseToken } from '../core/record/token.ts'
 
 /** The name of the command and its ARGV, as `lua/<name>.lua` lists them. */
 export function encodeCommand(command: RecordCommand): (string | Buffer)[] {

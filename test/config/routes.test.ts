@@ -4,7 +4,7 @@ import { describeError } from '../../src/config/errors.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { printedRoute } from '../../src/config/print-route.ts'
 import { ROUTE_FIELDS } from '../../src/config/route-fields.ts'
-import type { Route } from '../../src/core/route.ts'
+import type { Route } from '../../src/core/routes/route.ts'
 
 function load(routes: unknown) {
   const env = {

@@ -1,6 +1,6 @@
 import { afterAll, expect, test } from 'vitest'
+import { createLeases } from '../../src/core/claims/leases.ts'
 import { SILENT } from '../../src/core/events.ts'
-import { createLeases } from '../../src/core/leases.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'

@@ -4,8 +4,8 @@
  */
 import { describe, expect, test } from 'vitest'
 import type { ClaimRequest, ClaimResult, Clock, Lease, Leases } from '../../src/core/ports.ts'
-import { encodeOutcome, type StoredOutcome } from '../../src/core/stored-outcome.ts'
-import { formatToken, millisecondOf, tokenAt } from '../../src/core/token.ts'
+import { encodeOutcome, type StoredOutcome } from '../../src/core/record/stored-outcome.ts'
+import { formatToken, millisecondOf, tokenAt } from '../../src/core/record/token.ts'
 import type { Cluster } from '../support/cluster.ts'
 import { eventually } from '../support/eventually.ts'
 

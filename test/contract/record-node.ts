@@ -7,8 +7,8 @@
  */
 import { describe, expect, test } from 'vitest'
 import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
-import { NO_OWNER, type NodeRecord, type RecordCommand } from '../../src/core/record.ts'
-import { type Token, tokenAt } from '../../src/core/token.ts'
+import { NO_OWNER, type NodeRecord, type RecordCommand } from '../../src/core/record/record.ts'
+import { type Token, tokenAt } from '../../src/core/record/token.ts'
 
 export type NodeUnderTest = AsyncDisposable & {
   readonly node: RecordNode

@@ -1,10 +1,10 @@
 /** Every branch of the algorithm, on five nodes inside the process; the application answers when the test says so. */
 import { describe, expect, test } from 'vitest'
 import { createBackground } from '../../src/core/background.ts'
+import { createWaiters } from '../../src/core/claims/waiters.ts'
 import { type DedupPolicy, type DedupPorts, deduplicate } from '../../src/core/deduplicate.ts'
 import type { ApplicationResponse, ForwardContext, ForwardResult } from '../../src/core/ports.ts'
-import type { RecordCommand } from '../../src/core/record.ts'
-import { createWaiters } from '../../src/core/waiters.ts'
+import type { RecordCommand } from '../../src/core/record/record.ts'
 import { createCluster, embeddedNodes } from '../support/cluster.ts'
 import { seededRandom } from '../support/seeded-random.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'

@@ -1,12 +1,12 @@
 /** Violations that the simulation found, each held by the smallest case that shows it. */
 
 import { describe, expect, test } from 'vitest'
-import { NOTHING_COPIED, nextEnrolmentStep } from '../../src/core/enrolment-rules.ts'
+import { createLeases } from '../../src/core/claims/leases.ts'
 import { SILENT } from '../../src/core/events.ts'
-import { createLeases } from '../../src/core/leases.ts'
+import { NOTHING_COPIED, nextEnrolmentStep } from '../../src/core/nodes/enrolment-rules.ts'
 import type { NodeAnswer, Quorum, Round } from '../../src/core/ports.ts'
-import type { RecordCommand } from '../../src/core/record.ts'
-import { encodeOutcome } from '../../src/core/stored-outcome.ts'
+import type { RecordCommand } from '../../src/core/record/record.ts'
+import { encodeOutcome } from '../../src/core/record/stored-outcome.ts'
 
 const HOUR_MS = 3_600_000
 

@@ -1,11 +1,16 @@
 import { expect, test } from 'vitest'
-import { canonicalJson } from '../../src/core/canonical-json.ts'
-import { compileRules, DEFAULT_RULES, fingerprint, type RequestHead } from '../../src/core/fingerprint.ts'
-import { type KeyOptions, parseIdempotencyKey } from '../../src/core/idempotency-key.ts'
-import { type Identity, recordKey } from '../../src/core/identity.ts'
-import { compileSelection } from '../../src/core/json-pointer.ts'
-import { canonicalQuery } from '../../src/core/query.ts'
-import type { FingerprintPolicy } from '../../src/core/route.ts'
+import { canonicalJson } from '../../src/core/formats/canonical-json.ts'
+import { compileSelection } from '../../src/core/formats/json-pointer.ts'
+import { canonicalQuery } from '../../src/core/formats/query.ts'
+import {
+  compileRules,
+  DEFAULT_RULES,
+  fingerprint,
+  type RequestHead,
+} from '../../src/core/request/fingerprint.ts'
+import { type KeyOptions, parseIdempotencyKey } from '../../src/core/request/idempotency-key.ts'
+import { type Identity, recordKey } from '../../src/core/request/identity.ts'
+import type { FingerprintPolicy } from '../../src/core/routes/route.ts'
 import { vectorsOf } from '../support/vectors.ts'
 
 type KeyInput = { lines: string[]; options: KeyOptions }

@@ -48,7 +48,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'no-validity-check',
     does: 'hands out a claim that took longer to get than it lasts',
-    file: 'src/core/claim.ts',
+    file: 'src/core/claims/claim.ts',
     from: 'if (remainingMs(lease, now(ports.clock)) > 0) {',
     to: 'if (lease.attempt > 0) {',
     trial: 'dead-grant',
@@ -75,7 +75,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'token-is-the-clock',
     does: 'proposes the time as the token, whatever was seen',
-    file: 'src/core/token.ts',
+    file: 'src/core/record/token.ts',
     from: 'this.#last = Math.max(tokenAt(this.#wallMs() - this.#aheadMs), this.#last + 1, above + 1)',
     to: 'this.#last = tokenAt(this.#wallMs() + 0 * above)',
     trial: 'clock-behind',
@@ -102,7 +102,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'single-node-fallback',
     does: 'falls back to what can be reached when the quorum is lost',
-    file: 'src/core/claim.ts',
+    file: 'src/core/claims/claim.ts',
     from: '  const refusal = await explain(round)\n',
     to: "  const refusal = await explain(round)\n  if (refusal.kind === 'unavailable' && refusal.answered > 0 && round.answers.some((answer) => answer?.kind === 'granted')) return settleGrant(proposal, round, ports)\n",
     trial: 'split',
@@ -111,7 +111,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'no-release-between-retries',
     does: 'leaves what a lost round was granted',
-    file: 'src/core/claim.ts',
+    file: 'src/core/claims/claim.ts',
     from: '  await releaseGranted(proposal, round, ports)\n  return stepAfter(refusal, ports)',
     to: '  return stepAfter(refusal, ports)',
     trial: 'leftovers',
@@ -129,7 +129,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'validity-by-wall-clock',
     does: 'measures validity on the wall clock alone',
-    file: 'src/core/lease.ts',
+    file: 'src/core/claims/lease.ts',
     from: 'return Math.min(lease.validUntilMonoMs - at.monoMs, lease.validUntilWallMs - at.wallMs)',
     to: 'return lease.validUntilWallMs - at.wallMs',
     trial: 'dead-grant',
@@ -138,7 +138,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'no-tenant-in-the-key',
     does: 'keys records without the tenant',
-    file: 'src/core/identity.ts',
+    file: 'src/core/request/identity.ts',
     from: 'encoded.push(percentEncode(text)!)',
     to: "encoded.push(part === 'tenant' ? 'x' : percentEncode(text)!)",
     trial: 'two-tenants',

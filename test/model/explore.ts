@@ -11,8 +11,8 @@
  * States that differ only in which node is which are one state.
  */
 
+import { bestCompleted, explainRefusedClaim } from '../../src/core/claims/quorum.ts'
 import type { NodeAnswer } from '../../src/core/ports.ts'
-import { bestCompleted, explainRefusedClaim } from '../../src/core/quorum.ts'
 import { type Claimant, keyOf, type Node, type State, withNode, withPending } from './state.ts'
 import { Tables } from './tables.ts'
 

@@ -1,8 +1,8 @@
-/** `adopt.lua` against `core/record-merge.ts`: whatever a node holds and is told, both come to the same. */
+/** `adopt.lua` against `core/record/record-merge.ts`: whatever a node holds and is told, both come to the same. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import type { NodeRecord } from '../../src/core/record.ts'
-import { adoptRecord, mergeSightings } from '../../src/core/record-merge.ts'
+import type { NodeRecord } from '../../src/core/record/record.ts'
+import { adoptRecord, mergeSightings } from '../../src/core/record/record-merge.ts'
 import { RedisEnrolmentNode } from '../../src/redis/enrolment.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { packRecord } from '../../src/redis/wire.ts'

@@ -1,13 +1,13 @@
 /**
- * The rules of one node exist twice: in TypeScript (`core/record-rules.ts`) and in Lua. Here both are fed the same random
+ * The rules of one node exist twice: in TypeScript (`core/record/record-rules.ts`) and in Lua. Here both are fed the same random
  * commands, and nothing may tell them apart: no answer, no stored record. The embedded node's clock is set to the time
  * that Redis gave for the very same command.
  */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { NodeAnswer } from '../../src/core/ports.ts'
-import type { RecordCommand } from '../../src/core/record.ts'
-import { tokenAt } from '../../src/core/token.ts'
+import type { RecordCommand } from '../../src/core/record/record.ts'
+import { tokenAt } from '../../src/core/record/token.ts'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
 import { openRedisNode } from '../support/redis-node.ts'
 import { startRedisServers } from '../support/redis-servers.ts'

@@ -4,11 +4,11 @@
  * Owns what they do, as the plan tells them. Everything that decides is production code.
  */
 
+import { keepLease } from '../../src/core/claims/lease-keeper.ts'
 import { type DedupPolicy, deduplicate } from '../../src/core/deduplicate.ts'
-import { keepLease } from '../../src/core/lease-keeper.ts'
 import type { Outcome } from '../../src/core/outcome.ts'
+import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { pause } from '../../src/core/retry.ts'
-import type { StoredOutcome } from '../../src/core/stored-outcome.ts'
 import type { Application } from './application.ts'
 import { type Dice, streamOf } from './dice.ts'
 import type { History, Submission } from './history.ts'

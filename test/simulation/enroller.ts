@@ -5,7 +5,13 @@
  * and when which is due, is production code.
  */
 
-import { type Adoption, type EnrolmentNode, type Peer, takeEnrolmentTurn } from '../../src/core/enrolment.ts'
+import { SILENT } from '../../src/core/events.ts'
+import {
+  type Adoption,
+  type EnrolmentNode,
+  type Peer,
+  takeEnrolmentTurn,
+} from '../../src/core/nodes/enrolment.ts'
 import {
   type Cluster,
   type CopyProgress,
@@ -17,10 +23,9 @@ import {
   NOTHING_COPIED,
   type Origin,
   quarantineMsFor,
-} from '../../src/core/enrolment-rules.ts'
-import { SILENT } from '../../src/core/events.ts'
-import type { Sighting } from '../../src/core/record-merge.ts'
-import { adoptRecord } from '../../src/core/record-merge.ts'
+} from '../../src/core/nodes/enrolment-rules.ts'
+import type { Sighting } from '../../src/core/record/record-merge.ts'
+import { adoptRecord } from '../../src/core/record/record-merge.ts'
 import { pause } from '../../src/core/retry.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import type { Dice } from './dice.ts'

@@ -6,7 +6,7 @@
  */
 
 import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
-import type { RecordCommand } from '../../src/core/record.ts'
+import type { RecordCommand } from '../../src/core/record/record.ts'
 import type { Dice } from './dice.ts'
 import type { SimulatedNode } from './node.ts'
 import { NODE_DEADLINE_MS, type Plan } from './plan.ts'

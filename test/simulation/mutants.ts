@@ -20,8 +20,8 @@ export type Mutant = {
   readonly killedBy: readonly string[]
 }
 
-const RULES = 'src/core/record-rules.ts'
-const CLAIM = 'src/core/claim.ts'
+const RULES = 'src/core/record/record-rules.ts'
+const CLAIM = 'src/core/claims/claim.ts'
 
 export const MUTANTS: readonly Mutant[] = [
   {
@@ -107,7 +107,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'minority-outcome-shown',
     rule: 'until a majority holds an outcome it is not an answer',
-    file: 'src/core/quorum.ts',
+    file: 'src/core/claims/quorum.ts',
     from: "if (sighting !== undefined && sighting.holders >= needed)\n    return { kind: 'completed', chosen: sighting.best }",
     to: "if (sighting !== undefined)\n    return { kind: 'completed', chosen: sighting.best }",
     killedBy: ['S6', 'S5'],
@@ -115,7 +115,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'write-back-without-promises',
     rule: 'only who holds promises of a majority may write back',
-    file: 'src/core/quorum.ts',
+    file: 'src/core/claims/quorum.ts',
     from: 'if (sighting !== undefined && promises >= needed && !disputed) {',
     to: 'if (sighting !== undefined && !disputed) {',
     killedBy: ['S6', 'S5', 'L5'],
@@ -123,7 +123,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'smallest-ballot-adopted',
     rule: 'of two outcomes the one with the larger token is adopted',
-    file: 'src/core/quorum.ts',
+    file: 'src/core/claims/quorum.ts',
     from: 'const largest = Math.max(...accepted.map(({ acceptedToken }) => acceptedToken))',
     to: 'const largest = accepted.length === 0 ? 0 : Math.min(...accepted.map(({ acceptedToken }) => acceptedToken))',
     killedBy: ['S6', 'S5'],
@@ -139,7 +139,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'validity-by-wall-clock',
     rule: 'validity is measured on the monotonic clock too',
-    file: 'src/core/lease.ts',
+    file: 'src/core/claims/lease.ts',
     from: 'return Math.min(lease.validUntilMonoMs - at.monoMs, lease.validUntilWallMs - at.wallMs)',
     to: 'return lease.validUntilWallMs - at.wallMs',
     killedBy: ['L8', 'S13'],
@@ -147,7 +147,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'validity-without-drift',
     rule: 'a lease is valid for less than the node keeps it, by what clocks may drift apart',
-    file: 'src/core/lease.ts',
+    file: 'src/core/claims/lease.ts',
     from: 'const validMs = leaseMs - driftMs(leaseMs)',
     to: 'const validMs = leaseMs + 4 * driftMs(leaseMs)',
     killedBy: ['S1'],
@@ -155,7 +155,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'keeper-warns-too-late',
     rule: 'a holder hears that its lease ends before it has ended',
-    file: 'src/core/lease-keeper.ts',
+    file: 'src/core/claims/lease-keeper.ts',
     from: 'Math.max(0, keepableMs())',
     to: 'Math.max(0, keepableMs()) + lease.leaseMs',
     killedBy: ['L8'],
@@ -203,7 +203,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'token-is-the-clock',
     rule: 'a token lies above everything that was seen, whatever the clock says',
-    file: 'src/core/token.ts',
+    file: 'src/core/record/token.ts',
     from: 'this.#last = Math.max(tokenAt(this.#wallMs() - this.#aheadMs), this.#last + 1, above + 1)',
     to: 'this.#last = tokenAt(this.#wallMs() + 0 * above)',
     killedBy: ['L5'],
@@ -219,7 +219,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'no-quarantine',
     rule: 'a node that forgot waits until every lease that it may have granted is over',
-    file: 'src/core/enrolment-rules.ts',
+    file: 'src/core/nodes/enrolment-rules.ts',
     from: 'if (elapsedMs < quarantineMs) return',
     to: 'if (elapsedMs < 0) return',
     killedBy: ['S1', 'S2'],
@@ -227,7 +227,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'no-copying',
     rule: 'a node that forgot is told what a majority remembers before it votes',
-    file: 'src/core/enrolment-rules.ts',
+    file: 'src/core/nodes/enrolment-rules.ts',
     from: "if (heardEnough) return { kind: 'finish' }",
     to: "if (elapsedMs >= 0) return { kind: 'finish' }",
     killedBy: ['S5', 'S6', 'S2', 'S4'],
@@ -235,7 +235,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'copying-from-one-node',
     rule: 'what is copied is what a majority of voting nodes remembers',
-    file: 'src/core/enrolment-rules.ts',
+    file: 'src/core/nodes/enrolment-rules.ts',
     from: 'done.length >= required\n',
     to: 'done.length >= 0\n',
     killedBy: ['S5', 'S6', 'S2', 'S4'],
@@ -243,7 +243,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'copies-count-as-votes',
     rule: 'an outcome that a node was told of is no acceptance of its own',
-    file: 'src/core/record-merge.ts',
+    file: 'src/core/record/record-merge.ts',
     from: 'return chosen || record.fence === record.acceptedToken ? accepted : { ...accepted, copied: true }',
     to: 'return accepted',
     killedBy: ['S6', 'S5', 'S12'],
@@ -267,7 +267,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'own-outcome-shown-when-fenced',
     rule: 'a late holder is answered with the outcome of the winner, never with its own',
-    file: 'src/core/leases.ts',
+    file: 'src/core/claims/leases.ts',
     from: "if (round.carried) return { kind: 'recorded' }",
     to: "if (round.carried || round.answers.some((answer) => answer?.kind === 'fenced')) return { kind: 'recorded' }",
     killedBy: ['S12', 'S6'],

@@ -6,9 +6,9 @@
  * production code's business.
  */
 
-import { epochFor, isEnrolled, type Quarantine } from '../../src/core/enrolment-rules.ts'
+import { epochFor, isEnrolled, type Quarantine } from '../../src/core/nodes/enrolment-rules.ts'
 import type { NodeAnswer } from '../../src/core/ports.ts'
-import type { NodeRecord, RecordCommand } from '../../src/core/record.ts'
+import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
 import { MAX_TOKEN_AHEAD_MS } from './plan.ts'
 import { EPOCH_WALL_MS } from './process.ts'

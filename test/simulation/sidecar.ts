@@ -6,12 +6,12 @@
  */
 
 import { type Background, createBackground } from '../../src/core/background.ts'
+import { createLeases } from '../../src/core/claims/leases.ts'
+import { createWaiters, type Waiters } from '../../src/core/claims/waiters.ts'
 import type { CoreEvent, Events } from '../../src/core/events.ts'
-import { createLeases } from '../../src/core/leases.ts'
 import type { Lease, Leases, NodeAnswer, RecordNode } from '../../src/core/ports.ts'
-import type { RecordCommand } from '../../src/core/record.ts'
-import { decodeOutcome, encodeOutcome, type StoredOutcome } from '../../src/core/stored-outcome.ts'
-import { createWaiters, type Waiters } from '../../src/core/waiters.ts'
+import type { RecordCommand } from '../../src/core/record/record.ts'
+import { decodeOutcome, encodeOutcome, type StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { streamOf } from './dice.ts'
 import type { Grant, History } from './history.ts'

@@ -6,7 +6,7 @@
  */
 
 import type { Lease } from '../../src/core/ports.ts'
-import type { NodeRecord } from '../../src/core/record.ts'
+import type { NodeRecord } from '../../src/core/record/record.ts'
 import type { History } from './history.ts'
 import type { Executed } from './node.ts'
 

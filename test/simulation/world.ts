@@ -6,7 +6,7 @@
  * remember is not inflicted, unless the plan is to overwhelm the cluster.
  */
 
-import { epochFor } from '../../src/core/enrolment-rules.ts'
+import { epochFor } from '../../src/core/nodes/enrolment-rules.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import { type ActorPorts, perform } from './actors.ts'
 import { Application } from './application.ts'

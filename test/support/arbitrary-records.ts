@@ -1,6 +1,6 @@
 /** Records as a node may hold them, near enough to each other that fences, tokens and owners meet. */
 import fc from 'fast-check'
-import { NO_OWNER, type NodeRecord } from '../../src/core/record.ts'
+import { NO_OWNER, type NodeRecord } from '../../src/core/record/record.ts'
 
 const owner = fc.constantFrom('a'.repeat(32), 'b'.repeat(32))
 const fingerprint = fc.constantFrom('e'.repeat(64), 'f'.repeat(64))

@@ -2,10 +2,11 @@
  * N nodes, inside the process where none are given, behind the whole protocol, each of which can be silenced, deafened and brought back with what
  * it knew: for tests of what the quorum makes of it.
  */
+
+import { createLeases } from '../../src/core/claims/leases.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
-import { createLeases } from '../../src/core/leases.ts'
 import type { Clock, Leases, NodeAnswer, Random, RecordNode } from '../../src/core/ports.ts'
-import type { NodeRecord, RecordCommand } from '../../src/core/record.ts'
+import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 

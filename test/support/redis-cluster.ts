@@ -1,11 +1,12 @@
 /** One sidecar's view of real Redis servers, with leases that are over in a moment, and all that it published. */
+
+import { createLeases } from '../../src/core/claims/leases.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
-import { createLeases } from '../../src/core/leases.ts'
-import { withBreaker } from '../../src/core/node-breaker.ts'
-import { watchNodeClocks } from '../../src/core/node-clocks.ts'
+import { withBreaker } from '../../src/core/nodes/node-breaker.ts'
+import { watchNodeClocks } from '../../src/core/nodes/node-clocks.ts'
+import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import type { ClaimRequest, ClaimResult, Lease, Leases } from '../../src/core/ports.ts'
-import { withQuorumBreaker } from '../../src/core/quorum-breaker.ts'
-import type { StoredOutcome } from '../../src/core/stored-outcome.ts'
+import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { RedisNodes, type RedisNodesOptions } from '../../src/redis/nodes.ts'

@@ -7,7 +7,7 @@ import {
   type FingerprintRules,
   fingerprint,
   type RequestHead,
-} from '../../src/core/fingerprint.ts'
+} from '../../src/core/request/fingerprint.ts'
 
 export const HEAD: RequestHead = {
   tenant: 'acme',

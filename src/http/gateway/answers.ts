@@ -6,11 +6,11 @@
  * whoever has it can end the claim.
  */
 
+import { lockIdOf } from '../../core/claims/lease.ts'
 import { UNAVAILABLE_RETRY_AFTER_MS } from '../../core/deduplicate.ts'
 import type { Decision } from '../../core/events.ts'
-import { lockIdOf } from '../../core/lease.ts'
 import type { HeaderList } from '../../core/ports.ts'
-import type { StoredOutcome } from '../../core/stored-outcome.ts'
+import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import type { Problem } from '../problems.ts'
 import { type Answer, problemAnswer } from '../proxy/answers.ts'
 import type { Checked, Decided, Granted } from './check.ts'

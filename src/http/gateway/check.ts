@@ -9,10 +9,10 @@
  */
 
 import { createHash } from 'node:crypto'
-import { linesOf } from '../../core/header-lines.ts'
+import { linesOf } from '../../core/formats/header-lines.ts'
 import type { Leases, Random } from '../../core/ports.ts'
-import { reservationIdOf } from '../../core/reservation-id.ts'
-import { type ReservationSecret, sessionTagOf } from '../../core/reservation-secret.ts'
+import { reservationIdOf } from '../../core/reservations/reservation-id.ts'
+import { type ReservationSecret, sessionTagOf } from '../../core/reservations/reservation-secret.ts'
 import {
   type Intent,
   type Reservation,
@@ -20,8 +20,8 @@ import {
   reserve,
   SESSION_TAG_BYTES,
   type Validity,
-} from '../../core/reservations.ts'
-import { matchRoute, type ProtectedRoute, type Route } from '../../core/route.ts'
+} from '../../core/reservations/reservations.ts'
+import { matchRoute, type ProtectedRoute, type Route } from '../../core/routes/route.ts'
 import type { Problem } from '../problems.ts'
 import { type Identification, identify, type ScopeRules, scopeOf } from '../proxy/identify.ts'
 import type { Original } from './original.ts'

@@ -7,10 +7,10 @@
  */
 
 import type { Clock, HeaderList, Leases } from '../../core/ports.ts'
-import { verifyReservationId } from '../../core/reservation-id.ts'
-import type { ReservationSecret } from '../../core/reservation-secret.ts'
-import { complete, type EndResult, type Reservation, release } from '../../core/reservations.ts'
-import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../../core/settlement.ts'
+import { verifyReservationId } from '../../core/reservations/reservation-id.ts'
+import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
+import { complete, type EndResult, type Reservation, release } from '../../core/reservations/reservations.ts'
+import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../../core/routes/settlement.ts'
 import type { Problem } from '../problems.ts'
 
 export type Report = {

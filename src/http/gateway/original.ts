@@ -12,7 +12,7 @@
  * ForwardAuth; Caddy, forward_auth.
  */
 
-import { linesOf } from '../../core/header-lines.ts'
+import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import type { AdmittedRequest } from '../proxy/admission.ts'
 

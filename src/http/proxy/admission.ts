@@ -6,7 +6,7 @@
  * lines, joins others, and is not what is hashed or passed on.
  */
 
-import { linesOf } from '../../core/header-lines.ts'
+import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import { namedByConnection } from '../headers.ts'
 import type { Problem } from '../problems.ts'

@@ -5,10 +5,10 @@
  */
 
 import type { Decision } from '../../core/events.ts'
-import { linesOf } from '../../core/header-lines.ts'
+import { linesOf } from '../../core/formats/header-lines.ts'
 import { type Execution, NOT_COUNTED, type Outcome, type Protection } from '../../core/outcome.ts'
 import type { ApplicationResponse, HeaderList } from '../../core/ports.ts'
-import type { StoredOutcome } from '../../core/stored-outcome.ts'
+import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from '../headers.ts'
 import { type Problem, type ProblemCode, problemDocument } from '../problems.ts'
 

@@ -5,7 +5,7 @@
  */
 
 import type { Readable } from 'node:stream'
-import { linesOf } from '../../core/header-lines.ts'
+import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import {

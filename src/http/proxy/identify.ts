@@ -6,15 +6,20 @@
  */
 
 import { createHash } from 'node:crypto'
-import { codingsOf, decodeBody } from '../../core/content-coding.ts'
-import { compileRules, type FingerprintRules, fingerprint, type RequestHead } from '../../core/fingerprint.ts'
-import { linesOf } from '../../core/header-lines.ts'
-import { contentMarkOf, recordKey, type Scope } from '../../core/identity.ts'
-import { joinKeyParts, keyOf } from '../../core/key-parts.ts'
-import type { PathParameters } from '../../core/path-pattern.ts'
-import { principalFrom } from '../../core/principal.ts'
-import type { Fingerprint } from '../../core/record.ts'
-import type { ProtectedRoute } from '../../core/route.ts'
+import { codingsOf, decodeBody } from '../../core/formats/content-coding.ts'
+import { linesOf } from '../../core/formats/header-lines.ts'
+import type { Fingerprint } from '../../core/record/record.ts'
+import {
+  compileRules,
+  type FingerprintRules,
+  fingerprint,
+  type RequestHead,
+} from '../../core/request/fingerprint.ts'
+import { contentMarkOf, recordKey, type Scope } from '../../core/request/identity.ts'
+import { joinKeyParts, keyOf } from '../../core/request/key-parts.ts'
+import { principalFrom } from '../../core/request/principal.ts'
+import type { PathParameters } from '../../core/routes/path-pattern.ts'
+import type { ProtectedRoute } from '../../core/routes/route.ts'
 import type { Problem } from '../problems.ts'
 import type { AdmittedRequest } from './admission.ts'
 

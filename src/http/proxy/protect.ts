@@ -5,14 +5,14 @@
  * happens to its client's connection matters: a lost answer is what duplicates are for.
  */
 
+import type { Waiters } from '../../core/claims/waiters.ts'
 import { type DedupPolicy, type DedupPorts, deduplicate } from '../../core/deduplicate.ts'
 import type { Outcome } from '../../core/outcome.ts'
-import type { PathParameters } from '../../core/path-pattern.ts'
 import type { ForwardContext, ForwardResult } from '../../core/ports.ts'
-import type { ProtectedRoute } from '../../core/route.ts'
-import type { TenantQuotas } from '../../core/tenant-quotas.ts'
+import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
+import type { PathParameters } from '../../core/routes/path-pattern.ts'
+import type { ProtectedRoute } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
-import type { Waiters } from '../../core/waiters.ts'
 import { type ForwardedHeaders, type Hop, towardsApplication } from '../headers.ts'
 import { type Problem, quotaProblem } from '../problems.ts'
 import type { AdmittedRequest } from './admission.ts'

@@ -8,15 +8,16 @@
 import type { IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { matchRoute, type ProtectedRoute, type Route, type RouteMatchResult } from '../../core/route.ts'
+import { createWaiters, type Waiters } from '../../core/claims/waiters.ts'
+import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
 import type { RequestTrace } from '../../core/tracing.ts'
-import { createWaiters, type Waiters } from '../../core/waiters.ts'
-import { type ForwardedHeaders, type Hop, headerPairs, isForwarding } from '../headers.ts'
+import type { ForwardedHeaders, Hop } from '../headers.ts'
 import type { ListenerTls } from '../listener-tls.ts'
 import type { Problem, ProblemCode } from '../problems.ts'
-import { type Peers, trustedPeers, withoutClaims } from '../trusted-peers.ts'
-import { type Admission, type AdmittedRequest, ALWAYS_END_TO_END, admit } from './admission.ts'
+import type { Peers } from '../trusted-peers.ts'
+import type { AdmittedRequest } from './admission.ts'
 import { type Answer, problemAnswer } from './answers.ts'
+import { type Arrived, createArrival } from './arrival.ts'
 import { bypass } from './bypass.ts'
 import type { ScopeRules } from './identify.ts'
 import type { Inbound } from './inbound.ts'
@@ -65,10 +66,8 @@ const RETRY_SOON_MS = 1_000
 export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServer {
   const { limits } = options
   const protectPorts: ProtectPorts = { ...ports, waitersOf: waitersByRoute() }
-  const rules = { headerLinesMax: limits.headerLinesMax, endToEnd: endToEndHeaders(options) }
+  const arrive = createArrival(options)
   const listener = createListener(limits, { take, takeUpgrade }, ports.newInstance, options.tls)
-  const trusts = trustedPeers(options.trustedPeers)
-  const claims = [options.scope.tenantHeader, options.scope.versionHeader]
   const { server } = listener
   const tunnels = new Set<Duplex>()
   /** Connections whose last answer is decided. */
@@ -127,18 +126,6 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
       detail: 'The sidecar failed at this request; its log says why.',
     } as const
     return { answer: problemAnswer(fault, { idempotencyKey: undefined, instance: () => instance }) }
-  }
-
-  function arrive(req: IncomingMessage): Arrived {
-    const sent = admit(rawOf(req), rules)
-    if (sent.kind !== 'admitted') return { admission: sent }
-    const believed = trusts(req.socket.remoteAddress)
-    const headers = believed ? sent.request.headers : withoutClaims(sent.request.headers, claims)
-    const admission: Admission = { kind: 'admitted', request: { ...sent.request, headers } }
-    const { method, host, path } = admission.request
-    const facts = { method, host, path, headers: believed ? req.headers : without(req.headers, claims) }
-    const matched = matchRoute(options.routes, facts)
-    return matched === undefined ? { admission } : { admission, matched }
   }
 
   async function answerTo(inbound: Inbound, { admission, matched }: Arrived): Promise<Done> {
@@ -261,8 +248,6 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   }
 }
 
-type Arrived = { readonly admission: Admission; readonly matched?: RouteMatchResult }
-
 /** Without an answer where the client went away before its request was whole. */
 type Done = { readonly answer?: Answer; readonly about?: About }
 
@@ -308,39 +293,9 @@ function waitersByRoute(): (route: ProtectedRoute) => Waiters {
   }
 }
 
-function rawOf(req: IncomingMessage) {
-  const { originalUrl } = req as IncomingMessage & { readonly originalUrl?: string }
-  return {
-    method: req.method ?? '',
-    target: originalUrl ?? req.url ?? '',
-    httpVersion: req.httpVersion,
-    headers: headerPairs(req.rawHeaders),
-  }
-}
-
 function hopOf(req: IncomingMessage, { host, httpVersion }: AdmittedRequest): Hop {
   const scheme = 'encrypted' in req.socket ? 'https' : 'http'
   return { peerAddress: req.socket.remoteAddress, scheme, host, httpVersion }
-}
-
-function without(headers: IncomingMessage['headers'], names: readonly string[]): IncomingMessage['headers'] {
-  return Object.fromEntries(
-    Object.entries(headers).filter(([name]) => !names.includes(name) && !isForwarding(name)),
-  )
-}
-
-/** What decides who a request is: nobody may have it removed on the way by naming it in `Connection`. */
-function endToEndHeaders({ routes, scope }: ProxyOptions): ReadonlySet<string> {
-  const names = routes.flatMap((route) => {
-    const predicates = (route.match.headers ?? []).map((predicate) => predicate.name)
-    if (route.mode === 'bypass') return predicates
-    const principal = route.principal.kind === 'header' ? [route.principal.name] : []
-    const parts = [...route.key.parts, ...route.entities].flatMap((part) =>
-      part.in === 'header' ? [part.name] : [],
-    )
-    return [...predicates, ...route.key.headers, ...parts, ...principal, ...route.fingerprint.headers]
-  })
-  return new Set([...ALWAYS_END_TO_END, scope.tenantHeader, scope.versionHeader, ...names])
 }
 
 function originOf({ address, family, port }: AddressInfo, encrypted: boolean): string {

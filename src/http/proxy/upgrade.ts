@@ -7,7 +7,7 @@
 
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { linesOf } from '../../core/header-lines.ts'
+import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import {
   type ForwardedHeaders,

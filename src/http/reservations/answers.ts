@@ -4,9 +4,9 @@
 
 import type { Decision } from '../../core/events.ts'
 import type { Clock, ReadResult } from '../../core/ports.ts'
-import type { Waited } from '../../core/reservation-wait.ts'
-import type { EndResult, ExtendResult, Reservation, Validity } from '../../core/reservations.ts'
-import type { StoredOutcome } from '../../core/stored-outcome.ts'
+import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
+import type { Waited } from '../../core/reservations/reservation-wait.ts'
+import type { EndResult, ExtendResult, Reservation, Validity } from '../../core/reservations/reservations.ts'
 import type { Problem } from '../problems.ts'
 import type { ExtendedOutput, ReservedOutput, StandingOutput } from './schemas.ts'
 

@@ -6,12 +6,14 @@
  * from the id and the nodes alone.
  */
 
-import type { Scope } from '../../core/identity.ts'
+import type { Waiters } from '../../core/claims/waiters.ts'
 import type { Clock, Leases, Random } from '../../core/ports.ts'
 import { parseDuration, printDuration } from '../../core/quantity.ts'
-import { reservationIdOf, verifyReservationId } from '../../core/reservation-id.ts'
-import { type ReservationSecret, sessionTagOf } from '../../core/reservation-secret.ts'
-import { reserveOrWait } from '../../core/reservation-wait.ts'
+import type { Scope } from '../../core/request/identity.ts'
+import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
+import { reservationIdOf, verifyReservationId } from '../../core/reservations/reservation-id.ts'
+import { type ReservationSecret, sessionTagOf } from '../../core/reservations/reservation-secret.ts'
+import { reserveOrWait } from '../../core/reservations/reservation-wait.ts'
 import {
   complete,
   extend,
@@ -21,10 +23,8 @@ import {
   read,
   release,
   type Validity,
-} from '../../core/reservations.ts'
-import type { Route } from '../../core/route.ts'
-import type { TenantQuotas } from '../../core/tenant-quotas.ts'
-import type { Waiters } from '../../core/waiters.ts'
+} from '../../core/reservations/reservations.ts'
+import type { Route } from '../../core/routes/route.ts'
 import { type Problem, quotaProblem } from '../problems.ts'
 import {
   type ApiAnswer,

@@ -2,14 +2,14 @@
  * From what a caller names to records: values, entities, and requests that are identified as the proxy would.
  */
 
-import { explain } from '../../core/explain.ts'
-import { fingerprint } from '../../core/fingerprint.ts'
-import { fingerprintOfName, recordKey, type Scope } from '../../core/identity.ts'
-import { percentEncode } from '../../core/percent-encoding.ts'
+import { percentEncode } from '../../core/formats/percent-encoding.ts'
 import type { HeaderList } from '../../core/ports.ts'
-import { principalFrom } from '../../core/principal.ts'
-import type { Intent } from '../../core/reservations.ts'
-import { matchRoute, type ProtectedRoute, type Route } from '../../core/route.ts'
+import { explain } from '../../core/request/explain.ts'
+import { fingerprint } from '../../core/request/fingerprint.ts'
+import { fingerprintOfName, recordKey, type Scope } from '../../core/request/identity.ts'
+import { principalFrom } from '../../core/request/principal.ts'
+import type { Intent } from '../../core/reservations/reservations.ts'
+import { matchRoute, type ProtectedRoute, type Route } from '../../core/routes/route.ts'
 import type { Problem } from '../problems.ts'
 import type { AdmittedRequest } from '../proxy/admission.ts'
 import { fingerprintProblem, identify, rulesOf } from '../proxy/identify.ts'

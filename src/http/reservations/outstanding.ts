@@ -6,7 +6,7 @@
  */
 
 import type { Clock } from '../../core/ports.ts'
-import { type Reservation, SESSION_TAG_BYTES, type Validity } from '../../core/reservations.ts'
+import { type Reservation, SESSION_TAG_BYTES, type Validity } from '../../core/reservations/reservations.ts'
 import { keyOf } from './heartbeat.ts'
 
 export interface Outstanding {
@@ -86,7 +86,7 @@ export function trackOutstanding(clock: Clock, perSessionMax: number) {
   }
 }
 
-/** The first half of an owner names its session (`core/reservations.ts`). */
+/** The first half of an owner names its session (`core/reservations/reservations.ts`). */
 function sessionOf({ owner }: Reservation): string {
   return owner.slice(0, 2 * SESSION_TAG_BYTES)
 }

@@ -14,9 +14,9 @@ export const LIMITS = {
   valueBytesMax: 1_024,
   entitiesMax: 8,
   sessionIdCharsMax: 256,
-  /** Names of a scope: `core/identity.ts`. */
+  /** Names of a scope: `core/request/identity.ts`. */
   scopeCharsMax: 128,
-  /** `core/reservation-id.ts`. */
+  /** `core/reservations/reservation-id.ts`. */
   idCharsMax: 4_096,
   durationCharsMax: 16,
   headerCountMax: 100,

@@ -15,8 +15,8 @@ import Fastify, {
   type FastifyRequest,
 } from 'fastify'
 import type { Events } from '../../core/events.ts'
-import { decodeUtf8 } from '../../core/framing.ts'
-import type { Reservation } from '../../core/reservations.ts'
+import { decodeUtf8 } from '../../core/formats/framing.ts'
+import type { Reservation } from '../../core/reservations/reservations.ts'
 import type { SagaDesk } from '../../core/saga-desk.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { keepTlsFresh, type ListenerTls, serverOptions } from '../listener-tls.ts'

@@ -1,8 +1,8 @@
 /** The calls of the API as traces see them: where a call begins and ends, and what its caller is given to send on. */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { lockIdOf } from '../../core/lease.ts'
-import type { Token } from '../../core/token.ts'
+import { lockIdOf } from '../../core/claims/lease.ts'
+import type { Token } from '../../core/record/token.ts'
 import type { Tracing } from '../../core/tracing.ts'
 
 /** To be added before all other hooks: what they and the handlers do belongs to the call. */

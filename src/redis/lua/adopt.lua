@@ -1,5 +1,5 @@
 --[[
-adopt: tells a node what other nodes remember of a record. Same rules as src/core/record-merge.ts: it only ever raises.
+adopt: tells a node what other nodes remember of a record. Same rules as src/core/record/record-merge.ts: it only ever raises.
 
 KEYS  the record's key
 ARGV  packed record (record.lua) whose lease end is what remains of the lease (ms; 0: lapsed)

@@ -1,5 +1,5 @@
 --[[
-The record as one packed string, and the parts that every command shares. Same rules as src/core/record-rules.ts.
+The record as one packed string, and the parts that every command shares. Same rules as src/core/record/record-rules.ts.
 
 Layout (byte offsets as GETRANGE counts them, all fields fixed width, so that the header is read without the outcome):
     0       version, '1'

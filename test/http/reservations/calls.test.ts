@@ -1,6 +1,6 @@
 /** The reservation API, call by call, on five embedded nodes. */
 import { describe, expect, test } from 'vitest'
-import { recordKey } from '../../../src/core/identity.ts'
+import { recordKey } from '../../../src/core/request/identity.ts'
 import { route } from '../../support/proxy.ts'
 import { callApi, reserveAt, snapshot, startReservationApi } from '../../support/reservation-api.ts'
 

@@ -1,0 +1,276 @@
+/**
+ * Claiming one identity on the quorum: rounds of proposals until one is granted, refused for good, or the budget ends.
+ *
+ * Owns which token to propose, when a claim is valid, when an outcome is adopted instead of executed again, and when to
+ * try once more. The meaning of a round's answers is `quorum.ts`; what a holder does afterwards is `leases.ts`.
+ *
+ * Source: redis.io, "Distributed Locks with Redis" (validity, release after a failed round); L. Lamport, "Paxos Made
+ * Simple" (adopting the accepted value with the largest ballot).
+ */
+
+import type { Events } from '../events.ts'
+import type { ClaimRequest, ClaimResult, Clock, NodeAnswer, Quorum, Random, Round } from '../ports.ts'
+import type { Owner } from '../record/record.ts'
+import { decodeOutcome } from '../record/stored-outcome.ts'
+import { NO_TOKEN, type Token, type TokenSource } from '../record/token.ts'
+import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
+import { majorityOf } from '../units.ts'
+import { type Instant, now, remainingMs, validityFrom } from './lease.ts'
+import { answered, bestCompleted, explainRefusedClaim, type Refusal } from './quorum.ts'
+
+/** Between rounds that nobody won. Short, because a round takes about a millisecond; jittered, because others wait too. */
+const CONTENTION_BACKOFF: Backoff = { initialMs: 4, maxMs: 40 }
+
+/** What a client is told to wait where nobody is known to hold the key: races end within a budget. */
+const CONTENDED_RETRY_AFTER_MS = 1_000
+
+export type ClaimPorts = {
+  readonly quorum: Quorum
+  readonly tokens: TokenSource
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+}
+
+type Completed = Extract<NodeAnswer, { kind: 'completed' }>
+
+/** One claimant's proposal in one round. */
+type Proposal = {
+  readonly request: ClaimRequest
+  readonly owner: Owner
+  readonly token: Token
+  readonly startedAt: Instant
+}
+
+/** `otherwise` is the result where the budget does not allow another round. */
+type Step =
+  | { readonly kind: 'done'; readonly result: ClaimResult }
+  | {
+      readonly kind: 'again'
+      readonly above: Token
+      readonly atOnce: boolean
+      readonly otherwise: ClaimResult
+    }
+
+const CONTENDED: ClaimResult = { kind: 'held', retryAfterMs: CONTENDED_RETRY_AFTER_MS }
+
+/** Claims within `request.budgetMs`; a round under way when the budget ends is finished, bounded by the nodes' deadlines. */
+export async function claimIdentity(request: ClaimRequest, ports: ClaimPorts): Promise<ClaimResult> {
+  const { clock, random, events } = ports
+  const startedMonoMs = clock.monoMs()
+  let owner = request.owner ?? random.hex(16)
+  let largest = NO_TOKEN
+  let token = ports.tokens.next()
+  for (let rounds = 1; ; rounds += 1) {
+    largest = Math.max(largest, token)
+    const { step, heard } = await proposeOnce({ request, owner, token, startedAt: now(clock) }, ports)
+    const end = (result: ClaimResult): ClaimResult => {
+      events.publish({
+        kind: 'claim_ended',
+        result: result.kind,
+        recordKey: request.key,
+        rounds,
+        durationMs: clock.monoMs() - startedMonoMs,
+        answered: heard,
+        ...(result.kind === 'granted' ? { token: result.lease.token } : {}),
+      })
+      return result
+    }
+    if (step.kind === 'done') return end(step.result)
+    const delayMs = step.atOnce ? 0 : jitteredDelayMs(CONTENTION_BACKOFF, rounds - 1, random)
+    if (clock.monoMs() - startedMonoMs + delayMs >= request.budgetMs) return end(step.otherwise)
+    if (delayMs > 0) await pause(clock, delayMs)
+
+    token = ports.tokens.next(step.above)
+    if (token > largest) continue
+    // Tokens were rewound. Messages of the earlier round may still be under way, and above this one they would pass for a
+    // later round of the same claimant: claim again, and release what is granted now. So be somebody else, or stop.
+    if (request.owner !== undefined) return end(step.otherwise)
+    owner = random.hex(16)
+  }
+}
+
+/** One round, what follows from it, and how many nodes had answered by then. */
+async function proposeOnce(
+  proposal: Proposal,
+  ports: ClaimPorts,
+): Promise<{ readonly step: Step; readonly heard: number }> {
+  const { request, owner, token } = proposal
+  const { key, fingerprint, leaseMs } = request
+  const round = await ports.quorum.run({
+    kind: 'claim',
+    key,
+    token,
+    owner,
+    leaseMs,
+    fingerprint,
+    keyTtlMs: keyTtlMs(request),
+  })
+  const step = await stepFrom(proposal, round, ports)
+  return { step, heard: answered(round.answers).length }
+}
+
+/** A result, or the reason to try once more. */
+async function stepFrom(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<Step> {
+  const { request } = proposal
+  // A takeover waits for every node: one that the majority did not need may hold what the last attempt achieved.
+  if (round.carried && attemptOf(round.answers) > 1) await round.settled
+  if (round.carried && bestCompleted(round.answers) === undefined) return settleGrant(proposal, round, ports)
+
+  const refusal = await explain(round)
+  if (refusal.kind === 'completed') {
+    void round.settled.then(() => spread(proposal, round, refusal.chosen, ports))
+    return duplicate(request, refusal.chosen, ports)
+  }
+  if (refusal.kind === 'sighted' && refusal.mayWriteBack) return adopt(proposal, round, refusal.best, ports)
+  await releaseGranted(proposal, round, ports)
+  return stepAfter(refusal, ports)
+}
+
+async function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<Step> {
+  const { request, owner, token, startedAt } = proposal
+  const { key, fingerprint, leaseMs, retentionMs } = request
+  const attempt = attemptOf(round.answers)
+  const lease = {
+    key,
+    token,
+    owner,
+    fingerprint,
+    attempt,
+    leaseMs,
+    retentionMs,
+    ...validityFrom(startedAt, leaseMs),
+  }
+  if (remainingMs(lease, now(ports.clock)) > 0) {
+    if (attempt > 1) ports.events.publish({ kind: 'takeover', recordKey: key, attempt, token })
+    return { kind: 'done', result: { kind: 'granted', lease } }
+  }
+  // Never hand out a dead lease: it took longer to get than it lasts.
+  const elapsedMs = ports.clock.monoMs() - startedAt.monoMs
+  ports.events.publish({ kind: 'claim_expired', recordKey: key, elapsedMs })
+  await releaseGranted(proposal, round, ports)
+  return again(unavailable(answered(round.answers).length, ports))
+}
+
+/** Waits for the rest of a round only where the answers so far do not say what it amounts to. */
+async function explain(round: Round): Promise<Refusal> {
+  const early = explainRefusedClaim(round.answers, false)
+  if (early.kind !== 'undecided') return early
+  await round.settled
+  return explainRefusedClaim(round.answers, true)
+}
+
+/**
+ * Fewer than a majority hold an outcome, and a majority promised us their vote: write that outcome under our own token.
+ * Only when a majority has it may it be shown to anybody.
+ */
+async function adopt(proposal: Proposal, round: Round, sighted: Completed, ports: ClaimPorts): Promise<Step> {
+  const { request, owner, token } = proposal
+  const { key } = request
+  // A damaged copy may have an intact one on a node that has not answered yet.
+  if (decodeOutcome(sighted.outcome).kind === 'damaged') await round.settled
+  const best = bestCompleted(round.answers)?.best ?? sighted
+  const { fingerprint, attempt, outcome } = best
+  if (decodeOutcome(outcome).kind === 'damaged') {
+    // Writing it again would put a damaged copy above an intact one that we can't see.
+    await releaseGranted(proposal, round, ports)
+    return duplicate(request, best, ports)
+  }
+  const seen = new Set(
+    round.answers.flatMap((answer) => (answer?.kind === 'completed' ? [answer.acceptedToken] : [])),
+  )
+  if (seen.size > 1) ports.events.publish({ kind: 'conflict_repaired', recordKey: key, tokens: [...seen] })
+  const command = { kind: 'complete', key, token, owner, fingerprint, attempt, outcome } as const
+  const written = await ports.quorum.run({ ...command, keyTtlMs: request.retentionMs })
+  if (written.carried) {
+    ports.events.publish({ kind: 'outcome_adopted', recordKey: key, token })
+    return duplicate(request, { ...best, acceptedToken: token }, ports)
+  }
+  await releaseGranted(proposal, round, ports)
+  return again(CONTENDED, token)
+}
+
+/**
+ * A majority holds the outcome, and some nodes granted us a claim because they missed it: they get the outcome instead,
+ * for what is left of its time. Else they would show a claim that nobody works under until its lease ends.
+ */
+async function spread(proposal: Proposal, round: Round, chosen: Completed, ports: ClaimPorts): Promise<void> {
+  const others = round.answers.flatMap((answer, index) => (answer?.kind === 'granted' ? [] : [index]))
+  if (others.length === ports.quorum.nodeCount) return
+  const { request, owner, token } = proposal
+  const { fingerprint, attempt, outcome } = chosen
+  const decoded = decodeOutcome(outcome)
+  if (decoded.kind === 'damaged') return releaseGranted(proposal, round, ports)
+  const leftMs = Math.ceil(decoded.outcome.completedAtWallMs + request.retentionMs - ports.clock.wallMs())
+  // Our wall clock and the other one may be an hour apart: never longer than was asked for, nor forgotten at once.
+  const ttlMs = Math.min(request.retentionMs, Math.max(request.leaseMs, leftMs))
+  const command = { kind: 'complete', key: request.key, token, owner, fingerprint, attempt, outcome } as const
+  await ports.quorum.run({ ...command, keyTtlMs: ttlMs }, new Set(others))
+}
+
+function duplicate(request: ClaimRequest, chosen: Completed, ports: ClaimPorts): Step {
+  if (chosen.fingerprint !== request.fingerprint) return { kind: 'done', result: { kind: 'mismatch' } }
+  const decoded = decodeOutcome(chosen.outcome)
+  if (decoded.kind === 'damaged') {
+    ports.events.publish({ kind: 'outcome_damaged', recordKey: request.key, reason: decoded.reason })
+    return { kind: 'done', result: { kind: 'damaged' } }
+  }
+  const { acceptedToken: token, attempt } = chosen
+  return { kind: 'done', result: { kind: 'duplicate', outcome: decoded.outcome, token, attempt } }
+}
+
+function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, ports: ClaimPorts): Step {
+  switch (refusal.kind) {
+    case 'mismatch':
+      return { kind: 'done', result: { kind: 'mismatch' } }
+    case 'held':
+      return { kind: 'done', result: { kind: 'held', retryAfterMs: refusal.remainingMs } }
+    case 'stale':
+      return { kind: 'again', above: refusal.above, atOnce: true, otherwise: CONTENDED }
+    case 'skewed':
+      ports.tokens.rewindTo(refusal.nodeMs)
+      return { kind: 'again', above: NO_TOKEN, atOnce: true, otherwise: unavailable(0, ports) }
+    case 'sighted':
+    case 'contended':
+      return again(CONTENDED, refusal.above)
+    case 'unavailable':
+      return again(unavailable(refusal.answered, ports))
+    case 'undecided':
+      throw new Error('a settled round is never undecided')
+  }
+}
+
+function again(otherwise: ClaimResult, above: Token = NO_TOKEN): Step {
+  return { kind: 'again', above, atOnce: false, otherwise }
+}
+
+function unavailable(answeredNodes: number, ports: ClaimPorts): ClaimResult {
+  return { kind: 'unavailable', answered: answeredNodes, required: majorityOf(ports.quorum.nodeCount) }
+}
+
+/** Sends a release to every node that granted or may have, before anything else is tried; the others hear nothing. */
+async function releaseGranted(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<void> {
+  const { request, owner, token } = proposal
+  const skip = new Set(round.answers.flatMap((answer, index) => (mayHaveGranted(answer) ? [] : [index])))
+  if (skip.size === ports.quorum.nodeCount) return
+  await ports.quorum.run(
+    { kind: 'release', key: request.key, token, owner, keyTtlMs: keyTtlMs(request) },
+    skip,
+  )
+}
+
+function mayHaveGranted(answer: NodeAnswer | undefined): boolean {
+  if (answer === undefined) return true
+  if (answer.kind === 'unreachable') return answer.reason !== 'refused'
+  return answer.kind === 'granted' || answer.kind === 'quarantined'
+}
+
+/** The fence is remembered for as long as an outcome would be, and for the lease before it. */
+function keyTtlMs(request: Pick<ClaimRequest, 'retentionMs' | 'leaseMs'>): number {
+  return request.retentionMs + request.leaseMs
+}
+
+/** The largest attempt that a node granted; a node that missed earlier claims counts fewer. */
+function attemptOf(answers: readonly (NodeAnswer | undefined)[]): number {
+  return Math.max(1, ...answers.map((answer) => (answer?.kind === 'granted' ? answer.attempt : 1)))
+}

@@ -1,0 +1,48 @@
+/**
+ * How long a claim is good for, computed by the claimant from its own clocks.
+ *
+ * A claim is valid from the moment *before* its first message was sent, minus what clocks may drift apart during the
+ * lease. Two clocks guard it, and the sooner one ends it: the monotonic clock does not see a suspended machine on every
+ * system, the wall clock can be stepped.
+ *
+ * Source: redis.io, "Distributed Locks with Redis", steps 3 and 4; the 2 ms cover the granularity of expiry on a node.
+ */
+
+import type { Clock, Lease } from '../ports.ts'
+
+/** Clock rates of nodes and sidecars are assumed to differ by less than this. */
+export const DRIFT_FACTOR = 0.01
+
+const EXPIRY_GRANULARITY_MS = 2
+
+export function driftMs(leaseMs: number): number {
+  return Math.ceil(DRIFT_FACTOR * leaseMs) + EXPIRY_GRANULARITY_MS
+}
+
+export type Instant = { readonly monoMs: number; readonly wallMs: number }
+
+export function now(clock: Clock): Instant {
+  return { monoMs: clock.monoMs(), wallMs: clock.wallMs() }
+}
+
+/** Until when a lease of `leaseMs` is valid whose first message was sent after `startedAt`. */
+export function validityFrom(
+  startedAt: Instant,
+  leaseMs: number,
+): Pick<Lease, 'validUntilMonoMs' | 'validUntilWallMs'> {
+  const validMs = leaseMs - driftMs(leaseMs)
+  return { validUntilMonoMs: startedAt.monoMs + validMs, validUntilWallMs: startedAt.wallMs + validMs }
+}
+
+/** Milliseconds left, on whichever clock has fewer; zero or below: the lease is over. */
+export function remainingMs(
+  lease: Pick<Lease, 'validUntilMonoMs' | 'validUntilWallMs'>,
+  at: Instant,
+): number {
+  return Math.min(lease.validUntilMonoMs - at.monoMs, lease.validUntilWallMs - at.wallMs)
+}
+
+/** Names a claim in headers and logs: enough of the key's hash to find the record, and the token. Not a secret. */
+export function lockIdOf(lease: Pick<Lease, 'key' | 'token'>): string {
+  return `${lease.key.slice(-64).slice(0, 16)}-${lease.token}`
+}

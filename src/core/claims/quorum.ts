@@ -1,0 +1,234 @@
+/**
+ * Says what the answers of N independent nodes amount to, where the vote itself does not say it.
+ *
+ * Owns the words held, duplicate, mismatch, stale, contended and unavailable; owns no sockets, timers or retries, and
+ * does not count votes for: whether a majority granted is the round's own verdict. A node that did not answer in time
+ * is neither for nor against, so silence is never read as "the key is free" nor as "somebody holds it".
+ */
+
+import type { NodeAnswer } from '../ports.ts'
+import type { Fingerprint, NodeRecord, Owner } from '../record/record.ts'
+import { decodeOutcome, saysOtherwise } from '../record/stored-outcome.ts'
+import { NO_TOKEN, type Token } from '../record/token.ts'
+import { majorityOf } from '../units.ts'
+
+type Answers = readonly (NodeAnswer | undefined)[]
+type Completed = Extract<NodeAnswer, { kind: 'completed' }>
+
+export type Refusal =
+  /** A majority stands behind one completed outcome: it is chosen, for good. */
+  | { readonly kind: 'completed'; readonly chosen: Completed }
+  /** Fewer hold it. `promised` of a majority allow the asker to write it back under its own token. */
+  | {
+      readonly kind: 'sighted'
+      readonly best: Completed
+      readonly mayWriteBack: boolean
+      /** Nothing below or at it gets the promises. */
+      readonly above: Token
+    }
+  | { readonly kind: 'mismatch' }
+  /** One holder stands on a majority. */
+  | { readonly kind: 'held'; readonly remainingMs: number }
+  /** A majority answered, and no one holder stands on a majority: a race that nobody won, or leftovers of one. */
+  | { readonly kind: 'contended'; readonly above: Token }
+  /** Our token was too low, and with a larger one we would have won; nothing below or at `above` can. */
+  | { readonly kind: 'stale'; readonly above: Token }
+  /** Our token was too far in the future of the nodes' clocks: at `nodeMs` enough of them would have granted it. */
+  | { readonly kind: 'skewed'; readonly nodeMs: number }
+  | { readonly kind: 'unavailable'; readonly answered: number }
+  /** Fewer than a majority have answered yet, and others still may. */
+  | { readonly kind: 'undecided' }
+
+/** Nodes that answered and whose answer counts. */
+export function answered(answers: Answers): readonly NodeAnswer[] {
+  return answers.filter(
+    (answer): answer is NodeAnswer =>
+      answer !== undefined && answer.kind !== 'unreachable' && answer.kind !== 'quarantined',
+  )
+}
+
+type Accepted = { readonly acceptedToken: Token; readonly outcome: Buffer; readonly copied?: true }
+
+/**
+ * The outcome with the largest ballot among what nodes accepted, and how many nodes accepted that very one.
+ *
+ * One ballot has one value, so copies of one ballot are equal, unless a node's memory was altered. Such a node accepted the
+ * outcome all the same, and counts; but an intact copy speaks.
+ */
+export function bestOf<T extends Accepted>(accepted: readonly T[]): { best: T; holders: number } | undefined {
+  const largest = Math.max(...accepted.map(({ acceptedToken }) => acceptedToken))
+  const copies = accepted.filter(({ acceptedToken }) => acceptedToken === largest)
+  const [first] = copies
+  if (first === undefined) return undefined
+  const holdersOf = (one: T) => copies.filter(({ outcome }) => outcome.equals(one.outcome)).length
+  // A copy that a node was told of when it was enrolled speaks, and is no vote.
+  const told = copies.filter(({ copied }) => copied !== undefined).length
+  if (holdersOf(first) === copies.length) return { best: first, holders: copies.length - told }
+
+  const intact = copies.filter(({ outcome }) => decodeOutcome(outcome).kind === 'intact')
+  const best = intact.reduce(
+    (top, next) => (holdersOf(next) > holdersOf(top) ? next : top),
+    intact[0] ?? first,
+  )
+  const holders = holdersOf(best) + (intact.length === 0 ? 0 : copies.length - intact.length)
+  return { best, holders: Math.max(0, holders - told) }
+}
+
+/** {@link bestOf} the completed records among answers to a claim or a completion. */
+export function bestCompleted(answers: Answers): { best: Completed; holders: number } | undefined {
+  return bestOf(answers.filter((answer): answer is Completed => answer?.kind === 'completed'))
+}
+
+/**
+ * Whether another intact outcome stands at the same ballot: a holder completed one lease in two ways, against the rule, and
+ * no majority shows which of the two was acknowledged. Then neither is spread, until enough nodes answer to tell.
+ */
+function isDisputed(answers: Answers, best: Completed): boolean {
+  return answers.some(
+    (answer) =>
+      answer?.kind === 'completed' &&
+      answer.acceptedToken === best.acceptedToken &&
+      saysOtherwise(answer.outcome, best.outcome),
+  )
+}
+
+/**
+ * Explains a claim that was not carried by a majority, or in whose answers a completed outcome was seen.
+ *
+ * @param settled every node has answered or was given up: no `undecided` any more
+ */
+export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal {
+  const needed = majorityOf(answers.length)
+  const heard = answered(answers)
+  const sighting = bestCompleted(answers)
+
+  if (sighting !== undefined && sighting.holders >= needed)
+    return { kind: 'completed', chosen: sighting.best }
+  if (heard.length < needed)
+    return settled ? { kind: 'unavailable', answered: heard.length } : { kind: 'undecided' }
+  if (isOtherContent(heard, needed)) return { kind: 'mismatch' }
+  const skewed = heard.flatMap((answer) => (answer.kind === 'skewed' ? [answer.nodeMs] : []))
+  const promises = heard.filter(
+    (answer) => answer.kind === 'granted' || (answer.kind === 'completed' && answer.promised),
+  ).length
+  const fences = heard.flatMap((answer) =>
+    answer.kind === 'stale' || (answer.kind === 'completed' && !answer.promised) ? [answer.fence] : [],
+  )
+  const above = Math.max(NO_TOKEN, ...fences)
+  const disputed = sighting !== undefined && isDisputed(answers, sighting.best)
+  if (sighting !== undefined && promises >= needed && !disputed) {
+    return { kind: 'sighted', best: sighting.best, mayWriteBack: true, above }
+  }
+  if (sighting === undefined) {
+    const holder = majorityHolder(heard, needed)
+    if (holder !== undefined) return { kind: 'held', remainingMs: holder.remainingMs }
+  }
+  // Nodes that find our clock wrong say nothing of the record: what it amounts to is up to the others, so hear them all.
+  if (!settled && (sighting !== undefined || skewed.length > 0)) return { kind: 'undecided' }
+  // As little as it takes: the clock of the last node that is needed for a majority.
+  const nodeMs = skewed.sort((a, b) => b - a)[needed - promises - 1]
+  if (nodeMs !== undefined) return { kind: 'skewed', nodeMs }
+  if (sighting !== undefined) return { kind: 'sighted', best: sighting.best, mayWriteBack: false, above }
+  // Only where a larger token would have won. Else others are racing, and to race at once again helps nobody.
+  if (fences.length > 0 && promises + fences.length + skewed.length >= needed) return { kind: 'stale', above }
+  return { kind: 'contended', above }
+}
+
+/** Whether a majority holds another request under this key: claims of it, and outcomes of it. */
+function isOtherContent(heard: readonly NodeAnswer[], needed: number): boolean {
+  const others = new Set(heard.flatMap((answer) => (answer.kind === 'mismatch' ? [answer.fingerprint] : [])))
+  const holding = heard.filter(
+    (answer) => answer.kind === 'mismatch' || (answer.kind === 'completed' && others.has(answer.fingerprint)),
+  )
+  return others.size > 0 && holding.length >= needed
+}
+
+/** The claim (by its fence and request) that a majority of nodes hold, with the time until the last of them lapses. */
+function majorityHolder(
+  heard: readonly NodeAnswer[],
+  needed: number,
+): { readonly remainingMs: number } | undefined {
+  const claims = new Map<string, { count: number; remainingMs: number }>()
+  for (const answer of heard) {
+    if (answer.kind !== 'held') continue
+    const claim = `${answer.fence} ${answer.fingerprint}`
+    const known = claims.get(claim) ?? { count: 0, remainingMs: 0 }
+    const remainingMs = Math.max(known.remainingMs, answer.remainingMs)
+    claims.set(claim, { count: known.count + 1, remainingMs })
+  }
+  return [...claims.values()].find(({ count }) => count >= needed)
+}
+
+/** What a renewal, completion or release that was not carried amounts to. */
+export type Rejection = 'refused' | 'unavailable' | 'undecided'
+
+/**
+ * `refused` once a majority can no longer be won, whatever the silent nodes did; `unavailable` while they decide it.
+ *
+ * @param inFavour answers that count for the command
+ */
+export function explainRejected(
+  answers: Answers,
+  settled: boolean,
+  inFavour: readonly NodeAnswer['kind'][],
+): Rejection {
+  const needed = majorityOf(answers.length)
+  const against = answered(answers).filter((answer) => !inFavour.includes(answer.kind)).length
+  if (answers.length - against < needed) return 'refused'
+  return settled ? 'unavailable' : 'undecided'
+}
+
+type CompletedRecord = Extract<NodeRecord, { state: 'completed' }>
+
+export type MajorityRead =
+  /** A majority has accepted this outcome: it is chosen. */
+  | { readonly kind: 'completed'; readonly record: CompletedRecord }
+  | {
+      readonly kind: 'claimed'
+      readonly fence: Token
+      readonly owner: Owner
+      readonly remainingMs: number
+      readonly attempt: number
+      readonly fingerprint: Fingerprint
+    }
+  | { readonly kind: 'released'; readonly fence: Token }
+  | { readonly kind: 'absent' }
+  | { readonly kind: 'unavailable'; readonly answered: number }
+  /** Nodes that have not answered may still make the difference. */
+  | { readonly kind: 'undecided' }
+
+/**
+ * What `read` answers say. A majority's outcome speaks; else the claim or release with the largest ballot.
+ * A minority's outcome is not an answer yet: it is shown as the lapsed claim that it still is.
+ *
+ * @param settled every node has answered or was given up: no `undecided` any more
+ */
+export function explainRead(answers: Answers, settled: boolean): MajorityRead {
+  const needed = majorityOf(answers.length)
+  const reads = answers.flatMap((answer) => (answer?.kind === 'record' ? [answer] : []))
+  if (reads.length < needed)
+    return settled ? { kind: 'unavailable', answered: reads.length } : { kind: 'undecided' }
+
+  const sighting = bestOf(reads.flatMap(({ record }) => (record?.state === 'completed' ? [record] : [])))
+  if (sighting !== undefined && sighting.holders >= needed)
+    return { kind: 'completed', record: sighting.best }
+  if (sighting !== undefined && !settled) return { kind: 'undecided' }
+
+  let claimed: Extract<MajorityRead, { kind: 'claimed' }> | undefined
+  let released: Token | undefined
+  for (const { record, nodeMs } of reads) {
+    if (record?.state === 'claimed' && (claimed === undefined || record.fence > claimed.fence)) {
+      const { fence, owner, attempt, fingerprint } = record
+      const remainingMs = Math.max(0, record.leaseUntilNodeMs - nodeMs)
+      claimed = { kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs }
+    }
+    if (record?.state === 'released') released = Math.max(released ?? NO_TOKEN, record.fence)
+  }
+  if (sighting !== undefined && (claimed === undefined || claimed.fence < sighting.best.acceptedToken)) {
+    const { acceptedToken: fence, owner, attempt, fingerprint } = sighting.best
+    return { kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs: 0 }
+  }
+  if (claimed !== undefined && (sighting !== undefined || claimed.fence >= (released ?? NO_TOKEN)))
+    return claimed
+  return released === undefined ? { kind: 'absent' } : { kind: 'released', fence: released }
+}

@@ -1,0 +1,205 @@
+/**
+ * What this process knows already, so that it need not ask the nodes again.
+ *
+ *   nothing known → asking (others join) → held here → outcome known, or nothing
+ *
+ * Stands in front of `Leases` and answers three kinds of duplicates without a round: those that arrive while the same
+ * claim is being asked for (they share its answer), while this process holds the record (held), and after a majority has
+ * recorded its outcome (the outcome). Each of these answers is one that the nodes would give or would have given: "held"
+ * and "mismatch" are said only under a live lease of our own, an outcome only once a majority holds it, which is for good.
+ *
+ * Owns a bounded memory of outcomes. Nothing in it is needed: a process that starts empty asks the nodes.
+ */
+
+import type { Events } from '../events.ts'
+import type { ClaimRequest, ClaimResult, Clock, Lease, Leases } from '../ports.ts'
+import type { Fingerprint } from '../record/record.ts'
+import type { StoredOutcome } from '../record/stored-outcome.ts'
+import type { Token } from '../record/token.ts'
+import { now, remainingMs } from './lease.ts'
+
+export type SharedLeasesOptions = {
+  readonly leases: Leases
+  readonly clock: Clock
+  readonly events: Events
+  /** Most memory for outcomes, counted as body, headers and a fixed overhead; the longest unused go first. */
+  readonly outcomeBytesMax: number
+}
+
+export type SharedLeases = Leases & {
+  /** Resolves when the claim that this process holds on `key` has ended; undefined where it holds none. */
+  whenEnded(key: string): Promise<void> | undefined
+  /** Forgets what is remembered of a key, because the nodes were made to forget it. */
+  forget(key: string): void
+}
+
+/** A claim that is under way, and for which request. */
+type Asking = { readonly fingerprint: Fingerprint; readonly result: Promise<ClaimResult> }
+
+type Held = {
+  lease: Lease
+  readonly ended: PromiseWithResolvers<void>
+}
+
+type Known = {
+  readonly outcome: StoredOutcome
+  readonly fingerprint: Fingerprint
+  readonly token: Token
+  readonly attempt: number
+  readonly bytes: number
+  readonly untilMonoMs: number
+}
+
+/** Of an entry besides its outcome: keys, numbers, the map's own. An estimate, on the high side. */
+const ENTRY_OVERHEAD_BYTES = 512
+
+export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLeasesOptions): SharedLeases {
+  const asking = new Map<string, Asking>()
+  const held = new Map<string, Held>()
+  const known = new Map<string, Known>()
+  let knownBytes = 0
+
+  function forget(key: string): void {
+    const entry = known.get(key)
+    if (entry === undefined) return
+    known.delete(key)
+    knownBytes -= entry.bytes
+  }
+
+  function remember(key: string, entry: Omit<Known, 'bytes'>): void {
+    forget(key)
+    const bytes = ENTRY_OVERHEAD_BYTES + key.length + bytesOf(entry.outcome)
+    if (bytes > outcomeBytesMax) return
+    known.set(key, { ...entry, bytes })
+    knownBytes += bytes
+    for (const oldest of known.keys()) {
+      if (knownBytes <= outcomeBytesMax) return
+      forget(oldest)
+    }
+  }
+
+  /** What is known here without asking, or undefined. */
+  function answerHere({ key, fingerprint }: ClaimRequest): ClaimResult | undefined {
+    const entry = known.get(key)
+    if (entry !== undefined && entry.untilMonoMs > clock.monoMs()) {
+      // Used just now: to the end of the queue that the map is.
+      known.delete(key)
+      known.set(key, entry)
+      if (entry.fingerprint !== fingerprint) return { kind: 'mismatch' }
+      return { kind: 'duplicate', outcome: entry.outcome, token: entry.token, attempt: entry.attempt }
+    }
+    forget(key)
+    const holder = held.get(key)
+    if (holder === undefined) return undefined
+    const leftMs = remainingMs(holder.lease, now(clock))
+    if (leftMs <= 0) {
+      end(key, holder.lease)
+      return undefined
+    }
+    return holder.lease.fingerprint === fingerprint
+      ? { kind: 'held', retryAfterMs: leftMs }
+      : { kind: 'mismatch' }
+  }
+
+  /** Told like every other claim, with no round. */
+  function told(request: ClaimRequest, result: ClaimResult): ClaimResult {
+    events.publish({
+      kind: 'claim_ended',
+      result: result.kind,
+      recordKey: request.key,
+      rounds: 0,
+      durationMs: 0,
+    })
+    return result
+  }
+
+  /** Joins a claim of the same key that is under way, and reads its answer as one who came second. */
+  async function join(request: ClaimRequest, underWay: Asking): Promise<ClaimResult> {
+    const first = await underWay.result
+    // For the same request every answer but "granted" is ours too; granted to the first, we are its duplicate.
+    if (request.fingerprint === underWay.fingerprint && first.kind !== 'granted') return told(request, first)
+    return claim(request)
+  }
+
+  async function ask(request: ClaimRequest): Promise<ClaimResult> {
+    const { key, fingerprint, retentionMs } = request
+    const result = await leases.claim(request)
+    if (result.kind === 'granted') held.set(key, { lease: result.lease, ended: Promise.withResolvers() })
+    if (result.kind === 'duplicate') {
+      const { outcome, token, attempt } = result
+      // The nodes forget it when its retention is over; by our clocks that is not later than this.
+      const leftMs = retentionMs - Math.max(0, clock.wallMs() - outcome.completedAtWallMs)
+      if (leftMs > 0)
+        remember(key, { outcome, fingerprint, token, attempt, untilMonoMs: clock.monoMs() + leftMs })
+    }
+    return result
+  }
+
+  async function claim(request: ClaimRequest): Promise<ClaimResult> {
+    // A claimant with an owner of its own may be the holder itself, asking again.
+    if (request.owner !== undefined) return leases.claim(request)
+    const here = answerHere(request)
+    if (here !== undefined) return told(request, here)
+    const underWay = asking.get(request.key)
+    if (underWay !== undefined) return join(request, underWay)
+    const result = ask(request).finally(() => asking.delete(request.key))
+    asking.set(request.key, { fingerprint: request.fingerprint, result })
+    return result
+  }
+
+  /** One claim has one owner; its token may be raised meanwhile. */
+  function end(key: string, lease: Pick<Lease, 'owner'>): void {
+    const holder = held.get(key)
+    if (holder?.lease.owner !== lease.owner) return
+    held.delete(key)
+    holder.ended.resolve()
+  }
+
+  return {
+    claim,
+    renew: async (lease) => {
+      const result = await leases.renew(lease)
+      const holder = held.get(lease.key)
+      if (result.kind === 'renewed' && holder?.lease.owner === lease.owner) holder.lease = result.lease
+      if (result.kind === 'lost') end(lease.key, lease)
+      return result
+    },
+    complete: async (lease, outcome) => {
+      const result = await leases.complete(lease, outcome)
+      if (result.kind === 'recorded') {
+        const { fingerprint, token, attempt } = lease
+        remember(lease.key, {
+          outcome,
+          fingerprint,
+          token,
+          attempt,
+          untilMonoMs: clock.monoMs() + lease.retentionMs,
+        })
+      }
+      if (result.kind !== 'unavailable') end(lease.key, lease)
+      return result
+    },
+    release: async (lease) => {
+      // Before the nodes are told: from here on the answer is theirs.
+      end(lease.key, lease)
+      return leases.release(lease)
+    },
+    read: (key) => leases.read(key),
+    whenEnded: (key) => held.get(key)?.ended.promise,
+    forget,
+  }
+}
+
+function bytesOf(outcome: StoredOutcome): number {
+  switch (outcome.kind) {
+    case 'response':
+      return outcome.headers.reduce(
+        (sum, [name, value]) => sum + name.length + value.length,
+        outcome.body.length,
+      )
+    case 'tombstone':
+      return 0
+    case 'result':
+      return JSON.stringify(outcome.result)?.length ?? 0
+  }
+}

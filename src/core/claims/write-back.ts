@@ -1,0 +1,145 @@
+/**
+ * Tells the quorum, once it is back, what this process carried out under its own record while the quorum was lost.
+ *
+ *   local completion → waiting → written | already there | conflict (another outcome stands) | dropped (no room, too old)
+ *
+ * Owns a bounded queue and the order of its work: one at a time, oldest first, with pauses that grow while the quorum
+ * stays away. It promises nothing about what happened meanwhile: another pod may have carried out the same request under
+ * its own record, and then the first to write back wins and the other is told as a conflict.
+ */
+
+import type { Events, WriteBackEnd } from '../events.ts'
+import type { Clock, Lease, Leases, Random, Timer } from '../ports.ts'
+import { encodeOutcome, type StoredOutcome } from '../record/stored-outcome.ts'
+import { type Backoff, jitteredDelayMs } from '../retry.ts'
+
+export type WriteBackOptions = {
+  readonly leases: Leases
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  /** Most completions that wait; what comes then is dropped, and said. Default {@link QUEUE_MAX}. */
+  readonly queueMax?: number
+  /** Most bytes of outcomes that wait. Default {@link QUEUE_MAX_BYTES}. */
+  readonly queueMaxBytes?: number
+}
+
+const QUEUE_MAX = 10_000
+const QUEUE_MAX_BYTES = 64 * 1024 * 1024
+
+/** Between attempts while the quorum is away: pods that lost it together do not come back in step. */
+const AWAY_BACKOFF: Backoff = { initialMs: 250, maxMs: 2_000 }
+
+/** For one claim: nobody waits for it, so it may take longer than a request's. */
+const BUDGET_MS = 1_000
+
+type Waiting = {
+  readonly lease: Lease
+  readonly outcome: StoredOutcome
+  readonly bytes: number
+  readonly sinceMonoMs: number
+}
+
+export type WriteBack = Disposable & {
+  /** The leases of this process alone, whose completions are remembered. */
+  readonly local: Leases
+  /** How many completions wait. */
+  pending(): number
+}
+
+export function createWriteBack(local: Leases, options: WriteBackOptions): WriteBack {
+  const { leases, clock, random, events, queueMax = QUEUE_MAX, queueMaxBytes = QUEUE_MAX_BYTES } = options
+  /** In the order of their turns. */
+  const queue = new Set<Waiting>()
+  let queuedBytes = 0
+  let timer: Timer | undefined
+  let working = false
+  let closed = false
+
+  const ended = (waiting: Pick<Waiting, 'lease'>, result: WriteBackEnd) =>
+    events.publish({ kind: 'written_back', recordKey: waiting.lease.key, result, pending: queue.size })
+
+  function remember(lease: Lease, outcome: StoredOutcome): void {
+    const bytes = encodeOutcome(outcome).length
+    if (closed || queue.size >= queueMax || queuedBytes + bytes > queueMaxBytes) {
+      ended({ lease }, 'dropped')
+      return
+    }
+    queue.add({ lease, outcome, bytes, sinceMonoMs: clock.monoMs() })
+    queuedBytes += bytes
+    schedule(0)
+  }
+
+  function schedule(retry: number): void {
+    if (closed || working || timer !== undefined || queue.size === 0) return
+    timer = clock.timer(jitteredDelayMs(AWAY_BACKOFF, retry, random), () => {
+      timer = undefined
+      working = true
+      void drain().then((emptied) => {
+        working = false
+        schedule(emptied ? 0 : retry + 1)
+      })
+    })
+  }
+
+  /** @returns whether every completion that waits was offered once and the quorum was there */
+  async function drain(): Promise<boolean> {
+    for (const waiting of [...queue]) {
+      // What the protocol itself refuses would be refused again each time.
+      const result = await offer(waiting).catch((): WriteBackEnd => 'dropped')
+      if (closed) return true
+      if (result === 'away') return false
+      // Somebody works on it right now; its turn comes again after the others.
+      queue.delete(waiting)
+      if (result === 'busy') {
+        queue.add(waiting)
+      } else {
+        queuedBytes -= waiting.bytes
+        ended(waiting, result)
+      }
+    }
+    return queue.size === 0
+  }
+
+  async function offer({ lease, outcome, sinceMonoMs }: Waiting): Promise<WriteBackEnd | 'away' | 'busy'> {
+    // As the same claimant each time: what it was granted by an attempt that ended half-way it may have again.
+    const { key, fingerprint, leaseMs, owner } = lease
+    const retentionMs = Math.floor(lease.retentionMs - (clock.monoMs() - sinceMonoMs))
+    if (retentionMs <= 0) return 'dropped'
+    const claimed = await leases.claim({ key, fingerprint, leaseMs, retentionMs, budgetMs: BUDGET_MS, owner })
+    switch (claimed.kind) {
+      case 'granted': {
+        const completed = await leases.complete(claimed.lease, outcome)
+        if (completed.kind === 'recorded') return 'recorded'
+        return completed.kind === 'unavailable' ? 'away' : 'conflict'
+      }
+      case 'duplicate':
+        return encodeOutcome(claimed.outcome).equals(encodeOutcome(outcome)) ? 'recorded' : 'conflict'
+      case 'mismatch':
+      case 'damaged':
+        return 'conflict'
+      case 'held':
+        return 'busy'
+      case 'unavailable':
+        return 'away'
+    }
+  }
+
+  return {
+    local: {
+      ...local,
+      complete: async (lease, outcome) => {
+        const result = await local.complete(lease, outcome)
+        if (result.kind === 'recorded') remember(lease, outcome)
+        return result
+      },
+    },
+    pending: () => queue.size,
+    [Symbol.dispose]: () => {
+      closed = true
+      timer?.cancel()
+      for (const waiting of queue) ended(waiting, 'dropped')
+      queue.clear()
+    },
+  }
+}

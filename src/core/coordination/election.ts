@@ -1,0 +1,98 @@
+/**
+ * Leader election on the record protocol: whoever claims the record of an office leads, for as long as the lease is kept.
+ *
+ *   following → leading (claimed) → following (lease lost, or stopped)
+ *
+ * Owns the life of a candidate. The term's token is its fencing token: what a leader writes under it is refused once a
+ * later leader has written. Two processes may believe that they lead for a moment; duties must bear that, as the
+ * sweeper's do, which only proposes what claims then decide.
+ */
+
+import { keepLease } from '../claims/lease-keeper.ts'
+import type { Events } from '../events.ts'
+import type { Clock, Leases, Random, Timer } from '../ports.ts'
+import type { Token } from '../record/token.ts'
+
+export type Term = {
+  readonly token: Token
+  /** Aborts when the office is lost, or the candidate is stopped. */
+  readonly over: AbortSignal
+}
+
+export type CandidateOptions = {
+  /** The record that stands for the office. */
+  readonly recordKey: string
+  readonly leaseMs: number
+  /** Does the work of the office until `term.over` aborts. What it rejects with ends the term. */
+  readonly lead: (term: Term) => Promise<void>
+  readonly onFailure: (cause: unknown) => void
+  readonly leases: Leases
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+}
+
+export type Candidate = AsyncDisposable & { readonly leading: boolean }
+
+/** Every office has one fingerprint: candidates differ in their owner only. */
+const OFFICE_FINGERPRINT = 'f'.repeat(64)
+
+/** How long nodes remember an office that nobody holds: its fence must outlive every message of an old term. */
+const OFFICE_RETENTION_MS = 24 * 3_600_000
+
+const CLAIM_BUDGET_MS = 500
+
+export function stand(options: CandidateOptions): Candidate {
+  const { recordKey: key, leaseMs, leases, clock, random } = options
+  const stopped = new AbortController()
+  let leading = false
+  let again: Timer | undefined
+  let running: Promise<void> = Promise.resolve()
+
+  function tryLater(): void {
+    if (stopped.signal.aborted) return
+    // Followers ask about as often as the leader renews, each at its own moment.
+    again = clock.timer((leaseMs / 3) * (1 + random.fraction()), () => {
+      running = once()
+    })
+  }
+
+  async function once(): Promise<void> {
+    const claimed = await leases.claim({
+      key,
+      fingerprint: OFFICE_FINGERPRINT,
+      leaseMs,
+      retentionMs: OFFICE_RETENTION_MS,
+      budgetMs: CLAIM_BUDGET_MS,
+      // An owner of its own, so that a shared view of claims does not answer for the nodes.
+      owner: random.hex(16),
+    })
+    if (claimed.kind === 'granted') {
+      const keeper = keepLease(claimed.lease, options)
+      leading = true
+      try {
+        const over = AbortSignal.any([keeper.lost, stopped.signal])
+        await options.lead({ token: claimed.lease.token, over })
+      } catch (cause) {
+        options.onFailure(cause)
+      } finally {
+        leading = false
+        keeper.stop('released')
+        await leases.release(keeper.lease())
+      }
+    }
+    tryLater()
+  }
+
+  running = once()
+  return {
+    get leading() {
+      return leading
+    },
+    [Symbol.asyncDispose]: async () => {
+      stopped.abort()
+      again?.cancel()
+      await running
+    },
+  }
+}

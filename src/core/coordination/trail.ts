@@ -1,0 +1,69 @@
+/**
+ * The trail: what somebody has to look at later, kept on a majority of the nodes.
+ *
+ * Two streams: `dead-letters`, each entry a question that an operator answers (requeue or discard); and `audit`, which is
+ * only read. Owns the words of an entry and which events become one. Entries carry hashes, tokens and names, never a
+ * client's key, header or body.
+ */
+
+import type { CoreEvent } from '../events.ts'
+
+export type TrailStream = 'dead-letters' | 'audit'
+
+export type TrailKind =
+  /** A claim lapsed without an outcome: nobody knows what became of its work. */
+  'orphan' | 'fenced_completion' | 'renewal_lost' | 'conflict' | 'degraded' | 'operator'
+
+export type TrailEntry = {
+  /** Unique, and the same for the same fact, so that two writers of one fact write one entry. */
+  readonly id: string
+  readonly kind: TrailKind
+  readonly atWallMs: number
+  readonly recordKey: string
+  /** What else is known, as text. */
+  readonly fields: Readonly<Record<string, string>>
+}
+
+export type TrailRead =
+  | { readonly kind: 'entries'; readonly entries: readonly TrailEntry[] }
+  | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
+
+/** Kept on the nodes. Nothing here rejects. */
+export interface Trail {
+  /** False where fewer than a majority took it. Writing an entry again that stands already changes nothing. */
+  append(stream: TrailStream, entry: TrailEntry): Promise<boolean>
+  /** The newest `limit` entries, oldest first, merged from a majority. */
+  read(stream: TrailStream, limit: number): Promise<TrailRead>
+  /** False where fewer than a majority dropped it. */
+  remove(stream: TrailStream, id: string): Promise<boolean>
+}
+
+/** Which events are written down, and where; undefined for all others. */
+export function trailOf(
+  event: CoreEvent,
+  wallMs: number,
+): { readonly stream: TrailStream; readonly entry: TrailEntry } | undefined {
+  const at = (kind: TrailKind, recordKey: string, fields: Record<string, string>) => ({
+    stream: 'audit' as const,
+    entry: { id: `${kind}:${wallMs}:${recordKey.slice(-16)}`, kind, atWallMs: wallMs, recordKey, fields },
+  })
+  switch (event.kind) {
+    case 'completed':
+    case 'settled_late':
+      if (event.result !== 'fenced') return undefined
+      return at('fenced_completion', event.recordKey, { attempts: String(event.attempts) })
+    case 'lease_renewed':
+      return event.result === 'lost' ? at('renewal_lost', event.recordKey, {}) : undefined
+    case 'conflict_repaired':
+      return at('conflict', event.recordKey, { tokens: event.tokens.join(' ') })
+    case 'written_back':
+      return event.result === 'conflict' ? at('conflict', event.recordKey, { after: 'local' }) : undefined
+    case 'decided':
+      if (event.decision !== 'fail_open') return undefined
+      return at('degraded', event.keyHash ?? '', { route: event.route ?? '', detail: event.detail })
+    case 'loss_declared':
+      return at('operator', '', { act: 'declare-loss', node: event.node, by: event.by })
+    default:
+      return undefined
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * Whether the sidecar is ready for requests, with brakes: all pods share the nodes, so what makes one pod unready makes
+ * all of them unready, and a Service without endpoints is worse than a slow one.
+ *
+ *   latency gate:  ready → (p95 above `unreadyAbove`, three evaluations in a row) → unready
+ *                  unready → (p95 below `readyBelow`, three in a row, and unready for long enough) → ready
+ *
+ * Owns the judgement over samples and facts it is given, and no timer: `evaluate` is called every
+ * {@link ReadinessGate.evaluateEveryMs}. Too few samples are no evidence: the state stays, and what was counted in a row
+ * begins anew. A majority that can't vote, a clock that claims are refused for, and the end of the process need no brakes.
+ */
+
+import type { Clock, Random } from '../ports.ts'
+
+export type ReadinessReason = 'latency' | 'quorum' | 'clock' | 'shutdown'
+
+export type ReadinessOptions = {
+  /** `report`: a slow p95 is shown as a reason and as a metric, and the sidecar stays ready. */
+  readonly latencyGate: 'enforce' | 'report'
+  readonly unreadyAboveMs: number
+  readonly readyBelowMs: number
+  readonly readinessWindowMs: number
+  readonly readinessMinSamples: number
+  readonly minUnreadyMs: number
+}
+
+/** What readiness can't find out by itself. */
+export type ReadinessFacts = {
+  readonly phase: 'starting' | 'serving' | 'draining'
+  readonly voting: number
+  readonly nodeCount: number
+  readonly required: number
+  /** Claims are refused for the clocks: the sentence that says why. */
+  readonly clockRefusal?: string
+}
+
+export type ReadinessVerdict = {
+  readonly ready: boolean
+  /** Sentences for the body of `/readyz`. */
+  readonly reasons: readonly string[]
+  /** The same for the metric; with `latency` also where it is only reported. */
+  readonly failing: ReadonlySet<ReadinessReason>
+  /** Of the claims in the window; undefined where they are too few. */
+  readonly p95Ms: number | undefined
+}
+
+export type ReadinessGate = {
+  readonly evaluateEveryMs: number
+  /** A claim ended after so long, whatever its result. */
+  observe(durationMs: number): void
+  /** Claims in the window. */
+  samples(): number
+  evaluate(): void
+  verdict(facts: ReadinessFacts): ReadinessVerdict
+}
+
+/** The window is judged, and moves on, in so many steps. */
+const SLICES = 12
+/** One slow or fast evaluation is chance, two may be, three in a row are a trend. */
+const IN_A_ROW = 3
+const JITTER = 0.2
+
+type Latency =
+  | { readonly kind: 'fine'; readonly above: number }
+  | { readonly kind: 'slow'; readonly below: number; readonly untilMonoMs: number }
+
+export function createReadinessGate(
+  options: ReadinessOptions,
+  { clock, random }: { readonly clock: Pick<Clock, 'monoMs'>; readonly random: Pick<Random, 'fraction'> },
+): ReadinessGate {
+  const { unreadyAboveMs, readyBelowMs, readinessMinSamples, minUnreadyMs, latencyGate } = options
+  const window = createLatencyWindow([unreadyAboveMs, readyBelowMs])
+  let latency: Latency = { kind: 'fine', above: 0 }
+
+  function p95(): number | undefined {
+    return window.count() < readinessMinSamples ? undefined : window.quantile(0.95)
+  }
+
+  function next(p95Ms: number | undefined): Latency {
+    switch (latency.kind) {
+      case 'fine': {
+        const above = p95Ms !== undefined && p95Ms > unreadyAboveMs ? latency.above + 1 : 0
+        if (above < IN_A_ROW) return { kind: 'fine', above }
+        const unreadyMs = minUnreadyMs * (1 - JITTER + 2 * JITTER * random.fraction())
+        return { kind: 'slow', below: 0, untilMonoMs: clock.monoMs() + unreadyMs }
+      }
+      case 'slow': {
+        const below = p95Ms !== undefined && p95Ms < readyBelowMs ? latency.below + 1 : 0
+        return below >= IN_A_ROW && clock.monoMs() >= latency.untilMonoMs
+          ? { kind: 'fine', above: 0 }
+          : { ...latency, below }
+      }
+    }
+  }
+
+  function verdict({ phase, voting, nodeCount, required, clockRefusal }: ReadinessFacts): ReadinessVerdict {
+    const failing = new Map<ReadinessReason, string>()
+    if (phase === 'draining') failing.set('shutdown', 'it is draining')
+    if (voting < required)
+      failing.set('quorum', `${voting} of ${nodeCount} nodes can vote, ${required} are needed`)
+    if (clockRefusal !== undefined) failing.set('clock', clockRefusal)
+    const p95Ms = p95()
+    if (latency.kind === 'slow') failing.set('latency', slowness(p95Ms, options))
+    const gated = [...failing].filter(([reason]) => reason !== 'latency' || latencyGate === 'enforce')
+    const reasons = [...(phase === 'starting' ? ['it is starting'] : []), ...failing.values()]
+    return {
+      ready: phase !== 'starting' && gated.length === 0,
+      reasons,
+      failing: new Set(failing.keys()),
+      p95Ms,
+    }
+  }
+
+  return {
+    evaluateEveryMs: options.readinessWindowMs / SLICES,
+    observe: window.add,
+    samples: window.count,
+    evaluate: () => {
+      latency = next(p95())
+      window.moveOn()
+    },
+    verdict,
+  }
+}
+
+function slowness(p95Ms: number | undefined, { latencyGate, ...options }: ReadinessOptions): string {
+  const p95 = p95Ms === undefined ? 'not known now' : `${Math.round(p95Ms)} ms`
+  const only = latencyGate === 'report' ? ' (reported only)' : ''
+  return `claims are slow${only}: their p95 is ${p95}; it was above ${options.unreadyAboveMs} ms and must be below ${options.readyBelowMs} ms`
+}
+
+type LatencyWindow = {
+  add(durationMs: number): void
+  count(): number
+  quantile(quantile: number): number
+  /** A new slice begins; the oldest is forgotten. */
+  moveOn(): void
+}
+
+const BOUND_MIN_MS = 0.5
+const BOUND_MAX_MS = 60_000
+const BOUND_FACTOR = 1.1
+
+/**
+ * Counts by size instead of samples: memory is bounded at any rate. A quantile is the upper bound of its class, at most a
+ * tenth too high; `exact` are bounds themselves, so that comparing with them is exact.
+ */
+function createLatencyWindow(exact: readonly number[]): LatencyWindow {
+  const steps = Math.ceil(Math.log(BOUND_MAX_MS / BOUND_MIN_MS) / Math.log(BOUND_FACTOR))
+  const regular = Array.from({ length: steps + 1 }, (_, step) => BOUND_MIN_MS * BOUND_FACTOR ** step)
+  const bounds = [...new Set([...regular, ...exact])].sort((a, b) => a - b)
+  const slices = Array.from({ length: SLICES }, () => new Uint32Array(bounds.length + 1))
+  let current = 0
+  let count = 0
+
+  return {
+    add: (durationMs) => {
+      const slice = slices[current] as Uint32Array
+      const at = classOf(bounds, durationMs)
+      slice[at] = (slice[at] ?? 0) + 1
+      count += 1
+    },
+    count: () => count,
+    quantile: (quantile) => {
+      const rank = Math.ceil(quantile * count)
+      let seen = 0
+      for (const [at, bound] of bounds.entries()) {
+        for (const slice of slices) seen += slice[at] ?? 0
+        if (seen >= rank) return bound
+      }
+      return Number.POSITIVE_INFINITY
+    },
+    moveOn: () => {
+      current = (current + 1) % SLICES
+      const oldest = slices[current] as Uint32Array
+      count -= oldest.reduce((total, one) => total + one, 0)
+      oldest.fill(0)
+    },
+  }
+}
+
+/** Index of the first bound that is not below `value`; one beyond the last where all are. */
+function classOf(bounds: readonly number[], value: number): number {
+  let low = 0
+  let high = bounds.length
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if ((bounds[middle] ?? 0) >= value) high = middle
+    else low = middle + 1
+  }
+  return low
+}

@@ -1,0 +1,63 @@
+/**
+ * Claims of our own on a key of our own, where there are too few real ones to know how the quorum does.
+ *
+ * Each is a small proof of the whole promise: claim, be granted; claim again as somebody else, be refused; release. Owns
+ * when and what; it says nothing of readiness, which takes the duration of the first claim as a sample like any other.
+ */
+
+import type { Events } from '../events.ts'
+import type { Clock, Leases, Random } from '../ports.ts'
+
+export type SyntheticResult =
+  | 'ok'
+  /** Refused although nobody holds it: a request would not have been carried out. */
+  | 'false_positive'
+  /** Granted twice: a duplicate would have been carried out. */
+  | 'false_negative'
+  /** The nodes could not tell. */
+  | 'error'
+
+export type SyntheticClaimsPorts = {
+  /** Publishing nothing: synthetic claims must not show among the real ones. */
+  readonly leases: Pick<Leases, 'claim' | 'release'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+}
+
+const LEASE_MS = 5_000
+/** How long the nodes remember a probe: its key comes again only from this process. */
+const RETENTION_MS = 60_000
+const FINGERPRINT = 'synthetic'
+
+/** @returns how long the first claim took */
+export async function claimSynthetically(
+  key: string,
+  budgetMs: number,
+  ports: SyntheticClaimsPorts,
+): Promise<number> {
+  const { leases, clock, random, events } = ports
+  const claim = (owner: string) =>
+    leases.claim({
+      key,
+      fingerprint: FINGERPRINT,
+      leaseMs: LEASE_MS,
+      retentionMs: RETENTION_MS,
+      budgetMs,
+      owner,
+    })
+  const startedMonoMs = clock.monoMs()
+  const first = await claim(random.hex(16))
+  const durationMs = clock.monoMs() - startedMonoMs
+  let result: SyntheticResult
+  if (first.kind === 'granted') {
+    const second = await claim(random.hex(16))
+    result = second.kind === 'held' ? 'ok' : second.kind === 'granted' ? 'false_negative' : 'error'
+    if (second.kind === 'granted') await leases.release(second.lease)
+    await leases.release(first.lease)
+  } else {
+    result = first.kind === 'unavailable' ? 'error' : 'false_positive'
+  }
+  events.publish({ kind: 'synthetic_claim', result, durationMs })
+  return durationMs
+}

@@ -1,0 +1,102 @@
+/**
+ * Keys that stored outcomes are sealed with: the first seals, every one of them opens.
+ *
+ * AES-256-GCM with the record key as associated data, so that an outcome can't be moved to another record. The nonce
+ * follows from key, record and content: the same outcome sealed twice is the same bytes (a node recognises a repeated
+ * completion by them), and two different ones never share a nonce. That equal outcomes of one record look equal tells
+ * nobody anything that the record does not.
+ *
+ * Sealed: version 2 (1 byte; `stored-outcome.ts` begins with 1), length of the key's name (1), the name, nonce (12),
+ * tag (16), ciphertext.
+ *
+ * Source: NIST SP 800-38D, section 8.2 (what a repeated nonce costs); RFC 5297 for the idea of a synthetic one.
+ */
+
+import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
+import { frame } from '../formats/framing.ts'
+
+export type RingKey = {
+  readonly name: string
+  /** 32 bytes. */
+  readonly key: Buffer
+  /** 32 bytes of its own for nonces. */
+  readonly nonceKey: Buffer
+}
+
+export type KeyRing = readonly RingKey[]
+
+export type ParsedKeyRing =
+  | { readonly kind: 'ring'; readonly ring: KeyRing }
+  | { readonly kind: 'refused'; readonly reason: string }
+
+const VERSION = 2
+const KEY_BYTES = 32
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+const NAME = /^[A-Za-z0-9._-]{1,32}$/
+
+/** One key a line, `name base64`, 32 bytes each; empty lines and lines that begin with `#` are left out. */
+export function parseKeyRing(content: string): ParsedKeyRing {
+  const refused = (reason: string): ParsedKeyRing => ({ kind: 'refused', reason })
+  const ring: RingKey[] = []
+  for (const [index, line] of content.split(/\r?\n/).entries()) {
+    if (line.trim() === '' || line.startsWith('#')) continue
+    const [name = '', encoded = '', ...more] = line.trim().split(/\s+/)
+    if (!NAME.test(name) || more.length > 0) return refused(`line ${index + 1} is not "name base64"`)
+    const key = Buffer.from(encoded, 'base64')
+    if (key.length !== KEY_BYTES || key.toString('base64') !== encoded)
+      return refused(`the key on line ${index + 1} is not ${KEY_BYTES} bytes in base64`)
+    if (ring.some((other) => other.name === name))
+      return refused(`the name on line ${index + 1} is there twice`)
+    const nonceKey = createHmac('sha256', key).update('fencepost-nonce/1').digest()
+    ring.push({ name, key, nonceKey })
+  }
+  return ring.length === 0 ? refused('there is no key in it') : { kind: 'ring', ring }
+}
+
+export function seal(ring: KeyRing, recordKey: string, plain: Buffer): Buffer {
+  const [first] = ring
+  if (first === undefined) throw new RangeError('a key ring has at least one key')
+  const { name, key, nonceKey } = first
+  const bound = Buffer.from(recordKey)
+  const nonce = createHmac('sha256', nonceKey)
+    .update(frame([bound, plain]))
+    .digest()
+    .subarray(0, NONCE_BYTES)
+  const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES })
+  cipher.setAAD(bound)
+  const sealed = Buffer.concat([cipher.update(plain), cipher.final()])
+  const head = Buffer.from([VERSION, name.length])
+  return Buffer.concat([head, Buffer.from(name), nonce, cipher.getAuthTag(), sealed])
+}
+
+export type Opened =
+  | { readonly kind: 'opened'; readonly plain: Buffer }
+  /** Written without a key ring, before there was one. */
+  | { readonly kind: 'plain' }
+  | { readonly kind: 'refused'; readonly reason: string }
+
+export function open(ring: KeyRing, recordKey: string, bytes: Buffer): Opened {
+  if (bytes[0] !== VERSION) return { kind: 'plain' }
+  const nameEnd = 2 + (bytes[1] ?? 0)
+  const tagAt = nameEnd + NONCE_BYTES
+  const sealedAt = tagAt + TAG_BYTES
+  if (bytes.length < sealedAt) return { kind: 'refused', reason: `${bytes.length} bytes are too few` }
+  const name = bytes.toString('latin1', 2, nameEnd)
+  const found = ring.find((one) => one.name === name)
+  if (found === undefined) return { kind: 'refused', reason: `sealed with a key that is not in the ring` }
+  const decipher = createDecipheriv('aes-256-gcm', found.key, bytes.subarray(nameEnd, tagAt), {
+    authTagLength: TAG_BYTES,
+  })
+  decipher.setAAD(Buffer.from(recordKey))
+  decipher.setAuthTag(bytes.subarray(tagAt, sealedAt))
+  try {
+    return {
+      kind: 'opened',
+      plain: Buffer.concat([decipher.update(bytes.subarray(sealedAt)), decipher.final()]),
+    }
+  } catch {
+    // The only thing that `final` says is that the tag does not fit.
+    return { kind: 'refused', reason: 'altered, or sealed for another record' }
+  }
+}

@@ -1,0 +1,169 @@
+/**
+ * Watches the clocks of the nodes through the TIME that every answer carries, and takes a node's vote away for a while
+ * where its clock was stepped.
+ *
+ *   counted → suspended (a step was seen) → counted (the longest lease is over)
+ *
+ * A node's lease ends on the node's own clock. Where that clock jumps, leases end too early or too late; until the longest
+ * of them is over on any clock, the node's answers say nothing. A step shows for free: between two answers the node's
+ * time must have progressed by as much as our monotonic clock, give or take the round trips and what rates may differ.
+ * An offset is another thing: tokens need no clock, so a constant one is only reported, and refused where that was chosen.
+ *
+ * Owns two judgements, step and offset, as pure functions, and the wrapper of a node that applies them. What suspends a
+ * vote by other means (epoch, quarantine) is elsewhere. A pause of our own monotonic clock (a suspended machine) looks
+ * like a step of every node and is treated as one: then nobody here knows how much time has passed.
+ */
+
+import { DRIFT_FACTOR } from '../claims/lease.ts'
+import type { Events } from '../events.ts'
+import type { Clock, NodeAnswer, RecordNode } from '../ports.ts'
+import { majorityOf } from '../units.ts'
+
+/** One answer: the node read its clock at some moment between sending and receiving. */
+export type ClockSample = {
+  readonly nodeMs: number
+  readonly sentMonoMs: number
+  readonly receivedMonoMs: number
+}
+
+/** A node's time is cut to whole milliseconds. */
+const GRANULARITY_MS = 1
+
+/**
+ * By how much at least the node's clock was stepped between two answers; negative: backwards; 0: nothing that round
+ * trips and drift do not explain.
+ */
+export function stepBetween(earlier: ClockSample, later: ClockSample): number {
+  const progressMs = later.nodeMs - earlier.nodeMs
+  const mostMs = (later.receivedMonoMs - earlier.sentMonoMs) * (1 + DRIFT_FACTOR)
+  // Negative where the two overlapped: then the node may have read its clock for the later one first.
+  const apartMs = later.sentMonoMs - earlier.receivedMonoMs
+  const leastMs = apartMs * (apartMs < 0 ? 1 + DRIFT_FACTOR : 1 - DRIFT_FACTOR)
+  if (progressMs - GRANULARITY_MS > mostMs) return progressMs - GRANULARITY_MS - mostMs
+  if (progressMs + GRANULARITY_MS < leastMs) return progressMs + GRANULARITY_MS - leastMs
+  return 0
+}
+
+export type Offset = { readonly offsetMs: number; readonly uncertaintyMs: number }
+
+/** How far the node's clock is ahead of our wall clock, and how wrong that may be: half a round trip. */
+export function offsetOf(nodeMs: number, sentWallMs: number, roundTripMs: number): Offset {
+  return { offsetMs: nodeMs - (sentWallMs + roundTripMs / 2), uncertaintyMs: roundTripMs / 2 }
+}
+
+/** Surely too far, surely not, or it cannot be told from this answer. */
+export function judgeOffset({ offsetMs, uncertaintyMs }: Offset, maxSkewMs: number): boolean | undefined {
+  if (Math.abs(offsetMs) - uncertaintyMs > maxSkewMs) return true
+  return Math.abs(offsetMs) + uncertaintyMs <= maxSkewMs ? false : undefined
+}
+
+/** How long a sample is compared with: a clock that runs wrong by 5 % shows within two of these. */
+const BASELINE_MS = 10_000
+
+/** What is remembered of a node's clock: the last answer for steps, one of some time ago for wrong rates. */
+export type Baseline = {
+  readonly last: ClockSample
+  readonly newer: ClockSample
+  readonly older: ClockSample
+}
+
+/** @returns what to remember, and the step that this answer shows (0: none) */
+export function follow(
+  known: Baseline | undefined,
+  sample: ClockSample,
+): { readonly baseline: Baseline; readonly stepMs: number } {
+  const anew: Baseline = { last: sample, newer: sample, older: sample }
+  if (known === undefined) return { baseline: anew, stepMs: 0 }
+  const stepMs = stepBetween(known.last, sample) || stepBetween(known.older, sample)
+  if (stepMs !== 0) return { baseline: anew, stepMs }
+  if (sample.sentMonoMs - known.newer.sentMonoMs < BASELINE_MS)
+    return { baseline: { ...known, last: sample }, stepMs: 0 }
+  return { baseline: { last: sample, newer: sample, older: known.newer }, stepMs: 0 }
+}
+
+export type NodeClocksOptions = {
+  readonly nodes: readonly RecordNode[]
+  readonly clock: Clock
+  readonly events: Events
+  /** How long a node whose clock was stepped does not vote: until the longest lease is over. */
+  readonly suspendMs: number
+  readonly maxSkewMs: number
+  /** Refuse claims while a majority of the nodes is further off than tolerated. */
+  readonly enforce: boolean
+}
+
+type Watched = {
+  baseline: Baseline | undefined
+  suspendedUntilMonoMs: number
+  skewed: boolean
+  toldMonoMs: number
+}
+
+/** How often an offset is told, at most, for each node. */
+const OFFSET_EVERY_MS = 1_000
+
+export type WatchedNodes = {
+  readonly nodes: readonly RecordNode[]
+  /** Until when the votes of this node do not count, on the monotonic clock; in the past: they do. */
+  suspendedUntilMonoMs(index: number): number
+}
+
+export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
+  const { clock, events, suspendMs, maxSkewMs, enforce } = options
+  const required = majorityOf(options.nodes.length)
+  const watched = options.nodes.map(
+    (): Watched => ({
+      baseline: undefined,
+      suspendedUntilMonoMs: Number.NEGATIVE_INFINITY,
+      skewed: false,
+      toldMonoMs: Number.NEGATIVE_INFINITY,
+    }),
+  )
+
+  function judge(node: string, state: Watched, sample: ClockSample, sentWallMs: number): void {
+    const { baseline, stepMs } = follow(state.baseline, sample)
+    state.baseline = baseline
+    if (stepMs !== 0) {
+      state.suspendedUntilMonoMs = sample.receivedMonoMs + suspendMs
+      events.publish({ kind: 'clock_stepped', node, stepMs, suspendedMs: suspendMs })
+    }
+    const offset = offsetOf(sample.nodeMs, sentWallMs, sample.receivedMonoMs - sample.sentMonoMs)
+    const skewed = judgeOffset(offset, maxSkewMs) ?? state.skewed
+    if (skewed === state.skewed && sample.receivedMonoMs - state.toldMonoMs < OFFSET_EVERY_MS) return
+    const changed = skewed !== state.skewed
+    state.skewed = skewed
+    state.toldMonoMs = sample.receivedMonoMs
+    events.publish({ kind: 'clock_offset', node, ...offset, skewed, changed })
+  }
+
+  function wrap(node: RecordNode, state: Watched): RecordNode {
+    return {
+      name: node.name,
+      execute: async (command) => {
+        const sentMonoMs = clock.monoMs()
+        const sentWallMs = clock.wallMs()
+        const answer = await node.execute(command)
+        if (!('nodeMs' in answer)) return answer
+        const sample = { nodeMs: answer.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
+        judge(node.name, state, sample, sentWallMs)
+        const suspended = sample.receivedMonoMs < state.suspendedUntilMonoMs
+        const refused =
+          enforce && command.kind === 'claim' && watched.filter(({ skewed }) => skewed).length >= required
+        // It was executed, so whoever asked takes back what it may have granted; it does not count.
+        return suspended || refused ? uncounted(answer.nodeMs) : answer
+      },
+    }
+  }
+
+  return {
+    nodes: options.nodes.map((node, index) => {
+      const state = watched[index]
+      return state === undefined ? node : wrap(node, state)
+    }),
+    suspendedUntilMonoMs: (index) => watched[index]?.suspendedUntilMonoMs ?? Number.NEGATIVE_INFINITY,
+  }
+}
+
+function uncounted(nodeMs: number): NodeAnswer {
+  return { kind: 'quarantined', nodeMs }
+}

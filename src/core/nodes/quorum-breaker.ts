@@ -1,0 +1,57 @@
+/**
+ * Answers `unavailable` at once while the quorum has been lost for a while, and finds out with one claim at a time whether
+ * it is back.
+ *
+ * Without it every request waits for its whole budget, and all of them ask all nodes the moment one returns. What a
+ * holder does (renew, complete, release) and reading pass through: nobody but the holder can do it later.
+ *
+ * Owns the decision whether to claim at all.
+ */
+
+import type { Events } from '../events.ts'
+import type { Clock, Leases, Random } from '../ports.ts'
+import { admit, type Breaker, type BreakerRules, CLOSED, report } from './breaker.ts'
+
+/**
+ * A second without a single majority is an outage, not a hiccup. Probes stay frequent: with the nodes' own breakers and
+ * reconnections (a second each, side by side) a quorum that is back is used within two seconds.
+ */
+export const QUORUM_BREAKER: BreakerRules = { failures: 3, failingForMs: 1_000, openMs: 250, openMaxMs: 500 }
+
+export type QuorumBreakerOptions = {
+  /** A majority, for the answer. */
+  readonly required: number
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  readonly rules?: BreakerRules
+}
+
+export function withQuorumBreaker(leases: Leases, options: QuorumBreakerOptions): Leases {
+  const { required, clock, random, events, rules = QUORUM_BREAKER } = options
+  let breaker: Breaker = CLOSED
+
+  function become(next: Breaker): void {
+    const from = breaker.kind
+    breaker = next
+    if (from !== next.kind) events.publish({ kind: 'quorum_breaker_changed', from, to: next.kind })
+  }
+
+  return {
+    ...leases,
+    claim: async (request) => {
+      const { breaker: next, admitted } = admit(breaker, clock.monoMs())
+      become(next)
+      if (admitted === 'no') return { kind: 'unavailable', answered: 0, required }
+      // Where the claim itself is refused (a rule broken by the caller), nothing is learnt of the quorum.
+      let answered = true
+      try {
+        const result = await leases.claim(request)
+        answered = result.kind !== 'unavailable'
+        return result
+      } finally {
+        become(report(breaker, admitted, answered, clock.monoMs(), random.fraction(), rules))
+      }
+    },
+  }
+}

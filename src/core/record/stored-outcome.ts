@@ -1,0 +1,125 @@
+/**
+ * The outcome of a request as it is kept on the nodes, and its encoding.
+ *
+ * Owns the bytes: a version, a SHA-256 over all that follows, the head as JSON and the body as it was. A record that was
+ * cut, altered or written by a version that we do not know is refused when it is read, with a reason; it is never
+ * replayed in part. What may be stored (which statuses, which headers) is the proxy's decision, not this file's.
+ */
+
+import { createHash } from 'node:crypto'
+import type { HeaderList } from '../ports.ts'
+
+export type StoredOutcome =
+  /** The whole answer of the application, as far as its headers may be stored. */
+  | {
+      readonly kind: 'response'
+      readonly status: number
+      readonly headers: HeaderList
+      readonly body: Buffer
+      readonly completedAtWallMs: number
+    }
+  /** The application answered, and its answer can't be kept (too large, a stream, or by policy): never executed again. */
+  | {
+      readonly kind: 'tombstone'
+      readonly status: number
+      readonly location?: string
+      readonly completedAtWallMs: number
+    }
+  /** What a reservation's caller reported: any JSON value, or nothing. */
+  | { readonly kind: 'result'; readonly result: unknown; readonly completedAtWallMs: number }
+
+export type DecodedOutcome =
+  | { readonly kind: 'intact'; readonly outcome: StoredOutcome }
+  | { readonly kind: 'damaged'; readonly reason: string }
+
+const VERSION = 1
+const DIGEST_OFFSET = 1
+const HEAD_LENGTH_OFFSET = DIGEST_OFFSET + 32
+const HEAD_OFFSET = HEAD_LENGTH_OFFSET + 4
+
+/** Version (1 byte), SHA-256 of the rest (32), length of the head (4, big-endian), head as JSON, body. */
+export function encodeOutcome(outcome: StoredOutcome): Buffer {
+  const { body, ...head } = outcome.kind === 'response' ? outcome : { ...outcome, body: Buffer.alloc(0) }
+  const headBytes = Buffer.from(JSON.stringify(head))
+  const bytes = Buffer.allocUnsafe(HEAD_OFFSET + headBytes.length + body.length)
+  bytes.writeUInt8(VERSION, 0)
+  bytes.writeUInt32BE(headBytes.length, HEAD_LENGTH_OFFSET)
+  headBytes.copy(bytes, HEAD_OFFSET)
+  body.copy(bytes, HEAD_OFFSET + headBytes.length)
+  digestOf(bytes).copy(bytes, DIGEST_OFFSET)
+  return bytes
+}
+
+export function decodeOutcome(bytes: Buffer): DecodedOutcome {
+  const damaged = (reason: string): DecodedOutcome => ({ kind: 'damaged', reason })
+  if (bytes.length < HEAD_OFFSET) return damaged(`${bytes.length} bytes, at least ${HEAD_OFFSET} expected`)
+  if (bytes.readUInt8(0) !== VERSION)
+    return damaged(`version ${bytes.readUInt8(0)}, only ${VERSION} is known`)
+  if (!digestOf(bytes).equals(bytes.subarray(DIGEST_OFFSET, HEAD_LENGTH_OFFSET)))
+    return damaged('wrong digest')
+  const bodyOffset = HEAD_OFFSET + bytes.readUInt32BE(HEAD_LENGTH_OFFSET)
+  if (bodyOffset > bytes.length) return damaged('head is longer than the record')
+  let head: unknown
+  try {
+    head = JSON.parse(bytes.toString('utf8', HEAD_OFFSET, bodyOffset))
+  } catch {
+    return damaged('head is not JSON')
+  }
+  const outcome = outcomeFrom(head, bytes.subarray(bodyOffset))
+  return outcome === undefined ? damaged('head has not the shape of an outcome') : { kind: 'intact', outcome }
+}
+
+function digestOf(bytes: Buffer): Buffer {
+  return createHash('sha256').update(bytes.subarray(HEAD_LENGTH_OFFSET)).digest()
+}
+
+/** A digest proves that nothing was cut, not that a friend wrote it: the shape is checked, and headers may not split. */
+function outcomeFrom(head: unknown, body: Buffer): StoredOutcome | undefined {
+  if (typeof head !== 'object' || head === null) return undefined
+  const { kind, status, headers, location, result, completedAtWallMs } = head as Record<string, unknown>
+  if (typeof completedAtWallMs !== 'number' || !Number.isFinite(completedAtWallMs)) return undefined
+  if (kind === 'result') return { kind, result, completedAtWallMs }
+  if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 999)
+    return undefined
+  if (kind === 'tombstone') {
+    if (location === undefined) return { kind, status, completedAtWallMs }
+    return typeof location === 'string' && isFieldValue(location)
+      ? { kind, status, location, completedAtWallMs }
+      : undefined
+  }
+  if (kind !== 'response' || !isHeaderList(headers)) return undefined
+  return { kind, status, headers, body, completedAtWallMs }
+}
+
+function isHeaderList(value: unknown): value is HeaderList {
+  return (
+    Array.isArray(value) &&
+    value.every(
+      (pair) =>
+        Array.isArray(pair) &&
+        pair.length === 2 &&
+        typeof pair[0] === 'string' &&
+        typeof pair[1] === 'string' &&
+        isStorableHeader(pair[0], pair[1]),
+    )
+  )
+}
+
+/** Whether a header may stand in a record: what may not is not replayed, and is left out before it is stored. */
+export function isStorableHeader(name: string, value: string): boolean {
+  return /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(name) && isFieldValue(value)
+}
+
+/** RFC 9110, section 5.5: visible characters, spaces, tabs and obs-text; never CR, LF or NUL. */
+function isFieldValue(value: string): boolean {
+  return /^[\t\x20-\x7e\x80-\xff]*$/.test(value)
+}
+
+/** Whether two encoded outcomes are both intact and say different things; when they were completed does not count. */
+export function saysOtherwise(one: Buffer, other: Buffer): boolean {
+  if (one.equals(other)) return false
+  const [first, second] = [decodeOutcome(one), decodeOutcome(other)]
+  if (first.kind === 'damaged' || second.kind === 'damaged') return false
+  const { completedAtWallMs } = first.outcome
+  return !encodeOutcome({ ...second.outcome, completedAtWallMs }).equals(one)
+}

@@ -1,0 +1,92 @@
+/**
+ * The body of a request in the form in which it is compared.
+ *
+ * Four forms. `json`, `urlencoded` and `multipart` stand for what the body means, where that is certain; `bytes` for the
+ * body as it came. Whenever a reader is not certain, the body is taken as `bytes` and `doubt` says why: that may tell two
+ * attempts of one request apart, and never takes two requests for one.
+ */
+
+import { type CanonicalJson, canonicalJson, type RawJsonReason } from '../formats/canonical-json.ts'
+import { decodeBody, type EncodedReason } from '../formats/content-coding.ts'
+import { frame, sha256 } from '../formats/framing.ts'
+import type { Selection } from '../formats/json-pointer.ts'
+import { isJson, isMultipartForm, isUrlencodedForm, type MediaType } from '../formats/media-type.ts'
+import { type FormPart, type RawMultipartReason, readMultipartForm } from '../formats/multipart.ts'
+import { type RawFormReason, readUrlencodedForm } from '../formats/urlencoded-form.ts'
+
+export type Doubt = {
+  readonly reason: RawJsonReason | RawFormReason | RawMultipartReason | EncodedReason
+  readonly detail: string
+}
+
+export type BodyForm = {
+  readonly form: 'json' | 'urlencoded' | 'multipart' | 'bytes'
+  /** Content codings that were not undone. */
+  readonly codings: readonly string[]
+  /** Of the canonical bytes. */
+  readonly sha256: Buffer
+  /** What was hashed; undefined where it went by as a stream. */
+  readonly canonical: Uint8Array | undefined
+  readonly doubt: Doubt | undefined
+}
+
+export async function bodyFormOf(
+  body: Uint8Array,
+  codings: readonly string[],
+  media: MediaType | undefined,
+  selection: Selection | undefined,
+  decodedBytesMax: number,
+): Promise<BodyForm> {
+  const decoded = await decodeBody(body, codings, decodedBytesMax)
+  if (decoded.kind === 'encoded') return asBytes(body, decoded.codings, decoded)
+  const plain = decoded.bytes
+  if (media === undefined) return asBytes(plain)
+  if (isJson(media)) return ofJson(plain, canonicalJson(plain, selection))
+  if (isUrlencodedForm(media)) {
+    const form = readUrlencodedForm(plain)
+    return form.kind === 'raw'
+      ? asBytes(plain, [], form)
+      : inForm('urlencoded', frame(form.pairs.map((pair) => frame(pair.map(latin1)))))
+  }
+  if (isMultipartForm(media)) {
+    const form = readMultipartForm(plain, media.boundary)
+    return form.kind === 'raw'
+      ? asBytes(plain, [], form)
+      : inForm('multipart', frame(form.parts.map(framePart)))
+  }
+  return asBytes(plain)
+}
+
+function ofJson(plain: Uint8Array, json: CanonicalJson): BodyForm {
+  return json.kind === 'raw' ? asBytes(plain, [], json) : inForm('json', Buffer.from(json.text, 'utf8'))
+}
+
+function asBytes(bytes: Uint8Array, codings: readonly string[] = [], doubt?: Doubt): BodyForm {
+  return {
+    form: 'bytes',
+    codings,
+    sha256: sha256(bytes),
+    canonical: bytes,
+    doubt: doubt && { reason: doubt.reason, detail: doubt.detail },
+  }
+}
+
+function inForm(form: BodyForm['form'], canonical: Buffer): BodyForm {
+  return { form, codings: [], sha256: sha256(canonical), canonical, doubt: undefined }
+}
+
+function framePart(part: FormPart): Buffer {
+  const optional = (text: string | undefined) => frame(text === undefined ? [] : [latin1(text)])
+  return frame([
+    latin1(part.name),
+    optional(part.filename),
+    optional(part.extendedFilename),
+    optional(part.type),
+    frame(part.otherFields.flatMap((field) => field.map(latin1))),
+    part.contentSha256,
+  ])
+}
+
+function latin1(text: string): Buffer {
+  return Buffer.from(text, 'latin1')
+}

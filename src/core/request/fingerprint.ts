@@ -1,0 +1,250 @@
+/**
+ * The fingerprint: SHA-256 over everything that makes a request this request and no other.
+ *
+ * Components are framed by their lengths (`framing.ts`), in a fixed order, each of them always present; concatenated
+ * bare they could be cut in more than one way. Two requests have one fingerprint exactly when all components are equal;
+ * how far two spellings of one thing are equal is settled by the module of that thing (`query.ts`, `media-type.ts`,
+ * `body-form.ts`). Owns the list, its order and the scheme's name; a change of any of them is another scheme.
+ *
+ * Nothing here rejects or throws for hostile input: what cannot be fingerprinted is a problem with a name and a number.
+ * docs/fingerprint.md describes the scheme for other implementations; test/vectors/ has vectors for them.
+ */
+
+import { createHash } from 'node:crypto'
+import { codingsOf, DECODED_BYTES_MAX } from '../formats/content-coding.ts'
+import { type DigestFault, digestVerifier, verifyDigest } from '../formats/content-digest.ts'
+import { frame, sha256Hex, utf8Bytes, wireBytes } from '../formats/framing.ts'
+import { linesOf } from '../formats/header-lines.ts'
+import { compileSelection, type Selection } from '../formats/json-pointer.ts'
+import { type MediaType, parseMediaType } from '../formats/media-type.ts'
+import { canonicalQuery } from '../formats/query.ts'
+import type { HeaderList } from '../ports.ts'
+import type { Fingerprint } from '../record/record.ts'
+import type { FingerprintPolicy } from '../routes/route.ts'
+import { type BodyForm, bodyFormOf } from './body-form.ts'
+
+/** Changes with any change that gives an unchanged request another fingerprint. */
+export const SCHEME_VERSION = 'fencepost-fingerprint/1'
+
+/** Largest body that is buffered to be fingerprinted; above it: `body_too_large`, or the stream form with a client's key. */
+export const BODY_BYTES_MAX = 1024 * 1024
+
+export type RequestHead = {
+  readonly tenant: string
+  readonly env: string
+  readonly apiVersion: string
+  /** `principal.ts` */
+  readonly principal: string
+  readonly method: string
+  /** As it crossed the wire, Latin-1, without the query. */
+  readonly path: string
+  /** Without `?`; undefined where the target has none. */
+  readonly query: string | undefined
+  readonly headers: HeaderList
+}
+
+/** A route's policy, checked and compiled once. */
+export type FingerprintRules = {
+  /** Names the version and, where they are not the default, the rules: a changed rule is another scheme. */
+  readonly scheme: string
+  readonly headers: readonly string[]
+  readonly selection: Selection | undefined
+}
+
+export type FingerprintLimits = { readonly bodyBytesMax: number; readonly decodedBytesMax: number }
+
+export const DEFAULT_LIMITS: FingerprintLimits = Object.freeze({
+  bodyBytesMax: BODY_BYTES_MAX,
+  decodedBytesMax: DECODED_BYTES_MAX,
+})
+
+export type FingerprintProblem =
+  | DigestFault
+  | { readonly kind: 'body_too_large'; readonly limitBytes: number; readonly actualBytes: number }
+  /** A lone surrogate, or a character that no wire carries: bytes cannot be had from it without merging two texts. */
+  | { readonly kind: 'not_text'; readonly component: string }
+
+export type Fingerprinted = {
+  readonly kind: 'fingerprint'
+  readonly hash: Fingerprint
+  readonly scheme: string
+  readonly body: BodyForm
+  /** In the order in which they are hashed. */
+  readonly components: readonly Component[]
+}
+
+export type Component = { readonly name: ComponentName; readonly bytes: Buffer }
+
+export type ComponentName =
+  | 'scheme'
+  | 'tenant'
+  | 'env'
+  | 'api_version'
+  | 'principal'
+  | 'method'
+  | 'path'
+  | 'query'
+  | 'headers'
+  | 'media_type'
+  | 'codings'
+  | 'body_form'
+  | 'body_sha256'
+
+export type CompiledRules =
+  | { readonly kind: 'rules'; readonly rules: FingerprintRules }
+  | { readonly kind: 'invalid'; readonly pointer: string; readonly detail: string }
+
+export function compileRules(policy: FingerprintPolicy): CompiledRules {
+  const headers = [...new Set(policy.headers.map((name) => name.toLowerCase()))].sort()
+  if (policy.body.kind === 'all')
+    return { kind: 'rules', rules: { scheme: schemeOf(headers, undefined), headers, selection: undefined } }
+  const compiled = compileSelection(policy.body.kind, policy.body.pointers)
+  if (compiled.kind === 'invalid') return compiled
+  const { selection } = compiled
+  return { kind: 'rules', rules: { scheme: schemeOf(headers, selection), headers, selection } }
+}
+
+/** The whole body, part of the body, no chosen headers: what holds where nothing is configured. */
+export const DEFAULT_RULES: FingerprintRules = Object.freeze({
+  scheme: SCHEME_VERSION,
+  headers: Object.freeze([]),
+  selection: undefined,
+})
+
+function schemeOf(headers: readonly string[], selection: Selection | undefined): string {
+  if (headers.length === 0 && selection === undefined) return SCHEME_VERSION
+  const chosen = selection === undefined ? [] : [selection.mode, ...selection.pointers]
+  const rules = frame([headers, chosen].map((list) => frame(list.map((text) => Buffer.from(text, 'utf8')))))
+  return `${SCHEME_VERSION}+${sha256Hex(rules).slice(0, 16)}`
+}
+
+export async function fingerprint(
+  head: RequestHead,
+  body: Uint8Array,
+  rules: FingerprintRules = DEFAULT_RULES,
+  limits: FingerprintLimits = DEFAULT_LIMITS,
+): Promise<Fingerprinted | FingerprintProblem> {
+  if (body.length > limits.bodyBytesMax)
+    return { kind: 'body_too_large', limitBytes: limits.bodyBytesMax, actualBytes: body.length }
+  const fault = verifyDigest(linesOf(head.headers, 'content-digest'), body)
+  if (fault !== undefined) return fault
+  const codings = codingsOf(linesOf(head.headers, 'content-encoding'))
+  const media = mediaTypeOf(head.headers)
+  return assemble(
+    head,
+    rules,
+    await bodyFormOf(body, codings, media, rules.selection, limits.decodedBytesMax),
+  )
+}
+
+/** The fingerprint of a body that goes by and is not kept: it is compared byte for byte, with its codings. */
+export type StreamFingerprint = {
+  update(chunk: Uint8Array): void
+  /** Once, after the last chunk. */
+  finish(): Fingerprinted | FingerprintProblem
+}
+
+/**
+ * For bodies above the buffer limit, with a client's key. Equal to {@link fingerprint} for a body of no known type and
+ * without codings, so that a changed limit does not turn such a retry into a mismatch.
+ */
+export function streamFingerprint(
+  head: RequestHead,
+  rules: FingerprintRules = DEFAULT_RULES,
+): StreamFingerprint {
+  const hash = createHash('sha256')
+  const verifier = digestVerifier(linesOf(head.headers, 'content-digest'))
+  return {
+    update: (chunk) => {
+      hash.update(chunk)
+      verifier.update(chunk)
+    },
+    finish: () => {
+      const fault = verifier.verify()
+      if (fault !== undefined) return fault
+      return assemble(head, rules, {
+        form: 'bytes',
+        codings: codingsOf(linesOf(head.headers, 'content-encoding')),
+        sha256: hash.digest(),
+        canonical: undefined,
+        doubt: { reason: 'streamed', detail: 'larger than what is buffered' },
+      })
+    },
+  }
+}
+
+function assemble(
+  head: RequestHead,
+  rules: FingerprintRules,
+  body: BodyForm,
+): Fingerprinted | FingerprintProblem {
+  const components: Component[] = []
+  const named: readonly (readonly [ComponentName, Buffer | undefined])[] = [
+    ['scheme', utf8Bytes(rules.scheme)],
+    ['tenant', utf8Bytes(head.tenant)],
+    ['env', utf8Bytes(head.env)],
+    ['api_version', utf8Bytes(head.apiVersion)],
+    ['principal', utf8Bytes(head.principal)],
+    ['method', wireBytes(head.method)],
+    ['path', wireBytes(head.path)],
+    ['query', queryComponent(head.query)],
+    ['headers', headersComponent(head.headers, rules.headers)],
+    ['media_type', mediaTypeComponent(head.headers)],
+    ['codings', codingsComponent(head.headers, body.codings)],
+    ['body_form', utf8Bytes(body.form)],
+    ['body_sha256', body.sha256],
+  ]
+  for (const [name, bytes] of named) {
+    if (bytes === undefined) return { kind: 'not_text', component: name }
+    components.push({ name, bytes })
+  }
+  const hash = sha256Hex(frame(components.map((component) => component.bytes)))
+  return { kind: 'fingerprint', hash, scheme: rules.scheme, body, components }
+}
+
+function queryComponent(text: string | undefined): Buffer | undefined {
+  const query = canonicalQuery(text)
+  return wireList(query.kind === 'absent' ? [] : [query.kind, query.text])
+}
+
+/** One frame a chosen header: its name, then each of its lines. A header that is not there has no line. */
+function headersComponent(headers: HeaderList, chosen: readonly string[]): Buffer | undefined {
+  const frames: Buffer[] = []
+  for (const name of chosen) {
+    const lines = wireList([name, ...linesOf(headers, name)])
+    if (lines === undefined) return undefined
+    frames.push(lines)
+  }
+  return frame(frames)
+}
+
+function mediaTypeComponent(headers: HeaderList): Buffer | undefined {
+  const lines = linesOf(headers, 'content-type')
+  const media = mediaTypeOf(headers)
+  if (lines.length === 0 || !areWireText(lines)) return wireList(lines)
+  return wireList(media === undefined ? ['verbatim', ...lines] : ['parsed', media.normal])
+}
+
+function mediaTypeOf(headers: HeaderList): MediaType | undefined {
+  const [line, ...more] = linesOf(headers, 'content-type')
+  return line === undefined || more.length > 0 ? undefined : parseMediaType(line)
+}
+
+function codingsComponent(headers: HeaderList, kept: readonly string[]): Buffer | undefined {
+  return areWireText(linesOf(headers, 'content-encoding')) ? wireList(kept) : undefined
+}
+
+/** Asked before text is compared without case: beyond Latin-1 there are letters whose lower case is an ASCII letter. */
+function areWireText(lines: readonly string[]): boolean {
+  return lines.every((line) => wireBytes(line) !== undefined)
+}
+
+function wireList(texts: readonly string[]): Buffer | undefined {
+  const parts: Buffer[] = []
+  for (const text of texts) {
+    const bytes = wireBytes(text)
+    if (bytes === undefined) return undefined
+    parts.push(bytes)
+  }
+  return frame(parts)
+}

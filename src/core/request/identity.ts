@@ -1,0 +1,128 @@
+/**
+ * The identity of a request, and the Redis key of its record: `dedup:{tenant}:{env}:{version}:{sha256 hex}`.
+ *
+ * No two scopes meet. The three names are percent-encoded outside `A-Z a-z 0-9 . _ -`, so a colon in a name is never
+ * the one between names, and are hashed once more together with everything else. The key of a client appears only
+ * inside the hash. A name is never empty, so keys with an empty tenant part (`dedup::…`) are free for our own use,
+ * and `%` is always followed by two digits, so `dedup:%:…` is, too.
+ */
+
+import { frame, sha256Hex, utf8Bytes, wireBytes } from '../formats/framing.ts'
+import { percentEncode } from '../formats/percent-encoding.ts'
+import type { Fingerprint } from '../record/record.ts'
+
+/** Longest tenant, environment or API version in bytes of UTF-8. A longer one is refused, never cut. */
+export const SCOPE_PART_BYTES_MAX = 128
+
+/**
+ * Between the scope and the hash of an entity's key, `dedup:{tenant}:{env}:{version}:lock:{hash}`: its record is a lease
+ * and never an outcome, which whoever reads the nodes wants to tell apart.
+ */
+export const ENTITY_MARK = ':lock'
+
+/** The same for the record that remembers under which key a content came: it is left to lapse, and never has an outcome. */
+const CONTENT_MARK = ':content'
+
+const IDENTITY_SCHEME = 'fencepost-identity/1'
+
+export type Scope = { readonly tenant: string; readonly env: string; readonly apiVersion: string }
+
+export type Identity = Scope &
+  (
+    | {
+        /** Keyed by what the client sent. */
+        readonly mode: 'header'
+        readonly principal: string
+        readonly method: string
+        /** As it crossed the wire, without the query. */
+        readonly path: string
+        readonly key: string
+      }
+    | {
+        /** Keyed by what the request says. */
+        readonly mode: 'content'
+        readonly principal: string
+        readonly method: string
+        readonly path: string
+        readonly fingerprint: Fingerprint
+      }
+    /** A value that a caller of the reservation API named; it has no method or path, and the scope is its owner. */
+    | { readonly mode: 'reservation'; readonly value: string }
+    /** What different requests of one scope must not do something to at the same time. */
+    | { readonly mode: 'entity'; readonly value: string }
+  )
+
+export type RecordKey =
+  | { readonly kind: 'record_key'; readonly recordKey: string }
+  | {
+      readonly kind: 'invalid_identity'
+      readonly part: 'tenant' | 'env' | 'apiVersion' | 'principal' | 'method' | 'path' | 'key' | 'value'
+      readonly reason: 'empty' | 'too_long' | 'not_text'
+      readonly detail: string
+    }
+
+type Invalid = Extract<RecordKey, { kind: 'invalid_identity' }>
+
+export function recordKey(identity: Identity): RecordKey {
+  const scope = scopeOf(identity)
+  if ('kind' in scope) return scope
+  const parts = subjectOf(identity)
+  if ('kind' in parts) return parts
+  const hash = sha256Hex(
+    frame([Buffer.from(IDENTITY_SCHEME), ...scope.map((part) => Buffer.from(part)), ...parts]),
+  )
+  const mark = identity.mode === 'entity' ? ENTITY_MARK : ''
+  return { kind: 'record_key', recordKey: `dedup:${scope.join(':')}${mark}:${hash}` }
+}
+
+/** Where it is remembered under which key the content of this record came, beside the record itself. */
+export function contentMarkOf(key: string): string {
+  const hashAt = key.lastIndexOf(':')
+  return `${key.slice(0, hashAt)}${CONTENT_MARK}${key.slice(hashAt)}`
+}
+
+/** Whether the record of this key ends with an outcome: not that of an entity, nor the mark of a content. */
+export function isWork(key: string): boolean {
+  return /^dedup:[^:%][^:]*:[^:]+:[^:]+:[0-9a-f]{64}$/.test(key)
+}
+
+/** The fingerprint of what is nothing but its name: a reserved value, an entity. There is nothing else to compare. */
+export function fingerprintOfName(recordKey: string): Fingerprint {
+  return sha256Hex(Buffer.from(recordKey))
+}
+
+/** The three names, encoded; or which of them can be no name. */
+function scopeOf(scope: Scope): readonly string[] | Invalid {
+  const encoded: string[] = []
+  for (const part of ['tenant', 'env', 'apiVersion'] as const) {
+    const text = scope[part]
+    const bytes = utf8Bytes(text)
+    if (bytes === undefined) return invalid(part, 'not_text', `${part} has a lone surrogate`)
+    if (bytes.length === 0) return invalid(part, 'empty', `${part} is empty, at least 1 byte is expected`)
+    if (bytes.length > SCOPE_PART_BYTES_MAX)
+      return invalid(part, 'too_long', `${part} has ${bytes.length} bytes, at most ${SCOPE_PART_BYTES_MAX}`)
+    encoded.push(percentEncode(text)!)
+  }
+  return encoded
+}
+
+function subjectOf(identity: Identity): readonly Uint8Array[] | Invalid {
+  const mode = Buffer.from(identity.mode)
+  if (identity.mode === 'reservation' || identity.mode === 'entity') {
+    const value = utf8Bytes(identity.value)
+    return value === undefined ? invalid('value', 'not_text', 'value has a lone surrogate') : [mode, value]
+  }
+  const principal = utf8Bytes(identity.principal)
+  if (principal === undefined) return invalid('principal', 'not_text', 'principal has a lone surrogate')
+  const method = wireBytes(identity.method)
+  if (method === undefined) return invalid('method', 'not_text', 'method has a character above U+00FF')
+  const path = wireBytes(identity.path)
+  if (path === undefined) return invalid('path', 'not_text', 'path has a character above U+00FF')
+  const key = utf8Bytes(identity.mode === 'header' ? identity.key : identity.fingerprint)
+  if (key === undefined) return invalid('key', 'not_text', 'key has a lone surrogate')
+  return [mode, principal, method, path, key]
+}
+
+function invalid(part: Invalid['part'], reason: Invalid['reason'], detail: string): Invalid {
+  return { kind: 'invalid_identity', part, reason, detail }
+}

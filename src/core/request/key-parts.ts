@@ -1,0 +1,125 @@
+/**
+ * A key made of parts of the request: headers, query parameters, values of a JSON body, parameters of the path.
+ *
+ * Each part is percent-encoded and the parts are joined by colons, so that `a` + `b:c` and `a:b` + `c` are two keys. A
+ * missing part means that there is no key; `null` is missing, `0`, `false` are values. A value of the body keeps its
+ * type: the number 1 and the string "1" are two keys, the numbers 1 and 1.0 are one.
+ */
+
+import { canonicalNumber, decimalOf } from '../formats/decimal.ts'
+import { linesOf } from '../formats/header-lines.ts'
+import { type Json, parseJson } from '../formats/json.ts'
+import { parsePointer, valuesAt } from '../formats/json-pointer.ts'
+import { percentEncode } from '../formats/percent-encoding.ts'
+import { queryValues } from '../formats/query.ts'
+import type { HeaderList } from '../ports.ts'
+import type { KeyPart, KeySource } from '../routes/route.ts'
+import {
+  checkKey,
+  invalidKey,
+  type KeyOptions,
+  type ParsedKey,
+  parseIdempotencyKey,
+} from './idempotency-key.ts'
+
+export type KeyCarrier = {
+  readonly headers: HeaderList
+  /** Without `?`; undefined where the target has none. */
+  readonly query: string | undefined
+  readonly pathParameters: Readonly<Record<string, string>>
+  /** Without content codings. */
+  readonly body: Uint8Array
+}
+
+/** The key of a request as its route wants it: the first header that is there, or all parts together. */
+export function keyOf(source: KeySource, carrier: KeyCarrier): ParsedKey {
+  if (source.parts.length > 0) {
+    const joined = joinKeyParts(source.parts, carrier)
+    return joined.kind === 'key' ? checkKey(joined.key, source) : joined
+  }
+  for (const name of source.headers) {
+    const parsed = parseIdempotencyKey(linesOf(carrier.headers, name), source)
+    if (parsed.kind !== 'missing') return parsed
+  }
+  return { kind: 'missing' }
+}
+
+/** All parts together, of whatever length; also the name of an entity that a route serialises by. */
+export function joinKeyParts(parts: readonly KeyPart[], carrier: KeyCarrier): ParsedKey {
+  const texts: string[] = []
+  for (const part of parts) {
+    const found = readPart(part, carrier)
+    if (found.kind !== 'key') return found
+    if (found.key === '') return invalidKey('empty', 'a part of the key is empty')
+    const encoded = percentEncode(found.key)
+    if (encoded === undefined) return invalidKey('not_one_scalar', 'a part of the key has a lone surrogate')
+    texts.push(encoded)
+  }
+  return texts.length === 0 ? { kind: 'missing' } : { kind: 'key', key: texts.join(':') }
+}
+
+const ANY_KEY: KeyOptions = { strict: false, minLength: 1 }
+
+function readPart(part: KeyPart, carrier: KeyCarrier): ParsedKey {
+  switch (part.in) {
+    case 'header':
+      return parseIdempotencyKey(linesOf(carrier.headers, part.name), ANY_KEY)
+    case 'query':
+      return only(queryValues(carrier.query, part.name))
+    case 'path': {
+      const own = Object.hasOwn(carrier.pathParameters, part.parameter)
+      return only(own ? [carrier.pathParameters[part.parameter]!] : [])
+    }
+    case 'body':
+      return readBodyPart(part.pointer, carrier.body)
+  }
+}
+
+function only(values: readonly string[]): ParsedKey {
+  const [value] = values
+  if (value === undefined) return { kind: 'missing' }
+  if (values.length > 1)
+    return invalidKey('not_one_scalar', `a part of the key is there ${values.length} times, expected once`)
+  return { kind: 'key', key: value }
+}
+
+function readBodyPart(pointer: string, body: Uint8Array): ParsedKey {
+  if (body.length === 0) return { kind: 'missing' }
+  const parsed = parseJson(body)
+  if (parsed.kind === 'refused') return invalidKey('unreadable_body', `the body is no JSON: ${parsed.detail}`)
+  const tokens = parsePointer(pointer)
+  const texts = tokens === undefined ? [] : valuesAt(parsed.value, tokens).map(scalarText)
+  if (texts.includes(undefined))
+    return invalidKey(
+      'not_one_scalar',
+      'a part of the key is no scalar, is empty, or cannot be written exactly',
+    )
+  return only(texts.filter((text): text is string => text !== undefined && text !== 'null'))
+}
+
+/** Different for different scalars, also of different types; undefined for what can be no part of a key. */
+function scalarText(value: Json): string | undefined {
+  switch (value.kind) {
+    case 'null':
+      return 'null'
+    case 'boolean':
+      return String(value.value)
+    case 'number':
+      return numberText(value.text)
+    case 'string':
+      return value.value === '' || !value.value.isWellFormed() ? undefined : JSON.stringify(value.value)
+    case 'object':
+    case 'array':
+      return undefined
+  }
+}
+
+/** A number that a double does not keep, such as a 64-bit identifier, is written by its exact digits. */
+function numberText(text: string): string | undefined {
+  const number = canonicalNumber(text)
+  if (number.kind === 'lossless') return number.text
+  const { negative, digits, exponent } = decimalOf(text)
+  // Beyond, two exponents may have been rounded to one.
+  if (!Number.isSafeInteger(exponent)) return undefined
+  return `${negative ? '-' : ''}${digits === '' ? '0' : digits}e${exponent}`
+}

@@ -1,0 +1,114 @@
+/**
+ * Lets only one of different requests work on an entity at a time.
+ *
+ *   claim each entity in the order of its key, waiting for those that others hold → all under one token → work → give back
+ *
+ * Owns leases on further records, which never get an outcome. The request's own record is claimed before, so a duplicate
+ * never waits here; entities are claimed in one order by everybody, so nobody waits in a circle; waiting is bounded for
+ * all of them together. The token that the application is told is the largest of all: larger than that of every earlier
+ * holder of the record and of each entity. It takes one more round, in which the record is raised to it.
+ */
+
+import { keepLease, type LeaseKeeper, type LeaseKeeperPorts } from '../claims/lease-keeper.ts'
+import { NOT_COUNTED, type Outcome } from '../outcome.ts'
+import type { ClaimResult, Clock, Leases, Random } from '../ports.ts'
+import { fingerprintOfName } from '../request/identity.ts'
+import { type Backoff, jitteredDelayMs, pauseUnless, whenAborted } from '../retry.ts'
+
+export type EntityLocks = {
+  readonly recordKeys: readonly string[]
+  /** For all of them together. */
+  readonly waitMs: number
+}
+
+export type EntityPolicy = {
+  readonly leaseMs: number
+  readonly retentionMs: number
+  readonly budgetMs: number
+  readonly totalHoldMs: number
+}
+
+export type EntityPorts = Omit<LeaseKeeperPorts, 'leases'> & {
+  readonly leases: Leases
+  readonly clock: Clock
+  readonly random: Random
+}
+
+export type Locked =
+  | {
+      readonly kind: 'locked'
+      /** The work is over. */
+      readonly unlock: () => Promise<void>
+      /** Whether it is over is not known: the leases are left to end. */
+      readonly abandon: () => void
+    }
+  | Extract<Outcome, { kind: 'entity_busy' | 'unavailable' }>
+
+const WAIT_BACKOFF: Backoff = { initialMs: 15, maxMs: 150 }
+const RETRY_SOON_MS = 1_000
+
+/** @param holder keeps the record of the request; it is raised to the token of the entities */
+export async function lockEntities(
+  entities: EntityLocks,
+  holder: LeaseKeeper,
+  policy: EntityPolicy,
+  abandoned: AbortSignal | undefined,
+  ports: EntityPorts,
+): Promise<Locked> {
+  const { clock } = ports
+  const keepers: LeaseKeeper[] = []
+  const unlock = async (): Promise<void> => {
+    await Promise.all(
+      keepers.map((keeper) => {
+        keeper.stop('released')
+        return ports.leases.release(keeper.lease())
+      }),
+    )
+  }
+  const untilMonoMs = clock.monoMs() + entities.waitMs
+  const keys = [...new Set(entities.recordKeys)].sort((a, b) =>
+    Buffer.compare(Buffer.from(a), Buffer.from(b)),
+  )
+  for (const key of keys) {
+    const claimed = await claimOrWait(key, holder.lease().owner, policy, untilMonoMs, abandoned, ports)
+    if (claimed.kind !== 'granted') {
+      await unlock()
+      return claimed.kind === 'unavailable'
+        ? { ...claimed, retryAfterMs: RETRY_SOON_MS }
+        : {
+            kind: 'entity_busy',
+            retryAfterMs: 'retryAfterMs' in claimed ? claimed.retryAfterMs : RETRY_SOON_MS,
+          }
+    }
+    keepers.push(keepLease(claimed.lease, ports, policy.totalHoldMs))
+  }
+  const token = Math.max(...[holder, ...keepers].map((keeper) => keeper.lease().token))
+  const raised = await Promise.all([holder, ...keepers].map((keeper) => keeper.raise(token)))
+  if (!raised.every(Boolean)) {
+    await unlock()
+    return { kind: 'unavailable', answered: 0, required: NOT_COUNTED, retryAfterMs: RETRY_SOON_MS }
+  }
+  const abandon = (): void => {
+    for (const keeper of keepers) keeper.stop('abandoned')
+  }
+  return { kind: 'locked', unlock, abandon }
+}
+
+async function claimOrWait(
+  key: string,
+  owner: string,
+  { leaseMs, retentionMs, budgetMs }: EntityPolicy,
+  untilMonoMs: number,
+  abandoned: AbortSignal | undefined,
+  { leases, clock, random }: EntityPorts,
+): Promise<ClaimResult> {
+  const fingerprint = fingerprintOfName(key)
+  const left = whenAborted(abandoned)
+  for (let retry = 0; ; retry += 1) {
+    const claimed = await leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
+    const leftMs = untilMonoMs - clock.monoMs()
+    if (claimed.kind !== 'held' || leftMs <= 0 || abandoned?.aborted === true) return claimed
+    const delayMs = Math.min(jitteredDelayMs(WAIT_BACKOFF, retry, random), leftMs)
+    await pauseUnless([left], delayMs, clock)
+  }
+}

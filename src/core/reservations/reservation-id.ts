@@ -1,0 +1,119 @@
+/**
+ * The id of a reservation: everything that later calls need, signed, so that any sidecar of the cluster serves it.
+ *
+ * Owns the bytes of an id and its signature. Whoever knows the secret (`reservation-secret.ts`) can read an id of any
+ * other sidecar; nobody else can make one, or change a record key, owner or token in one. An id proves that its holder was
+ * once granted these records, not that it still holds them: that is the nodes' to say.
+ *
+ * `r1_` and the base64url of: flags (1 byte), attempt (2), lease in ms (4), retention in ms (6), owner (16), token (8),
+ * number of intents (1) and of entities (1), length of the scope (2), the scope, 32 bytes for each intent's hash (and 32
+ * for its fingerprint, where flag 1 says so) and each entity's hash, HMAC-SHA256 over all of that (32).
+ */
+
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import { ENTITY_MARK, fingerprintOfName } from '../request/identity.ts'
+import type { Intent, Reservation } from './reservations.ts'
+
+/** An id of 32 values, 8 entities and three names of 128 bytes, each percent-encoded, is shorter. */
+export const RESERVATION_ID_CHARS_MAX = 4_096
+
+const PREFIX = 'r1_'
+const SIGNED_AS = 'fencepost-reservation-id/1'
+const MAC_BYTES = 32
+const HASH_BYTES = 32
+const FIXED_BYTES = 1 + 2 + 4 + 6 + 16 + 8 + 1 + 1 + 2
+/** Fingerprints are those of the names alone, and need not be carried. */
+const FLAG_FINGERPRINTS = 1
+
+export type VerifiedId =
+  | { readonly kind: 'reservation'; readonly reservation: Reservation }
+  /** Not written by anybody who knows the secret, or not whole. */
+  | { readonly kind: 'foreign' }
+
+export function reservationIdOf(reservation: Reservation, secret: Buffer): string {
+  const { intents, entities, owner, token, attempt, leaseMs, retentionMs } = reservation
+  const first = intents[0] ?? entities[0]
+  if (first === undefined) throw new RangeError('a reservation of nothing has no id')
+  const scope = Buffer.from(scopeOf(first.recordKey))
+  const carried = intents.some((one) => one.fingerprint !== fingerprintOfName(one.recordKey))
+  const fixed = Buffer.alloc(FIXED_BYTES)
+  let at = fixed.writeUInt8(carried ? FLAG_FINGERPRINTS : 0, 0)
+  at = fixed.writeUInt16BE(attempt, at)
+  at = fixed.writeUInt32BE(leaseMs, at)
+  at = fixed.writeUIntBE(retentionMs, at, 6)
+  at += fixed.write(owner, at, 16, 'hex')
+  at = fixed.writeBigUInt64BE(BigInt(token), at)
+  at = fixed.writeUInt8(intents.length, at)
+  at = fixed.writeUInt8(entities.length, at)
+  fixed.writeUInt16BE(scope.length, at)
+  const payload = Buffer.concat([
+    fixed,
+    scope,
+    ...intents.flatMap(({ recordKey, fingerprint }) => [
+      hashOf(recordKey),
+      ...(carried ? [Buffer.from(fingerprint, 'hex')] : []),
+    ]),
+    ...entities.map(({ recordKey }) => hashOf(recordKey)),
+  ])
+  return PREFIX + Buffer.concat([payload, macOf(payload, secret)]).toString('base64url')
+}
+
+/** @param secrets any of them may have signed */
+export function verifyReservationId(id: string, secrets: readonly Buffer[]): VerifiedId {
+  const foreign: VerifiedId = { kind: 'foreign' }
+  if (!id.startsWith(PREFIX) || id.length > RESERVATION_ID_CHARS_MAX) return foreign
+  const encoded = id.slice(PREFIX.length)
+  const bytes = Buffer.from(encoded, 'base64url')
+  // Node's decoder forgives; one id has one spelling.
+  if (bytes.length < FIXED_BYTES + MAC_BYTES || bytes.toString('base64url') !== encoded) return foreign
+  const payload = bytes.subarray(0, -MAC_BYTES)
+  const mac = bytes.subarray(-MAC_BYTES)
+  if (!secrets.some((secret) => timingSafeEqual(macOf(payload, secret), mac))) return foreign
+  return { kind: 'reservation', reservation: reservationFrom(payload) }
+}
+
+/** Only of a payload that we signed ourselves: it has the form that {@link reservationIdOf} gave it. */
+function reservationFrom(payload: Buffer): Reservation {
+  const carried = (payload.readUInt8(0) & FLAG_FINGERPRINTS) !== 0
+  const intentCount = payload.readUInt8(37)
+  const entityCount = payload.readUInt8(38)
+  const scopeEnd = FIXED_BYTES + payload.readUInt16BE(39)
+  const scope = payload.toString('utf8', FIXED_BYTES, scopeEnd)
+  let at = scopeEnd
+  const next = (): string => {
+    at += HASH_BYTES
+    return payload.toString('hex', at - HASH_BYTES, at)
+  }
+  const intents: Intent[] = []
+  for (let index = 0; index < intentCount; index += 1) {
+    const recordKey = `${scope}:${next()}`
+    intents.push({ recordKey, fingerprint: carried ? next() : fingerprintOfName(recordKey) })
+  }
+  const entities: Intent[] = []
+  for (let index = 0; index < entityCount; index += 1) {
+    const recordKey = `${scope}${ENTITY_MARK}:${next()}`
+    entities.push({ recordKey, fingerprint: fingerprintOfName(recordKey) })
+  }
+  return {
+    intents,
+    entities,
+    attempt: payload.readUInt16BE(1),
+    leaseMs: payload.readUInt32BE(3),
+    retentionMs: payload.readUIntBE(7, 6),
+    owner: payload.toString('hex', 13, 29),
+    token: Number(payload.readBigUInt64BE(29)),
+  }
+}
+
+/** `dedup:{tenant}:{env}:{version}`, of the record of an intent or of an entity. */
+function scopeOf(recordKey: string): string {
+  return recordKey.split(':').slice(0, 4).join(':')
+}
+
+function hashOf(recordKey: string): Buffer {
+  return Buffer.from(recordKey.slice(-2 * HASH_BYTES), 'hex')
+}
+
+function macOf(payload: Buffer, secret: Buffer): Buffer {
+  return createHmac('sha256', secret).update(SIGNED_AS).update('\0').update(payload).digest()
+}

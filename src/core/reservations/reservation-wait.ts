@@ -1,0 +1,95 @@
+/**
+ * What a reservation does over time: waiting for its turn, and being kept while its holder's connection stands.
+ *
+ * Nothing is held while waiting: every try is all or nothing, so those who wait for each other's records never meet in a
+ * circle. Keeping is `lease-keeper.ts`, over all leases of the reservation as if they were one.
+ */
+
+import { now, remainingMs } from '../claims/lease.ts'
+import { keepLease, type LeaseKeeper, type LeaseKeeperPorts } from '../claims/lease-keeper.ts'
+import type { Waiters } from '../claims/waiters.ts'
+import type { Clock, Leases, Random } from '../ports.ts'
+import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
+import {
+  extend,
+  type Reservation,
+  type ReserveRequest,
+  type ReserveResult,
+  release,
+  reserve,
+  type Validity,
+} from './reservations.ts'
+
+const WAIT_BACKOFF: Backoff = { initialMs: 25, maxMs: 250 }
+
+export type WaitPorts = {
+  readonly leases: Leases
+  readonly waiters: Waiters
+  readonly clock: Clock
+  readonly random: Random
+}
+
+export type Waited =
+  | ReserveResult
+  | { readonly kind: 'too_many_waiters'; readonly limit: number; readonly retryAfterMs: number }
+
+/** @param gone aborts when nobody wants the answer any more */
+export async function reserveOrWait(
+  request: ReserveRequest,
+  waitMs: number,
+  gone: AbortSignal,
+  { leases, waiters, clock, random }: WaitPorts,
+): Promise<Waited> {
+  const untilMonoMs = clock.monoMs() + waitMs
+  const ask = () => reserveAlive(request, { leases, clock, random })
+  const first = await ask()
+  if (first.kind !== 'conflict' || waitMs === 0) return first
+  using place = waiters.enter(first.intent.recordKey)
+  if (place === undefined)
+    return { kind: 'too_many_waiters', limit: waiters.limit, retryAfterMs: first.retryAfterMs }
+  for (let retry = 0, last: ReserveResult = first; ; retry += 1) {
+    const delayMs = jitteredDelayMs(WAIT_BACKOFF, retry, random)
+    if (gone.aborted || clock.monoMs() + delayMs >= untilMonoMs) return last
+    await pause(clock, delayMs)
+    if (gone.aborted) return last
+    last = await ask()
+    if (last.kind !== 'conflict') return last
+  }
+}
+
+/** Many values with a short lease may take longer to get than they last: a dead reservation is never handed out. */
+async function reserveAlive(
+  request: ReserveRequest,
+  { leases, clock, random }: Pick<WaitPorts, 'leases' | 'clock' | 'random'>,
+): Promise<ReserveResult> {
+  const result = await reserve(request, leases, random)
+  if (result.kind !== 'reserved' || remainingMs(result.validity, now(clock)) > 0) return result
+  await release(result.reservation, leases)
+  const { intents, leaseMs } = result.reservation
+  return { kind: 'conflict', intent: intents[0]!, entity: false, retryAfterMs: leaseMs }
+}
+
+export type ReservationKeeperPorts = Omit<LeaseKeeperPorts, 'leases'> & { readonly leases: Leases }
+
+/** @param onRenewed told of every renewal */
+export function keepReservation(
+  reservation: Reservation,
+  validity: Validity,
+  onRenewed: (validity: Validity) => void,
+  ports: ReservationKeeperPorts,
+): LeaseKeeper {
+  const { intents, owner, token, attempt, leaseMs, retentionMs } = reservation
+  const { recordKey: key, fingerprint } = intents[0]!
+  const asOne = { key, fingerprint, owner, token, attempt, leaseMs, retentionMs, ...validity }
+  return keepLease(asOne, {
+    ...ports,
+    leases: {
+      renew: async (lease) => {
+        const extended = await extend(reservation, leaseMs, ports.leases)
+        if (extended.kind !== 'extended') return extended
+        onRenewed(extended.validity)
+        return { kind: 'renewed', lease: { ...lease, ...extended.validity } }
+      },
+    },
+  })
+}

@@ -1,0 +1,290 @@
+/**
+ * Reservations: an intent, or several at once, claimed by code that does its work elsewhere and says how it ended.
+ *
+ *   reserve → SUCCESS ── extend* ── complete | release
+ *           → CONFLICT (held) | DUPLICATE (completed) | mismatch | unavailable
+ *
+ * Owns what makes several records one reservation: they are claimed in one order (by the bytes of their keys), all or
+ * nothing, under one owner and one token. Nothing about a reservation is kept in this process: whoever has its parts (the
+ * signed reservation id carries them) can extend, complete or release it through any sidecar of the cluster.
+ *
+ * Entities are locked besides: their records are claimed like the others, and given back at the end instead of completed.
+ *
+ * Half of the owner follows from the session, half is random: a session that asks again for what it holds (its answer was
+ * lost) is recognised by the first half and gets the same reservation, same token, instead of a conflict with itself.
+ */
+
+import type { ClaimResult, Lease, Leases, Random, ReadResult } from '../ports.ts'
+import type { Fingerprint, Owner } from '../record/record.ts'
+import type { StoredOutcome } from '../record/stored-outcome.ts'
+import type { Token } from '../record/token.ts'
+
+/** One intent: its record, and the fingerprint that a second use must match. */
+export type Intent = { readonly recordKey: string; readonly fingerprint: Fingerprint }
+
+/** Everything that later calls need: what a reservation id carries. */
+export type Reservation = {
+  readonly intents: readonly Intent[]
+  /** What nobody else may work on meanwhile; these records never get an outcome. */
+  readonly entities: readonly Intent[]
+  readonly owner: Owner
+  readonly token: Token
+  readonly attempt: number
+  readonly leaseMs: number
+  readonly retentionMs: number
+}
+
+/** What a caller is told to wait where nobody else is known to hold it: races end within a claim's budget. */
+const CONTENDED_RETRY_AFTER_MS = 1_000
+
+/** Bytes of an owner that name the session, of 16. */
+export const SESSION_TAG_BYTES = 8
+
+export type ReserveRequest = {
+  readonly intents: readonly Intent[]
+  readonly entities: readonly Intent[]
+  /** Where an earlier attempt at one of the intents lapsed without an outcome. */
+  readonly takeover: 'reexecute' | 'indeterminate'
+  /** {@link SESSION_TAG_BYTES} as hex digits, which nobody outside can compute from a session's id. */
+  readonly sessionTag: string
+  readonly leaseMs: number
+  readonly retentionMs: number
+  readonly budgetMs: number
+}
+
+/** Until when a reservation is good: the sooner ends it, and of several leases the one that ends first. */
+export type Validity = Pick<Lease, 'validUntilMonoMs' | 'validUntilWallMs'>
+
+export type ReserveResult =
+  | { readonly kind: 'reserved'; readonly reservation: Reservation; readonly validity: Validity }
+  /** `intent` is the one in the way. */
+  | {
+      readonly kind: 'conflict'
+      readonly intent: Intent
+      readonly entity: boolean
+      readonly retryAfterMs: number
+    }
+  /** What became of an earlier attempt is unknown, and the caller does not want another one. */
+  | { readonly kind: 'undecided'; readonly intent: Intent; readonly retryAfterMs: number }
+  | {
+      readonly kind: 'duplicate'
+      readonly intent: Intent
+      readonly outcome: StoredOutcome
+      readonly token: Token
+      readonly attempt: number
+    }
+  | { readonly kind: 'mismatch'; readonly intent: Intent }
+  | { readonly kind: 'damaged'; readonly intent: Intent }
+  | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
+  /** All were granted, and too few nodes then said that they hold them under one token; they were given back. */
+  | { readonly kind: 'unsettled' }
+
+export type ExtendResult =
+  | { readonly kind: 'extended'; readonly reservation: Reservation; readonly validity: Validity }
+  | { readonly kind: 'lost' }
+  | { readonly kind: 'unavailable' }
+
+export type EndResult =
+  | { readonly kind: 'done' }
+  | { readonly kind: 'fenced' }
+  | { readonly kind: 'unavailable' }
+
+/** In one order for everybody, each once: two reservations of the same intents then never wait for each other in a circle. */
+export function inOrder(intents: readonly Intent[]): readonly Intent[] {
+  const byKey = new Map(intents.map((intent) => [intent.recordKey, intent]))
+  return [...byKey.values()].sort((a, b) =>
+    Buffer.compare(Buffer.from(a.recordKey), Buffer.from(b.recordKey)),
+  )
+}
+
+export async function reserve(
+  request: ReserveRequest,
+  leases: Leases,
+  random: Random,
+): Promise<ReserveResult> {
+  const { sessionTag, leaseMs, retentionMs, budgetMs } = request
+  const owner = sessionTag + random.hex(16 - SESSION_TAG_BYTES)
+  const intents = inOrder(request.intents)
+  const wanted = [...intents, ...inOrder(request.entities)]
+  const held: Lease[] = []
+  for (const [index, intent] of wanted.entries()) {
+    const { recordKey: key, fingerprint } = intent
+    const claimed = await leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
+    const entity = index >= intents.length
+    if (claimed.kind !== 'granted') {
+      await releaseAll(held, leases)
+      const resumed = claimed.kind === 'held' ? await resume(request, leases) : undefined
+      return resumed ?? refusal(intent, entity, claimed)
+    }
+    held.push(claimed.lease)
+    if (!entity && claimed.lease.attempt > 1 && request.takeover === 'indeterminate') {
+      // Releasing a takeover gives the lapsed claim back, so the question stays open until somebody decides it.
+      await releaseAll(held, leases)
+      return { kind: 'undecided', intent, retryAfterMs: leaseMs }
+    }
+  }
+  return underOneToken(held, intents.length, request, leases)
+}
+
+/** The reservation that this session holds already, where it holds exactly what it asks for; renewed, which also proves it. */
+async function resume(request: ReserveRequest, leases: Leases): Promise<ReserveResult | undefined> {
+  const { sessionTag, leaseMs, retentionMs } = request
+  const intents = inOrder(request.intents)
+  const entities = inOrder(request.entities)
+  const standing = await read([...intents, ...entities], leases)
+  const [first] = standing
+  if (first?.kind !== 'claimed' || !first.owner.startsWith(sessionTag) || first.remainingMs === 0)
+    return undefined
+  const { owner, token } = first
+  const same = standing.every((one) => one.kind === 'claimed' && one.owner === owner && one.token === token)
+  // An earlier try of the same session is under way, or holds something else: that is soon known.
+  if (!same) {
+    const [intent] = intents
+    return { kind: 'conflict', intent: intent!, entity: false, retryAfterMs: CONTENDED_RETRY_AFTER_MS }
+  }
+  const attempt = attemptOf(standing.slice(0, intents.length))
+  const reservation = { intents, entities, owner, token, attempt, leaseMs, retentionMs }
+  const extended = await extend(reservation, leaseMs, leases)
+  if (extended.kind !== 'extended') return undefined
+  return { kind: 'reserved', reservation: extended.reservation, validity: extended.validity }
+}
+
+function attemptOf(intents: readonly (ReadResult | Lease)[]): number {
+  return Math.max(1, ...intents.map((one) => ('attempt' in one ? one.attempt : 1)))
+}
+
+/**
+ * Raises every claim to the largest of their tokens. A renewal by the same owner may carry a larger token, and the nodes
+ * then hold it as the fence: whatever was granted before it is fenced by it.
+ */
+async function underOneToken(
+  held: readonly Lease[],
+  intentCount: number,
+  request: ReserveRequest,
+  leases: Leases,
+): Promise<ReserveResult> {
+  const token = Math.max(...held.map((lease) => lease.token))
+  const raised = held.map((lease) => ({ ...lease, token }))
+  const current = await Promise.all(
+    held.map(async (lease, index) =>
+      lease.token === token ? ({ kind: 'renewed', lease } as const) : leases.renew(raised[index]!),
+    ),
+  )
+  const failed = current.findIndex(({ kind }) => kind !== 'renewed')
+  const inTheWay = held[failed]
+  if (inTheWay !== undefined) {
+    // Where a claim could not be raised, nodes may hold either token.
+    await releaseAll([...held, ...raised], leases)
+    if (current.every(({ kind }) => kind !== 'lost')) return { kind: 'unsettled' }
+    const entity = failed >= intentCount
+    return { kind: 'conflict', intent: intentOf(inTheWay), entity, retryAfterMs: CONTENDED_RETRY_AFTER_MS }
+  }
+  const valid = current.flatMap((one) => (one.kind === 'renewed' ? [one.lease] : []))
+  const { leaseMs, retentionMs } = request
+  const intents = held.slice(0, intentCount)
+  return {
+    kind: 'reserved',
+    reservation: {
+      intents: intents.map(intentOf),
+      entities: held.slice(intentCount).map(intentOf),
+      owner: held[0]!.owner,
+      token,
+      attempt: attemptOf(intents),
+      leaseMs,
+      retentionMs,
+    },
+    validity: soonest(valid),
+  }
+}
+
+function intentOf({ key: recordKey, fingerprint }: Lease): Intent {
+  return { recordKey, fingerprint }
+}
+
+function soonest(all: readonly Validity[]): Validity {
+  return {
+    validUntilMonoMs: Math.min(...all.map((one) => one.validUntilMonoMs)),
+    validUntilWallMs: Math.min(...all.map((one) => one.validUntilWallMs)),
+  }
+}
+
+function refusal(
+  intent: Intent,
+  entity: boolean,
+  claimed: Exclude<ClaimResult, { kind: 'granted' }>,
+): ReserveResult {
+  switch (claimed.kind) {
+    case 'held':
+      return { kind: 'conflict', intent, entity, retryAfterMs: claimed.retryAfterMs }
+    case 'duplicate':
+      return { ...claimed, intent }
+    case 'mismatch':
+    case 'damaged':
+      return { kind: claimed.kind, intent }
+    case 'unavailable':
+      return claimed
+  }
+}
+
+async function releaseAll(held: readonly Lease[], leases: Leases): Promise<void> {
+  await Promise.all(held.map((lease) => leases.release(lease)))
+}
+
+/** @param leaseMs from now on; also what later renewals use */
+export async function extend(
+  reservation: Reservation,
+  leaseMs: number,
+  leases: Leases,
+): Promise<ExtendResult> {
+  const renewed = await Promise.all(leasesOf({ ...reservation, leaseMs }).map((lease) => leases.renew(lease)))
+  if (renewed.some(({ kind }) => kind === 'lost')) return { kind: 'lost' }
+  const valid = renewed.flatMap((one) => (one.kind === 'renewed' ? [one.lease] : []))
+  if (valid.length < renewed.length) return { kind: 'unavailable' }
+  return { kind: 'extended', reservation: { ...reservation, leaseMs }, validity: soonest(valid) }
+}
+
+/**
+ * Records the same outcome for every intent. With several, each record is complete by itself: a caller that got no answer
+ * asks again with the same outcome, and what was recorded already stays.
+ */
+export async function complete(
+  reservation: Reservation,
+  outcome: StoredOutcome,
+  leases: Leases,
+): Promise<EndResult> {
+  const all = leasesOf(reservation)
+  const intents = all.slice(0, reservation.intents.length)
+  const results = await Promise.all(intents.map((lease) => leases.complete(lease, outcome)))
+  if (results.some(({ kind }) => kind === 'fenced')) return { kind: 'fenced' }
+  if (!results.every(({ kind }) => kind === 'recorded')) return { kind: 'unavailable' }
+  // Only now may the next one work on the entities. One that is not reached is free when its lease ends.
+  await releaseAll(all.slice(reservation.intents.length), leases)
+  return { kind: 'done' }
+}
+
+export async function release(reservation: Reservation, leases: Leases): Promise<EndResult> {
+  const results = await Promise.all(leasesOf(reservation).map((lease) => leases.release(lease)))
+  if (results.some(({ kind }) => kind === 'not_owner')) return { kind: 'fenced' }
+  return results.every(({ kind }) => kind === 'released') ? { kind: 'done' } : { kind: 'unavailable' }
+}
+
+/** What stands for each of them now, in the order given. */
+export function read(intents: readonly Intent[], leases: Leases): Promise<readonly ReadResult[]> {
+  return Promise.all(intents.map(({ recordKey }) => leases.read(recordKey)))
+}
+
+/** As the record protocol wants them. Validity is the nodes' to judge here: the caller's clock began with the first answer. */
+function leasesOf(reservation: Reservation): readonly Lease[] {
+  const { intents, entities, owner, token, attempt, leaseMs, retentionMs } = reservation
+  return [...intents, ...entities].map(({ recordKey: key, fingerprint }) => ({
+    key,
+    token,
+    owner,
+    fingerprint,
+    attempt,
+    leaseMs,
+    retentionMs,
+    validUntilMonoMs: 0,
+    validUntilWallMs: 0,
+  }))
+}

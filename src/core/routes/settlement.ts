@@ -1,0 +1,113 @@
+/**
+ * What is done with the application's answer: kept for duplicates, forgotten so that a retry runs again, or neither.
+ *
+ * Owns the storing policy of statuses and headers as pure functions. Only whole answers come here; an answer that was
+ * cut is not one (`ForwardResult`).
+ */
+
+import type { ApplicationResponse, HeaderList } from '../ports.ts'
+import { isStorableHeader, type StoredOutcome } from '../record/stored-outcome.ts'
+import { redact } from './redaction.ts'
+import type { JsonPointer } from './route.ts'
+
+/** `store`: replay it. `release`: forget it. `hold`: keep the claim until its lease ends, record nothing. */
+export type Disposition = 'store' | 'release' | 'hold'
+
+export type StoringPolicy = {
+  /** Exact status, or class such as `5xx`, to what happens; the exact status wins. What is not named: see below. */
+  readonly store: Readonly<Record<string, Disposition>>
+  /** Lower-case names kept besides the built-in list. */
+  readonly storedHeaders: readonly string[]
+  readonly bodyStorage: 'full' | 'none'
+  /** Values of a JSON body that are not stored. */
+  readonly redact: readonly JsonPointer[]
+}
+
+/** Answers that say "not now" or "not you": carrying the request out later is legitimate. */
+const RELEASED_4XX = new Set([401, 403, 407, 408, 421, 425, 429])
+
+/** The application's own word on what happened; stripped before anybody else sees it. */
+export const OUTCOME_HEADER = 'fencepost-outcome'
+
+export function dispositionOf(
+  response: Pick<ApplicationResponse, 'status' | 'headers'>,
+  policy: StoringPolicy,
+): Disposition {
+  const said = headerValues(response.headers, OUTCOME_HEADER)
+  const last = said.at(-1)?.trim().toLowerCase()
+  if (last === 'store' || last === 'release' || last === 'hold') return last
+  // An application that asks for a retry has not settled the request.
+  if (headerValues(response.headers, 'retry-after').length > 0) return 'release'
+  const { status } = response
+  const chosen = policy.store[String(status)] ?? policy.store[`${Math.floor(status / 100)}xx`]
+  if (chosen !== undefined) return chosen
+  // Part of a resource answers the Range of one request only; it is not the outcome of the identity.
+  if (status === 206) return 'hold'
+  if (status >= 500 || RELEASED_4XX.has(status)) return 'release'
+  return 'store'
+}
+
+const STORED_NAMES = new Set(['location', 'link', 'etag', 'last-modified', 'vary', 'cache-control'])
+const NEVER_STORED = new Set([
+  'set-cookie',
+  'authorization',
+  'www-authenticate',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'date',
+  'server',
+  'connection',
+  'keep-alive',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'content-length',
+])
+
+/** Which headers of an answer are kept: content-*, x-*, a short list, and what the route adds; never credentials or hop-by-hop. */
+export function storedHeadersOf(headers: HeaderList, extra: readonly string[]): HeaderList {
+  const connection = new Set(
+    headerValues(headers, 'connection').flatMap((value) => value.toLowerCase().split(/\s*,\s*/)),
+  )
+  return headers.filter(([name, value]) => {
+    const lower = name.toLowerCase()
+    if (NEVER_STORED.has(lower) || connection.has(lower) || lower.startsWith('fencepost-')) return false
+    // The record would be refused as damaged when it is read: better without this header than without an answer.
+    if (!isStorableHeader(name, value)) return false
+    return (
+      lower.startsWith('content-') ||
+      lower.startsWith('x-') ||
+      STORED_NAMES.has(lower) ||
+      extra.includes(lower)
+    )
+  })
+}
+
+/** The outcome to record for an answer that is to be stored. */
+export function storedOutcomeOf(
+  response: ApplicationResponse,
+  policy: StoringPolicy,
+  wallMs: number,
+): StoredOutcome {
+  const headers = storedHeadersOf(response.headers, policy.storedHeaders)
+  const { status } = response
+  if (response.oversized === undefined && policy.bodyStorage === 'full') {
+    const redacted = redact(headers, response.body, policy.redact)
+    if (redacted.kind === 'redacted') {
+      const { headers: kept, body } = redacted
+      return { kind: 'response', status, headers: kept, body, completedAtWallMs: wallMs }
+    }
+  }
+  const location = headerValues(headers, 'location')[0]
+  return {
+    kind: 'tombstone',
+    status,
+    ...(location === undefined ? {} : { location }),
+    completedAtWallMs: wallMs,
+  }
+}
+
+function headerValues(headers: HeaderList, lowerName: string): readonly string[] {
+  return headers.filter(([name]) => name.toLowerCase() === lowerName).map(([, value]) => value)
+}

@@ -1,0 +1,72 @@
+/**
+ * What a request is when it arrives: admitted or refused, with the headers that its peer may set, and on which route.
+ *
+ * Owns the order of the three: framing and targets first (`admission.ts`), then the claims of peers that nobody trusts are
+ * taken away, and only what is left chooses a route and an identity.
+ */
+
+import type { IncomingMessage } from 'node:http'
+import { matchRoute, type Route, type RouteMatchResult } from '../../core/routes/route.ts'
+import { headerPairs, isForwarding } from '../headers.ts'
+import { type Peers, trustedPeers, withoutClaims } from '../trusted-peers.ts'
+import { type Admission, ALWAYS_END_TO_END, admit } from './admission.ts'
+import type { ScopeRules } from './identify.ts'
+
+export type Arrived = { readonly admission: Admission; readonly matched?: RouteMatchResult }
+
+export type ArrivalRules = {
+  readonly routes: readonly Route[]
+  readonly scope: ScopeRules
+  /** Whose headers of tenant, version and origin are believed. */
+  readonly trustedPeers: Peers
+  readonly limits: { readonly headerLinesMax: number }
+}
+
+export function createArrival(options: ArrivalRules): (req: IncomingMessage) => Arrived {
+  const { routes, scope } = options
+  const rules = { headerLinesMax: options.limits.headerLinesMax, endToEnd: endToEndHeaders(options) }
+  const trusts = trustedPeers(options.trustedPeers)
+  const claims = [scope.tenantHeader, scope.versionHeader]
+
+  return (req) => {
+    const sent = admit(rawOf(req), rules)
+    if (sent.kind !== 'admitted') return { admission: sent }
+    const believed = trusts(req.socket.remoteAddress)
+    const headers = believed ? sent.request.headers : withoutClaims(sent.request.headers, claims)
+    const admission: Admission = { kind: 'admitted', request: { ...sent.request, headers } }
+    const { method, host, path } = admission.request
+    const facts = { method, host, path, headers: believed ? req.headers : without(req.headers, claims) }
+    const matched = matchRoute(routes, facts)
+    return matched === undefined ? { admission } : { admission, matched }
+  }
+}
+
+function rawOf(req: IncomingMessage) {
+  const { originalUrl } = req as IncomingMessage & { readonly originalUrl?: string }
+  return {
+    method: req.method ?? '',
+    target: originalUrl ?? req.url ?? '',
+    httpVersion: req.httpVersion,
+    headers: headerPairs(req.rawHeaders),
+  }
+}
+
+function without(headers: IncomingMessage['headers'], names: readonly string[]): IncomingMessage['headers'] {
+  return Object.fromEntries(
+    Object.entries(headers).filter(([name]) => !names.includes(name) && !isForwarding(name)),
+  )
+}
+
+/** What decides who a request is: nobody may have it removed on the way by naming it in `Connection`. */
+function endToEndHeaders({ routes, scope }: ArrivalRules): ReadonlySet<string> {
+  const names = routes.flatMap((route) => {
+    const predicates = (route.match.headers ?? []).map((predicate) => predicate.name)
+    if (route.mode === 'bypass') return predicates
+    const principal = route.principal.kind === 'header' ? [route.principal.name] : []
+    const parts = [...route.key.parts, ...route.entities].flatMap((part) =>
+      part.in === 'header' ? [part.name] : [],
+    )
+    return [...predicates, ...route.key.headers, ...parts, ...principal, ...route.fingerprint.headers]
+  })
+  return new Set([...ALWAYS_END_TO_END, scope.tenantHeader, scope.versionHeader, ...names])
+}

@@ -1,0 +1,38 @@
+import { expect, test } from 'vitest'
+import { driftMs, now, remainingMs, validityFrom } from '../../../src/core/claims/lease.ts'
+import { VirtualClock } from '../../support/virtual-clock.ts'
+
+test.each([
+  [30_000, 302],
+  [1_000, 12],
+  [100, 3],
+  [1, 3],
+])('of %i ms, %i ms are kept for drift and for the granularity of expiry', (leaseMs, drift) => {
+  expect(driftMs(leaseMs)).toBe(drift)
+})
+
+test('validity runs from before the first message', () => {
+  expect(validityFrom({ monoMs: 1_000, wallMs: 5_000 }, 30_000)).toEqual({
+    validUntilMonoMs: 30_698,
+    validUntilWallMs: 34_698,
+  })
+})
+
+test('a lease shorter than its drift is over before it begins', () => {
+  const at = { monoMs: 0, wallMs: 0 }
+  expect(remainingMs(validityFrom(at, 2), at)).toBeLessThan(0)
+})
+
+test.each([
+  ['nothing happened', 0, 0, 29_698],
+  ['time passed', 10_000, 0, 19_698],
+  ['the wall clock was set forward', 0, 29_000, 698],
+  ['the wall clock was set back', 10_000, -3_600_000, 19_698],
+  ['it is over by both clocks', 30_000, 0, -302],
+])('where %s, the clock that has less left speaks', async (_, passedMs, steppedMs, left) => {
+  const clock = new VirtualClock()
+  const lease = validityFrom(now(clock), 30_000)
+  await clock.advance(passedMs)
+  clock.stepWall(steppedMs)
+  expect(remainingMs(lease, now(clock))).toBe(left)
+})

@@ -1,0 +1,195 @@
+// Duplicates that one process can answer by itself: which, and which not.
+import { beforeEach, describe, expect, test } from 'vitest'
+import { type SharedLeases, shareLeases } from '../../../src/core/claims/shared-leases.ts'
+import { SILENT } from '../../../src/core/events.ts'
+import type { ClaimResult, Lease, Leases } from '../../../src/core/ports.ts'
+import type { StoredOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { VirtualClock } from '../../support/virtual-clock.ts'
+
+const LEASE_MS = 30_000
+const RETENTION_MS = 60_000
+const request = {
+  key: 'dedup:t:e:v:1',
+  fingerprint: 'a'.repeat(64),
+  leaseMs: LEASE_MS,
+  retentionMs: RETENTION_MS,
+  budgetMs: 100,
+}
+const other = { ...request, fingerprint: 'b'.repeat(64) }
+
+let clock: VirtualClock
+let claims: PromiseWithResolvers<ClaimResult>[]
+let shared: SharedLeases
+
+const lease = (): Lease => ({
+  ...request,
+  token: 1_000_000_000_000_000,
+  owner: 'c'.repeat(32),
+  attempt: 1,
+  validUntilMonoMs: clock.monoMs() + LEASE_MS,
+  validUntilWallMs: clock.wallMs() + LEASE_MS,
+})
+const response = (body: string): StoredOutcome => ({
+  kind: 'response',
+  status: 201,
+  headers: [],
+  body: Buffer.from(body),
+  completedAtWallMs: clock.wallMs(),
+})
+
+/** Nodes that answer a claim when the test says so, and everything else at once. */
+const nodes = (): Leases => ({
+  claim: () => {
+    const claim = Promise.withResolvers<ClaimResult>()
+    claims.push(claim)
+    return claim.promise
+  },
+  renew: async (held) => ({
+    kind: 'renewed',
+    lease: {
+      ...held,
+      validUntilMonoMs: clock.monoMs() + LEASE_MS,
+      validUntilWallMs: clock.wallMs() + LEASE_MS,
+    },
+  }),
+  complete: async () => ({ kind: 'recorded' }),
+  release: async () => ({ kind: 'released' }),
+  read: async () => ({ kind: 'absent' }),
+})
+
+beforeEach(() => {
+  clock = new VirtualClock()
+  claims = []
+  shared = shareLeases({ leases: nodes(), clock, events: SILENT, outcomeBytesMax: 10_000 })
+})
+
+async function granted(): Promise<Lease> {
+  const claim = shared.claim(request)
+  claims.at(-1)?.resolve({ kind: 'granted', lease: lease() })
+  const result = await claim
+  if (result.kind !== 'granted') throw new Error(result.kind)
+  return result.lease
+}
+
+describe('duplicates while the first is being asked for', () => {
+  test('share its one round: one is granted, the others are held, another fingerprint is a mismatch', async () => {
+    const all = [shared.claim(request), shared.claim(request), shared.claim(request), shared.claim(other)]
+    expect(claims).toHaveLength(1)
+    claims[0]?.resolve({ kind: 'granted', lease: lease() })
+    expect((await Promise.all(all)).map(({ kind }) => kind)).toEqual(['granted', 'held', 'held', 'mismatch'])
+    expect(claims).toHaveLength(1)
+  })
+
+  test.each<ClaimResult>([
+    { kind: 'held', retryAfterMs: 5 },
+    { kind: 'mismatch' },
+    { kind: 'unavailable', answered: 1, required: 3 },
+    { kind: 'damaged' },
+  ])('share what it was told: $kind', async (told) => {
+    const all = [shared.claim(request), shared.claim(request)]
+    claims[0]?.resolve(told)
+    expect(await Promise.all(all)).toEqual([told, told])
+    expect(claims).toHaveLength(1)
+  })
+
+  test('of another fingerprint ask for themselves where the first was not granted', async () => {
+    const first = shared.claim(request)
+    const second = shared.claim(other)
+    claims[0]?.resolve({ kind: 'mismatch' })
+    expect(await first).toEqual({ kind: 'mismatch' })
+    await clock.advance(0)
+    expect(claims).toHaveLength(2)
+    claims[1]?.resolve({ kind: 'held', retryAfterMs: 7 })
+    expect(await second).toEqual({ kind: 'held', retryAfterMs: 7 })
+  })
+})
+
+describe('duplicates while this process holds the claim', () => {
+  test('are held for what is left of the lease, renewals included', async () => {
+    const mine = await granted()
+    await clock.advance(20_000)
+    expect(await shared.claim(request)).toEqual({ kind: 'held', retryAfterMs: 10_000 })
+    await shared.renew(mine)
+    expect(await shared.claim(request)).toEqual({ kind: 'held', retryAfterMs: LEASE_MS })
+  })
+
+  test('ask the nodes again when the lease has ended, or was released', async () => {
+    const mine = await granted()
+    await clock.advance(LEASE_MS)
+    void shared.claim(request)
+    expect(claims).toHaveLength(2)
+    claims[1]?.resolve({ kind: 'granted', lease: lease() })
+    await clock.advance(0)
+    await shared.release({ ...mine, ...lease() })
+    void shared.claim(request)
+    expect(claims).toHaveLength(3)
+  })
+
+  test('are told when it ends', async () => {
+    const mine = await granted()
+    let ended = false
+    void shared.whenEnded(request.key)?.then(() => {
+      ended = true
+    })
+    await shared.complete(mine, response('done'))
+    await clock.advance(0)
+    expect(ended).toBe(true)
+    expect(shared.whenEnded(request.key)).toBeUndefined()
+  })
+
+  test('an owner of its own always asks: it may be the holder', async () => {
+    await granted()
+    void shared.claim({ ...request, owner: 'd'.repeat(32) })
+    expect(claims).toHaveLength(2)
+  })
+})
+
+describe('duplicates of a recorded outcome', () => {
+  test('get it without a round, until its retention is over', async () => {
+    const mine = await granted()
+    await shared.complete(mine, response('done'))
+    expect(await shared.claim(request)).toMatchObject({
+      kind: 'duplicate',
+      outcome: { body: Buffer.from('done') },
+    })
+    expect(await shared.claim(other)).toEqual({ kind: 'mismatch' })
+    expect(claims).toHaveLength(1)
+    await clock.advance(RETENTION_MS)
+    void shared.claim(request)
+    expect(claims).toHaveLength(2)
+  })
+
+  test('that the nodes told of is kept for the rest of its retention', async () => {
+    const first = shared.claim(request)
+    const outcome = response('done')
+    await clock.advance(10_000)
+    claims[0]?.resolve({ kind: 'duplicate', outcome, token: 1, attempt: 1 })
+    expect((await first).kind).toBe('duplicate')
+    await clock.advance(RETENTION_MS - 10_001)
+    expect((await shared.claim(request)).kind).toBe('duplicate')
+    await clock.advance(1)
+    void shared.claim(request)
+    expect(claims).toHaveLength(2)
+  })
+
+  test('are dropped when told to, and the longest unused when memory is short', async () => {
+    const complete = (key: string, bytes: number) =>
+      shared.complete({ ...lease(), key }, response('x'.repeat(bytes)))
+    const asks = async (key: string) => {
+      const before = claims.length
+      void shared.claim({ ...request, key })
+      return claims.length > before
+    }
+    await complete('first', 4_000)
+    await complete('second', 4_000)
+    expect(await asks('first')).toBe(false)
+    await complete('third', 4_000)
+    expect(await asks('first')).toBe(false)
+    expect(await asks('second')).toBe(true)
+    shared.forget('first')
+    expect(await asks('first')).toBe(true)
+    await complete('larger than all memory', 20_000)
+    expect(await asks('larger than all memory')).toBe(true)
+    expect(await asks('third')).toBe(false)
+  })
+})

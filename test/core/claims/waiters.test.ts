@@ -1,0 +1,36 @@
+import { expect, test } from 'vitest'
+import { createWaiters } from '../../../src/core/claims/waiters.ts'
+
+test('no more than the limit wait for one key, and another key is no concern of theirs', () => {
+  const waiters = createWaiters(2, 100)
+  expect(waiters.enter('a')).toBeDefined()
+  expect(waiters.enter('a')).toBeDefined()
+  expect(waiters.enter('a')).toBeUndefined()
+  expect(waiters.enter('b')).toBeDefined()
+  expect(waiters.limit).toBe(2)
+})
+
+test('no more than the limit of the process wait for all keys together', () => {
+  const waiters = createWaiters(10, 2)
+  waiters.enter('a')
+  waiters.enter('b')
+  expect(waiters.enter('c')).toBeUndefined()
+})
+
+test('a place that is given back is free again, once', () => {
+  const waiters = createWaiters(1, 1)
+  const place = waiters.enter('a')
+  place?.[Symbol.dispose]()
+  place?.[Symbol.dispose]()
+  expect(waiters.enter('a')).toBeDefined()
+  expect(waiters.enter('a')).toBeUndefined()
+})
+
+test('a refusal takes no place', () => {
+  const waiters = createWaiters(1, 10)
+  const place = waiters.enter('a')
+  for (let refused = 0; refused < 20; refused += 1) waiters.enter('a')
+  place?.[Symbol.dispose]()
+  expect(waiters.enter('b')).toBeDefined()
+  expect(waiters.enter('a')).toBeDefined()
+})

@@ -1,0 +1,62 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import {
+  canonicalQuery,
+  percentDecode,
+  QUERY_PARAMETERS_MAX,
+  splitTarget,
+} from '../../../src/core/formats/query.ts'
+
+// The vectors in test/vectors/query.json are the table of canonical texts.
+
+test.each<[target: string, path: string, query: string | undefined]>([
+  ['/', '/', undefined],
+  ['/a?', '/a', ''],
+  ['/a?b=1', '/a', 'b=1'],
+  ['/a?b?c', '/a', 'b?c'],
+  ['/a%3Fb', '/a%3Fb', undefined],
+  ['?', '', ''],
+])('target %j: path %j, query %j', (target, path, query) => {
+  expect(splitTarget(target)).toEqual({ path, query })
+})
+
+test.each<[text: string, decoded: string]>([
+  ['a+b%20c', 'a b c'],
+  ['%41%7a%7E', 'Az~'],
+  ['%c3%A9', '\xc3\xa9'],
+  ['%', '%'],
+  ['%4', '%4'],
+  ['%4g%g4%@1%`1', '%4g%g4%@1%`1'],
+  ['%%41', '%A'],
+  ['%2541', '%41'],
+  ['\xff', '\xff'],
+  ['š%41', 'š%41'],
+])('%j is decoded to %j', (text, decoded) => {
+  expect(percentDecode(text)).toBe(decoded)
+})
+
+test('decoding undoes the escapes of every byte', () => {
+  fc.assert(
+    fc.property(fc.uint8Array(), (bytes) => {
+      const text = [...bytes].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')
+      expect(percentDecode(text)).toBe(Buffer.from(bytes).toString('latin1'))
+    }),
+  )
+})
+
+test('a canonical query is its own canonical query', () => {
+  fc.assert(
+    fc.property(fc.stringMatching(/^[ab%6152&=+]{0,12}$/), (query) => {
+      const once = canonicalQuery(query)
+      if (once.kind !== 'sorted' || /%(?![0-9a-f]{2})/i.test(query)) return
+      expect(canonicalQuery(once.text)).toEqual(once)
+    }),
+  )
+})
+
+test('10,000 parameters are sorted, 10,001 are taken as they came', () => {
+  const query = (parameters: number) => ['z=1', ...new Array(parameters - 1).fill('a=1')].join('&')
+  expect(canonicalQuery(query(QUERY_PARAMETERS_MAX))).toMatchObject({ kind: 'sorted' })
+  const longer = query(QUERY_PARAMETERS_MAX + 1)
+  expect(canonicalQuery(longer)).toEqual({ kind: 'verbatim', text: longer })
+})

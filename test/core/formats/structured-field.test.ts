@@ -1,0 +1,73 @@
+import { expect, test } from 'vitest'
+import {
+  FIELD_LENGTH_MAX,
+  parseDictionary,
+  parseStringItem,
+} from '../../../src/core/formats/structured-field.ts'
+
+// Rows in the manner of the working group's own tests: what a field is, or that it must be refused.
+
+test.each<[field: string, value: string | undefined]>([
+  ['"a"', 'a'],
+  ['""', ''],
+  [' "a" ', 'a'],
+  ['"a";b', 'a'],
+  ['"a"; b=1;c=-1.5;d="x;y";e=tok:en/*;f=:YQ==:;g=?1;h=@-1', 'a'],
+  ['"a";b=999999999999999', 'a'],
+  ['"a";b=9999999999999999', undefined],
+  ['"a";b=123456789012.123', 'a'],
+  ['"a";b=1234567890123.1', undefined],
+  ['"a";b=1.1234', undefined],
+  ['"a";b=1.', undefined],
+  ['"a";b=', undefined],
+  ['"a";B=1', undefined],
+  ['"a";1=1', undefined],
+  ['"a" ;b=1', undefined],
+  ['"a";b=?2', undefined],
+  ['"a";b=:a?:', undefined],
+  ['"a";b=@1.5', undefined],
+  ['"a";b=%"%C3%bc"', undefined],
+  ['"a";', undefined],
+  ['\t"a"', undefined],
+  ['"a', undefined],
+  ['"\\"', undefined],
+  ['"\x7f"', undefined],
+  ['"a"b', undefined],
+  ['a', undefined],
+  ['1', undefined],
+  [':YQ==:', undefined],
+  ['', undefined],
+])('item %j: %j', (field, value) => {
+  expect(parseStringItem(field)).toBe(value)
+})
+
+test.each<[field: string, names: string[] | undefined]>([
+  ['', []],
+  ['  ', []],
+  ['a', ['a']],
+  ['a=1, b="x"', ['a', 'b']],
+  ['a=1 \t,\t b', ['a', 'b']],
+  ['a;x=1;y, b=2;z', ['a', 'b']],
+  ['a=(1 2 "x";p=1);q, b', ['a', 'b']],
+  ['a=( )', ['a']],
+  ['a=()', ['a']],
+  ['*a_-.1=t', ['*a_-.1']],
+  ['a=1,', undefined],
+  [',a=1', undefined],
+  ['a=1 b=2', undefined],
+  ['a=(1', undefined],
+  ['a=(1"x")', undefined],
+  ['A=1', undefined],
+  ['a = 1', undefined],
+])('dictionary %j: %j', (field, names) => {
+  const dictionary = parseDictionary(field)
+  expect(dictionary && [...dictionary.keys()]).toEqual(names)
+})
+
+test('a field of the limit is read, one character more is refused, and ten million do not throw', () => {
+  const item = (length: number) => parseStringItem(`"${'a'.repeat(length - 2)}"`)
+  expect(item(FIELD_LENGTH_MAX)).toHaveLength(FIELD_LENGTH_MAX - 2)
+  expect(item(FIELD_LENGTH_MAX + 1)).toBeUndefined()
+  expect(item(10_000_000)).toBeUndefined()
+  expect(parseDictionary('a,'.repeat(5_000_000))).toBeUndefined()
+})

@@ -1,0 +1,150 @@
+// When slow claims take a pod out of service, and when they do not: the brakes, one row each, on a virtual clock.
+import { describe, expect, test } from 'vitest'
+import { createReadinessGate, type ReadinessOptions } from '../../../src/core/health/readiness.ts'
+import { VirtualClock } from '../../support/virtual-clock.ts'
+
+const OPTIONS: ReadinessOptions = {
+  latencyGate: 'enforce',
+  unreadyAboveMs: 150,
+  readyBelowMs: 120,
+  readinessWindowMs: 60_000,
+  readinessMinSamples: 20,
+  minUnreadyMs: 15_000,
+}
+const SERVING = { phase: 'serving', voting: 5, nodeCount: 5, required: 3 } as const
+
+/** Samples of one evaluation period: so many of one duration. */
+type Period = readonly (readonly [count: number, durationMs: number])[]
+
+async function play(periods: readonly Period[], options: Partial<ReadinessOptions> = {}, fraction = 0.5) {
+  const clock = new VirtualClock()
+  const gate = createReadinessGate(
+    { ...OPTIONS, ...options },
+    { clock, random: { fraction: () => fraction } },
+  )
+  const states: boolean[] = []
+  for (const period of periods) {
+    for (const [count, durationMs] of period) for (let i = 0; i < count; i += 1) gate.observe(durationMs)
+    await clock.advance(gate.evaluateEveryMs)
+    gate.evaluate()
+    states.push(gate.verdict(SERVING).ready)
+  }
+  return { gate, states: states.map((ready) => (ready ? 'R' : '-')).join(''), clock }
+}
+
+const times = (count: number, period: Period): Period[] => Array.from({ length: count }, () => period)
+const FAST: Period = [[100, 10]]
+const SLOW: Period = [[100, 151]]
+const MANY_FAST: Period = [[100_000, 10]]
+const NONE: Period = []
+
+describe('the latency gate, one letter an evaluation: R ready, - unready', () => {
+  test.each<[why: string, periods: Period[], states: string]>([
+    ['fast claims', times(5, FAST), 'RRRRR'],
+    ['slow ones, three evaluations in a row', times(4, SLOW), 'RR--'],
+    ['one slow evaluation, washed out of the p95 by fast ones', [SLOW, [[2_000, 10]], FAST, FAST], 'RRRR'],
+    ['exactly at the threshold is not above it', times(5, [[100, 150]]), 'RRRRR'],
+    ['just above it is', times(3, [[100, 150.01]]), 'RR-'],
+    [
+      'a twentieth of slow ones is not a p95',
+      times(5, [
+        [95, 10],
+        [5, 900],
+      ]),
+      'RRRRR',
+    ],
+    [
+      'a little more than a twentieth is',
+      times(3, [
+        [94, 10],
+        [6, 900],
+      ]),
+      'RR-',
+    ],
+    ['19 claims in the window are no evidence', [[[19, 900]], NONE, NONE, NONE], 'RRRR'],
+    ['20 are', [[[20, 900]], NONE, NONE], 'RR-'],
+    [
+      'they leave with the window, and what is unready without evidence stays so',
+      [[[20, 900]], ...times(13, NONE)],
+      'RR------------',
+    ],
+    [
+      'ready again: fast three times in a row, and 15 s after',
+      [...times(3, SLOW), ...times(3, MANY_FAST)],
+      'RR---R',
+    ],
+    [
+      'between the thresholds nothing changes',
+      [...times(3, SLOW), ...times(5, [[100_000, 130]])],
+      'RR------',
+    ],
+    [
+      'a slow one in between begins the row anew',
+      [...times(3, SLOW), MANY_FAST, MANY_FAST, [[10_000_000, 200]]],
+      'RR----',
+    ],
+  ])('%s', async (_, periods, states) => {
+    expect((await play(periods)).states).toBe(states)
+  })
+
+  test.each([
+    [0, 'RR----R'],
+    [0.999, 'RR------R'],
+  ])('the shortest time unready is spread by 20 %% either way: dice %d', async (fraction, states) => {
+    // Three fast evaluations are there after 15 s; 25 s · 0.8 = 20 s and 25 s · 1.2 = 30 s are what is waited for.
+    const periods = [...times(3, SLOW), ...times(states.length - 3, MANY_FAST)]
+    expect((await play(periods, { minUnreadyMs: 25_000 }, fraction)).states).toBe(states)
+  })
+
+  test('where it only reports, the pod stays ready and says what is slow', async () => {
+    const { gate, states } = await play(times(4, SLOW), { latencyGate: 'report' })
+    expect(states).toBe('RRRR')
+    const { ready, failing, reasons, p95Ms } = gate.verdict(SERVING)
+    expect({ ready, failing: [...failing] }).toEqual({ ready: true, failing: ['latency'] })
+    expect(reasons).toEqual([
+      `claims are slow (reported only): their p95 is ${Math.round(p95Ms ?? 0)} ms; it was above 150 ms and must be below 120 ms`,
+    ])
+  })
+})
+
+describe('what needs no brakes', () => {
+  const gate = createReadinessGate(OPTIONS, { clock: new VirtualClock(), random: { fraction: () => 0.5 } })
+  test.each([
+    ['all well', {}, true, [], []],
+    ['a bare majority votes', { voting: 3 }, true, [], []],
+    ['a minority votes', { voting: 2 }, false, ['quorum'], ['2 of 5 nodes can vote, 3 are needed']],
+    ['it starts', { phase: 'starting' }, false, [], ['it is starting']],
+    ['it drains', { phase: 'draining' }, false, ['shutdown'], ['it is draining']],
+    [
+      'claims are refused for the clocks',
+      { clockRefusal: 'clocks differ' },
+      false,
+      ['clock'],
+      ['clocks differ'],
+    ],
+    [
+      'two things at once are both said',
+      { phase: 'draining', voting: 0 },
+      false,
+      ['shutdown', 'quorum'],
+      ['it is draining', '0 of 5 nodes can vote, 3 are needed'],
+    ],
+  ] as const)('%s', (_, differs, ready, failing, reasons) => {
+    const verdict = gate.verdict({ ...SERVING, ...differs })
+    expect({ ...verdict, failing: [...verdict.failing] }).toEqual({
+      ready,
+      failing,
+      reasons,
+      p95Ms: undefined,
+    })
+  })
+})
+
+test('a reported p95 is at most a tenth too high, whatever the size of the claims', async () => {
+  for (let durationMs = 1; durationMs < 50_000; durationMs *= 1.7) {
+    const { gate } = await play([[[100, durationMs]]])
+    const { p95Ms } = gate.verdict(SERVING)
+    expect(p95Ms).toBeGreaterThanOrEqual(durationMs)
+    expect(p95Ms).toBeLessThanOrEqual(durationMs * 1.1)
+  }
+})

@@ -1,0 +1,129 @@
+import { expect, test } from 'vitest'
+import {
+  advanced,
+  type EnrolmentStep,
+  type EnrolmentView,
+  isEnrolled,
+  type Membership,
+  mayBeFounded,
+  NOTHING_COPIED,
+  nextEnrolmentStep,
+  type Quarantine,
+  quarantineMsFor,
+} from '../../../src/core/nodes/enrolment-rules.ts'
+
+const quarantine = (more: Partial<Quarantine> = {}): Quarantine => ({
+  runId: 'me',
+  nonce: 'n',
+  sinceNodeMs: 1_000,
+  origin: 'forgot',
+  progress: NOTHING_COPIED,
+  ...more,
+})
+const over = (more: Partial<EnrolmentView> = {}): EnrolmentView => ({
+  quarantine: quarantine(),
+  nodeMs: 31_000,
+  firstSeenNodeMs: 1_000,
+  observedForMs: 30_000,
+  quarantineMs: 30_000,
+  toleratedStepMs: 1_000,
+  voting: ['a', 'b', 'c'],
+  others: [],
+  required: 3,
+  ...more,
+})
+const copied = (done: string[], source?: { runId: string; cursor: string }) =>
+  quarantine({ progress: { done, copied: 7, ...(source === undefined ? {} : { source }) } })
+
+test.each<[what: string, view: EnrolmentView, step: EnrolmentStep]>([
+  [
+    'before the quarantine is over it waits',
+    over({ nodeMs: 30_999, observedForMs: 29_999 }),
+    { kind: 'wait', remainingMs: 1 },
+  ],
+  ['after it, the first voter is gone through', over(), { kind: 'copy', sourceRunId: 'a', cursor: '0' }],
+  [
+    'it goes on where it was',
+    over({ quarantine: copied(['a'], { runId: 'b', cursor: '17' }) }),
+    { kind: 'copy', sourceRunId: 'b', cursor: '17' },
+  ],
+  [
+    'a source that stopped voting is replaced',
+    over({ quarantine: copied(['a'], { runId: 'gone', cursor: '17' }) }),
+    { kind: 'copy', sourceRunId: 'b', cursor: '0' },
+  ],
+  [
+    'a majority of voters is enough',
+    over({ quarantine: copied(['a', 'b', 'c']), voting: ['a', 'b', 'c', 'd'] }),
+    { kind: 'finish' },
+  ],
+  [
+    'a voter that restarted since was gone through all the same',
+    over({ quarantine: copied(['a', 'b', 'old']) }),
+    { kind: 'finish' },
+  ],
+  [
+    'two voters of five are too few to know',
+    over({ voting: ['a', 'b'], others: ['c', 'd'] }),
+    { kind: 'blocked', voting: 2, required: 3 },
+  ],
+  ['its clock ran two minutes ahead of ours', over({ nodeMs: 151_000 }), { kind: 'wait_anew' }],
+  [
+    'its clock ran ahead within what is tolerated',
+    over({ nodeMs: 32_000 }),
+    { kind: 'copy', sourceRunId: 'a', cursor: '0' },
+  ],
+  [
+    'after a declared loss everyone who answers is heard',
+    over({ quarantine: { ...copied(['a']), declaredBy: 'ann' }, voting: ['a'], others: ['c'] }),
+    { kind: 'copy', sourceRunId: 'c', cursor: '0' },
+  ],
+  [
+    'after a declared loss, when all were heard',
+    over({ quarantine: { ...copied(['a', 'c']), declaredBy: 'ann' }, voting: ['a'], others: ['c'] }),
+    { kind: 'finish' },
+  ],
+  [
+    'a declared loss does not shorten the quarantine',
+    over({ quarantine: quarantine({ declaredBy: 'ann' }), nodeMs: 2_000, observedForMs: 1_000 }),
+    { kind: 'wait', remainingMs: 29_000 },
+  ],
+])('%s', (_, view, step) => {
+  expect(nextEnrolmentStep(view)).toEqual(step)
+})
+
+const member = (epoch?: string, origin?: Quarantine['origin']): Membership => ({
+  runId: 'run1',
+  nodeMs: 0,
+  epoch,
+  quarantine: origin === undefined ? undefined : quarantine({ origin }),
+  cluster: undefined,
+})
+
+test.each<[what: string, members: (Membership | undefined)[], founded: boolean]>([
+  ['nobody has an epoch', [member(), member(undefined, 'new'), member()], true],
+  ['one does not answer', [member(), undefined, member()], false],
+  ['one has an epoch', [member(), member('1:run1:n'), member()], false],
+  ['one has the epoch of an earlier run', [member(), member('1:run0:n'), member()], false],
+  ['one is known to have forgotten', [member(), member(undefined, 'forgot'), member()], false],
+])('a cluster of which %s is brand-new: %s', (_, members, founded) => {
+  expect(mayBeFounded(members)).toBe(founded)
+})
+
+test('an epoch counts for the run of the process that it names', () => {
+  expect(isEnrolled({ runId: 'run1', epoch: '1:run1:abc' })).toBe(true)
+  expect(isEnrolled({ runId: 'run1', epoch: '1:run11:abc' })).toBe(false)
+  expect(isEnrolled({ runId: 'run1', epoch: undefined })).toBe(false)
+})
+
+test('the quarantine outlives the longest lease on a clock that drifts and is stepped', () => {
+  expect(quarantineMsFor(30_000, 1_000)).toBe(30_000 + 302 + 1_000)
+})
+
+test('progress: a source that is through is named once, whoever finished it', () => {
+  const half = advanced(NOTHING_COPIED, 'a', '17', 5)
+  expect(half).toEqual({ done: [], source: { runId: 'a', cursor: '17' }, copied: 5 })
+  const whole = advanced(half, 'a', '0', 2)
+  expect(whole).toEqual({ done: ['a'], copied: 7 })
+  expect(advanced(whole, 'a', '0', 0).done).toEqual(['a'])
+})

@@ -1,0 +1,151 @@
+import { expect, test } from 'vitest'
+import type { CoreEvent } from '../../../src/core/events.ts'
+import {
+  type ClockSample,
+  follow,
+  judgeOffset,
+  offsetOf,
+  stepBetween,
+  watchNodeClocks,
+} from '../../../src/core/nodes/node-clocks.ts'
+import type { RecordNode } from '../../../src/core/ports.ts'
+import type { RecordCommand } from '../../../src/core/record/record.ts'
+import { VirtualClock } from '../../support/virtual-clock.ts'
+
+const sample = (nodeMs: number, sentMonoMs: number, receivedMonoMs: number): ClockSample => ({
+  nodeMs,
+  sentMonoMs,
+  receivedMonoMs,
+})
+
+// First answer: node time 1000, sent at 0, received at 10. What the second one shows.
+test.each<[what: string, second: ClockSample, stepMs: number]>([
+  ['as much time as passed here', sample(2_000, 1_000, 1_010), 0],
+  ['all of both round trips', sample(2_010, 1_000, 1_010), 0],
+  ['none of them', sample(1_990, 1_000, 1_010), 0],
+  ['one percent more, which is drift', sample(2_020, 1_000, 1_010), 0],
+  ['two seconds more', sample(4_000, 1_000, 1_010), 2_000 - 1 - 20.1],
+  ['half a minute less', sample(-28_000, 1_000, 1_010), -(30_000 + 0 - 1 - 19.9)],
+  ['a second more, hidden by a round trip of two', sample(3_000, 1_000, 3_000), 0],
+  ['an answer that overtook the first', sample(995, 0, 5), 0],
+])('%s: a step of %j is %d ms', (_, second, stepMs) => {
+  expect(stepBetween(sample(1_000, 0, 10), second)).toBeCloseTo(stepMs, 5)
+})
+
+test('a clock that runs slow by five percent is found within two baselines, one that drifts by half a percent never', () => {
+  const firstStep = (rate: number): number | undefined => {
+    let baseline = follow(undefined, sample(0, 0, 1)).baseline
+    for (let monoMs = 10; monoMs <= 60_000; monoMs += 10) {
+      const next = follow(baseline, sample(Math.floor(monoMs * rate), monoMs, monoMs + 1))
+      if (next.stepMs !== 0) return monoMs
+      baseline = next.baseline
+    }
+    return undefined
+  }
+  expect(firstStep(0.95)).toBeLessThan(20_000)
+  expect(firstStep(1.05)).toBeLessThan(20_000)
+  expect(firstStep(0.995)).toBeUndefined()
+  expect(firstStep(1.005)).toBeUndefined()
+})
+
+test.each<[offsetMs: number, uncertaintyMs: number, skewed: boolean | undefined]>([
+  [0, 1, false],
+  [49, 1, false],
+  [49.5, 1, undefined],
+  [-60, 20, undefined],
+  [52, 1, true],
+  [-52, 1, true],
+])('an offset of %d ± %d ms against 50 ms: %s', (offsetMs, uncertaintyMs, skewed) => {
+  expect(judgeOffset({ offsetMs, uncertaintyMs }, 50)).toBe(skewed)
+})
+
+test('an offset is measured against the middle of the round trip', () => {
+  expect(offsetOf(1_105, 1_000, 10)).toEqual({ offsetMs: 100, uncertaintyMs: 5 })
+})
+
+const CLAIM = {
+  kind: 'claim',
+  key: 'k',
+  token: 1,
+  owner: 'o',
+  leaseMs: 1,
+  fingerprint: 'f',
+  keyTtlMs: 1,
+} satisfies RecordCommand
+const READ = { kind: 'read', key: 'k' } satisfies RecordCommand
+
+function watch(count: number, enforce = false) {
+  const clock = new VirtualClock()
+  const events: CoreEvent[] = []
+  const aheadMs = Array.from({ length: count }, () => 0)
+  const nodes = aheadMs.map(
+    (_, index): RecordNode => ({
+      name: `redis-${index}`,
+      execute: async () => ({
+        kind: 'granted',
+        attempt: 1,
+        nodeMs: Math.floor(clock.wallMs()) + (aheadMs[index] ?? 0),
+      }),
+    }),
+  )
+  const watched = watchNodeClocks({
+    nodes,
+    clock,
+    events: { publish: (event) => void events.push(event) },
+    suspendMs: 30_000,
+    maxSkewMs: 50,
+    enforce,
+  })
+  const ask = (index: number, command: RecordCommand) => watched.nodes[index]!.execute(command)
+  return { clock, events, aheadMs, ask }
+}
+
+test('the votes of a node whose clock was stepped do not count until the longest lease is over', async () => {
+  const { clock, events, aheadMs, ask } = watch(1)
+  expect(await ask(0, READ)).toMatchObject({ kind: 'granted' })
+  await clock.advance(1_000)
+  aheadMs[0] = 2_000
+  expect(await ask(0, READ)).toMatchObject({ kind: 'quarantined' })
+  expect(events).toContainEqual(
+    expect.objectContaining({ kind: 'clock_stepped', node: 'redis-0', suspendedMs: 30_000 }),
+  )
+  await clock.advance(29_999)
+  expect(await ask(0, READ)).toMatchObject({ kind: 'quarantined' })
+  await clock.advance(1)
+  expect(await ask(0, READ)).toMatchObject({ kind: 'granted' })
+})
+
+test('our own wall clock may be set as anybody likes: no vote is lost by it', async () => {
+  const { clock, events, aheadMs, ask } = watch(1)
+  await ask(0, READ)
+  await clock.advance(100)
+  clock.stepWall(3_600_000)
+  aheadMs[0] = -3_600_000
+  expect(await ask(0, READ)).toMatchObject({ kind: 'granted' })
+  expect(events.filter(({ kind }) => kind === 'clock_stepped')).toEqual([])
+})
+
+test('an offset is told once a second and node, and when it becomes too large', async () => {
+  const { clock, events, aheadMs, ask } = watch(1)
+  for (let n = 0; n < 50; n += 1) {
+    await ask(0, READ)
+    await clock.advance(10)
+  }
+  const offsets = () => events.filter(({ kind }) => kind === 'clock_offset')
+  expect(offsets().length).toBe(1)
+  aheadMs[0] = 60
+  await ask(0, READ)
+  expect(offsets().at(-1)).toMatchObject({ skewed: true, changed: true, offsetMs: 60 })
+})
+
+test('where it is enforced, claims do not count while a majority of the clocks is too far off', async () => {
+  const { aheadMs, ask } = watch(3, true)
+  aheadMs[0] = 500
+  await ask(0, CLAIM)
+  expect(await ask(1, CLAIM)).toMatchObject({ kind: 'granted' })
+  aheadMs[2] = 500
+  await ask(2, CLAIM)
+  expect(await ask(0, CLAIM)).toMatchObject({ kind: 'quarantined' })
+  expect(await ask(1, CLAIM)).toMatchObject({ kind: 'quarantined' })
+  expect(await ask(1, READ)).toMatchObject({ kind: 'granted' })
+})

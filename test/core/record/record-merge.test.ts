@@ -1,0 +1,114 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { NO_OWNER, type NodeRecord } from '../../../src/core/record/record.ts'
+import {
+  adoptRecord,
+  mergeRecords,
+  mergeSightings,
+  onNoClock,
+  type Sighting,
+} from '../../../src/core/record/record-merge.ts'
+import { arbitraryRecord } from '../../support/arbitrary-records.ts'
+
+const [ANN, BOB] = ['a'.repeat(32), 'b'.repeat(32)]
+const PRINT = 'f'.repeat(64)
+
+const released = (fence: number): NodeRecord => ({ state: 'released', fence })
+const claimed = (fence: number, attempt = 1, leaseUntilNodeMs = 900, owner = ANN): NodeRecord => ({
+  state: 'claimed',
+  fence,
+  owner,
+  leaseUntilNodeMs,
+  attempt,
+  fingerprint: PRINT,
+  claimedAtNodeMs: 0,
+})
+const lapsed = (fence: number, attempt = 1) => claimed(fence, attempt, 0)
+const givenBack = (fence: number, attempt: number) => claimed(fence, attempt, 0, NO_OWNER)
+const completed = (
+  acceptedToken: number,
+  fence = acceptedToken,
+  copied = false,
+  owner = ANN,
+): NodeRecord => ({
+  state: 'completed',
+  fence,
+  owner,
+  acceptedToken,
+  attempt: 1,
+  fingerprint: PRINT,
+  claimedAtNodeMs: 0,
+  outcome: Buffer.from(`of ${acceptedToken}`),
+  ...(copied ? { copied: true as const } : {}),
+})
+
+describe('two nodes remember one record differently; what a third is told', () => {
+  test.each<[what: string, one: NodeRecord, other: NodeRecord, merged: NodeRecord]>([
+    ['the larger fence', released(5), released(9), released(9)],
+    ['the claim with the larger token', lapsed(5), claimed(9, 2, 900, BOB), claimed(9, 2, 900, BOB)],
+    ['the longer lease of one claim', claimed(5, 1, 300), claimed(5, 1, 900), claimed(5, 1, 900)],
+    // Found by simulation: two claimants had proposed one token, and the release was the other's.
+    ['a claim rather than a release of the same token', claimed(5), released(5), claimed(5)],
+    ['a takeover rather than what its release left behind', claimed(5, 3), givenBack(5, 2), claimed(5, 3)],
+    ['a claim whose takeover its node missed', lapsed(5), claimed(9, 1, 900, BOB), claimed(9, 2, 900, BOB)],
+    ['an attempt that only a node with a smaller fence knows of', lapsed(5, 2), released(9), givenBack(9, 2)],
+    ['the outcome rather than its claim', claimed(5), completed(5), completed(5)],
+    ['the outcome with the larger token', completed(5), completed(9), completed(9)],
+    // Nobody above promised: repeating an acceptance is like hearing the message late.
+    ['an outcome that nothing was promised above', lapsed(4), completed(5), completed(5)],
+    // Somebody did: repeating it would be accepting against a promise. It is told, and marked.
+    ['an outcome below a promise', claimed(9, 1, 900, BOB), completed(5), completed(5, 9, true, BOB)],
+    ['an outcome below the fence of a release', released(9), completed(5), completed(5, 9, true, NO_OWNER)],
+    [
+      'an outcome whose replay raised the fence',
+      completed(5),
+      completed(5, 9, false, BOB),
+      completed(5, 9, true, BOB),
+    ],
+  ])('%s', (_, one, other, merged) => {
+    expect(mergeRecords(one, other)).toEqual(merged)
+    expect(mergeRecords(other, one)).toEqual(merged)
+  })
+})
+
+const seen = (record: NodeRecord, ttlMs = 1_000): Sighting => ({ record, nodeMs: 0, ttlMs })
+
+test('an outcome that a majority accepted is told as theirs, however far the fence was raised since', () => {
+  const majority = [seen(completed(5, 9)), seen(completed(5, 7)), seen(completed(5, 5))]
+  expect(mergeSightings(majority, 3)).toMatchObject({ chosen: true, record: { fence: 9 } })
+  expect(mergeSightings(majority, 3)?.record).not.toHaveProperty('copied')
+})
+
+test('a copy is no vote: two that accepted and one that was told are no majority of three', () => {
+  const sightings = [seen(completed(5, 9)), seen(completed(5, 9)), seen(completed(5, 9, true))]
+  expect(mergeSightings(sightings, 3)).toMatchObject({ chosen: false, record: { copied: true } })
+})
+
+test('the longest memory is kept, and what nobody has is nothing', () => {
+  expect(mergeSightings([seen(released(5), 10), seen(released(4), 99)], 2)?.ttlMs).toBe(99)
+  expect(mergeSightings([], 2)).toBeUndefined()
+})
+
+test('a lease runs on the clock of the node that is told', () => {
+  const merged = mergeSightings([{ record: claimed(5, 1, 10_500), nodeMs: 10_000, ttlMs: 1 }], 1)
+  expect(merged && adoptRecord(undefined, merged, 7_000_000)).toMatchObject({ leaseUntilNodeMs: 7_000_500 })
+})
+
+const record = arbitraryRecord(1_000_000)
+const held = (one: NodeRecord) => onNoClock(one, 1_000_000)
+
+test('merging raises: no fence and no accepted token is ever lowered, in any order, and twice is once', () => {
+  fc.assert(
+    fc.property(record, record, (one, other) => {
+      const [a, b] = [held(one), held(other)]
+      const merged = mergeRecords(a, b)
+      expect(merged.fence).toBe(Math.max(a.fence, b.fence))
+      const accepted = [a, b].flatMap((r) => (r.state === 'completed' ? [r.acceptedToken] : []))
+      if (accepted.length > 0) expect(merged).toMatchObject({ acceptedToken: Math.max(...accepted) })
+      expect(mergeRecords(b, a)).toEqual(merged)
+      expect(mergeRecords(merged, b)).toEqual(merged)
+      expect(mergeRecords(a, merged)).toEqual(merged)
+    }),
+    { numRuns: 2_000 },
+  )
+})

@@ -1,0 +1,136 @@
+import { createHash } from 'node:crypto'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { decodeOutcome, encodeOutcome, type StoredOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { storedOutcomeOf } from '../../../src/core/routes/settlement.ts'
+
+const outcome: Extract<StoredOutcome, { kind: 'response' }> = {
+  kind: 'response',
+  status: 201,
+  headers: [
+    ['Content-Type', 'application/json'],
+    ['X-Note', 'Grüße\tund mehr'],
+  ],
+  body: Buffer.from('{"id":1}'),
+  completedAtWallMs: 1_767_225_600_000,
+}
+
+describe('an outcome comes back as it was', () => {
+  test.each<[string, StoredOutcome]>([
+    ['a response', outcome],
+    ['a response without headers or body', { ...outcome, headers: [], body: Buffer.alloc(0) }],
+    ['a response with every byte', { ...outcome, body: Buffer.from([...Array(256).keys()]) }],
+    ['a tombstone', { kind: 'tombstone', status: 200, completedAtWallMs: 1 }],
+    ['a tombstone with a location', { kind: 'tombstone', status: 303, location: '/a', completedAtWallMs: 1 }],
+    ['a result', { kind: 'result', result: { deep: [1, null, 'ü'] }, completedAtWallMs: 1 }],
+    ['a result that is null', { kind: 'result', result: null, completedAtWallMs: 1 }],
+  ])('%s', (_, stored) => {
+    expect(decodeOutcome(encodeOutcome(stored))).toEqual({ kind: 'intact', outcome: stored })
+  })
+
+  test('its encoding is the same every time, so that nodes can compare it', () => {
+    expect(
+      encodeOutcome(outcome).equals(encodeOutcome({ ...outcome, body: Buffer.from(outcome.body) })),
+    ).toBe(true)
+  })
+})
+
+/** Bytes that a stranger wrote with a digest that fits. */
+function forged(head: unknown, body = ''): Buffer {
+  const headBytes = Buffer.from(typeof head === 'string' ? head : JSON.stringify(head))
+  const length = Buffer.alloc(4)
+  length.writeUInt32BE(headBytes.length)
+  const rest = Buffer.concat([length, headBytes, Buffer.from(body)])
+  return Buffer.concat([Buffer.of(1), createHash('sha256').update(rest).digest(), rest])
+}
+
+describe('damage is refused with its reason, and never replayed in part', () => {
+  const bytes = encodeOutcome(outcome)
+  const head = { kind: 'response', status: 201, headers: [], completedAtWallMs: 1 }
+
+  test('the forger of these tests knows the format', () => {
+    expect(decodeOutcome(forged(head, 'body')).kind).toBe('intact')
+  })
+
+  test.each<[string, Buffer, string]>([
+    ['nothing', Buffer.alloc(0), '0 bytes, at least 37 expected'],
+    ['cut within the digest', bytes.subarray(0, 20), '20 bytes'],
+    ['cut within the head', bytes.subarray(0, 60), 'wrong digest'],
+    ['cut within the body', bytes.subarray(0, -1), 'wrong digest'],
+    ['bytes after the end', Buffer.concat([bytes, Buffer.of(0)]), 'wrong digest'],
+    ['an older version', Buffer.concat([Buffer.of(0), bytes.subarray(1)]), 'version 0, only 1 is known'],
+    ['a later version', Buffer.concat([Buffer.of(2), bytes.subarray(1)]), 'version 2, only 1 is known'],
+    ['a head that is not JSON', forged('{"kind":'), 'head is not JSON'],
+    ['a head that is no object', forged('null'), 'not the shape'],
+    ['a head that is a list', forged([]), 'not the shape'],
+    ['another kind', forged({ ...head, kind: 'surprise' }), 'not the shape'],
+    ['no status', forged({ ...head, status: undefined }), 'not the shape'],
+    ['an informational status', forged({ ...head, status: 100 }), 'not the shape'],
+    ['a status beyond the classes', forged({ ...head, status: 1000 }), 'not the shape'],
+    ['a broken status', forged({ ...head, status: 200.5 }), 'not the shape'],
+    ['a status as text', forged({ ...head, status: '200' }), 'not the shape'],
+    ['no time', forged({ ...head, completedAtWallMs: undefined }), 'not the shape'],
+    ['headers as an object', forged({ ...head, headers: { a: 'b' } }), 'not the shape'],
+    ['a header of three parts', forged({ ...head, headers: [['a', 'b', 'c']] }), 'not the shape'],
+    ['a header value that is a number', forged({ ...head, headers: [['a', 1]] }), 'not the shape'],
+    ['a header split by CR LF', forged({ ...head, headers: [['a', 'b\r\nSet-Cookie: c']] }), 'not the shape'],
+    ['a header split by LF', forged({ ...head, headers: [['a', 'b\nc']] }), 'not the shape'],
+    ['a header ending in LF', forged({ ...head, headers: [['a', 'b\n']] }), 'not the shape'],
+    ['a header with NUL', forged({ ...head, headers: [['a', 'b\0']] }), 'not the shape'],
+    ['a header beyond Latin-1', forged({ ...head, headers: [['a', '€']] }), 'not the shape'],
+    ['a header name with LF', forged({ ...head, headers: [['a\n', 'b']] }), 'not the shape'],
+    ['a header name with a colon', forged({ ...head, headers: [['a:', 'b']] }), 'not the shape'],
+    ['a header without a name', forged({ ...head, headers: [['', 'b']] }), 'not the shape'],
+    [
+      'a location split by CR LF',
+      forged({ kind: 'tombstone', status: 303, location: '/\r\n', completedAtWallMs: 1 }),
+      'not the shape',
+    ],
+    [
+      'a location that is a number',
+      forged({ kind: 'tombstone', status: 303, location: 1, completedAtWallMs: 1 }),
+      'not the shape',
+    ],
+  ])('%s', (_, damaged, reason) => {
+    expect(decodeOutcome(damaged)).toEqual({ kind: 'damaged', reason: expect.stringContaining(reason) })
+  })
+
+  test('a head longer than the record', () => {
+    const rest = Buffer.concat([Buffer.of(0, 0, 1, 0), Buffer.from('{}')])
+    const long = Buffer.concat([Buffer.of(1), createHash('sha256').update(rest).digest(), rest])
+    expect(decodeOutcome(long)).toEqual({ kind: 'damaged', reason: 'head is longer than the record' })
+  })
+
+  test('any single bit that is flipped anywhere', () => {
+    for (let bit = 0; bit < bytes.length * 8; bit += 1) {
+      const flipped = Buffer.from(bytes)
+      flipped[bit >> 3] = (flipped[bit >> 3] ?? 0) ^ (1 << (bit & 7))
+      expect(decodeOutcome(flipped).kind, `bit ${bit}`).toBe('damaged')
+    }
+  })
+})
+
+test('whatever an application answers, what is stored of it can be replayed', () => {
+  const policy = {
+    store: [] as never,
+    storedHeaders: ['x', 'location'],
+    bodyStorage: 'full' as const,
+    redact: [],
+  }
+  const name = fc.oneof(fc.constantFrom('X-Note', 'Location', 'ETag', 'x'), fc.string())
+  const value = fc.string({ unit: 'binary' })
+  const response = fc.record({
+    status: fc.integer({ min: 200, max: 999 }),
+    headers: fc.array(fc.tuple(name, value), { maxLength: 4 }),
+    body: fc.uint8Array().map((bytes) => Buffer.from(bytes)),
+    oversized: fc.constantFrom(undefined, { stream: (async function* () {})() }),
+  })
+  fc.assert(
+    fc.property(response, ({ oversized, ...rest }) => {
+      const whole = oversized === undefined ? rest : { ...rest, oversized }
+      const stored = storedOutcomeOf(whole, policy, 1)
+      expect(decodeOutcome(encodeOutcome(stored))).toEqual({ kind: 'intact', outcome: stored })
+    }),
+    { numRuns: 500 },
+  )
+})

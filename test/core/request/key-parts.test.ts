@@ -1,0 +1,145 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { type KeyCarrier, keyOf } from '../../../src/core/request/key-parts.ts'
+import type { KeyPart, KeySource } from '../../../src/core/routes/route.ts'
+
+const NOTHING: KeyCarrier = { headers: [], query: undefined, pathParameters: {}, body: new Uint8Array() }
+const SOURCE: KeySource = {
+  headers: ['idempotency-key'],
+  parts: [],
+  strict: false,
+  minLength: 1,
+  format: 'any',
+}
+const withBody = (json: string): KeyCarrier => ({ ...NOTHING, body: Buffer.from(json) })
+const fromParts = (parts: readonly KeyPart[], carrier: KeyCarrier) => keyOf({ ...SOURCE, parts }, carrier)
+const result = (parts: readonly KeyPart[], carrier: KeyCarrier) => {
+  const parsed = fromParts(parts, carrier)
+  return parsed.kind === 'key' ? parsed.key : parsed.kind === 'missing' ? 'missing' : parsed.reason
+}
+
+test.each<[body: string, pointer: string, key: string]>([
+  ['{"id":"a"}', '/id', '%22a%22'],
+  ['{"id":1}', '/id', '1'],
+  ['{"id":"1"}', '/id', '%221%22'],
+  ['{"id":1.0}', '/id', '1'],
+  ['{"id":0}', '/id', '0'],
+  ['{"id":false}', '/id', 'false'],
+  ['{"id":"false"}', '/id', '%22false%22'],
+  ['{"id":9007199254740992}', '/id', '9007199254740992'],
+  ['{"id":9007199254740993}', '/id', '9007199254740993e0'],
+  ['{"id":9007199254740993.0}', '/id', '9007199254740993e0'],
+  ['{"id":-0}', '/id', '-0e0'],
+  ['{"id":"é:/"}', '/id', '%22%C3%A9%3A%2F%22'],
+  ['{"a":[{"id":7}]}', '/a/0/id', '7'],
+  ['{"__proto__":{"id":7}}', '/__proto__/id', '7'],
+  ['"whole"', '', '%22whole%22'],
+  ['{"id":null}', '/id', 'missing'],
+  ['{}', '/id', 'missing'],
+  ['{}', '/constructor/name', 'missing'],
+  ['', '/id', 'missing'],
+  ['{"id":""}', '/id', 'not_one_scalar'],
+  ['{"id":1e400}', '/id', '1e400'],
+  ['{"id":1e9007199254740993}', '/id', 'not_one_scalar'],
+  ['{"id":{}}', '/id', 'not_one_scalar'],
+  ['{"id":[1]}', '/id', 'not_one_scalar'],
+  ['{"id":1,"id":1}', '/id', 'not_one_scalar'],
+  ['{"id":"\\ud800"}', '/id', 'not_one_scalar'],
+  ['[1,2]', '/*', 'not_one_scalar'],
+  ['{"id"', '/id', 'unreadable_body'],
+  ['id=1', '/id', 'unreadable_body'],
+])('body %s at %j: %s', (body, pointer, key) => {
+  expect(result([{ in: 'body', pointer }], withBody(body))).toBe(key)
+})
+
+test.each<[query: string | undefined, key: string]>([
+  ['id=a', 'a'],
+  ['%69d=%61', 'a'],
+  ['x=1&id=a%2Fb', 'a%252Fb'],
+  ['id=0', '0'],
+  [undefined, 'missing'],
+  ['x=1', 'missing'],
+  ['id=', 'empty'],
+  ['id', 'empty'],
+  ['id=a&id=a', 'not_one_scalar'],
+])('query %j: %s', (query, key) => {
+  expect(result([{ in: 'query', name: 'id' }], { ...NOTHING, query })).toBe(key)
+})
+
+test.each<[name: string, query: string]>([
+  ['a+b', 'a%2Bb=1&a+b=2'],
+  ['a b', 'a+b=1'],
+  ['a b', 'a%20b=1'],
+  ['é', '%C3%A9=1'],
+  ['50%', '50%25=1'],
+])('a query parameter is found under the name that an application reads: %j in %j', (name, query) => {
+  expect(result([{ in: 'query', name }], { ...NOTHING, query })).toBe('1')
+})
+
+test.each<[parameters: Record<string, string>, key: string]>([
+  [{ id: 'a' }, 'a'],
+  [{ id: 'a:b' }, 'a%3Ab'],
+  [{ id: '' }, 'empty'],
+  [{}, 'missing'],
+])('path parameters %j: %s', (pathParameters, key) => {
+  expect(result([{ in: 'path', parameter: 'id' }], { ...NOTHING, pathParameters })).toBe(key)
+})
+
+test('a parameter that only all objects have is missing', () => {
+  expect(result([{ in: 'path', parameter: 'constructor' }], NOTHING)).toBe('missing')
+})
+
+test('a header part is read as a key is', () => {
+  const part: KeyPart = { in: 'header', name: 'x-order' }
+  const carrier = (...lines: string[]): KeyCarrier => ({
+    ...NOTHING,
+    headers: lines.map((line) => ['X-Order', line] as const),
+  })
+  expect(result([part], carrier('"a b"'))).toBe('a%20b')
+  expect(result([part], carrier('a', 'b'))).toBe('several_lines')
+  expect(result([part], carrier())).toBe('missing')
+})
+
+test('one missing part means that there is no key', () => {
+  const parts: KeyPart[] = [
+    { in: 'body', pointer: '/a' },
+    { in: 'body', pointer: '/b' },
+  ]
+  expect(result(parts, withBody('{"a":1}'))).toBe('missing')
+  expect(result(parts, withBody('{"a":1,"b":0}'))).toBe('1:0')
+})
+
+test('two lists of parts have one key exactly when they are equal', () => {
+  const parts: KeyPart[] = [
+    { in: 'path', parameter: 'a' },
+    { in: 'path', parameter: 'b' },
+  ]
+  const value = fc.stringMatching(/^[a:%3A"é]{1,3}$/)
+  const values = fc.record({ a: value, b: value })
+  fc.assert(
+    fc.property(values, values, (first, second) => {
+      const key = (pathParameters: Record<string, string>) => result(parts, { ...NOTHING, pathParameters })
+      expect(key(first) === key(second)).toBe(first.a === second.a && first.b === second.b)
+    }),
+    { numRuns: 2_000 },
+  )
+})
+
+test('the first header that the request carries is the key, and an invalid one is not passed over', () => {
+  const source = { ...SOURCE, headers: ['idempotency-key', 'x-request-key'] }
+  const carrier = (...headers: [string, string][]): KeyCarrier => ({ ...NOTHING, headers })
+  expect(keyOf(source, carrier(['X-Request-Key', 'b']))).toEqual({ kind: 'key', key: 'b' })
+  expect(keyOf(source, carrier(['X-Request-Key', 'b'], ['Idempotency-Key', 'a']))).toEqual({
+    kind: 'key',
+    key: 'a',
+  })
+  expect(keyOf(source, carrier(['X-Request-Key', 'b'], ['Idempotency-Key', '']))).toMatchObject({
+    reason: 'empty',
+  })
+  expect(keyOf(source, NOTHING)).toEqual({ kind: 'missing' })
+})
+
+test('a joined key keeps to the limits of a key', () => {
+  const body = withBody(JSON.stringify({ id: 'x'.repeat(250) }))
+  expect(result([{ in: 'body', pointer: '/id' }], body)).toBe('too_long')
+})

@@ -1,0 +1,69 @@
+import { createHash } from 'node:crypto'
+import { expect, test } from 'vitest'
+import { ANONYMOUS, principalFrom, principalOf } from '../../../src/core/request/principal.ts'
+
+const sha256 = (text: string) => createHash('sha256').update(text, 'latin1').digest('hex')
+const token = (payload: string) => `Bearer e30.${Buffer.from(payload).toString('base64url')}.c2ln`
+const JWT = { kind: 'jwt', claim: 'sub' } as const
+const jwt = (payload: string) => principalFrom(JWT, [['Authorization', token(payload)]])
+
+test('of one Authorization line it is the SHA-256 of its bytes', () => {
+  expect(principalOf(['Bearer abc'])).toBe(sha256('Bearer abc'))
+  expect(principalOf(['Basic \u00e9'])).toBe(sha256('Basic \u00e9'))
+  expect(principalOf([''])).toBe(sha256(''))
+  expect(principalOf([])).toBe(ANONYMOUS)
+})
+
+test('no two principals meet', () => {
+  const header = (name: string, ...values: string[]) =>
+    principalFrom(
+      { kind: 'header', name },
+      values.map((value) => [name.toUpperCase(), value] as const),
+    )
+  const all = [
+    principalOf([]),
+    principalOf(['']),
+    principalOf(['a']),
+    principalOf(['A']),
+    principalOf(['a', 'b']),
+    principalOf(['b', 'a']),
+    principalOf(['a, b']),
+    principalOf(['\u0161']),
+    principalOf(['a\u0161']),
+    principalOf(['["a","b"]']),
+    header('x-client-id', ANONYMOUS),
+    header('x-client-id', sha256('a')),
+    header('x-client-id', 'a', 'b'),
+    header('x-client', 'a', 'b'),
+    jwt('{"sub":"a"}'),
+    jwt('{"sub":"š"}'),
+    jwt('{"sub":"a\\u0000"}'),
+    jwt('{"sub":1}'),
+    jwt('{"sub":"1"}'),
+    principalFrom({ kind: 'jwt', claim: 'iss' }, [['authorization', token('{"iss":"a"}')]]),
+  ]
+  expect(new Set(all).size).toBe(all.length)
+})
+
+test('a claim is the same principal whatever else the token says', () => {
+  expect(jwt('{"sub":"a","iat":1}')).toBe(jwt('{ "iat":2, "sub":"a" }'))
+})
+
+test.each<[name: string, payload: string]>([
+  ['no such claim', '{"iss":"a"}'],
+  ['a null claim', '{"sub":null}'],
+  ['the claim twice', '{"sub":"a","sub":"b"}'],
+  ['an inexact claim', '{"sub":9007199254740993}'],
+  ['no object', '[1]'],
+  ['no JSON', '{'],
+])('%s: the whole Authorization line decides', (_name, payload) => {
+  expect(jwt(payload)).toBe(sha256(token(payload)))
+})
+
+test('without the configured header Authorization decides', () => {
+  const source = { kind: 'header', name: 'x-client-id' } as const
+  expect(principalFrom(source, [['authorization', 'a']])).toBe(sha256('a'))
+  expect(principalFrom(source, [])).toBe(ANONYMOUS)
+  expect(principalFrom({ kind: 'authorization' }, [['AUTHORIZATION', 'a']])).toBe(sha256('a'))
+  expect(principalFrom(JWT, [['authorization', 'Basic a']])).toBe(sha256('Basic a'))
+})

@@ -1,0 +1,84 @@
+/** What one tenant may use, and that counting tenants costs bounded memory, whatever names arrive. */
+import { describe, expect, test } from 'vitest'
+import { createTenantQuotas, type Place, TENANTS_MAX } from '../../../src/core/request/tenant-quotas.ts'
+import { VirtualClock } from '../../support/virtual-clock.ts'
+
+function quotas(differs: { inFlightMax?: number; newRecordsPerSecondMax?: number } = {}) {
+  const clock = new VirtualClock()
+  return {
+    clock,
+    quotas: createTenantQuotas({ inFlightMax: 1_000, newRecordsPerSecondMax: 1_000, ...differs }, clock),
+  }
+}
+
+const placeFrom = (taken: ReturnType<ReturnType<typeof createTenantQuotas>['enter']>): Place => {
+  if (taken.kind !== 'place') throw new Error(`refused: ${JSON.stringify(taken)}`)
+  return taken
+}
+
+describe('requests under way', () => {
+  test('are bounded for one tenant, and another is not told', () => {
+    const { quotas: of } = quotas({ inFlightMax: 2 })
+    const first = placeFrom(of.enter('a'))
+    placeFrom(of.enter('a'))
+    expect(of.enter('a')).toMatchObject({ kind: 'reached', quota: 'in-flight', limit: 2 })
+    expect(of.enter('b').kind).toBe('place')
+    first[Symbol.dispose]()
+    first[Symbol.dispose]()
+    expect(of.enter('a').kind).toBe('place')
+    expect(of.enter('a').kind).toBe('reached')
+  })
+})
+
+describe('new records', () => {
+  test('may come at once up to the number of a second, and then at that rate', async () => {
+    const { clock, quotas: of } = quotas({ newRecordsPerSecondMax: 7 })
+    const taken = () => Array.from({ length: 20 }, () => of.enter('a')).filter((one) => one.kind === 'place')
+    expect(taken().length).toBe(7)
+    expect(of.enter('a')).toMatchObject({ kind: 'reached', quota: 'new-records', limit: 7 })
+    expect(of.enter('b').kind).toBe('place')
+    await clock.advance(3 * (1_000 / 7))
+    expect(taken().length).toBe(3)
+    await clock.advance(60_000)
+    expect(taken().length).toBe(7)
+  })
+
+  test('are not those that were there already', () => {
+    const { quotas: of } = quotas({ newRecordsPerSecondMax: 2 })
+    for (let replay = 0; replay < 50; replay += 1) {
+      const place = placeFrom(of.enter('a'))
+      place.notNew()
+      place.notNew()
+    }
+    expect([of.enter('a').kind, of.enter('a').kind, of.enter('a').kind]).toEqual([
+      'place',
+      'place',
+      'reached',
+    ])
+  })
+
+  test('are refused with the time after which one more is accepted', async () => {
+    const { clock, quotas: of } = quotas({ newRecordsPerSecondMax: 4 })
+    for (let taken = 0; taken < 4; taken += 1) of.enter('a')
+    const refused = of.enter('a')
+    if (refused.kind !== 'reached') throw new Error('accepted')
+    await clock.advance(refused.retryAfterMs)
+    expect(of.enter('a').kind).toBe('place')
+  })
+})
+
+test('a million invented tenants are not remembered, share one count, and are forgotten after a second', async () => {
+  const { clock, quotas: of } = quotas({ newRecordsPerSecondMax: 10 })
+  let accepted = 0
+  for (let index = 0; index < 1_000_000; index += 1) {
+    const taken = of.enter(`invented-${index}`)
+    if (taken.kind !== 'place') continue
+    accepted += 1
+    taken[Symbol.dispose]()
+  }
+  expect(accepted).toBe(TENANTS_MAX + 10)
+  expect(of.remembered).toBe(TENANTS_MAX + 1)
+  await clock.advance(1_100)
+  expect(of.enter('known').kind).toBe('place')
+  expect(of.remembered).toBeLessThanOrEqual(3)
+})

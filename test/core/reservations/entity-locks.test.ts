@@ -1,0 +1,107 @@
+/** Locks on entities, on five embedded nodes under a clock of the test. */
+import { expect, test } from 'vitest'
+import { keepLease } from '../../../src/core/claims/lease-keeper.ts'
+import { createLeases } from '../../../src/core/claims/leases.ts'
+import { SILENT } from '../../../src/core/events.ts'
+import { lockEntities } from '../../../src/core/reservations/entity-locks.ts'
+import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
+import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { seededRandom } from '../../support/seeded-random.ts'
+import { VirtualClock } from '../../support/virtual-clock.ts'
+
+const POLICY = { leaseMs: 3_000, retentionMs: 60_000, budgetMs: 100, totalHoldMs: 600_000 }
+const E = (name: string) => `dedup:t:e:v:lock:${name.padEnd(64, '0')}`
+
+function cluster() {
+  const clock = new VirtualClock()
+  const random = seededRandom(7)
+  const nodes = createEmbeddedNodes(5, clock, 10_000, SILENT)
+  const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
+  const leases = createLeases({ quorum, clock, random, events: SILENT })
+  const ports = { leases, clock, random, events: SILENT }
+  const hold = async (name: string) => {
+    const fingerprint = 'f'.repeat(64)
+    const claimed = await leases.claim({ key: `dedup:t:e:v:${name}`, fingerprint, ...POLICY })
+    if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+    return keepLease(claimed.lease, ports)
+  }
+  const lock = async (name: string, entities: string[], waitMs: number, abandoned?: AbortSignal) => {
+    const keeper = await hold(name)
+    const recordKeys = entities.map(E)
+    return { keeper, locked: await lockEntities({ recordKeys, waitMs }, keeper, POLICY, abandoned, ports) }
+  }
+  return { clock, nodes, leases, lock }
+}
+
+test('all records are raised to one token, larger than every earlier one of each entity', async () => {
+  const { leases, lock, clock } = cluster()
+  const first = await lock('one', ['a', 'b'], 0)
+  if (first.locked.kind !== 'locked') throw new Error(first.locked.kind)
+  const token = first.keeper.lease().token
+  for (const key of [first.keeper.lease().key, E('a'), E('b')])
+    expect(await leases.read(key)).toMatchObject({ kind: 'claimed', token })
+  await first.locked.unlock()
+  const second = await lock('two', ['b'], 0)
+  expect(second.locked.kind).toBe('locked')
+  expect(second.keeper.lease().token).toBeGreaterThan(token)
+  if (second.locked.kind === 'locked') await second.locked.unlock()
+  first.keeper.stop('completed')
+  second.keeper.stop('completed')
+  expect(clock.pendingTimers).toBe(0)
+})
+
+test('they are kept for longer than a lease; whoever waits gets them when they are free, in one order', async () => {
+  const { lock, clock } = cluster()
+  const first = await lock('one', ['a', 'b'], 0)
+  if (first.locked.kind !== 'locked') throw new Error(first.locked.kind)
+  let second: Awaited<ReturnType<typeof lock>> | undefined
+  const waiting = lock('two', ['b', 'a'], 60_000).then((done) => {
+    second = done
+  })
+  await clock.advance(20_000)
+  expect([second, first.keeper.lost.aborted]).toEqual([undefined, false])
+  await first.locked.unlock()
+  await clock.during(waiting)
+  expect(second?.locked.kind).toBe('locked')
+  // The record of the one that waited was kept all the while.
+  expect(second?.keeper.lost.aborted).toBe(false)
+})
+
+test('beyond its time it is busy, and what it had is free again', async () => {
+  const { lock, clock, leases } = cluster()
+  await lock('one', ['b'], 0)
+  const second = await clock.during(lock('two', ['a', 'b'], 1_000))
+  expect(second.locked).toMatchObject({ kind: 'entity_busy' })
+  expect(await leases.read(E('a'))).toMatchObject({ kind: 'released' })
+})
+
+test('nobody waits for the answer any more: it ends at once', async () => {
+  const { lock, clock } = cluster()
+  await lock('one', ['a'], 0)
+  const gone = new AbortController()
+  const waiting = lock('two', ['a'], 60_000, gone.signal)
+  await clock.advance(100)
+  gone.abort()
+  expect((await clock.during(waiting, 1_000)).locked).toMatchObject({ kind: 'entity_busy' })
+})
+
+test('with a lost quorum it is unavailable', async () => {
+  const { lock, nodes, clock } = cluster()
+  const first = await lock('one', ['a'], 0)
+  for (const node of nodes.slice(0, 3)) node.stop()
+  if (first.locked.kind !== 'locked') throw new Error(first.locked.kind)
+  await first.locked.unlock()
+  await expect(clock.during(lock('two', ['a'], 0))).rejects.toThrow('unavailable')
+})
+
+test('whether the work is over is not known: the entity stays taken until its lease ends', async () => {
+  const { lock, clock } = cluster()
+  const first = await lock('one', ['a'], 0)
+  if (first.locked.kind !== 'locked') throw new Error(first.locked.kind)
+  first.locked.abandon()
+  first.keeper.stop('abandoned')
+  expect((await lock('two', ['a'], 0)).locked.kind).toBe('entity_busy')
+  await clock.advance(POLICY.leaseMs)
+  const third = await lock('three', ['a'], 0)
+  expect(third.locked.kind).toBe('locked')
+})

@@ -1,0 +1,203 @@
+/** Ids carry a reservation whole, and nobody without the secret makes or changes one. */
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { createLeases } from '../../../src/core/claims/leases.ts'
+import { SILENT } from '../../../src/core/events.ts'
+import type { RecordNode } from '../../../src/core/ports.ts'
+import { ENTITY_MARK, fingerprintOfName, recordKey } from '../../../src/core/request/identity.ts'
+import {
+  RESERVATION_ID_CHARS_MAX,
+  reservationIdOf,
+  verifyReservationId,
+} from '../../../src/core/reservations/reservation-id.ts'
+import {
+  agreedSecret,
+  givenSecret,
+  SECRET_RECORD_KEY,
+  sessionTagOf,
+} from '../../../src/core/reservations/reservation-secret.ts'
+import type { Reservation } from '../../../src/core/reservations/reservations.ts'
+import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
+import { LIMITS } from '../../../src/http/reservations/schemas.ts'
+import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { systemRandom } from '../../../src/system/random.ts'
+import { VirtualClock } from '../../support/virtual-clock.ts'
+
+const SECRET = Buffer.alloc(32, 7)
+const hex = (bytes: number) =>
+  fc.uint8Array({ minLength: bytes, maxLength: bytes }).map((of) => Buffer.from(of).toString('hex'))
+const scope = fc.constantFrom(
+  'dedup:default:default:v1',
+  'dedup:a%3Ab:%20:..',
+  `dedup:${'%41'.repeat(128)}:e:v`,
+)
+
+const reservation: fc.Arbitrary<Reservation> = fc
+  .record({
+    scope,
+    values: fc.array(hex(32), { minLength: 1, maxLength: LIMITS.valuesMax }),
+    entities: fc.array(hex(32), { maxLength: LIMITS.entitiesMax }),
+    fingerprint: fc.option(hex(32), { nil: undefined }),
+    owner: hex(16),
+    token: fc.maxSafeNat(),
+    attempt: fc.integer({ min: 1, max: 9_999 }),
+    leaseMs: fc.integer({ min: 100, max: 3_600_000 }),
+    retentionMs: fc.integer({ min: 1_000, max: 366 * 86_400_000 }),
+  })
+  .map(({ scope: names, values, entities, fingerprint, ...rest }) => ({
+    ...rest,
+    intents: values.map((hash) => {
+      const key = `${names}:${hash}`
+      return { recordKey: key, fingerprint: fingerprint ?? fingerprintOfName(key) }
+    }),
+    entities: entities.map((hash) => {
+      const key = `${names}${ENTITY_MARK}:${hash}`
+      return { recordKey: key, fingerprint: fingerprintOfName(key) }
+    }),
+  }))
+
+describe('an id', () => {
+  test('is read back to the same reservation', () => {
+    fc.assert(
+      fc.property(reservation, (of) => {
+        expect(verifyReservationId(reservationIdOf(of, SECRET), [SECRET])).toEqual({
+          kind: 'reservation',
+          reservation: of,
+        })
+      }),
+      { numRuns: 500 },
+    )
+  })
+
+  test('of the longest reservation that the API grants is within its limit, for values of names alone', () => {
+    const name = '%FF'.repeat(128)
+    const names = Array.from(
+      { length: LIMITS.valuesMax },
+      (_, n) => `dedup:${name}:e:v:${String(n).padStart(64, '0')}`,
+    )
+    const id = reservationIdOf(
+      {
+        intents: names.map((key) => ({ recordKey: key, fingerprint: fingerprintOfName(key) })),
+        entities: names.slice(0, 8).map((key) => ({ recordKey: key, fingerprint: fingerprintOfName(key) })),
+        owner: '0'.repeat(32),
+        token: 1,
+        attempt: 1,
+        leaseMs: 100,
+        retentionMs: 1_000,
+      },
+      SECRET,
+    )
+    expect(id.length).toBeLessThanOrEqual(RESERVATION_ID_CHARS_MAX)
+    expect(LIMITS.idCharsMax).toBe(RESERVATION_ID_CHARS_MAX)
+  })
+
+  test('with any character changed, cut or added, or under another secret, is foreign', () => {
+    const [of] = fc.sample(reservation, { numRuns: 1, seed: 1 })
+    const id = reservationIdOf(of!, SECRET)
+    const changed = [...id].map((char, at) => id.slice(0, at) + (char === 'A' ? 'B' : 'A') + id.slice(at + 1))
+    for (const bad of [
+      ...changed,
+      id.slice(0, -1),
+      `${id}A`,
+      `${id}=`,
+      `${id}\n`,
+      '',
+      'r1_',
+      id.toUpperCase(),
+    ])
+      expect(verifyReservationId(bad, [SECRET])).toEqual({ kind: 'foreign' })
+    expect(verifyReservationId(id, [Buffer.alloc(32, 8)])).toEqual({ kind: 'foreign' })
+    expect(verifyReservationId(id, [])).toEqual({ kind: 'foreign' })
+    expect(verifyReservationId(id, [Buffer.alloc(32, 8), SECRET]).kind).toBe('reservation')
+  })
+
+  test('arbitrary text is never more than foreign', () => {
+    fc.assert(
+      fc.property(fc.string({ maxLength: 300 }), (text) => {
+        expect(verifyReservationId(`r1_${text}`, [SECRET])).toEqual({ kind: 'foreign' })
+      }),
+    )
+  })
+})
+
+describe('the secret', () => {
+  function sidecars(count: number) {
+    const clock = new VirtualClock()
+    let behind = createEmbeddedNodes(5, clock, 10_000, SILENT)
+    let away = 0
+    const nodes: RecordNode[] = behind.map(({ name }, index) => ({
+      name,
+      execute: async (command) =>
+        index < away
+          ? { kind: 'unreachable', reason: 'refused', detail: '' }
+          : behind[index]!.execute(command),
+    }))
+    const takeAway = (count: number) => {
+      away = count
+    }
+    const empty = () => {
+      behind = createEmbeddedNodes(5, clock, 10_000, SILENT)
+    }
+    const secrets = Array.from({ length: count }, () => {
+      const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
+      const leases = createLeases({ quorum, clock, random: systemRandom, events: SILENT })
+      return agreedSecret({ leases, clock, random: systemRandom })
+    })
+    return { clock, secrets, takeAway, empty }
+  }
+
+  test('is one for all that ask at the same moment, and for whoever comes later', async () => {
+    const { clock, secrets } = sidecars(8)
+    const agreed = await clock.during(Promise.all(secrets.map((one) => one.current(5_000))))
+    expect(new Set(agreed.map(([secret]) => secret?.toString('hex'))).size).toBe(1)
+    expect(agreed[0]?.[0]?.length).toBe(32)
+  })
+
+  test('is not there without a quorum, and is as soon as there is one', async () => {
+    const { clock, secrets, takeAway } = sidecars(1)
+    takeAway(3)
+    expect(await clock.during(secrets[0]!.current(1_000))).toEqual([])
+    takeAway(2)
+    expect((await clock.during(secrets[0]!.current(1_000))).length).toBe(1)
+  })
+
+  test('is looked at again after a while: emptied nodes get a new one, and the old one still verifies', async () => {
+    const first = sidecars(1)
+    const [before] = await first.clock.during(first.secrets[0]!.current(1_000))
+    first.empty()
+    expect((await first.secrets[0]!.current(1_000))[0]).toEqual(before)
+    await first.clock.advance(61_000)
+    await first.secrets[0]!.current(1_000)
+    await first.clock.advance(1_000)
+    const after = await first.secrets[0]!.current(1_000)
+    expect(after.length).toBe(2)
+    expect(after[1]).toEqual(before)
+    expect(after[0]).not.toEqual(before)
+  })
+
+  test('from a file: the first line signs, all verify', async () => {
+    const secrets = await givenSecret('new\n\nold\n').current(0)
+    expect(secrets.map(String)).toEqual(['new', 'old'])
+  })
+
+  test('stands under a key that no request can have, and that is copied with the records of requests', () => {
+    expect(SECRET_RECORD_KEY).toMatch(/^dedup:[^:]/)
+    fc.assert(
+      fc.property(fc.string({ minLength: 1, maxLength: 20 }), (tenant) => {
+        const key = recordKey({ tenant, env: '%', apiVersion: '%', mode: 'reservation', value: 'v' })
+        expect(key.kind === 'record_key' && key.recordKey.startsWith('dedup:%:')).toBe(false)
+      }),
+    )
+  })
+
+  test('names a session in its own scope', () => {
+    const tags = [
+      { tenant: 't', env: 'e', sessionId: 's' },
+      { tenant: 't', env: 'es', sessionId: '' },
+      { tenant: 'te', env: '', sessionId: 's' },
+      { tenant: 't', env: 'e', sessionId: 'r' },
+    ].map((of) => sessionTagOf(SECRET, of))
+    expect(new Set(tags).size).toBe(4)
+    expect(tags[0]).toMatch(/^[0-9a-f]{16}$/)
+  })
+})

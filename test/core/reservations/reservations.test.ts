@@ -1,0 +1,175 @@
+/** Several records as one reservation, on five embedded nodes that do what the test says. */
+import { expect, test } from 'vitest'
+import { createLeases } from '../../../src/core/claims/leases.ts'
+import { createWaiters } from '../../../src/core/claims/waiters.ts'
+import { SILENT } from '../../../src/core/events.ts'
+import type { NodeAnswer, RecordNode } from '../../../src/core/ports.ts'
+import type { RecordCommand } from '../../../src/core/record/record.ts'
+import { fingerprintOfName } from '../../../src/core/request/identity.ts'
+import { reserveOrWait } from '../../../src/core/reservations/reservation-wait.ts'
+import {
+  complete,
+  extend,
+  type Intent,
+  type ReserveRequest,
+  release,
+  reserve,
+} from '../../../src/core/reservations/reservations.ts'
+import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
+import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { seededRandom } from '../../support/seeded-random.ts'
+import { VirtualClock } from '../../support/virtual-clock.ts'
+
+const keyOf = (name: string) => `dedup:t:e:v:${name.padEnd(64, '0')}`
+const intentOf = (name: string): Intent => ({
+  recordKey: keyOf(name),
+  fingerprint: fingerprintOfName(keyOf(name)),
+})
+
+type Meddle = (command: RecordCommand, node: number) => NodeAnswer | undefined
+
+function cluster() {
+  const clock = new VirtualClock()
+  const random = seededRandom(3)
+  let meddle: Meddle = () => undefined
+  const nodes: RecordNode[] = createEmbeddedNodes(5, clock, 10_000, SILENT).map((node, index) => ({
+    name: node.name,
+    execute: async (command) => meddle(command, index) ?? node.execute(command),
+  }))
+  const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
+  const leases = createLeases({ quorum, clock, random, events: SILENT })
+  const ask = (
+    session: string,
+    names: readonly string[],
+    more: Partial<ReserveRequest> = {},
+  ): ReserveRequest => ({
+    intents: names.map(intentOf),
+    entities: [],
+    takeover: 'reexecute',
+    sessionTag: Buffer.from(session.padEnd(8)).toString('hex'),
+    leaseMs: 10_000,
+    retentionMs: 60_000,
+    budgetMs: 100,
+    ...more,
+  })
+  const tryReserve = (...of: Parameters<typeof ask>) => clock.during(reserve(ask(...of), leases, random))
+  const mustReserve = async (...of: Parameters<typeof ask>) => {
+    const result = await tryReserve(...of)
+    if (result.kind !== 'reserved') throw new Error(result.kind)
+    return result.reservation
+  }
+  const meddleWith = (how: Meddle) => {
+    meddle = how
+  }
+  return { clock, random, leases, ask, tryReserve, mustReserve, meddleWith }
+}
+
+const SILENCE: NodeAnswer = { kind: 'unreachable', reason: 'timeout', detail: '' }
+const outcome = (result: unknown, completedAtWallMs: number) =>
+  ({ kind: 'result', result, completedAtWallMs }) as const
+
+test('each value once, in the order of the keys, and one token for all', async () => {
+  const { mustReserve, leases } = cluster()
+  const reservation = await mustReserve('s', ['b', 'a', 'b', 'c'])
+  expect(reservation.intents).toEqual(['a', 'b', 'c'].map(intentOf))
+  for (const { recordKey } of reservation.intents)
+    expect(await leases.read(recordKey)).toMatchObject({ kind: 'claimed', token: reservation.token })
+})
+
+test('completed on one record only, the same completion again finishes it, and another one does not', async () => {
+  const { mustReserve, meddleWith, leases, clock } = cluster()
+  const reservation = await mustReserve('s', ['a', 'b'])
+  meddleWith(({ kind, key }) => (kind === 'complete' && key === keyOf('b') ? SILENCE : undefined))
+  expect(await clock.during(complete(reservation, outcome('paid', 1), leases))).toEqual({
+    kind: 'unavailable',
+  })
+  expect(await leases.read(keyOf('a'))).toMatchObject({ kind: 'completed' })
+  expect(await leases.read(keyOf('b'))).toMatchObject({ kind: 'claimed' })
+  meddleWith(() => undefined)
+  expect(await complete(reservation, outcome('paid', 2), leases)).toEqual({ kind: 'done' })
+  for (const name of ['a', 'b'])
+    expect(await leases.read(keyOf(name))).toMatchObject({ kind: 'completed', outcome: { result: 'paid' } })
+  expect(await complete(reservation, outcome('not paid', 3), leases)).toEqual({ kind: 'fenced' })
+  expect(await leases.read(keyOf('a'))).toMatchObject({ outcome: { result: 'paid' } })
+})
+
+test('too few nodes take the common token: nothing is reserved, and it is not called a conflict', async () => {
+  const { tryReserve, mustReserve, meddleWith } = cluster()
+  meddleWith(({ kind }, node) => (kind === 'renew' && node < 3 ? SILENCE : undefined))
+  expect(await tryReserve('s', ['a', 'b'])).toEqual({ kind: 'unsettled' })
+  meddleWith(() => undefined)
+  const other = await mustReserve('other', ['a', 'b'])
+  expect(other.attempt).toBe(1)
+})
+
+test('the session is recognised while it holds, and not after, nor for more than it holds', async () => {
+  const { mustReserve, tryReserve, clock } = cluster()
+  const first = await mustReserve('s', ['a', 'b'])
+  await clock.advance(5_000)
+  const again = await mustReserve('s', ['b', 'a'])
+  expect([again.token, again.owner]).toEqual([first.token, first.owner])
+  // That was a renewal: it now lasts from then.
+  await clock.advance(9_000)
+  expect((await mustReserve('s', ['a', 'b'])).token).toBe(first.token)
+  expect(await tryReserve('s', ['a', 'b', 'c'])).toMatchObject({ kind: 'conflict', retryAfterMs: 1_000 })
+  expect(await tryReserve('other', ['a'])).toMatchObject({ kind: 'conflict' })
+  await clock.advance(10_001)
+  const later = await mustReserve('s', ['a', 'b'])
+  expect(later.token).toBeGreaterThan(first.token)
+  expect(later.attempt).toBe(2)
+})
+
+test('a lapsed reservation that nobody took can be extended; one that was taken is lost for good', async () => {
+  const { mustReserve, leases, clock } = cluster()
+  const first = await mustReserve('s', ['a', 'b'])
+  await clock.advance(10_001)
+  expect(await extend(first, 10_000, leases)).toMatchObject({ kind: 'extended' })
+  await clock.advance(10_001)
+  const second = await mustReserve('other', ['b'])
+  expect(await extend(first, 10_000, leases)).toEqual({ kind: 'lost' })
+  expect(await complete(first, outcome('late', 1), leases)).toEqual({ kind: 'fenced' })
+  expect(await leases.read(keyOf('b'))).toMatchObject({ kind: 'claimed', token: second.token })
+})
+
+test('entities are given back with the last word, and only when every intent has its outcome', async () => {
+  const { mustReserve, meddleWith, leases, clock } = cluster()
+  const entities = [intentOf('entity')]
+  const reservation = await mustReserve('s', ['a'], { entities })
+  meddleWith(({ kind }) => (kind === 'complete' ? SILENCE : undefined))
+  await clock.during(complete(reservation, outcome('paid', 1), leases))
+  expect(await leases.read(keyOf('entity'))).toMatchObject({ kind: 'claimed' })
+  meddleWith(() => undefined)
+  await complete(reservation, outcome('paid', 1), leases)
+  expect(await leases.read(keyOf('entity'))).toMatchObject({ kind: 'released' })
+  const next = await mustReserve('next', ['b'], { entities })
+  expect(next.token).toBeGreaterThan(reservation.token)
+  expect(await release(next, leases)).toEqual({ kind: 'done' })
+  expect(await leases.read(keyOf('entity'))).toMatchObject({ kind: 'released' })
+})
+
+test('undecided: the lapsed claim stays as it was, however often it is asked for', async () => {
+  const { mustReserve, tryReserve, leases, clock } = cluster()
+  await mustReserve('s', ['b'])
+  await clock.advance(10_001)
+  for (const session of ['one', 'two', 'three']) {
+    const asked = await tryReserve(session, ['a', 'b', 'c'], { takeover: 'indeterminate' })
+    expect(asked).toMatchObject({ kind: 'undecided', intent: intentOf('b') })
+  }
+  expect(await leases.read(keyOf('a'))).toMatchObject({ kind: 'released' })
+  expect(await leases.read(keyOf('b'))).toMatchObject({ kind: 'claimed', remainingMs: 0, attempt: 1 })
+  expect((await mustReserve('s2', ['b'])).attempt).toBe(2)
+})
+
+test('what took longer to get than it lasts is given back and not handed out', async () => {
+  const { ask, meddleWith, leases, clock, random } = cluster()
+  // Whoever claims the second value lets more time pass than the lease has.
+  meddleWith(({ kind, key }) => {
+    if (kind === 'renew' && key === keyOf('a')) clock.stepWall(20_000)
+    return undefined
+  })
+  const ports = { leases, clock, random, waiters: createWaiters(1, 1) }
+  const asked = reserveOrWait(ask('s', ['a', 'b']), 0, new AbortController().signal, ports)
+  expect(await clock.during(asked)).toMatchObject({ kind: expect.not.stringMatching('reserved') })
+  meddleWith(() => undefined)
+  expect(await leases.read(keyOf('a'))).toMatchObject({ kind: 'released' })
+})

@@ -1,0 +1,142 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { matchPath, type PathPattern, parsePathPattern } from '../../../src/core/routes/path-pattern.ts'
+import { matchRoute, type RequestFacts, type Route, type RouteMatch } from '../../../src/core/routes/route.ts'
+
+function pattern(text: string): PathPattern {
+  const parsed = parsePathPattern(text)
+  if (parsed.kind === 'malformed') throw new Error(parsed.reason)
+  return parsed.pattern
+}
+
+describe('a path', () => {
+  test.each<[pattern: string, path: string, params: Record<string, string> | undefined]>([
+    ['/payments', '/payments', {}],
+    ['/payments', '/payments/1', undefined],
+    ['/payments', '/', undefined],
+    ['/payments', '/Payments', undefined],
+    ['/', '/', {}],
+    ['/', '/a', undefined],
+    ['/payments/{id}', '/payments/7', { id: '7' }],
+    ['/payments/{id}', '/payments', undefined],
+    ['/payments/{id}/captures/{no}', '/payments/7/captures/2', { id: '7', no: '2' }],
+    ['/files/{rest*}', '/files/a/b', { rest: 'a/b' }],
+    ['/files/{rest*}', '/files', { rest: '' }],
+    ['/{all*}', '/x/y', { all: 'x/y' }],
+    // Another spelling of the same path.
+    ['/payments', '/payments/', {}],
+    ['/payments', '//payments', {}],
+    ['/payments', '/%70ayment%73', {}],
+    ['/payments', '/a/../payments', {}],
+    ['/payments', '/a/%2e%2e/./payments', {}],
+    ['/payments', '/../payments', {}],
+    // A reserved character stays what it is: %2F does not divide.
+    ['/payments/{id}', '/payments/a%2fb', { id: 'a%2Fb' }],
+    ['/payments/{id}', '/payments/__proto__', { id: '__proto__' }],
+    ['/{__proto__}', '/x', { ['__proto__']: 'x' }],
+  ])('%s against %s', (text, path, params) => {
+    const matched = matchPath(pattern(text), path)
+    expect(matched === undefined ? undefined : Object.entries(matched)).toEqual(
+      params === undefined ? undefined : Object.entries(params),
+    )
+  })
+
+  test.each([
+    ['payments', 'it does not begin with "/"'],
+    ['/a?b', 'it contains "?", "#" or a space'],
+    ['/a/{b', '"{b" is neither plain text nor {name} nor {name*}'],
+    ['/a*', '"a*" is neither plain text nor {name} nor {name*}'],
+    ['/{a}/{a}', 'the parameter "a" appears twice'],
+    ['/{a*}/b', '{a*} is not the last segment'],
+  ])('the pattern %s is malformed', (text, reason) => {
+    expect(parsePathPattern(text)).toEqual({ kind: 'malformed', reason })
+  })
+})
+
+test('no other spelling of a path slips past a pattern', () => {
+  const segment = fc.stringMatching(/^[A-Za-z0-9_~-]{1,8}$/)
+  const spelled = (text: string, seed: readonly boolean[]) =>
+    [...text]
+      .map((letter, i) => (seed[i % seed.length] ? `%${letter.charCodeAt(0).toString(16)}` : letter))
+      .join('')
+  const divider = fc.constantFrom('/', '//', '/./', '/x/../', '/%2e/', '/x/%2E./')
+  const part = fc.tuple(divider, segment, fc.array(fc.boolean(), { minLength: 1, maxLength: 8 }))
+  fc.assert(
+    fc.property(
+      fc.array(part, { minLength: 1, maxLength: 5 }),
+      fc.constantFrom('', '/', '//'),
+      (parts, end) => {
+        const plain = parts.map(([, text]) => `/${text}`).join('')
+        const other = parts.map(([between, text, seed]) => `${between}${spelled(text, seed)}`).join('')
+        expect(matchPath(pattern(plain), `${other}${end}`)).toEqual({})
+      },
+    ),
+  )
+})
+
+describe('a route', () => {
+  const route = (name: string, match: RouteMatch): Route => ({
+    name,
+    match,
+    mode: 'bypass',
+    upstreamTimeoutMs: 1_000,
+  })
+  const request = (facts: Partial<RequestFacts>): RequestFacts => ({
+    method: 'POST',
+    host: 'api.example.com',
+    path: '/payments',
+    headers: {},
+    ...facts,
+  })
+
+  test.each<[why: string, match: RouteMatch, facts: Partial<RequestFacts>, matches: boolean]>([
+    ['no condition matches everything', {}, {}, true],
+    ['the method is one of several', { methods: ['PUT', 'POST'] }, {}, true],
+    ['another method', { methods: ['PUT'] }, {}, false],
+    ['methods are compared by case', { methods: ['POST'] }, { method: 'post' }, false],
+    ['the host, without its port', { hosts: ['api.example.com'] }, { host: 'API.Example.com:8080' }, true],
+    ['the host with the dot of the root', { hosts: ['api.example.com'] }, { host: 'api.example.com.' }, true],
+    ['an IPv6 host', { hosts: ['[::1]'] }, { host: '[::1]:8080' }, true],
+    ['a name below', { hosts: ['*.example.com'] }, {}, true],
+    ['a wildcard is not the domain itself', { hosts: ['*.example.com'] }, { host: 'example.com' }, false],
+    ['a wildcard needs its dot', { hosts: ['*.example.com'] }, { host: 'badexample.com' }, false],
+    ['no host at all', { hosts: ['a'] }, { host: undefined }, false],
+    ['one of several paths', { paths: [pattern('/a'), pattern('/payments')] }, {}, true],
+    ['a header that is there', { headers: [{ kind: 'present', name: 'x' }] }, { headers: { x: '' } }, true],
+    ['a header that is not', { headers: [{ kind: 'present', name: 'x' }] }, {}, false],
+    ['a name of Object is no header', { headers: [{ kind: 'present', name: 'constructor' }] }, {}, false],
+    ['an absent header', { headers: [{ kind: 'absent', name: 'x' }] }, {}, true],
+    [
+      'a header that should be absent',
+      { headers: [{ kind: 'absent', name: 'x' }] },
+      { headers: { x: 'y' } },
+      false,
+    ],
+    ['equal', { headers: [{ kind: 'equals', name: 'x', value: 'y' }] }, { headers: { x: 'y' } }, true],
+    [
+      'one of several lines',
+      { headers: [{ kind: 'equals', name: 'x', value: 'y' }] },
+      { headers: { x: ['a', 'y'] } },
+      true,
+    ],
+    ['not equal', { headers: [{ kind: 'equals', name: 'x', value: 'y' }] }, { headers: { x: 'yy' } }, false],
+    ['a prefix', { headers: [{ kind: 'prefix', name: 'x', value: 'y' }] }, { headers: { x: 'yy' } }, true],
+    ['all conditions together', { methods: ['POST'], hosts: ['other'] }, {}, false],
+  ])('%s', (_why, match, facts, matches) => {
+    expect(matchRoute([route('it', match)], request(facts)) !== undefined).toBe(matches)
+  })
+
+  test('the first that matches decides, and gives the parameters of its path', () => {
+    const routes = [
+      route('other method', { methods: ['GET'] }),
+      route('one', { paths: [pattern('/payments/{id}')] }),
+      route('all', {}),
+    ]
+    expect(matchRoute(routes, request({ path: '/payments/7' }))).toMatchObject({
+      route: { name: 'one' },
+      params: { id: '7' },
+    })
+    expect(matchRoute(routes, request({ path: '/x' }))).toMatchObject({ route: { name: 'all' }, params: {} })
+    expect(matchRoute([], request({}))).toBeUndefined()
+  })
+})

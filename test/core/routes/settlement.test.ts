@@ -1,0 +1,158 @@
+import { describe, expect, test } from 'vitest'
+import type { ApplicationResponse, HeaderList } from '../../../src/core/ports.ts'
+import {
+  type Disposition,
+  dispositionOf,
+  type StoringPolicy,
+  storedHeadersOf,
+  storedOutcomeOf,
+} from '../../../src/core/routes/settlement.ts'
+
+const policy: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full', redact: [] }
+const disposition = (status: number, headers: HeaderList = [], store: StoringPolicy['store'] = {}) =>
+  dispositionOf({ status, headers }, { ...policy, store })
+
+describe('what is done with an answer', () => {
+  test('by default, status by status', () => {
+    const released = [401, 403, 407, 408, 421, 425, 429]
+    for (let status = 200; status <= 999; status += 1) {
+      const expected: Disposition =
+        status === 206 ? 'hold' : status >= 500 || released.includes(status) ? 'release' : 'store'
+      expect(disposition(status), String(status)).toBe(expected)
+    }
+  })
+
+  test.each<[status: number, headers: HeaderList, store: StoringPolicy['store'], Disposition]>([
+    // The route's word: the exact status before its class.
+    [503, [], { '5xx': 'store' }, 'store'],
+    [503, [], { '5xx': 'store', '503': 'hold' }, 'hold'],
+    [404, [], { '4xx': 'release' }, 'release'],
+    [206, [], { '206': 'store' }, 'store'],
+    // An application that asks for a retry has not settled the request, whatever the route says.
+    [200, [['Retry-After', '5']], { '2xx': 'store' }, 'release'],
+    [202, [['retry-after', '']], {}, 'release'],
+    // The application's own word goes before everything.
+    [500, [['Fencepost-Outcome', 'store']], {}, 'store'],
+    [200, [['fencepost-outcome', ' Release ']], {}, 'release'],
+    [
+      200,
+      [
+        ['fencepost-outcome', 'hold'],
+        ['Retry-After', '5'],
+      ],
+      { '200': 'store' },
+      'hold',
+    ],
+    [
+      200,
+      [
+        ['fencepost-outcome', 'store'],
+        ['fencepost-outcome', 'release'],
+      ],
+      {},
+      'release',
+    ],
+    // A word that it does not know is none.
+    [500, [['fencepost-outcome', 'keep']], {}, 'release'],
+    [200, [['fencepost-outcome', '']], {}, 'store'],
+  ])('%i %j under %j: %s', (status, headers, store, expected) => {
+    expect(disposition(status, headers, store)).toBe(expected)
+  })
+})
+
+describe('which headers are stored', () => {
+  const kept = (name: string, value = 'v', extra: string[] = []) =>
+    storedHeadersOf([[name, value]], extra).length === 1
+
+  test.each([
+    'Content-Type',
+    'content-language',
+    'X-Request-Id',
+    'Location',
+    'Link',
+    'ETag',
+    'Last-Modified',
+    'Vary',
+    'Cache-Control',
+  ])('%s is', (name) => expect(kept(name)).toBe(true))
+  test.each([
+    'Set-Cookie',
+    'Authorization',
+    'WWW-Authenticate',
+    'Proxy-Authenticate',
+    'Date',
+    'Server',
+    'Connection',
+    'Keep-Alive',
+    'TE',
+    'Trailer',
+    'Transfer-Encoding',
+    'Upgrade',
+    'Content-Length',
+    'Fencepost-Outcome',
+    'Strict-Transport-Security',
+  ])('%s is not', (name) => expect(kept(name)).toBe(false))
+  test.each(['Set-Cookie', 'Connection', 'Fencepost-Token'])(
+    '%s is not, though the route asks for it',
+    (name) => expect(kept(name, 'v', [name.toLowerCase()])).toBe(false),
+  )
+  test('what the route names is', () => expect(kept('Digest', 'v', ['digest'])).toBe(true))
+  test('what Connection names is not, in any case and place', () => {
+    const headers: HeaderList = [
+      ['X-Hop', '1'],
+      ['Connection', 'close, x-hop'],
+      ['X-Stay', '2'],
+    ]
+    expect(storedHeadersOf(headers, [])).toEqual([['X-Stay', '2']])
+  })
+  test('repeated ones stay repeated, in their order and case', () => {
+    const headers: HeaderList = [
+      ['Link', '</a>'],
+      ['X-B', '1'],
+      ['LINK', '</b>'],
+    ]
+    expect(storedHeadersOf(headers, [])).toEqual(headers)
+  })
+  test.each(['a\r\nb', 'a\nb', 'a\0b', '€'])('a value that could not be replayed (%j) is left out', (value) =>
+    expect(kept('X-Note', value)).toBe(false),
+  )
+})
+
+describe('what is recorded', () => {
+  const response: ApplicationResponse = {
+    status: 201,
+    headers: [
+      ['Location', '/payments/1'],
+      ['Set-Cookie', 'a=b'],
+    ],
+    body: Buffer.from('done'),
+  }
+  const oversized = { stream: (async function* () {})() }
+
+  test('the whole answer', () => {
+    expect(storedOutcomeOf(response, policy, 7)).toEqual({
+      kind: 'response',
+      status: 201,
+      headers: [['Location', '/payments/1']],
+      body: Buffer.from('done'),
+      completedAtWallMs: 7,
+    })
+  })
+  test.each([
+    ['larger than may be stored', { ...response, oversized }, policy],
+    ['of a route that stores no bodies', response, { ...policy, bodyStorage: 'none' as const }],
+  ])('a tombstone with its location for an answer %s', (_, answer, by) => {
+    expect(storedOutcomeOf(answer, by, 7)).toEqual({
+      kind: 'tombstone',
+      status: 201,
+      location: '/payments/1',
+      completedAtWallMs: 7,
+    })
+  })
+  test('a tombstone without one where there is none, or none that could be replayed', () => {
+    for (const headers of [[], [['Location', '/a\r\nb']]] as HeaderList[]) {
+      const stored = storedOutcomeOf({ ...response, headers, oversized }, policy, 7)
+      expect(stored).toEqual({ kind: 'tombstone', status: 201, completedAtWallMs: 7 })
+    }
+  })
+})
