@@ -267,6 +267,7 @@ function proxyOptions(config: Config, secrets: Secrets): ProxyOptions {
     ...(tls === undefined ? {} : { tls }),
     forwarded: config.forwardedHeaders,
     settleBudgetMs: config.settleBudgetMs,
+    renewFraction: config.renewFraction,
     rawKeys: config.logRawKeys,
     upstreamTimeoutMs: config.upstreamTimeoutMs,
     limits: {

@@ -30,6 +30,7 @@ export function openReservationApi(
       budgetMs: config.claimBudgetMs,
       maxWaitMs: config.waitMaxMs,
       totalHoldMs: config.totalHoldMs,
+      renewFraction: config.renewFraction,
       resultBytesMax: config.storedResponseLimitBytes,
       apiTokens: secrets.apiTokens,
       ...(tls === undefined ? {} : { tls }),

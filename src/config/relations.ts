@@ -69,6 +69,16 @@ const TABLE: readonly Relation[] = [
     unit: 'share',
   },
   {
+    of: SETTINGS.renewFraction.env,
+    left: nodeDeadline,
+    right: {
+      text: 'renew fraction of the lease',
+      of: ({ settings }) => times(settings.leaseMs, settings.renewFraction),
+    },
+    otherwise: 'a lease would be renewed again before all nodes had answered',
+    unit: 'ms',
+  },
+  {
     of: SETTINGS.quarantineMs.env,
     left: {
       text: `longest lease · ${1 + DRIFT_FACTOR} + 2ms + clock step`,
@@ -91,6 +101,16 @@ const TABLE: readonly Relation[] = [
     left: nodeDeadline,
     right: { text: '5 % of the lease', of: ({ route }) => times(route.leaseMs, LARGEST_DEADLINE_SHARE) },
     otherwise: 'slow nodes would use up the lease',
+    unit: 'ms',
+  },
+  {
+    of: 'route',
+    left: nodeDeadline,
+    right: {
+      text: 'renew fraction of the lease',
+      of: ({ settings, route }) => times(route.leaseMs, settings.renewFraction),
+    },
+    otherwise: 'a lease would be renewed again before all nodes had answered',
     unit: 'ms',
   },
   {
@@ -185,8 +205,8 @@ function sameAsSettings(relation: Relation, known: Known): boolean {
   )
 }
 
-function times(amount: number | undefined, factor: number): number | undefined {
-  return amount === undefined ? undefined : amount * factor
+function times(amount: number | undefined, factor: number | undefined): number | undefined {
+  return amount === undefined || factor === undefined ? undefined : amount * factor
 }
 
 function sum(...amounts: readonly (number | undefined)[]): number | undefined {

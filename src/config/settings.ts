@@ -290,9 +290,8 @@ export const SETTINGS = {
     path: 'record.renewFraction',
     kind: fraction(),
     default: '1/3',
-    summary:
-      'Reserved for the share of the validity after which a lease is renewed: it is checked, and a third is used.',
-    source: 'A third: two renewals in a row may fail.',
+    summary: 'Share of its validity after which a lease is renewed, or up to a tenth of that earlier.',
+    source: 'A third: two renewals in a row may fail. Less is more rounds, and more that may fail.',
   }),
   totalHoldMs: setting({
     env: 'FENCEPOST_TOTAL_HOLD',

@@ -14,7 +14,7 @@
 
 import type { Background } from './background.ts'
 import { lockIdOf } from './claims/lease.ts'
-import { keepLease, type LeaseKeeper } from './claims/lease-keeper.ts'
+import { type Keeping, keepLease, type LeaseKeeper } from './claims/lease-keeper.ts'
 import { offerLater, offerOutcome } from './claims/offer.ts'
 import type { Waiters } from './claims/waiters.ts'
 import type { Events, LeaseEnd } from './events.ts'
@@ -36,20 +36,20 @@ import { type EntityLocks, lockEntities } from './reservations/entity-locks.ts'
 import { type Backoff, jitteredDelayMs, pauseUnless, whenAborted } from './retry.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from './routes/settlement.ts'
 
-export type DedupPolicy = StoringPolicy & {
-  readonly leaseMs: number
-  readonly retentionMs: number
-  /** For all claim rounds together. */
-  readonly budgetMs: number
-  /** How long the outcome is offered to the quorum before the client gets its answer marked `unstored`. */
-  readonly settleBudgetMs: number
-  /** How long the record may be held, renewals included; after it the lease is left to lapse. */
-  readonly totalHoldMs: number
-  /** How long a concurrent duplicate waits for the first; 0: it is refused at once. */
-  readonly waitMs: number
-  readonly takeover: 'reexecute' | 'indeterminate'
-  readonly onQuorumLoss: 'fail-closed' | 'fail-open' | 'local'
-}
+export type DedupPolicy = StoringPolicy &
+  // After the total hold the lease is left to lapse.
+  Keeping & {
+    readonly leaseMs: number
+    readonly retentionMs: number
+    /** For all claim rounds together. */
+    readonly budgetMs: number
+    /** How long the outcome is offered to the quorum before the client gets its answer marked `unstored`. */
+    readonly settleBudgetMs: number
+    /** How long a concurrent duplicate waits for the first; 0: it is refused at once. */
+    readonly waitMs: number
+    readonly takeover: 'reexecute' | 'indeterminate'
+    readonly onQuorumLoss: 'fail-closed' | 'fail-open' | 'local'
+  }
 
 export type ProtectedRequest = {
   /** The record's key on the nodes (`identity.ts`). */
@@ -221,7 +221,7 @@ async function workUnderLease(
   leases: Leases,
   ports: DedupPorts,
 ): Promise<Outcome> {
-  const keeper = keepLease(lease, { ...ports, leases }, request.policy.totalHoldMs)
+  const keeper = keepLease(lease, { ...ports, leases }, request.policy)
   const { entities, policy, abandoned } = request
   const locked = entities && (await lockEntities(entities, keeper, policy, abandoned, { ...ports, leases }))
   if (locked !== undefined && locked.kind !== 'locked') {

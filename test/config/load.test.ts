@@ -316,6 +316,11 @@ describe('relations', () => {
       'FENCEPOST_RENEW_FRACTION: renew fraction (1/2) ≤ a third of the validity (1/3) does not hold: a lease would not outlive two failed renewals',
     ],
     [
+      'renewing no oftener than nodes can answer',
+      { FENCEPOST_RENEW_FRACTION: '0.001' },
+      'FENCEPOST_RENEW_FRACTION: node deadline (80ms) ≤ renew fraction of the lease (30ms) does not hold: a lease would be renewed again before all nodes had answered',
+    ],
+    [
       'the quarantine, counted with the longest lease that anybody may have',
       { FENCEPOST_QUARANTINE: '60s' },
       'FENCEPOST_QUARANTINE: longest lease · 1.01 + 2ms + clock step (61602ms) ≤ quarantine (1m) does not hold: a node that forgot would vote before every lease that it forgot has ended',

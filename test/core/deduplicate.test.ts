@@ -22,6 +22,7 @@ const POLICY: DedupPolicy = {
   budgetMs: 100,
   settleBudgetMs: 300,
   totalHoldMs: 3_600_000,
+  renewFraction: 1 / 3,
   waitMs: 0,
   takeover: 'reexecute',
   onQuorumLoss: 'fail-closed',

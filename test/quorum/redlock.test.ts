@@ -7,7 +7,7 @@
 import Redlock, { ExecutionError } from 'redlock'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createBackground } from '../../src/core/background.ts'
-import { keepLease } from '../../src/core/claims/lease-keeper.ts'
+import { KEPT_WHILE_ALIVE, keepLease } from '../../src/core/claims/lease-keeper.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import { createWaiters } from '../../src/core/claims/waiters.ts'
 import { deduplicate } from '../../src/core/deduplicate.ts'
@@ -317,12 +317,16 @@ describe('our use of it', () => {
       const { claim, clock, cluster, asked } = ours()
       const result = await claim()
       if (result.kind !== 'granted') throw new Error('not granted')
-      const keeper = keepLease(result.lease, {
-        leases: cluster.leases,
-        clock,
-        random: seededRandom(1),
-        events: cluster,
-      })
+      const keeper = keepLease(
+        result.lease,
+        {
+          leases: cluster.leases,
+          clock,
+          random: seededRandom(1),
+          events: cluster,
+        },
+        KEPT_WHILE_ALIVE,
+      )
       if (condition === 'deaf') cluster.set('deaf', 0, 1, 2, 3, 4)
       else for (const node of cluster.nodes) node.before = () => new Promise<void>(() => {})
       let abortedAtMs = Number.POSITIVE_INFINITY
@@ -361,6 +365,7 @@ describe('our use of it', () => {
           budgetMs: 100,
           settleBudgetMs: 100,
           totalHoldMs: 3_600_000,
+          renewFraction: 1 / 3,
           waitMs: 0,
           takeover: 'reexecute',
           onQuorumLoss: 'fail-closed',

@@ -4,7 +4,7 @@
  * Owns what they do, as the plan tells them. Everything that decides is production code.
  */
 
-import { keepLease } from '../../src/core/claims/lease-keeper.ts'
+import { KEPT_WHILE_ALIVE, keepLease } from '../../src/core/claims/lease-keeper.ts'
 import { type DedupPolicy, deduplicate } from '../../src/core/deduplicate.ts'
 import type { Outcome } from '../../src/core/outcome.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
@@ -87,6 +87,7 @@ async function request(
     budgetMs: 100,
     settleBudgetMs: 300,
     totalHoldMs: 3_600_000,
+    renewFraction: 1 / 3,
     waitMs: operation.waitMs,
     takeover: operation.takeover,
     onQuorumLoss: 'fail-closed',
@@ -162,7 +163,7 @@ async function reservation(
     history.shown.push({ key, fingerprint, content, atMs: scheduler.nowMs, by: 'replayed' })
   }
   if (claimed.kind !== 'granted') return
-  const keeper = keepLease(claimed.lease, { leases, clock, random, events })
+  const keeper = keepLease(claimed.lease, { leases, clock, random, events }, KEPT_WHILE_ALIVE)
   const lost = new Promise<void>((resolve) => {
     keeper.lost.addEventListener('abort', () => resolve(), { once: true })
   })

@@ -105,6 +105,7 @@ export async function startProxy(
       trustedPeers: { kind: 'any' },
       forwarded: 'append',
       settleBudgetMs: 300,
+      renewFraction: 1 / 3,
       rawKeys: false,
       upstreamTimeoutMs: 5_000,
       ...given.options,

@@ -81,6 +81,7 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
       budgetMs: 100,
       maxWaitMs: 10_000,
       totalHoldMs: 300_000,
+      renewFraction: 1 / 3,
       resultBytesMax: 1_024,
       apiTokens: undefined,
       ...given.options,

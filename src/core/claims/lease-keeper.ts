@@ -3,12 +3,13 @@
  *
  *   keeping → keeping (renewed; or a renewal failed and time is left) | lost | stopped
  *
- * Owns the schedule: a renewal at about every third of the validity, jittered, so that two in a row may fail. The signal
+ * Owns the schedule: a renewal at about every third of the validity (or earlier, where the configuration says so),
+ * jittered, so that two in a row may fail. The signal
  * `lost` fires from a timer that was armed when the lease was granted, *before* the deadline, whatever the nodes do or
  * don't: a holder must stop writing while it still holds. It never claims again: continuity is what the fencing token
  * proves, and a new claim would be another token.
  *
- * Where `holdMaxMs` is given, renewing ends then: what an application that never answers can keep is bounded. The lease
+ * Where `totalHoldMs` is finite, renewing ends then: what an application that never answers can keep is bounded. The lease
  * itself is not released, because the work may still be under way; it lapses, as that of a holder that died.
  */
 
@@ -17,8 +18,16 @@ import type { Clock, Lease, Leases, Random, Timer } from '../ports.ts'
 import type { Token } from '../record/token.ts'
 import { now, remainingMs } from './lease.ts'
 
-/** Of the validity: how often a lease is renewed. */
-const RENEWALS_PER_VALIDITY = 3
+/** How a lease is kept, and for how long. */
+export type Keeping = {
+  /** Share of the validity after which it is renewed; at most a third, or two failed renewals could lose it. */
+  readonly renewFraction: number
+  /** Renewals end then. */
+  readonly totalHoldMs: number
+}
+
+/** For what ends by itself: offices. */
+export const KEPT_WHILE_ALIVE: Keeping = { renewFraction: 1 / 3, totalHoldMs: Number.POSITIVE_INFINITY }
 
 /** Of the lease: how long before the deadline the holder is warned. Also never less than a few timer ticks. */
 const WARNING_FRACTION = 0.05
@@ -48,7 +57,7 @@ export type LeaseKeeperPorts = {
 export function keepLease(
   granted: Lease,
   { leases, clock, random, events }: LeaseKeeperPorts,
-  holdMaxMs = Number.POSITIVE_INFINITY,
+  { renewFraction, totalHoldMs }: Keeping,
 ): LeaseKeeper {
   const controller = new AbortController()
   const startedMonoMs = clock.monoMs()
@@ -70,7 +79,7 @@ export function keepLease(
   function armRenewal(): void {
     const validityMs = remainingMs(lease, now(clock))
     // Up to a tenth earlier, so that leases that were taken together are not renewed together.
-    const delayMs = (validityMs / RENEWALS_PER_VALIDITY) * (1 - 0.1 * random.fraction())
+    const delayMs = validityMs * renewFraction * (1 - 0.1 * random.fraction())
     renewal = clock.timer(Math.max(0, delayMs), () => void renewOnce())
   }
 
@@ -135,7 +144,7 @@ export function keepLease(
   events.publish({ kind: 'lease_began', recordKey: lease.key, token: lease.token })
   armDeadline()
   armRenewal()
-  if (holdMaxMs < Number.POSITIVE_INFINITY) longest = clock.timer(holdMaxMs, () => lose('expired'))
+  if (totalHoldMs < Number.POSITIVE_INFINITY) longest = clock.timer(totalHoldMs, () => lose('expired'))
   return {
     lost: controller.signal,
     lease: () => lease,

@@ -8,7 +8,7 @@
  * sweeper's do, which only proposes what claims then decide.
  */
 
-import { keepLease } from '../claims/lease-keeper.ts'
+import { KEPT_WHILE_ALIVE, keepLease } from '../claims/lease-keeper.ts'
 import type { Events } from '../events.ts'
 import type { Clock, Leases, Random, Timer } from '../ports.ts'
 import type { Token } from '../record/token.ts'
@@ -68,7 +68,7 @@ export function stand(options: CandidateOptions): Candidate {
       owner: random.hex(16),
     })
     if (claimed.kind === 'granted') {
-      const keeper = keepLease(claimed.lease, options)
+      const keeper = keepLease(claimed.lease, options, KEPT_WHILE_ALIVE)
       leading = true
       try {
         const over = AbortSignal.any([keeper.lost, stopped.signal])

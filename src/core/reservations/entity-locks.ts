@@ -9,7 +9,7 @@
  * holder of the record and of each entity. It takes one more round, in which the record is raised to it.
  */
 
-import { keepLease, type LeaseKeeper, type LeaseKeeperPorts } from '../claims/lease-keeper.ts'
+import { type Keeping, keepLease, type LeaseKeeper, type LeaseKeeperPorts } from '../claims/lease-keeper.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
 import type { ClaimResult, Clock, Leases, Random } from '../ports.ts'
 import { fingerprintOfName } from '../request/identity.ts'
@@ -21,11 +21,10 @@ export type EntityLocks = {
   readonly waitMs: number
 }
 
-export type EntityPolicy = {
+export type EntityPolicy = Keeping & {
   readonly leaseMs: number
   readonly retentionMs: number
   readonly budgetMs: number
-  readonly totalHoldMs: number
 }
 
 export type EntityPorts = Omit<LeaseKeeperPorts, 'leases'> & {
@@ -80,7 +79,7 @@ export async function lockEntities(
             retryAfterMs: 'retryAfterMs' in claimed ? claimed.retryAfterMs : RETRY_SOON_MS,
           }
     }
-    keepers.push(keepLease(claimed.lease, ports, policy.totalHoldMs))
+    keepers.push(keepLease(claimed.lease, ports, policy))
   }
   const token = Math.max(...[holder, ...keepers].map((keeper) => keeper.lease().token))
   const raised = await Promise.all([holder, ...keepers].map((keeper) => keeper.raise(token)))

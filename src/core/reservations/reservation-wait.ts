@@ -6,9 +6,14 @@
  */
 
 import { now, remainingMs } from '../claims/lease.ts'
-import { keepLease, type LeaseKeeper, type LeaseKeeperPorts } from '../claims/lease-keeper.ts'
+import {
+  KEPT_WHILE_ALIVE,
+  keepLease,
+  type LeaseKeeper,
+  type LeaseKeeperPorts,
+} from '../claims/lease-keeper.ts'
 import type { Waiters } from '../claims/waiters.ts'
-import type { Clock, Leases, Random } from '../ports.ts'
+import type { Clock, Lease, Leases, Random, RenewResult } from '../ports.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import {
   extend,
@@ -76,20 +81,19 @@ export function keepReservation(
   reservation: Reservation,
   validity: Validity,
   onRenewed: (validity: Validity) => void,
+  renewFraction: number,
   ports: ReservationKeeperPorts,
 ): LeaseKeeper {
   const { intents, owner, token, attempt, leaseMs, retentionMs } = reservation
   const { recordKey: key, fingerprint } = intents[0]!
   const asOne = { key, fingerprint, owner, token, attempt, leaseMs, retentionMs, ...validity }
-  return keepLease(asOne, {
-    ...ports,
-    leases: {
-      renew: async (lease) => {
-        const extended = await extend(reservation, leaseMs, ports.leases)
-        if (extended.kind !== 'extended') return extended
-        onRenewed(extended.validity)
-        return { kind: 'renewed', lease: { ...lease, ...extended.validity } }
-      },
+  const asOneLease = {
+    renew: async (lease: Lease): Promise<RenewResult> => {
+      const extended = await extend(reservation, leaseMs, ports.leases)
+      if (extended.kind !== 'extended') return extended
+      onRenewed(extended.validity)
+      return { kind: 'renewed', lease: { ...lease, ...extended.validity } }
     },
-  })
+  }
+  return keepLease(asOne, { ...ports, leases: asOneLease }, { ...KEPT_WHILE_ALIVE, renewFraction })
 }

@@ -33,6 +33,7 @@ export type ProtectOptions = {
   readonly scope: ScopeRules
   readonly forwarded: ForwardedHeaders
   readonly settleBudgetMs: number
+  readonly renewFraction: number
 }
 
 export type ProtectedCall = {
@@ -173,6 +174,7 @@ function policyOf(route: ProtectedRoute, options: ProtectOptions): DedupPolicy {
     retentionMs: route.retentionMs,
     budgetMs: route.budgetMs,
     settleBudgetMs: options.settleBudgetMs,
+    renewFraction: options.renewFraction,
     totalHoldMs: route.totalHoldMs,
     waitMs: route.onContention === 'conflict' ? 0 : route.wait.maxMs,
     takeover: route.takeover,

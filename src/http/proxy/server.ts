@@ -36,6 +36,7 @@ export type ProxyOptions = {
   readonly tls?: ListenerTls
   readonly forwarded: ForwardedHeaders
   readonly settleBudgetMs: number
+  readonly renewFraction: number
   /** Events carry the client's key itself, not only its hash. */
   readonly rawKeys: boolean
   /** For requests that no route matches. */

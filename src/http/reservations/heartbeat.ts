@@ -9,6 +9,7 @@
  */
 
 import type { ServerResponse } from 'node:http'
+import type { Keeping } from '../../core/claims/lease-keeper.ts'
 import type { Events } from '../../core/events.ts'
 import type { Clock, Leases, Random } from '../../core/ports.ts'
 import { keepReservation } from '../../core/reservations/reservation-wait.ts'
@@ -32,7 +33,7 @@ export type EndReason = Extract<HeartbeatLineOutput, { event: 'ended' }>['reason
 
 export interface Heartbeats {
   /** Resolves when the stream has ended, whoever ended it. */
-  stream(reserved: ReservedNow, response: ServerResponse, totalHoldMs: number): Promise<void>
+  stream(reserved: ReservedNow, response: ServerResponse, keeping: Keeping): Promise<void>
   /** The reservation was completed or released. */
   settled(reservation: Reservation): void
   endAll(reason: EndReason): void
@@ -44,7 +45,7 @@ export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
   const streams = new Map<(reason: EndReason) => void, string>()
 
   return {
-    stream: (reserved, response, totalHoldMs) =>
+    stream: (reserved, response, { renewFraction, totalHoldMs }) =>
       new Promise((resolve) => {
         const { reservation, validity, body } = reserved
         const write = (line: HeartbeatLineOutput): void => {
@@ -58,6 +59,7 @@ export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
             ports.onRenewed(reservation, renewed)
             write({ event: 'renewed', ...times(renewed, clock) })
           },
+          renewFraction,
           ports,
         )
         const end = (reason: EndReason): void => {

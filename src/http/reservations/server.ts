@@ -41,6 +41,7 @@ export type ReservationApiOptions = HandlerOptions & {
   readonly tls?: ListenerTls
   /** How long one stream keeps a reservation. */
   readonly totalHoldMs: number
+  readonly renewFraction: number
   readonly limits: FaultLimits & {
     readonly bodyBytesMax: number
     readonly keepAliveTimeoutMs: number
@@ -150,7 +151,7 @@ export function createReservationApi(
     if (made.kind !== 'reserved' || !streamed) return answer(reply, done)
     reply.hijack()
     // Gone while we asked the nodes: nobody reads a stream, and the lease is left to its holder or to its end.
-    if (!reply.raw.destroyed) await heartbeats.stream(made, reply.raw, options.totalHoldMs)
+    if (!reply.raw.destroyed) await heartbeats.stream(made, reply.raw, options)
     return reply
   }
 

@@ -14,7 +14,8 @@ const WARNING_MS = LEASE_MS * 0.05
 function keep(
   answer: (renewal: number) => RenewResult['kind'] | Promise<RenewResult['kind']>,
   random = 0,
-  holdMaxMs?: number,
+  totalHoldMs = Number.POSITIVE_INFINITY,
+  renewFraction = 1 / 3,
 ) {
   const clock = new VirtualClock()
   const events: CoreEvent[] = []
@@ -46,7 +47,7 @@ function keep(
       random: { ...seededRandom(1), fraction: () => random },
       events: { publish: (event) => void events.push(event) },
     },
-    holdMaxMs,
+    { renewFraction, totalHoldMs },
   )
   return { clock, events, renewedAtMs, keeper }
 }
@@ -57,8 +58,17 @@ describe('a lease is kept', () => {
   test('by renewing it at every third of its validity', async () => {
     const { clock, renewedAtMs, keeper } = keep(() => 'renewed')
     await clock.advance(VALID_MS + 1)
-    expect(renewedAtMs).toEqual([1, 2, 3].map((third) => (third * VALID_MS) / 3))
+    expect(renewedAtMs.map(Math.round)).toEqual([1, 2, 3].map((third) => Math.round((third * VALID_MS) / 3)))
     expect(keeper.lost.aborted).toBe(false)
+  })
+
+  test.each([0.25, 0.1])('or earlier: at %f of it, where the configuration says so', async (share) => {
+    const { clock, renewedAtMs, keeper } = keep(() => 'renewed', 0, undefined, share)
+    await clock.advance(3 * share * VALID_MS + 1)
+    expect(renewedAtMs.map(Math.round)).toEqual(
+      [1, 2, 3].map((times) => Math.round(times * share * VALID_MS)),
+    )
+    keeper.stop('completed')
   })
 
   test('for as long as renewals succeed', async () => {

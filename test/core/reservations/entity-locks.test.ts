@@ -1,6 +1,6 @@
 /** Locks on entities, on five embedded nodes under a clock of the test. */
 import { expect, test } from 'vitest'
-import { keepLease } from '../../../src/core/claims/lease-keeper.ts'
+import { KEPT_WHILE_ALIVE, keepLease } from '../../../src/core/claims/lease-keeper.ts'
 import { createLeases } from '../../../src/core/claims/leases.ts'
 import { SILENT } from '../../../src/core/events.ts'
 import { lockEntities } from '../../../src/core/reservations/entity-locks.ts'
@@ -9,7 +9,13 @@ import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
-const POLICY = { leaseMs: 3_000, retentionMs: 60_000, budgetMs: 100, totalHoldMs: 600_000 }
+const POLICY = {
+  leaseMs: 3_000,
+  retentionMs: 60_000,
+  budgetMs: 100,
+  totalHoldMs: 600_000,
+  renewFraction: 1 / 3,
+}
 const E = (name: string) => `dedup:t:e:v:lock:${name.padEnd(64, '0')}`
 
 function cluster() {
@@ -23,7 +29,7 @@ function cluster() {
     const fingerprint = 'f'.repeat(64)
     const claimed = await leases.claim({ key: `dedup:t:e:v:${name}`, fingerprint, ...POLICY })
     if (claimed.kind !== 'granted') throw new Error(claimed.kind)
-    return keepLease(claimed.lease, ports)
+    return keepLease(claimed.lease, ports, KEPT_WHILE_ALIVE)
   }
   const lock = async (name: string, entities: string[], waitMs: number, abandoned?: AbortSignal) => {
     const keeper = await hold(name)
