@@ -12,7 +12,7 @@ export type Machine = {
   /** Runs a program to its end and tells whether it ended with 0. */
   readonly run: (command: string, args: readonly string[], output: 'shown' | 'hidden') => boolean
   readonly isRoot: boolean
-  readonly has: (program: Pick<ServerProgram, 'programs' | 'alsoIn'>) => boolean
+  readonly has: (program: Pick<ServerProgram, 'programs' | 'alsoIn' | 'isLibrary'>) => boolean
   readonly say: (sentence: string) => void
 }
 

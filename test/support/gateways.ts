@@ -18,11 +18,13 @@ const APPLICATION = 3000
 
 export type Gateway = AsyncDisposable & { readonly origin: string; readonly process: TestProcess }
 
-export type GatewayName = 'nginx' | 'haproxy' | 'caddy' | 'envoy'
+export type GatewayName = 'nginx' | 'haproxy' | 'caddy' | 'envoy' | 'kong'
 
 type Kind = {
   readonly folder: string
   readonly file: string
+  /** Where the program itself can't be had: what stands for it, beside this file. */
+  readonly standIn?: string
   readonly command: (file: string, folder: string) => Promise<readonly [string, ...string[]]>
 }
 
@@ -56,6 +58,16 @@ export const KINDS: Record<GatewayName, Kind> = {
       'warning',
     ],
   },
+  kong: {
+    folder: 'kong',
+    file: 'nginx.conf',
+    standIn: 'kong',
+    command: async (file, folder) => {
+      requireProgram('nginxLua')
+      requireProgram('luaCjson')
+      return [requireProgram('nginx'), '-p', folder, '-c', file, '-e', 'stderr']
+    },
+  },
 }
 
 /** @param ports of the sidecar, by the port that stands for it in the shipped file */
@@ -68,6 +80,8 @@ export async function startGateway(
   // nginx as root works as somebody else, who has to get to the bodies that it keeps here.
   await chmod(folder, 0o755)
   await cp(join(shipped, kind.folder), folder, { recursive: true })
+  if (kind.standIn !== undefined)
+    await cp(join(import.meta.dirname, kind.standIn), folder, { recursive: true })
   const file = join(folder, kind.file)
   const port = await freePort()
   const addresses: Record<number, string> = {

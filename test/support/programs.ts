@@ -18,6 +18,8 @@ export type ServerProgram = {
   readonly why: string
   /** Folders (glob patterns) besides PATH, for programs that a distribution hides. */
   readonly alsoIn?: readonly string[]
+  /** A file that another program loads: it is not executable. */
+  readonly isLibrary?: true
 }
 
 export const serverPrograms = {
@@ -79,6 +81,22 @@ export const serverPrograms = {
     elsewhere: 'brew install nginx, or nginx of your distribution',
     why: 'the gateway configuration of nginx is tested with nginx itself',
   },
+  nginxLua: {
+    programs: ['ngx_http_lua_module.so'],
+    alsoIn: ['/usr/lib/nginx/modules'],
+    isLibrary: true,
+    debianPackage: 'libnginx-mod-http-lua',
+    elsewhere: 'the Lua module of nginx in /usr/lib/nginx/modules',
+    why: "Kong's plugin is run under nginx with Lua",
+  },
+  luaCjson: {
+    programs: ['cjson.so'],
+    alsoIn: ['/usr/lib/*/lua/5.1', '/usr/lib/lua/5.1', '/usr/local/lib/lua/5.1'],
+    isLibrary: true,
+    debianPackage: 'lua-cjson',
+    elsewhere: 'luarocks install lua-cjson',
+    why: "Kong's plugin writes JSON with what Kong brings for it",
+  },
   haproxy: {
     programs: ['haproxy'],
     debianPackage: 'haproxy',
@@ -121,7 +139,7 @@ export type ServerProgramName = keyof typeof serverPrograms
 
 /** The absolute path of the first of `programs` that can be executed. */
 export function findProgram(
-  { programs, alsoIn = [] }: Pick<ServerProgram, 'programs' | 'alsoIn'>,
+  { programs, alsoIn = [], isLibrary }: Pick<ServerProgram, 'programs' | 'alsoIn' | 'isLibrary'>,
   path = process.env.PATH ?? '',
 ): string | undefined {
   // The newest version last in the alphabet is tried first: /usr/lib/postgresql/17 before 15.
@@ -135,7 +153,7 @@ export function findProgram(
   for (const program of programs) {
     for (const folder of folders) {
       const candidate = join(folder, program)
-      if (isExecutable(candidate)) return candidate
+      if (isUsable(candidate, isLibrary ? constants.R_OK : constants.X_OK)) return candidate
     }
   }
   return undefined
@@ -152,9 +170,9 @@ export function missingProgram({ programs, debianPackage, elsewhere, why }: Serv
   return `${programs.join(' or ')} is not on this machine (${why}). Install it: apt-get install ${debianPackage}; elsewhere: ${elsewhere}.`
 }
 
-function isExecutable(path: string): boolean {
+function isUsable(path: string, how: number): boolean {
   try {
-    accessSync(path, constants.X_OK)
+    accessSync(path, how)
     return true
   } catch {
     return false

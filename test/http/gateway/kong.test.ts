@@ -1,0 +1,100 @@
+/**
+ * Kong's plugin, as far as it differs from the other gateways: what it does with answers that never came, with bodies that
+ * do not fit, and for clients of HTTP/2. It runs under nginx's Lua module with a stand-in for Kong's PDK (test/support/kong).
+ */
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { startApplication, type TestApplication } from '../../support/application.ts'
+import { eventually } from '../../support/eventually.ts'
+import { type Gateway, KINDS, startGateway } from '../../support/gateways.ts'
+import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
+
+const stack = new AsyncDisposableStack()
+let sidecar: Sidecar
+let application: TestApplication
+let kong: Gateway
+
+beforeAll(async () => {
+  sidecar = stack.use(
+    await startSidecar({
+      FENCEPOST_REDIS_NODES: 'embedded',
+      FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
+    }),
+  )
+  application = stack.use(await startApplication())
+  kong = stack.use(await startGateway(KINDS.kong, application.origin, { 8082: sidecar.gateway }))
+})
+afterAll(() => stack.disposeAsync())
+
+const counted = { respond: undefined as TestApplication['respond'] | undefined, seenBefore: 0 }
+beforeEach(() => {
+  counted.respond ??= application.respond
+  application.respond = counted.respond
+  counted.seenBefore = application.seen.length
+})
+
+const seen = () => application.seen.slice(counted.seenBefore)
+const post = (key: string, { path = '/payments', body = '{}' } = {}) =>
+  fetch(kong.origin + path, { method: 'POST', headers: { 'Idempotency-Key': key }, body })
+
+test('an application that gives no answer may still be at work: its claim stays', async () => {
+  const key = randomUUID()
+  application.respond = (_request, response) => {
+    response.socket?.destroy()
+  }
+  expect((await post(key)).status).toBe(502)
+  const next = await post(key)
+  expect(next.status).toBe(409)
+  expect(Number(next.headers.get('retry-after'))).toBeGreaterThan(0)
+  expect(seen()).toHaveLength(1)
+})
+
+test.each<[outcome: string, status: number, next: number]>([
+  ['store', 503, 409],
+  ['release', 201, 201],
+  ['hold', 201, 409],
+])('the application’s own word counts, and is not for the client: %s', async (outcome, status, next) => {
+  const key = randomUUID()
+  application.respond = (_request, response) => {
+    response.writeHead(status, { 'Fencepost-Outcome': outcome }).end()
+  }
+  const first = await post(key)
+  expect([first.status, first.headers.has('fencepost-outcome')]).toEqual([status, false])
+  expect((await post(key)).status).toBe(next)
+})
+
+test('a body too large to be handed on: where it would be the key 413, else the key alone counts', async () => {
+  const body = 'x'.repeat(65_537)
+  const keyless = await fetch(`${kong.origin}/payments`, { method: 'POST', body })
+  expect([keyless.status, ((await keyless.json()) as { code: string }).code]).toEqual([413, 'body-too-large'])
+  expect(seen()).toEqual([])
+  const key = randomUUID()
+  expect((await post(key, { body })).status).toBe(201)
+  expect((await post(key, { body: `${body}y` })).status).toBe(409)
+  expect(seen().map(({ body: got }) => got.length)).toEqual([body.length])
+})
+
+test('a body that nginx keeps in a file is compared like any other', async () => {
+  const key = randomUUID()
+  const body = 'x'.repeat(20_000)
+  expect((await post(key, { body })).status).toBe(201)
+  expect((await post(key, { body: `${body}y` })).status).toBe(422)
+})
+
+test('for a client of HTTP/2 the report goes out after the answer', async () => {
+  const key = randomUUID()
+  expect((await post(key, { path: '/http2/payments' })).status).toBe(201)
+  await eventually('the next is told that it was completed', async () => {
+    const next = await post(key, { path: '/http2/payments' })
+    expect(next.status).toBe(409)
+    return !next.headers.has('retry-after')
+  })
+  expect(seen()).toHaveLength(1)
+})
+
+test('a request with more header lines than Kong hands out is refused', async () => {
+  const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, index) => [`x${index}`, '1']))
+  const answer = await fetch(`${kong.origin}/payments`, { method: 'POST', headers: many, body: '{}' })
+  expect(answer.status).toBe(400)
+  expect(seen()).toEqual([])
+})
