@@ -14,6 +14,7 @@ import { openGateway } from './app/gateway.ts'
 import { listenerLimits } from './app/listener-limits.ts'
 import { openReservationApi } from './app/reservation-api.ts'
 import { openSagas } from './app/sagas.ts'
+import { scopeRules } from './app/scope-rules.ts'
 import { openSecrets, type Secrets } from './app/secrets.ts'
 import { openTelemetry, type Watched } from './app/telemetry.ts'
 import { warmUp } from './app/warm-up.ts'
@@ -253,16 +254,10 @@ function openProxy(
 }
 
 function proxyOptions(config: Config, secrets: Secrets): ProxyOptions {
-  const { tenant, env, apiVersion, tenantHeader, versionHeader } = config
   const tls = secrets.tls('proxy')
   return {
     routes: config.routes,
-    scope: {
-      defaults: { tenant, env, apiVersion },
-      tenantHeader,
-      versionHeader,
-      trusted: config.trustScopeHeaders,
-    },
+    scope: scopeRules(config),
     trustedPeers: config.trustedPeers,
     ...(tls === undefined ? {} : { tls }),
     forwarded: config.forwardedHeaders,

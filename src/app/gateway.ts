@@ -5,28 +5,24 @@ import type { Config } from '../config/load.ts'
 import { agreedSecret, givenSecret } from '../core/reservations/reservation-secret.ts'
 import { createGateway, type GatewayPorts } from '../http/gateway/server.ts'
 import { listenerLimits } from './listener-limits.ts'
+import { scopeRules } from './scope-rules.ts'
 import type { Secrets } from './secrets.ts'
 
 /** The gateway listener, or undefined where it is off. */
 export function openGateway(
   config: Config,
-  core: Pick<GatewayPorts, 'leases' | 'clock' | 'random' | 'events'>,
+  core: Pick<GatewayPorts, 'leases' | 'quotas' | 'clock' | 'random' | 'events'>,
   secrets: Secrets,
   onFailure: GatewayPorts['onFailure'],
 ) {
   const at = config.gatewayListen
   if (at.kind === 'off') return undefined
   const tls = secrets.tls('gateway')
-  const { tenant, env, apiVersion, tenantHeader, versionHeader, reservationSecret } = config
+  const { reservationSecret } = config
   const gateway = createGateway(
     {
       routes: config.routes,
-      scope: {
-        defaults: { tenant, env, apiVersion },
-        tenantHeader,
-        versionHeader,
-        trusted: config.trustScopeHeaders,
-      },
+      scope: scopeRules(config),
       tokens: secrets.apiTokens,
       ...(tls === undefined ? {} : { tls }),
       // base64 of the largest body that is stored, and as much again as a head may have.

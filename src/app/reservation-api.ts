@@ -5,6 +5,7 @@ import type { Config } from '../config/load.ts'
 import { createWaiters } from '../core/claims/waiters.ts'
 import { agreedSecret, givenSecret } from '../core/reservations/reservation-secret.ts'
 import { createReservationApi, type ReservationApiPorts } from '../http/reservations/server.ts'
+import { scopeRules } from './scope-rules.ts'
 import type { Secrets } from './secrets.ts'
 
 /** The reservation API, or undefined where it is off. */
@@ -23,6 +24,7 @@ export function openReservationApi(
     {
       version,
       routes: config.routes,
+      principal: scopeRules(config),
       scope: { tenant, env, apiVersion },
       leaseMs: config.leaseMs,
       maxLeaseMs: config.reservationMaxLeaseMs,

@@ -238,7 +238,7 @@ export const SETTINGS = {
     kind: headerName(),
     default: 'x-client-id',
     summary:
-      'Reserved for the header that names the client: nothing reads it yet. A route reads one with `principal: { header: … }`.',
+      'Header that names the client of a request without Authorization, which would be anonymous otherwise (of a trusted peer, where `trust.scopeHeaders` is on).',
     source: 'Common usage.',
   }),
 
@@ -599,7 +599,7 @@ export const SETTINGS = {
     kind: peers(),
     default: 'any',
     summary:
-      'Peers of the proxy whose headers of tenant, version and origin (X-Forwarded-*, Forwarded, X-Real-IP) are believed; from others they are dropped.',
+      'Peers of the proxy whose headers of tenant, version, client and origin (X-Forwarded-*, Forwarded, X-Real-IP) are believed; from others they are dropped.',
     source: 'In a pod only the ingress reaches the proxy; name its addresses where others can.',
   }),
   forwardedHeaders: setting({

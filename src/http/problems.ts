@@ -148,6 +148,20 @@ export function quotaProblem({ quota, limit, retryAfterMs }: QuotaReached): Prob
       }
 }
 
+/** After these what follows on the connection can't be trusted to be a request, or there should be nothing. */
+export function closesConnection(code: string): boolean {
+  return CLOSING.has(code)
+}
+
+const CLOSING: ReadonlySet<string> = new Set<ProblemCode>([
+  'malformed-request',
+  'method-refused',
+  'request-timeout',
+  'headers-too-large',
+  'transfer-encoding-unsupported',
+  'draining',
+])
+
 export type ProblemDocument = {
   readonly status: number
   readonly headers: readonly (readonly [string, string])[]

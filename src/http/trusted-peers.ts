@@ -32,7 +32,7 @@ export function trustedPeers(peers: Peers): (address: string | undefined) => boo
   }
 }
 
-/** What a peer that is not trusted has said about tenant, version and origin, taken out as if it had not been sent. */
+/** What a peer that is not trusted has said about tenant, version, client and origin, taken out as if it had not been sent. */
 export function withoutClaims(headers: HeaderList, scopeHeaders: readonly string[]): HeaderList {
   return headers.filter(([name]) => {
     const lower = name.toLowerCase()

@@ -100,6 +100,7 @@ export async function startProxy(
         defaults: { tenant: 'default', env: 'test', apiVersion: 'v1' },
         tenantHeader: 'x-tenant-id',
         versionHeader: 'x-api-version',
+        clientHeader: 'x-client-id',
         trusted: true,
       },
       trustedPeers: { kind: 'any' },

@@ -74,6 +74,7 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
     {
       version: '0.0.0-test',
       routes: config.routes,
+      principal: { clientHeader: 'x-client-id', trusted: true },
       scope: { tenant: 'default', env: 'test', apiVersion: 'v1' },
       leaseMs: 30_000,
       maxLeaseMs: 60_000,

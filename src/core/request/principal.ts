@@ -3,7 +3,8 @@
  *
  * Forms that cannot meet: `anonymous`; 64 hex digits (SHA-256 of the one Authorization line); `authorization:` (several
  * lines), `header:` or `jwt:`, and 64 hex digits. Where the configured header or claim is not there, Authorization
- * decides; where that is not there either, the request is anonymous. A token's signature is not verified here.
+ * decides; where that is not there either, the header that names the client does, if who sent it is believed; else the
+ * request is anonymous. A token's signature is not verified here.
  */
 
 import { writeCanonical } from '../formats/canonical-json.ts'
@@ -15,6 +16,14 @@ import type { PrincipalSource } from '../routes/route.ts'
 
 export const ANONYMOUS = 'anonymous'
 
+/** The same for the proxy, the reservation API and the gateways, or one request would be two. */
+export type PrincipalRules = {
+  /** Names the client of a request that would be anonymous; lower case. */
+  readonly clientHeader: string
+  /** Such a name is believed: tenant, version and client are taken from the headers of the request. */
+  readonly trusted: boolean
+}
+
 /** @param lines all Authorization lines, as they crossed the wire */
 export function principalOf(lines: readonly string[]): string {
   const [line] = lines
@@ -23,22 +32,27 @@ export function principalOf(lines: readonly string[]): string {
   return bytes === undefined ? `authorization:${hashOf(lines)}` : sha256Hex(bytes)
 }
 
-export function principalFrom(source: PrincipalSource, headers: HeaderList): string {
+export function principalFrom(source: PrincipalSource, headers: HeaderList, rules: PrincipalRules): string {
   const authorization = linesOf(headers, 'authorization')
+  const otherwise = (): string =>
+    authorization.length === 0 && rules.trusted
+      ? (namedBy(rules.clientHeader, headers) ?? ANONYMOUS)
+      : principalOf(authorization)
   switch (source.kind) {
     case 'authorization':
-      return principalOf(authorization)
-    case 'header': {
-      const lines = linesOf(headers, source.name)
-      if (lines.length === 0) return principalOf(authorization)
-      return `header:${hashOf([source.name, ...lines])}`
-    }
+      return otherwise()
+    case 'header':
+      return namedBy(source.name, headers) ?? otherwise()
     case 'jwt': {
       const claim = authorization.length === 1 ? claimOf(authorization[0]!, source.claim) : undefined
-      if (claim === undefined) return principalOf(authorization)
-      return `jwt:${hashOf([source.claim, claim])}`
+      return claim === undefined ? otherwise() : `jwt:${hashOf([source.claim, claim])}`
     }
   }
+}
+
+function namedBy(header: string, headers: HeaderList): string | undefined {
+  const lines = linesOf(headers, header)
+  return lines.length === 0 ? undefined : `header:${hashOf([header, ...lines])}`
 }
 
 /** Canonical JSON of one claim; undefined where there is no token, no such claim, or a claim that is not exact. */

@@ -11,6 +11,8 @@
 import { createHash } from 'node:crypto'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { Leases, Random } from '../../core/ports.ts'
+import type { Scope } from '../../core/request/identity.ts'
+import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
 import { reservationIdOf } from '../../core/reservations/reservation-id.ts'
 import { type ReservationSecret, sessionTagOf } from '../../core/reservations/reservation-secret.ts'
 import {
@@ -22,17 +24,21 @@ import {
   type Validity,
 } from '../../core/reservations/reservations.ts'
 import { matchRoute, type ProtectedRoute, type Route } from '../../core/routes/route.ts'
-import type { Problem } from '../problems.ts'
-import { type Identification, identify, type ScopeRules, scopeOf } from '../proxy/identify.ts'
+import { type Problem, quotaProblem } from '../problems.ts'
+import { type Identification, identify, type ScopeRules, type Subject, scopeOf } from '../proxy/identify.ts'
+import type { Body } from '../proxy/inbound.ts'
 import type { Original } from './original.ts'
 
 export type CheckOptions = { readonly routes: readonly Route[]; readonly scope: ScopeRules }
 
 export type CheckPorts = {
   readonly leases: Leases
+  readonly quotas: TenantQuotas
   readonly secret: ReservationSecret
   readonly random: Random
 }
+
+export type ReadBody = (limitBytes: number) => Promise<Body>
 
 export type Granted = {
   readonly kind: 'granted'
@@ -74,20 +80,44 @@ export function matched({ request }: Pick<Original, 'request'>, routes: readonly
 
 export async function check(
   original: Original,
-  body: Buffer,
-  { routes, scope }: CheckOptions,
+  read: ReadBody,
+  { routes, scope: rules }: CheckOptions,
   ports: CheckPorts,
-): Promise<Checked> {
+): Promise<Checked | 'gone'> {
   const match = matched(original, routes)
-  if (match === undefined || match.route.mode === 'bypass') return { decided: { kind: 'passed' } }
+  if (match === undefined || match.route.mode === 'bypass') {
+    const skipped = await read(0)
+    return skipped.kind === 'gone' ? 'gone' : { decided: { kind: 'passed' } }
+  }
   const { route, params } = match
-  const identified = await identityOf(original, body, route, params, scope)
   const of = { route: route.name }
-  if (identified.kind === 'unkeyed') return { ...of, decided: { kind: 'passed' } }
-  if (identified.kind === 'refused') return { ...of, decided: identified, clientKey: identified.clientKey }
-  const { recordKey, fingerprint, clientKey, keyForApplication } = identified
-  const decided = await claim(original, { recordKey, fingerprint }, route, keyForApplication, ports)
-  return { ...of, decided, recordKey, clientKey }
+  const refused = (problem: Problem): Checked => ({ ...of, decided: { kind: 'refused', problem } })
+  const scope = scopeOf(original.request, rules)
+  if ('code' in scope) return refused(scope)
+  // Before the body is read, as the proxy does it: what a slow tenant keeps waiting is its own place.
+  const place = ports.quotas.enter(scope.tenant)
+  if (place.kind === 'reached') return refused(quotaProblem(place))
+  using _ = place
+  const body = await read(route.bodyLimitBytes)
+  const identified: Identification | Exclude<Body, { kind: 'whole' }> =
+    body.kind === 'whole' ? await identityOf(original, body.bytes, { route, params }, scope, rules) : body
+  if (identified.kind !== 'identified') place.notNew()
+  switch (identified.kind) {
+    case 'gone':
+      return 'gone'
+    case 'unkeyed':
+      return { ...of, decided: { kind: 'passed' } }
+    case 'refused': {
+      const clientKey = 'clientKey' in identified ? identified.clientKey : undefined
+      return { ...refused(identified.problem), clientKey }
+    }
+    case 'identified': {
+      const { recordKey, fingerprint, clientKey, keyForApplication } = identified
+      const decided = await claim(original, { recordKey, fingerprint }, route, keyForApplication, ports)
+      if (decided.kind !== 'granted') place.notNew()
+      return { ...of, decided, recordKey, clientKey }
+    }
+  }
 }
 
 async function claim(
@@ -124,21 +154,19 @@ async function claim(
 async function identityOf(
   { request, body: known }: Original,
   body: Buffer,
-  route: ProtectedRoute,
-  params: Readonly<Record<string, string>>,
+  { route, params }: Pick<Subject, 'route' | 'params'>,
+  scope: Scope,
   rules: ScopeRules,
 ): Promise<Identification> {
-  const scope = scopeOf(request, rules)
-  if ('code' in scope) return { kind: 'refused', problem: scope }
   if (known === 'whole') {
     // In mode `both` the same content under another key is not looked for: a check has no second record to keep.
-    return identify({ request, body, route, params }, scope)
+    return identify({ request, body, route, params }, scope, rules)
   }
   const fromBody = route.key.parts.some((part) => part.in === 'body')
   if (route.mode === 'content' || fromBody) return { kind: 'refused', problem: withoutBody(known, route) }
   const headers = request.headers.filter(([name]) => !BODY_HEADERS.has(name.toLowerCase()))
   const subject = { request: { ...request, headers }, body: Buffer.alloc(0), route: keyedOnly(route), params }
-  const identified = await identify(subject, scope)
+  const identified = await identify(subject, scope, rules)
   return identified.kind === 'identified'
     ? { ...identified, fingerprint: headOnly(identified.fingerprint) }
     : identified

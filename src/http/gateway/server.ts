@@ -9,20 +9,22 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
 import type { Entrypoint, Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { Clock } from '../../core/ports.ts'
 import { release } from '../../core/reservations/reservations.ts'
 import { headerPairs } from '../headers.ts'
 import type { ListenerTls } from '../listener-tls.ts'
-import type { Problem } from '../problems.ts'
-import { type AdmittedRequest, ALWAYS_END_TO_END, admit } from '../proxy/admission.ts'
+import { closesConnection, type Problem } from '../problems.ts'
+import { type Admission, type AdmittedRequest, admit } from '../proxy/admission.ts'
 import { type Answer, problemAnswer } from '../proxy/answers.ts'
+import { endToEndHeaders } from '../proxy/arrival.ts'
 import { hasBody, type Inbound, readBody } from '../proxy/inbound.ts'
 import { createListener, type ListenerLimits } from '../proxy/listener.ts'
 import { send, writeRaw } from '../proxy/send.ts'
 import { checkAnswer } from './answers.ts'
-import { type Checked, type CheckOptions, type CheckPorts, check, idOf, matched } from './check.ts'
+import { type Checked, type CheckOptions, type CheckPorts, check, idOf } from './check.ts'
 import { endedProblem, opened, reportFrom, settle } from './completion.ts'
 import { type Dialect, type Original, originalOf } from './original.ts'
 
@@ -71,7 +73,9 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
     options.tls,
   )
   const { server } = listener
-  const rules = { headerLinesMax: limits.headerLinesMax, endToEnd: new Set<string>(ALWAYS_END_TO_END) }
+  const rules = { headerLinesMax: limits.headerLinesMax, endToEnd: endToEndHeaders(options) }
+  /** Connections whose last answer is decided: what came behind it is not looked at. */
+  const ending = new WeakSet<Duplex>()
   let draining = false
   let inFlight = 0
 
@@ -79,11 +83,16 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
     problemAnswer(of, { idempotencyKey: undefined, instance: ports.newInstance })
 
   async function take(inbound: Inbound): Promise<void> {
+    const { req } = inbound
+    if (ending.has(req.socket)) return
     inFlight += 1
     try {
-      const answer = await answerTo(inbound).catch(failed)
+      const admission = admit(rawOf(req), rules)
+      if (admission.kind === 'refused') ending.add(req.socket)
+      const answer = await answerTo(inbound, admission).catch(failed)
       if (answer !== undefined) {
-        const close = draining || !inbound.req.complete
+        const close = draining || !req.complete || closesConnection(answer.detail)
+        if (close) ending.add(req.socket)
         await send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close })
       }
     } finally {
@@ -101,8 +110,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
     )
   }
 
-  async function answerTo(inbound: Inbound): Promise<Answer | undefined> {
-    const admission = admit(rawOf(inbound.req), rules)
+  async function answerTo(inbound: Inbound, admission: Admission): Promise<Answer | undefined> {
     if (admission.kind === 'refused') return problem(admission.problem)
     if (admission.kind === 'options') return problem(NO_CALL)
     const { request } = admission
@@ -122,16 +130,8 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
   async function checked(inbound: Inbound, original: Original): Promise<Answer | undefined> {
     const startedMonoMs = ports.clock.monoMs()
     if (draining) return told({ decided: { kind: 'refused', problem: DRAINING } }, original, startedMonoMs)
-    const match = matched(original, options.routes)
-    const limit =
-      match?.route.mode === undefined || match.route.mode === 'bypass' ? 0 : match.route.bodyLimitBytes
-    const body = await readBody(inbound, limit)
-    if (body.kind === 'gone') return undefined
-    if (body.kind === 'refused' && limit > 0) {
-      return told({ decided: { kind: 'refused', problem: body.problem } }, original, startedMonoMs)
-    }
-    const bytes = body.kind === 'whole' ? body.bytes : Buffer.alloc(0)
-    return told(await check(original, bytes, options, ports), original, startedMonoMs)
+    const came = await check(original, (limitBytes) => readBody(inbound, limitBytes), options, ports)
+    return came === 'gone' ? undefined : told(came, original, startedMonoMs)
   }
 
   function told(of: Checked, { dialect }: Original, startedMonoMs: number): Answer {

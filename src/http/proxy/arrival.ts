@@ -17,7 +17,7 @@ export type Arrived = { readonly admission: Admission; readonly matched?: RouteM
 export type ArrivalRules = {
   readonly routes: readonly Route[]
   readonly scope: ScopeRules
-  /** Whose headers of tenant, version and origin are believed. */
+  /** Whose headers of tenant, version, client and origin are believed. */
   readonly trustedPeers: Peers
   readonly limits: { readonly headerLinesMax: number }
 }
@@ -26,7 +26,7 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
   const { routes, scope } = options
   const rules = { headerLinesMax: options.limits.headerLinesMax, endToEnd: endToEndHeaders(options) }
   const trusts = trustedPeers(options.trustedPeers)
-  const claims = [scope.tenantHeader, scope.versionHeader]
+  const claims = [scope.tenantHeader, scope.versionHeader, scope.clientHeader]
 
   return (req) => {
     const sent = admit(rawOf(req), rules)
@@ -58,7 +58,10 @@ function without(headers: IncomingMessage['headers'], names: readonly string[]):
 }
 
 /** What decides who a request is: nobody may have it removed on the way by naming it in `Connection`. */
-function endToEndHeaders({ routes, scope }: ArrivalRules): ReadonlySet<string> {
+export function endToEndHeaders({
+  routes,
+  scope,
+}: Pick<ArrivalRules, 'routes' | 'scope'>): ReadonlySet<string> {
   const names = routes.flatMap((route) => {
     const predicates = (route.match.headers ?? []).map((predicate) => predicate.name)
     if (route.mode === 'bypass') return predicates
@@ -68,5 +71,6 @@ function endToEndHeaders({ routes, scope }: ArrivalRules): ReadonlySet<string> {
     )
     return [...predicates, ...route.key.headers, ...parts, ...principal, ...route.fingerprint.headers]
   })
-  return new Set([...ALWAYS_END_TO_END, scope.tenantHeader, scope.versionHeader, ...names])
+  const { tenantHeader, versionHeader, clientHeader } = scope
+  return new Set([...ALWAYS_END_TO_END, tenantHeader, versionHeader, clientHeader, ...names])
 }

@@ -17,19 +17,17 @@ import {
 } from '../../core/request/fingerprint.ts'
 import { contentMarkOf, recordKey, type Scope } from '../../core/request/identity.ts'
 import { joinKeyParts, keyOf } from '../../core/request/key-parts.ts'
-import { principalFrom } from '../../core/request/principal.ts'
+import { type PrincipalRules, principalFrom } from '../../core/request/principal.ts'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { ProtectedRoute } from '../../core/routes/route.ts'
 import type { Problem } from '../problems.ts'
 import type { AdmittedRequest } from './admission.ts'
 
-export type ScopeRules = {
+export type ScopeRules = PrincipalRules & {
   /** Where the request carries none. */
   readonly defaults: Scope
   readonly tenantHeader: string
   readonly versionHeader: string
-  /** Tenant and version are taken from the headers of the request. */
-  readonly trusted: boolean
 }
 
 export type Identified = {
@@ -59,7 +57,11 @@ export type Subject = {
   readonly params: PathParameters
 }
 
-export async function identify(subject: Subject, scope: Scope): Promise<Identification> {
+export async function identify(
+  subject: Subject,
+  scope: Scope,
+  rules: PrincipalRules,
+): Promise<Identification> {
   const { request, body, route, params } = subject
   const { headers, query } = request
   const key =
@@ -71,7 +73,7 @@ export async function identify(subject: Subject, scope: Scope): Promise<Identifi
     return refuse({ code: 'key-invalid', detail: `${sentence(key.detail)} Nothing was carried out.` })
   const clientKey = key?.key
 
-  const principal = principalFrom(route.principal, headers)
+  const principal = principalFrom(route.principal, headers, rules)
   const { method, path } = request
   const head: RequestHead = { ...scope, principal, method, path, query, headers }
   const limits = {

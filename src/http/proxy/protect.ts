@@ -80,7 +80,7 @@ export async function protect(
   if (body.kind === 'gone') return body
   if (body.kind === 'refused') return refuse(body.problem)
 
-  const identified = await identify({ request, body: body.bytes, route, params }, scope)
+  const identified = await identify({ request, body: body.bytes, route, params }, scope, options.scope)
   if (identified.kind !== 'identified') place.notNew()
   switch (identified.kind) {
     case 'unkeyed':

@@ -13,7 +13,7 @@ import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
 import type { RequestTrace } from '../../core/tracing.ts'
 import type { ForwardedHeaders, Hop } from '../headers.ts'
 import type { ListenerTls } from '../listener-tls.ts'
-import type { Problem, ProblemCode } from '../problems.ts'
+import { closesConnection, type Problem } from '../problems.ts'
 import type { Peers } from '../trusted-peers.ts'
 import type { AdmittedRequest } from './admission.ts'
 import { type Answer, problemAnswer } from './answers.ts'
@@ -30,7 +30,7 @@ import { offersWebSocket, passUpgrade } from './upgrade.ts'
 export type ProxyOptions = {
   readonly routes: readonly Route[]
   readonly scope: ScopeRules
-  /** Whose headers of tenant, version and origin are believed. */
+  /** Whose headers of tenant, version, client and origin are believed. */
   readonly trustedPeers: Peers
   /** Present where the listener speaks TLS. */
   readonly tls?: ListenerTls
@@ -106,7 +106,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
       if (arrived.admission.kind === 'refused') ending.add(req.socket)
       const { answer, about } = await answerTo(inbound, arrived).catch(failed)
       if (answer !== undefined) {
-        const close = draining || closesConnection(answer)
+        const close = draining || closesConnection(answer.detail)
         if (close || !req.complete) ending.add(req.socket)
         await send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close })
         status = answer.status
@@ -270,20 +270,6 @@ const OPTIONS_ANSWER: Answer = {
   decision: 'bypassed',
   detail: 'options',
 }
-
-/** After these what follows on the connection can't be trusted to be a request, or there should be nothing. */
-function closesConnection({ detail }: Answer): boolean {
-  return CLOSING.has(detail)
-}
-
-const CLOSING: ReadonlySet<string> = new Set<ProblemCode>([
-  'malformed-request',
-  'method-refused',
-  'request-timeout',
-  'headers-too-large',
-  'transfer-encoding-unsupported',
-  'draining',
-])
 
 function waitersByRoute(): (route: ProtectedRoute) => Waiters {
   const known = new Map<ProtectedRoute, Waiters>()

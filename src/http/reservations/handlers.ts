@@ -24,7 +24,6 @@ import {
   release,
   type Validity,
 } from '../../core/reservations/reservations.ts'
-import type { Route } from '../../core/routes/route.ts'
 import { type Problem, quotaProblem } from '../problems.ts'
 import {
   type ApiAnswer,
@@ -37,7 +36,7 @@ import {
   standingOf,
   wrongTokenAnswer,
 } from './answers.ts'
-import { explained, intentOfName, scopeOf, type Wanted, wantedBy } from './intents.ts'
+import { type Describing, explained, intentOfName, scopeOf, type Wanted, wantedBy } from './intents.ts'
 import type { Outstanding } from './outstanding.ts'
 import type {
   CompleteInput,
@@ -50,9 +49,8 @@ import type {
   ValueQueryInput,
 } from './schemas.ts'
 
-export type HandlerOptions = {
-  /** For requests that are described; the proxy's own. */
-  readonly routes: readonly Route[]
+/** Routes and principal are the proxy's own. */
+export type HandlerOptions = Describing & {
   readonly scope: Scope
   readonly leaseMs: number
   readonly maxLeaseMs: number
@@ -90,7 +88,7 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
   const { leases, clock, random, waiters, outstanding } = ports
 
   async function reserveFor(input: ReserveInput, gone: AbortSignal): Promise<ReservedNow | ApiAnswer> {
-    const wanted = await wantedBy(input, options.scope, options.routes)
+    const wanted = await wantedBy(input, options.scope, options)
     if (wanted.kind === 'refused') return refusal(wanted.problem)
     const times = timesOf(input, wanted.route?.retentionMs, options)
     if ('code' in times) return refusal(times)
@@ -197,7 +195,7 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
     },
 
     fingerprint: async (input: FingerprintInput): Promise<ApiAnswer> => {
-      const told = await explained(input, options.scope, options.routes)
+      const told = await explained(input, options.scope, options)
       return isProblem(told) ? refusal(told) : { kind: 'json', status: 200, body: told }
     },
   }

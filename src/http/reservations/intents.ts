@@ -7,13 +7,16 @@ import type { HeaderList } from '../../core/ports.ts'
 import { explain } from '../../core/request/explain.ts'
 import { fingerprint } from '../../core/request/fingerprint.ts'
 import { fingerprintOfName, recordKey, type Scope } from '../../core/request/identity.ts'
-import { principalFrom } from '../../core/request/principal.ts'
+import { type PrincipalRules, principalFrom } from '../../core/request/principal.ts'
 import type { Intent } from '../../core/reservations/reservations.ts'
 import { matchRoute, type ProtectedRoute, type Route } from '../../core/routes/route.ts'
 import type { Problem } from '../problems.ts'
 import type { AdmittedRequest } from '../proxy/admission.ts'
 import { fingerprintProblem, identify, rulesOf } from '../proxy/identify.ts'
 import { type DescribedRequestInput, type FingerprintInput, LIMITS, type ReserveInput } from './schemas.ts'
+
+/** For requests that are described: what the proxy would make of them. */
+export type Describing = { readonly routes: readonly Route[]; readonly principal: PrincipalRules }
 
 export type ScopeNames = { readonly tenant?: string; readonly api_version?: string }
 
@@ -33,7 +36,7 @@ export type Refused = { readonly kind: 'refused'; readonly problem: Problem }
 export async function wantedBy(
   input: ReserveInput,
   defaults: Scope,
-  routes: readonly Route[],
+  describing: Describing,
 ): Promise<Wanted | Refused> {
   const scope = scopeOf(input, defaults)
   const names = new Map<string, string>()
@@ -41,7 +44,7 @@ export async function wantedBy(
   const entities: Intent[] = []
   let route: Wanted['route']
   if (input.request !== undefined) {
-    const identified = await identifiedAs(input.request, scope, routes)
+    const identified = await identifiedAs(input.request, scope, describing)
     if ('code' in identified) return { kind: 'refused', problem: identified }
     const { intent, entityKeys } = identified
     intents.push(intent)
@@ -108,7 +111,7 @@ type OfRequest = {
 async function identifiedAs(
   described: DescribedRequestInput,
   scope: Scope,
-  routes: readonly Route[],
+  { routes, principal }: Describing,
 ): Promise<OfRequest | Problem> {
   const request = admitted(described)
   const matched = routeOf(request, routes)
@@ -118,7 +121,7 @@ async function identifiedAs(
       detail: 'No protected route matches the request, so nothing says what identifies it. Reserve a value.',
     }
   const { route, params } = matched
-  const identified = await identify({ request, body: bodyOf(described), route, params }, scope)
+  const identified = await identify({ request, body: bodyOf(described), route, params }, scope, principal)
   switch (identified.kind) {
     case 'identified': {
       const { recordKey: key, fingerprint: print, entityKeys } = identified
@@ -138,13 +141,13 @@ async function identifiedAs(
 export async function explained(
   { request: described, ...names }: FingerprintInput,
   defaults: Scope,
-  routes: readonly Route[],
+  { routes, principal: rules }: Describing,
 ): Promise<Record<string, unknown> | Problem> {
   const request = admitted(described)
   const route = routeOf(request, routes)?.route
   const guarded = route === undefined || route.mode === 'bypass' ? undefined : route
   const { method, path, query, headers } = request
-  const principal = principalFrom(guarded?.principal ?? { kind: 'authorization' }, headers)
+  const principal = principalFrom(guarded?.principal ?? { kind: 'authorization' }, headers, rules)
   const head = { ...scopeOf(names, defaults), principal, method, path, query, headers }
   const body = bodyOf(described)
   const printed = await (guarded === undefined

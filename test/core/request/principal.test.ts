@@ -1,7 +1,11 @@
 import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { ANONYMOUS, principalFrom, principalOf } from '../../../src/core/request/principal.ts'
+import type { HeaderList } from '../../../src/core/ports.ts'
+import { ANONYMOUS, principalFrom as principalBy, principalOf } from '../../../src/core/request/principal.ts'
+import type { PrincipalSource } from '../../../src/core/routes/route.ts'
 
+const believed = { clientHeader: 'x-client', trusted: true }
+const principalFrom = (source: PrincipalSource, headers: HeaderList) => principalBy(source, headers, believed)
 const sha256 = (text: string) => createHash('sha256').update(text, 'latin1').digest('hex')
 const token = (payload: string) => `Bearer e30.${Buffer.from(payload).toString('base64url')}.c2ln`
 const JWT = { kind: 'jwt', claim: 'sub' } as const
@@ -67,3 +71,29 @@ test('without the configured header Authorization decides', () => {
   expect(principalFrom({ kind: 'authorization' }, [['AUTHORIZATION', 'a']])).toBe(sha256('a'))
   expect(principalFrom(JWT, [['authorization', 'Basic a']])).toBe(sha256('Basic a'))
 })
+
+const AUTHORIZATION = { kind: 'authorization' } as const
+const BY_HEADER = { kind: 'header', name: 'x-user' } as const
+
+test.each<[what: string, source: PrincipalSource, headers: HeaderList, names: boolean]>([
+  ['a request with nothing else', AUTHORIZATION, [], true],
+  ['one without the header of its route', BY_HEADER, [], true],
+  ['one without the claim of its route', JWT, [], true],
+  ['one with credentials', AUTHORIZATION, [['Authorization', 'Bearer a']], false],
+  ['one with empty credentials', AUTHORIZATION, [['Authorization', '']], false],
+  ['one with the header of its route', BY_HEADER, [['X-User', 'a']], false],
+  ['one with the claim of its route', JWT, [['Authorization', token('{"sub":"a"}')]], false],
+])(
+  'of %s, the client header names the client: only where it would be anonymous',
+  (_what, source, headers, names) => {
+    const without = principalFrom(source, headers)
+    const of = (...values: string[]) =>
+      principalFrom(source, [...headers, ...values.map((value) => ['X-Client', value] as const)])
+    expect(without === ANONYMOUS).toBe(names)
+    expect(new Set([without, of('a'), of('b'), of('A'), of(''), of('a', 'b'), of('a, b')]).size).toBe(
+      names ? 7 : 1,
+    )
+    const unbelieved = { ...believed, trusted: false }
+    expect(principalBy(source, [...headers, ['X-Client', 'a']], unbelieved)).toBe(without)
+  },
+)

@@ -129,6 +129,7 @@ test.each<[what: string, bytes: string, status: number]>([
     'Content-Length',
     'Authorization',
     'X-Tenant-Id',
+    'X-Client-Id',
     'close, HOST',
     'Cookie',
     'Fencepost-Attempt',

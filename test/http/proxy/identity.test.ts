@@ -48,6 +48,7 @@ test.each<[what: string, other: Asked]>([
   ['a tenant in other case', { headers: { 'x-tenant-id': 'DEFAULT' } }],
   ['another version', { headers: { 'x-api-version': 'v2' } }],
   ['another principal', { headers: { authorization: 'Bearer other' } }],
+  ['another client, without credentials', { headers: { 'x-client-id': 'other' } }],
   ['another method', { method: 'PUT' }],
   ['another path', { path: '/other' }],
   ['another spelling of the path', { path: '/thing%73' }],
@@ -166,17 +167,18 @@ test('a key made of parts of the request', async () => {
   ])
 })
 
-test('tenant and version are not taken from clients that are not trusted to say them', async () => {
+test('tenant, version and client are not taken from clients that are not trusted to say them', async () => {
   await using proxy = await startProxy(application.origin, {
     options: {
       scope: {
         defaults: { tenant: 'default', env: 'test', apiVersion: 'v1' },
         tenantHeader: 'x-tenant-id',
         versionHeader: 'x-api-version',
+        clientHeader: 'x-client-id',
         trusted: false,
       },
     },
   })
-  const other = { headers: { 'x-tenant-id': 'other', 'x-api-version': 'v9' } }
+  const other = { headers: { 'x-tenant-id': 'other', 'x-api-version': 'v9', 'x-client-id': 'c' } }
   expect(await statuses(proxy, {}, other)).toEqual(['201 created', '201 replayed'])
 })

@@ -33,6 +33,7 @@ test.each<[peer: string | undefined, trusted: boolean]>([
 const SAID = {
   'x-tenant-id': 'victim',
   'x-api-version': 'v9',
+  'x-client-id': 'victim',
   'x-forwarded-for': '1.2.3.4',
   'x-forwarded-proto': 'https',
   'x-forwarded-port': '443',
@@ -43,12 +44,13 @@ const SAID = {
 test.each<[what: string, peers: ReturnType<typeof blocks>, tenant: string[], chain: string]>([
   ['believed', blocks('127.0.0.0/8'), ['victim'], '1.2.3.4, 127.0.0.1'],
   ['dropped', blocks('10.0.0.0/8'), [], '127.0.0.1'],
-])('what a peer says of tenant and origin is %s', async (_what, peers, tenant, chain) => {
+])('what a peer says of tenant, client and origin is %s', async (_what, peers, tenant, chain) => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, { options: { trustedPeers: peers } })
   await proxy.post('k', '{}', SAID)
   const [seen] = application.seen
   expect(seen?.values('x-tenant-id')).toEqual(tenant)
+  expect(seen?.values('x-client-id')).toEqual(tenant)
   expect(seen?.values('x-forwarded-for')).toEqual([chain])
   expect(seen?.values('x-real-ip').length).toBe(tenant.length)
   expect(seen?.values('forwarded').length).toBe(tenant.length)
@@ -74,4 +76,22 @@ test('an untrusted peer reads nothing of a tenant by naming it, and matches no r
   const stolen = await untrusted.post('k', '{}', SAID)
   expect(stolen.headers.get('idempotency-status')).toBe('created')
   expect(await stolen.json()).toEqual({ execution: 2 })
+})
+
+test('an untrusted peer is nobody else by naming a client: what a trusted one asked under that name it does not get', async () => {
+  await using application = await startApplication()
+  await using trusted = await startProxy(application.origin)
+  const shared = { nodes: trusted.nodes }
+  await using untrusted = await startProxy(application.origin, {
+    ...shared,
+    options: { trustedPeers: blocks() },
+  })
+  const named = { 'x-client-id': 'victim' }
+  const status = async (answer: Promise<Response>) => (await answer).headers.get('idempotency-status')
+  expect(await status(trusted.post('k', '{}', named))).toBe('created')
+  expect(await status(trusted.post('k', '{}', named))).toBe('replayed')
+  // To it the request is anonymous, whatever it says.
+  expect(await status(untrusted.post('k', '{}', named))).toBe('created')
+  expect(await status(untrusted.post('k'))).toBe('replayed')
+  expect(await status(trusted.post('k'))).toBe('replayed')
 })

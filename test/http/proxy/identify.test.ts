@@ -1,0 +1,168 @@
+/**
+ * The whole identity of a request, from its header lines to its record, for any two requests: one record exactly where
+ * tenant, version, principal, method, path and key are equal, one fingerprint exactly where the query is, too. What a
+ * caller of the reservation API describes comes to the same record as the request itself.
+ */
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import type { HeaderList } from '../../../src/core/ports.ts'
+import type { PrincipalSource } from '../../../src/core/routes/route.ts'
+import type { AdmittedRequest } from '../../../src/http/proxy/admission.ts'
+import { identify, type ScopeRules, scopeOf } from '../../../src/http/proxy/identify.ts'
+import { wantedBy } from '../../../src/http/reservations/intents.ts'
+import { route } from '../../support/proxy.ts'
+
+const RULES: ScopeRules = {
+  defaults: { tenant: 'default', env: 'test', apiVersion: 'v1' },
+  tenantHeader: 'x-tenant-id',
+  versionHeader: 'x-api-version',
+  clientHeader: 'x-client-id',
+  trusted: true,
+}
+
+type Asked = {
+  readonly tenant: string | undefined
+  readonly version: string | undefined
+  readonly authorization: readonly string[]
+  readonly client: readonly string[]
+  readonly user: readonly string[]
+  readonly method: string
+  readonly path: string
+  readonly query: string | undefined
+  readonly key: string
+}
+
+/** Few and alike, so that equal, nearly equal and exchanged values are frequent. */
+const word = fc.constantFrom('a', 'A', 'b', 'a:b', 'default', 'v1', 'anonymous', '__proto__')
+const lines = fc.array(word, { maxLength: 2 })
+const asked: fc.Arbitrary<Asked> = fc.record({
+  tenant: fc.option(word, { nil: undefined }),
+  version: fc.option(word, { nil: undefined }),
+  authorization: fc.oneof({ weight: 2, arbitrary: fc.constant([]) }, lines),
+  client: lines,
+  user: fc.oneof({ weight: 2, arbitrary: fc.constant([]) }, lines),
+  method: fc.constantFrom('POST', 'PUT', 'post'),
+  path: fc.constantFrom('/a', '/a/', '/A', '/%61', '/a/../a', '/'),
+  query: fc.constantFrom(undefined, '', 'a', 'a=', 'a=b&b=a', 'b=a&a=b'),
+  key: word,
+})
+
+/** Equal in all but at most one field; any two otherwise are unequal nearly always. */
+const pairs = fc.oneof(
+  fc.tuple(asked, asked),
+  fc
+    .tuple(
+      asked,
+      asked,
+      fc.constantFrom<keyof Asked>(
+        'tenant',
+        'version',
+        'authorization',
+        'client',
+        'user',
+        'method',
+        'path',
+        'query',
+        'key',
+      ),
+    )
+    .map(([one, other, field]): [Asked, Asked] => [one, { ...one, [field]: other[field] }]),
+)
+
+const headersOf = ({ tenant, version, authorization, client, user, key }: Asked): HeaderList => [
+  ['Host', 'shop'],
+  ...(tenant === undefined ? [] : [['X-Tenant-Id', tenant] as const]),
+  ...(version === undefined ? [] : [['X-Api-Version', version] as const]),
+  ...authorization.map((line) => ['Authorization', line] as const),
+  ...client.map((line) => ['X-Client-Id', line] as const),
+  ...user.map((line) => ['X-User', line] as const),
+  ['Idempotency-Key', key],
+]
+
+const SOURCES: readonly PrincipalSource[] = [{ kind: 'authorization' }, { kind: 'header', name: 'x-user' }]
+
+/** The rule once more, in other words: what has to be equal for two requests to be those of one principal. */
+function principalSaid(
+  { user, authorization, client }: Asked,
+  source: PrincipalSource,
+  trusted: boolean,
+): unknown {
+  if (source.kind === 'header' && user.length > 0) return ['user', user]
+  if (authorization.length > 0) return ['authorization', authorization]
+  return trusted && client.length > 0 ? ['client', client] : 'nobody'
+}
+
+const { defaults } = RULES
+const recordSaid = (one: Asked, source: PrincipalSource, trusted: boolean) =>
+  JSON.stringify([
+    trusted ? (one.tenant ?? defaults.tenant) : defaults.tenant,
+    trusted ? (one.version ?? defaults.apiVersion) : defaults.apiVersion,
+    principalSaid(one, source, trusted),
+    one.method,
+    one.path,
+    one.key,
+  ])
+
+async function identified(one: Asked, source: PrincipalSource, rules: ScopeRules) {
+  const { method, path, query } = one
+  const target = query === undefined ? path : `${path}?${query}`
+  const headers = headersOf(one)
+  const request: AdmittedRequest = { method, target, path, query, host: 'shop', httpVersion: '1.1', headers }
+  const scope = scopeOf(request, rules)
+  if ('code' in scope) return expect.fail(scope.detail)
+  const subject = { request, body: Buffer.from('{}'), route: route({ principal: source }), params: {} }
+  const told = await identify(subject, scope, rules)
+  return told.kind === 'identified' ? told : expect.fail(told.kind)
+}
+
+test.each([
+  ['believed', true],
+  ['not believed', false],
+])(
+  'two requests are one exactly when everything that identifies them is equal; what headers claim is %s',
+  async (_what, trusted) => {
+    const rules = { ...RULES, trusted }
+    await fc.assert(
+      fc.asyncProperty(pairs, fc.constantFrom(...SOURCES), async ([a, b], source) => {
+        const [one, other] = [await identified(a, source, rules), await identified(b, source, rules)]
+        const equal = recordSaid(a, source, trusted) === recordSaid(b, source, trusted)
+        expect(one.recordKey === other.recordKey).toBe(equal)
+        if (equal) expect(one.fingerprint === other.fingerprint).toBe(sameQuery(a.query, b.query))
+      }),
+      { numRuns: 3_000 },
+    )
+  },
+)
+
+/** Names in another order say the same; no query, an empty one, `a` and `a=` are four things. */
+function sameQuery(one: string | undefined, other: string | undefined): boolean {
+  const read = (query: string | undefined) => query?.split('&').sort().join('&')
+  return read(one) === read(other)
+}
+
+test('a request that is described to the reservation API is the request that the proxy sees', async () => {
+  await fc.assert(
+    fc.asyncProperty(asked, fc.constantFrom(...SOURCES), fc.boolean(), async (one, source, trusted) => {
+      const rules = { ...RULES, trusted }
+      const routes = [route({ match: {}, principal: source })]
+      const headers: Record<string, string[]> = {}
+      for (const [name, value] of headersOf(one)) headers[name] = [...(headers[name] ?? []), value]
+      const { method, path, query } = one
+      const described = { method, path, ...(query === undefined ? {} : { query }), headers, body: '{}' }
+      const here = await identified(one, source, rules)
+      const [tenant, version] = trusted ? [one.tenant, one.version] : [undefined, undefined]
+      const scope = {
+        tenant: tenant ?? defaults.tenant,
+        env: defaults.env,
+        apiVersion: version ?? defaults.apiVersion,
+      }
+      const there = await wantedBy({ session_id: 's', request: described }, scope, {
+        routes,
+        principal: rules,
+      })
+      if (there.kind !== 'wanted') return expect.fail(there.problem.detail)
+      expect(there.intents).toEqual([{ recordKey: here.recordKey, fingerprint: here.fingerprint }])
+    }),
+    { numRuns: 500 },
+  )
+})

@@ -1,0 +1,105 @@
+/** The real gateway listener on five embedded nodes, and what its checks have left on them. */
+import { randomUUID } from 'node:crypto'
+import { createLeases } from '../../src/core/claims/leases.ts'
+import type { CoreEvent } from '../../src/core/events.ts'
+import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
+import { agreedSecret } from '../../src/core/reservations/reservation-secret.ts'
+import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
+import { createGateway, type GatewayOptions } from '../../src/http/gateway/server.ts'
+import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { systemRandom } from '../../src/system/random.ts'
+import { route } from './proxy.ts'
+
+export type GatewayListenerOptions = {
+  readonly options?: Partial<Omit<GatewayOptions, 'limits'>>
+  readonly limits?: Partial<GatewayOptions['limits']>
+  readonly tenants?: Partial<TenantLimits>
+}
+
+export type GatewayListener = AsyncDisposable & {
+  readonly origin: string
+  readonly port: number
+  readonly nodes: readonly StoppableNode[]
+  readonly failures: readonly unknown[]
+  /** Records of requests that were claimed until now, in their order. */
+  claimed(): readonly string[]
+  /** What a majority has under a record now. */
+  state(recordKey: string): Promise<string>
+  close(graceMs: number): Promise<void>
+}
+
+export async function startGatewayListener(given: GatewayListenerOptions = {}): Promise<GatewayListener> {
+  const clock = systemClock
+  const random = systemRandom
+  const published: CoreEvent[] = []
+  const failures: unknown[] = []
+  const events = { publish: (event: CoreEvent) => void published.push(event) }
+  const nodes = createEmbeddedNodes(5, clock, 10_000, events)
+  const leases = createLeases({
+    quorum: createRedlockQuorum({ nodes, clock, events }),
+    clock,
+    random,
+    events,
+  })
+  const gateway = createGateway(
+    {
+      routes: [route({ bodyLimitBytes: 1_024 })],
+      scope: {
+        defaults: { tenant: 'default', env: 'test', apiVersion: 'v1' },
+        tenantHeader: 'x-tenant-id',
+        versionHeader: 'x-api-version',
+        clientHeader: 'x-client-id',
+        trusted: true,
+      },
+      tokens: undefined,
+      reportBytesMax: 4_096,
+      ...given.options,
+      limits: {
+        inFlightMax: 1_000,
+        headerBytesMax: 16_384,
+        headerLinesMax: 200,
+        headersTimeoutMs: 5_000,
+        requestTimeoutMs: 10_000,
+        keepAliveTimeoutMs: 5_000,
+        requestsPerConnectionMax: 1_000,
+        connectionsMax: 1_000,
+        readerIdleMs: 5_000,
+        ...given.limits,
+      },
+    },
+    {
+      leases,
+      quotas: createTenantQuotas(
+        { inFlightMax: 1_000, newRecordsPerSecondMax: 1_000_000, ...given.tenants },
+        clock,
+      ),
+      secret: agreedSecret({ leases, clock, random }),
+      clock,
+      random,
+      events,
+      newInstance: randomUUID,
+      onFailure: (error) => failures.push(error),
+    },
+  )
+  const origin = await gateway.listen({ kind: 'tcp', host: '127.0.0.1', port: 0 })
+  return {
+    origin,
+    port: Number(new URL(origin).port),
+    nodes,
+    failures,
+    // The secret that signs ids is agreed on by a record of its own.
+    claimed: () =>
+      published.flatMap((event) =>
+        event.kind === 'claim_ended' && event.result === 'granted' && /^dedup:[^:%]/.test(event.recordKey)
+          ? [event.recordKey]
+          : [],
+      ),
+    state: async (recordKey) => {
+      const answer = await leases.read(recordKey)
+      return answer.kind
+    },
+    close: gateway.close,
+    [Symbol.asyncDispose]: () => gateway.close(0),
+  }
+}
