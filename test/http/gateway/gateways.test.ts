@@ -34,6 +34,7 @@ beforeAll(async () => {
       FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
       FENCEPOST_CLAIM_BUDGET: '2s',
       FENCEPOST_NODE_DEADLINE: '1s',
+      FENCEPOST_TENANT_NEW_RECORDS: '50',
     }),
   )
   application = stack.use(await startApplication())
@@ -178,6 +179,16 @@ describe.each(NAMES)('%s', (name) => {
       expect((await post(name, other, {}, `${body}2`)).status).toBe(422)
     }
   })
+})
+
+test.each(NAMES)('%s tells a tenant beyond its quota 429 and when to come again', async (name) => {
+  const tenant = { 'X-Tenant-Id': `flood-${name}` }
+  const answers = await Promise.all(Array.from({ length: 100 }, () => post(name, randomUUID(), tenant)))
+  const refused = answers.filter(({ status }) => status === 429)
+  expect(refused.length).toBeGreaterThan(0)
+  for (const { headers } of refused) expect(Number(headers.get('retry-after'))).toBeGreaterThan(0)
+  expect(await refused[0]!.json()).toMatchObject({ status: 429, code: expect.stringMatching(/^tenant-/) })
+  expect(seen()).toHaveLength(answers.filter(({ status }) => status === 201).length)
 })
 
 test.each(COMPLETES)(

@@ -102,6 +102,7 @@ function Fencepost:access(conf)
     return
   end
   local known = answer.status == 400 or answer.status == 409 or answer.status == 413 or answer.status == 422
+    or answer.status == 429
   if not known then kong.log.warn("fencepost answered a check with ", answer.status) end
   return kong.response.exit(known and answer.status or 503, answer.body, {
     ["Content-Type"] = answer.headers["content-type"] or "application/problem+json",
