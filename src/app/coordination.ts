@@ -102,8 +102,9 @@ export function writeTrail(
   onFailure: (cause: unknown) => void,
 ): (event: CoreEvent) => void {
   let pending = 0
+  const wallMs = () => clock.wallMs()
   return (event) => {
-    const line = trailOf(event, clock.wallMs())
+    const line = trailOf(event, wallMs)
     if (line === undefined) return
     if (pending >= PENDING_MAX)
       return onFailure(new Error(`${PENDING_MAX} entries of the trail wait already`))

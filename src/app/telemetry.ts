@@ -61,28 +61,22 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
   const traces = config.tracing ? await openTraces(config, environment) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
   const gate = createReadinessGate(config, { clock, random })
-  const later: Subscriber[] = []
-  const events = fanOut(
-    [
-      (event) => {
-        for (const subscriber of later) subscriber(event)
-      },
-      logEvents(log, {
-        nodeCount: nodeNames.length,
-        decisionsPerSecond: config.logDecisionsPerSecond,
-        monoMs: () => clock.monoMs(),
-        onDropped: () => metrics.logLinesDropped.inc(),
-        trace: () => traces?.active(),
-      }),
-      countEvents(metrics, required, () => traces?.active()?.traceId),
-      ...traced,
-      (event) => {
-        // Without a round the nodes were not asked: that says nothing of them.
-        if (event.kind === 'claim_ended' && event.rounds > 0) gate.observe(event.durationMs)
-      },
-    ],
-    (cause) => log.error({ err: cause }, 'a subscriber failed'),
-  )
+  const subscribers: Subscriber[] = [
+    logEvents(log, {
+      nodeCount: nodeNames.length,
+      decisionsPerSecond: config.logDecisionsPerSecond,
+      monoMs: () => clock.monoMs(),
+      onDropped: () => metrics.logLinesDropped.add(1),
+      trace: () => traces?.active(),
+    }),
+    countEvents(metrics, required, () => traces?.active()?.traceId),
+    ...traced,
+    (event) => {
+      // Without a round the nodes were not asked: that says nothing of them.
+      if (event.kind === 'claim_ended' && event.rounds > 0) gate.observe(event.durationMs)
+    },
+  ]
+  const events = fanOut(subscribers, (cause) => log.error({ err: cause }, 'a subscriber failed'))
   const timers = new Set<Timer>()
 
   function verdict({ phase, nodes: views }: Watched): ReadinessVerdict {
@@ -109,7 +103,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     events,
     tracing: traces ?? UNTRACED,
     tracedNode: (node) => (traces !== undefined && config.traceNodeSpans ? traces.tracedNode(node) : node),
-    tell: (subscriber) => void later.push(subscriber),
+    tell: (subscriber) => void subscribers.push(subscriber),
     readiness: (watched) => {
       const { ready, reasons, p95Ms } = verdict(watched)
       const p95 = p95Ms === undefined ? {} : { acquireP95Ms: Math.round(p95Ms * 10) / 10 }
@@ -139,7 +133,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
 /** The SDK takes a third of a second to load: only where it is used. */
 async function openTraces(
   config: Config,
-  { serviceName, version, nodeNames, required }: TelemetryEnvironment,
+  { serviceName, version, nodeNames, required, random }: TelemetryEnvironment,
 ) {
   const { openTracing } = await import('../observe/tracing.ts')
   return openTracing({
@@ -149,5 +143,6 @@ async function openTraces(
     baggage: config.traceBaggage,
     nodeCount: nodeNames.length,
     required,
+    random,
   })
 }

@@ -8,7 +8,7 @@
 import type { ClaimEnd, CoreEvent } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import type { Subscriber } from './fan-out.ts'
-import { entrypointLabel, type Metrics, OTHER_ROUTE, observeExample, READINESS_REASONS } from './metrics.ts'
+import { entrypointLabel, type Metrics, OTHER_ROUTE, READINESS_REASONS } from './metrics.ts'
 
 /** What is so at the moment of a scrape, rather than what has happened. */
 export type Standing = {
@@ -34,53 +34,53 @@ export function countEvents(
 ): Subscriber {
   return (event) => {
     switch (event.kind) {
-      case 'decided':
-        metrics.decisions.inc({ outcome: event.decision, entrypoint: entrypointLabel(event.entrypoint) })
-        if (event.entrypoint !== 'proxy') return
-        metrics.requests.inc({ route: routeLabel(event.route, metrics), code: codeClass(event.status) })
-        observeExample(metrics.requestDuration, {}, event.durationMs / 1000, traceId())
-        return
-      case 'claim_ended': {
-        const labels = { outcome: ACQUIRE_OUTCOME[event.result] }
-        // Answered from this process's own memory: no claim of the quorum, and it would hide how slow those are.
-        if (event.rounds > 0)
-          observeExample(metrics.acquireDuration, labels, event.durationMs / 1000, traceId())
-        metrics.acquireRetries.inc(Math.max(0, event.rounds - 1))
-        if (event.result !== 'unavailable')
-          metrics.lookups.inc({ result: event.result === 'granted' ? 'miss' : 'hit' })
-        return
-      }
-      case 'round_settled':
-        if (event.command !== 'claim') return
-        metrics.quorumAttempts.inc({ result: event.answered >= required ? 'success' : 'failure' })
-        if (event.carried) metrics.quorumMargin.observe(event.margin)
-        return
+      // The first two are most of all events: one a node and command.
       case 'node_answered':
-        metrics.nodeRequests.inc({ node: event.node, result: nodeResult(event) })
+        metrics.nodeRequests[event.node]?.[nodeResult(event)].add(1)
         // A node that is not connected is refused at once: that says nothing of its speed.
         if (event.unreachable !== 'refused')
-          metrics.nodeDuration.observe({ node: event.node }, event.durationMs / 1000)
+          metrics.nodeDuration[event.node]?.observe(event.durationMs / 1000)
+        return
+      case 'round_settled':
+        if (event.command !== 'claim') return
+        metrics.quorumAttempts[event.answered >= required ? 'success' : 'failure'].add(1)
+        if (event.carried) metrics.quorumMargin.observe(event.margin)
+        return
+      case 'decided':
+        metrics.decisions[event.decision][entrypointLabel(event.entrypoint)].add(1)
+        if (event.entrypoint !== 'proxy') return
+        metrics.requests[routeLabel(event.route, metrics)]?.[codeClass(event.status)].add(1)
+        metrics.requestDuration.observe(event.durationMs / 1000, traceId())
+        return
+      case 'claim_ended':
+        // Answered from this process's own memory: no claim of the quorum, and it would hide how slow those are.
+        if (event.rounds > 0) {
+          metrics.acquireDuration[ACQUIRE_OUTCOME[event.result]].observe(event.durationMs / 1000, traceId())
+          metrics.acquireRetries.add(event.rounds - 1)
+        }
+        if (event.result !== 'unavailable')
+          metrics.lookups[event.result === 'granted' ? 'miss' : 'hit'].add(1)
         return
       case 'lease_began':
-        metrics.leasesHeld.inc()
+        metrics.leasesHeld.add(1)
         return
       case 'lease_ended':
         countLeaseEnd(event, metrics)
         return
       case 'lease_renewed':
-        metrics.renewals.inc({ result: RENEWAL[event.result] })
+        metrics.renewals[RENEWAL[event.result]].add(1)
         return
       case 'lease_released':
-        metrics.releases.inc({ result: event.result === 'unavailable' ? 'no_quorum' : event.result })
+        metrics.releases[event.result === 'unavailable' ? 'no_quorum' : event.result].add(1)
         return
       case 'outcome_damaged':
-        metrics.damaged.inc()
+        metrics.damaged.add(1)
         return
       case 'clock_offset':
         metrics.clockSkew.set({ node: event.node }, event.offsetMs / 1000)
         return
       case 'clock_stepped':
-        metrics.clockSteps.inc()
+        metrics.clockSteps.add(1)
         return
       case 'breaker_changed':
         metrics.nodeBreakerOpen.set({ node: event.node }, event.to === 'closed' ? 0 : 1)
@@ -89,10 +89,10 @@ export function countEvents(
         metrics.breakerOpen.set(event.to === 'closed' ? 0 : 1)
         return
       case 'written_back':
-        metrics.writtenBack.inc({ result: event.result })
+        metrics.writtenBack[event.result].add(1)
         return
       case 'synthetic_claim':
-        metrics.synthetic.inc({ result: event.result })
+        metrics.synthetic[event.result].add(1)
         return
       default:
         return
@@ -113,12 +113,12 @@ export function recordStanding(metrics: Metrics, { nodes, inFlight, readiness }:
 }
 
 function countLeaseEnd(event: Extract<CoreEvent, { kind: 'lease_ended' }>, metrics: Metrics): void {
-  metrics.leasesHeld.dec()
-  metrics.leasesEnded.inc({ ended: event.ended })
+  metrics.leasesHeld.add(-1)
+  metrics.leasesEnded[event.ended].add(1)
   metrics.holdDuration.observe(event.heldMs / 1000)
   if (event.ended === 'completed' || event.ended === 'released')
     metrics.remainingAtRelease.observe(event.remainingMs / 1000)
-  if (event.ended === 'expired' || event.ended === 'lost') metrics.expiredBeforeCompletion.inc()
+  if (event.ended === 'expired' || event.ended === 'lost') metrics.expiredBeforeCompletion.add(1)
 }
 
 function nodeResult(event: Extract<CoreEvent, { kind: 'node_answered' }>) {

@@ -9,6 +9,7 @@
 import { type DestinationStream, type Logger, pino } from 'pino'
 import { lockIdOf } from '../core/claims/lease.ts'
 import type { CoreEvent, DecidedEvent } from '../core/events.ts'
+import type { Token } from '../core/record/token.ts'
 import type { Subscriber } from './fan-out.ts'
 import { lineOf } from './log-lines.ts'
 
@@ -43,45 +44,70 @@ export type EventLogOptions = {
 }
 
 /** What earlier events told of a claim whose decision is yet to come. */
-type Known = { answered?: number; remainingMs?: number }
+type Known = { readonly recordKey: string; readonly answered: number; remainingMs: number | undefined }
 /** Claims under way; beyond it the oldest is decided without these fields. */
 const KNOWN_MAX = 10_000
 
-/** The subscriber that writes lines for events. */
+/** The subscriber that writes lines for events. What is not written costs no more than finding that out. */
 export function logEvents(log: Logger, options: EventLogOptions): Subscriber {
-  const known = new Map<string, Known>()
+  /** By token, a number: a name built of key and token for each claim would be for nothing most of the time. */
+  const known = new Map<Token, Known>()
   const admits = createSampler(log, options)
 
-  function remember(lockId: string, fact: Known): void {
-    known.set(lockId, { ...known.get(lockId), ...fact })
-    if (known.size > KNOWN_MAX) known.delete(known.keys().next().value as string)
+  function remember({ token, answered, recordKey }: Extract<CoreEvent, { kind: 'claim_ended' }>): void {
+    // A reservation of several records is called by its first.
+    if (token === undefined || answered === undefined || known.has(token)) return
+    known.set(token, { recordKey, answered, remainingMs: undefined })
+    if (known.size > KNOWN_MAX) known.delete(known.keys().next().value as Token)
   }
 
   /** Fields that the decision itself does not carry. */
-  function fromEarlier(event: CoreEvent) {
-    if (event.kind !== 'decided' || event.lockId === undefined) return {}
-    const { answered, remainingMs } = known.get(event.lockId) ?? {}
-    known.delete(event.lockId)
+  function fromEarlier({ token, lockId }: DecidedEvent) {
+    const of = token === undefined ? undefined : known.get(token)
+    if (of === undefined || token === undefined || lockIdOf({ key: of.recordKey, token }) !== lockId)
+      return {}
+    const { answered, remainingMs } = of
     return {
-      ...(answered === undefined
-        ? {}
-        : { quorum_nodes: `${answered}/${options.nodeCount}`, nodes_reached: answered }),
+      quorum_nodes: `${answered}/${options.nodeCount}`,
+      nodes_reached: answered,
       ...(remainingMs === undefined ? {} : { lease_remaining_ms: Math.round(remainingMs) }),
     }
   }
 
-  return (event) => {
-    if (event.kind === 'claim_ended' && event.token !== undefined && event.answered !== undefined)
-      remember(lockIdOf({ key: event.recordKey, token: event.token }), { answered: event.answered })
-    if (event.kind === 'lease_ended')
-      remember(lockIdOf({ key: event.recordKey, token: event.token }), { remainingMs: event.remainingMs })
+  function write(event: CoreEvent, earlier: object): void {
     const { level, message, fields } = lineOf(event) ?? {}
     if (level === undefined || !log.isLevelEnabled(level)) return
-    const earlier = fromEarlier(event)
-    if (event.kind === 'decided' && wentWell(event) && !admits()) return
     const trace = options.trace()
     const ids = trace === undefined ? {} : { trace_id: trace.traceId, span_id: trace.spanId }
     log[level]({ event: event.kind, ...fields, ...earlier, ...ids }, message)
+  }
+
+  function decided(event: DecidedEvent): void {
+    if (log.isLevelEnabled('info') && (!wentWell(event) || admits())) write(event, fromEarlier(event))
+    if (event.token !== undefined) known.delete(event.token)
+  }
+
+  return (event) => {
+    switch (event.kind) {
+      case 'node_answered':
+        // An answer is no line, and its absence one for looking closely.
+        if (event.answer === 'unreachable' && log.isLevelEnabled('debug')) write(event, {})
+        return
+      case 'claim_ended':
+        remember(event)
+        return
+      case 'decided':
+        decided(event)
+        return
+      case 'lease_ended': {
+        const of = known.get(event.token)
+        if (of?.recordKey === event.recordKey) of.remainingMs = event.remainingMs
+        write(event, {})
+        return
+      }
+      default:
+        write(event, {})
+    }
   }
 }
 

@@ -8,16 +8,10 @@
  * counted when is `counting.ts`.
  */
 
-import {
-  Counter,
-  collectDefaultMetrics,
-  Gauge,
-  Histogram,
-  Registry,
-  type RegistryContentType,
-} from 'prom-client'
+import { collectDefaultMetrics, Gauge, Histogram, Registry, type RegistryContentType } from 'prom-client'
 import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
+import { type ScrapedMetric, talliesOf } from './tallies.ts'
 
 /** Contain 0.05 (the latency alert) and 0.15 (the readiness gate) exactly, so that neither is interpolated. */
 const ACQUIRE_BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5]
@@ -107,29 +101,14 @@ export function createMetrics(options: MetricsOptions): Metrics {
 
 function defineMetrics(registry: Registry, options: MetricsOptions) {
   const { version, nodeVersion, nodes, required, routes } = options
-  const registers = [registry]
-  const counter = <L extends string>(name: string, help: string, labels: LabelSets<L>): Counter<L> => {
-    const made = new Counter({ name, help, labelNames: Object.keys(labels) as L[], registers })
-    for (const set of combinations(labels)) made.inc(set, 0)
-    return made
-  }
   const gauge = <L extends string>(name: string, help: string, labels: LabelSets<L>, value = 0): Gauge<L> => {
-    const made = new Gauge({ name, help, labelNames: Object.keys(labels) as L[], registers })
+    const made = new Gauge({ name, help, labelNames: Object.keys(labels) as L[], registers: [registry] })
     for (const set of combinations(labels)) made.set(set, value)
     return made
   }
-  const histogram = <L extends string>(
-    name: string,
-    help: string,
-    labels: LabelSets<L>,
-    buckets: readonly number[],
-    enableExemplars = false,
-  ): Histogram<L> => {
-    const labelNames = Object.keys(labels) as L[]
-    const made = new Histogram({ name, help, labelNames, buckets: [...buckets], enableExemplars, registers })
-    for (const set of combinations(labels)) made.zero(set)
-    return made
-  }
+  const register = (metric: ScrapedMetric) =>
+    registry.registerMetric(metric as unknown as Parameters<Registry['registerMetric']>[0])
+  const { counter, counterBy, counterByTwo, histogram, histogramBy, ...tallied } = talliesOf(register)
   const node = nodes
   const route = [...routes.slice(0, LABELLED_ROUTES_MAX), OTHER_ROUTE]
 
@@ -143,23 +122,20 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
   gauge('fencepost_quorum_nodes', 'Nodes that are configured.', {}, nodes.length)
   return {
     labelledRoutes: new Set(route),
-    decisions: counter('fencepost_decisions_total', 'Decisions about requests, by who asked.', {
-      outcome: DECISIONS,
-      entrypoint: ENTRYPOINTS,
-    }),
-    acquireDuration: histogram(
+    decisions: counterByTwo(
+      'fencepost_decisions_total',
+      'Decisions about requests, by who asked.',
+      { outcome: DECISIONS },
+      { entrypoint: ENTRYPOINTS },
+    ),
+    acquireDuration: histogramBy(
       'fencepost_lock_acquire_duration_seconds',
       'Time from asking for a claim to its answer, rounds and pauses included.',
       { outcome: ACQUIRE_OUTCOMES },
       ACQUIRE_BUCKETS_S,
-      true,
     ),
-    acquireRetries: counter(
-      'fencepost_lock_acquire_retries_total',
-      'Rounds of claims after their first.',
-      {},
-    ),
-    quorumAttempts: counter(
+    acquireRetries: counter('fencepost_lock_acquire_retries_total', 'Rounds of claims after their first.'),
+    quorumAttempts: counterBy(
       'fencepost_quorum_attempts_total',
       'Claim rounds; success where a majority of nodes answered, whatever they said.',
       { result: ['success', 'failure'] },
@@ -167,21 +143,21 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     quorumMargin: histogram(
       'fencepost_quorum_margin_votes',
       'Votes beyond the majority of claims that were granted; 0 would not have survived one more failure.',
-      {},
       Array.from({ length: nodes.length - required + 1 }, (_, spare) => spare),
     ),
     reachableNodes: gauge('fencepost_quorum_reachable_nodes', 'Nodes that can vote now.', {}),
     nodeUp: gauge('fencepost_redis_node_up', '1 where the node is connected and may vote.', { node }),
-    nodeDuration: histogram(
+    nodeDuration: histogramBy(
       'fencepost_redis_node_request_duration_seconds',
       'Time from asking a node to its answer or to giving it up.',
       { node },
       NODE_BUCKETS_S,
     ),
-    nodeRequests: counter(
+    nodeRequests: counterByTwo(
       'fencepost_redis_node_requests_total',
       'Commands to a node: ok it agreed, rejected it answered otherwise, timeout or error it did not answer.',
-      { node, result: NODE_RESULTS },
+      { node },
+      { result: NODE_RESULTS },
     ),
     clockSkew: gauge(
       'fencepost_redis_clock_skew_seconds',
@@ -198,7 +174,6 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     clockSteps: counter(
       'fencepost_redis_clock_steps_total',
       'Steps of a clock of a node that suspended its vote.',
-      {},
     ),
     nodeBreakerOpen: gauge(
       'fencepost_redis_node_breaker_open',
@@ -212,14 +187,14 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
       '1 where the quorum was lost for so long that claims are refused without asking.',
       {},
     ),
-    writtenBack: counter(
+    writtenBack: counterBy(
       'fencepost_write_backs_total',
       'Outcomes of the time without a quorum, written to it afterwards.',
       { result: WRITE_BACK_ENDS },
     ),
-    renewals: counter('fencepost_lease_renewals_total', 'Renewals of leases.', { result: RENEWAL_RESULTS }),
-    leasesHeld: gauge('fencepost_leases_held', 'Leases held now by this sidecar.', {}),
-    leasesEnded: counter(
+    renewals: counterBy('fencepost_lease_renewals_total', 'Renewals of leases.', { result: RENEWAL_RESULTS }),
+    leasesHeld: tallied.gauge('fencepost_leases_held', 'Leases held now by this sidecar.'),
+    leasesEnded: counterBy(
       'fencepost_leases_ended_total',
       'Leases by how they ended: expired and lost ended before their work did; abandoned kept until their time is over.',
       { ended: LEASE_ENDS },
@@ -227,22 +202,19 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     holdDuration: histogram(
       'fencepost_lease_hold_duration_seconds',
       'How long leases were held.',
-      {},
       HOLD_BUCKETS_S,
     ),
     remainingAtRelease: histogram(
       'fencepost_lease_remaining_at_release_seconds',
       'What was left of a lease when its work was done: near zero it is too short.',
-      {},
       REMAINING_BUCKETS_S,
     ),
     expiredBeforeCompletion: counter(
       'fencepost_leases_expired_before_completion_total',
       'Leases that ran out or were taken while their work was under way.',
-      {},
     ),
-    releases: counter('fencepost_lock_releases_total', 'Leases given back.', { result: RELEASE_RESULTS }),
-    lookups: counter(
+    releases: counterBy('fencepost_lock_releases_total', 'Leases given back.', { result: RELEASE_RESULTS }),
+    lookups: counterBy(
       'fencepost_idempotency_lookups_total',
       'Identities looked up: hit where the nodes knew of an earlier request.',
       { result: ['hit', 'miss'] },
@@ -250,7 +222,6 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     damaged: counter(
       'fencepost_outcomes_damaged_total',
       'Stored outcomes that failed their digest and were not used.',
-      {},
     ),
     readinessFailing: gauge(
       'fencepost_readiness_failing',
@@ -263,42 +234,29 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
       {},
       Number.NaN,
     ),
-    synthetic: counter('fencepost_synthetic_probe_total', 'Synthetic claims by what they showed.', {
+    synthetic: counterBy('fencepost_synthetic_probe_total', 'Synthetic claims by what they showed.', {
       result: PROBE_RESULTS,
     }),
-    requests: counter('fencepost_http_requests_total', 'Requests answered by the proxy.', {
-      route,
-      code: CODE_CLASSES,
-    }),
+    requests: counterByTwo(
+      'fencepost_http_requests_total',
+      'Requests answered by the proxy.',
+      { route },
+      { code: CODE_CLASSES },
+    ),
     requestDuration: histogram(
       'fencepost_http_request_duration_seconds',
       'From the head of a request to the last byte of its answer, the application included.',
-      {},
       ACQUIRE_BUCKETS_S,
-      true,
     ),
     requestsInFlight: gauge('fencepost_http_requests_in_flight', 'Requests under way in the proxy.', {}),
     logLinesDropped: counter(
       'fencepost_log_lines_dropped_total',
       'Lines about decisions that were sampled away under load.',
-      {},
     ),
   }
 }
 
-/** An observation, with the trace that it is an example of. prom-client's types know no labels but the histogram's. */
-export function observeExample<L extends string>(
-  histogram: Histogram<L>,
-  labels: Record<L, string>,
-  value: number,
-  traceId: string | undefined,
-): void {
-  const exemplarLabels = (traceId === undefined ? {} : { trace_id: traceId }) as Record<L, string>
-  histogram.observe({ labels, value, exemplarLabels })
-}
-
 type LabelSets<L extends string> = { readonly [K in L]: readonly string[] }
-
 /** Every combination of the values: `{a: [1, 2], b: [3]}` gives `{a: 1, b: 3}` and `{a: 2, b: 3}`. */
 function combinations<L extends string>(labels: LabelSets<L>): Record<L, string>[] {
   let sets: Record<string, string>[] = [{}]

@@ -6,6 +6,9 @@
  * span is kept open between two calls: a hold is written when it is over, and what follows a claim in another call or
  * trace links to it. Loaded only where tracing is on.
  *
+ * Whether a trace is recorded is decided before anything is made for it: of a request that is not recorded there is no
+ * span, no context and no attribute, only the `traceparent` that says so to the application.
+ *
  * Sources: OpenTelemetry semantic conventions for HTTP spans and database client calls.
  */
 
@@ -14,6 +17,7 @@ import {
   context,
   type Link,
   propagation,
+  ROOT_CONTEXT,
   type SpanContext,
   SpanKind,
   SpanStatusCode,
@@ -23,9 +27,10 @@ import { NodeSDK, type NodeSDKConfiguration } from '@opentelemetry/sdk-node'
 import { mergedBaggage } from '../core/baggage.ts'
 import { lockIdOf } from '../core/claims/lease.ts'
 import type { CoreEvent } from '../core/events.ts'
-import type { RecordNode } from '../core/ports.ts'
-import type { Tracing } from '../core/tracing.ts'
+import type { Random, RecordNode } from '../core/ports.ts'
+import type { RequestTrace, Tracing } from '../core/tracing.ts'
 import type { Subscriber } from './fan-out.ts'
+import { inheritedOr, isRecorded, SAMPLED, type TraceHeaders, withTrace } from './trace-headers.ts'
 
 export type TracingOptions = {
   readonly serviceName: string
@@ -34,6 +39,7 @@ export type TracingOptions = {
   readonly baggage: boolean
   readonly nodeCount: number
   readonly required: number
+  readonly random: Pick<Random, 'fraction'>
 }
 
 export type ActiveTrace = { readonly traceId: string; readonly spanId: string }
@@ -57,7 +63,7 @@ type Acquired = { readonly span: SpanContext; readonly atWallMs: number; readonl
 export function openTracing(options: TracingOptions): OpenTracing {
   const sdk = new NodeSDK({
     serviceName: options.serviceName,
-    sampler: ratioSampler(options.sampleRatio),
+    sampler: ALREADY_DECIDED,
     instrumentations: [],
     // Metrics have Prometheus and logs have standard output: the SDK would send both as well.
     metricReaders: [],
@@ -68,7 +74,8 @@ export function openTracing(options: TracingOptions): OpenTracing {
 
   return {
     request: ({ method, route, protocolVersion, header }) => {
-      const inbound = propagation.extract(context.active(), header, HEADERS)
+      if (!isRecorded(header('traceparent'), options)) return UNRECORDED
+      const inbound = propagation.extract(ROOT_CONTEXT, header, HEADERS)
       const attributes = {
         'http.request.method': method,
         'url.scheme': 'http',
@@ -91,21 +98,10 @@ export function openTracing(options: TracingOptions): OpenTracing {
       }
     },
     outgoing: (headers, lockId) => {
-      const injected: Record<string, string> = {}
-      propagation.inject(context.active(), injected)
-      const { traceparent, tracestate } = injected
-      const replaced = new Set(
-        traceparent === undefined ? ['baggage'] : ['baggage', 'traceparent', 'tracestate'],
-      )
-      const lines = headers.filter(([name]) => name.toLowerCase() === 'baggage').map(([, value]) => value)
       const own = options.baggage && lockId !== undefined ? ownBaggage(lockId) : {}
-      const baggage = mergedBaggage(lines, own)
-      return [
-        ...headers.filter(([name]) => !replaced.has(name.toLowerCase())).map(pair),
-        ...(traceparent === undefined ? [] : [pair(['traceparent', traceparent])]),
-        ...(tracestate === undefined ? [] : [pair(['tracestate', tracestate])]),
-        ...(baggage === '' ? [] : [pair(['baggage', baggage])]),
-      ]
+      const recorded = trace.getActiveSpan() !== undefined
+      const ours = recorded ? injected() : inheritedOr(headers, options.random)
+      return withTrace(headers, ours, own)
     },
     baggage: (inbound, lockId) =>
       options.baggage ? mergedBaggage(inbound === undefined ? [] : [inbound], ownBaggage(lockId)) : undefined,
@@ -169,7 +165,7 @@ function lifecycle({ version, nodeCount, required }: TracingOptions): Subscriber
   return (event) => {
     switch (event.kind) {
       case 'claim_ended': {
-        // A claim of the sidecar's own, for no request.
+        // A claim of the sidecar's own, or of a request that is not recorded.
         if (trace.getActiveSpan() === undefined) return
         const { recordKey, result, token } = event
         const attributes: Attributes = {
@@ -245,8 +241,6 @@ const HEADERS = {
   get: (header: (name: string) => string | undefined, name: string) => header(name),
 }
 
-const pair = ([name, value]: readonly [string, string]): [string, string] => [name, value]
-
 /** The first 16 digits of the hash in the record's key: enough to find the record, and nobody's key. */
 function keyHashOf(recordKey: string): string {
   return recordKey.slice(recordKey.lastIndexOf(':') + 1).slice(0, 16)
@@ -256,20 +250,28 @@ function ownBaggage(lockId: string): Record<string, string> {
   return { lock_id: lockId, key_hash: lockId.split('-')[0] as string }
 }
 
-/** A caller's decision is followed; of the traces that begin here a share is recorded, the same share by any sidecar. */
-function ratioSampler(ratio: number): NonNullable<NodeSDKConfiguration['sampler']> {
-  return {
-    shouldSample: (parent, traceId) => {
-      const caller = trace.getSpanContext(parent)
-      const sampled =
-        caller === undefined
-          ? Number.parseInt(traceId.slice(-8), 16) / 2 ** 32 < ratio
-          : (caller.traceFlags & 1) === 1
-      return { decision: sampled ? RECORD : DROP }
-    },
-    toString: () => `fencepost{${ratio}}`,
-  }
+/** Of a request that is not recorded: whatever it was called from, nothing of it belongs to a recorded one. */
+const UNRECORDED: RequestTrace = {
+  run: (work) => (context.active() === ROOT_CONTEXT ? work() : context.with(ROOT_CONTEXT, work)),
+  ended: () => {},
+}
+
+/** The SDK asks for each span: there is one only where the decision was to record. */
+const ALREADY_DECIDED: NonNullable<NodeSDKConfiguration['sampler']> = {
+  shouldSample: (parent) => {
+    const caller = trace.getSpanContext(parent)
+    const recorded = caller === undefined || (caller.traceFlags & SAMPLED) !== 0
+    return { decision: recorded ? RECORD : DROP }
+  },
+  toString: () => 'fencepost',
 }
 
 const DROP = 0
 const RECORD = 2
+
+/** Of the span that is active. */
+function injected(): TraceHeaders {
+  const carrier: Record<string, string> = {}
+  propagation.inject(context.active(), carrier)
+  return carrier
+}

@@ -41,29 +41,36 @@ export interface Trail {
 /** Which events are written down, and where; undefined for all others. */
 export function trailOf(
   event: CoreEvent,
-  wallMs: number,
+  wallMs: () => number,
 ): { readonly stream: TrailStream; readonly entry: TrailEntry } | undefined {
-  const at = (kind: TrailKind, recordKey: string, fields: Record<string, string>) => ({
-    stream: 'audit' as const,
-    entry: { id: `${kind}:${wallMs}:${recordKey.slice(-16)}`, kind, atWallMs: wallMs, recordKey, fields },
-  })
   switch (event.kind) {
     case 'completed':
     case 'settled_late':
       if (event.result !== 'fenced') return undefined
-      return at('fenced_completion', event.recordKey, { attempts: String(event.attempts) })
+      return audit('fenced_completion', event.recordKey, { attempts: String(event.attempts) }, wallMs())
     case 'lease_renewed':
-      return event.result === 'lost' ? at('renewal_lost', event.recordKey, {}) : undefined
+      return event.result === 'lost' ? audit('renewal_lost', event.recordKey, {}, wallMs()) : undefined
     case 'conflict_repaired':
-      return at('conflict', event.recordKey, { tokens: event.tokens.join(' ') })
+      return audit('conflict', event.recordKey, { tokens: event.tokens.join(' ') }, wallMs())
     case 'written_back':
-      return event.result === 'conflict' ? at('conflict', event.recordKey, { after: 'local' }) : undefined
-    case 'decided':
+      return event.result === 'conflict'
+        ? audit('conflict', event.recordKey, { after: 'local' }, wallMs())
+        : undefined
+    case 'decided': {
       if (event.decision !== 'fail_open') return undefined
-      return at('degraded', event.keyHash ?? '', { route: event.route ?? '', detail: event.detail })
+      const fields = { route: event.route ?? '', detail: event.detail }
+      return audit('degraded', event.keyHash ?? '', fields, wallMs())
+    }
     case 'loss_declared':
-      return at('operator', '', { act: 'declare-loss', node: event.node, by: event.by })
+      return audit('operator', '', { act: 'declare-loss', node: event.node, by: event.by }, wallMs())
     default:
       return undefined
+  }
+}
+
+function audit(kind: TrailKind, recordKey: string, fields: Record<string, string>, atWallMs: number) {
+  return {
+    stream: 'audit' as const,
+    entry: { id: `${kind}:${atWallMs}:${recordKey.slice(-16)}`, kind, atWallMs, recordKey, fields },
   }
 }
