@@ -24,6 +24,7 @@ import type { ReadFile } from './config/value.ts'
 import { createBackground } from './core/background.ts'
 import { createLeases } from './core/claims/leases.ts'
 import { shareLeases } from './core/claims/shared-leases.ts'
+import { createTurns } from './core/claims/turns.ts'
 import { createWriteBack } from './core/claims/write-back.ts'
 import { SILENT } from './core/events.ts'
 import { withQuorumBreaker } from './core/nodes/quorum-breaker.ts'
@@ -127,7 +128,13 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   }
   const proxied = openProxy(
     config,
-    { ...core, whenEnded: leases.whenEnded, localLeases: writeBack.local, background },
+    {
+      ...core,
+      whenEnded: leases.whenEnded,
+      localLeases: writeBack.local,
+      turns: createTurns({ lines: nodes.lines, clock, random }),
+      background,
+    },
     secrets,
     onFailure,
   )
@@ -215,6 +222,7 @@ function openProxy(
     | 'leases'
     | 'whenEnded'
     | 'localLeases'
+    | 'turns'
     | 'quotas'
     | 'background'
     | 'clock'

@@ -5,15 +5,18 @@
 import type { RedisAddress } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
 import { createLeases } from '../core/claims/leases.ts'
+import type { Lines } from '../core/claims/line.ts'
 import type { Trail } from '../core/coordination/trail.ts'
 import type { Events } from '../core/events.ts'
 import type { Cluster } from '../core/nodes/enrolment-rules.ts'
 import { withBreaker } from '../core/nodes/node-breaker.ts'
 import { watchNodeClocks } from '../core/nodes/node-clocks.ts'
 import type { Clock, Leases, Random, RecordNode } from '../core/ports.ts'
+import { createEmbeddedLines } from '../embedded/lines.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
 import type { NodeView } from '../http/admin/server.ts'
 import { createRedlockQuorum } from '../quorum/redlock.ts'
+import { createRedisLines } from '../redis/lines.ts'
 import { declareLoss, type LossDeclared } from '../redis/loss.ts'
 import { RedisNodes } from '../redis/nodes.ts'
 import { createRedisTrail } from '../redis/trail.ts'
@@ -24,6 +27,8 @@ const EMBEDDED_NODES = 5
 
 export type OpenNodes = AsyncDisposable & {
   readonly nodes: readonly RecordNode[]
+  /** Where those who wait for a record stand. */
+  readonly lines: Lines
   /** The connections and the trail behind them; undefined where the nodes are embedded. */
   readonly redis: { readonly nodes: RedisNodes; readonly trail: Trail } | undefined
   /** Nodes that must not be used, each with its reason. Where there is one, the sidecar must not start. */
@@ -54,6 +59,7 @@ export async function openNodes(
     )
     return {
       nodes,
+      lines: createEmbeddedLines(clock),
       redis: undefined,
       refused: [],
       views: () => nodes.map(({ name, stopped }) => ({ name, state: stopped ? 'down' : 'voting' })),
@@ -67,6 +73,12 @@ export async function openNodes(
   const watched = watchNodeClocks({ nodes: redis.nodes, clock, events, suspendMs, maxSkewMs, enforce })
   return {
     nodes: watched.nodes.map((node) => withBreaker(node, { clock, random, events })),
+    lines: createRedisLines({
+      clients: () => votersOf(redis),
+      nodeCount: redis.members.length,
+      deadlineMs: config.nodeDeadlineMs,
+      clock,
+    }),
     redis: { nodes: redis, trail: trailOn(redis, clock) },
     refused,
     views: () =>
@@ -88,10 +100,14 @@ const TRAIL_DEADLINE_MS = 1_000
 
 function trailOn(redis: RedisNodes, clock: Clock): Trail {
   return createRedisTrail({
-    clients: () => redis.members.map(({ state, client }) => (state.kind === 'voting' ? client : undefined)),
+    clients: () => votersOf(redis),
     deadlineMs: TRAIL_DEADLINE_MS,
     clock,
   })
+}
+
+function votersOf(redis: RedisNodes) {
+  return redis.members.map(({ state, client }) => (state.kind === 'voting' ? client : undefined))
 }
 
 /** The Redis nodes by themselves, for `fencepost nodes` and `fencepost dead-letters`. */

@@ -177,9 +177,9 @@ export const ROUTE_FIELDS = {
   ),
   budget: like(SETTINGS.claimBudgetMs, 'Time for all rounds of one claim together.'),
   onContention: field(
-    scalar(choice('conflict', 'wait')),
+    scalar(choice('conflict', 'wait', 'coordinate')),
     'conflict',
-    'A concurrent duplicate is answered 409, waits for the first, or is queued by the coordinator.',
+    'A concurrent duplicate is answered 409, waits for the first and tries for itself, or (`coordinate`) waits for its turn among those of all sidecars, as do requests that wait for an entity.',
   ),
   wait: field(
     mapping({ max: scalar(SETTINGS.waitMaxMs.kind), waiters: scalar(SETTINGS.maxWaiters.kind) }),

@@ -16,6 +16,7 @@ import type { Background } from './background.ts'
 import { lockIdOf } from './claims/lease.ts'
 import { type Keeping, keepLease, type LeaseKeeper } from './claims/lease-keeper.ts'
 import { offerLater, offerOutcome } from './claims/offer.ts'
+import { type Turns, untilNextTry } from './claims/turns.ts'
 import type { Waiters } from './claims/waiters.ts'
 import type { Events, LeaseEnd } from './events.ts'
 import type { Outcome, Protection } from './outcome.ts'
@@ -33,7 +34,7 @@ import type { Fingerprint } from './record/record.ts'
 import type { StoredOutcome } from './record/stored-outcome.ts'
 import { type ContentRecord, markContent } from './request/duplicate-content.ts'
 import { type EntityLocks, lockEntities } from './reservations/entity-locks.ts'
-import { type Backoff, jitteredDelayMs, pauseUnless, whenAborted } from './retry.ts'
+import { type Backoff, whenAborted } from './retry.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from './routes/settlement.ts'
 
 export type DedupPolicy = StoringPolicy &
@@ -73,6 +74,8 @@ export type DedupPorts = {
   /** The quorum of this process alone, for routes that chose `local`. */
   readonly localLeases: Leases
   readonly waiters: Waiters
+  /** Where those who wait are let in one after the other; absent where each tries for itself. */
+  readonly turns?: Turns
   /** Where outcomes go on being offered that the quorum did not take in time. */
   readonly background: Background
   readonly clock: Clock
@@ -81,6 +84,9 @@ export type DedupPorts = {
 }
 
 const WAIT_BACKOFF: Backoff = { initialMs: 25, maxMs: 250 }
+
+/** For who finds a line and no place in it. */
+const BEHIND_RETRY_AFTER_MS = 1_000
 
 /** What a client is told to wait when the quorum is lost: long enough not to stampede, short enough to recover in. */
 export const UNAVAILABLE_RETRY_AFTER_MS = 1_000
@@ -99,7 +105,8 @@ async function claimOrWait(request: ProtectedRequest, ports: DedupPorts): Promis
   const { policy, recordKey: key, fingerprint } = request
   const { leaseMs, retentionMs, budgetMs } = policy
   const claim = () => ports.leases.claim({ key, fingerprint, leaseMs, retentionMs, budgetMs })
-  const first = await claim()
+  const behind = policy.waitMs > 0 && ports.turns?.waiting(key) === true
+  const first: ClaimResult = behind ? { kind: 'held', retryAfterMs: BEHIND_RETRY_AFTER_MS } : await claim()
   if (first.kind !== 'held' || policy.waitMs === 0) return first
 
   const place = ports.waiters.enter(key)
@@ -107,18 +114,20 @@ async function claimOrWait(request: ProtectedRequest, ports: DedupPorts): Promis
     return { kind: 'too_many_waiters', limit: ports.waiters.limit, retryAfterMs: first.retryAfterMs }
   }
   using _ = place
+  using turn = ports.turns?.enter(key)
   const untilMonoMs = ports.clock.monoMs() + policy.waitMs
   const left = whenAborted(request.abandoned)
   for (let retry = 0, last = first; ; retry += 1) {
     const ended = ports.whenEnded(key)
-    const delayMs =
-      ended === undefined ? jitteredDelayMs(WAIT_BACKOFF, retry, ports.random) : last.retryAfterMs
     const leftMs = untilMonoMs - ports.clock.monoMs()
     if (leftMs <= 0) return last
-    await pauseUnless([ended, left], Math.min(delayMs, leftMs), ports.clock)
+    const ending = ended && { ended, withinMs: last.retryAfterMs }
+    await untilNextTry({ turn, retry, backoff: WAIT_BACKOFF, ending, left, leftMs }, ports)
     // Claiming now could mean to carry it out for nobody, and a place is for those who wait.
     if (request.abandoned?.aborted === true) return last
     const next = await claim()
+    // An outcome is for all who wait; what was given back without one is for one of them after the other.
+    if (next.kind === 'duplicate' || next.kind === 'damaged') turn?.open()
     if (next.kind !== 'held') return next
     last = next
   }

@@ -33,6 +33,11 @@ export function trailMark(stream: TrailStream, id: string): string {
   return `dedup::${stream}:${id}`
 }
 
+/** The line of those who wait for a record. */
+export function lineKey(recordKey: string): string {
+  return `dedup::line:${recordKey}`
+}
+
 /** The record of the office whose holder sweeps. */
 export const SWEEPER_OFFICE = 'dedup::office:sweeper'
 

@@ -9,10 +9,12 @@ import { loadConfig } from '../../src/config/load.ts'
 import { createBackground } from '../../src/core/background.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import { shareLeases } from '../../src/core/claims/shared-leases.ts'
+import { createTurns } from '../../src/core/claims/turns.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import type { ProtectedRoute, Route } from '../../src/core/routes/route.ts'
 import { UNTRACED } from '../../src/core/tracing.ts'
+import { createEmbeddedLines } from '../../src/embedded/lines.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createProxy, type ProxyOptions, type ProxyServer } from '../../src/http/proxy/server.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
@@ -127,6 +129,7 @@ export async function startProxy(
       leases,
       whenEnded: leases.whenEnded,
       localLeases,
+      turns: createTurns({ lines: createEmbeddedLines(clock), clock, random }),
       quotas: createTenantQuotas(
         { inFlightMax: 1_000, newRecordsPerSecondMax: 1_000_000, ...given.tenants },
         clock,

@@ -10,10 +10,11 @@
  */
 
 import { type Keeping, keepLease, type LeaseKeeper, type LeaseKeeperPorts } from '../claims/lease-keeper.ts'
+import { type Turns, untilNextTry } from '../claims/turns.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
 import type { ClaimResult, Clock, Leases, Random } from '../ports.ts'
 import { fingerprintOfName } from '../request/identity.ts'
-import { type Backoff, jitteredDelayMs, pauseUnless, whenAborted } from '../retry.ts'
+import { type Backoff, whenAborted } from '../retry.ts'
 
 export type EntityLocks = {
   readonly recordKeys: readonly string[]
@@ -31,6 +32,8 @@ export type EntityPorts = Omit<LeaseKeeperPorts, 'leases'> & {
   readonly leases: Leases
   readonly clock: Clock
   readonly random: Random
+  /** Where those who wait are let in one after the other; absent where each tries for itself. */
+  readonly turns?: Turns
 }
 
 export type Locked =
@@ -58,9 +61,10 @@ export async function lockEntities(
   const keepers: LeaseKeeper[] = []
   const unlock = async (): Promise<void> => {
     await Promise.all(
-      keepers.map((keeper) => {
+      keepers.map(async (keeper) => {
         keeper.stop('released')
-        return ports.leases.release(keeper.lease())
+        await ports.leases.release(keeper.lease())
+        ports.turns?.freed(keeper.lease().key)
       }),
     )
   }
@@ -99,15 +103,22 @@ async function claimOrWait(
   { leaseMs, retentionMs, budgetMs }: EntityPolicy,
   untilMonoMs: number,
   abandoned: AbortSignal | undefined,
-  { leases, clock, random }: EntityPorts,
+  { leases, clock, random, turns }: EntityPorts,
 ): Promise<ClaimResult> {
   const fingerprint = fingerprintOfName(key)
   const left = whenAborted(abandoned)
+  const gone = () => abandoned?.aborted === true
+  const claim = () => leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
+  const behind = untilMonoMs > clock.monoMs() && turns?.waiting(key) === true
+  let last: ClaimResult = behind ? { kind: 'held', retryAfterMs: RETRY_SOON_MS } : await claim()
+  if (last.kind !== 'held') return last
+  using turn = turns?.enter(key)
   for (let retry = 0; ; retry += 1) {
-    const claimed = await leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
     const leftMs = untilMonoMs - clock.monoMs()
-    if (claimed.kind !== 'held' || leftMs <= 0 || abandoned?.aborted === true) return claimed
-    const delayMs = Math.min(jitteredDelayMs(WAIT_BACKOFF, retry, random), leftMs)
-    await pauseUnless([left], delayMs, clock)
+    if (leftMs <= 0 || gone()) return last
+    await untilNextTry({ turn, retry, backoff: WAIT_BACKOFF, left, leftMs }, { clock, random })
+    if (gone()) return last
+    last = await claim()
+    if (last.kind !== 'held') return last
   }
 }

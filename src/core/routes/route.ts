@@ -37,7 +37,11 @@ export type ProtectedRoute = {
   readonly retentionMs: number
   /** Time for all rounds of one claim together. */
   readonly budgetMs: number
-  readonly onContention: 'conflict' | 'wait'
+  /**
+   * What a concurrent duplicate, or a request for an entity that is taken, does. `wait`: every waiter tries for itself.
+   * `coordinate`: those of all sidecars are let in one after the other, in the order in which they came.
+   */
+  readonly onContention: 'conflict' | 'wait' | 'coordinate'
   /** Of a duplicate that waits for the first: how long, and how many of one route in this process. */
   readonly wait: { readonly maxMs: number; readonly maxWaiters: number }
   readonly onQuorumLoss: 'fail-closed' | 'fail-open' | 'local'

@@ -5,6 +5,7 @@
  * happens to its client's connection matters: a lost answer is what duplicates are for.
  */
 
+import type { Turns } from '../../core/claims/turns.ts'
 import type { Waiters } from '../../core/claims/waiters.ts'
 import { type DedupPolicy, type DedupPorts, deduplicate } from '../../core/deduplicate.ts'
 import type { Outcome } from '../../core/outcome.ts'
@@ -21,7 +22,8 @@ import type { Application } from './application.ts'
 import { type Identified, identify, type ScopeRules, scopeOf } from './identify.ts'
 import { type Inbound, readBody } from './inbound.ts'
 
-export type ProtectPorts = Omit<DedupPorts, 'waiters'> & {
+export type ProtectPorts = Omit<DedupPorts, 'waiters' | 'turns'> & {
+  readonly turns: Turns
   readonly application: Application
   readonly waitersOf: (route: ProtectedRoute) => Waiters
   readonly quotas: TenantQuotas
@@ -150,6 +152,7 @@ async function once(
   const abandoned = new AbortController()
   call.inbound.res.once('close', () => abandoned.abort())
   const policy = policyOf(route, options)
+  const { turns, ...others } = ports
   const outcome = await deduplicate(
     {
       recordKey,
@@ -162,7 +165,11 @@ async function once(
         ? {}
         : { entities: { recordKeys: entityKeys, waitMs: route.entityWaitMs } }),
     },
-    { ...ports, waiters: ports.waitersOf(route) },
+    {
+      ...others,
+      waiters: ports.waitersOf(route),
+      ...(route.onContention === 'coordinate' ? { turns } : {}),
+    },
   )
   if (!('response' in outcome) && result?.kind === 'answered') void drain(result.response.oversized?.stream)
   return outcome
