@@ -68,9 +68,18 @@ export async function openNodes(
     }
   }
   const redis = redisNodesOf(config, config.redisNodes.nodes, clock, random, events)
+  const watched = watchNodeClocks({
+    nodes: redis.nodes,
+    clock,
+    events,
+    suspendMs: config.quarantineMs,
+    maxSkewMs: config.clockMaxSkewMs,
+    enforce: config.clockEnforce,
+    toleratedStepMs: config.clockStepMs,
+    onLeap: (index, aheadMs) => redis.distrust(index, leaptReason(aheadMs)),
+  })
+  redis.onLook = watched.saw
   const refused = await redis.connect()
-  const { quarantineMs: suspendMs, clockMaxSkewMs: maxSkewMs, clockEnforce: enforce } = config
-  const watched = watchNodeClocks({ nodes: redis.nodes, clock, events, suspendMs, maxSkewMs, enforce })
   return {
     nodes: watched.nodes.map((node) => withBreaker(node, { clock, random, events })),
     lines: createRedisLines({
@@ -93,6 +102,10 @@ export async function openNodes(
     stopEmbedded: () => {},
     [Symbol.asyncDispose]: () => redis[Symbol.asyncDispose](),
   }
+}
+
+function leaptReason(aheadMs: number): string {
+  return `its clock leapt ${(aheadMs / 1_000).toFixed(1)} s ahead of the others: what it was to remember may have expired`
 }
 
 /** Written and read rarely, and nobody waits for it with a request: longer than a claim's command may take. */

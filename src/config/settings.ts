@@ -388,7 +388,8 @@ export const SETTINGS = {
     path: 'clock.step',
     kind: duration({ minMs: 0, maxMs: HOUR }),
     default: '1s',
-    summary: 'Clock step that the quarantine allows for.',
+    summary:
+      'Step of a node’s clock that is tolerated: the quarantine allows for it, and a node whose clock leaps further ahead is enrolled anew.',
     source:
       'chrony steps only above its `makestep` threshold, 1s in the configuration that distributions ship.',
   }),

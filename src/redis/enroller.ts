@@ -5,7 +5,14 @@
  * that another goes on where one died. What a step does is `core/nodes/enrolment.ts`.
  */
 
-import { foundCluster, type Peer, runIdsOf, type Turn, takeEnrolmentTurn } from '../core/nodes/enrolment.ts'
+import {
+  foundCluster,
+  type MergedKeys,
+  type Peer,
+  runIdsOf,
+  type Turn,
+  takeEnrolmentTurn,
+} from '../core/nodes/enrolment.ts'
 import { isQuarantined, mayBeFounded, nextEnrolmentStep } from '../core/nodes/enrolment-rules.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
@@ -17,6 +24,12 @@ const COPY_KEYS_PER_SECOND = 10_000
 
 /** How long a sidecar keeps the work on a node to itself; a step takes milliseconds, and one that died must not block. */
 const OCCUPY_MS = 2_000
+
+/** How long one turn goes on copying before its progress is written down and the node is looked at again. */
+const TURN_MS = 250
+
+/** Keys of which it is remembered that they were merged: some 20 MB. Beyond them each source is compared anew. */
+const MERGED_MAX_KEYS = 100_000
 
 /** How often progress is told, at most. */
 const PROGRESS_EVERY_MS = 1_000
@@ -32,6 +45,7 @@ export class Enroller {
   readonly #who: string
   readonly #pursuing = new Set<Member>()
   readonly #firstSeen = new Map<Member, FirstSeen>()
+  readonly #merged = new Map<Member, MergedKeys & { readonly nonce: string }>()
   readonly #blocked = new Set<Member>()
   /** Nonces; one a quarantine, and quarantines are few. */
   readonly #lossTold = new Set<string>()
@@ -92,7 +106,6 @@ export class Enroller {
         if ((member.state as { kind: string }).kind !== 'quarantined') return
       }
       this.#tellOfLoss(member, facts)
-      const startedMonoMs = options.clock.monoMs()
       const turn = await this.#turn(member, facts)
       this.#tell(member, turn, toldMonoMs)
       switch (turn.kind) {
@@ -104,12 +117,9 @@ export class Enroller {
         case 'blocked':
         case 'busy':
           return
-        case 'copied': {
+        case 'copied':
           if (options.clock.monoMs() - toldMonoMs > PROGRESS_EVERY_MS) toldMonoMs = options.clock.monoMs()
-          const tookMs = options.clock.monoMs() - startedMonoMs
-          await pause(options.clock, Math.max(0, (turn.keys * 1_000) / COPY_KEYS_PER_SECOND - tookMs))
           break
-        }
         case 'wait_anew':
         case 'gone':
         case 'enrolled':
@@ -146,7 +156,36 @@ export class Enroller {
     const work = kind === 'copy' || kind === 'finish' || kind === 'wait_anew'
     if (work && !(await target.occupy(this.#who, OCCUPY_MS))) return { kind: 'busy' }
     const known = cluster.id === '' ? { ...cluster, id: options.random.hex(8) } : cluster
-    return takeEnrolmentTurn(target, peers, view, known, options)
+    const goOn = this.#pace(() => member.state.kind === 'quarantined' && !this.#nodes.closed)
+    const merged = this.#mergedKeys(member, quarantine.nonce)
+    const { random, events } = options
+    return takeEnrolmentTurn(target, peers, view, known, { random, events, goOn, merged })
+  }
+
+  /** Lets a turn copy at the bounded rate until its time is over. */
+  #pace(wanted: () => boolean): (keys: number) => Promise<boolean> {
+    const { clock } = this.#nodes.options
+    const startedMonoMs = clock.monoMs()
+    let keysSoFar = 0
+    return async (keys) => {
+      keysSoFar += keys
+      const aheadMs = (keysSoFar * 1_000) / COPY_KEYS_PER_SECOND - (clock.monoMs() - startedMonoMs)
+      if (aheadMs > 0) await pause(clock, aheadMs)
+      return wanted() && clock.monoMs() - startedMonoMs < TURN_MS
+    }
+  }
+
+  #mergedKeys(member: Member, nonce: string): MergedKeys {
+    const known = this.#merged.get(member)
+    if (known?.nonce === nonce) return known
+    const keys = new Set<string>()
+    const merged = {
+      nonce,
+      has: (key: string) => keys.has(key),
+      add: (key: string) => keys.size < MERGED_MAX_KEYS && keys.add(key),
+    }
+    this.#merged.set(member, merged)
+    return merged
   }
 
   #sawFirst(member: Member, nonce: string, nodeMs: number): FirstSeen {
@@ -174,6 +213,7 @@ export class Enroller {
         return
       }
       case 'enrolled':
+        this.#merged.delete(member)
         events.publish({ kind: 'node_enrolled', node, copied: copiedSoFar(member) })
         return
       case 'wait':

@@ -83,9 +83,9 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     await this.#act('abandon', nonce)
   }
 
-  /** It forgot by itself, and nobody can say what. */
-  async revoke(): Promise<void> {
-    await this.#act('revoke')
+  /** It forgot by itself, and nobody can say what. Not carried out where it has been enrolled anew since. */
+  async revoke(epoch: string): Promise<void> {
+    await this.#act('revoke', epoch)
   }
 
   /** Whoever restarts or takes over a node's quarantine must wait as long as the longest lease of any sidecar. */

@@ -13,6 +13,7 @@ import type { Redis } from 'ioredis'
 import type { Events } from '../core/events.ts'
 import type { Cluster } from '../core/nodes/enrolment-rules.ts'
 import { isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
+import type { ClockSample } from '../core/nodes/node-clocks.ts'
 import type { Clock, Random, Timer } from '../core/ports.ts'
 import { within } from '../core/retry.ts'
 import { createRedisClient, type RedisAddress } from './connect.ts'
@@ -56,7 +57,14 @@ export type Member = {
   unreadyLooks: number
   /** In this process's life it had a vote: an empty node is one that forgot, not a new one. */
   wasVoting: boolean
+  /** What it promised under this epoch it may have forgotten, although the epoch stands. */
+  distrusted: { readonly epoch: string; readonly reason: string } | undefined
+  /** The epoch that stood there when it was last looked at. */
+  epochSeen: string | undefined
 }
+
+/** Told of every look at a node: what its clock showed. */
+export type LookListener = (index: number, sample: ClockSample, sentWallMs: number) => void
 
 /** One INFO and one small script a second and node: a change of role or policy counts for no longer than that. */
 const INSPECT_EVERY_MS = 1_000
@@ -75,6 +83,8 @@ export class RedisNodes implements AsyncDisposable {
   readonly #enroller: Enroller
   readonly #inspections = new Map<Member, Promise<void>>()
   readonly #watches = new Map<Member, Timer>()
+  /** Who watches the clocks hears of them also while nobody asks for anything. */
+  onLook: LookListener | undefined
   #closed = false
 
   constructor(options: RedisNodesOptions) {
@@ -87,7 +97,16 @@ export class RedisNodes implements AsyncDisposable {
       const shared = { client, script: this.script, deadlineMs, maxTokenAheadMs, clock, events }
       const node = new RedisNode({ name: `redis-${index}`, ...shared, onForgot })
       const state: NodeState = { kind: 'down', reason: 'not connected yet' }
-      return { node, client, state, connection: 0, unreadyLooks: 0, wasVoting: false }
+      return {
+        node,
+        client,
+        state,
+        connection: 0,
+        unreadyLooks: 0,
+        wasVoting: false,
+        distrusted: undefined,
+        epochSeen: undefined,
+      }
     })
     this.nodes = this.members.map((member) => member.node)
     this.#enroller = new Enroller(this)
@@ -170,6 +189,16 @@ export class RedisNodes implements AsyncDisposable {
     })
   }
 
+  /** It has forgotten without being able to say so: its epoch is taken away, and it has to be enrolled again. */
+  distrust(index: number, reason: string): void {
+    const member = this.members[index]
+    if (member?.epochSeen === undefined) return
+    member.distrusted = { epoch: member.epochSeen, reason }
+    if (member.state.kind !== 'voting') return
+    member.node.useEpoch(NO_EPOCH)
+    void this.inspect(member)
+  }
+
   #forgot(index: number): void {
     const member = this.members[index]
     if (member !== undefined && !this.#inspections.has(member)) void this.inspect(member)
@@ -204,11 +233,17 @@ export class RedisNodes implements AsyncDisposable {
     if (client.status !== 'ready') return
     const still = () => !this.#closed && member.connection === connection
     try {
-      const facts = await this.#look(member)
+      let facts = await this.#look(member)
       if (!still()) return
       if (this.#refused(member, facts)) {
-        const revoke = isEnrolled(facts) && hasEvicted(facts) && !this.options.watchOnly
-        return revoke ? await this.enrolmentNode(member, facts).revoke() : undefined
+        if (facts.epoch !== undefined && hasEvicted(facts) && !this.options.watchOnly)
+          await this.enrolmentNode(member, facts).revoke(facts.epoch)
+        return
+      }
+      if (facts.epoch !== undefined && facts.epoch === member.distrusted?.epoch) {
+        await this.enrolmentNode(member, facts).revoke(facts.epoch)
+        facts = await this.#look(member)
+        if (!still()) return
       }
       if (!isEnrolled(facts)) return await this.#quarantine(member, facts, still)
       const needed = this.options.quarantineMs
@@ -217,6 +252,7 @@ export class RedisNodes implements AsyncDisposable {
       // Judged again: its twin may have been looked at in the meantime.
       if (!still() || this.#refused(member, facts)) return
       member.wasVoting = true
+      member.distrusted = undefined
       member.node.useEpoch(facts.epoch)
       this.#become(member, { kind: 'voting', facts })
     } catch (cause) {
@@ -226,9 +262,14 @@ export class RedisNodes implements AsyncDisposable {
 
   async #look(member: Member): Promise<NodeFacts> {
     const { clock } = this.options
+    const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
     const looking = inspectNode(member.client)
     try {
-      return await within(clock, INSPECT_DEADLINE_MS, looking, SILENT_NODE)
+      const facts = await within(clock, INSPECT_DEADLINE_MS, looking, SILENT_NODE)
+      const sample = { nodeMs: facts.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
+      member.epochSeen = facts.epoch
+      this.onLook?.(this.members.indexOf(member), sample, sentWallMs)
+      return facts
     } catch (cause) {
       // Behind a path that drops packets only a new connection finds out that the path is back.
       if (cause instanceof Error && cause.message === SILENT_NODE) member.client.disconnect(true)
@@ -275,7 +316,9 @@ export class RedisNodes implements AsyncDisposable {
       known = await this.#look(member)
     }
     if (!still() || this.#refused(member, known)) return
-    const reason = forgot ? 'it forgot what it had promised' : 'no node has ever been enrolled'
+    const reason = forgot
+      ? (member.distrusted?.reason ?? 'it forgot what it had promised')
+      : 'no node has ever been enrolled'
     this.#become(member, { kind: 'quarantined', facts: known, reason })
     this.#enroller.pursue(member)
   }

@@ -5,9 +5,9 @@
  * sentence, because then the node runs another script than ours or its data were altered.
  */
 
+import type { ShownRecord } from '../core/nodes/enrolment.ts'
 import type { NodeAnswer } from '../core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../core/record/record.ts'
-import type { Sighting } from '../core/record/record-merge.ts'
 import { formatToken, parseToken } from '../core/record/token.ts'
 
 /** The name of the command and its ARGV, as `lua/<name>.lua` lists them. */
@@ -117,13 +117,13 @@ export function decodeAnswer(answer: unknown, nodeMs: number): NodeAnswer {
 }
 
 /** What `show.lua` says of one record. @throws Error where it is no such answer, or the record is damaged */
-export function decodeShown(answer: unknown, nodeMs: number): Sighting | undefined {
+export function decodeShown(answer: unknown, nodeMs: number): ShownRecord | undefined {
   if (!Array.isArray(answer)) throw new Error(`an answer is ${typeof answer}, an array expected`)
   const kind = text(answer[0])
   if (kind === 'absent') return undefined
   if (kind !== 'shown') throw new Error(`the script answered ${kind}: ${text(answer[1])}`)
   const ttlMs = integer(answer[1])
-  return { record: unpackRecord(bytes(answer[2])), nodeMs, ttlMs }
+  return { record: unpackRecord(bytes(answer[2])), nodeMs, ttlMs, sizeBytes: integer(answer[3]) }
 }
 
 const HEADER_BYTES = 166

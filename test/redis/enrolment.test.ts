@@ -73,6 +73,26 @@ test('a node that was restarted empty gets its vote back only with what the othe
   for (const name of names.slice(0, 20)) expect(await sidecar.claim(name)).toMatchObject(duplicate(name))
 })
 
+test('records are told many at a time, and each outcome is loaded once', async () => {
+  const servers = await start(5)
+  const sidecar = await join(servers.urls)
+  await sidecar.votes(5)
+  const names = Array.from({ length: 600 }, (_, index) => `one of many ${index}`)
+  await Promise.all(names.map((name) => sidecar.carryOut(name)))
+  const clients = await Promise.all([0, 1, 2, 3].map((index) => at(servers, index)))
+  for (const client of clients) await client.config('RESETSTAT')
+  await restartEmpty(servers, 4)
+  await sidecar.votes(4)
+  await sidecar.votes(5)
+  const calls = async (client: Redis) =>
+    Number(/cmdstat_evalsha:calls=(\d+)/.exec(await client.info('commandstats'))?.[1] ?? 0)
+  const own = await at(servers, 4)
+  for (const name of names) expect(await own.exists(keyOf(name))).toBe(1)
+  // Some hundred keys a page: for each a look and an adoption there, a look and a load elsewhere.
+  expect(await calls(own)).toBeLessThan(60)
+  for (const client of clients) expect(await calls(client)).toBeLessThan(60)
+})
+
 test('under load, a node that was restarted empty is not counted once before it is enrolled again', async () => {
   const servers = await start(5)
   const sidecar = await join(servers.urls)

@@ -34,7 +34,7 @@ export async function joinCluster(
   urls: readonly string[],
   more: Partial<RedisNodesOptions> = {},
   /** With clocks and breakers around the nodes, as `serve` has them. */
-  guarded = false,
+  guarded: boolean | { readonly enforce: boolean } = false,
 ): Promise<Sidecar> {
   const events: CoreEvent[] = []
   const publisher = { publish: (event: CoreEvent) => void events.push(event) }
@@ -52,21 +52,23 @@ export async function joinCluster(
     events: publisher,
     ...more,
   })
-  await nodes.connect()
   const outside = { clock: systemClock, random: systemRandom, events: publisher }
-  const voters = guarded
-    ? watchNodeClocks({
-        nodes: nodes.nodes,
-        ...outside,
-        suspendMs: QUARANTINE_MS,
-        maxSkewMs: 50,
-        enforce: false,
-      }).nodes.map((node) => withBreaker(node, outside))
-    : nodes.nodes
+  const watched = watchNodeClocks({
+    nodes: nodes.nodes,
+    ...outside,
+    suspendMs: QUARANTINE_MS,
+    maxSkewMs: 50,
+    enforce: typeof guarded === 'object' && guarded.enforce,
+    toleratedStepMs: 1_000,
+    onLeap: (index, aheadMs) => nodes.distrust(index, `its clock leapt ${aheadMs} ms ahead`),
+  })
+  if (guarded !== false) nodes.onLook = watched.saw
+  await nodes.connect()
+  const voters = guarded === false ? nodes.nodes : watched.nodes.map((node) => withBreaker(node, outside))
   const quorum = createRedlockQuorum({ nodes: voters, ...outside })
   const plain = createLeases({ quorum, ...outside })
   const required = majorityOf(urls.length)
-  const leases = guarded ? withQuorumBreaker(plain, { required, ...outside }) : plain
+  const leases = guarded !== false ? withQuorumBreaker(plain, { required, ...outside }) : plain
   const states = () => nodes.states().map(({ state }) => state.kind)
   const claim = (name: string, request: Partial<ClaimRequest> = {}) =>
     leases.claim({

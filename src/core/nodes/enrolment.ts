@@ -17,6 +17,7 @@ import {
   type CopyProgress,
   type EnrolmentStep,
   type EnrolmentView,
+  FIRST_CURSOR,
   nextEnrolmentStep,
   type Origin,
 } from './enrolment-rules.ts'
@@ -26,8 +27,11 @@ export type Shown = {
   /** It was enrolled when it answered: what it does not show it never knew. */
   readonly voting: boolean
   /** One entry a key, in order; undefined: it has none. `damaged` where it can't be read. */
-  readonly sightings: readonly (Sighting | 'damaged' | undefined)[]
+  readonly sightings: readonly (ShownRecord | 'damaged' | undefined)[]
 }
+
+/** `sizeBytes`: how large it is with its outcome, where the node says so. */
+export type ShownRecord = Sighting & { readonly sizeBytes?: number }
 
 export type Adoption = { readonly key: string; readonly merged: Merged }
 
@@ -58,12 +62,22 @@ export type Peer = { readonly node: EnrolmentNode; readonly runId: string; reado
 
 export type Turn =
   | Exclude<EnrolmentStep, { kind: 'copy' | 'finish' }>
-  | { readonly kind: 'copied'; readonly keys: number; readonly progress: CopyProgress }
+  | { readonly kind: 'copied'; readonly progress: CopyProgress }
   | { readonly kind: 'enrolled' }
   /** The node forgot again meanwhile. */
   | { readonly kind: 'gone' }
 
-export type EnrolmentPorts = { readonly random: Random; readonly events: Events }
+export type EnrolmentPorts = {
+  readonly random: Random
+  readonly events: Events
+  /** Asked after each page of keys, so that one turn copies many. Where it is not given a turn copies one. */
+  readonly goOn?: (keysLookedAt: number) => Promise<boolean>
+  /** What was merged since the node forgot. Once is enough: what it promises from now on does not count. */
+  readonly merged?: MergedKeys
+}
+
+/** A key may be left out, where there are too many to remember: then it is looked at once more. */
+export type MergedKeys = { has(key: string): boolean; add(key: string): unknown }
 
 /**
  * One step for one node in quarantine.
@@ -75,35 +89,78 @@ export async function takeEnrolmentTurn(
   peers: readonly Peer[],
   view: Omit<EnrolmentView, 'voting' | 'others'>,
   cluster: Cluster,
-  { random, events }: EnrolmentPorts,
+  ports: EnrolmentPorts,
 ): Promise<Turn> {
-  const { quarantine, required } = view
-  const voting = peers.filter((peer) => peer.voting)
+  const { quarantine } = view
   const step = nextEnrolmentStep({ ...view, ...runIdsOf(peers) })
   switch (step.kind) {
     case 'wait':
     case 'blocked':
       return step
     case 'wait_anew':
-      await target.restart(quarantine.nonce, random.hex(16))
+      await target.restart(quarantine.nonce, ports.random.hex(16))
       return step
     case 'finish':
       return { kind: (await target.enrol(quarantine.nonce, cluster)) ? 'enrolled' : 'gone' }
     case 'copy': {
-      const witnesses = quarantine.declaredBy === undefined ? voting : peers
-      const source = witnesses.find(({ runId }) => runId === step.sourceRunId)
-      if (source === undefined)
-        throw new Error(`the node of run ${step.sourceRunId} is not among the sources`)
-      const page = await source.node.keys(step.cursor)
-      const heard = await hear(page.keys, source, witnesses, required, quarantine.declaredBy !== undefined)
-      const adoptions = await mergeAll(page.keys, heard, required, events)
-      const news = await unknownTo(target, adoptions)
-      if (news.length > 0) await target.adopt(news)
-      const progress = advanced(quarantine.progress, source.runId, page.cursor, news.length)
-      const saved = await target.save(quarantine.nonce, progress)
-      return saved ? { kind: 'copied', keys: page.keys.length, progress } : { kind: 'gone' }
+      const progress = await copyPages(target, peers, view, step, ports)
+      return (await target.save(quarantine.nonce, progress)) ? { kind: 'copied', progress } : { kind: 'gone' }
     }
   }
+}
+
+/** Goes on through one source for as long as it may in one turn. Where it breaks off, nothing of the turn is remembered. */
+async function copyPages(
+  target: EnrolmentNode,
+  peers: readonly Peer[],
+  { quarantine, required }: Pick<EnrolmentView, 'quarantine' | 'required'>,
+  step: Extract<EnrolmentStep, { kind: 'copy' }>,
+  { events, goOn, merged: known = new Set<string>() }: EnrolmentPorts,
+): Promise<CopyProgress> {
+  const lossDeclared = quarantine.declaredBy !== undefined
+  const witnesses = lossDeclared ? peers : peers.filter((peer) => peer.voting)
+  const source = witnesses.find(({ runId }) => runId === step.sourceRunId)
+  if (source === undefined) throw new Error(`the node of run ${step.sourceRunId} is not among the sources`)
+  let { progress } = quarantine
+  for (let { cursor } = step; ; ) {
+    const page = await source.node.keys(cursor)
+    const keys = page.keys.filter((key) => !known.has(key))
+    const copied = await copyKeys(target, keys, source, witnesses, { required, lossDeclared, events })
+    for (const key of keys) known.add(key)
+    progress = advanced(progress, source.runId, page.cursor, copied)
+    cursor = page.cursor
+    const more = cursor !== FIRST_CURSOR && goOn !== undefined && (await goOn(keys.length))
+    if (!more) return progress
+  }
+}
+
+type CopyRules = { readonly required: number; readonly lossDeclared: boolean; readonly events: Events }
+
+/** @returns how many records the node was told */
+async function copyKeys(
+  target: EnrolmentNode,
+  keys: readonly string[],
+  source: Peer,
+  witnesses: readonly Peer[],
+  { required, lossDeclared, events }: CopyRules,
+): Promise<number> {
+  if (keys.length === 0) return 0
+  const [own, heard] = await Promise.all([
+    target.show(keys, false),
+    hear(keys, source, witnesses, required, lossDeclared),
+  ])
+  tellOfDamage(keys, heard, events)
+  const news: News[] = keys.flatMap((key, index) => {
+    const merged = mergeSightings(sightingsAt(heard, index), required)
+    return merged === undefined || isKnown(own.sightings[index], merged) ? [] : [{ key, index, merged }]
+  })
+  const whole = news.filter(({ merged }) => merged.record.state === 'completed')
+  const adoptions: Adoption[] = [
+    ...news.filter(({ merged }) => merged.record.state !== 'completed'),
+    ...(await loadOutcomes(whole, heard, required)),
+  ]
+  if (adoptions.length > 0) await target.adopt(adoptions)
+  return adoptions.length
 }
 
 /** The other nodes as the rules name them. */
@@ -112,7 +169,7 @@ export function runIdsOf(peers: readonly Peer[]): Pick<EnrolmentView, 'voting' |
   return { voting: of(true), others: of(false) }
 }
 
-type Heard = { readonly node: EnrolmentNode; readonly sightings: (Sighting | 'damaged' | undefined)[] }
+type Heard = { readonly node: EnrolmentNode; readonly sightings: Shown['sightings'] }
 
 /** The headers of `keys` on a majority of voting nodes, the source among them. */
 async function hear(
@@ -128,7 +185,7 @@ async function hear(
     if (answer.status === 'rejected' || witness === undefined) return []
     // A voter that turns out to have forgotten would pass for one that never knew.
     if (!answer.value.voting && !lossDeclared) return []
-    return [{ node: witness.node, sightings: [...answer.value.sightings] }]
+    return [{ node: witness.node, sightings: answer.value.sightings }]
   })
   if (!heard.some(({ node }) => node === source.node))
     throw new Error(`${source.node.name} stopped voting while its records were copied`)
@@ -137,69 +194,76 @@ async function hear(
   return heard
 }
 
-/** What each record amounts to on all that were heard, outcomes loaded from one that has them. */
-async function mergeAll(
-  keys: readonly string[],
+type News = Adoption & { readonly index: number }
+
+/** The same records with their outcomes, each loaded from one that has it; who is asked is spread over those that do. */
+async function loadOutcomes(
+  news: readonly News[],
   heard: readonly Heard[],
   required: number,
-  events: Events,
 ): Promise<readonly Adoption[]> {
-  const adoptions: Adoption[] = []
-  const toLoad = new Map<Heard, number[]>()
-  for (const [index, key] of keys.entries()) {
-    const merged = mergeSightings(sightingsAt(heard, index), required)
-    if (merged === undefined) continue
-    if (merged.record.state !== 'completed') {
-      adoptions.push({ key, merged })
-      continue
-    }
-    const holder = heard.find(({ sightings }) => accepted(sightings[index]) === accepted(merged))
+  const toLoad = new Map<Heard, News[]>()
+  for (const one of news) {
+    const holders = heard.filter(({ sightings }) => accepted(sightings[one.index]) === accepted(one.merged))
+    const holder = holders[one.index % holders.length]
     if (holder === undefined) throw new Error('a merged outcome is held by nobody')
-    toLoad.set(holder, [...(toLoad.get(holder) ?? []), index])
+    toLoad.set(holder, [...(toLoad.get(holder) ?? []), one])
   }
-  for (const [key, seen] of keys.map(
-    (key, index) => [key, heard.map((one) => one.sightings[index])] as const,
-  )) {
-    if (seen.includes('damaged'))
-      events.publish({
-        kind: 'outcome_damaged',
-        recordKey: key,
-        reason: 'a record can’t be read by the node that keeps it',
-      })
-  }
-  const loads = [...toLoad].flatMap(([holder, indexes]) =>
-    chunked(indexes, LOAD_MAX_KEYS).map((some) => [holder, some] as const),
-  )
-  for (const [holder, indexes] of loads) {
-    const whole = await holder.node.show(
-      indexes.map((index) => keys[index] ?? ''),
-      true,
-    )
-    for (const [at, index] of indexes.entries()) {
-      holder.sightings[index] = whole.sightings[at]
-      const merged = mergeSightings(sightingsAt(heard, index), required)
-      // Gone or overtaken between the two looks: this page is gone through again.
-      if (merged?.record.state === 'completed' && accepted(merged) !== accepted(holder.sightings[index]))
-        throw new Error('an outcome was replaced while it was copied')
-      const key = keys[index]
-      if (merged !== undefined && key !== undefined) adoptions.push({ key, merged })
+  const loaded = [...toLoad].map(async ([holder, wanted]) => {
+    const adoptions: Adoption[] = []
+    for (const some of bySize(wanted, holder)) {
+      const { sightings } = await holder.node.show(
+        some.map(({ key }) => key),
+        true,
+      )
+      for (const [at, { key, index }] of some.entries()) {
+        const seen = heard.map((one) => (one === holder ? sightings[at] : one.sightings[index]))
+        const merged = mergeSightings(seen.flatMap(intact), required)
+        // Gone or overtaken between the two looks: this page is gone through again.
+        if (merged?.record.state === 'completed' && accepted(merged) !== accepted(sightings[at]))
+          throw new Error('an outcome was replaced while it was copied')
+        if (merged !== undefined) adoptions.push({ key, merged })
+      }
     }
-  }
-  return adoptions
+    return adoptions
+  })
+  return (await Promise.all(loaded)).flat()
 }
 
-/** Outcomes are loaded a few at a time: each may be as large as what a route lets be stored. */
-const LOAD_MAX_KEYS = 8
+/** Bytes of outcomes in one answer: a fraction of a millisecond of the node's time. */
+const LOAD_MAX_BYTES = 256 * 1024
 
-function chunked<T>(all: readonly T[], size: number): readonly (readonly T[])[] {
-  return Array.from({ length: Math.ceil(all.length / size) }, (_, n) => all.slice(n * size, (n + 1) * size))
+/** Each outcome may be as large as what a route lets be stored: in portions that hold up no claim. */
+function bySize(wanted: readonly News[], holder: Heard): readonly (readonly News[])[] {
+  const portions: News[][] = []
+  let bytes = Number.POSITIVE_INFINITY
+  for (const one of wanted) {
+    const seen = holder.sightings[one.index]
+    const size = seen === undefined || seen === 'damaged' ? 0 : (seen.sizeBytes ?? 0)
+    if (bytes + size > LOAD_MAX_BYTES) {
+      portions.push([])
+      bytes = 0
+    }
+    portions.at(-1)?.push(one)
+    bytes += size
+  }
+  return portions
+}
+
+function tellOfDamage(keys: readonly string[], heard: readonly Heard[], events: Events): void {
+  const reason = 'a record can’t be read by the node that keeps it'
+  for (const [index, recordKey] of keys.entries()) {
+    if (heard.some(({ sightings }) => sightings[index] === 'damaged'))
+      events.publish({ kind: 'outcome_damaged', recordKey, reason })
+  }
 }
 
 function sightingsAt(heard: readonly Heard[], index: number): readonly Sighting[] {
-  return heard.flatMap(({ sightings }) => {
-    const seen = sightings[index]
-    return seen === undefined || seen === 'damaged' ? [] : [seen]
-  })
+  return heard.flatMap(({ sightings }) => intact(sightings[index]))
+}
+
+function intact(seen: Sighting | 'damaged' | undefined): readonly Sighting[] {
+  return seen === undefined || seen === 'damaged' ? [] : [seen]
 }
 
 function accepted(seen: { readonly record: NodeRecord } | 'damaged' | undefined): number | undefined {
@@ -208,30 +272,15 @@ function accepted(seen: { readonly record: NodeRecord } | 'damaged' | undefined)
     : undefined
 }
 
-/** Leaves out what the node has already: one that kept most of its memory is told little. */
-async function unknownTo(
-  target: EnrolmentNode,
-  adoptions: readonly Adoption[],
-): Promise<readonly Adoption[]> {
-  if (adoptions.length === 0) return []
-  const { sightings } = await target.show(
-    adoptions.map(({ key }) => key),
-    false,
-  )
-  return adoptions.filter(({ merged }, index) => {
-    const own = sightings[index]
-    if (own === undefined || own === 'damaged') return own === undefined
-    const { record } = own
-    const same =
-      record.state === merged.record.state &&
-      record.fence === merged.record.fence &&
-      accepted(own) === accepted(merged) &&
-      own.ttlMs >= merged.ttlMs &&
-      (record.state !== 'completed' ||
-        (record.copied === undefined) ===
-          (merged.record.state === 'completed' && merged.record.copied === undefined))
-    return !(same && record.state !== 'claimed')
-  })
+/** What the node has already it need not be told: one that kept most of its memory is told little. */
+function isKnown(own: Sighting | 'damaged' | undefined, { record: theirs, ttlMs }: Merged): boolean {
+  // What it can't read it can't adopt either.
+  if (own === undefined || own === 'damaged') return own === 'damaged'
+  const { record } = own
+  if (record.state === 'claimed' || record.state !== theirs.state) return false
+  if (record.fence !== theirs.fence || own.ttlMs < ttlMs) return false
+  if (record.state !== 'completed' || theirs.state !== 'completed') return true
+  return record.acceptedToken === theirs.acceptedToken && record.copied === theirs.copied
 }
 
 /**

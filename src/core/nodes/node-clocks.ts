@@ -1,13 +1,16 @@
 /**
  * Watches the clocks of the nodes through the TIME that every answer carries, and takes a node's vote away for a while
- * where its clock was stepped.
+ * where its clock was stepped; for good, until it is enrolled again, where it leapt ahead.
  *
  *   counted → suspended (a step was seen) → counted (the longest lease is over)
+ *                  └→ leapt (ahead, by more than is tolerated, and the others did not) → a node that forgot
  *
  * A node's lease ends on the node's own clock. Where that clock jumps, leases end too early or too late; until the longest
  * of them is over on any clock, the node's answers say nothing. A step shows for free: between two answers the node's
  * time must have progressed by as much as our monotonic clock, give or take the round trips and what rates may differ.
  * An offset is another thing: tokens need no clock, so a constant one is only reported, and refused where that was chosen.
+ * A leap ahead is a third: what the node was to remember may have expired by it (`clock-leaps.ts`). Until it is clear
+ * whether it was the node that leapt, its votes do not count.
  *
  * Owns two judgements, step and offset, as pure functions, and the wrapper of a node that applies them. What suspends a
  * vote by other means (epoch, quarantine) is elsewhere. A pause of our own monotonic clock (a suspended machine) looks
@@ -18,6 +21,7 @@ import { DRIFT_FACTOR } from '../claims/lease.ts'
 import type { Events } from '../events.ts'
 import type { Clock, NodeAnswer, RecordNode } from '../ports.ts'
 import { majorityOf } from '../units.ts'
+import { judgeLeap, type Leap, type Steady } from './clock-leaps.ts'
 
 /** One answer: the node read its clock at some moment between sending and receiving. */
 export type ClockSample = {
@@ -67,18 +71,25 @@ export type Baseline = {
   readonly older: ClockSample
 }
 
+type Followed = {
+  readonly baseline: Baseline
+  readonly stepMs: number
+  /** When the earlier question was sent between which and this one the step lies. */
+  readonly fromMonoMs: number
+}
+
 /** @returns what to remember, and the step that this answer shows (0: none) */
-export function follow(
-  known: Baseline | undefined,
-  sample: ClockSample,
-): { readonly baseline: Baseline; readonly stepMs: number } {
+export function follow(known: Baseline | undefined, sample: ClockSample): Followed {
+  const fromMonoMs = sample.sentMonoMs
   const anew: Baseline = { last: sample, newer: sample, older: sample }
-  if (known === undefined) return { baseline: anew, stepMs: 0 }
-  const stepMs = stepBetween(known.last, sample) || stepBetween(known.older, sample)
-  if (stepMs !== 0) return { baseline: anew, stepMs }
+  if (known === undefined) return { baseline: anew, stepMs: 0, fromMonoMs }
+  for (const earlier of [known.last, known.older]) {
+    const stepMs = stepBetween(earlier, sample)
+    if (stepMs !== 0) return { baseline: anew, stepMs, fromMonoMs: earlier.sentMonoMs }
+  }
   if (sample.sentMonoMs - known.newer.sentMonoMs < BASELINE_MS)
-    return { baseline: { ...known, last: sample }, stepMs: 0 }
-  return { baseline: { last: sample, newer: sample, older: known.newer }, stepMs: 0 }
+    return { baseline: { ...known, last: sample }, stepMs: 0, fromMonoMs }
+  return { baseline: { last: sample, newer: sample, older: known.newer }, stepMs: 0, fromMonoMs }
 }
 
 export type NodeClocksOptions = {
@@ -90,10 +101,17 @@ export type NodeClocksOptions = {
   readonly maxSkewMs: number
   /** Refuse claims while a majority of the nodes is further off than tolerated. */
   readonly enforce: boolean
+  /** How far a node's clock may jump ahead before what it remembers is no longer trusted. */
+  readonly toleratedStepMs: number
+  /** Told once of each jump that was the node's own: it has forgotten. */
+  readonly onLeap?: (index: number, aheadMs: number) => void
 }
 
 type Watched = {
   baseline: Baseline | undefined
+  steady: Steady
+  /** A jump ahead of which it is not clear yet whose it was. */
+  leap: Leap | undefined
   suspendedUntilMonoMs: number
   skewed: boolean
   toldMonoMs: number
@@ -106,14 +124,18 @@ export type WatchedNodes = {
   readonly nodes: readonly RecordNode[]
   /** Until when the votes of this node do not count, on the monotonic clock; in the past: they do. */
   suspendedUntilMonoMs(index: number): number
+  /** The node was asked its time otherwise than by a command. */
+  saw(index: number, sample: ClockSample, sentWallMs: number): void
 }
 
 export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
-  const { clock, events, suspendMs, maxSkewMs, enforce } = options
+  const { clock, events, suspendMs, maxSkewMs, enforce, toleratedStepMs } = options
   const required = majorityOf(options.nodes.length)
   const watched = options.nodes.map(
     (): Watched => ({
       baseline: undefined,
+      steady: undefined,
+      leap: undefined,
       suspendedUntilMonoMs: Number.NEGATIVE_INFINITY,
       skewed: false,
       toldMonoMs: Number.NEGATIVE_INFINITY,
@@ -121,12 +143,7 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
   )
 
   function judge(node: string, state: Watched, sample: ClockSample, sentWallMs: number): void {
-    const { baseline, stepMs } = follow(state.baseline, sample)
-    state.baseline = baseline
-    if (stepMs !== 0) {
-      state.suspendedUntilMonoMs = sample.receivedMonoMs + suspendMs
-      events.publish({ kind: 'clock_stepped', node, stepMs, suspendedMs: suspendMs })
-    }
+    judgeStep(node, state, sample)
     const offset = offsetOf(sample.nodeMs, sentWallMs, sample.receivedMonoMs - sample.sentMonoMs)
     const skewed = judgeOffset(offset, maxSkewMs) ?? state.skewed
     if (skewed === state.skewed && sample.receivedMonoMs - state.toldMonoMs < OFFSET_EVERY_MS) return
@@ -134,6 +151,33 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
     state.skewed = skewed
     state.toldMonoMs = sample.receivedMonoMs
     events.publish({ kind: 'clock_offset', node, ...offset, skewed, changed })
+  }
+
+  function judgeStep(node: string, state: Watched, sample: ClockSample): void {
+    const { baseline, stepMs, fromMonoMs } = follow(state.baseline, sample)
+    const { sentMonoMs, receivedMonoMs } = sample
+    state.baseline = baseline
+    const since = state.steady === undefined || stepMs > 0 ? sentMonoMs : state.steady.sinceMonoMs
+    state.steady = { sinceMonoMs: since, lastMonoMs: Math.max(sentMonoMs, state.steady?.lastMonoMs ?? 0) }
+    if (stepMs !== 0) {
+      state.suspendedUntilMonoMs = receivedMonoMs + suspendMs
+      events.publish({ kind: 'clock_stepped', node, stepMs, suspendedMs: suspendMs })
+    }
+    if (stepMs > toleratedStepMs) state.leap = { fromMonoMs, untilMonoMs: receivedMonoMs, aheadMs: stepMs }
+    judgeLeaps()
+  }
+
+  /** An answer of one node may settle what another one did. */
+  function judgeLeaps(): void {
+    for (const [index, state] of watched.entries()) {
+      const { leap } = state
+      if (leap === undefined) continue
+      const steady = watched.map((other) => other.steady)
+      const verdict = judgeLeap(leap, steady, required)
+      if (verdict === 'unknown') continue
+      state.leap = undefined
+      if (verdict === 'own') options.onLeap?.(index, leap.aheadMs)
+    }
   }
 
   function wrap(node: RecordNode, state: Watched): RecordNode {
@@ -146,7 +190,7 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
         if (!('nodeMs' in answer)) return answer
         const sample = { nodeMs: answer.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
         judge(node.name, state, sample, sentWallMs)
-        const suspended = sample.receivedMonoMs < state.suspendedUntilMonoMs
+        const suspended = state.leap !== undefined || sample.receivedMonoMs < state.suspendedUntilMonoMs
         const refused =
           enforce && command.kind === 'claim' && watched.filter(({ skewed }) => skewed).length >= required
         // It was executed, so whoever asked takes back what it may have granted; it does not count.
@@ -160,7 +204,14 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       const state = watched[index]
       return state === undefined ? node : wrap(node, state)
     }),
-    suspendedUntilMonoMs: (index) => watched[index]?.suspendedUntilMonoMs ?? Number.NEGATIVE_INFINITY,
+    suspendedUntilMonoMs: (index) =>
+      watched[index]?.leap === undefined
+        ? (watched[index]?.suspendedUntilMonoMs ?? Number.NEGATIVE_INFINITY)
+        : Number.POSITIVE_INFINITY,
+    saw: (index, sample, sentWallMs) => {
+      const [node, state] = [options.nodes[index], watched[index]]
+      if (node !== undefined && state !== undefined) judge(node.name, state, sample, sentWallMs)
+    },
   }
 }
 

@@ -13,7 +13,7 @@ ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   claim      nonce, lifetime of the claim (ms)
   found      nonce, cluster id, quarantine (ms)
   abandon    nonce
-  revoke     (nothing: its epoch is taken away)
+  revoke     epoch that is taken away
   raise      cluster id where none stands there (empty: not known), quarantine (ms)
   occupy     who, lifetime (ms)
 Answers
@@ -94,6 +94,7 @@ elseif act == 'abandon' then
   if redis.call('GET', FOUNDER) == nonce then redis.call('DEL', FOUNDER) end
   return 1
 elseif act == 'revoke' then
+  if redis.call('GET', EPOCH) ~= ARGV[3] then return 0 end
   redis.call('DEL', EPOCH)
   return 1
 elseif act == 'raise' then

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import type { CoreEvent } from '../../../src/core/events.ts'
 import {
   type ClockSample,
@@ -77,6 +77,7 @@ const READ = { kind: 'read', key: 'k' } satisfies RecordCommand
 function watch(count: number, enforce = false) {
   const clock = new VirtualClock()
   const events: CoreEvent[] = []
+  const leapt: number[] = []
   const aheadMs = Array.from({ length: count }, () => 0)
   const nodes = aheadMs.map(
     (_, index): RecordNode => ({
@@ -95,9 +96,16 @@ function watch(count: number, enforce = false) {
     suspendMs: 30_000,
     maxSkewMs: 50,
     enforce,
+    toleratedStepMs: 1_000,
+    onLeap: (index) => void leapt.push(index),
   })
   const ask = (index: number, command: RecordCommand) => watched.nodes[index]!.execute(command)
-  return { clock, events, aheadMs, ask }
+  const saw = (index: number) => {
+    const at = clock.monoMs()
+    const nodeMs = Math.floor(clock.wallMs()) + (aheadMs[index] ?? 0)
+    watched.saw(index, { nodeMs, sentMonoMs: at, receivedMonoMs: at }, clock.wallMs())
+  }
+  return { clock, events, aheadMs, ask, leapt, saw }
 }
 
 test('the votes of a node whose clock was stepped do not count until the longest lease is over', async () => {
@@ -148,4 +156,79 @@ test('where it is enforced, claims do not count while a majority of the clocks i
   expect(await ask(0, CLAIM)).toMatchObject({ kind: 'quarantined' })
   expect(await ask(1, CLAIM)).toMatchObject({ kind: 'quarantined' })
   expect(await ask(1, READ)).toMatchObject({ kind: 'granted' })
+})
+
+describe('a leap ahead', () => {
+  const all = [0, 1, 2, 3, 4]
+
+  async function steady(count = 5) {
+    const watched = watch(count)
+    const askAll = (which = all) => Promise.all(which.map((index) => watched.ask(index, READ)))
+    await askAll()
+    await watched.clock.advance(5_000)
+    await askAll()
+    await watched.clock.advance(1_000)
+    return { ...watched, askAll }
+  }
+
+  test.each([[[2]], [[2, 4]]])(
+    'of %j: they forgot, as soon as a majority is seen not to have leapt',
+    async (which) => {
+      const { aheadMs, leapt, ask, askAll } = await steady()
+      for (const index of which) aheadMs[index] = 60_000
+      for (const index of which) expect(await ask(index, READ)).toMatchObject({ kind: 'quarantined' })
+      expect(leapt).toEqual([])
+      await askAll([0, 1])
+      expect(leapt).toEqual([])
+      await askAll([3])
+      expect(leapt).toEqual(which.length === 1 ? [2] : [2, 4])
+      await askAll()
+      expect(leapt).toHaveLength(which.length)
+    },
+  )
+
+  test('of all, which is what a suspended watcher sees: nobody forgot, and nobody votes until the longest lease is over', async () => {
+    const { aheadMs, leapt, clock, askAll } = await steady()
+    aheadMs.fill(60_000)
+    for (const answer of await askAll()) expect(answer).toMatchObject({ kind: 'quarantined' })
+    await clock.advance(30_000)
+    for (const answer of await askAll()) expect(answer).toMatchObject({ kind: 'granted' })
+    expect(leapt).toEqual([])
+  })
+
+  test('while it can not be told whose it was, the votes do not count, however long that takes', async () => {
+    const { aheadMs, leapt, clock, ask, askAll } = await steady()
+    aheadMs[2] = 60_000
+    await askAll([0, 1, 2])
+    await clock.advance(300_000)
+    expect(await ask(2, READ)).toMatchObject({ kind: 'quarantined' })
+    expect(leapt).toEqual([])
+    await ask(4, READ)
+    expect(leapt).toEqual([2])
+  })
+
+  test('within what is tolerated, and a step back, is none: leases are waited for, and nothing is forgotten', async () => {
+    const { aheadMs, leapt, askAll } = await steady()
+    aheadMs[1] = 900
+    aheadMs[2] = -60_000
+    const answers = await askAll()
+    expect(answers.map(({ kind }) => kind)).toEqual([
+      'granted',
+      'quarantined',
+      'quarantined',
+      'granted',
+      'granted',
+    ])
+    expect(leapt).toEqual([])
+  })
+
+  test('that is undone between two answers to commands is seen by the looks at the node', async () => {
+    const { aheadMs, leapt, clock, askAll, saw } = await steady()
+    aheadMs[2] = 60_000
+    for (const index of all) saw(index)
+    expect(leapt).toEqual([2])
+    await clock.advance(10)
+    aheadMs[2] = 0
+    expect((await askAll())[2]).toMatchObject({ kind: 'quarantined' })
+  })
 })

@@ -1,0 +1,140 @@
+/** Real servers whose wall clocks leap, run apart and are set right again. Needs a C compiler for the library that does it. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
+import { compileClockShim, ShiftedClock } from '../faults/clock-shim.ts'
+import { type FaultLink, startFaultLink } from '../faults/fault-proxy.ts'
+import { eventually } from '../support/eventually.ts'
+import { joinCluster, keyOf, outcomeOf, QUARANTINE_MS, type Sidecar } from '../support/redis-cluster.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+
+/** Records are remembered for a minute here. */
+const PAST_RETENTION_MS = 120_000
+
+type Leaping = { readonly servers: RedisServers; readonly clocks: readonly ShiftedClock[] }
+
+async function start(count: number): Promise<Leaping> {
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-clocks-'))
+  onTestFinished(() => rm(folder, { recursive: true, force: true }))
+  const shim = compileClockShim(folder)
+  const clocks = Array.from({ length: count }, (_, index) => new ShiftedClock(shim, folder, `node-${index}`))
+  onTestFinished(() => {
+    for (const clock of clocks) clock[Symbol.dispose]()
+  })
+  const servers = await startRedisServers(count, { env: (index) => clocks[index]?.env ?? {} })
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  return { servers, clocks }
+}
+
+async function joined(urls: readonly string[], more = {}, enforce = false): Promise<Sidecar> {
+  const sidecar = await joinCluster(urls, more, { enforce })
+  onTestFinished(() => sidecar[Symbol.asyncDispose]())
+  return sidecar
+}
+
+function at(servers: RedisServers, index: number): Redis {
+  const client = new Redis(servers.at(index).url)
+  onTestFinished(() => client.disconnect())
+  return client
+}
+
+/** Long enough that every node's clock has been seen to go on steadily before it leaps. */
+async function seenSteady(sidecar: Sidecar): Promise<void> {
+  for (let n = 0; n < 3; n += 1) await sidecar.carryOut(`steady ${n} ${performance.now()}`)
+}
+
+const duplicate = (name: string) => ({ kind: 'duplicate', outcome: outcomeOf(name) })
+
+test('a node whose clock leaps past the retention and back has forgotten: it votes again only when it was told', async () => {
+  const { servers, clocks } = await start(5)
+  const sidecar = await joined(servers.urls)
+  const other = await joined(servers.urls)
+  await sidecar.votes(5)
+  await sidecar.carryOut('remembered')
+  await seenSteady(sidecar)
+  const client = at(servers, 2)
+  expect(await client.exists(keyOf('remembered'))).toBe(1)
+
+  clocks[2]?.set(PAST_RETENTION_MS)
+  expect(await client.get(keyOf('remembered'))).toBeNull()
+  await eventually('it is given up', () => sidecar.states()[2] === 'quarantined')
+  clocks[2]?.set(0)
+  // The state stands on the node, so every sidecar knows, whatever it has seen itself.
+  await eventually('the other sidecar knows', () => other.states()[2] === 'quarantined')
+  await sidecar.votes(5)
+  expect(await client.exists(keyOf('remembered'))).toBe(1)
+  expect([...sidecar.kinds(), ...other.kinds()]).toContain('node_enrolled')
+  expect(sidecar.events).toContainEqual(
+    expect.objectContaining({
+      kind: 'node_state',
+      to: 'quarantined',
+      reason: expect.stringContaining('leapt'),
+    }),
+  )
+})
+
+test('what two of three nodes knew is not carried out again when the clock of one of them leaps', async () => {
+  const { servers, clocks } = await start(3)
+  const links: FaultLink[] = []
+  for (const url of servers.urls) links.push(await startFaultLink(Number(new URL(url).port)))
+  onTestFinished(async () => {
+    for (const link of links) await link[Symbol.asyncDispose]()
+  })
+  const urls = links.map((link) => `redis://127.0.0.1:${link.port}`)
+  const sidecar = await joined(urls, { deadlineMs: 200 })
+  await sidecar.votes(3)
+
+  // The third node never hears of it.
+  links[2]?.set({ hold: 'out' })
+  await sidecar.carryOut('known to two')
+  links[2]?.reset()
+  links[2]?.heal()
+  await sidecar.votes(3)
+  await eventually('all are asked again', async () => {
+    await seenSteady(sidecar)
+    return (await at(servers, 2).dbsize()) > 3
+  })
+  expect(await at(servers, 2).exists(keyOf('known to two'))).toBe(0)
+
+  // The one that forgets and the one that never knew would be a majority.
+  clocks[0]?.set(PAST_RETENTION_MS)
+  links[1]?.set({ hold: 'both' })
+  expect(await at(servers, 0).get(keyOf('known to two'))).toBeNull()
+  const untilMs = performance.now() + 3 * QUARANTINE_MS
+  while (performance.now() < untilMs)
+    expect(await sidecar.claim('known to two', { budgetMs: 100 })).toMatchObject({ kind: 'unavailable' })
+
+  links[1]?.heal()
+  await sidecar.votes(3)
+  expect(await at(servers, 0).exists(keyOf('known to two'))).toBe(1)
+  expect(await sidecar.claim('known to two')).toMatchObject(duplicate('known to two'))
+})
+
+test.each([
+  [false, 'granted'],
+  [true, 'unavailable'],
+] as const)(
+  'two of three clocks five seconds ahead from the start, enforced: %s: a claim is %s',
+  async (enforce, kind) => {
+    const { servers, clocks } = await start(3)
+    for (const clock of clocks.slice(0, 2)) clock.set(5_000)
+    const sidecar = await joined(servers.urls, {}, enforce)
+    await sidecar.votes(3)
+    await eventually(
+      'it is seen',
+      () => sidecar.events.filter((event) => event.kind === 'clock_offset' && event.skewed).length >= 2,
+    )
+    expect(await sidecar.claim('by the clock', { budgetMs: 200 })).toMatchObject({ kind })
+    for (const clock of clocks) clock.set(0)
+    await eventually(
+      'with clocks that are right it is granted',
+      async () => {
+        const claimed = await sidecar.claim(`right again ${performance.now()}`, { budgetMs: 200 })
+        return claimed.kind === 'granted'
+      },
+      { withinMs: 15_000 },
+    )
+  },
+)
