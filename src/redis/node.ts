@@ -29,6 +29,14 @@ export const BATCH_MAX_BYTES = 1024 * 1024
  */
 export const OWED_MAX_CALLS = 16
 
+/** A vote for a lease that was over when we read it: this process stood still for longer than the lease lasts. */
+const OVER: NodeAnswer = {
+  kind: 'unreachable',
+  reason: 'timeout',
+  answered: true,
+  detail: 'read when the lease that it speaks of was over',
+}
+
 /** An epoch that no node has: its scripts answer that the epoch does not stand. */
 export const NO_EPOCH = ''
 
@@ -96,8 +104,9 @@ export class RedisNode implements RecordNode {
     })
   }
 
-  #answered(asked: Asked, answer: NodeAnswer, resolve: (answer: NodeAnswer) => void): void {
+  #answered(asked: Asked, read: NodeAnswer, resolve: (answer: NodeAnswer) => void): void {
     const durationMs = this.#options.clock.monoMs() - asked.askedMonoMs
+    const answer = isOver(asked.command, read, durationMs) ? OVER : read
     const detail =
       answer.kind === 'unreachable'
         ? { unreachable: answer.reason, detail: `${answer.reason}: ${answer.detail}` }
@@ -212,4 +221,10 @@ export class RedisNode implements RecordNode {
       }
     })
   }
+}
+
+/** What was done stays true however late it is read, an outcome that was recorded above all. A lease does not. */
+function isOver(command: RecordCommand, answer: NodeAnswer, elapsedMs: number): boolean {
+  if (command.kind !== 'claim' && command.kind !== 'renew') return false
+  return (answer.kind === 'granted' || answer.kind === 'renewed') && elapsedMs >= command.leaseMs
 }

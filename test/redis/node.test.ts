@@ -1,13 +1,17 @@
 /** The adapter in front of one real server: whatever goes wrong is an answer, never an exception, and never "free". */
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { NodeAnswer } from '../../src/core/ports.ts'
+import { createLeases } from '../../src/core/claims/leases.ts'
+import { SILENT } from '../../src/core/events.ts'
+import type { Clock, NodeAnswer } from '../../src/core/ports.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { tokenAt } from '../../src/core/record/token.ts'
+import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { createRedisClient } from '../../src/redis/connect.ts'
 import { EPOCH_KEY } from '../../src/redis/keys.ts'
 import { BATCH_MAX_BYTES, BATCH_MAX_COMMANDS, OWED_MAX_CALLS } from '../../src/redis/node.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
+import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { eventually } from '../support/eventually.ts'
 import { type OpenNode, openRedisNode } from '../support/redis-node.ts'
@@ -276,6 +280,70 @@ describe('a server that', () => {
     expect(await asked).toMatchObject({ kind: 'unreachable', reason: 'error' })
     await killed
     admin.disconnect()
+  })
+})
+
+describe('an answer that is read late, because this process stood still meanwhile', () => {
+  /** As after SIGCONT: the answer lies there, and the monotonic clock has gone on. */
+  function standingStill() {
+    let stoodStillMs = 0
+    const clock: Clock = {
+      monoMs: () => systemClock.monoMs() + stoodStillMs,
+      wallMs: () => systemClock.wallMs() + stoodStillMs,
+      timer: (delayMs, fire) => systemClock.timer(delayMs, fire),
+    }
+    return {
+      clock,
+      standStill: (ms: number) => {
+        stoodStillMs += ms
+      },
+    }
+  }
+
+  test.each<[what: string, stoodStillMs: number, answers: readonly string[]]>([
+    ['longer than the lease: its votes for a lease do not count', 10_001, ['timeout', 'timeout', 'recorded']],
+    ['less than the lease: they count for what is left of it', 9_000, ['granted', 'renewed', 'recorded']],
+  ])('%s, and what was recorded is recorded', async (_, stoodStillMs, expected) => {
+    const { clock, standStill } = standingStill()
+    await using other = await openRedisNode({ url: servers.at(0).url }, { clock })
+    const [first, second, third] = everyCommand(newKey())
+    const asked = [first, second, third].map((command) => other.node.execute(command as RecordCommand))
+    standStill(stoodStillMs)
+    const answers = await Promise.all(asked)
+    expect(answers.map((answer) => (answer.kind === 'unreachable' ? answer.reason : answer.kind))).toEqual(
+      expected,
+    )
+  })
+
+  test('on every node: nobody is granted or renewed a lease that was over by then, and the key is free at once', async () => {
+    const { clock, standStill } = standingStill()
+    const opened = await Promise.all([1, 2, 3].map(() => startRedisServers(1)))
+    const nodes = await Promise.all(opened.map((own) => openRedisNode({ url: own.at(0).url }, { clock })))
+    const outside = { clock, events: SILENT, random: systemRandom }
+    const quorum = createRedlockQuorum({ nodes: nodes.map(({ node }) => node), ...outside })
+    const leases = createLeases({ quorum, ...outside })
+    const request = { fingerprint: FINGERPRINT, leaseMs: 2_000, retentionMs: 60_000, budgetMs: 100 }
+    try {
+      const claiming = leases.claim({ ...request, key: 'dedup:late:claim' })
+      standStill(2_000)
+      expect(await claiming).toMatchObject({ kind: 'unavailable' })
+      const granted = await leases.claim({ ...request, key: 'dedup:late:claim' })
+      if (granted.kind !== 'granted') throw new Error(`not granted: ${granted.kind}`)
+
+      const renewing = leases.renew(granted.lease)
+      standStill(2_000)
+      expect(await renewing).toMatchObject({ kind: 'unavailable' })
+
+      // Valid from when it was asked for: half a lease of standing still is half a lease less.
+      const halving = leases.claim({ ...request, key: 'dedup:late:half' })
+      const askedMonoMs = clock.monoMs()
+      standStill(1_000)
+      const half = await halving
+      if (half.kind !== 'granted') throw new Error(`not granted: ${half.kind}`)
+      expect(half.lease.validUntilMonoMs).toBeLessThanOrEqual(askedMonoMs + request.leaseMs)
+    } finally {
+      await Promise.all([...nodes, ...opened].map((one) => one[Symbol.asyncDispose]()))
+    }
   })
 })
 

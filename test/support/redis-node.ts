@@ -17,7 +17,7 @@ const PATIENT_DEADLINE_MS = 5_000
 
 export async function openRedisNode(
   address: RedisAddress,
-  { deadlineMs = PATIENT_DEADLINE_MS, maxTokenAheadMs = 60_000, enrol = true } = {},
+  { deadlineMs = PATIENT_DEADLINE_MS, maxTokenAheadMs = 60_000, enrol = true, clock = systemClock } = {},
 ): Promise<OpenNode> {
   const client = createRedisClient(address, 2_000, systemRandom)
   client.on('error', () => {}) // A test that breaks the connection looks at the answers.
@@ -29,7 +29,7 @@ export async function openRedisNode(
     script: loadBatchScript(),
     deadlineMs,
     maxTokenAheadMs,
-    clock: systemClock,
+    clock,
     events: SILENT,
   })
   node.useEpoch(TEST_EPOCH)
