@@ -27,6 +27,7 @@ import { shareLeases } from './core/claims/shared-leases.ts'
 import { createTurns } from './core/claims/turns.ts'
 import { createWriteBack } from './core/claims/write-back.ts'
 import { SILENT } from './core/events.ts'
+import { faultOf } from './core/fault.ts'
 import { withQuorumBreaker } from './core/nodes/quorum-breaker.ts'
 import { sealedNode } from './core/nodes/sealed-node.ts'
 import { createTenantQuotas } from './core/request/tenant-quotas.ts'
@@ -115,7 +116,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     log.error({ err }, 'work in the background failed'),
   )
   const onFailure: ProxyPorts['onFailure'] = (err, problemInstance) =>
-    log.error({ err, problem_instance: problemInstance }, 'a request failed in the sidecar')
+    log.error({ fault: faultOf(err), problem_instance: problemInstance }, 'a request failed in the sidecar')
   const quotas = createTenantQuotas(
     { inFlightMax: config.tenantInFlight, newRecordsPerSecondMax: config.tenantNewRecords },
     clock,

@@ -3,12 +3,13 @@
  * The process: command line in, exit code out. The only file that touches `process`.
  */
 
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeSync } from 'node:fs'
 import { hostname } from 'node:os'
 import process from 'node:process'
 import { fileURLToPath } from 'node:url'
-import type { Io, StopSignal } from './cli/command.ts'
+import { EXIT, type Io, type StopSignal } from './cli/command.ts'
 import { program } from './cli/program.ts'
+import { lastWords } from './core/fault.ts'
 
 const STOP_SIGNALS: readonly StopSignal[] = ['SIGTERM', 'SIGINT']
 
@@ -25,6 +26,7 @@ const io: Io = {
   stdout: process.stdout,
   stderr: process.stderr,
   readFile,
+  nodeOptions: [...process.execArgv, ...(process.env.NODE_OPTIONS ?? '').split(/\s+/)],
   onParentMessage: (listener) => {
     process.on('message', listener)
     // A listener keeps the channel referenced, and the channel the process: it would never end after its drain.
@@ -39,6 +41,21 @@ const io: Io = {
     },
   },
 }
+
+// Node's own last words print the message and every property of the error: what a client sent, the command of a database
+// client with its password. Whatever report is asked for (`--report-*`) must not list the environment either, nor stop the
+// process to ask for the names of all its peers.
+Object.assign(process.report, { excludeEnv: true, excludeNetwork: true })
+process.on('uncaughtException', (fault) => {
+  const told = lastWords(fault)
+  writeSync(process.stderr.fd, told)
+  if (process.report.reportOnUncaughtException) {
+    const bare = new Error('left out')
+    bare.stack = told
+    process.report.writeReport(bare)
+  }
+  process.exit(EXIT.failure)
+})
 
 // `fencepost config print | head` closes the pipe early: nobody is left to tell anything to.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

@@ -21,6 +21,8 @@ export type Io = {
   readonly version: string
   /** Of Node.js, without `v`. */
   readonly nodeVersion: string
+  /** What Node itself was started with, `NODE_OPTIONS` included. */
+  readonly nodeOptions: readonly string[]
   /** Name of this machine; in Kubernetes the name of the pod. */
   readonly hostname: string
   /** Messages of a parent process that started us as its child: the demonstration and tests. */

@@ -14,12 +14,19 @@ export const serve: Command = (args, io) =>
       .action(async () => done(await run(io)))
   })
 
+/** Options of Node that write its memory to a file, or show it to a debugger. */
+const WRITES_MEMORY = /^--(heapsnapshot|heap-prof|inspect|abort-on-uncaught-exception)/
+
 async function run(io: Io): Promise<ExitCode> {
   const loaded = loadConfig(io.env, io.readFile)
   if (loaded.kind === 'invalid') {
     io.stderr.write(`${describeErrors(loaded.errors)}\n`)
     return EXIT.configuration
   }
+  for (const option of io.nodeOptions.filter((one) => WRITES_MEMORY.test(one)))
+    io.stderr.write(
+      `${option.replace(/=.*$/, '')} is given: Node may write its memory out, secrets included (docs/security.md)\n`,
+    )
   const stopped = new Promise<void>((resolve) => {
     const forget = io.signals.onStop(() => {
       // A second signal ends the process at once.

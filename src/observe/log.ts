@@ -28,9 +28,20 @@ export function createLog({ level, instance, destination }: LogOptions): Logger 
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
       messageKey: 'message',
+      serializers: { err: errorFields },
     },
     destination,
   )
+}
+
+/**
+ * Of an error that an adapter has told in its own words. Not its other properties, which is what pino would add: those of a
+ * database client hold its commands.
+ */
+function errorFields(error: unknown): unknown {
+  if (!(error instanceof Error)) return { type: typeof error }
+  const { name: type, message, stack } = error
+  return { type, message, stack }
 }
 
 export type EventLogOptions = {

@@ -11,6 +11,7 @@ import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type RawApplication, startRawApplication } from '../support/application.ts'
+import { canary, found } from '../support/canaries.ts'
 import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { TestProcess } from '../support/processes.ts'
@@ -18,26 +19,6 @@ import { type RedisServers, startRedisServers } from '../support/redis-servers.t
 import { type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 /** Words that occur nowhere else, one for each input. */
-const planted: string[] = []
-function canary(input: string): string {
-  const word = `canary${planted.length}x${input.replace(/[^a-z0-9]/gi, '')}x5e4d3c2b1a`
-  planted.push(word)
-  return word
-}
-
-/** Each also as it looks in a URL, in base64, and cut short. */
-function found(text: string): string[] {
-  const shapes = (word: string) => [
-    word,
-    Buffer.from(word).toString('base64').slice(2, -4),
-    Buffer.from(word).toString('hex'),
-    word.slice(0, 24),
-  ]
-  return planted.filter((word) =>
-    shapes(word).some((shape) => text.toLowerCase().includes(shape.toLowerCase())),
-  )
-}
-
 const INPUTS = {
   redisPassword: canary('redis-password'),
   redisUrlPassword: canary('redis-url-password'),

@@ -15,6 +15,7 @@ export function bufferedIo(env: Readonly<Record<string, string>>) {
     version: '0.0.0',
     nodeVersion: '0.0.0',
     hostname: 'test',
+    nodeOptions: [],
     onParentMessage: () => {},
   }
   return { io, stdout: stdout.text, stderr: stderr.text }
