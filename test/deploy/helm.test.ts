@@ -111,6 +111,46 @@ test('the bundled nodes are the ones that the sidecars are told', () => {
   expect(urls).toHaveLength(5)
 })
 
+test('bundled nodes with TLS and users have the configuration that deploy/k8s/nodes-tls-acl has', () => {
+  const manifests = rendered('fencepost', withFile('bundled-tls-acl-values.yaml'))
+  const set = manifests.find(({ kind }) => kind === 'StatefulSet')
+  const config = manifests.find(
+    ({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === set.metadata.name,
+  )
+  const lines = (text: string) =>
+    text
+      .split('\n')
+      .filter((line) => line !== '' && !line.startsWith('#'))
+      .sort()
+  const shipped = readFileSync(join(root, 'deploy/k8s/nodes-tls-acl/valkey.conf'), 'utf8')
+  expect(lines(config.data['valkey.conf'])).toEqual(lines(shipped))
+  expect(podOf(set).containers[0].volumeMounts.map(({ mountPath }: Manifest) => mountPath)).toEqual([
+    '/data',
+    '/etc/valkey',
+    '/etc/valkey-tls',
+    '/etc/valkey-users',
+  ])
+  const [container] = podOf(manifests.find(({ kind }) => kind === 'Deployment')).containers
+  expect(settingsOf(container)).toMatchObject({
+    FENCEPOST_REDIS_NODES: expect.stringMatching(/^(rediss:\/\/[^,]+:6379,?){5}$/),
+    FENCEPOST_REDIS_USERNAME: 'fencepost',
+    FENCEPOST_REDIS_PASSWORD_FILE: '/etc/fencepost/redis/password',
+    FENCEPOST_REDIS_CA_FILE: '/etc/fencepost/redis-ca/ca.crt',
+  })
+})
+
+test('with an autoscaler the Deployment says nothing of replicas', () => {
+  const manifests = rendered('fencepost', withFile('autoscaling-values.yaml'))
+  const deployment = manifests.find(({ kind }) => kind === 'Deployment')
+  expect(deployment.spec.replicas).toBeUndefined()
+  const scaler = manifests.find(({ kind }) => kind === 'HorizontalPodAutoscaler')
+  expect(scaler.spec).toMatchObject({
+    scaleTargetRef: { kind: 'Deployment', name: deployment.metadata.name },
+    minReplicas: 3,
+    maxReplicas: 10,
+  })
+})
+
 test('rules and dashboards are the files of dashboards/', () => {
   const manifests = rendered('fencepost', withFile('monitoring-values.yaml'))
   const rule = manifests.find(({ kind }) => kind === 'PrometheusRule')
@@ -181,9 +221,44 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     /service\.replicas is 3 with redis\.mode embedded/,
   ],
   [
-    'a user for bundled nodes',
+    'a user for bundled nodes without a list of users',
     [...TOKEN, '--set', 'redis.username=me'],
-    /redis\.username.*are for redis\.mode external/,
+    /redis\.username or redis\.passwordSecret is given with redis\.mode bundled.*redis\.bundled\.usersSecret/,
+  ],
+  [
+    'a list of users that fencepost is none of',
+    [...TOKEN, '--set', 'redis.bundled.usersSecret=users'],
+    /redis\.bundled\.usersSecret is users: .*redis\.username/,
+  ],
+  [
+    'bundled nodes with TLS that nobody trusts',
+    [...TOKEN, '--set', 'redis.bundled.tlsSecret=tls'],
+    /redis\.caSecret is empty with redis\.bundled\.tlsSecret tls/,
+  ],
+  [
+    'an authority for nodes without TLS',
+    [...TOKEN, '--set', 'redis.caSecret=ca'],
+    /redis\.caSecret is ca with redis\.mode bundled/,
+  ],
+  [
+    'fewer replicas at most than at least',
+    [...TOKEN, '--set', 'service.autoscaling.enabled=true,service.autoscaling.maxReplicas=2'],
+    /service\.autoscaling\.maxReplicas is 2, below service\.autoscaling\.minReplicas 3/,
+  ],
+  [
+    'a percentage of no CPU',
+    [...TOKEN, '--set', 'service.autoscaling.enabled=true,resources.requests.cpu='],
+    /resources\.requests\.cpu is empty with service\.autoscaling\.enabled/,
+  ],
+  [
+    'embedded nodes of replicas that are scaled',
+    [...TOKEN, '--set', 'redis.mode=embedded,service.replicas=1,service.autoscaling.enabled=true'],
+    /service\.autoscaling\.maxReplicas is 10 with redis\.mode embedded/,
+  ],
+  [
+    'a password of no node',
+    [...TOKEN, '--set', 'redis.mode=embedded,service.replicas=1,redis.passwordSecret=p'],
+    /redis\.passwordSecret or redis\.caSecret is given with redis\.mode embedded/,
   ],
   ['the image `latest`', [...TOKEN, '--set', 'image.tag=latest'], /tag/],
   ['a misspelt value', [...TOKEN, '--set', 'redis.mod=bundled'], /mod/],

@@ -1,5 +1,17 @@
 {{/*
-What fencepost needs of a pod, in parts. Each takes the settings of fencepost (see values.yaml of the chart `fencepost`):
+What fencepost needs of a pod, in parts. Each takes a dictionary (`npm run charts` writes the README from these lines):
+
+  -- image: `registry`, `repository`, and `tag` or `digest`; `pullPolicy`
+  -- nodes: list of redis:// or rediss:// URLs of 3, 5, 7 or 9 independent nodes, or `[embedded]`
+  -- upstream: the application, such as http://127.0.0.1:3000; without it the proxy is off
+  -- redisUsername: ACL user of the nodes
+  -- redisPasswordSecret: Secret with the key `password` of that user
+  -- redisCaSecret: Secret with the key `ca.crt`, for rediss:// nodes
+  -- apiTokenSecret: Secret with the key `token`, which callers of the reservation API and gateways must show
+  -- configMap: ConfigMap with the key `fencepost.yaml`, as FENCEPOST_CONFIG takes it
+  -- settings: further settings by their environment variables, such as `FENCEPOST_LEASE: 60s`
+  -- resources: of the container; no CPU limit, being throttled is to miss renewals
+  -- shared: opens the reservation API and the gateway listener beyond the pod, as the chart `fencepost` does
 
   initContainers:
     {{- include "fencepost-lib.sidecar" .Values.fencepost | nindent 8 }}

@@ -28,7 +28,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $nodes = list }}
 {{- $name := include "fencepost.nodesName" . }}
 {{- range $index := until (int .Values.redis.bundled.count) }}
-{{- $nodes = append $nodes (printf "redis://%s-%d.%s.%s.svc:6379" $name $index $name $.Release.Namespace) }}
+{{- $scheme := ternary "rediss" "redis" (not (empty $.Values.redis.bundled.tlsSecret)) }}
+{{- $nodes = append $nodes (printf "%s://%s-%d.%s.%s.svc:6379" $scheme $name $index $name $.Release.Namespace) }}
 {{- end }}
 {{- end }}
 {{- $settings := merge (dict "FENCEPOST_ON_QUORUM_LOSS" .Values.failureMode) .Values.settings }}

@@ -1,0 +1,185 @@
+/**
+ * The nodes with TLS and users, as deploy/k8s/nodes-tls-acl ships them, on real servers: fencepost does all of its work with
+ * these rights, and never asks for more.
+ */
+import { randomUUID } from 'node:crypto'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Authority, makeAuthority, type Signed } from '../support/certificates.ts'
+import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
+import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
+import { TestProcess } from '../support/processes.ts'
+import { requireProgram } from '../support/programs.ts'
+import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+
+const shipped = join(import.meta.dirname, '../../deploy/k8s/nodes-tls-acl')
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
+const NODES = 3
+/** Beside the shipped users, for the test's own look at what was refused. */
+const LOOKING = 'user looking on >looking ~* &* +@all'
+
+type Node = { readonly folder: string; readonly port: number; process: TestProcess }
+
+const stack = new AsyncDisposableStack()
+const nodes: Node[] = []
+let folder: string
+let authority: Authority
+let settings: Record<string, string>
+let sidecar: Sidecar
+let application: CountingApplication
+
+async function configured(at: string, port: number, { certFile, keyFile }: Signed): Promise<string> {
+  const shippedLines = (await readFile(join(shipped, 'valkey.conf'), 'utf8')).split('\n')
+  const replaced: Record<string, string> = {
+    'tls-port': String(port),
+    bind: '127.0.0.1',
+    dir: join(at, 'data'),
+    'tls-cert-file': certFile,
+    'tls-key-file': keyFile,
+    'tls-ca-cert-file': authority.caFile,
+    aclfile: join(at, 'users.acl'),
+  }
+  return shippedLines
+    .map((line) => {
+      const [name = ''] = line.split(' ')
+      return name in replaced ? `${name} ${replaced[name]}` : line
+    })
+    .join('\n')
+}
+
+async function serve(at: string): Promise<TestProcess> {
+  const process = new TestProcess(requireProgram('redis'), [join(at, 'redis.conf')], {
+    name: 'redis-server',
+    cwd: at,
+  })
+  await process.line(/Ready to accept connections/)
+  return process
+}
+
+async function startNode(index: number): Promise<Node> {
+  const at = join(folder, String(index))
+  await mkdir(join(at, 'data'), { recursive: true })
+  const port = await freePort()
+  await writeFile(join(at, 'redis.conf'), await configured(at, port, authority.sign(`node-${index}`)))
+  const users = await readFile(join(shipped, 'users.acl.example'), 'utf8')
+  await writeFile(join(at, 'users.acl'), `${users.trimEnd()}\n${LOOKING}\n`)
+  return { folder: at, port, process: await serve(at) }
+}
+
+function client(node: Node, username: string, password: string): Redis {
+  const redis = new Redis({
+    port: node.port,
+    host: '127.0.0.1',
+    tls: { ca: authority.ca() },
+    username,
+    password,
+    retryStrategy: () => null,
+    maxRetriesPerRequest: 0,
+    enableReadyCheck: false,
+  })
+  redis.on('error', () => {})
+  return redis
+}
+
+async function status(): Promise<{ name: string; state: string }[]> {
+  const looking = new TestProcess(process.execPath, [MAIN, 'nodes', 'status', '--json'], { env: settings })
+  await looking.exited
+  return (JSON.parse(looking.output) as { nodes: { name: string; state: string }[] }).nodes
+}
+
+const pay = (key: string) =>
+  fetch(`${sidecar.proxy}/payments`, { method: 'POST', headers: { 'Idempotency-Key': key }, body: '{}' })
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'fencepost-tls-acl-'))
+  stack.defer(() => rm(folder, { recursive: true, force: true }))
+  authority = stack.use(makeAuthority())
+  stack.defer(async () => {
+    for (const node of nodes) await node.process.end({ signal: 'SIGKILL' })
+  })
+  for (let index = 0; index < NODES; index += 1) nodes.push(await startNode(index))
+  await writeFile(join(folder, 'password'), 'replace-this-password\n')
+  application = stack.use(await startCountingApplication())
+  settings = {
+    FENCEPOST_REDIS_NODES: nodes.map(({ port }) => `rediss://127.0.0.1:${port}`).join(','),
+    FENCEPOST_REDIS_USERNAME: 'fencepost',
+    FENCEPOST_REDIS_PASSWORD_FILE: join(folder, 'password'),
+    FENCEPOST_REDIS_CA_FILE: authority.caFile,
+    FENCEPOST_UPSTREAM: application.url,
+    FENCEPOST_LEASE: '2s',
+    // What the self-test asks for.
+    FENCEPOST_RESERVATION_MAX_LEASE: '5s',
+    FENCEPOST_NODE_DEADLINE: '100ms',
+    FENCEPOST_CLOCK_STEP: '100ms',
+    FENCEPOST_CLAIM_BUDGET: '500ms',
+    FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
+  }
+  sidecar = stack.use(await startSidecar(settings))
+}, 60_000)
+afterAll(() => stack.disposeAsync())
+
+test('a request is carried out once, and its duplicate replayed', async () => {
+  const key = randomUUID()
+  await eventually('a request is carried out', async () => (await pay(key)).status === 201)
+  const again = await pay(key)
+  expect([again.status, again.headers.get('idempotency-status')]).toEqual([201, 'replayed'])
+  expect(application.of(key)).toHaveLength(1)
+})
+
+test('the self-test reserves, is refused, releases and reserves again on all of them', async () => {
+  const selftest = new TestProcess(process.execPath, [MAIN, 'selftest'], {
+    name: 'fencepost selftest',
+    env: { ...settings, FENCEPOST_PROXY_LISTEN: 'off' },
+  })
+  expect(await selftest.exited, selftest.output).toEqual({ code: 0, signal: null })
+})
+
+test('a node that lost its volume is enrolled again', { timeout: 60_000 }, async () => {
+  const [node] = nodes as [Node]
+  await node.process.end({ signal: 'SIGTERM' })
+  await rm(join(node.folder, 'data'), { recursive: true })
+  await mkdir(join(node.folder, 'data'))
+  node.process = await serve(node.folder)
+  await eventually('all nodes vote', async () => (await status()).every(({ state }) => state === 'voting'), {
+    withinMs: 40_000,
+  })
+})
+
+test('nothing that fencepost has asked for was refused', async () => {
+  for (const node of nodes) {
+    const redis = client(node, 'looking', 'looking')
+    expect(await redis.acl('LOG')).toEqual([])
+    redis.disconnect()
+  }
+})
+
+test.each<[who: string, username: string, password: string, ask: string[], told: RegExp]>([
+  ['the default user', 'default', '', ['get', 'dedup:a'], /WRONGPASS|NOAUTH/],
+  ['fencepost with another password', 'fencepost', 'guessed', ['get', 'dedup:a'], /WRONGPASS|NOAUTH/],
+  ['fencepost', 'fencepost', 'replace-this-password', ['flushall'], /NOPERM/],
+  ['fencepost', 'fencepost', 'replace-this-password', ['config', 'get', '*'], /NOPERM/],
+  ['fencepost', 'fencepost', 'replace-this-password', ['keys', '*'], /NOPERM/],
+  ['fencepost', 'fencepost', 'replace-this-password', ['get', 'somebody:else'], /NOPERM/],
+])('%s may not: %s %s %j', async (_, username, password, [name, ...args], told) => {
+  const redis = client(nodes[1]!, username, password)
+  const answer = await redis.call(name!, ...args).catch((error: Error) => error.message)
+  redis.disconnect()
+  expect(answer).toMatch(told)
+})
+
+test('without TLS there is no answer', async () => {
+  const redis = new Redis({
+    port: nodes[1]!.port,
+    host: '127.0.0.1',
+    retryStrategy: () => null,
+    maxRetriesPerRequest: 0,
+  })
+  redis.on('error', () => {})
+  await expect(redis.ping()).rejects.toThrow()
+  redis.disconnect()
+})
