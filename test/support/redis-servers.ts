@@ -116,15 +116,15 @@ export class RedisServers implements AsyncDisposable {
     this.at(index).process.signal('SIGCONT')
   }
 
-  /** Starts a stopped server again on its address, with what it persisted, or with nothing where `emptied`. */
-  async start(index: number, { emptied = false } = {}): Promise<void> {
+  /** Starts a stopped server again on its address, with what it persisted, or with nothing where `emptied`; or another `program`. */
+  async start(index: number, { emptied = false, program = this.#program } = {}): Promise<void> {
     const { folder, address, process, url } = this.at(index)
     if (process.running) throw new Error(`${process.name} is running already`)
     if (emptied) {
       await rm(join(folder, 'data'), { recursive: true, force: true })
       await mkdir(join(folder, 'data'))
     }
-    const again = launch(this.#program, folder, index, this.#options)
+    const again = launch(program, folder, index, this.#options)
     this.#servers[index] = { index, url, address, folder, process: again }
     await ready(again, address)
   }

@@ -1,0 +1,53 @@
+/** From three nodes to five, as docs/deploy.md says it: the sidecars stop, the setting changes everywhere, they start. */
+import { randomUUID } from 'node:crypto'
+import { expect, test } from 'vitest'
+import { startCountingApplication } from '../support/counting-application.ts'
+import { eventually } from '../support/eventually.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+
+const RECORDS = 50
+
+const SETTINGS = {
+  FENCEPOST_LEASE: '2s',
+  FENCEPOST_RESERVATION_MAX_LEASE: '2s',
+  FENCEPOST_NODE_DEADLINE: '100ms',
+  FENCEPOST_CLAIM_BUDGET: '500ms',
+  FENCEPOST_CLOCK_STEP: '100ms',
+}
+
+const pay = (sidecar: Sidecar, key: string) =>
+  fetch(`${sidecar.proxy}/payments`, { method: 'POST', headers: { 'Idempotency-Key': key }, body: '{}' })
+
+async function voting(sidecar: Sidecar): Promise<number> {
+  const answer = await fetch(`${sidecar.admin}/readyz`)
+  const { nodes } = (await answer.json()) as { nodes: { state: string }[] }
+  return nodes.filter(({ state }) => state === 'voting').length
+}
+
+test('what three nodes knew is known to the five, also when two of the three are gone', {
+  timeout: 90_000,
+}, async () => {
+  await using servers = await startRedisServers(5, { appendOnly: true })
+  await using application = await startCountingApplication()
+  const settings = { ...SETTINGS, FENCEPOST_UPSTREAM: application.url }
+  const keys = Array.from({ length: RECORDS }, () => randomUUID())
+  const three = servers.urls.slice(0, 3).join(',')
+  await using before = await startSidecar({ ...settings, FENCEPOST_REDIS_NODES: three })
+  await eventually('three nodes vote', async () => (await voting(before)) === 3)
+  for (const key of keys) expect((await pay(before, key)).status).toBe(201)
+  await before.process.end({ signal: 'SIGTERM' })
+
+  await using after = await startSidecar({ ...settings, FENCEPOST_REDIS_NODES: servers.nodesSetting })
+  await eventually('all five vote', async () => (await voting(after)) === 5, { withinMs: 60_000 })
+  await servers.kill(0)
+  await servers.kill(1)
+  for (const key of keys) {
+    const again = await eventually('an answer', async () => {
+      const answer = await pay(after, key)
+      return answer.status === 201 && answer
+    })
+    expect([key, again.headers.get('idempotency-status')]).toEqual([key, 'replayed'])
+  }
+  expect(application.executions).toHaveLength(RECORDS)
+})

@@ -1,0 +1,70 @@
+/** The memory of a record, as docs/deploy.md tells it to those who size nodes, measured on a real server. */
+import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import { expect, test } from 'vitest'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { startSidecar } from '../support/sidecar.ts'
+
+/** Headers and digits of times differ by a few bytes, and allocators round up. */
+const OFF_BY_MAX = 0.15
+const ROW = /^\| (none|[\d,]+ bytes) \| ([\d.]+) KB \|$/gm
+
+const page = readFileSync(join(import.meta.dirname, '../../docs/deploy.md'), 'utf8')
+const told = [...page.matchAll(ROW)].map(([, size, kilobytes]) => ({
+  bodyBytes: size === 'none' ? 0 : Number(size!.replaceAll(/\D/g, '')),
+  kilobytes: Number(kilobytes),
+}))
+
+/** Of the one record there is, with its key and what the server adds to both. */
+async function recordBytes(redis: Redis): Promise<number> {
+  const [key = '', ...others] = await redis.keys('dedup:default:*')
+  expect(others).toEqual([])
+  const bytes = Number(await redis.memory('USAGE', key))
+  await redis.del(key)
+  return bytes
+}
+
+test('the page has a row for each size', () => {
+  expect(told.map(({ bodyBytes }) => bodyBytes)).toEqual([0, 100, 1_000, 10_000])
+})
+
+test('each row is near what a node needs', { timeout: 60_000 }, async () => {
+  let bodyBytes = 0
+  const application = createServer((request, response) => {
+    request.resume().on('end', () => {
+      const body = 'x'.repeat(bodyBytes)
+      response.writeHead(201, { 'Content-Type': 'application/json', Location: '/payments/1' }).end(body)
+    })
+  })
+  await new Promise<void>((resolve) => application.listen(0, '127.0.0.1', resolve))
+  const { port } = application.address() as AddressInfo
+  await using servers = await startRedisServers(3)
+  await using sidecar = await startSidecar({
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: `http://127.0.0.1:${port}`,
+    FENCEPOST_NODE_DEADLINE: '1s',
+    FENCEPOST_CLAIM_BUDGET: '3s',
+  })
+  const redis = new Redis(servers.urls[0]!)
+  const found: number[] = []
+  for (const row of told) {
+    bodyBytes = row.bodyBytes
+    const headers = { 'Idempotency-Key': randomUUID() }
+    const answer = await fetch(`${sidecar.proxy}/payments`, { method: 'POST', headers, body: '{}' })
+    expect(answer.status).toBe(201)
+    await answer.arrayBuffer()
+    found.push((await recordBytes(redis)) / 1_000)
+  }
+  redis.disconnect()
+  application.close()
+  application.closeAllConnections()
+  console.log(JSON.stringify(found))
+  for (const [index, row] of told.entries()) {
+    expect(found[index]!, `${row.bodyBytes} bytes`).toBeGreaterThan(row.kilobytes * (1 - OFF_BY_MAX))
+    expect(found[index]!, `${row.bodyBytes} bytes`).toBeLessThan(row.kilobytes * (1 + OFF_BY_MAX))
+  }
+})
