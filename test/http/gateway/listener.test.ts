@@ -92,6 +92,22 @@ test.each<[reported: unknown, next: number]>([
   expect((await ask(key)).status).toBe(next)
 })
 
+test('an application that works longer than the lease of its check extends it by the reservation API', async () => {
+  const key = randomUUID()
+  const granted = await ask(key)
+  const fencingToken = Number(granted.headers.get('fencepost-fencing-token'))
+  const extended = await fetch(`${sidecar.api}/v1/reservations/${idOf(granted)}/extend`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ fencing_token: fencingToken, lease: '60s' }),
+  })
+  expect(extended.status).toBe(200)
+  const { expiration_time: until } = (await extended.json()) as { expiration_time: string }
+  const before = Number(granted.headers.get('fencepost-lease-expires'))
+  expect(Date.parse(until) - before).toBeGreaterThan(20_000)
+  expect((await ask(key)).status).toBe(409)
+})
+
 test('a claim that is released is free again', async () => {
   const key = randomUUID()
   const granted = await ask(key)
