@@ -38,6 +38,7 @@ await using sidecar = await startSidecar({
   FENCEPOST_UPSTREAM: application.url,
   // Of a busy loop every decision would be a line; lines are sampled under load anyway.
   FENCEPOST_LOG_DECISIONS: '0',
+  FENCEPOST_TENANT_NEW_RECORDS: '1000000',
 })
 await using load = startLoad()
 

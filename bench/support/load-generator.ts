@@ -138,13 +138,14 @@ type Lanes = { send(request: Buffer): Promise<string>; end(): void }
 function lanes({ url }: Job): Lanes {
   const { hostname, port } = new URL(url)
   const free: Lane[] = []
-  const all: Lane[] = []
+  const all = new Set<Lane>()
   return {
     async send(bytes) {
       const lane = free.pop() ?? new Lane(connect({ host: hostname, port: Number(port), noDelay: true }))
-      if (!all.includes(lane)) all.push(lane)
+      all.add(lane)
       const status = await lane.exchange(bytes)
-      free.push(lane)
+      if (lane.ended) all.delete(lane)
+      else free.push(lane)
       return status
     },
     end() {
@@ -159,6 +160,8 @@ const LAST_CHUNK = Buffer.from('0\r\n\r\n')
 class Lane {
   readonly #socket: Socket
   #read: Buffer = Buffer.alloc(0)
+  /** The server said that this connection takes no further request. */
+  ended = false
   #wanted: { resolve: (status: string) => void; reject: (error: Error) => void } | undefined
 
   constructor(socket: Socket) {
@@ -189,6 +192,7 @@ class Lane {
     const head = this.#read.toString('latin1', 0, headEnd).toLowerCase()
     if (!isWhole(head, this.#read.subarray(headEnd + HEAD_END.length))) return
     this.#read = Buffer.alloc(0)
+    this.ended = head.includes('\r\nconnection: close')
     const wanted = this.#wanted
     this.#wanted = undefined
     wanted?.resolve(head.slice(9, 12))

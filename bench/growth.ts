@@ -1,0 +1,184 @@
+/**
+ * What a request costs as the work grows: requests in flight, records kept, nodes, sidecars, and bytes of a body.
+ *
+ *     npm run bench:growth [in-flight] [records] [nodes] [sidecars] [bodies]      all of them without a name
+ *
+ * Every step is measured against its own first step, which is measured again beside it in the same round.
+ */
+import { Redis } from 'ioredis'
+import { type RedisServers, startRedisServers } from '../test/support/redis-servers.ts'
+import { type Sidecar, startSidecar } from '../test/support/sidecar.ts'
+import { type Job, type JobResult, residentBytesOf, startLoad } from './support/load.ts'
+import { type Server, startBenchApplication } from './support/peers.ts'
+import { type Line, lineChart, writePlot, writeResults } from './support/results.ts'
+import { median } from './support/rounds.ts'
+
+const ROUNDS = 3
+/** Nodes and load share this machine: a queue of thousands in front of five nodes on two cores is no lost quorum. */
+const PATIENT = { FENCEPOST_NODE_DEADLINE: '5s', FENCEPOST_CLAIM_BUDGET: '10s', FENCEPOST_LEASE: '100s' }
+
+await using application = await startBenchApplication()
+await using load = startLoad()
+let prefixes = 0
+
+const results: Record<string, object[]> = {}
+const lines: Line[] = []
+const wanted = new Set(process.argv.slice(2))
+const sections = { 'in-flight': inFlight, records, nodes, sidecars, bodies }
+for (const [name, section] of Object.entries(sections)) {
+  if (wanted.size === 0 || wanted.has(name)) await section()
+}
+writeResults('growth', {}, results)
+writePlot(
+  'growth',
+  lineChart(
+    'Median latency as the work grows',
+    { x: 'requests in flight, or thousands of records', y: 'ms', logX: true },
+    lines,
+  ),
+)
+
+async function inFlight(): Promise<void> {
+  await using stack = await startStack(5)
+  await steps('requests in flight', [1, 10, 100, 1_000, 10_000], async (count) => {
+    const result = await once(stack.sidecar, Math.max(2_000, Math.min(count * 4, 20_000)), count)
+    const residentMiB = residentBytesOf(stack.sidecar.process.pid) / 2 ** 20
+    return { ...result, residentMiB }
+  })
+}
+
+/** Records of ours, written through the sidecar; the count is held against what the nodes say that they keep. */
+async function records(): Promise<void> {
+  await using stack = await startStack(5)
+  const client = new Redis(stack.servers.at(0).url)
+  const bytesBefore = await usedMemory(client)
+  let kept = 0
+  await steps('records kept', [1_000, 10_000, 100_000, 1_000_000], async (count) => {
+    await once(stack.sidecar, count - kept, 64)
+    kept = count
+    const result = await once(stack.sidecar, 3_000, 1)
+    kept += 3_000
+    return {
+      ...result,
+      keysOnNode: await client.dbsize(),
+      bytesPerRecord: ((await usedMemory(client)) - bytesBefore) / (await client.dbsize()),
+    }
+  })
+  client.disconnect()
+}
+
+async function nodes(): Promise<void> {
+  await steps('nodes', [3, 5, 7], async (count) => {
+    await using stack = await startStack(count)
+    await once(stack.sidecar, 3_000, 32)
+    // Awaited here: the stack ends with this scope.
+    return await once(stack.sidecar, 8_000, 32)
+  })
+}
+
+async function sidecars(): Promise<void> {
+  await steps('sidecars', [1, 2, 3, 4], async (count) => {
+    await using stack = await startStack(5)
+    await using others = await asMany(count - 1, () => serve(stack.servers))
+    await using loads = await asMany(count, async () => startLoad())
+    const all = [stack.sidecar, ...others.all]
+    const together = (requests: number) =>
+      Promise.all(all.map((one, index) => loads.all[index]!.run(job(one, 200, requests / count, 32))))
+    await together(3_000)
+    const each = await together(9_000)
+    return { ...each[0]!, perSecond: each.reduce((sum, one) => sum + one.perSecond, 0) }
+  })
+}
+
+async function bodies(): Promise<void> {
+  await using stack = await startStack(5)
+  await steps('bytes of a body', [100, 1_000, 10_000, 100_000, 1_000_000], async (bytes) =>
+    load.run(job(stack.sidecar, bytes, 1_500, 8)),
+  )
+}
+
+/** Runs every step in turn, several times over, and prints medians and the ratio to the first step. */
+async function steps<M extends JobResult>(
+  what: string,
+  sizes: readonly number[],
+  measure: (size: number) => Promise<M>,
+): Promise<void> {
+  // Records only grow; everything else can be gone through again.
+  const rounds = what === 'records kept' ? 1 : ROUNDS
+  const taken = new Map<number, M[]>(sizes.map((size) => [size, []]))
+  for (let round = 0; round < rounds; round += 1) {
+    for (const size of sizes) taken.get(size)!.push(await measure(size))
+  }
+  console.log(`\n${what.padEnd(20)} per second   p50 ms   p99 ms   p50 × first`)
+  const p50 = (size: number) => median(taken.get(size)!.map((one) => one.p50Ms))
+  results[what] = sizes.map((size) => {
+    const of = taken.get(size)!
+    const perSecond = median(of.map((one) => one.perSecond))
+    const p99Ms = median(of.map((one) => one.p99Ms))
+    const more = Object.entries(of.at(-1)!).filter(([name]) =>
+      /^(residentMiB|bytesPerRecord|keysOnNode)$/.test(name),
+    )
+    console.log(
+      `  ${String(size).padEnd(18)} ${perSecond.toFixed(0).padStart(10)} ${p50(size).toFixed(2).padStart(8)} ${p99Ms.toFixed(2).padStart(8)} ${(p50(size) / p50(sizes[0]!)).toFixed(2).padStart(10)}   ${more.map(([name, value]) => `${name} ${Number(value).toFixed(0)}`).join(', ')}`,
+    )
+    return { size, rounds: of }
+  })
+  if (what === 'requests in flight')
+    lines.push({ label: what, points: sizes.map((size) => [size, p50(size)]) })
+  if (what === 'records kept')
+    lines.push({ label: `thousands of ${what}`, points: sizes.map((size) => [size / 1_000, p50(size)]) })
+}
+
+async function once(sidecar: Sidecar, requests: number, concurrency: number): Promise<JobResult> {
+  return load.run(job(sidecar, 200, requests, concurrency))
+}
+
+function job(sidecar: Sidecar, bodyBytes: number, requests: number, concurrency: number): Job {
+  prefixes += 1
+  return {
+    url: sidecar.proxy,
+    method: 'POST',
+    path: '/payments',
+    bodyBytes,
+    key: { prefix: `growth-${prefixes}`, count: Number.MAX_SAFE_INTEGER },
+    load: { kind: 'closed', requests, concurrency },
+  }
+}
+
+async function startStack(
+  count: number,
+): Promise<AsyncDisposable & { readonly servers: RedisServers; readonly sidecar: Sidecar }> {
+  await using stack = new AsyncDisposableStack()
+  const servers = stack.use(await startRedisServers(count))
+  const sidecar = stack.use(await serve(servers))
+  const kept = stack.move()
+  return { servers, sidecar, [Symbol.asyncDispose]: () => kept.disposeAsync() }
+}
+
+function serve(servers: RedisServers): Promise<Sidecar> {
+  return startSidecar({
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: (application as Server).url,
+    FENCEPOST_LOG_DECISIONS: '0',
+    FENCEPOST_MAX_IN_FLIGHT: '20000',
+    FENCEPOST_TENANT_IN_FLIGHT: '20000',
+    FENCEPOST_TENANT_NEW_RECORDS: '1000000',
+    FENCEPOST_BODY_LIMIT: '2MiB',
+    ...PATIENT,
+  })
+}
+
+async function asMany<T extends AsyncDisposable>(
+  count: number,
+  start: () => Promise<T>,
+): Promise<AsyncDisposable & { readonly all: readonly T[] }> {
+  await using stack = new AsyncDisposableStack()
+  const all: T[] = []
+  for (let index = 0; index < count; index += 1) all.push(stack.use(await start()))
+  const kept = stack.move()
+  return { all, [Symbol.asyncDispose]: () => kept.disposeAsync() }
+}
+
+async function usedMemory(client: Redis): Promise<number> {
+  return Number(/used_memory:(\d+)/.exec(await client.info('memory'))?.[1])
+}
