@@ -10,6 +10,7 @@ import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { nodeNamesOf, openNodes } from './app/cluster.ts'
 import { openCoordination, writeTrail } from './app/coordination.ts'
+import { openEnvoy } from './app/envoy.ts'
 import { openGateway } from './app/gateway.ts'
 import { listenerLimits } from './app/listener-limits.ts'
 import { openReservationApi } from './app/reservation-api.ts'
@@ -59,7 +60,7 @@ export interface App extends AsyncDisposable {
   stopEmbeddedNode(index: number): void
 }
 
-type Addresses = { proxy?: string; api?: string; gateway?: string; admin?: string }
+type Addresses = { proxy?: string; api?: string; gateway?: string; gatewayGrpc?: string; admin?: string }
 
 /** The sidecar must not run like this: the message says what to change. */
 export class StartRefused extends Error {
@@ -127,22 +128,19 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
       writeTrail(nodes.redis.trail, clock, (err) => log.warn({ err }, 'the trail was not written')),
     )
   }
-  const proxied = openProxy(
-    config,
-    {
-      ...core,
-      whenEnded: leases.whenEnded,
-      localLeases: writeBack.local,
-      turns: createTurns({ lines: nodes.lines, clock, random }),
-      background,
-    },
-    secrets,
-    onFailure,
-  )
+  const carryingOut = {
+    ...core,
+    whenEnded: leases.whenEnded,
+    localLeases: writeBack.local,
+    turns: createTurns({ lines: nodes.lines, clock, random }),
+    background,
+  }
+  const proxied = openProxy(config, carryingOut, secrets, onFailure)
   const sagas = openSagas(config, (err) => log.warn({ err }, 'the database of the sagas did not answer'))
   const answering = sagas === undefined ? core : { ...core, sagas: sagas.desk }
   const api = openReservationApi(config, environment.version, answering, secrets, onFailure)
   const gateway = openGateway(config, core, secrets, onFailure)
+  const envoy = await openEnvoy(config, carryingOut, secrets, onFailure)
 
   let phase: Watched['phase'] = 'starting'
   const watched = () => ({ phase, nodes: nodes.views(), inFlight: proxied?.inFlight() ?? 0 })
@@ -160,6 +158,8 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   if (apiAddress !== undefined) addresses.api = apiAddress
   const gatewayAddress = await (gateway && opened('gateway', () => gateway.listen()))
   if (gatewayAddress !== undefined) addresses.gateway = gatewayAddress
+  const envoyAddress = await (envoy && opened('gateway gRPC', () => envoy.listen()))
+  if (envoyAddress !== undefined) addresses.gatewayGrpc = envoyAddress
   const proxyAddress = await proxied?.listen()
   if (proxyAddress !== undefined) addresses.proxy = proxyAddress
   const coordination =
@@ -187,13 +187,13 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
       log.info('draining: new work is refused, work under way is finished')
       const untilMonoMs = clock.monoMs() + config.drainTimeoutMs
       // What is reserved goes on being extended and completed while the proxy finishes its requests.
-      await Promise.all([proxied, api, gateway].map((one) => one?.close(config.drainTimeoutMs)))
+      await Promise.all([proxied, api, gateway, envoy].map((one) => one?.close(config.drainTimeoutMs)))
       await within(background.drained(), untilMonoMs - clock.monoMs())
     },
     stopEmbeddedNode: (index) => nodes.stopEmbedded(index),
     [Symbol.asyncDispose]: async () => {
       await coordination?.[Symbol.asyncDispose]()
-      await Promise.all([proxied, api, gateway].map((one) => one?.close(0)))
+      await Promise.all([proxied, api, gateway, envoy].map((one) => one?.close(0)))
       await admin.close()
       writeBack[Symbol.dispose]()
       await telemetry[Symbol.asyncDispose]()

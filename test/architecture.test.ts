@@ -44,6 +44,7 @@ const arrowsOfCore: Record<string, readonly string[]> = {
 const homes: Record<string, RegExp> = {
   redlock: /^quorum\//,
   ioredis: /^(redis|saga)\//,
+  '@grpc': /^http\/envoy\//,
   fastify: /^http\//,
   '@fastify': /^http\//,
   undici: /^(upstream|demo)\//,

@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
-import { agreedSecret, givenSecret } from '../core/reservations/reservation-secret.ts'
+import { agreedSecret, givenSecret, type ReservationSecret } from '../core/reservations/reservation-secret.ts'
 import { createGateway, type GatewayPorts } from '../http/gateway/server.ts'
 import { listenerLimits } from './listener-limits.ts'
 import { scopeRules } from './scope-rules.ts'
@@ -18,7 +18,6 @@ export function openGateway(
   const at = config.gatewayListen
   if (at.kind === 'off') return undefined
   const tls = secrets.tls('gateway')
-  const { reservationSecret } = config
   const gateway = createGateway(
     {
       routes: config.routes,
@@ -35,10 +34,17 @@ export function openGateway(
     },
     {
       ...core,
-      secret: reservationSecret === undefined ? agreedSecret(core) : givenSecret(reservationSecret.content),
+      secret: gatewaySecret(config, core),
       newInstance: () => randomUUID(),
       onFailure,
     },
   )
   return { listen: () => gateway.listen(at), close: (graceMs: number) => gateway.close(graceMs) }
+}
+
+export function gatewaySecret(
+  { reservationSecret }: Config,
+  core: Pick<GatewayPorts, 'leases' | 'clock' | 'random'>,
+): ReservationSecret {
+  return reservationSecret === undefined ? agreedSecret(core) : givenSecret(reservationSecret.content)
 }

@@ -134,6 +134,7 @@ function missingToken(settings: Partial<Settings>): readonly ConfigError[] {
   const open = [
     ['the reservation API', settings.apiListen],
     ['the gateway listener', settings.gatewayListen],
+    ['the gRPC listener for gateways', settings.gatewayGrpcListen],
   ] as const
   return open.flatMap(([name, at]): ConfigError[] =>
     at?.kind !== 'tcp' || LOOPBACK.test(at.host)

@@ -134,6 +134,14 @@ export const SETTINGS = {
     summary: 'Where gateways ask whether a request may go on (Envoy, nginx, HAProxy, Caddy, Traefik).',
     source: 'Few have a gateway that asks; the proxy needs none.',
   }),
+  gatewayGrpcListen: setting({
+    env: 'FENCEPOST_GATEWAY_GRPC_LISTEN',
+    path: 'listen.gatewayGrpc',
+    kind: listenAddress(),
+    default: 'off',
+    summary: 'Where Envoy asks over gRPC (ext_authz, ext_proc); of TLS it is the gateway listener.',
+    source: 'gRPC needs HTTP/2, which no other listener speaks.',
+  }),
   adminListen: setting({
     env: 'FENCEPOST_ADMIN_LISTEN',
     path: 'listen.admin',

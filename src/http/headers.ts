@@ -43,6 +43,11 @@ function isOurs(lowerName: string): boolean {
   )
 }
 
+/** Names of these lines that are ours to say, each once. */
+export function namesOnlyWeSay(headers: HeaderList): readonly string[] {
+  return [...new Set(headers.map(([name]) => name.toLowerCase()).filter(isOurs))]
+}
+
 /** Where a request came from, as told by whoever was in front. */
 export function isForwarding(lowerName: string): boolean {
   return lowerName.startsWith('x-forwarded-') || lowerName === 'forwarded' || lowerName === 'x-real-ip'
@@ -98,7 +103,7 @@ export function towardsApplication(
     ...kept.map(([name, value]): [string, string] => [name, value]),
     ['Via', `${hop.httpVersion} fencepost`],
     ...(forwarded === 'off' ? [] : forwardedBy(headers, hop, forwarded)),
-    ...claim(claimed),
+    ...(claimed === undefined ? [] : claimedLines(claimed)),
   ]
 }
 
@@ -116,8 +121,7 @@ function forwardedBy(headers: HeaderList, hop: Hop, forwarded: 'append' | 'repla
   ]
 }
 
-function claim(claimed: Claimed | undefined): [string, string][] {
-  if (claimed === undefined) return []
+export function claimedLines(claimed: Claimed): [string, string][] {
   return [
     ['Idempotency-Key', claimed.idempotencyKey],
     ['Fencepost-Fencing-Token', String(claimed.token)],

@@ -48,6 +48,6 @@ export function keepTlsFresh(server: { setSecureContext(of: TlsOptions): void },
   tls.onChange(() => server.setSecureContext({ ...contextOf(tls.current()), minVersion: 'TLSv1.2' }))
 }
 
-function contextOf({ cert, key, clientCa }: Certificates): TlsOptions {
+export function contextOf({ cert, key, clientCa }: Certificates): TlsOptions {
   return { cert, key, ...(clientCa === undefined ? {} : { ca: clientCa }) }
 }

@@ -18,7 +18,7 @@ const APPLICATION = 3000
 
 export type Gateway = AsyncDisposable & { readonly origin: string; readonly process: TestProcess }
 
-export type GatewayName = 'nginx' | 'haproxy' | 'caddy' | 'envoy' | 'kong'
+export type GatewayName = 'nginx' | 'haproxy' | 'caddy' | 'envoy' | 'envoy over gRPC' | 'kong'
 
 type Kind = {
   readonly folder: string
@@ -44,20 +44,8 @@ export const KINDS: Record<GatewayName, Kind> = {
     file: 'Caddyfile',
     command: async (file) => [requireProgram('caddy'), 'run', '--adapter', 'caddyfile', '--config', file],
   },
-  envoy: {
-    folder: 'envoy',
-    file: 'ext-authz-http.yaml',
-    command: async (file) => [
-      await fetchProgram('envoy'),
-      '-c',
-      file,
-      '--concurrency',
-      '1',
-      '--disable-hot-restart',
-      '-l',
-      'warning',
-    ],
-  },
+  envoy: { folder: 'envoy', file: 'ext-authz-http.yaml', command: envoy },
+  'envoy over gRPC': { folder: 'envoy', file: 'ext-authz-grpc.yaml', command: envoy },
   kong: {
     folder: 'kong',
     file: 'nginx.conf',
@@ -69,6 +57,14 @@ export const KINDS: Record<GatewayName, Kind> = {
     },
   },
 }
+
+async function envoy(file: string): Promise<readonly [string, ...string[]]> {
+  const options = ['--concurrency', '1', '--disable-hot-restart', '-l', 'warning']
+  return [await fetchProgram('envoy'), '-c', file, ...options]
+}
+
+/** Envoy that shows fencepost both requests and answers. */
+export const EXT_PROC: Kind = { folder: 'envoy', file: 'ext-proc.yaml', command: envoy }
 
 /** @param ports of the sidecar, by the port that stands for it in the shipped file */
 export async function startGateway(

@@ -15,6 +15,7 @@ export type Sidecar = AsyncDisposable & {
   readonly api: string
   readonly admin: string
   readonly gateway: string
+  readonly gatewayGrpc: string
 }
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
@@ -49,15 +50,16 @@ export async function startSidecar(
       withinMs: startWithinMs,
     })
     const { addresses } = JSON.parse(line) as {
-      addresses: { proxy?: string; api?: string; admin?: string; gateway?: string }
+      addresses: { proxy?: string; api?: string; admin?: string; gateway?: string; gatewayGrpc?: string }
     }
-    const { proxy = '', api = '', admin = '', gateway = '' } = addresses
+    const { proxy = '', api = '', admin = '', gateway = '', gatewayGrpc = '' } = addresses
     return {
       process: child,
       proxy,
       api,
       admin,
       gateway,
+      gatewayGrpc,
       [Symbol.asyncDispose]: () => child[Symbol.asyncDispose](),
     }
   } catch (cause) {

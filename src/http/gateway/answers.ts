@@ -9,6 +9,7 @@
 import { lockIdOf } from '../../core/claims/lease.ts'
 import { UNAVAILABLE_RETRY_AFTER_MS } from '../../core/deduplicate.ts'
 import type { Decision } from '../../core/events.ts'
+import type { Execution } from '../../core/outcome.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import type { Problem } from '../problems.ts'
@@ -32,7 +33,7 @@ export function checkAnswer(
 ): Answer {
   switch (decided.kind) {
     case 'granted':
-      return allowed('acquired', grantedHeaders(decided), dialect)
+      return { ...allowed('acquired', grantedHeaders(decided), dialect), execution: executionOf(decided) }
     case 'passed':
       return allowed('bypassed', [], dialect)
     case 'unprotected':
@@ -46,16 +47,16 @@ export function checkAnswer(
   }
 }
 
-export function grantedHeaders({
-  reservation,
-  validity,
-  reservationId,
-  idempotencyKey,
-}: Granted): HeaderList {
-  const { intents, token, attempt } = reservation
+function executionOf({ reservation: { intents, token, attempt } }: Granted): Execution {
+  return { token, attempt, lockId: lockIdOf({ key: intents[0]!.recordKey, token }) }
+}
+
+export function grantedHeaders(granted: Granted): HeaderList {
+  const { validity, reservationId, idempotencyKey } = granted
+  const { token, attempt, lockId } = executionOf(granted)
   return [
     ['Fencepost-Fencing-Token', String(token)],
-    ['Fencepost-Lock-Id', lockIdOf({ key: intents[0]!.recordKey, token })],
+    ['Fencepost-Lock-Id', lockId],
     ['Fencepost-Attempt', String(attempt)],
     ['Fencepost-Lease-Expires', String(Math.floor(validity.validUntilWallMs))],
     ['Fencepost-Reservation-Id', reservationId],

@@ -6,7 +6,6 @@
  * those of somebody else's request, `Authorization` included.
  */
 
-import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -14,6 +13,7 @@ import type { Entrypoint, Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { Clock } from '../../core/ports.ts'
 import { release } from '../../core/reservations/reservations.ts'
+import { decidedEvent } from '../decided.ts'
 import { headerPairs } from '../headers.ts'
 import type { ListenerTls } from '../listener-tls.ts'
 import { closesConnection, type Problem } from '../problems.ts'
@@ -27,6 +27,7 @@ import { checkAnswer } from './answers.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check, idOf } from './check.ts'
 import { endedProblem, opened, reportFrom, settle } from './completion.ts'
 import { type Dialect, type Original, originalOf } from './original.ts'
+import { isToken, TOKEN_HEADER, TOKEN_REQUIRED } from './token.ts'
 
 export type GatewayOptions = CheckOptions & {
   /** Gateways must show one of them where given, as `Fencepost-Gateway-Token`; asked at each call, because they may change. */
@@ -55,8 +56,7 @@ export interface GatewayServer {
   close(graceMs: number): Promise<void>
 }
 
-export const TOKEN_HEADER = 'fencepost-gateway-token'
-const RETRY_SOON_MS = 1_000
+export const RETRY_SOON_MS = 1_000
 
 const ENTRYPOINTS: Record<Dialect, Entrypoint> = {
   'ext-authz': 'ext_authz',
@@ -114,7 +114,8 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
     if (admission.kind === 'refused') return problem(admission.problem)
     if (admission.kind === 'options') return problem(NO_CALL)
     const { request } = admission
-    if (options.tokens !== undefined && !shows(request, options.tokens())) return problem(TOKEN_REQUIRED)
+    if (options.tokens !== undefined && !isToken(linesOf(request.headers, TOKEN_HEADER)[0], options.tokens()))
+      return problem(TOKEN_REQUIRED)
     if (inFlight > limits.inFlightMax) return problem(overload(limits.inFlightMax))
     const read = originalOf(withoutToken(request), hasBody(inbound))
     switch (read.kind) {
@@ -136,20 +137,14 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
 
   function told(of: Checked, { dialect }: Original, startedMonoMs: number): Answer {
     const answer = checkAnswer(of, dialect, ports.newInstance)
-    const { decided } = of
-    ports.events.publish({
-      kind: 'decided',
-      entrypoint: ENTRYPOINTS[dialect],
-      decision: answer.decision,
-      detail: answer.detail,
-      route: of.route,
-      status: answer.status,
-      durationMs: ports.clock.monoMs() - startedMonoMs,
-      keyHash: of.recordKey?.slice(-64),
-      ...(decided.kind === 'granted'
-        ? { token: decided.reservation.token, attempt: decided.reservation.attempt }
-        : {}),
-    })
+    ports.events.publish(
+      decidedEvent(answer, {
+        entrypoint: ENTRYPOINTS[dialect],
+        route: of.route,
+        durationMs: ports.clock.monoMs() - startedMonoMs,
+        recordKey: of.recordKey,
+      }),
+    )
     return answer
   }
 
@@ -213,29 +208,18 @@ const NO_REPORT: Problem = {
   detail:
     'A completion is JSON with "status" and optionally "headers" and "body_base64". Nothing was changed.',
 }
-const TOKEN_REQUIRED: Problem = {
-  code: 'token-required',
-  detail: 'Send the token as Fencepost-Gateway-Token.',
-}
-const DRAINING: Problem = {
+export const DRAINING: Problem = {
   code: 'draining',
   detail: 'The sidecar is shutting down. Nothing was carried out; send the request again, unchanged.',
   retryAfterMs: RETRY_SOON_MS,
 }
 
-function overload(limit: number): Problem {
+export function overload(limit: number): Problem {
   return {
     code: 'too-many-requests-in-flight',
     detail: `${limit} checks are under way, which is the limit. Nothing was carried out.`,
     retryAfterMs: RETRY_SOON_MS,
   }
-}
-
-/** Compared by their hashes, so that neither length nor content shows in the time it takes; all are compared. */
-function shows({ headers }: AdmittedRequest, expected: readonly string[]): boolean {
-  const hash = (text: string) => createHash('sha256').update(text).digest()
-  const shown = hash(linesOf(headers, TOKEN_HEADER)[0]?.trim() ?? '')
-  return expected.filter((one) => timingSafeEqual(shown, hash(one))).length > 0
 }
 
 function withoutToken(request: AdmittedRequest): AdmittedRequest {

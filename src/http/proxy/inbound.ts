@@ -60,7 +60,7 @@ export function readBody(inbound: Inbound, limitBytes: number): Promise<Body> {
   })
 }
 
-function tooLarge(limitBytes: number): Body {
+export function tooLarge(limitBytes: number): Body {
   return {
     kind: 'refused',
     problem: {

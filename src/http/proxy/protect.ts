@@ -1,49 +1,49 @@
 /**
  * A protected request: read it whole, find out who it is, and let `deduplicate` decide.
  *
- * Owns the order of these steps and what the application is handed. From the moment the request is whole nothing that
- * happens to its client's connection matters: a lost answer is what duplicates are for.
+ * Owns the order of these steps. How the request is read and how the application is reached is the caller's: the proxy has
+ * a connection of its own to both, behind Envoy it is Envoy that has them. From the moment the request is whole nothing
+ * that happens to its client's connection matters: a lost answer is what duplicates are for.
  */
 
 import type { Turns } from '../../core/claims/turns.ts'
-import type { Waiters } from '../../core/claims/waiters.ts'
+import { createWaiters, type Waiters } from '../../core/claims/waiters.ts'
 import { type DedupPolicy, type DedupPorts, deduplicate } from '../../core/deduplicate.ts'
 import type { Outcome } from '../../core/outcome.ts'
 import type { ForwardContext, ForwardResult } from '../../core/ports.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { ProtectedRoute } from '../../core/routes/route.ts'
-import type { Tracing } from '../../core/tracing.ts'
-import { type ForwardedHeaders, type Hop, towardsApplication } from '../headers.ts'
+import type { Claimed } from '../headers.ts'
 import { type Problem, quotaProblem } from '../problems.ts'
 import type { AdmittedRequest } from './admission.ts'
 import { type Answer, answerFor, problemAnswer } from './answers.ts'
-import type { Application } from './application.ts'
 import { type Identified, identify, type ScopeRules, scopeOf } from './identify.ts'
-import { type Inbound, readBody } from './inbound.ts'
+import type { Body } from './inbound.ts'
 
 export type ProtectPorts = Omit<DedupPorts, 'waiters' | 'turns'> & {
   readonly turns: Turns
-  readonly application: Application
   readonly waitersOf: (route: ProtectedRoute) => Waiters
   readonly quotas: TenantQuotas
   readonly newInstance: () => string
-  readonly tracing: Tracing
 }
 
 export type ProtectOptions = {
   readonly scope: ScopeRules
-  readonly forwarded: ForwardedHeaders
   readonly settleBudgetMs: number
   readonly renewFraction: number
 }
 
 export type ProtectedCall = {
-  readonly inbound: Inbound
   readonly request: AdmittedRequest
-  readonly hop: Hop
   readonly route: ProtectedRoute
   readonly params: PathParameters
+  /** The body, whole, if it is not longer than this. */
+  readonly readBody: (limitBytes: number) => Promise<Body>
+  /** Aborts when nobody waits for the answer any more. */
+  readonly abandoned: AbortSignal
+  /** Hands the request to the application: with its claim, or with none where nothing stands guard. Never rejects. */
+  readonly forward: (body: Buffer, claimed: Claimed | undefined) => Promise<ForwardResult>
 }
 
 /** Whose request it was, for the events. */
@@ -54,7 +54,13 @@ export type About = {
 }
 
 export type Protected =
-  | { readonly kind: 'answer'; readonly answer: Answer; readonly about?: About }
+  | {
+      readonly kind: 'answer'
+      readonly answer: Answer
+      /** It is the application's answer that came now, and not one in its place. */
+      readonly passesOn: boolean
+      readonly about?: About
+    }
   /** The client went away before its request was whole. */
   | { readonly kind: 'gone' }
   /** No key, and the route does not require one: it is passed on, the body having been read. */
@@ -65,11 +71,12 @@ export async function protect(
   options: ProtectOptions,
   ports: ProtectPorts,
 ): Promise<Protected> {
-  const { inbound, request, route, params } = call
+  const { request, route, params } = call
   const instance = ports.newInstance
   const refuse = (of: Problem): Protected => ({
     kind: 'answer',
     answer: problemAnswer(of, { idempotencyKey: undefined, instance }),
+    passesOn: false,
   })
   const scope = scopeOf(request, options.scope)
   if ('code' in scope) return refuse(scope)
@@ -77,7 +84,7 @@ export async function protect(
   const place = ports.quotas.enter(scope.tenant)
   if (place.kind === 'reached') return refuse(quotaProblem(place))
   using _ = place
-  const body = await readBody(inbound, route.bodyLimitBytes)
+  const body = await call.readBody(route.bodyLimitBytes)
   if (body.kind !== 'whole') place.notNew()
   if (body.kind === 'gone') return body
   if (body.kind === 'refused') return refuse(body.problem)
@@ -89,7 +96,7 @@ export async function protect(
       return { kind: 'unkeyed', body: body.bytes }
     case 'refused': {
       const told = { idempotencyKey: identified.clientKey, instance }
-      return { kind: 'answer', answer: problemAnswer(identified.problem, told) }
+      return { kind: 'answer', answer: problemAnswer(identified.problem, told), passesOn: false }
     }
     case 'identified': {
       const told = { idempotencyKey: identified.clientKey, instance }
@@ -97,7 +104,7 @@ export async function protect(
       if (!madeARecord(outcome)) place.notNew()
       const { recordKey, clientKey } = identified
       const about = { recordKey, tenant: scope.tenant, clientKey }
-      return { kind: 'answer', answer: answerFor(outcome, told), about }
+      return { kind: 'answer', answer: answerFor(outcome, told), passesOn: 'response' in outcome, about }
     }
   }
 }
@@ -133,24 +140,15 @@ async function once(
   options: ProtectOptions,
   ports: ProtectPorts,
 ) {
-  const { request, hop, route } = call
+  const { route } = call
   let result: ForwardResult | undefined
   const forward = async (context: ForwardContext | undefined): Promise<ForwardResult> => {
     // Nothing stands guard where there is no claim; the application's own defence is then the key alone.
     const claimed = context && { ...context, idempotencyKey: identified.keyForApplication }
-    const headers = ports.tracing.outgoing(
-      towardsApplication(request.headers, hop, options.forwarded, claimed),
-      context?.lockId,
-    )
-    result = await ports.application.forward(
-      { method: request.method, target: request.target, headers, body },
-      { answerWithinMs: route.upstreamTimeoutMs, storedLimitBytes: route.storedResponseLimitBytes },
-    )
+    result = await call.forward(body, claimed)
     return result
   }
   const { recordKey, fingerprint, contentRecord, entityKeys } = identified
-  const abandoned = new AbortController()
-  call.inbound.res.once('close', () => abandoned.abort())
   const policy = policyOf(route, options)
   const { turns, ...others } = ports
   const outcome = await deduplicate(
@@ -159,7 +157,7 @@ async function once(
       fingerprint,
       policy,
       forward,
-      abandoned: abandoned.signal,
+      abandoned: call.abandoned,
       ...(contentRecord === undefined ? {} : { contentRecord }),
       ...(entityKeys.length === 0
         ? {}
@@ -190,6 +188,15 @@ function policyOf(route: ProtectedRoute, options: ProtectOptions): DedupPolicy {
     storedHeaders: route.storedHeaders,
     bodyStorage: route.bodyStorage,
     redact: route.redact,
+  }
+}
+
+export function waitersByRoute(): (route: ProtectedRoute) => Waiters {
+  const known = new Map<ProtectedRoute, Waiters>()
+  return (route) => {
+    const waiters = known.get(route) ?? createWaiters(route.wait.maxWaiters, route.wait.maxWaiters)
+    known.set(route, waiters)
+    return waiters
   }
 }
 

@@ -8,21 +8,23 @@
 import type { IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { createWaiters, type Waiters } from '../../core/claims/waiters.ts'
+import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
-import type { RequestTrace } from '../../core/tracing.ts'
-import type { ForwardedHeaders, Hop } from '../headers.ts'
+import type { RequestTrace, Tracing } from '../../core/tracing.ts'
+import { decidedEvent } from '../decided.ts'
+import { type Claimed, type ForwardedHeaders, type Hop, towardsApplication } from '../headers.ts'
 import type { ListenerTls } from '../listener-tls.ts'
 import { closesConnection, type Problem } from '../problems.ts'
 import type { Peers } from '../trusted-peers.ts'
 import type { AdmittedRequest } from './admission.ts'
 import { type Answer, problemAnswer } from './answers.ts'
+import type { Application } from './application.ts'
 import { type Arrived, createArrival } from './arrival.ts'
 import { bypass } from './bypass.ts'
 import type { ScopeRules } from './identify.ts'
-import type { Inbound } from './inbound.ts'
+import { type Inbound, readBody } from './inbound.ts'
 import { createListener, type ListenerLimits } from './listener.ts'
-import { type About, type ProtectPorts, protect } from './protect.ts'
+import { type About, type ProtectedCall, type ProtectPorts, protect, waitersByRoute } from './protect.ts'
 import { send, writeRaw } from './send.ts'
 import { traced } from './traced.ts'
 import { offersWebSocket, passUpgrade } from './upgrade.ts'
@@ -45,6 +47,8 @@ export type ProxyOptions = {
 }
 
 export type ProxyPorts = Omit<ProtectPorts, 'waitersOf'> & {
+  readonly application: Application
+  readonly tracing: Tracing
   /** Told of a fault of our own; the client got 500 with this instance. */
   readonly onFailure: (error: unknown, instance: string) => void
 }
@@ -144,7 +148,11 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     // Any other protocol is an offer, which is declined by not taking it: Java's HttpClient offers h2c with every request.
     if (offersWebSocket(inbound.req)) return { answer: problem(NO_UPGRADE) }
 
-    const result = await protect({ ...call, route, params: matched?.params ?? {} }, options, protectPorts)
+    const result = await protect(
+      protectedCall(inbound, request, route, matched?.params ?? {}),
+      options,
+      protectPorts,
+    )
     switch (result.kind) {
       case 'answer':
         return result
@@ -158,6 +166,28 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
           ),
         }
     }
+  }
+
+  function protectedCall(
+    inbound: Inbound,
+    request: AdmittedRequest,
+    route: ProtectedRoute,
+    params: PathParameters,
+  ): ProtectedCall {
+    const abandoned = new AbortController()
+    inbound.res.once('close', () => abandoned.abort())
+    const hop = hopOf(inbound.req, request)
+    const forward = (body: Buffer, claimed: Claimed | undefined) => {
+      const towards = towardsApplication(request.headers, hop, options.forwarded, claimed)
+      const headers = ports.tracing.outgoing(towards, claimed?.lockId)
+      const { method, target } = request
+      return ports.application.forward(
+        { method, target, headers, body },
+        { answerWithinMs: route.upstreamTimeoutMs, storedLimitBytes: route.storedResponseLimitBytes },
+      )
+    }
+    const readWhole = (limitBytes: number) => readBody(inbound, limitBytes)
+    return { request, route, params, readBody: readWhole, abandoned: abandoned.signal, forward }
   }
 
   function overload(): Problem {
@@ -203,19 +233,16 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   }
 
   function publish(answer: Answer, { matched }: Arrived, startedMonoMs: number, about?: About): void {
-    ports.events.publish({
-      kind: 'decided',
-      entrypoint: 'proxy',
-      decision: answer.decision,
-      detail: answer.detail,
-      route: matched?.route.name,
-      status: answer.status,
-      durationMs: ports.clock.monoMs() - startedMonoMs,
-      keyHash: about?.recordKey.slice(-64),
-      ...(about === undefined ? {} : { tenant: about.tenant }),
-      ...(options.rawKeys && about?.clientKey !== undefined ? { idempotencyKey: about.clientKey } : {}),
-      ...answer.execution,
-    })
+    ports.events.publish(
+      decidedEvent(answer, {
+        entrypoint: 'proxy',
+        route: matched?.route.name,
+        durationMs: ports.clock.monoMs() - startedMonoMs,
+        recordKey: about?.recordKey,
+        tenant: about?.tenant,
+        shownKey: options.rawKeys ? about?.clientKey : undefined,
+      }),
+    )
   }
 
   async function idleOrAfter(graceMs: number): Promise<void> {
@@ -269,15 +296,6 @@ const OPTIONS_ANSWER: Answer = {
   body: Buffer.alloc(0),
   decision: 'bypassed',
   detail: 'options',
-}
-
-function waitersByRoute(): (route: ProtectedRoute) => Waiters {
-  const known = new Map<ProtectedRoute, Waiters>()
-  return (route) => {
-    const waiters = known.get(route) ?? createWaiters(route.wait.maxWaiters, route.wait.maxWaiters)
-    known.set(route, waiters)
-    return waiters
-  }
 }
 
 function hopOf(req: IncomingMessage, { host, httpVersion }: AdmittedRequest): Hop {

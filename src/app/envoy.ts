@@ -1,0 +1,49 @@
+/** The listener for Envoy's gRPC services as the configuration wants it. */
+
+import { randomUUID } from 'node:crypto'
+import type { Config } from '../config/load.ts'
+import type { EnvoyPorts, EnvoyServer } from '../http/envoy/server.ts'
+import { gatewaySecret } from './gateway.ts'
+import { scopeRules } from './scope-rules.ts'
+import type { Secrets } from './secrets.ts'
+
+/** What is around a body in a message: the head of its request, and gRPC's own fields. */
+const AROUND_BYTES = 64 * 1024
+/** Envoy may hold back more of an answer than is stored of it, and hands on what it has: 1 MiB by default, twice that at most. */
+const HELD_BY_ENVOY_BYTES = 2 * 1024 * 1024
+
+/** The listener, or undefined where it is off. gRPC is loaded only where it listens: it takes a tenth of a second. */
+export async function openEnvoy(
+  config: Config,
+  core: Omit<EnvoyPorts, 'secret' | 'newInstance' | 'onFailure'>,
+  secrets: Secrets,
+  onFailure: EnvoyPorts['onFailure'],
+): Promise<{ listen(): Promise<string>; close: EnvoyServer['close'] } | undefined> {
+  const at = config.gatewayGrpcListen
+  if (at.kind === 'off') return undefined
+  const { createEnvoyServer } = await import('../http/envoy/server.ts')
+  const tls = secrets.tls('gateway')
+  const bodies = config.routes.flatMap((route) =>
+    route.mode === 'bypass' ? [] : [route.bodyLimitBytes, route.storedResponseLimitBytes],
+  )
+  const server = createEnvoyServer(
+    {
+      routes: config.routes,
+      scope: scopeRules(config),
+      tokens: secrets.apiTokens,
+      settleBudgetMs: config.settleBudgetMs,
+      renewFraction: config.renewFraction,
+      rawKeys: config.logRawKeys,
+      ...(tls === undefined ? {} : { tls }),
+      limits: {
+        inFlightMax: config.maxInFlight,
+        headerLinesMax: config.headerLinesMax,
+        connectionsMax: config.connectionsMax,
+        handshakeTimeoutMs: config.headersTimeoutMs,
+        messageBytesMax: Math.max(HELD_BY_ENVOY_BYTES, ...bodies) + config.headerLimitBytes + AROUND_BYTES,
+      },
+    },
+    { ...core, secret: gatewaySecret(config, core), newInstance: () => randomUUID(), onFailure },
+  )
+  return { listen: () => server.listen(at), close: (graceMs) => server.close(graceMs) }
+}

@@ -1,0 +1,31 @@
+/** What a listener tells of an answer: the event that log lines and `fencepost_decisions_total` are made of. */
+
+import type { DecidedEvent, Entrypoint } from '../core/events.ts'
+import type { Answer } from './proxy/answers.ts'
+
+export type Asked = {
+  readonly entrypoint: Entrypoint
+  readonly route: string | undefined
+  readonly durationMs: number
+  readonly recordKey?: string | undefined
+  readonly tenant?: string | undefined
+  /** The client's own key; only where the configuration wants it shown. */
+  readonly shownKey?: string | undefined
+}
+
+export function decidedEvent(answer: Answer, asked: Asked): DecidedEvent {
+  const { entrypoint, route, durationMs, recordKey, tenant, shownKey } = asked
+  return {
+    kind: 'decided',
+    entrypoint,
+    decision: answer.decision,
+    detail: answer.detail,
+    route,
+    status: answer.status,
+    durationMs,
+    keyHash: recordKey?.slice(-64),
+    ...(tenant === undefined ? {} : { tenant }),
+    ...(shownKey === undefined ? {} : { idempotencyKey: shownKey }),
+    ...answer.execution,
+  }
+}

@@ -1,0 +1,121 @@
+/**
+ * Envoy's ext_authz over gRPC: the same check as over HTTP (`http/gateway/check.ts`), asked and answered in messages.
+ *
+ * Owns what of such a question is the request, and what is known of its body: bytes that are fewer than the request states
+ * are a part, and a part is no body. Refusals are answers here, 503 included, with their headers; so nothing that the filter
+ * is told to do about failures (`failure_mode_allow`) lets a request through that was refused.
+ */
+
+import { linesOf } from '../../core/formats/header-lines.ts'
+import type { HeaderList } from '../../core/ports.ts'
+import { checkAnswer, grantedHeaders, UPSTREAM_HEADERS } from '../gateway/answers.ts'
+import type { Checked, ReadBody } from '../gateway/check.ts'
+import type { Original } from '../gateway/original.ts'
+import type { Problem } from '../problems.ts'
+import { type AdmissionRules, admit } from '../proxy/admission.ts'
+import { type Answer, problemAnswer } from '../proxy/answers.ts'
+import { type Body, tooLarge } from '../proxy/inbound.ts'
+import {
+  type CheckedHttpRequest,
+  type CheckRequest,
+  type CheckResponse,
+  linesFrom,
+  ordinaryLines,
+  setting,
+} from './messages.ts'
+
+export type Question =
+  | { readonly kind: 'question'; readonly original: Original; readonly readBody: ReadBody }
+  | { readonly kind: 'refused'; readonly problem: Problem }
+
+export function questionFrom({ attributes }: CheckRequest, rules: AdmissionRules): Question {
+  const http = attributes?.request?.http
+  if (http === undefined) return { kind: 'refused', problem: NO_REQUEST }
+  const { id, method = '', path = '', host = '' } = http
+  const lines = headerLines(http)
+  const hosts: HeaderList = linesOf(lines, 'host').length > 0 || host === '' ? [] : [['host', host]]
+  const headers = [...hosts, ...lines]
+  const admission = admit({ method, target: path, httpVersion: '1.1', headers }, rules)
+  switch (admission.kind) {
+    case 'refused':
+      return admission
+    case 'options':
+      return { kind: 'refused', problem: NO_REQUEST }
+    case 'admitted': {
+      const { request } = admission
+      const known = knownOf(http, lines)
+      const bytes = known === 'whole' && http.rawBody !== undefined ? http.rawBody : Buffer.alloc(0)
+      // Envoy's own number of the request comes with every repetition of its question, and no client can name it.
+      const hopId = id === undefined || id === '' ? linesOf(lines, 'x-request-id')[0] : `envoy\0${id}`
+      const original = { dialect: 'ext-authz', request, hopId, body: known } as const
+      return { kind: 'question', original, readBody: async (limitBytes) => within(bytes, limitBytes) }
+    }
+  }
+}
+
+function headerLines({ headerMap, headers = {} }: CheckedHttpRequest): HeaderList {
+  const text = Object.entries(headers).map(([key, value]) => ({ key, value }))
+  return ordinaryLines(linesFrom(headerMap?.headers === undefined ? { headers: text } : headerMap))
+}
+
+function within(bytes: Buffer, limitBytes: number): Body {
+  return bytes.length > limitBytes ? tooLarge(limitBytes) : { kind: 'whole', bytes }
+}
+
+/** Where nothing comes nothing is known: the filter may have been told to hand on no body. */
+function knownOf({ rawBody, size = -1 }: CheckedHttpRequest, lines: HeaderList): Original['body'] {
+  if (linesOf(lines, 'x-envoy-auth-partial-body').some((value) => value !== 'false')) return 'partial'
+  if (rawBody === undefined || rawBody.length === 0) return 'unknown'
+  return size >= 0 && rawBody.length !== size ? 'partial' : 'whole'
+}
+
+/** @returns what Envoy is told, and the answer as the client or the application has it, for the events */
+export function toldOf(checked: Checked, instance: () => string): { told: CheckResponse; answer: Answer } {
+  const answer = checkAnswer(checked, 'ext-authz', instance)
+  const { decided } = checked
+  switch (decided.kind) {
+    case 'granted':
+      return { told: letThrough(grantedHeaders(decided)), answer }
+    case 'passed':
+    case 'unprotected':
+      return { told: letThrough([]), answer }
+    default:
+      return { told: refusal(answer), answer }
+  }
+}
+
+export function refusedWith(
+  problem: Problem,
+  instance: () => string,
+): { told: CheckResponse; answer: Answer } {
+  const answer = problemAnswer(problem, { idempotencyKey: undefined, instance })
+  return { told: refusal(answer), answer }
+}
+
+function letThrough(headers: HeaderList): CheckResponse {
+  const set = new Set(headers.map(([name]) => name))
+  const headersToRemove = UPSTREAM_HEADERS.filter((name) => !set.has(name)).map((name) => name.toLowerCase())
+  return { status: { code: GRPC_OK }, okResponse: { headers: setting(headers, 'text'), headersToRemove } }
+}
+
+function refusal({ status, headers, body }: Answer): CheckResponse {
+  const shown = headers.filter(([name]) => name !== 'Fencepost-Status')
+  return {
+    status: { code: GRPC_PERMISSION_DENIED },
+    deniedResponse: {
+      status: { code: status },
+      headers: setting(shown, 'text'),
+      // Of a check it is never a stream.
+      body: Buffer.isBuffer(body) ? body.toString('utf8') : '',
+    },
+  }
+}
+
+/** Any other than 0 refuses; what the client is told is in the answer. */
+const GRPC_OK = 0
+const GRPC_PERMISSION_DENIED = 7
+
+const NO_REQUEST: Problem = {
+  code: 'malformed-request',
+  detail: 'The check does not say the request that it is about.',
+}

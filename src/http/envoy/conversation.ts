@@ -1,0 +1,77 @@
+/**
+ * One stream of ext_proc as a conversation: Envoy says something, and is answered.
+ *
+ * Owns the order of what is said and when it is over, without events of gRPC. Mind what the end means to Envoy: a stream
+ * that ends well lets the request go on without us, and one that ends with an error answers the client 5xx.
+ */
+
+import type { ServerDuplexStream, ServerErrorResponse } from '@grpc/grpc-js'
+import type { ProcessingRequest, ProcessingResponse } from './messages.ts'
+
+export interface Conversation {
+  /** What Envoy says next; undefined where the stream has ended. */
+  next(): Promise<ProcessingRequest | undefined>
+  /** Envoy has ended the stream, or said more without waiting: what it waited for is over. */
+  wentOn(): boolean
+  answer(response: ProcessingResponse): void
+  /** Aborts when Envoy has ended the stream, as it does with the request that the stream is about. */
+  readonly ended: AbortSignal
+  /** Let Envoy go on without us. */
+  leave(): void
+  /** Nothing must go on. */
+  fail(why: Partial<ServerErrorResponse>): void
+}
+
+/** Envoy waits for an answer to what it said; whoever does not is read no further. */
+const AHEAD_MAX = 4
+
+export function converse(call: ServerDuplexStream<ProcessingRequest, ProcessingResponse>): Conversation {
+  const said: ProcessingRequest[] = []
+  const ended = new AbortController()
+  let waiting: ((message: ProcessingRequest | undefined) => void) | undefined
+  let left = false
+
+  const over = (): void => {
+    ended.abort()
+    waiting?.(undefined)
+    waiting = undefined
+  }
+  call.on('data', (message: ProcessingRequest) => {
+    if (waiting !== undefined) {
+      waiting(message)
+      waiting = undefined
+      return
+    }
+    said.push(message)
+    if (said.length >= AHEAD_MAX) call.pause()
+  })
+  call.on('end', over).on('cancelled', over).on('close', over)
+  // Of a stream that we fail ourselves, and of one that breaks.
+  call.on('error', over)
+
+  return {
+    next: () => {
+      const message = said.shift()
+      if (said.length < AHEAD_MAX) call.resume()
+      if (message !== undefined) return Promise.resolve(message)
+      if (ended.signal.aborted) return Promise.resolve(undefined)
+      return new Promise((resolve) => {
+        waiting = resolve
+      })
+    },
+    wentOn: () => said.length > 0 || ended.signal.aborted,
+    answer: (response) => {
+      if (!ended.signal.aborted && !left) call.write(response)
+    },
+    ended: ended.signal,
+    leave: () => {
+      if (left) return
+      left = true
+      if (!call.cancelled) call.end()
+    },
+    fail: (why) => {
+      left = true
+      call.emit('error', why)
+    },
+  }
+}

@@ -1,0 +1,28 @@
+/** TLS of the gRPC listener: that of every other listener (`listener-tls.ts`), in the form that gRPC's server takes. */
+
+import { ServerCredentials } from '@grpc/grpc-js'
+import { contextOf, type ListenerTls, tlsOptions } from '../listener-tls.ts'
+
+export function listenerCredentials(
+  tls: ListenerTls | undefined,
+  handshakeTimeoutMs: number,
+): ServerCredentials {
+  return tls === undefined
+    ? ServerCredentials.createInsecure()
+    : new ListenerCredentials(tls, handshakeTimeoutMs)
+}
+
+class ListenerCredentials extends ServerCredentials {
+  constructor(tls: ListenerTls, handshakeTimeoutMs: number) {
+    // HTTP/2 is what its server offers by itself.
+    const { ALPNProtocols: _, ...options } = tlsOptions(tls, handshakeTimeoutMs)
+    super(options, contextOf(tls.current()))
+    tls.onChange(() =>
+      this.updateSecureContextOptions({ ...contextOf(tls.current()), minVersion: 'TLSv1.2' }),
+    )
+  }
+
+  override _equals(other: ServerCredentials): boolean {
+    return this === other
+  }
+}

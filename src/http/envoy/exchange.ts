@@ -1,0 +1,216 @@
+/**
+ * Envoy between a request and its application, as ext_proc shows it: the request is Envoy's to send and the answer is
+ * Envoy's to pass on, and both wait for what is said here.
+ *
+ *   requestHeaders → requestBody → (the application works) → responseHeaders → responseBody
+ *
+ * Owns what is said at which of these: `forward` is "go on, and tell me what came of it", the counterpart of the proxy's
+ * own connection to the application. It decides nothing about the request: that is `core/deduplicate.ts`.
+ */
+
+import { linesOf } from '../../core/formats/header-lines.ts'
+import type { ForwardResult, HeaderList } from '../../core/ports.ts'
+import { OUTCOME_HEADER } from '../../core/routes/settlement.ts'
+import { namesOnlyWeSay, STATUS_HEADER } from '../headers.ts'
+import type { Answer } from '../proxy/answers.ts'
+import { type Body, tooLarge } from '../proxy/inbound.ts'
+import { answeredBy } from './answered-by.ts'
+import type { Conversation } from './conversation.ts'
+import {
+  BODY_MODES,
+  BODY_PASSES_BY,
+  type HeaderMutation,
+  type HttpBody,
+  linesFrom,
+  NOTHING_MORE,
+  ordinaryLines,
+  type Phase,
+  type ProcessingRequest,
+  pseudoHeader,
+  setting,
+} from './messages.ts'
+
+export interface Exchange {
+  /** Of the request, with its pseudo-headers. */
+  readonly head: HeaderList
+  readBody(limitBytes: number): Promise<Body>
+  /** Lets the request go on to the application with these header lines, and waits for the answer. Never rejects. */
+  forward(lines: HeaderList, storedLimitBytes: number): Promise<ForwardResult>
+  /** Lets go on what Envoy holds, request or answer; nothing more of it is seen. */
+  passOn(answer?: Answer): void
+  /** An answer in the place of what Envoy holds. */
+  replace(answer: Answer): void
+}
+
+/** What Envoy was told to show; the first message says it. */
+type Shown = { readonly requestBody: boolean; readonly responseBody: boolean }
+
+export function exchangeOver(conversation: Conversation, first: ProcessingRequest): Exchange {
+  const head = linesFrom(first.requestHeaders?.headers)
+  const headers = ordinaryLines(head)
+  const shown = shownBy(first)
+  const foreign = namesOnlyWeSay(headers)
+  let ofAnswer: readonly string[] = []
+  /** What Envoy waits for an answer to. */
+  let waits: Phase | undefined = 'requestHeaders'
+
+  function goOn(
+    mutation: Partial<HeaderMutation>,
+    modeOverride?: typeof NOTHING_MORE | typeof BODY_PASSES_BY,
+  ) {
+    const phase = waits
+    waits = undefined
+    if (phase === undefined) return
+    const { setHeaders = [], removeHeaders = [] } = mutation
+    const common = { response: { headerMutation: { setHeaders, removeHeaders } } }
+    conversation.answer({
+      [phase]: phase.endsWith('Trailers') ? {} : common,
+      ...(modeOverride === undefined ? {} : { modeOverride }),
+    })
+  }
+
+  async function next(): Promise<ProcessingRequest | undefined> {
+    const message = await conversation.next()
+    waits = message?.request
+    return message
+  }
+
+  async function readBody(limitBytes: number): Promise<Body> {
+    if (first.requestHeaders?.endOfStream === true) return { kind: 'whole', bytes: Buffer.alloc(0) }
+    const stated = linesOf(headers, 'content-length')[0]
+    if (Number(stated ?? 0) > limitBytes) return tooLarge(limitBytes)
+    if (!shown.requestBody) return { kind: 'refused', problem: BODY_NOT_SHOWN }
+    goOn({ removeHeaders: foreign })
+    const message = await next()
+    if (message?.request !== 'requestBody') {
+      // Envoy has answered in the meantime (a body above its own limit), or its client is gone.
+      passOn()
+      return { kind: 'gone' }
+    }
+    const bytes = bytesOf(message.requestBody)
+    if (bytes.length > limitBytes) return tooLarge(limitBytes)
+    // Never a fingerprint of a part.
+    if (stated !== undefined && bytes.length !== Number(stated))
+      return { kind: 'refused', problem: NOT_WHOLE }
+    return { kind: 'whole', bytes }
+  }
+
+  async function forward(lines: HeaderList, storedLimitBytes: number): Promise<ForwardResult> {
+    if (conversation.wentOn()) {
+      if (!conversation.ended.aborted) await next()
+      return { kind: 'never_sent', detail: 'Envoy gave the request up before it was let through' }
+    }
+    goOn({ setHeaders: setting(lines, 'bytes'), removeHeaders: foreign })
+    for (;;) {
+      const message = await next()
+      if (message === undefined) return lost('Envoy ended the stream before the answer')
+      if (message.request === 'responseHeaders') return answerFrom(message, storedLimitBytes)
+      if (message.request !== 'requestTrailers') return lost(`Envoy went on with ${message.request}`)
+      goOn({})
+    }
+  }
+
+  async function answerFrom(message: ProcessingRequest, storedLimitBytes: number): Promise<ForwardResult> {
+    const lines = linesFrom(message.responseHeaders?.headers)
+    const status = Number(pseudoHeader(lines, ':status'))
+    const own = ordinaryLines(lines)
+    ofAnswer = namesOnlyWeSay(own)
+    const by = answeredBy(Object.values(message.attributes ?? {})[0]?.fields ?? {})
+    switch (by.kind) {
+      case 'never_sent':
+      case 'no_answer':
+        return by
+      case 'envoy':
+        // Nothing has happened, and this is not the outcome of anything.
+        return answered(status, [...own, [OUTCOME_HEADER, 'release']], Buffer.alloc(0))
+      case 'application':
+        break
+    }
+    if (message.responseHeaders?.endOfStream === true) return answered(status, own, Buffer.alloc(0))
+    const stated = linesOf(own, 'content-length')[0]
+    if (!shown.responseBody || Number(stated ?? 0) > storedLimitBytes || isStream(own))
+      return passingBy(status, own)
+    goOn({ removeHeaders: ofAnswer })
+    const held = await next()
+    if (held === undefined) return lost('Envoy ended the stream before the answer was whole')
+    if (held.request !== 'responseBody') return passingBy(status, own)
+    const body = bytesOf(held.responseBody)
+    const whole =
+      held.responseBody?.endOfStream === true || (stated !== undefined && body.length === Number(stated))
+    return whole && body.length <= storedLimitBytes ? answered(status, own, body) : passingBy(status, own)
+  }
+
+  function passOn(answer?: Answer): void {
+    if (answer === undefined || waits === undefined || !waits.startsWith('response')) {
+      goOn({ removeHeaders: foreign }, NOTHING_MORE)
+    } else {
+      const told = answer.headers.filter(([name]) => name === STATUS_HEADER)
+      goOn({ setHeaders: setting(told, 'bytes'), removeHeaders: ofAnswer }, BODY_PASSES_BY)
+    }
+    conversation.leave()
+  }
+
+  function replace({ status, headers: lines, body, detail }: Answer): void {
+    waits = undefined
+    const kept = lines.filter(([name]) => name.toLowerCase() !== 'content-length')
+    // Envoy would call it text otherwise.
+    const typed = kept.some(([name]) => name.toLowerCase() === 'content-type')
+    conversation.answer({
+      immediateResponse: {
+        status: { code: status },
+        headers: { setHeaders: setting(kept, 'bytes'), removeHeaders: typed ? [] : ['content-type'] },
+        // What is replaced is never a stream: those are passed on.
+        body: Buffer.isBuffer(body) ? body : Buffer.alloc(0),
+        details: `fencepost_${detail}`,
+      },
+    })
+    conversation.leave()
+  }
+
+  return { head, readBody, forward, passOn, replace }
+}
+
+function shownBy({ protocolConfig }: ProcessingRequest): Shown {
+  const { requestBodyMode, responseBodyMode } = protocolConfig ?? {}
+  return {
+    requestBody: requestBodyMode === BODY_MODES.buffered,
+    // Buffered to its end Envoy answers 500 in the place of an answer that is larger than its buffer.
+    responseBody: responseBodyMode === BODY_MODES.bufferedPartial || responseBodyMode === BODY_MODES.buffered,
+  }
+}
+
+function bytesOf(body: HttpBody | undefined): Buffer {
+  return body?.body ?? Buffer.alloc(0)
+}
+
+/** Answers that nobody can wait for the end of. */
+function isStream(headers: HeaderList): boolean {
+  return /^(text\/event-stream|application\/grpc)/i.test(linesOf(headers, 'content-type')[0] ?? '')
+}
+
+function answered(status: number, headers: HeaderList, body: Buffer): ForwardResult {
+  return { kind: 'answered', response: { status, headers, body } }
+}
+
+/** The body goes by without us: a record without it is all that can be kept. */
+function passingBy(status: number, headers: HeaderList): ForwardResult {
+  const response = { status, headers, body: Buffer.alloc(0), oversized: { stream: nothing() } }
+  return { kind: 'answered', response }
+}
+
+async function* nothing(): AsyncGenerator<Buffer> {}
+
+function lost(detail: string): ForwardResult {
+  return { kind: 'no_answer', cause: 'reset', detail }
+}
+
+const BODY_NOT_SHOWN = {
+  code: 'internal-error',
+  detail:
+    'Nothing was carried out: on a protected route Envoy has to show the whole body (request_body_mode: BUFFERED), and says that it does not.',
+} as const
+
+const NOT_WHOLE = {
+  code: 'malformed-request',
+  detail: 'The body is not as long as the request states. Nothing was carried out.',
+} as const

@@ -1,0 +1,141 @@
+/**
+ * The messages of Envoy's two services, as they are on the wire (the .proto files beside this one) and as types.
+ *
+ * Owns how header lines cross: names in lower case and values as the bytes that came, each byte one character (Latin-1), as
+ * Node's parser gives them to the proxy. So a request has one identity, whichever way it came.
+ */
+
+import { fileURLToPath } from 'node:url'
+import type { ServiceDefinition } from '@grpc/grpc-js'
+import { loadSync } from '@grpc/proto-loader'
+import type { HeaderList } from '../../core/ports.ts'
+
+export type HeaderValue = { readonly key?: string; readonly value?: string; readonly rawValue?: Buffer }
+export type HeaderMap = { readonly headers?: readonly HeaderValue[] }
+export type HeaderValueOption = {
+  readonly header: HeaderValue
+  readonly append?: { readonly value: boolean }
+  readonly appendAction?: number
+}
+
+export type CheckRequest = {
+  readonly attributes?: { readonly request?: { readonly http?: CheckedHttpRequest } }
+}
+export type CheckedHttpRequest = {
+  readonly id?: string
+  readonly method?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly path?: string
+  readonly host?: string
+  readonly size?: number
+  readonly rawBody?: Buffer
+  readonly headerMap?: HeaderMap
+}
+export type CheckResponse = {
+  readonly status: { readonly code: number }
+  readonly okResponse?: {
+    readonly headers: readonly HeaderValueOption[]
+    readonly headersToRemove: readonly string[]
+  }
+  readonly deniedResponse?: {
+    readonly status: { readonly code: number }
+    readonly headers: readonly HeaderValueOption[]
+    readonly body: string
+  }
+}
+
+export type HttpHead = { readonly headers?: HeaderMap; readonly endOfStream?: boolean }
+export type HttpBody = { readonly body?: Buffer; readonly endOfStream?: boolean }
+export type Attribute = { readonly stringValue?: string; readonly numberValue?: number }
+
+/** What Envoy says, and what it has to be answered with: a message of the same name. */
+export type Phase =
+  | 'requestHeaders'
+  | 'requestBody'
+  | 'requestTrailers'
+  | 'responseHeaders'
+  | 'responseBody'
+  | 'responseTrailers'
+
+export const BODY_MODES = { none: 0, streamed: 1, buffered: 2, bufferedPartial: 3 } as const
+
+export type ProcessingRequest = {
+  readonly request?: Phase
+  readonly requestHeaders?: HttpHead
+  readonly responseHeaders?: HttpHead
+  readonly requestBody?: HttpBody
+  readonly responseBody?: HttpBody
+  readonly attributes?: Readonly<Record<string, { readonly fields?: Readonly<Record<string, Attribute>> }>>
+  readonly protocolConfig?: { readonly requestBodyMode?: number; readonly responseBodyMode?: number }
+}
+
+export type HeaderMutation = {
+  readonly setHeaders: readonly HeaderValueOption[]
+  readonly removeHeaders: readonly string[]
+}
+type Continued = { readonly response: { readonly headerMutation?: HeaderMutation } }
+export type ProcessingResponse = { readonly [phase in Phase]?: Continued } & {
+  readonly immediateResponse?: {
+    readonly status: { readonly code: number }
+    readonly headers: HeaderMutation
+    readonly body: Buffer
+    readonly details: string
+  }
+  readonly modeOverride?: {
+    readonly responseHeaderMode: number
+    readonly requestBodyMode: number
+    readonly responseBodyMode: number
+  }
+}
+
+/** For one request: neither its body nor anything of its answer is sent here. */
+export const NOTHING_MORE = { responseHeaderMode: 2, requestBodyMode: 0, responseBodyMode: 0 } as const
+/** For one answer: its body passes by. */
+export const BODY_PASSES_BY = { responseHeaderMode: 0, requestBodyMode: 0, responseBodyMode: 0 } as const
+
+const LOADED = loadSync(['ext_authz.proto', 'ext_proc.proto'], {
+  includeDirs: [fileURLToPath(new URL('.', import.meta.url))],
+  keepCase: false,
+  longs: Number,
+  enums: Number,
+  bytes: Buffer,
+  defaults: false,
+  oneofs: true,
+})
+
+export const AUTHORIZATION = LOADED['envoy.service.auth.v3.Authorization'] as ServiceDefinition
+export const EXTERNAL_PROCESSOR = LOADED['envoy.service.ext_proc.v3.ExternalProcessor'] as ServiceDefinition
+
+/** With HTTP/2's pseudo-headers, whose names begin with a colon. */
+export function linesFrom(map: HeaderMap | undefined): HeaderList {
+  return (map?.headers ?? []).map(({ key = '', value = '', rawValue }) => [
+    key,
+    (rawValue !== undefined && rawValue.length > 0 ? rawValue : Buffer.from(value, 'utf8')).toString(
+      'latin1',
+    ),
+  ])
+}
+
+/** A head without its pseudo-headers, the authority as `Host`. */
+export function ordinaryLines(lines: HeaderList): HeaderList {
+  return lines.flatMap(([name, value]): HeaderList => {
+    if (name === ':authority') return [['host', value]]
+    return name.startsWith(':') ? [] : [[name, value]]
+  })
+}
+
+export function pseudoHeader(lines: HeaderList, name: string): string | undefined {
+  return lines.find(([each]) => each === name)?.[1]
+}
+
+/** The first line of a name replaces what is there, further ones stand beside it. */
+export function setting(lines: HeaderList, as: 'bytes' | 'text'): HeaderValueOption[] {
+  const begun = new Set<string>()
+  return lines.map(([name, value]) => {
+    const key = name.toLowerCase()
+    const first = !begun.has(key)
+    begun.add(key)
+    const header = as === 'text' ? { key, value } : { key, rawValue: Buffer.from(value, 'latin1') }
+    return first ? { header, appendAction: 2 } : { header, append: { value: true } }
+  })
+}

@@ -1,0 +1,196 @@
+/**
+ * Envoy's ext_proc: requests and answers that pass through Envoy, protected by the same algorithm as behind the proxy. What
+ * there is a connection to the application is here "let Envoy go on, and wait for its answer".
+ *
+ * Owns the way of one request from its stream to its answer. Envoy aborts what its client gives up; then nobody knows what
+ * became of the request, and its claim stays until its lease ends.
+ */
+
+import type { Events } from '../../core/events.ts'
+import { linesOf } from '../../core/formats/header-lines.ts'
+import type { Clock, HeaderList } from '../../core/ports.ts'
+import type { Route } from '../../core/routes/route.ts'
+import type { Tracing } from '../../core/tracing.ts'
+import { decidedEvent } from '../decided.ts'
+import { matched } from '../gateway/check.ts'
+import { type Claimed, claimedLines } from '../headers.ts'
+import type { Problem } from '../problems.ts'
+import { type AdmissionRules, type AdmittedRequest, admit } from '../proxy/admission.ts'
+import { type Answer, problemAnswer } from '../proxy/answers.ts'
+import {
+  type About,
+  type Protected,
+  type ProtectOptions,
+  type ProtectPorts,
+  protect,
+} from '../proxy/protect.ts'
+import type { Conversation } from './conversation.ts'
+import { type Exchange, exchangeOver } from './exchange.ts'
+import { ordinaryLines, pseudoHeader } from './messages.ts'
+
+export type ProcessingOptions = ProtectOptions & {
+  readonly routes: readonly Route[]
+  readonly rawKeys: boolean
+  readonly rules: AdmissionRules
+}
+
+export type ProcessingPorts = ProtectPorts & {
+  readonly clock: Clock
+  readonly events: Events
+  readonly tracing: Tracing
+  readonly onFailure: (error: unknown, instance: string) => void
+}
+
+/** Never rejects. @param busy why nothing new is begun, where that is so */
+export async function processOne(
+  conversation: Conversation,
+  busy: () => Problem | undefined,
+  options: ProcessingOptions,
+  ports: ProcessingPorts,
+): Promise<void> {
+  const startedMonoMs = ports.clock.monoMs()
+  const first = await conversation.next()
+  if (first?.request === 'requestHeaders') {
+    const exchange = exchangeOver(conversation, first)
+    await serve(exchange, conversation.ended, busy, startedMonoMs, options, ports)
+    return
+  }
+  // An answer of Envoy to a request that another filter refused before we saw it.
+  if (first?.request === 'responseHeaders') {
+    conversation.answer({ responseHeaders: { response: {} } })
+    conversation.leave()
+  } else if (first !== undefined) conversation.fail(HEADS_NOT_SHOWN)
+  else conversation.leave()
+}
+
+async function serve(
+  exchange: Exchange,
+  ended: AbortSignal,
+  busy: () => Problem | undefined,
+  startedMonoMs: number,
+  options: ProcessingOptions,
+  ports: ProcessingPorts,
+): Promise<void> {
+  const { head } = exchange
+  const headers = ordinaryLines(head)
+  const method = pseudoHeader(head, ':method') ?? ''
+  const target = pseudoHeader(head, ':path') ?? ''
+  const admission = admit({ method, target, httpVersion: '1.1', headers }, options.rules)
+  const match =
+    admission.kind === 'admitted' ? matched({ request: admission.request }, options.routes) : undefined
+  const route = match?.route
+  const header = (name: string) => linesOf(headers, name)[0]
+  const trace = ports.tracing.request({ method, route: route?.name, protocolVersion: '1.1', header })
+  const problem = (of: Problem): Answer =>
+    problemAnswer(of, { idempotencyKey: undefined, instance: ports.newInstance })
+
+  async function decide(): Promise<Done> {
+    if (admission.kind === 'refused') return replacing(problem(admission.problem))
+    if (admission.kind === 'options' || match === undefined || match.route.mode === 'bypass') return BYPASSED
+    const refusal = busy() ?? (asksForUpgrade(headers) ? NO_UPGRADE : undefined)
+    if (refusal !== undefined) return replacing(problem(refusal))
+    const { request } = admission
+    const call = {
+      request,
+      route: match.route,
+      params: match.params,
+      readBody: exchange.readBody,
+      abandoned: ended,
+      forward: (_: Buffer, claimed: Claimed | undefined) => {
+        const lines = linesTowards(request, claimed, ports.tracing)
+        return exchange.forward(
+          lines,
+          match.route.mode === 'bypass' ? 0 : match.route.storedResponseLimitBytes,
+        )
+      },
+    }
+    return doneWith(await protect(call, options, ports))
+  }
+
+  await trace.run(async () => {
+    let done: Done
+    try {
+      done = await decide()
+    } catch (error) {
+      const instance = ports.newInstance()
+      ports.onFailure(error, instance)
+      done = replacing(problemAnswer(FAULT, { idempotencyKey: undefined, instance: () => instance }))
+    }
+    const { answer, about } = done
+    if (answer === undefined) return trace.ended(undefined)
+    if (done.passesOn) exchange.passOn(answer)
+    else exchange.replace(answer)
+    trace.ended(answer.status)
+    ports.events.publish(
+      decidedEvent(answer, {
+        entrypoint: 'ext_proc',
+        route: route?.name,
+        durationMs: ports.clock.monoMs() - startedMonoMs,
+        recordKey: about?.recordKey,
+        tenant: about?.tenant,
+        shownKey: options.rawKeys ? about?.clientKey : undefined,
+      }),
+    )
+  })
+}
+
+/** Without an answer where Envoy has ended the stream before the request was whole. */
+type Done = { readonly answer?: Answer; readonly passesOn: boolean; readonly about?: About }
+
+function doneWith(result: Protected): Done {
+  switch (result.kind) {
+    case 'answer':
+      return result
+    case 'gone':
+      return { passesOn: false }
+    case 'unkeyed':
+      return BYPASSED
+  }
+}
+
+function replacing(answer: Answer): Done {
+  return { answer, passesOn: false }
+}
+
+/** What the application is told besides the request. */
+function linesTowards(
+  { headers }: AdmittedRequest,
+  claimed: Claimed | undefined,
+  tracing: Tracing,
+): HeaderList {
+  const known = new Set(headers)
+  const came = new Set(headers.map(([name, value]) => `${name}\0${value}`))
+  const traced = tracing
+    .outgoing([...known], claimed?.lockId)
+    .filter(([name, value]) => !came.has(`${name}\0${value}`))
+  return [...(claimed === undefined ? [] : claimedLines(claimed)), ...traced]
+}
+
+function asksForUpgrade(headers: HeaderList): boolean {
+  return linesOf(headers, 'upgrade').some((value) => /\bwebsocket\b/i.test(value))
+}
+
+const BYPASSED: Done = {
+  passesOn: true,
+  answer: {
+    // Of the check; what the application answers passes by unseen.
+    status: 200,
+    headers: [],
+    body: Buffer.alloc(0),
+    decision: 'bypassed',
+    detail: 'bypassed',
+  },
+}
+
+const NO_UPGRADE: Problem = {
+  code: 'upgrade-refused',
+  detail: 'A protected request never changes the protocol of its connection. Nothing was carried out.',
+}
+
+const FAULT: Problem = {
+  code: 'internal-error',
+  detail: 'The sidecar failed at this request; its log says why.',
+}
+
+/** FAILED_PRECONDITION */
+const HEADS_NOT_SHOWN = { code: 9, details: 'request_header_mode has to be SEND' }
