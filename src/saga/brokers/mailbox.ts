@@ -5,19 +5,12 @@
  * Owns the table `mailbox`. A taken message is invisible for `visibilityMs`, renewed while its handler runs, and comes
  * again when its consumer dies. Meant for one database that serves both sides; throughput is that of the database.
  */
-import { keepProcessAlive } from '../ambient.ts'
+import { pauseUnless } from '../../core/retry.ts'
 import { isConnectionLoss } from '../database.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import type { SagaKit } from '../kit.ts'
-import {
-  type InboundMessage,
-  inboundFrom,
-  type MessagePublisher,
-  type MessageSubscriber,
-  propertiesOf,
-  type Subscription,
-  type Verdict,
-} from '../messages.ts'
+import { inboundFrom, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 /** Publishes into the queues that the destination names, separated by commas. */
 export function createMailboxPublisher(kit: SagaKit): MessagePublisher {
@@ -49,107 +42,74 @@ export type MailboxOptions = {
   readonly visibilityMs?: number
 }
 
-type Handle = (message: InboundMessage) => Promise<Verdict>
-
 type Taken = { id: string; body: string; properties: Record<string, string>; deliveries: number }
 
 export function createMailboxSubscriber(options: MailboxOptions): MessageSubscriber {
-  return {
-    async subscribe(handle, { concurrency, onError }): Promise<Subscription> {
-      const reader = new MailboxReader(options, handle, concurrency, onError)
-      const release = keepProcessAlive()
-      const running = reader.run().finally(release)
-      return {
-        close: () => {
-          reader.stop()
-          return running
-        },
-      }
-    },
-  }
+  return subscriberOf('the database', (deliveries) => new MailboxSession(options, deliveries))
 }
 
-class MailboxReader {
+class MailboxSession implements Session {
   readonly #kit: SagaKit
   readonly #queue: string
   readonly #pollIntervalMs: number
   readonly #visibilityMs: number
-  readonly #handle: Handle
-  readonly #concurrency: number
-  readonly #onError: (error: unknown) => void
+  readonly #deliveries: Deliveries
   readonly #me: string
-  readonly #running = new Map<string, Promise<void>>()
-  #stopped = false
-  #wake = Promise.withResolvers<void>()
+  #reading: Promise<void> = Promise.resolve()
+  #renewal: { cancel(): void } | undefined
+  readonly #stopping = Promise.withResolvers<void>()
 
-  constructor(
-    options: MailboxOptions,
-    handle: Handle,
-    concurrency: number,
-    onError: (error: unknown) => void,
-  ) {
+  constructor(options: MailboxOptions, deliveries: Deliveries) {
     this.#kit = options.kit
     this.#queue = options.queue
     this.#pollIntervalMs = options.pollIntervalMs ?? 100
     this.#visibilityMs = options.visibilityMs ?? 30_000
-    this.#handle = handle
-    this.#concurrency = concurrency
-    this.#onError = onError
+    this.#deliveries = deliveries
     this.#me = options.kit.random.hex(8)
   }
 
-  stop(): void {
-    this.#stopped = true
-    this.#wake.resolve()
+  async begin(): Promise<void> {
+    this.#renewLater()
+    this.#reading = this.#deliveries.repeat(this.#kit.clock, this.#pollIntervalMs, () => this.#readOnce())
   }
 
-  async run(): Promise<void> {
-    const renewal = this.#renewing()
-    while (!this.#stopped) {
-      this.#wake = Promise.withResolvers<void>()
-      const room = this.#concurrency - this.#running.size
-      const taken = room > 0 ? await this.#take(room) : []
-      for (const one of taken) this.#start(one)
-      if (taken.length === room && room > 0) continue
-      const timer = this.#kit.clock.timer(this.#pollIntervalMs, () => this.#wake.resolve())
-      await this.#wake.promise
-      timer.cancel()
-    }
-    await Promise.all(this.#running.values())
-    renewal()
+  async stop(): Promise<void> {
+    this.#stopping.resolve()
+    await this.#reading
   }
 
-  #start(taken: Taken): void {
-    const done = this.#deliver(taken)
-      .catch(this.#onError)
-      .finally(() => {
-        this.#running.delete(taken.id)
-        this.#wake.resolve()
-      })
-    this.#running.set(taken.id, done)
+  async leave(): Promise<void> {
+    this.#renewal?.cancel()
+  }
+
+  async #readOnce(): Promise<void> {
+    const { room } = this.#deliveries
+    const taken = room > 0 ? await this.#take(room) : []
+    for (const one of taken) this.#deliveries.begin(one.id, () => this.#deliver(one))
+    if ((taken.length === room && room > 0) || this.#deliveries.stopped) return
+    await pauseUnless(
+      [this.#stopping.promise, this.#deliveries.whenOneEnds()],
+      this.#pollIntervalMs,
+      this.#kit.clock,
+    )
   }
 
   async #take(room: number): Promise<readonly Taken[]> {
     const { schema } = this.#kit
-    try {
-      const { rows } = await this.#kit.pool.query<Taken>(
-        `WITH next AS (SELECT id FROM ${schema}.mailbox WHERE queue = $1 AND available_at <= clock_timestamp()
-                       ORDER BY available_at, id LIMIT $2 FOR UPDATE SKIP LOCKED)
-         UPDATE ${schema}.mailbox m SET available_at = clock_timestamp() + $3 * interval '1 ms', taken_by = $4, deliveries = deliveries + 1
-         FROM next WHERE m.id = next.id RETURNING m.id, m.body, m.properties, m.deliveries`,
-        [this.#queue, room, this.#visibilityMs, this.#me],
-      )
-      return rows.sort((a, b) => Number(a.id) - Number(b.id))
-    } catch (error) {
-      this.#onError(error)
-      return []
-    }
+    const { rows } = await this.#kit.pool.query<Taken>(
+      `WITH next AS (SELECT id FROM ${schema}.mailbox WHERE queue = $1 AND available_at <= clock_timestamp()
+                     ORDER BY available_at, id LIMIT $2 FOR UPDATE SKIP LOCKED)
+       UPDATE ${schema}.mailbox m SET available_at = clock_timestamp() + $3 * interval '1 ms', taken_by = $4, deliveries = deliveries + 1
+       FROM next WHERE m.id = next.id RETURNING m.id, m.body, m.properties, m.deliveries`,
+      [this.#queue, room, this.#visibilityMs, this.#me],
+    )
+    return rows.sort((a, b) => Number(a.id) - Number(b.id))
   }
 
   async #deliver({ id, body, properties, deliveries }: Taken): Promise<void> {
     const { schema, pool } = this.#kit
     const message = inboundFrom(properties, body, deliveries > 1)
-    const verdict = message === undefined ? ({ kind: 'ack' } as const) : await this.#handle(message)
+    const verdict = await this.#deliveries.verdictOn(message)
     switch (verdict.kind) {
       case 'ack':
         await pool.query(`DELETE FROM ${schema}.mailbox WHERE id = $1`, [id])
@@ -165,18 +125,16 @@ class MailboxReader {
   }
 
   /** Keeps what is being worked on invisible to others. */
-  #renewing(): () => void {
-    let timer = this.#kit.clock.timer(this.#visibilityMs / 3, renew.bind(this))
-    function renew(this: MailboxReader): void {
+  #renewLater(): void {
+    this.#renewal = this.#kit.clock.timer(this.#visibilityMs / 3, () => {
       this.#kit.pool
         .query(
           `UPDATE ${this.#kit.schema}.mailbox SET available_at = clock_timestamp() + $1 * interval '1 ms'
            WHERE id = ANY($2::bigint[]) AND taken_by = $3`,
-          [this.#visibilityMs, [...this.#running.keys()], this.#me],
+          [this.#visibilityMs, this.#deliveries.underWay, this.#me],
         )
-        .catch(this.#onError)
-      timer = this.#kit.clock.timer(this.#visibilityMs / 3, renew.bind(this))
-    }
-    return () => timer.cancel()
+        .catch(this.#deliveries.report)
+      this.#renewLater()
+    })
   }
 }

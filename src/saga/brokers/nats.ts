@@ -25,18 +25,10 @@ import {
 } from '@nats-io/transport-node'
 import type { Clock } from '../../core/ports.ts'
 import { pause } from '../../core/retry.ts'
-import { keepProcessAlive, processClock } from '../ambient.ts'
+import { processClock } from '../ambient.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
-import {
-  type InboundMessage,
-  inboundFrom,
-  type MessagePublisher,
-  type MessageSubscriber,
-  propertiesOf,
-  type SubscribeOptions,
-  type Subscription,
-  type Verdict,
-} from '../messages.ts'
+import { inboundFrom, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 export type NatsOptions = { readonly connection: NodeConnectionOptions }
 
@@ -119,59 +111,42 @@ export type NatsSubscriberOptions = NatsOptions & {
 }
 
 export function createNatsSubscriber(options: NatsSubscriberOptions): MessageSubscriber {
-  return {
-    async subscribe(handle, subscribe) {
-      const session = new Session(options, handle, subscribe)
-      await session.begin()
-      return session
-    },
-  }
+  return subscriberOf('NATS', (deliveries) => new NatsSession(options, deliveries))
 }
 
-class Session implements Subscription {
+/** After a fault, and after an iteration that ended without us. */
+const againMs = 250
+
+class NatsSession implements Session {
   readonly #options: NatsSubscriberOptions
-  readonly #handle: (message: InboundMessage) => Promise<Verdict>
-  readonly #subscribe: SubscribeOptions
+  readonly #deliveries: Deliveries
   readonly #clock: Clock
   readonly #ackWaitMs: number
-  readonly #running = new Set<Promise<void>>()
-  readonly #release = keepProcessAlive()
   #connection: NatsConnection | undefined
   #messages: ConsumerMessages | undefined
   #reading: Promise<void> = Promise.resolve()
-  #closed = false
 
-  constructor(
-    options: NatsSubscriberOptions,
-    handle: (message: InboundMessage) => Promise<Verdict>,
-    subscribe: SubscribeOptions,
-  ) {
+  constructor(options: NatsSubscriberOptions, deliveries: Deliveries) {
     this.#options = options
-    this.#handle = handle
-    this.#subscribe = subscribe
+    this.#deliveries = deliveries
     this.#clock = options.clock ?? processClock
     this.#ackWaitMs = options.ackWaitMs ?? 30_000
   }
 
   async begin(): Promise<void> {
-    try {
-      this.#connection = await connect({ ...reconnecting, ...this.#options.connection })
-      await this.#declare(this.#connection)
-      this.#reading = this.#read(this.#connection)
-    } catch (error) {
-      this.#release()
-      await this.#connection?.close()
-      throw new BrokerUnavailableError('NATS is out of reach', { cause: error })
-    }
+    const connection = await connect({ ...reconnecting, ...this.#options.connection })
+    this.#connection = connection
+    await this.#declare(connection)
+    this.#reading = this.#deliveries.repeat(this.#clock, againMs, () => this.#read(connection))
   }
 
-  async close(): Promise<void> {
-    this.#closed = true
+  async stop(): Promise<void> {
     this.#messages?.stop()
     await this.#reading
-    await Promise.all(this.#running)
+  }
+
+  async leave(): Promise<void> {
     await this.#connection?.close()
-    this.#release()
   }
 
   async #declare(connection: NatsConnection): Promise<void> {
@@ -193,30 +168,18 @@ class Session implements Subscription {
     })
   }
 
-  /** Pulls no more than can be handled; begins again whenever the iteration ends without us. */
+  /** Pulls no more than can be handled. */
   async #read(connection: NatsConnection): Promise<void> {
     const { stream, durable } = this.#options
-    const { concurrency, onError } = this.#subscribe
-    while (!this.#closed) {
-      try {
-        const consumer = await jetstream(connection).consumers.get(stream, durable)
-        this.#messages = await consumer.consume({ max_messages: concurrency, expires: 5_000 })
-        if (this.#closed) this.#messages.stop()
-        for await (const message of this.#messages) {
-          this.#start(message)
-          while (this.#running.size >= concurrency) await Promise.race(this.#running)
-        }
-      } catch (error) {
-        onError(error)
-      }
-      if (!this.#closed) await pause(this.#clock, 250)
+    const deliveries = this.#deliveries
+    const consumer = await jetstream(connection).consumers.get(stream, durable)
+    this.#messages = await consumer.consume({ max_messages: deliveries.concurrency, expires: 5_000 })
+    if (deliveries.stopped) this.#messages.stop()
+    for await (const message of this.#messages) {
+      deliveries.begin(message, () => this.#deliver(message))
+      await deliveries.untilRoom()
     }
-  }
-
-  #start(raw: JsMsg): void {
-    const done = this.#deliver(raw).catch(this.#subscribe.onError)
-    this.#running.add(done)
-    void done.then(() => this.#running.delete(done))
+    if (!deliveries.stopped) await pause(this.#clock, againMs)
   }
 
   async #deliver(raw: JsMsg): Promise<void> {
@@ -226,7 +189,7 @@ class Session implements Subscription {
     const message = inboundFrom(properties, raw.string(), raw.redelivered)
     const stopKeeping = this.#keeping(raw)
     try {
-      const verdict = message === undefined ? ({ kind: 'ack' } as const) : await this.#handle(message)
+      const verdict = await this.#deliveries.verdictOn(message)
       if (verdict.kind === 'again') raw.nak(Math.max(1, Math.round(verdict.delayMs)))
       else await raw.ackAck()
     } finally {

@@ -11,20 +11,17 @@
 import amqp, { type ChannelModel, type ConfirmChannel, type ConsumeMessage } from 'amqplib'
 import type { Clock } from '../../core/ports.ts'
 import { pause } from '../../core/retry.ts'
-import { keepProcessAlive, processClock } from '../ambient.ts'
+import { processClock } from '../ambient.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import {
-  type InboundMessage,
   inboundFrom,
   type MessagePublisher,
   type MessageSubscriber,
   type OutboundMessage,
   propertiesOf,
-  type SubscribeOptions,
-  type Subscription,
-  type Verdict,
 } from '../messages.ts'
 import { delayBucketMs, delayBucketsMs } from './delay-buckets.ts'
+import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 export type RabbitMqOptions = {
   /** `amqp://user:password@host:5672/vhost`; `amqps:` for TLS. */
@@ -145,62 +142,42 @@ export type RabbitMqSubscriberOptions = RabbitMqOptions & {
 }
 
 export function createRabbitMqSubscriber(options: RabbitMqSubscriberOptions): MessageSubscriber {
-  return {
-    async subscribe(handle, subscribeOptions) {
-      const session = new Session(options, handle, subscribeOptions)
-      await session.begin()
-      return session
-    },
-  }
+  return subscriberOf('RabbitMQ', (deliveries) => new RabbitMqSession(options, deliveries))
 }
 
 const reconnectMs = 500
 
-class Session implements Subscription {
+/** The first connection must succeed; later ones are made again and again. */
+class RabbitMqSession implements Session {
   readonly #options: RabbitMqSubscriberOptions
-  readonly #handle: (message: InboundMessage) => Promise<Verdict>
-  readonly #subscribe: SubscribeOptions
+  readonly #deliveries: Deliveries
   readonly #clock: Clock
-  readonly #running = new Set<Promise<void>>()
-  readonly #release = keepProcessAlive()
   #link: Link | undefined
   #consumerTag = ''
-  #closed = false
 
-  constructor(
-    options: RabbitMqSubscriberOptions,
-    handle: (message: InboundMessage) => Promise<Verdict>,
-    subscribe: SubscribeOptions,
-  ) {
+  constructor(options: RabbitMqSubscriberOptions, deliveries: Deliveries) {
     this.#options = options
-    this.#handle = handle
-    this.#subscribe = subscribe
+    this.#deliveries = deliveries
     this.#clock = options.clock ?? processClock
   }
 
-  /** The first connection must succeed; later ones are made again and again. */
-  async begin(): Promise<void> {
-    try {
-      await this.#consume()
-    } catch (error) {
-      this.#release()
-      throw new BrokerUnavailableError('RabbitMQ is out of reach', { cause: error })
-    }
+  begin(): Promise<void> {
+    return this.#consume()
   }
 
-  async close(): Promise<void> {
-    this.#closed = true
+  async stop(): Promise<void> {
     await this.#link?.channel.cancel(this.#consumerTag).catch(() => {})
-    await Promise.all(this.#running)
+  }
+
+  async leave(): Promise<void> {
     await this.#link?.model.close().catch(() => {})
-    this.#release()
   }
 
   async #consume(): Promise<void> {
     const link = await connect(this.#options)
     try {
       await declare(link, this.#options)
-      await link.channel.prefetch(this.#subscribe.concurrency)
+      await link.channel.prefetch(this.#deliveries.concurrency)
       const { consumerTag } = await link.channel.consume(
         this.#options.queue,
         (raw) => this.#receive(link, raw),
@@ -215,21 +192,24 @@ class Session implements Subscription {
     }
     this.#link = link
     link.closed.catch((error: unknown) => {
-      if (this.#closed) return
-      this.#subscribe.onError(error)
+      if (this.#deliveries.stopped) return
+      this.#deliveries.report(error)
       void this.#again()
     })
   }
 
   async #again(): Promise<void> {
-    while (!this.#closed) {
+    let back = false
+    while (!back && !this.#deliveries.stopped) {
       await pause(this.#clock, reconnectMs)
-      if (this.#closed) return
-      try {
-        return await this.#consume()
-      } catch (error) {
-        this.#subscribe.onError(error)
-      }
+      if (this.#deliveries.stopped) return
+      back = await this.#consume().then(
+        () => true,
+        (error: unknown) => {
+          this.#deliveries.report(error)
+          return false
+        },
+      )
     }
   }
 
@@ -239,10 +219,7 @@ class Session implements Subscription {
       void link.model.close().catch(() => {})
       return
     }
-    // What fails here fails with the connection, and then the message comes again.
-    const done = this.#deliver(link, raw).catch(this.#subscribe.onError)
-    this.#running.add(done)
-    void done.then(() => this.#running.delete(done))
+    this.#deliveries.begin(raw, () => this.#deliver(link, raw))
   }
 
   async #deliver(link: Link, raw: ConsumeMessage): Promise<void> {
@@ -255,7 +232,7 @@ class Session implements Subscription {
       raw.content.toString('utf8'),
       raw.fields.redelivered,
     )
-    const verdict = message === undefined ? ({ kind: 'ack' } as const) : await this.#handle(message)
+    const verdict = await this.#deliveries.verdictOn(message)
     if (verdict.kind === 'again') await this.#delay(link, raw, verdict.delayMs)
     link.channel.ack(raw)
   }

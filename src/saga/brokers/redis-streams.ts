@@ -10,17 +10,10 @@
  * Source: redis.io, XREADGROUP, XAUTOCLAIM.
  */
 import { Redis } from 'ioredis'
+import { processClock } from '../ambient.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
-import {
-  type InboundMessage,
-  inboundFrom,
-  type MessagePublisher,
-  type MessageSubscriber,
-  propertiesOf,
-  type SubscribeOptions,
-  type Subscription,
-  type Verdict,
-} from '../messages.ts'
+import { inboundFrom, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 export type RedisStreamsOptions = {
   readonly url: string
@@ -99,13 +92,7 @@ export type RedisStreamsSubscriberOptions = RedisStreamsOptions & {
 }
 
 export function createRedisStreamsSubscriber(options: RedisStreamsSubscriberOptions): MessageSubscriber {
-  return {
-    async subscribe(handle, subscribe) {
-      const session = new Session(options, handle, subscribe)
-      await session.begin()
-      return session
-    },
-  }
+  return subscriberOf('Redis', (deliveries) => new RedisStreamsSession(options, deliveries))
 }
 
 /** KEYS: stream of the entry, sorted set. ARGV: group, entry id, due (Unix ms), the entry as JSON. Answers 1. */
@@ -126,12 +113,13 @@ return #due`
 
 type Entry = readonly [id: string, fields: readonly string[]]
 
+const keyOf = (stream: string, id: string) => `${stream}/${id}`
+
 /** How long a read waits for something new, and how often delayed and orphaned messages are looked for. */
 const blockMs = 200
 
-class Session implements Subscription {
-  readonly #handle: (message: InboundMessage) => Promise<Verdict>
-  readonly #subscribe: SubscribeOptions
+class RedisStreamsSession implements Session {
+  readonly #deliveries: Deliveries
   readonly #redis: Redis
   readonly #blocking: Redis
   readonly #streams: readonly [main: string, again: string]
@@ -139,19 +127,10 @@ class Session implements Subscription {
   readonly #group: string
   readonly #me: string
   readonly #visibilityMs: number
-  readonly #running = new Map<
-    string,
-    { readonly stream: string; readonly id: string; readonly done: Promise<void> }
-  >()
   #reading: Promise<void> = Promise.resolve()
   #keptAtMs = 0
-  #closed = false
 
-  constructor(
-    options: RedisStreamsSubscriberOptions,
-    handle: (message: InboundMessage) => Promise<Verdict>,
-    subscribe: SubscribeOptions,
-  ) {
+  constructor(options: RedisStreamsSubscriberOptions, deliveries: Deliveries) {
     const { url, keyPrefix = '', stream, group, visibilityMs = 30_000 } = options
     const settings = {
       // RESP 3 has another shape for the answer of XREADGROUP.
@@ -162,11 +141,10 @@ class Session implements Subscription {
       connectTimeout: 5_000,
       retryStrategy: (attempt: number) => Math.min(50 * attempt, 1_000),
     }
-    this.#handle = handle
-    this.#subscribe = subscribe
+    this.#deliveries = deliveries
     this.#redis = new Redis(url, settings)
     this.#blocking = new Redis(url, settings)
-    for (const redis of [this.#redis, this.#blocking]) redis.on('error', subscribe.onError)
+    for (const redis of [this.#redis, this.#blocking]) redis.on('error', deliveries.report)
     const main = `${keyPrefix}${stream}`
     this.#streams = [main, `${main}:again:${group}`]
     this.#delayed = `${main}:delayed:${group}`
@@ -176,21 +154,16 @@ class Session implements Subscription {
   }
 
   async begin(): Promise<void> {
-    try {
-      await Promise.all([this.#redis.connect(), this.#blocking.connect()])
-      await this.#declare()
-    } catch (error) {
-      this.#redis.disconnect()
-      this.#blocking.disconnect()
-      throw new BrokerUnavailableError('Redis is out of reach', { cause: error })
-    }
-    this.#reading = this.#read()
+    await Promise.all([this.#redis.connect(), this.#blocking.connect()])
+    await this.#declare()
+    this.#reading = this.#deliveries.repeat(processClock, blockMs, () => this.#readOnce())
   }
 
-  async close(): Promise<void> {
-    this.#closed = true
+  async stop(): Promise<void> {
     await this.#reading
-    await Promise.all([...this.#running.values()].map(({ done }) => done))
+  }
+
+  async leave(): Promise<void> {
     this.#redis.disconnect()
     this.#blocking.disconnect()
   }
@@ -202,26 +175,19 @@ class Session implements Subscription {
       })
   }
 
-  async #read(): Promise<void> {
-    while (!this.#closed) {
-      try {
-        await this.#redis.eval(dueScript, 2, this.#delayed, this.#streams[1])
-        await this.#keepMine()
-        const room = this.#subscribe.concurrency - this.#running.size
-        if (room <= 0) {
-          await Promise.race([...this.#running.values()].map(({ done }) => done))
-          continue
-        }
-        for (const stream of this.#streams) await this.#claimOrphans(stream, room)
-        await this.#readNew(room)
-      } catch (error) {
-        if (this.#closed) return
-        this.#subscribe.onError(error)
-        // A server that came back empty has no group any more.
-        if (/NOGROUP/.test(String((error as Error)?.message)))
-          await this.#declare().catch(this.#subscribe.onError)
-        await new Promise((resolve) => setTimeout(resolve, blockMs))
-      }
+  async #readOnce(): Promise<void> {
+    try {
+      await this.#redis.eval(dueScript, 2, this.#delayed, this.#streams[1])
+      await this.#keepMine()
+      const { room } = this.#deliveries
+      if (room <= 0) return await this.#deliveries.untilRoom()
+      for (const stream of this.#streams) await this.#claimOrphans(stream, room)
+      await this.#readNew(room)
+    } catch (error) {
+      // A server that came back empty has no group any more.
+      if (/NOGROUP/.test(String((error as Error)?.message)))
+        await this.#declare().catch(this.#deliveries.report)
+      throw error
     }
   }
 
@@ -263,22 +229,19 @@ class Session implements Subscription {
   /** What is being worked on is not idle. */
   async #keepMine(): Promise<void> {
     const nowMs = performance.now()
-    if (nowMs - this.#keptAtMs < this.#visibilityMs / 3 || this.#running.size === 0) return
+    const underWay = this.#deliveries.underWay.map(String)
+    if (nowMs - this.#keptAtMs < this.#visibilityMs / 3 || underWay.length === 0) return
     this.#keptAtMs = nowMs
     for (const stream of this.#streams) {
-      const ids = [...this.#running.values()].filter((one) => one.stream === stream).map(({ id }) => id)
+      const prefix = keyOf(stream, '')
+      const ids = underWay.filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length))
       if (ids.length > 0)
         await this.#redis.call('XCLAIM', stream, this.#group, this.#me, '0', ...ids, 'JUSTID')
     }
   }
 
   #start(stream: string, entry: Entry, redelivered: boolean): void {
-    const key = `${stream}/${entry[0]}`
-    if (this.#running.has(key)) return
-    const done = this.#deliver(stream, entry, redelivered)
-      .catch(this.#subscribe.onError)
-      .finally(() => this.#running.delete(key))
-    this.#running.set(key, { stream, id: entry[0], done })
+    this.#deliveries.begin(keyOf(stream, entry[0]), () => this.#deliver(stream, entry, redelivered))
   }
 
   async #deliver(stream: string, [id, fields]: Entry, redelivered: boolean): Promise<void> {
@@ -286,7 +249,7 @@ class Session implements Subscription {
     for (let index = 0; index + 1 < fields.length; index += 2) properties[fields[index]!] = fields[index + 1]!
     const { body = '', ...rest } = properties
     const message = inboundFrom(rest, body, redelivered)
-    const verdict = message === undefined ? ({ kind: 'ack' } as const) : await this.#handle(message)
+    const verdict = await this.#deliveries.verdictOn(message)
     if (verdict.kind === 'ack') await this.#redis.xack(stream, this.#group, id)
     else {
       const [seconds, microseconds] = (await this.#redis.time()) as unknown as [string, string]
