@@ -18,8 +18,13 @@ import { articles, createTables } from './tables.ts'
 
 /** Weights: how often each of them is the victim. */
 export type Victims = {
+  /** SIGKILL of a relay, a saga runner or a consumer. */
   readonly worker: number
+  /** pg_terminate_backend: one connection breaks. */
+  readonly connection: number
+  /** SIGKILL of one process of PostgreSQL, which then ends all its others and recovers. */
   readonly backend: number
+  /** SIGKILL of the whole server. */
   readonly database: number
   readonly broker: number
 }
@@ -188,7 +193,7 @@ type Targets = {
 
 /** Kills one thing after another, and brings back what it killed. */
 class Nemesis {
-  readonly kills = { worker: 0, backend: 0, database: 0, broker: 0 }
+  readonly kills = { worker: 0, connection: 0, backend: 0, database: 0, broker: 0 }
   readonly #options: CampaignOptions
   readonly #fraction: () => number
   readonly #targets: Targets
@@ -211,8 +216,7 @@ class Nemesis {
       await Promise.race([pause(this.#options.killEveryMs * 2 * this.#fraction()), this.#enough.promise])
       if (this.#stopped) return
       const victim = this.#choose()
-      await this.#kill(victim)
-      this.kills[victim] += 1
+      if (await this.#kill(victim)) this.kills[victim] += 1
     }
   }
 
@@ -225,28 +229,33 @@ class Nemesis {
     })![0]
   }
 
-  async #kill(victim: keyof Victims): Promise<void> {
+  /** False where there was nothing to kill just then. */
+  async #kill(victim: keyof Victims): Promise<boolean> {
     const { kit, postgres, rabbit, workers, settings } = this.#targets
     switch (victim) {
       case 'worker': {
         const index = Math.floor(this.#fraction() * workers.length)
         await workers[index]!.end({ signal: 'SIGKILL' })
         workers[index] = spawnWorker(roles[index]!, settings)
-        return
+        return true
       }
-      case 'backend': {
+      case 'connection': {
         const text = `SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1`
-        await kit.pool.query(`SELECT pg_terminate_backend(pid) FROM (${text}) AS one`).catch(() => {})
-        return
+        const ended = await kit.pool
+          .query(`SELECT pg_terminate_backend(pid) FROM (${text}) AS one`)
+          .catch(() => undefined)
+        return (ended?.rowCount ?? 0) > 0
       }
+      case 'backend':
+        return postgres.killBackend()
       case 'database':
         await postgres.kill()
         await postgres.start()
-        return
+        return true
       case 'broker':
         await rabbit?.kill()
         await rabbit?.start()
-        return
+        return true
     }
   }
 }

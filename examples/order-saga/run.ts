@@ -1,5 +1,6 @@
 /**
- * `npm run example:order-saga`: 500 orders while workers and database connections are killed at random, and the books.
+ * `npm run example:order-saga`: 500 orders while workers, database connections and backends are killed at random, and the
+ * books.
  * `npm run saga:campaign -- --minutes 10 --orders 20000`: the same with RabbitMQ, and database and broker killed as well.
  *
  * Options: --orders, --minutes (over which orders are placed), --broker mailbox|rabbitmq, --kill-every-ms, --seed.
@@ -27,8 +28,8 @@ const options: CampaignOptions = {
   seed: Number(values.seed),
   moods: { decline: 0.05, failBefore: 0.05, failAfter: 0.05, late: 0.01, hang: 0.01 },
   victims: rabbit
-    ? { worker: 60, backend: 30, database: 5, broker: 5 }
-    : { worker: 60, backend: 35, database: 5, broker: 0 },
+    ? { worker: 55, connection: 20, backend: 15, database: 5, broker: 5 }
+    : { worker: 55, connection: 25, backend: 15, database: 5, broker: 0 },
   killEveryMs: Number(values['kill-every-ms']),
   settleMs: Math.max(240_000, Number(values.minutes) * 60_000),
   say: (line) => console.log(line),

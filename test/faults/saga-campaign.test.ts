@@ -1,5 +1,5 @@
-// Orders are placed over RabbitMQ while workers, database connections, the database and the broker are killed: nothing is
-// lost, nobody is charged twice, and the books balance. The long run is `npm run saga:campaign`.
+// Orders are placed over RabbitMQ while workers, connections, backends, the database and the broker are killed: nothing
+// is lost, nobody is charged twice, and the books balance. The long run is `npm run saga:campaign`.
 import { expect, test } from 'vitest'
 import { runCampaign } from '../../examples/order-saga/campaign.ts'
 import { seedOfRun } from '../support/seeded-random.ts'
@@ -11,7 +11,7 @@ test('300 orders under random kills: the books balance', async () => {
     broker: 'rabbitmq',
     seed: seedOfRun('saga campaign'),
     moods: { decline: 0.05, failBefore: 0.05, failAfter: 0.1, late: 0.01, hang: 0.01 },
-    victims: { worker: 60, backend: 30, database: 5, broker: 5 },
+    victims: { worker: 50, connection: 15, backend: 25, database: 5, broker: 5 },
     killEveryMs: 600,
     settleMs: 90_000,
     say: () => {},

@@ -5,6 +5,7 @@
  *     await using server = await startPostgres()
  *     const pool = server.pool()                 // ended with the server
  *     await server.kill(); await server.start()  // SIGKILL of the whole server, and its recovery
+ *     await server.killBackend()                 // SIGKILL of one backend: the server ends all others and recovers
  */
 import { execFile } from 'node:child_process'
 import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -127,6 +128,31 @@ export class PostgresServer implements AsyncDisposable {
   /** SIGKILL of the postmaster; its backends notice and end. By default a crash, `SIGINT` ends it in order. */
   async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     await this.#process?.end({ signal })
+  }
+
+  /** SIGKILL of the process behind one connection of somebody else's. False where there was none. */
+  async killBackend(): Promise<boolean> {
+    const client = new pg.Client({
+      host: this.folder,
+      port: this.port,
+      user: 'postgres',
+      database: 'postgres',
+    })
+    // It ends with the others.
+    client.on('error', () => {})
+    try {
+      await client.connect()
+      const { rows } = await client.query<{ pid: number }>(
+        `SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+         ORDER BY random() LIMIT 1`,
+      )
+      return rows[0] !== undefined && process.kill(rows[0].pid, 'SIGKILL')
+    } catch {
+      // The server is recovering already, or the backend has just left.
+      return false
+    } finally {
+      await client.end().catch(() => {})
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
