@@ -32,6 +32,8 @@ export type BrokerBench = AsyncDisposable & {
   channel(name: string): Promise<Channel>
   /** A destination that nothing takes messages for, where the broker can tell. */
   readonly nowhere?: string
+  /** It waits in place for what is asked for again, and takes the first that it reads for handed out before. */
+  readonly isLog?: true
   /** SIGKILL of the broker, and its start. */
   kill(): Promise<void>
   start(): Promise<void>
@@ -101,7 +103,7 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     await bench.publisher.publish(message, never)
     await eventually('the message', () => listener.got.length === 1)
     const { destination: _, ...carried } = message
-    expect(listener.got[0]).toEqual({ ...carried, redelivered: false })
+    expect(listener.got[0]).toEqual({ ...carried, redelivered: bench.isLog === true })
   })
 
   test('what was acknowledged does not come again', async () => {
@@ -131,10 +133,10 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     await bench.publisher.publish(outbound(channel.destination, 1), never)
     await bench.publisher.publish(outbound(channel.destination, 2), never)
     await eventually('all three deliveries', () => listener.got.length === 3)
-    expect(listener.got.map(numberOf)).toEqual([1, 2, 1])
+    expect(listener.got.map(numberOf)).toEqual(bench.isLog ? [1, 1, 2] : [1, 2, 1])
     // Brokers with fixed delays may be early, down to the shortest.
     expect(backMs).toBeGreaterThan(90)
-    expect(listener.got[2]).toMatchObject({
+    expect(listener.got[bench.isLog ? 1 : 2]).toMatchObject({
       messageId: listener.got[0]!.messageId,
       body: listener.got[0]!.body,
     })
@@ -215,7 +217,10 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     } else await bench.publisher.publish(outbound(channel.destination, 7), never)
     await using listener = await listening(channel)
     await eventually('the message', () => listener.got.length === 1, { withinMs: 15_000 })
-    expect(listener.got[0]).toMatchObject({ body: '{"n":7}', redelivered: channel.elsewhere !== undefined })
+    expect(listener.got[0]).toMatchObject({
+      body: '{"n":7}',
+      redelivered: channel.elsewhere !== undefined,
+    })
   })
 
   test('the broker is killed: nothing that was confirmed is lost, and both sides come back by themselves', async () => {
