@@ -1,4 +1,4 @@
-/** The four dashboards: overview with the objective, quorum and nodes, leases, runtime of the sidecars. */
+/** The dashboards: overview with the objective, quorum and nodes, leases, runtime of the sidecars, and the sagas. */
 
 import {
   type Board,
@@ -13,6 +13,7 @@ import {
   UP,
   upFrom,
 } from './board.ts'
+import { sagas } from './sagas-board.ts'
 
 const ACQUIRE = 'fencepost_lock_acquire_duration_seconds'
 const FAILURES = 'namespace_job:fencepost_quorum_failures_per_attempts:ratio_rate'
@@ -457,4 +458,4 @@ const runtime: Board = {
   ],
 }
 
-export const BOARDS: readonly Board[] = [overview, quorum, leases, runtime]
+export const BOARDS: readonly Board[] = [overview, quorum, leases, runtime, sagas]

@@ -136,14 +136,21 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     background,
   }
   const proxied = openProxy(config, carryingOut, secrets, onFailure)
-  const sagas = openSagas(config, (err) => log.warn({ err }, 'the database of the sagas did not answer'))
+  const sagas = openSagas(config, clock, (err) =>
+    log.warn({ err }, 'the database of the sagas did not answer'),
+  )
   const answering = sagas === undefined ? core : { ...core, sagas: sagas.desk }
   const api = openReservationApi(config, environment.version, answering, secrets, onFailure)
   const gateway = openGateway(config, core, secrets, onFailure)
   const envoy = await openEnvoy(config, carryingOut, secrets, onFailure)
 
   let phase: Watched['phase'] = 'starting'
-  const watched = () => ({ phase, nodes: nodes.views(), inFlight: proxied?.inFlight() ?? 0 })
+  const watched = () => ({
+    phase,
+    nodes: nodes.views(),
+    inFlight: proxied?.inFlight() ?? 0,
+    sagas: sagas?.standing(),
+  })
   const admin = createAdminServer({
     readiness: () => telemetry.readiness(watched()),
     started: () => phase !== 'starting',

@@ -10,12 +10,14 @@ import type { Events } from '../core/events.ts'
 import { createReadinessGate, type ReadinessFacts, type ReadinessVerdict } from '../core/health/readiness.ts'
 import { claimSynthetically } from '../core/health/synthetic-claims.ts'
 import type { Clock, Leases, Random, RecordNode, Timer } from '../core/ports.ts'
+import type { SagaStanding } from '../core/saga-desk.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
 import type { NodeView, Readiness } from '../http/admin/server.ts'
 import { countEvents, recordStanding } from '../observe/counting.ts'
 import { fanOut, type Subscriber } from '../observe/fan-out.ts'
 import { createLog, logEvents } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
+import { recordSagaStanding } from '../observe/saga-gauges.ts'
 import { PROBE_KEY } from '../redis/keys.ts'
 
 export type TelemetryEnvironment = {
@@ -37,6 +39,8 @@ export type Watched = {
   readonly phase: ReadinessFacts['phase']
   readonly nodes: readonly NodeView[]
   readonly inFlight: number
+  /** Where a database is configured and has answered. */
+  readonly sagas: SagaStanding | undefined
 }
 
 export type Telemetry = AsyncDisposable & {
@@ -57,7 +61,14 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
   const { version, nodeVersion, instance, logTo, clock, random, nodeNames, required } = environment
   const log = createLog({ level: config.logLevel, instance, destination: logTo })
   const routes = config.routes.map(({ name }) => name)
-  const metrics = createMetrics({ version, nodeVersion, nodes: nodeNames, required, routes })
+  const metrics = createMetrics({
+    version,
+    nodeVersion,
+    nodes: nodeNames,
+    required,
+    routes,
+    sagas: config.sagaDatabase !== undefined,
+  })
   const traces = config.tracing ? await openTraces(config, environment) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
   const gate = createReadinessGate(config, { clock, random })
@@ -112,6 +123,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     scrape: (watched, accept) => {
       const standing = watched.nodes.map((view) => ({ ...view, voting: view.state === 'voting' }))
       recordStanding(metrics, { nodes: standing, inFlight: watched.inFlight, readiness: verdict(watched) })
+      recordSagaStanding(metrics.sagas, watched.sagas)
       return metrics.exposition(accept)
     },
     start: (leases) => {

@@ -12,6 +12,29 @@ export type DeskAnswer =
   | { readonly kind: 'refused'; readonly reason: string }
   | { readonly kind: 'unavailable' }
 
+/** Sagas that are not at their end. */
+export const OPEN_SAGA_STATES = ['running', 'compensating', 'parked'] as const
+export const DEAD_LETTER_SOURCES = ['outbox', 'inbox'] as const
+
+/** How it stands with messages and sagas, as the database said at one moment. */
+export type SagaStanding = {
+  /** Messages that could go now; those of parked aggregates are not among them. */
+  readonly outboxPending: number
+  readonly outboxParked: number
+  /** Of the pending ones; 0 where there is none. */
+  readonly oldestPendingAgeMs: number
+  /** The same by partition; those with nothing to send are absent. */
+  readonly partitionAgesMs: ReadonlyMap<number, number>
+  /** Messages that consumers have begun and will be given again, and those that wait behind them. */
+  readonly inboxOpen: number
+  readonly openDeadLetters: Readonly<Record<(typeof DEAD_LETTER_SOURCES)[number], number>>
+  readonly sagas: Readonly<Record<(typeof OPEN_SAGA_STATES)[number], number>>
+  /** Rows of the outbox that are deleted and not yet cleaned up. */
+  readonly outboxDeadRows: number
+  /** While a transaction is open nothing can be cleaned up; of the whole database, 0 where none is open. */
+  readonly oldestTransactionAgeMs: number
+}
+
 export interface SagaDesk {
   show(sagaId: string): Promise<DeskAnswer>
   retry(sagaId: string): Promise<DeskAnswer>

@@ -11,15 +11,18 @@
 import { collectDefaultMetrics, Gauge, Histogram, Registry, type RegistryContentType } from 'prom-client'
 import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
+import { sagaGauges } from './saga-gauges.ts'
 import { type ScrapedMetric, talliesOf } from './tallies.ts'
 
 /** Contain 0.05 (the latency alert) and 0.15 (the readiness gate) exactly, so that neither is interpolated. */
 const ACQUIRE_BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5]
 /** Contains the default deadline of a node, 0.08, between its last two. */
-const NODE_BUCKETS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1]
+const NODE_BUCKETS_S = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1]
+const REQUEST_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 const HOLD_BUCKETS_S = [0.05, 0.1, 0.5, 1, 5, 30, 60, 300]
 const REMAINING_BUCKETS_S = [0, 0.5, 1, 2.5, 5, 30]
-const GC_BUCKETS_S = [0.1]
+/** Panels ask for the sum alone. */
+const GC_BUCKETS_S: number[] = []
 
 export const DECISIONS: readonly Decision[] = [
   'acquired',
@@ -58,11 +61,9 @@ const RUNTIME_METRICS: ReadonlySet<string> = new Set([
   'process_max_fds',
   // The one whose collection sets the others.
   'nodejs_eventloop_lag_seconds',
-  'nodejs_eventloop_lag_p50_seconds',
   'nodejs_eventloop_lag_p99_seconds',
   'nodejs_heap_size_total_bytes',
   'nodejs_heap_size_used_bytes',
-  'nodejs_external_memory_bytes',
   'nodejs_gc_duration_seconds',
 ])
 const GC_KINDS = ['major', 'minor', 'incremental', 'weakcb']
@@ -79,6 +80,8 @@ export type MetricsOptions = {
   readonly required: number
   /** Names of the configured routes, in their order. */
   readonly routes: readonly string[]
+  /** A database of the saga kit is configured. Default false. */
+  readonly sagas?: boolean
 }
 
 export type Metrics = ReturnType<typeof defineMetrics> & { readonly exposition: Exposition }
@@ -121,6 +124,7 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
   gauge('fencepost_quorum_required', 'Nodes that make a majority.', {}, required)
   gauge('fencepost_quorum_nodes', 'Nodes that are configured.', {}, nodes.length)
   return {
+    sagas: options.sagas === true ? sagaGauges(gauge) : undefined,
     labelledRoutes: new Set(route),
     decisions: counterByTwo(
       'fencepost_decisions_total',
@@ -246,7 +250,7 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     requestDuration: histogram(
       'fencepost_http_request_duration_seconds',
       'From the head of a request to the last byte of its answer, the application included.',
-      ACQUIRE_BUCKETS_S,
+      REQUEST_BUCKETS_S,
     ),
     requestsInFlight: gauge('fencepost_http_requests_in_flight', 'Requests under way in the proxy.', {}),
     logLinesDropped: counter(

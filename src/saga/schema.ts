@@ -186,9 +186,14 @@ CREATE TABLE {s}.saga_steps (
   PRIMARY KEY (saga_id, step)
 );`
 
+/** Sagas that wait for a person are counted every few seconds, and there are ever fewer of them than of the others. */
+const parkedSagas = `
+CREATE INDEX saga_instances_parked ON {s}.saga_instances (saga_id) WHERE status = 'parked';`
+
 export const migrations: readonly Migration[] = [
   { version: 1, name: 'idempotency keys and fences', sql: idempotencyKeys },
   { version: 2, name: 'outbox and dead letters', sql: outbox },
   { version: 3, name: 'inbox and mailbox', sql: inbox },
   { version: 4, name: 'sagas', sql: sagas },
+  { version: 5, name: 'an index of parked sagas', sql: parkedSagas },
 ]

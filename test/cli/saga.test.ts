@@ -26,9 +26,9 @@ async function run(...args: string[]) {
 
 test('migrate says what it applied, once; a dry run says what it would', async () => {
   const fresh = (...args: string[]) => run('--schema', 'by_command', 'migrate', ...args)
-  expect((await fresh('--dry-run')).stdout).toBe('would apply: 1, 2, 3, 4; version 0\n')
-  expect((await fresh()).stdout).toBe('applied: 1, 2, 3, 4; version 4\n')
-  expect((await fresh()).stdout).toBe('applied: nothing; version 4\n')
+  expect((await fresh('--dry-run')).stdout).toBe('would apply: 1, 2, 3, 4, 5; version 0\n')
+  expect((await fresh()).stdout).toBe('applied: 1, 2, 3, 4, 5; version 5\n')
+  expect((await fresh()).stdout).toBe('applied: nothing; version 5\n')
 })
 
 test('plans prints SQL that needs no database to be printed', async () => {

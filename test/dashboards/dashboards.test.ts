@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { BOARDS } from '../../dashboards/boards.ts'
 import { grafanaJson } from '../../dashboards/grafana.ts'
 import { filledIn } from '../../dashboards/query.ts'
-import { startMonitoredStack } from '../support/monitored-stack.ts'
+import { startMonitoredStack, startSagaTables } from '../support/monitored-stack.ts'
 
 const folder = join(import.meta.dirname, '../../dashboards')
 
@@ -29,11 +29,13 @@ test.each(BOARDS)('$uid: every panel has a description, a unit, thresholds and a
 })
 
 test('every query returns data from a real Prometheus that scraped real sidecars under load', async () => {
-  await using stack = await startMonitoredStack(join(folder, 'rules/fencepost.rules.yaml'))
+  await using sagas = await startSagaTables()
+  await using stack = await startMonitoredStack(join(folder, 'rules/fencepost.rules.yaml'), sagas.settings)
   const { prometheus } = stack
   await using _ = stack.load(60, 3)
   await prometheus.until('rate(fencepost_decisions_total{outcome="duplicate_completed"}[4s]) > 0')
   await prometheus.until('redis_aof_last_write_status')
+  await prometheus.until('fencepost_saga_database_up == 1')
   await prometheus.until('namespace_job:fencepost_quorum_failures_per_attempts:ratio_rate3d')
   const empty: string[] = []
   for (const board of BOARDS) {

@@ -67,6 +67,14 @@ const NO_TRAFFIC: Scenario = {
   [at('fencepost_redis_clock_skew_seconds', 'node="redis-0"')]: [[1, 0.001]],
   [at('fencepost_redis_node_start_timestamp_seconds', 'node="redis-0"')]: [[1, -86_400]],
   [at('nodejs_eventloop_lag_p99_seconds')]: [[1, 0.011]],
+  [at('fencepost_saga_database_up')]: [[1, 1]],
+  [at('fencepost_outbox_oldest_age_seconds')]: [[1, 0]],
+  [at('fencepost_dead_letters_open', 'source="outbox"')]: [[1, 0]],
+  [at('fencepost_dead_letters_open', 'source="inbox"')]: [[1, 0]],
+  [at('fencepost_sagas_open', 'state="running"')]: [[1, 0]],
+  [at('fencepost_sagas_open', 'state="parked"')]: [[1, 0]],
+  [at('fencepost_outbox_dead_rows')]: [[1, 0]],
+  [at('fencepost_saga_database_oldest_transaction_seconds')]: [[1, 0]],
   [at('redis_evicted_keys_total')]: [[1, 0]],
   [at('redis_mem_fragmentation_ratio')]: [[1, 1.1]],
   [at('redis_mem_fragmentation_bytes')]: [[1, 1_000]],
@@ -91,6 +99,14 @@ const USUAL = traffic({
   [at('fencepost_decisions_total', ACQUIRED)]: [[1, 60]],
   [at('fencepost_decisions_total', 'outcome="duplicate_completed"')]: [[1, 540]],
 })
+/** Sagas run, messages wait for a moment, a report reads the database for an hour while little is deleted. */
+const USUAL_SAGAS: Scenario = {
+  ...USUAL,
+  [at('fencepost_outbox_oldest_age_seconds')]: [[1, 5]],
+  [at('fencepost_sagas_open', 'state="running"')]: [[1, 400]],
+  [at('fencepost_outbox_dead_rows')]: [[1, 2_000]],
+  [at('fencepost_saga_database_oldest_transaction_seconds')]: [[1, 3_600]],
+}
 const ONLY_DUPLICATES = traffic({
   [at('fencepost_idempotency_lookups_total', 'result="hit"')]: [[1, 600]],
   [at('fencepost_decisions_total', 'outcome="duplicate_completed"')]: [[1, 600]],
@@ -261,6 +277,44 @@ const INCIDENTS: readonly Incident[] = [
     firesAfter: 3,
     resolvedAfter: 15,
   },
+  {
+    alert: 'FencepostSagaDatabaseDown',
+    bad: { [at('fencepost_saga_database_up')]: 0 },
+    minutes: 6,
+    firesAfter: 4,
+    resolvedAfter: 2,
+  },
+  {
+    alert: 'FencepostOutboxStalled',
+    bad: { [at('fencepost_outbox_oldest_age_seconds')]: 90 },
+    minutes: 6,
+    firesAfter: 4,
+    resolvedAfter: 2,
+  },
+  {
+    alert: 'FencepostDeadLettersOpen',
+    bad: { [at('fencepost_dead_letters_open', 'source="inbox"')]: 3 },
+    minutes: 10,
+    firesAfter: 8,
+    resolvedAfter: 2,
+  },
+  {
+    alert: 'FencepostSagaParked',
+    bad: { [at('fencepost_sagas_open', 'state="parked"')]: 1 },
+    minutes: 10,
+    firesAfter: 8,
+    resolvedAfter: 2,
+  },
+  {
+    alert: 'FencepostOutboxBloat',
+    bad: {
+      [at('fencepost_outbox_dead_rows')]: 50_000,
+      [at('fencepost_saga_database_oldest_transaction_seconds')]: 900,
+    },
+    minutes: 20,
+    firesAfter: 14,
+    resolvedAfter: 2,
+  },
   { alert: 'FencepostTargetsMissing', absent: true, bad: {}, minutes: 30, firesAfter: 20, resolvedAfter: 2 },
 ]
 
@@ -343,6 +397,7 @@ describe('alerts', () => {
     ['no traffic', NO_TRAFFIC],
     ['usual traffic', USUAL],
     ['nothing but duplicates', ONLY_DUPLICATES],
+    ['usual sagas', USUAL_SAGAS],
   ])('%s: nothing fires for hours', async (_, scenario) => {
     const quiet = Object.fromEntries([5, 30, 120, 400].map((minute) => [minute, []]))
     await play(seriesOf(scenario, { bad: {}, minutes: 10 }), quiet)
@@ -374,7 +429,7 @@ describe('what is written about alerts', () => {
         'summary',
       ])
       expect(annotations.runbook_url).toBe(`https://fencepost.dev/runbooks#${alert.toLowerCase()}`)
-      expect(annotations.dashboard_url).toMatch(/^\/d\/fencepost-(overview|quorum|leases|runtime)$/)
+      expect(annotations.dashboard_url).toMatch(/^\/d\/fencepost-(overview|quorum|leases|runtime|sagas)$/)
     },
   )
 
@@ -395,6 +450,7 @@ describe('what is written about alerts', () => {
       nodes: ['redis-0'],
       required: 1,
       routes: [],
+      sagas: true,
     })
     const exposed = [...(await exposition()).text.matchAll(/^# TYPE (\S+)/gm)].map(
       ([, name]) => name as string,

@@ -25,6 +25,8 @@ function metricsOf(routes: readonly string[] = ['payments']) {
     nodes: NODES,
     required: 3,
     routes,
+    // The most that there can be.
+    sagas: true,
   })
   let traceId: string | undefined
   const count = countEvents(metrics, 3, () => traceId)

@@ -2,14 +2,33 @@
  * Everything an operator would have: five nodes, sidecars, an application, redis_exporter, Prometheus with the rules, and
  * clients that send requests, retry them, and take long now and then.
  */
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { Pool } from 'undici'
 import { type CountingApplication, startCountingApplication } from './counting-application.ts'
 import { freePort } from './free-port.ts'
+import { startPostgres } from './postgres-server.ts'
 import { TestProcess } from './processes.ts'
 import { requireProgram } from './programs.ts'
 import { type PrometheusServer, startPrometheus } from './prometheus-server.ts'
 import { type RedisServers, startRedisServers } from './redis-servers.ts'
+import { type TestKit, testKit } from './saga-kit.ts'
 import { type Sidecar, startSidecar } from './sidecar.ts'
+
+/** The tables of the saga kit on a server of their own, and the settings of a sidecar that is to look at them. */
+export async function startSagaTables(): Promise<
+  AsyncDisposable & { readonly kit: TestKit; readonly settings: Readonly<Record<string, string>> }
+> {
+  const server = await startPostgres()
+  const kit = await testKit(server)
+  const file = join(server.folder, 'database-url')
+  await writeFile(file, `${server.url}\n`)
+  return {
+    kit,
+    settings: { FENCEPOST_SAGA_DATABASE_FILE: file, FENCEPOST_SAGA_SCHEMA: kit.schemaName },
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  }
+}
 
 export type MonitoredStack = AsyncDisposable & {
   readonly servers: RedisServers

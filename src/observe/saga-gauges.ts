@@ -1,0 +1,101 @@
+/**
+ * The gauges of messages and sagas, of a sidecar that is given the database of the saga kit: names, labels, values.
+ *
+ * Owns what is shown while nothing is known. Who looks at the database, and how often, is `app/sagas.ts`.
+ */
+import { DEAD_LETTER_SOURCES, OPEN_SAGA_STATES, type SagaStanding } from '../core/saga-desk.ts'
+
+/** Partitions of the outbox share these labels, by the remainder: there may be a thousand of them. */
+export const PARTITION_LABELS: readonly string[] = Array.from({ length: 8 }, (_, index) => String(index))
+
+type Gauge<L extends string> = {
+  set(value: number): void
+  set(labels: Readonly<Record<L, string>>, value: number): void
+}
+/** What `metrics.ts` makes a gauge with, every series of it at once. */
+type MakeGauge = <L extends string>(
+  name: string,
+  help: string,
+  labels: Readonly<Record<L, readonly string[]>>,
+  value?: number,
+) => Gauge<L>
+
+export type SagaGauges = ReturnType<typeof sagaGauges>
+
+/** Of the database, not of this sidecar: every sidecar that is given it shows the same. */
+export function sagaGauges(gauge: MakeGauge) {
+  const unknown = Number.NaN
+  return {
+    up: gauge('fencepost_saga_database_up', '1 where the database of the sagas answered the last look.', {}),
+    pending: gauge('fencepost_outbox_pending', 'Messages of the outbox that could be sent now.', {}, unknown),
+    parked: gauge('fencepost_outbox_parked', 'Messages behind a dead one of their aggregate.', {}, unknown),
+    oldestAge: gauge(
+      'fencepost_outbox_oldest_age_seconds',
+      'Age of the oldest message that could be sent now; 0 where there is none.',
+      {},
+      unknown,
+    ),
+    partitionLag: gauge(
+      'fencepost_outbox_partition_lag_seconds',
+      'The same by partition, those with the same remainder together.',
+      { partition: PARTITION_LABELS },
+      unknown,
+    ),
+    inboxOpen: gauge(
+      'fencepost_inbox_open',
+      'Messages that failed at a consumer and come again, and those that wait behind them.',
+      {},
+      unknown,
+    ),
+    deadLetters: gauge(
+      'fencepost_dead_letters_open',
+      'Messages that were given up and wait for a person.',
+      { source: DEAD_LETTER_SOURCES },
+      unknown,
+    ),
+    open: gauge(
+      'fencepost_sagas_open',
+      'Sagas that are not at their end; parked ones wait for a person.',
+      { state: OPEN_SAGA_STATES },
+      unknown,
+    ),
+    deadRows: gauge(
+      'fencepost_outbox_dead_rows',
+      'Rows of the outbox that are deleted and not yet vacuumed.',
+      {},
+      unknown,
+    ),
+    transactionAge: gauge(
+      'fencepost_saga_database_oldest_transaction_seconds',
+      'Age of the oldest open transaction of the database: while it lasts nothing is vacuumed.',
+      {},
+      unknown,
+    ),
+  }
+}
+
+/** What is not known is no number: neither 0 nor what was so before. */
+export function recordSagaStanding(sagas: SagaGauges | undefined, standing: SagaStanding | undefined): void {
+  if (sagas === undefined) return
+  sagas.up.set(standing === undefined ? 0 : 1)
+  sagas.pending.set(standing?.outboxPending ?? Number.NaN)
+  sagas.parked.set(standing?.outboxParked ?? Number.NaN)
+  sagas.oldestAge.set((standing?.oldestPendingAgeMs ?? Number.NaN) / 1000)
+  sagas.inboxOpen.set(standing?.inboxOpen ?? Number.NaN)
+  sagas.deadRows.set(standing?.outboxDeadRows ?? Number.NaN)
+  sagas.transactionAge.set((standing?.oldestTransactionAgeMs ?? Number.NaN) / 1000)
+  for (const source of DEAD_LETTER_SOURCES)
+    sagas.deadLetters.set({ source }, standing?.openDeadLetters[source] ?? Number.NaN)
+  for (const state of OPEN_SAGA_STATES) sagas.open.set({ state }, standing?.sagas[state] ?? Number.NaN)
+  for (const partition of PARTITION_LABELS)
+    sagas.partitionLag.set({ partition }, partitionLagS(standing, Number(partition)))
+}
+
+/** Of the partitions that share a label, the one that lags most. */
+function partitionLagS(standing: SagaStanding | undefined, label: number): number {
+  if (standing === undefined) return Number.NaN
+  const sharing = [...standing.partitionAgesMs].filter(
+    ([partition]) => partition % PARTITION_LABELS.length === label,
+  )
+  return Math.max(0, ...sharing.map(([, ageMs]) => ageMs)) / 1000
+}
