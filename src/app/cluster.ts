@@ -2,7 +2,7 @@
  * Composes the nodes of one cluster from the configuration: for the sidecar, and for the commands that look after nodes.
  */
 
-import type { RedisAddress } from '../config/addresses.ts'
+import { nameOfNode, type RedisAddress } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
 import { createLeases } from '../core/claims/leases.ts'
 import type { Lines } from '../core/claims/line.ts'
@@ -16,6 +16,7 @@ import { createEmbeddedLines } from '../embedded/lines.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
 import type { NodeView } from '../http/admin/server.ts'
 import { createRedlockQuorum } from '../quorum/redlock.ts'
+import { changeMembers, type MembersChanged } from '../redis/change-members.ts'
 import { createRedisLines } from '../redis/lines.ts'
 import { declareLoss, type LossDeclared } from '../redis/loss.ts'
 import { RedisNodes } from '../redis/nodes.ts'
@@ -133,6 +134,8 @@ export type OpenCluster = AsyncDisposable & {
   states(): ReturnType<RedisNodes['states']>
   cluster(): Cluster
   declareLoss(confirmation: string | undefined, by: string): Promise<LossDeclared>
+  /** From now on the cluster consists of the nodes of the configuration. */
+  changeMembers(confirmation: string | undefined, by: string): Promise<MembersChanged>
 }
 
 /**
@@ -156,6 +159,7 @@ export function openCluster(config: Config, events: Events, watchOnly: boolean):
     states: () => redis.states(),
     cluster: () => redis.cluster(),
     declareLoss: (confirmation, by) => declareLoss(redis, confirmation, by),
+    changeMembers: (confirmation, by) => changeMembers(redis, sharedNamesOf(config, nodes), confirmation, by),
     [Symbol.asyncDispose]: () => redis[Symbol.asyncDispose](),
   }
 }
@@ -170,6 +174,7 @@ function redisNodesOf(
 ): RedisNodes {
   return new RedisNodes({
     addresses: addresses.map((node) => dialled(node, config)),
+    names: sharedNamesOf(config, addresses),
     deadlineMs: config.nodeDeadlineMs,
     connectTimeoutMs: config.redisConnectTimeoutMs,
     maxTokenAheadMs: config.tokenAheadMs,
@@ -180,6 +185,11 @@ function redisNodesOf(
     events,
     watchOnly,
   })
+}
+
+/** As all sidecars call the nodes: what stands on each of them. */
+function sharedNamesOf(config: Config, addresses: readonly RedisAddress[]): readonly string[] {
+  return config.redisNodeNames ?? addresses.map(nameOfNode)
 }
 
 function dialled(node: RedisAddress, config: Config) {

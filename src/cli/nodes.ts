@@ -1,5 +1,5 @@
 /**
- * `fencepost nodes status | enroll | declare-loss`: which nodes vote, and what an operator can do about those that don't.
+ * `fencepost nodes status | enroll | declare-loss | change-members`: which nodes vote, and what an operator can do about those that don't.
  *
  * Owns the words on the terminal. What a node is and may do is decided elsewhere; running sidecars enrol nodes by
  * themselves, so `enroll` is for a cluster without sidecars and for watching.
@@ -38,7 +38,17 @@ export const nodes: Command = (args, io) =>
       .option('--by <name>', 'who decides, for the trail on the nodes and in the logs')
       .option('--no-wait', 'leave the enrolment to the running sidecars')
       .action(async (options: DeclareOptions) => done(await declare(io, options)))
+    parser
+      .command('change-members')
+      .description(
+        'Let the cluster consist of the nodes of this configuration from now on. Sidecars that have the old ones are refused from this moment: stop them first, start them with the new ones afterwards.',
+      )
+      .option('--confirm <cluster>', 'the id of the cluster, as `nodes status` shows it')
+      .option('--by <name>', 'who decides, for the trail on the nodes')
+      .action(async (options: ChangeOptions) => done(await change(io, options)))
   })
+
+type ChangeOptions = { readonly confirm?: string; readonly by?: string }
 
 type OnCluster = (cluster: OpenCluster) => Promise<ExitCode>
 
@@ -94,6 +104,46 @@ function declare(io: Io, { confirm, by, wait }: DeclareOptions): Promise<ExitCod
           `${who} declared the loss on ${declared.nodes.join(', ')} of cluster ${declared.clusterId}. This is kept on the nodes (dedup::cluster) and said by every sidecar.\n`,
         )
         return wait ? untilAllVote(io, cluster, progress, true) : EXIT.ok
+    }
+  })
+}
+
+function change(io: Io, { confirm, by }: ChangeOptions): Promise<ExitCode> {
+  return onCluster(io, SILENT, true, async (cluster) => {
+    const who = by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
+    const changed = await cluster.changeMembers(confirm, who)
+    const say = (text: string, code: ExitCode): ExitCode => {
+      const stream = code === EXIT.ok ? io.stdout : io.stderr
+      stream.write(`${text}\n`)
+      return code
+    }
+    switch (changed.kind) {
+      case 'changed':
+        return say(
+          `${who} changed the nodes of the cluster on ${changed.on.join(', ')}: from ${changed.from.join(', ')} to ${changed.to.join(', ')}. Nodes that did not answer need the same command later. Start the sidecars with the new list; new nodes vote after the quarantine and the copying.`,
+          EXIT.ok,
+        )
+      case 'same':
+        return say(`Nothing to change: the nodes are ${changed.members.join(', ')} already.`, EXIT.ok)
+      case 'no_cluster':
+        return say(
+          'No node that answers knows the nodes of its cluster: the first sidecar writes its own.',
+          EXIT.usage,
+        )
+      case 'several':
+        return say(`These nodes know of several ${changed.what}. Nothing was changed.`, EXIT.usage)
+      case 'unsafe':
+        return say(`From ${changed.from.join(', ')}: ${changed.reason}. Nothing was changed.`, EXIT.usage)
+      case 'too_few':
+        return say(
+          `Only ${changed.answering} nodes of the cluster answer, ${changed.required} must, or sidecars with the old list could go on. Nothing was changed.`,
+          EXIT.unavailable,
+        )
+      case 'not_confirmed':
+        return say(
+          `The nodes of the cluster are ${changed.from.join(', ')}. Stop all sidecars; then, to let it consist of the nodes of this configuration, repeat the command with --confirm ${changed.expected}`,
+          EXIT.usage,
+        )
     }
   })
 }

@@ -152,6 +152,38 @@ function parseRedisUrl(text: string): RedisAddress | string {
   }
 }
 
+/** Names for the nodes: what stands on every node, so that all sidecars are known to mean the same ones. */
+export function nodeNames(): ValueKind<readonly string[]> {
+  return {
+    accepts: 'different names of 1 to 128 letters, digits and . _ : [ ] / -, one a node, separated by commas',
+    parse: (text) => {
+      const names = text.split(',').map((name) => name.trim())
+      const wrong = names.find((name) => !/^[A-Za-z0-9._:[\]/-]{1,128}$/.test(name))
+      if (wrong !== undefined) return refused(`"${wrong}" is no name`)
+      const twice = names.find((name, index) => names.indexOf(name) !== index)
+      return twice === undefined ? value(names) : refused(`${twice} appears twice`)
+    },
+    print: (names) => names.join(','),
+    yaml: 'list',
+    schema: {
+      anyOf: [
+        { type: 'string', minLength: 1 },
+        {
+          type: 'array',
+          items: { type: 'string', minLength: 1 },
+          minItems: FEWEST_NODES,
+          maxItems: MOST_NODES,
+        },
+      ],
+    },
+  }
+}
+
+/** What a node is called where nobody gave it another name. Two databases of one server are one node. */
+export function nameOfNode({ host, port }: RedisAddress): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`
+}
+
 function printRedisAddress(address: RedisAddress): string {
   const user = address.username === undefined ? '' : encodeURIComponent(address.username)
   const secret = address.password === undefined ? '' : ':***'

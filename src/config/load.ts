@@ -56,6 +56,7 @@ export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
     ...missingUpstream(settings),
     ...missingToken(settings),
     ...missingTls(settings),
+    ...unevenNames(settings),
     ...relations.errors,
   )
   if (errors.length > 0) return { kind: 'invalid', errors: deepFreeze(errors) }
@@ -165,6 +166,16 @@ function missingTls(settings: Partial<Settings>): readonly ConfigError[] {
       : []
   const forCa = missing('tlsCert', 'tlsClientCa')
   return [...missing('tlsKey', 'tlsCert'), ...(forCa.length > 0 ? forCa : missing('tlsCert', 'tlsKey'))]
+}
+
+/** A list of names that is not one a node would be read as belonging to others. */
+function unevenNames({ redisNodes, redisNodeNames }: Partial<Settings>): readonly ConfigError[] {
+  if (redisNodeNames === undefined || redisNodes?.kind !== 'remote') return []
+  const [names, nodes] = [redisNodeNames.length, redisNodes.nodes.length]
+  if (names === nodes) return []
+  const inequality = `names (${names}) = nodes (${nodes}, ${SETTINGS.redisNodes.env})`
+  const { env: name } = SETTINGS.redisNodeNames
+  return [{ kind: 'relation', name, inequality, reason: 'each node has one name, in the same order' }]
 }
 
 function nodeAt(file: YamlFile, path: string): unknown {

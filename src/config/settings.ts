@@ -6,7 +6,7 @@
  * same parser. What a route may say differently is in `route-settings.ts`, whose defaults are the values of this table.
  */
 
-import { listenAddress, redisNodes, upstreamAddress } from './addresses.ts'
+import { listenAddress, nodeNames, redisNodes, upstreamAddress } from './addresses.ts'
 import { listeners } from './listeners.ts'
 import { peers } from './networks.ts'
 import {
@@ -69,6 +69,15 @@ export const SETTINGS = {
     kind: redisNodes(),
     summary: 'The independent Redis masters that vote, or `embedded` for five nodes inside the process.',
     source: 'No default: guessing where the memory is would be guessing whether there is one.',
+  }),
+  redisNodeNames: optional({
+    env: 'FENCEPOST_REDIS_NODE_NAMES',
+    path: 'redis.nodeNames',
+    kind: nodeNames(),
+    summary:
+      'What all sidecars call the nodes, in the order of the addresses: only where they reach the same servers by different ones.',
+    source:
+      'Otherwise host:port of each address, which stands on the nodes, so that sidecars with different nodes are found.',
   }),
   redisUsername: optional({
     env: 'FENCEPOST_REDIS_USERNAME',

@@ -72,7 +72,7 @@ export class Enroller {
       const candidates = members.flatMap((member) =>
         member.state.kind === 'quarantined' ? [this.#nodes.enrolmentNode(member, member.state.facts)] : [],
       )
-      const founded = await foundCluster(candidates, options.quarantineMs, options.random)
+      const founded = await foundCluster(candidates, this.#nodes.cluster(), options.random)
       // Whoever founded it: look at what stands now.
       await Promise.all(members.map((member) => this.#nodes.inspect(member)))
       if (founded) {

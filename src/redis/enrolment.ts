@@ -39,6 +39,11 @@ export type RedisEnrolmentOptions = {
   readonly sameConnection: () => boolean
 }
 
+/** The arguments of the acts that carry a cluster. */
+function inWords({ id, quarantineMs, members }: Cluster): readonly [string, string, string] {
+  return [id, String(quarantineMs), members?.join(',') ?? '']
+}
+
 export class RedisEnrolmentNode implements EnrolmentNode {
   readonly name: string
   readonly #options: RedisEnrolmentOptions
@@ -67,16 +72,16 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     )
   }
 
-  enrol(nonce: string, { id, quarantineMs }: Cluster): Promise<boolean> {
-    return this.#act('enrol', nonce, id, String(quarantineMs))
+  enrol(nonce: string, cluster: Cluster): Promise<boolean> {
+    return this.#act('enrol', nonce, ...inWords(cluster))
   }
 
   claimFounding(nonce: string): Promise<boolean> {
     return this.#act('claim', nonce, String(FOUNDING_CLAIM_MS))
   }
 
-  found(nonce: string, { id, quarantineMs }: Cluster): Promise<boolean> {
-    return this.#act('found', nonce, id, String(quarantineMs))
+  found(nonce: string, cluster: Cluster): Promise<boolean> {
+    return this.#act('found', nonce, ...inWords(cluster))
   }
 
   async abandonFounding(nonce: string): Promise<void> {
@@ -89,8 +94,8 @@ export class RedisEnrolmentNode implements EnrolmentNode {
   }
 
   /** Whoever restarts or takes over a node's quarantine must wait as long as the longest lease of any sidecar. */
-  async raise({ id, quarantineMs }: Cluster): Promise<void> {
-    await this.#act('raise', id, String(quarantineMs))
+  async raise(cluster: Cluster): Promise<void> {
+    await this.#act('raise', ...inWords(cluster))
   }
 
   /** Somebody decides to go on with what is left. False where the node does not wait, because it votes. */

@@ -5,7 +5,13 @@
  */
 
 import type { Redis } from 'ioredis'
-import type { CopyProgress, Membership, Quarantine } from '../core/nodes/enrolment-rules.ts'
+import {
+  type CopyProgress,
+  isEnrolled,
+  type Membership,
+  type Quarantine,
+} from '../core/nodes/enrolment-rules.ts'
+import { membersDiffer, sameMembers } from '../core/nodes/members.ts'
 import { callMembership } from './membership.ts'
 
 /** What a node said of itself. */
@@ -56,16 +62,42 @@ export function fitnessOf(facts: NodeFacts): Fitness {
   return { kind: 'fit' }
 }
 
+/** Another node as this sidecar knows it. */
+export type Other = { readonly name: string; readonly voting: boolean; readonly facts: NodeFacts }
+
+/** @param names what this sidecar calls its nodes; absent: which nodes others have is not looked at */
+export function unfitnessOf(
+  facts: NodeFacts,
+  others: readonly Other[],
+  names: readonly string[] | undefined,
+): string | undefined {
+  const fitness = fitnessOf(facts)
+  if (fitness.kind === 'unfit') return fitness.reason
+  const twin = others.find((other) => other.facts.runId === facts.runId)
+  if (twin !== undefined)
+    return `it is the same server as ${twin.name} (run_id ${facts.runId}): each node must be a process of its own`
+  const members = facts.cluster?.members
+  if (names !== undefined && members !== undefined && !sameMembers(members, names))
+    return membersDiffer(members, names)
+  const known = others.find(({ voting, facts: its }) => voting && its.cluster !== undefined)
+  const theirs = known?.facts.cluster?.id
+  const own = facts.cluster?.id
+  if (isEnrolled(facts) && theirs !== undefined && own !== undefined && own !== theirs)
+    return `it belongs to the cluster ${own}, and ${known?.name} to ${theirs}: a node votes in one cluster only`
+  return undefined
+}
+
 function membershipOf(looked: unknown): Membership {
   if (!Array.isArray(looked) || typeof looked[0] !== 'string')
     throw new Error('the node does not show its run_id in INFO: allow the command, or use another server')
-  const [runId, nodeMs, epoch, flat, id, quarantineMs] = looked
+  const [runId, nodeMs, epoch, flat, id, quarantineMs, members] = looked
+  const named = typeof members === 'string' && members !== '' ? { members: members.split(',') } : {}
   return {
     runId,
     nodeMs: Number(nodeMs),
     epoch: typeof epoch === 'string' ? epoch : undefined,
     quarantine: quarantineOf(flat),
-    cluster: typeof id === 'string' ? { id, quarantineMs: Number(quarantineMs) } : undefined,
+    cluster: typeof id === 'string' ? { id, quarantineMs: Number(quarantineMs), ...named } : undefined,
   }
 }
 

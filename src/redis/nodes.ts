@@ -13,18 +13,21 @@ import type { Redis } from 'ioredis'
 import type { Events } from '../core/events.ts'
 import type { Cluster } from '../core/nodes/enrolment-rules.ts'
 import { isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
+import { memberList } from '../core/nodes/members.ts'
 import type { ClockSample } from '../core/nodes/node-clocks.ts'
 import type { Clock, Random, Timer } from '../core/ports.ts'
 import { within } from '../core/retry.ts'
 import { createRedisClient, type RedisAddress } from './connect.ts'
 import { Enroller } from './enroller.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
-import { fitnessOf, hasEvicted, inspectNode, type NodeFacts } from './inspection.ts'
+import { hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
 
 export type RedisNodesOptions = {
   readonly addresses: readonly RedisAddress[]
+  /** What all sidecars call these nodes, in the same order; absent: which nodes others have is not looked at. */
+  readonly names?: readonly string[]
   readonly deadlineMs: number
   readonly connectTimeoutMs: number
   readonly maxTokenAheadMs: number
@@ -171,7 +174,12 @@ export class RedisNodes implements AsyncDisposable {
     )
     const { id } = (known.find(({ voting }) => voting) ?? known[0])?.cluster ?? { id: '' }
     const quarantines = known.map(({ cluster }) => cluster.quarantineMs)
-    return { id, quarantineMs: Math.max(this.options.quarantineMs, ...quarantines) }
+    const { names } = this.options
+    return {
+      id,
+      quarantineMs: Math.max(this.options.quarantineMs, ...quarantines),
+      ...(names === undefined ? {} : { members: memberList(names) }),
+    }
   }
 
   /** A node as enrolment sees it, on the connection that it has now. */
@@ -246,8 +254,9 @@ export class RedisNodes implements AsyncDisposable {
         if (!still()) return
       }
       if (!isEnrolled(facts)) return await this.#quarantine(member, facts, still)
-      const needed = this.options.quarantineMs
-      if (!this.options.watchOnly && (facts.cluster?.quarantineMs ?? 0) < needed)
+      const { quarantineMs, names, watchOnly } = this.options
+      const unnamed = names !== undefined && facts.cluster?.members === undefined
+      if (watchOnly !== true && ((facts.cluster?.quarantineMs ?? 0) < quarantineMs || unnamed))
         await this.enrolmentNode(member, facts).raise(this.cluster())
       // Judged again: its twin may have been looked at in the meantime.
       if (!still() || this.#refused(member, facts)) return
@@ -279,26 +288,16 @@ export class RedisNodes implements AsyncDisposable {
 
   /** In the same turn as the state that follows, so that of two that must not both be used one is refused. */
   #refused(member: Member, facts: NodeFacts): boolean {
-    const reason = this.#unfitness(member, facts)
+    const others = this.members.flatMap((other) =>
+      other !== member && 'facts' in other.state
+        ? [{ name: other.node.name, voting: other.state.kind === 'voting', facts: other.state.facts }]
+        : [],
+    )
+    const reason = unfitnessOf(facts, others, this.options.names)
     if (reason === undefined) return false
     member.node.useEpoch(undefined)
     this.#become(member, { kind: 'unfit', reason })
     return true
-  }
-
-  #unfitness(member: Member, facts: NodeFacts): string | undefined {
-    const fitness = fitnessOf(facts)
-    if (fitness.kind === 'unfit') return fitness.reason
-    const others = this.members.filter((other) => other !== member)
-    const twin = others.find(({ state }) => 'facts' in state && state.facts.runId === facts.runId)
-    if (twin !== undefined)
-      return `it is the same server as ${twin.node.name} (run_id ${facts.runId}): each node must be a process of its own`
-    const known = others.find(({ state }) => state.kind === 'voting' && state.facts.cluster !== undefined)
-    const theirs = known?.state.kind === 'voting' ? known.state.facts.cluster?.id : undefined
-    const own = facts.cluster?.id
-    if (isEnrolled(facts) && theirs !== undefined && own !== undefined && own !== theirs)
-      return `it belongs to the cluster ${own}, and ${known?.node.name} to ${theirs}: a node votes in one cluster only`
-    return undefined
   }
 
   /** Its commands are sent from now on, and its answers do not count. */

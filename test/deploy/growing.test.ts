@@ -1,6 +1,8 @@
-/** From three nodes to five, as docs/deploy.md says it: the sidecars stop, the setting changes everywhere, they start. */
+/** From three nodes to five, as docs/deploy.md says it: the sidecars stop, the list changes by a command, they start. */
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
+import { nodes } from '../../src/cli/nodes.ts'
+import { bufferedIo } from '../support/buffered-io.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
@@ -25,6 +27,11 @@ async function voting(sidecar: Sidecar): Promise<number> {
   return nodes.filter(({ state }) => state === 'voting').length
 }
 
+async function changeMembers(env: Readonly<Record<string, string>>, ...args: string[]) {
+  const { io, stderr } = bufferedIo({ ...env, FENCEPOST_PROXY_LISTEN: 'off' })
+  return { exitCode: await nodes(['change-members', ...args], io), stderr: stderr() }
+}
+
 test('what three nodes knew is known to the five, also when two of the three are gone', {
   timeout: 90_000,
 }, async () => {
@@ -38,7 +45,12 @@ test('what three nodes knew is known to the five, also when two of the three are
   for (const key of keys) expect((await pay(before, key)).status).toBe(201)
   await before.process.end({ signal: 'SIGTERM' })
 
-  await using after = await startSidecar({ ...settings, FENCEPOST_REDIS_NODES: servers.nodesSetting })
+  const five = { ...settings, FENCEPOST_REDIS_NODES: servers.nodesSetting }
+  const asked = await changeMembers(five)
+  const id = /--confirm (\w+)/.exec(asked.stderr)?.[1] ?? ''
+  expect((await changeMembers(five, '--confirm', id)).exitCode).toBe(0)
+
+  await using after = await startSidecar(five)
   await eventually('all five vote', async () => (await voting(after)) === 5, { withinMs: 60_000 })
   await servers.kill(0)
   await servers.kill(1)

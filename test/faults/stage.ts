@@ -21,6 +21,8 @@ export const NODES = 5
 /** Short, so that a run sees many leases end; deadlines are the largest that such a lease allows. */
 export const LEASE_MS = 4_000
 export const SETTINGS = {
+  // Each sidecar reaches the nodes through links of its own.
+  FENCEPOST_REDIS_NODE_NAMES: 'redis-0,redis-1,redis-2,redis-3,redis-4',
   FENCEPOST_LEASE: `${LEASE_MS}ms`,
   FENCEPOST_RESERVATION_MAX_LEASE: `${LEASE_MS}ms`,
   FENCEPOST_NODE_DEADLINE: '200ms',

@@ -60,6 +60,8 @@ export type Cluster = {
   readonly id: string
   /** The longest quarantine that any sidecar of this cluster asked for. */
   readonly quarantineMs: number
+  /** The names of all its nodes, sorted; absent where none were ever given. */
+  readonly members?: readonly string[]
 }
 
 /** How long a node that forgot must not vote: until every lease that it may have granted is over on any clock. */

@@ -289,7 +289,7 @@ function isKnown(own: Sighting | 'damaged' | undefined, { record: theirs, ttlMs 
  */
 export async function foundCluster(
   nodes: readonly EnrolmentNode[],
-  quarantineMs: number,
+  of: Omit<Cluster, 'id'>,
   random: Random,
 ): Promise<boolean> {
   const nonce = random.hex(16)
@@ -298,7 +298,7 @@ export async function foundCluster(
     await Promise.allSettled(nodes.map((node) => node.abandonFounding(nonce)))
     return false
   }
-  const cluster: Cluster = { id: random.hex(8), quarantineMs }
+  const cluster: Cluster = { ...of, id: random.hex(8) }
   const founded = await Promise.allSettled(nodes.map((node) => node.found(nonce, cluster)))
   return founded.every((one) => one.status === 'fulfilled' && one.value)
 }

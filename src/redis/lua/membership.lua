@@ -8,16 +8,17 @@ ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   begin      nonce, origin new|forgot
   restart    nonce, next nonce
   save       nonce, run_ids done (comma between), run_id of the source, cursor, records copied
-  enrol      nonce, cluster id, quarantine (ms)
+  enrol      nonce, cluster id, quarantine (ms), names of all nodes (comma between; empty: not given)
   declare    who declares the loss, cluster id where none is known
   claim      nonce, lifetime of the claim (ms)
-  found      nonce, cluster id, quarantine (ms)
+  found      nonce, cluster id, quarantine (ms), names of all nodes
   abandon    nonce
   revoke     epoch that is taken away
-  raise      cluster id where none stands there (empty: not known), quarantine (ms)
+  raise      cluster id where none stands there (empty: not known), quarantine (ms), names where none stand there
+  members    names of all nodes from now on, nonce, who changes them
   occupy     who, lifetime (ms)
 Answers
-  look        run_id, TIME in ms, epoch, quarantine as a flat list, cluster id, longest quarantine (ms)
+  look        run_id, TIME in ms, epoch, quarantine as a flat list, cluster id, longest quarantine (ms), names of all nodes
   others      1 done; 0 the nonce or claim does not stand, or it is not this node's turn
   RUN_CHANGED is an error: another process than the one that was meant
 ]]
@@ -38,14 +39,15 @@ local function begin(with_nonce, origin)
 end
 
 -- The longest quarantine that anybody asked for stands.
-local function raise(id, quarantine_ms)
+local function raise(id, quarantine_ms, members)
   if id ~= '' then redis.call('HSETNX', CLUSTER, 'id', id) end
+  if members ~= '' then redis.call('HSETNX', CLUSTER, 'members', members) end
   local known = tonumber(redis.call('HGET', CLUSTER, 'quarantine_ms') or '0')
   if tonumber(quarantine_ms) > known then redis.call('HSET', CLUSTER, 'quarantine_ms', quarantine_ms) end
 end
 
-local function vote_from_now(id, quarantine_ms)
-  raise(id, quarantine_ms)
+local function vote_from_now(id, quarantine_ms, members)
+  raise(id, quarantine_ms, members)
   redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. nonce)
   redis.call('DEL', QUARANTINE, FOUNDER, ENROLLER)
   return 1
@@ -53,7 +55,8 @@ end
 
 if act == 'look' then
   return { RUN, NOW, redis.call('GET', EPOCH), redis.call('HGETALL', QUARANTINE),
-    redis.call('HGET', CLUSTER, 'id'), redis.call('HGET', CLUSTER, 'quarantine_ms') }
+    redis.call('HGET', CLUSTER, 'id'), redis.call('HGET', CLUSTER, 'quarantine_ms'),
+    redis.call('HGET', CLUSTER, 'members') }
 end
 if meant ~= RUN then return redis.error_reply('RUN_CHANGED the process has the run_id ' .. RUN .. ', not ' .. meant) end
 
@@ -76,12 +79,12 @@ elseif act == 'save' then
   return 1
 elseif act == 'enrol' then
   if not stands() then return 0 end
-  return vote_from_now(ARGV[4], ARGV[5])
+  return vote_from_now(ARGV[4], ARGV[5], ARGV[6])
 elseif act == 'declare' then
   if redis.call('HGET', QUARANTINE, 'run_id') ~= RUN then return 0 end
   redis.call('HSET', QUARANTINE, 'declared_by', ARGV[3])
   -- The trail: it stays for whoever asks later why work was done twice.
-  raise(ARGV[4], 0)
+  raise(ARGV[4], 0, '')
   redis.call('HSET', CLUSTER, 'loss_declared_by', ARGV[3], 'loss_declared_at', NOW)
   return 1
 elseif act == 'claim' then
@@ -89,7 +92,7 @@ elseif act == 'claim' then
   return redis.call('SET', FOUNDER, nonce, 'NX', 'PX', ARGV[4]) and 1 or 0
 elseif act == 'found' then
   if redis.call('EXISTS', EPOCH) == 1 or redis.call('GET', FOUNDER) ~= nonce then return 0 end
-  return vote_from_now(ARGV[4], ARGV[5])
+  return vote_from_now(ARGV[4], ARGV[5], ARGV[6])
 elseif act == 'abandon' then
   if redis.call('GET', FOUNDER) == nonce then redis.call('DEL', FOUNDER) end
   return 1
@@ -98,7 +101,15 @@ elseif act == 'revoke' then
   redis.call('DEL', EPOCH)
   return 1
 elseif act == 'raise' then
-  raise(ARGV[3], ARGV[4])
+  raise(ARGV[3], ARGV[4], ARGV[5])
+  return 1
+elseif act == 'members' then
+  redis.call('HSET', CLUSTER, 'members', ARGV[3], 'members_changed_by', ARGV[5], 'members_changed_at', NOW)
+  -- Another epoch: what a sidecar with the old list sends from now on counts for nobody.
+  local epoch = redis.call('GET', EPOCH)
+  if epoch and string.find(epoch, '1:' .. RUN .. ':', 1, true) == 1 then
+    redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. ARGV[4])
+  end
   return 1
 elseif act == 'occupy' then
   local there = redis.call('GET', ENROLLER)

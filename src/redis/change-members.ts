@@ -1,0 +1,71 @@
+/**
+ * Changing which nodes a cluster consists of, by a decision of an operator.
+ *
+ * Owns the decision whether the new list is safe to go on with, and its writing onto every node of the old one. From then
+ * on sidecars with the old list are refused by these nodes; nodes that came are enrolled like any that forgot.
+ */
+
+import { memberList, sameMembers, whyNotChange } from '../core/nodes/members.ts'
+import { majorityOf } from '../core/units.ts'
+import { inspectNode } from './inspection.ts'
+import { callMembership } from './membership.ts'
+import type { RedisNodes } from './nodes.ts'
+
+export type MembersChanged =
+  | {
+      readonly kind: 'changed'
+      readonly from: readonly string[]
+      readonly to: readonly string[]
+      readonly on: readonly string[]
+    }
+  | { readonly kind: 'same'; readonly members: readonly string[] }
+  /** No node that answers knows of a cluster with names: the first sidecar that starts writes its own list. */
+  | { readonly kind: 'no_cluster' }
+  /** Too few nodes of the old list answer: sidecars with that list could still find a majority. */
+  | { readonly kind: 'too_few'; readonly answering: number; readonly required: number }
+  | { readonly kind: 'unsafe'; readonly from: readonly string[]; readonly reason: string }
+  /** The nodes belong to several clusters, or were told of several lists that are not this one. */
+  | { readonly kind: 'several'; readonly what: string }
+  | { readonly kind: 'not_confirmed'; readonly from: readonly string[]; readonly expected: string }
+
+/**
+ * @param confirmation the id of the cluster
+ * @param by who changes it, for the trail that stays on the nodes
+ */
+export async function changeMembers(
+  { members, options }: RedisNodes,
+  names: readonly string[],
+  confirmation: string | undefined,
+  by: string,
+): Promise<MembersChanged> {
+  const to = memberList(names)
+  const looked = await Promise.all(
+    members.map(async ({ node, client }) => {
+      // A node that does not answer is brought to the new list by the same command later.
+      const facts = await inspectNode(client).catch(() => undefined)
+      const known = facts?.cluster?.members
+      if (facts?.cluster === undefined || known === undefined) return []
+      return [{ name: node.name, client, runId: facts.runId, id: facts.cluster.id, known }]
+    }),
+  ).then((all) => all.flat())
+  const [one] = looked
+  if (one === undefined) return { kind: 'no_cluster' }
+  const ids = [...new Set(looked.map(({ id }) => id))]
+  if (ids.length > 1) return { kind: 'several', what: `clusters: ${ids.join(', ')}` }
+  const lists = [
+    ...new Set(looked.filter(({ known }) => !sameMembers(known, to)).map(({ known }) => known.join(', '))),
+  ]
+  if (lists.length === 0) return { kind: 'same', members: to }
+  if (lists.length > 1) return { kind: 'several', what: `lists: ${lists.join('; ')}` }
+  const from = memberList((lists[0] ?? '').split(', '))
+  const reason = whyNotChange(from, to)
+  if (reason !== undefined) return { kind: 'unsafe', from, reason }
+  const required = majorityOf(from.length)
+  if (looked.length < required) return { kind: 'too_few', answering: looked.length, required }
+  if (confirmation !== one.id) return { kind: 'not_confirmed', from, expected: one.id }
+  const nonce = options.random.hex(16)
+  await Promise.all(
+    looked.map(({ client, runId }) => callMembership(client, runId, ['members', to.join(','), nonce, by])),
+  )
+  return { kind: 'changed', from, to, on: looked.map(({ name }) => name) }
+}

@@ -1,0 +1,59 @@
+// Which changes of the list of nodes keep every promise, as a table and by counting.
+import { expect, test } from 'vitest'
+import { membersDiffer, sameMembers, whyNotChange } from '../../../src/core/nodes/members.ts'
+
+const of = (letters: string) => [...letters]
+
+test.each<[from: string, to: string, may: boolean]>([
+  // Growing by two.
+  ['abc', 'abcde', true],
+  ['abcde', 'abcdefg', true],
+  // Of three that stay not four can be asked.
+  ['abc', 'abcdefg', false],
+  // A server moves.
+  ['abc', 'abd', true],
+  ['abcde', 'abcdf', true],
+  ['abcde', 'abcfg', true],
+  ['abcde', 'abfgh', false],
+  ['abc', 'ade', false],
+  // Growing and moving at once.
+  ['abc', 'abdef', false],
+  // What three of five know may be known to one of the three that stay.
+  ['abcde', 'abc', false],
+  ['abcdefg', 'abcde', false],
+])('from %s to %s: %s', (from, to, may) => {
+  expect(whyNotChange(of(from), of(to)) === undefined).toBe(may)
+})
+
+test('that is: whoever is asked before a new node votes, somebody of each old majority is among them', () => {
+  const subsets = (all: readonly string[], size: number): string[][] =>
+    size === 0
+      ? [[]]
+      : all.flatMap((first, at) => subsets(all.slice(at + 1), size - 1).map((rest) => [first, ...rest]))
+  const majority = (all: readonly string[]) => (all.length + 1) / 2
+  for (const from of ['abc', 'abcde', 'abcdefg'])
+    for (const size of [3, 5, 7])
+      for (let stay = 0; stay <= Math.min(from.length, size); stay += 1) {
+        const staying = of(from).slice(0, stay)
+        const to = [...staying, ...of('tuvwxyz').slice(0, size - stay)]
+        const asked = subsets(staying, majority(to))
+        const safe =
+          asked.length > 0 &&
+          subsets(of(from), majority(of(from))).every((knows) =>
+            asked.every((some) => some.some((name) => knows.includes(name))),
+          )
+        expect([from, to.join(''), whyNotChange(of(from), to) === undefined]).toEqual([
+          from,
+          to.join(''),
+          safe,
+        ])
+      }
+})
+
+test('the order of a list means nothing; the sentence shows both', () => {
+  expect(sameMembers(of('abc'), of('cab'))).toBe(true)
+  expect(sameMembers(of('abc'), of('abcde'))).toBe(false)
+  expect(membersDiffer(of('cba'), of('abcde'))).toContain(
+    'the nodes of its cluster are a, b, c, and this configuration has a, b, c, d, e',
+  )
+})
