@@ -4,12 +4,17 @@
  *
  *     npm run bench:saga-relay
  *
- * Database, broker and relay share this machine. `nothing` confirms at once: what the database and the relay alone can do.
+ * With FENCEPOST_KAFKA_JARS (docs/saga.md) Kafka, too. Database, broker and relay share this machine. `nothing` confirms at once: what the database and the relay alone can do.
  */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { Admin } from '@platformatic/kafka'
+import { createKafkaPublisher } from '../src/saga/brokers/kafka.ts'
 import { createMailboxPublisher } from '../src/saga/brokers/mailbox.ts'
 import { createNatsPublisher, createNatsSubscriber } from '../src/saga/brokers/nats.ts'
 import { createRabbitMqPublisher, createRabbitMqSubscriber } from '../src/saga/brokers/rabbitmq.ts'
 import { createRedisStreamsPublisher } from '../src/saga/brokers/redis-streams.ts'
+import { createWebhookPublisher, createWebhookReceiver } from '../src/saga/brokers/webhook.ts'
 import type { SagaEvent } from '../src/saga/events.ts'
 import { createSagaKit } from '../src/saga/kit.ts'
 import type { MessagePublisher } from '../src/saga/messages.ts'
@@ -17,6 +22,8 @@ import { migrate } from '../src/saga/migrate.ts'
 import { enableNotify, wakeOnNotify } from '../src/saga/notify.ts'
 import { publish } from '../src/saga/outbox.ts'
 import { createOutboxRelay } from '../src/saga/relay.ts'
+import { kafkaProducer } from '../test/support/kafka-elsewhere.ts'
+import { startKafka } from '../test/support/kafka-server.ts'
 import { startNats } from '../test/support/nats-server.ts'
 import { startPostgres } from '../test/support/postgres-server.ts'
 import { startRabbitMq } from '../test/support/rabbitmq-server.ts'
@@ -58,14 +65,15 @@ async function freshKit() {
 async function throughput(
   name: string,
   publisherOf: (kit: Awaited<ReturnType<typeof freshKit>>['kit']) => MessagePublisher,
+  destination = 'bench',
 ) {
   const { kit } = await freshKit()
   const publisher = publisherOf(kit)
   await kit.pool.query(
     `INSERT INTO ${kit.schema}.outbox (message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers)
-     SELECT gen_random_uuid(), 'order', 'o' || n % $2, (n % $2) % 16, 'Placed', 'bench', '{"orderId":"o-12345678","amount":4711,"currency":"EUR"}', '{}'
+     SELECT gen_random_uuid(), 'order', 'o' || n % $2, (n % $2) % 16, 'Placed', $3, '{"orderId":"o-12345678","amount":4711,"currency":"EUR"}', '{}'
      FROM generate_series(1, $1) n`,
-    [MESSAGES, AGGREGATES],
+    [MESSAGES, AGGREGATES, destination],
   )
   await kit.pool.query(`ANALYZE ${kit.schema}.outbox`)
   const relay = createOutboxRelay({ kit, publisher, batchSize: 500, pollIntervalMs: 5 })
@@ -119,6 +127,24 @@ await throughput('Redis Streams, appendfsync everysec', () =>
   createRedisStreamsPublisher({ url: redis.urls[0]! }),
 )
 await throughput('in the database', (kit) => createMailboxPublisher(kit))
+const receiver = createWebhookReceiver()
+await receiver.subscribe(async () => ({ kind: 'ack' }), { concurrency: 1_000, onError: console.error })
+const web = createServer(receiver.listener)
+await new Promise<void>((resolve) => web.listen(0, '127.0.0.1', resolve))
+await throughput(
+  'HTTP webhook',
+  () => createWebhookPublisher({}),
+  `http://127.0.0.1:${(web.address() as AddressInfo).port}/`,
+)
+web.closeAllConnections()
+web.close()
+if (process.env.FENCEPOST_KAFKA_JARS !== undefined) {
+  await using kafka = await startKafka()
+  const admin = new Admin({ clientId: 'bench', bootstrapBrokers: [kafka.address] })
+  await admin.createTopics({ topics: ['bench'], partitions: 16, replicas: 1 })
+  await admin.close()
+  await throughput('Kafka, one node', () => createKafkaPublisher(kafkaProducer(kafka.address)))
+}
 console.log('from insertion to confirm over RabbitMQ, about 60 messages/s')
 await latency('poll every 100 ms', false)
 await latency('NOTIFY, poll every 100 ms', true)

@@ -26,6 +26,7 @@ const countersByName = {
   retry: ['saga_transaction_retries_total', 'transactions run again', ['sqlstate']],
   replay: ['saga_replays_total', 'answers out of the idempotency store', ['scope', 'outcome']],
   takeover: ['saga_takeovers_total', 'steps whose earlier attempt failed or vanished', ['scope']],
+  recovered: ['saga_recovered_total', 'steps of a process that died, finished by recovery', ['scope']],
   fenced: ['saga_fenced_out_total', 'writes refused because a newer holder had written', []],
   parked: ['saga_parked_total', 'what waits for a person: steps, messages, sagas', []],
   advance: ['saga_advanced_total', 'sagas let go of, by the state they were left in', ['saga', 'status']],
@@ -99,8 +100,10 @@ export function sagaMetrics({ Counter, Histogram }: PrometheusClient): SagaEvent
       case 'saga_error':
         counters.errors.inc({ part: event.kind })
         return
-      case 'partitions_changed':
       case 'recovered':
+        counters.recovered.inc({ scope: event.scope })
+        return
+      case 'partitions_changed':
         return
     }
   }

@@ -1,4 +1,6 @@
 // The outbox reaches the broker: all of it, in order within an aggregate, and one bad message stops only its own.
+
+import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { discardDeadLetters, listDeadLetters, replayDeadLetters } from '../../src/saga/dead-letters.ts'
@@ -7,6 +9,7 @@ import { outboxLag, publish } from '../../src/saga/outbox.ts'
 import { createOutboxRelay, type OutboxRelay, type RelayOptions } from '../../src/saga/relay.ts'
 import { eventually } from '../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { TestProcess } from '../support/processes.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
@@ -127,6 +130,25 @@ test('a relay that vanishes: another one takes its partitions over within the le
   await drained()
   // The lease, and on top of it the poll and the sending itself.
   expect(performance.now() - beganMs).toBeLessThan(leaseMs + 250)
+})
+
+test('a relay process is killed (SIGKILL): within its lease another one has sent what it held', async () => {
+  const leaseMs = 2_400
+  await fill(32, 32)
+  const script = join(import.meta.dirname, '../support/hanging-relay.ts')
+  await using killed = new TestProcess(process.execPath, [
+    script,
+    server.url,
+    kit.schemaName,
+    String(leaseMs),
+  ])
+  await killed.line(/sending/)
+  expect(await countOf(kit, 'outbox_partitions WHERE owner IS NOT NULL')).toBe(kit.partitions)
+  relay({ leaseMs }).start()
+  await killed.end({ signal: 'SIGKILL' })
+  const beganMs = performance.now()
+  await drained()
+  expect(performance.now() - beganMs).toBeLessThan(leaseMs)
 })
 
 test('a refused message is tried again after a while; its aggregate waits, the others do not', async () => {
