@@ -365,6 +365,19 @@ const leases: Board = {
       ],
       thresholds: upFrom(0.5, 2),
     }),
+    series({
+      title: 'Waiting for a repair or a decision',
+      description:
+        'Orphans: claims that lapsed without an outcome. Write-backs: outcomes of the time without a quorum. Quarantine: nodes without a vote. None is good. Sweepers: one is elected.',
+      unit: 'short',
+      queries: [
+        { expr: `max(fencepost_orphans_open{${S}})`, legend: 'orphans' },
+        { expr: `sum(fencepost_write_back_pending{${S}})`, legend: 'write-backs' },
+        { expr: `max(fencepost_redis_nodes_quarantined{${S}})`, legend: 'nodes in quarantine' },
+        { expr: `sum(fencepost_sweeper_leading{${S}})`, legend: 'sweepers' },
+      ],
+      thresholds: NEUTRAL,
+    }),
   ],
 }
 

@@ -9,7 +9,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { nodeNamesOf, openNodes } from './app/cluster.ts'
-import { openCoordination, writeTrail } from './app/coordination.ts'
+import { type Coordination, openCoordination, writeTrail } from './app/coordination.ts'
 import { openEnvoy } from './app/envoy.ts'
 import { openGateway } from './app/gateway.ts'
 import { listenerLimits } from './app/listener-limits.ts'
@@ -49,6 +49,8 @@ export type AppEnvironment = {
   readonly readFile: ReadFile
   /** In traces; `OTEL_SERVICE_NAME`. */
   readonly serviceName?: string | undefined
+  /** What watches, instead of log, metrics, traces and readiness: for measuring what those cost. */
+  readonly openTelemetry?: typeof openTelemetry
 }
 
 export interface App extends AsyncDisposable {
@@ -75,7 +77,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const nodeNames = nodeNamesOf(config)
   const nodeCount = nodeNames.length
   const required = majorityOf(nodeCount)
-  const telemetry = await openTelemetry(config, {
+  const telemetry = await (environment.openTelemetry ?? openTelemetry)(config, {
     ...environment,
     instance,
     clock,
@@ -145,10 +147,14 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const envoy = await openEnvoy(config, carryingOut, secrets, onFailure)
 
   let phase: Watched['phase'] = 'starting'
+  let coordination: Coordination | undefined
   const watched = () => ({
     phase,
     nodes: nodes.views(),
     inFlight: proxied?.inFlight() ?? 0,
+    leasesReserved: api?.held() ?? 0,
+    writeBackPending: writeBack.pending(),
+    sweeping: coordination?.sweeping(),
     sagas: sagas?.standing(),
   })
   const admin = createAdminServer({
@@ -169,7 +175,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   if (envoyAddress !== undefined) addresses.gatewayGrpc = envoyAddress
   const proxyAddress = await proxied?.listen()
   if (proxyAddress !== undefined) addresses.proxy = proxyAddress
-  const coordination =
+  coordination =
     nodes.redis &&
     openCoordination(config, {
       ...core,

@@ -9,7 +9,7 @@ import { createSweeper, type OrphanSeen, paused, type Verdict } from '../coordin
 import { lockIdOf } from '../core/claims/lease.ts'
 import { stand } from '../core/coordination/election.ts'
 import { type Trail, trailOf } from '../core/coordination/trail.ts'
-import type { CoreEvent, Events } from '../core/events.ts'
+import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
 import type { Clock, Leases, Random } from '../core/ports.ts'
 import type { Application } from '../http/proxy/application.ts'
 import { SWEEPER_OFFICE } from '../redis/keys.ts'
@@ -28,7 +28,10 @@ export type CoordinationPorts = {
   readonly onFailure: (cause: unknown) => void
 }
 
-export type Coordination = AsyncDisposable & { readonly leading: boolean }
+export type Coordination = AsyncDisposable & {
+  readonly leading: boolean
+  sweeping(): { readonly leading: boolean; readonly orphansOpen: number | undefined }
+}
 
 /** How long the office stays empty when its holder dies. */
 const OFFICE_LEASE_MS = 15_000
@@ -46,17 +49,29 @@ export function openCoordination(config: Config, ports: CoordinationPorts): Coor
     retentionMs: config.retentionMs,
     ask: askOf(config, ports),
   })
-  return stand({
+  let orphansOpen: number | undefined
+  const candidate = stand({
     ...ports,
+    // An office is no work of a request: its lease is not counted among theirs.
+    events: SILENT,
     recordKey: SWEEPER_OFFICE,
     leaseMs: OFFICE_LEASE_MS,
     lead: async ({ over }) => {
       while (!over.aborted) {
-        await sweeper.sweepOnce(over)
+        const open = await sweeper.sweepOnce(over)
+        if (!over.aborted) orphansOpen = open
         await paused(clock, config.sweepIntervalMs, over)
       }
+      orphansOpen = undefined
     },
   })
+  return {
+    get leading() {
+      return candidate.leading
+    },
+    sweeping: () => ({ leading: candidate.leading, orphansOpen }),
+    [Symbol.asyncDispose]: () => candidate[Symbol.asyncDispose](),
+  }
 }
 
 /** The longest an application may think about an orphan; it is asked again in the next round. */

@@ -57,6 +57,7 @@ export function openReservationApi(
   )
   return {
     listen: () => api.listen(at),
+    held: () => api.held(),
     close: (graceMs: number) => api.close(graceMs),
   }
 }

@@ -13,7 +13,7 @@ import type { Clock, Leases, Random, RecordNode, Timer } from '../core/ports.ts'
 import type { SagaStanding } from '../core/saga-desk.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
 import type { NodeView, Readiness } from '../http/admin/server.ts'
-import { countEvents, recordStanding } from '../observe/counting.ts'
+import { countEvents, recordStanding, type Standing } from '../observe/counting.ts'
 import { fanOut, type Subscriber } from '../observe/fan-out.ts'
 import { createLog, logEvents } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
@@ -38,10 +38,9 @@ export type TelemetryEnvironment = {
 export type Watched = {
   readonly phase: ReadinessFacts['phase']
   readonly nodes: readonly NodeView[]
-  readonly inFlight: number
   /** Where a database is configured and has answered. */
   readonly sagas: SagaStanding | undefined
-}
+} & Pick<Standing, 'inFlight' | 'leasesReserved' | 'writeBackPending' | 'sweeping'>
 
 export type Telemetry = AsyncDisposable & {
   readonly tracing: Tracing
@@ -121,8 +120,12 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       return { ready, reasons, ...p95, nodes: watched.nodes }
     },
     scrape: (watched, accept) => {
-      const standing = watched.nodes.map((view) => ({ ...view, voting: view.state === 'voting' }))
-      recordStanding(metrics, { nodes: standing, inFlight: watched.inFlight, readiness: verdict(watched) })
+      const nodes = watched.nodes.map((view) => ({
+        ...view,
+        voting: view.state === 'voting',
+        quarantined: view.state === 'quarantined',
+      }))
+      recordStanding(metrics, { ...watched, nodes, readiness: verdict(watched) })
       recordSagaStanding(metrics.sagas, watched.sagas)
       return metrics.exposition(accept)
     },

@@ -14,15 +14,23 @@ import { entrypointLabel, type Metrics, OTHER_ROUTE, READINESS_REASONS } from '.
 export type Standing = {
   readonly nodes: readonly NodeStandingNow[]
   readonly inFlight: number
+  /** Reservations that this sidecar gave out and that were neither ended nor have lapsed, but those that it keeps itself. */
+  readonly leasesReserved: number
+  readonly writeBackPending: number
+  readonly sweeping: SweepingNow | undefined
   readonly readiness: {
     readonly failing: ReadonlySet<ReadinessReason>
     readonly p95Ms: number | undefined
   }
 }
 
+/** @property orphansOpen of its last round; undefined where it does not lead, or has not been round yet */
+export type SweepingNow = { readonly leading: boolean; readonly orphansOpen: number | undefined }
+
 export type NodeStandingNow = {
   readonly name: string
   readonly voting: boolean
+  readonly quarantined: boolean
   readonly startedWallMs?: number
 }
 
@@ -62,7 +70,7 @@ export function countEvents(
           metrics.lookups[event.result === 'granted' ? 'miss' : 'hit'].add(1)
         return
       case 'lease_began':
-        metrics.leasesHeld.add(1)
+        metrics.leasesKept.add(1)
         return
       case 'lease_ended':
         countLeaseEnd(event, metrics)
@@ -100,20 +108,26 @@ export function countEvents(
   }
 }
 
-export function recordStanding(metrics: Metrics, { nodes, inFlight, readiness }: Standing): void {
+export function recordStanding(metrics: Metrics, standing: Standing): void {
+  const { nodes, inFlight, readiness, leasesReserved, writeBackPending, sweeping } = standing
   metrics.reachableNodes.set(nodes.filter(({ voting }) => voting).length)
   for (const { name: node, voting, startedWallMs } of nodes) {
     metrics.nodeUp.set({ node }, voting ? 1 : 0)
     metrics.nodeStart.set({ node }, (startedWallMs ?? Number.NaN) / 1000)
   }
+  metrics.nodesQuarantined.set(nodes.filter(({ quarantined }) => quarantined).length)
   metrics.requestsInFlight.set(inFlight)
+  metrics.leasesHeld.set(metrics.leasesKept.count + leasesReserved)
+  metrics.writeBackPending.set(writeBackPending)
+  metrics.sweeping.set(sweeping === undefined ? Number.NaN : Number(sweeping.leading))
+  metrics.orphansOpen.set(sweeping?.orphansOpen ?? Number.NaN)
   for (const reason of READINESS_REASONS)
     metrics.readinessFailing.set({ reason }, readiness.failing.has(reason) ? 1 : 0)
   metrics.readinessP95.set((readiness.p95Ms ?? Number.NaN) / 1000)
 }
 
 function countLeaseEnd(event: Extract<CoreEvent, { kind: 'lease_ended' }>, metrics: Metrics): void {
-  metrics.leasesHeld.add(-1)
+  metrics.leasesKept.add(-1)
   metrics.leasesEnded[event.ended].add(1)
   metrics.holdDuration.observe(event.heldMs / 1000)
   if (event.ended === 'completed' || event.ended === 'released')

@@ -11,18 +11,18 @@
 import { collectDefaultMetrics, Gauge, Histogram, Registry, type RegistryContentType } from 'prom-client'
 import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
+import { GC, inTwoKinds } from './garbage-collection.ts'
 import { sagaGauges } from './saga-gauges.ts'
-import { type ScrapedMetric, talliesOf } from './tallies.ts'
+import { type ScrapedMetric, Tally, talliesOf } from './tallies.ts'
 
 /** Contain 0.05 (the latency alert) and 0.15 (the readiness gate) exactly, so that neither is interpolated. */
 const ACQUIRE_BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5]
+/** Coarser: most of a request's time is the application's. */
+const REQUEST_BUCKETS_S = [0.005, 0.05, 0.15, 0.5, 1, 5]
 /** Contains the default deadline of a node, 0.08, between its last two. */
 const NODE_BUCKETS_S = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1]
-const REQUEST_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
-const HOLD_BUCKETS_S = [0.05, 0.1, 0.5, 1, 5, 30, 60, 300]
-const REMAINING_BUCKETS_S = [0, 0.5, 1, 2.5, 5, 30]
-/** Panels ask for the sum alone. */
-const GC_BUCKETS_S: number[] = []
+const HOLD_BUCKETS_S = [0.05, 0.5, 1, 5, 30, 60, 300]
+const REMAINING_BUCKETS_S = [0, 0.5, 2.5, 5, 30]
 
 export const DECISIONS: readonly Decision[] = [
   'acquired',
@@ -58,15 +58,12 @@ const RUNTIME_METRICS: ReadonlySet<string> = new Set([
   'process_start_time_seconds',
   'process_resident_memory_bytes',
   'process_open_fds',
-  'process_max_fds',
   // The one whose collection sets the others.
   'nodejs_eventloop_lag_seconds',
   'nodejs_eventloop_lag_p99_seconds',
   'nodejs_heap_size_total_bytes',
   'nodejs_heap_size_used_bytes',
-  'nodejs_gc_duration_seconds',
 ])
-const GC_KINDS = ['major', 'minor', 'incremental', 'weakcb']
 
 /** Routes with a series of their own; those after them, and requests that match none, are `other`. */
 const LABELLED_ROUTES_MAX = 3
@@ -109,9 +106,7 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     for (const set of combinations(labels)) made.set(set, value)
     return made
   }
-  const register = (metric: ScrapedMetric) =>
-    registry.registerMetric(metric as unknown as Parameters<Registry['registerMetric']>[0])
-  const { counter, counterBy, counterByTwo, histogram, histogramBy, ...tallied } = talliesOf(register)
+  const { counter, counterBy, counterByTwo, histogram, histogramBy } = talliesOf(register(registry))
   const node = nodes
   const route = [...routes.slice(0, LABELLED_ROUTES_MAX), OTHER_ROUTE]
 
@@ -147,7 +142,8 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     quorumMargin: histogram(
       'fencepost_quorum_margin_votes',
       'Votes beyond the majority of claims that were granted; 0 would not have survived one more failure.',
-      Array.from({ length: nodes.length - required + 1 }, (_, spare) => spare),
+      // All nodes are the bucket of everything.
+      Array.from({ length: nodes.length - required }, (_, spare) => spare),
     ),
     reachableNodes: gauge('fencepost_quorum_reachable_nodes', 'Nodes that can vote now.', {}),
     nodeUp: gauge('fencepost_redis_node_up', '1 where the node is connected and may vote.', { node }),
@@ -162,6 +158,11 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
       'Commands to a node: ok it agreed, rejected it answered otherwise, timeout or error it did not answer.',
       { node },
       { result: NODE_RESULTS },
+    ),
+    nodesQuarantined: gauge(
+      'fencepost_redis_nodes_quarantined',
+      'Nodes that forgot and have no vote before they were enrolled again.',
+      {},
     ),
     clockSkew: gauge(
       'fencepost_redis_clock_skew_seconds',
@@ -196,8 +197,30 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
       'Outcomes of the time without a quorum, written to it afterwards.',
       { result: WRITE_BACK_ENDS },
     ),
+    writeBackPending: gauge(
+      'fencepost_write_back_pending',
+      'Outcomes of the time without a quorum that are yet to be written to it.',
+      {},
+    ),
+    sweeping: gauge(
+      'fencepost_sweeper_leading',
+      '1 where this sidecar is elected to look for orphans; NaN where the nodes are embedded, and nobody is.',
+      {},
+    ),
+    orphansOpen: gauge(
+      'fencepost_orphans_open',
+      'Lapsed claims without an outcome that the last round of this sidecar found; NaN where it is not elected.',
+      {},
+      Number.NaN,
+    ),
     renewals: counterBy('fencepost_lease_renewals_total', 'Renewals of leases.', { result: RENEWAL_RESULTS }),
-    leasesHeld: tallied.gauge('fencepost_leases_held', 'Leases held now by this sidecar.'),
+    leasesHeld: gauge(
+      'fencepost_leases_held',
+      'Leases held now: of requests in the proxy, and of reservations that this sidecar gave out.',
+      {},
+    ),
+    /** Of those, the ones that this process keeps; reservations are their callers' to keep. */
+    leasesKept: new Tally(),
     leasesEnded: counterBy(
       'fencepost_leases_ended_total',
       'Leases by how they ended: expired and lost ended before their work did; abandoned kept until their time is over.',
@@ -269,13 +292,18 @@ function combinations<L extends string>(labels: LabelSets<L>): Record<L, string>
   return sets as Record<L, string>[]
 }
 
+/** prom-client's types know no metric but its own; its registry asks for no more than this. */
+function register(registry: Registry): (metric: ScrapedMetric) => void {
+  return (metric) => registry.registerMetric(metric as unknown as Parameters<Registry['registerMetric']>[0])
+}
+
 function runtimeMetrics(registry: Registry): void {
   const ours = new Set(registry.getMetricsAsArray().map(({ name }) => name))
-  collectDefaultMetrics({ register: registry, gcDurationBuckets: GC_BUCKETS_S })
+  collectDefaultMetrics({ register: registry, gcDurationBuckets: [] })
+  const gc = registry.getSingleMetric(GC)
   for (const { name } of registry.getMetricsAsArray())
     if (!ours.has(name) && !RUNTIME_METRICS.has(name)) registry.removeSingleMetric(name)
-  const gc = registry.getSingleMetric<'kind'>('nodejs_gc_duration_seconds')
-  if (gc instanceof Histogram) for (const kind of GC_KINDS) gc.zero({ kind })
+  if (gc instanceof Histogram) register(registry)(inTwoKinds(gc))
 }
 
 const OPEN_METRICS = 'application/openmetrics-text'

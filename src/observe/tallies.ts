@@ -6,7 +6,7 @@
  * in which prom-client's registry asks a metric for its series (`lib/registry.js` of 15.1.3). Names are `metrics.ts`.
  */
 
-/** One series of a counter, or what a gauge counts up and down. */
+/** One series of a counter, or what is counted up and down. */
 export class Tally {
   count = 0
 
@@ -64,24 +64,19 @@ export function talliesOf(register: (metric: ScrapedMetric) => void) {
     const [[one, ones], [two, twos]] = [valuesOf(first), valuesOf(second)]
     const series: Series<Tally>[] = []
     const of = byValue(ones, (a) => byValue(twos, (b) => add(series, { [one]: a, [two]: b }, new Tally())))
-    register(tallied('counter', { name, help }, series))
+    register(tallied({ name, help }, series))
     return of
   }
   const counterBy = <V extends string>(name: string, help: string, label: Label<V>): Record<V, Tally> => {
     const [labelName, values] = valuesOf(label)
     const series: Series<Tally>[] = []
     const of = byValue(values, (value) => add(series, { [labelName]: value }, new Tally()))
-    register(tallied('counter', { name, help }, series))
+    register(tallied({ name, help }, series))
     return of
   }
   const counter = (name: string, help: string): Tally => {
     const of = new Tally()
-    register(tallied('counter', { name, help }, [{ labels: {}, of }]))
-    return of
-  }
-  const gauge = (name: string, help: string): Tally => {
-    const of = new Tally()
-    register(tallied('gauge', { name, help }, [{ labels: {}, of }]))
+    register(tallied({ name, help }, [{ labels: {}, of }]))
     return of
   }
   const histogramBy = <V extends string>(
@@ -101,7 +96,7 @@ export function talliesOf(register: (metric: ScrapedMetric) => void) {
     register(distributed({ name, help }, [{ labels: {}, of }]))
     return of
   }
-  return { counter, counterBy, counterByTwo, gauge, histogram, histogramBy }
+  return { counter, counterBy, counterByTwo, histogram, histogramBy }
 }
 
 function valuesOf<V extends string>(label: Label<V>): [name: string, values: readonly V[]] {
@@ -126,7 +121,7 @@ type Described = { readonly name: string; readonly help: string }
 export type ScrapedMetric = {
   name: string
   readonly help: string
-  readonly type: 'counter' | 'gauge' | 'histogram'
+  readonly type: 'counter' | 'histogram'
   readonly getForPromString: () => Promise<ScrapedSeries>
 }
 type ScrapedSeries = Pick<ScrapedMetric, 'name' | 'help' | 'type'> & { readonly values: readonly Line[] }
@@ -152,8 +147,8 @@ function scraped(
   return metric
 }
 
-function tallied(type: 'counter' | 'gauge', described: Described, series: readonly Series<Tally>[]) {
-  return scraped(described, type, () => series.map(({ labels, of }) => ({ labels, value: of.count })))
+function tallied(described: Described, series: readonly Series<Tally>[]) {
+  return scraped(described, 'counter', () => series.map(({ labels, of }) => ({ labels, value: of.count })))
 }
 
 function distributed(described: Described, series: readonly Series<Distribution>[]) {

@@ -60,6 +60,12 @@ const NO_TRAFFIC: Scenario = {
   [at('fencepost_leases_expired_before_completion_total')]: [[1, 0]],
   [at('fencepost_outcomes_damaged_total')]: [[1, 0]],
   [at('fencepost_write_backs_total', 'result="conflict"')]: [[1, 0]],
+  [at('fencepost_redis_nodes_quarantined')]: [[1, 0]],
+  [at('fencepost_redis_clock_steps_total')]: [[1, 0]],
+  [at('fencepost_circuit_breaker_open')]: [[1, 0]],
+  [at('fencepost_sweeper_leading')]: [[1, 1]],
+  [at('fencepost_orphans_open')]: [[1, 0]],
+  [at('fencepost_write_back_pending')]: [[1, 0]],
   [at('fencepost_readiness_failing', 'reason="latency"')]: [[1, 0]],
   [at('fencepost_synthetic_probe_total', 'result="ok"')]: [[1, 0]],
   [at('fencepost_synthetic_probe_total', 'result="false_negative"')]: [[1, 0]],
@@ -315,6 +321,48 @@ const INCIDENTS: readonly Incident[] = [
     firesAfter: 14,
     resolvedAfter: 2,
   },
+  {
+    alert: 'FencepostRedisNodeQuarantined',
+    bad: { [at('fencepost_redis_nodes_quarantined')]: 1 },
+    minutes: 25,
+    firesAfter: 18,
+    resolvedAfter: 2,
+  },
+  {
+    alert: 'FencepostClockStepped',
+    bad: { [at('fencepost_redis_clock_steps_total')]: 1 },
+    minutes: 5,
+    firesAfter: 3,
+    resolvedAfter: 15,
+  },
+  {
+    alert: 'FencepostCircuitBreakerOpen',
+    bad: { [at('fencepost_circuit_breaker_open')]: 1 },
+    minutes: 6,
+    firesAfter: 4,
+    resolvedAfter: 2,
+  },
+  {
+    alert: 'FencepostSweeperMissing',
+    bad: { [at('fencepost_sweeper_leading')]: 0 },
+    minutes: 20,
+    firesAfter: 14,
+    resolvedAfter: 2,
+  },
+  {
+    alert: 'FencepostWriteBackBacklog',
+    bad: { [at('fencepost_write_back_pending')]: 12 },
+    minutes: 20,
+    firesAfter: 14,
+    resolvedAfter: 2,
+  },
+  {
+    alert: 'FencepostOrphansOpen',
+    bad: { [at('fencepost_orphans_open')]: 2 },
+    minutes: 25,
+    firesAfter: 18,
+    resolvedAfter: 2,
+  },
   { alert: 'FencepostTargetsMissing', absent: true, bad: {}, minutes: 30, firesAfter: 20, resolvedAfter: 2 },
 ]
 
@@ -401,6 +449,16 @@ describe('alerts', () => {
   ])('%s: nothing fires for hours', async (_, scenario) => {
     const quiet = Object.fromEntries([5, 30, 120, 400].map((minute) => [minute, []]))
     await play(seriesOf(scenario, { bad: {}, minutes: 10 }), quiet)
+  })
+
+  test('without a quorum, what that explains by itself is not told besides', async () => {
+    const bad = {
+      [at('fencepost_quorum_reachable_nodes')]: 2,
+      [at('fencepost_circuit_breaker_open')]: 1,
+      [at('fencepost_sweeper_leading')]: 0,
+      [at('fencepost_write_back_pending')]: 12,
+    }
+    await play(seriesOf(USUAL, { bad, minutes: 30 }), { [HEALTHY_MINUTES + 25]: ['FencepostQuorumLost'] })
   })
 
   test('a slow burn is noticed by the longest window, after hours', async () => {

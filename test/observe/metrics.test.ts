@@ -136,6 +136,47 @@ describe('a live scrape', () => {
   })
 })
 
+test('leases of the proxy and of the reservation API are counted together, until they end or lapse', async () => {
+  await using application = await startCountingApplication()
+  await using servers = await startRedisServers(3)
+  await using sidecar = await startSidecar({
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: application.url,
+  })
+  const held = async () => seriesOf(await scrape(sidecar.admin)).get('fencepost_leases_held')
+  const call = async (path: string, body: object) => {
+    const headers = { 'content-type': 'application/json' }
+    const response = await fetch(`${sidecar.api}${path}`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(body),
+    })
+    return (await response.json()) as { reservation_id: string; fencing_token: unknown }
+  }
+  const reserve = (value: string, lease = '30s') =>
+    call('/v1/reservations', { session_id: 's', reserved_value: value, lease })
+  const [first] = [await reserve('a'), await reserve('b', '500ms')]
+  application.hold()
+  const request = fetch(`${sidecar.proxy}/p`, {
+    method: 'POST',
+    headers: { 'idempotency-key': 'k' },
+    body: 'x',
+  })
+  await application.arrived(1)
+  expect(await held()).toBeGreaterThanOrEqual(2)
+  await eventually('the short one has lapsed', async () => (await held()) === 2)
+  await call(`/v1/reservations/${first?.reservation_id}/release`, { fencing_token: first?.fencing_token })
+  expect(await held()).toBe(1)
+  application.letGo()
+  await request
+  expect(await held()).toBe(0)
+  // The office is filled soon after the start, and nothing was left behind.
+  await eventually('the sweeper has been round', async () => {
+    const series = seriesOf(await scrape(sidecar.admin))
+    return series.get('fencepost_sweeper_leading') === 1 && series.get('fencepost_orphans_open') === 0
+  })
+})
+
 test('the table of docs/observability.md names every metric with its type, and none that is not there', async () => {
   const page = await readFile(join(import.meta.dirname, '../../docs/observability.md'), 'utf8')
   const documented = [...page.matchAll(/^\| `([a-z_0-9]+)` \| (counter|gauge|histogram) \|/gm)]
@@ -311,14 +352,22 @@ describe('what is counted when', () => {
       nodes: NODES.map((name, index) => ({
         name,
         voting: index > 0,
+        quarantined: index === 0,
         ...(index === 1 ? { startedWallMs: 1_700_000_000_000 } : {}),
       })),
       inFlight: 7,
+      leasesReserved: 3,
+      writeBackPending: 2,
+      sweeping: { leading: true, orphansOpen: undefined },
       readiness: { failing: new Set(['latency']), p95Ms: 180 },
     })
     const all = await series()
     const shown = Object.fromEntries(
-      [...all].filter(([name]) => /reachable|up|skew|start|breaker|readiness|flight/.test(name)),
+      [...all].filter(([name]) =>
+        /reachable|up|skew|start|breaker|readiness|flight|held|quarantined|pending|sweeper|orphans/.test(
+          name,
+        ),
+      ),
     )
     expect(shown).toMatchObject({
       fencepost_quorum_reachable_nodes: 4,
@@ -328,6 +377,11 @@ describe('what is counted when', () => {
       'fencepost_redis_node_start_timestamp_seconds{node="redis-0"}': Number.NaN,
       'fencepost_redis_node_start_timestamp_seconds{node="redis-1"}': 1_700_000_000,
       fencepost_http_requests_in_flight: 7,
+      fencepost_leases_held: 3,
+      fencepost_redis_nodes_quarantined: 1,
+      fencepost_write_back_pending: 2,
+      fencepost_sweeper_leading: 1,
+      fencepost_orphans_open: Number.NaN,
       'fencepost_readiness_failing{reason="latency"}': 1,
       'fencepost_readiness_failing{reason="quorum"}': 0,
       fencepost_readiness_acquire_p95_seconds: 0.18,

@@ -71,6 +71,10 @@ export function trackOutstanding(clock: Clock, perSessionMax: number) {
       if (held.size < perSessionMax) return undefined
       return [...held.values()].some((one) => one.recordKey === recordKey) ? undefined : perSessionMax
     },
+    count: (): number => {
+      forgetLapsed()
+      return size
+    },
     none: async (graceMs: number): Promise<void> => {
       const endMonoMs = clock.monoMs() + graceMs
       for (;;) {

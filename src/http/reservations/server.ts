@@ -70,6 +70,8 @@ export type ListenAt =
 export interface ReservationApi {
   /** Where it listens: `http://host:port`, or `unix:/path`. */
   listen(at: ListenAt): Promise<string>
+  /** Reservations that were given out here and are under way, but those that are kept for their callers. */
+  held(): number
   /** Reserves nothing new; resolves when what was given out here has ended or lapsed, at most after `graceMs`. */
   close(graceMs: number): Promise<void>
 }
@@ -83,8 +85,7 @@ export function createReservationApi(
   ports: ReservationApiPorts,
 ): ReservationApi {
   const { limits } = options
-  const { clock } = ports
-  const outstanding = trackOutstanding(clock, limits.perSessionMax)
+  const outstanding = trackOutstanding(ports.clock, limits.perSessionMax)
   const heartbeats = createHeartbeats({ ...ports, onRenewed: outstanding.held })
   const ended = (reservation: Reservation): void => {
     outstanding.ended(reservation)
@@ -125,15 +126,11 @@ export function createReservationApi(
     const detail = 'The sidecar failed at this call; its log says why. Whether it took effect is not known.'
     return sendProblem(reply, { code: 'internal-error', detail }, instance)
   })
-  app.setNotFoundHandler((request, reply) =>
-    answer(
-      reply,
-      problem('call-unknown', `There is no call ${request.method} on this path; see /openapi.json.`),
-    ),
-  )
+  const unknown = (method: string) => `There is no call ${method} on this path; see /openapi.json.`
+  app.setNotFoundHandler(({ method }, reply) => answer(reply, problem('call-unknown', unknown(method))))
 
   async function reserve(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const startedMonoMs = clock.monoMs()
+    const startedMonoMs = ports.clock.monoMs()
     const input = request.body as ReserveInput
     const gone = new AbortController()
     reply.raw.once('close', () => gone.abort())
@@ -145,7 +142,7 @@ export function createReservationApi(
         ? overloaded(limits.inFlightMax)
         : await handlers.reserve(input, gone.signal)
     const done: ApiAnswer = made.kind === 'reserved' ? { kind: 'json', status: 201, body: made.body } : made
-    publish(done, clock.monoMs() - startedMonoMs, made.kind === 'reserved' ? made : undefined)
+    publish(done, ports.clock.monoMs() - startedMonoMs, made.kind === 'reserved' ? made : undefined)
     if (made.kind === 'reserved') giveBaggage(request, reply, lockOf(made), ports.tracing)
     if (draining) reply.header('Connection', 'close')
     if (made.kind !== 'reserved' || !streamed) return answer(reply, done)
@@ -215,6 +212,7 @@ export function createReservationApi(
       void ports.secret.current(RETRY_SOON_MS)
       return 'path' in where ? `unix:${where.path}` : address
     },
+    held: () => Math.max(0, outstanding.count() - heartbeats.open),
     close: (graceMs) => {
       draining = true
       closed ??= (async () => {
