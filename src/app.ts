@@ -115,7 +115,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     random,
     events,
   })
-  const background = createBackground(BACKGROUND_MAX, (err) =>
+  const background = createBackground(LATE_OFFERS_MAX, (err) =>
     log.error({ err }, 'work in the background failed'),
   )
   const onFailure: ProxyPorts['onFailure'] = (err, problemInstance) =>
@@ -218,7 +218,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
 }
 
 /** Outcomes that are still offered to the quorum after their clients were answered; beyond, they are given up. */
-const BACKGROUND_MAX = 1_000
+export const LATE_OFFERS_MAX = 1_000
 
 /** Waits, but not longer than there is time for. This timer does keep the process alive. */
 async function within(work: Promise<void>, limitMs: number): Promise<void> {

@@ -85,6 +85,23 @@ test('the listeners speak TLS, ask clients for certificates, and take up a renew
   expect((await ask(`${sidecar.proxy}/x`, known)).status).toBe(201)
 })
 
+test('a handshake that does not come is cut after the time for heads', async () => {
+  using authority = makeAuthority()
+  const server = authority.sign('server')
+  await using application = await startCountingApplication()
+  await using sidecar = await startSidecar({
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_UPSTREAM: application.url,
+    FENCEPOST_TLS_CERT_FILE: server.certFile,
+    FENCEPOST_TLS_KEY_FILE: server.keyFile,
+    FENCEPOST_HEADERS_TIMEOUT: '300ms',
+  })
+  const silent = connect(Number(new URL(sidecar.proxy).port), '127.0.0.1')
+  silent.on('error', () => {}).resume()
+  await new Promise((resolve) => silent.once('close', resolve))
+  expect(application.executions).toEqual([])
+})
+
 test('certificate and key that do not belong together refuse the start', async () => {
   using authority = makeAuthority()
   const started = startSidecar({

@@ -43,6 +43,8 @@ export type TestProxyOptions = {
   readonly nodes?: readonly StoppableNode[]
   readonly bodyIdleMs?: number
   readonly tenants?: Partial<TenantLimits>
+  /** Outcomes that are offered to the nodes after their clients were answered. */
+  readonly lateOffersMax?: number
   /** Default: all are kept, for the test to look at. */
   readonly keepEvents?: boolean
   /** Default: nothing is remembered, every duplicate asks the nodes. */
@@ -134,7 +136,7 @@ export async function startProxy(
         { inFlightMax: 1_000, newRecordsPerSecondMax: 1_000_000, ...given.tenants },
         clock,
       ),
-      background: createBackground(100, (error) => void failures.push(error)),
+      background: createBackground(given.lateOffersMax ?? 100, (error) => void failures.push(error)),
       clock,
       random,
       events,

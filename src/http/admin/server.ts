@@ -27,10 +27,10 @@ export type NodeView = {
 }
 
 /** Probes and scrapes send a few lines and keep a few connections. */
-const HEADER_BYTES_MAX = 8 * 1024
-const REQUEST_TIMEOUT_MS = 5_000
+export const HEADER_BYTES_MAX = 8 * 1024
+export const REQUEST_TIMEOUT_MS = 5_000
 const TIMEOUT_CHECK_MS = 500
-const CONNECTIONS_MAX = 256
+export const CONNECTIONS_MAX = 256
 
 export type AdminPorts = {
   readonly readiness: () => Readiness

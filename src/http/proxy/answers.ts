@@ -86,7 +86,8 @@ function decisionOf(code: ProblemCode, status: IdempotencyStatus | undefined): D
   }
 }
 
-export function answerFor(outcome: Outcome, told: Told): Answer {
+/** @param answerWithinMs what the application was given for its answer */
+export function answerFor(outcome: Outcome, told: Told, answerWithinMs: number): Answer {
   const problem = (fields: Problem, status?: IdempotencyStatus): Answer => problemAnswer(fields, told, status)
   switch (outcome.kind) {
     case 'created':
@@ -179,23 +180,39 @@ export function answerFor(outcome: Outcome, told: Told): Answer {
           'No connection to the application. Nothing was carried out; send the request again, unchanged.',
         retryAfterMs: 0,
       })
-    case 'indeterminate':
+    case 'indeterminate': {
+      const { code, detail } = noAnswer(outcome.cause, answerWithinMs)
       return problem(
         {
-          code: NO_ANSWER[outcome.cause].code,
-          detail: `${NO_ANSWER[outcome.cause].detail} The request may have been carried out. Send it again, unchanged, after the time given.`,
+          code,
+          detail: `${detail} The request may have been carried out. Send it again, unchanged, after the time given.`,
           retryAfterMs: outcome.retryAfterMs,
         },
         'indeterminate',
       )
+    }
   }
 }
 
-export const NO_ANSWER = {
-  reset: { code: 'application-reset', detail: 'The application broke off before its answer was whole.' },
-  malformed: { code: 'application-malformed', detail: 'The answer of the application was malformed.' },
-  timeout: { code: 'application-timeout', detail: 'The application did not answer in time.' },
-} as const
+export function noAnswer(cause: 'reset' | 'malformed' | 'timeout', answerWithinMs: number) {
+  switch (cause) {
+    case 'reset':
+      return {
+        code: 'application-reset',
+        detail: 'The application broke off before its answer was whole.',
+      } as const
+    case 'malformed':
+      return {
+        code: 'application-malformed',
+        detail: 'The answer of the application was malformed.',
+      } as const
+    case 'timeout':
+      return {
+        code: 'application-timeout',
+        detail: `The application did not answer within ${answerWithinMs} ms, which is the limit.`,
+      } as const
+  }
+}
 
 function statusUnder(protection: Protection, kind: 'created' | 'released' | 'unstored'): IdempotencyStatus {
   switch (protection) {

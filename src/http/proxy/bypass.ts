@@ -17,7 +17,7 @@ import {
 } from '../headers.ts'
 import type { Problem } from '../problems.ts'
 import type { AdmittedRequest } from './admission.ts'
-import { type Answer, NO_ANSWER, problemAnswer } from './answers.ts'
+import { type Answer, noAnswer, problemAnswer } from './answers.ts'
 import type { Application } from './application.ts'
 import { bodyStream, hasBody, type Inbound } from './inbound.ts'
 
@@ -64,7 +64,7 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
       'bypassed',
     )
   }
-  const { code, detail } = NO_ANSWER[reply.cause]
+  const { code, detail } = noAnswer(reply.cause, call.answerWithinMs)
   return problemAnswer({ code, detail: `${detail} The request may have been carried out.` }, told, 'bypassed')
 }
 

@@ -104,7 +104,8 @@ export async function protect(
       if (!madeARecord(outcome)) place.notNew()
       const { recordKey, clientKey } = identified
       const about = { recordKey, tenant: scope.tenant, clientKey }
-      return { kind: 'answer', answer: answerFor(outcome, told), passesOn: 'response' in outcome, about }
+      const answer = answerFor(outcome, told, route.upstreamTimeoutMs)
+      return { kind: 'answer', answer, passesOn: 'response' in outcome, about }
     }
   }
 }

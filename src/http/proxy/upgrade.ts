@@ -17,7 +17,7 @@ import {
   towardsClient,
 } from '../headers.ts'
 import type { AdmittedRequest } from './admission.ts'
-import { type Answer, NO_ANSWER, problemAnswer } from './answers.ts'
+import { type Answer, noAnswer, problemAnswer } from './answers.ts'
 import type { Application } from './application.ts'
 import { writeRaw } from './send.ts'
 
@@ -84,7 +84,7 @@ export async function passUpgrade(
               code: 'application-unreachable',
               detail: 'No connection to the application. Nothing was sent.',
             } as const)
-          : NO_ANSWER[reply.cause]
+          : noAnswer(reply.cause, call.answerWithinMs)
       const answer = problemAnswer(
         problem,
         { idempotencyKey: undefined, instance: ports.newInstance },

@@ -4,7 +4,7 @@
  */
 import { connect } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createAdminServer } from '../../../src/http/admin/server.ts'
+import { createAdminServer, REQUEST_TIMEOUT_MS } from '../../../src/http/admin/server.ts'
 import { openWire } from '../../support/proxy.ts'
 
 const server = createAdminServer({
@@ -61,9 +61,22 @@ test.each<[what: string, bytes: string, answer: RegExp]>([
   expect((await fetch(`http://127.0.0.1:${port}/livez`)).status).toBe(200)
 })
 
-test('a head that does not come is cut within 6 seconds, and connections beyond 256 at once', async () => {
+test('a head that does not come is cut after its 5 seconds, while probes are answered', async () => {
+  const startedMs = performance.now()
   await using slow = await openWire(port)
   slow.send('GET /livez HT')
+  let cut = false
+  void slow.closed.then(() => {
+    cut = true
+  })
+  expect((await fetch(`http://127.0.0.1:${port}/livez`)).status).toBe(200)
+  expect(cut).toBe(false)
+  await slow.closed
+  expect(performance.now() - startedMs).toBeGreaterThanOrEqual(REQUEST_TIMEOUT_MS)
+  expect(slow.received()).not.toContain('200')
+})
+
+test('connections beyond 256 are cut at once', async () => {
   const many = Array.from({ length: 300 }, () => connect({ host: '127.0.0.1', port }))
   const cut = await Promise.all(
     many.map(
@@ -80,5 +93,4 @@ test('a head that does not come is cut within 6 seconds, and connections beyond 
   expect(cut.filter(Boolean).length).toBeGreaterThanOrEqual(300 - 256)
   expect(cut.filter((one) => !one).length).toBeGreaterThan(200)
   for (const socket of many) socket.destroy()
-  await slow.closed
 })

@@ -2,12 +2,20 @@
  * Limits: each is reached, each answer names its number, and docs/http.md tells the numbers of the settings.
  */
 import { readFileSync } from 'node:fs'
+import { connect } from 'node:net'
 import { join } from 'node:path'
+import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { expect, test } from 'vitest'
+import { LATE_OFFERS_MAX } from '../../../src/app.ts'
 import { rowOf, SETTING_KEYS } from '../../../src/config/settings.ts'
+import { SILENT } from '../../../src/core/events.ts'
+import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
+import { CONNECTIONS_MAX, HEADER_BYTES_MAX, REQUEST_TIMEOUT_MS } from '../../../src/http/admin/server.ts'
+import { systemClock } from '../../../src/system/clock.ts'
 import { ANSWER_HEAD_BYTES_MAX } from '../../../src/upstream/application.ts'
 import { startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
+import { TestProcess } from '../../support/processes.ts'
 import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
 
 const HEAD = 'POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\n'
@@ -19,6 +27,7 @@ test.each<[what: string, bytes: string, limit: string]>([
   ['a slow head', 'POST / HTTP/1.1\r\nHost', 'within 150 ms'],
   ['a slow body', `${HEAD}Content-Length: 9\r\n\r\n`, 'within 250 ms'],
   ['a key', HEAD.replace('k\r\n', `${'k'.repeat(256)}\r\nContent-Length: 0\r\n\r\n`), 'at most 255'],
+  ['a version', `${HEAD}X-Api-Version: ${'v'.repeat(129)}\r\nContent-Length: 0\r\n\r\n`, 'at most 128'],
   ['a tenant', `${HEAD}X-Tenant-Id: ${'t'.repeat(129)}\r\nContent-Length: 0\r\n\r\n`, 'at most 128'],
 ])('%s beyond its limit is told the number', async (_what, bytes, limit) => {
   await using application = await startApplication()
@@ -136,6 +145,96 @@ test('connections beyond their number are closed at once', async () => {
   expect(second.received()).toBe('')
 })
 
+test.each<[bytes: number, second: string]>([
+  [400, '201 replayed'],
+  // Beyond four times the limit of the body it is compared as it came.
+  [401, '422 mismatch'],
+])('a body that unfolds to %i bytes where 100 may be sent, in another coding: %s', async (bytes, second) => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, { routes: [route({ bodyLimitBytes: 100 })] })
+  const plain = 'x'.repeat(bytes)
+  const told: string[] = []
+  for (const [coding, body] of [
+    ['gzip', gzipSync(plain)],
+    ['br', brotliCompressSync(plain)],
+  ] as const) {
+    const headers = { 'idempotency-key': 'k', 'content-type': 'text/plain', 'content-encoding': coding }
+    const answer = await proxy.fetch('/things', { method: 'POST', body, headers })
+    told.push(`${answer.status} ${answer.headers.get('idempotency-status')}`)
+  }
+  expect(told).toEqual(['201 created', second])
+})
+
+test('an idle connection is closed', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, { limits: { keepAliveTimeoutMs: 50 } })
+  await using wire = await openWire(proxy.port)
+  wire.send('GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
+  await eventually('its answer', () => wire.received().includes('HTTP/1.1 201'))
+  await wire.ended
+})
+
+test('an application that does not take connections was never sent to: 502, and a retry is safe', async () => {
+  // It listens and accepts nothing: once its queue is full, connecting to it goes on and on.
+  const listens = `const server = require('net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => {
+    require('fs').writeSync(1, 'port ' + server.address().port + '\\n')
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
+  })`
+  await using deaf = new TestProcess(process.execPath, ['-e', listens])
+  const [, port] = await deaf.line(/^port (\d+)$/)
+  const queue = Array.from({ length: 8 }, () => connect({ host: '127.0.0.1', port: Number(port) }))
+  for (const socket of queue) socket.on('error', () => {})
+  await eventually('its queue is full', () => queue.some(({ pending }) => !pending))
+  await using proxy = await startProxy(`http://127.0.0.1:${port}`)
+  const refused = await eventually('it connects no more', async () => {
+    const answer = await Promise.race([proxy.post(`k-${Math.random()}`), proxy.post(`k-${Math.random()}`)])
+    return answer.status === 502 ? answer : undefined
+  })
+  expect(await refused.json()).toMatchObject({
+    code: 'application-unreachable',
+  })
+  for (const socket of queue) socket.destroy()
+})
+
+test('outcomes beyond the number that are offered further are given up: their locks lapse, the others are recorded', async () => {
+  let down = false
+  const nodes = createEmbeddedNodes(5, systemClock, 10_000, SILENT).map((node) => ({
+    ...node,
+    execute: (command: Parameters<typeof node.execute>[0]) =>
+      down
+        ? Promise.resolve({ kind: 'unreachable', reason: 'refused', detail: 'of the test' } as const)
+        : node.execute(command),
+  }))
+  const held = hold()
+  await using application = await startApplication(async (_request, response, execution) => {
+    if (execution <= 2) await held.released
+    response.writeHead(201).end()
+  })
+  await using proxy = await startProxy(application.origin, {
+    nodes,
+    lateOffersMax: 1,
+    routes: [route({ leaseMs: 2_000 })],
+  })
+  const both = [proxy.post('a'), proxy.post('b')]
+  await eventually('the application works', () => application.seen.length === 2)
+  down = true
+  held.release()
+  const status = async (answer: Promise<Response>) => (await answer).headers.get('idempotency-status')
+  expect(await Promise.all(both.map(status))).toEqual(['unstored', 'unstored'])
+  down = false
+  const settled = (key: string) =>
+    eventually(
+      'its end',
+      async () => {
+        const told = await status(proxy.post(key))
+        return told === 'in-progress' ? undefined : told
+      },
+      { withinMs: 15_000 },
+    )
+  expect((await Promise.all([settled('a'), settled('b')])).sort()).toEqual(['created', 'replayed'])
+  expect(application.seen.map((seen) => seen.values('fencepost-attempt')[0])).toEqual(['1', '1', '2'])
+})
+
 test('docs/http.md tells the defaults of the settings', () => {
   const page = readFileSync(join(import.meta.dirname, '../../../docs/http.md'), 'utf8')
   const limits = page.slice(page.indexOf('## Limits'))
@@ -148,5 +247,9 @@ test('docs/http.md tells the defaults of the settings', () => {
   })
   expect(told.length).toBeGreaterThan(10)
   expect(told).toEqual(inForce)
+  expect(limits).toContain(`| outcomes that are offered further | ${LATE_OFFERS_MAX.toLocaleString('en')} |`)
+  expect(limits).toContain(
+    `| head, time, connections on the admin listener | ${HEADER_BYTES_MAX / 1024} KiB, ${REQUEST_TIMEOUT_MS / 1_000} s, ${CONNECTIONS_MAX} |`,
+  )
   expect(limits).toContain(`| head of an answer | ${ANSWER_HEAD_BYTES_MAX / 1024} KiB |`)
 })

@@ -226,6 +226,7 @@ test('an application that does not answer in time is 504, and its lock stays', a
   const first = await proxy.post('late')
   expect(first.status).toBe(504)
   expect(first.headers.get('idempotency-status')).toBe('indeterminate')
+  expect(await first.json()).toMatchObject({ detail: expect.stringContaining('within 100 ms') })
   expect(Number(first.headers.get('retry-after'))).toBe(30)
   expect((await proxy.post('late')).status).toBe(409)
   expect(application.seen.length).toBe(1)

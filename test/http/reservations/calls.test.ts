@@ -214,6 +214,8 @@ describe('bad input is refused and changes nothing', () => {
       400,
       'request-invalid',
     ],
+    ['many entities', '/v1/reservations', { ...value, entities: Array(9).fill('e') }, 400, 'request-invalid'],
+    ['a long session', '/v1/reservations', { ...value, session_id: 's'.repeat(257) }, 400, 'request-invalid'],
     ['no names', '/v1/reservations', { session_id: 's', reserved_values: [] }, 400, 'request-invalid'],
     ['a negative lease', '/v1/reservations', { ...value, lease: '-30s' }, 400, 'request-invalid'],
     ['a lease without a unit', '/v1/reservations', { ...value, lease: 30 }, 400, 'request-invalid'],
