@@ -33,10 +33,13 @@ const HOP_BY_HOP = new Set([
 /** Written anew by whoever sends the message on. */
 const FRAMING = new Set(['content-length', 'host', 'expect'])
 
-/** Ours to say: neither a client nor an application may say them in our place. */
+/**
+ * Ours to say: neither a client nor an application may say them in our place. With underscores too: an application behind CGI,
+ * WSGI or Rack reads both spellings as one name.
+ */
 function isOurs(lowerName: string): boolean {
   return (
-    lowerName.startsWith('fencepost-') ||
+    /^fencepost[-_]/.test(lowerName) ||
     lowerName === 'idempotency-status' ||
     lowerName === 'idempotent-replayed' ||
     lowerName === 'idempotency-created-at'

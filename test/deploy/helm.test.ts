@@ -162,6 +162,21 @@ test('rules and dashboards are the files of dashboards/', () => {
     expect(JSON.parse(boards[basename(file)])).toEqual(JSON.parse(readFileSync(join(root, file), 'utf8')))
 })
 
+test('the PodMonitor selects the pods that have fencepost, by a port that they have', () => {
+  const manifests = rendered('fencepost', withFile('monitoring-values.yaml'))
+  const { spec } = manifests.find(({ kind }) => kind === 'PodMonitor')
+  const [endpoint] = spec.podMetricsEndpoints
+  const service = manifests.find(({ kind }) => kind === 'Deployment').spec.template
+  const [sidecars] = rendered('example', []).map(({ spec: of }) => of.template)
+  for (const { metadata, spec: pod } of [service, sidecars]) {
+    expect(metadata.labels).toMatchObject(spec.selector.matchLabels)
+    const all: Manifest[] = [...(pod.initContainers ?? []), ...pod.containers]
+    const ports = all.flatMap(({ ports: of = [] }) => of.map(({ name }: Manifest) => name))
+    expect(ports.filter((name) => name === endpoint.port)).toEqual(['fp-admin'])
+  }
+  expect(endpoint.path).toBe('/metrics')
+})
+
 test('`helm test` runs the self-test of the image', () => {
   const pod = rendered('fencepost', TOKEN).find(
     ({ metadata }) => metadata.annotations?.['helm.sh/hook'] === 'test',

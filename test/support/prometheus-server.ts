@@ -23,6 +23,8 @@ export type ScrapeJob = {
 
 export type PrometheusOptions = {
   readonly jobs: readonly ScrapeJob[]
+  /** Further ones, as Prometheus takes them. */
+  readonly scrapeConfigs?: readonly object[]
   /** Paths of rules files. */
   readonly rules?: readonly string[]
 }
@@ -41,7 +43,11 @@ export type PrometheusServer = AsyncDisposable & {
   until(expr: string, withinMs?: number): Promise<Series[]>
 }
 
-export async function startPrometheus({ jobs, rules = [] }: PrometheusOptions): Promise<PrometheusServer> {
+export async function startPrometheus({
+  jobs,
+  scrapeConfigs: further = [],
+  rules = [],
+}: PrometheusOptions): Promise<PrometheusServer> {
   const program = requireProgram('prometheus')
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-prometheus-'))
   const config = join(folder, 'prometheus.yml')
@@ -62,7 +68,10 @@ export async function startPrometheus({ jobs, rules = [] }: PrometheusOptions): 
         }),
   }))
   const global = { scrape_interval: '1s', scrape_timeout: '1s', evaluation_interval: '1s' }
-  await writeFile(config, stringify({ global, rule_files: rules, scrape_configs: scrapeConfigs }))
+  await writeFile(
+    config,
+    stringify({ global, rule_files: rules, scrape_configs: [...scrapeConfigs, ...further] }),
+  )
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const process = new TestProcess(

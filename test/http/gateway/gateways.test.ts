@@ -99,7 +99,12 @@ async function complete(request: ReturnType<typeof seen>[number]): Promise<numbe
 describe.each(NAMES)('%s', (name) => {
   test('what is not protected goes through, without a word of ours', async () => {
     const answer = await fetch(`${gateways.get(name)!.origin}/things?page=2`, {
-      headers: { 'Fencepost-Fencing-Token': '1', 'Fencepost-Reservation-Id': 'forged' },
+      headers: {
+        'Fencepost-Fencing-Token': '1',
+        'Fencepost-Reservation-Id': 'forged',
+        // To an application behind CGI the same name.
+        Fencepost_Fencing_Token: '1',
+      },
     })
     expect(answer.status).toBe(201)
     const [request] = seen()
@@ -107,6 +112,7 @@ describe.each(NAMES)('%s', (name) => {
     // Caddy hands on an empty line where there is nothing to copy.
     expect(request!.values('fencepost-fencing-token').join('')).toBe('')
     expect(request!.values('fencepost-reservation-id').join('')).toBe('')
+    expect(request!.values('fencepost_fencing_token')).toEqual([])
   })
 
   test('the first passes with its token, a concurrent duplicate gets 409, one that comes later is refused', async () => {

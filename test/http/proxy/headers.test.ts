@@ -46,6 +46,7 @@ test.each<[what: string, lines: string, name: string, arrives: string[]]>([
   ],
   ['our attempt, said by the client', 'fencepost-attempt: 7\r\n', 'fencepost-attempt', ['1']],
   ['anything of ours', 'Fencepost-Anything: 1\r\n', 'fencepost-anything', []],
+  ['ours to an application behind CGI', 'Fencepost_Fencing_Token: 1\r\n', 'fencepost_fencing_token', []],
   ['our status', 'Idempotency-Status: created\r\n', 'idempotency-status', []],
   ['our mark', 'Idempotent-Replayed: true\r\n', 'idempotent-replayed', []],
   // Where it came from.

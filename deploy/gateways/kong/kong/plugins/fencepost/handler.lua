@@ -48,8 +48,8 @@ local function check_headers(conf, body)
       and not starts_with(name, "x-envoy-") then
       headers[name] = values
     end
-    -- What only fencepost may say, to the application as to itself.
-    if starts_with(name, "fencepost-") then kong.service.request.clear_header(name) end
+    -- What only fencepost may say, to the application as to itself. Kong takes underscores, which CGI reads as dashes.
+    if starts_with(name:gsub("_", "-"), "fencepost-") then kong.service.request.clear_header(name) end
   end
   -- There may be more than Kong hands out, and among these a key or a forged token.
   if count >= HEADERS_MAX then return nil end
