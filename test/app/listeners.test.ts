@@ -48,14 +48,16 @@ test('the listeners speak TLS, ask clients for certificates, and take up a renew
   await using sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: 'embedded',
     FENCEPOST_UPSTREAM: application.url,
-    FENCEPOST_TLS_LISTENERS: 'proxy,api,admin',
+    FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
+    FENCEPOST_TLS_LISTENERS: 'proxy,api,gateway,admin',
     FENCEPOST_TLS_CERT_FILE: server.certFile,
     FENCEPOST_TLS_KEY_FILE: server.keyFile,
     FENCEPOST_TLS_CLIENT_CA_FILE: authority.caFile,
   })
   const trusting = { ca: authority.ca() }
   const known = { ...trusting, cert: client.cert(), key: client.key() }
-  for (const url of [`${sidecar.proxy}/x`, `${sidecar.api}/openapi.json`, `${sidecar.admin}/livez`]) {
+  const check = `${sidecar.gateway}/v1/gateway/ext-authz/things`
+  for (const url of [`${sidecar.proxy}/x`, `${sidecar.api}/openapi.json`, check, `${sidecar.admin}/livez`]) {
     expect(url).toMatch(/^https:/)
     expect(await ask(url, known)).toMatchObject({ status: url.endsWith('/x') ? 201 : 200, server: 'first' })
     await expect(ask(url, trusting)).rejects.toThrow()
