@@ -10,10 +10,17 @@ import { ANSWER_WITHIN_MS, NODES } from './stage.ts'
 
 export type Latencies = {
   readonly what: string
+  readonly rounds: number
+  /** Of all rounds together, as are the quantiles. */
   readonly samples: number
   readonly p50Ms: number
   readonly p99Ms: number
+  /** Of every other round to the rest, the larger by the smaller: what the machine alone does to a p99. */
+  readonly noise: number
 }
+
+/** One node that is late or silent may make an acquisition slower by so much. */
+export const SLOW_NODE_RATIO_MAX = 1.3
 
 export function quantile(sorted: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
@@ -22,16 +29,14 @@ export function quantile(sorted: readonly number[], share: number): number {
 /** Acquisitions of fresh values, one after the other, so that they measure the claim and not the machine's queue. */
 async function acquisitions(
   { clients, freshKey }: FaultContext,
-  what: string,
   samples: number,
-): Promise<Latencies> {
+): Promise<readonly number[]> {
   const tookMs: number[] = []
   for (let at = 0; at < samples; at += 1) {
     const held = await clients.reserve(0, `r-${freshKey()}`, 1_000)
     if (held.type === 'ok' && held.status === 201) tookMs.push(held.endMs - held.startMs)
   }
-  tookMs.sort((a, b) => a - b)
-  return { what, samples: tookMs.length, p50Ms: quantile(tookMs, 0.5), p99Ms: quantile(tookMs, 0.99) }
+  return tookMs.sort(ascending)
 }
 
 /** In rounds, healthy and not in turn, so that what else the machine does falls on all of them alike. */
@@ -50,20 +55,37 @@ export async function oneSlowNode(
     },
     { what: 'one node hangs', on: () => stage.servers.pause(4), off: () => stage.servers.resume(4) },
   ]
-  const all = new Map<string, Latencies[]>()
+  const all = states.map(({ what }) => ({ what, each: [] as (readonly number[])[] }))
   for (let round = 0; round < rounds; round += 1) {
-    for (const { what, on, off } of states) {
-      on()
-      all.set(what, [...(all.get(what) ?? []), await acquisitions(context, what, samples)])
-      off()
+    for (let turn = 0; turn < states.length; turn += 1) {
+      // Each state comes first, second and last equally often.
+      const at = (turn + round) % states.length
+      states[at]?.on()
+      all[at]?.each.push(await acquisitions(context, samples))
+      states[at]?.off()
       await stage.ready()
     }
   }
-  // Of each the median round: one hiccup of the machine must not speak for a state.
-  return [...all.values()].map((each) => {
-    const sorted = [...each].sort((a, b) => a.p99Ms - b.p99Ms)
-    return sorted[Math.floor(sorted.length / 2)] as Latencies
+  return all.map(({ what, each }) => {
+    const together = each.flat().sort(ascending)
+    const halves = [0, 1].map((half) => p99Of(each.filter((_, round) => round % 2 === half)))
+    return {
+      what,
+      rounds,
+      samples: together.length,
+      p50Ms: quantile(together, 0.5),
+      p99Ms: quantile(together, 0.99),
+      noise: Math.max(...halves) / Math.min(...halves),
+    }
   })
+}
+
+function p99Of(rounds: readonly (readonly number[])[]): number {
+  return quantile(rounds.flat().sort(ascending), 0.99)
+}
+
+function ascending(a: number, b: number): number {
+  return a - b
 }
 
 function setAll(links: readonly FaultLink[], trouble: Trouble): void {
@@ -78,6 +100,23 @@ export type QuorumLoss = {
   readonly attemptsPerSecond: readonly (readonly number[])[]
   /** The second in which the nodes came back. */
   readonly backAtSecond: number
+}
+
+/** The most messages to one node in one second: before the loss, while it lasts, and after it. */
+export function messagesPerSecond({ attemptsPerSecond, backAtSecond, lostForMs }: QuorumLoss): {
+  readonly before: number
+  readonly meanwhile: number
+  readonly after: number
+} {
+  const lostAtSecond = backAtSecond - Math.round(lostForMs / 1_000)
+  // The second in which it changes belongs to both.
+  const most = (from: number, until?: number) =>
+    Math.max(0, ...attemptsPerSecond.flatMap((seconds) => seconds.slice(from, until)))
+  return {
+    before: most(0, lostAtSecond),
+    meanwhile: most(lostAtSecond + 2, backAtSecond),
+    after: most(backAtSecond),
+  }
 }
 
 export async function quorumLoss(context: FaultContext, lostForMs: number): Promise<QuorumLoss> {

@@ -1,20 +1,10 @@
-/** F1 to F10, F16, F18 to F21, F38: what happens to nodes, their memory, their disk and their clocks. */
+/** F1 to F10, F18, F38: what happens to nodes, their memory and their disk. */
 
 import { globSync, statSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import { between, choose, during, type Fault, type FaultContext, pause } from './fault.ts'
-import { LEASE_MS, NODES, QUARANTINE_MS, type Stage } from './stage.ts'
-
-/** Copying what others remember to a node that syncs each write takes a while on a busy disk. */
-const COPIED_WITHIN_MS = 60_000
-
-/** Every node votes again: enrolled, copied, and the clocks of sidecars content. */
-async function allVote({ stage, demand }: FaultContext): Promise<void> {
-  await demand('every node votes again after it was enrolled', QUARANTINE_MS + COPIED_WITHIN_MS, async () => {
-    const votes = await Promise.all(stage.sidecars.map((_, index) => stage.votingNodes(index)))
-    return votes.every((count) => count === NODES)
-  })
-}
+import { allVote, configured, errorsOf, FORGETFUL, PERSISTENT, recorded, refused } from './of-nodes.ts'
+import { LEASE_MS, NODES, type Stage } from './stage.ts'
 
 async function stand(stage: Stage, nodes: readonly number[], ms: number): Promise<number> {
   for (const node of nodes) stage.servers.pause(node)
@@ -27,29 +17,9 @@ async function crash(context: FaultContext, nodes: readonly number[], emptied: b
   const { stage } = context
   for (const node of nodes) await stage.servers.kill(node)
   await pause(500)
-  for (const node of nodes) await stage.restartNode(node, emptied)
+  for (const node of nodes) await stage.restartNode(node, { emptied })
   await allVote(context)
   return nodes.length
-}
-
-/** Changes settings of nodes and puts them back. */
-async function configured(
-  stage: Stage,
-  nodes: readonly number[],
-  setting: string,
-  values: readonly [fault: string, healthy: string],
-  meanwhile: () => Promise<unknown>,
-): Promise<number> {
-  for (const node of nodes) await stage.admin[node]?.config('SET', setting, values[0])
-  await meanwhile()
-  for (const node of nodes) await stage.admin[node]?.config('SET', setting, values[1])
-  return nodes.length
-}
-
-/** How often the node has refused a write because its file can't be written. */
-async function misconfigured(stage: Stage, node: number): Promise<number> {
-  const errors = (await stage.admin[node]?.info('errorstats')) ?? ''
-  return Number(/errorstat_MISCONF:count=(\d+)/.exec(errors)?.[1] ?? 0)
 }
 
 async function refusedThenUsable(
@@ -77,10 +47,6 @@ async function refusedThenUsable(
   }
   return answers.filter((answer) => answer.type === 'info' || answer.status === 503).length
 }
-
-/** The nodes 0, 1 and 2 keep an append-only file, 3 and 4 nothing (`run.ts`). */
-const PERSISTENT = [0, 1, 2]
-const FORGETFUL = [3, 4]
 
 export const FAULTS_OF_NODES: readonly Fault[] = [
   {
@@ -163,10 +129,19 @@ export const FAULTS_OF_NODES: readonly Fault[] = [
     what: 'one node, then three, are out of memory',
     how: 'CONFIG SET maxmemory 1 with noeviction',
     mayLoseLease: true,
-    inject: async ({ stage, fraction }) => {
+    inject: async (context) => {
+      const { stage, fraction, demand } = context
       const nodes = choose(fraction, NODES, 3)
-      await configured(stage, nodes.slice(0, 1), 'maxmemory', ['1', '0'], () => pause(1_000))
-      return configured(stage, nodes, 'maxmemory', ['1', '0'], () => pause(1_500))
+      await configured(stage, nodes.slice(0, 1), 'maxmemory', ['1', '0'], () =>
+        demand('with four nodes that have memory everything is recorded', 5_000, () => recorded(context)),
+      )
+      const before = await errorsOf(stage, nodes, 'OOM')
+      await configured(stage, nodes, 'maxmemory', ['1', '0'], async () => {
+        await demand('with three nodes out of memory nothing is granted', 5_000, () => refused(context))
+        await pause(1_000)
+      })
+      await demand('with memory again everything is recorded', 10_000, () => recorded(context))
+      return (await errorsOf(stage, nodes, 'OOM')) - before
     },
   },
   {
@@ -179,37 +154,13 @@ export const FAULTS_OF_NODES: readonly Fault[] = [
       stage.nodeClocks[node]?.fillDisk(true)
       await pause(3_000)
       const ended = !stage.servers.at(node).process.running
-      const refused = ended ? 1 : await misconfigured(stage, node)
+      const refused = ended ? 1 : await errorsOf(stage, [node], 'MISCONF')
       stage.nodeClocks[node]?.fillDisk(false)
       if (ended) await stage.restartNode(node)
       await allVote(context)
       return refused
     },
   },
-  ...(
-    [
-      ['a', '+2 s', 2_000, 0],
-      ['b', '+ one lease', LEASE_MS, 0],
-      ['c', '+1 h', 3_600_000, 0],
-      ['d', '-30 s', -30_000, 0],
-      ['e', '5 % slow', 0, -50_000],
-    ] as const
-  ).map(
-    ([letter, step, offsetMs, ratePpm]): Fault => ({
-      id: `F16${letter}`,
-      what: `the clock of one or two nodes: ${step}`,
-      how: 'preloaded library shifts their wall clock',
-      inject: async ({ stage, fraction }) => {
-        const nodes = choose(fraction, NODES, fraction() < 0.5 ? 1 : 2)
-        for (const node of nodes) stage.nodeClocks[node]?.set(offsetMs, ratePpm)
-        await pause(2_500)
-        for (const node of nodes) stage.nodeClocks[node]?.set(0)
-        // Stepped back, their votes are suspended once more; with another fault on top more than two would be out.
-        await pause(QUARANTINE_MS)
-        return nodes.length
-      },
-    }),
-  ),
   {
     id: 'F18',
     what: 'all nodes forget their scripts, again and again',
@@ -220,92 +171,6 @@ export const FAULTS_OF_NODES: readonly Fault[] = [
         () => 100,
         () => Promise.all(stage.admin.map((node) => node.script('FLUSH'))),
       ),
-  },
-  {
-    id: 'F19',
-    what: 'a node becomes a replica, and is promoted with the data of another',
-    how: 'REPLICAOF another node, then REPLICAOF NO ONE',
-    inject: async (context) => {
-      const { stage, fraction } = context
-      const [replica = 0, master = 1] = choose(fraction, NODES, 2)
-      const port = new URL(stage.servers.at(master).url).port
-      await stage.admin[replica]?.replicaof('127.0.0.1', Number(port))
-      await context.demand(
-        'the replica has the data of its master',
-        20_000,
-        async () =>
-          (await stage.admin[replica]?.info('replication'))?.includes('master_link_status:up') === true,
-      )
-      await stage.admin[replica]?.replicaof('NO', 'ONE')
-      await allVote(context)
-      return 1
-    },
-  },
-  {
-    id: 'F20a',
-    what: 'a node is busy with a script that does not end',
-    how: 'EVAL of an endless loop, busy-reply-threshold 100 ms, SCRIPT KILL',
-    inject: async ({ stage, fraction }) => {
-      const [node = 0] = choose(fraction, NODES, 1)
-      const admin = stage.admin[node]
-      const busy = admin?.duplicate()
-      await admin?.config('SET', 'busy-reply-threshold', '100')
-      const endless = busy?.eval('while true do end', 0).catch(() => {})
-      await pause(2_000)
-      await admin?.script('KILL')
-      await endless
-      busy?.disconnect()
-      return 1
-    },
-  },
-  {
-    id: 'F20b',
-    what: 'a node asks for a password that nobody has',
-    how: 'CONFIG SET requirepass, CLIENT KILL',
-    inject: async (context) => {
-      const { stage, fraction } = context
-      const nodes = choose(fraction, NODES, 1)
-      const killed = await configured(stage, nodes, 'requirepass', ['nobody-knows', ''], async () => {
-        for (const node of nodes)
-          await stage.admin[node]?.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
-        await pause(1_500)
-      })
-      await allVote(context)
-      return killed
-    },
-  },
-  {
-    id: 'F20c',
-    what: 'a node takes no more connections',
-    how: 'CONFIG SET maxclients 1, CLIENT KILL',
-    inject: async (context) => {
-      const { stage, fraction } = context
-      const nodes = choose(fraction, NODES, 1)
-      const killed = await configured(stage, nodes, 'maxclients', ['1', '10000'], async () => {
-        for (const node of nodes)
-          await stage.admin[node]?.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
-        await pause(1_500)
-      })
-      await allVote(context)
-      return killed
-    },
-  },
-  {
-    id: 'F21',
-    what: 'records of one node are of another type',
-    how: 'DEL and LPUSH of records on one node; their requests come again',
-    inject: async ({ stage, clients, fraction, recentKeys }) => {
-      const [node = 0] = choose(fraction, NODES, 1)
-      const admin = stage.admin[node]
-      const [, found] = (await admin?.scan('0', 'MATCH', 'dedup:acme:*', 'COUNT', 200)) ?? ['0', []]
-      for (const key of found) {
-        await admin?.multi().del(key).lpush(key, 'not a record').pexpire(key, 60_000).exec()
-      }
-      await Promise.all(
-        recentKeys(20).map((key, index) => clients.submit({ sidecar: index % stage.sidecarCount, key })),
-      )
-      return found.length
-    },
   },
   {
     id: 'F38',

@@ -12,6 +12,7 @@ import { eventually } from '../support/eventually.ts'
 import { TestProcess } from '../support/processes.ts'
 import type { Mode } from './application.ts'
 import { type Fault, type FaultContext, pause } from './fault.ts'
+import { monoMs } from './history.ts'
 import { LEASE_MS, SETTINGS } from './stage.ts'
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
@@ -262,7 +263,7 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
     },
   },
   {
-    id: 'F26',
+    id: 'F26a',
     what: 'a sidecar has no file descriptors left',
     how: 'prlimit --nofile=40, of which it has most open, for 2 s',
     mayLoseLease: true,
@@ -277,6 +278,33 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
       await pause(2_000)
       prlimit(`--nofile=${soft}:`)
       return 1
+    },
+  },
+  {
+    id: 'F26b',
+    what: 'a sidecar gets no more memory, and ends by it',
+    how: 'prlimit --data below what it has, while the application works; another sidecar takes over',
+    mayLoseLease: true,
+    inject: async (context) => {
+      const { stage, clients, freshKey } = context
+      const victim = victimOf(context)
+      const key = freshKey()
+      const first = clients.submit({ sidecar: victim, key, script: ['slow:300'] })
+      await carriedOut(context, key)
+      const child = stage.expectEnd(victim)
+      execFileSync('prlimit', ['--pid', String(child.pid), '--data=1048576:'])
+      // Whatever it is asked needs memory.
+      const untilMs = monoMs() + 15_000
+      while (child.running && monoMs() < untilMs)
+        await Promise.all(
+          Array.from({ length: 20 }, () => clients.submit({ sidecar: victim, key: freshKey() })),
+        )
+      const ended = !child.running
+      await stage.endSidecar(victim, 'SIGKILL')
+      await first
+      await takenOver(context, key, ['slow:300'])
+      await stage.startSidecar(victim)
+      return ended ? 1 : 0
     },
   },
   {

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { seedOfRun } from '../support/seeded-random.ts'
 import { runCombinations } from './combinations.ts'
 import { unanswered } from './experiments.ts'
-import { ALL_FAULTS } from './faults.ts'
+import { ALL_FAULTS, faultsNamed } from './faults.ts'
 import { MUTANTS } from './mutants.ts'
 import { reportAsText } from './report.ts'
 import { runFaults } from './run.ts'
@@ -41,6 +41,20 @@ test('each of the 243 combinations of nodes that are up, refused and hung is ans
   const combinations = await runCombinations()
   expect(combinations).toHaveLength(243)
   expect(unanswered(combinations)).toEqual([])
+})
+
+test('the README lists all 38 faults, each with a command that runs what there is of it', () => {
+  const page = readFileSync('README.md', 'utf8')
+  const rows = [...page.matchAll(/^\| (F\d+) \|.*\| `(.+)` \|$/gm)].map(([, id, command]) => ({
+    id,
+    command,
+  }))
+  expect(rows.map(({ id }) => id)).toEqual(Array.from({ length: 38 }, (_, at) => `F${at + 1}`))
+  for (const { id, command } of rows) {
+    if (id === 'F36') expect(command).toBe('npm run unit -- test/saga')
+    else expect(command).toBe(`npm run faults -- --only ${id}`)
+    if (id !== 'F36') expect(faultsNamed([id ?? '']).length).toBeGreaterThan(0)
+  }
 })
 
 test('docs/faults.md lists exactly the faults and the broken builds that there are', () => {

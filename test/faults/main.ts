@@ -5,10 +5,11 @@
  *   --seed S        the order and the dice of a run again (default: new, printed)
  *   --only F1,F23   these faults, each once, without the measurements
  *   --combinations  instead: all 243 combinations of nodes that are up, refused and hung
+ *   --slow-node     instead: acquisitions while one node is late or silent, beside a healthy cluster (`--rounds N`, default 40)
  *   --mutants       instead: the broken builds, each killed by a checker (`--only NAME` for one)
  *   --svg FILE      where the drawing goes (default .tmp/faults/timeline.svg)
  *
- * Leaves history.jsonl, report.json and the drawing in .tmp/faults. Ends with 0 where no promise was broken and every fault
+ * Leaves history.jsonl, report.json, report.txt and the drawing in .tmp/faults. Ends with 0 where no promise was broken and every fault
  * bit, 1 where a promise was broken, 2 where the run is invalid.
  */
 
@@ -28,6 +29,8 @@ const { values } = parseArgs({
     svg: { type: 'string', default: `${FOLDER}/timeline.svg` },
     mutants: { type: 'boolean', default: false },
     combinations: { type: 'boolean', default: false },
+    'slow-node': { type: 'boolean', default: false },
+    rounds: { type: 'string', default: '40' },
   },
 })
 
@@ -38,6 +41,7 @@ async function main(): Promise<number> {
   const only = values.only?.split(',')
   if (values.mutants) return (await import('./mutants.ts')).killAll(only)
   if (values.combinations) return (await import('./combinations.ts')).tellCombinations()
+  if (values['slow-node']) return (await import('./slow-node.ts')).tellSlowNode(Number(values.rounds))
   const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed)
   const minutes = Number(values.minutes)
   if (!Number.isInteger(seed) || !(minutes > 0))
@@ -53,6 +57,7 @@ async function main(): Promise<number> {
     ...(only === undefined ? { quorumLostForMs: minutes >= 8 ? 60_000 : 15_000 } : { only }),
   })
   writeFileSync(`${FOLDER}/report.json`, reportAsJson(report))
+  writeFileSync(`${FOLDER}/report.txt`, `${reportAsText(report)}\n`)
   writeFileSync(values.svg, timeline(report))
   console.log(reportAsText(report))
   if (report.violations.length > 0) return 1

@@ -1,7 +1,8 @@
 /** What a fault run amounts to: as JSON for programs, as text for people. The drawing is `timeline.ts`. */
 
 import { byKey } from './checkers/violation.ts'
-import type { RunReport } from './run.ts'
+import { type Latencies, messagesPerSecond, type QuorumLoss } from './experiments.ts'
+import type { RunReport } from './judge.ts'
 
 export function reportAsJson(report: RunReport): string {
   const { history, ...rest } = report
@@ -24,7 +25,6 @@ export function reportAsText(report: RunReport): string {
   const causes = [...byKey(repetitions, ({ cause }) => cause)].map(
     ([cause, all]) => `    ${String(all.length).padStart(5)}  ${cause}`,
   )
-  const healthy = latencies.find(({ what }) => what === 'healthy')
   return [
     `seed ${report.seed}, ${(report.tookMs / 1_000).toFixed(0)} s, ${history.faults.length} faults of ${new Set(history.faults.map(({ id }) => id)).size} kinds`,
     `${report.operations} operations, ${report.executions} executions, ${counted(['replayed'])} replays, ${counted(['lost'])} without an answer to their client`,
@@ -36,18 +36,32 @@ export function reportAsText(report: RunReport): string {
     `${repetitions.length} executions beyond one of their identity, each with its cause:`,
     ...causes,
     ...[...history.seen].map(([sight, count]) => `${count} × ${sight}`),
-    ...latencies.map(
-      ({ what, samples, p50Ms, p99Ms }) =>
-        `acquisition, ${what}: p50 ${p50Ms.toFixed(2)} ms, p99 ${p99Ms.toFixed(2)} ms (${(p99Ms / (healthy?.p99Ms ?? 1)).toFixed(2)} of healthy, ${samples} samples a round)`,
-    ),
+    ...latenciesAsText(latencies),
     ...(quorumLoss === undefined
       ? []
       : [
           `quorum lost for ${(quorumLoss.lostForMs / 1_000).toFixed(0)} s: first success of every sidecar ${quorumLoss.recoveredMs.toFixed(0)} ms after it came back`,
+          herdAsText(quorumLoss),
         ]),
     ...(report.notRun.length === 0 ? [] : [`not reached in the time: ${report.notRun.join(', ')}`]),
     ...invalid.map((why) => `INVALID: ${why}`),
     ...violations.slice(0, 40).map(({ checker, key, detail }) => `VIOLATION ${checker} ${key}: ${detail}`),
     `${violations.length} violations${invalid.length > 0 ? ', and the run is invalid' : ''}`,
   ].join('\n')
+}
+
+export function latenciesAsText(latencies: readonly Latencies[]): readonly string[] {
+  return latencies.map(
+    ({ what, rounds, samples, p50Ms, p99Ms, noise }) =>
+      `acquisition, ${what}: p50 ${p50Ms.toFixed(2)} ms, p99 ${p99Ms.toFixed(2)} ms (${ratioToHealthy(latencies, p99Ms).toFixed(2)} of healthy; ${samples} samples in ${rounds} rounds, of which one half is ${noise.toFixed(2)} of the other)`,
+  )
+}
+
+export function ratioToHealthy(latencies: readonly Latencies[], p99Ms: number): number {
+  return p99Ms / (latencies.find(({ what }) => what === 'healthy')?.p99Ms ?? Number.NaN)
+}
+
+function herdAsText(loss: QuorumLoss): string {
+  const { before, meanwhile, after } = messagesPerSecond(loss)
+  return `messages to one node in a second, of all sidecars: at most ${before} before, ${meanwhile} while it was lost, ${after} when it was back`
 }

@@ -9,24 +9,16 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { seededRandom } from '../support/seeded-random.ts'
-import { checkDedupRegister } from './checkers/dedup-register.ts'
-import {
-  checkAnswers,
-  checkNothingAfterRecorded,
-  checkTokenOrder,
-  countExecutions,
-  type Repetition,
-} from './checkers/executions.ts'
-import { checkFencedMutex } from './checkers/fenced-mutex.ts'
-import { auditNodes, checkAnswerTimes, checkExits, checkLogs } from './checkers/surroundings.ts'
+import { auditNodes } from './checkers/surroundings.ts'
 import type { Violation } from './checkers/violation.ts'
 import { Clients } from './clients.ts'
-import { type Latencies, oneSlowNode, type QuorumLoss, quorumLoss } from './experiments.ts'
+import { oneSlowNode, type QuorumLoss, quorumLoss } from './experiments.ts'
 import { choose, type Fault, type FaultContext } from './fault.ts'
-import { FAULTS, LAST_FAULT, MAY_LOSE_LEASE } from './faults.ts'
-import { History, monoMs, type Submission } from './history.ts'
+import { FAULTS, faultsNamed, LAST_FAULT } from './faults.ts'
+import { History, monoMs } from './history.ts'
+import { checkRecovery, judge, type RunReport } from './judge.ts'
 import { Load } from './load.ts'
-import { ANSWER_WITHIN_MS, LEASE_MS, openStage, type Stage } from './stage.ts'
+import { LEASE_MS, openStage, type Stage } from './stage.ts'
 
 export type RunOptions = {
   readonly seed: number
@@ -42,28 +34,11 @@ export type RunOptions = {
   readonly logFolder?: string
 }
 
-export type RunReport = {
-  readonly seed: number
-  readonly tookMs: number
-  readonly history: History
-  readonly operations: number
-  readonly executions: number
-  readonly answers: Readonly<Record<string, number>>
-  readonly repetitions: readonly Repetition[]
-  readonly violations: readonly Violation[]
-  /** Why the run proves nothing, where it doesn't. */
-  readonly invalid: readonly string[]
-  /** Faults that were not reached in the time. */
-  readonly notRun: readonly string[]
-  readonly latencies: readonly Latencies[]
-  readonly quorumLoss: QuorumLoss | undefined
-}
-
-/** What every run must have seen. */
-const SOMETIMES = ['created', 'replayed', 'mismatch', 'in-progress'] as const
-
 /** From when on a run has time for a rolling restart. */
 const LONG_RUN_MS = 300_000
+
+/** From when on a run does every fault once, also where that takes longer than it was given. */
+const WHOLE_RUN_MS = 480_000
 
 /**
  * Retention, the lease of a claim before it, and an hour: what was written while the clock of a node was that far ahead (F16c)
@@ -101,10 +76,11 @@ export async function runFaults(options: RunOptions): Promise<RunReport> {
     if (fault === undefined) break
     // Each once where the time allows; a shorter run says which it left out.
     const tooLong = fault.long === true && options.lastsMs < LONG_RUN_MS
-    if ((monoMs() >= untilMs || tooLong) && options.only === undefined) notRun.push(fault.id)
+    const overtime = monoMs() >= untilMs && options.lastsMs < WHOLE_RUN_MS
+    if ((overtime || tooLong) && options.only === undefined) notRun.push(fault.id)
     else await inject(fault, context, broken, tell)
   }
-  if (options.only === undefined || options.only.includes(LAST_FAULT.id)) {
+  if (options.only === undefined || faultsNamed(options.only).includes(LAST_FAULT)) {
     // What only nodes knew that forget is not asked for again.
     await inject(LAST_FAULT, context, broken, tell)
     load.forgetEarlierKeys()
@@ -116,11 +92,14 @@ export async function runFaults(options: RunOptions): Promise<RunReport> {
   clients.healed = true
   await stage.ready()
   await goesOn(context, load)
-  const latencies = options.quorumLostForMs === undefined ? [] : await oneSlowNode(context, 5, 300)
+  const latencies = options.quorumLostForMs === undefined ? [] : await oneSlowNode(context, 20, 200)
   load.start()
   const loss =
     options.quorumLostForMs === undefined ? undefined : await quorumLoss(context, options.quorumLostForMs)
-  if (loss !== undefined) history.fault(windowOfLoss(loss))
+  if (loss !== undefined) {
+    history.fault(windowOfLoss(loss))
+    broken.push(...checkRecovery(loss))
+  }
   await load.stop()
   broken.push(...(await auditNodes(stage.admin, TTL_MS_MAX)))
   if (options.logFolder !== undefined) {
@@ -128,11 +107,11 @@ export async function runFaults(options: RunOptions): Promise<RunReport> {
       writeFileSync(join(options.logFolder, `sidecar-${index}.log`), log)
     }
   }
-  return judge(options, stage, history, broken, notRun, latencies, loss)
+  return judge(options.seed, stage, history, broken, notRun, latencies, loss)
 }
 
 function orderOf({ only }: RunOptions, fraction: () => number): readonly Fault[] {
-  const faults = only === undefined ? FAULTS : FAULTS.filter(({ id }) => only.includes(id))
+  const faults = only === undefined ? FAULTS : faultsNamed(only).filter((fault) => fault !== LAST_FAULT)
   return choose(fraction, faults.length, faults.length).flatMap((at) => faults[at] ?? [])
 }
 
@@ -216,72 +195,4 @@ function windowOfLoss({ lostForMs, recoveredMs }: QuorumLoss) {
   const untilMs = monoMs()
   const fromMs = untilMs - lostForMs - recoveredMs - 8_000
   return { id: 'F2', what: 'the quorum is lost and comes back', fromMs, untilMs, bites: 3 }
-}
-
-function judge(
-  options: RunOptions,
-  stage: Stage,
-  history: History,
-  broken: readonly Violation[],
-  notRun: readonly string[],
-  latencies: readonly Latencies[],
-  loss: QuorumLoss | undefined,
-): RunReport {
-  const { operations, faults } = history
-  const executions = stage.application.executions()
-  const counted = countExecutions(executions, faults, MAY_LOSE_LEASE, 3_000)
-  const keys = operations.flatMap((one) => (one.f === 'submit' ? [one.key] : []))
-  const answers: Record<string, number> = {}
-  for (const one of operations) {
-    const name =
-      one.type === 'info' ? 'lost' : one.f === 'submit' ? one.says || one.code || String(one.status) : one.f
-    answers[name] = (answers[name] ?? 0) + 1
-  }
-  const violations = [
-    ...broken,
-    ...counted.violations,
-    ...checkDedupRegister(operations),
-    ...checkFencedMutex(operations),
-    ...checkTokenOrder(executions, operations),
-    ...checkNothingAfterRecorded(executions, operations),
-    ...checkAnswers(executions, operations),
-    ...checkAnswerTimes(operations, ANSWER_WITHIN_MS),
-    ...checkLogs(stage.logs, [...new Set(keys)].slice(0, 500)),
-    ...checkExits(stage.exits),
-    ...checkLastAnswers(operations.filter((one): one is Submission => one.f === 'submit' && one.healed)),
-  ]
-  return {
-    seed: options.seed,
-    tookMs: monoMs() - history.startedMs,
-    history,
-    operations: operations.length,
-    executions: counted.executions,
-    answers,
-    repetitions: counted.repetitions,
-    violations,
-    invalid: [
-      ...faults.filter(({ bites }) => bites === 0).map(({ id }) => `${id} bit nothing`),
-      ...faults
-        .filter((fault) => !operations.some((one) => one.startMs < fault.untilMs && one.endMs > fault.fromMs))
-        .map(({ id }) => `${id} overlapped no operation`),
-      ...SOMETIMES.filter((sight) => answers[sight] === undefined).map((sight) => `never seen: ${sight}`),
-    ],
-    notRun,
-    latencies,
-    quorumLoss: loss,
-  }
-}
-
-/** S5 once more, plainly: after the healing nothing that was acknowledged is carried out, refused or lost. */
-function checkLastAnswers(healed: readonly Submission[]): readonly Violation[] {
-  return healed.flatMap((one): Violation[] => {
-    if (one.type === 'ok' && one.status !== 500 && one.status !== 502 && one.status !== 410) return []
-    return [
-      {
-        checker: 'progress',
-        key: one.key,
-        detail: `#${one.op} after the healing: ${one.type === 'ok' ? one.status : one.reason}`,
-      },
-    ]
-  })
 }

@@ -10,6 +10,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { eventually } from '../support/eventually.ts'
+import type { TestProcess } from '../support/processes.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { type Sidecar, startSidecar } from '../support/sidecar.ts'
 import { type FaultApplication, startFaultApplication } from './application.ts'
@@ -143,15 +144,19 @@ export class Stage implements AsyncDisposable {
 
   /** At once, while somebody looks at its bytes. */
   killSidecar(index: number): void {
+    this.expectEnd(index).signal('SIGKILL')
+  }
+
+  /** It will end by what is done to it. */
+  expectEnd(index: number): TestProcess {
     const child = this.sidecar(index).process
     this.#wanted.add(child)
-    child.signal('SIGKILL')
+    return child
   }
 
   /** Ends a sidecar on purpose. */
   async endSidecar(index: number, signal: NodeJS.Signals): Promise<void> {
-    const child = this.sidecar(index).process
-    this.#wanted.add(child)
+    const child = this.expectEnd(index)
     await child.end({ signal, withinMs: 30_000 })
   }
 
@@ -181,8 +186,12 @@ export class Stage implements AsyncDisposable {
     return Number(pattern.exec(await answer.text())?.[1] ?? 0)
   }
 
-  async restartNode(index: number, emptied = false): Promise<void> {
-    await this.servers.start(index, { emptied })
+  /** @param how `args`: further words for its command line, for this run of the process only */
+  async restartNode(
+    index: number,
+    how: { readonly emptied?: boolean; readonly args?: readonly string[] } = {},
+  ): Promise<void> {
+    await this.servers.start(index, how)
   }
 
   /** Everything that was done to paths, clocks and processes is undone; who is gone is started again. */

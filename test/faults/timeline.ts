@@ -1,7 +1,7 @@
 /** Draws a run: faults as bars over time, what clients were answered in each second below, attempts on nodes at the end. */
 
 import type { History, Operation } from './history.ts'
-import type { RunReport } from './run.ts'
+import type { RunReport } from './judge.ts'
 
 const WIDTH = 1_200
 const LEFT = 70

@@ -116,15 +116,26 @@ export class RedisServers implements AsyncDisposable {
     this.at(index).process.signal('SIGCONT')
   }
 
-  /** Starts a stopped server again on its address, with what it persisted, or with nothing where `emptied`; or another `program`. */
-  async start(index: number, { emptied = false, program = this.#program } = {}): Promise<void> {
+  /**
+   * Starts a stopped server again on its address, with what it persisted, or with nothing where `emptied`.
+   *
+   * @param how for this run alone: another `program`, and further words of its command line (`args`)
+   */
+  async start(
+    index: number,
+    {
+      emptied = false,
+      program = this.#program,
+      args = [],
+    }: { readonly emptied?: boolean; readonly program?: string; readonly args?: readonly string[] } = {},
+  ): Promise<void> {
     const { folder, address, process, url } = this.at(index)
     if (process.running) throw new Error(`${process.name} is running already`)
     if (emptied) {
       await rm(join(folder, 'data'), { recursive: true, force: true })
       await mkdir(join(folder, 'data'))
     }
-    const again = launch(program, folder, index, this.#options)
+    const again = launch(program, folder, index, this.#options, args)
     this.#servers[index] = { index, url, address, folder, process: again }
     await ready(again, address)
   }
@@ -190,8 +201,14 @@ function configuration(folder: string, index: number, address: Address, options:
   ]
 }
 
-function launch(program: string, folder: string, index: number, options: RedisServersOptions): TestProcess {
-  return new TestProcess(program, [join(folder, 'redis.conf')], {
+function launch(
+  program: string,
+  folder: string,
+  index: number,
+  options: RedisServersOptions,
+  args: readonly string[] = [],
+): TestProcess {
+  return new TestProcess(program, [join(folder, 'redis.conf'), ...args], {
     name: `redis server ${index}`,
     cwd: folder,
     env: options.env?.(index) ?? {},

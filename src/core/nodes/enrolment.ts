@@ -121,18 +121,34 @@ async function copyPages(
   const witnesses = lossDeclared ? peers : peers.filter((peer) => peer.voting)
   const source = witnesses.find(({ runId }) => runId === step.sourceRunId)
   if (source === undefined) throw new Error(`the node of run ${step.sourceRunId} is not among the sources`)
-  let { progress } = quarantine
-  for (let { cursor } = step; ; ) {
-    const page = await source.node.keys(cursor)
-    const keys = page.keys.filter((key) => !known.has(key))
-    const copied = await copyKeys(target, keys, source, witnesses, { required, lossDeclared, events })
-    for (const key of keys) known.add(key)
-    progress = advanced(progress, source.runId, page.cursor, copied)
-    cursor = page.cursor
-    const more = cursor !== FIRST_CURSOR && goOn !== undefined && (await goOn(keys.length))
-    if (!more) return progress
+  const rules = { required, lossDeclared, events }
+  const copying: Promise<number>[] = []
+  let { cursor } = step
+  let copied = 0
+  try {
+    for (let more = true; more; ) {
+      const page = await source.node.keys(cursor)
+      const keys = page.keys.filter((key) => !known.has(key))
+      const copyingPage = copyKeys(target, keys, source, witnesses, rules).then((count) => {
+        for (const key of keys) known.add(key)
+        return count
+      })
+      // Where it fails it is asked for below, not before its turn.
+      copyingPage.catch(() => {})
+      copying.push(copyingPage)
+      cursor = page.cursor
+      more = cursor !== FIRST_CURSOR && goOn !== undefined && (await goOn(keys.length))
+      // The oldest first: however slow the nodes are, some pages are under way and no more.
+      while (copying.length > (more ? PAGES_AT_ONCE - 1 : 0)) copied += (await copying.shift()) ?? 0
+    }
+  } finally {
+    await Promise.allSettled(copying)
   }
+  return advanced(quarantine.progress, source.runId, cursor, copied)
 }
+
+/** Calls that a source answers beside each other: what takes long is the way there, and a disk that syncs. */
+const PAGES_AT_ONCE = 4
 
 type CopyRules = { readonly required: number; readonly lossDeclared: boolean; readonly events: Events }
 

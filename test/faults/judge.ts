@@ -1,0 +1,126 @@
+/** What a run amounts to: every checker over its history, and whether it proves anything at all. */
+
+import { checkDedupRegister } from './checkers/dedup-register.ts'
+import {
+  checkAnswers,
+  checkNothingAfterRecorded,
+  checkTokenOrder,
+  countExecutions,
+  type Repetition,
+} from './checkers/executions.ts'
+import { checkFencedMutex } from './checkers/fenced-mutex.ts'
+import { checkAnswerTimes, checkExits, checkLogs } from './checkers/surroundings.ts'
+import type { Violation } from './checkers/violation.ts'
+import { type Latencies, messagesPerSecond, type QuorumLoss } from './experiments.ts'
+import { MAY_LOSE_LEASE } from './faults.ts'
+import { type History, monoMs, type Submission } from './history.ts'
+import { ANSWER_WITHIN_MS, type Stage } from './stage.ts'
+
+export type RunReport = {
+  readonly seed: number
+  readonly tookMs: number
+  readonly history: History
+  readonly operations: number
+  readonly executions: number
+  readonly answers: Readonly<Record<string, number>>
+  readonly repetitions: readonly Repetition[]
+  readonly violations: readonly Violation[]
+  /** Why the run proves nothing, where it doesn't. */
+  readonly invalid: readonly string[]
+  /** Faults that were not reached in the time. */
+  readonly notRun: readonly string[]
+  readonly latencies: readonly Latencies[]
+  readonly quorumLoss: QuorumLoss | undefined
+}
+
+/** What every run must have seen. */
+const SOMETIMES = ['created', 'replayed', 'mismatch', 'in-progress'] as const
+
+/** How soon every sidecar succeeds again when a lost quorum is back. */
+const RECOVERED_WITHIN_MS = 2_000
+
+/** Of the messages a second to a node before the loss: what may come at most when it is back. */
+const HERD_MAX = 2
+
+/** L1 after L2: it comes back at once, and not as a herd. */
+export function checkRecovery(loss: QuorumLoss): readonly Violation[] {
+  const { recoveredMs } = loss
+  const { before, after } = messagesPerSecond(loss)
+  const told = (detail: string): Violation => ({ checker: 'progress', key: 'quorum lost', detail })
+  return [
+    ...(recoveredMs > RECOVERED_WITHIN_MS
+      ? [told(`the first success of the slowest sidecar came ${recoveredMs.toFixed(0)} ms after the quorum`)]
+      : []),
+    ...(after > HERD_MAX * before
+      ? [told(`${after} messages in one second to one node, ${before} before the quorum was lost`)]
+      : []),
+  ]
+}
+
+export function judge(
+  seed: number,
+  stage: Stage,
+  history: History,
+  broken: readonly Violation[],
+  notRun: readonly string[],
+  latencies: readonly Latencies[],
+  loss: QuorumLoss | undefined,
+): RunReport {
+  const { operations, faults } = history
+  const executions = stage.application.executions()
+  const counted = countExecutions(executions, faults, MAY_LOSE_LEASE, 3_000)
+  const keys = operations.flatMap((one) => (one.f === 'submit' ? [one.key] : []))
+  const answers: Record<string, number> = {}
+  for (const one of operations) {
+    const name =
+      one.type === 'info' ? 'lost' : one.f === 'submit' ? one.says || one.code || String(one.status) : one.f
+    answers[name] = (answers[name] ?? 0) + 1
+  }
+  const violations = [
+    ...broken,
+    ...counted.violations,
+    ...checkDedupRegister(operations),
+    ...checkFencedMutex(operations),
+    ...checkTokenOrder(executions, operations),
+    ...checkNothingAfterRecorded(executions, operations),
+    ...checkAnswers(executions, operations),
+    ...checkAnswerTimes(operations, ANSWER_WITHIN_MS),
+    ...checkLogs(stage.logs, [...new Set(keys)].slice(0, 500)),
+    ...checkExits(stage.exits),
+    ...checkLastAnswers(operations.filter((one): one is Submission => one.f === 'submit' && one.healed)),
+  ]
+  return {
+    seed,
+    tookMs: monoMs() - history.startedMs,
+    history,
+    operations: operations.length,
+    executions: counted.executions,
+    answers,
+    repetitions: counted.repetitions,
+    violations,
+    invalid: [
+      ...faults.filter(({ bites }) => bites === 0).map(({ id }) => `${id} bit nothing`),
+      ...faults
+        .filter((fault) => !operations.some((one) => one.startMs < fault.untilMs && one.endMs > fault.fromMs))
+        .map(({ id }) => `${id} overlapped no operation`),
+      ...SOMETIMES.filter((sight) => answers[sight] === undefined).map((sight) => `never seen: ${sight}`),
+    ],
+    notRun,
+    latencies,
+    quorumLoss: loss,
+  }
+}
+
+/** S5 once more, plainly: after the healing nothing that was acknowledged is carried out, refused or lost. */
+function checkLastAnswers(healed: readonly Submission[]): readonly Violation[] {
+  return healed.flatMap((one): Violation[] => {
+    if (one.type === 'ok' && one.status !== 500 && one.status !== 502 && one.status !== 410) return []
+    return [
+      {
+        checker: 'progress',
+        key: one.key,
+        detail: `#${one.op} after the healing: ${one.type === 'ok' ? one.status : one.reason}`,
+      },
+    ]
+  })
+}
