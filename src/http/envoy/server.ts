@@ -70,6 +70,7 @@ export interface EnvoyServer {
 const KEEPALIVE_MS = 10_000
 const KEEPALIVE_ANSWER_MS = 5_000
 const SECRET_SOON_MS = 1_000
+const FLUSH_MS_MAX = 1_000
 
 export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): EnvoyServer {
   const { limits } = options
@@ -88,13 +89,19 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
   const sockets = new Set<Socket>()
   const listener = createServer({ noDelay: true }, (socket) => {
     sockets.add(socket)
-    socket.once('close', () => sockets.delete(socket)).on('error', () => {})
+    socket
+      .on('error', () => {})
+      .once('close', () => {
+        sockets.delete(socket)
+        if (sockets.size === 0) onUnconnected?.()
+      })
     injector.injectConnection(socket)
   })
   listener.maxConnections = limits.connectionsMax
   let draining = false
   let inFlight = 0
   let onIdle: (() => void) | undefined
+  let onUnconnected: (() => void) | undefined
 
   async function underWay<T>(work: () => Promise<T>): Promise<T> {
     inFlight += 1
@@ -168,6 +175,19 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
     })
   }
 
+  /** Connections end by themselves once what was answered on them is written; gRPC's own word for it comes too early. */
+  async function flushed(withinMs: number): Promise<void> {
+    grpc.tryShutdown(() => {})
+    if (withinMs <= 0 || sockets.size === 0) return
+    await new Promise<void>((resolve) => {
+      const timer = ports.clock.timer(withinMs, resolve)
+      onUnconnected = () => {
+        timer.cancel()
+        resolve()
+      }
+    })
+  }
+
   return {
     listen: async ({ kind: _, ...where }) => {
       await new Promise<void>((resolve, reject) => {
@@ -185,7 +205,10 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
       const closed = new Promise<void>((resolve) => {
         listener.close(() => resolve())
       })
+      const untilMonoMs = ports.clock.monoMs() + graceMs
       await idleOrAfter(graceMs)
+      // What was answered last may still be on its way.
+      if (inFlight === 0) await flushed(Math.min(FLUSH_MS_MAX, untilMonoMs - ports.clock.monoMs()))
       grpc.forceShutdown()
       for (const socket of sockets) socket.destroy()
       await closed

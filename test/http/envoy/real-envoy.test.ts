@@ -3,7 +3,7 @@
  * what the client gets, and what the application is asked to do.
  */
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
@@ -30,6 +30,8 @@ beforeAll(async () => {
       FENCEPOST_CLAIM_BUDGET: '2s',
       FENCEPOST_NODE_DEADLINE: '1s',
       FENCEPOST_LEASE: '20s',
+      FENCEPOST_BODY_LIMIT: '512KiB',
+      FENCEPOST_STORED_RESPONSE_LIMIT: '64KiB',
     }),
   )
   envoy = stack.use(await startGateway(EXT_PROC, application.origin, { 8083: sidecar.gatewayGrpc }))
@@ -101,4 +103,191 @@ test('the first passes with its token, a concurrent duplicate gets 409, a later 
     text,
   ])
   expect(seen()).toHaveLength(1)
+})
+
+test('an answer is replayed byte by byte, with each line of its head that is stored', async () => {
+  const key = randomUUID()
+  const bytes = Buffer.from(Array.from({ length: 512 }, (_, index) => index % 256))
+  application.respond = (_request, response) => {
+    response.writeHead(200, [
+      ...['Content-Type', 'application/octet-stream', 'Link', '</a>; rel=next', 'Link', '</b>; rel=prev'],
+      ...['Set-Cookie', 'secret', 'Fencepost-Outcome', 'store', 'Idempotency-Status', 'forged'],
+    ])
+    response.end(bytes)
+  }
+  const first = await post(key)
+  expect(first.headers.get('idempotency-status')).toBe('created')
+  expect(first.headers.has('fencepost-outcome')).toBe(false)
+  expect(first.headers.get('set-cookie')).toBe('secret')
+  expect(Buffer.from(await first.arrayBuffer())).toEqual(bytes)
+  const later = await post(key)
+  expect(later.headers.get('idempotency-status')).toBe('replayed')
+  expect(later.headers.get('content-type')).toBe('application/octet-stream')
+  expect(later.headers.get('link')).toBe('</a>; rel=next, </b>; rel=prev')
+  expect(later.headers.has('set-cookie')).toBe(false)
+  expect(Buffer.from(await later.arrayBuffer())).toEqual(bytes)
+  expect(seen()).toHaveLength(1)
+})
+
+test('without a body in either direction, and without a type, nothing is added', async () => {
+  const key = randomUUID()
+  application.respond = (_request, response) => {
+    response.writeHead(204).end()
+  }
+  const remove = () =>
+    fetch(`${envoy.origin}/payments`, { method: 'POST', headers: { 'Idempotency-Key': key } })
+  const answers = [await remove(), await remove()]
+  expect(answers.map(({ status, headers }) => [status, headers.get('idempotency-status')])).toEqual([
+    [204, 'created'],
+    [204, 'replayed'],
+  ])
+  expect(answers[1]!.headers.get('content-type')).toBeNull()
+  expect(seen()).toHaveLength(1)
+})
+
+test('the key of another request is refused with 422, and without a key the content is it', async () => {
+  const key = randomUUID()
+  expect((await post(key, {}, '{"amount":1}')).status).toBe(201)
+  expect((await post(key, {}, '{"amount":2}')).status).toBe(422)
+  expect(seen()).toHaveLength(1)
+  const body = JSON.stringify({ id: randomUUID() })
+  const keyless = () => fetch(`${envoy.origin}/payments`, { method: 'POST', body })
+  const [first, again] = [await keyless(), await keyless()]
+  expect([first.headers.get('idempotency-status'), again.headers.get('idempotency-status')]).toEqual([
+    'created',
+    'replayed',
+  ])
+  expect(seen()).toHaveLength(2)
+})
+
+test.each([
+  ['the limit of the route, stated', 600_000, true],
+  ['the limit of the route, in chunks', 600_000, false],
+  ['what Envoy holds back', 3_000_000, false],
+])('a body beyond %s is refused with 413 and not carried out', async (_, length, stated) => {
+  const answer = await fetch(`${envoy.origin}/payments`, {
+    method: 'POST',
+    headers: { 'Idempotency-Key': randomUUID() },
+    body: stated ? 'x'.repeat(length) : new Blob(['x'.repeat(length)]).stream(),
+    duplex: 'half',
+  } as RequestInit)
+  expect(answer.status).toBe(413)
+  expect(seen()).toEqual([])
+})
+
+test.each([
+  ['of a stated length', 200_000, true],
+  ['in chunks', 200_000, false],
+  ['in chunks, and longer than Envoy holds back', 5_000_000, false],
+])(
+  'an answer %s that is too large to be kept goes to the first; others are told so',
+  async (_, length, stated) => {
+    const key = randomUUID()
+    application.respond = (_request, response) => {
+      response.writeHead(200, {
+        'Content-Type': 'text/plain',
+        ...(stated ? { 'Content-Length': length } : {}),
+      })
+      for (let sent = 0; sent < length; sent += 100_000) response.write('x'.repeat(100_000))
+      response.end()
+    }
+    const first = await post(key)
+    expect([first.status, first.headers.get('idempotency-status')]).toEqual([200, 'created'])
+    expect((await first.text()).length).toBe(length)
+    const later = await post(key)
+    expect([later.status, later.headers.get('idempotency-status')]).toEqual([410, 'gone'])
+    expect(await later.json()).toMatchObject({ code: 'response-not-stored', original_status: 200 })
+    expect(seen()).toHaveLength(1)
+  },
+)
+
+test('an answer that settles nothing gives the claim back', async () => {
+  const key = randomUUID()
+  application.respond = (_request, response) => {
+    response.writeHead(503).end()
+  }
+  const first = await post(key)
+  expect([first.status, first.headers.get('idempotency-status')]).toEqual([503, 'released'])
+  application.respond = answered
+  expect((await post(key)).headers.get('idempotency-status')).toBe('created')
+  expect(seen().map((request) => request.values('fencepost-attempt'))).toEqual([['1'], ['1']])
+})
+
+test('an application that breaks off may have done it: 502, and the claim stays', async () => {
+  const key = randomUUID()
+  application.respond = (_request, response) => {
+    response.socket?.destroy()
+  }
+  const first = await post(key)
+  expect([first.status, first.headers.get('idempotency-status')]).toEqual([502, 'indeterminate'])
+  expect(await first.json()).toMatchObject({ code: 'application-reset' })
+  application.respond = answered
+  expect((await post(key)).status).toBe(409)
+  expect(seen()).toHaveLength(1)
+})
+
+test('a client that leaves ends its request at Envoy; what became of it is not known, and the claim stays', async () => {
+  const key = randomUUID()
+  const arrived = Promise.withResolvers<void>()
+  const gone = Promise.withResolvers<void>()
+  application.respond = (_request, response) => {
+    response.once('close', () => gone.resolve())
+    arrived.resolve()
+  }
+  const leaving = new AbortController()
+  const left = fetch(`${envoy.origin}/payments`, {
+    method: 'POST',
+    headers: { 'Idempotency-Key': key },
+    body: '{}',
+    signal: leaving.signal,
+  }).catch(() => 'left')
+  await arrived.promise
+  leaving.abort()
+  expect(await left).toBe('left')
+  await gone.promise
+  application.respond = answered
+  const next = await fetch(`${envoy.origin}/payments`, {
+    method: 'POST',
+    headers: { 'Idempotency-Key': key },
+    body: '{}',
+  })
+  expect(next.status).toBe(409)
+  expect(seen()).toHaveLength(1)
+})
+
+test('where nothing listens nothing was sent: 502, and the next attempt is the first', async () => {
+  const nobody = await startApplication()
+  await using other = await startGateway(EXT_PROC, nobody.origin, { 8083: sidecar.gatewayGrpc })
+  await nobody[Symbol.asyncDispose]()
+  const key = randomUUID()
+  const first = await post(key, {}, undefined, other.origin)
+  expect(first.status).toBe(502)
+  expect(await first.json()).toMatchObject({ code: 'application-unreachable' })
+  expect((await post(key)).headers.get('idempotency-status')).toBe('created')
+  expect(seen().map((request) => request.values('fencepost-attempt'))).toEqual([['1']])
+})
+
+describe('once too few nodes answer', () => {
+  beforeAll(async () => {
+    await Promise.all([nodes.kill(0), nodes.kill(1)])
+  })
+
+  test('503 with Retry-After, and nothing goes through', async () => {
+    const answer = await post(randomUUID())
+    expect(answer.status).toBe(503)
+    expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0)
+    expect(await answer.json()).toMatchObject({ code: 'quorum-unavailable' })
+    expect(seen()).toEqual([])
+  })
+})
+
+describe('once the sidecar is gone', () => {
+  beforeAll(async () => {
+    await sidecar.process.end({ signal: 'SIGKILL' })
+  })
+
+  test('503, and nothing goes through', async () => {
+    expect((await post(randomUUID())).status).toBe(503)
+    expect(seen()).toEqual([])
+  })
 })

@@ -1,0 +1,416 @@
+/** Envoy's two services by themselves: every answer that Envoy may get, also to what a real one is hard to make say. */
+import { randomUUID } from 'node:crypto'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { ChannelCredentials } from '@grpc/grpc-js'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { CheckedHttpRequest, ProcessingRequest } from '../../../src/http/envoy/messages.ts'
+import { makeAuthority } from '../../support/certificates.ts'
+import {
+  type Answered,
+  answerBody,
+  answerHead,
+  type EnvoyClient,
+  envoyClient,
+  mutationOf,
+  requestBody,
+  requestHead,
+  setBy,
+} from '../../support/envoy-client.ts'
+import { eventually } from '../../support/eventually.ts'
+import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
+
+const ENV = {
+  FENCEPOST_REDIS_NODES: 'embedded',
+  FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:0',
+  FENCEPOST_CLAIM_BUDGET: '2s',
+  FENCEPOST_BODY_LIMIT: '1KiB',
+  FENCEPOST_STORED_RESPONSE_LIMIT: '1KiB',
+}
+const stack = new AsyncDisposableStack()
+let sidecar: Sidecar
+let envoy: EnvoyClient
+
+beforeAll(async () => {
+  sidecar = stack.use(await startSidecar(ENV))
+  envoy = stack.use(envoyClient(sidecar.gatewayGrpc))
+})
+afterAll(() => stack.disposeAsync())
+
+describe('ext_authz', () => {
+  const ask = (headers: Record<string, string>, more: CheckedHttpRequest = {}) =>
+    envoy.check({
+      method: 'POST',
+      path: '/payments?a=1',
+      host: 'shop',
+      headerMap: {
+        headers: Object.entries(headers).map(([key, value]) => ({ key, rawValue: Buffer.from(value) })),
+      },
+      ...more,
+    })
+  const codeOf = (answer: Awaited<ReturnType<typeof ask>>) =>
+    answer.deniedResponse === undefined
+      ? 'let through'
+      : `${answer.deniedResponse.status.code} ${JSON.parse(answer.deniedResponse.body).code}`
+  const whole = (text: string): CheckedHttpRequest => ({ rawBody: Buffer.from(text), size: text.length })
+
+  test('a check that Envoy repeats is the same check: let through again, with the same token', async () => {
+    const key = randomUUID()
+    const first = await ask({ 'idempotency-key': key }, { id: '17' })
+    const again = await ask({ 'idempotency-key': key }, { id: '17' })
+    const [told, repeated] = [first, again].map((answer) => setBy(answer.okResponse?.headers))
+    expect(told).toMatchObject({ 'fencepost-attempt': '1', 'idempotency-key': key })
+    expect(told!['fencepost-reservation-id']).toMatch(/^r1_/)
+    expect(repeated!['fencepost-fencing-token']).toBe(told!['fencepost-fencing-token'])
+    const other = await ask({ 'idempotency-key': key, 'x-request-id': 'same' }, { id: '18' })
+    expect(codeOf(other)).toBe('409 request-in-progress')
+    const headers = setBy(other.deniedResponse?.headers)
+    expect(Number(headers['retry-after'])).toBeGreaterThan(0)
+    expect(headers['content-type']).toContain('application/problem+json')
+    expect(headers).not.toHaveProperty('fencepost-reservation-id')
+    expect(other.status.code).not.toBe(0)
+  })
+
+  test('of what is not protected every name of ours is taken away', async () => {
+    const answer = await ask({ 'fencepost-attempt': '7' }, { method: 'GET' })
+    expect(answer.okResponse?.headers ?? []).toEqual([])
+    expect(answer.okResponse?.headersToRemove).toContain('fencepost-reservation-id')
+  })
+
+  test('the body is compared where all of it is there, and never a part', async () => {
+    const key = randomUUID()
+    const head = { 'idempotency-key': key }
+    expect(codeOf(await ask(head, { id: '1', ...whole('one') }))).toBe('let through')
+    expect(codeOf(await ask(head, { id: '2', ...whole('two') }))).toBe('422 key-reused')
+
+    const part = { 'idempotency-key': randomUUID(), 'x-envoy-auth-partial-body': 'true' }
+    expect(codeOf(await ask(part, { id: '3', rawBody: Buffer.from('first part') }))).toBe('let through')
+    // Another part of what may be the same body: the key decides.
+    expect(codeOf(await ask(part, { id: '4', rawBody: Buffer.from('other part') }))).toBe(
+      '409 request-in-progress',
+    )
+    const short = { 'idempotency-key': randomUUID() }
+    expect(codeOf(await ask(short, { id: '5', rawBody: Buffer.from('par'), size: 4 }))).toBe('let through')
+    expect(codeOf(await ask(short, { id: '6', rawBody: Buffer.from('tial'), size: 5 }))).toBe(
+      '409 request-in-progress',
+    )
+  })
+
+  test.each<[what: string, headers: Record<string, string>, more: CheckedHttpRequest, code: string]>([
+    ['no key and all of the body', {}, whole(randomUUID()), 'let through'],
+    [
+      'no key and a part of the body',
+      { 'x-envoy-auth-partial-body': 'true' },
+      whole('x'),
+      '413 body-too-large',
+    ],
+    ['no key and no body', {}, {}, '400 key-missing'],
+    [
+      'a body above the limit of the route',
+      { 'idempotency-key': randomUUID() },
+      whole('x'.repeat(1_025)),
+      '413 body-too-large',
+    ],
+    ['two keys', { 'idempotency-key': 'a, b' }, {}, '400 key-invalid'],
+    ['a target that is none', {}, { path: 'payments' }, '400 malformed-request'],
+    ['CONNECT', {}, { method: 'CONNECT' }, '405 method-refused'],
+  ])('%s', async (_, headers, more, code) => {
+    expect(codeOf(await ask(headers, { id: randomUUID(), ...more }))).toBe(code)
+  })
+
+  test('headers come as a map where Envoy is not told to send them raw', async () => {
+    const { headerMap: _, ...http } = {
+      headerMap: undefined,
+      method: 'POST',
+      path: '/payments',
+      host: 'shop',
+    }
+    const headers = { ':path': '/payments', 'idempotency-key': randomUUID() }
+    expect(codeOf(await envoy.check({ ...http, headers, id: '1' }))).toBe('let through')
+    expect(codeOf(await envoy.check({ ...http, headers, id: '2' }))).toBe('409 request-in-progress')
+  })
+})
+
+describe('ext_proc', () => {
+  /** Until the request would be with the application. */
+  async function letThrough(key: string, body?: string) {
+    const stream = envoy.process()
+    stream.say(
+      requestHead({ 'idempotency-key': key, 'fencepost-attempt': '9' }, { body: body !== undefined }),
+    )
+    if (body !== undefined) {
+      expect(mutationOf(await stream.answer())?.removeHeaders).toEqual(['fencepost-attempt'])
+      stream.say(requestBody(body))
+    }
+    const told = await stream.answer()
+    return { stream, told, headers: setBy(mutationOf(told)?.setHeaders) }
+  }
+  /** What a new request with this key comes to: an answer in its place, or let through and then given up. */
+  async function next(key: string) {
+    const { stream, told, headers } = await letThrough(key)
+    const { immediateResponse: refused } = told ?? {}
+    stream.cancel()
+    return refused === undefined || refused === null
+      ? `attempt ${headers['fencepost-attempt']}`
+      : `${refused.status.code} ${setBy(refused.headers.setHeaders)['idempotency-status']}`
+  }
+
+  test('let through with its token, recorded, and replayed', async () => {
+    const key = randomUUID()
+    const { stream, told, headers } = await letThrough(key, '{}')
+    expect(Object.keys(told ?? {})).toContain('requestBody')
+    expect(headers).toMatchObject({ 'fencepost-attempt': '1', 'idempotency-key': key })
+    stream.say(
+      answerHead(201, { 'content-type': 'text/plain', 'fencepost-outcome': 'store' }, { body: true }),
+    )
+    expect(mutationOf(await stream.answer())?.removeHeaders).toEqual(['fencepost-outcome'])
+    stream.say(answerBody('done'))
+    const passed = await stream.answer()
+    expect(setBy(mutationOf(passed)?.setHeaders)).toEqual({ 'idempotency-status': 'created' })
+    expect(await stream.answer()).toBeUndefined()
+
+    const later = envoy.process()
+    later.say(requestHead({ 'idempotency-key': key }, { body: true }))
+    await later.answer()
+    later.say(requestBody('{}'))
+    const replayed = (await later.answer())?.immediateResponse
+    expect([replayed?.status.code, replayed?.body.toString()]).toEqual([201, 'done'])
+    expect(setBy(replayed?.headers.setHeaders)).toMatchObject({
+      'content-type': 'text/plain',
+      'idempotency-status': 'replayed',
+    })
+    expect(await later.answer()).toBeUndefined()
+  })
+
+  test.each<
+    [status: number, headers: Record<string, string>, answered: Answered, told: string, next: string]
+  >([
+    [200, {}, {}, 'created', '200 replayed'],
+    [404, {}, {}, 'created', '404 replayed'],
+    [500, {}, {}, 'released', 'attempt 1'],
+    [200, { 'retry-after': '1' }, {}, 'released', 'attempt 1'],
+    [500, { 'fencepost-outcome': 'store' }, {}, 'created', '500 replayed'],
+    [200, { 'fencepost-outcome': 'hold' }, {}, 'unstored', '409 in-progress'],
+    [200, { 'content-length': '2000' }, { body: true }, 'created', '410 gone'],
+    [200, { 'content-type': 'text/event-stream' }, { body: true }, 'created', '410 gone'],
+    [302, { location: '/elsewhere' }, { details: 'direct_response' }, 'released', 'attempt 1'],
+    [503, {}, { details: 'no_healthy_upstream' }, '502 undefined', 'attempt 1'],
+    [503, {}, { details: 'no_healthy_upstream', attempts: 2 }, '502 indeterminate', '409 in-progress'],
+    [504, {}, { details: 'response_timeout' }, '504 indeterminate', '409 in-progress'],
+    // Whoever does not say who answered could be anybody.
+    [200, {}, { details: 'unsaid' }, '502 indeterminate', '409 in-progress'],
+  ])('an answer %i %j of %j: %s, and the next request: %s', async (status, headers, answered, told, then) => {
+    const key = randomUUID()
+    const { stream } = await letThrough(key)
+    stream.say(answerHead(status, headers, answered))
+    const answer = await stream.answer()
+    const instead = answer?.immediateResponse ?? undefined
+    const shown = setBy((instead?.headers ?? mutationOf(answer))?.setHeaders)['idempotency-status']
+    expect(instead === undefined ? shown : `${instead.status.code} ${shown}`).toBe(told)
+    expect(await next(key)).toBe(then)
+  })
+
+  test('a part of an answer is never recorded as the answer', async () => {
+    const key = randomUUID()
+    const { stream } = await letThrough(key)
+    stream.say(answerHead(200, {}, { body: true }))
+    await stream.answer()
+    stream.say(answerBody('a part', false))
+    expect(setBy(mutationOf(await stream.answer())?.setHeaders)).toEqual({ 'idempotency-status': 'created' })
+    expect(await next(key)).toBe('410 gone')
+  })
+
+  test.each(['cancel', 'end'] as const)(
+    'a stream that is over before the answer (%s) leaves the claim',
+    async (how) => {
+      const key = randomUUID()
+      const { stream } = await letThrough(key)
+      stream[how]()
+      expect(await next(key)).toBe('409 in-progress')
+    },
+  )
+
+  test('a stream that is over in the middle of the answer leaves the claim', async () => {
+    const key = randomUUID()
+    const { stream } = await letThrough(key)
+    stream.say(answerHead(200, {}, { body: true }))
+    await stream.answer()
+    stream.cancel()
+    expect(await next(key)).toBe('409 in-progress')
+  })
+
+  test.each<[what: string, first: ProcessingRequest]>([
+    [
+      'hands on no body',
+      requestHead({}, { body: true, protocolConfig: { requestBodyMode: 0, responseBodyMode: 3 } }),
+    ],
+    [
+      'hands on a part',
+      requestHead({}, { body: true, protocolConfig: { requestBodyMode: 3, responseBodyMode: 3 } }),
+    ],
+    [
+      'does not say what it hands on',
+      { ...requestHead({}, { body: true }), protocolConfig: undefined } as never,
+    ],
+  ])('an Envoy that %s is refused, and lets nothing through', async (_, first) => {
+    const stream = envoy.process()
+    stream.say(first)
+    expect((await stream.answer())?.immediateResponse?.status.code).toBe(500)
+  })
+
+  test('a body that is not as long as it is said to be, or too long, is refused', async () => {
+    for (const [stated, body, status] of [
+      ['5', 'abc', 400],
+      ['2000', undefined, 413],
+      [undefined, 'x'.repeat(1_025), 413],
+    ] as const) {
+      const stream = envoy.process()
+      const length = stated === undefined ? {} : { 'content-length': stated }
+      stream.say(requestHead({ 'idempotency-key': randomUUID(), ...length }, { body: true }))
+      if (body !== undefined) {
+        await stream.answer()
+        stream.say(requestBody(body))
+      }
+      expect((await stream.answer())?.immediateResponse?.status.code).toBe(status)
+    }
+  })
+
+  test('a WebSocket on a protected route is refused', async () => {
+    const stream = envoy.process()
+    stream.say(requestHead({ upgrade: 'websocket', 'idempotency-key': randomUUID() }))
+    expect((await stream.answer())?.immediateResponse?.status.code).toBe(501)
+  })
+
+  test('what is not protected is let go on at its head, and nothing more of it is asked for', async () => {
+    const stream = envoy.process()
+    stream.say(requestHead({ 'fencepost-lock-id': 'forged' }, { body: true, method: 'GET' }))
+    const answer = await stream.answer()
+    expect(mutationOf(answer)?.removeHeaders).toEqual(['fencepost-lock-id'])
+    expect(answer?.modeOverride?.responseHeaderMode).toBe(2)
+    expect(await stream.answer()).toBeUndefined()
+  })
+
+  test('without a head nothing is let through', async () => {
+    const stream = envoy.process()
+    stream.say(requestBody('{}'))
+    await expect(stream.answer()).rejects.toThrow(/request_header_mode/)
+  })
+
+  test('an answer of Envoy to what was refused before it came here passes', async () => {
+    const stream = envoy.process()
+    stream.say(answerHead(403, {}, { details: 'rbac_access_denied' }))
+    expect(await stream.answer()).toHaveProperty('responseHeaders')
+    expect(await stream.answer()).toBeUndefined()
+  })
+
+  test('decisions are counted as those of a gateway', async () => {
+    const metrics = await fetch(`${sidecar.admin}/metrics`).then((answer) => answer.text())
+    expect(metrics).toMatch(
+      /fencepost_decisions_total\{outcome="duplicate_completed",entrypoint="gateway"\} [1-9]/,
+    )
+  })
+
+  test('the lease is renewed while the application works', async () => {
+    await using short = await startSidecar({
+      ...ENV,
+      FENCEPOST_LEASE: '1s',
+      FENCEPOST_NODE_DEADLINE: '40ms',
+      FENCEPOST_CLAIM_BUDGET: '200ms',
+    })
+    using client = envoyClient(short.gatewayGrpc)
+    const key = randomUUID()
+    const stream = client.process()
+    stream.say(requestHead({ 'idempotency-key': key }))
+    await stream.answer()
+    await eventually('the lease is kept for longer than it lasts', async () => {
+      const metrics = await fetch(`${short.admin}/metrics`).then((answer) => answer.text())
+      return Number(/fencepost_lease_renewals_total\{result="success"\} (\d+)/.exec(metrics)?.[1] ?? 0) >= 4
+    })
+    const duplicate = client.process()
+    duplicate.say(requestHead({ 'idempotency-key': key }))
+    expect((await duplicate.answer())?.immediateResponse?.status.code).toBe(409)
+    stream.say(answerHead(200))
+    expect(setBy(mutationOf(await stream.answer())?.setHeaders)).toEqual({ 'idempotency-status': 'created' })
+  })
+})
+
+describe('the listener', () => {
+  test('a draining sidecar begins nothing new and answers what it has begun', async () => {
+    await using leaving = await startSidecar({ ...ENV, FENCEPOST_DRAIN_TIMEOUT: '10s' })
+    using client = envoyClient(leaving.gatewayGrpc)
+    const begun = client.process()
+    begun.say(requestHead({ 'idempotency-key': randomUUID() }))
+    await begun.answer()
+    const ended = leaving.process.end({ signal: 'SIGTERM' })
+    await leaving.process.line(/draining/)
+    const late = client.process()
+    late.say(requestHead({ 'idempotency-key': randomUUID() }))
+    const refused = (await late.answer())?.immediateResponse
+    expect([refused?.status.code, JSON.parse(refused?.body.toString() ?? '{}').code]).toEqual([
+      503,
+      'draining',
+    ])
+    begun.say(answerHead(200))
+    expect(setBy(mutationOf(await begun.answer())?.setHeaders)).toEqual({ 'idempotency-status': 'created' })
+    await ended
+  })
+
+  test('where there is a token nothing is answered without it; TLS and certificates are those of the gateway', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'fencepost-token-'))
+    using authority = makeAuthority()
+    const [server, known] = [authority.sign('server'), authority.sign('client')]
+    try {
+      await writeFile(join(folder, 'token'), 'open sesame\n')
+      await using guarded = await startSidecar({
+        ...ENV,
+        FENCEPOST_API_TOKEN_FILE: join(folder, 'token'),
+        FENCEPOST_TLS_LISTENERS: 'gateway',
+        FENCEPOST_TLS_CERT_FILE: server.certFile,
+        FENCEPOST_TLS_KEY_FILE: server.keyFile,
+        FENCEPOST_TLS_CLIENT_CA_FILE: authority.caFile,
+      })
+      const ca = Buffer.from(authority.ca())
+      const [key, cert] = [Buffer.from(known.key()), Buffer.from(known.cert())]
+      const clients = {
+        welcome: { token: 'open sesame', credentials: ChannelCredentials.createSsl(ca, key, cert) },
+        wrong: { token: 'open', credentials: ChannelCredentials.createSsl(ca, key, cert) },
+        unknown: { token: 'open sesame', credentials: ChannelCredentials.createSsl(ca) },
+        plain: { token: 'open sesame' },
+      }
+      const asked: Record<string, unknown> = {}
+      for (const [name, of] of Object.entries(clients)) {
+        using client = envoyClient(guarded.gatewayGrpc, of)
+        const stream = client.process()
+        stream.say(requestHead({}, { method: 'GET' }))
+        asked[name] = await Promise.all([
+          client
+            .check({ method: 'GET', path: '/', host: 'shop' })
+            .then(({ status }) => status.code, codeOfError),
+          stream.answer().then(() => 'answered', codeOfError),
+        ])
+      }
+      const [UNAUTHENTICATED, UNAVAILABLE] = [16, 14]
+      expect(asked).toEqual({
+        welcome: [0, 'answered'],
+        wrong: [UNAUTHENTICATED, UNAUTHENTICATED],
+        unknown: [UNAVAILABLE, UNAVAILABLE],
+        plain: [UNAVAILABLE, UNAVAILABLE],
+      })
+    } finally {
+      await rm(folder, { recursive: true })
+    }
+  })
+
+  test('a message above the limit ends its call only', async () => {
+    const huge = { rawBody: Buffer.alloc(8 * 1024 * 1024) }
+    await expect(envoy.check({ method: 'POST', path: '/', host: 'shop', ...huge })).rejects.toThrow(
+      /larger|RESOURCE/i,
+    )
+    expect((await envoy.check({ method: 'GET', path: '/', host: 'shop' })).status.code).toBe(0)
+  })
+})
+
+function codeOfError(error: unknown): unknown {
+  return (error as { code?: unknown }).code
+}
