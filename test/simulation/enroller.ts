@@ -51,7 +51,13 @@ export type EnrollerPorts = {
   readonly dice: Dice
 }
 
-type FirstSeen = { readonly nonce: string; readonly nodeMs: number; readonly monoMs: number }
+/** As production has it: what was merged once under a nonce is not looked at again. */
+type FirstSeen = {
+  readonly nonce: string
+  readonly nodeMs: number
+  readonly monoMs: number
+  readonly merged: Set<string>
+}
 
 /** Goes on until the node votes. One at a time for each node and process. */
 export async function enrol(node: SimulatedNode, ports: EnrollerPorts): Promise<void> {
@@ -87,7 +93,10 @@ async function takeTurn(
   }
   const { quarantine, nodeMs } = member
   const monoMs = process.clock.monoMs()
-  const first = known?.nonce === quarantine.nonce ? known : { nonce: quarantine.nonce, nodeMs, monoMs }
+  const first =
+    known?.nonce === quarantine.nonce
+      ? known
+      : { nonce: quarantine.nonce, nodeMs, monoMs, merged: new Set<string>() }
   const peers = members.flatMap((other, index): Peer[] => {
     const its = nodes[index]
     if (other === undefined || its === undefined || its === node) return []
@@ -103,7 +112,11 @@ async function takeTurn(
     toleratedStepMs: CLOCK_STEP_MS,
     required: majorityOf(nodes.length),
   }
-  const turn = await takeEnrolmentTurn(target, peers, view, CLUSTER, { random: dice, events: SILENT })
+  const turn = await takeEnrolmentTurn(target, peers, view, CLUSTER, {
+    random: dice,
+    events: SILENT,
+    merged: first.merged,
+  })
   switch (turn.kind) {
     case 'enrolled':
       history.saw('enrolled')
