@@ -1,6 +1,7 @@
 /**
  * Draws the pictures of the dashboards in docs/pictures: a minute of load on a real stack, in the middle of which a node
- * ends and comes back, asked by the queries of the panels. `npm run pictures`.
+ * ends and comes back and no relay takes messages from the outbox, asked by the queries of the panels. `npm run pictures`,
+ * or `npm run pictures -- fencepost-sagas` for one of them.
  */
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -9,23 +10,39 @@ import type { Panel } from '../dashboards/board.ts'
 import { BOARDS } from '../dashboards/boards.ts'
 import { type Drawn, drawBoard } from '../dashboards/draw.ts'
 import { filledIn, labelOf } from '../dashboards/query.ts'
-import { startMonitoredStack } from '../test/support/monitored-stack.ts'
+import { publish } from '../src/saga/outbox.ts'
+import { createOutboxRelay } from '../src/saga/relay.ts'
+import { startMonitoredStack, startSagaTables } from '../test/support/monitored-stack.ts'
+import { RecordingPublisher } from '../test/support/recording-publisher.ts'
 
 const SECONDS = 50
 const root = join(import.meta.dirname, '..')
 
-await using stack = await startMonitoredStack(join(root, 'dashboards/rules/fencepost.rules.yaml'))
+const wanted = process.argv.slice(2)
+await using sagas = await startSagaTables()
+await using stack = await startMonitoredStack(
+  join(root, 'dashboards/rules/fencepost.rules.yaml'),
+  sagas.settings,
+)
 await using _ = stack.load(80, 4)
+await using __ = startMessages()
+const relayed = () => createOutboxRelay({ kit: sagas.kit, publisher: new RecordingPublisher() })
+let relay = relayed()
+relay.start()
 const from = Date.now() / 1_000
 await pause((SECONDS * 1_000) / 3)
 await stack.servers.kill(2)
+await relay.stop()
 await pause((SECONDS * 1_000) / 3)
 await stack.servers.start(2)
+relay = relayed()
+relay.start()
 await pause((SECONDS * 1_000) / 3)
 const to = Date.now() / 1_000
+await relay.stop()
 
 await mkdir(join(root, 'docs/pictures'), { recursive: true })
-for (const board of BOARDS) {
+for (const board of BOARDS.filter(({ uid }) => wanted.length === 0 || wanted.includes(uid))) {
   const data = new Map<Panel, Drawn[]>()
   for (const panel of board.panels) {
     const drawn: Drawn[] = []
@@ -35,4 +52,19 @@ for (const board of BOARDS) {
     data.set(panel, drawn)
   }
   await writeFile(join(root, 'docs/pictures', `${board.uid}.svg`), drawBoard(board, data))
+}
+
+/** Ten messages a second of five aggregates. */
+function startMessages(): AsyncDisposable {
+  let sent = 0
+  const timer = setInterval(() => {
+    const event = {
+      aggregateType: 'order',
+      aggregateId: `o-${sent % 5}`,
+      type: 'Changed',
+      payload: { n: sent++ },
+    }
+    void sagas.kit.transaction((tx) => publish(sagas.kit, tx, event))
+  }, 100)
+  return { [Symbol.asyncDispose]: async () => clearInterval(timer) }
 }

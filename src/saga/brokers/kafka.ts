@@ -14,7 +14,13 @@ import type { Clock } from '../../core/ports.ts'
 import { pauseUnless } from '../../core/retry.ts'
 import { processClock } from '../ambient.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
-import { inboundFrom, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import {
+  inboundFrom,
+  type MessagePublisher,
+  type MessageSubscriber,
+  type OutboundMessage,
+  propertiesOf,
+} from '../messages.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 /** Made with `stringSerializers`. */
@@ -28,28 +34,63 @@ type Stream = MessagesStream<string, string, string, string>
 /** -1: all in-sync replicas have it. */
 const acksOfAll = -1
 
-/** Publishes to the topic that the destination names. */
+/** So many go along at once; beyond, the next batch. */
+const batchMax = 500
+
+type Waiting = {
+  readonly message: OutboundMessage
+  readonly confirm: () => void
+  readonly fail: (error: Error) => void
+}
+
+/**
+ * Publishes to the topic that the destination names. What is asked for while a batch is under way goes along with the next
+ * one: a round for each message would be a fiftieth of a second for each.
+ */
 export function createKafkaPublisher(producer: StringProducer): MessagePublisher {
+  const waiting: Waiting[] = []
+  let sending = false
+
+  async function send(batch: readonly Waiting[]): Promise<void> {
+    try {
+      const messages = batch.map(({ message }) => recordOf(message))
+      await producer.send({ messages, acks: acksOfAll, idempotent: true })
+      for (const { confirm } of batch) confirm()
+    } catch (error) {
+      const half = Math.ceil(batch.length / 2)
+      if (batch.length > 1 && isRefusal(error)) {
+        // One of them is to blame. Those that Kafka has already taken come twice, which the inbox absorbs.
+        await send(batch.slice(0, half))
+        await send(batch.slice(half))
+      } else for (const { message, fail } of batch) fail(translated(error, message.destination))
+    }
+  }
+  async function sendAll(): Promise<void> {
+    if (sending) return
+    sending = true
+    while (waiting.length > 0) await send(waiting.splice(0, batchMax))
+    sending = false
+  }
   return {
-    async publish(message) {
-      const headers = { ...message.headers, ...propertiesOf(message) }
-      const key = `${message.aggregateType}/${message.aggregateId}`
-      try {
-        await producer.send({
-          messages: [{ topic: message.destination, key, value: message.body, headers }],
-          acks: acksOfAll,
-          idempotent: true,
-        })
-      } catch (error) {
-        if (isRefusal(error))
-          throw new PublishRefusedError(`Kafka refused a message for ${message.destination}`, {
-            cause: error,
-          })
-        throw new BrokerUnavailableError('Kafka did not answer', { cause: error })
-      }
-    },
+    publish: (message) =>
+      new Promise<void>((confirm, fail) => {
+        waiting.push({ message, confirm, fail })
+        void sendAll()
+      }),
     close: () => producer.close(),
   }
+}
+
+function recordOf(message: OutboundMessage) {
+  const headers = { ...message.headers, ...propertiesOf(message) }
+  const key = `${message.aggregateType}/${message.aggregateId}`
+  return { topic: message.destination, key, value: message.body, headers }
+}
+
+function translated(error: unknown, topic: string): Error {
+  return isRefusal(error)
+    ? new PublishRefusedError(`Kafka refused a message for ${topic}`, { cause: error })
+    : new BrokerUnavailableError('Kafka did not answer', { cause: error })
 }
 
 /** What the client itself does not send: to an unknown topic, for example. */

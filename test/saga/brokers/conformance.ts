@@ -192,7 +192,14 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     if (nowhere === undefined) await expect(sent).resolves.toBeUndefined()
     else await expect(sent).rejects.toBeInstanceOf(PublishRefusedError)
     const channel = await bench.channel('after-nowhere')
-    await expect(bench.publisher.publish(outbound(channel.destination, 2), never)).resolves.toBeUndefined()
+    const destinations = Array.from({ length: 9 }, (_, n) => (n === 4 && nowhere) || channel.destination)
+    const together = await Promise.allSettled(
+      destinations.map((destination, n) => bench.publisher.publish(outbound(destination, n), never)),
+    )
+    // Also where others are sent beside it, it alone is refused.
+    expect(together.map(({ status }) => status)).toEqual(
+      destinations.map((destination) => (destination === nowhere ? 'rejected' : 'fulfilled')),
+    )
   })
 
   test('from the outbox to the inbox: everything once, each aggregate in order, failures included', async () => {
