@@ -143,14 +143,19 @@ const redis = (
   unit: Panel['unit'],
   exprs: readonly [string, string][],
   thresholds = NEUTRAL,
+  elected = false,
 ): Panel =>
   series({
     title,
-    description: `${description} From redis_exporter.`,
+    description: `${description} ${elected ? 'From redis_exporter, or from the sidecar that is elected to ask (coordination.nodeCollectionInterval).' : 'From redis_exporter.'}`,
     unit,
     queries: exprs.map(([expr, legend]) => ({ expr, legend })),
     thresholds,
   })
+
+/** Of the sidecar that is elected to collect; of all others it is NaN. */
+const orCollected = (exporter: string, vital: string) =>
+  `${exporter} or max by (node) (fencepost_redis_node_${vital}{${S}} >= 0)`
 
 const quorum: Board = {
   uid: 'fencepost-quorum',
@@ -245,21 +250,44 @@ const quorum: Board = {
         { from: 90, color: 'green' },
       ],
     }),
-    redis('Memory', 'Used, and the limit beyond which writes are refused.', 'bytes', [
-      [`redis_memory_used_bytes{${R}}`, '{{instance}} used'],
-      [`redis_memory_max_bytes{${R}}`, '{{instance}} max'],
-    ]),
+    redis(
+      'Memory',
+      'Used, and the limit beyond which writes are refused.',
+      'bytes',
+      [
+        [orCollected(`redis_memory_used_bytes{${R}}`, 'memory_used_bytes'), '{{instance}}{{node}} used'],
+        [`redis_memory_max_bytes{${R}}`, '{{instance}} max'],
+      ],
+      NEUTRAL,
+      true,
+    ),
     redis(
       'Fragmentation',
       'Memory of the process by memory of its data. Means nothing below some 100 MiB.',
       'short',
-      [[`redis_mem_fragmentation_ratio{${R}}`, '{{instance}}']],
+      [
+        [
+          orCollected(`redis_mem_fragmentation_ratio{${R}}`, 'memory_fragmentation_ratio'),
+          '{{instance}}{{node}}',
+        ],
+      ],
       upFrom(1.5, 3),
+      true,
     ),
-    redis('Keys evicted and expired', 'Evicted must be none: each may be a lock.', 'cps', [
-      [`rate(redis_evicted_keys_total{${R}}[$__rate_interval])`, '{{instance}} evicted'],
-      [`rate(redis_expired_keys_total{${R}}[$__rate_interval])`, '{{instance}} expired'],
-    ]),
+    redis(
+      'Keys evicted and expired',
+      'Evicted must be none: each may be a lock.',
+      'cps',
+      [
+        [
+          `rate(redis_evicted_keys_total{${R}}[$__rate_interval]) or max by (node) (deriv(fencepost_redis_node_evicted_keys{${S}}[$__rate_interval]))`,
+          '{{instance}}{{node}} evicted',
+        ],
+        [`rate(redis_expired_keys_total{${R}}[$__rate_interval])`, '{{instance}} expired'],
+      ],
+      NEUTRAL,
+      true,
+    ),
     redis('Clients', 'One connection a sidecar; blocked must be none.', 'short', [
       [`redis_connected_clients{${R}}`, '{{instance}} connected'],
       [`redis_blocked_clients{${R}}`, '{{instance}} blocked'],
@@ -268,8 +296,9 @@ const quorum: Board = {
       'Slow log',
       'Entries of the slow log.',
       'short',
-      [[`redis_slowlog_length{${R}}`, '{{instance}}']],
+      [[orCollected(`redis_slowlog_length{${R}}`, 'slowlog_length'), '{{instance}}{{node}}']],
       upFrom(1, 100),
+      true,
     ),
     redis(
       'Last write of the append-only file',

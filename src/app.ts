@@ -155,6 +155,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     leasesReserved: api?.held() ?? 0,
     writeBackPending: writeBack.pending(),
     sweeping: coordination?.sweeping(),
+    vitals: coordination?.vitals(),
     sagas: sagas?.standing(),
   })
   const admin = createAdminServer({

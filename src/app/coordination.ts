@@ -5,16 +5,19 @@
  */
 
 import type { Config } from '../config/load.ts'
+import { createNodeCollector } from '../coordination/node-collector.ts'
 import { createSweeper, type OrphanSeen, paused, type Verdict } from '../coordination/sweeper.ts'
 import { lockIdOf } from '../core/claims/lease.ts'
 import { stand } from '../core/coordination/election.ts'
 import { type Trail, trailOf } from '../core/coordination/trail.ts'
 import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
+import type { NodeVitals } from '../core/nodes/node-vitals.ts'
 import type { Clock, Leases, Random } from '../core/ports.ts'
 import type { Application } from '../http/proxy/application.ts'
 import { SWEEPER_OFFICE } from '../redis/keys.ts'
 import { lapsedClaims } from '../redis/lapsed.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
+import { readVitals } from '../redis/vitals.ts'
 
 export type CoordinationPorts = {
   readonly redis: RedisNodes
@@ -31,10 +34,14 @@ export type CoordinationPorts = {
 export type Coordination = AsyncDisposable & {
   readonly leading: boolean
   sweeping(): { readonly leading: boolean; readonly orphansOpen: number | undefined }
+  /** Of the nodes, by their names; undefined where another sidecar is elected to ask for them. */
+  vitals(): ReadonlyMap<string, NodeVitals> | undefined
 }
 
 /** How long the office stays empty when its holder dies. */
 const OFFICE_LEASE_MS = 15_000
+/** Nobody waits for it with a request. */
+const VITALS_DEADLINE_MS = 1_000
 
 export function openCoordination(config: Config, ports: CoordinationPorts): Coordination {
   const { redis, clock } = ports
@@ -49,6 +56,11 @@ export function openCoordination(config: Config, ports: CoordinationPorts): Coor
     retentionMs: config.retentionMs,
     ask: askOf(config, ports),
   })
+  const sources = redis.members.map(({ node, client }) => ({
+    name: node.name,
+    read: () => readVitals(client, VITALS_DEADLINE_MS, clock),
+  }))
+  const collector = createNodeCollector(sources, config.nodeCollectionIntervalMs, clock)
   let orphansOpen: number | undefined
   const candidate = stand({
     ...ports,
@@ -57,18 +69,26 @@ export function openCoordination(config: Config, ports: CoordinationPorts): Coor
     recordKey: SWEEPER_OFFICE,
     leaseMs: OFFICE_LEASE_MS,
     lead: async ({ over }) => {
-      while (!over.aborted) {
-        const open = await sweeper.sweepOnce(over)
-        if (!over.aborted) orphansOpen = open
-        await paused(clock, config.sweepIntervalMs, over)
+      const ended = new AbortController()
+      const collecting = collector.collect(AbortSignal.any([over, ended.signal]))
+      try {
+        while (!over.aborted) {
+          const open = await sweeper.sweepOnce(over)
+          if (!over.aborted) orphansOpen = open
+          await paused(clock, config.sweepIntervalMs, over)
+        }
+      } finally {
+        orphansOpen = undefined
+        ended.abort()
+        await collecting
       }
-      orphansOpen = undefined
     },
   })
   return {
     get leading() {
       return candidate.leading
     },
+    vitals: collector.vitals,
     sweeping: () => ({ leading: candidate.leading, orphansOpen }),
     [Symbol.asyncDispose]: () => candidate[Symbol.asyncDispose](),
   }

@@ -9,6 +9,7 @@ import type { Config } from '../config/load.ts'
 import type { Events } from '../core/events.ts'
 import { createReadinessGate, type ReadinessFacts, type ReadinessVerdict } from '../core/health/readiness.ts'
 import { claimSynthetically } from '../core/health/synthetic-claims.ts'
+import type { NodeVitals } from '../core/nodes/node-vitals.ts'
 import type { Clock, Leases, Random, RecordNode, Timer } from '../core/ports.ts'
 import type { SagaStanding } from '../core/saga-desk.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
@@ -18,6 +19,7 @@ import { fanOut, type Subscriber } from '../observe/fan-out.ts'
 import { createLog, logEvents } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { recordSagaStanding } from '../observe/saga-gauges.ts'
+import { recordVitals } from '../observe/vitals-gauges.ts'
 import { PROBE_KEY } from '../redis/keys.ts'
 
 export type TelemetryEnvironment = {
@@ -40,6 +42,8 @@ export type Watched = {
   readonly nodes: readonly NodeView[]
   /** Where a database is configured and has answered. */
   readonly sagas: SagaStanding | undefined
+  /** Of the nodes by name, where this sidecar is elected to ask for them. */
+  readonly vitals: ReadonlyMap<string, NodeVitals> | undefined
 } & Pick<Standing, 'inFlight' | 'leasesReserved' | 'writeBackPending' | 'sweeping'>
 
 export type Telemetry = AsyncDisposable & {
@@ -67,6 +71,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     required,
     routes,
     sagas: config.sagaDatabase !== undefined,
+    vitals: config.nodeCollectionIntervalMs > 0,
   })
   const traces = config.tracing ? await openTraces(config, environment) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
@@ -127,6 +132,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       }))
       recordStanding(metrics, { ...watched, nodes, readiness: verdict(watched) })
       recordSagaStanding(metrics.sagas, watched.sagas)
+      recordVitals(metrics.vitals, watched.vitals)
       return metrics.exposition(accept)
     },
     start: (leases) => {

@@ -366,6 +366,15 @@ export const SETTINGS = {
     summary: 'How often the elected sidecar looks for claims that lapsed without an outcome.',
     source: 'Twice the default lease: an orphan is seen within three leases.',
   }),
+  nodeCollectionIntervalMs: setting({
+    env: 'FENCEPOST_NODE_COLLECTION_INTERVAL',
+    path: 'coordination.nodeCollectionInterval',
+    kind: duration({ minMs: 0, maxMs: HOUR }),
+    default: '0s',
+    summary:
+      'How often the elected sidecar asks each node for memory, evictions and slow log, where no redis_exporter does; 0s: never.',
+    source: 'redis_exporter knows more. Without one 30s is enough: what it shows changes within minutes.',
+  }),
   settlePath: optional({
     env: 'FENCEPOST_SETTLE_PATH',
     path: 'coordination.settlePath',

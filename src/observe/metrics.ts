@@ -14,15 +14,16 @@ import type { ReadinessReason } from '../core/health/readiness.ts'
 import { GC, inTwoKinds } from './garbage-collection.ts'
 import { sagaGauges } from './saga-gauges.ts'
 import { type ScrapedMetric, Tally, talliesOf } from './tallies.ts'
+import { vitalsGauges } from './vitals-gauges.ts'
 
 /** Contain 0.05 (the latency alert) and 0.15 (the readiness gate) exactly, so that neither is interpolated. */
 const ACQUIRE_BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5]
 /** Coarser: most of a request's time is the application's. */
-const REQUEST_BUCKETS_S = [0.005, 0.05, 0.15, 0.5, 1, 5]
+const REQUEST_BUCKETS_S = [0.005, 0.05, 0.15, 0.5, 5]
 /** Contains the default deadline of a node, 0.08, between its last two. */
-const NODE_BUCKETS_S = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1]
-const HOLD_BUCKETS_S = [0.05, 0.5, 1, 5, 30, 60, 300]
-const REMAINING_BUCKETS_S = [0, 0.5, 2.5, 5, 30]
+const NODE_BUCKETS_S = [0.001, 0.005, 0.025, 0.05, 0.1]
+const HOLD_BUCKETS_S = [0.05, 0.5, 1, 5, 60]
+const REMAINING_BUCKETS_S = [0, 0.5, 2.5, 5]
 
 export const DECISIONS: readonly Decision[] = [
   'acquired',
@@ -61,7 +62,6 @@ const RUNTIME_METRICS: ReadonlySet<string> = new Set([
   // The one whose collection sets the others.
   'nodejs_eventloop_lag_seconds',
   'nodejs_eventloop_lag_p99_seconds',
-  'nodejs_heap_size_total_bytes',
   'nodejs_heap_size_used_bytes',
 ])
 
@@ -79,6 +79,8 @@ export type MetricsOptions = {
   readonly routes: readonly string[]
   /** A database of the saga kit is configured. Default false. */
   readonly sagas?: boolean
+  /** Vitals of the nodes are collected by whichever sidecar is elected. Default false. */
+  readonly vitals?: boolean
 }
 
 export type Metrics = ReturnType<typeof defineMetrics> & { readonly exposition: Exposition }
@@ -120,6 +122,7 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
   gauge('fencepost_quorum_nodes', 'Nodes that are configured.', {}, nodes.length)
   return {
     sagas: options.sagas === true ? sagaGauges(gauge) : undefined,
+    vitals: options.vitals === true ? vitalsGauges(gauge, nodes) : undefined,
     labelledRoutes: new Set(route),
     decisions: counterByTwo(
       'fencepost_decisions_total',

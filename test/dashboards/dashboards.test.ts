@@ -30,12 +30,16 @@ test.each(BOARDS)('$uid: every panel has a description, a unit, thresholds and a
 
 test('every query returns data from a real Prometheus that scraped real sidecars under load', async () => {
   await using sagas = await startSagaTables()
-  await using stack = await startMonitoredStack(join(folder, 'rules/fencepost.rules.yaml'), sagas.settings)
+  await using stack = await startMonitoredStack(join(folder, 'rules/fencepost.rules.yaml'), {
+    ...sagas.settings,
+    FENCEPOST_NODE_COLLECTION_INTERVAL: '1s',
+  })
   const { prometheus } = stack
   await using _ = stack.load(60, 3)
   await prometheus.until('rate(fencepost_decisions_total{outcome="duplicate_completed"}[4s]) > 0')
   await prometheus.until('redis_aof_last_write_status')
   await prometheus.until('fencepost_saga_database_up == 1')
+  await prometheus.until('redis_memory_fragmentation_ratio{node="redis-4"}')
   await prometheus.until('namespace_job:fencepost_quorum_failures_per_attempts:ratio_rate3d')
   const empty: string[] = []
   for (const board of BOARDS) {

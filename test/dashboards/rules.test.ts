@@ -82,6 +82,9 @@ const NO_TRAFFIC: Scenario = {
   [at('fencepost_outbox_dead_rows')]: [[1, 0]],
   [at('fencepost_saga_database_oldest_transaction_seconds')]: [[1, 0]],
   [at('redis_evicted_keys_total')]: [[1, 0]],
+  [at('fencepost_redis_node_evicted_keys', 'node="redis-0"')]: [[1, 0]],
+  [at('fencepost_redis_node_memory_fragmentation_ratio', 'node="redis-0"')]: [[1, 9]],
+  [at('fencepost_redis_node_memory_used_bytes', 'node="redis-0"')]: [[1, 1_000_000]],
   [at('redis_mem_fragmentation_ratio')]: [[1, 1.1]],
   [at('redis_mem_fragmentation_bytes')]: [[1, 1_000]],
 }
@@ -216,6 +219,23 @@ const INCIDENTS: readonly Incident[] = [
   {
     alert: 'FencepostRedisFragmentation',
     bad: { [at('redis_mem_fragmentation_ratio')]: 1.8, [at('redis_mem_fragmentation_bytes')]: 300_000_000 },
+    minutes: 40,
+    firesAfter: 32,
+    resolvedAfter: 2,
+  },
+  {
+    alert: 'FencepostRedisEvictions',
+    bad: { [at('fencepost_redis_node_evicted_keys', 'node="redis-0"')]: 3 },
+    minutes: 10,
+    firesAfter: 2,
+    resolvedAfter: 15,
+  },
+  {
+    alert: 'FencepostRedisFragmentation',
+    bad: {
+      [at('fencepost_redis_node_memory_fragmentation_ratio', 'node="redis-0"')]: 1.8,
+      [at('fencepost_redis_node_memory_used_bytes', 'node="redis-0"')]: 500_000_000,
+    },
     minutes: 40,
     firesAfter: 32,
     resolvedAfter: 2,
@@ -428,7 +448,7 @@ test('promtool accepts the rules', () => {
 
 describe('alerts', () => {
   test('every alert has its scenario', () => {
-    expect(INCIDENTS.map(({ alert }) => alert).sort()).toEqual([...names].sort())
+    expect([...new Set(INCIDENTS.map(({ alert }) => alert))].sort()).toEqual([...names].sort())
   })
 
   test.each(INCIDENTS)('$alert fires, alone, and resolves', async (incident) => {
@@ -509,6 +529,7 @@ describe('what is written about alerts', () => {
       required: 1,
       routes: [],
       sagas: true,
+      vitals: true,
     })
     const exposed = [...(await exposition()).text.matchAll(/^# TYPE (\S+)/gm)].map(
       ([, name]) => name as string,

@@ -27,6 +27,7 @@ function metricsOf(routes: readonly string[] = ['payments']) {
     routes,
     // The most that there can be.
     sagas: true,
+    vitals: true,
   })
   let traceId: string | undefined
   const count = countEvents(metrics, 3, () => traceId)

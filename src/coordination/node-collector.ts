@@ -1,0 +1,55 @@
+/**
+ * Looks at the vitals of all nodes now and then, for as long as this sidecar is elected to.
+ *
+ * One sidecar asks for all of them: as many as there are pods would cost the nodes more than it tells. Owns what is known at
+ * the moment, which is nothing where it is not elected and nothing of a node that did not answer the last time.
+ */
+
+import type { NodeVitals } from '../core/nodes/node-vitals.ts'
+import type { Clock } from '../core/ports.ts'
+import { paused } from './sweeper.ts'
+
+export type VitalsSource = {
+  readonly name: string
+  /** Rejects where the node can't be asked. */
+  read(): Promise<NodeVitals>
+}
+
+export type NodeCollector = {
+  /** By name of the node; undefined where somebody else is elected. */
+  vitals(): ReadonlyMap<string, NodeVitals> | undefined
+  /** Looks again and again until it is over. */
+  collect(over: AbortSignal): Promise<void>
+}
+
+/** @param everyMs 0: never */
+export function createNodeCollector(
+  sources: readonly VitalsSource[],
+  everyMs: number,
+  clock: Clock,
+): NodeCollector {
+  let known: ReadonlyMap<string, NodeVitals> | undefined
+
+  async function lookOnce(): Promise<ReadonlyMap<string, NodeVitals>> {
+    const looks = await Promise.allSettled(sources.map((source) => source.read()))
+    return new Map(
+      looks.flatMap((look, index) => {
+        const name = sources[index]?.name
+        return look.status === 'fulfilled' && name !== undefined ? [[name, look.value] as const] : []
+      }),
+    )
+  }
+
+  return {
+    vitals: () => known,
+    collect: async (over) => {
+      if (everyMs === 0) return
+      while (!over.aborted) {
+        const looked = await lookOnce()
+        if (!over.aborted) known = looked
+        await paused(clock, everyMs, over)
+      }
+      known = undefined
+    },
+  }
+}

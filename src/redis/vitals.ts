@@ -1,0 +1,31 @@
+/** Asks one node how its server is doing: three small commands, for the one sidecar that collects. */
+
+import type { Redis } from 'ioredis'
+import type { NodeVitals } from '../core/nodes/node-vitals.ts'
+import type { Clock } from '../core/ports.ts'
+import { within } from '../core/retry.ts'
+
+/** @throws Error where the node is not connected, or does not answer in time */
+export async function readVitals(client: Redis, deadlineMs: number, clock: Clock): Promise<NodeVitals> {
+  if (client.status !== 'ready') throw new Error('not connected')
+  // Older users of docs/nodes.md may not ask for it; the rest is worth having without.
+  const slowlog = client.call('SLOWLOG', 'LEN').catch(() => Number.NaN)
+  const asked = Promise.all([client.info('memory'), client.info('stats'), slowlog])
+  const [memory, stats, slowlogLength] = await within(
+    clock,
+    deadlineMs,
+    asked,
+    `no answer in ${deadlineMs} ms`,
+  )
+  return {
+    memoryUsedBytes: fieldOf(memory, 'used_memory'),
+    memoryFragmentationRatio: fieldOf(memory, 'mem_fragmentation_ratio'),
+    evictedKeys: fieldOf(stats, 'evicted_keys'),
+    slowlogLength: Number(slowlogLength),
+  }
+}
+
+function fieldOf(info: string, name: string): number {
+  const [, text] = new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info) ?? []
+  return text === undefined ? Number.NaN : Number(text)
+}
