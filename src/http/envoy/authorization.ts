@@ -11,6 +11,7 @@ import type { HeaderList } from '../../core/ports.ts'
 import { checkAnswer, grantedHeaders, UPSTREAM_HEADERS } from '../gateway/answers.ts'
 import type { Checked, ReadBody } from '../gateway/check.ts'
 import type { Original } from '../gateway/original.ts'
+import { namesOnlyWeSay } from '../headers.ts'
 import type { Problem } from '../problems.ts'
 import { type AdmissionRules, admit } from '../proxy/admission.ts'
 import { type Answer, problemAnswer } from '../proxy/answers.ts'
@@ -70,15 +71,19 @@ function knownOf({ rawBody, size = -1 }: CheckedHttpRequest, lines: HeaderList):
 }
 
 /** @returns what Envoy is told, and the answer as the client or the application has it, for the events */
-export function toldOf(checked: Checked, instance: () => string): { told: CheckResponse; answer: Answer } {
+export function toldOf(
+  checked: Checked,
+  { request }: Original,
+  instance: () => string,
+): { told: CheckResponse; answer: Answer } {
   const answer = checkAnswer(checked, 'ext-authz', instance)
   const { decided } = checked
   switch (decided.kind) {
     case 'granted':
-      return { told: letThrough(grantedHeaders(decided)), answer }
+      return { told: letThrough(request.headers, grantedHeaders(decided)), answer }
     case 'passed':
     case 'unprotected':
-      return { told: letThrough([]), answer }
+      return { told: letThrough(request.headers, []), answer }
     default:
       return { told: refusal(answer), answer }
   }
@@ -92,9 +97,11 @@ export function refusedWith(
   return { told: refusal(answer), answer }
 }
 
-function letThrough(headers: HeaderList): CheckResponse {
-  const set = new Set(headers.map(([name]) => name))
-  const headersToRemove = UPSTREAM_HEADERS.filter((name) => !set.has(name)).map((name) => name.toLowerCase())
+/** Also where Envoy is told to show us a part of the head only, what fencepost alone may say is taken away. */
+function letThrough(came: HeaderList, headers: HeaderList): CheckResponse {
+  const set = new Set(headers.map(([name]) => name.toLowerCase()))
+  const foreign = [...UPSTREAM_HEADERS.map((name) => name.toLowerCase()), ...namesOnlyWeSay(came)]
+  const headersToRemove = [...new Set(foreign)].filter((name) => !set.has(name))
   return { status: { code: GRPC_OK }, okResponse: { headers: setting(headers, 'text'), headersToRemove } }
 }
 

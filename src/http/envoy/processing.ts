@@ -94,6 +94,8 @@ async function serve(
       request,
       route: match.route,
       params: match.params,
+      // Envoy's own timeouts end the waiting.
+      answerWithinMs: undefined,
       readBody: exchange.readBody,
       abandoned: ended,
       forward: (_: Buffer, claimed: Claimed | undefined) => {

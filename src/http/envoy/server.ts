@@ -142,7 +142,7 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
     try {
       const of = await check(question.original, question.readBody, options, ports)
       if (of === 'gone') throw new Error('a body that is there can not be gone')
-      return { ...toldOf(of, ports.newInstance), route: of.route, recordKey: of.recordKey }
+      return { ...toldOf(of, question.original, ports.newInstance), route: of.route, recordKey: of.recordKey }
     } catch (error) {
       const instance = ports.newInstance()
       ports.onFailure(error, instance)

@@ -86,8 +86,8 @@ function decisionOf(code: ProblemCode, status: IdempotencyStatus | undefined): D
   }
 }
 
-/** @param answerWithinMs what the application was given for its answer */
-export function answerFor(outcome: Outcome, told: Told, answerWithinMs: number): Answer {
+/** @param answerWithinMs what the application was given for its answer; undefined where somebody else waited for it */
+export function answerFor(outcome: Outcome, told: Told, answerWithinMs: number | undefined): Answer {
   const problem = (fields: Problem, status?: IdempotencyStatus): Answer => problemAnswer(fields, told, status)
   switch (outcome.kind) {
     case 'created':
@@ -194,7 +194,7 @@ export function answerFor(outcome: Outcome, told: Told, answerWithinMs: number):
   }
 }
 
-export function noAnswer(cause: 'reset' | 'malformed' | 'timeout', answerWithinMs: number) {
+export function noAnswer(cause: 'reset' | 'malformed' | 'timeout', answerWithinMs: number | undefined) {
   switch (cause) {
     case 'reset':
       return {
@@ -209,7 +209,10 @@ export function noAnswer(cause: 'reset' | 'malformed' | 'timeout', answerWithinM
     case 'timeout':
       return {
         code: 'application-timeout',
-        detail: `The application did not answer within ${answerWithinMs} ms, which is the limit.`,
+        detail:
+          answerWithinMs === undefined
+            ? 'The application did not answer within the time that the gateway gives it.'
+            : `The application did not answer within ${answerWithinMs} ms, which is the limit.`,
       } as const
   }
 }

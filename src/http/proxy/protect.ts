@@ -38,6 +38,8 @@ export type ProtectedCall = {
   readonly request: AdmittedRequest
   readonly route: ProtectedRoute
   readonly params: PathParameters
+  /** What the application is given for its answer; undefined where somebody else waits for it. */
+  readonly answerWithinMs: number | undefined
   /** The body, whole, if it is not longer than this. */
   readonly readBody: (limitBytes: number) => Promise<Body>
   /** Aborts when nobody waits for the answer any more. */
@@ -104,7 +106,7 @@ export async function protect(
       if (!madeARecord(outcome)) place.notNew()
       const { recordKey, clientKey } = identified
       const about = { recordKey, tenant: scope.tenant, clientKey }
-      const answer = answerFor(outcome, told, route.upstreamTimeoutMs)
+      const answer = answerFor(outcome, told, call.answerWithinMs)
       return { kind: 'answer', answer, passesOn: 'response' in outcome, about }
     }
   }

@@ -187,7 +187,12 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
       )
     }
     const readWhole = (limitBytes: number) => readBody(inbound, limitBytes)
-    return { request, route, params, readBody: readWhole, abandoned: abandoned.signal, forward }
+    const answerWithinMs = route.upstreamTimeoutMs
+    return {
+      ...{ request, route, params, answerWithinMs, forward },
+      readBody: readWhole,
+      abandoned: abandoned.signal,
+    }
   }
 
   function overload(): Problem {

@@ -43,6 +43,7 @@ ports:
   {{- if .shared }}
   - { name: fp-api, containerPort: 8081 }
   - { name: fp-gateway, containerPort: 8082 }
+  - { name: fp-gateway-grpc, containerPort: 8083 }
   {{- end }}
   - { name: fp-admin, containerPort: 9090 }
 startupProbe:
@@ -106,6 +107,7 @@ seccompProfile: { type: RuntimeDefault }
 {{- if .shared }}
 - { name: FENCEPOST_API_LISTEN, value: "0.0.0.0:8081" }
 - { name: FENCEPOST_GATEWAY_LISTEN, value: "0.0.0.0:8082" }
+- { name: FENCEPOST_GATEWAY_GRPC_LISTEN, value: "0.0.0.0:8083" }
 {{- end }}
 {{- if .apiTokenSecret }}
 - { name: FENCEPOST_API_TOKEN_FILE, value: /etc/fencepost/api/token }
