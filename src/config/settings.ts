@@ -140,7 +140,7 @@ export const SETTINGS = {
     path: 'listen.gateway',
     kind: listenAddress(),
     default: 'off',
-    summary: 'Where gateways ask whether a request may go on (Envoy, nginx, HAProxy, Caddy, Traefik).',
+    summary: 'Where gateways ask whether a request may go on (Envoy, nginx, HAProxy, Caddy, Kong, Traefik).',
     source: 'Few have a gateway that asks; the proxy needs none.',
   }),
   gatewayGrpcListen: setting({

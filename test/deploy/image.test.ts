@@ -1,4 +1,5 @@
 /** The image of the Dockerfile: what is in it, as whom it runs, and that it serves on a root that it can't write to. */
+import { execFileSync } from 'node:child_process'
 import { statSync } from 'node:fs'
 import { access } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -55,6 +56,14 @@ test('it holds what is compiled and the packages of production, and neither sour
   expect(await missing(wanted)).toEqual([])
   const unwanted = ['src', 'test', '.git', ...development.map((name) => `node_modules/${name}`)]
   expect(await missing(unwanted)).toEqual(unwanted)
+})
+
+test('it adds less than 90 MiB to its base', () => {
+  const said = execFileSync('du', ['-sm', join(image.root, 'app')], { encoding: 'utf8' })
+  const mebibytes = Number.parseInt(said, 10)
+  console.log(`${mebibytes} MiB in /app`)
+  expect(mebibytes).toBeLessThan(90)
+  expect(mebibytes).toBeGreaterThan(10)
 })
 
 test('nothing in it belongs to the user that it runs as', () => {

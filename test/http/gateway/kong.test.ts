@@ -7,11 +7,13 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type Gateway, KINDS, startGateway } from '../../support/gateways.ts'
+import { type LosingRelay, startLosingRelay } from '../../support/losing-relay.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
 const stack = new AsyncDisposableStack()
 let sidecar: Sidecar
 let application: TestApplication
+let relay: LosingRelay
 let kong: Gateway
 
 beforeAll(async () => {
@@ -22,7 +24,8 @@ beforeAll(async () => {
     }),
   )
   application = stack.use(await startApplication())
-  kong = stack.use(await startGateway(KINDS.kong, application.origin, { 8082: sidecar.gateway }))
+  relay = stack.use(await startLosingRelay(sidecar.gateway))
+  kong = stack.use(await startGateway(KINDS.kong, application.origin, { 8082: relay.origin }))
 })
 afterAll(() => stack.disposeAsync())
 
@@ -90,6 +93,30 @@ test('for a client of HTTP/2 the report goes out after the answer', async () => 
     return !next.headers.has('retry-after')
   })
   expect(seen()).toHaveLength(1)
+})
+
+test('a check whose answer is lost on a kept connection is asked again, and is the same check', async () => {
+  // Kong keeps this connection.
+  expect((await post(randomUUID())).status).toBe(201)
+  relay.loseNextAnswer()
+  const lostBefore = relay.lost
+  expect((await post(randomUUID())).status).toBe(201)
+  expect(relay.lost).toBe(lostBefore + 1)
+  expect(seen().map((request) => request.values('fencepost-attempt'))).toEqual([['1'], ['1']])
+})
+
+test('a report whose answer is lost is made again, and changes nothing more', async () => {
+  const key = randomUUID()
+  application.respond = (_request, response) => {
+    // The check has been answered by now: what is lost is the answer to the report.
+    relay.loseNextAnswer()
+    response.writeHead(201).end()
+  }
+  const lostBefore = relay.lost
+  expect((await post(key)).status).toBe(201)
+  expect(relay.lost).toBe(lostBefore + 1)
+  const later = await post(key)
+  expect([later.status, later.headers.has('retry-after')]).toEqual([409, false])
 })
 
 test('a request with more header lines than Kong hands out is refused', async () => {
