@@ -13,6 +13,7 @@
  * bit, 1 where a promise was broken, 2 where the run is invalid.
  */
 
+import { execFileSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { reportAsJson, reportAsText } from './report.ts'
@@ -46,7 +47,8 @@ async function main(): Promise<number> {
   const minutes = Number(values.minutes)
   if (!Number.isInteger(seed) || !(minutes > 0))
     throw new RangeError('--seed takes a whole number, --minutes a number above 0')
-  console.log(`seed ${seed}: npm run faults -- --minutes ${minutes} --seed ${seed}`)
+  const commit = commitOfThis()
+  console.log(`seed ${seed}, commit ${commit}: npm run faults -- --minutes ${minutes} --seed ${seed}`)
   const report = await runFaults({
     seed,
     lastsMs: minutes * 60_000,
@@ -56,10 +58,23 @@ async function main(): Promise<number> {
     // With chosen faults somebody looks for something: the measurements are left out.
     ...(only === undefined ? { quorumLostForMs: minutes >= 8 ? 60_000 : 15_000 } : { only }),
   })
-  writeFileSync(`${FOLDER}/report.json`, reportAsJson(report))
-  writeFileSync(`${FOLDER}/report.txt`, `${reportAsText(report)}\n`)
+  const text = `npm run faults -- --minutes ${minutes} --seed ${seed}, commit ${commit}\n${reportAsText(report)}`
+  writeFileSync(`${FOLDER}/report.json`, reportAsJson(report, commit))
+  writeFileSync(`${FOLDER}/report.txt`, `${text}\n`)
   writeFileSync(values.svg, timeline(report))
-  console.log(reportAsText(report))
+  console.log(text)
   if (report.violations.length > 0) return 1
   return report.invalid.length > 0 ? 2 : 0
+}
+
+/** What was run is what was committed, or `unknown` where there is no repository. */
+function commitOfThis(): string {
+  try {
+    return execFileSync('git', ['describe', '--always', '--dirty'], {
+      encoding: 'utf8',
+      stdio: 'pipe',
+    }).trim()
+  } catch {
+    return 'unknown'
+  }
 }

@@ -4,7 +4,7 @@ import { byKey } from './checkers/violation.ts'
 import { type Latencies, messagesPerSecond, type QuorumLoss } from './experiments.ts'
 import type { RunReport } from './judge.ts'
 
-export function reportAsJson(report: RunReport): string {
+export function reportAsJson(report: RunReport, commit: string): string {
   const { history, ...rest } = report
   const startedMs = history.startedMs
   const faults = history.faults.map((fault) => ({
@@ -14,7 +14,7 @@ export function reportAsJson(report: RunReport): string {
     operations: history.operations.filter((one) => one.startMs < fault.untilMs && one.endMs > fault.fromMs)
       .length,
   }))
-  return `${JSON.stringify({ ...rest, seen: Object.fromEntries(history.seen), faults }, undefined, 1)}\n`
+  return `${JSON.stringify({ commit, ...rest, seen: Object.fromEntries(history.seen), faults }, undefined, 1)}\n`
 }
 
 export function reportAsText(report: RunReport): string {
