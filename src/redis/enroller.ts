@@ -5,15 +5,10 @@
  * that another goes on where one died. What a step does is `core/nodes/enrolment.ts`.
  */
 
-import {
-  foundCluster,
-  type MergedKeys,
-  type Peer,
-  runIdsOf,
-  type Turn,
-  takeEnrolmentTurn,
-} from '../core/nodes/enrolment.ts'
+import { foundCluster, runIdsOf, type Turn, takeEnrolmentTurn } from '../core/nodes/enrolment.ts'
+import type { Peer } from '../core/nodes/enrolment-node.ts'
 import { isQuarantined, mayBeFounded, nextEnrolmentStep } from '../core/nodes/enrolment-rules.ts'
+import type { MergedKeys } from '../core/nodes/record-copying.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import type { NodeFacts } from './inspection.ts'

@@ -6,7 +6,7 @@
  */
 
 import type { Redis } from 'ioredis'
-import type { Adoption, EnrolmentNode, Shown } from '../core/nodes/enrolment.ts'
+import type { Adoption, EnrolmentNode, Shown } from '../core/nodes/enrolment-node.ts'
 import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rules.ts'
 import type { Clock } from '../core/ports.ts'
 import { within } from '../core/retry.ts'

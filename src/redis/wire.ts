@@ -5,7 +5,7 @@
  * sentence, because then the node runs another script than ours or its data were altered.
  */
 
-import type { ShownRecord } from '../core/nodes/enrolment.ts'
+import type { ShownRecord } from '../core/nodes/enrolment-node.ts'
 import type { NodeAnswer } from '../core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../core/record/record.ts'
 import { formatToken, parseToken } from '../core/record/token.ts'

@@ -6,12 +6,8 @@
  */
 
 import { SILENT } from '../../src/core/events.ts'
-import {
-  type Adoption,
-  type EnrolmentNode,
-  type Peer,
-  takeEnrolmentTurn,
-} from '../../src/core/nodes/enrolment.ts'
+import { takeEnrolmentTurn } from '../../src/core/nodes/enrolment.ts'
+import type { Adoption, EnrolmentNode, Peer } from '../../src/core/nodes/enrolment-node.ts'
 import {
   type Cluster,
   type CopyProgress,

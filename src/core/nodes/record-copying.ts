@@ -1,0 +1,215 @@
+/**
+ * Telling a node that forgot what the others remember, page by page.
+ *
+ * Owns who is heard of a record, that a majority of voting nodes is, and how much travels at once: headers first, outcomes
+ * only where the node lacks them. What the answers amount to is `record-merge.ts`. Everything may be done twice.
+ */
+
+import type { Events } from '../events.ts'
+import type { NodeRecord } from '../record/record.ts'
+import { type Merged, mergeSightings, type Sighting } from '../record/record-merge.ts'
+import type { Adoption, EnrolmentNode, Peer, Shown } from './enrolment-node.ts'
+import {
+  advanced,
+  type CopyProgress,
+  type EnrolmentStep,
+  type EnrolmentView,
+  FIRST_CURSOR,
+} from './enrolment-rules.ts'
+
+export type CopyPorts = {
+  readonly events: Events
+  /** Asked after each page of keys, so that one turn copies many. Where it is not given a turn copies one. */
+  readonly goOn?: (keysLookedAt: number) => Promise<boolean>
+  /** What was merged since the node forgot. Once is enough: what it promises from now on does not count. */
+  readonly merged?: MergedKeys
+}
+
+/** A key may be left out, where there are too many to remember: then it is looked at once more. */
+export type MergedKeys = { has(key: string): boolean; add(key: string): unknown }
+
+/** Goes on through one source for as long as it may in one turn. Where it breaks off, nothing of the turn is remembered. */
+export async function copyPages(
+  target: EnrolmentNode,
+  peers: readonly Peer[],
+  { quarantine, required }: Pick<EnrolmentView, 'quarantine' | 'required'>,
+  step: Extract<EnrolmentStep, { kind: 'copy' }>,
+  { events, goOn, merged }: CopyPorts,
+): Promise<CopyProgress> {
+  const lossDeclared = quarantine.declaredBy !== undefined
+  // After a declared loss whoever was silent for a moment may be the only one who knows: each source is heard anew.
+  const known = merged === undefined || lossDeclared ? new Set<string>() : merged
+  const witnesses = lossDeclared ? peers : peers.filter((peer) => peer.voting)
+  const source = witnesses.find(({ runId }) => runId === step.sourceRunId)
+  if (source === undefined) throw new Error(`the node of run ${step.sourceRunId} is not among the sources`)
+  const rules = { required, lossDeclared, events }
+  const copying: Promise<number>[] = []
+  let { cursor } = step
+  let copied = 0
+  try {
+    for (let more = true; more; ) {
+      const page = await source.node.keys(cursor)
+      const keys = page.keys.filter((key) => !known.has(key))
+      const copyingPage = copyKeys(target, keys, source, witnesses, rules).then((count) => {
+        for (const key of keys) known.add(key)
+        return count
+      })
+      // Where it fails it is asked for below, not before its turn.
+      copyingPage.catch(() => {})
+      copying.push(copyingPage)
+      cursor = page.cursor
+      more = cursor !== FIRST_CURSOR && goOn !== undefined && (await goOn(keys.length))
+      // The oldest first: however slow the nodes are, some pages are under way and no more.
+      while (copying.length > (more ? PAGES_AT_ONCE - 1 : 0)) copied += (await copying.shift()) ?? 0
+    }
+  } finally {
+    await Promise.allSettled(copying)
+  }
+  return advanced(quarantine.progress, source.runId, cursor, copied)
+}
+
+/** Calls that a source answers beside each other: what takes long is the way there, and a disk that syncs. */
+const PAGES_AT_ONCE = 4
+
+type CopyRules = { readonly required: number; readonly lossDeclared: boolean; readonly events: Events }
+
+/** @returns how many records the node was told */
+async function copyKeys(
+  target: EnrolmentNode,
+  keys: readonly string[],
+  source: Peer,
+  witnesses: readonly Peer[],
+  { required, lossDeclared, events }: CopyRules,
+): Promise<number> {
+  if (keys.length === 0) return 0
+  const [own, heard] = await Promise.all([
+    target.show(keys, false),
+    hear(keys, source, witnesses, required, lossDeclared),
+  ])
+  tellOfDamage(keys, heard, events)
+  const news: News[] = keys.flatMap((key, index) => {
+    const merged = mergeSightings(sightingsAt(heard, index), required)
+    return merged === undefined || isKnown(own.sightings[index], merged) ? [] : [{ key, index, merged }]
+  })
+  const whole = news.filter(({ merged }) => merged.record.state === 'completed')
+  const adoptions: Adoption[] = [
+    ...news.filter(({ merged }) => merged.record.state !== 'completed'),
+    ...(await loadOutcomes(whole, heard, required)),
+  ]
+  if (adoptions.length > 0) await target.adopt(adoptions)
+  return adoptions.length
+}
+
+type Heard = { readonly node: EnrolmentNode; readonly sightings: Shown['sightings'] }
+
+/** The headers of `keys` on a majority of voting nodes, the source among them. */
+async function hear(
+  keys: readonly string[],
+  source: Peer,
+  witnesses: readonly Peer[],
+  required: number,
+  lossDeclared: boolean,
+): Promise<readonly Heard[]> {
+  const answers = await Promise.allSettled(witnesses.map(({ node }) => node.show(keys, false)))
+  const heard = answers.flatMap((answer, index): Heard[] => {
+    const witness = witnesses[index]
+    if (answer.status === 'rejected' || witness === undefined) return []
+    // A voter that turns out to have forgotten would pass for one that never knew.
+    if (!answer.value.voting && !lossDeclared) return []
+    return [{ node: witness.node, sightings: answer.value.sightings }]
+  })
+  if (!heard.some(({ node }) => node === source.node))
+    throw new Error(`${source.node.name} stopped voting while its records were copied`)
+  if (heard.length < required && !lossDeclared)
+    throw new Error(`${heard.length} voting nodes showed their records, ${required} are needed`)
+  return heard
+}
+
+type News = Adoption & { readonly index: number }
+
+/** The same records with their outcomes, each loaded from one that has it; who is asked is spread over those that do. */
+async function loadOutcomes(
+  news: readonly News[],
+  heard: readonly Heard[],
+  required: number,
+): Promise<readonly Adoption[]> {
+  const toLoad = new Map<Heard, News[]>()
+  for (const one of news) {
+    const holders = heard.filter(({ sightings }) => accepted(sightings[one.index]) === accepted(one.merged))
+    const holder = holders[one.index % holders.length]
+    if (holder === undefined) throw new Error('a merged outcome is held by nobody')
+    toLoad.set(holder, [...(toLoad.get(holder) ?? []), one])
+  }
+  const loaded = [...toLoad].map(async ([holder, wanted]) => {
+    const adoptions: Adoption[] = []
+    for (const some of bySize(wanted, holder)) {
+      const { sightings } = await holder.node.show(
+        some.map(({ key }) => key),
+        true,
+      )
+      for (const [at, { key, index }] of some.entries()) {
+        const seen = heard.map((one) => (one === holder ? sightings[at] : one.sightings[index]))
+        const merged = mergeSightings(seen.flatMap(intact), required)
+        // Gone or overtaken between the two looks: this page is gone through again.
+        if (merged?.record.state === 'completed' && accepted(merged) !== accepted(sightings[at]))
+          throw new Error('an outcome was replaced while it was copied')
+        if (merged !== undefined) adoptions.push({ key, merged })
+      }
+    }
+    return adoptions
+  })
+  return (await Promise.all(loaded)).flat()
+}
+
+/** Bytes of outcomes in one answer: a fraction of a millisecond of the node's time. */
+const LOAD_MAX_BYTES = 256 * 1024
+
+/** Each outcome may be as large as what a route lets be stored: in portions that hold up no claim. */
+function bySize(wanted: readonly News[], holder: Heard): readonly (readonly News[])[] {
+  const portions: News[][] = []
+  let bytes = Number.POSITIVE_INFINITY
+  for (const one of wanted) {
+    const seen = holder.sightings[one.index]
+    const size = seen === undefined || seen === 'damaged' ? 0 : (seen.sizeBytes ?? 0)
+    if (bytes + size > LOAD_MAX_BYTES) {
+      portions.push([])
+      bytes = 0
+    }
+    portions.at(-1)?.push(one)
+    bytes += size
+  }
+  return portions
+}
+
+function tellOfDamage(keys: readonly string[], heard: readonly Heard[], events: Events): void {
+  const reason = 'a record can’t be read by the node that keeps it'
+  for (const [index, recordKey] of keys.entries()) {
+    if (heard.some(({ sightings }) => sightings[index] === 'damaged'))
+      events.publish({ kind: 'outcome_damaged', recordKey, reason })
+  }
+}
+
+function sightingsAt(heard: readonly Heard[], index: number): readonly Sighting[] {
+  return heard.flatMap(({ sightings }) => intact(sightings[index]))
+}
+
+function intact(seen: Sighting | 'damaged' | undefined): readonly Sighting[] {
+  return seen === undefined || seen === 'damaged' ? [] : [seen]
+}
+
+function accepted(seen: { readonly record: NodeRecord } | 'damaged' | undefined): number | undefined {
+  return seen !== undefined && seen !== 'damaged' && seen.record.state === 'completed'
+    ? seen.record.acceptedToken
+    : undefined
+}
+
+/** What the node has already it need not be told: one that kept most of its memory is told little. */
+function isKnown(own: Sighting | 'damaged' | undefined, { record: theirs, ttlMs }: Merged): boolean {
+  // What it can't read it can't adopt either.
+  if (own === undefined || own === 'damaged') return own === 'damaged'
+  const { record } = own
+  if (record.state === 'claimed' || record.state !== theirs.state) return false
+  if (record.fence !== theirs.fence || own.ttlMs < ttlMs) return false
+  if (record.state !== 'completed' || theirs.state !== 'completed') return true
+  return record.acceptedToken === theirs.acceptedToken && record.copied === theirs.copied
+}
