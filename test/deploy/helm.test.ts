@@ -139,6 +139,17 @@ test('bundled nodes with TLS and users have the configuration that deploy/k8s/no
   })
 })
 
+test('every port of the Service is one of the pod, and the network policy lets callers reach it', () => {
+  const manifests = rendered('fencepost', withFile('bundled-values.yaml'))
+  const named = (kind: string) =>
+    manifests.find(({ kind: of, metadata }) => of === kind && metadata.name === 'rel').spec
+  const targets = named('Service').ports.map(({ targetPort }: Manifest) => targetPort)
+  const [{ ports }] = podOf({ kind: 'Deployment', spec: named('Deployment') }).containers
+  expect(ports.map(({ name }: Manifest) => name)).toEqual(expect.arrayContaining(targets))
+  const [callers] = named('NetworkPolicy').ingress
+  expect(callers.ports.map(({ port }: Manifest) => port)).toEqual(targets)
+})
+
 test('with an autoscaler the Deployment says nothing of replicas', () => {
   const manifests = rendered('fencepost', withFile('autoscaling-values.yaml'))
   const deployment = manifests.find(({ kind }) => kind === 'Deployment')
