@@ -14,17 +14,19 @@ import { OUTCOME_HEADER } from '../../core/routes/settlement.ts'
 import { namesOnlyWeSay, STATUS_HEADER } from '../headers.ts'
 import type { Answer } from '../proxy/answers.ts'
 import { type Body, tooLarge } from '../proxy/inbound.ts'
-import { answeredBy } from './answered-by.ts'
+import { type AnsweredBy, answeredBy } from './answered-by.ts'
 import type { Conversation } from './conversation.ts'
 import {
   BODY_MODES,
   BODY_PASSES_BY,
+  EVERYTHING,
   type HeaderMutation,
   type HttpBody,
   linesFrom,
   NOTHING_MORE,
   ordinaryLines,
   type Phase,
+  type ProcessingMode,
   type ProcessingRequest,
   pseudoHeader,
   setting,
@@ -42,6 +44,11 @@ export interface Exchange {
   replace(answer: Answer): void
 }
 
+/** Said in the log, by its name: the filter is not told what docs/gateways.md asks for, and the application worked unguarded. */
+class SentUnclaimed extends Error {
+  override readonly name = 'SentUnclaimed'
+}
+
 /** What Envoy was told to show; the first message says it. */
 type Shown = { readonly requestBody: boolean; readonly responseBody: boolean }
 
@@ -54,10 +61,7 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
   /** What Envoy waits for an answer to. */
   let waits: Phase | undefined = 'requestHeaders'
 
-  function goOn(
-    mutation: Partial<HeaderMutation>,
-    modeOverride?: typeof NOTHING_MORE | typeof BODY_PASSES_BY,
-  ) {
+  function goOn(mutation: Partial<HeaderMutation>, modeOverride?: ProcessingMode) {
     const phase = waits
     waits = undefined
     if (phase === undefined) return
@@ -80,11 +84,15 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
     const stated = linesOf(headers, 'content-length')[0]
     if (Number(stated ?? 0) > limitBytes) return tooLarge(limitBytes)
     if (!shown.requestBody) return { kind: 'refused', problem: BODY_NOT_SHOWN }
-    goOn({ removeHeaders: foreign })
+    goOn({ removeHeaders: foreign }, EVERYTHING)
     const message = await next()
+    // At trailers the head can not be changed any more, and the application would get no token.
+    if (message?.request === 'requestTrailers') return { kind: 'refused', problem: TRAILERS_ALONE }
     if (message?.request !== 'requestBody') {
       // Envoy has answered in the meantime (a body above its own limit), or its client is gone.
+      const unguarded = message !== undefined && by(message).kind === 'application'
       passOn()
+      if (unguarded) throw new SentUnclaimed()
       return { kind: 'gone' }
     }
     const bytes = bytesOf(message.requestBody)
@@ -115,11 +123,11 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
     const status = Number(pseudoHeader(lines, ':status'))
     const own = ordinaryLines(lines)
     ofAnswer = namesOnlyWeSay(own)
-    const by = answeredBy(Object.values(message.attributes ?? {})[0]?.fields ?? {})
-    switch (by.kind) {
+    const from = by(message)
+    switch (from.kind) {
       case 'never_sent':
       case 'no_answer':
-        return by
+        return from
       case 'envoy':
         // Nothing has happened, and this is not the outcome of anything.
         return answered(status, [...own, [OUTCOME_HEADER, 'release']], Buffer.alloc(0))
@@ -179,6 +187,10 @@ function shownBy({ protocolConfig }: ProcessingRequest): Shown {
   }
 }
 
+function by({ attributes = {} }: ProcessingRequest): AnsweredBy {
+  return answeredBy(Object.values(attributes)[0]?.fields ?? {})
+}
+
 function bytesOf(body: HttpBody | undefined): Buffer {
   return body?.body ?? Buffer.alloc(0)
 }
@@ -208,6 +220,12 @@ const BODY_NOT_SHOWN = {
   code: 'internal-error',
   detail:
     'Nothing was carried out: on a protected route Envoy has to show the whole body (request_body_mode: BUFFERED), and says that it does not.',
+} as const
+
+const TRAILERS_ALONE = {
+  code: 'malformed-request',
+  detail:
+    'The request has trailers and no body, which is not taken on a protected route. Nothing was carried out.',
 } as const
 
 const NOT_WHOLE = {

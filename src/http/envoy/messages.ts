@@ -81,17 +81,39 @@ export type ProcessingResponse = { readonly [phase in Phase]?: Continued } & {
     readonly body: Buffer
     readonly details: string
   }
-  readonly modeOverride?: {
-    readonly responseHeaderMode: number
-    readonly requestBodyMode: number
-    readonly responseBodyMode: number
-  }
+  readonly modeOverride?: ProcessingMode
 }
 
+export type ProcessingMode = {
+  readonly responseHeaderMode: number
+  readonly requestBodyMode: number
+  readonly responseBodyMode: number
+  readonly requestTrailerMode: number
+  readonly responseTrailerMode: number
+}
+const [SEND, SKIP] = [1, 2]
+
 /** For one request: neither its body nor anything of its answer is sent here. */
-export const NOTHING_MORE = { responseHeaderMode: 2, requestBodyMode: 0, responseBodyMode: 0 } as const
+export const NOTHING_MORE: ProcessingMode = {
+  responseHeaderMode: SKIP,
+  requestBodyMode: BODY_MODES.none,
+  responseBodyMode: BODY_MODES.none,
+  requestTrailerMode: SKIP,
+  responseTrailerMode: SKIP,
+}
 /** For one answer: its body passes by. */
-export const BODY_PASSES_BY = { responseHeaderMode: 0, requestBodyMode: 0, responseBodyMode: 0 } as const
+export const BODY_PASSES_BY: ProcessingMode = { ...NOTHING_MORE, responseHeaderMode: SEND }
+/**
+ * For one request: everything. Trailers too: a body that is nothing but trailers is not sent as a body, and Envoy would let
+ * the request go on with nobody having answered for it.
+ */
+export const EVERYTHING: ProcessingMode = {
+  responseHeaderMode: SEND,
+  requestBodyMode: BODY_MODES.buffered,
+  responseBodyMode: BODY_MODES.bufferedPartial,
+  requestTrailerMode: SEND,
+  responseTrailerMode: SEND,
+}
 
 const LOADED = loadSync(['ext_authz.proto', 'ext_proc.proto'], {
   includeDirs: [fileURLToPath(new URL('.', import.meta.url))],

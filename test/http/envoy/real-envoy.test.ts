@@ -3,6 +3,7 @@
  * what the client gets, and what the application is asked to do.
  */
 import { randomUUID } from 'node:crypto'
+import { connect } from 'node:http2'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -200,6 +201,36 @@ test.each([
     expect(seen()).toHaveLength(1)
   },
 )
+
+/** Over HTTP/2, where a head can be followed by trailers alone. */
+function withTrailers(key: string, body: string | undefined): Promise<Record<string, unknown>> {
+  const session = connect(envoy.origin)
+  const stream = session.request(
+    { ':method': 'POST', ':path': '/payments', 'idempotency-key': key, 'content-type': 'text/plain' },
+    { waitForTrailers: true, endStream: false },
+  )
+  stream.once('wantTrailers', () => stream.sendTrailers({ 'x-checksum': '1' }))
+  stream.end(body)
+  return new Promise((resolve, reject) => {
+    stream.once('response', (head) => {
+      resolve({ ...head })
+      stream.resume().once('end', () => session.close())
+    })
+    stream.once('error', reject)
+  })
+}
+
+test('a request with trailers is claimed as any other; trailers alone, to which nothing can be added, are refused', async () => {
+  const key = randomUUID()
+  const answers = [await withTrailers(key, 'body'), await withTrailers(key, 'body')]
+  expect(answers.map((head) => [head[':status'], head['idempotency-status']])).toEqual([
+    [201, 'created'],
+    [201, 'replayed'],
+  ])
+  expect((await withTrailers(randomUUID(), undefined))[':status']).toBe(400)
+  expect(seen().map((request) => request.values('fencepost-attempt'))).toEqual([['1']])
+  expect(seen().map((request) => request.body.toString())).toEqual(['body'])
+})
 
 test('an answer that settles nothing gives the claim back', async () => {
   const key = randomUUID()

@@ -277,6 +277,15 @@ describe('ext_proc', () => {
     }
   })
 
+  test('an Envoy that sent a protected request before it was claimed is told of in the log', async () => {
+    const stream = envoy.process()
+    stream.say(requestHead({ 'idempotency-key': randomUUID() }, { body: true }))
+    expect((await stream.answer())?.modeOverride).toMatchObject({ requestBodyMode: 2, requestTrailerMode: 1 })
+    stream.say(answerHead(200))
+    await stream.answer()
+    await sidecar.process.line(/SentUnclaimed/)
+  })
+
   test('a WebSocket on a protected route is refused', async () => {
     const stream = envoy.process()
     stream.say(requestHead({ upgrade: 'websocket', 'idempotency-key': randomUUID() }))
