@@ -15,6 +15,8 @@ export type Measured = {
   readonly name: string
   readonly perSecond: readonly number[]
   readonly cpuMicrosPerOperation: readonly number[]
+  /** Of all servers together; empty where they were not asked. */
+  readonly serverCpuMicrosPerOperation: readonly number[]
   readonly p50Ms: readonly number[]
   readonly p99Ms: readonly number[]
 }
@@ -27,26 +29,33 @@ export async function alternate(
   operations: number,
   concurrency: number,
   rounds = ROUNDS,
+  /** CPU time that the servers have used so far, in microseconds. */
+  serverCpuMicros?: () => Promise<number>,
 ): Promise<readonly Measured[]> {
   const measured = contenders.map(({ name }) => ({
     name,
     perSecond: [] as number[],
     cpuMicrosPerOperation: [] as number[],
+    serverCpuMicrosPerOperation: [] as number[],
     p50Ms: [] as number[],
     p99Ms: [] as number[],
   }))
   for (let round = -WARM_UP_ROUNDS; round < rounds; round += 1) {
     for (const [index, contender] of contenders.entries()) {
+      const serverCpu = await serverCpuMicros?.()
       const cpu = process.cpuUsage()
       const startedMs = performance.now()
       const durations = await contender.run(operations, concurrency)
       const elapsedMs = performance.now() - startedMs
       const { user, system } = process.cpuUsage(cpu)
+      const serverCpuAfter = await serverCpuMicros?.()
       if (round < 0) continue
       const sorted = Float64Array.from(durations).sort()
       const into = measured[index]!
       into.perSecond.push((durations.length / elapsedMs) * 1000)
       into.cpuMicrosPerOperation.push((user + system) / durations.length)
+      if (serverCpu !== undefined && serverCpuAfter !== undefined)
+        into.serverCpuMicrosPerOperation.push((serverCpuAfter - serverCpu) / durations.length)
       into.p50Ms.push(sorted[Math.floor(sorted.length * 0.5)] ?? Number.NaN)
       into.p99Ms.push(sorted[Math.floor(sorted.length * 0.99)] ?? Number.NaN)
     }

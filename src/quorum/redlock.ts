@@ -1,5 +1,5 @@
 /**
- * Rounds on N nodes, run by redlock. The only file that knows redlock.
+ * Rounds on N nodes: those that take, prolong and give back a lock are run by redlock. The only file that knows redlock.
  *
  * redlock sends an operation to every client, counts distinct clients that voted for it, and decides at a majority. Its
  * clients here are adapters in front of `RecordNode`s: an adapter hands the node the command of the round, keeps the rich
@@ -21,7 +21,7 @@ import Redlock, { ExecutionError, Lock } from 'redlock'
 import { answered } from '../core/claims/quorum.ts'
 import type { Events } from '../core/events.ts'
 import type { Clock, NodeAnswer, Quorum, RecordNode, Round } from '../core/ports.ts'
-import type { RecordCommand } from '../core/record/record.ts'
+import { NO_OWNER, type Owner, type RecordCommand } from '../core/record/record.ts'
 import { majorityOf } from '../core/units.ts'
 
 /** Fewest and most nodes: below three nothing may fail, above nine every claim pays for nodes that add little. */
@@ -46,12 +46,77 @@ const AGAINST = new Error('this node votes against')
 /** A lease that redlock did not acquire itself never counts as lapsed to it: the caller judges validity. */
 const NEVER_MS = Number.MAX_SAFE_INTEGER
 
-type OpenRound = {
+/** A round under way. redlock carries it, as the resource that it is asked for, to each of its clients. */
+class OpenRound implements Round {
   readonly command: RecordCommand
   readonly skip: ReadonlySet<number>
   readonly answers: (NodeAnswer | undefined)[]
-  readonly heard: (index: number, answer: NodeAnswer) => void
+  readonly #done: (round: OpenRound) => void
+  /** Nodes that have not answered yet. */
+  #missing: number
+  #votesFor: number
+  #verdict: boolean | undefined
+  #settled: PromiseWithResolvers<void> | undefined
+
+  /** @param done called once, when redlock has decided and every node has answered */
+  constructor(
+    command: RecordCommand,
+    skip: ReadonlySet<number>,
+    nodeCount: number,
+    done: (round: OpenRound) => void,
+  ) {
+    this.command = command
+    this.skip = skip
+    this.answers = new Array(nodeCount).fill(undefined)
+    this.#done = done
+    this.#missing = nodeCount - skip.size
+    this.#votesFor = skip.size
+  }
+
+  get carried(): boolean {
+    return this.#verdict === true
+  }
+
+  /** For what is told of the round; whether it is carried is redlock's to say. */
+  get votesFor(): number {
+    return this.#votesFor
+  }
+
+  get settled(): Promise<void> {
+    if (this.#missing === 0) return SETTLED
+    this.#settled ??= Promise.withResolvers<void>()
+    return this.#settled.promise
+  }
+
+  decided(verdict: boolean): this {
+    this.#verdict = verdict
+    if (this.#missing === 0) this.#done(this)
+    return this
+  }
+
+  /**
+   * @returns the number of resources, which redlock takes for a vote for
+   * @throws Error which redlock takes for a vote against
+   */
+  heard(index: number, answer: NodeAnswer): number {
+    this.answers[index] = answer
+    const isFor = answer.kind === VOTE_FOR[this.command.kind]
+    if (isFor) this.#votesFor += 1
+    this.#missing -= 1
+    if (this.#missing === 0) {
+      if (this.#verdict !== undefined) this.#done(this)
+      this.#settled?.resolve()
+    }
+    if (isFor) return RESOURCES
+    throw AGAINST
+  }
 }
+
+const SETTLED = Promise.resolve()
+
+/** One a round: the round itself. */
+const RESOURCES = 1
+const VOTES_FOR = Promise.resolve(RESOURCES)
 
 export type RedlockQuorumOptions = {
   readonly nodes: readonly RecordNode[]
@@ -71,11 +136,8 @@ export function createRedlockQuorum({ nodes, clock, events }: RedlockQuorumOptio
     )
   }
   if (new Set(nodes).size !== nodeCount) throw new RangeError('one node is given twice, and would vote twice')
-  const open = new Map<string, OpenRound>()
-  let roundCount = 0
-
   const voters = nodes.map((node, index) =>
-    createVoter(node, index, open, (operation) => operation === redlock.scripts.releaseScript.hash),
+    createVoter(node, index, (operation) => operation === redlock.scripts.releaseScript.hash),
   )
   const redlock: Redlock = new Redlock(
     // redlock wants ioredis clients and uses two methods of them.
@@ -87,25 +149,30 @@ export function createRedlockQuorum({ nodes, clock, events }: RedlockQuorumOptio
       releaseScript: () => OPERATION.release,
     },
   )
+  let claimant: Owner = NO_OWNER
+  // The value of a lock is its owner, which the claim has drawn already: redlock would draw another for nobody to read.
+  Object.assign(redlock, { _random: () => claimant })
 
   /** The vote: true where a majority of distinct nodes is for the command, false where it no longer can be. */
-  async function vote(id: string, command: RecordCommand): Promise<boolean> {
+  async function vote(round: OpenRound): Promise<boolean> {
+    const { command } = round
+    // redlock hands on what it takes for the names of resources, and does nothing else with them.
+    const resources = [round as unknown as string]
     try {
       switch (command.kind) {
         case 'claim':
-          await redlock.acquire([id], command.leaseMs)
+          claimant = command.owner
+          await redlock.acquire(resources, command.leaseMs)
           return true
         case 'renew':
-          await redlock.extend(new Lock(redlock, [id], command.owner, [], NEVER_MS), command.leaseMs)
-          return true
-        case 'complete':
-          await redlock.extend(new Lock(redlock, [id], command.owner, [], NEVER_MS), command.keyTtlMs)
+          await redlock.extend(new Lock(redlock, resources, command.owner, [], NEVER_MS), command.leaseMs)
           return true
         case 'release':
-          await redlock.release(new Lock(redlock, [id], command.owner, [], NEVER_MS))
+          await redlock.release(new Lock(redlock, resources, command.owner, [], NEVER_MS))
           return true
+        case 'complete':
         case 'read':
-          return await majorityAnswers(voters, id)
+          return await majority(voters, round)
       }
     } catch (cause) {
       if (cause instanceof ExecutionError) return false
@@ -115,33 +182,18 @@ export function createRedlockQuorum({ nodes, clock, events }: RedlockQuorumOptio
 
   async function run(command: RecordCommand, skip: ReadonlySet<number> = NOBODY): Promise<Round> {
     const startedMonoMs = clock.monoMs()
-    roundCount += 1
-    const id = String(roundCount)
-    const answers: (NodeAnswer | undefined)[] = new Array(nodeCount).fill(undefined)
-    const settled = Promise.withResolvers<void>()
-    let missing = nodeCount - skip.size
-    if (missing === 0) settled.resolve()
-    const heard = (index: number, answer: NodeAnswer) => {
-      answers[index] = answer
-      missing -= 1
-      if (missing === 0) settled.resolve()
-    }
-    open.set(id, { command, skip, answers, heard })
-    const carried = await vote(id, command)
-    void settled.promise.then(() => {
-      open.delete(id)
-      const votes = skip.size + answers.filter((answer) => answer?.kind === VOTE_FOR[command.kind]).length
+    const round = new OpenRound(command, skip, nodeCount, ({ carried, answers, votesFor }) =>
       events.publish({
         kind: 'round_settled',
         command: command.kind,
         carried,
         answered: skip.size + answered(answers).length,
-        votes,
-        margin: votes - majorityOf(nodeCount),
+        votes: votesFor,
+        margin: votesFor - majorityOf(nodeCount),
         durationMs: clock.monoMs() - startedMonoMs,
-      })
-    })
-    return { carried, answers, settled: settled.promise }
+      }),
+    )
+    return round.decided(await vote(round))
   }
 
   return { nodeCount, run }
@@ -152,50 +204,43 @@ const NOBODY: ReadonlySet<number> = new Set()
 /** What redlock takes for a Redis client. */
 type Voter = { evalsha(operation: string, keyCount: number, args: readonly unknown[]): Promise<number> }
 
-function createVoter(
-  node: RecordNode,
-  index: number,
-  open: ReadonlyMap<string, OpenRound>,
-  isRelease: (operation: string) => boolean,
-): Voter {
+function createVoter(node: RecordNode, index: number, isRelease: (operation: string) => boolean): Voter {
   return {
-    async evalsha(operation, keyCount, args) {
-      const round = open.get(String(args[0]))
-      if (round === undefined || round.skip.has(index)) return keyCount
+    evalsha(operation, _keyCount, args) {
+      const round = args[0] as OpenRound
+      if (round.skip.has(index)) return VOTES_FOR
       // redlock's own release after a refused claim. The claimant releases, and only where something was granted.
-      if (round.command.kind === 'claim' && isRelease(operation)) return keyCount
-      // A node never rejects. Were one to break that rule, the round must settle all the same.
-      const answer = await node.execute(round.command).catch(
-        (cause: unknown): NodeAnswer => ({
-          kind: 'unreachable',
-          reason: 'error',
-          detail: cause instanceof Error ? cause.message : String(cause),
-        }),
+      if (round.command.kind === 'claim' && isRelease(operation)) return VOTES_FOR
+      return node.execute(round.command).then(
+        (answer) => round.heard(index, answer),
+        // A node never rejects. Were one to break that rule, the round must settle all the same.
+        (cause: unknown) => {
+          const detail = cause instanceof Error ? cause.message : String(cause)
+          return round.heard(index, { kind: 'unreachable', reason: 'error', detail })
+        },
       )
-      round.heard(index, answer)
-      if (answer.kind !== VOTE_FOR[round.command.kind]) throw AGAINST
-      return keyCount
     },
   }
 }
 
-/** redlock has no word for reading. Same rule: decided by the majority that answers, or by the majority that can't. */
-function majorityAnswers(voters: readonly Voter[], id: string): Promise<boolean> {
+/**
+ * redlock has no word for completing and for reading: nothing is locked by them. Same rule: decided by the majority that is
+ * for it, or by the majority that is not.
+ */
+function majority(voters: readonly Voter[], round: OpenRound): Promise<boolean> {
   const needed = majorityOf(voters.length)
   return new Promise((resolve) => {
     let votesFor = 0
     let votesAgainst = 0
-    for (const voter of voters) {
-      voter.evalsha('read', 1, [id]).then(
-        () => {
-          votesFor += 1
-          if (votesFor === needed) resolve(true)
-        },
-        () => {
-          votesAgainst += 1
-          if (votesAgainst === needed) resolve(false)
-        },
-      )
+    const onFor = () => {
+      votesFor += 1
+      if (votesFor === needed) resolve(true)
     }
+    const onAgainst = () => {
+      votesAgainst += 1
+      if (votesAgainst === needed) resolve(false)
+    }
+    const args = [round]
+    for (const voter of voters) voter.evalsha(round.command.kind, RESOURCES, args).then(onFor, onAgainst)
   })
 }

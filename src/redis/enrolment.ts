@@ -11,6 +11,7 @@ import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rule
 import type { Clock } from '../core/ports.ts'
 import { within } from '../core/retry.ts'
 import { callBatch } from './batch.ts'
+import { adoptFrame, type Frame, showFrame } from './frames.ts'
 import { RECORD_PATTERN } from './keys.ts'
 import { callMembership } from './membership.ts'
 import { NO_EPOCH } from './node.ts'
@@ -116,51 +117,36 @@ export class RedisEnrolmentNode implements EnrolmentNode {
   }
 
   async show(keys: readonly string[], whole: boolean): Promise<Shown> {
-    const reply = await this.#batch(
-      keys,
-      keys.flatMap(() => ['show', whole ? '1' : '0']),
-    )
-    const sightings = reply.answers.map((answer) => {
-      try {
-        return decodeShown(answer, reply.nodeMs)
-      } catch {
-        // Another program's value under our name, or an altered one: told apart from a record that is not there.
-        return 'damaged' as const
-      }
-    })
-    return { voting: reply.enrolled, sightings }
+    const reply = await this.#batch(keys.map((key) => showFrame(key, whole)))
+    return { voting: reply.enrolled, sightings: decodeShown(reply) }
   }
 
   async adopt(adoptions: readonly Adoption[]): Promise<void> {
-    let keys: string[] = []
-    let args: (string | Buffer)[] = []
+    let frames: Frame[] = []
     let bytes = 0
     const flush = async () => {
-      if (keys.length === 0) return
-      const reply = await this.#batch(keys, args)
-      for (const answer of reply.answers) {
-        if (!Array.isArray(answer) || String(answer[0]) !== 'adopted')
-          throw new Error(`${this.name} did not take a record: ${String(answer)}`)
+      if (frames.length === 0) return
+      const reply = await this.#batch(frames)
+      for (const line of reply.lines) {
+        if (line !== 'adopted') throw new Error(`${this.name} did not take a record: ${line}`)
       }
-      keys = []
-      args = []
+      frames = []
       bytes = 0
     }
     for (const { key, merged } of adoptions) {
       const packed = packRecord(merged.record)
       if (bytes + packed.length > ADOPT_MAX_BYTES) await flush()
-      keys.push(key)
-      args.push('adopt', packed, merged.chosen ? '1' : '0', String(Math.max(1, merged.ttlMs)))
+      frames.push(adoptFrame(key, packed, merged.chosen, Math.max(1, merged.ttlMs)))
       bytes += packed.length
     }
     await flush()
   }
 
-  #batch(keys: readonly string[], args: readonly (string | Buffer)[]) {
+  #batch(frames: readonly Frame[]) {
     const { client, script, epoch } = this.#options
     return this.#timely(
       // No claims travel here, so how far a token may be ahead does not matter.
-      callBatch(client, script, { epoch: epoch ?? NO_EPOCH, maxTokenAheadMs: 0, keys, args }),
+      callBatch(client, script, { epoch: epoch ?? NO_EPOCH, maxTokenAheadMs: 0, frames }),
     )
   }
 

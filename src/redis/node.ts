@@ -3,22 +3,30 @@
  *
  *   down → inspecting → voting | quarantined | unfit → down (connection lost)
  *
- * Owns a connection and what is known of the process at its other end. All commands that fall into one turn of the event
- * loop travel as one call of the batch script: five nodes and two rounds a request make the number of calls, not their
- * content, the cost. Nothing is queued while the connection is down and nothing is sent again after it broke: whoever
+ * Owns a connection and what is known of the process at its other end. Commands travel together, as one call of the batch
+ * script: five nodes and two rounds a request make the number of calls, not their content, the cost. All that fall into one
+ * turn of the event loop are one call, and while a call is unanswered those that come wait for its answer, for a
+ * millisecond at most: so calls grow as the load does, and a command that is alone waits for nothing. Nothing is queued while the connection is down and nothing is sent again after it broke: whoever
  * asked has a deadline and other nodes. Whether a node may vote is decided in `enrolment.ts`; how votes count, elsewhere.
  */
 
 import type { Redis } from 'ioredis'
 import type { Events } from '../core/events.ts'
-import type { Clock, NodeAnswer, RecordNode } from '../core/ports.ts'
+import type { Clock, NodeAnswer, RecordNode, Timer } from '../core/ports.ts'
 import type { RecordCommand } from '../core/record/record.ts'
 import { callBatch } from './batch.ts'
+import { type Frame, frameOf } from './frames.ts'
 import type { Script } from './scripts.ts'
-import { decodeAnswer, encodeCommand } from './wire.ts'
+import { decodeAnswers } from './wire.ts'
 
-/** Most commands in one call: bounds how long a node is busy with one sidecar (some 10 µs a command). */
+/** Most commands in one call: bounds how long a node is busy with one sidecar (some 3 µs a command). */
 export const BATCH_MAX_COMMANDS = 128
+
+/**
+ * Longest wait of a command for the answer to the call before it. On a machine at its limits that answer comes sooner; on a
+ * long way to the node it comes later, and to wait for it would cost a round trip.
+ */
+export const GATHER_MS = 1
 
 /** Most bytes of arguments in one call; a single larger command still travels, alone. */
 export const BATCH_MAX_BYTES = 1024 * 1024
@@ -44,7 +52,7 @@ export type RedisNodeOptions = {
   readonly name: string
   readonly client: Redis
   readonly script: Script
-  /** Longest wait for the answer to a command, from the moment it was asked. */
+  /** Longest wait for the answer to a call, from the moment it is sent; a command waits up to {@link GATHER_MS} before. */
   readonly deadlineMs: number
   readonly maxTokenAheadMs: number
   readonly clock: Clock
@@ -55,9 +63,13 @@ export type RedisNodeOptions = {
 
 type Asked = {
   readonly command: RecordCommand
+  readonly frame: Frame
   readonly askedMonoMs: number
-  readonly answer: (answer: NodeAnswer) => void
+  readonly resolve: (answer: NodeAnswer) => void
 }
+
+/** A call under way; settled: its commands were answered, or given up because it is overdue. */
+type Call = { readonly batch: readonly Asked[]; readonly deadlineMonoMs: number; settled: boolean }
 
 export class RedisNode implements RecordNode {
   readonly name: string
@@ -66,9 +78,11 @@ export class RedisNode implements RecordNode {
   #waiting: Asked[] = []
   #waitingBytes = 0
   #flushing = false
-  /** Calls that are not answered yet, and those of them whose deadline is over. */
-  #owed = 0
+  #gathering: Timer | undefined
+  /** Calls without an answer yet, oldest first, and how many of them are overdue. */
+  readonly #owed = new Set<Call>()
   #overdue = 0
+  #deadline: Timer | undefined
 
   constructor(options: RedisNodeOptions) {
     this.name = options.name
@@ -85,141 +99,170 @@ export class RedisNode implements RecordNode {
   }
 
   execute(command: RecordCommand): Promise<NodeAnswer> {
-    const askedMonoMs = this.#options.clock.monoMs()
     return new Promise((resolve) => {
-      const asked: Asked = {
-        command,
-        askedMonoMs,
-        answer: (answer) => this.#answered(asked, answer, resolve),
-      }
+      const askedMonoMs = this.#options.clock.monoMs()
       if (this.#epoch === undefined || this.#options.client.status !== 'ready') {
-        asked.answer({
-          kind: 'unreachable',
-          reason: 'refused',
-          detail: `not connected (${this.#options.client.status})`,
-        })
+        const detail = `not connected (${this.#options.client.status})`
+        this.#answer({ command, askedMonoMs, resolve }, { kind: 'unreachable', reason: 'refused', detail })
         return
       }
-      this.#enqueue(asked)
+      let frame: Frame
+      try {
+        frame = frameOf(command)
+      } catch (cause) {
+        const detail = messageOf(cause)
+        this.#answer(
+          { command, askedMonoMs, resolve },
+          { kind: 'unreachable', reason: 'error', detail, answered: true },
+        )
+        return
+      }
+      this.#enqueue({ command, frame, askedMonoMs, resolve })
     })
   }
 
-  #answered(asked: Asked, read: NodeAnswer, resolve: (answer: NodeAnswer) => void): void {
-    const durationMs = this.#options.clock.monoMs() - asked.askedMonoMs
-    const answer = isOver(asked.command, read, durationMs) ? OVER : read
-    const detail =
-      answer.kind === 'unreachable'
-        ? { unreachable: answer.reason, detail: `${answer.reason}: ${answer.detail}` }
-        : {}
-    const { name: node } = this
-    this.#options.events.publish({
+  #answer(
+    { command, askedMonoMs, resolve }: Omit<Asked, 'frame'>,
+    read: NodeAnswer,
+    monoMs = this.#options.clock.monoMs(),
+  ): void {
+    const durationMs = monoMs - askedMonoMs
+    const answer = isOver(command, read, durationMs) ? OVER : read
+    const event = {
       kind: 'node_answered',
-      node,
-      command: asked.command.kind,
+      node: this.name,
+      command: command.kind,
       answer: answer.kind,
       durationMs,
-      ...detail,
-    })
+    } as const
+    this.#options.events.publish(
+      answer.kind === 'unreachable'
+        ? { ...event, unreachable: answer.reason, detail: `${answer.reason}: ${answer.detail}` }
+        : event,
+    )
     resolve(answer)
   }
 
   #enqueue(asked: Asked): void {
-    const bytes = asked.command.kind === 'complete' ? asked.command.outcome.length : 0
-    if (this.#waiting.length >= BATCH_MAX_COMMANDS || this.#waitingBytes + bytes > BATCH_MAX_BYTES)
-      this.#flush()
+    const bytes = asked.frame.bytes.length
+    if (this.#waitingBytes + bytes > BATCH_MAX_BYTES && this.#waiting.length > 0) this.#send()
     this.#waiting.push(asked)
     this.#waitingBytes += bytes
-    if (this.#flushing) return
+    if (this.#waiting.length >= BATCH_MAX_COMMANDS) this.#send()
+    else this.#flushSoon()
+  }
+
+  #flushSoon(): void {
+    if (this.#flushing || this.#gathering !== undefined) return
     this.#flushing = true
     // After the callbacks of this turn, and before the loop waits for sockets again: a lone command loses no time.
     setImmediate(() => {
       this.#flushing = false
-      this.#flush()
+      if (this.#owed.size === this.#overdue) this.#send()
+      else if (this.#waiting.length > 0)
+        this.#gathering ??= this.#options.clock.timer(GATHER_MS, () => {
+          this.#gathering = undefined
+          this.#send()
+        })
     })
   }
 
-  #flush(): void {
+  #send(): void {
+    this.#gathering?.cancel()
+    this.#gathering = undefined
     const batch = this.#waiting
     if (batch.length === 0) return
     this.#waiting = []
     this.#waitingBytes = 0
-    if (this.#overdue > 0 && this.#owed >= OWED_MAX_CALLS) {
-      const detail = `${this.#owed} calls are unanswered, ${this.#overdue} of them overdue`
+    if (this.#overdue > 0 && this.#owed.size >= OWED_MAX_CALLS) {
+      const detail = `${this.#owed.size} calls are unanswered, ${this.#overdue} of them overdue`
       for (const asked of batch)
-        asked.answer({ kind: 'unreachable', reason: 'refused', detail, silent: true })
+        this.#answer(asked, { kind: 'unreachable', reason: 'refused', detail, silent: true })
       return
     }
-    void this.#send(batch)
+    const deadlineMonoMs = this.#options.clock.monoMs() + this.#options.deadlineMs
+    const call: Call = { batch, deadlineMonoMs, settled: false }
+    this.#owed.add(call)
+    this.#watchDeadline()
+    void this.#carryOut(call)
   }
 
-  /** Settles every command of the batch, within the deadline of the node, exactly once. */
-  async #send(batch: readonly Asked[]): Promise<void> {
-    const { deadlineMs, clock } = this.#options
-    let settled = false
-    const settle = (answers: (index: number) => NodeAnswer) => {
-      if (settled) return
-      settled = true
-      for (const [index, asked] of batch.entries()) asked.answer(answers(index))
+  /** Settles every command of the call, unless its deadline did. */
+  async #carryOut(call: Call): Promise<void> {
+    let answers: readonly NodeAnswer[] | Error
+    try {
+      answers = await this.#call(call.batch)
+    } catch (cause) {
+      answers = cause instanceof Error ? cause : new Error(String(cause))
     }
-    const detail = `no answer within ${deadlineMs} ms`
-    // Timers run before sockets are read: after a stall of our own loop the answer may lie there already. It is read
-    // first, so that only the node's own silence counts as silence.
-    let overdue = false
-    const timer = clock.timer(deadlineMs, () => {
+    this.#owed.delete(call)
+    if (call.settled) this.#overdue -= 1
+    else this.#settle(call, answers)
+    // What was waiting for this answer goes now, together with what follows from it.
+    if (this.#waiting.length > 0) {
+      this.#gathering?.cancel()
+      this.#gathering = undefined
+      this.#flushSoon()
+    }
+  }
+
+  #settle(call: Call, answers: readonly NodeAnswer[] | Error): void {
+    call.settled = true
+    const monoMs = this.#options.clock.monoMs()
+    const detail = answers instanceof Error ? answers.message : 'no answer in the reply'
+    const lost: NodeAnswer = { kind: 'unreachable', reason: 'error', detail }
+    let index = 0
+    for (const asked of call.batch) {
+      this.#answer(asked, answers instanceof Error ? lost : (answers[index] ?? lost), monoMs)
+      index += 1
+    }
+  }
+
+  /** One timer for all calls of the node, for the one whose deadline is next. */
+  #watchDeadline(): void {
+    if (this.#deadline !== undefined) return
+    let next: Call | undefined
+    for (const call of this.#owed) {
+      if (call.settled) continue
+      next = call
+      break
+    }
+    if (next === undefined) return
+    const { clock } = this.#options
+    this.#deadline = clock.timer(Math.max(0, next.deadlineMonoMs - clock.monoMs()), () => {
+      // Timers run before sockets are read: after a stall of our own loop the answer may lie there already. It is read
+      // first, so that only the node's own silence counts as silence.
       setImmediate(() => {
-        if (settled) return
-        overdue = true
-        this.#overdue += 1
-        settle(() => ({ kind: 'unreachable', reason: 'timeout', detail }))
+        this.#deadline = undefined
+        this.#giveUp()
+        this.#watchDeadline()
       })
     })
-    this.#owed += 1
-    try {
-      const answers = await this.#call(batch.map((asked) => asked.command))
-      settle(
-        (index) =>
-          answers[index] ?? { kind: 'unreachable', reason: 'error', detail: 'no answer in the reply' },
-      )
-    } catch (cause) {
-      settle(() => ({
-        kind: 'unreachable',
-        reason: 'error',
-        detail: cause instanceof Error ? cause.message : String(cause),
-      }))
-    } finally {
-      timer.cancel()
-      this.#owed -= 1
-      if (overdue) this.#overdue -= 1
+  }
+
+  #giveUp(): void {
+    const { clock, deadlineMs } = this.#options
+    const monoMs = clock.monoMs()
+    for (const call of this.#owed) {
+      if (call.settled || call.deadlineMonoMs > monoMs) continue
+      this.#overdue += 1
+      call.settled = true
+      const detail = `no answer within ${deadlineMs} ms`
+      for (const asked of call.batch) this.#answer(asked, { kind: 'unreachable', reason: 'timeout', detail })
     }
   }
 
-  async #call(commands: readonly RecordCommand[]): Promise<NodeAnswer[]> {
+  async #call(batch: readonly Asked[]): Promise<readonly NodeAnswer[]> {
     const { client, script, maxTokenAheadMs, onForgot } = this.#options
     const epoch = this.#epoch ?? NO_EPOCH
-    const { nodeMs, enrolled, answers } = await callBatch(client, script, {
-      epoch,
-      maxTokenAheadMs,
-      keys: commands.map((command) => command.key),
-      args: commands.flatMap(encodeCommand),
-    })
+    const frames = batch.map((asked) => asked.frame)
+    const reply = await callBatch(client, script, { epoch, maxTokenAheadMs, frames })
     if (this.#epoch !== epoch) throw new Error('the node was inspected anew meanwhile')
-    if (!enrolled) {
-      // It was flushed, or its data were replaced, while the connection lived on.
-      if (epoch !== NO_EPOCH) onForgot?.()
-      return answers.map(() => ({ kind: 'quarantined', nodeMs }))
-    }
-    return answers.map((answer) => {
-      try {
-        return decodeAnswer(answer, nodeMs)
-      } catch (cause) {
-        return {
-          kind: 'unreachable',
-          reason: 'error',
-          detail: cause instanceof Error ? cause.message : String(cause),
-          answered: true,
-        }
-      }
-    })
+    if (reply.enrolled) return decodeAnswers(reply)
+    // It was flushed, or its data were replaced, while the connection lived on.
+    if (epoch !== NO_EPOCH) onForgot?.()
+    const uncounted: NodeAnswer = { kind: 'quarantined', nodeMs: reply.nodeMs }
+    return batch.map(() => uncounted)
   }
 }
 
@@ -227,4 +270,8 @@ export class RedisNode implements RecordNode {
 function isOver(command: RecordCommand, answer: NodeAnswer, elapsedMs: number): boolean {
   if (command.kind !== 'claim' && command.kind !== 'renew') return false
   return (answer.kind === 'granted' || answer.kind === 'renewed') && elapsedMs >= command.leaseMs
+}
+
+function messageOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause)
 }

@@ -1,14 +1,15 @@
 /**
  * The one script that a node executes, put together from the Lua files beside this one.
  *
- * Lua has no include on Redis, and a batch of commands must be one call, so the files are fragments in a fixed order:
- * what all read, the record, one function a command, and the loop over a batch.
+ * Lua has no include on Redis, and a batch of commands must be one call, so the files are fragments in a fixed order: a
+ * function with what all read, the record, one rule a command and which of them a frame asks for; then the loop over a
+ * batch, which calls that function only where it must.
  */
 
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
-const FRAGMENTS = [
+const RULES = [
   'prelude',
   'record',
   'claim',
@@ -18,14 +19,21 @@ const FRAGMENTS = [
   'read',
   'show',
   'adopt',
-  'batch',
+  'dispatch',
 ] as const
 
 export type Script = { readonly source: string; readonly sha1: string }
 
 export function loadBatchScript(): Script {
-  const source = FRAGMENTS.map((name) =>
-    readFileSync(new URL(`./lua/${name}.lua`, import.meta.url), 'utf8'),
-  ).join('\n')
+  const source = [
+    'local function rules(NOW, NOW_DIGITS, TOO_FAR_AHEAD, FRAMES)',
+    ...RULES.map(fragment),
+    'end',
+    fragment('batch'),
+  ].join('\n')
   return { source, sha1: createHash('sha1').update(source).digest('hex') }
+}
+
+function fragment(name: string): string {
+  return readFileSync(new URL(`./lua/${name}.lua`, import.meta.url), 'utf8')
 }

@@ -1,105 +1,92 @@
 /**
- * Commands and answers as they travel to a Redis node: the border between named values and Lua's arrays.
+ * Answers as they travel from a Redis node, and records as they stand on one: the border between named values and bytes.
  *
- * Owns the encoding that the Lua files' headers describe, and nothing else. What does not decode is an error with a
+ * Owns what the Lua files' headers describe, and nothing else; commands on their way to a node are `frames.ts`. What does not decode is an error with a
  * sentence, because then the node runs another script than ours or its data were altered.
  */
 
 import type { ShownRecord } from '../core/nodes/enrolment-node.ts'
 import type { NodeAnswer } from '../core/ports.ts'
-import type { NodeRecord, RecordCommand } from '../core/record/record.ts'
-import { formatToken, parseToken } from '../core/record/token.ts'
+import type { NodeRecord } from '../core/record/record.ts'
+import { formatToken, parseToken, type Token } from '../core/record/token.ts'
 
-/** The name of the command and its ARGV, as `lua/<name>.lua` lists them. */
-export function encodeCommand(command: RecordCommand): (string | Buffer)[] {
-  switch (command.kind) {
-    case 'claim': {
-      const { token, owner, leaseMs, fingerprint, keyTtlMs } = command
-      return ['claim', formatToken(token), owner, String(leaseMs), fingerprint, String(keyTtlMs)]
-    }
-    case 'renew': {
-      const { token, owner, leaseMs, fingerprint, attempt, keyTtlMs } = command
-      return [
-        'renew',
-        formatToken(token),
-        owner,
-        String(leaseMs),
-        fingerprint,
-        String(attempt),
-        String(keyTtlMs),
-      ]
-    }
-    case 'complete': {
-      const { token, owner, fingerprint, attempt, outcome, keyTtlMs } = command
-      return ['complete', formatToken(token), owner, fingerprint, String(attempt), outcome, String(keyTtlMs)]
-    }
-    case 'release':
-      return ['release', formatToken(command.token), command.owner, String(command.keyTtlMs)]
-    case 'read':
-      return ['read']
-  }
-}
-
-/** What one call of the batch script says: the node's time, whether its epoch stands, and an answer a command. */
+/** What one call of the batch script says. */
 export type BatchReply = {
   readonly nodeMs: number
   readonly enrolled: boolean
-  readonly answers: readonly unknown[]
+  /** One a command: the name of its answer and the words that belong to it. */
+  readonly lines: readonly string[]
+  /** Of those lines whose answer has bytes, in their order. */
+  readonly bytes: readonly unknown[]
 }
+
+/** The answers that have bytes besides their line. */
+const WITH_BYTES: ReadonlySet<string> = new Set(['completed', 'record', 'shown', 'failed'])
 
 /** @throws Error where the reply has not the shape that `batch.lua` gives it. */
 export function decodeBatch(reply: unknown, commandCount: number): BatchReply {
-  if (!Array.isArray(reply) || reply.length !== commandCount + 3) {
-    throw new Error(
-      `the script answered with ${Array.isArray(reply) ? reply.length : typeof reply} elements, ${commandCount + 3} expected`,
-    )
-  }
-  const [seconds, microseconds, enrolled, ...answers] = reply
-  const nodeMs = Number(text(seconds)) * 1000 + Math.floor(Number(text(microseconds)) / 1000)
-  return { nodeMs, enrolled: enrolled === 1, answers }
+  if (!Array.isArray(reply)) throw new Error(`the script answered with ${typeof reply}, an array expected`)
+  const [first, ...lines] = text(reply[0]).split('\n')
+  const head = /^(\d+) ([01])$/.exec(first ?? '')
+  if (head === null || lines.length !== commandCount)
+    throw new Error(`the script answered with ${lines.length} lines, ${commandCount} expected`)
+  return { nodeMs: integer(head[1]), enrolled: head[2] === '1', lines, bytes: reply.slice(1) }
+}
+
+/** One answer a command. What does not decode is a node's answer that says nothing. */
+export function decodeAnswers({ nodeMs, lines, bytes }: BatchReply): NodeAnswer[] {
+  // Nearly all answers are one of these two, and answers are values: one object serves all of a call.
+  const granted: NodeAnswer = { kind: 'granted', attempt: 1, nodeMs }
+  const recorded: NodeAnswer = { kind: 'recorded', nodeMs }
+  let bytesTaken = 0
+  return lines.map((line) => {
+    if (line === 'granted 1') return granted
+    if (line === 'recorded') return recorded
+    const words = line.split(' ')
+    const own = WITH_BYTES.has(words[0] ?? '') ? bytes[bytesTaken++] : undefined
+    try {
+      return decodeAnswer(words, own, nodeMs)
+    } catch (cause) {
+      const detail = cause instanceof Error ? cause.message : String(cause)
+      return { kind: 'unreachable', reason: 'error', detail, answered: true }
+    }
+  })
 }
 
 /** @throws Error where the answer has not the shape that its Lua file gives it. */
-export function decodeAnswer(answer: unknown, nodeMs: number): NodeAnswer {
-  if (!Array.isArray(answer)) throw new Error(`an answer is ${typeof answer}, an array expected`)
-  const kind = text(answer[0])
+function decodeAnswer(words: readonly string[], own: unknown, nodeMs: number): NodeAnswer {
+  const [kind = '', one, two, three, four, five, six] = words
   switch (kind) {
     case 'granted':
-      return { kind, attempt: integer(answer[1]), nodeMs }
+      return { kind, attempt: integer(one), nodeMs }
     case 'held':
       return {
         kind,
-        fence: parseToken(text(answer[1])),
-        remainingMs: integer(answer[2]),
-        fingerprint: text(answer[3]),
-        attempt: integer(answer[4]),
+        fence: token(one),
+        remainingMs: integer(two),
+        fingerprint: text(three),
+        attempt: integer(four),
         nodeMs,
       }
     case 'mismatch':
-      return {
-        kind,
-        fence: parseToken(text(answer[1])),
-        remainingMs: integer(answer[2]),
-        fingerprint: text(answer[3]),
-        nodeMs,
-      }
+      return { kind, fence: token(one), remainingMs: integer(two), fingerprint: text(three), nodeMs }
     case 'completed':
       return {
         kind,
-        fence: parseToken(text(answer[1])),
-        promised: integer(answer[2]) === 1,
-        acceptedToken: parseToken(text(answer[3])),
-        attempt: integer(answer[4]),
-        fingerprint: text(answer[5]),
-        outcome: bytes(answer[6]),
-        ...(integer(answer[7]) === 1 ? { copied: true as const } : {}),
+        fence: token(one),
+        promised: integer(two) === 1,
+        acceptedToken: token(three),
+        attempt: integer(four),
+        fingerprint: text(five),
+        outcome: buffer(own),
+        ...(integer(six) === 1 ? { copied: true as const } : {}),
         nodeMs,
       }
     case 'stale':
     case 'lost':
     case 'fenced':
     case 'not_owner':
-      return { kind, fence: parseToken(text(answer[1])), nodeMs }
+      return { kind, fence: token(one), nodeMs }
     case 'skewed':
     case 'renewed':
     case 'recorded':
@@ -108,22 +95,31 @@ export function decodeAnswer(answer: unknown, nodeMs: number): NodeAnswer {
     case 'absent':
       return { kind: 'record', record: undefined, nodeMs }
     case 'record':
-      return { kind: 'record', record: unpackRecord(bytes(answer[1])), nodeMs }
+      return { kind: 'record', record: unpackRecord(buffer(own)), nodeMs }
     case 'failed':
-      return { kind: 'unreachable', reason: 'error', detail: text(answer[1]), answered: true }
+      return { kind: 'unreachable', reason: 'error', detail: text(own), answered: true }
     default:
       throw new Error(`the script answered ${JSON.stringify(kind)}, which is none of its answers`)
   }
 }
 
-/** What `show.lua` says of one record. @throws Error where it is no such answer, or the record is damaged */
-export function decodeShown(answer: unknown, nodeMs: number): ShownRecord | undefined {
-  if (!Array.isArray(answer)) throw new Error(`an answer is ${typeof answer}, an array expected`)
-  const kind = text(answer[0])
-  if (kind === 'absent') return undefined
-  if (kind !== 'shown') throw new Error(`the script answered ${kind}: ${text(answer[1])}`)
-  const ttlMs = integer(answer[1])
-  return { record: unpackRecord(bytes(answer[2])), nodeMs, ttlMs, sizeBytes: integer(answer[3]) }
+/**
+ * What `show.lua` says of each record; `damaged`: another program's value under our name, or an altered one, told apart
+ * from a record that is not there.
+ */
+export function decodeShown({ nodeMs, lines, bytes }: BatchReply): (ShownRecord | undefined | 'damaged')[] {
+  let bytesTaken = 0
+  return lines.map((line) => {
+    const [kind = '', ttl, size] = line.split(' ')
+    const own = WITH_BYTES.has(kind) ? bytes[bytesTaken++] : undefined
+    if (kind === 'absent') return undefined
+    if (kind !== 'shown') return 'damaged'
+    try {
+      return { record: unpackRecord(buffer(own)), nodeMs, ttlMs: integer(ttl), sizeBytes: integer(size) }
+    } catch {
+      return 'damaged'
+    }
+  })
 }
 
 const HEADER_BYTES = 166
@@ -203,17 +199,22 @@ export function unpackRecord(packed: Buffer): NodeRecord {
 
 function text(value: unknown): string {
   if (Buffer.isBuffer(value)) return value.toString('latin1')
-  if (typeof value === 'string' || typeof value === 'number') return String(value)
+  if (typeof value === 'string') return value
   throw new Error(`${typeof value} where the script answers text`)
 }
 
-function integer(value: unknown): number {
-  const number = Number(text(value))
-  if (!Number.isSafeInteger(number)) throw new Error(`${text(value)} where the script answers a whole number`)
+function integer(value: string | undefined): number {
+  const number = Number(value)
+  if (value === undefined || value === '' || !Number.isSafeInteger(number))
+    throw new Error(`${value} where the script answers a whole number`)
   return number
 }
 
-function bytes(value: unknown): Buffer {
+function token(value: string | undefined): Token {
+  return parseToken(text(value))
+}
+
+function buffer(value: unknown): Buffer {
   if (Buffer.isBuffer(value)) return value
   throw new Error(`${typeof value} where the script answers bytes`)
 }

@@ -1,10 +1,25 @@
 /** The operating system's randomness, behind the `Random` port. */
 
-import { randomBytes } from 'node:crypto'
+import { randomFillSync } from 'node:crypto'
 import type { Random } from '../core/ports.ts'
+
+/** Drawn at once: a call of the operating system costs the same for one owner as for 256. */
+const pool = Buffer.alloc(4_096)
+let taken = pool.length
 
 export const systemRandom: Random = {
   // Jitter only: what must not be guessed uses hex().
   fraction: () => Math.random(),
-  hex: (byteCount) => randomBytes(byteCount).toString('hex'),
+  hex: (byteCount) => {
+    if (byteCount > pool.length) return randomFillSync(Buffer.alloc(byteCount)).toString('hex')
+    if (taken + byteCount > pool.length) {
+      randomFillSync(pool)
+      taken = 0
+    }
+    const hex = pool.toString('hex', taken, taken + byteCount)
+    // No byte is handed out twice, and none is kept.
+    pool.fill(0, taken, taken + byteCount)
+    taken += byteCount
+    return hex
+  },
 }

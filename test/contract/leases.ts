@@ -143,9 +143,13 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     })
 
     test('never hands out a lease that is over before it is granted', async () => {
-      const { claim, states, kinds } = await start()
+      const { claim, states, kinds, cluster } = await start()
       expect(await claim({ leaseMs: 2, budgetMs: 20 })).toMatchObject({ kind: 'unavailable' })
-      expect(kinds()).toContain('claim_expired')
+      // Read when the lease was over, the votes of a busy machine's nodes are none, and there was nothing to expire.
+      const granted = cluster.events.some(
+        (event) => event.kind === 'round_settled' && event.command === 'claim' && event.carried,
+      )
+      expect(kinds().includes('claim_expired')).toBe(granted)
       expect(await states()).toEqual(Array(5).fill('released'))
     })
   })

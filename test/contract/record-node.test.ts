@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { afterAll, expect, test } from 'vitest'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
 import { eventually } from '../support/eventually.ts'
-import { openRedisNode } from '../support/redis-node.ts'
+import { openRedisNode, STANDING_CLOCK } from '../support/redis-node.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { VIRTUAL_START_WALL_MS } from '../support/virtual-clock.ts'
 import { CONTRACT_MAX_TOKEN_AHEAD_MS, recordNodeContract } from './record-node.ts'
@@ -24,7 +24,9 @@ recordNodeContract('embedded node', async () => {
 const redis = recordNodeContract('redis node', async () => {
   const servers = cleanup.use(await startRedisServers(1))
   const url = servers.at(0).url
-  const opened = cleanup.use(await openRedisNode({ url }, { maxTokenAheadMs: CONTRACT_MAX_TOKEN_AHEAD_MS }))
+  const opened = cleanup.use(
+    await openRedisNode({ url }, { maxTokenAheadMs: CONTRACT_MAX_TOKEN_AHEAD_MS, clock: STANDING_CLOCK }),
+  )
   const { node, client } = opened
   return {
     node,

@@ -9,7 +9,7 @@ import { tokenAt } from '../../src/core/record/token.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { createRedisClient } from '../../src/redis/connect.ts'
 import { EPOCH_KEY } from '../../src/redis/keys.ts'
-import { BATCH_MAX_BYTES, BATCH_MAX_COMMANDS, OWED_MAX_CALLS } from '../../src/redis/node.ts'
+import { BATCH_MAX_BYTES, BATCH_MAX_COMMANDS, GATHER_MS, OWED_MAX_CALLS } from '../../src/redis/node.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
@@ -115,6 +115,54 @@ describe('batching', () => {
     expect(answers.map(({ kind }) => kind)).toEqual(['recorded', 'recorded', 'recorded'])
     expect((await calls(operator)) - before).toBe(3)
   })
+
+  /** A node that stands still until `resume`, and whose time to gather is over when the test says so. */
+  async function standingStill() {
+    const own = await startRedisServers(1)
+    let gathered = () => {}
+    const timer: typeof systemClock.timer = (delayMs, fire) => {
+      if (delayMs !== GATHER_MS) return systemClock.timer(delayMs, fire)
+      gathered = fire
+      return { cancel: () => {} }
+    }
+    const other = await openRedisNode({ url: own.at(0).url }, { clock: { ...systemClock, timer } })
+    const watcher = new Redis(own.at(0).url)
+    await watcher.script('LOAD', loadBatchScript().source)
+    const before = await calls(watcher)
+    own.pause(0)
+    const asked: Promise<NodeAnswer>[] = []
+    return {
+      askInATurn: async () => {
+        asked.push(other.node.execute(claim(newKey())))
+        await new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
+      },
+      gathered: () => gathered(),
+      callsWhenItGoesOn: async () => {
+        own.resume(0)
+        for (const answer of await Promise.all(asked)) expect(answer).toMatchObject({ kind: 'granted' })
+        return (await calls(watcher)) - before
+      },
+      [Symbol.asyncDispose]: async () => {
+        watcher.disconnect()
+        await other[Symbol.asyncDispose]()
+        await own[Symbol.asyncDispose]()
+      },
+    }
+  }
+
+  test('while a call is unanswered, what is asked waits for its answer and travels together', async () => {
+    await using node = await standingStill()
+    for (let turn = 0; turn < 4; turn += 1) await node.askInATurn()
+    expect(await node.callsWhenItGoesOn()).toBe(2)
+  })
+
+  test(`what is asked waits no longer than ${GATHER_MS} ms for the call before it`, async () => {
+    await using node = await standingStill()
+    for (let turn = 0; turn < 3; turn += 1) await node.askInATurn()
+    node.gathered()
+    for (let turn = 0; turn < 3; turn += 1) await node.askInATurn()
+    expect(await node.callsWhenItGoesOn()).toBe(3)
+  })
 })
 
 describe('a record that is not ours', () => {
@@ -133,6 +181,9 @@ describe('a record that is not ours', () => {
     ['a short string', () => operator.set(key, 'x'), 'damaged record: 1 bytes'],
     ['a header that was cut', () => operator.set(key, intact.slice(0, 165)), 'damaged record: 165 bytes'],
     ['an unknown version', () => operator.set(key, put(0, '2')), 'damaged record'],
+    ['a field that looks like two', () => operator.set(key, put(90, ' ')), 'damaged record'],
+    ['a field that looks like two lines', () => operator.set(key, put(90, '\n')), 'damaged record'],
+    ['an accepted token that is no number', () => operator.set(key, put(18, 'zzzz')), 'damaged record'],
     ['an unknown state', () => operator.set(key, put(1, 'X')), 'damaged record'],
     ['a fence that is no number', () => operator.set(key, put(2, 'zzzz')), 'damaged record'],
     ['a lease end that is no number', () => operator.set(key, put(66, 'zzzz')), 'damaged record'],

@@ -9,7 +9,7 @@ import type { NodeAnswer } from '../../src/core/ports.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { tokenAt } from '../../src/core/record/token.ts'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
-import { openRedisNode } from '../support/redis-node.ts'
+import { openRedisNode, STANDING_CLOCK } from '../support/redis-node.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { seedOfRun } from '../support/seeded-random.ts'
 
@@ -102,7 +102,7 @@ test('the Lua rules and the TypeScript rules cannot be told apart', { timeout: 6
   await using servers = await startRedisServers(1)
   await using opened = await openRedisNode(
     { url: servers.at(0).url },
-    { maxTokenAheadMs: MAX_TOKEN_AHEAD_MS },
+    { maxTokenAheadMs: MAX_TOKEN_AHEAD_MS, clock: STANDING_CLOCK },
   )
   const { node: redis, client } = opened
   let embeddedNodeMs = 0

@@ -1,6 +1,7 @@
 /** One `RedisNode` on one real server, enrolled by hand: for tests of the node itself, without the cluster around it. */
 import type { Redis } from 'ioredis'
 import { SILENT } from '../../src/core/events.ts'
+import type { Clock } from '../../src/core/ports.ts'
 import { createRedisClient, type RedisAddress } from '../../src/redis/connect.ts'
 import { EPOCH_KEY } from '../../src/redis/keys.ts'
 import { RedisNode } from '../../src/redis/node.ts'
@@ -9,6 +10,9 @@ import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 
 export type OpenNode = AsyncDisposable & { readonly node: RedisNode; readonly client: Redis }
+
+/** Time does not pass on it: on a busy machine a round trip may last longer than a lease of a test, and then its vote is none. */
+export const STANDING_CLOCK: Clock = { ...systemClock, monoMs: () => 0 }
 
 export const TEST_EPOCH = '1:test:epoch'
 

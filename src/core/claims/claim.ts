@@ -272,5 +272,8 @@ function keyTtlMs(request: Pick<ClaimRequest, 'retentionMs' | 'leaseMs'>): numbe
 
 /** The largest attempt that a node granted; a node that missed earlier claims counts fewer. */
 function attemptOf(answers: readonly (NodeAnswer | undefined)[]): number {
-  return Math.max(1, ...answers.map((answer) => (answer?.kind === 'granted' ? answer.attempt : 1)))
+  return answers.reduce(
+    (most, answer) => (answer?.kind === 'granted' ? Math.max(most, answer.attempt) : most),
+    1,
+  )
 }

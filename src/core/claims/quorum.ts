@@ -76,7 +76,8 @@ export function bestOf<T extends Accepted>(accepted: readonly T[]): { best: T; h
 
 /** {@link bestOf} the completed records among answers to a claim or a completion. */
 export function bestCompleted(answers: Answers): { best: Completed; holders: number } | undefined {
-  return bestOf(answers.filter((answer): answer is Completed => answer?.kind === 'completed'))
+  const completed = answers.filter((answer): answer is Completed => answer?.kind === 'completed')
+  return completed.length === 0 ? undefined : bestOf(completed)
 }
 
 /**

@@ -34,25 +34,26 @@ export function withBreaker(node: RecordNode, options: NodeBreakerOptions): Reco
 
   return {
     name: node.name,
-    execute: async (command) => {
+    execute: (command) => {
       const { breaker: next, admitted } = admit(breaker, clock.monoMs())
       become(next)
       if (admitted === 'no') return NOT_ASKED
-      const answer = await node.execute(command)
-      // Down is known without asking; a probe that found it so has not found it back.
-      if (!notEvenSent(answer) || admitted === 'probe') {
-        become(report(breaker, admitted, answersAgain(answer), clock.monoMs(), random.fraction(), rules))
-      }
-      return answer
+      return node.execute(command).then((answer) => {
+        // Down is known without asking; a probe that found it so has not found it back.
+        if (!notEvenSent(answer) || admitted === 'probe') {
+          become(report(breaker, admitted, answersAgain(answer), clock.monoMs(), random.fraction(), rules))
+        }
+        return answer
+      })
     },
   }
 }
 
-const NOT_ASKED: NodeAnswer = {
+const NOT_ASKED: Promise<NodeAnswer> = Promise.resolve({
   kind: 'unreachable',
   reason: 'refused',
   detail: 'not asked: it has not answered the last times (breaker open)',
-}
+})
 
 function notEvenSent(answer: NodeAnswer): boolean {
   return answer.kind === 'unreachable' && answer.reason === 'refused' && answer.silent === undefined

@@ -183,18 +183,19 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
   function wrap(node: RecordNode, state: Watched): RecordNode {
     return {
       name: node.name,
-      execute: async (command) => {
+      execute: (command) => {
         const sentMonoMs = clock.monoMs()
         const sentWallMs = clock.wallMs()
-        const answer = await node.execute(command)
-        if (!('nodeMs' in answer)) return answer
-        const sample = { nodeMs: answer.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
-        judge(node.name, state, sample, sentWallMs)
-        const suspended = state.leap !== undefined || sample.receivedMonoMs < state.suspendedUntilMonoMs
-        const refused =
-          enforce && command.kind === 'claim' && watched.filter(({ skewed }) => skewed).length >= required
-        // It was executed, so whoever asked takes back what it may have granted; it does not count.
-        return suspended || refused ? uncounted(answer.nodeMs) : answer
+        return node.execute(command).then((answer) => {
+          if (answer.kind === 'unreachable') return answer
+          const sample = { nodeMs: answer.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
+          judge(node.name, state, sample, sentWallMs)
+          const suspended = state.leap !== undefined || sample.receivedMonoMs < state.suspendedUntilMonoMs
+          const refused =
+            enforce && command.kind === 'claim' && watched.filter(({ skewed }) => skewed).length >= required
+          // It was executed, so whoever asked takes back what it may have granted; it does not count.
+          return suspended || refused ? uncounted(answer.nodeMs) : answer
+        })
       },
     }
   }

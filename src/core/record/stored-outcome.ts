@@ -6,7 +6,7 @@
  * replayed in part. What may be stored (which statuses, which headers) is the proxy's decision, not this file's.
  */
 
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import type { HeaderList } from '../ports.ts'
 
 export type StoredOutcome =
@@ -37,9 +37,11 @@ const DIGEST_OFFSET = 1
 const HEAD_LENGTH_OFFSET = DIGEST_OFFSET + 32
 const HEAD_OFFSET = HEAD_LENGTH_OFFSET + 4
 
+const NO_BODY = Buffer.alloc(0)
+
 /** Version (1 byte), SHA-256 of the rest (32), length of the head (4, big-endian), head as JSON, body. */
 export function encodeOutcome(outcome: StoredOutcome): Buffer {
-  const { body, ...head } = outcome.kind === 'response' ? outcome : { ...outcome, body: Buffer.alloc(0) }
+  const { body, ...head } = outcome.kind === 'response' ? outcome : { ...outcome, body: NO_BODY }
   const headBytes = Buffer.from(JSON.stringify(head))
   const bytes = Buffer.allocUnsafe(HEAD_OFFSET + headBytes.length + body.length)
   bytes.writeUInt8(VERSION, 0)
@@ -70,7 +72,7 @@ export function decodeOutcome(bytes: Buffer): DecodedOutcome {
 }
 
 function digestOf(bytes: Buffer): Buffer {
-  return createHash('sha256').update(bytes.subarray(HEAD_LENGTH_OFFSET)).digest()
+  return hash('sha256', bytes.subarray(HEAD_LENGTH_OFFSET), 'buffer')
 }
 
 /** A digest proves that nothing was cut, not that a friend wrote it: the shape is checked, and headers may not split. */

@@ -2,8 +2,8 @@
 adopt: tells a node what other nodes remember of a record. Same rules as src/core/record/record-merge.ts: it only ever raises.
 
 KEYS  the record's key
-ARGV  packed record (record.lua) whose lease end is what remains of the lease (ms; 0: lapsed)
-      1 where a majority accepted this very outcome, else 0; key lifetime (ms)
+Frame attempt 1 where a majority accepted this very outcome, else 0; key lifetime;
+      packed record (record.lua) whose lease end is what remains of the lease (ms; 0: lapsed)
 Answers
   ADOPTED   the node knows at least as much now
 ]]
@@ -50,13 +50,13 @@ local function adopt(key, packed, chosen, ttl)
   theirs.outcome = string.sub(packed, HEADER + 1)
   local their_token = theirs.accepted
   local mine = read_header(key)
-  ttl = math.max(tonumber(ttl), redis.call('PTTL', key))
+  ttl = math.max(ttl, call('PTTL', key))
   local result = theirs
   if mine then
     mine.lease_until = math.max(0, mine.lease_until - NOW)
     if mine.state == 'D' or theirs.state == 'D' then
       result = merge_outcomes(mine, theirs)
-      result.copied = result.fence ~= result.accepted and not (chosen == '1' and result.accepted == their_token)
+      result.copied = result.fence ~= result.accepted and not (chosen and result.accepted == their_token)
     elseif mine.fence == theirs.fence then
       result = merge_claims(mine, theirs)
     elseif mine.fence > theirs.fence then

@@ -2,29 +2,29 @@
 claim: asks for the lease of one record, and for this node's promise to accept nothing below the token any more.
 
 KEYS  the record's key
-ARGV  token (16 digits), owner (32 hex), lease (ms), fingerprint (64 hex), key lifetime (ms)
+Frame token, owner, lease, fingerprint, key lifetime
 Answers
   GRANTED    attempt                                  the lease is the caller's; attempt > 1: an earlier one lapsed
   HELD       fence, remaining ms, fingerprint, attempt   another owner's lease is live
   MISMATCH   fence, remaining ms, fingerprint         a claim, live or lapsed (0 ms), of another fingerprint
   STALE      fence                                    the token is not above what was promised
   SKEWED                                              the token lies further ahead of this node's clock than tolerated
-  COMPLETED  fence, promised 0|1, accepted token, attempt, fingerprint, outcome, copied 0|1
+  COMPLETED  fence, promised 0|1, accepted token, attempt, fingerprint, copied 0|1; bytes: the outcome
 ]]
-local function claim(key, token, owner, lease, fingerprint, ttl)
-  lease = tonumber(lease)
-  if is_too_far_ahead(token) then return { SKEWED } end
-  local record = read_header(key)
+-- `found`: the packed record, where it was read already.
+local function claim(key, token, owner, lease, fingerprint, ttl, found)
+  if token >= TOO_FAR_AHEAD then return { SKEWED } end
+  local record
+  if found then record = parse_whole(found) else record = read_header(key) end
   if not record then
-    write_claim(key, token, owner, lease, 1, fingerprint, digits(NOW, 16), ttl)
+    write_claim(key, token, owner, lease, 1, fingerprint, NOW_DIGITS, ttl)
     return { GRANTED, 1 }
   end
 
   if record.state == 'D' then
     if token > record.fence then
       -- In place, because the outcome may be large and its lifetime must stay as it is.
-      redis.call('SETRANGE', key, 2, token)
-      redis.call('SETRANGE', key, 34, owner)
+      call('SETRANGE', key, 2, token .. record.accepted .. owner)
       return completed_answer(key, record, token, 1)
     end
     local promised = (token == record.fence and owner == record.owner) and 1 or 0
@@ -33,7 +33,7 @@ local function claim(key, token, owner, lease, fingerprint, ttl)
 
   if record.state == 'R' then
     if token <= record.fence then return { STALE, record.fence } end
-    write_claim(key, token, owner, lease, 1, fingerprint, digits(NOW, 16), ttl)
+    write_claim(key, token, owner, lease, 1, fingerprint, NOW_DIGITS, ttl)
     return { GRANTED, 1 }
   end
 
@@ -48,6 +48,6 @@ local function claim(key, token, owner, lease, fingerprint, ttl)
   if remaining > 0 then return { HELD, record.fence, remaining, record.fingerprint, record.attempt } end
   if token <= record.fence then return { STALE, record.fence } end
   local attempt = math.min(ATTEMPT_MAX, record.attempt + 1)
-  write_claim(key, token, owner, lease, attempt, fingerprint, digits(NOW, 16), ttl)
+  write_claim(key, token, owner, lease, attempt, fingerprint, NOW_DIGITS, ttl)
   return { GRANTED, attempt }
 end

@@ -1,16 +1,11 @@
 --[[
-What every command reads: this node's time, the limit on tokens, and the names of answers.
-Names are strings, because they are few, short and readable in MONITOR.
+What every command reads: the names of answers, and the fields of a frame. It begins the function `rules(…)` of
+scripts.ts, whose arguments are NOW (this node's time, ms since 1970), NOW_DIGITS (the same as 16 digits), TOO_FAR_AHEAD
+and FRAMES (both of batch.lua).
+Names are strings, because they are few and short, and a person can read them.
 ]]
-local TIME = redis.call('TIME')
-local NOW = tonumber(TIME[1]) * 1000 + math.floor(tonumber(TIME[2]) / 1000)
-local MAX_TOKEN_AHEAD = tonumber(ARGV[2])
+local sub, call = string.sub, redis.call
 local GRANTED, HELD, MISMATCH, STALE, SKEWED, COMPLETED = 'granted', 'held', 'mismatch', 'stale', 'skewed', 'completed'
 local RENEWED, LOST, RECORDED, FENCED, RELEASED, NOT_OWNER = 'renewed', 'lost', 'recorded', 'fenced', 'released', 'not_owner'
-local ABSENT, RECORD, FAILED = 'absent', 'record', 'failed'
-local SHOWN, ADOPTED = 'shown', 'adopted'
-
--- One wild clock must not poison a key: nothing of a token that lies so far in this node's future is kept.
-local function is_too_far_ahead(token)
-  return math.floor(tonumber(token) / 1024) > NOW + MAX_TOKEN_AHEAD
-end
+local ABSENT, RECORD, SHOWN, ADOPTED = 'absent', 'record', 'shown', 'adopted'
+local NO_TOKEN = '0000000000000000'

@@ -4,9 +4,9 @@ read: the whole record, unchanged.
 KEYS  the record's key
 Answers
   ABSENT
-  RECORD  the packed string of record.lua
+  RECORD  bytes: the packed string of record.lua
 ]]
 local function read(key)
   if not read_header(key) then return { ABSENT } end
-  return { RECORD, redis.call('GET', key) }
+  return { RECORD, bytes = call('GET', key) }
 end

@@ -17,7 +17,6 @@ Tokens are compared as strings of equal length: Lua's numbers print with 14 digi
 local HEADER = 166
 local ATTEMPT_MAX = 9999
 local NOBODY = string.rep('0', 32)
-local NO_TOKEN = string.rep('0', 16)
 
 local function digits(number, width)
   return string.format('%0' .. width .. '.0f', number)
@@ -28,6 +27,8 @@ local function parse_header(header)
   if header == '' then return nil end
   if #header < HEADER then error('damaged record: ' .. #header .. ' bytes of header, ' .. HEADER .. ' expected') end
   if string.sub(header, 1, 1) ~= '1' then error('damaged record: unknown version') end
+  -- Answers are lines of words: no field may look like two.
+  if string.find(header, '%s') then error('damaged record: header fields') end
   local record = {
     state = string.sub(header, 2, 2),
     fence = string.sub(header, 3, 18),
@@ -43,18 +44,25 @@ local function parse_header(header)
     record.copied = true
   end
   if not (record.state == 'C' or record.state == 'R' or record.state == 'D') or not record.lease_until
-    or not record.attempt or not string.match(record.fence, '^%d+$') then
+    or not record.attempt or not string.match(record.fence, '^%d+$') or not string.match(record.accepted, '^%d+$') then
     error('damaged record: header fields')
   end
   return record
 end
 
 local function read_header(key)
-  return parse_header(redis.call('GETRANGE', key, 0, HEADER - 1))
+  return parse_header(call('GETRANGE', key, 0, HEADER - 1))
+end
+
+-- A record that was read whole already.
+local function parse_whole(packed)
+  local record = parse_header(sub(packed, 1, HEADER))
+  if record then record.outcome = sub(packed, HEADER + 1) end
+  return record
 end
 
 local function read_outcome(key)
-  return redis.call('GETRANGE', key, HEADER, -1)
+  return call('GETRANGE', key, HEADER, -1)
 end
 
 -- A field of another width would shift all that follow it: such a command is refused before it damages a record.
@@ -62,7 +70,7 @@ local function write(key, state, fence, accepted, owner, lease_until, attempt, f
   if #fence ~= 16 or #owner ~= 32 or #fingerprint ~= 64 or attempt < 0 or attempt > ATTEMPT_MAX then
     error('not a command: its token, owner, fingerprint or attempt does not fit the record')
   end
-  redis.call('SET', key, '1' .. state .. fence .. accepted .. owner .. digits(lease_until, 16) .. digits(attempt, 4)
+  call('SET', key, '1' .. state .. fence .. accepted .. owner .. digits(lease_until, 16) .. digits(attempt, 4)
     .. fingerprint .. claimed_at .. outcome, 'PX', ttl)
 end
 
@@ -71,10 +79,10 @@ local function write_claim(key, token, owner, lease, attempt, fingerprint, claim
 end
 
 local function write_released(key, token, ttl)
-  write(key, 'R', token, NO_TOKEN, NOBODY, 0, 0, string.rep('0', 64), digits(NOW, 16), '', ttl)
+  write(key, 'R', token, NO_TOKEN, NOBODY, 0, 0, string.rep('0', 64), NOW_DIGITS, '', ttl)
 end
 
 local function completed_answer(key, record, fence, promised)
-  return { COMPLETED, fence, promised, record.accepted, record.attempt, record.fingerprint, read_outcome(key),
-    record.copied and 1 or 0 }
+  return { COMPLETED, fence, promised, record.accepted, record.attempt, record.fingerprint, record.copied and 1 or 0,
+    bytes = record.outcome or read_outcome(key) }
 end

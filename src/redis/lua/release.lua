@@ -2,7 +2,7 @@
 release: gives the lease back and keeps the fence, so that a delayed claim of the same token bounces.
 
 KEYS  the record's key
-ARGV  token (16 digits), owner (32 hex), key lifetime (ms)
+Frame token, owner, key lifetime
 Answers
   RELEASED           nothing of this claim is left here; after a takeover the lapsed claim before it stands again
   NOT_OWNER  fence   another claim, another token, or an outcome stands; nothing was changed
@@ -12,7 +12,7 @@ local function release(key, token, owner, ttl)
   if not record or (record.state == 'R' and token >= record.fence) then
     -- The claim may still be on its way, over a connection that died: raise the fence to meet it. A claim that would be
     -- refused as too far in the future must not raise it either, or nobody could claim the key until that future.
-    if not is_too_far_ahead(token) then write_released(key, token, ttl) end
+    if token < TOO_FAR_AHEAD then write_released(key, token, ttl) end
     return { RELEASED }
   end
   if record.state ~= 'C' or record.fence ~= token or record.owner ~= owner then return { NOT_OWNER, record.fence } end

@@ -2,16 +2,14 @@
 renew: sets the lease again, also where the key had gone or the claim never arrived.
 
 KEYS  the record's key
-ARGV  token (16 digits), owner (32 hex), lease (ms), fingerprint (64 hex), attempt, key lifetime (ms)
+Frame token, owner, lease, fingerprint, attempt, key lifetime
 Answers
   RENEWED        the lease runs from now
   LOST   fence   a larger token was promised, another owner's lease is live, or the claim was released or completed
 ]]
 local function renew(key, token, owner, lease, fingerprint, attempt, ttl)
-  lease = tonumber(lease)
-  attempt = tonumber(attempt)
   local record = read_header(key)
-  local claimed_at = digits(NOW, 16)
+  local claimed_at = NOW_DIGITS
   if record then
     if token < record.fence then return { LOST, record.fence } end
     if record.state == 'D' then

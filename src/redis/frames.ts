@@ -1,0 +1,117 @@
+/**
+ * Commands as they travel to a Redis node: each as one frame, as `lua/batch.lua` lays it out.
+ *
+ * Owns the encoding of commands and nothing else. A command that does not fit the record's fixed fields is refused here,
+ * before it shifts the fields after it.
+ */
+
+import { NO_OWNER, type RecordCommand } from '../core/record/record.ts'
+import { formatToken, NO_TOKEN } from '../core/record/token.ts'
+
+/**
+ * What a node is asked: a record's key, as an argument of a call, and the frame. One character a byte, because joining
+ * texts and encoding them once costs least.
+ */
+export type Frame = { readonly key: string; readonly bytes: string }
+
+/** One argument of a call as RESP has it. @param bytes one character a byte */
+export function bulk(bytes: string): string {
+  return `$${bytes.length}\r\n${bytes}\r\n`
+}
+
+/** UTF-8, one character a byte. */
+export function latin1(text: string): string {
+  return Buffer.byteLength(text) === text.length ? text : Buffer.from(text).toString('latin1')
+}
+
+const NO_FINGERPRINT = '0'.repeat(64)
+const NO_ACCEPTED = formatToken(NO_TOKEN)
+const ATTEMPT_MAX = 9_999
+/** Bytes of an outcome: eight digits, far above what a call may have. */
+const SIZE_DIGITS = 8
+
+let lastCommand: RecordCommand | undefined
+let lastFrame: Frame | undefined
+
+/**
+ * The frame of a command. One command goes to every node in turn, so the last frame is kept: it is made once.
+ * @throws RangeError where a field does not fit
+ */
+export function frameOf(command: RecordCommand): Frame {
+  if (lastFrame !== undefined && lastCommand === command) return lastFrame
+  const frame = { key: argument(command.key), bytes: encode(command) }
+  lastCommand = command
+  lastFrame = frame
+  return frame
+}
+
+function encode(command: RecordCommand): string {
+  switch (command.kind) {
+    case 'claim': {
+      const { token, owner, fingerprint, leaseMs, keyTtlMs } = command
+      return fixed('C', token, owner, 1, fingerprint, leaseMs, keyTtlMs, '')
+    }
+    case 'renew': {
+      const { token, owner, attempt, fingerprint, leaseMs, keyTtlMs } = command
+      return fixed('N', token, owner, attempt, fingerprint, leaseMs, keyTtlMs, '')
+    }
+    case 'complete': {
+      const { token, owner, attempt, fingerprint, keyTtlMs, outcome } = command
+      return fixed('D', token, owner, attempt, fingerprint, 0, keyTtlMs, outcome.toString('latin1'))
+    }
+    case 'release': {
+      const { token, owner, keyTtlMs } = command
+      return fixed('R', token, owner, 0, NO_FINGERPRINT, 0, keyTtlMs, '')
+    }
+    case 'read':
+      return fixed('G', NO_TOKEN, NO_OWNER, 0, NO_FINGERPRINT, 0, 0, '')
+  }
+}
+
+/** `whole`: with the outcome; else the header only. */
+export function showFrame(key: string, whole: boolean): Frame {
+  return {
+    key: argument(key),
+    bytes: fixed('S', NO_TOKEN, NO_OWNER, whole ? 1 : 0, NO_FINGERPRINT, 0, 0, ''),
+  }
+}
+
+export function adoptFrame(key: string, packed: Buffer, chosen: boolean, keyTtlMs: number): Frame {
+  const bytes = packed.toString('latin1')
+  return {
+    key: argument(key),
+    bytes: fixed('A', NO_TOKEN, NO_OWNER, chosen ? 1 : 0, NO_FINGERPRINT, 0, keyTtlMs, bytes),
+  }
+}
+
+function argument(key: string): string {
+  return bulk(latin1(key))
+}
+
+function fixed(
+  kind: string,
+  token: number,
+  owner: string,
+  attempt: number,
+  fingerprint: string,
+  leaseMs: number,
+  keyTtlMs: number,
+  rest: string,
+): string {
+  const tokenDigits = formatToken(token)
+  if (
+    tokenDigits.length !== 16 ||
+    owner.length !== 32 ||
+    fingerprint.length !== 64 ||
+    !(attempt >= 0 && attempt <= ATTEMPT_MAX)
+  )
+    throw new RangeError('not a command: its token, owner, fingerprint or attempt does not fit the record')
+  const terms = digits(leaseMs, 16) + digits(keyTtlMs, 16)
+  const attempts = attempt === 1 ? '0001' : digits(attempt, 4)
+  const size = rest.length === 0 ? '00000000' : digits(rest.length, SIZE_DIGITS)
+  return kind + tokenDigits + NO_ACCEPTED + owner + attempts + fingerprint + terms + size + rest
+}
+
+function digits(value: number, width: number): string {
+  return String(Math.trunc(value)).padStart(width, '0')
+}
