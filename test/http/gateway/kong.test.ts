@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
+import { makeAuthority } from '../../support/certificates.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type Gateway, KINDS, startGateway } from '../../support/gateways.ts'
 import { type LosingRelay, startLosingRelay } from '../../support/losing-relay.ts'
@@ -17,15 +18,23 @@ let relay: LosingRelay
 let kong: Gateway
 
 beforeAll(async () => {
-  sidecar = stack.use(
+  const authority = stack.use(makeAuthority())
+  const { certFile, keyFile } = authority.sign('gateway')
+  const env = { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0' }
+  sidecar = stack.use(await startSidecar(env))
+  const overTls = stack.use(
     await startSidecar({
-      FENCEPOST_REDIS_NODES: 'embedded',
-      FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
+      ...env,
+      FENCEPOST_TLS_LISTENERS: 'gateway',
+      FENCEPOST_TLS_CERT_FILE: certFile,
+      FENCEPOST_TLS_KEY_FILE: keyFile,
     }),
   )
   application = stack.use(await startApplication())
   relay = stack.use(await startLosingRelay(sidecar.gateway))
-  kong = stack.use(await startGateway(KINDS.kong, application.origin, { 8082: relay.origin }))
+  kong = stack.use(
+    await startGateway(KINDS.kong, application.origin, { 8082: relay.origin, 8443: overTls.gateway }),
+  )
 })
 afterAll(() => stack.disposeAsync())
 
@@ -117,6 +126,17 @@ test('a report whose answer is lost is made again, and changes nothing more', as
   expect(relay.lost).toBe(lostBefore + 1)
   const later = await post(key)
   expect([later.status, later.headers.has('retry-after')]).toEqual([409, false])
+})
+
+test('over TLS, also on a connection that is kept', async () => {
+  for (let request = 0; request < 2; request += 1)
+    expect((await post(randomUUID(), { path: '/tls-unverified/payments' })).status).toBe(201)
+  expect(seen().map((request) => request.values('fencepost-attempt'))).toEqual([['1'], ['1']])
+})
+
+test('a certificate that nobody vouches for is no fencepost: nothing passes', async () => {
+  expect((await post(randomUUID(), { path: '/tls/payments' })).status).toBe(503)
+  expect(seen()).toEqual([])
 })
 
 test('a request with more header lines than Kong hands out is refused', async () => {
