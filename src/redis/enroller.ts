@@ -17,11 +17,11 @@ import type { Member, RedisNodes } from './nodes.ts'
 /** Records that are looked at in a second, for one node: some 5 % of what a node can do beside its own work. */
 const COPY_KEYS_PER_SECOND = 10_000
 
-/** How long a sidecar keeps the work on a node to itself; a step takes milliseconds, and one that died must not block. */
-const OCCUPY_MS = 2_000
+/** How long a sidecar keeps the work on a node to itself: longer than a turn, and one that died must not block for long. */
+const OCCUPY_MS = 3_000
 
 /** How long one turn goes on copying before its progress is written down and the node is looked at again. */
-const TURN_MS = 250
+const TURN_MS = 1_000
 
 /** Keys of which it is remembered that they were merged: some 20 MB. Beyond them each source is compared anew. */
 const MERGED_MAX_KEYS = 100_000

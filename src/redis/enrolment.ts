@@ -18,8 +18,8 @@ import { NO_EPOCH } from './node.ts'
 import type { Script } from './scripts.ts'
 import { decodeShown, packRecord } from './wire.ts'
 
-/** Keys that one SCAN looks at: some 50 µs of the node's time. */
-const SCAN_COUNT = 100
+/** Keys that one SCAN looks at: less than a millisecond of the node's time. */
+const SCAN_COUNT = 1_000
 
 /** Bytes of records in one call: a millisecond or two of the node's time. */
 const ADOPT_MAX_BYTES = 1024 * 1024

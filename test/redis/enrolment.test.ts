@@ -87,7 +87,12 @@ test('records are told many at a time, and each outcome is loaded once', async (
   const calls = async (client: Redis) =>
     Number(/cmdstat_evalsha:calls=(\d+)/.exec(await client.info('commandstats'))?.[1] ?? 0)
   const own = await at(servers, 4)
-  for (const name of names) expect(await own.exists(keyOf(name))).toBe(1)
+  const HEADER_BYTES = 166
+  for (const name of names) {
+    const outcome = await clients[0]?.getrange(keyOf(name), HEADER_BYTES, -1)
+    expect(outcome).not.toBe('')
+    expect(await own.getrange(keyOf(name), HEADER_BYTES, -1)).toBe(outcome)
+  }
   // Some hundred keys a page: for each a look and an adoption there, a look and a load elsewhere.
   expect(await calls(own)).toBeLessThan(60)
   for (const client of clients) expect(await calls(client)).toBeLessThan(60)

@@ -19,7 +19,7 @@ import {
 
 export type CopyPorts = {
   readonly events: Events
-  /** Asked after each page of keys, so that one turn copies many. Where it is not given a turn copies one. */
+  /** Asked as keys are looked at, so that one turn copies many pages. Where it is not given a turn copies one. */
   readonly goOn?: (keysLookedAt: number) => Promise<boolean>
   /** What was merged since the node forgot. Once is enough: what it promises from now on does not count. */
   readonly merged?: MergedKeys
@@ -46,42 +46,60 @@ export async function copyPages(
   const copying: Promise<number>[] = []
   let { cursor } = step
   let copied = 0
+  let portions = 0
   try {
     for (let more = true; more; ) {
       const page = await source.node.keys(cursor)
-      const keys = page.keys.filter((key) => !known.has(key))
-      const copyingPage = copyKeys(target, keys, source, witnesses, rules).then((count) => {
-        for (const key of keys) known.add(key)
-        return count
-      })
-      // Where it fails it is asked for below, not before its turn.
-      copyingPage.catch(() => {})
-      copying.push(copyingPage)
       cursor = page.cursor
-      more = cursor !== FIRST_CURSOR && goOn !== undefined && (await goOn(keys.length))
-      // The oldest first: however slow the nodes are, some pages are under way and no more.
-      while (copying.length > (more ? PAGES_AT_ONCE - 1 : 0)) copied += (await copying.shift()) ?? 0
+      more = cursor !== FIRST_CURSOR && goOn !== undefined
+      for (const keys of chunked(page.keys.filter((key) => !known.has(key)))) {
+        portions += 1
+        const portion = copyKeys(target, keys, source, witnesses, portions, rules).then((count) => {
+          for (const key of keys) known.add(key)
+          return count
+        })
+        // Where it fails it is asked for below, not before its turn.
+        portion.catch(() => {})
+        copying.push(portion)
+        // The oldest first: however slow the nodes are, some are under way and no more.
+        if (copying.length >= PORTIONS_AT_ONCE) copied += (await copying.shift()) ?? 0
+        if (goOn !== undefined) more = (await goOn(keys.length)) && more
+      }
+      more &&= (await goOn?.(0)) === true
     }
+    for (const portion of copying) copied += await portion
   } finally {
     await Promise.allSettled(copying)
   }
   return advanced(quarantine.progress, source.runId, cursor, copied)
 }
 
-/** Calls that a source answers beside each other: what takes long is the way there, and a disk that syncs. */
-const PAGES_AT_ONCE = 4
+/** Calls that a node answers beside each other: what takes long is the way there, and a disk that syncs. */
+const PORTIONS_AT_ONCE = 6
+
+/** Keys in one call: under a millisecond of the node's time, in which no claim is answered. */
+const PORTION_KEYS = 100
+
+function chunked(keys: readonly string[]): readonly (readonly string[])[] {
+  return Array.from({ length: Math.ceil(keys.length / PORTION_KEYS) }, (_, n) =>
+    keys.slice(n * PORTION_KEYS, (n + 1) * PORTION_KEYS),
+  )
+}
 
 type CopyRules = { readonly required: number; readonly lossDeclared: boolean; readonly events: Events }
 
-/** @returns how many records the node was told */
+/**
+ * @param turn by turns each of those that were heard is asked for outcomes
+ * @returns how many records the node was told
+ */
 async function copyKeys(
   target: EnrolmentNode,
   keys: readonly string[],
   source: Peer,
   witnesses: readonly Peer[],
+  turn: number,
   { required, lossDeclared, events }: CopyRules,
 ): Promise<number> {
-  if (keys.length === 0) return 0
   const [own, heard] = await Promise.all([
     target.show(keys, false),
     hear(keys, source, witnesses, required, lossDeclared),
@@ -91,13 +109,16 @@ async function copyKeys(
     const merged = mergeSightings(sightingsAt(heard, index), required)
     return merged === undefined || isKnown(own.sightings[index], merged) ? [] : [{ key, index, merged }]
   })
-  const whole = news.filter(({ merged }) => merged.record.state === 'completed')
-  const adoptions: Adoption[] = [
-    ...news.filter(({ merged }) => merged.record.state !== 'completed'),
-    ...(await loadOutcomes(whole, heard, required)),
-  ]
-  if (adoptions.length > 0) await target.adopt(adoptions)
-  return adoptions.length
+  const short = news.filter(({ merged }) => merged.record.state !== 'completed')
+  if (short.length > 0) await target.adopt(short)
+  let copied = short.length
+  // One portion of outcomes at a time is in our memory.
+  for (const { holder, wanted } of toLoad(news, heard, turn)) {
+    const adoptions = await loadOutcomes(holder, wanted, heard, required)
+    if (adoptions.length > 0) await target.adopt(adoptions)
+    copied += adoptions.length
+  }
+  return copied
 }
 
 type Heard = { readonly node: EnrolmentNode; readonly sightings: Shown['sightings'] }
@@ -127,38 +148,43 @@ async function hear(
 
 type News = Adoption & { readonly index: number }
 
-/** The same records with their outcomes, each loaded from one that has it; who is asked is spread over those that do. */
+type Load = { readonly holder: Heard; readonly wanted: readonly News[] }
+
+/** Who is asked for which outcomes, by size. */
+function toLoad(news: readonly News[], heard: readonly Heard[], turn: number): readonly Load[] {
+  const first = turn % heard.length
+  const inTurn = [...heard.slice(first), ...heard.slice(0, first)]
+  const byHolder = new Map<Heard, News[]>()
+  for (const one of news) {
+    if (one.merged.record.state !== 'completed') continue
+    const holder = inTurn.find(({ sightings }) => accepted(sightings[one.index]) === accepted(one.merged))
+    if (holder === undefined) throw new Error('a merged outcome is held by nobody')
+    byHolder.set(holder, [...(byHolder.get(holder) ?? []), one])
+  }
+  return [...byHolder].flatMap(([holder, all]) => bySize(all, holder).map((wanted) => ({ holder, wanted })))
+}
+
+/** The same records with their outcomes. */
 async function loadOutcomes(
-  news: readonly News[],
+  holder: Heard,
+  wanted: readonly News[],
   heard: readonly Heard[],
   required: number,
 ): Promise<readonly Adoption[]> {
-  const toLoad = new Map<Heard, News[]>()
-  for (const one of news) {
-    const holders = heard.filter(({ sightings }) => accepted(sightings[one.index]) === accepted(one.merged))
-    const holder = holders[one.index % holders.length]
-    if (holder === undefined) throw new Error('a merged outcome is held by nobody')
-    toLoad.set(holder, [...(toLoad.get(holder) ?? []), one])
-  }
-  const loaded = [...toLoad].map(async ([holder, wanted]) => {
-    const adoptions: Adoption[] = []
-    for (const some of bySize(wanted, holder)) {
-      const { sightings } = await holder.node.show(
-        some.map(({ key }) => key),
-        true,
-      )
-      for (const [at, { key, index }] of some.entries()) {
-        const seen = heard.map((one) => (one === holder ? sightings[at] : one.sightings[index]))
-        const merged = mergeSightings(seen.flatMap(intact), required)
-        // Gone or overtaken between the two looks: this page is gone through again.
-        if (merged?.record.state === 'completed' && accepted(merged) !== accepted(sightings[at]))
-          throw new Error('an outcome was replaced while it was copied')
-        if (merged !== undefined) adoptions.push({ key, merged })
-      }
-    }
-    return adoptions
+  const { sightings } = await holder.node.show(
+    wanted.map(({ key }) => key),
+    true,
+  )
+  return wanted.flatMap(({ key, index }, at): Adoption[] => {
+    const whole = sightings[at]
+    const others = heard.flatMap((one) => (one === holder ? [] : intact(one.sightings[index])))
+    // First, because of sightings of one outcome the first is kept, and the others are headers without it.
+    const merged = mergeSightings([...intact(whole), ...others], required)
+    // Gone or overtaken between the two looks: this page is gone through again.
+    if (merged?.record.state === 'completed' && outcomeIn(merged) !== outcomeIn(whole))
+      throw new Error('an outcome was replaced while it was copied')
+    return merged === undefined ? [] : [{ key, merged }]
   })
-  return (await Promise.all(loaded)).flat()
 }
 
 /** Bytes of outcomes in one answer: a fraction of a millisecond of the node's time. */
@@ -200,6 +226,13 @@ function intact(seen: Sighting | 'damaged' | undefined): readonly Sighting[] {
 function accepted(seen: { readonly record: NodeRecord } | 'damaged' | undefined): number | undefined {
   return seen !== undefined && seen !== 'damaged' && seen.record.state === 'completed'
     ? seen.record.acceptedToken
+    : undefined
+}
+
+/** The very bytes: a header shows an empty outcome, which must not be told to anybody. */
+function outcomeIn(seen: { readonly record: NodeRecord } | 'damaged' | undefined): Buffer | undefined {
+  return seen !== undefined && seen !== 'damaged' && seen.record.state === 'completed'
+    ? seen.record.outcome
     : undefined
 }
 
