@@ -58,6 +58,7 @@ function drawPanel(panel: Panel, drawn: readonly Drawn[]): string {
   if (panel.kind === 'stat')
     return `${frame}${title}<text x="${CELL.width / 2}" y="${CELL.height / 2 + 16}" font-size="36" text-anchor="middle" fill="${colourAt(panel, latest)}">${latest === undefined ? 'no data' : shown(latest, panel.unit)}</text>`
   const points = finite.flatMap(({ values }) => values)
+  if (panel.kind === 'heatmap' && points.length > 0) return `${frame}${title}${drawHeat(finite, panel.unit)}`
   if (points.length === 0) return `${frame}${title}<text x="56" y="100">no data</text>`
   const times = points.map(([at]) => at)
   const from = Math.min(...times)
@@ -90,6 +91,41 @@ function drawPanel(panel: Panel, drawn: readonly Drawn[]): string {
   return `${frame}${title}${axis.join('')}${marks.join('')}${lines.join('')}<text x="12" y="${CELL.height - 14}" font-size="9" xml:space="preserve">${legend.join('')}</text>`
 }
 
+/** Buckets from below to above, darker where more observations fell into them; the axis says up to where each goes. */
+function drawHeat(buckets: readonly Drawn[], unit: Unit): string {
+  const bound = ({ label }: Drawn) => (label === '+Inf' ? Number.POSITIVE_INFINITY : Number(label))
+  const sorted = [...buckets].sort((a, b) => bound(a) - bound(b))
+  // What Prometheus counts in a bucket is in all larger ones, too.
+  const alone = sorted.map(({ values }, index) => {
+    const below = new Map(sorted[index - 1]?.values)
+    return values.map(([at, value]) => [at, Math.max(0, value - (below.get(at) ?? 0))] as const)
+  })
+  const times = alone.flatMap((values) => values.map(([at]) => at))
+  const [from, to] = [Math.min(...times), Math.max(...times)]
+  const most = Math.max(...alone.flatMap((values) => values.map(([, value]) => value)), Number.MIN_VALUE)
+  const width = CELL.width - PLOT.left - PLOT.right
+  const height = (CELL.height - PLOT.top - 24) / sorted.length
+  const step = width / Math.max(1, new Set(times).size)
+  const cells = alone.flatMap((values, index) => {
+    const y = CELL.height - 24 - (index + 1) * height
+    return values
+      .filter(([, value]) => value > 0)
+      .map(([at, value]) => {
+        const x = PLOT.left + ((at - from) / Math.max(1, to - from)) * (width - step)
+        const opacity = (0.1 + 0.9 * (value / most)).toFixed(2)
+        return `<rect x="${x.toFixed(1)}" y="${y.toFixed(1)}" width="${step.toFixed(1)}" height="${height.toFixed(1)}" fill="#8f3bb8" opacity="${opacity}"/>`
+      })
+  })
+  const every = Math.ceil(sorted.length / 8)
+  const axis = sorted.flatMap((bucket, index) => {
+    if (index % every !== 0 && index !== sorted.length - 1) return []
+    const y = CELL.height - 24 - (index + 0.5) * height + 3
+    const upTo = Number.isFinite(bound(bucket)) ? `≤ ${shown(bound(bucket), unit)}` : 'longer'
+    return `<text x="${PLOT.left - 4}" y="${y.toFixed(1)}" text-anchor="end" font-size="9" fill="#606060">${upTo}</text>`
+  })
+  return cells.join('') + axis.join('')
+}
+
 function colourAt({ thresholds }: Panel, value: number | undefined): string {
   return thresholds.filter(({ from }) => from === null || (value ?? 0) >= from).at(-1)?.color ?? 'black'
 }
@@ -97,7 +133,7 @@ function colourAt({ thresholds }: Panel, value: number | undefined): string {
 function shown(value: number, unit: Unit): string {
   switch (unit) {
     case 's':
-      return value < 1 ? `${(value * 1_000).toPrecision(3)} ms` : `${value.toPrecision(3)} s`
+      return value < 1 ? `${Number((value * 1_000).toPrecision(3))} ms` : `${Number(value.toPrecision(3))} s`
     case 'percentunit':
       return `${(value * 100).toFixed(value < 0.1 ? 2 : 1)} %`
     case 'bytes':

@@ -18,8 +18,8 @@ import {
   ThresholdsMode,
   VariableRefresh,
 } from '@grafana/grafana-foundation-sdk/dashboard'
-import { PanelBuilder as HeatmapBuilder } from '@grafana/grafana-foundation-sdk/heatmap'
-import { DataqueryBuilder } from '@grafana/grafana-foundation-sdk/prometheus'
+import { PanelBuilder as HeatmapBuilder, YAxisConfigBuilder } from '@grafana/grafana-foundation-sdk/heatmap'
+import { DataqueryBuilder, PromQueryFormat } from '@grafana/grafana-foundation-sdk/prometheus'
 import { PanelBuilder as StatBuilder } from '@grafana/grafana-foundation-sdk/stat'
 import { PanelBuilder as StatesBuilder } from '@grafana/grafana-foundation-sdk/statetimeline'
 import { PanelBuilder as TableBuilder } from '@grafana/grafana-foundation-sdk/table'
@@ -81,6 +81,7 @@ function panelOf(panel: Panel) {
       .datasource(DATASOURCE)
       .expr(expr)
       .legendFormat(legend)
+    if (panel.kind === 'heatmap') query.format(PromQueryFormat.Heatmap)
     made.withTarget(panel.kind === 'stat' || panel.kind === 'alerts' ? query.instant() : query.range())
   }
   return made
@@ -88,7 +89,7 @@ function panelOf(panel: Panel) {
 
 type AnyBuilder = TimeseriesBuilder | StatBuilder | HeatmapBuilder | StatesBuilder | TableBuilder
 
-function builderOf({ kind, stacked }: Panel): AnyBuilder {
+function builderOf({ kind, stacked, unit }: Panel): AnyBuilder {
   switch (kind) {
     case 'timeseries': {
       const made = new TimeseriesBuilder().fillOpacity(stacked ? 30 : 0)
@@ -97,7 +98,8 @@ function builderOf({ kind, stacked }: Panel): AnyBuilder {
     case 'stat':
       return new StatBuilder()
     case 'heatmap':
-      return new HeatmapBuilder()
+      // Its buckets are Prometheus's own: the axis shows their bounds, in the unit of what was observed.
+      return new HeatmapBuilder().calculate(false).yAxis(new YAxisConfigBuilder().unit(unit))
     case 'states':
       return new StatesBuilder()
     case 'alerts':

@@ -5,6 +5,7 @@
  */
 
 import type { HeaderList } from './ports.ts'
+import type { Token } from './record/token.ts'
 
 export type TracedRequest = {
   readonly method: string
@@ -15,12 +16,19 @@ export type TracedRequest = {
   readonly header: (name: string) => string | undefined
 }
 
+/** The span of a claim, for what follows it in other calls; both in lower-case hex, 16 and 8 bytes. */
+export type ClaimTrace = { readonly traceId: string; readonly spanId: string }
+
 export interface Tracing {
   request(traced: TracedRequest): RequestTrace
   /** Headers towards the application with the trace context of the request under way instead of the client's. */
   outgoing(headers: HeaderList, lockId?: string): [string, string][]
   /** The caller's baggage with ours, for it to send on; undefined where nothing is to be added. */
   baggage(inbound: string | undefined, lockId: string): string | undefined
+  /** Of the claim that was granted on this record; undefined where it is not recorded. */
+  claimed(recordKey: string): ClaimTrace | undefined
+  /** A claim that another sidecar may have made: what is told of this record from now on belongs to it. */
+  resumed(recordKey: string, token: Token, claim: ClaimTrace): void
 }
 
 export interface RequestTrace {
@@ -37,4 +45,6 @@ export const UNTRACED: Tracing = {
   request: () => UNTRACED_REQUEST,
   outgoing: (headers) => headers.map(([name, value]) => [name, value]),
   baggage: () => undefined,
+  claimed: () => undefined,
+  resumed: () => {},
 }

@@ -28,6 +28,7 @@ import { mergedBaggage } from '../core/baggage.ts'
 import { lockIdOf } from '../core/claims/lease.ts'
 import type { CoreEvent } from '../core/events.ts'
 import type { Random, RecordNode } from '../core/ports.ts'
+import { millisecondOf } from '../core/record/token.ts'
 import type { RequestTrace, Tracing } from '../core/tracing.ts'
 import type { Subscriber } from './fan-out.ts'
 import { inheritedOr, isRecorded, SAMPLED, type TraceHeaders, withTrace } from './trace-headers.ts'
@@ -71,6 +72,7 @@ export function openTracing(options: TracingOptions): OpenTracing {
   })
   sdk.start()
   const tracer = trace.getTracer('fencepost', options.version)
+  const acquired = new Map<string, Acquired>()
 
   return {
     request: ({ method, route, protocolVersion, header }) => {
@@ -105,7 +107,23 @@ export function openTracing(options: TracingOptions): OpenTracing {
     },
     baggage: (inbound, lockId) =>
       options.baggage ? mergedBaggage(inbound === undefined ? [] : [inbound], ownBaggage(lockId)) : undefined,
-    subscriber: lifecycle(options),
+    claimed: (recordKey) => {
+      const span = acquired.get(recordKey)?.span
+      return span === undefined ? undefined : { traceId: span.traceId, spanId: span.spanId }
+    },
+    resumed: (recordKey, token, claim) => {
+      if (acquired.has(recordKey)) return
+      remember(acquired, recordKey, {
+        span: { ...claim, traceFlags: SAMPLED, isRemote: true },
+        // The millisecond inside a token is that of its claim, by the clock of the sidecar that made it.
+        atWallMs: millisecondOf(token),
+        attributes: {
+          'fencepost.key_hash': keyHashOf(recordKey),
+          'fencepost.lock_id': lockIdOf({ key: recordKey, token }),
+        },
+      })
+    },
+    subscriber: lifecycle(options, acquired),
     active,
     tracedNode: (node) => tracedNode(node),
     [Symbol.asyncDispose]: async () => {
@@ -122,10 +140,17 @@ function active(): ActiveTrace | undefined {
   return { traceId, spanId }
 }
 
+function remember(acquired: Map<string, Acquired>, recordKey: string, of: Acquired): void {
+  acquired.set(recordKey, of)
+  if (acquired.size > ACQUIRED_MAX) acquired.delete(acquired.keys().next().value as string)
+}
+
 /** The spans of a claim, from its events. */
-function lifecycle({ version, nodeCount, required }: TracingOptions): Subscriber {
+function lifecycle(
+  { version, nodeCount, required }: TracingOptions,
+  acquired: Map<string, Acquired>,
+): Subscriber {
   const tracer = trace.getTracer('fencepost', version)
-  const acquired = new Map<string, Acquired>()
 
   /** A span that is over: from so long ago until now, beneath whatever is active. */
   const write = (name: string, startWallMs: number, attributes: Attributes, links: Link[] = []) => {
@@ -182,8 +207,7 @@ function lifecycle({ version, nodeCount, required }: TracingOptions): Subscriber
           ...(result === 'unavailable' || result === 'damaged' ? { 'error.type': result } : {}),
         })
         if (result !== 'granted') return
-        acquired.set(recordKey, { span, atWallMs: Date.now(), attributes })
-        if (acquired.size > ACQUIRED_MAX) acquired.delete(acquired.keys().next().value as string)
+        remember(acquired, recordKey, { span, atWallMs: Date.now(), attributes })
         return
       }
       case 'lease_renewed':

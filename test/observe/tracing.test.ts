@@ -142,6 +142,52 @@ test('a reservation: what is done in other calls and traces links to the claim; 
   for (const canary of ['canary', '4711', id]) expect(receiver.raw()).not.toContain(canary)
 })
 
+test('what another sidecar does with a reservation links to its claim, which the id carries', async () => {
+  await using receiver = await startOtlpReceiver()
+  await using servers = await startRedisServers(3)
+  const settings = {
+    ...receiver.env,
+    FENCEPOST_TRACE_SAMPLE_RATIO: '0',
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+  }
+  await using one = await startSidecar({ ...settings, OTEL_SERVICE_NAME: 'one' })
+  await using other = await startSidecar({ ...settings, OTEL_SERVICE_NAME: 'other' })
+  const call = async (url: string, body: unknown, headers: Record<string, string> = {}) => {
+    const init = { method: 'POST', headers: { 'content-type': 'application/json', ...headers } }
+    const response = await fetch(url, { ...init, body: JSON.stringify(body) })
+    return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+  }
+  const intent = { session_id: 'canary-session', reserved_value: 'canary-key-4711' }
+  const { body: made } = await call(`${one.api}/v1/reservations`, intent, { traceparent: SAMPLED })
+  const path = `/v1/reservations/${made.reservation_id}`
+  const token = { fencing_token: made.fencing_token }
+  const extended = await call(`${other.api}${path}/extend`, token)
+  expect(extended.status).toBe(200)
+  // The renewed id carries it on.
+  const again = `/v1/reservations/${extended.body.reservation_id}`
+  expect((await call(`${other.api}${again}/complete`, { ...token, result: 'done' })).status).toBe(200)
+
+  const [acquire, ...later] = await receiver.until('the life of the claim', (spans) => {
+    const found = ['fencepost.acquire', 'fencepost.renew', 'fencepost.release', 'fencepost.hold'].map(
+      (name) => named(spans, name)[0],
+    )
+    return found.every((span) => span !== undefined) ? found : undefined
+  })
+  expect(acquire).toMatchObject({ traceId: TRACE, service: 'one' })
+  for (const span of later) {
+    expect(span?.service).toBe('other')
+    expect(span?.links).toMatchObject([{ traceId: TRACE, spanId: acquire?.spanId }])
+  }
+  const hold = later[2]
+  expect(hold?.attributes['fencepost.lock_id']).toBe(acquire?.attributes['fencepost.lock_id'])
+  const heldMs = Number(BigInt(hold?.endTimeUnixNano ?? 0) - BigInt(hold?.startTimeUnixNano ?? 0)) / 1e6
+  expect(heldMs).toBeGreaterThan(0)
+  expect(heldMs).toBeLessThan(60_000)
+  await Promise.all([one.process.end(), other.process.end()])
+  for (const canary of ['canary', '4711', made.reservation_id as string])
+    expect(receiver.raw()).not.toContain(canary)
+})
+
 test('off, nothing is sent and the headers of the client pass as they are', async () => {
   await using receiver = await startOtlpReceiver()
   await using application = await startCountingApplication()

@@ -7,7 +7,8 @@
  *
  * `r1_` and the base64url of: flags (1 byte), attempt (2), lease in ms (4), retention in ms (6), owner (16), token (8),
  * number of intents (1) and of entities (1), length of the scope (2), the scope, 32 bytes for each intent's hash (and 32
- * for its fingerprint, where flag 1 says so) and each entity's hash, HMAC-SHA256 over all of that (32).
+ * for its fingerprint, where flag 1 says so) and each entity's hash, trace and span of the claim (24, where flag 2 says so),
+ * HMAC-SHA256 over all of that (32).
  */
 
 import { createHmac, timingSafeEqual } from 'node:crypto'
@@ -24,6 +25,10 @@ const HASH_BYTES = 32
 const FIXED_BYTES = 1 + 2 + 4 + 6 + 16 + 8 + 1 + 1 + 2
 /** Fingerprints are those of the names alone, and need not be carried. */
 const FLAG_FINGERPRINTS = 1
+/** The claim is recorded by tracing. */
+const FLAG_TRACE = 2
+const TRACE_ID_BYTES = 16
+const SPAN_ID_BYTES = 8
 
 export type VerifiedId =
   | { readonly kind: 'reservation'; readonly reservation: Reservation }
@@ -31,13 +36,13 @@ export type VerifiedId =
   | { readonly kind: 'foreign' }
 
 export function reservationIdOf(reservation: Reservation, secret: Buffer): string {
-  const { intents, entities, owner, token, attempt, leaseMs, retentionMs } = reservation
+  const { intents, entities, owner, token, attempt, leaseMs, retentionMs, trace } = reservation
   const first = intents[0] ?? entities[0]
   if (first === undefined) throw new RangeError('a reservation of nothing has no id')
   const scope = Buffer.from(scopeOf(first.recordKey))
   const carried = intents.some((one) => one.fingerprint !== fingerprintOfName(one.recordKey))
   const fixed = Buffer.alloc(FIXED_BYTES)
-  let at = fixed.writeUInt8(carried ? FLAG_FINGERPRINTS : 0, 0)
+  let at = fixed.writeUInt8((carried ? FLAG_FINGERPRINTS : 0) | (trace === undefined ? 0 : FLAG_TRACE), 0)
   at = fixed.writeUInt16BE(attempt, at)
   at = fixed.writeUInt32BE(leaseMs, at)
   at = fixed.writeUIntBE(retentionMs, at, 6)
@@ -54,6 +59,7 @@ export function reservationIdOf(reservation: Reservation, secret: Buffer): strin
       ...(carried ? [Buffer.from(fingerprint, 'hex')] : []),
     ]),
     ...entities.map(({ recordKey }) => hashOf(recordKey)),
+    ...(trace === undefined ? [] : [Buffer.from(trace.traceId + trace.spanId, 'hex')]),
   ])
   return PREFIX + Buffer.concat([payload, macOf(payload, secret)]).toString('base64url')
 }
@@ -80,9 +86,9 @@ function reservationFrom(payload: Buffer): Reservation {
   const scopeEnd = FIXED_BYTES + payload.readUInt16BE(39)
   const scope = payload.toString('utf8', FIXED_BYTES, scopeEnd)
   let at = scopeEnd
-  const next = (): string => {
-    at += HASH_BYTES
-    return payload.toString('hex', at - HASH_BYTES, at)
+  const next = (bytes = HASH_BYTES): string => {
+    at += bytes
+    return payload.toString('hex', at - bytes, at)
   }
   const intents: Intent[] = []
   for (let index = 0; index < intentCount; index += 1) {
@@ -94,9 +100,11 @@ function reservationFrom(payload: Buffer): Reservation {
     const recordKey = `${scope}${ENTITY_MARK}:${next()}`
     entities.push({ recordKey, fingerprint: fingerprintOfName(recordKey) })
   }
+  const traced = (payload.readUInt8(0) & FLAG_TRACE) !== 0
   return {
     intents,
     entities,
+    ...(traced ? { trace: { traceId: next(TRACE_ID_BYTES), spanId: next(SPAN_ID_BYTES) } } : {}),
     attempt: payload.readUInt16BE(1),
     leaseMs: payload.readUInt32BE(3),
     retentionMs: payload.readUIntBE(7, 6),

@@ -18,6 +18,7 @@ import type { ClaimResult, Lease, Leases, Random, ReadResult } from '../ports.ts
 import type { Fingerprint, Owner } from '../record/record.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
+import type { ClaimTrace } from '../tracing.ts'
 
 /** One intent: its record, and the fingerprint that a second use must match. */
 export type Intent = { readonly recordKey: string; readonly fingerprint: Fingerprint }
@@ -32,6 +33,8 @@ export type Reservation = {
   readonly attempt: number
   readonly leaseMs: number
   readonly retentionMs: number
+  /** Where its claim is recorded by tracing: what another sidecar does with it links to that. */
+  readonly trace?: ClaimTrace
 }
 
 /** What a caller is told to wait where nobody else is known to hold it: races end within a claim's budget. */

@@ -23,6 +23,7 @@ import { endToEndHeaders } from '../proxy/arrival.ts'
 import { hasBody, type Inbound, readBody } from '../proxy/inbound.ts'
 import { createListener, type ListenerLimits } from '../proxy/listener.ts'
 import { send, writeRaw } from '../proxy/send.ts'
+import { createTurns } from '../turns.ts'
 import { checkAnswer } from './answers.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check, idOf } from './check.ts'
 import { endedProblem, opened, reportFrom, settle } from './completion.ts'
@@ -76,6 +77,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
   const rules = { headerLinesMax: limits.headerLinesMax, endToEnd: endToEndHeaders(options) }
   /** Connections whose last answer is decided: what came behind it is not looked at. */
   const ending = new WeakSet<Duplex>()
+  const turns = createTurns(ports.clock)
   let draining = false
   let inFlight = 0
 
@@ -84,9 +86,11 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
 
   async function take(inbound: Inbound): Promise<void> {
     const { req } = inbound
-    if (ending.has(req.socket)) return
     inFlight += 1
     try {
+      const turn = turns.begin()
+      if (turn !== undefined) await turn
+      if (ending.has(req.socket)) return
       const admission = admit(rawOf(req), rules)
       if (admission.kind === 'refused') ending.add(req.socket)
       const answer = await answerTo(inbound, admission).catch(failed)

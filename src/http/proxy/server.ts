@@ -16,6 +16,7 @@ import { type Claimed, type ForwardedHeaders, type Hop, towardsApplication } fro
 import type { ListenerTls } from '../listener-tls.ts'
 import { closesConnection, type Problem } from '../problems.ts'
 import type { Peers } from '../trusted-peers.ts'
+import { createTurns } from '../turns.ts'
 import type { AdmittedRequest } from './admission.ts'
 import { type Answer, problemAnswer } from './answers.ts'
 import type { Application } from './application.ts'
@@ -72,6 +73,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   const { limits } = options
   const protectPorts: ProtectPorts = { ...ports, waitersOf: waitersByRoute() }
   const arrive = createArrival(options)
+  const turns = createTurns(ports.clock)
   const listener = createListener(limits, { take, takeUpgrade }, ports.newInstance, options.tls)
   const { server } = listener
   const tunnels = new Set<Duplex>()
@@ -86,13 +88,16 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
 
   async function take(inbound: Inbound): Promise<void> {
     const { req } = inbound
-    // Its client was told that no answer follows: what is carried out now would be carried out behind its back.
-    if (ending.has(req.socket)) return
     const startedMonoMs = ports.clock.monoMs()
     inFlight += 1
-    const arrived = arrive(req)
-    const trace = ports.tracing.request(traced(req, arrived.matched?.route.name))
-    await trace.run(() => serve(inbound, arrived, startedMonoMs, trace))
+    const turn = turns.begin()
+    if (turn !== undefined) await turn
+    // Otherwise its client was told that no answer follows: what is carried out now would be carried out behind its back.
+    if (!ending.has(req.socket)) {
+      const arrived = arrive(req)
+      const trace = ports.tracing.request(traced(req, arrived.matched?.route.name))
+      await trace.run(() => serve(inbound, arrived, startedMonoMs, trace))
+    }
     inFlight -= 1
     if (inFlight === 0) onIdle?.()
   }

@@ -24,6 +24,7 @@ import {
   release,
   type Validity,
 } from '../../core/reservations/reservations.ts'
+import type { Tracing } from '../../core/tracing.ts'
 import { type Problem, quotaProblem } from '../problems.ts'
 import {
   type ApiAnswer,
@@ -68,6 +69,7 @@ export type HandlerPorts = {
   readonly clock: Clock
   readonly random: Random
   readonly outstanding: Outstanding
+  readonly tracing: Pick<Tracing, 'claimed' | 'resumed'>
 }
 
 /** Shorter ones are used up by the rounds that take and renew them. */
@@ -108,7 +110,9 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
     }
     const { reservation, validity } = result
     outstanding.held(reservation, validity)
-    const told = { id: reservationIdOf(reservation, secret), sessionId: input.session_id }
+    const trace = ports.tracing.claimed(reservation.intents[0]!.recordKey)
+    const traced = trace === undefined ? reservation : { ...reservation, trace }
+    const told = { id: reservationIdOf(traced, secret), sessionId: input.session_id }
     const body = reservedBody(reservation, validity, told, clock)
     return { kind: 'reserved', reservation, validity, body, recordKey: reservation.intents[0]!.recordKey }
   }
@@ -136,7 +140,12 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
     }
     const [secret] = secrets
     if (secret === undefined) return NO_SECRET
-    return verified.kind === 'foreign' ? FOREIGN : { reservation: verified.reservation, secret }
+    if (verified.kind === 'foreign') return FOREIGN
+    const { reservation } = verified
+    const { trace, token } = reservation
+    if (trace !== undefined)
+      for (const { recordKey } of reservation.intents) ports.tracing.resumed(recordKey, token, trace)
+    return { reservation, secret }
   }
 
   return {

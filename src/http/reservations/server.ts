@@ -22,6 +22,7 @@ import type { Tracing } from '../../core/tracing.ts'
 import { keepTlsFresh, type ListenerTls, serverOptions } from '../listener-tls.ts'
 import { type Problem, problemDocument } from '../problems.ts'
 import { createConnectionFaults, type FaultLimits } from '../proxy/connection-faults.ts'
+import { createTurns } from '../turns.ts'
 import { type ApiAnswer, decisionOf, problem } from './answers.ts'
 import { CALL_NAMES, CALLS, type CallName } from './calls.ts'
 import { createHandlers, type HandlerOptions, type HandlerPorts } from './handlers.ts'
@@ -85,6 +86,7 @@ export function createReservationApi(
   ports: ReservationApiPorts,
 ): ReservationApi {
   const { limits } = options
+  const turns = createTurns(ports.clock)
   const outstanding = trackOutstanding(ports.clock, limits.perSessionMax)
   const heartbeats = createHeartbeats({ ...ports, onRenewed: outstanding.held })
   const ended = (reservation: Reservation): void => {
@@ -113,12 +115,13 @@ export function createReservationApi(
       reply.header('WWW-Authenticate', 'Bearer')
       return answer(reply, TOKEN_REQUIRED)
     }
-    if (inFlight - heartbeats.open > limits.inFlightMax) return answer(reply, overloaded(limits.inFlightMax))
-    return undefined
+    await turns.begin()
+    const over = inFlight - heartbeats.open > limits.inFlightMax
+    return over ? answer(reply, overloaded(limits.inFlightMax)) : undefined
   })
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (reply.sent) return reply
-    // A caller that goes away in the middle of its body is no fault of ours, and nobody is left to read this.
+    // A caller that goes away in the middle of its body is no fault of ours; nobody is left to read this.
     const known = problemOf(error, limits.bodyBytesMax) ?? (request.raw.complete ? undefined : BROKEN_OFF)
     if (known !== undefined) return sendProblem(reply, known, ports.newInstance())
     const instance = ports.newInstance()
@@ -173,8 +176,7 @@ export function createReservationApi(
     })
   }
 
-  type Params = { readonly reservation_id: string }
-  const idOf = (request: FastifyRequest): string => (request.params as Params).reservation_id
+  const idOf = ({ params }: FastifyRequest) => (params as { readonly reservation_id: string }).reservation_id
   const served: Record<CallName, (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>> = {
     reserve,
     extend: async (request, reply) =>

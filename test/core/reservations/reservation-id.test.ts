@@ -43,9 +43,11 @@ const reservation: fc.Arbitrary<Reservation> = fc
     attempt: fc.integer({ min: 1, max: 9_999 }),
     leaseMs: fc.integer({ min: 100, max: 3_600_000 }),
     retentionMs: fc.integer({ min: 1_000, max: 366 * 86_400_000 }),
+    trace: fc.option(fc.record({ traceId: hex(16), spanId: hex(8) }), { nil: undefined }),
   })
-  .map(({ scope: names, values, entities, fingerprint, ...rest }) => ({
+  .map(({ scope: names, values, entities, fingerprint, trace, ...rest }) => ({
     ...rest,
+    ...(trace === undefined ? {} : { trace }),
     intents: values.map((hash) => {
       const key = `${names}:${hash}`
       return { recordKey: key, fingerprint: fingerprint ?? fingerprintOfName(key) }

@@ -1,0 +1,44 @@
+/**
+ * How many requests begin in one turn of the event loop.
+ *
+ * A burst of a thousand requests is a thousand readable sockets, which Node hands over in one turn: were all of them begun
+ * there, scrapes, probes and renewals would wait for their work of 100 ms and more. So a few begin at once, and the others in
+ * later turns, in the order in which they came. Owns that order, and no limit: every request begins.
+ */
+
+import type { Clock } from '../core/ports.ts'
+
+export interface Turns {
+  /** Undefined where the request may begin now, else resolves when it may. */
+  begin(): Promise<void> | undefined
+}
+
+/** At some 150 µs each they hold up whoever else is waiting for 5 ms. */
+const A_TURN = 32
+/** Longer ago than this is another turn: asking the loop itself would cost it a turn for each request. */
+const TURN_MS = 5
+
+export function createTurns({ monoMs }: Pick<Clock, 'monoMs'>): Turns {
+  const waiting: (() => void)[] = []
+  let sinceMonoMs = Number.NEGATIVE_INFINITY
+  let begun = 0
+
+  function next(): void {
+    for (const go of waiting.splice(0, A_TURN)) go()
+    if (waiting.length > 0) setImmediate(next)
+  }
+
+  return {
+    begin: () => {
+      const nowMonoMs = monoMs()
+      if (nowMonoMs - sinceMonoMs >= TURN_MS) {
+        sinceMonoMs = nowMonoMs
+        begun = 0
+      }
+      begun += 1
+      if (begun <= A_TURN && waiting.length === 0) return undefined
+      if (waiting.length === 0) setImmediate(next)
+      return new Promise((resolve) => waiting.push(resolve))
+    },
+  }
+}

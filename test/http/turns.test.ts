@@ -1,0 +1,54 @@
+// A burst of requests is spread over turns of the event loop, so that what else waits for a turn gets one.
+import { expect, test } from 'vitest'
+import { createTurns } from '../../src/http/turns.ts'
+
+function turnsAt() {
+  let nowMs = 0
+  const turns = createTurns({ monoMs: () => nowMs })
+  const order: number[] = []
+  const arrive = async (request: number) => {
+    const turn = turns.begin()
+    if (turn !== undefined) await turn
+    order.push(request)
+  }
+  return {
+    arrive,
+    order,
+    advance: (ms: number) => {
+      nowMs += ms
+    },
+  }
+}
+const turnOfLoop = () => new Promise((resolve) => setImmediate(resolve))
+
+test('of a burst a few begin at once and the others in later turns, in their order', async () => {
+  const { arrive, order } = turnsAt()
+  const all = Array.from({ length: 100 }, (_, request) => arrive(request))
+  const begun: number[] = [order.length]
+  for (let turn = 0; turn < 3; turn += 1) {
+    await turnOfLoop()
+    begun.push(order.length)
+  }
+  expect(begun).toEqual([32, 64, 96, 100])
+  await Promise.all(all)
+  expect(order).toEqual(order.toSorted((a, b) => a - b))
+})
+
+test('whoever comes while others wait comes behind them', async () => {
+  const { arrive, order, advance } = turnsAt()
+  const burst = Array.from({ length: 40 }, (_, request) => arrive(request))
+  advance(1_000)
+  const late = arrive(40)
+  expect(order).toHaveLength(32)
+  await Promise.all([...burst, late])
+  expect(order.at(-1)).toBe(40)
+})
+
+test('what comes one after the other never waits', () => {
+  const { arrive, order, advance } = turnsAt()
+  for (let request = 0; request < 1_000; request += 1) {
+    void arrive(request)
+    if (request % 30 === 29) advance(5)
+  }
+  expect(order).toHaveLength(1_000)
+})
