@@ -151,7 +151,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const watched = () => ({
     phase,
     nodes: nodes.views(),
-    inFlight: proxied?.inFlight() ?? 0,
+    inFlight: (proxied?.inFlight() ?? 0) + (envoy?.inFlight() ?? 0),
     leasesReserved: api?.held() ?? 0,
     writeBackPending: writeBack.pending(),
     sweeping: coordination?.sweeping(),

@@ -18,7 +18,7 @@ export async function openEnvoy(
   core: Omit<EnvoyPorts, 'secret' | 'newInstance' | 'onFailure'>,
   secrets: Secrets,
   onFailure: EnvoyPorts['onFailure'],
-): Promise<{ listen(): Promise<string>; close: EnvoyServer['close'] } | undefined> {
+): Promise<(Omit<EnvoyServer, 'listen'> & { listen(): Promise<string> }) | undefined> {
   const at = config.gatewayGrpcListen
   if (at.kind === 'off') return undefined
   const { createEnvoyServer } = await import('../http/envoy/server.ts')
@@ -45,5 +45,5 @@ export async function openEnvoy(
     },
     { ...core, secret: gatewaySecret(config, core), newInstance: () => randomUUID(), onFailure },
   )
-  return { listen: () => server.listen(at), close: (graceMs) => server.close(graceMs) }
+  return { ...server, listen: () => server.listen(at) }
 }

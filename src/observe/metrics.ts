@@ -278,7 +278,11 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
       'From the head of a request to the last byte of its answer, the application included.',
       REQUEST_BUCKETS_S,
     ),
-    requestsInFlight: gauge('fencepost_http_requests_in_flight', 'Requests under way in the proxy.', {}),
+    requestsInFlight: gauge(
+      'fencepost_http_requests_in_flight',
+      'Requests under way in the proxy and through Envoy.',
+      {},
+    ),
     logLinesDropped: counter(
       'fencepost_log_lines_dropped_total',
       'Lines about decisions that were sampled away under load.',

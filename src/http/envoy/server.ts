@@ -62,6 +62,8 @@ export type ListenAt =
 
 export interface EnvoyServer {
   listen(at: ListenAt): Promise<string>
+  /** Checks and requests under way now. */
+  inFlight(): number
   /** Admits nothing new; answers what is under way for `graceMs`. */
   close(graceMs: number): Promise<void>
 }
@@ -200,6 +202,7 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
       const host = family === 'IPv6' ? `[${address.address}]` : address.address
       return `${options.tls === undefined ? 'http' : 'https'}://${host}:${port}`
     },
+    inFlight: () => inFlight,
     close: async (graceMs) => {
       draining = true
       const closed = new Promise<void>((resolve) => {

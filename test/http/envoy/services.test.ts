@@ -321,6 +321,35 @@ describe('ext_proc', () => {
     )
   })
 
+  test('a route that waits holds a duplicate back until there is an answer to replay', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'fencepost-routes-'))
+    try {
+      const route = {
+        name: 'payments',
+        match: { paths: ['/payments'] },
+        mode: 'header',
+        onContention: 'wait',
+      }
+      await writeFile(join(folder, 'fencepost.yaml'), JSON.stringify({ routes: [route] }))
+      await using waiting = await startSidecar({ ...ENV, FENCEPOST_CONFIG: join(folder, 'fencepost.yaml') })
+      using client = envoyClient(waiting.gatewayGrpc)
+      const head = requestHead({ 'idempotency-key': randomUUID() })
+      const [first, duplicate] = [client.process(), client.process()]
+      first.say(head)
+      await first.answer()
+      duplicate.say(head)
+      await eventually('both are under way', async () => {
+        const metrics = await fetch(`${waiting.admin}/metrics`).then((answer) => answer.text())
+        return /fencepost_http_requests_in_flight 2\n/.test(metrics)
+      })
+      first.say(answerHead(204))
+      await first.answer()
+      expect((await duplicate.answer())?.immediateResponse?.status.code).toBe(204)
+    } finally {
+      await rm(folder, { recursive: true })
+    }
+  })
+
   test('the lease is renewed while the application works', async () => {
     await using short = await startSidecar({
       ...ENV,
@@ -337,6 +366,8 @@ describe('ext_proc', () => {
       const metrics = await fetch(`${short.admin}/metrics`).then((answer) => answer.text())
       return Number(/fencepost_lease_renewals_total\{result="success"\} (\d+)/.exec(metrics)?.[1] ?? 0) >= 4
     })
+    const metrics = await fetch(`${short.admin}/metrics`).then((answer) => answer.text())
+    expect(metrics).toMatch(/fencepost_http_requests_in_flight 1\n/)
     const duplicate = client.process()
     duplicate.say(requestHead({ 'idempotency-key': key }))
     expect((await duplicate.answer())?.immediateResponse?.status.code).toBe(409)
