@@ -84,8 +84,12 @@ export async function runCampaign(options: CampaignOptions): Promise<CampaignRep
   const raging = nemesis.rage()
   const placed = await placeOrders(kit, options, seeded(options.seed + 2))
   options.say(`all orders placed after ${seconds(beganMs)} s, kills so far: ${JSON.stringify(nemesis.kills)}`)
-  // The killing goes on until half of what is left over has been settled, then peace.
-  await waitFor(async () => (await unsettled(kit)) < options.orders / 10, options.settleMs)
+  // The killing goes on until nine tenths are settled, but not longer than orders were placed or half a minute: where so
+  // little gets done between two kills, a consumer rightly gives a message up that has died with it too often.
+  await waitFor(
+    async () => (await unsettled(kit)) < options.orders / 10,
+    Math.min(options.settleMs, Math.max(options.placeMs, 30_000)),
+  )
   nemesis.stop()
   await raging
   await waitFor(async () => (await unsettled(kit)) === 0, options.settleMs)

@@ -29,7 +29,7 @@ const options: CampaignOptions = {
   moods: { decline: 0.05, failBefore: 0.05, failAfter: 0.05, late: 0.01, hang: 0.01 },
   victims: rabbit
     ? { worker: 55, connection: 20, backend: 15, database: 5, broker: 5 }
-    : { worker: 55, connection: 25, backend: 15, database: 5, broker: 0 },
+    : { worker: 55, connection: 30, backend: 10, database: 5, broker: 0 },
   killEveryMs: Number(values['kill-every-ms']),
   settleMs: Math.max(240_000, Number(values.minutes) * 60_000),
   say: (line) => console.log(line),
