@@ -102,20 +102,27 @@ export type QuorumLoss = {
   readonly backAtSecond: number
 }
 
-/** The most messages to one node in one second: before the loss, while it lasts, and after it. */
+/** These stand still. */
+const LOST_NODES = [0, 1, 2]
+
+/** The most messages to one node in one second: before the loss, while it lasts to who stands still, and after it. */
 export function messagesPerSecond({ attemptsPerSecond, backAtSecond, lostForMs }: QuorumLoss): {
   readonly before: number
   readonly meanwhile: number
   readonly after: number
 } {
   const lostAtSecond = backAtSecond - Math.round(lostForMs / 1_000)
-  // The second in which it changes belongs to both.
-  const most = (from: number, until?: number) =>
-    Math.max(0, ...attemptsPerSecond.flatMap((seconds) => seconds.slice(from, until)))
+  const most = (nodes: readonly (readonly number[])[], from: number, until?: number) =>
+    Math.max(0, ...nodes.flatMap((seconds) => seconds.slice(from, until)))
   return {
-    before: most(0, lostAtSecond),
-    meanwhile: most(lostAtSecond + 2, backAtSecond),
-    after: most(backAtSecond),
+    before: most(attemptsPerSecond, 0, lostAtSecond),
+    // From the third second on: until then nobody can know.
+    meanwhile: most(
+      attemptsPerSecond.filter((_, node) => LOST_NODES.includes(node)),
+      lostAtSecond + 3,
+      backAtSecond,
+    ),
+    after: most(attemptsPerSecond, backAtSecond),
   }
 }
 
@@ -133,9 +140,9 @@ export async function quorumLoss(context: FaultContext, lostForMs: number): Prom
     for (const seconds of counts) seconds.push(0)
   }, 1_000)
   await pause(3_000)
-  for (const node of [0, 1, 2]) stage.servers.pause(node)
+  for (const node of LOST_NODES) stage.servers.pause(node)
   await pause(lostForMs)
-  for (const node of [0, 1, 2]) stage.servers.resume(node)
+  for (const node of LOST_NODES) stage.servers.resume(node)
   const backMs = monoMs()
   const backAtSecond = (counts[0]?.length ?? 1) - 1
   const recovered = await Promise.all(

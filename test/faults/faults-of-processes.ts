@@ -26,9 +26,7 @@ async function carriedOut({ stage }: FaultContext, key: string): Promise<void> {
   await eventually(
     `${key} to reach the application`,
     () => stage.application.executions().some((one) => one.key === key),
-    {
-      withinMs: 10_000,
-    },
+    { withinMs: 25_000 },
   )
 }
 

@@ -4,7 +4,7 @@ import type { FaultContext } from './fault.ts'
 import { NODES, QUARANTINE_MS, type Stage } from './stage.ts'
 
 /** Copying what others remember to a node that syncs each write takes a while on a busy disk. */
-export const COPIED_WITHIN_MS = 60_000
+export const COPIED_WITHIN_MS = 120_000
 
 /** Every node votes again: enrolled, copied, and the clocks of sidecars content. */
 export async function allVote({ stage, demand }: FaultContext): Promise<void> {

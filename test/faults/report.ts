@@ -63,5 +63,5 @@ export function ratioToHealthy(latencies: readonly Latencies[], p99Ms: number): 
 
 function herdAsText(loss: QuorumLoss): string {
   const { before, meanwhile, after } = messagesPerSecond(loss)
-  return `messages to one node in a second, of all sidecars: at most ${before} before, ${meanwhile} while it was lost, ${after} when it was back`
+  return `messages to one node in a second, of all sidecars: at most ${before} before, ${meanwhile} to a node that stood still, ${after} when it was back`
 }
