@@ -42,32 +42,28 @@ async function installed(cluster: Cluster, chart: string, values: string | undef
 }
 
 const programs = await buildPrograms()
+await using owned = new AsyncDisposableStack()
 const charts = await mkdtemp(join(tmpdir(), 'fencepost-charts-'))
-await using server = await startApiServer(programs)
-try {
-  const cluster = new Cluster(server, await fetchProgram('helm'))
-  await cp(join(root, 'deploy/helm'), charts, { recursive: true, dereference: true })
-  for (const chart of ['fencepost', 'example']) await cluster.dependencies(join(charts, chart))
+owned.defer(() => rm(charts, { recursive: true, force: true }))
+const server = owned.use(await startApiServer(programs))
+const cluster = new Cluster(server, await fetchProgram('helm'))
+await cp(join(root, 'deploy/helm'), charts, { recursive: true, dereference: true })
+for (const chart of ['fencepost', 'example']) await cluster.dependencies(join(charts, chart))
 
-  await cluster.addDefinitions(await fetchProgram('prometheusOperator'))
-  await cluster.addNamespace('refused')
-  await check('the server itself refuses a pod that may run as root', () =>
-    cluster.refusesUnrestricted('refused'),
-  )
-  for (const values of globSync(join(charts, 'fencepost/ci/*-values.yaml')).sort())
-    await installed(cluster, join(charts, 'fencepost'), values, basename(values, '-values.yaml'))
-  await installed(cluster, join(charts, 'example'), undefined, 'library')
+await cluster.addDefinitions(await fetchProgram('prometheusOperator'))
+await cluster.addNamespace('refused')
+await check('the server itself refuses a pod that may run as root', () =>
+  cluster.refusesUnrestricted('refused'),
+)
+for (const values of globSync(join(charts, 'fencepost/ci/*-values.yaml')).sort())
+  await installed(cluster, join(charts, 'fencepost'), values, basename(values, '-values.yaml'))
+await installed(cluster, join(charts, 'example'), undefined, 'library')
 
-  for (const folder of ['nodes', 'nodes-tls-acl', 'example']) {
-    await check(`kubectl apply -k deploy/k8s/${folder}`, () =>
-      cluster.apply(join(root, 'deploy/k8s', folder)),
-    )
-    const namespace = folder === 'example' ? 'payments' : 'fencepost'
-    await cluster.addAccount(namespace)
-    await check(`deploy/k8s/${folder}: pods under "restricted"`, () => cluster.admitsPods(namespace))
-  }
-} finally {
-  await rm(charts, { recursive: true, force: true })
+for (const folder of ['nodes', 'nodes-tls-acl', 'example']) {
+  await check(`kubectl apply -k deploy/k8s/${folder}`, () => cluster.apply(join(root, 'deploy/k8s', folder)))
+  const namespace = folder === 'example' ? 'payments' : 'fencepost'
+  await cluster.addAccount(namespace)
+  await check(`deploy/k8s/${folder}: pods under "restricted"`, () => cluster.admitsPods(namespace))
 }
 console.log(JSON.stringify({ kubernetes: KUBERNETES, checks, refused: failures }))
 process.exitCode = failures.length === 0 && checks > 0 ? 0 : 1

@@ -13,7 +13,7 @@ import { PATIENT, QUICK } from './settings.ts'
 const { values } = parseArgs({ options: { quick: { type: 'boolean', default: false } } })
 const report = await roll({
   settings: values.quick ? QUICK : PATIENT,
-  votesWithinMs: 180_000,
+  votesWithinMs: 600_000,
   tell: (line) => console.log(line),
 })
 const { failures, ...counts } = report.sent

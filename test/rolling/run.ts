@@ -46,42 +46,39 @@ export type RollingReport = {
 
 export async function roll({ settings, votesWithinMs, tell }: RollingOptions): Promise<RollingReport> {
   const startedMs = performance.now()
+  await using owned = new AsyncDisposableStack()
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-rolling-'))
-  await using servers = await startRedisServers(NODES, { appendOnly: true })
-  await using application = await startCountingApplication()
+  owned.defer(() => rm(folder, { recursive: true, force: true }))
+  const servers = owned.use(await startRedisServers(NODES, { appendOnly: true }))
+  const application = owned.use(await startCountingApplication())
   const env = {
     ...settings,
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_UPSTREAM: application.url,
   }
-  await using sidecars = new AsyncDisposableStack()
-  const started: Sidecar[] = []
-  for (let index = 0; index < SIDECARS; index += 1) started.push(sidecars.use(await startSidecar(env)))
-  try {
-    // Another file is another program to the system, as it is in another image.
-    const next = join(folder, 'redis-server-next')
-    await copyFile(requireProgram('redis'), next)
-    await untilAllVote(env, votesWithinMs)
-    await using load = new Load(started.map(({ proxy }) => proxy))
-    const rolledInMs: number[] = []
-    for (let node = 0; node < NODES; node += 1) {
-      await moreRequests(load)
-      rolledInMs.push(await rollOne(servers, node, next, () => untilAllVote(env, votesWithinMs), load))
-      const volume = node === EMPTIED ? 'an empty volume' : 'its volume'
-      tell(`redis-${node}: another image, ${volume}: votes again after ${Math.round(rolledInMs[node]!)} ms`)
-    }
+  const sidecars: Sidecar[] = []
+  for (let index = 0; index < SIDECARS; index += 1) sidecars.push(owned.use(await startSidecar(env)))
+  // Another file is another program to the system, as it is in another image.
+  const next = join(folder, 'redis-server-next')
+  await copyFile(requireProgram('redis'), next)
+  await untilAllVote(env, votesWithinMs)
+  const load = owned.use(new Load(sidecars.map(({ proxy }) => proxy)))
+  const rolledInMs: number[] = []
+  for (let node = 0; node < NODES; node += 1) {
     await moreRequests(load)
-    await load.stop()
-    await load.askAgain(ASKED_AGAIN)
-    return {
-      sent: load.sent,
-      executed: application.executions.length,
-      executedTwice: load.keys.filter((key) => application.of(key).length !== 1),
-      rolledInMs,
-      lastsMs: performance.now() - startedMs,
-    }
-  } finally {
-    await rm(folder, { recursive: true, force: true })
+    rolledInMs.push(await rollOne(servers, node, next, () => untilAllVote(env, votesWithinMs), load))
+    const volume = node === EMPTIED ? 'an empty volume' : 'its volume'
+    tell(`redis-${node}: another image, ${volume}: votes again after ${Math.round(rolledInMs[node]!)} ms`)
+  }
+  await moreRequests(load)
+  await load.stop()
+  await load.askAgain(ASKED_AGAIN)
+  return {
+    sent: load.sent,
+    executed: application.executions.length,
+    executedTwice: load.keys.filter((key) => application.of(key).length !== 1),
+    rolledInMs,
+    lastsMs: performance.now() - startedMs,
   }
 }
 
