@@ -5,6 +5,7 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fetchProgram } from '../../test/support/fetched-programs.ts'
@@ -32,6 +33,13 @@ export function installPeers(): void {
     stdio: 'inherit',
   })
   if (done.status !== 0) throw new Error('npm ci in bench/peers failed; its output says why')
+}
+
+/** A package of `bench/peers`. Its types are not ours to depend on. */
+// biome-ignore lint/suspicious/noExplicitAny: whatever it exports
+export async function importPeer(name: string): Promise<any> {
+  const require = createRequire(join(peers, 'package.json'))
+  return import(require.resolve(name))
 }
 
 export function peerVersion(name: string): string {

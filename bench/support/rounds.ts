@@ -9,6 +9,16 @@ export type Contender = {
   readonly name: string
   /** Runs `operations` operations with `concurrency` under way, and returns each one's duration in milliseconds. */
   readonly run: (operations: number, concurrency: number) => Promise<readonly number[]>
+  /** Default: this process's. */
+  readonly cpuMicros?: CpuMicros
+}
+
+/** Microseconds of processor time that a contender used until now. */
+export type CpuMicros = () => number
+
+const ownCpuMicros: CpuMicros = () => {
+  const { user, system } = process.cpuUsage()
+  return user + system
 }
 
 export type Measured = {
@@ -42,18 +52,19 @@ export async function alternate(
   }))
   for (let round = -WARM_UP_ROUNDS; round < rounds; round += 1) {
     for (const [index, contender] of contenders.entries()) {
+      const { cpuMicros = ownCpuMicros } = contender
       const serverCpu = await serverCpuMicros?.()
-      const cpu = process.cpuUsage()
+      const cpuBefore = cpuMicros()
       const startedMs = performance.now()
       const durations = await contender.run(operations, concurrency)
       const elapsedMs = performance.now() - startedMs
-      const { user, system } = process.cpuUsage(cpu)
+      const cpu = cpuMicros() - cpuBefore
       const serverCpuAfter = await serverCpuMicros?.()
       if (round < 0) continue
       const sorted = Float64Array.from(durations).sort()
       const into = measured[index]!
       into.perSecond.push((durations.length / elapsedMs) * 1000)
-      into.cpuMicrosPerOperation.push((user + system) / durations.length)
+      into.cpuMicrosPerOperation.push(cpu / durations.length)
       if (serverCpu !== undefined && serverCpuAfter !== undefined)
         into.serverCpuMicrosPerOperation.push((serverCpuAfter - serverCpu) / durations.length)
       into.p50Ms.push(sorted[Math.floor(sorted.length * 0.5)] ?? Number.NaN)

@@ -1,0 +1,30 @@
+/** Our claims in this process, composed as the sidecar composes them, over the servers of a benchmark. */
+
+import { createLeases } from '../../src/core/claims/leases.ts'
+import type { Leases } from '../../src/core/ports.ts'
+import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { RedisNodes } from '../../src/redis/nodes.ts'
+import { systemClock as clock } from '../../src/system/clock.ts'
+import { systemRandom as random } from '../../src/system/random.ts'
+
+const events = { publish: () => {} }
+
+export async function connectLeases(
+  urls: readonly string[],
+): Promise<AsyncDisposable & { readonly leases: Leases; readonly nodes: RedisNodes }> {
+  const nodes = new RedisNodes({
+    addresses: urls.map((url) => ({ url })),
+    deadlineMs: 1_000,
+    connectTimeoutMs: 1_000,
+    maxTokenAheadMs: 10_000,
+    quarantineMs: 60_000,
+    clockStepMs: 1_000,
+    clock,
+    random,
+    events,
+  })
+  await nodes.connect()
+  const quorum = createRedlockQuorum({ nodes: nodes.nodes, clock, events })
+  const leases = createLeases({ quorum, clock, random, events })
+  return { leases, nodes, [Symbol.asyncDispose]: () => nodes[Symbol.asyncDispose]() }
+}
