@@ -19,7 +19,14 @@ import { type LockProgram, startRedisson, startRedsync } from './support/lock-pr
 import { connectLeases } from './support/our-leases.ts'
 import { importPeer, installPeers, peerVersion } from './support/peers.ts'
 import { barChart, writePlot, writeResults } from './support/results.ts'
-import { alternate, type Contender, closedLoop, type Measured, median, ratio } from './support/rounds.ts'
+import {
+  alternate,
+  type Contender,
+  closedLoop,
+  type Measured,
+  median,
+  printMeasured,
+} from './support/rounds.ts'
 
 const LEASE_MS = 30_000
 const CONTENDERS = 20
@@ -113,7 +120,7 @@ const libraries: readonly Contender[] = [
 const results: { concurrency: number; measured: readonly Measured[] }[] = []
 for (const concurrency of [1, 64]) {
   const measured = await alternate(libraries, concurrency === 1 ? 500 : 3_000, concurrency, 5)
-  print(concurrency, measured)
+  printMeasured(`${concurrency} in flight`, measured)
   results.push({ concurrency, measured })
 }
 const winners = await firstRounds()
@@ -209,22 +216,4 @@ async function firstRounds(): Promise<Record<string, number>> {
     )
   }
   return won
-}
-
-function print(concurrency: number, measured: readonly Measured[]): void {
-  const base = measured[0]!
-  console.log(
-    `\n${concurrency} in flight                              per second   p50 ms   p99 ms  CPU µs   fencepost / it (min–max)`,
-  )
-  for (const one of measured) {
-    const { median: mid, min, max } = ratio(base.perSecond, one.perSecond)
-    const cells = [
-      median(one.perSecond).toFixed(0).padStart(10),
-      median(one.p50Ms).toFixed(2).padStart(8),
-      median(one.p99Ms).toFixed(2).padStart(8),
-      median(one.cpuMicrosPerOperation).toFixed(0).padStart(7),
-      `   ${mid.toFixed(2)} (${min.toFixed(2)}–${max.toFixed(2)})`,
-    ]
-    console.log(`  ${one.name.padEnd(38)} ${cells.join(' ')}`)
-  }
 }

@@ -106,3 +106,22 @@ export function ratio(
   const pairs = ours.map((value, round) => value / (theirs[round] ?? Number.NaN))
   return { median: median(pairs), min: Math.min(...pairs), max: Math.max(...pairs) }
 }
+
+/** One row a contender; ratios of the first one over each. */
+export function printMeasured(title: string, measured: readonly Measured[]): void {
+  const base = measured[0]!
+  console.log(
+    `\n${title.padEnd(46)} per second   p50 ms   p99 ms  CPU µs   ${base.name.split(/[ ,]/)[0]} / it (min–max)`,
+  )
+  for (const one of measured) {
+    const { median: mid, min, max } = ratio(base.perSecond, one.perSecond)
+    const cells = [
+      median(one.perSecond).toFixed(0).padStart(10),
+      median(one.p50Ms).toFixed(2).padStart(8),
+      median(one.p99Ms).toFixed(2).padStart(8),
+      median(one.cpuMicrosPerOperation).toFixed(0).padStart(7),
+      `   ${mid.toFixed(2)} (${min.toFixed(2)}–${max.toFixed(2)})`,
+    ]
+    console.log(`  ${one.name.padEnd(44)} ${cells.join(' ')}`)
+  }
+}
