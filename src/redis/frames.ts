@@ -16,7 +16,7 @@ export type Frame = { readonly key: string; readonly bytes: string }
 
 /** One argument of a call as RESP has it. @param bytes one character a byte */
 export function bulk(bytes: string): string {
-  return `$${bytes.length}\r\n${bytes}\r\n`
+  return ['$', bytes.length, '\r\n', bytes, '\r\n'].join('')
 }
 
 /** UTF-8, one character a byte. */
@@ -109,7 +109,8 @@ function fixed(
   const terms = digits(leaseMs, 16) + digits(keyTtlMs, 16)
   const attempts = attempt === 1 ? '0001' : digits(attempt, 4)
   const size = rest.length === 0 ? '00000000' : digits(rest.length, SIZE_DIGITS)
-  return kind + tokenDigits + NO_ACCEPTED + owner + attempts + fingerprint + terms + size + rest
+  // Joined, not added: one text of its own, where a sum is a tree of texts that each node's call would walk again.
+  return [kind, tokenDigits, NO_ACCEPTED, owner, attempts, fingerprint, terms, size, rest].join('')
 }
 
 function digits(value: number, width: number): string {
