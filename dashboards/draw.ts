@@ -82,14 +82,20 @@ function drawPanel(panel: Panel, drawn: readonly Drawn[]): string {
     (value) =>
       `<text x="${PLOT.left - 4}" y="${y(value) + 4}" text-anchor="end" fill="#606060">${shown(value, panel.unit)}</text>`,
   )
-  const names = finite.slice(0, 5).map(({ label }) => label)
-  const more = finite.length > 5 ? [`+${finite.length - 5}`] : []
+  // As many as there is room for.
+  const room = finite.findIndex((_, index) => textOf(finite.slice(0, index + 1)).length > LEGEND_CHARS_MAX)
+  const named = room === -1 ? finite.length : Math.max(1, room)
+  const names = finite.slice(0, named).map(({ label }) => label)
+  const more = finite.length > named ? [`+${finite.length - named}`] : []
   const legend = [...names, ...more].map(
     (label, index) =>
       `<tspan fill="${COLOURS[index % COLOURS.length]}">${escaped(label.slice(0, 22))}</tspan><tspan>  </tspan>`,
   )
   return `${frame}${title}${axis.join('')}${marks.join('')}${lines.join('')}<text x="12" y="${CELL.height - 14}" font-size="9" xml:space="preserve">${legend.join('')}</text>`
 }
+
+const LEGEND_CHARS_MAX = 70
+const textOf = (drawn: readonly Drawn[]) => drawn.map(({ label }) => label.slice(0, 22)).join('  ')
 
 /** Buckets from below to above, darker where more observations fell into them; the axis says up to where each goes. */
 function drawHeat(buckets: readonly Drawn[], unit: Unit): string {
