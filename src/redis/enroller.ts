@@ -14,8 +14,11 @@ import { majorityOf } from '../core/units.ts'
 import type { NodeFacts } from './inspection.ts'
 import type { Member, RedisNodes } from './nodes.ts'
 
-/** Records that are looked at in a second, for one node: some 5 % of what a node can do beside its own work. */
-const COPY_KEYS_PER_SECOND = 10_000
+/**
+ * Records that are looked at in a second, for all nodes together: some 5 % of what a node can do beside its own work, and a
+ * quarter of what a core of ours can compare, which has requests to answer.
+ */
+const COPY_KEYS_PER_SECOND = 5_000
 
 /** How long a sidecar keeps the work on a node to itself: longer than a turn, and one that died must not block for long. */
 const OCCUPY_MS = 3_000
@@ -45,6 +48,8 @@ export class Enroller {
   /** Nonces; one a quarantine, and quarantines are few. */
   readonly #lossTold = new Set<string>()
   #founding: Promise<void> | undefined
+  /** Until when what was looked at so far is paid for, at the bounded rate. */
+  #paidUntilMonoMs = Number.NEGATIVE_INFINITY
 
   constructor(nodes: RedisNodes) {
     this.#nodes = nodes
@@ -161,11 +166,10 @@ export class Enroller {
   #pace(wanted: () => boolean): (keys: number) => Promise<boolean> {
     const { clock } = this.#nodes.options
     const startedMonoMs = clock.monoMs()
-    let keysSoFar = 0
     return async (keys) => {
-      keysSoFar += keys
-      const aheadMs = (keysSoFar * 1_000) / COPY_KEYS_PER_SECOND - (clock.monoMs() - startedMonoMs)
-      if (aheadMs > 0) await pause(clock, aheadMs)
+      const dueMonoMs = Math.max(this.#paidUntilMonoMs, clock.monoMs())
+      this.#paidUntilMonoMs = dueMonoMs + (keys * 1_000) / COPY_KEYS_PER_SECOND
+      if (dueMonoMs > clock.monoMs()) await pause(clock, dueMonoMs - clock.monoMs())
       return wanted() && clock.monoMs() - startedMonoMs < TURN_MS
     }
   }

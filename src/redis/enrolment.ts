@@ -9,9 +9,9 @@ import type { Redis } from 'ioredis'
 import type { Adoption, EnrolmentNode, Shown } from '../core/nodes/enrolment-node.ts'
 import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rules.ts'
 import type { Clock } from '../core/ports.ts'
-import { within } from '../core/retry.ts'
 import { callBatch } from './batch.ts'
 import { adoptFrame, type Frame, showFrame } from './frames.ts'
+import { inTime } from './in-time.ts'
 import { RECORD_PATTERN } from './keys.ts'
 import { callMembership } from './membership.ts'
 import { NO_EPOCH } from './node.ts'
@@ -159,7 +159,7 @@ export class RedisEnrolmentNode implements EnrolmentNode {
 
   async #timely<T>(answer: Promise<T>): Promise<T> {
     const { clock, deadlineMs, name, sameConnection } = this.#options
-    const said = await within(clock, deadlineMs, answer, `${name} gave no answer within ${deadlineMs} ms`)
+    const said = await inTime(clock, deadlineMs, answer, `${name} gave no answer within ${deadlineMs} ms`)
     if (!sameConnection()) throw new Error(`the connection to ${name} was made again meanwhile`)
     return said
   }

@@ -20,6 +20,7 @@ import { within } from '../core/retry.ts'
 import { createRedisClient, type RedisAddress } from './connect.ts'
 import { Enroller } from './enroller.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
+import { inTime } from './in-time.ts'
 import { hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
@@ -274,7 +275,7 @@ export class RedisNodes implements AsyncDisposable {
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
     const looking = inspectNode(member.client)
     try {
-      const facts = await within(clock, INSPECT_DEADLINE_MS, looking, SILENT_NODE)
+      const facts = await inTime(clock, INSPECT_DEADLINE_MS, looking, SILENT_NODE)
       const sample = { nodeMs: facts.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
       member.epochSeen = facts.epoch
       this.onLook?.(this.members.indexOf(member), sample, sentWallMs)

@@ -75,7 +75,7 @@ export async function copyPages(
 }
 
 /** Calls that a node answers beside each other: what takes long is the way there, and a disk that syncs. */
-const PORTIONS_AT_ONCE = 6
+const PORTIONS_AT_ONCE = 4
 
 /** Keys in one call: under a millisecond of the node's time, in which no claim is answered. */
 const PORTION_KEYS = 100
