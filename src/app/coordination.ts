@@ -38,7 +38,7 @@ export type Coordination = AsyncDisposable & {
   vitals(): ReadonlyMap<string, NodeVitals> | undefined
 }
 
-/** How long the office stays empty when its holder dies. */
+/** How long the office stays empty when its holder dies: but no longer than a lease that nodes wait for. */
 const OFFICE_LEASE_MS = 15_000
 /** Nobody waits for it with a request. */
 const VITALS_DEADLINE_MS = 1_000
@@ -53,7 +53,7 @@ export function openCoordination(config: Config, ports: CoordinationPorts): Coor
         return { found: found.map(({ recordKey, fence: token }) => ({ recordKey, token })), cursor: next }
       },
     })),
-    retentionMs: config.retentionMs,
+    terms: config,
     ask: askOf(config, ports),
   })
   const sources = redis.members.map(({ node, client }) => ({
@@ -67,7 +67,7 @@ export function openCoordination(config: Config, ports: CoordinationPorts): Coor
     // An office is no work of a request: its lease is not counted among theirs.
     events: SILENT,
     recordKey: SWEEPER_OFFICE,
-    leaseMs: OFFICE_LEASE_MS,
+    leaseMs: Math.min(OFFICE_LEASE_MS, Math.max(config.leaseMs, config.reservationMaxLeaseMs)),
     lead: async ({ over }) => {
       const ended = new AbortController()
       const collecting = collector.collect(AbortSignal.any([over, ended.signal]))

@@ -7,7 +7,12 @@
 
 import { type OpenCluster, openCluster } from '../app/cluster.ts'
 import { loadConfig } from '../config/load.ts'
-import { concludeOrphan, forgetOrphan, type OrphanSettled } from '../core/coordination/settle-orphan.ts'
+import {
+  concludeOrphan,
+  type DecisionTerms,
+  forgetOrphan,
+  type OrphanSettled,
+} from '../core/coordination/settle-orphan.ts'
 import type { TrailEntry, TrailStream } from '../core/coordination/trail.ts'
 import { SILENT } from '../core/events.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
@@ -58,7 +63,7 @@ export const deadLetters: Command = (args, io) =>
       .action(async (id: string, options: ActOptions) => done(await decide(io, id, 'discard', options)))
   })
 
-type OnCluster = (cluster: OpenCluster, retentionMs: number) => Promise<ExitCode>
+type OnCluster = (cluster: OpenCluster, terms: DecisionTerms) => Promise<ExitCode>
 
 async function onCluster(io: Io, act: OnCluster): Promise<ExitCode> {
   const loaded = loadConfig(io.env, io.readFile)
@@ -71,7 +76,7 @@ async function onCluster(io: Io, act: OnCluster): Promise<ExitCode> {
     return EXIT.usage
   }
   await cluster.connect()
-  return await act(cluster, loaded.config.retentionMs)
+  return await act(cluster, loaded.config)
 }
 
 const list = (io: Io, stream: TrailStream, options: ListOptions) =>
@@ -102,12 +107,12 @@ const show = (io: Io, id: string) =>
   })
 
 const decide = (io: Io, id: string, act: 'requeue' | 'discard', { by, completed }: ActOptions) =>
-  onCluster(io, async (cluster, retentionMs) => {
+  onCluster(io, async (cluster, terms) => {
     const entry = await find(io, cluster, id)
     if (typeof entry === 'number') return entry
     const who = by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
     if (act === 'requeue' || completed === true) {
-      const settled = await settle(cluster, entry, act, retentionMs)
+      const settled = await settle(cluster, entry, act, terms)
       if (settled.kind === 'unavailable') {
         io.stderr.write('Too few nodes answered; nothing was decided. Try again.\n')
         return EXIT.unavailable
@@ -137,12 +142,13 @@ function settle(
   cluster: OpenCluster,
   entry: TrailEntry,
   act: 'requeue' | 'discard',
-  retentionMs: number,
+  terms: DecisionTerms,
 ): Promise<OrphanSettled> {
-  const orphan = { recordKey: entry.recordKey, fingerprint: entry.fields.fingerprint ?? '' }
-  if (act === 'requeue') return forgetOrphan(orphan, retentionMs, cluster.leases)
+  const { fingerprint = '', attempt } = entry.fields
+  const orphan = { recordKey: entry.recordKey, fingerprint, attempt: Number(attempt ?? 1) }
+  if (act === 'requeue') return forgetOrphan(orphan, terms, cluster.leases)
   const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: entry.atWallMs } as const
-  return concludeOrphan(orphan, outcome, retentionMs, cluster.leases)
+  return concludeOrphan(orphan, outcome, terms, cluster.leases)
 }
 
 async function find(io: Io, { trail }: OpenCluster, id: string): Promise<TrailEntry | ExitCode> {

@@ -6,7 +6,13 @@
  * no single node: what a node shows is checked by a quorum read before it is told to anybody, and decided by a claim.
  */
 
-import { concludeOrphan, forgetOrphan, type Orphan } from '../core/coordination/settle-orphan.ts'
+import {
+  adoptOutcome,
+  concludeOrphan,
+  type DecisionTerms,
+  forgetOrphan,
+  type Orphan,
+} from '../core/coordination/settle-orphan.ts'
 import type { Trail } from '../core/coordination/trail.ts'
 import type { Clock, Leases, Timer } from '../core/ports.ts'
 import type { Token } from '../core/record/token.ts'
@@ -28,14 +34,14 @@ export type SweeperOptions = {
   readonly leases: Leases
   readonly trail: Trail
   readonly clock: Clock
-  /** For the outcome of a claim that the application settles. */
-  readonly retentionMs: number
+  /** Of the claims that settle what the application answers, and their outcomes. */
+  readonly terms: DecisionTerms
   /** Asks the application; undefined where nobody is to be asked. */
   readonly ask: ((orphan: OrphanSeen) => Promise<Verdict>) | undefined
   readonly onFailure: (cause: unknown) => void
 }
 
-export type OrphanSeen = Orphan & { readonly token: Token; readonly attempt: number }
+export type OrphanSeen = Orphan & { readonly token: Token }
 
 /** Pause between two steps over the keys of a node: a step costs the node some 50 µs. */
 const STEP_PAUSE_MS = 20
@@ -44,7 +50,7 @@ const STEP_PAUSE_MS = 20
 const REPORTED_MAX = 10_000
 
 export function createSweeper(options: SweeperOptions) {
-  const { sources, leases, trail, clock, retentionMs, ask, onFailure } = options
+  const { sources, leases, trail, clock, terms, ask, onFailure } = options
   const reported = new Set<string>()
 
   /** @returns how many orphans were found that stand; settled ones do not count */
@@ -78,6 +84,8 @@ export function createSweeper(options: SweeperOptions) {
     if (record.kind !== 'claimed' || record.remainingMs > 0) return false
     const { token, attempt, fingerprint } = record
     const orphan: OrphanSeen = { recordKey, token, attempt, fingerprint }
+    // A node shows an outcome: whoever claims it adopts that, and then it is none.
+    if (record.sighted === true) return !(await adoptOutcome(orphan, terms, leases))
     if (ask !== undefined && (await settledBy(ask, orphan))) return false
     await report(orphan)
     return true
@@ -89,10 +97,10 @@ export function createSweeper(options: SweeperOptions) {
       case 'unknown':
         return false
       case 'released':
-        return (await forgetOrphan(orphan, retentionMs, leases)).kind === 'settled'
+        return (await forgetOrphan(orphan, terms, leases)).kind === 'settled'
       case 'completed': {
         const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: clock.wallMs() } as const
-        return (await concludeOrphan(orphan, outcome, retentionMs, leases)).kind === 'settled'
+        return (await concludeOrphan(orphan, outcome, terms, leases)).kind === 'settled'
       }
     }
   }

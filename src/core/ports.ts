@@ -145,6 +145,8 @@ export type ReadResult =
       readonly attempt: number
       readonly remainingMs: number
       readonly fingerprint: Fingerprint
+      /** Some node shows an outcome of which it is not known whether a majority has it: a claim finds out, and adopts it. */
+      readonly sighted?: true
     }
   | { readonly kind: 'released'; readonly token: Token }
   | {

@@ -90,9 +90,12 @@ export function createEmbeddedNodes(
   maxTokenAheadMs: number,
   events: Events,
 ): readonly StoppableNode[] {
+  // On the monotonic clock: what this process alone remembers must not be over because somebody set the wall clock.
+  const startedMs = clock.wallMs() - clock.monoMs()
+  const nodeMs = () => startedMs + clock.monoMs()
   return Array.from({ length: count }, (_, index) => {
     let stopped = false
-    const node = new EmbeddedNode(`embedded-${index}`, () => clock.wallMs(), maxTokenAheadMs)
+    const node = new EmbeddedNode(`embedded-${index}`, nodeMs, maxTokenAheadMs)
     return {
       name: node.name,
       get stopped() {

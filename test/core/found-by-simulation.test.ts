@@ -7,6 +7,10 @@ import { NOTHING_COPIED, nextEnrolmentStep } from '../../src/core/nodes/enrolmen
 import type { NodeAnswer, Quorum, Round } from '../../src/core/ports.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { encodeOutcome } from '../../src/core/record/stored-outcome.ts'
+import { createEmbeddedNodes } from '../../src/embedded/node.ts'
+import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { seededRandom } from '../support/seeded-random.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
 
 const HOUR_MS = 3_600_000
 
@@ -90,4 +94,24 @@ describe('found by simulation', () => {
     }
     expect(nextEnrolmentStep(view)).toEqual({ kind: 'wait_anew' })
   })
+
+  test.each([HOUR_MS, -HOUR_MS])(
+    'what a process carried out by itself it still knows when its wall clock was set by %i ms',
+    async (stepMs) => {
+      const clock = new VirtualClock()
+      const quorum = createRedlockQuorum({
+        nodes: createEmbeddedNodes(1, clock, 50, SILENT),
+        clock,
+        events: SILENT,
+      })
+      const leases = createLeases({ quorum, clock, random: seededRandom(1), events: SILENT })
+      const ask = () =>
+        leases.claim({ key: 'k', fingerprint: 'f', leaseMs: 1_000, retentionMs: 60_000, budgetMs: 100 })
+      const claimed = await ask()
+      if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+      await leases.complete(claimed.lease, { kind: 'result', result: 1, completedAtWallMs: 0 })
+      clock.stepWall(stepMs)
+      expect((await ask()).kind).toBe('duplicate')
+    },
+  )
 })

@@ -15,6 +15,7 @@ import { joinCluster, keyOf, type Sidecar } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
 const RETENTION_MS = 60_000
+const TERMS = { leaseMs: 10_000, retentionMs: RETENTION_MS }
 const NEVER = new AbortController().signal
 
 function trailOf({ nodes }: Sidecar) {
@@ -34,7 +35,7 @@ function sweeperOf(sidecar: Sidecar, ask?: (orphan: OrphanSeen) => Promise<Verdi
     leases: sidecar.leases,
     trail: trailOf(sidecar),
     clock: systemClock,
-    retentionMs: RETENTION_MS,
+    terms: TERMS,
     ask,
     onFailure: (cause) => {
       throw cause
@@ -130,13 +131,13 @@ test('an operator decides about an orphan; one that moved on by itself is left a
     const recordKey = await lapsedClaim(sidecar, name)
     const record = await sidecar.leases.read(recordKey)
     if (record.kind !== 'claimed') throw new Error(record.kind)
-    return { recordKey, fingerprint: record.fingerprint }
+    return { recordKey, fingerprint: record.fingerprint, attempt: record.attempt }
   }
-  expect(await forgetOrphan(await orphanOf('requeued'), RETENTION_MS, sidecar.leases)).toEqual({
+  expect(await forgetOrphan(await orphanOf('requeued'), TERMS, sidecar.leases)).toEqual({
     kind: 'settled',
   })
   expect(await sidecar.claim('requeued')).toMatchObject({ kind: 'granted', lease: { attempt: 1 } })
-  expect(await concludeOrphan(await orphanOf('concluded'), outcome, RETENTION_MS, sidecar.leases)).toEqual({
+  expect(await concludeOrphan(await orphanOf('concluded'), outcome, TERMS, sidecar.leases)).toEqual({
     kind: 'settled',
   })
   expect(await sidecar.claim('concluded')).toMatchObject({
@@ -146,10 +147,25 @@ test('an operator decides about an orphan; one that moved on by itself is left a
 
   const moved = await orphanOf('moved')
   await sidecar.claim('moved', { leaseMs: 30_000 })
-  expect(await forgetOrphan(moved, RETENTION_MS, sidecar.leases)).toEqual({
+  expect(await forgetOrphan(moved, TERMS, sidecar.leases)).toEqual({
     kind: 'not_an_orphan',
     because: 'held',
   })
+})
+
+test('a decision is about the attempt that was asked about: where another one lapsed meanwhile nothing is forgotten', async () => {
+  await using servers = await startRedisServers(5)
+  await using sidecar = await joinCluster(servers.urls)
+  const recordKey = await lapsedClaim(sidecar, 'tried again')
+  const record = await sidecar.leases.read(recordKey)
+  if (record.kind !== 'claimed') throw new Error(record.kind)
+  const orphan = { recordKey, fingerprint: record.fingerprint, attempt: record.attempt }
+  await lapsedClaim(sidecar, 'tried again')
+  expect(await forgetOrphan(orphan, TERMS, sidecar.leases)).toEqual({
+    kind: 'not_an_orphan',
+    because: 'a later attempt',
+  })
+  expect(await sidecar.claim('tried again')).toMatchObject({ kind: 'granted', lease: { attempt: 3 } })
 })
 
 test('one candidate leads; when it is gone another does, under a larger token', async () => {

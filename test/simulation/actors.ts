@@ -24,7 +24,7 @@ export type ActorPorts = {
 }
 
 export function keyOf(number: number): string {
-  return `record-${number}`
+  return `dedup:sim:e:v:${String(number).padStart(64, '0')}`
 }
 
 export function fingerprintOf(content: number): string {
@@ -49,6 +49,7 @@ export async function perform(
     askedMs: scheduler.nowMs,
     healed,
     forwarded: false,
+    without: undefined,
     answeredMs: undefined,
     outcome: undefined,
   }
@@ -81,6 +82,7 @@ async function request(
   { seed, application, history, scheduler }: ActorPorts,
 ): Promise<Outcome> {
   const { process, leases, waiters, background, events } = sidecar
+  const { onQuorumLoss } = operation
   const policy: DedupPolicy = {
     leaseMs: operation.leaseMs,
     retentionMs: RETENTION_MS,
@@ -90,7 +92,7 @@ async function request(
     renewFraction: 1 / 3,
     waitMs: operation.waitMs,
     takeover: operation.takeover,
-    onQuorumLoss: 'fail-closed',
+    onQuorumLoss,
     store: {},
     storedHeaders: [],
     bodyStorage: 'full',
@@ -98,8 +100,9 @@ async function request(
   }
   const forward = async (context: { token: number; attempt: number; lockId: string } | undefined) => {
     if (context === undefined) {
-      history.violated('S11', scheduler.nowMs, `request ${submission.index} was passed on unprotected`)
-      return { kind: 'never_sent', detail: 'unprotected' } as const
+      submission.without = 'nothing'
+      if (onQuorumLoss !== 'fail-open')
+        history.violated('S11', scheduler.nowMs, `request ${submission.index} was passed on unprotected`)
     }
     return application.carryOut(submission, context, operation.work, process)
   }
@@ -108,8 +111,14 @@ async function request(
     { recordKey: submission.key, fingerprint: submission.fingerprint, policy, forward },
     {
       leases,
-      whenEnded: () => undefined,
-      localLeases: leases,
+      whenEnded: sidecar.whenEnded,
+      localLeases: {
+        ...sidecar.localLeases,
+        claim: (asked) => {
+          submission.without = 'local'
+          return sidecar.localLeases.claim(asked)
+        },
+      },
       waiters,
       background,
       clock: process.clock,
@@ -122,13 +131,27 @@ async function request(
 function noteOutcome(outcome: Outcome, submission: Submission, { history, scheduler }: ActorPorts): void {
   switch (outcome.kind) {
     case 'replayed': {
+      if (submission.without === 'local') {
+        history.saw('local_replayed')
+        return
+      }
       history.saw('replayed')
       const { key, fingerprint } = submission
       const content = contentOf(outcome.stored)
       history.shown.push({ key, fingerprint, content, atMs: scheduler.nowMs, by: 'replayed' })
       return
     }
+    case 'gone': {
+      const { key, fingerprint } = submission
+      if (submission.without === 'local') return
+      const content = contentOf(outcome.stored)
+      history.shown.push({ key, fingerprint, content, atMs: scheduler.nowMs, by: 'replayed' })
+      return
+    }
     case 'created':
+      history.saw(submission.without === 'local' ? 'local_created' : 'created')
+      return
+    case 'unprotected':
     case 'mismatch':
     case 'in_progress':
     case 'unstored':

@@ -18,6 +18,8 @@ export class Application {
   readonly #scheduler: Scheduler
   readonly #history: History
   readonly #dice: Dice
+  /** For each key, up to which token it said that it has not carried it out: nor does it any more. */
+  readonly #renounced = new Map<string, number>()
   /** For each key, the largest token that a writer has shown: `WHERE last_fencing_token <= $token`. */
   readonly #lastToken = new Map<string, number>()
 
@@ -29,7 +31,7 @@ export class Application {
 
   carryOut(
     submission: Submission,
-    context: ForwardContext,
+    context: ForwardContext | undefined,
     work: Work,
     process: SimulatedProcess,
   ): Promise<ForwardResult> {
@@ -51,6 +53,8 @@ export class Application {
         case 'answers':
         case 'fails':
           this.#scheduler.after(wayMs, () => {
+            if (context !== undefined && context.token <= (this.#renounced.get(submission.key) ?? 0))
+              return answer(wayMs, answered(500, id))
             this.#execute(id, submission, context, process)
             if (work.ends === 'no_answer') answer(work.ms, { ...lost, cause: 'reset' })
             else answer(work.ms + wayMs, answered(work.ends === 'answers' ? 201 : 500, id))
@@ -59,9 +63,14 @@ export class Application {
     })
   }
 
-  #execute(id: string, submission: Submission, context: ForwardContext, process: SimulatedProcess): void {
+  #execute(
+    id: string,
+    submission: Submission,
+    context: ForwardContext | undefined,
+    process: SimulatedProcess,
+  ): void {
     const { key, fingerprint } = submission
-    const { token, attempt } = context
+    const { token, attempt } = context ?? { token: 0, attempt: 1 }
     const startedMs = this.#scheduler.nowMs
     this.#history.executions.push({
       id,
@@ -72,13 +81,25 @@ export class Application {
       attempt,
       process: process.name,
       startedMs,
+      under: submission.without ?? 'quorum',
     })
     this.#history.step(
       startedMs,
       11,
       () => `application carries out request ${id} (attempt ${attempt}, token ${token})`,
     )
-    this.write(key, token)
+    if (context !== undefined) this.write(key, token)
+  }
+
+  /** Asked by the sweeper. It says "not carried out" only of what it will not carry out later either. */
+  whatBecameOf(key: string, token: number): 'completed' | 'released' {
+    if (this.#history.executions.some((execution) => execution.key === key)) {
+      this.#history.saw('orphan_concluded')
+      return 'completed'
+    }
+    this.#history.saw('orphan_forgotten')
+    this.#renounced.set(key, Math.max(token, this.#renounced.get(key) ?? 0))
+    return 'released'
   }
 
   /** A write that shows its fencing token; refused where a larger one was seen. */

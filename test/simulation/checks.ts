@@ -12,8 +12,12 @@ export function check(world: World): void {
   const { history } = world
   checkSettled(world)
   checkNothingForwarded(history)
+  checkGuards(history)
+  checkLocalExecutions(history)
+  checkWrittenBack(world)
   checkLostInTime(world)
   if (world.overwhelmed) return
+  history.violations.push(...history.ifA1)
   checkExclusive(history)
   checkTokenOrder(history)
   checkExecutions(history)
@@ -29,7 +33,9 @@ function checkExclusive(history: History): void {
     const sorted = [...grants].sort((a, b) => a.grantedMs - b.grantedMs)
     let last: Grant | undefined
     for (const grant of sorted) {
-      if (last !== undefined && grant.grantedMs < heldUntilMs(last)) {
+      // A claimant that asks again under its own name has not been two: what it has it may have again.
+      const itself = last?.process === grant.process && last.lease.owner === grant.lease.owner
+      if (last !== undefined && !itself && grant.grantedMs < heldUntilMs(last)) {
         violated(
           history,
           'S1',
@@ -66,11 +72,22 @@ function checkTokenOrder(history: History): void {
 
 /** S2: at most one execution of a key, or each further one explained and told to the application. */
 function checkExecutions(history: History): void {
-  for (const executions of byKey(history.executions, (execution) => execution.key)) {
+  const guarded = history.executions.filter(({ under }) => under === 'quorum')
+  for (const executions of byKey(guarded, (execution) => execution.key)) {
     const sorted = [...executions].sort((a, b) => a.startedMs - b.startedMs)
     for (const [index, execution] of sorted.entries()) {
       for (const earlier of sorted.slice(0, index)) checkPair(history, earlier, execution)
     }
+  }
+}
+
+/** Without a quorum, in the process that goes on by itself: the same, by its own leases. */
+function checkLocalExecutions(history: History): void {
+  const local = history.executions.filter(({ under }) => under === 'local')
+  for (const executions of byKey(local, ({ process, key }) => `${process} ${key}`)) {
+    const sorted = [...executions].sort((a, b) => a.startedMs - b.startedMs)
+    for (const [index, execution] of sorted.entries())
+      for (const earlier of sorted.slice(0, index)) checkPair(history, earlier, execution)
   }
 }
 
@@ -100,7 +117,8 @@ function checkPair(history: History, earlier: Execution, later: Execution): void
 }
 
 function grantOf(history: History, execution: Execution): Grant | undefined {
-  return history.grants.find(
+  const grants = execution.under === 'local' ? history.localGrants : history.grants
+  return grants.find(
     (grant) =>
       grant.lease.key === execution.key &&
       grant.lease.token === execution.token &&
@@ -183,6 +201,53 @@ function checkNothingForwarded(history: History): void {
   }
 }
 
+/** S11: whoever is told that a quorum stood guard had a grant of one; without one it is allowed, and said. */
+function checkGuards(history: History): void {
+  for (const submission of history.submissions) {
+    const { outcome, without, operation, answeredMs = 0, index } = submission
+    if (outcome === undefined || operation.kind !== 'request') continue
+    const wrong = (detail: string) => violated(history, 'S11', answeredMs, `request ${index} ${detail}`)
+    if (without === 'local' && operation.onQuorumLoss !== 'local') wrong('went on by itself unasked')
+    const open = without === 'nothing'
+    if (
+      open &&
+      outcome.kind !== 'unprotected' &&
+      outcome.kind !== 'indeterminate' &&
+      outcome.kind !== 'never_sent'
+    )
+      wrong(`was passed on with nothing to guard it and told ${outcome.kind}`)
+    if (!('protection' in outcome)) continue
+    const { protection, execution } = outcome
+    const grants = protection === 'quorum' ? history.grants : history.localGrants
+    const stood = grants.some(
+      ({ lease, process }) =>
+        lease.key === submission.key && lease.token === execution.token && process === submission.process,
+    )
+    if (!stood) wrong(`was told that ${protection} stood guard, with token ${execution.token} of nobody`)
+  }
+}
+
+/** W1: what a process carried out by itself it tells the quorum. W2: and it is told what then stands there. */
+function checkWrittenBack(world: World): void {
+  const { history } = world
+  for (const { key, process, content, atMs, writtenBack } of history.localCompletions) {
+    const wrong = (invariant: string, detail: string) =>
+      violated(
+        history,
+        invariant,
+        atMs,
+        `${content} of ${key}, which ${process} carried out by itself, ${detail}`,
+      )
+    if (writtenBack === undefined && world.alive(process)) wrong('W1', 'was never told to the quorum')
+    if (writtenBack === 'dropped' && world.alive(process)) wrong('W1', 'was dropped')
+    if (world.overwhelmed) continue
+    const stands = history.shown.find((shown) => shown.key === key)?.content
+    if (writtenBack === 'recorded' && stands !== undefined && stands !== content)
+      wrong('W2', `is said to be recorded, and ${stands} is`)
+    if (writtenBack === 'conflict' && stands === content) wrong('W2', 'is said to be in conflict with itself')
+  }
+}
+
 /** L8: a holder hears that its lease ends before it has ended, unless it was stopped itself. */
 function checkLostInTime({ history, plan }: World): void {
   const wallStepped = plan.faults.some((fault) => fault.kind === 'process_step')
@@ -224,7 +289,7 @@ function checkProbes(history: History): void {
     for (const probe of ofKey) {
       const kind = probe.outcome?.kind
       if (kind === 'created' || kind === 'replayed' || kind === 'mismatch' || kind === undefined) continue
-      if (kind === 'undecided') continue
+      if (kind === 'undecided' || kind === 'gone') continue
       violated(
         history,
         'L5',
@@ -234,7 +299,9 @@ function checkProbes(history: History): void {
     }
     if (
       last !== undefined &&
-      !kinds.some((kind) => kind === 'created' || kind === 'replayed' || kind === 'undecided')
+      !kinds.some(
+        (kind) => kind === 'created' || kind === 'replayed' || kind === 'gone' || kind === 'undecided',
+      )
     ) {
       violated(history, 'L5', last.askedMs, `no request of ${last.key} was answered: ${kinds.join(', ')}`)
     }

@@ -254,10 +254,10 @@ function sightingOf(node: SimulatedNode, key: string, whole: boolean): Sighting 
 }
 
 /** One call to one run of a node, executed at most once; rejects where no answer comes. */
-function call<T>(
+export function call<T>(
   node: SimulatedNode,
   runId: number,
-  { process, scheduler, network, healed, dice }: EnrollerPorts,
+  { process, scheduler, network, healed, dice }: Omit<EnrollerPorts, 'nodes' | 'history'>,
   execute: () => T,
 ): Promise<T> {
   return new Promise((resolve, reject) => {

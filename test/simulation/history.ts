@@ -36,6 +36,19 @@ export type Execution = {
   readonly attempt: number
   readonly process: string
   readonly startedMs: number
+  /** What stood guard: a lease of the quorum, one of the process alone, or nothing. */
+  readonly under: Guard
+}
+
+export type Guard = 'quorum' | 'local' | 'nothing'
+
+/** What a process carried out under its own record while the quorum was away, and what became of telling the quorum. */
+export type LocalCompletion = {
+  readonly key: string
+  readonly process: string
+  readonly content: string
+  readonly atMs: number
+  writtenBack: 'recorded' | 'conflict' | 'dropped' | undefined
 }
 
 export type Submission = {
@@ -48,6 +61,8 @@ export type Submission = {
   readonly healed: boolean
   /** Handed to the application, whether it was reached or not. */
   forwarded: boolean
+  /** Undefined where the quorum decided. */
+  without: 'local' | 'nothing' | undefined
   answeredMs: number | undefined
   outcome: Outcome | undefined
 }
@@ -66,9 +81,15 @@ export type Violation = { readonly invariant: string; readonly atMs: number; rea
 export class History {
   readonly grants: Grant[] = []
   readonly executions: Execution[] = []
+  /** Claims that a process granted itself while the quorum was away. */
+  readonly localGrants: Grant[] = []
+  readonly localCompletions: LocalCompletion[] = []
   readonly submissions: Submission[] = []
   readonly shown: Shown[] = []
   readonly violations: Violation[] = []
+  /** Found on the way, of promises that rest on assumption A1. */
+  readonly ifA1: Violation[] = []
+  readonly orphansTold = new Set<string>()
   readonly seen = new Map<Sight, number>()
   /** When processes did not run, by name. */
   readonly stops = new Map<string, readonly { readonly fromMs: number; readonly untilMs: number }[]>()
@@ -82,6 +103,11 @@ export class History {
 
   violated(invariant: string, atMs: number, detail: string): void {
     this.violations.push({ invariant, atMs, detail })
+  }
+
+  /** Counts only where not more memory was lost than the promises allow for. */
+  beyondA1(invariant: string, atMs: number, detail: string): void {
+    this.ifA1.push({ invariant, atMs, detail })
   }
 
   keepTrace(): string[] {
@@ -155,6 +181,17 @@ export const SIGHTS = [
   'process_paused_beyond_lease',
   'process_crashed_holding',
   'message_executed_twice',
+  'answered_from_memory',
+  'outcome_from_memory',
+  'unprotected',
+  'local_created',
+  'local_replayed',
+  'written_back',
+  'written_back_conflict',
+  'swept',
+  'orphan_told',
+  'orphan_concluded',
+  'orphan_forgotten',
 ] as const
 
 export type Sight = (typeof SIGHTS)[number]

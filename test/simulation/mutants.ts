@@ -22,6 +22,10 @@ export type Mutant = {
 
 const RULES = 'src/core/record/record-rules.ts'
 const CLAIM = 'src/core/claims/claim.ts'
+const SHARED = 'src/core/claims/shared-leases.ts'
+const WRITE_BACK = 'src/core/claims/write-back.ts'
+const SWEEPER = 'src/coordination/sweeper.ts'
+const DEDUPLICATE = 'src/core/deduplicate.ts'
 
 export const MUTANTS: readonly Mutant[] = [
   {
@@ -94,7 +98,7 @@ export const MUTANTS: readonly Mutant[] = [
     file: RULES,
     from: 'return isTooFarAhead(token, nodeMs, maxTokenAheadMs) ? { answer: released.answer } : released',
     to: 'return released',
-    killedBy: ['L5'],
+    killedBy: ['L5', 'D3'],
   },
   {
     name: 'no-adoption-of-a-single-sighting',
@@ -142,7 +146,7 @@ export const MUTANTS: readonly Mutant[] = [
     file: 'src/core/claims/lease.ts',
     from: 'return Math.min(lease.validUntilMonoMs - at.monoMs, lease.validUntilWallMs - at.wallMs)',
     to: 'return lease.validUntilWallMs - at.wallMs',
-    killedBy: ['L8', 'S13'],
+    killedBy: ['L8', 'S13', 'L5'],
   },
   {
     name: 'validity-without-drift',
@@ -271,6 +275,126 @@ export const MUTANTS: readonly Mutant[] = [
     from: "if (round.carried) return { kind: 'recorded' }",
     to: "if (round.carried || round.answers.some((answer) => answer?.kind === 'fenced')) return { kind: 'recorded' }",
     killedBy: ['S12', 'S6'],
+  },
+  {
+    name: 'joined-claim-is-granted-twice',
+    rule: 'of those that ask for one claim together one is granted it',
+    file: SHARED,
+    from: "if (request.fingerprint === underWay.fingerprint && first.kind !== 'granted')",
+    to: 'if (request.fingerprint === underWay.fingerprint)',
+    killedBy: ['S2'],
+  },
+  {
+    name: 'outcome-known-before-a-majority',
+    rule: 'a process answers with an outcome from its memory once a majority holds it',
+    file: SHARED,
+    from: "if (result.kind === 'recorded') {",
+    to: "if (result.kind !== 'fenced') {",
+    killedBy: ['S5', 'S6'],
+  },
+  {
+    name: 'held-for-ever',
+    rule: 'a process says "held" only under a live lease of its own',
+    file: SHARED,
+    from: 'if (leftMs <= 0) {',
+    to: 'if (leftMs < Number.NEGATIVE_INFINITY) {',
+    killedBy: ['L5'],
+  },
+  {
+    name: 'memory-without-content',
+    rule: 'an outcome from memory is shown to requests of its own content only',
+    file: SHARED,
+    from: "if (entry.fingerprint !== fingerprint) return { kind: 'mismatch' }",
+    to: "if (entry.fingerprint === '') return { kind: 'mismatch' }",
+    killedBy: ['S10'],
+  },
+  {
+    name: 'fail-open-unasked',
+    rule: 'without a quorum nothing is passed on where the route does not say so',
+    file: DEDUPLICATE,
+    from: 'switch (request.policy.onQuorumLoss) {',
+    to: "switch ('fail-open') {",
+    killedBy: ['S11'],
+  },
+  {
+    name: 'fail-open-unmarked',
+    rule: 'what was passed on with nothing to guard it is told so',
+    file: DEDUPLICATE,
+    from: "return { kind: 'unprotected', response: result.response }",
+    to: "return { kind: 'released', response: result.response, protection: 'quorum', execution: { token: 0, attempt: 1, lockId: '' } }",
+    killedBy: ['S11'],
+  },
+  {
+    name: 'local-passes-for-quorum',
+    rule: 'what a process carried out by itself is not told as guarded by a quorum',
+    file: DEDUPLICATE,
+    from: "return afterClaim(request, local, 'local', ports.localLeases, ports)",
+    to: "return afterClaim(request, local, 'quorum', ports.localLeases, ports)",
+    killedBy: ['S11'],
+  },
+  {
+    name: 'local-record-by-wall-clock',
+    rule: 'what a process carried out by itself it knows whatever is done to its wall clock',
+    file: 'src/embedded/node.ts',
+    from: 'const nodeMs = () => startedMs + clock.monoMs()',
+    to: 'const nodeMs = () => clock.wallMs()',
+    killedBy: ['S2', 'W2'],
+  },
+  {
+    name: 'local-completions-forgotten',
+    rule: 'what a process carried out by itself it tells the quorum when it is back',
+    file: WRITE_BACK,
+    from: "if (result.kind === 'recorded') remember(lease, outcome)",
+    to: '',
+    killedBy: ['W1'],
+  },
+  {
+    name: 'write-back-gives-up',
+    rule: 'while the quorum is away a local completion waits',
+    file: WRITE_BACK,
+    from: "case 'unavailable':\n        return 'away'",
+    to: "case 'unavailable':\n        return 'dropped'",
+    killedBy: ['W1'],
+  },
+  {
+    name: 'conflict-told-as-recorded',
+    rule: 'where another outcome stands the local one is told as a conflict',
+    file: WRITE_BACK,
+    from: "equals(encodeOutcome(outcome)) ? 'recorded' : 'conflict'",
+    to: "equals(encodeOutcome(outcome)) ? 'recorded' : 'recorded'",
+    killedBy: ['W2'],
+  },
+  {
+    name: 'orphans-not-told',
+    rule: 'what lapsed without an outcome is told once',
+    file: SWEEPER,
+    from: '    await report(orphan)\n',
+    to: '',
+    killedBy: ['D3'],
+  },
+  {
+    name: 'live-claim-told-as-orphan',
+    rule: 'what a node shows as lapsed is checked by a quorum read',
+    file: SWEEPER,
+    from: "if (record.kind !== 'claimed' || record.remainingMs > 0) return false",
+    to: "if (record.kind !== 'claimed') return false",
+    killedBy: ['D2'],
+  },
+  {
+    name: 'sighted-outcome-told-as-orphan',
+    rule: 'a record of which some node shows an outcome is claimed, and so adopted, before it is told as an orphan',
+    file: SWEEPER,
+    from: 'if (record.sighted === true)',
+    to: 'if (record.remainingMs < 0)',
+    killedBy: ['D1'],
+  },
+  {
+    name: 'unknown-taken-for-released',
+    rule: 'where nobody knows whether it was carried out the next attempt is told so',
+    file: SWEEPER,
+    from: "      case 'unknown':\n        return false\n",
+    to: "      case 'unknown':\n",
+    killedBy: ['S2'],
   },
 ]
 

@@ -10,7 +10,7 @@ import { epochFor, isEnrolled, type Quarantine } from '../../src/core/nodes/enro
 import type { NodeAnswer } from '../../src/core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
-import { MAX_TOKEN_AHEAD_MS } from './plan.ts'
+import { MAX_TOKEN_AHEAD_MS, OFFICE } from './plan.ts'
 import { EPOCH_WALL_MS } from './process.ts'
 import type { Scheduler } from './scheduler.ts'
 
@@ -108,8 +108,10 @@ export class SimulatedNode {
     return this.#embedded.kept(key)
   }
 
+  /** Of the records of requests; that of an office is kept for a day. */
   longestTtlMs(): number {
-    return Math.max(0, ...[...this.keys].map((key) => this.#embedded.kept(key)?.ttlMs ?? 0))
+    const keys = [...this.keys].filter((key) => key !== OFFICE)
+    return Math.max(0, ...keys.map((key) => this.#embedded.kept(key)?.ttlMs ?? 0))
   }
 
   /** Puts a record as it is to stand: what enrolment copies. */

@@ -9,6 +9,9 @@
 import { type Dice, streamOf } from './dice.ts'
 import { SCENARIO_PROCESSES, SCENARIOS } from './scenarios.ts'
 
+/** The record of the office whose holder sweeps. */
+export const OFFICE = 'dedup::office:sweeper'
+
 export const LEASE_MS = 1_000
 /** Longest lease that anybody takes; what quarantine waits for. */
 export const LONGEST_LEASE_MS = 1_500
@@ -36,6 +39,7 @@ export type Operation =
       readonly leaseMs: number
       readonly waitMs: number
       readonly takeover: 'reexecute' | 'indeterminate'
+      readonly onQuorumLoss: 'fail-closed' | 'fail-open' | 'local'
       readonly work: Work
     }
   | {
@@ -103,6 +107,13 @@ export type Plan = {
   readonly faults: readonly Fault[]
   /** Memory may be lost on more nodes than the promises allow for: then only what holds without A1 is checked. */
   readonly overwhelm: boolean
+  /**
+   * Processes have around the core what production has: the breaker of the quorum, and a memory of what they know. In the
+   * other plans every request reaches the nodes, where most of what can go wrong goes wrong.
+   */
+  readonly whole: boolean
+  /** One process is elected and looks for orphans; and asks the application what became of them. */
+  readonly sweep: 'no' | 'tells' | 'asks'
 }
 
 /** Clock rates of any two actors differ by less than 1 % (assumption A2); the rest is for small steps. */
@@ -140,7 +151,24 @@ export function planOf(seed: number): Plan {
     faultOf(dice, { processCount, nodeCount, times }),
   ).sort((a, b) => a.atMs - b.atMs)
   const overwhelm = dice.chance(0.04)
-  return { seed, nodeCount, network, processes, nodes, operations, faults, overwhelm }
+  const whole = dice.chance(0.5)
+  return {
+    seed,
+    nodeCount,
+    network,
+    processes,
+    nodes,
+    operations,
+    faults,
+    overwhelm,
+    whole,
+    sweep: sweepOf(dice),
+  }
+}
+
+/** Sweeping is for few plans: elections alone send more messages than everything else together. */
+function sweepOf(dice: Dice): Plan['sweep'] {
+  return dice.chance(0.88) ? 'no' : dice.pick(['tells', 'asks', 'asks'])
 }
 
 /** How many of all plans follow an outline. */
@@ -171,12 +199,18 @@ function scenarioOf(seed: number, dice: Dice): Plan {
     operations: [...operations].sort((a, b) => a.atMs - b.atMs),
     faults: [...faults].sort((a, b) => a.atMs - b.atMs),
     overwhelm: false,
+    whole: dice.chance(0.3),
+    sweep: sweepOf(dice),
   }
 }
 
 function operationsOf(dice: Dice, processCount: number, keyCount: number): Operation[] {
-  const takeover = Array.from({ length: keyCount }, () =>
-    dice.chance(0.12) ? ('indeterminate' as const) : ('reexecute' as const),
+  const policies = Array.from(
+    { length: keyCount },
+    (): Policy => ({
+      takeover: dice.chance(0.12) ? 'indeterminate' : 'reexecute',
+      onQuorumLoss: dice.chance(0.65) ? 'fail-closed' : dice.pick(['fail-open', 'local', 'local']),
+    }),
   )
   const count = dice.between(3, 9)
   let atMs = 50
@@ -185,18 +219,16 @@ function operationsOf(dice: Dice, processCount: number, keyCount: number): Opera
     // Mostly bursts, because only what overlaps can go wrong; sometimes after the lease of what went before.
     atMs += dice.chance(0.6) ? dice.fraction() * 30 : dice.fraction() * 1.6 * LEASE_MS
     atMs = Math.min(atMs, HEAL_MS - 1_000)
-    operations.push(operationOf(dice, atMs, dice.between(0, processCount - 1), takeover))
+    operations.push(operationOf(dice, atMs, dice.between(0, processCount - 1), policies))
   }
   return operations
 }
 
-function operationOf(
-  dice: Dice,
-  atMs: number,
-  process: number,
-  takeover: readonly ('reexecute' | 'indeterminate')[],
-): Operation {
-  const key = dice.between(0, takeover.length - 1)
+/** What all requests of one key have in common. */
+type Policy = Pick<Extract<Operation, { kind: 'request' }>, 'takeover' | 'onQuorumLoss'>
+
+function operationOf(dice: Dice, atMs: number, process: number, policies: readonly Policy[]): Operation {
+  const key = dice.between(0, policies.length - 1)
   const content = dice.chance(0.93) ? 0 : 1
   const leaseMs = dice.chance(0.85) ? LEASE_MS : LONGEST_LEASE_MS
   const roll = dice.fraction()
@@ -233,7 +265,7 @@ function operationOf(
     content,
     leaseMs,
     waitMs,
-    takeover: takeover[key] ?? 'reexecute',
+    ...(policies[key] as Policy),
     work: { ends, ms },
   }
 }

@@ -26,6 +26,7 @@ export const SCENARIOS: readonly Outline[] = [
   forgetsAgainWhileEnrolled,
   copiedOutcomeBelowALaterClaim,
   laterRoundWithASmallerToken,
+  workWithoutAQuorum,
 ]
 
 /** An outcome reaches fewer than a majority; others, each cut off from other nodes, meet it or don't. */
@@ -131,6 +132,31 @@ function laterRoundWithASmallerToken(dice: Dice, nodeCount: number): Scenario {
   return { operations, faults, late: { lateRate: 0.35, lateMs: dice.pick([80, 300]) } }
 }
 
+/** Processes lose the quorum, each for a while of its own, and carry out without it what a route lets them. */
+function workWithoutAQuorum(dice: Dice, nodeCount: number): Scenario {
+  const onQuorumLoss = dice.pick(['local', 'local', 'fail-open'] as const)
+  const operations: Operation[] = []
+  const faults: Fault[] = []
+  for (const process of [0, 1, 2]) {
+    const lost = shuffled(dice, nodeCount).slice(0, dice.between((nodeCount + 1) / 2, nodeCount))
+    const atMs = 30 + dice.fraction() * 1_500
+    faults.push(...cut(process, lost, atMs, dice.pick([600, 2_500])))
+    for (let count = dice.between(1, 3); count > 0; count -= 1) {
+      const work = {
+        ends: dice.pick(['answers', 'answers', 'fails', 'no_answer'] as const),
+        ms: dice.pick([2, 200]),
+      }
+      const content = dice.chance(0.9) ? 0 : 1
+      operations.push({
+        ...request(atMs + 20 + dice.fraction() * 1_800, process, 0),
+        ...{ onQuorumLoss, work, content },
+      } as Operation)
+    }
+    if (dice.chance(0.3)) faults.push(endOf(dice, process, atMs + dice.fraction() * 3_000))
+  }
+  return { operations, faults }
+}
+
 function request(atMs: number, process: number, ms: number): Operation {
   return {
     kind: 'request',
@@ -141,6 +167,7 @@ function request(atMs: number, process: number, ms: number): Operation {
     leaseMs: LEASE_MS,
     waitMs: 0,
     takeover: 'reexecute',
+    onQuorumLoss: 'fail-closed',
     work: { ends: 'answers', ms },
   }
 }

@@ -1,23 +1,28 @@
 /**
  * One run of a sidecar: the production core on simulated clocks and links, with everything it claims written down.
  *
- * Owns the wiring, which is that of production: `createLeases` over `createRedlockQuorum`. What stands between them and
- * the callers here only observes.
+ * Owns the wiring, which is that of production: `createLeases` over `createRedlockQuorum`, the breaker of the quorum, what
+ * the process knows already, and its own record for the time without a quorum. What stands between them here only observes.
  */
 
 import { type Background, createBackground } from '../../src/core/background.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
+import { shareLeases } from '../../src/core/claims/shared-leases.ts'
 import { createWaiters, type Waiters } from '../../src/core/claims/waiters.ts'
-import type { CoreEvent, Events } from '../../src/core/events.ts'
+import { createWriteBack, type WriteBack } from '../../src/core/claims/write-back.ts'
+import { type CoreEvent, type Events, SILENT } from '../../src/core/events.ts'
+import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import type { Lease, Leases, NodeAnswer, RecordNode } from '../../src/core/ports.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { decodeOutcome, encodeOutcome, type StoredOutcome } from '../../src/core/record/stored-outcome.ts'
+import { majorityOf } from '../../src/core/units.ts'
+import { createEmbeddedNodes } from '../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { streamOf } from './dice.ts'
 import type { Grant, History } from './history.ts'
 import { Link } from './link.ts'
 import type { SimulatedNode } from './node.ts'
-import type { Plan } from './plan.ts'
+import { MAX_TOKEN_AHEAD_MS, type Plan } from './plan.ts'
 import type { SimulatedProcess } from './process.ts'
 import type { Scheduler } from './scheduler.ts'
 import type { Votes } from './votes.ts'
@@ -26,6 +31,12 @@ export type Sidecar = {
   readonly process: SimulatedProcess
   readonly links: readonly Link[]
   readonly leases: Leases
+  /** The same without what this process knows already. */
+  readonly guarded: Leases
+  readonly whenEnded: (key: string) => Promise<void> | undefined
+  /** Of this process alone, for requests that go on without a quorum. */
+  readonly localLeases: Leases
+  readonly writeBack: WriteBack
   readonly waiters: Waiters
   readonly background: Background
   readonly events: Events
@@ -74,7 +85,105 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
     history.violated('rejected', scheduler.nowMs, String(cause)),
   )
   const observed = observeLeases(leases, { process, scheduler, history, votes, sighted })
-  return { process, links, leases: observed, waiters: createWaiters(8, 64), background, events }
+  const outside = { clock, events }
+  const random = streamOf(plan.seed, 'around the core', number)
+  const required = majorityOf(nodes.length)
+  const guarded = plan.whole ? withQuorumBreaker(observed, { required, random, ...outside }) : observed
+  const shared = shareLeases({ leases: guarded, outcomeBytesMax: OUTCOMES_MAX_BYTES, ...outside })
+  const own = createRedlockQuorum({
+    nodes: createEmbeddedNodes(1, clock, MAX_TOKEN_AHEAD_MS, SILENT),
+    clock,
+    events: SILENT,
+  })
+  const writeBack = createWriteBack(createLeases({ quorum: own, clock, random, events: SILENT }), {
+    leases: unattended(guarded, history, scheduler),
+    random,
+    ...outside,
+  })
+  return {
+    process,
+    links,
+    leases: plan.whole ? shared : observed,
+    guarded,
+    whenEnded: plan.whole ? shared.whenEnded : () => undefined,
+    localLeases: observeLocal(writeBack.local, process, scheduler, history),
+    writeBack,
+    waiters: createWaiters(8, 64),
+    background,
+    events,
+  }
+}
+
+/** Room for a few outcomes: some are forgotten, and asked of the nodes again. */
+const OUTCOMES_MAX_BYTES = 1_500
+
+/** Nobody works under these leases: they are completed or released at once, or left to end. */
+export function unattended(leases: Leases, history: History, scheduler: Scheduler): Leases {
+  return {
+    ...leases,
+    claim: async (request) => {
+      const result = await leases.claim(request)
+      const grant = result.kind === 'granted' ? history.grantOf(result.lease) : undefined
+      if (grant !== undefined) grant.abandonedMs ??= scheduler.nowMs
+      return result
+    },
+  }
+}
+
+/** What the process grants itself and records for itself. */
+function observeLocal(
+  leases: Leases,
+  process: SimulatedProcess,
+  scheduler: Scheduler,
+  history: History,
+): Leases {
+  const grantOf = (lease: Lease) =>
+    history.localGrants.find((grant) => grant.process === process.name && grant.lease.owner === lease.owner)
+  return {
+    ...leases,
+    claim: async (request) => {
+      const askedMs = scheduler.nowMs
+      const result = await leases.claim(request)
+      if (result.kind === 'granted')
+        history.localGrants.push(grantFrom(result.lease, process, askedMs, scheduler.nowMs))
+      return result
+    },
+    renew: async (lease) => {
+      const result = await leases.renew(lease)
+      const grant = grantOf(lease)
+      if (result.kind === 'renewed' && grant !== undefined)
+        grant.validUntilMs = process.historyMs(result.lease.validUntilMonoMs)
+      return result
+    },
+    complete: async (lease, outcome) => {
+      const result = await leases.complete(lease, outcome)
+      const { key } = lease
+      const [content, atMs] = [contentOf(outcome), scheduler.nowMs]
+      if (result.kind === 'recorded')
+        history.localCompletions.push({ key, process: process.name, content, atMs, writtenBack: undefined })
+      return result
+    },
+    release: (lease) => {
+      const grant = grantOf(lease)
+      if (grant !== undefined) grant.releaseSentMs ??= scheduler.nowMs
+      return leases.release(lease)
+    },
+  }
+}
+
+function grantFrom(lease: Lease, process: SimulatedProcess, askedMs: number, grantedMs: number): Grant {
+  return {
+    lease,
+    process: process.name,
+    askedMs,
+    grantedMs,
+    validUntilMs: process.historyMs(lease.validUntilMonoMs),
+    releaseSentMs: undefined,
+    recordedMs: undefined,
+    offered: undefined,
+    ended: undefined,
+    abandonedMs: undefined,
+  }
 }
 
 type Observer = Pick<SidecarPorts, 'scheduler' | 'history' | 'votes'> & {
@@ -93,18 +202,7 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       if (result.kind !== 'granted') return result
       const { lease } = result
       const grantedMs = scheduler.nowMs
-      history.grants.push({
-        lease,
-        process: process.name,
-        askedMs,
-        grantedMs,
-        validUntilMs: process.historyMs(lease.validUntilMonoMs),
-        releaseSentMs: undefined,
-        recordedMs: undefined,
-        offered: undefined,
-        ended: undefined,
-        abandonedMs: undefined,
-      })
+      history.grants.push(grantFrom(lease, process, askedMs, grantedMs))
       history.saw('granted')
       history.step(grantedMs, 1, () => `${process.name} is granted ${lease.key}, token ${lease.token}`)
       votes.checkGrant(lease, grantedMs, process.clock.monoMs())
@@ -197,7 +295,19 @@ function observe(event: CoreEvent, process: SimulatedProcess, history: History, 
     case 'claim_expired':
       history.saw(event.kind)
       return
+    case 'written_back': {
+      history.saw(event.result === 'conflict' ? 'written_back_conflict' : 'written_back')
+      const told = history.localCompletions.find(
+        ({ key, process: at, writtenBack }) =>
+          key === event.recordKey && at === process.name && writtenBack === undefined,
+      )
+      if (told === undefined) history.violated('W1', scheduler.nowMs, 'something else was written back')
+      else told.writtenBack = event.result
+      return
+    }
     case 'claim_ended':
+      if (event.rounds === 0 && event.result !== 'unavailable') history.saw('answered_from_memory')
+      if (event.rounds === 0 && event.result === 'duplicate') history.saw('outcome_from_memory')
       if (event.result === 'unavailable') history.saw('quorum_lost')
       if (event.result === 'damaged') history.violated('S9', scheduler.nowMs, 'a record was damaged')
       return

@@ -18,6 +18,7 @@ import { type Fault, HEAL_MS, LEASE_MS, LONGEST_LEASE_MS, type Operation, type P
 import { SimulatedProcess } from './process.ts'
 import { Scheduler } from './scheduler.ts'
 import { type Sidecar, startSidecar } from './sidecar.ts'
+import { checkOrphansTold, standForOffice } from './sweeping.ts'
 import { Votes } from './votes.ts'
 
 /** When everybody who held something has ended, and every node votes again. */
@@ -41,6 +42,7 @@ export class World {
   readonly #enrolling = new Set<number>()
   /** Nodes whose clock was set further than is tolerated; never a majority. */
   readonly #stepped = new Set<number>()
+  readonly #candidates: (() => void)[] = []
   #started = 0
   #healed = false
 
@@ -67,6 +69,10 @@ export class World {
     await scheduler.run(HEAL_MS)
     this.#heal()
     await scheduler.run(IDLE_MS)
+    if (plan.sweep !== 'no') {
+      for (const stop of this.#candidates) stop()
+      checkOrphansTold(this.nodes, this.history, scheduler.nowMs)
+    }
     // Time services do not let rates that differ go on for so long, and set right what was stepped.
     for (const { process, links } of this.#sidecars) {
       process.correctDrift()
@@ -97,7 +103,16 @@ export class World {
       votes: this.#votes,
     })
     if (this.#healed) for (const link of sidecar.links) link.heal()
+    if (plan.sweep !== 'no') this.#stand(sidecar)
     return sidecar
+  }
+
+  #stand(sidecar: Sidecar): void {
+    const { plan, nodes, scheduler, history } = this
+    const { application } = this.#actors
+    const healed = () => this.#healed
+    const ports = { plan, nodes, scheduler, history, application, healed }
+    this.#candidates.push(standForOffice(sidecar, this.#started, ports))
   }
 
   #perform(operation: Operation, index: number, healed = false): void {
@@ -298,6 +313,7 @@ function probeOf(operation: Exclude<Operation, { kind: 'read' }>, process: numbe
     leaseMs: LONGEST_LEASE_MS,
     waitMs: 0,
     takeover: operation.kind === 'request' ? operation.takeover : 'reexecute',
+    onQuorumLoss: 'fail-closed',
     work: { ends: 'answers', ms: 1 },
   }
 }

@@ -142,8 +142,9 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
       case 'released':
         return { kind: 'released', token: says.fence }
       case 'claimed': {
-        const { fence, owner, attempt, remainingMs: leftMs, fingerprint } = says
-        return { kind: 'claimed', token: fence, owner, attempt, remainingMs: leftMs, fingerprint }
+        const { fence: token, owner, attempt, remainingMs: leftMs, fingerprint, sighted } = says
+        const found = { kind: 'claimed', token, owner, attempt, remainingMs: leftMs, fingerprint } as const
+        return sighted ? { ...found, sighted } : found
       }
       case 'completed': {
         const { acceptedToken: token, attempt, fingerprint, outcome: bytes } = says.record

@@ -184,22 +184,27 @@ type CompletedRecord = Extract<NodeRecord, { state: 'completed' }>
 export type MajorityRead =
   /** A majority has accepted this outcome: it is chosen. */
   | { readonly kind: 'completed'; readonly record: CompletedRecord }
-  | {
-      readonly kind: 'claimed'
-      readonly fence: Token
-      readonly owner: Owner
-      readonly remainingMs: number
-      readonly attempt: number
-      readonly fingerprint: Fingerprint
-    }
+  | ClaimedRead
   | { readonly kind: 'released'; readonly fence: Token }
   | { readonly kind: 'absent' }
   | { readonly kind: 'unavailable'; readonly answered: number }
   /** Nodes that have not answered may still make the difference. */
   | { readonly kind: 'undecided' }
 
+type ClaimedRead = {
+  readonly kind: 'claimed'
+  readonly fence: Token
+  readonly owner: Owner
+  readonly remainingMs: number
+  readonly attempt: number
+  readonly fingerprint: Fingerprint
+  /** Some node shows an outcome, which a claim would adopt. */
+  readonly sighted: boolean
+}
+
 /**
- * What `read` answers say. A majority's outcome speaks; else the claim or release with the largest ballot.
+ * What `read` answers say. A majority's outcome speaks, then a majority's claim; else the claim or release with the largest
+ * ballot. Who loses to a claim may release a larger ballot on a node that missed it, which makes nobody free.
  * A minority's outcome is not an answer yet: it is shown as the lapsed claim that it still is.
  *
  * @param settled every node has answered or was given up: no `undecided` any more
@@ -215,21 +220,28 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
     return { kind: 'completed', record: sighting.best }
   if (sighting !== undefined && !settled) return { kind: 'undecided' }
 
-  let claimed: Extract<MajorityRead, { kind: 'claimed' }> | undefined
-  let released: Token | undefined
-  for (const { record, nodeMs } of reads) {
-    if (record?.state === 'claimed' && (claimed === undefined || record.fence > claimed.fence)) {
-      const { fence, owner, attempt, fingerprint } = record
-      const remainingMs = Math.max(0, record.leaseUntilNodeMs - nodeMs)
-      claimed = { kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs }
-    }
-    if (record?.state === 'released') released = Math.max(released ?? NO_TOKEN, record.fence)
-  }
+  const claims = reads.flatMap(({ record, nodeMs }): readonly ClaimedRead[] => {
+    if (record?.state !== 'claimed') return []
+    const { fence, owner, attempt, fingerprint, leaseUntilNodeMs } = record
+    const remainingMs = Math.max(0, leaseUntilNodeMs - nodeMs)
+    const sighted = sighting !== undefined
+    return [{ kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs, sighted }]
+  })
+  const released = reads.reduce<Token | undefined>(
+    (largest, { record }) =>
+      record?.state === 'released' ? Math.max(largest ?? NO_TOKEN, record.fence) : largest,
+    undefined,
+  )
+  const [first] = claims
+  const claimed = first && claims.reduce((best, one) => (one.fence > best.fence ? one : best), first)
   if (sighting !== undefined && (claimed === undefined || claimed.fence < sighting.best.acceptedToken)) {
     const { acceptedToken: fence, owner, attempt, fingerprint } = sighting.best
-    return { kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs: 0 }
+    return { kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs: 0, sighted: true }
   }
   if (claimed !== undefined && (sighting !== undefined || claimed.fence >= (released ?? NO_TOKEN)))
     return claimed
+  const carried = claims.find(({ fence }) => claims.filter((one) => one.fence === fence).length >= needed)
+  if (carried !== undefined) return carried
+  if (claimed !== undefined && !settled) return { kind: 'undecided' }
   return released === undefined ? { kind: 'absent' } : { kind: 'released', fence: released }
 }

@@ -1,23 +1,34 @@
 /**
  * Deciding about an orphan: a claim that lapsed without an outcome, so that nobody knows whether its work was done.
  *
- * Owns the two ways to answer the question on the record itself, both by claiming it first, so that a decision never
- * overtakes a request that is being carried out again at the same moment.
+ * Owns the ways to answer the question on the record itself, all by claiming it first, so that a decision never overtakes
+ * a request that is being carried out again at the same moment.
  */
 
 import type { ClaimResult, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 
-export type Orphan = { readonly recordKey: string; readonly fingerprint: Fingerprint }
+export type Orphan = {
+  readonly recordKey: string
+  readonly fingerprint: Fingerprint
+  /** Which attempt it was, as it was seen when the question was asked. */
+  readonly attempt: number
+}
 
 export type OrphanSettled =
   | { readonly kind: 'settled' }
   /** Somebody holds it, or it has an outcome: there is nothing to decide any more. */
-  | { readonly kind: 'not_an_orphan'; readonly because: Exclude<ClaimResult['kind'], 'granted'> | 'fenced' }
+  | {
+      readonly kind: 'not_an_orphan'
+      readonly because: Exclude<ClaimResult['kind'], 'granted'> | 'fenced' | 'a later attempt'
+    }
   | { readonly kind: 'unavailable' }
 
-const DECISION = { leaseMs: 10_000, budgetMs: 2_000 } as const
+/** How long a decision's own claim lasts, which must not be longer than any that nodes wait for; and its record after it. */
+export type DecisionTerms = { readonly leaseMs: number; readonly retentionMs: number }
+
+const BUDGET_MS = 2_000
 
 /**
  * It was not carried out: the next request is a first attempt again, of any content. Where a node misses a part of the
@@ -25,10 +36,15 @@ const DECISION = { leaseMs: 10_000, budgetMs: 2_000 } as const
  */
 export async function forgetOrphan(
   orphan: Orphan,
-  retentionMs: number,
+  terms: DecisionTerms,
   leases: Leases,
 ): Promise<OrphanSettled> {
-  return decide(orphan, retentionMs, leases, async (lease) => {
+  return decide(orphan, terms, leases, async (lease) => {
+    // Somebody tried again meanwhile, and that attempt lapsed too: nobody was asked about it. Its claim is given back.
+    if (lease.attempt > orphan.attempt + 1) {
+      await leases.release(lease)
+      return 'later'
+    }
     // Renewed as a first attempt, so that its release does not give the lapsed claim back.
     const renewed = await leases.renew({ ...lease, attempt: 1 })
     if (renewed.kind !== 'renewed') return renewed.kind === 'lost' ? 'fenced' : 'unavailable'
@@ -41,28 +57,39 @@ export async function forgetOrphan(
 export async function concludeOrphan(
   orphan: Orphan,
   outcome: StoredOutcome,
-  retentionMs: number,
+  terms: DecisionTerms,
   leases: Leases,
 ): Promise<OrphanSettled> {
-  return decide(orphan, retentionMs, leases, async (lease) => {
+  return decide(orphan, terms, leases, async (lease) => {
     const completed = await leases.complete(lease, outcome)
     if (completed.kind === 'recorded') return 'done'
     return completed.kind === 'fenced' ? 'fenced' : 'unavailable'
   })
 }
 
+/** Some node remembers an outcome, and a majority is not known to: it becomes the record's, as by any other claim. */
+export async function adoptOutcome(orphan: Orphan, terms: DecisionTerms, leases: Leases): Promise<boolean> {
+  const settled = await decide(orphan, terms, leases, async (lease) => {
+    // Who remembers it did not answer just now: the lapsed claim is given back.
+    await leases.release(lease)
+    return 'unavailable'
+  })
+  return settled.kind === 'not_an_orphan'
+}
+
 type Claimed = Extract<ClaimResult, { kind: 'granted' }>['lease']
 
 async function decide(
   { recordKey: key, fingerprint }: Orphan,
-  retentionMs: number,
+  terms: DecisionTerms,
   leases: Leases,
-  act: (lease: Claimed) => Promise<'done' | 'fenced' | 'unavailable'>,
+  act: (lease: Claimed) => Promise<'done' | 'fenced' | 'later' | 'unavailable'>,
 ): Promise<OrphanSettled> {
-  const claimed = await leases.claim({ key, fingerprint, retentionMs, ...DECISION })
+  const claimed = await leases.claim({ key, fingerprint, ...terms, budgetMs: BUDGET_MS })
   if (claimed.kind === 'unavailable') return { kind: 'unavailable' }
   if (claimed.kind !== 'granted') return { kind: 'not_an_orphan', because: claimed.kind }
   const acted = await act(claimed.lease)
   if (acted === 'done') return { kind: 'settled' }
+  if (acted === 'later') return { kind: 'not_an_orphan', because: 'a later attempt' }
   return acted === 'fenced' ? { kind: 'not_an_orphan', because: 'fenced' } : { kind: 'unavailable' }
 }

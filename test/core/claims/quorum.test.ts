@@ -349,6 +349,10 @@ describe('reading', () => {
     ['LLUUU', 'claimed 20, attempt 2, 300 ms'],
     ['RRRRR', 'released 10'],
     ['LLQQQ', 'released 15'],
+    // Who lost to it released a larger token on nodes that missed it.
+    ['LLLQQ', 'claimed 10, attempt 1, 700 ms'],
+    ['PPPQa', 'claimed 10, attempt 1, 0 ms'],
+    ['UPPPQ', 'claimed 20, attempt 2, 300 ms'],
     ['UQQxx', 'claimed 20, attempt 2, 300 ms'],
     ['LRRxx', 'claimed 10, attempt 1, 700 ms'],
     ['CCCxx', 'completed at 10'],
@@ -371,6 +375,7 @@ describe('reading', () => {
     ['xxa--', 'undecided'],
     ['CCC--', 'completed at 10'],
     ['aaa--', 'absent'],
+    ['LLQ--', 'undecided'],
     ['LLL--', 'claimed 10, attempt 1, 700 ms'],
   ])('%s, others still to answer: %s', (letters, said) => {
     expect(says(letters, false)).toBe(said)

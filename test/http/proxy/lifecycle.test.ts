@@ -45,16 +45,19 @@ test('a client that goes away before its request is whole leaves nothing behind'
   expect(proxy.events.filter((event) => event.kind === 'claim_ended')).toEqual([])
 })
 
-test('twenty at once with one key are carried out once', async () => {
-  await using application = await startApplication()
-  await using proxy = await startProxy(application.origin, {
-    routes: [route({ onContention: 'wait', wait: { maxMs: 5_000, maxWaiters: 100 } })],
-  })
-  const answers = await Promise.all(Array.from({ length: 20 }, () => proxy.post('storm')))
-  expect(answers.map((answer) => answer.status)).toEqual(Array(20).fill(201))
-  expect(answers.filter((answer) => told(answer) === '201 created').length).toBe(1)
-  expect(application.seen.length).toBe(1)
-})
+test.each(['wait', 'coordinate'] as const)(
+  'twenty at once with one key are carried out once (%s)',
+  async (onContention) => {
+    await using application = await startApplication()
+    await using proxy = await startProxy(application.origin, {
+      routes: [route({ onContention, wait: { maxMs: 5_000, maxWaiters: 100 } })],
+    })
+    const answers = await Promise.all(Array.from({ length: 20 }, () => proxy.post('storm')))
+    expect(answers.map((answer) => answer.status)).toEqual(Array(20).fill(201))
+    expect(answers.filter((answer) => told(answer) === '201 created').length).toBe(1)
+    expect(application.seen.length).toBe(1)
+  },
+)
 
 test('a waiting client that goes away gives its place back, and nothing is carried out for it', async () => {
   const held = hold()

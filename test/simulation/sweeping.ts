@@ -1,0 +1,154 @@
+/**
+ * The office of the sweeper in a simulated cluster: every process stands for it, and who holds it looks for orphans.
+ *
+ * Owns what the sweeper needs from outside, over simulated nodes and an application that knows what it did: the walk over
+ * a node's claims, the dead letters, the question. Election, sweeping and settling are production code. What is told
+ * of an orphan is judged when it is told, because later nobody can say what stood there.
+ */
+
+import { createSweeper, paused, type Verdict } from '../../src/coordination/sweeper.ts'
+import { stand } from '../../src/core/coordination/election.ts'
+import type { Trail, TrailEntry } from '../../src/core/coordination/trail.ts'
+import type { Leases } from '../../src/core/ports.ts'
+import { majorityOf } from '../../src/core/units.ts'
+import type { Application } from './application.ts'
+import { streamOf } from './dice.ts'
+import { call } from './enroller.ts'
+import type { History } from './history.ts'
+import type { SimulatedNode } from './node.ts'
+import { LEASE_MS, OFFICE, type Plan, RETENTION_MS } from './plan.ts'
+import type { Scheduler } from './scheduler.ts'
+import { type Sidecar, unattended } from './sidecar.ts'
+
+const OFFICE_LEASE_MS = 1_200
+const SWEEP_EVERY_MS = 400
+
+export type SweepingPorts = {
+  readonly plan: Plan
+  readonly nodes: readonly SimulatedNode[]
+  readonly scheduler: Scheduler
+  readonly history: History
+  readonly application: Application
+  readonly healed: () => boolean
+}
+
+/** @returns what ends its candidacy */
+export function standForOffice(sidecar: Sidecar, number: number, ports: SweepingPorts): () => void {
+  const { plan, nodes, scheduler, history, application, healed } = ports
+  const { process, guarded, events } = sidecar
+  const { clock } = process
+  const dice = streamOf(plan.seed, 'sweeper', number)
+  // A node that does not answer now: the others are looked at.
+  const onFailure = () => {}
+  /** When each record was last asked for. */
+  const lookedMs = new Map<string, number>()
+  const leases: Leases = {
+    ...unattended(guarded, history, scheduler),
+    read: (key) => {
+      lookedMs.set(key, scheduler.nowMs)
+      return guarded.read(key)
+    },
+  }
+  const trail: Pick<Trail, 'append'> = {
+    append: async (_, entry) => {
+      if (!healed() && dice.chance(plan.network.lossRate)) return false
+      checkLetter(entry, lookedMs.get(entry.recordKey) ?? 0, ports)
+      return true
+    },
+  }
+  const sweeper = createSweeper({
+    sources: nodes.map((node) => ({
+      lapsed: async () => {
+        const shown = { process, scheduler, network: plan.network, healed, dice }
+        const found = await call(node, node.runId, shown, () => (node.voting ? lapsedOn(node) : undefined))
+        if (found === undefined) throw new Error(`${node.name} does not vote now`)
+        return { found, cursor: '0' }
+      },
+    })),
+    leases,
+    trail: trail as Trail,
+    clock,
+    terms: { leaseMs: LEASE_MS, retentionMs: RETENTION_MS },
+    ask: plan.sweep === 'asks' ? ({ recordKey, token }) => asked(recordKey, token) : undefined,
+    onFailure,
+  })
+
+  function asked(key: string, token: number): Promise<Verdict> {
+    return new Promise((resolve) => {
+      const lost = !healed() && dice.chance(plan.network.lossRate)
+      const answer = (verdict: Verdict) =>
+        scheduler.after(1 + dice.fraction() * 20, () => process.deliver(() => resolve(verdict)))
+      if (lost || dice.chance(0.2)) return void answer('unknown')
+      scheduler.after(1, () => answer(application.whatBecameOf(key, token)))
+    })
+  }
+
+  const candidate = stand({
+    recordKey: OFFICE,
+    leaseMs: OFFICE_LEASE_MS,
+    lead: async ({ over }) => {
+      history.saw('swept')
+      while (!over.aborted) {
+        await sweeper.sweepOnce(over)
+        await paused(clock, SWEEP_EVERY_MS, over)
+      }
+    },
+    onFailure,
+    leases: guarded,
+    clock,
+    random: dice,
+    events,
+  })
+  return () => void candidate[Symbol.asyncDispose]()
+}
+
+function lapsedOn(node: SimulatedNode) {
+  return [...node.keys].flatMap((recordKey) => {
+    const record = node.peek(recordKey)
+    return record?.state === 'claimed' && record.leaseUntilNodeMs <= node.nodeMs
+      ? [{ recordKey, token: record.fence }]
+      : []
+  })
+}
+
+/** D1: nothing is an orphan that had an outcome when it was looked at. D2: nor what somebody still holds. */
+function checkLetter(
+  { recordKey, fields }: TrailEntry,
+  lookedMs: number,
+  { history, scheduler }: SweepingPorts,
+) {
+  history.saw('orphan_told')
+  history.orphansTold.add(recordKey)
+  const token = Number(fields.token)
+  for (const grant of history.grants) {
+    if (grant.lease.key !== recordKey) continue
+    if (grant.recordedMs !== undefined && grant.recordedMs < lookedMs)
+      history.beyondA1('D1', scheduler.nowMs, `${recordKey} was told as an orphan, and has an outcome`)
+    const until = Math.min(grant.validUntilMs, grant.releaseSentMs ?? Number.POSITIVE_INFINITY)
+    if (grant.lease.token === token && grant.ended === undefined && until > scheduler.nowMs)
+      history.beyondA1(
+        'D2',
+        scheduler.nowMs,
+        `${recordKey} was told as an orphan, and is held until ${until}`,
+      )
+  }
+}
+
+/** D3: what lapsed without an outcome, and stands so on a majority, has been told. */
+export function checkOrphansTold(nodes: readonly SimulatedNode[], history: History, nowMs: number): void {
+  const keys = new Set(nodes.flatMap((node) => [...node.keys]))
+  for (const key of keys) {
+    if (key === OFFICE || history.orphansTold.has(key)) continue
+    const lapsed = nodes.flatMap((node) => {
+      const record = node.peek(key)
+      // For long enough that somebody has come by.
+      return record?.state === 'claimed' && record.leaseUntilNodeMs + 4_000 <= node.nodeMs
+        ? [record.fence]
+        : []
+    })
+    const most = Math.max(0, ...lapsed.map((fence) => lapsed.filter((other) => other === fence).length))
+    const done = nodes.some((node) => node.peek(key)?.state === 'completed')
+    if (!done && most >= majorityOf(nodes.length))
+      history.beyondA1('D3', nowMs, `${key} lapsed without an outcome and was never told`)
+  }
+}
