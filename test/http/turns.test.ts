@@ -1,6 +1,8 @@
 // A burst of requests is spread over turns of the event loop, so that what else waits for a turn gets one.
+import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { createTurns } from '../../src/http/turns.ts'
+import { TestProcess } from '../support/processes.ts'
 
 function turnsAt() {
   let nowMs = 0
@@ -52,3 +54,13 @@ test('what comes one after the other never waits', () => {
   }
   expect(order).toHaveLength(1_000)
 })
+
+test('fifteen hundred requests at the same moment hold up a scrape for less than 100 ms of CPU', async () => {
+  const program = fileURLToPath(new URL('../../bench/longest-turn.ts', import.meta.url))
+  await using bench = new TestProcess(process.execPath, [program], { name: 'bench/longest-turn.ts' })
+  const { code } = await bench.exited
+  expect({ code, said: bench.output }).toMatchObject({
+    code: 0,
+    said: expect.stringContaining('longest turns'),
+  })
+}, 120_000)

@@ -1,0 +1,27 @@
+/**
+ * Loaded into a sidecar before itself: measures the CPU time of each turn of its event loop, and writes the longest ones to the
+ * file of `TURN_FILE` twice a second. SIGUSR2 forgets what was measured so far.
+ *
+ * CPU time and not duration: how long a turn takes on a machine with nothing else to do, also where there is something.
+ */
+import { writeFileSync } from 'node:fs'
+import process from 'node:process'
+
+const LONGEST = 12
+let turnsMs: number[] = []
+let last = process.threadCpuUsage()
+
+function turn(): void {
+  const { user, system } = process.threadCpuUsage(last)
+  turnsMs.push((user + system) / 1_000)
+  last = process.threadCpuUsage()
+  setImmediate(turn).unref()
+}
+turn()
+process.on('SIGUSR2', () => {
+  turnsMs = []
+})
+setInterval(() => {
+  const longest = turnsMs.toSorted((a, b) => b - a).slice(0, LONGEST)
+  writeFileSync(process.env.TURN_FILE ?? '/dev/null', JSON.stringify(longest))
+}, 500).unref()
