@@ -5,6 +5,7 @@
  * themselves, so `enroll` is for a cluster without sidecars and for watching.
  */
 
+import { setTimeout as pause } from 'node:timers/promises'
 import { type OpenCluster, openCluster } from '../app/cluster.ts'
 import { loadConfig } from '../config/load.ts'
 import type { CoreEvent, Events } from '../core/events.ts'
@@ -148,6 +149,9 @@ function change(io: Io, { confirm, by }: ChangeOptions): Promise<ExitCode> {
   })
 }
 
+/** Nodes that all say nothing for a moment are a busy machine; so long, and there is nothing to wait for. */
+const SILENCE_MS = 5_000
+
 /** Progress on the terminal, and a promise of the next event: nothing here asks again and again. */
 type Progress = Events & { next(): Promise<void> }
 
@@ -173,13 +177,20 @@ async function untilAllVote(
   const stopped = Promise.withResolvers<'stopped'>()
   const forget = io.signals.onStop(() => stopped.resolve('stopped'))
   let blocked = false
+  let silentForGood = false
   for (;;) {
     const states = cluster.states().map(({ state }) => state.kind)
-    if (!states.includes('quarantined')) break
-    blocked = !hasMajority(cluster) && !declared && !lossDeclared(cluster)
+    const waiting = states.includes('quarantined')
+    if (!waiting && (hasMajority(cluster) || silentForGood)) break
+    blocked = waiting && !hasMajority(cluster) && !declared && !lossDeclared(cluster)
     if (blocked) break
-    const why = await Promise.race([progress.next(), stopped.promise])
+    const over = new AbortController()
+    const patience = waiting ? [] : [pause(SILENCE_MS, 'silent' as const, { signal: over.signal })]
+    const why = await Promise.race([progress.next(), stopped.promise, ...patience])
+    over.abort()
+    await Promise.allSettled(patience)
     if (why === 'stopped') break
+    silentForGood = why === 'silent'
   }
   forget()
   io.stdout.write(`\n${table(cluster)}`)
