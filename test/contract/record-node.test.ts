@@ -54,7 +54,9 @@ function documentedAnswers(command: string): string[] {
 test('every answer that a Lua file documents was given by the real server above', () => {
   const documented = ['claim', 'renew', 'complete', 'release', 'read'].flatMap(documentedAnswers)
   expect(documented.length).toBe(15)
-  expect([...new Set(documented)].sort()).toEqual([...redis.answersSeen].sort())
+  // What a busy machine reads too late is no answer of the script.
+  const given = [...redis.answersSeen].filter((answer) => answer !== 'unreachable')
+  expect([...new Set(documented)].sort()).toEqual(given.sort())
 })
 
 test('every answer that a Lua file can give is documented in its header', () => {
