@@ -110,6 +110,7 @@ await using telemetry = await openTelemetry(loaded.config, {
   clock,
   random: systemRandom,
   nodeNames: NODES,
+  nodeCount: NODES.length,
   required: 3,
 })
 const unrecorded = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
@@ -141,6 +142,7 @@ console.log(
 const watched = {
   phase: 'serving',
   nodes: NODES.map((name) => ({ name, state: 'voting' })),
+  agreed: true,
   inFlight: 1,
   leasesReserved: 0,
   writeBackPending: 0,

@@ -9,10 +9,11 @@ import { setTimeout } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { nodeNamesOf, openNodes } from './app/cluster.ts'
-import { type Coordination, openCoordination, writeTrail } from './app/coordination.ts'
+import { type Coordination, openCoordinations, writeTrail } from './app/coordination.ts'
 import { openEnvoy } from './app/envoy.ts'
 import { openGateway } from './app/gateway.ts'
 import { listenerLimits } from './app/listener-limits.ts'
+import { openQuorums } from './app/quorums.ts'
 import { openReservationApi } from './app/reservation-api.ts'
 import { openSagas } from './app/sagas.ts'
 import { scopeRules } from './app/scope-rules.ts'
@@ -23,20 +24,13 @@ import type { ListenAddress } from './config/addresses.ts'
 import type { Config } from './config/load.ts'
 import type { ReadFile } from './config/value.ts'
 import { createBackground } from './core/background.ts'
-import { createLeases } from './core/claims/leases.ts'
 import { shareLeases } from './core/claims/shared-leases.ts'
 import { createTurns } from './core/claims/turns.ts'
-import { createWriteBack } from './core/claims/write-back.ts'
-import { SILENT } from './core/events.ts'
 import { faultOf } from './core/fault.ts'
-import { withQuorumBreaker } from './core/nodes/quorum-breaker.ts'
-import { sealedNode } from './core/nodes/sealed-node.ts'
 import { createTenantQuotas } from './core/request/tenant-quotas.ts'
 import { majorityOf } from './core/units.ts'
-import { createEmbeddedNodes } from './embedded/node.ts'
 import { createAdminServer } from './http/admin/server.ts'
 import { createProxy, type ProxyOptions, type ProxyPorts } from './http/proxy/server.ts'
-import { createRedlockQuorum } from './quorum/redlock.ts'
 import { systemClock } from './system/clock.ts'
 import { systemRandom } from './system/random.ts'
 import { createApplication } from './upstream/application.ts'
@@ -75,14 +69,16 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const random = systemRandom
   const instance = config.instance ?? environment.hostname
   const nodeNames = nodeNamesOf(config)
-  const nodeCount = nodeNames.length
+  // Groups are all of one size.
+  const nodeCount = nodeNames[0]?.length ?? 0
   const required = majorityOf(nodeCount)
   const telemetry = await (environment.openTelemetry ?? openTelemetry)(config, {
     ...environment,
     instance,
     clock,
     random,
-    nodeNames,
+    nodeNames: nodeNames.flat(),
+    nodeCount,
     required,
   })
   const { log, events } = telemetry
@@ -93,28 +89,11 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     await nodes[Symbol.asyncDispose]()
     throw new StartRefused(`these nodes can't vote:\n  ${nodes.refused.join('\n  ')}`)
   }
-  await warmUp(nodes.nodes, clock, random)
-  const ring = config.keyRing?.ring
-  const voters = ring === undefined ? nodes.nodes : nodes.nodes.map((node) => sealedNode(node, ring))
-  const quorum = createRedlockQuorum({ nodes: voters.map(telemetry.tracedNode), clock, events })
+  await Promise.all(nodes.groups.map((group) => warmUp(group.nodes, clock, random)))
+  const { tracedNode } = telemetry
+  const quorums = openQuorums(config, nodes, { clock, random, events, tracedNode, required })
   const { outcomeCacheBytes: outcomeBytesMax } = config
-  const guarded = withQuorumBreaker(createLeases({ quorum, clock, random, events }), {
-    required,
-    clock,
-    random,
-    events,
-  })
-  const leases = shareLeases({ leases: guarded, clock, events, outcomeBytesMax })
-  // The same protocol on one node inside this process: what routes that chose `local` fall back to.
-  // It publishes nothing: its rounds must not count as rounds of the quorum.
-  const ownNodes = createEmbeddedNodes(1, clock, config.tokenAheadMs, SILENT)
-  const ownQuorum = createRedlockQuorum({ nodes: ownNodes, clock, events: SILENT })
-  const writeBack = createWriteBack(createLeases({ quorum: ownQuorum, clock, random, events: SILENT }), {
-    leases: guarded,
-    clock,
-    random,
-    events,
-  })
+  const leases = shareLeases({ leases: quorums.leases, clock, events, outcomeBytesMax })
   const background = createBackground(LATE_OFFERS_MAX, (err) =>
     log.error({ err }, 'work in the background failed'),
   )
@@ -125,16 +104,14 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     clock,
   )
   const core = { leases, quotas, clock, random, events, tracing: telemetry.tracing }
-  if (nodes.redis !== undefined) {
-    telemetry.tell(
-      writeTrail(nodes.redis.trail, clock, (err) => log.warn({ err }, 'the trail was not written')),
-    )
+  if (quorums.trail !== undefined) {
+    telemetry.tell(writeTrail(quorums.trail, clock, (err) => log.warn({ err }, 'the trail was not written')))
   }
   const carryingOut = {
     ...core,
     whenEnded: leases.whenEnded,
-    localLeases: writeBack.local,
-    turns: createTurns({ lines: nodes.lines, clock, random }),
+    localLeases: quorums.local,
+    turns: createTurns({ lines: quorums.lines, clock, random }),
     background,
   }
   const proxied = openProxy(config, carryingOut, secrets, onFailure)
@@ -151,9 +128,10 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   const watched = () => ({
     phase,
     nodes: nodes.views(),
+    agreed: nodes.agreed(),
     inFlight: (proxied?.inFlight() ?? 0) + (envoy?.inFlight() ?? 0),
     leasesReserved: api?.held() ?? 0,
-    writeBackPending: writeBack.pending(),
+    writeBackPending: quorums.writeBackPending(),
     sweeping: coordination?.sweeping(),
     vitals: coordination?.vitals(),
     sagas: sagas?.standing(),
@@ -176,18 +154,13 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   if (envoyAddress !== undefined) addresses.gatewayGrpc = envoyAddress
   const proxyAddress = await proxied?.listen()
   if (proxyAddress !== undefined) addresses.proxy = proxyAddress
-  coordination =
-    nodes.redis &&
-    openCoordination(config, {
-      ...core,
-      leases: guarded,
-      redis: nodes.redis.nodes,
-      trail: nodes.redis.trail,
-      application: proxied?.application,
-      onFailure: (err) => log.warn({ err }, 'coordination stumbled'),
-    })
+  coordination = openCoordinations(config, quorums.offices, {
+    ...core,
+    application: proxied?.application,
+    onFailure: (err) => log.warn({ err }, 'coordination stumbled'),
+  })
   phase = 'serving'
-  telemetry.start(createLeases({ quorum, clock, random, events: SILENT }))
+  telemetry.start(quorums.probed)
   log.info(
     { addresses, nodes: nodes.views(), quorum_nodes: `${required}/${nodeCount}` },
     'fencepost is serving',
@@ -209,7 +182,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
       await coordination?.[Symbol.asyncDispose]()
       await Promise.all([proxied, api, gateway, envoy].map((one) => one?.close(0)))
       await admin.close()
-      writeBack[Symbol.dispose]()
+      quorums[Symbol.dispose]()
       await telemetry[Symbol.asyncDispose]()
       secrets[Symbol.dispose]()
       await nodes[Symbol.asyncDispose]()

@@ -38,12 +38,43 @@ export type Coordination = AsyncDisposable & {
   vitals(): ReadonlyMap<string, NodeVitals> | undefined
 }
 
+/** What there is for each quorum group: its nodes, its trail, its office. */
+type Office = Pick<CoordinationPorts, 'redis' | 'trail' | 'leases'>
+
+/** Each group has an office of its own, so that a lost one stops nobody's sweeping but its own. */
+export function openCoordinations(
+  config: Config,
+  offices: readonly Office[],
+  ports: Omit<CoordinationPorts, keyof Office>,
+): Coordination | undefined {
+  const all = offices.map((office) => openCoordination(config, { ...ports, ...office }))
+  if (all.length === 0) return undefined
+  return {
+    get leading() {
+      return all.some(({ leading }) => leading)
+    },
+    sweeping: () => {
+      const sweeps = all.map((one) => one.sweeping())
+      const known = sweeps.flatMap(({ orphansOpen }) => orphansOpen ?? [])
+      const orphansOpen = known.length === 0 ? undefined : known.reduce((sum, open) => sum + open, 0)
+      return { leading: sweeps.some(({ leading }) => leading), orphansOpen }
+    },
+    vitals: () => {
+      const known = all.flatMap((one) => one.vitals() ?? [])
+      return known.length === 0 ? undefined : new Map(known.flatMap((vitals) => [...vitals]))
+    },
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all(all.map((one) => one[Symbol.asyncDispose]()))
+    },
+  }
+}
+
 /** How long the office stays empty when its holder dies: but no longer than a lease that nodes wait for. */
 const OFFICE_LEASE_MS = 15_000
 /** Nobody waits for it with a request. */
 const VITALS_DEADLINE_MS = 1_000
 
-export function openCoordination(config: Config, ports: CoordinationPorts): Coordination {
+function openCoordination(config: Config, ports: CoordinationPorts): Coordination {
   const { redis, clock } = ports
   const sweeper = createSweeper({
     ...ports,

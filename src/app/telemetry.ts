@@ -29,8 +29,10 @@ export type TelemetryEnvironment = {
   readonly logTo: DestinationStream
   readonly clock: Clock
   readonly random: Random
-  /** Names of the nodes, in their order. */
+  /** Names of the nodes of all groups, in their order. */
   readonly nodeNames: readonly string[]
+  /** Of one group, and a majority of it. */
+  readonly nodeCount: number
   readonly required: number
   /** `OTEL_SERVICE_NAME`, where it is set. */
   readonly serviceName?: string | undefined
@@ -40,6 +42,8 @@ export type TelemetryEnvironment = {
 export type Watched = {
   readonly phase: ReadinessFacts['phase']
   readonly nodes: readonly NodeView[]
+  /** All quorum groups were seen to be the ones that are configured. */
+  readonly agreed: boolean
   /** Where a database is configured and has answered. */
   readonly sagas: SagaStanding | undefined
   /** Of the nodes by name, where this sidecar is elected to ask for them. */
@@ -57,17 +61,18 @@ export type Telemetry = AsyncDisposable & {
   readiness(watched: Watched): Readiness
   scrape(watched: Watched, accept: string | undefined): Promise<{ contentType: string; text: string }>
   /** Begins to evaluate, and to claim synthetically where there are too few claims to judge by. */
-  start(leases: Pick<Leases, 'claim' | 'release'>): void
+  start(groups: readonly Pick<Leases, 'claim' | 'release'>[]): void
 }
 
 export async function openTelemetry(config: Config, environment: TelemetryEnvironment): Promise<Telemetry> {
-  const { version, nodeVersion, instance, logTo, clock, random, nodeNames, required } = environment
+  const { version, nodeVersion, instance, logTo, clock, random, nodeNames, nodeCount, required } = environment
   const log = createLog({ level: config.logLevel, instance, destination: logTo })
   const routes = config.routes.map(({ name }) => name)
   const metrics = createMetrics({
     version,
     nodeVersion,
     nodes: nodeNames,
+    groupNodes: nodeCount,
     required,
     routes,
     sagas: config.sagaDatabase !== undefined,
@@ -78,7 +83,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
   const gate = createReadinessGate(config, { clock, random })
   const subscribers: Subscriber[] = [
     logEvents(log, {
-      nodeCount: nodeNames.length,
+      nodeCount,
       decisionsPerSecond: config.logDecisionsPerSecond,
       monoMs: () => clock.monoMs(),
       onDropped: () => metrics.logLinesDropped.add(1),
@@ -94,14 +99,32 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
   const events = fanOut(subscribers, (cause) => log.error({ err: cause }, 'a subscriber failed'))
   const timers = new Set<Timer>()
 
-  function verdict({ phase, nodes: views }: Watched): ReadinessVerdict {
-    const voting = views.filter(({ state }) => state === 'voting').length
-    const suspended = views.filter(({ state }) => state === 'suspended').length
-    const clocks =
-      voting < required && voting + suspended >= required
-        ? { clockRefusal: `${suspended} nodes are not counted because their clocks were stepped` }
-        : {}
-    return gate.verdict({ phase, voting, nodeCount: nodeNames.length, required, ...clocks })
+  function verdict({ phase, nodes: views, agreed }: Watched): ReadinessVerdict {
+    const groups = Object.entries(Object.groupBy(views, ({ group = '' }) => group)).map(
+      ([name, all = []]) => {
+        const voting = all.filter(({ state }) => state === 'voting').length
+        return { name, voting, suspended: all.filter(({ state }) => state === 'suspended').length }
+      },
+    )
+    const voting = Math.max(...groups.map((group) => group.voting))
+    const stepped = groups.find(
+      (group) => group.voting < required && group.voting + group.suspended >= required,
+    )
+    return gate.verdict({
+      phase,
+      voting,
+      nodeCount,
+      required,
+      ...(groups.length === 1
+        ? {}
+        : { groupsLost: groups.flatMap((group) => (group.voting < required ? [group.name] : [])) }),
+      ...(agreed ? {} : { notAgreed: true }),
+      ...(voting >= required || stepped === undefined
+        ? {}
+        : {
+            clockRefusal: `${stepped.suspended} nodes are not counted because their clocks were stepped`,
+          }),
+    })
   }
 
   function every(intervalMs: number, work: () => void | Promise<void>): void {
@@ -135,12 +158,14 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       recordVitals(metrics.vitals, watched.vitals)
       return metrics.exposition(accept)
     },
-    start: (leases) => {
+    start: (groups) => {
       every(gate.evaluateEveryMs, gate.evaluate)
       // A restarted process must not meet the claim of the one before it.
       const key = `${PROBE_KEY}${instance}:${random.hex(8)}`
+      let turn = 0
       every(config.readinessWindowMs / config.readinessMinSamples, async () => {
-        if (gate.samples() > config.readinessMinSamples) return
+        const leases = groups[turn++ % groups.length]
+        if (leases === undefined || gate.samples() > config.readinessMinSamples) return
         gate.observe(await claimSynthetically(key, config.claimBudgetMs, { leases, clock, random, events }))
       })
     },
@@ -154,7 +179,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
 /** The SDK takes a third of a second to load: only where it is used. */
 async function openTraces(
   config: Config,
-  { serviceName, version, nodeNames, required, random }: TelemetryEnvironment,
+  { serviceName, version, nodeCount, required, random }: TelemetryEnvironment,
 ) {
   const { openTracing } = await import('../observe/tracing.ts')
   return openTracing({
@@ -162,7 +187,7 @@ async function openTraces(
     version,
     sampleRatio: config.traceSampleRatio,
     baggage: config.traceBaggage,
-    nodeCount: nodeNames.length,
+    nodeCount,
     required,
     random,
   })

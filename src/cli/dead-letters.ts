@@ -5,7 +5,7 @@
  * was not, whoever discards it as completed says that it was.
  */
 
-import { type OpenCluster, openCluster } from '../app/cluster.ts'
+import { type OpenClusters, openClusters } from '../app/redis-groups.ts'
 import { loadConfig } from '../config/load.ts'
 import {
   concludeOrphan,
@@ -63,12 +63,12 @@ export const deadLetters: Command = (args, io) =>
       .action(async (id: string, options: ActOptions) => done(await decide(io, id, 'discard', options)))
   })
 
-type OnCluster = (cluster: OpenCluster, terms: DecisionTerms) => Promise<ExitCode>
+type OnCluster = (cluster: OpenClusters, terms: DecisionTerms) => Promise<ExitCode>
 
 async function onCluster(io: Io, act: OnCluster): Promise<ExitCode> {
   const loaded = loadConfig(io.env, io.readFile)
   if (loaded.kind === 'invalid') return refuse(loaded, io)
-  await using cluster = openCluster(loaded.config, SILENT, true)
+  await using cluster = openClusters(loaded.config, SILENT, true)
   if (cluster === undefined) {
     io.stderr.write(
       'FENCEPOST_REDIS_NODES is `embedded`: nothing outlives the sidecar, so there are no dead letters.\n',
@@ -139,7 +139,7 @@ const decide = (io: Io, id: string, act: 'requeue' | 'discard', { by, completed 
   })
 
 function settle(
-  cluster: OpenCluster,
+  cluster: OpenClusters,
   entry: TrailEntry,
   act: 'requeue' | 'discard',
   terms: DecisionTerms,
@@ -151,7 +151,7 @@ function settle(
   return concludeOrphan(orphan, outcome, terms, cluster.leases)
 }
 
-async function find(io: Io, { trail }: OpenCluster, id: string): Promise<TrailEntry | ExitCode> {
+async function find(io: Io, { trail }: OpenClusters, id: string): Promise<TrailEntry | ExitCode> {
   const read = await trail.read('dead-letters', LIST_MAX)
   if (read.kind === 'unavailable') return unavailable(io, read)
   const entry = read.entries.find((one) => one.id === id)

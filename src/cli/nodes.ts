@@ -1,20 +1,20 @@
 /**
- * `fencepost nodes status | enroll | declare-loss | change-members`: which nodes vote, and what an operator can do about those that don't.
+ * `fencepost nodes status | enroll | declare-loss | change-members | change-groups`: which nodes vote, and what an operator can
+ * do about those that don't.
  *
  * Owns the words on the terminal. What a node is and may do is decided elsewhere; running sidecars enrol nodes by
  * themselves, so `enroll` is for a cluster without sidecars and for watching.
  */
 
 import { setTimeout as pause } from 'node:timers/promises'
-import { type OpenCluster, openCluster } from '../app/cluster.ts'
+import { type OpenCluster, type OpenClusters, openClusters } from '../app/redis-groups.ts'
 import { loadConfig } from '../config/load.ts'
 import type { CoreEvent, Events } from '../core/events.ts'
-import { printDuration } from '../core/quantity.ts'
-import { majorityOf } from '../core/units.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'
+import { described, hasMajority, lossDeclared, table } from './node-table.ts'
 
-type DeclareOptions = { readonly confirm?: string; readonly by?: string; readonly wait: boolean }
+type DeclareOptions = ChangeOptions & { readonly wait: boolean }
 
 export const nodes: Command = (args, io) =>
   withArguments('nodes', args, io, (parser, done) => {
@@ -37,6 +37,7 @@ export const nodes: Command = (args, io) =>
       )
       .option('--confirm <cluster>', 'the id of the cluster, as `nodes status` shows it')
       .option('--by <name>', 'who decides, for the trail on the nodes and in the logs')
+      .option('--group <name>', 'whose nodes, where there are several groups')
       .option('--no-wait', 'leave the enrolment to the running sidecars')
       .action(async (options: DeclareOptions) => done(await declare(io, options)))
     parser
@@ -46,42 +47,77 @@ export const nodes: Command = (args, io) =>
       )
       .option('--confirm <cluster>', 'the id of the cluster, as `nodes status` shows it')
       .option('--by <name>', 'who decides, for the trail on the nodes')
+      .option('--group <name>', 'whose nodes, where there are several groups')
       .action(async (options: ChangeOptions) => done(await change(io, options)))
+    parser
+      .command('change-groups')
+      .description(
+        'Let identities be placed among other groups of nodes from now on. The configuration names all groups that there are and all that there are to be. Records are not moved: what stands on another group afterwards is unknown there.',
+      )
+      .option('--to <names>', 'the groups that there are to be, separated by commas (default: all)')
+      .option('--confirm <clusters>', 'the ids of the clusters that are changed')
+      .option('--by <name>', 'who decides, for the trail on the nodes')
+      .action(async (options: GroupsOptions) => done(await changeTheGroups(io, options)))
   })
 
-type ChangeOptions = { readonly confirm?: string; readonly by?: string }
+type ChangeOptions = { readonly confirm?: string; readonly by?: string; readonly group?: string }
+type GroupsOptions = { readonly confirm?: string; readonly by?: string; readonly to?: string }
 
-type OnCluster = (cluster: OpenCluster) => Promise<ExitCode>
+type OnClusters = (clusters: OpenClusters) => Promise<ExitCode>
 
-async function onCluster(io: Io, events: Events, watchOnly: boolean, act: OnCluster): Promise<ExitCode> {
+async function onClusters(io: Io, events: Events, watchOnly: boolean, act: OnClusters): Promise<ExitCode> {
   const loaded = loadConfig(io.env, io.readFile)
   if (loaded.kind === 'invalid') return refuse(loaded, io)
-  await using cluster = openCluster(loaded.config, events, watchOnly)
-  if (cluster === undefined) {
+  await using clusters = openClusters(loaded.config, events, watchOnly)
+  if (clusters === undefined) {
     io.stderr.write('FENCEPOST_REDIS_NODES is `embedded`: there are no nodes outside the sidecar.\n')
     return EXIT.usage
   }
-  await cluster.connect()
+  await clusters.connect()
   // Awaited here: the connections are closed when this function is left.
-  return await act(cluster)
+  return await act(clusters)
+}
+
+type OnCluster = (cluster: OpenCluster) => Promise<ExitCode>
+
+/** An act on one group, which is to be named where there are several. */
+function onCluster(
+  io: Io,
+  group: string | undefined,
+  { events, watchOnly }: { readonly events: Events; readonly watchOnly: boolean },
+  act: OnCluster,
+): Promise<ExitCode> {
+  return onClusters(io, events, watchOnly, async ({ groups }) => {
+    const [only] = groups
+    const chosen =
+      group === undefined && groups.length === 1 ? only : groups.find(({ name }) => name === group)
+    if (chosen !== undefined) return act(chosen)
+    const names = groups.map(({ name }) => name).join(', ')
+    io.stderr.write(
+      names === ''
+        ? 'There is one group of nodes only: leave out --group.\n'
+        : `Which group? Give --group with one of ${names}.\n`,
+    )
+    return EXIT.usage
+  })
 }
 
 const SILENT: Events = { publish: () => {} }
 
 const status = (io: Io, asJson: boolean) =>
-  onCluster(io, SILENT, true, async (cluster) => {
-    io.stdout.write(asJson ? `${JSON.stringify(described(cluster), undefined, 2)}\n` : table(cluster))
-    return hasMajority(cluster) ? EXIT.ok : EXIT.unavailable
+  onClusters(io, SILENT, true, async ({ groups }) => {
+    io.stdout.write(asJson ? `${JSON.stringify(described(groups), undefined, 2)}\n` : table(groups))
+    return groups.every(hasMajority) ? EXIT.ok : EXIT.unavailable
   })
 
 function enroll(io: Io): Promise<ExitCode> {
   const progress = progressOn(io)
-  return onCluster(io, progress, false, (cluster) => untilAllVote(io, cluster, progress, false))
+  return onClusters(io, progress, false, ({ groups }) => untilAllVote(io, groups, progress, false))
 }
 
-function declare(io: Io, { confirm, by, wait }: DeclareOptions): Promise<ExitCode> {
+function declare(io: Io, { confirm, by, wait, group }: DeclareOptions): Promise<ExitCode> {
   const progress = progressOn(io)
-  return onCluster(io, progress, false, async (cluster) => {
+  return onCluster(io, group, { events: progress, watchOnly: false }, async (cluster) => {
     const who = by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
     const declared = await cluster.declareLoss(confirm, who)
     switch (declared.kind) {
@@ -97,27 +133,23 @@ function declare(io: Io, { confirm, by, wait }: DeclareOptions): Promise<ExitCod
         return EXIT.unavailable
       case 'not_confirmed':
         io.stderr.write(
-          `${table(cluster)}\nToo many nodes forgot. Going on means that requests which only they knew may be carried out a second time.\nTo decide so, repeat the command with --confirm ${declared.expected}\n`,
+          `${table([cluster])}\nToo many nodes forgot. Going on means that requests which only they knew may be carried out a second time.\nTo decide so, repeat the command with --confirm ${declared.expected}\n`,
         )
         return EXIT.usage
       case 'declared':
         io.stdout.write(
           `${who} declared the loss on ${declared.nodes.join(', ')} of cluster ${declared.clusterId}. This is kept on the nodes (dedup::cluster) and said by every sidecar.\n`,
         )
-        return wait ? untilAllVote(io, cluster, progress, true) : EXIT.ok
+        return wait ? untilAllVote(io, [cluster], progress, true) : EXIT.ok
     }
   })
 }
 
-function change(io: Io, { confirm, by }: ChangeOptions): Promise<ExitCode> {
-  return onCluster(io, SILENT, true, async (cluster) => {
+function change(io: Io, { confirm, by, group }: ChangeOptions): Promise<ExitCode> {
+  return onCluster(io, group, { events: SILENT, watchOnly: true }, async (cluster) => {
     const who = by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
     const changed = await cluster.changeMembers(confirm, who)
-    const say = (text: string, code: ExitCode): ExitCode => {
-      const stream = code === EXIT.ok ? io.stdout : io.stderr
-      stream.write(`${text}\n`)
-      return code
-    }
+    const say = sayingOn(io)
     switch (changed.kind) {
       case 'changed':
         return say(
@@ -149,6 +181,47 @@ function change(io: Io, { confirm, by }: ChangeOptions): Promise<ExitCode> {
   })
 }
 
+function changeTheGroups(io: Io, { confirm, by, to }: GroupsOptions): Promise<ExitCode> {
+  return onClusters(io, SILENT, true, async (clusters) => {
+    const who = by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
+    const changed = await clusters.changeGroups(
+      to?.split(',').map((name) => name.trim()),
+      confirm,
+      who,
+    )
+    const say = sayingOn(io)
+    switch (changed.kind) {
+      case 'changed':
+        return say(
+          `${who} changed the groups on ${changed.on.join(', ')}: identities are placed among ${changed.groups.join(', ')} from now on. Nodes that did not answer need the same command later. Start the sidecars with these groups when the retention is over.`,
+          EXIT.ok,
+        )
+      case 'same':
+        return say(`Nothing to change: the groups are ${changed.groups.join(', ')} already.`, EXIT.ok)
+      case 'refused':
+        return say(`${changed.reason}. Nothing was changed.`, EXIT.usage)
+      case 'too_few':
+        return say(
+          `Only ${changed.answering} nodes of group ${changed.group} answer, ${changed.required} must, or sidecars with the old groups could go on.${changed.changed.length === 0 ? ' Nothing was changed.' : ` Changed so far: ${changed.changed.join(', ')}. Give the command again.`}`,
+          EXIT.unavailable,
+        )
+      case 'not_confirmed':
+        return say(
+          `Identities are placed among ${changed.from.join(', ')}. Those that come to stand elsewhere are unknown there: requests that are repeated are carried out a second time. Stop all sidecars, until the longest retention is over; then repeat the command with --confirm ${changed.expected}`,
+          EXIT.usage,
+        )
+    }
+  })
+}
+
+function sayingOn(io: Io) {
+  return (text: string, code: ExitCode): ExitCode => {
+    const stream = code === EXIT.ok ? io.stdout : io.stderr
+    stream.write(`${text}\n`)
+    return code
+  }
+}
+
 /** Nodes that all say nothing for a moment are a busy machine; so long, and there is nothing to wait for. */
 const SILENCE_MS = 5_000
 
@@ -170,22 +243,24 @@ function progressOn(io: Io): Progress {
 
 async function untilAllVote(
   io: Io,
-  cluster: OpenCluster,
+  groups: readonly OpenCluster[],
   progress: Progress,
   declared: boolean,
 ): Promise<ExitCode> {
   const stopped = Promise.withResolvers<'stopped'>()
   const forget = io.signals.onStop(() => stopped.resolve('stopped'))
+  const waiting = () =>
+    groups.filter((group) => group.states().some(({ state }) => state.kind === 'quarantined'))
+  const isBlocked = (group: OpenCluster) => !hasMajority(group) && !declared && !lossDeclared(group)
   let blocked = false
   let silentForGood = false
   for (;;) {
-    const states = cluster.states().map(({ state }) => state.kind)
-    const waiting = states.includes('quarantined')
-    if (!waiting && (hasMajority(cluster) || silentForGood)) break
-    blocked = waiting && !hasMajority(cluster) && !declared && !lossDeclared(cluster)
+    const still = waiting()
+    if (still.length === 0 && (groups.every(hasMajority) || silentForGood)) break
+    blocked = still.length > 0 && still.every(isBlocked)
     if (blocked) break
     const over = new AbortController()
-    const patience = waiting ? [] : [pause(SILENCE_MS, 'silent' as const, { signal: over.signal })]
+    const patience = still.length > 0 ? [] : [pause(SILENCE_MS, 'silent' as const, { signal: over.signal })]
     const why = await Promise.race([progress.next(), stopped.promise, ...patience])
     over.abort()
     await Promise.allSettled(patience)
@@ -193,13 +268,13 @@ async function untilAllVote(
     silentForGood = why === 'silent'
   }
   forget()
-  io.stdout.write(`\n${table(cluster)}`)
+  io.stdout.write(`\n${table(groups)}`)
   if (blocked) {
     io.stderr.write(
       'Too many nodes forgot for the rest to know everything: see `fencepost nodes declare-loss`.\n',
     )
   }
-  return hasMajority(cluster) ? EXIT.ok : EXIT.unavailable
+  return groups.every(hasMajority) ? EXIT.ok : EXIT.unavailable
 }
 
 function lineOf(event: CoreEvent): string | undefined {
@@ -217,54 +292,4 @@ function lineOf(event: CoreEvent): string | undefined {
     default:
       return undefined
   }
-}
-
-function hasMajority(cluster: OpenCluster): boolean {
-  const states = cluster.states()
-  return states.filter(({ state }) => state.kind === 'voting').length >= majorityOf(states.length)
-}
-
-function lossDeclared(cluster: OpenCluster): boolean {
-  return cluster
-    .states()
-    .some(({ state }) => state.kind === 'quarantined' && state.facts.quarantine?.declaredBy !== undefined)
-}
-
-function described(cluster: OpenCluster) {
-  const { id, quarantineMs } = cluster.cluster()
-  return {
-    cluster: id === '' ? null : id,
-    quarantineMs,
-    required: majorityOf(cluster.addresses.length),
-    nodes: cluster.states().map(({ name, state }, index) => ({
-      name,
-      address: cluster.addresses[index],
-      state: state.kind,
-      ...('reason' in state ? { reason: state.reason } : {}),
-      ...('facts' in state ? { runId: state.facts.runId, version: state.facts.version } : {}),
-      ...(state.kind === 'quarantined' && state.facts.quarantine !== undefined
-        ? {
-            quarantinedForMs: state.facts.nodeMs - state.facts.quarantine.sinceNodeMs,
-            recordsCopied: state.facts.quarantine.progress.copied,
-            sourcesDone: state.facts.quarantine.progress.done.length,
-          }
-        : {}),
-    })),
-  }
-}
-
-function table(cluster: OpenCluster): string {
-  const { cluster: id, quarantineMs, required, nodes: rows } = described(cluster)
-  const width = Math.max(...rows.map(({ address }) => address?.length ?? 0))
-  const lines = rows.map((row) => {
-    const quarantine =
-      'quarantinedForMs' in row
-        ? `, for ${printDuration(Math.max(0, Math.round(row.quarantinedForMs / 1_000) * 1_000))}, ${row.recordsCopied} records copied`
-        : ''
-    const detail = 'reason' in row ? `${row.reason}${quarantine}` : `run ${row.runId}, Redis ${row.version}`
-    return `${row.name}  ${(row.address ?? '').padEnd(width)}  ${row.state.padEnd(11)}  ${detail}`
-  })
-  const voting = rows.filter(({ state }) => state === 'voting').length
-  const summary = `cluster ${id ?? '(no node knows its name)'}: ${voting} of ${rows.length} nodes vote, ${required} are needed; quarantine ${printDuration(quarantineMs)}`
-  return `${[...lines, '', summary].join('\n')}\n`
 }

@@ -101,8 +101,8 @@ async function check(target: Target, { majority }: Options, io: Io): Promise<Exi
     say(`ok    acquired again under a larger token, ${second.fencing_token}`)
     const reached = target.admin === undefined ? undefined : await nodesOf(target.admin)
     if (reached === undefined) return EXIT.ok
-    const { voting, total, others } = reached
-    const enough = majority === true ? voting > total / 2 : voting === total
+    const { voting, total, worstShare, others } = reached
+    const enough = majority === true ? worstShare > 1 / 2 : voting === total
     say(`${enough ? 'ok   ' : 'FAIL '} ${voting} of ${total} nodes vote${others}`)
     return enough ? EXIT.ok : EXIT.unavailable
   } catch (error) {
@@ -128,14 +128,22 @@ async function call(target: Target, path: string, expected: number, body: Reply)
   throw new StepFailed(`expected ${expected} of POST ${path.slice(0, 40)}, got ${status}${told}`)
 }
 
-async function nodesOf(admin: string): Promise<{ voting: number; total: number; others: string }> {
+async function nodesOf(admin: string) {
   const { json } = await ask(`${admin}/readyz`, {})
-  const nodes = (json.nodes ?? []) as readonly { name: string; state: string; reason?: string }[]
+  const nodes = (json.nodes ?? []) as readonly {
+    name: string
+    state: string
+    reason?: string
+    group?: string
+  }[]
   const silent = nodes.filter(({ state }) => state !== 'voting')
   const others = silent.map(
     ({ name, state, reason }) => `; ${name} is ${state}${reason ? `: ${reason}` : ''}`,
   )
-  return { voting: nodes.length - silent.length, total: nodes.length, others: others.join('') }
+  const groups = Object.values(Object.groupBy(nodes, ({ group = '' }) => group))
+  const shares = groups.map((all = []) => all.filter(({ state }) => state === 'voting').length / all.length)
+  const voting = nodes.length - silent.length
+  return { voting, total: nodes.length, worstShare: Math.min(...shares), others: others.join('') }
 }
 
 async function ask(url: string, init: RequestInit): Promise<{ status: number; json: Reply }> {

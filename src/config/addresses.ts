@@ -24,9 +24,14 @@ export type RedisAddress = {
   readonly password?: string
 }
 
+/** One whole quorum. Its name is empty where it is the only one and nobody gave it one. */
+export type RedisGroup = { readonly name: string; readonly nodes: readonly RedisAddress[] }
+
 export type RedisNodes =
   /** Inside this process: for a first run, for tests; nothing survives it. */
-  { readonly kind: 'embedded' } | { readonly kind: 'remote'; readonly nodes: readonly RedisAddress[] }
+  | { readonly kind: 'embedded' }
+  /** All groups have as many nodes; several have different names. */
+  | { readonly kind: 'remote'; readonly groups: readonly RedisGroup[] }
 
 const UNIX = /^unix:(\/[^\0\s]+)$/
 const HOST_PORT = /^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?):([0-9]{1,5})$/
@@ -85,45 +90,84 @@ function parseUpstream(text: string): Parsed<UpstreamAddress> {
 
 const FEWEST_NODES = 3
 const MOST_NODES = 9
+/** Each node of each group costs every sidecar a connection and up to 20 series of metrics. */
+const MOST_GROUPS = 4
+
+const ONE_NODE = { type: 'string', pattern: '^rediss?://' }
+const ONE_GROUP = { type: 'array', items: ONE_NODE, minItems: FEWEST_NODES, maxItems: MOST_NODES }
 
 export function redisNodes(): ValueKind<RedisNodes> {
   return {
-    accepts: `${FEWEST_NODES} to ${MOST_NODES} redis:// or rediss:// URLs of different servers, an odd number of them, separated by commas; or embedded`,
+    accepts: `${FEWEST_NODES} to ${MOST_NODES} redis:// or rediss:// URLs of different servers, an odd number of them, separated by commas; or 2 to ${MOST_GROUPS} groups of as many each, name=URL,URL,URL separated by semicolons; or embedded`,
     parse: parseRedisNodes,
-    print: (nodes) => (nodes.kind === 'embedded' ? 'embedded' : nodes.nodes.map(printRedisAddress).join(',')),
+    print: printRedisNodes,
     mask: maskPasswords,
-    yaml: 'list',
+    yaml: 'groups',
     schema: {
       anyOf: [
         { const: 'embedded' },
-        { type: 'string', pattern: '^rediss?://' },
+        { type: 'string', pattern: '^([a-z0-9-]+=)?rediss?://' },
+        ONE_GROUP,
         {
-          type: 'array',
-          items: { type: 'string', pattern: '^rediss?://' },
-          minItems: FEWEST_NODES,
-          maxItems: MOST_NODES,
+          type: 'object',
+          propertyNames: { pattern: GROUP_NAME.source },
+          additionalProperties: ONE_GROUP,
+          minProperties: 1,
+          maxProperties: MOST_GROUPS,
         },
       ],
     },
   }
 }
 
+/** Like the name of a host: it stands in metrics, in logs and on the nodes, and decides which identities it gets. */
+const GROUP_NAME = /^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$/
+
+/** A semicolon may stand in a password, too: it ends a group only where another one begins. */
+const NEXT_GROUP = /;(?=\s*(?:[^\s=;,@/:]*=|rediss?:\/\/))/
+
 function parseRedisNodes(text: string): Parsed<RedisNodes> {
   if (text === 'embedded') return value({ kind: 'embedded' })
+  const groups: RedisGroup[] = []
+  const parts = text.split(NEXT_GROUP)
+  for (const part of parts) {
+    const [, name = '', urls = ''] = /^\s*(?:([^=,@/:]*)=)?(.*)$/s.exec(part) ?? []
+    if ((parts.length > 1 || name !== '') && !GROUP_NAME.test(name))
+      return refused(
+        `group ${groups.length + 1} of ${parts.length} has no name of 1 to 32 letters a-z, digits and -`,
+      )
+    const where = parts.length > 1 ? `group ${name}, ` : ''
+    const nodes = parseGroup(urls)
+    if (typeof nodes === 'string') return refused(where + nodes)
+    groups.push({ name, nodes })
+  }
+  const wrong = whyNotTogether(groups)
+  return wrong === undefined ? value({ kind: 'remote', groups }) : refused(wrong)
+}
+
+function parseGroup(text: string): readonly RedisAddress[] | string {
   const nodes: RedisAddress[] = []
   const entries = text.split(',')
   for (const [index, entry] of entries.entries()) {
     const address = parseRedisUrl(entry.trim())
-    if (typeof address === 'string') return refused(`entry ${index + 1} of ${entries.length}: ${address}`)
+    if (typeof address === 'string') return `entry ${index + 1} of ${entries.length}: ${address}`
     nodes.push(address)
   }
-  if (nodes.length < FEWEST_NODES || nodes.length > MOST_NODES || nodes.length % 2 === 0)
-    return refused(`${nodes.length} given`)
-  // Two databases of one server fall together: they are one node.
-  const servers = nodes.map(({ host, port }) => `${host}:${port}`)
+  const odd = nodes.length % 2 === 1
+  return odd && nodes.length >= FEWEST_NODES && nodes.length <= MOST_NODES ? nodes : `${nodes.length} given`
+}
+
+function whyNotTogether(groups: readonly RedisGroup[]): string | undefined {
+  if (groups.length > MOST_GROUPS) return `${groups.length} groups given, at most ${MOST_GROUPS}`
+  const names = groups.map(({ name }) => name)
+  const same = names.find((name, index) => names.indexOf(name) !== index)
+  if (same !== undefined) return `two groups are called ${same}`
+  const sizes = groups.map(({ nodes }) => nodes.length)
+  if (new Set(sizes).size > 1) return `groups of ${sizes.join(' and ')} nodes given, all need as many`
+  // Two databases of one server fall together: they are one node, of whichever group.
+  const servers = groups.flatMap(({ nodes }) => nodes.map(nameOfNode))
   const twice = servers.find((server, index) => servers.indexOf(server) !== index)
-  if (twice !== undefined) return refused(`${twice} appears twice, and one server is one vote`)
-  return value({ kind: 'remote', nodes })
+  return twice === undefined ? undefined : `${twice} appears twice, and one server is one vote`
 }
 
 function parseRedisUrl(text: string): RedisAddress | string {
@@ -172,7 +216,7 @@ export function nodeNames(): ValueKind<readonly string[]> {
           type: 'array',
           items: { type: 'string', minLength: 1 },
           minItems: FEWEST_NODES,
-          maxItems: MOST_NODES,
+          maxItems: MOST_GROUPS * MOST_NODES,
         },
       ],
     },
@@ -182,6 +226,13 @@ export function nodeNames(): ValueKind<readonly string[]> {
 /** What a node is called where nobody gave it another name. Two databases of one server are one node. */
 export function nameOfNode({ host, port }: RedisAddress): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`
+}
+
+function printRedisNodes(redis: RedisNodes): string {
+  if (redis.kind === 'embedded') return 'embedded'
+  return redis.groups
+    .map(({ name, nodes }) => (name === '' ? '' : `${name}=`) + nodes.map(printRedisAddress).join(','))
+    .join(';')
 }
 
 function printRedisAddress(address: RedisAddress): string {
@@ -195,19 +246,20 @@ function printRedisAddress(address: RedisAddress): string {
 
 /**
  * For texts that were refused, so that nothing is sure of their form: of each entry what stands before its last "@" is
- * hidden, and an entry without "@" is shown only where it has no place for a password. A comma separates entries only
- * where a scheme follows, because a password may contain one.
+ * hidden, and an entry without "@" is shown only where it has no place for a password. A comma or a semicolon separates
+ * entries only where a scheme follows, because a password may contain one.
  */
 export function maskPasswords(text: string): string {
   return text
-    .split(/,(?=\s*[a-z]+:\/\/)/)
-    .map((entry) => {
-      const scheme = /^\s*[a-z]+:\/\//.exec(entry)?.[0] ?? ''
+    .split(/([,;](?=\s*(?:[a-z0-9-]*=)?[a-z]+:\/\/))/)
+    .map((entry, index) => {
+      if (index % 2 === 1) return entry
+      const scheme = /^\s*(?:[a-z0-9-]*=)?[a-z]+:\/\//.exec(entry)?.[0] ?? ''
       if (entry.includes('@')) return `${scheme}***@${entry.slice(entry.lastIndexOf('@') + 1)}`
       if (scheme === '') return entry
       return /^[A-Za-z0-9.,[\]-]*(:[0-9]{0,5})?(\/.*)?$/.test(entry.slice(scheme.length))
         ? entry
         : `${scheme}***`
     })
-    .join(',')
+    .join('')
 }

@@ -115,7 +115,11 @@ function withLogin({ redisNodes, redisUsername, redisPassword }: Settings): Redi
     ...(redisUsername === undefined ? {} : { username: redisUsername }),
     ...(redisPassword === undefined ? {} : { password: redisPassword.content }),
   }
-  return { kind: 'remote', nodes: redisNodes.nodes.map((node) => ({ ...login, ...node })) }
+  const groups = redisNodes.groups.map(({ name, nodes }) => ({
+    name,
+    nodes: nodes.map((node) => ({ ...login, ...node })),
+  }))
+  return { kind: 'remote', groups }
 }
 
 function missingUpstream(settings: Partial<Settings>): readonly ConfigError[] {
@@ -171,7 +175,8 @@ function missingTls(settings: Partial<Settings>): readonly ConfigError[] {
 /** A list of names that is not one a node would be read as belonging to others. */
 function unevenNames({ redisNodes, redisNodeNames }: Partial<Settings>): readonly ConfigError[] {
   if (redisNodeNames === undefined || redisNodes?.kind !== 'remote') return []
-  const [names, nodes] = [redisNodeNames.length, redisNodes.nodes.length]
+  const names = redisNodeNames.length
+  const nodes = redisNodes.groups.flatMap((group) => group.nodes).length
   if (names === nodes) return []
   const inequality = `names (${names}) = nodes (${nodes}, ${SETTINGS.redisNodes.env})`
   const { env: name } = SETTINGS.redisNodeNames

@@ -67,7 +67,8 @@ export const SETTINGS = {
     env: 'FENCEPOST_REDIS_NODES',
     path: 'redis.nodes',
     kind: redisNodes(),
-    summary: 'The independent Redis masters that vote, or `embedded` for five nodes inside the process.',
+    summary:
+      'The independent Redis masters that vote, or several named groups of them, each of which keeps its share of the identities; or `embedded` for five nodes inside the process.',
     source: 'No default: guessing where the memory is would be guessing whether there is one.',
   }),
   redisNodeNames: optional({
@@ -75,7 +76,7 @@ export const SETTINGS = {
     path: 'redis.nodeNames',
     kind: nodeNames(),
     summary:
-      'What all sidecars call the nodes, in the order of the addresses: only where they reach the same servers by different ones.',
+      'What all sidecars call the nodes, in the order of the addresses, group after group: only where they reach the same servers by different ones.',
     source:
       'Otherwise host:port of each address, which stands on the nodes, so that sidecars with different nodes are found.',
   }),

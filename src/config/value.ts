@@ -21,7 +21,7 @@ export type ValueKind<T> = {
   /** What a refused text may be shown as, where it could contain a secret. */
   readonly mask?: (text: string) => string
   /** How the value is written in YAML; see `textOf`. */
-  readonly yaml: 'text' | 'quantity' | 'number' | 'switch' | 'list'
+  readonly yaml: 'text' | 'quantity' | 'number' | 'switch' | 'list' | 'groups'
   /** JSON Schema (draft 2020-12) of that. */
   readonly schema: Readonly<Record<string, unknown>>
 }
@@ -51,8 +51,19 @@ export function textOf(node: unknown, kind: ValueKind<unknown>): Parsed<string> 
     case 'switch':
       return typeof node === 'boolean' ? value(node ? 'on' : 'off') : refused('it is neither true nor false')
     case 'list':
-      return Array.isArray(node) && node.every((entry) => typeof entry === 'string')
-        ? value(node.join(','))
-        : refused('it is neither text nor a list of texts')
+      return isTexts(node) ? value(node.join(',')) : refused('it is neither text nor a list of texts')
+    case 'groups': {
+      if (isTexts(node)) return value(node.join(','))
+      const groups =
+        typeof node === 'object' && node !== null && !Array.isArray(node) ? Object.entries(node) : []
+      const parts = groups.flatMap(([name, texts]) => (isTexts(texts) ? [`${name}=${texts.join(',')}`] : []))
+      return groups.length > 0 && parts.length === groups.length
+        ? value(parts.join(';'))
+        : refused('it is neither text nor a list of texts nor a mapping of names to such lists')
+    }
   }
+}
+
+function isTexts(node: unknown): node is readonly string[] {
+  return Array.isArray(node) && node.every((entry) => typeof entry === 'string')
 }

@@ -141,7 +141,13 @@ export type DegradationEvent =
       readonly to: BreakerKind
     }
   /** Open: claims are answered `unavailable` without asking the nodes. */
-  | { readonly kind: 'quorum_breaker_changed'; readonly from: BreakerKind; readonly to: BreakerKind }
+  | {
+      readonly kind: 'quorum_breaker_changed'
+      /** Of several groups: whose quorum. */
+      readonly group?: string
+      readonly from: BreakerKind
+      readonly to: BreakerKind
+    }
   | {
       readonly kind: 'written_back'
       readonly recordKey: string

@@ -29,6 +29,8 @@ export type SweepingNow = { readonly leading: boolean; readonly orphansOpen: num
 
 export type NodeStandingNow = {
   readonly name: string
+  /** Absent where there is one quorum only. */
+  readonly group?: string
   readonly voting: boolean
   readonly quarantined: boolean
   readonly startedWallMs?: number
@@ -40,6 +42,8 @@ export function countEvents(
   required: number,
   traceId: () => string | undefined,
 ): Subscriber {
+  /** Groups whose breaker is not closed; the only one has no name. */
+  const lost = new Set<string | undefined>()
   return (event) => {
     switch (event.kind) {
       // The first two are most of all events: one a node and command.
@@ -94,7 +98,9 @@ export function countEvents(
         metrics.nodeBreakerOpen.set({ node: event.node }, event.to === 'closed' ? 0 : 1)
         return
       case 'quorum_breaker_changed':
-        metrics.breakerOpen.set(event.to === 'closed' ? 0 : 1)
+        if (event.to === 'closed') lost.delete(event.group)
+        else lost.add(event.group)
+        metrics.breakerOpen.set(lost.size === 0 ? 0 : 1)
         return
       case 'written_back':
         metrics.writtenBack[event.result].add(1)
@@ -110,7 +116,10 @@ export function countEvents(
 
 export function recordStanding(metrics: Metrics, standing: Standing): void {
   const { nodes, inFlight, readiness, leasesReserved, writeBackPending, sweeping } = standing
-  metrics.reachableNodes.set(nodes.filter(({ voting }) => voting).length)
+  const groups = Object.values(Object.groupBy(nodes, ({ group = '' }) => group))
+  // Of several quorums the one that is worst off: it is the first to be lost.
+  const reachable = groups.map((all = []) => all.filter(({ voting }) => voting).length)
+  metrics.reachableNodes.set(reachable.length === 0 ? 0 : Math.min(...reachable))
   for (const { name: node, voting, startedWallMs } of nodes) {
     metrics.nodeUp.set({ node }, voting ? 1 : 0)
     metrics.nodeStart.set({ node }, (startedWallMs ?? Number.NaN) / 1000)

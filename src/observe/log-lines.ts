@@ -121,16 +121,19 @@ export function lineOf(event: CoreEvent): Line | undefined {
         message: `${event.node} ${event.to === 'open' ? 'does not answer and is left alone for a moment' : 'answers again'}`,
         fields: { node: event.node, from: event.from, to: event.to },
       }
-    case 'quorum_breaker_changed':
+    case 'quorum_breaker_changed': {
       if (event.to === 'half_open') return undefined
+      const { group, from, to } = event
+      const quorum = `the quorum${group === undefined ? '' : ` of group ${group}`}`
       return {
-        level: event.to === 'open' ? 'error' : 'warn',
+        level: to === 'open' ? 'error' : 'warn',
         message:
-          event.to === 'open'
-            ? 'the quorum is lost: claims are answered without asking the nodes, but for one now and then'
-            : 'the quorum is back',
-        fields: { from: event.from, to: event.to },
+          to === 'open'
+            ? `${quorum} is lost: claims are answered without asking the nodes, but for one now and then`
+            : `${quorum} is back`,
+        fields: { ...(group === undefined ? {} : { group }), from, to },
       }
+    }
     case 'written_back':
       return {
         level: event.result === 'recorded' ? 'info' : 'error',

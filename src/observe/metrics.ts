@@ -72,8 +72,10 @@ export const OTHER_ROUTE = 'other'
 export type MetricsOptions = {
   readonly version: string
   readonly nodeVersion: string
-  /** Names of the nodes, in their order. */
+  /** Names of the nodes of all groups, in their order. */
   readonly nodes: readonly string[]
+  /** Nodes of one group. Default: all. */
+  readonly groupNodes?: number
   readonly required: number
   /** Names of the configured routes, in their order. */
   readonly routes: readonly string[]
@@ -102,7 +104,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
 }
 
 function defineMetrics(registry: Registry, options: MetricsOptions) {
-  const { version, nodeVersion, nodes, required, routes } = options
+  const { version, nodeVersion, nodes, groupNodes = nodes.length, required, routes } = options
   const gauge = <L extends string>(name: string, help: string, labels: LabelSets<L>, value = 0): Gauge<L> => {
     const made = new Gauge({ name, help, labelNames: Object.keys(labels) as L[], registers: [registry] })
     for (const set of combinations(labels)) made.set(set, value)
@@ -119,7 +121,7 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     1,
   )
   gauge('fencepost_quorum_required', 'Nodes that make a majority.', {}, required)
-  gauge('fencepost_quorum_nodes', 'Nodes that are configured.', {}, nodes.length)
+  gauge('fencepost_quorum_nodes', 'Nodes of a quorum that are configured.', {}, groupNodes)
   return {
     sagas: options.sagas === true ? sagaGauges(gauge) : undefined,
     vitals: options.vitals === true ? vitalsGauges(gauge, nodes) : undefined,
@@ -146,9 +148,13 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
       'fencepost_quorum_margin_votes',
       'Votes beyond the majority of claims that were granted; 0 would not have survived one more failure.',
       // All nodes are the bucket of everything.
-      Array.from({ length: nodes.length - required }, (_, spare) => spare),
+      Array.from({ length: groupNodes - required }, (_, spare) => spare),
     ),
-    reachableNodes: gauge('fencepost_quorum_reachable_nodes', 'Nodes that can vote now.', {}),
+    reachableNodes: gauge(
+      'fencepost_quorum_reachable_nodes',
+      'Nodes that can vote now; of several groups, those of the one that has the fewest.',
+      {},
+    ),
     nodeUp: gauge('fencepost_redis_node_up', '1 where the node is connected and may vote.', { node }),
     nodeDuration: histogramBy(
       'fencepost_redis_node_request_duration_seconds',

@@ -53,12 +53,17 @@ export function screenOf(changes: ReadonlyMap<string, Change>): string[] {
     `decisions/s   acquired ${rate(total(/^fencepost_decisions_total\{outcome="acquired"/))}   duplicates ${rate(total(/^fencepost_decisions_total\{outcome="duplicate/))}   no quorum ${rate(total(/outcome="quorum_unavailable"/))}   other ${rate(total(/^fencepost_decisions_total\{outcome="(fing|inv|fail|over|byp)/))}`,
     `claims        p50 ${p(0.5)}   p95 ${p(0.95)}   p99 ${p(0.99)}   margin ${Number.isFinite(margin) ? margin.toFixed(2) : '-'}   rounds without majority/s ${rate(total(/attempts_total\{result="failure"/))}`,
     '',
-    'NODE          VOTES   p95        answers/s  silent/s',
+    `${'NODE'.padEnd(nodeWidth(all))} VOTES   p95        answers/s  silent/s`,
     ...nodeLines(all),
     '',
     'SIDECAR                         READY  decisions/s  leases  why not',
     ...[...changes].map(([admin, change]) => sidecarLine(admin, change)),
   ]
+}
+
+/** Of several groups the names are longer. */
+function nodeWidth(all: readonly Change[]): number {
+  return Math.max(13, ...all.flatMap(({ after }) => after.nodes.map(({ name }) => name.length)))
 }
 
 function nodeLines(all: readonly Change[]): string[] {
@@ -82,7 +87,7 @@ function nodeLines(all: readonly Change[]): string[] {
       0.95,
       deltas(all, 'fencepost_redis_node_request_duration_seconds_bucket', `node="${name}"`),
     )
-    return `${name.padEnd(13)} ${`${voting}/${states.length}`.padEnd(7)} ${ms(slow).padEnd(10)} ${rate(of('ok|rejected')).padEnd(10)} ${rate(of('timeout|error'))}${worst === undefined ? '' : `  ${worst}`}`
+    return `${name.padEnd(nodeWidth(all))} ${`${voting}/${states.length}`.padEnd(7)} ${ms(slow).padEnd(10)} ${rate(of('ok|rejected')).padEnd(10)} ${rate(of('timeout|error'))}${worst === undefined ? '' : `  ${worst}`}`
   })
 }
 

@@ -5,7 +5,7 @@
  * on sidecars with the old list are refused by these nodes; nodes that came are enrolled like any that forgot.
  */
 
-import { memberList, sameMembers, whyNotChange } from '../core/nodes/members.ts'
+import { memberList, nodesIn, sameMark, sameMembers, whyNotChange } from '../core/nodes/members.ts'
 import { majorityOf } from '../core/units.ts'
 import { inspectNode } from './inspection.ts'
 import { callMembership } from './membership.ts'
@@ -58,9 +58,11 @@ export async function changeMembers(
   if (lists.length === 0) return { kind: 'same', members: to }
   if (lists.length > 1) return { kind: 'several', what: `lists: ${lists.join('; ')}` }
   const from = memberList((lists[0] ?? '').split(', '))
-  const reason = whyNotChange(from, to)
+  const reason = sameMark(from, to)
+    ? whyNotChange(nodesIn(from), nodesIn(to))
+    : 'the groups are others, which `fencepost nodes change-groups` changes'
   if (reason !== undefined) return { kind: 'unsafe', from, reason }
-  const required = majorityOf(from.length)
+  const required = majorityOf(nodesIn(from).length)
   if (looked.length < required) return { kind: 'too_few', answering: looked.length, required }
   if (confirmation !== one.id) return { kind: 'not_confirmed', from, expected: one.id }
   const nonce = options.random.hex(16)

@@ -68,7 +68,7 @@ export class Enroller {
     const { members, options } = this.#nodes
     for (let attempt = 0; attempt < FOUNDING_ATTEMPTS; attempt += 1) {
       const known = members.map(({ state }) => (state.kind === 'quarantined' ? state.facts : undefined))
-      if (options.watchOnly || !mayBeFounded(known)) return
+      if (options.watchOnly || !mayBeFounded(known) || options.mayFound?.() === false) return
       const candidates = members.flatMap((member) =>
         member.state.kind === 'quarantined' ? [this.#nodes.enrolmentNode(member, member.state.facts)] : [],
       )

@@ -11,7 +11,7 @@ import {
   type Membership,
   type Quarantine,
 } from '../core/nodes/enrolment-rules.ts'
-import { membersDiffer, sameMembers } from '../core/nodes/members.ts'
+import { markIn, membersDiffer, sameMembers } from '../core/nodes/members.ts'
 import { callMembership } from './membership.ts'
 
 /** What a node said of itself. */
@@ -79,6 +79,9 @@ export function unfitnessOf(
   const members = facts.cluster?.members
   if (names !== undefined && members !== undefined && !sameMembers(members, names))
     return membersDiffer(members, names)
+  // Where there is one group only, whoever comes first writes the list; here others may place identities without these.
+  if (names !== undefined && members === undefined && markIn(names) !== undefined && isEnrolled(facts))
+    return `it does not say among which groups its cluster places identities, and this configuration has ${markIn(names)?.groups.join(', ')}: see \`fencepost nodes change-groups\``
   const known = others.find(({ voting, facts: its }) => voting && its.cluster !== undefined)
   const theirs = known?.facts.cluster?.id
   const own = facts.cluster?.id

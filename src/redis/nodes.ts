@@ -11,8 +11,8 @@
 
 import type { Redis } from 'ioredis'
 import type { Events } from '../core/events.ts'
-import type { Cluster } from '../core/nodes/enrolment-rules.ts'
-import { isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
+import { type Cluster, isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
+import { nodeName } from '../core/nodes/groups.ts'
 import { memberList } from '../core/nodes/members.ts'
 import type { ClockSample } from '../core/nodes/node-clocks.ts'
 import type { Clock, Random, Timer } from '../core/ports.ts'
@@ -41,6 +41,10 @@ export type RedisNodesOptions = {
   readonly events: Events
   /** Only look: found and enrol nothing. */
   readonly watchOnly?: boolean
+  /** Of several groups: stands before the names of its nodes. */
+  readonly group?: string
+  /** Whether a brand-new cluster may be founded now. Default: yes. */
+  readonly mayFound?: () => boolean
   /** How often each node is looked at. Default {@link INSPECT_EVERY_MS}. */
   readonly inspectEveryMs?: number
 }
@@ -84,7 +88,7 @@ export class RedisNodes implements AsyncDisposable {
   readonly members: readonly Member[]
   readonly script: Script
   readonly options: RedisNodesOptions
-  readonly #enroller: Enroller
+  readonly enroller: Enroller
   readonly #inspections = new Map<Member, Promise<void>>()
   readonly #watches = new Map<Member, Timer>()
   /** Who watches the clocks hears of them also while nobody asks for anything. */
@@ -99,7 +103,7 @@ export class RedisNodes implements AsyncDisposable {
       const client = createRedisClient(address, options.connectTimeoutMs, options.random)
       const onForgot = () => this.#forgot(index)
       const shared = { client, script: this.script, deadlineMs, maxTokenAheadMs, clock, events }
-      const node = new RedisNode({ name: `redis-${index}`, ...shared, onForgot })
+      const node = new RedisNode({ name: nodeName(index, options.group), ...shared, onForgot })
       const state: NodeState = { kind: 'down', reason: 'not connected yet' }
       return {
         node,
@@ -113,7 +117,7 @@ export class RedisNodes implements AsyncDisposable {
       }
     })
     this.nodes = this.members.map((member) => member.node)
-    this.#enroller = new Enroller(this)
+    this.enroller = new Enroller(this)
   }
 
   /** What is known of each node now, in the order of the addresses. */
@@ -127,6 +131,7 @@ export class RedisNodes implements AsyncDisposable {
    */
   async connect(): Promise<readonly string[]> {
     const { clock, connectTimeoutMs } = this.options
+    const readyMs = connectTimeoutMs + INSPECT_DEADLINE_MS
     await Promise.all(
       this.members.map(async (member) => {
         const { client } = member
@@ -135,18 +140,13 @@ export class RedisNodes implements AsyncDisposable {
         client.on('error', (error: Error) => this.#down(member, error.message))
         client.on('ready', () => void this.inspect(member))
         // A process that stands still accepts the connection and never gets ready.
-        const ready = within(
-          clock,
-          connectTimeoutMs + INSPECT_DEADLINE_MS,
-          client.connect(),
-          'not ready in time',
-        )
+        const ready = within(clock, readyMs, client.connect(), 'not ready in time')
         await ready.catch(() => {})
         await this.inspect(member)
         this.#watch(member)
       }),
     )
-    await this.#enroller.foundIfNew()
+    await this.enroller.foundIfNew()
     return this.states().flatMap(({ name, state }) =>
       state.kind === 'unfit' ? [`${name}: ${state.reason}`] : [],
     )
@@ -320,7 +320,7 @@ export class RedisNodes implements AsyncDisposable {
       ? (member.distrusted?.reason ?? 'it forgot what it had promised')
       : 'no node has ever been enrolled'
     this.#become(member, { kind: 'quarantined', facts: known, reason })
-    this.#enroller.pursue(member)
+    this.enroller.pursue(member)
   }
 
   #become(member: Member, state: NodeState): void {

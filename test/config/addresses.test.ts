@@ -53,10 +53,15 @@ describe('nodes', () => {
   test('each URL gives host, port, TLS, database, user and password', () => {
     expect(read(redisNodes(), 'redis://a, rediss://u%40x:p%2Cw@B:6380/2 ,redis://[::1]:7000')).toEqual({
       kind: 'remote',
-      nodes: [
-        { host: 'a', port: 6379, tls: false, database: 0 },
-        { host: 'b', port: 6380, tls: true, database: 2, username: 'u@x', password: 'p,w' },
-        { host: '::1', port: 7000, tls: false, database: 0 },
+      groups: [
+        {
+          name: '',
+          nodes: [
+            { host: 'a', port: 6379, tls: false, database: 0 },
+            { host: 'b', port: 6380, tls: true, database: 2, username: 'u@x', password: 'p,w' },
+            { host: '::1', port: 7000, tls: false, database: 0 },
+          ],
+        },
       ],
     })
     expect(read(redisNodes(), 'embedded')).toEqual({ kind: 'embedded' })
@@ -65,7 +70,7 @@ describe('nodes', () => {
   const many = (count: number) => Array.from({ length: count }, (_, index) => `redis://h${index}`).join(',')
 
   test.each([3, 5, 7, 9])('%i of them are accepted', (count) => {
-    expect(read(redisNodes(), many(count))).toHaveProperty('nodes.length', count)
+    expect(read(redisNodes(), many(count))).toHaveProperty('groups.0.nodes.length', count)
   })
 
   test.each<[text: string, reason: string]>([
@@ -87,6 +92,47 @@ describe('nodes', () => {
     expect(read(redisNodes(), text)).toBe(reason)
   })
 
+  const group = (name: string, count = 3) =>
+    `${name}=${Array.from({ length: count }, (_, index) => `redis://${name}${index}`).join(',')}`
+
+  test('several groups are names with their nodes, each', () => {
+    expect(read(redisNodes(), `${group('a')} ; ${group('eu-1')}`)).toMatchObject({
+      groups: [
+        { name: 'a', nodes: [{ host: 'a0' }, { host: 'a1' }, { host: 'a2' }] },
+        { name: 'eu-1', nodes: [{ host: 'eu-10' }, { host: 'eu-11' }, { host: 'eu-12' }] },
+      ],
+    })
+    // The only one may have a name, too: it keeps it when others come.
+    expect(read(redisNodes(), group('a'))).toMatchObject({ groups: [{ name: 'a' }] })
+    // A semicolon in a password ends no group.
+    expect(read(redisNodes(), 'redis://:a;b@x,redis://y,redis://z')).toMatchObject({
+      groups: [{ name: '', nodes: [{ password: 'a;b' }, {}, {}] }],
+    })
+  })
+
+  test.each<[text: string, reason: string]>([
+    [`${group('a')};${many(3)}`, 'group 2 of 2 has no name of 1 to 32 letters a-z, digits and -'],
+    [`${group('A')};${group('b')}`, 'group 1 of 2 has no name of 1 to 32 letters a-z, digits and -'],
+    [`${group('a')};${group('b', 2)}`, 'group b, 2 given'],
+    [
+      `${group('a')};b=redis://x,http://y,redis://z`,
+      'group b, entry 2 of 3: it is not redis:// or rediss://',
+    ],
+    [`${group('a')};${group('b', 5)}`, 'groups of 3 and 5 nodes given, all need as many'],
+    [`${group('a')};${group('a')}`, 'two groups are called a'],
+    [`${group('a')};b=redis://x,redis://y,redis://a1`, 'a1:6379 appears twice, and one server is one vote'],
+    [[...'abcde'].map((name) => group(name)).join(';'), '5 groups given, at most 4'],
+  ])('%j: %s', (text, reason) => {
+    expect(read(redisNodes(), text)).toBe(reason)
+  })
+
+  test('groups are printed as they are written, without passwords', () => {
+    const parsed = redisNodes().parse(`a=redis://:secret@a,redis://b,redis://c;${group('d')}`, () => '')
+    expect(parsed.kind === 'value' && redisNodes().print(parsed.value)).toBe(
+      'a=redis://:***@a:6379,redis://b:6379,redis://c:6379;d=redis://d0:6379,redis://d1:6379,redis://d2:6379',
+    )
+  })
+
   test('are printed without passwords', () => {
     const parsed = redisNodes().parse('redis://:secret@a,rediss://u:secret@b/1,redis://[::1]', () => '')
     expect(parsed.kind === 'value' && redisNodes().print(parsed.value)).toBe(
@@ -102,6 +148,8 @@ test.each([
   ['redis://u:12,34@a,redis://b:1', 'redis://***@a,redis://b:1'],
   ['redis://u:secret', 'redis://***'],
   ['u:secret@a:6379', '***@a:6379'],
+  ['a=redis://:secret@a,redis://b;c=redis://u:secret@d', 'a=redis://***@a,redis://b;c=redis://***@d'],
+  ['a=redis://u:secret;b=redis://c', 'a=redis://***;b=redis://c'],
   ['http://127.0.0.1:3000/path', 'http://127.0.0.1:3000/path'],
   ['localhost:6379', 'localhost:6379'],
 ])('the refused text %j is shown as %j', (text, shown) => {

@@ -133,6 +133,21 @@ describe('where a value comes from', () => {
     expect(errorsOf(...inFile('clock: { enforce: yes }'))).toHaveLength(1)
   })
 
+  test('groups of nodes are a mapping in the file, and what the environment writes in one line', () => {
+    const names = ['a', 'b'].map(
+      (name) => `  ${name}: [redis://${name}0, redis://${name}1, redis://${name}2]`,
+    )
+    const fromFile = (content: string) => {
+      const [env, files] = inFile(content)
+      return [{ ...env, FENCEPOST_REDIS_NODES: undefined }, files] as const
+    }
+    const { redisNodes } = accepted(...fromFile(`redis:\n nodes:\n${names.join('\n')}\n`))
+    const inOneLine = 'a=redis://a0,redis://a1,redis://a2;b=redis://b0,redis://b1,redis://b2'
+    expect(accepted({ FENCEPOST_REDIS_NODES: inOneLine }).redisNodes).toEqual(redisNodes)
+    expect(redisNodes).toMatchObject({ groups: [{ name: 'a' }, { name: 'b' }] })
+    expect(errorsOf(...fromFile('redis: { nodes: { a: redis://x } }'))[0]).toContain('nor a mapping of names')
+  })
+
   test('user and password for all nodes do not replace those in a URL', () => {
     const { redisNodes } = accepted(
       {
@@ -143,10 +158,14 @@ describe('where a value comes from', () => {
       { '/secret': 'mounted\n' },
     )
     expect(redisNodes).toMatchObject({
-      nodes: [
-        { host: 'a', username: 'fencepost', password: 'mounted' },
-        { host: 'b', username: 'u', password: 'p' },
-        { host: 'c', username: 'fencepost', password: 'q' },
+      groups: [
+        {
+          nodes: [
+            { host: 'a', username: 'fencepost', password: 'mounted' },
+            { host: 'b', username: 'u', password: 'p' },
+            { host: 'c', username: 'fencepost', password: 'q' },
+          ],
+        },
       ],
     })
   })

@@ -211,6 +211,24 @@ test('a chart of somebody’s own gets a native sidecar from the library', async
   expect(loaded.kind === 'invalid' ? loaded.errors : []).toEqual([])
 })
 
+/** Sizes by name. */
+function groupsOf(sizes: Readonly<Record<string, number>>): readonly string[] {
+  const groups = Object.entries(sizes).map(([name, size]) => [
+    name,
+    Array.from({ length: size }, (_, index) => `redis://${name}${index}:1`),
+  ])
+  return ['--set-json', `redis.groups=${JSON.stringify(Object.fromEntries(groups))}`]
+}
+
+test('groups of nodes are one setting', () => {
+  const manifests = rendered('fencepost', withFile('groups-values.yaml'))
+  const deployment = manifests.find(({ kind }) => kind === 'Deployment')
+  const [container] = podOf(deployment!).containers
+  expect(settingsOf(container).FENCEPOST_REDIS_NODES).toBe(
+    'north=redis://n1.example:6379,redis://n2.example:6379,redis://n3.example:6379;south=redis://s1.example:6379,redis://s2.example:6379,redis://s3.example:6379',
+  )
+})
+
 test.each<[what: string, set: readonly string[], told: RegExp]>([
   ['no token', [], /service\.tokenSecret is empty: .*Name a Secret/],
   [
@@ -239,6 +257,37 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     'nodes that are not asked',
     [...TOKEN, '--set', 'redis.nodes={redis://a:1,redis://b:1,redis://c:1}'],
     /redis\.nodes is given with redis\.mode bundled/,
+  ],
+  [
+    'groups that are not asked',
+    [...TOKEN, ...groupsOf({ a: 3 })],
+    /redis\.groups is given with redis\.mode bundled/,
+  ],
+  [
+    'nodes and groups',
+    [
+      ...TOKEN,
+      '--set',
+      'redis.mode=external,redis.nodes={redis://a:1,redis://b:1,redis://c:1}',
+      ...groupsOf({ a: 3 }),
+    ],
+    /redis\.nodes and redis\.groups are both given/,
+  ],
+  [
+    'a group of an even number',
+    [...TOKEN, '--set', 'redis.mode=external', ...groupsOf({ a: 4 })],
+    /redis\.groups\.a has 4 entries: half/,
+  ],
+  [
+    'groups of different sizes',
+    [...TOKEN, '--set', 'redis.mode=external', ...groupsOf({ a: 3, b: 5 })],
+    /redis\.groups\.\w has \d entries and another group has \d/,
+  ],
+  ['a group without a name', [...TOKEN, '--set', 'redis.mode=external', ...groupsOf({ A: 3 })], /groups/],
+  [
+    'five groups',
+    [...TOKEN, '--set', 'redis.mode=external', ...groupsOf({ a: 3, b: 3, c: 3, d: 3, e: 3 })],
+    /groups/,
   ],
   ['four bundled nodes', [...TOKEN, '--set', 'redis.bundled.count=4'], /count/],
   [

@@ -195,7 +195,7 @@ describe('the example', () => {
     const { redisNodes } = loaded.config
     if (redisNodes.kind !== 'remote') throw new Error('the nodes are embedded')
     const { replicas, serviceName } = one('nodes', 'StatefulSet').spec
-    expect(redisNodes.nodes.map(({ host }) => host)).toEqual(
+    expect(redisNodes.groups[0]?.nodes.map(({ host }) => host)).toEqual(
       Array.from({ length: replicas }, (_, index) => `fencepost-redis-${index}.${serviceName}.fencepost.svc`),
     )
   })

@@ -347,6 +347,59 @@ describe('what is counted when', () => {
     expect(Object.fromEntries(Object.keys(counted).map((name) => [name, all.get(name)]))).toEqual(counted)
   })
 
+  test('of several groups the one that is worst off is shown, and a breaker that is open in any', async () => {
+    const nodes = ['a', 'b'].flatMap((group) =>
+      [0, 1, 2].map((at) => ({ group, name: `${group}/redis-${at}` })),
+    )
+    const metrics = createMetrics({
+      version: '1.2.3',
+      nodeVersion: '26.0.0',
+      nodes: nodes.map(({ name }) => name),
+      groupNodes: 3,
+      required: 2,
+      routes: [],
+    })
+    const count = countEvents(metrics, 2, () => undefined)
+    const breaker = (group: string, to: 'open' | 'closed') =>
+      count({ kind: 'quorum_breaker_changed', group, from: to === 'open' ? 'closed' : 'open', to })
+    const shown = async () => {
+      recordStanding(metrics, {
+        nodes: nodes.map((node) => ({ ...node, voting: node.name !== 'b/redis-1', quarantined: false })),
+        inFlight: 0,
+        leasesReserved: 0,
+        writeBackPending: 0,
+        sweeping: undefined,
+        readiness: { failing: new Set(), p95Ms: undefined },
+      })
+      const all = seriesOf((await metrics.exposition()).text)
+      return ['quorum_nodes', 'quorum_required', 'quorum_reachable_nodes', 'circuit_breaker_open'].map(
+        (name) => all.get(`fencepost_${name}`),
+      )
+    }
+    expect(await shown()).toEqual([3, 2, 2, 0])
+    breaker('a', 'open')
+    breaker('b', 'open')
+    breaker('a', 'closed')
+    expect(await shown()).toEqual([3, 2, 2, 1])
+    breaker('b', 'closed')
+    expect(await shown()).toEqual([3, 2, 2, 0])
+  })
+
+  test('each node more is 16 series, and 20 where vitals are collected', async () => {
+    const names = (count: number) => Array.from({ length: count }, (_, at) => `redis-${at}`)
+    for (const [vitals, each] of [
+      [false, 16],
+      [true, 20],
+    ] as const) {
+      const of = async (count: number) => {
+        const options = { version: '1', nodeVersion: '26', groupNodes: 5, required: 3, routes: [], vitals }
+        const { text } = await createMetrics({ ...options, nodes: names(count) }).exposition()
+        return seriesOf(text).size
+      }
+      expect((await of(20)) - (await of(5))).toBe(15 * each)
+    }
+  })
+
   test('what is so at a scrape is shown as it is then, and what is not known is NaN', async () => {
     const { metrics, series } = metricsOf()
     recordStanding(metrics, {

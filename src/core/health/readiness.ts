@@ -27,9 +27,15 @@ export type ReadinessOptions = {
 /** What readiness can't find out by itself. */
 export type ReadinessFacts = {
   readonly phase: 'starting' | 'serving' | 'draining'
+  /** Of several quorum groups: in the one that is best off. */
   readonly voting: number
+  /** Of one group. */
   readonly nodeCount: number
   readonly required: number
+  /** Groups without a majority, where there are several. */
+  readonly groupsLost?: readonly string[]
+  /** Not every group was seen with a majority yet: until then none is asked. */
+  readonly notAgreed?: true
   /** Claims are refused for the clocks: the sentence that says why. */
   readonly clockRefusal?: string
 }
@@ -93,15 +99,21 @@ export function createReadinessGate(
     }
   }
 
-  function verdict({ phase, voting, nodeCount, required, clockRefusal }: ReadinessFacts): ReadinessVerdict {
+  function verdict(facts: ReadinessFacts): ReadinessVerdict {
+    const { phase, voting, required, notAgreed, clockRefusal } = facts
     const failing = new Map<ReadinessReason, string>()
     if (phase === 'draining') failing.set('shutdown', 'it is draining')
-    if (voting < required)
-      failing.set('quorum', `${voting} of ${nodeCount} nodes can vote, ${required} are needed`)
+    const quorum = lostQuorum(facts)
+    if (quorum !== undefined) failing.set('quorum', quorum)
     if (clockRefusal !== undefined) failing.set('clock', clockRefusal)
     const p95Ms = p95()
     if (latency.kind === 'slow') failing.set('latency', slowness(p95Ms, options))
-    const gated = [...failing].filter(([reason]) => reason !== 'latency' || latencyGate === 'enforce')
+    // Of several groups one that is lost refuses its own identities: every pod would be unready for the rest.
+    const shown: ReadonlySet<ReadinessReason> = new Set<ReadinessReason>([
+      ...(latencyGate === 'enforce' ? [] : (['latency'] as const)),
+      ...(voting >= required && notAgreed !== true ? (['quorum'] as const) : []),
+    ])
+    const gated = [...failing.keys()].filter((reason) => !shown.has(reason))
     const reasons = [...(phase === 'starting' ? ['it is starting'] : []), ...failing.values()]
     return {
       ready: phase !== 'starting' && gated.length === 0,
@@ -121,6 +133,17 @@ export function createReadinessGate(
     },
     verdict,
   }
+}
+
+function lostQuorum(facts: ReadinessFacts): string | undefined {
+  const { voting, nodeCount, required, groupsLost = [], notAgreed } = facts
+  const lost = groupsLost.join(', ')
+  if (notAgreed === true)
+    return `no majority was seen of ${lost} yet, and only all groups together show that every sidecar has the same ones`
+  if (voting < required) return `${voting} of ${nodeCount} nodes can vote, ${required} are needed`
+  return lost === ''
+    ? undefined
+    : `no majority can vote in ${lost}: its identities are refused, all others served`
 }
 
 function slowness(p95Ms: number | undefined, { latencyGate, ...options }: ReadinessOptions): string {

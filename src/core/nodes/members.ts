@@ -4,6 +4,9 @@
  * Two majorities meet because they are taken from one list. Of {1,2,3} and {1,2,3,4,5} one may count 1 and 2 and the other
  * 3, 4 and 5: two sidecars that were configured like that would both hold the same claim. So the list stands on the nodes,
  * and whoever has another one does not start.
+ *
+ * Where there are several quorum groups, the list of each names them all as well (its mark): two sidecars that choose among
+ * different groups would keep one identity on two of them.
  */
 
 import { majorityOf } from '../units.ts'
@@ -22,7 +25,8 @@ export function membersDiffer(known: readonly string[], own: readonly string[]):
   return (
     `the nodes of its cluster are ${memberList(known).join(', ')}, and this configuration has ${memberList(own).join(', ')}: ` +
     'majorities of two lists need not meet. Give every sidecar the same FENCEPOST_REDIS_NODES (or the same FENCEPOST_REDIS_NODE_NAMES, ' +
-    'where addresses differ and the servers do not), or change the list with `fencepost nodes change-members`'
+    'where addresses differ and the servers do not), or change the list with `fencepost nodes change-members`, ' +
+    'and the groups with `fencepost nodes change-groups`'
   )
 }
 
@@ -45,4 +49,43 @@ export function whyNotChange(from: readonly string[], to: readonly string[]): st
   return staying - holders >= needed
     ? `what a majority of the ${from.length} knows may be known to ${Math.max(0, holders)} of the ${staying} that stay, which ${needed} of them may not include: take away fewer at once`
     : undefined
+}
+
+/** Among the names of a group's nodes: no name of a node has a space. */
+const MARK = /^group (\S+) of (\S+)$/
+
+/** The list of a group's nodes, with its mark where there are several groups. */
+export function groupList(
+  names: readonly string[],
+  group: string,
+  groups: readonly string[],
+): readonly string[] {
+  // The only group needs no mark, and is then the same whether it has a name or not.
+  if (groups.length === 1 && groups[0] === group) return names
+  return [...names, `group ${group} of ${memberList(groups).join('+')}`]
+}
+
+/** The nodes of a list, without its mark. */
+export function nodesIn(list: readonly string[]): readonly string[] {
+  return list.filter((name) => !MARK.test(name))
+}
+
+export type Mark = {
+  readonly group: string
+  /** Among which identities are placed. */
+  readonly groups: readonly string[]
+}
+
+/** Which group a list is of, and among which others; undefined where its nodes are the only group. */
+export function markIn(list: readonly string[]): Mark | undefined {
+  for (const name of list) {
+    const [, group, groups] = MARK.exec(name) ?? []
+    if (group !== undefined && groups !== undefined) return { group, groups: groups.split('+') }
+  }
+  return undefined
+}
+
+/** Whether both are of one group among the same ones. */
+export function sameMark(one: readonly string[], other: readonly string[]): boolean {
+  return JSON.stringify(markIn(one)) === JSON.stringify(markIn(other))
 }

@@ -19,6 +19,8 @@ import { admit, type Breaker, type BreakerRules, CLOSED, report } from './breake
 export const QUORUM_BREAKER: BreakerRules = { failures: 3, failingForMs: 1_000, openMs: 250, openMaxMs: 500 }
 
 export type QuorumBreakerOptions = {
+  /** Of several groups: whose quorum this is. */
+  readonly group?: string
   /** A majority, for the answer. */
   readonly required: number
   readonly clock: Clock
@@ -28,13 +30,15 @@ export type QuorumBreakerOptions = {
 }
 
 export function withQuorumBreaker(leases: Leases, options: QuorumBreakerOptions): Leases {
-  const { required, clock, random, events, rules = QUORUM_BREAKER } = options
+  const { group, required, clock, random, events, rules = QUORUM_BREAKER } = options
   let breaker: Breaker = CLOSED
 
   function become(next: Breaker): void {
     const from = breaker.kind
     breaker = next
-    if (from !== next.kind) events.publish({ kind: 'quorum_breaker_changed', from, to: next.kind })
+    if (from === next.kind) return
+    const of = group === undefined ? {} : { group }
+    events.publish({ kind: 'quorum_breaker_changed', ...of, from, to: next.kind })
   }
 
   return {

@@ -20,6 +20,8 @@ export type Readiness = {
 }
 export type NodeView = {
   readonly name: string
+  /** The quorum that it is of, where there are several. */
+  readonly group?: string
   readonly state: string
   readonly reason?: string
   /** When the server process of the node was started, where it is known. */

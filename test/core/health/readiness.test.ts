@@ -113,6 +113,29 @@ describe('what needs no brakes', () => {
     ['all well', {}, true, [], []],
     ['a bare majority votes', { voting: 3 }, true, [], []],
     ['a minority votes', { voting: 2 }, false, ['quorum'], ['2 of 5 nodes can vote, 3 are needed']],
+    [
+      'one of several groups is lost: shown, and the others are served',
+      { groupsLost: ['b'] },
+      true,
+      ['quorum'],
+      ['no majority can vote in b: its identities are refused, all others served'],
+    ],
+    [
+      'all groups are lost',
+      { voting: 1, groupsLost: ['a', 'b'] },
+      false,
+      ['quorum'],
+      ['1 of 5 nodes can vote, 3 are needed'],
+    ],
+    [
+      'not all groups were seen yet',
+      { groupsLost: ['b'], notAgreed: true },
+      false,
+      ['quorum'],
+      [
+        'no majority was seen of b yet, and only all groups together show that every sidecar has the same ones',
+      ],
+    ],
     ['it starts', { phase: 'starting' }, false, [], ['it is starting']],
     ['it drains', { phase: 'draining' }, false, ['shutdown'], ['it is draining']],
     [

@@ -1,6 +1,14 @@
 // Which changes of the list of nodes keep every promise, as a table and by counting.
 import { expect, test } from 'vitest'
-import { membersDiffer, sameMembers, whyNotChange } from '../../../src/core/nodes/members.ts'
+import {
+  groupList,
+  markIn,
+  membersDiffer,
+  nodesIn,
+  sameMark,
+  sameMembers,
+  whyNotChange,
+} from '../../../src/core/nodes/members.ts'
 
 const of = (letters: string) => [...letters]
 
@@ -56,4 +64,25 @@ test('the order of a list means nothing; the sentence shows both', () => {
   expect(membersDiffer(of('cba'), of('abcde'))).toContain(
     'the nodes of its cluster are a, b, c, and this configuration has a, b, c, d, e',
   )
+})
+
+test('the list of one of several groups names them all, in one order; the only group needs none', () => {
+  const list = groupList(of('cab'), 'south', ['south', 'north'])
+  expect(markIn(list)).toEqual({ group: 'south', groups: ['north', 'south'] })
+  expect(nodesIn(list)).toEqual(of('cab'))
+  expect(groupList(of('abc'), 'one', ['one'])).toEqual(of('abc'))
+  expect(markIn(of('abc'))).toBeUndefined()
+  // A group that others went on without: no configuration has a list like that.
+  expect(markIn(groupList(of('abc'), 'south', ['north']))).toEqual({ group: 'south', groups: ['north'] })
+})
+
+test.each<[one: readonly string[], other: readonly string[], same: boolean]>([
+  [groupList(of('abc'), 'a', ['a', 'b']), groupList(of('abcde'), 'a', ['b', 'a']), true],
+  [groupList(of('abc'), 'a', ['a', 'b']), groupList(of('abc'), 'b', ['a', 'b']), false],
+  [groupList(of('abc'), 'a', ['a', 'b']), groupList(of('abc'), 'a', ['a', 'b', 'c']), false],
+  [groupList(of('abc'), 'a', ['a', 'b']), of('abc'), false],
+  [of('abc'), of('abd'), true],
+])('the marks of %j and %j are the same: %j', (one, other, same) => {
+  expect(sameMark(one, other)).toBe(same)
+  if (!same) expect(sameMembers(one, other)).toBe(false)
 })

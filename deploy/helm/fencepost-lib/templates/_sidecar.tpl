@@ -2,7 +2,7 @@
 What fencepost needs of a pod, in parts. Each takes a dictionary (`npm run charts` writes the README from these lines):
 
   -- image: `registry`, `repository`, and `tag` or `digest`; `pullPolicy`
-  -- nodes: list of redis:// or rediss:// URLs of 3, 5, 7 or 9 independent nodes, or `[embedded]`
+  -- nodes: list of redis:// or rediss:// URLs of 3, 5, 7 or 9 independent nodes, several such lists by the names of their groups, or `[embedded]`
   -- upstream: the application, such as http://127.0.0.1:3000; without it the proxy is off
   -- redisUsername: ACL user of the nodes
   -- redisPasswordSecret: Secret with the key `password` of that user
@@ -86,10 +86,19 @@ capabilities: { drop: [ALL] }
 seccompProfile: { type: RuntimeDefault }
 {{- end }}
 
+{{/* A list of nodes, or groups of them by name. */}}
+{{- define "fencepost-lib.nodes" -}}
+{{- if kindIs "map" . }}
+{{- $groups := list }}
+{{- range $name, $nodes := . }}{{ $groups = append $groups (printf "%s=%s" $name (join "," $nodes)) }}{{ end }}
+{{- join ";" $groups }}
+{{- else }}{{ join "," . }}{{ end }}
+{{- end }}
+
 {{- define "fencepost-lib.env" -}}
 - name: FENCEPOST_INSTANCE
   valueFrom: { fieldRef: { fieldPath: metadata.name } }
-- { name: FENCEPOST_REDIS_NODES, value: {{ join "," .nodes | quote }} }
+- { name: FENCEPOST_REDIS_NODES, value: {{ include "fencepost-lib.nodes" .nodes | quote }} }
 {{- if .redisUsername }}
 - { name: FENCEPOST_REDIS_USERNAME, value: {{ .redisUsername | quote }} }
 {{- end }}

@@ -23,6 +23,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{/* What the library's parts take, from the values of this chart. */}}
 {{- define "fencepost.sidecarValues" -}}
 {{- $nodes := .Values.redis.nodes }}
+{{- with .Values.redis.groups }}{{ $nodes = . }}{{ end }}
 {{- if eq .Values.redis.mode "embedded" }}{{ $nodes = list "embedded" }}{{ end }}
 {{- if eq .Values.redis.mode "bundled" }}
 {{- $nodes = list }}

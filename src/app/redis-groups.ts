@@ -1,0 +1,209 @@
+/**
+ * Composes the Redis nodes of each quorum group from the configuration: for the sidecar, and, by themselves, for the
+ * commands that look after nodes.
+ */
+
+import { nameOfNode, type RedisAddress, type RedisGroup } from '../config/addresses.ts'
+import type { Config } from '../config/load.ts'
+import { createLeases } from '../core/claims/leases.ts'
+import { trailOverGroups } from '../core/coordination/group-trail.ts'
+import type { Trail } from '../core/coordination/trail.ts'
+import type { Events } from '../core/events.ts'
+import { type Cluster, mayBeFounded } from '../core/nodes/enrolment-rules.ts'
+import { placementOf, routeLeases } from '../core/nodes/groups.ts'
+import { groupList } from '../core/nodes/members.ts'
+import type { Clock, Leases, Random } from '../core/ports.ts'
+import { majorityOf } from '../core/units.ts'
+import { createRedlockQuorum } from '../quorum/redlock.ts'
+import { changeGroups, type GroupsChanged } from '../redis/change-groups.ts'
+import { changeMembers, type MembersChanged } from '../redis/change-members.ts'
+import { declareLoss, type LossDeclared } from '../redis/loss.ts'
+import { RedisNodes } from '../redis/nodes.ts'
+import { createRedisTrail } from '../redis/trail.ts'
+import { systemClock } from '../system/clock.ts'
+import { systemRandom } from '../system/random.ts'
+
+/** A group, not connected yet. */
+export type RedisGroupNodes = {
+  /** Empty where it is the only one. */
+  readonly name: string
+  readonly addresses: readonly RedisAddress[]
+  /** As all sidecars call its nodes. */
+  readonly nodeNames: readonly string[]
+  /** What stands on each of them: these names, and which groups there are. */
+  readonly list: readonly string[]
+  readonly nodes: RedisNodes
+}
+
+export type RedisPorts = {
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  /** Change nothing on the nodes. */
+  readonly watchOnly?: boolean
+}
+
+export function openRedisGroups(
+  config: Config,
+  groups: readonly RedisGroup[],
+  ports: RedisPorts,
+): readonly RedisGroupNodes[] {
+  const names = groups.map(({ name }) => name)
+  const opened: RedisGroupNodes[] = []
+  let before = 0
+  for (const { name: given, nodes: addresses } of groups) {
+    const at = opened.length
+    const name = groups.length > 1 ? given : ''
+    const nodeNames =
+      config.redisNodeNames?.slice(before, before + addresses.length) ?? addresses.map(nameOfNode)
+    before += addresses.length
+    const list = groupList(nodeNames, given, names)
+    // A group whose fellows can't be asked may be one that others placed among different ones before.
+    const mayFound = () =>
+      opened.every(({ nodes }, other) => other === at || isBrandNew(nodes) || hasMajority(nodes))
+    const nodes = redisNodesOf(config, addresses, list, name, mayFound, ports)
+    opened.push({ name, addresses, nodeNames, list, nodes })
+  }
+  return opened
+}
+
+/** Dials all nodes of all groups. @returns the nodes that must not be used, each with its reason */
+export async function connectAll(groups: readonly RedisGroupNodes[]): Promise<readonly string[]> {
+  const refused = await Promise.all(groups.map(({ nodes }) => nodes.connect()))
+  // Each was looked at before its fellows were: whether it may be founded is known only now.
+  if (groups.length > 1) for (const { nodes } of groups) await nodes.enroller.foundIfNew()
+  return refused.flat()
+}
+
+export function hasMajority({ members }: RedisNodes): boolean {
+  return members.filter(({ state }) => state.kind === 'voting').length >= majorityOf(members.length)
+}
+
+function isBrandNew({ members }: RedisNodes): boolean {
+  return mayBeFounded(members.map(({ state }) => (state.kind === 'quarantined' ? state.facts : undefined)))
+}
+
+/** Written and read rarely, and nobody waits for it with a request: longer than a claim's command may take. */
+const TRAIL_DEADLINE_MS = 1_000
+
+export function trailOn(redis: RedisNodes, clock: Clock): Trail {
+  return createRedisTrail({
+    clients: () => votersOf(redis),
+    deadlineMs: TRAIL_DEADLINE_MS,
+    clock,
+  })
+}
+
+export function votersOf(redis: RedisNodes) {
+  return redis.members.map(({ state, client }) => (state.kind === 'voting' ? client : undefined))
+}
+
+/** The nodes of one group by themselves, for `fencepost nodes`. */
+export type OpenCluster = {
+  /** Empty where it is the only one. */
+  readonly name: string
+  /** Of each node, in the order of the setting, without credentials. */
+  readonly addresses: readonly string[]
+  states(): ReturnType<RedisNodes['states']>
+  cluster(): Cluster
+  declareLoss(confirmation: string | undefined, by: string): Promise<LossDeclared>
+  /** From now on the cluster consists of the nodes of the configuration. */
+  changeMembers(confirmation: string | undefined, by: string): Promise<MembersChanged>
+}
+
+/** All groups, for the commands. */
+export type OpenClusters = AsyncDisposable & {
+  readonly groups: readonly OpenCluster[]
+  readonly trail: Trail
+  readonly leases: Leases
+  connect(): Promise<readonly string[]>
+  /** From now on identities are placed among these groups. */
+  changeGroups(
+    to: readonly string[] | undefined,
+    confirmation: string | undefined,
+    by: string,
+  ): Promise<GroupsChanged>
+}
+
+/**
+ * @param watchOnly change nothing on the nodes
+ * @returns undefined where the nodes are embedded
+ */
+export function openClusters(config: Config, events: Events, watchOnly: boolean): OpenClusters | undefined {
+  if (config.redisNodes.kind === 'embedded') return undefined
+  const [clock, random] = [systemClock, systemRandom]
+  const given = config.redisNodes.groups
+  const opened = openRedisGroups(config, given, { clock, random, events, watchOnly })
+  const placement = placementOf(opened.map(({ name }) => name))
+  const leasesOf = ({ nodes }: RedisGroupNodes) =>
+    createLeases({
+      quorum: createRedlockQuorum({ nodes: nodes.nodes, clock, events }),
+      clock,
+      random,
+      events,
+    })
+  return {
+    groups: opened.map(({ name, addresses, list, nodes }) => ({
+      name,
+      addresses: addresses.map(({ host, port }) => `${host}:${port}`),
+      states: () => nodes.states(),
+      cluster: () => nodes.cluster(),
+      declareLoss: (confirmation, by) => declareLoss(nodes, confirmation, by),
+      changeMembers: (confirmation, by) => changeMembers(nodes, list, confirmation, by),
+    })),
+    trail: trailOverGroups(
+      opened.map(({ nodes }) => trailOn(nodes, clock)),
+      placement,
+    ),
+    leases: routeLeases(opened.map(leasesOf), placement, {
+      required: majorityOf(given[0]?.nodes.length ?? 0),
+      agreed: () => opened.length === 1 || opened.every(({ nodes }) => hasMajority(nodes)),
+    }),
+    connect: () => connectAll(opened),
+    changeGroups: (to, confirmation, by) => {
+      // Here the only one has a name as well.
+      const groups = opened.map((group, at) => ({ ...group, name: given[at]?.name ?? group.name }))
+      return changeGroups(groups, to ?? groups.map(({ name }) => name), confirmation, by)
+    },
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all(opened.map(({ nodes }) => nodes[Symbol.asyncDispose]()))
+    },
+  }
+}
+
+function redisNodesOf(
+  config: Config,
+  addresses: readonly RedisAddress[],
+  names: readonly string[],
+  group: string,
+  mayFound: () => boolean,
+  { clock, random, events, watchOnly = false }: RedisPorts,
+): RedisNodes {
+  return new RedisNodes({
+    addresses: addresses.map((node) => dialled(node, config)),
+    names,
+    group,
+    mayFound,
+    deadlineMs: config.nodeDeadlineMs,
+    connectTimeoutMs: config.redisConnectTimeoutMs,
+    maxTokenAheadMs: config.tokenAheadMs,
+    quarantineMs: config.quarantineMs,
+    clockStepMs: config.clockStepMs,
+    clock,
+    random,
+    events,
+    watchOnly,
+  })
+}
+
+function dialled(node: RedisAddress, config: Config) {
+  const host = node.host.includes(':') ? `[${node.host}]` : node.host
+  const username = node.username ?? config.redisUsername
+  const password = node.password ?? config.redisPassword?.content.replace(/\r?\n$/, '')
+  return {
+    url: `${node.tls ? 'rediss' : 'redis'}://${host}:${node.port}/${node.database}`,
+    ...(username === undefined ? {} : { username }),
+    ...(password === undefined ? {} : { password }),
+    ...(config.redisCa === undefined ? {} : { tlsCa: config.redisCa.content }),
+  }
+}

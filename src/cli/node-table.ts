@@ -1,0 +1,68 @@
+/** What `fencepost nodes` shows of the nodes of each quorum group, on the terminal and as JSON. */
+
+import type { OpenCluster } from '../app/redis-groups.ts'
+import { printDuration } from '../core/quantity.ts'
+import { majorityOf } from '../core/units.ts'
+
+export function hasMajority(cluster: OpenCluster): boolean {
+  const states = cluster.states()
+  return states.filter(({ state }) => state.kind === 'voting').length >= majorityOf(states.length)
+}
+
+export function lossDeclared(cluster: OpenCluster): boolean {
+  return cluster
+    .states()
+    .some(({ state }) => state.kind === 'quarantined' && state.facts.quarantine?.declaredBy !== undefined)
+}
+
+/** With one group as it always was; several are a list. */
+export function described(groups: readonly OpenCluster[]) {
+  const [only] = groups
+  return groups.length === 1 && only !== undefined
+    ? describedGroup(only)
+    : { groups: groups.map((group) => ({ group: group.name, ...describedGroup(group) })) }
+}
+
+export function table(groups: readonly OpenCluster[]): string {
+  return groups.map(groupTable).join('\n')
+}
+
+function describedGroup(cluster: OpenCluster) {
+  const { id, quarantineMs } = cluster.cluster()
+  return {
+    cluster: id === '' ? null : id,
+    quarantineMs,
+    required: majorityOf(cluster.addresses.length),
+    nodes: cluster.states().map(({ name, state }, index) => ({
+      name,
+      address: cluster.addresses[index],
+      state: state.kind,
+      ...('reason' in state ? { reason: state.reason } : {}),
+      ...('facts' in state ? { runId: state.facts.runId, version: state.facts.version } : {}),
+      ...(state.kind === 'quarantined' && state.facts.quarantine !== undefined
+        ? {
+            quarantinedForMs: state.facts.nodeMs - state.facts.quarantine.sinceNodeMs,
+            recordsCopied: state.facts.quarantine.progress.copied,
+            sourcesDone: state.facts.quarantine.progress.done.length,
+          }
+        : {}),
+    })),
+  }
+}
+
+function groupTable(cluster: OpenCluster): string {
+  const { cluster: id, quarantineMs, required, nodes: rows } = describedGroup(cluster)
+  const width = Math.max(...rows.map(({ address }) => address?.length ?? 0))
+  const lines = rows.map((row) => {
+    const quarantine =
+      'quarantinedForMs' in row
+        ? `, for ${printDuration(Math.max(0, Math.round(row.quarantinedForMs / 1_000) * 1_000))}, ${row.recordsCopied} records copied`
+        : ''
+    const detail = 'reason' in row ? `${row.reason}${quarantine}` : `run ${row.runId}, Redis ${row.version}`
+    return `${row.name}  ${(row.address ?? '').padEnd(width)}  ${row.state.padEnd(11)}  ${detail}`
+  })
+  const voting = rows.filter(({ state }) => state === 'voting').length
+  const of = cluster.name === '' ? '' : `group ${cluster.name}, `
+  const summary = `${of}cluster ${id ?? '(no node knows its name)'}: ${voting} of ${rows.length} nodes vote, ${required} are needed; quarantine ${printDuration(quarantineMs)}`
+  return `${[...lines, '', summary].join('\n')}\n`
+}

@@ -1,0 +1,82 @@
+/**
+ * Several quorum groups: which of them keeps an identity, and the ports of one cluster over all of them.
+ *
+ *   record key → the group with the largest hash of (its name, the key) → claim, renew, complete, release, read there
+ *
+ * A group is a whole quorum, with nodes, epochs, breakers and clocks of its own, and every promise is one about a single
+ * record: so it is kept by the group on which the record stands, whatever the others do. Records that are claimed together
+ * (several intents, entities) may stand on different groups: they have one owner and one token because each is raised to
+ * the largest of their tokens by its own majority, which is no different where all of them stand on one group.
+ *
+ * Owns the choice and its stability: it depends on the names alone, neither on their order nor on the nodes of a group, and
+ * another group takes its share from every other one and moves nothing else. That all sidecars choose among the same
+ * names is `members.ts`' to know.
+ *
+ * Source: D. Thaler, C. Ravishankar, "Using Name-Based Mappings to Increase Hit Rates" (IEEE/ACM ToN 6, 1998): the
+ * highest random weight.
+ */
+
+import { hash } from 'node:crypto'
+import type { Lines } from '../claims/line.ts'
+import type { Leases } from '../ports.ts'
+
+/** The index of the group that keeps the record of this key. */
+export type Placement = (recordKey: string) => number
+
+const PLACEMENT_SCHEME = 'fencepost-placement/1'
+
+/** @param names of all groups, different ones; no name and no key has a NUL */
+export function placementOf(names: readonly string[]): Placement {
+  if (names.length <= 1) return () => 0
+  const prefixes = names.map((name) => `${PLACEMENT_SCHEME}\0${name}\0`)
+  return (recordKey) => {
+    let chosen = 0
+    let largest = ''
+    for (const [index, prefix] of prefixes.entries()) {
+      const weight = hash('sha256', prefix + recordKey, 'hex')
+      if (weight > largest) {
+        chosen = index
+        largest = weight
+      }
+    }
+    return chosen
+  }
+}
+
+/** As sidecars and metrics call a node of Redis: free of secrets, the same as long as the configuration is. */
+export function nodeName(index: number, group = ''): string {
+  return group === '' ? `redis-${index}` : `${group}/redis-${index}`
+}
+
+export type RoutedOptions = {
+  /** A majority of one group, for the answer. */
+  readonly required: number
+  /** Whether all groups are known to be placed by the same names; until then nothing is claimed anywhere. */
+  readonly agreed: () => boolean
+}
+
+/** Leases over several groups. A group that is lost refuses its own identities and no others. */
+export function routeLeases(
+  groups: readonly Leases[],
+  placement: Placement,
+  { required, agreed }: RoutedOptions,
+): Leases {
+  const away = { kind: 'unavailable', answered: 0, required } as const
+  const of = (key: string) => (agreed() ? groups[placement(key)] : undefined)
+  return {
+    claim: async (request) => of(request.key)?.claim(request) ?? away,
+    renew: async (lease) => of(lease.key)?.renew(lease) ?? away,
+    complete: async (lease, outcome) => of(lease.key)?.complete(lease, outcome) ?? away,
+    release: async (lease) => of(lease.key)?.release(lease) ?? away,
+    read: async (key) => of(key)?.read(key) ?? away,
+  }
+}
+
+/** Lines over several groups of as many nodes each. Who waits for a record stands where the record does. */
+export function routeLines(groups: readonly [Lines, ...Lines[]], placement: Placement): Lines {
+  const [first] = groups
+  return {
+    nodeCount: first.nodeCount,
+    stand: (key, standing) => (groups[placement(key)] ?? first).stand(key, standing),
+  }
+}

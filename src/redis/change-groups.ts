@@ -1,0 +1,148 @@
+/**
+ * Changing among which quorum groups identities are placed, by a decision of an operator.
+ *
+ * Owns the order in which it becomes true: groups that leave are marked first, then those that stay, each on a majority of
+ * its nodes and under another epoch, so that a sidecar that places among the old groups has lost every vote before one can
+ * get any that places among the new ones. Groups that come are empty, and the first such sidecar founds them.
+ *
+ * Records are not moved: an identity that stands on another group from now on is one that nobody has seen.
+ */
+
+import { isEnrolled } from '../core/nodes/enrolment-rules.ts'
+import { groupList, markIn, memberList, nodesIn, sameMembers } from '../core/nodes/members.ts'
+import { majorityOf } from '../core/units.ts'
+import { inspectNode } from './inspection.ts'
+import { callMembership } from './membership.ts'
+import type { RedisNodes } from './nodes.ts'
+
+export type GroupOfNodes = {
+  readonly name: string
+  readonly nodes: RedisNodes
+  /** What all sidecars call its nodes, without a mark. */
+  readonly nodeNames: readonly string[]
+}
+
+export type GroupsChanged =
+  | { readonly kind: 'changed'; readonly groups: readonly string[]; readonly on: readonly string[] }
+  | { readonly kind: 'same'; readonly groups: readonly string[] }
+  /** This configuration can't show or carry out the change: groups or nodes are missing in it, or are others. */
+  | { readonly kind: 'refused'; readonly reason: string }
+  | {
+      readonly kind: 'too_few'
+      readonly group: string
+      readonly answering: number
+      readonly required: number
+      /** Groups that were changed before: the command has to be given again. */
+      readonly changed: readonly string[]
+    }
+  | { readonly kind: 'not_confirmed'; readonly from: readonly string[]; readonly expected: string }
+
+type Looked = Awaited<ReturnType<typeof look>>
+
+/**
+ * @param groups all that there are and all that there are to be
+ * @param to the names of those that there are to be
+ * @param confirmation the ids of the clusters that are changed
+ * @param by who changes them, for the trail that stays on the nodes
+ */
+export async function changeGroups(
+  groups: readonly GroupOfNodes[],
+  to: readonly string[],
+  confirmation: string | undefined,
+  by: string,
+): Promise<GroupsChanged> {
+  const configured = groups.map(({ name }) => name)
+  const stranger = to.find((name) => !configured.includes(name))
+  if (to.length === 0 || stranger !== undefined)
+    return refused(`there is no group ${stranger ?? ''} in this configuration, only ${configured.join(', ')}`)
+  const looked = await Promise.all(groups.map((group) => look(group, to)))
+  const living = looked.filter(({ known, fresh }) => !fresh || known.length > 0)
+  for (const group of living) {
+    const wrong = whyNot(group, configured)
+    if (wrong !== undefined) return refused(wrong)
+  }
+  const silent = living.find(({ known, required }) => known.length < required)
+  if (silent !== undefined) return tooFew(silent, silent.known.length, [])
+  const changing = living.filter(({ known, list }) => known.some((node) => !sameMembers(node.list, list)))
+  if (changing.length === 0) return { kind: 'same', groups: to }
+  const expected = changing.map(({ id }) => id).join('+')
+  if (confirmation !== expected)
+    return { kind: 'not_confirmed', from: memberList([...new Set(living.flatMap(placedAmong))]), expected }
+
+  const leavingFirst = [...changing].sort((a, b) => Number(a.stays) - Number(b.stays))
+  const on: string[] = []
+  for (const group of leavingFirst) {
+    const written = await write(group, by)
+    if (written < group.required) return tooFew(group, written, on)
+    on.push(group.name)
+  }
+  return { kind: 'changed', groups: to, on }
+}
+
+const refused = (reason: string): GroupsChanged => ({ kind: 'refused', reason })
+
+function tooFew({ name, required }: Looked, answering: number, changed: readonly string[]): GroupsChanged {
+  return { kind: 'too_few', group: name, answering, required, changed }
+}
+
+/** What the nodes of one group say, and what is to stand on them. */
+async function look({ name, nodes, nodeNames }: GroupOfNodes, to: readonly string[]) {
+  const { members, options } = nodes
+  const answers = await Promise.all(
+    members.map(async ({ node, client }) => {
+      // A node that does not answer is brought to the new groups by the same command later.
+      const facts = await inspectNode(client).catch(() => undefined)
+      return facts === undefined ? undefined : { node, client, facts }
+    }),
+  )
+  const known = answers.flatMap((answer) => {
+    const cluster = answer?.facts.cluster
+    if (answer === undefined || cluster?.members === undefined) return []
+    const { node, client, facts } = answer
+    return [{ name: node.name, client, runId: facts.runId, id: cluster.id, list: cluster.members }]
+  })
+  return {
+    name,
+    stays: to.includes(name),
+    /** Nobody was ever enrolled here. */
+    fresh: answers.every(
+      (answer) => answer !== undefined && !isEnrolled(answer.facts) && !answer.facts.cluster,
+    ),
+    known,
+    id: known[0]?.id ?? '',
+    nodeNames,
+    list: memberList(groupList(nodeNames, name, to)),
+    required: majorityOf(members.length),
+    random: options.random,
+  }
+}
+
+/** The groups that a group's nodes name; where they name none, it is the only one. */
+function placedAmong({ name, known }: Looked): readonly string[] {
+  return known.flatMap(({ list }) => markIn(list)?.groups ?? [name])
+}
+
+function whyNot(group: Looked, configured: readonly string[]): string | undefined {
+  const { name, known, nodeNames } = group
+  const others = known.find(({ list }) => !sameMembers(nodesIn(list), nodeNames))
+  if (others !== undefined)
+    return `the nodes of group ${name} are ${nodesIn(others.list).join(', ')}, and this configuration has ${memberList(nodeNames).join(', ')}: see \`fencepost nodes change-members\``
+  const renamed = known.flatMap(({ list }) => markIn(list)?.group ?? []).find((other) => other !== name)
+  if (renamed !== undefined)
+    return `the group ${name} of this configuration is called ${renamed} on its nodes`
+  const ids = new Set(known.map(({ id }) => id))
+  if (ids.size > 1) return `the nodes of group ${name} belong to several clusters: ${[...ids].join(', ')}`
+  const missing = placedAmong(group).find((other) => !configured.includes(other))
+  if (missing !== undefined)
+    return `identities are placed on the group ${missing} as well, which this configuration lacks: name all groups that there are and all that there are to be`
+  return undefined
+}
+
+/** @returns how many nodes took it */
+async function write({ known, list, random }: Looked, by: string): Promise<number> {
+  const nonce = random.hex(16)
+  const written = await Promise.allSettled(
+    known.map(({ client, runId }) => callMembership(client, runId, ['members', list.join(','), nonce, by])),
+  )
+  return written.filter((one) => one.status === 'fulfilled' && one.value === 1).length
+}

@@ -1,0 +1,131 @@
+// Sidecars that place identities among different groups: refused, and how the groups are changed by a decision.
+import { expect, test } from 'vitest'
+import { nodes as nodesCommand } from '../../src/cli/nodes.ts'
+import { serve } from '../../src/cli/serve.ts'
+import { bufferedIo } from '../support/buffered-io.ts'
+import { startCountingApplication } from '../support/counting-application.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+
+const SETTINGS = { FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s', FENCEPOST_CLAIM_BUDGET: '1s' }
+const QUIET = { FENCEPOST_PROXY_LISTEN: 'off', FENCEPOST_API_LISTEN: 'off', FENCEPOST_ADMIN_LISTEN: 'off' }
+
+/** Starts the sidecar as its command does; here it must come back at once, because it refuses to run. */
+async function refusedStart(nodes: string) {
+  const { io, stderr } = bufferedIo({ ...SETTINGS, ...QUIET, FENCEPOST_REDIS_NODES: nodes })
+  return { exitCode: await serve([], io), stderr: stderr() }
+}
+
+async function command(nodes: string, ...args: string[]) {
+  const { io, stdout, stderr } = bufferedIo({ ...SETTINGS, ...QUIET, FENCEPOST_REDIS_NODES: nodes })
+  return { exitCode: await nodesCommand(args, io), stdout: stdout(), stderr: stderr() }
+}
+
+const pay = async ({ proxy }: Sidecar, key: string) => {
+  const init = { method: 'POST', headers: { 'idempotency-key': key }, body: 'pay' }
+  const response = await fetch(`${proxy}/payments`, init)
+  return response.status === 201 ? (response.headers.get('idempotency-status') ?? '') : response.status
+}
+
+const KEYS = Array.from({ length: 24 }, (_, index) => `key-${index}`)
+
+test('from one group to two and back: refused, changed by a command, and what stays where it was is found again', async () => {
+  await using servers = await startRedisServers(6)
+  await using application = await startCountingApplication()
+  const start = (nodes: string) =>
+    startSidecar({ ...SETTINGS, FENCEPOST_REDIS_NODES: nodes, FENCEPOST_UPSTREAM: application.url })
+  const one = servers.urls.slice(0, 3).join()
+  const two = servers.urls.slice(3).join()
+  const both = `one=${one};two=${two}`
+  await using old = await start(one)
+  for (const key of KEYS) expect(await pay(old, key)).toBe('created')
+
+  const refused = await refusedStart(both)
+  expect(refused.exitCode).toBe(78)
+  expect(refused.stderr).toContain('one/redis-0: the nodes of its cluster are')
+  expect(refused.stderr).toContain('and this configuration has')
+  expect(refused.stderr).toContain('group one of one+two')
+  // Nothing was changed by trying, and nothing was founded.
+  expect(await pay(old, 'key-0')).toBe('replayed')
+  expect((await command(two, 'status')).stdout).toContain('no node knows its name')
+
+  const asked = await command(both, 'change-groups')
+  expect(asked.exitCode).toBe(64)
+  expect(asked.stderr).toContain('are carried out a second time. Stop all sidecars')
+  const confirm = /--confirm ([\w+]+)/.exec(asked.stderr)?.[1] ?? ''
+  const changed = await command(both, 'change-groups', '--confirm', confirm, '--by', 'ann')
+  expect([changed.exitCode, changed.stderr]).toEqual([0, ''])
+  expect(changed.stdout).toContain('identities are placed among one, two from now on')
+  expect((await command(both, 'change-groups')).stdout).toContain('Nothing to change')
+
+  // A sidecar with the one group that nobody stopped: it is refused from the next command on.
+  expect(await pay(old, 'another')).toBe(503)
+  expect(application.of('another')).toEqual([])
+  for (const other of [one, `one=${one}`, `one=${two};two=${one}`, `one=${one};three=${two}`])
+    expect([other, (await refusedStart(other)).exitCode]).toEqual([other, 78])
+
+  await using wide = await start(both)
+  const after = await Promise.all(KEYS.map((key) => pay(wide, key)))
+  expect([...new Set(after)].sort()).toEqual(['created', 'replayed'])
+  const status = await command(both, 'status')
+  expect(status.exitCode).toBe(0)
+  for (const group of ['one', 'two'])
+    expect(status.stdout).toMatch(new RegExp(`^group ${group}, cluster \\w+: 3 of 3 nodes vote`, 'm'))
+  const { groups } = JSON.parse((await command(both, 'status', '--json')).stdout)
+  expect(groups.map(({ group }: { group: string }) => group)).toEqual(['one', 'two'])
+
+  // Back to one: the other is told first, so that nobody goes on with it alone.
+  const leave = await command(both, 'change-groups', '--to', 'one')
+  const leaving = /--confirm ([\w+]+)/.exec(leave.stderr)?.[1] ?? ''
+  expect(leaving).toMatch(/^\w+\+\w+$/)
+  expect((await command(both, 'change-groups', '--to', 'one', '--confirm', leaving)).stdout).toContain(
+    'changed the groups on two, one',
+  )
+  expect(await pay(wide, 'one-more')).toBe(503)
+  for (const other of [both, two, `two=${two}`]) expect((await refusedStart(other)).exitCode).toBe(78)
+  await using narrow = await start(one)
+  expect(await Promise.all(KEYS.map((key) => pay(narrow, key)))).toEqual(KEYS.map(() => 'replayed'))
+}, 90_000)
+
+test('a change that would leave a group behind, or that too few nodes can carry, is refused whatever is confirmed', async () => {
+  await using servers = await startRedisServers(9)
+  const [one, two, three] = [0, 3, 6].map((at) => servers.urls.slice(at, at + 3).join())
+  const both = `one=${one};two=${two}`
+  expect((await command(both, 'enroll')).exitCode).toBe(0)
+  const without = await command(`one=${one};three=${three}`, 'change-groups', '--confirm', 'x')
+  expect([without.exitCode, without.stderr]).toEqual([
+    64,
+    expect.stringContaining('identities are placed on the group two as well, which this configuration lacks'),
+  ])
+  const renamed = await command(`uno=${one};two=${two};one=${three}`, 'change-groups', '--confirm', 'x')
+  expect(renamed.stderr).toContain('the group uno of this configuration is called one on its nodes')
+  const nobody = await command(both, 'change-groups', '--to', 'four')
+  expect([nobody.exitCode, nobody.stderr]).toEqual([
+    64,
+    expect.stringContaining('there is no group four in this configuration, only one, two'),
+  ])
+  // Which group is meant is said where there are several.
+  expect((await command(both, 'change-members')).stderr).toBe(
+    'Which group? Give --group with one of one, two.\n',
+  )
+  expect((await command(both, 'change-members', '--group', 'two')).stdout).toContain('Nothing to change')
+
+  await Promise.all([3, 4].map((index) => servers.kill(index)))
+  const few = await command(`${both};three=${three}`, 'change-groups', '--confirm', 'x')
+  expect([few.exitCode, few.stderr]).toEqual([
+    69,
+    'Only 1 nodes of group two answer, 2 must, or sidecars with the old groups could go on. Nothing was changed.\n',
+  ])
+}, 90_000)
+
+test('a new group is founded only where its fellows are known to agree', async () => {
+  await using servers = await startRedisServers(6)
+  const one = servers.urls.slice(0, 3).join()
+  const two = servers.urls.slice(3).join()
+  await Promise.all([0, 1, 2].map((index) => servers.kill(index)))
+  const alone = await command(`one=${one};two=${two}`, 'enroll')
+  expect(alone.exitCode).toBe(69)
+  expect((await command(two, 'status')).stdout).toContain('no node has ever been enrolled')
+  await Promise.all([0, 1, 2].map((index) => servers.start(index)))
+  expect((await command(`one=${one};two=${two}`, 'enroll')).exitCode).toBe(0)
+}, 60_000)
