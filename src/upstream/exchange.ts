@@ -52,6 +52,7 @@ export function exchange(
     let control: Dispatcher.DispatchController | undefined
     let body: Readable | undefined
     let given: Error | undefined
+    let whole = false
 
     const deadline = clock.timer(answerWithinMs, () => {
       giveUp(new AnswerLate(`no whole answer within ${answerWithinMs} ms`))
@@ -94,7 +95,7 @@ export function exchange(
           giveUp(new AnswerMalformed('the head of the answer is malformed'))
           return
         }
-        body = bodyOf(controller)
+        body = bodyOf(controller, () => whole)
         // A cut that nobody was reading for is no uncaught exception.
         body.on('error', () => {})
         resolve({ kind: 'answered', status, headers, body, noDeadline: () => deadline.cancel() })
@@ -104,6 +105,7 @@ export function exchange(
       },
       onResponseEnd() {
         finish()
+        whole = true
         body?.push(null)
       },
       onResponseError(_controller, error) {
@@ -130,12 +132,13 @@ export function exchange(
   })
 }
 
-function bodyOf(controller: Dispatcher.DispatchController): Readable {
+/** @param isWhole the answer came to its end: its connection takes the next request, there is nothing to abort */
+function bodyOf(controller: Dispatcher.DispatchController, isWhole: () => boolean): Readable {
   return new Readable({
     highWaterMark: 64 * 1024,
     read: () => controller.resume(),
     destroy: (error, done) => {
-      controller.abort(error ?? new Error('nobody reads the answer any more'))
+      if (!isWhole()) controller.abort(error ?? new Error('nobody reads the answer any more'))
       done(error)
     },
   })

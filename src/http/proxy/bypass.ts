@@ -8,6 +8,7 @@ import type { Readable } from 'node:stream'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import type { Tracing } from '../../core/tracing.ts'
+import { abandoned } from '../abandoned.ts'
 import {
   type ForwardedHeaders,
   type Hop,
@@ -41,8 +42,6 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
   const { inbound, request } = call
   const headers = ports.tracing.outgoing(towardsApplication(request.headers, call.hop, call.forwarded))
   const body = call.body ?? (hasBody(inbound) ? bodyStream(inbound) : undefined)
-  const clientGone = new AbortController()
-  inbound.res.once('close', () => clientGone.abort())
   const reply = await ports.application.stream(
     {
       method: request.method,
@@ -51,7 +50,7 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
       body,
     },
     call.answerWithinMs,
-    clientGone.signal,
+    abandoned(inbound.res),
   )
   if (reply.kind === 'answered') return passed(reply.status, reply.headers, reply.body)
   const told = { idempotencyKey: undefined, instance: ports.newInstance }

@@ -11,6 +11,7 @@ import type { Duplex } from 'node:stream'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
 import type { RequestTrace, Tracing } from '../../core/tracing.ts'
+import { abandoned } from '../abandoned.ts'
 import { decidedEvent } from '../decided.ts'
 import { type Claimed, type ForwardedHeaders, type Hop, towardsApplication } from '../headers.ts'
 import type { ListenerTls } from '../listener-tls.ts'
@@ -179,8 +180,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     route: ProtectedRoute,
     params: PathParameters,
   ): ProtectedCall {
-    const abandoned = new AbortController()
-    inbound.res.once('close', () => abandoned.abort())
+    const gone = abandoned(inbound.res)
     const hop = hopOf(inbound.req, request)
     const forward = (body: Buffer, claimed: Claimed | undefined) => {
       const towards = towardsApplication(request.headers, hop, options.forwarded, claimed)
@@ -196,7 +196,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     return {
       ...{ request, route, params, answerWithinMs, forward },
       readBody: readWhole,
-      abandoned: abandoned.signal,
+      abandoned: gone,
     }
   }
 

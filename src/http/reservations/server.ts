@@ -19,6 +19,7 @@ import { decodeUtf8 } from '../../core/formats/framing.ts'
 import type { Reservation } from '../../core/reservations/reservations.ts'
 import type { SagaDesk } from '../../core/saga-desk.ts'
 import type { Tracing } from '../../core/tracing.ts'
+import { abandoned } from '../abandoned.ts'
 import { keepTlsFresh, type ListenerTls, serverOptions } from '../listener-tls.ts'
 import { type Problem, problemDocument } from '../problems.ts'
 import { createConnectionFaults, type FaultLimits } from '../proxy/connection-faults.ts'
@@ -135,15 +136,14 @@ export function createReservationApi(
   async function reserve(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const startedMonoMs = ports.clock.monoMs()
     const input = request.body as ReserveInput
-    const gone = new AbortController()
-    reply.raw.once('close', () => gone.abort())
+    const gone = abandoned(reply.raw)
     const streamed = input.heartbeat === true
     const beyond = streamed && heartbeats.open >= limits.inFlightMax
     const made = draining
       ? DRAINING
       : beyond
         ? overloaded(limits.inFlightMax)
-        : await handlers.reserve(input, gone.signal)
+        : await handlers.reserve(input, gone)
     const done: ApiAnswer = made.kind === 'reserved' ? { kind: 'json', status: 201, body: made.body } : made
     publish(done, ports.clock.monoMs() - startedMonoMs, made.kind === 'reserved' ? made : undefined)
     if (made.kind === 'reserved') giveBaggage(request, reply, lockOf(made), ports.tracing)
