@@ -11,7 +11,7 @@
 import { isEnrolled } from '../core/nodes/enrolment-rules.ts'
 import { groupList, markIn, memberList, nodesIn, sameMembers } from '../core/nodes/members.ts'
 import { majorityOf } from '../core/units.ts'
-import { inspectNode } from './inspection.ts'
+import { forCommand, inspectForCommand } from './inspection.ts'
 import { callMembership } from './membership.ts'
 import type { RedisNodes } from './nodes.ts'
 
@@ -91,7 +91,7 @@ async function look({ name, nodes, nodeNames }: GroupOfNodes, to: readonly strin
   const answers = await Promise.all(
     members.map(async ({ node, client }) => {
       // A node that does not answer is brought to the new groups by the same command later.
-      const facts = await inspectNode(client).catch(() => undefined)
+      const facts = await inspectForCommand(client, options.clock)
       return facts === undefined ? undefined : { node, client, facts }
     }),
   )
@@ -113,7 +113,7 @@ async function look({ name, nodes, nodeNames }: GroupOfNodes, to: readonly strin
     nodeNames,
     list: memberList(groupList(nodeNames, name, to)),
     required: majorityOf(members.length),
-    random: options.random,
+    options,
   }
 }
 
@@ -139,10 +139,12 @@ function whyNot(group: Looked, configured: readonly string[]): string | undefine
 }
 
 /** @returns how many nodes took it */
-async function write({ known, list, random }: Looked, by: string): Promise<number> {
-  const nonce = random.hex(16)
+async function write({ known, list, options }: Looked, by: string): Promise<number> {
+  const nonce = options.random.hex(16)
   const written = await Promise.allSettled(
-    known.map(({ client, runId }) => callMembership(client, runId, ['members', list.join(','), nonce, by])),
+    known.map(({ client, runId }) =>
+      forCommand(options.clock, callMembership(client, runId, ['members', list.join(','), nonce, by])),
+    ),
   )
   return written.filter((one) => one.status === 'fulfilled' && one.value === 1).length
 }

@@ -7,7 +7,7 @@
 
 import { memberList, nodesIn, sameMark, sameMembers, whyNotChange } from '../core/nodes/members.ts'
 import { majorityOf } from '../core/units.ts'
-import { inspectNode } from './inspection.ts'
+import { inspectForCommand } from './inspection.ts'
 import { callMembership } from './membership.ts'
 import type { RedisNodes } from './nodes.ts'
 
@@ -42,7 +42,7 @@ export async function changeMembers(
   const looked = await Promise.all(
     members.map(async ({ node, client }) => {
       // A node that does not answer is brought to the new list by the same command later.
-      const facts = await inspectNode(client).catch(() => undefined)
+      const facts = await inspectForCommand(client, options.clock)
       const known = facts?.cluster?.members
       if (facts?.cluster === undefined || known === undefined) return []
       return [{ name: node.name, client, runId: facts.runId, id: facts.cluster.id, known }]

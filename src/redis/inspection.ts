@@ -12,6 +12,8 @@ import {
   type Quarantine,
 } from '../core/nodes/enrolment-rules.ts'
 import { markIn, membersDiffer, sameMembers } from '../core/nodes/members.ts'
+import type { Clock } from '../core/ports.ts'
+import { inTime } from './in-time.ts'
 import { callMembership } from './membership.ts'
 
 /** What a node said of itself. */
@@ -40,6 +42,18 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
     evictedKeys: Number(field('evicted_keys')),
     version: field('redis_version'),
   }
+}
+
+/** For an operator's command: a node that stands still must not hold it up. */
+const COMMAND_DEADLINE_MS = 2_000
+
+/** What a node says of itself to a command; undefined where it says nothing in time. */
+export function inspectForCommand(client: Redis, clock: Clock): Promise<NodeFacts | undefined> {
+  return forCommand(clock, inspectNode(client)).catch(() => undefined)
+}
+
+export function forCommand<T>(clock: Clock, answer: Promise<T>): Promise<T> {
+  return inTime(clock, COMMAND_DEADLINE_MS, answer, `no answer within ${COMMAND_DEADLINE_MS} ms`)
 }
 
 /** Whether it has thrown away what it promised to remember: then its epoch must not outlive the policy. */
