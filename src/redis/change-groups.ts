@@ -3,7 +3,8 @@
  *
  * Owns the order in which it becomes true: groups that leave are marked first, then those that stay, each on a majority of
  * its nodes and under another epoch, so that a sidecar that places among the old groups has lost every vote before one can
- * get any that places among the new ones. Groups that come are empty, and the first such sidecar founds them.
+ * get any that places among the new ones. A node that somebody else changed since it was looked at is left as it is. Groups
+ * that come are empty, and the first such sidecar founds them.
  *
  * Records are not moved: an identity that stands on another group from now on is one that nobody has seen.
  */
@@ -138,13 +139,15 @@ function whyNot(group: Looked, configured: readonly string[]): string | undefine
   return undefined
 }
 
-/** @returns how many nodes took it */
+/** @returns on how many nodes it stands now */
 async function write({ known, list, options }: Looked, by: string): Promise<number> {
   const nonce = options.random.hex(16)
   const written = await Promise.allSettled(
-    known.map(({ client, runId }) =>
-      forCommand(options.clock, callMembership(client, runId, ['members', list.join(','), nonce, by])),
-    ),
+    known.map(async ({ client, runId, list: before }) => {
+      if (sameMembers(before, list)) return 1
+      const act = ['members', list.join(','), nonce, by, before.join(',')] as const
+      return forCommand(options.clock, callMembership(client, runId, act))
+    }),
   )
   return written.filter((one) => one.status === 'fulfilled' && one.value === 1).length
 }

@@ -1,7 +1,10 @@
 // Sidecars that place identities among different groups: refused, and how the groups are changed by a decision.
+import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import { nodes as nodesCommand } from '../../src/cli/nodes.ts'
 import { serve } from '../../src/cli/serve.ts'
+import { CLUSTER_KEY } from '../../src/redis/keys.ts'
+import { callMembership } from '../../src/redis/membership.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
@@ -119,6 +122,41 @@ test('a change that would leave a group behind, or that too few nodes can carry,
     'Only 1 nodes of group two answer, 2 must, or sidecars with the old groups could go on. Nothing was changed.\n',
   ])
 }, 90_000)
+
+test('a change that ended half-way serves nobody, and the same command finishes it', async () => {
+  await using servers = await startRedisServers(6)
+  const [one, two] = [0, 3].map((at) => servers.urls.slice(at, at + 3).join())
+  const both = `one=${one};two=${two}`
+  expect((await command(both, 'enroll')).exitCode).toBe(0)
+  const clients = servers.urls.slice(0, 3).map((url) => new Redis(url))
+  try {
+    const standing = (await clients[0]?.hget(CLUSTER_KEY, 'members')) ?? ''
+    expect(standing).toContain('group one of one+two')
+    const change = async () => {
+      const asked = await command(both, 'change-groups', '--to', 'one')
+      const confirm = /--confirm ([\w+]+)/.exec(asked.stderr)?.[1] ?? ''
+      return command(both, 'change-groups', '--to', 'one', '--confirm', confirm)
+    }
+    expect((await change()).stdout).toContain('changed the groups on two, one')
+    // As if the command had died between the two.
+    await Promise.all(clients.map((client) => client.hset(CLUSTER_KEY, 'members', standing)))
+    for (const nodes of [both, `${one}`, `${two}`]) expect((await refusedStart(nodes)).exitCode).toBe(78)
+    expect((await change()).stdout).toContain('changed the groups on one:')
+
+    // Of two decisions at once the second finds a node changed, and leaves it.
+    const [client] = clients
+    if (client === undefined) expect.fail('no client')
+    const runId = /run_id:(\w+)/.exec(await client.info('server'))?.[1] ?? ''
+    const act = (before: string) => ['members', 'other', 'nonce', 'bob', before] as const
+    expect(await callMembership(client, runId, act(standing))).toBe(0)
+    const now = (await client.hget(CLUSTER_KEY, 'members')) ?? ''
+    expect(now).not.toContain('group')
+    expect(await callMembership(client, runId, act(now))).toBe(1)
+    expect(await client.hget(CLUSTER_KEY, 'members')).toBe('other')
+  } finally {
+    for (const client of clients) client.disconnect()
+  }
+}, 60_000)
 
 test('a new group is founded only where its fellows are known to agree', async () => {
   await using servers = await startRedisServers(6)

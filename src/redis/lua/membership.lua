@@ -15,11 +15,11 @@ ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   abandon    nonce
   revoke     epoch that is taken away
   raise      cluster id where none stands there (empty: not known), quarantine (ms), names where none stand there
-  members    names of all nodes from now on, nonce, who changes them
+  members    names of all nodes from now on, nonce, who changes them, names that stand there (absent: whatever stands)
   occupy     who, lifetime (ms)
 Answers
   look        run_id, TIME in ms, epoch, quarantine as a flat list, cluster id, longest quarantine (ms), names of all nodes
-  others      1 done; 0 the nonce or claim does not stand, or it is not this node's turn
+  others      1 done; 0 the nonce, claim or list does not stand, or it is not this node's turn
   RUN_CHANGED is an error: another process than the one that was meant
 ]]
 local EPOCH, QUARANTINE, CLUSTER, FOUNDER, ENROLLER = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -104,6 +104,8 @@ elseif act == 'raise' then
   raise(ARGV[3], ARGV[4], ARGV[5])
   return 1
 elseif act == 'members' then
+  -- Of two decisions at once the second must not undo half of the first.
+  if ARGV[6] and redis.call('HGET', CLUSTER, 'members') ~= ARGV[6] then return 0 end
   redis.call('HSET', CLUSTER, 'members', ARGV[3], 'members_changed_by', ARGV[5], 'members_changed_at', NOW)
   -- Another epoch: what a sidecar with the old list sends from now on counts for nobody.
   local epoch = redis.call('GET', EPOCH)
