@@ -4,8 +4,12 @@ import { choose, type Fault, pause } from './fault.ts'
 import { allVote, configured, errorsOf, PERSISTENT, recorded } from './of-nodes.ts'
 import { NODES } from './stage.ts'
 
-/** At 0.4 ms each, and four times that on a busy machine; whoever asks is answered every 1,024 of them. */
+/** So that there is something to load also at the beginning of a run; whoever asks is answered every 1,024 commands. */
 const LOADED_KEYS = 3_000
+/** For the whole file, on an idle machine: on a busy one it takes several times that. */
+const LOADING_US = 1_500_000
+/** Of one command in an append-only file, more or less. */
+const COMMAND_BYTES = 150
 
 export const FAULTS_OF_ANSWERS: readonly Fault[] = [
   {
@@ -80,15 +84,18 @@ export const FAULTS_OF_ANSWERS: readonly Fault[] = [
   {
     id: 'F20d',
     what: 'a node reads its file and answers LOADING',
-    how: 'SIGKILL of a node with AOF, restart with key-load-delay: some seconds for its file',
+    how: 'SIGKILL of a node with AOF, restart with a key-load-delay that makes it take seconds',
     inject: async (context) => {
       const { stage } = context
       const node = PERSISTENT[Math.floor(context.fraction() * PERSISTENT.length)] ?? 0
       const fill = stage.admin[node]?.pipeline()
       for (let n = 0; n < LOADED_KEYS; n += 1) fill?.set(`loading:${n}`, 'x', 'PX', 60_000)
       await fill?.exec()
+      const persistence = (await stage.admin[node]?.info('persistence')) ?? ''
+      const commands = Number(/aof_current_size:(\d+)/.exec(persistence)?.[1] ?? 0) / COMMAND_BYTES
       await stage.servers.kill(node)
-      const starting = stage.restartNode(node, { args: ['--key-load-delay', '400'] })
+      const delayUs = Math.max(1, Math.round(LOADING_US / Math.max(1, commands)))
+      const starting = stage.restartNode(node, { args: ['--key-load-delay', String(delayUs)] })
       await context.demand('while it loads everything is recorded', 3_000, () => recorded(context))
       await starting
       await allVote(context)
