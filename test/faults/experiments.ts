@@ -105,24 +105,24 @@ export type QuorumLoss = {
 /** These stand still. */
 const LOST_NODES = [0, 1, 2]
 
-/** The most messages to one node in one second: before the loss, while it lasts to who stands still, and after it. */
+/**
+ * The most messages to one node in one second: of the traffic as it is without a loss (before it, and once it is over), to
+ * who stands still, and in the two seconds of the return. How much traffic there is is the machine's speed.
+ */
 export function messagesPerSecond({ attemptsPerSecond, backAtSecond, lostForMs }: QuorumLoss): {
-  readonly before: number
+  readonly ordinary: number
   readonly meanwhile: number
-  readonly after: number
+  readonly returning: number
 } {
   const lostAtSecond = backAtSecond - Math.round(lostForMs / 1_000)
   const most = (nodes: readonly (readonly number[])[], from: number, until?: number) =>
     Math.max(0, ...nodes.flatMap((seconds) => seconds.slice(from, until)))
+  const lost = attemptsPerSecond.filter((_, node) => LOST_NODES.includes(node))
   return {
-    before: most(attemptsPerSecond, 0, lostAtSecond),
+    ordinary: Math.max(most(attemptsPerSecond, 0, lostAtSecond), most(attemptsPerSecond, backAtSecond + 2)),
     // From the third second on: until then nobody can know.
-    meanwhile: most(
-      attemptsPerSecond.filter((_, node) => LOST_NODES.includes(node)),
-      lostAtSecond + 3,
-      backAtSecond,
-    ),
-    after: most(attemptsPerSecond, backAtSecond),
+    meanwhile: most(lost, lostAtSecond + 3, backAtSecond),
+    returning: most(attemptsPerSecond, backAtSecond, backAtSecond + 2),
   }
 }
 

@@ -39,20 +39,24 @@ const SOMETIMES = ['created', 'replayed', 'mismatch', 'in-progress'] as const
 /** How soon every sidecar succeeds again when a lost quorum is back. */
 const RECOVERED_WITHIN_MS = 2_000
 
-/** Of the messages a second to a node before the loss: what may come at most when it is back. */
+/** Of the messages a second to a node as they ordinarily are: what may come at most as the quorum comes back. */
 const HERD_MAX = 2
 
 /** L1 after L2: it comes back at once, and not as a herd. */
 export function checkRecovery(loss: QuorumLoss): readonly Violation[] {
   const { recoveredMs } = loss
-  const { before, after } = messagesPerSecond(loss)
+  const { ordinary, returning } = messagesPerSecond(loss)
   const told = (detail: string): Violation => ({ checker: 'progress', key: 'quorum lost', detail })
   return [
     ...(recoveredMs > RECOVERED_WITHIN_MS
       ? [told(`the first success of the slowest sidecar came ${recoveredMs.toFixed(0)} ms after the quorum`)]
       : []),
-    ...(after > HERD_MAX * before
-      ? [told(`${after} messages in one second to one node, ${before} before the quorum was lost`)]
+    ...(returning > HERD_MAX * ordinary
+      ? [
+          told(
+            `${returning} messages in one second to one node as the quorum came back, ${ordinary} ordinarily`,
+          ),
+        ]
       : []),
   ]
 }

@@ -62,6 +62,6 @@ export function ratioToHealthy(latencies: readonly Latencies[], p99Ms: number): 
 }
 
 function herdAsText(loss: QuorumLoss): string {
-  const { before, meanwhile, after } = messagesPerSecond(loss)
-  return `messages to one node in a second, of all sidecars: at most ${before} before, ${meanwhile} to a node that stood still, ${after} when it was back`
+  const { ordinary, meanwhile, returning } = messagesPerSecond(loss)
+  return `messages to one node in a second, of all sidecars: at most ${ordinary} ordinarily, ${meanwhile} to a node that stood still, ${returning} in the two seconds of the return`
 }
