@@ -49,7 +49,11 @@ function checkExclusive(history: History): void {
 }
 
 function heldUntilMs(grant: Grant): number {
-  return Math.min(grant.validUntilMs, grant.releaseSentMs ?? Number.POSITIVE_INFINITY)
+  return Math.min(
+    grant.validUntilMs,
+    grant.releaseSentMs ?? Number.POSITIVE_INFINITY,
+    grant.askedAgainMs ?? Number.POSITIVE_INFINITY,
+  )
 }
 
 /** S4: tokens of a key increase strictly in the real-time order of grants, and none is used twice. */

@@ -17,6 +17,8 @@ export type Grant = {
   /** The end of its validity on the holder's monotonic clock, as last renewed. */
   validUntilMs: number
   releaseSentMs: number | undefined
+  /** The same claimant asked again: it relies on nothing that an earlier answer granted, because a round that is lost is given back. */
+  askedAgainMs: number | undefined
   /** The holder was told that a majority has its outcome. */
   recordedMs: number | undefined
   /** What it offered as the outcome, as soon as it did. */

@@ -179,6 +179,7 @@ function grantFrom(lease: Lease, process: SimulatedProcess, askedMs: number, gra
     grantedMs,
     validUntilMs: process.historyMs(lease.validUntilMonoMs),
     releaseSentMs: undefined,
+    askedAgainMs: undefined,
     recordedMs: undefined,
     offered: undefined,
     ended: undefined,
@@ -198,6 +199,10 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
     ...leases,
     claim: async (request) => {
       const askedMs = scheduler.nowMs
+      for (const grant of history.grants) {
+        const itself = grant.process === process.name && grant.lease.key === request.key
+        if (itself && grant.lease.owner === request.owner) grant.askedAgainMs ??= askedMs
+      }
       const result = await leases.claim(request)
       if (result.kind !== 'granted') return result
       const { lease } = result

@@ -220,20 +220,22 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
     return { kind: 'completed', record: sighting.best }
   if (sighting !== undefined && !settled) return { kind: 'undecided' }
 
-  const claims = reads.flatMap(({ record, nodeMs }): readonly ClaimedRead[] => {
-    if (record?.state !== 'claimed') return []
-    const { fence, owner, attempt, fingerprint, leaseUntilNodeMs } = record
-    const remainingMs = Math.max(0, leaseUntilNodeMs - nodeMs)
-    const sighted = sighting !== undefined
-    return [{ kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs, sighted }]
-  })
+  const claims = reads
+    .flatMap(({ record, nodeMs }): readonly ClaimedRead[] => {
+      if (record?.state !== 'claimed') return []
+      const { fence, owner, attempt, fingerprint, leaseUntilNodeMs } = record
+      const remainingMs = Math.max(0, leaseUntilNodeMs - nodeMs)
+      const sighted = sighting !== undefined
+      return [{ kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs, sighted }]
+    })
+    // Of one claim the node knows best that heard of its last renewal: others show it as lapsed.
+    .sort((one, other) => other.fence - one.fence || other.remainingMs - one.remainingMs)
   const released = reads.reduce<Token | undefined>(
     (largest, { record }) =>
       record?.state === 'released' ? Math.max(largest ?? NO_TOKEN, record.fence) : largest,
     undefined,
   )
-  const [first] = claims
-  const claimed = first && claims.reduce((best, one) => (one.fence > best.fence ? one : best), first)
+  const [claimed] = claims
   if (sighting !== undefined && (claimed === undefined || claimed.fence < sighting.best.acceptedToken)) {
     const { acceptedToken: fence, owner, attempt, fingerprint } = sighting.best
     return { kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs: 0, sighted: true }

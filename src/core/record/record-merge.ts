@@ -18,6 +18,7 @@ import { ATTEMPT_MAX, NO_OWNER, type NodeRecord } from './record.ts'
 
 type Completed = Extract<NodeRecord, { state: 'completed' }>
 type Undecided = Exclude<NodeRecord, Completed>
+type Claimed = Extract<NodeRecord, { state: 'claimed' }>
 
 /** One record as one node shows it. */
 export type Sighting = {
@@ -121,7 +122,17 @@ function mergeClaims(a: Undecided, b: Undecided): NodeRecord {
       compare(other.owner, one.owner) ||
       compare(other.fingerprint, one.fingerprint),
   )
-  return { ...longer, attempt: Math.max(a.attempt, b.attempt) }
+  return { ...longer, attempt: Math.max(attemptBeside(a, b), attemptBeside(b, a)) }
+}
+
+/**
+ * The attempt of a claim where another node shows the same one. A claim that was given back counts what was there before
+ * it; a node that missed all that, and shows the claim as it was, counts one less than it would be with it. To give it back
+ * there as well would leave nothing of an attempt that was carried out.
+ */
+function attemptBeside(claim: Claimed, other: Claimed): number {
+  const onTop = claim.owner === NO_OWNER && other.owner !== NO_OWNER
+  return onTop ? Math.min(ATTEMPT_MAX, claim.attempt + 1) : claim.attempt
 }
 
 function compare(one: string, other: string): number {

@@ -14,7 +14,11 @@ local function merge_claims(a, b)
   if a.lease_until > b.lease_until or (a.lease_until == b.lease_until and a.owner .. a.fingerprint > b.owner .. b.fingerprint) then
     longer = a
   end
-  longer.attempt = math.max(a.attempt, b.attempt)
+  -- A claim that was given back counts what was there before it: see attemptBeside.
+  local attempt = math.max(a.attempt, b.attempt)
+  if a.owner == NOBODY and b.owner ~= NOBODY then attempt = math.max(b.attempt, a.attempt + 1) end
+  if b.owner == NOBODY and a.owner ~= NOBODY then attempt = math.max(a.attempt, b.attempt + 1) end
+  longer.attempt = math.min(ATTEMPT_MAX, attempt)
   return longer
 end
 

@@ -346,6 +346,9 @@ describe('reading', () => {
     ['aaaxx', 'absent'],
     ['LLLaa', 'claimed 10, attempt 1, 700 ms'],
     ['PPPxx', 'claimed 10, attempt 1, 0 ms'],
+    // Found by simulation: one node had missed the renewal that the other knew of, and answered first.
+    ['PLxax', 'claimed 10, attempt 1, 700 ms'],
+    ['LPxax', 'claimed 10, attempt 1, 700 ms'],
     ['LLUUU', 'claimed 20, attempt 2, 300 ms'],
     ['RRRRR', 'released 10'],
     ['LLQQQ', 'released 15'],

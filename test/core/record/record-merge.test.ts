@@ -50,6 +50,13 @@ describe('two nodes remember one record differently; what a third is told', () =
     // Found by simulation: two claimants had proposed one token, and the release was the other's.
     ['a claim rather than a release of the same token', claimed(5), released(5), claimed(5)],
     ['a takeover rather than what its release left behind', claimed(5, 3), givenBack(5, 2), claimed(5, 3)],
+    // Found by simulation: the node had forgotten the first attempt, and giving the takeover back left nothing of it.
+    [
+      'what was there before a claim that its node took for the first',
+      claimed(5),
+      givenBack(5, 1),
+      claimed(5, 2),
+    ],
     ['a claim whose takeover its node missed', lapsed(5), claimed(9, 1, 900, BOB), claimed(9, 2, 900, BOB)],
     ['an attempt that only a node with a smaller fence knows of', lapsed(5, 2), released(9), givenBack(9, 2)],
     ['the outcome rather than its claim', claimed(5), completed(5), completed(5)],
