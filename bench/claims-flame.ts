@@ -8,13 +8,9 @@
 
 import { writeFileSync } from 'node:fs'
 import { Session } from 'node:inspector/promises'
-import { createLeases } from '../src/core/claims/leases.ts'
-import { createRedlockQuorum } from '../src/quorum/redlock.ts'
-import { RedisNodes } from '../src/redis/nodes.ts'
-import { systemClock as clock } from '../src/system/clock.ts'
-import { systemRandom as random } from '../src/system/random.ts'
 import { startRedisServers } from '../test/support/redis-servers.ts'
 import { drawFlameGraph } from './support/flame-graph.ts'
+import { connectLeases } from './support/our-leases.ts'
 import { closedLoop } from './support/rounds.ts'
 
 const IN_FLIGHT = 64
@@ -22,21 +18,8 @@ const CYCLES = 20_000
 const [out = 'bench/results/claims-flame.svg'] = process.argv.slice(2)
 
 await using servers = await startRedisServers(5)
-const events = { publish: () => {} }
-await using nodes = new RedisNodes({
-  addresses: servers.urls.map((url) => ({ url })),
-  deadlineMs: 1_000,
-  connectTimeoutMs: 1_000,
-  maxTokenAheadMs: 10_000,
-  quarantineMs: 60_000,
-  clockStepMs: 1_000,
-  clock,
-  random,
-  events,
-})
-await nodes.connect()
-const quorum = createRedlockQuorum({ nodes: nodes.nodes, clock, events })
-const leases = createLeases({ quorum, clock, random, events })
+await using ours = await connectLeases(servers.urls)
+const { leases } = ours
 
 let serial = 0
 const load = (cycles: number) =>

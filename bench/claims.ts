@@ -9,18 +9,14 @@
  * bench/results/.
  */
 
-import { mkdirSync, writeFileSync } from 'node:fs'
 import { Redis } from 'ioredis'
 import Redlock from 'redlock'
-import { createLeases } from '../src/core/claims/leases.ts'
 import type { Quorum } from '../src/core/ports.ts'
-import { createRedlockQuorum } from '../src/quorum/redlock.ts'
-import { RedisNodes } from '../src/redis/nodes.ts'
-import { systemClock as clock } from '../src/system/clock.ts'
-import { systemRandom as random } from '../src/system/random.ts'
 import { startRedisServers } from '../test/support/redis-servers.ts'
 import { createHandCountedQuorum } from './support/hand-counted-quorum.ts'
-import { alternate, type Contender, closedLoop, median, ratio } from './support/rounds.ts'
+import { connectLeases, leasesOver } from './support/our-leases.ts'
+import { writeResults } from './support/results.ts'
+import { alternate, type Contender, closedLoop, printMeasured } from './support/rounds.ts'
 
 const LEASE_MS = 30_000
 const asked = process.argv.slice(2).filter((argument) => /^\d+$/.test(argument))
@@ -39,21 +35,8 @@ await using servers = await startRedisServers(5, {
   env: () => (cold ? {} : { MALLOC_CONF: 'dirty_decay_ms:-1,muzzy_decay_ms:-1' }),
 })
 if (!cold) await touchMemory()
-const silent = { publish: () => {} }
-await using nodes = new RedisNodes({
-  addresses: servers.urls.map((url) => ({ url })),
-  deadlineMs: 1_000,
-  connectTimeoutMs: 1_000,
-  maxTokenAheadMs: 10_000,
-  quarantineMs: 60_000,
-  clockStepMs: 1_000,
-  clock,
-  random,
-  events: silent,
-})
-await nodes.connect()
-const overRedlock = createRedlockQuorum({ nodes: nodes.nodes, clock, events: silent })
-const byHand = createHandCountedQuorum(nodes.nodes)
+await using ours = await connectLeases(servers.urls)
+const byHand = createHandCountedQuorum(ours.nodes.nodes)
 
 let serial = 0
 const run = (operation: (key: string) => Promise<void>) => (operations: number, concurrency: number) =>
@@ -95,7 +78,7 @@ function redlockCycle(clients: readonly Redis[]): (key: string) => Promise<void>
 }
 
 function ourCycle(quorum: Quorum): (key: string) => Promise<void> {
-  const leases = createLeases({ quorum, clock, random, events: silent })
+  const leases = leasesOver(quorum)
   return async (id) => {
     const key = `dedup:bench:bench:v1:${id.padStart(64, '0')}`
     const claimed = await leases.claim({
@@ -116,7 +99,7 @@ function ourCycle(quorum: Quorum): (key: string) => Promise<void> {
 }
 
 const contenders: readonly Contender[] = [
-  { name: 'fencepost claim + complete', run: run(ourCycle(overRedlock)) },
+  { name: 'fencepost claim + complete', run: run(ourCycle(ours.quorum)) },
   { name: '  votes counted by hand', run: run(ourCycle(byHand)) },
   { name: 'redlock acquire + release', run: run(redlockCycle(plainClients)) },
   { name: 'redlock, autopipelined', run: run(redlockCycle(pipelinedClients)) },
@@ -138,29 +121,9 @@ for (const concurrency of CONCURRENCIES) {
     concurrency === 1 ? 7 : 5,
     serverCpuMicros,
   )
-  const ours = measured[0]!
-  console.log(
-    `\n${concurrency} in flight                      per second   p50 ms   p99 ms   CPU µs   nodes'   ours / theirs (min–max)`,
-  )
-  for (const one of measured) {
-    const { median: mid, min, max } = ratio(ours.perSecond, one.perSecond)
-    const cells = [
-      median(one.perSecond).toFixed(0).padStart(10),
-      median(one.p50Ms).toFixed(2).padStart(8),
-      median(one.p99Ms).toFixed(2).padStart(8),
-      median(one.cpuMicrosPerOperation).toFixed(0).padStart(8),
-      median(one.serverCpuMicrosPerOperation).toFixed(0).padStart(8),
-      `   ${mid.toFixed(2)} (${min.toFixed(2)}–${max.toFixed(2)})`,
-    ]
-    console.log(`  ${one.name.padEnd(28)} ${cells.join(' ')}`)
-  }
+  printMeasured(`${concurrency} in flight`, measured)
   results.push({ concurrency, measured })
 }
-mkdirSync(new URL('./results', import.meta.url), { recursive: true })
-const { node } = process.versions
-writeFileSync(
-  new URL('./results/claims.json', import.meta.url),
-  `${JSON.stringify({ node, results }, undefined, 2)}\n`,
-)
+writeResults('claims', { redlock: '5.0.0-beta.2' }, results)
 
 for (const client of [...plainClients, ...pipelinedClients, floor]) client.disconnect()

@@ -1,7 +1,6 @@
 /** Our claims in this process, composed as the sidecar composes them, over the servers of a benchmark. */
-
 import { createLeases } from '../../src/core/claims/leases.ts'
-import type { Leases } from '../../src/core/ports.ts'
+import type { Leases, Quorum } from '../../src/core/ports.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { RedisNodes } from '../../src/redis/nodes.ts'
 import { systemClock as clock } from '../../src/system/clock.ts'
@@ -9,9 +8,13 @@ import { systemRandom as random } from '../../src/system/random.ts'
 
 const events = { publish: () => {} }
 
-export async function connectLeases(
-  urls: readonly string[],
-): Promise<AsyncDisposable & { readonly leases: Leases; readonly nodes: RedisNodes }> {
+export type OurLeases = AsyncDisposable & {
+  readonly leases: Leases
+  readonly quorum: Quorum
+  readonly nodes: RedisNodes
+}
+
+export async function connectLeases(urls: readonly string[]): Promise<OurLeases> {
   const nodes = new RedisNodes({
     addresses: urls.map((url) => ({ url })),
     deadlineMs: 1_000,
@@ -25,6 +28,10 @@ export async function connectLeases(
   })
   await nodes.connect()
   const quorum = createRedlockQuorum({ nodes: nodes.nodes, clock, events })
-  const leases = createLeases({ quorum, clock, random, events })
-  return { leases, nodes, [Symbol.asyncDispose]: () => nodes[Symbol.asyncDispose]() }
+  const leases = leasesOver(quorum)
+  return { leases, quorum, nodes, [Symbol.asyncDispose]: () => nodes[Symbol.asyncDispose]() }
+}
+
+export function leasesOver(quorum: Quorum): Leases {
+  return createLeases({ quorum, clock, random, events })
 }

@@ -111,7 +111,7 @@ export function ratio(
 export function printMeasured(title: string, measured: readonly Measured[]): void {
   const base = measured[0]!
   console.log(
-    `\n${title.padEnd(46)} per second   p50 ms   p99 ms  CPU µs   ${base.name.split(/[ ,]/)[0]} / it (min–max)`,
+    `\n${title.padEnd(46)} per second   p50 ms   p99 ms  CPU µs  nodes'   ${base.name.split(/[ ,]/)[0]} / it (min–max)`,
   )
   for (const one of measured) {
     const { median: mid, min, max } = ratio(base.perSecond, one.perSecond)
@@ -120,6 +120,11 @@ export function printMeasured(title: string, measured: readonly Measured[]): voi
       median(one.p50Ms).toFixed(2).padStart(8),
       median(one.p99Ms).toFixed(2).padStart(8),
       median(one.cpuMicrosPerOperation).toFixed(0).padStart(7),
+      // Of all nodes together, where the benchmark asks them.
+      (one.serverCpuMicrosPerOperation.length === 0
+        ? '–'
+        : median(one.serverCpuMicrosPerOperation).toFixed(0)
+      ).padStart(7),
       `   ${mid.toFixed(2)} (${min.toFixed(2)}–${max.toFixed(2)})`,
     ]
     console.log(`  ${one.name.padEnd(44)} ${cells.join(' ')}`)
