@@ -110,6 +110,7 @@ export function lineChart(
 
 function frame(width: number, height: number, title: string, parts: readonly string[]): string {
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" font-family="sans-serif" font-size="13">
+<title>${escaped(title)}</title>
 <rect width="100%" height="100%" fill="#ffffff"/>
 ${text(10, 24, title, 'font-size="16"')}
 ${parts.join('\n')}
@@ -118,8 +119,11 @@ ${parts.join('\n')}
 }
 
 function text(x: number, y: number, words: string, more = ''): string {
-  const safe = words.replaceAll('&', '&amp;').replaceAll('<', '&lt;')
-  return `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" ${more}>${safe}</text>`
+  return `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" ${more}>${escaped(words)}</text>`
+}
+
+function escaped(words: string): string {
+  return words.replaceAll('&', '&amp;').replaceAll('<', '&lt;')
 }
 
 function short(value: number): string {

@@ -12,6 +12,7 @@ import { collectDefaultMetrics, Gauge, Histogram, Registry, type RegistryContent
 import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import { GC, inTwoKinds } from './garbage-collection.ts'
+import { heapUsed } from './heap.ts'
 import { sagaGauges } from './saga-gauges.ts'
 import { type ScrapedMetric, Tally, talliesOf } from './tallies.ts'
 import { vitalsGauges } from './vitals-gauges.ts'
@@ -62,7 +63,6 @@ const RUNTIME_METRICS: ReadonlySet<string> = new Set([
   // The one whose collection sets the others.
   'nodejs_eventloop_lag_seconds',
   'nodejs_eventloop_lag_p99_seconds',
-  'nodejs_heap_size_used_bytes',
 ])
 
 /** Routes with a series of their own; those after them, and requests that match none, are `other`. */
@@ -317,6 +317,7 @@ function runtimeMetrics(registry: Registry): void {
   for (const { name } of registry.getMetricsAsArray())
     if (!ours.has(name) && !RUNTIME_METRICS.has(name)) registry.removeSingleMetric(name)
   if (gc instanceof Histogram) register(registry)(inTwoKinds(gc))
+  register(registry)(heapUsed())
 }
 
 const OPEN_METRICS = 'application/openmetrics-text'

@@ -121,7 +121,7 @@ type Described = { readonly name: string; readonly help: string }
 export type ScrapedMetric = {
   name: string
   readonly help: string
-  readonly type: 'counter' | 'histogram'
+  readonly type: 'counter' | 'gauge' | 'histogram'
   readonly getForPromString: () => Promise<ScrapedSeries>
 }
 type ScrapedSeries = Pick<ScrapedMetric, 'name' | 'help' | 'type'> & { readonly values: readonly Line[] }

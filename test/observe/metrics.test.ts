@@ -137,6 +137,18 @@ describe('a live scrape', () => {
   })
 })
 
+// Found by a soak: the heap was 0 all day, because prom-client sets it where it collects a metric that is not shown.
+test.each([
+  'process_cpu_seconds_total',
+  'process_start_time_seconds',
+  'process_resident_memory_bytes',
+  'process_open_fds',
+  'nodejs_heap_size_used_bytes',
+])('what the runtime shows as %s is measured', async (name) => {
+  const series = await metricsOf().series()
+  expect(series.get(name)).toBeGreaterThan(0)
+})
+
 test('leases of the proxy and of the reservation API are counted together, until they end or lapse', async () => {
   await using application = await startCountingApplication()
   await using servers = await startRedisServers(3)
