@@ -303,6 +303,7 @@ function checkProbes(history: History): void {
     }
     if (
       last !== undefined &&
+      !isOfAnotherContent(history, last) &&
       !kinds.some(
         (kind) => kind === 'created' || kind === 'replayed' || kind === 'gone' || kind === 'undecided',
       )
@@ -310,6 +311,14 @@ function checkProbes(history: History): void {
       violated(history, 'L5', last.askedMs, `no request of ${last.key} was answered: ${kinds.join(', ')}`)
     }
   }
+}
+
+/** A process carried out another content by itself while there was no quorum, and told it since: a mismatch is its answer. */
+function isOfAnotherContent(history: History, { key, fingerprint }: Submission): boolean {
+  return history.localCompletions.some((local) => {
+    const source = history.submissions.find((submission) => nameOf(submission) === local.content)
+    return local.key === key && source !== undefined && source.fingerprint !== fingerprint
+  })
 }
 
 /** L5: no key outlives its longest retention, whatever happened to it. */

@@ -228,14 +228,17 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
       const sighted = sighting !== undefined
       return [{ kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs, sighted }]
     })
-    // Of one claim the node knows best that heard of its last renewal: others show it as lapsed.
     .sort((one, other) => other.fence - one.fence || other.remainingMs - one.remainingMs)
   const released = reads.reduce<Token | undefined>(
     (largest, { record }) =>
       record?.state === 'released' ? Math.max(largest ?? NO_TOKEN, record.fence) : largest,
     undefined,
   )
-  const [claimed] = claims
+  const [first] = claims
+  const views = claims.filter(({ fence }) => fence === first?.fence)
+  // Some have missed a renewal, or one has a clock that was set back: the more are heard, the surer it is which.
+  if (!settled && views.some((view) => isLapsed(view) !== isLapsed(views[0]!))) return { kind: 'undecided' }
+  const claimed = first && { ...first, remainingMs: remainderOf(views, reads.length, answers.length) }
   if (sighting !== undefined && (claimed === undefined || claimed.fence < sighting.best.acceptedToken)) {
     const { acceptedToken: fence, owner, attempt, fingerprint } = sighting.best
     return { kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs: 0, sighted: true }
@@ -246,4 +249,19 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
   if (carried !== undefined) return carried
   if (claimed !== undefined && !settled) return { kind: 'undecided' }
   return released === undefined ? { kind: 'absent' } : { kind: 'released', fence: released }
+}
+
+function isLapsed({ remainingMs }: ClaimedRead): boolean {
+  return remainingMs === 0
+}
+
+/**
+ * What is left of a claim of which nodes show different remainders. A renewal that counted is known to a majority of all, so
+ * to so many of those that were heard; what fewer show is a clock of their own, or a renewal that did not count.
+ *
+ * @param views of one claim, the longest remainder first
+ */
+function remainderOf(views: readonly ClaimedRead[], heard: number, nodeCount: number): number {
+  const know = heard - (nodeCount - majorityOf(nodeCount))
+  return views[Math.min(know, views.length) - 1]?.remainingMs ?? 0
 }

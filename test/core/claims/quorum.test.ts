@@ -349,6 +349,11 @@ describe('reading', () => {
     // Found by simulation: one node had missed the renewal that the other knew of, and answered first.
     ['PLxax', 'claimed 10, attempt 1, 700 ms'],
     ['LPxax', 'claimed 10, attempt 1, 700 ms'],
+    // A majority knows of a renewal that counted; one alone that shows more has a clock that was set back.
+    ['LLLPP', 'claimed 10, attempt 1, 700 ms'],
+    ['PLPPP', 'claimed 10, attempt 1, 0 ms'],
+    ['PLLPx', 'claimed 10, attempt 1, 700 ms'],
+    ['PPLPx', 'claimed 10, attempt 1, 0 ms'],
     ['LLUUU', 'claimed 20, attempt 2, 300 ms'],
     ['RRRRR', 'released 10'],
     ['LLQQQ', 'released 15'],
