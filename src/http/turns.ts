@@ -13,8 +13,8 @@ export interface Turns {
   begin(): Promise<void> | undefined
 }
 
-/** At some 150 µs each they hold up whoever else is waiting for 5 ms. */
-const A_TURN = 32
+/** At some 150 µs each they hold up whoever else is waiting for some 3 ms; a scrape waits for several turns. */
+const A_TURN = 16
 /** Longer ago than this is another turn: asking the loop itself would cost it a turn for each request. */
 const TURN_MS = 5
 
