@@ -313,12 +313,20 @@ function checkProbes(history: History): void {
   }
 }
 
-/** A process carried out another content by itself while there was no quorum, and told it since: a mismatch is its answer. */
+/**
+ * The outcome of another content may stand there by right, and then a mismatch is the answer: a process carried that content out
+ * by itself while there was no quorum, or a holder offered its outcome and never learnt that a node had taken it.
+ */
 function isOfAnotherContent(history: History, { key, fingerprint }: Submission): boolean {
-  return history.localCompletions.some((local) => {
-    const source = history.submissions.find((submission) => nameOf(submission) === local.content)
-    return local.key === key && source !== undefined && source.fingerprint !== fingerprint
+  const offered = history.grants.some(
+    (grant) =>
+      grant.lease.key === key && grant.offered !== undefined && grant.lease.fingerprint !== fingerprint,
+  )
+  const local = history.localCompletions.some((completion) => {
+    const source = history.submissions.find((submission) => nameOf(submission) === completion.content)
+    return completion.key === key && source !== undefined && source.fingerprint !== fingerprint
   })
+  return offered || local
 }
 
 /** L5: no key outlives its longest retention, whatever happened to it. */
