@@ -86,7 +86,9 @@ export function createSweeper(options: SweeperOptions) {
     const orphan: OrphanSeen = { recordKey, token, attempt, fingerprint }
     // A node shows an outcome: whoever claims it adopts that, and then it is none.
     if (record.sighted === true) return !(await adoptOutcome(orphan, terms, leases))
-    if (ask !== undefined && (await settledBy(ask, orphan))) return false
+    // Whoever says that it was not carried out refuses its token, and all below it, from now on: so it must be one that every
+    // later claim exceeds. One of a minority may stay ahead of them, and what is asked in its name can't be settled.
+    if (ask !== undefined && record.carried === true && (await settledBy(ask, orphan))) return false
     await report(orphan)
     return true
   }

@@ -147,6 +147,8 @@ export type ReadResult =
       readonly fingerprint: Fingerprint
       /** Some node shows an outcome of which it is not known whether a majority has it: a claim finds out, and adopts it. */
       readonly sighted?: true
+      /** A majority shows its token or a larger one: every claim from now on has a larger one. */
+      readonly carried?: true
     }
   | { readonly kind: 'released'; readonly token: Token }
   | {

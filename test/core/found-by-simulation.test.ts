@@ -1,12 +1,14 @@
 /** Violations that the simulation found, each held by the smallest case that shows it. */
 
 import { describe, expect, test } from 'vitest'
+import { createSweeper } from '../../src/coordination/sweeper.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import { SILENT } from '../../src/core/events.ts'
 import { NOTHING_COPIED, nextEnrolmentStep } from '../../src/core/nodes/enrolment-rules.ts'
 import type { NodeAnswer, Quorum, Round } from '../../src/core/ports.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { encodeOutcome } from '../../src/core/record/stored-outcome.ts'
+import { type Token, tokenAt } from '../../src/core/record/token.ts'
 import { createEmbeddedNodes } from '../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { seededRandom } from '../support/seeded-random.ts'
@@ -112,6 +114,56 @@ describe('found by simulation', () => {
       await leases.complete(claimed.lease, { kind: 'result', result: 1, completedAtWallMs: 0 })
       clock.stepWall(stepMs)
       expect((await ask()).kind).toBe('duplicate')
+    },
+  )
+
+  test.each([
+    ['one that the other three nodes granted is asked about', [2, 3, 4], ['its own'], 0],
+    ['nothing is asked about, and it is told once', [], [], 1],
+  ] as const)(
+    'of a lapsed claim that was never granted, and is larger than what was, nobody is asked: %s',
+    async (_, nodesOfIts, asked, letters) => {
+      const clock = new VirtualClock()
+      const nodes = createEmbeddedNodes(5, clock, 50, SILENT)
+      const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
+      const leases = createLeases({ quorum, clock, random: seededRandom(1), events: SILENT })
+      const [its, other] = [tokenAt(clock.wallMs()), tokenAt(clock.wallMs()) + 7]
+      const names = new Map<Token, string>([[its, 'its own']])
+      const key = `dedup:t:e:v:${'0'.repeat(64)}`
+      const claim = { kind: 'claim', key, owner: 'a'.repeat(32), leaseMs: 1_000, keyTtlMs: 60_000 } as const
+      for (const at of [0, 1]) await nodes[at]?.execute({ ...claim, token: other, fingerprint: 'other' })
+      for (const at of nodesOfIts) await nodes[at]?.execute({ ...claim, token: its, fingerprint: 'its' })
+      await clock.advance(2_000)
+
+      const questions: (string | undefined)[] = []
+      const told: string[] = []
+      const sweeper = createSweeper({
+        sources: nodes.map(() => ({
+          lapsed: async () => ({ found: [{ recordKey: key, token: other }], cursor: '0' }),
+        })),
+        leases,
+        trail: {
+          append: async (_stream, { id }) => told.push(id) > 0,
+          read: async () => ({ kind: 'entries', entries: [] }),
+          remove: async () => true,
+        },
+        clock,
+        terms: { leaseMs: 1_000, retentionMs: 60_000 },
+        ask: async ({ token }) => {
+          questions.push(names.get(token))
+          return 'released'
+        },
+        onFailure: (cause) => {
+          throw cause
+        },
+      })
+      for (let round = 0; round < 3; round += 1) {
+        const swept = sweeper.sweepOnce(new AbortController().signal)
+        await clock.advance(1_000)
+        await swept
+      }
+      expect(questions).toEqual(asked)
+      expect(told.length).toBe(letters)
     },
   )
 })

@@ -5,7 +5,7 @@
  * without assumption A1 is checked in every history; the rest where memory was lost within its bounds.
  */
 
-import type { Execution, Grant, History, Submission } from './history.ts'
+import { type Execution, type Grant, type History, heldUntilMs, type Submission } from './history.ts'
 import type { World } from './world.ts'
 
 export function check(world: World): void {
@@ -46,14 +46,6 @@ function checkExclusive(history: History): void {
       if (last === undefined || heldUntilMs(grant) > heldUntilMs(last)) last = grant
     }
   }
-}
-
-function heldUntilMs(grant: Grant): number {
-  return Math.min(
-    grant.validUntilMs,
-    grant.releaseSentMs ?? Number.POSITIVE_INFINITY,
-    grant.askedAgainMs ?? Number.POSITIVE_INFINITY,
-  )
 }
 
 /** S4: tokens of a key increase strictly in the real-time order of grants, and none is used twice. */

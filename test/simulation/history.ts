@@ -28,6 +28,15 @@ export type Grant = {
   abandonedMs: number | undefined
 }
 
+/** Until when its holder may believe that it holds. */
+export function heldUntilMs(grant: Grant): number {
+  return Math.min(
+    grant.validUntilMs,
+    grant.releaseSentMs ?? Number.POSITIVE_INFINITY,
+    grant.askedAgainMs ?? Number.POSITIVE_INFINITY,
+  )
+}
+
 /** The application carried something out. */
 export type Execution = {
   readonly id: string

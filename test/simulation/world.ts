@@ -12,7 +12,7 @@ import { type ActorPorts, perform } from './actors.ts'
 import { Application } from './application.ts'
 import { streamOf } from './dice.ts'
 import { enrol } from './enroller.ts'
-import { History } from './history.ts'
+import { History, heldUntilMs } from './history.ts'
 import { SimulatedNode } from './node.ts'
 import { type Fault, HEAL_MS, LEASE_MS, LONGEST_LEASE_MS, type Operation, type Plan } from './plan.ts'
 import { SimulatedProcess } from './process.ts'
@@ -21,9 +21,11 @@ import { type Sidecar, startSidecar } from './sidecar.ts'
 import { checkOrphansTold, standForOffice } from './sweeping.ts'
 import { Votes } from './votes.ts'
 
-/** When everybody who held something has ended, and every node votes again. */
+/** When every request has ended, and every node votes again. */
 const IDLE_MS = HEAL_MS + 8_000
-const PROBE_MS = HEAL_MS + 9_000
+/** When nobody holds anything: who stood for an office has finished its round of sweeping and left it. */
+const LEFT_MS = IDLE_MS + 4_000
+const PROBE_MS = LEFT_MS + 1_000
 /** What drift and the granularity of expiry leave of the margin of a lease. */
 const STEP_TOLERATED_MS = 3
 const END_MS = PROBE_MS + 14_000
@@ -73,6 +75,8 @@ export class World {
       for (const stop of this.#candidates) stop()
       checkOrphansTold(this.nodes, this.history, scheduler.nowMs)
     }
+    await scheduler.run(LEFT_MS)
+    this.#expectNobodyToHold()
     // Time services do not let rates that differ go on for so long, and set right what was stepped.
     for (const { process, links } of this.#sidecars) {
       process.correctDrift()
@@ -82,6 +86,14 @@ export class World {
     await scheduler.run(PROBE_MS)
     this.#probe()
     await scheduler.run(END_MS)
+  }
+
+  /** To set a node's clock is to step it: under a lease that would be a fault of the world's own making. */
+  #expectNobodyToHold(): void {
+    const { nowMs } = this.scheduler
+    const held = this.history.grants.find((grant) => heldUntilMs(grant) > nowMs)
+    if (held !== undefined)
+      throw new Error(`clocks are set right while ${held.process} holds ${held.lease.key}`)
   }
 
   #start(slot: number): Sidecar {

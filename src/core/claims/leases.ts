@@ -25,7 +25,8 @@ import { type Token, TokenSource } from '../record/token.ts'
 import { majorityOf } from '../units.ts'
 import { claimIdentity } from './claim.ts'
 import { now, remainingMs, validityFrom } from './lease.ts'
-import { answered, bestCompleted, explainRead, explainRejected } from './quorum.ts'
+import { explainRead } from './majority-read.ts'
+import { answered, bestCompleted, explainRejected } from './quorum.ts'
 
 export type LeasesOptions = {
   readonly quorum: Quorum
@@ -142,9 +143,10 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
       case 'released':
         return { kind: 'released', token: says.fence }
       case 'claimed': {
-        const { fence: token, owner, attempt, remainingMs: leftMs, fingerprint, sighted } = says
+        const { fence: token, owner, attempt, remainingMs: leftMs, fingerprint } = says
         const found = { kind: 'claimed', token, owner, attempt, remainingMs: leftMs, fingerprint } as const
-        return sighted ? { ...found, sighted } : found
+        const { sighted, carried } = says
+        return { ...found, ...(sighted ? { sighted } : {}), ...(carried ? { carried } : {}) }
       }
       case 'completed': {
         const { acceptedToken: token, attempt, fingerprint, outcome: bytes } = says.record

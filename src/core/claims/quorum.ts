@@ -3,11 +3,11 @@
  *
  * Owns the words held, duplicate, mismatch, stale, contended and unavailable; owns no sockets, timers or retries, and
  * does not count votes for: whether a majority granted is the round's own verdict. A node that did not answer in time
- * is neither for nor against, so silence is never read as "the key is free" nor as "somebody holds it".
+ * is neither for nor against, so silence is never read as "the key is free" nor as "somebody holds it". What records that
+ * were only read amount to is `majority-read.ts`.
  */
 
 import type { NodeAnswer } from '../ports.ts'
-import type { Fingerprint, NodeRecord, Owner } from '../record/record.ts'
 import { decodeOutcome, saysOtherwise } from '../record/stored-outcome.ts'
 import { NO_TOKEN, type Token } from '../record/token.ts'
 import { majorityOf } from '../units.ts'
@@ -177,91 +177,4 @@ export function explainRejected(
   const against = answered(answers).filter((answer) => !inFavour.includes(answer.kind)).length
   if (answers.length - against < needed) return 'refused'
   return settled ? 'unavailable' : 'undecided'
-}
-
-type CompletedRecord = Extract<NodeRecord, { state: 'completed' }>
-
-export type MajorityRead =
-  /** A majority has accepted this outcome: it is chosen. */
-  | { readonly kind: 'completed'; readonly record: CompletedRecord }
-  | ClaimedRead
-  | { readonly kind: 'released'; readonly fence: Token }
-  | { readonly kind: 'absent' }
-  | { readonly kind: 'unavailable'; readonly answered: number }
-  /** Nodes that have not answered may still make the difference. */
-  | { readonly kind: 'undecided' }
-
-type ClaimedRead = {
-  readonly kind: 'claimed'
-  readonly fence: Token
-  readonly owner: Owner
-  readonly remainingMs: number
-  readonly attempt: number
-  readonly fingerprint: Fingerprint
-  /** Some node shows an outcome, which a claim would adopt. */
-  readonly sighted: boolean
-}
-
-/**
- * What `read` answers say. A majority's outcome speaks, then a majority's claim; else the claim or release with the largest
- * ballot. Who loses to a claim may release a larger ballot on a node that missed it, which makes nobody free.
- * A minority's outcome is not an answer yet: it is shown as the lapsed claim that it still is.
- *
- * @param settled every node has answered or was given up: no `undecided` any more
- */
-export function explainRead(answers: Answers, settled: boolean): MajorityRead {
-  const needed = majorityOf(answers.length)
-  const reads = answers.flatMap((answer) => (answer?.kind === 'record' ? [answer] : []))
-  if (reads.length < needed)
-    return settled ? { kind: 'unavailable', answered: reads.length } : { kind: 'undecided' }
-
-  const sighting = bestOf(reads.flatMap(({ record }) => (record?.state === 'completed' ? [record] : [])))
-  if (sighting !== undefined && sighting.holders >= needed)
-    return { kind: 'completed', record: sighting.best }
-  if (sighting !== undefined && !settled) return { kind: 'undecided' }
-
-  const claims = reads
-    .flatMap(({ record, nodeMs }): readonly ClaimedRead[] => {
-      if (record?.state !== 'claimed') return []
-      const { fence, owner, attempt, fingerprint, leaseUntilNodeMs } = record
-      const remainingMs = Math.max(0, leaseUntilNodeMs - nodeMs)
-      const sighted = sighting !== undefined
-      return [{ kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs, sighted }]
-    })
-    .sort((one, other) => other.fence - one.fence || other.remainingMs - one.remainingMs)
-  const released = reads.reduce<Token | undefined>(
-    (largest, { record }) =>
-      record?.state === 'released' ? Math.max(largest ?? NO_TOKEN, record.fence) : largest,
-    undefined,
-  )
-  const [first] = claims
-  const views = claims.filter(({ fence }) => fence === first?.fence)
-  // Some have missed a renewal, or one has a clock that was set back: the more are heard, the surer it is which.
-  if (!settled && views.some((view) => isLapsed(view) !== isLapsed(views[0]!))) return { kind: 'undecided' }
-  const claimed = first && { ...first, remainingMs: remainderOf(views, reads.length, answers.length) }
-  if (sighting !== undefined && (claimed === undefined || claimed.fence < sighting.best.acceptedToken)) {
-    const { acceptedToken: fence, owner, attempt, fingerprint } = sighting.best
-    return { kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs: 0, sighted: true }
-  }
-  if (claimed !== undefined && (sighting !== undefined || claimed.fence >= (released ?? NO_TOKEN)))
-    return claimed
-  const carried = claims.find(({ fence }) => claims.filter((one) => one.fence === fence).length >= needed)
-  if (carried !== undefined) return carried
-  if (claimed !== undefined && !settled) return { kind: 'undecided' }
-  return released === undefined ? { kind: 'absent' } : { kind: 'released', fence: released }
-}
-
-function isLapsed({ remainingMs }: ClaimedRead): boolean {
-  return remainingMs === 0
-}
-
-/**
- * What is left of a claim of which nodes show different remainders. A renewal that counted is known to a majority of all, so
- * to so many of those that were heard; what fewer show is a clock of their own, or a renewal that did not count.
- *
- * @param views of one claim, the longest remainder first
- */
-function remainderOf(views: readonly ClaimedRead[], heard: number, nodeCount: number): number {
-  const know = heard - (nodeCount - majorityOf(nodeCount))
-  return views[Math.min(know, views.length) - 1]?.remainingMs ?? 0
 }

@@ -1,0 +1,151 @@
+import { describe, expect, test } from 'vitest'
+import { explainRead } from '../../../src/core/claims/majority-read.ts'
+import type { NodeAnswer } from '../../../src/core/ports.ts'
+import type { NodeRecord } from '../../../src/core/record/record.ts'
+import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { permutations, sequences } from '../../support/sequences.ts'
+
+const nodeMs = 1_000
+const owner = 'a'.repeat(32)
+const fingerprint = 'f'.repeat(64)
+const outcome = encodeOutcome({ kind: 'result', result: 'one', completedAtWallMs: 0 })
+
+/** Nodes that show no record. */
+const SILENT: Record<string, NodeAnswer | undefined> = {
+  x: { kind: 'unreachable', reason: 'timeout', detail: '' },
+  q: { kind: 'quarantined', nodeMs },
+  '-': undefined,
+}
+
+describe('reading', () => {
+  const claimed = (fence: number, leaseUntilNodeMs: number, attempt = 1, of = fingerprint): NodeRecord => ({
+    state: 'claimed',
+    fence,
+    owner,
+    leaseUntilNodeMs,
+    attempt,
+    fingerprint: of,
+    claimedAtNodeMs: 0,
+  })
+  const done = (acceptedToken: number, fence = acceptedToken): NodeRecord => ({
+    state: 'completed',
+    fence,
+    owner,
+    acceptedToken,
+    attempt: 1,
+    fingerprint,
+    claimedAtNodeMs: 0,
+    outcome,
+  })
+  const RECORDS: Record<string, NodeRecord | undefined> = {
+    a: undefined,
+    L: claimed(10, nodeMs + 700),
+    P: claimed(10, nodeMs - 700),
+    U: claimed(20, nodeMs + 300, 2),
+    /** Lapsed, and of another content. */
+    V: claimed(20, nodeMs - 300, 1, 'e'.repeat(64)),
+    R: { state: 'released', fence: 10 },
+    Q: { state: 'released', fence: 15 },
+    C: done(10),
+    E: done(10, 30),
+    D: done(20),
+  }
+  function read(letters: string, settled = true) {
+    const answers = [...letters].map((letter): NodeAnswer | undefined =>
+      letter in RECORDS ? { kind: 'record', record: RECORDS[letter], nodeMs } : SILENT[letter],
+    )
+    return explainRead(answers, settled)
+  }
+  function says(letters: string, settled = true): string {
+    const said = read(letters, settled)
+    switch (said.kind) {
+      case 'completed':
+        return `completed at ${said.record.acceptedToken}`
+      case 'claimed':
+        return `claimed ${said.fence}, attempt ${said.attempt}, ${said.remainingMs} ms`
+      case 'released':
+        return `released ${said.fence}`
+      case 'unavailable':
+        return `unavailable ${said.answered}`
+      case 'absent':
+      case 'undecided':
+        return said.kind
+    }
+  }
+
+  test.each([
+    ['aaaaa', 'absent'],
+    ['aaaxx', 'absent'],
+    ['LLLaa', 'claimed 10, attempt 1, 700 ms'],
+    ['PPPxx', 'claimed 10, attempt 1, 0 ms'],
+    // Found by simulation: one node had missed the renewal that the other knew of, and answered first.
+    ['PLxax', 'claimed 10, attempt 1, 700 ms'],
+    ['LPxax', 'claimed 10, attempt 1, 700 ms'],
+    // A majority knows of a renewal that counted; one alone that shows more has a clock that was set back.
+    ['LLLPP', 'claimed 10, attempt 1, 700 ms'],
+    ['PLPPP', 'claimed 10, attempt 1, 0 ms'],
+    ['PLLPx', 'claimed 10, attempt 1, 700 ms'],
+    ['PPLPx', 'claimed 10, attempt 1, 0 ms'],
+    ['LLUUU', 'claimed 20, attempt 2, 300 ms'],
+    ['RRRRR', 'released 10'],
+    ['LLQQQ', 'released 15'],
+    // Who lost to it released a larger token on nodes that missed it.
+    ['LLLQQ', 'claimed 10, attempt 1, 700 ms'],
+    ['PPPQa', 'claimed 10, attempt 1, 0 ms'],
+    ['UPPPQ', 'claimed 20, attempt 2, 300 ms'],
+    ['UQQxx', 'claimed 20, attempt 2, 300 ms'],
+    // Found by simulation: a claim that was never granted hid the one that was, for as long as nodes remembered it.
+    ['VVPPP', 'claimed 10, attempt 1, 0 ms'],
+    ['VPPPQ', 'claimed 10, attempt 1, 0 ms'],
+    ['VVPPa', 'claimed 10, attempt 1, 0 ms'],
+    ['VVPPx', 'claimed 20, attempt 1, 0 ms'],
+    ['VVaaa', 'claimed 20, attempt 1, 0 ms'],
+    ['LRRxx', 'claimed 10, attempt 1, 700 ms'],
+    ['CCCxx', 'completed at 10'],
+    ['CEEaa', 'completed at 10'],
+    ['UUDDD', 'completed at 20'],
+    // A minority's outcome is not an answer yet.
+    ['CCaaa', 'claimed 10, attempt 1, 0 ms'],
+    ['CCLLL', 'claimed 10, attempt 1, 700 ms'],
+    ['CCUUU', 'claimed 20, attempt 2, 300 ms'],
+    ['CCQQQ', 'claimed 10, attempt 1, 0 ms'],
+    ['CCDDa', 'claimed 20, attempt 1, 0 ms'],
+    ['aaxxx', 'unavailable 2'],
+    ['CCqqq', 'unavailable 2'],
+  ])('%s: %s', (letters, said) => {
+    expect(says(letters)).toBe(said)
+  })
+
+  test.each([
+    ['Caa--', 'undecided'],
+    ['xxa--', 'undecided'],
+    ['CCC--', 'completed at 10'],
+    ['aaa--', 'absent'],
+    ['LLQ--', 'undecided'],
+    ['VPP--', 'undecided'],
+    ['LLL--', 'claimed 10, attempt 1, 700 ms'],
+  ])('%s, others still to answer: %s', (letters, said) => {
+    expect(says(letters, false)).toBe(said)
+  })
+
+  test.each([
+    ['PPPaa', true],
+    ['PPVVV', true],
+    ['VVPPP', true],
+    ['PPRxx', true],
+    ['VVPPx', false],
+    ['PPaxx', false],
+    ['VVaaa', false],
+  ])('%s: every later claim has a larger token than the one that is shown: %s', (letters, carried) => {
+    expect(read(letters)).toMatchObject({ kind: 'claimed', carried })
+  })
+
+  test('a chosen outcome is never overlooked, whichever majority answers first', () => {
+    for (const rest of sequences('aLPURQCx', 2)) {
+      for (const letters of new Set(permutations(`CCC${rest}`))) {
+        expect(says(letters), letters).toBe('completed at 10')
+        expect(['completed at 10', 'undecided'], letters).toContain(says(`${letters.slice(0, 3)}--`, false))
+      }
+    }
+  })
+})
