@@ -301,6 +301,30 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('paid', 1) })
     })
 
+    test('that another claimant found on one node and adopted is recorded: its holder is told so', async () => {
+      const { granted, leases, accept, claim, cluster } = await start()
+      // Two nodes missed the claim, and promise themselves to the next one.
+      cluster.set('deaf', 3, 4)
+      const lease = await granted({ owner: A })
+      cluster.set('well', 3, 4)
+      await accept(0, lease.token, encodeOutcome(outcome('paid')))
+      expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('paid') })
+      expect(await leases.complete(lease, outcome('paid'))).toEqual({ kind: 'recorded' })
+    })
+
+    test('that another claimant found, and has written to one node so far, is not recorded yet, and not refused', async () => {
+      const { lapsed, leases, accept, nodes, key } = await start()
+      const lease = await lapsed()
+      const bytes = encodeOutcome(outcome('paid'))
+      const token = lease.token + 1
+      await accept(0, token, bytes)
+      const promise = { token, owner: A, leaseMs: LEASE_MS, fingerprint: F, keyTtlMs: 60_000 }
+      for (const node of nodes.slice(1)) await node.apply({ kind: 'claim', key, ...promise })
+      expect(await leases.complete(lease, outcome('paid'))).toEqual({ kind: 'unavailable' })
+      for (const index of [1, 2]) await accept(index, token, bytes)
+      expect(await leases.complete(lease, outcome('paid'))).toEqual({ kind: 'recorded' })
+    })
+
     test('that a minority has from the same holder, at another moment, does not hide who came after', async () => {
       const { granted, accept, leases, cluster, pass } = await start()
       const late = await granted({ owner: A, leaseMs: SHORT_LEASE_MS })

@@ -83,7 +83,7 @@ export function judge(
   const violations = [
     ...broken,
     ...counted.violations,
-    ...checkDedupRegister(operations),
+    ...checkDedupRegister(operations, executions),
     ...checkFencedMutex(operations),
     ...checkTokenOrder(executions, operations),
     ...checkNothingAfterRecorded(executions, operations),

@@ -207,7 +207,7 @@ export async function runTrial(stage: Stage, name: TrialName): Promise<readonly 
   return [
     ...broken,
     ...countExecutions(executions, [scene], new Set([name]), 30_000).violations,
-    ...checkDedupRegister(operations),
+    ...checkDedupRegister(operations, executions),
     ...checkFencedMutex(operations),
     ...checkTokenOrder(executions, operations),
     ...checkNothingAfterRecorded(executions, operations),

@@ -235,7 +235,7 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       const atMs = scheduler.nowMs
       history.step(atMs, 2, () => `${process.name} completes token ${lease.token}: ${result.kind}`)
       if (result.kind === 'recorded') {
-        votes.checkRecorded(lease, encodeOutcome(outcome), atMs)
+        votes.checkRecorded(lease, encodeOutcome(outcome))
         if (grant !== undefined) grant.recordedMs ??= atMs
         show(history, lease, content, atMs, 'created')
       } else if (result.kind === 'fenced') {

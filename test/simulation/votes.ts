@@ -15,6 +15,8 @@ export class Votes {
   readonly #nodeCount: number
   readonly #nowMs: () => number
   readonly #votes = new Map<string, Map<number, number>>()
+  /** Under whom an outcome was recorded: its holder, and those who found it on a minority and adopted it. */
+  readonly #ballots = new Map<string, Set<string>>()
 
   constructor(history: History, nodeCount: number, nowMs: () => number) {
     this.#history = history
@@ -31,6 +33,11 @@ export class Votes {
     }
     if (voting && (answer.kind === 'granted' || answer.kind === 'renewed' || answer.kind === 'recorded')) {
       this.#vote(voteId(answer.kind, command.token, command.owner), node)
+    }
+    if (voting && answer.kind === 'recorded' && command.kind === 'complete') {
+      const outcome = outcomeId(command.key, command.outcome)
+      const ballot = voteId(answer.kind, command.token, command.owner)
+      this.#ballots.set(outcome, (this.#ballots.get(outcome) ?? new Set()).add(ballot))
     }
   }
 
@@ -68,8 +75,11 @@ export class Votes {
       this.#violated('S13', `token ${lease.token} was renewed after its end`)
   }
 
-  checkRecorded(lease: Pick<Lease, 'token' | 'owner'>, _outcome: Buffer, _atMs: number): void {
-    const count = this.#votes.get(voteId('recorded', lease.token, lease.owner))?.size ?? 0
+  /** Under the holder's own token or an adopter's: a majority of one ballot, not of several together. */
+  checkRecorded(lease: Pick<Lease, 'key' | 'token' | 'owner'>, outcome: Buffer): void {
+    const adopted = this.#ballots.get(outcomeId(lease.key, outcome)) ?? []
+    const ballots = [voteId('recorded', lease.token, lease.owner), ...adopted]
+    const count = Math.max(...ballots.map((ballot) => this.#votes.get(ballot)?.size ?? 0))
     if (count * 2 <= this.#nodeCount) {
       this.#violated(
         'S12',
@@ -91,6 +101,10 @@ export class Votes {
 
 function voteId(kind: string, token: number, owner: string): string {
   return `${kind} ${token} ${owner}`
+}
+
+function outcomeId(key: string, outcome: Buffer): string {
+  return `${key} ${outcome.toString('latin1')}`
 }
 
 function show(record: NodeRecord): string {

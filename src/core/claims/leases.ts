@@ -94,8 +94,8 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
     if (round.carried) return { kind: 'recorded' }
     const says = await rejection(round, ['recorded'])
     const early = bestCompleted(round.answers)
-    // Somebody else's outcome that the first answers don't show on a majority may still have one.
-    if (early !== undefined && early.holders < needed) await round.settled
+    // An outcome that the first answers don't show on a majority, or at all, may stand on those that are still to come.
+    if (early === undefined || early.holders < needed) await round.settled
     const found = bestCompleted(round.answers)
     if (found !== undefined && acceptedEarlier(found.best, lease, outcome)) {
       const inFavour = found.holders + round.answers.filter((answer) => answer?.kind === 'recorded').length
@@ -104,6 +104,10 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
       return { kind: quorum.nodeCount - against < needed ? 'fenced' : 'unavailable' }
     }
     if (says !== 'refused') return { kind: 'unavailable' }
+    if (found !== undefined && adoptedByAnother(found.best, lease, bytes)) {
+      // Until a majority has it from the other one, it is not known whether it will.
+      return { kind: found.holders >= needed ? 'recorded' : 'unavailable' }
+    }
     const winner =
       found !== undefined && found.holders >= needed ? decode(key, found.best.outcome) : undefined
     return winner === undefined || found === undefined
@@ -167,6 +171,22 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
     release,
     read,
   }
+}
+
+/**
+ * Some node had taken the outcome before the others heard of it, and a later claimant wrote it under its own token: what
+ * stands is what this holder did, and no later execution's.
+ */
+function adoptedByAnother(
+  accepted: { readonly acceptedToken: Token; readonly attempt: number; readonly outcome: Buffer },
+  lease: Lease,
+  bytes: Buffer,
+): boolean {
+  return (
+    accepted.acceptedToken > lease.token &&
+    accepted.attempt === lease.attempt &&
+    accepted.outcome.equals(bytes)
+  )
 }
 
 /** The same outcome was offered under this very lease before, at another moment: the caller asks again. */

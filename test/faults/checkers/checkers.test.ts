@@ -78,7 +78,17 @@ describe('the dedup register', () => {
     ['the same content is refused', [s(0, 10, 'created', 'A'), s(11, 20, 'mismatch')], false],
     ['other content is shown the answer', [s(0, 10, 'created', 'A'), s(11, 20, 'replayed', 'A', 'd')], false],
   ])('%s', (_, history, fine) => {
-    expect(checkDedupRegister(history).length === 0).toBe(fine)
+    expect(checkDedupRegister(history, []).length === 0).toBe(fine)
+  })
+
+  test.each([
+    ['what was carried out for a request that came second is recorded by the other', true],
+    ['a request that came second carried nothing out, and what is repeated was created by nobody', false],
+  ])('%s', (_, carriedOut) => {
+    const second = s(0, 10, 'in-progress')
+    const history = [second, s(5, 20, 'replayed', 'a1')]
+    const executions = carriedOut ? [e(1, 2, 3, { op: second.op })] : []
+    expect(checkDedupRegister(history, executions).length === 0).toBe(carriedOut)
   })
 })
 

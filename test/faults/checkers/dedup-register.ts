@@ -2,10 +2,11 @@
  * Requests of one identity as a register that is written once: the first recorded answer is the answer of every later one.
  *
  * Owns the model of S2, S5, S6 and S10; the search is `linearizability.ts`. An answer marked `unstored` may be recorded later,
- * and one whose outcome nobody knows may have been recorded with an answer that nobody saw.
+ * and one whose outcome nobody knows may have been recorded with an answer that nobody saw: so may that of a request which was
+ * carried out and told that another is at work, for the other may find its answer on some node and record it.
  */
 
-import type { Operation, Submission } from '../history.ts'
+import type { Execution, Operation, Submission } from '../history.ts'
 import { linearize, type Model, type Timed } from './linearizability.ts'
 import { byKey, type Violation } from './violation.ts'
 
@@ -32,12 +33,19 @@ const MODEL: Model<State, Op> = {
   nameOf: (state) => (state === undefined ? '' : `${state.content} ${state.body ?? '?'}`),
 }
 
-export function checkDedupRegister(operations: readonly Operation[]): readonly Violation[] {
+export function checkDedupRegister(
+  operations: readonly Operation[],
+  executions: readonly Execution[],
+): readonly Violation[] {
+  const carriedOut = new Set(executions.map(({ op }) => op))
   const submissions = operations.filter((operation): operation is Submission => operation.f === 'submit')
   return [...byKey(submissions, ({ tenant, key }) => `${tenant}/${key}`)].flatMap(
     ([key, ofKey]): Violation[] => {
       const found = [...checkMismatches(key, ofKey)]
-      const verdict = linearize(ofKey.flatMap(asOp), MODEL)
+      const verdict = linearize(
+        ofKey.flatMap((one) => asOp(one, carriedOut)),
+        MODEL,
+      )
       if (verdict !== 'linearizable') {
         const checker = verdict === 'violated' ? 'dedup-register' : 'dedup-register-undecided'
         found.push({ checker, key, detail: ofKey.slice(0, 12).map(describe).join('; ') })
@@ -47,7 +55,7 @@ export function checkDedupRegister(operations: readonly Operation[]): readonly V
   )
 }
 
-function asOp(submission: Submission): Op[] {
+function asOp(submission: Submission, carriedOut: ReadonlySet<number>): Op[] {
   const { startMs, content } = submission
   const unknown = (body: string): Op[] => [
     { startMs, endMs: Number.POSITIVE_INFINITY, optional: true, content, effect: 'unknown', body },
@@ -62,6 +70,8 @@ function asOp(submission: Submission): Op[] {
       return unknown(body)
     case 'indeterminate':
       return unknown('')
+    case 'in-progress':
+      return carriedOut.has(submission.op) ? unknown('') : []
     default:
       return []
   }
