@@ -8,15 +8,14 @@
  * recorded its outcome (the outcome). Each of these answers is one that the nodes would give or would have given: "held"
  * and "mismatch" are said only under a live lease of our own, an outcome only once a majority holds it, which is for good.
  *
- * Owns a bounded memory of outcomes. Nothing in it is needed: a process that starts empty asks the nodes.
+ * The memory of outcomes is bounded (`outcome-memory.ts`). Nothing in it is needed: a process that starts empty asks the nodes.
  */
 
 import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, Clock, Lease, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
-import type { StoredOutcome } from '../record/stored-outcome.ts'
-import type { Token } from '../record/token.ts'
 import { now, remainingMs } from './lease.ts'
+import { createOutcomeMemory } from './outcome-memory.ts'
 
 export type SharedLeasesOptions = {
   readonly leases: Leases
@@ -41,54 +40,19 @@ type Held = {
   readonly ended: PromiseWithResolvers<void>
 }
 
-type Known = {
-  readonly outcome: StoredOutcome
-  readonly fingerprint: Fingerprint
-  readonly token: Token
-  readonly attempt: number
-  readonly bytes: number
-  readonly untilMonoMs: number
-}
-
-/** Of an entry besides its outcome: keys, numbers, the map's own. An estimate, on the high side. */
-const ENTRY_OVERHEAD_BYTES = 512
-
 export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLeasesOptions): SharedLeases {
   const asking = new Map<string, Asking>()
   const held = new Map<string, Held>()
-  const known = new Map<string, Known>()
-  let knownBytes = 0
-
-  function forget(key: string): void {
-    const entry = known.get(key)
-    if (entry === undefined) return
-    known.delete(key)
-    knownBytes -= entry.bytes
-  }
-
-  function remember(key: string, entry: Omit<Known, 'bytes'>): void {
-    forget(key)
-    const bytes = ENTRY_OVERHEAD_BYTES + key.length + bytesOf(entry.outcome)
-    if (bytes > outcomeBytesMax) return
-    known.set(key, { ...entry, bytes })
-    knownBytes += bytes
-    for (const oldest of known.keys()) {
-      if (knownBytes <= outcomeBytesMax) return
-      forget(oldest)
-    }
-  }
+  const known = createOutcomeMemory(outcomeBytesMax)
 
   /** What is known here without asking, or undefined. */
   function answerHere({ key, fingerprint }: ClaimRequest): ClaimResult | undefined {
-    const entry = known.get(key)
+    const entry = known.find(key)
     if (entry !== undefined && entry.untilMonoMs > clock.monoMs()) {
-      // Used just now: to the end of the queue that the map is.
-      known.delete(key)
-      known.set(key, entry)
       if (entry.fingerprint !== fingerprint) return { kind: 'mismatch' }
       return { kind: 'duplicate', outcome: entry.outcome, token: entry.token, attempt: entry.attempt }
     }
-    forget(key)
+    if (entry !== undefined) known.forget(key)
     const holder = held.get(key)
     if (holder === undefined) return undefined
     const leftMs = remainingMs(holder.lease, now(clock))
@@ -130,7 +94,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
       // The nodes forget it when its retention is over; by our clocks that is not later than this.
       const leftMs = retentionMs - Math.max(0, clock.wallMs() - outcome.completedAtWallMs)
       if (leftMs > 0)
-        remember(key, { outcome, fingerprint, token, attempt, untilMonoMs: clock.monoMs() + leftMs })
+        known.remember(key, { outcome, fingerprint, token, attempt, untilMonoMs: clock.monoMs() + leftMs })
     }
     return result
   }
@@ -168,7 +132,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
       const result = await leases.complete(lease, outcome)
       if (result.kind === 'recorded') {
         const { fingerprint, token, attempt } = lease
-        remember(lease.key, {
+        known.remember(lease.key, {
           outcome,
           fingerprint,
           token,
@@ -186,20 +150,6 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     },
     read: (key) => leases.read(key),
     whenEnded: (key) => held.get(key)?.ended.promise,
-    forget,
-  }
-}
-
-function bytesOf(outcome: StoredOutcome): number {
-  switch (outcome.kind) {
-    case 'response':
-      return outcome.headers.reduce(
-        (sum, [name, value]) => sum + name.length + value.length,
-        outcome.body.length,
-      )
-    case 'tombstone':
-      return 0
-    case 'result':
-      return JSON.stringify(outcome.result)?.length ?? 0
+    forget: known.forget,
   }
 }

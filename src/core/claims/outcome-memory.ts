@@ -1,0 +1,105 @@
+/**
+ * The outcomes that this process remembers: so many bytes of them, and of those the ones that were used last.
+ *
+ * Owns the bound and the order of use, which is a list through the entries themselves. A `Map` keeps an order too, but to
+ * move an entry to its end leaves a hole where it stood: one key asked for again and again walks over its own holes at each
+ * request, and so does whoever looks for the oldest. What may be answered from here is `shared-leases.ts`.
+ */
+
+import type { Fingerprint } from '../record/record.ts'
+import type { StoredOutcome } from '../record/stored-outcome.ts'
+import type { Token } from '../record/token.ts'
+
+export type Known = {
+  readonly outcome: StoredOutcome
+  readonly fingerprint: Fingerprint
+  readonly token: Token
+  readonly attempt: number
+  readonly untilMonoMs: number
+}
+
+export type OutcomeMemory = {
+  /** What is known of the key; it counts as used now. */
+  find(key: string): Known | undefined
+  remember(key: string, known: Known): void
+  forget(key: string): void
+}
+
+/** Of an entry besides its outcome: keys, numbers, the map's own. An estimate, on the high side. */
+const ENTRY_OVERHEAD_BYTES = 512
+
+type Entry = {
+  readonly key: string
+  readonly known: Known
+  readonly bytes: number
+  /** Its neighbours by use; at both ends of the list stands `ends`. */
+  older: Entry | Ends
+  newer: Entry | Ends
+}
+/** The list is a ring: after the newest and before the oldest comes this. */
+type Ends = { older: Entry | Ends; newer: Entry | Ends; readonly key?: never }
+
+/** @param bytesMax counted as body, headers and a fixed overhead; the longest unused go first */
+export function createOutcomeMemory(bytesMax: number): OutcomeMemory {
+  const entries = new Map<string, Entry>()
+  const ends = {} as Ends
+  ends.older = ends
+  ends.newer = ends
+  let heldBytes = 0
+
+  function takeOut({ older, newer }: Entry): void {
+    older.newer = newer
+    newer.older = older
+  }
+
+  function putNewest(entry: Entry): void {
+    entry.older = ends.older
+    entry.newer = ends
+    ends.older.newer = entry
+    ends.older = entry
+  }
+
+  function forget(key: string): void {
+    const entry = entries.get(key)
+    if (entry === undefined) return
+    entries.delete(key)
+    takeOut(entry)
+    heldBytes -= entry.bytes
+  }
+
+  return {
+    find: (key) => {
+      const entry = entries.get(key)
+      if (entry === undefined) return undefined
+      takeOut(entry)
+      putNewest(entry)
+      return entry.known
+    },
+    remember: (key, known) => {
+      forget(key)
+      const bytes = ENTRY_OVERHEAD_BYTES + key.length + bytesOf(known.outcome)
+      if (bytes > bytesMax) return
+      const entry: Entry = { key, known, bytes, older: ends, newer: ends }
+      entries.set(key, entry)
+      putNewest(entry)
+      heldBytes += bytes
+      for (let oldest = ends.newer; heldBytes > bytesMax && oldest.key !== undefined; oldest = ends.newer)
+        forget(oldest.key)
+    },
+    forget,
+  }
+}
+
+function bytesOf(outcome: StoredOutcome): number {
+  switch (outcome.kind) {
+    case 'response':
+      return outcome.headers.reduce(
+        (sum, [name, value]) => sum + name.length + value.length,
+        outcome.body.length,
+      )
+    case 'tombstone':
+      return 0
+    case 'result':
+      return JSON.stringify(outcome.result)?.length ?? 0
+  }
+}
