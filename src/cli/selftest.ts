@@ -82,7 +82,6 @@ async function check(target: Target, { majority }: Options, io: Io): Promise<Exi
       session_id: randomUUID(),
       reserved_value: value,
       tenant: TENANT,
-      lease: '5s',
       retention: '1s',
     })
   const release = ({ reservation_id, fencing_token }: Reply) =>

@@ -69,7 +69,6 @@ async function reserve(value: string, turn: number, copy: number, options: Flood
     const response = await call('/v1/reservations', {
       session_id: `${run}-${copy}`,
       reserved_value: value,
-      lease: '5s',
     })
     const body = (await response.json()) as { reservation_id?: string; fencing_token?: unknown }
     if (response.status === 409) return { copy: 'refused' }

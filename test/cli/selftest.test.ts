@@ -46,7 +46,13 @@ test('all nodes there: every step is told, exit 0; one away: exit 69, unless a m
 
 test('of a running sidecar, by its address', async () => {
   await using servers = await startRedisServers(3)
-  await using sidecar = await startSidecar({ ...PATIENT, FENCEPOST_REDIS_NODES: servers.nodesSetting })
+  const env = {
+    ...PATIENT,
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    // No lease of its own that such a sidecar would have to refuse.
+    FENCEPOST_RESERVATION_MAX_LEASE: '2s',
+  }
+  await using sidecar = await startSidecar(env)
   const there = await selftest(['--url', sidecar.api, '--admin', sidecar.admin], {})
   expect([there.code, there.output]).toEqual([0, expect.stringContaining('3 of 3 nodes vote')])
   const gone = await selftest(['--url', 'http://127.0.0.1:1'], {})
