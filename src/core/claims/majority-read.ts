@@ -108,16 +108,13 @@ function claimsAmong(
 }
 
 /**
- * Which of several claims speaks. The largest, while it runs, for it may be on its way to a majority. One that has lapsed
- * and that no majority can have carried was nobody's: it hides none that a majority may have carried.
+ * Which of several claims speaks: the largest that a majority may have carried. A larger one was nobody's, or is not yet: it
+ * hides none that was somebody's, also where its node has a clock that was set back and shows it as running.
  */
 function speakerOf(views: readonly ClaimedRead[], heard: number, nodeCount: number): ClaimedRead | undefined {
-  const possible = views[majorityOf(nodeCount) - 1 - (nodeCount - heard)] ?? views[0]
-  const spoken = [...new Set(views.map(({ fence }) => fence))].map((fence) => {
-    const of = views.filter((view) => view.fence === fence)
-    return { ...of[0]!, remainingMs: remainderOf(of, heard, nodeCount) }
-  })
-  return spoken.find((view) => !isLapsed(view) || view.fence <= (possible?.fence ?? NO_TOKEN))
+  const speaker = views[majorityOf(nodeCount) - 1 - (nodeCount - heard)] ?? views[0]
+  const same = views.filter(({ fence }) => fence === speaker?.fence)
+  return same[0] && { ...same[0], remainingMs: remainderOf(same, heard, nodeCount) }
 }
 
 function isLapsed(view: ClaimedRead | undefined): boolean {

@@ -126,8 +126,10 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
   }
   // Nodes that find our clock wrong say nothing of the record: what it amounts to is up to the others, so hear them all.
   if (!settled && (sighting !== undefined || skewed.length > 0)) return { kind: 'undecided' }
+  // A larger token needs none of them. A smaller one, which they ask for, would be below the fences of the others for good.
+  const larger = fences.length > 0 && promises + fences.length >= needed
   // As little as it takes: the clock of the last node that is needed for a majority.
-  const nodeMs = skewed.sort((a, b) => b - a)[needed - promises - 1]
+  const nodeMs = larger ? undefined : skewed.sort((a, b) => b - a)[needed - promises - 1]
   if (nodeMs !== undefined) return { kind: 'skewed', nodeMs }
   if (sighting !== undefined) return { kind: 'sighted', best: sighting.best, mayWriteBack: false, above }
   // Only where a larger token would have won. Else others are racing, and to race at once again helps nobody.

@@ -135,6 +135,10 @@ describe('a claim that was not carried', () => {
     ['GWVxx', 'skewed at 400'],
     ['WHHGx', 'contended above 0'],
     ['WHHHG', 'held 700'],
+    // Found by simulation: one clock was behind, and the smaller token that it asks for is below the fences of the others.
+    ['WGSSx', 'stale above 60'],
+    ['WWGSS', 'stale above 60'],
+    ['WWGSx', 'skewed at 500'],
     // Nobody may know.
     ['xxxxx', 'unavailable 0'],
     ['GGxxx', 'unavailable 2'],
@@ -200,7 +204,9 @@ describe('a claim that was not carried', () => {
       const said = say(letters, true)
       const seen = count(letters, 'C', 'c') > 0 && count(letters, 'x') < 3 && count(letters, 'M') < 3
       // Where our clock was found wrong, the next token may get the promises that are missing: found by simulation.
-      const withLowerToken = count(letters, 'G', 'C') < 3 && count(letters, 'G', 'C', 'W') >= 3
+      const withLargerToken = count(letters, 'c', 'S') > 0 && count(letters, 'G', 'C', 'c', 'S') >= 3
+      const withLowerToken =
+        !withLargerToken && count(letters, 'G', 'C') < 3 && count(letters, 'G', 'C', 'W') >= 3
       const expected = withLowerToken ? /^(completed|skewed)/ : /^(completed|sighted)/
       if (seen && !expected.test(said)) expect.fail(`${letters}: ${said}`)
       if (said.endsWith('write it back') && count(letters, 'G', 'C') < 3) expect.fail(`${letters}: ${said}`)
