@@ -1,9 +1,14 @@
-/** Many histories, one after the other: what was seen in all of them, and the first that broke a promise. */
+/**
+ * Many histories over some workers: what was seen in all of them, and the smallest seed that broke a promise.
+ *
+ * Owns the shares: each worker is handed the next few seeds when it has done the last ones, and what comes back is put together
+ * in the order of the seeds. So the report says the same whatever the number of workers, a failure included: what was run
+ * beyond the first failing seed is left out.
+ */
 
-import { setImmediate as turnOfTheLoop } from 'node:timers/promises'
+import { Worker } from 'node:worker_threads'
+import { type Share, type ShareDone, WORKER_URL, type WorkerSetting } from './campaign-worker.ts'
 import { SIGHTS, type Sight, type Violation } from './history.ts'
-import { planOf } from './plan.ts'
-import { runHistory } from './run.ts'
 
 export type Failure = { readonly seed: number; readonly violations: readonly Violation[] }
 
@@ -17,37 +22,89 @@ export type Report = {
 export type CampaignOptions = {
   readonly from: number
   readonly histories: number
-  readonly withinMs?: number
-  readonly onProgress?: (report: Report) => void
+  readonly workers: number
+  readonly mutant: string | undefined
+  readonly withinMs: number
+  readonly onProgress: (report: Report) => void
 }
 
-/** A history takes about a millisecond: this is about once in two seconds. */
+/** A history takes some two milliseconds: small enough for a limit of time, large enough to hand out. */
+const SHARE = 100
+
 const PROGRESS_EVERY = 2_000
 
 /** Ends at the first failure. */
 export async function campaign(options: CampaignOptions): Promise<Report> {
-  const { from, histories, withinMs = Number.POSITIVE_INFINITY, onProgress } = options
+  const { from, histories, withinMs, onProgress } = options
   const startedMs = performance.now()
   const seen = new Map<Sight, number>()
-  const report = (done: number, failure?: Failure): Report => ({
-    histories: done,
-    seen,
-    failure,
-    tookMs: performance.now() - startedMs,
-  })
-  for (let done = 0; done < histories; done += 1) {
-    const seed = from + done
-    const { violations, seen: sights } = await runHistory(planOf(seed))
-    for (const [sight, count] of sights) seen.set(sight, (seen.get(sight) ?? 0) + count)
-    if (violations.length > 0) return report(done + 1, { seed, violations })
-    if ((done + 1) % PROGRESS_EVERY === 0) {
-      onProgress?.(report(done + 1))
-      // A history never leaves the tick queue: let signals and timers of this process through now and then.
-      await turnOfTheLoop()
-    }
-    if (performance.now() - startedMs > withinMs) return report(done + 1)
+  const done = new Map<number, ShareDone>()
+  let [handedOut, counted] = [0, 0]
+  let failure: Failure | undefined
+  /** No history beyond it counts. */
+  let end = histories
+  const report = (): Report => ({ histories: counted, seen, failure, tookMs: performance.now() - startedMs })
+
+  function nextShare(): Share | undefined {
+    if (performance.now() - startedMs > withinMs) end = Math.min(end, handedOut)
+    if (handedOut >= end) return undefined
+    const share = { at: handedOut, from: from + handedOut, histories: Math.min(SHARE, end - handedOut) }
+    handedOut += share.histories
+    return share
   }
-  return report(histories)
+
+  function take(share: ShareDone): void {
+    done.set(share.at, share)
+    if (share.failure !== undefined) end = Math.min(end, share.at + share.histories)
+    for (
+      let next = done.get(counted);
+      next !== undefined && failure === undefined;
+      next = done.get(counted)
+    ) {
+      done.delete(counted)
+      for (const [sight, count] of next.seen) seen.set(sight, (seen.get(sight) ?? 0) + count)
+      const before = counted
+      counted += next.histories
+      failure = next.failure
+      if (Math.floor(counted / PROGRESS_EVERY) > Math.floor(before / PROGRESS_EVERY)) onProgress(report())
+    }
+  }
+
+  const setting: WorkerSetting = { mutant: options.mutant }
+  const workers = Array.from(
+    { length: options.workers },
+    () => new Worker(WORKER_URL, { workerData: setting }),
+  )
+  try {
+    await Promise.all(workers.map((worker) => occupy(worker, nextShare, take, () => counted >= end)))
+  } finally {
+    await Promise.all(workers.map((worker) => worker.terminate()))
+  }
+  return report()
+}
+
+/** Hands shares to one worker until there are none, or what the others do decides. */
+function occupy(
+  worker: Worker,
+  nextShare: () => Share | undefined,
+  take: (share: ShareDone) => void,
+  isOver: () => boolean,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const handOut = () => {
+      const share = nextShare()
+      if (share === undefined) resolve()
+      else worker.postMessage(share)
+    }
+    worker.on('message', (share: ShareDone) => {
+      take(share)
+      if (isOver()) resolve()
+      else handOut()
+    })
+    worker.on('error', reject)
+    worker.on('exit', () => reject(new Error('a worker of the campaign ended')))
+    handOut()
+  })
 }
 
 /** What should have been seen and was not: a campaign with any proves less than it says, and is invalid. */

@@ -2,6 +2,7 @@
  * `npm run simulate`: many histories from seeds, or one of them again.
  *
  *   --histories N      so many (default 20000), each from its own seed, beginning with --from (default 1)
+ *   --workers N        over so many threads (default: one a core, at most 4); the report is the same whatever their number
  *   --minutes M        ends after so long, with what was run until then
  *   --seed N           one history, with everything that happened in it
  *   --plan FILE        one history of a plan kept as JSON: what a failing campaign prints
@@ -11,6 +12,7 @@
  * with 2 where the campaign is invalid. The last line is one JSON object for programs.
  */
 import { readFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'
 import type { Report } from './campaign.ts'
 import type { Violation } from './history.ts'
@@ -20,10 +22,13 @@ import type { Plan } from './plan.ts'
 // A vote against is an exception to redlock: its stack is what a history would spend most of its time on.
 Error.stackTraceLimit = 0
 
+const WORKERS_MAX = 4
+
 const { values } = parseArgs({
   options: {
     histories: { type: 'string', default: '20000' },
     from: { type: 'string', default: '1' },
+    workers: { type: 'string', default: String(Math.min(WORKERS_MAX, availableParallelism())) },
     minutes: { type: 'string' },
     seed: { type: 'string' },
     plan: { type: 'string' },
@@ -57,7 +62,9 @@ async function again(plan: Plan): Promise<number> {
 
 async function many(from: number, histories: number): Promise<number> {
   const withinMs = values.minutes === undefined ? Number.POSITIVE_INFINITY : Number(values.minutes) * 60_000
-  const report = await campaign({ from, histories, withinMs, onProgress: tellProgress })
+  const workers = Math.max(1, whole('workers', values.workers))
+  const { mutant } = values
+  const report = await campaign({ from, histories, workers, mutant, withinMs, onProgress: tellProgress })
   for (const sight of SIGHTS) console.log(`${sight.padEnd(30)} ${report.seen.get(sight) ?? 0}`)
   const { failure, tookMs } = report
   const never = failure === undefined ? unseen(report) : []
@@ -96,7 +103,7 @@ function namesOf(violations: readonly Violation[]): readonly string[] {
 }
 
 function tellProgress({ histories, tookMs }: Report): void {
-  console.error(`${histories} histories, ${(tookMs / histories).toFixed(2)} ms each`)
+  console.error(`${histories} histories, ${(histories / (tookMs / 1_000)).toFixed(0)} a second`)
 }
 
 function whole(name: string, text: string): number {

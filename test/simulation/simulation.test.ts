@@ -22,6 +22,18 @@ describe('the simulation', () => {
     expect(once.stdout.split('\n').length).toBeGreaterThan(50)
   })
 
+  test('the report says the same whatever the number of workers, also of what was broken', async () => {
+    const broken = ['--mutant', 'minority-outcome-shown']
+    for (const asked of [['--histories', '450'], broken]) {
+      const [one, three] = await Promise.all([
+        simulate(...asked, '--workers', '1'),
+        simulate(...asked, '--workers', '3'),
+      ])
+      const saidOf = ({ stdout }: { stdout: string }) => stdout.replace(/"tookMs":\d+/, '')
+      expect(saidOf(three)).toBe(saidOf(one))
+    }
+  })
+
   test('a failing history is made smaller, and the smaller plan fails again when it is replayed', async () => {
     const broken = ['--mutant', 'claim-over-live-lease']
     const { stdout, last } = await simulate(...broken)

@@ -1,0 +1,51 @@
+/**
+ * A thread of a campaign: runs the histories of the seeds that it is handed, one after the other, up to the first that breaks a
+ * promise. A history is drawn from its seed alone, so it is the same in every thread.
+ */
+
+import { isMainThread, parentPort, workerData } from 'node:worker_threads'
+import type { Failure } from './campaign.ts'
+import type { Sight } from './history.ts'
+
+export const WORKER_URL = new URL(import.meta.url)
+
+export type WorkerSetting = { readonly mutant: string | undefined }
+
+export type Share = {
+  /** How many histories of the campaign come before. */
+  readonly at: number
+  readonly from: number
+  readonly histories: number
+}
+
+export type ShareDone = {
+  readonly at: number
+  /** Up to the failure, where there is one. */
+  readonly histories: number
+  readonly seen: readonly (readonly [Sight, number])[]
+  readonly failure: Failure | undefined
+}
+
+if (!isMainThread && parentPort !== null) await work(parentPort, workerData as WorkerSetting)
+
+async function work(port: NonNullable<typeof parentPort>, { mutant }: WorkerSetting): Promise<void> {
+  // A vote against is an exception to redlock: its stack is what a history would spend most of its time on.
+  Error.stackTraceLimit = 0
+  // A mutant is made while its module is loaded.
+  if (mutant !== undefined) (await import('./mutants.ts')).breakWith(mutant)
+  const { planOf } = await import('./plan.ts')
+  const { runHistory } = await import('./run.ts')
+  port.on('message', (share: Share) => void runShare(share).then((done) => port.postMessage(done)))
+
+  async function runShare({ at, from, histories }: Share): Promise<ShareDone> {
+    const seen = new Map<Sight, number>()
+    for (let done = 0; done < histories; done += 1) {
+      const seed = from + done
+      const { violations, seen: sights } = await runHistory(planOf(seed))
+      for (const [sight, count] of sights) seen.set(sight, (seen.get(sight) ?? 0) + count)
+      if (violations.length > 0)
+        return { at, histories: done + 1, seen: [...seen], failure: { seed, violations } }
+    }
+    return { at, histories, seen: [...seen], failure: undefined }
+  }
+}
