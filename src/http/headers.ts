@@ -62,9 +62,13 @@ export function headerPairs(raw: readonly string[]): HeaderList {
   return pairs
 }
 
+const NO_NAMES: ReadonlySet<string> = new Set()
+
 /** Lower-case names that `Connection` lists. */
 export function namedByConnection(headers: HeaderList): ReadonlySet<string> {
-  const names = linesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(','))
+  const lines = linesOf(headers, 'connection')
+  if (lines.length === 0) return NO_NAMES
+  const names = lines.flatMap((value) => value.toLowerCase().split(','))
   return new Set(names.map((name) => name.trim()).filter((name) => name !== ''))
 }
 

@@ -8,7 +8,7 @@
  * over, so that the bytes hashed are the bytes that came. Everything else (names from the configuration) is UTF-8.
  */
 
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 
 /** Bytes of the length in front of each part. */
 const LENGTH_BYTES = 8
@@ -17,7 +17,9 @@ export function frame(parts: readonly Uint8Array[]): Buffer {
   const bytes = Buffer.alloc(parts.reduce((sum, part) => sum + LENGTH_BYTES + part.length, 0))
   let offset = 0
   for (const part of parts) {
-    bytes.writeBigUInt64BE(BigInt(part.length), offset)
+    // In two halves, because a BigInt for each part costs as much as its bytes do.
+    bytes.writeUInt32BE(Math.floor(part.length / 2 ** 32), offset)
+    bytes.writeUInt32BE(part.length % 2 ** 32, offset + LENGTH_BYTES / 2)
     bytes.set(part, offset + LENGTH_BYTES)
     offset += LENGTH_BYTES + part.length
   }
@@ -40,11 +42,11 @@ export function unframe(bytes: Buffer): readonly Buffer[] | undefined {
 }
 
 export function sha256(bytes: Uint8Array): Buffer {
-  return createHash('sha256').update(bytes).digest()
+  return hash('sha256', bytes, 'buffer')
 }
 
 export function sha256Hex(bytes: Uint8Array): string {
-  return sha256(bytes).toString('hex')
+  return hash('sha256', bytes, 'hex')
 }
 
 /**
@@ -52,8 +54,12 @@ export function sha256Hex(bytes: Uint8Array): string {
  * which Latin-1 would silently cut to another one).
  */
 export function wireBytes(text: string): Buffer | undefined {
-  for (let index = 0; index < text.length; index++) if (text.charCodeAt(index) > 0xff) return undefined
-  return Buffer.from(text, 'latin1')
+  return isWireText(text) ? Buffer.from(text, 'latin1') : undefined
+}
+
+export function isWireText(text: string): boolean {
+  for (let index = 0; index < text.length; index++) if (text.charCodeAt(index) > 0xff) return false
+  return true
 }
 
 /** UTF-8; undefined for a lone surrogate, all of which UTF-8 would turn into the same three bytes. */

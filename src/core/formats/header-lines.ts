@@ -6,5 +6,9 @@ import type { HeaderList } from '../ports.ts'
 
 /** @param name in lower case */
 export function linesOf(headers: HeaderList, name: string): readonly string[] {
-  return headers.filter(([header]) => header.toLowerCase() === name).map(([, value]) => value)
+  const lines: string[] = []
+  // Asked some twenty times a request: lengths are compared before letters.
+  for (const [header, value] of headers)
+    if (header.length === name.length && header.toLowerCase() === name) lines.push(value)
+  return lines
 }

@@ -7,10 +7,11 @@
 
 import { utf8Bytes } from './framing.ts'
 
-const PLAIN = /[A-Za-z0-9._-]/
+const PLAIN = /^[A-Za-z0-9._-]*$/
 
 /** undefined for text with a lone surrogate, which has no UTF-8. */
 export function percentEncode(text: string): string | undefined {
+  if (PLAIN.test(text)) return text
   const bytes = utf8Bytes(text)
   if (bytes === undefined) return undefined
   let encoded = ''

@@ -13,7 +13,7 @@
 import { createHash } from 'node:crypto'
 import { codingsOf, DECODED_BYTES_MAX } from '../formats/content-coding.ts'
 import { type DigestFault, digestVerifier, verifyDigest } from '../formats/content-digest.ts'
-import { frame, sha256Hex, utf8Bytes, wireBytes } from '../formats/framing.ts'
+import { frame, isWireText, sha256Hex, utf8Bytes, wireBytes } from '../formats/framing.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import { compileSelection, type Selection } from '../formats/json-pointer.ts'
 import { type MediaType, parseMediaType } from '../formats/media-type.ts'
@@ -133,6 +133,7 @@ export async function fingerprint(
   return assemble(
     head,
     rules,
+    media,
     await bodyFormOf(body, codings, media, rules.selection, limits.decodedBytesMax),
   )
 }
@@ -162,7 +163,7 @@ export function streamFingerprint(
     finish: () => {
       const fault = verifier.verify()
       if (fault !== undefined) return fault
-      return assemble(head, rules, {
+      return assemble(head, rules, mediaTypeOf(head.headers), {
         form: 'bytes',
         codings: codingsOf(linesOf(head.headers, 'content-encoding')),
         sha256: hash.digest(),
@@ -176,6 +177,7 @@ export function streamFingerprint(
 function assemble(
   head: RequestHead,
   rules: FingerprintRules,
+  media: MediaType | undefined,
   body: BodyForm,
 ): Fingerprinted | FingerprintProblem {
   const components: Component[] = []
@@ -189,7 +191,7 @@ function assemble(
     ['path', wireBytes(head.path)],
     ['query', queryComponent(head.query)],
     ['headers', headersComponent(head.headers, rules.headers)],
-    ['media_type', mediaTypeComponent(head.headers)],
+    ['media_type', mediaTypeComponent(head.headers, media)],
     ['codings', codingsComponent(head.headers, body.codings)],
     ['body_form', utf8Bytes(body.form)],
     ['body_sha256', body.sha256],
@@ -218,9 +220,8 @@ function headersComponent(headers: HeaderList, chosen: readonly string[]): Buffe
   return frame(frames)
 }
 
-function mediaTypeComponent(headers: HeaderList): Buffer | undefined {
+function mediaTypeComponent(headers: HeaderList, media: MediaType | undefined): Buffer | undefined {
   const lines = linesOf(headers, 'content-type')
-  const media = mediaTypeOf(headers)
   if (lines.length === 0 || !areWireText(lines)) return wireList(lines)
   return wireList(media === undefined ? ['verbatim', ...lines] : ['parsed', media.normal])
 }
@@ -236,7 +237,7 @@ function codingsComponent(headers: HeaderList, kept: readonly string[]): Buffer 
 
 /** Asked before text is compared without case: beyond Latin-1 there are letters whose lower case is an ASCII letter. */
 function areWireText(lines: readonly string[]): boolean {
-  return lines.every((line) => wireBytes(line) !== undefined)
+  return lines.every(isWireText)
 }
 
 function wireList(texts: readonly string[]): Buffer | undefined {

@@ -96,12 +96,13 @@ function scopeOf(scope: Scope): readonly string[] | Invalid {
   const encoded: string[] = []
   for (const part of ['tenant', 'env', 'apiVersion'] as const) {
     const text = scope[part]
-    const bytes = utf8Bytes(text)
-    if (bytes === undefined) return invalid(part, 'not_text', `${part} has a lone surrogate`)
-    if (bytes.length === 0) return invalid(part, 'empty', `${part} is empty, at least 1 byte is expected`)
-    if (bytes.length > SCOPE_PART_BYTES_MAX)
-      return invalid(part, 'too_long', `${part} has ${bytes.length} bytes, at most ${SCOPE_PART_BYTES_MAX}`)
-    encoded.push(percentEncode(text)!)
+    const name = percentEncode(text)
+    if (name === undefined) return invalid(part, 'not_text', `${part} has a lone surrogate`)
+    if (name === '') return invalid(part, 'empty', `${part} is empty, at least 1 byte is expected`)
+    const bytes = Buffer.byteLength(text)
+    if (bytes > SCOPE_PART_BYTES_MAX)
+      return invalid(part, 'too_long', `${part} has ${bytes} bytes, at most ${SCOPE_PART_BYTES_MAX}`)
+    encoded.push(name)
   }
   return encoded
 }

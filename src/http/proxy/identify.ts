@@ -5,7 +5,7 @@
  * claimed and nothing is sent before this has succeeded.
  */
 
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { codingsOf, decodeBody } from '../../core/formats/content-coding.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { Fingerprint } from '../../core/record/record.ts'
@@ -84,15 +84,16 @@ export async function identify(
   if (printed.kind !== 'fingerprint') return refuse(fingerprintProblem(printed), clientKey)
 
   const of = { ...scope, principal, method, path }
-  const byContent = recordKey({ ...of, mode: 'content', fingerprint: printed.hash })
-  const record = clientKey === undefined ? byContent : recordKey({ ...of, mode: 'header', key: clientKey })
-  if (record.kind === 'invalid_identity' || byContent.kind === 'invalid_identity') {
+  const byContent = () => recordKey({ ...of, mode: 'content', fingerprint: printed.hash })
+  const record = clientKey === undefined ? byContent() : recordKey({ ...of, mode: 'header', key: clientKey })
+  const both = route.mode === 'both' && route.duplicateContent === 'conflict'
+  const content = both ? byContent() : undefined
+  if (record.kind === 'invalid_identity' || content?.kind === 'invalid_identity') {
     const detail = record.kind === 'invalid_identity' ? record.detail : 'the request has no identity'
     return refuse({ code: 'scope-invalid', detail: sentence(detail) }, clientKey)
   }
   const entities = entityKeys(subject, scope)
   if ('code' in entities) return refuse(entities, clientKey)
-  const both = route.mode === 'both' && route.duplicateContent === 'conflict'
   return {
     kind: 'identified',
     recordKey: record.recordKey,
@@ -100,14 +101,14 @@ export async function identify(
     clientKey,
     entityKeys: entities.keys,
     keyForApplication: keyForApplication(subject, clientKey, record.recordKey),
-    ...(both
-      ? {
+    ...(content === undefined
+      ? {}
+      : {
           contentRecord: {
-            recordKey: contentMarkOf(byContent.recordKey),
+            recordKey: contentMarkOf(content.recordKey),
             fingerprint: sha256Hex(record.recordKey),
           },
-        }
-      : {}),
+        }),
   }
 }
 
@@ -210,5 +211,5 @@ function sentence(text: string): string {
 }
 
 function sha256Hex(text: string): string {
-  return createHash('sha256').update(text).digest('hex')
+  return hash('sha256', text, 'hex')
 }
