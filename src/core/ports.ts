@@ -124,7 +124,7 @@ export type RenewResult =
 
 export type CompleteResult =
   | { readonly kind: 'recorded' }
-  /** Another holder came after. `winner` is its outcome where a majority holds it. */
+  /** Another holder came after. `winner` is its outcome where a majority holds it, and it is one of the same content. */
   | {
       readonly kind: 'fenced'
       readonly winner?: { readonly outcome: StoredOutcome; readonly token: Token }

@@ -3,6 +3,7 @@
 import { describe, expect, test } from 'vitest'
 import { createSweeper } from '../../src/coordination/sweeper.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
+import { forgetOrphan } from '../../src/core/coordination/settle-orphan.ts'
 import { SILENT } from '../../src/core/events.ts'
 import { NOTHING_COPIED, nextEnrolmentStep } from '../../src/core/nodes/enrolment-rules.ts'
 import type { NodeAnswer, Quorum, Round } from '../../src/core/ports.ts'
@@ -166,4 +167,34 @@ describe('found by simulation', () => {
       expect(told.length).toBe(letters)
     },
   )
+
+  test.each([
+    ['the outcome of the winner', 'its', 'its'],
+    [
+      'no outcome of another content, for which the key was used once its own claim was forgotten',
+      'other',
+      undefined,
+    ],
+  ])('a late holder is told %s', async (_, fingerprint, shown) => {
+    const clock = new VirtualClock()
+    const nodes = createEmbeddedNodes(3, clock, 50, SILENT)
+    const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
+    const leases = createLeases({ quorum, clock, random: seededRandom(1), events: SILENT })
+    const terms = { leaseMs: 1_000, retentionMs: 60_000 }
+    const ask = async (of: string) => {
+      const claimed = await leases.claim({ key: 'k', fingerprint: of, ...terms, budgetMs: 100 })
+      if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+      return claimed.lease
+    }
+    const outcomeOf = (of: string) => ({ kind: 'result', result: of, completedAtWallMs: 0 }) as const
+    const late = await ask('its')
+    await clock.advance(2_000)
+    await forgetOrphan({ recordKey: 'k', fingerprint: 'its', attempt: 1 }, terms, leases)
+    await leases.complete(await ask(fingerprint), outcomeOf(fingerprint))
+    const told = await leases.complete(late, outcomeOf('late'))
+    expect(told).toEqual({
+      kind: 'fenced',
+      ...(shown === undefined ? {} : { winner: { outcome: outcomeOf(shown), token: expect.any(Number) } }),
+    })
+  })
 })

@@ -108,9 +108,10 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
       // Until a majority has it from the other one, it is not known whether it will.
       return { kind: found.holders >= needed ? 'recorded' : 'unavailable' }
     }
-    const winner =
-      found !== undefined && found.holders >= needed ? decode(key, found.best.outcome) : undefined
-    return winner === undefined || found === undefined
+    if (found === undefined || found.holders < needed) return { kind: 'fenced' }
+    // The lease may have been forgotten as not carried out, and the key used for another content since.
+    const winner = found.best.fingerprint === fingerprint ? decode(key, found.best.outcome) : undefined
+    return winner === undefined
       ? { kind: 'fenced' }
       : { kind: 'fenced', winner: { outcome: winner, token: found.best.acceptedToken } }
   }
