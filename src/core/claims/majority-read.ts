@@ -12,6 +12,7 @@ import { majorityOf } from '../units.ts'
 import { bestOf } from './quorum.ts'
 
 type Answers = readonly (NodeAnswer | undefined)[]
+type Read = Extract<NodeAnswer, { kind: 'record' }>
 type CompletedRecord = Extract<NodeRecord, { state: 'completed' }>
 
 export type MajorityRead =
@@ -68,7 +69,7 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
       record?.state === 'released' ? Math.max(largest ?? NO_TOKEN, record.fence) : largest,
     undefined,
   )
-  const claimed = speakerOf(views, reads.length, answers.length)
+  const claimed = speakerOf(views, reads, answers.length)
   if (sighting !== undefined && (claimed === undefined || claimed.fence < sighting.best.acceptedToken)) {
     const { acceptedToken: fence, owner, attempt, fingerprint } = sighting.best
     return {
@@ -91,11 +92,7 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
 }
 
 /** As the nodes show them, the largest ballot first, and of one claim the longest remainder. */
-function claimsAmong(
-  reads: readonly Extract<NodeAnswer, { kind: 'record' }>[],
-  sighted: boolean,
-  needed: number,
-): readonly ClaimedRead[] {
+function claimsAmong(reads: readonly Read[], sighted: boolean, needed: number): readonly ClaimedRead[] {
   return reads
     .flatMap(({ record, nodeMs }): readonly ClaimedRead[] => {
       if (record?.state !== 'claimed') return []
@@ -111,10 +108,21 @@ function claimsAmong(
  * Which of several claims speaks: the largest that a majority may have carried. A larger one was nobody's, or is not yet: it
  * hides none that was somebody's, also where its node has a clock that was set back and shows it as running.
  */
-function speakerOf(views: readonly ClaimedRead[], heard: number, nodeCount: number): ClaimedRead | undefined {
-  const speaker = views[majorityOf(nodeCount) - 1 - (nodeCount - heard)] ?? views[0]
+function speakerOf(
+  views: readonly ClaimedRead[],
+  reads: readonly Read[],
+  nodeCount: number,
+): ClaimedRead | undefined {
+  // Who has an outcome of a claim has carried that claim.
+  const tokens = reads.flatMap(({ record }) => {
+    if (record?.state === 'completed') return [record.acceptedToken]
+    return record?.state === 'claimed' ? [record.fence] : []
+  })
+  const silent = nodeCount - reads.length
+  const largest = tokens.sort((one, other) => other - one)[majorityOf(nodeCount) - 1 - silent]
+  const speaker = views.find(({ fence }) => largest !== undefined && fence <= largest) ?? views[0]
   const same = views.filter(({ fence }) => fence === speaker?.fence)
-  return same[0] && { ...same[0], remainingMs: remainderOf(same, heard, nodeCount) }
+  return same[0] && { ...same[0], remainingMs: remainderOf(same, reads.length, nodeCount) }
 }
 
 function isLapsed(view: ClaimedRead | undefined): boolean {

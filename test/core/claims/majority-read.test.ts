@@ -111,6 +111,8 @@ describe('reading', () => {
     ['CCUUU', 'claimed 20, attempt 2, 300 ms'],
     ['CCQQQ', 'claimed 10, attempt 1, 0 ms'],
     ['CCDDa', 'claimed 20, attempt 1, 0 ms'],
+    // Who has an outcome of a claim has carried that claim.
+    ['DUUPP', 'claimed 20, attempt 2, 300 ms'],
     ['aaxxx', 'unavailable 2'],
     ['CCqqq', 'unavailable 2'],
   ])('%s: %s', (letters, said) => {
