@@ -7,6 +7,7 @@
  */
 import { spawn } from 'node:child_process'
 import { readFile, rm } from 'node:fs/promises'
+import { FETCHED_PROGRAMS, fetchProgram } from '../test/support/fetched-programs.ts'
 import { provideServerPrograms, whatToInstall } from './server-programs.ts'
 import { sum, type Verdict, type VitestReport, verdictOnTests } from './verdict.ts'
 
@@ -25,11 +26,21 @@ async function main(vitestArguments: readonly string[]): Promise<number> {
   for (const sentence of whatToInstall(missing)) console.error(sentence)
   if (missing.length > 0 && !selected) return conclude([{ passed: 0, failed: missing.length, remarks: [] }])
 
+  if (!selected) await fetchPrograms()
   return conclude([
     await check('lint', 'biome', ['check', '.']),
     await check('types', 'tsc', ['--noEmit']),
     await tests(vitestArguments, selected),
   ])
+}
+
+/** Before the tests, because to build one takes minutes of all cores. What can't be had fails the tests that need it. */
+async function fetchPrograms(): Promise<void> {
+  for (const name of FETCHED_PROGRAMS) {
+    const patience = setTimeout(() => console.error(`fetching ${name}, once …`), 1_000)
+    await fetchProgram(name).catch(({ message }: Error) => console.error(message))
+    clearTimeout(patience)
+  }
 }
 
 async function check(name: string, command: string, args: readonly string[]): Promise<Verdict> {

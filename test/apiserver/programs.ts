@@ -8,7 +8,7 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { cached, goFor, run } from '../support/fetched-programs.ts'
+import { cached, goProgram, run } from '../support/fetched-programs.ts'
 
 export const KUBERNETES = '1.36.3'
 /** The version that this Kubernetes is tested with: in its go.mod. */
@@ -24,7 +24,7 @@ export async function buildPrograms(): Promise<Programs> {
 
 async function build(into: string): Promise<void> {
   console.log(`building kube-apiserver ${KUBERNETES} and etcd ${ETCD} from their modules …`)
-  const go = goFor('kube-apiserver', MODULE)
+  const go = await goProgram()
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-apiserver-'))
   const inFolder = (...args: string[]) => run('kube-apiserver', go, args, {}, folder)
   try {

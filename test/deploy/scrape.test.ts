@@ -5,8 +5,9 @@
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
 import { kustomized, type Manifest } from '../support/kubernetes-objects.ts'
 import { startPrometheus } from '../support/prometheus-server.ts'
 import { startSidecar } from '../support/sidecar.ts'
@@ -33,12 +34,16 @@ function discovered(template: Manifest, addressOf: (port: string) => string, pha
   )
 }
 
+let objects: Awaited<ReturnType<typeof kustomized>>
+beforeAll(async () => {
+  objects = await kustomized(join(root, 'deploy/k8s/example'))
+}, FETCH_MS_MAX)
+
 test('one target a pod, and it is the metrics of the sidecar', async () => {
   await using sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: 'embedded',
     FENCEPOST_UPSTREAM: 'http://127.0.0.1:9',
   })
-  const objects = await kustomized(join(root, 'deploy/k8s/example'))
   const { template } = objects.find(({ kind }) => kind === 'Deployment').spec
   const [{ kubernetes_sd_configs: discovery, ...config }] = parse(readFileSync(file, 'utf8')).scrape_configs
   const selected = discovery[0].selectors[0].label.split('=')

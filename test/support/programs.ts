@@ -127,6 +127,12 @@ export const serverPrograms = {
     elsewhere: 'a statically linked busybox of your distribution',
     why: 'the base image that the image is built on in tests needs a shell',
   },
+  pip: {
+    programs: ['pip3', 'pip'],
+    debianPackage: 'python3-pip',
+    elsewhere: 'pip of Python 3',
+    why: 'Envoy, hadolint and the schemas of Kubernetes come as wheels, and so does Go where there is none',
+  },
   redisExporter: {
     programs: ['prometheus-redis-exporter', 'redis_exporter'],
     debianPackage: 'prometheus-redis-exporter',
