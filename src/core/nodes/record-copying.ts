@@ -7,7 +7,7 @@
 
 import type { Events } from '../events.ts'
 import type { NodeRecord } from '../record/record.ts'
-import { type Merged, mergeSightings, type Sighting } from '../record/record-merge.ts'
+import { leasedAtMost, type Merged, mergeSightings, type Sighting } from '../record/record-merge.ts'
 import type { Adoption, EnrolmentNode, Peer, Shown } from './enrolment-node.ts'
 import {
   advanced,
@@ -32,7 +32,7 @@ export type MergedKeys = { has(key: string): boolean; add(key: string): unknown 
 export async function copyPages(
   target: EnrolmentNode,
   peers: readonly Peer[],
-  { quarantine, required }: Pick<EnrolmentView, 'quarantine' | 'required'>,
+  { quarantine, quarantineMs, required }: Pick<EnrolmentView, 'quarantine' | 'quarantineMs' | 'required'>,
   step: Extract<EnrolmentStep, { kind: 'copy' }>,
   { events, goOn, merged }: CopyPorts,
 ): Promise<CopyProgress> {
@@ -42,7 +42,8 @@ export async function copyPages(
   const witnesses = lossDeclared ? peers : peers.filter((peer) => peer.voting)
   const source = witnesses.find(({ runId }) => runId === step.sourceRunId)
   if (source === undefined) throw new Error(`the node of run ${step.sourceRunId} is not among the sources`)
-  const rules = { required, lossDeclared, events }
+  // No sidecar takes longer leases than its quarantines wait for.
+  const rules = { required, lossDeclared, longestLeaseMs: quarantineMs, events }
   const copying: Promise<number>[] = []
   let { cursor } = step
   let copied = 0
@@ -86,7 +87,12 @@ function chunked(keys: readonly string[]): readonly (readonly string[])[] {
   )
 }
 
-type CopyRules = { readonly required: number; readonly lossDeclared: boolean; readonly events: Events }
+type CopyRules = {
+  readonly required: number
+  readonly lossDeclared: boolean
+  readonly longestLeaseMs: number
+  readonly events: Events
+}
 
 /**
  * @param turn by turns each of those that were heard is asked for outcomes
@@ -98,7 +104,7 @@ async function copyKeys(
   source: Peer,
   witnesses: readonly Peer[],
   turn: number,
-  { required, lossDeclared, events }: CopyRules,
+  { required, lossDeclared, longestLeaseMs, events }: CopyRules,
 ): Promise<number> {
   const [own, heard] = await Promise.all([
     target.show(keys, false),
@@ -106,8 +112,9 @@ async function copyKeys(
   ])
   tellOfDamage(keys, heard, events)
   const news: News[] = keys.flatMap((key, index) => {
-    const merged = mergeSightings(sightingsAt(heard, index), required)
-    return merged === undefined || isKnown(own.sightings[index], merged) ? [] : [{ key, index, merged }]
+    const seen = mergeSightings(sightingsAt(heard, index), required)
+    if (seen === undefined || isKnown(own.sightings[index], seen)) return []
+    return [{ key, index, merged: leasedAtMost(seen, longestLeaseMs) }]
   })
   const short = news.filter(({ merged }) => merged.record.state !== 'completed')
   if (short.length > 0) await target.adopt(short)

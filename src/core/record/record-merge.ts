@@ -63,6 +63,16 @@ export function mergeSightings(sightings: readonly Sighting[], needed: number): 
   return { record: markCopied(record, chosen), ttlMs, chosen }
 }
 
+/**
+ * The same with no more left of its lease than any lease can last. More shows a node whose clock was set back; told of it,
+ * another one would refuse everybody for as long as that clock is behind.
+ */
+export function leasedAtMost(merged: Merged, longestMs: number): Merged {
+  const { record } = merged
+  if (record.state !== 'claimed' || record.leaseUntilNodeMs <= longestMs) return merged
+  return { ...merged, record: { ...record, leaseUntilNodeMs: longestMs } }
+}
+
 /** What a node holds after it was told `merged`. `nodeMs` is its own clock. */
 export function adoptRecord(own: NodeRecord | undefined, merged: Merged, nodeMs: number): NodeRecord {
   const { record, chosen } = merged

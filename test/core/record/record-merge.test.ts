@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { NO_OWNER, type NodeRecord } from '../../../src/core/record/record.ts'
 import {
   adoptRecord,
+  leasedAtMost,
   mergeRecords,
   mergeSightings,
   onNoClock,
@@ -99,6 +100,13 @@ test('the longest memory is kept, and what nobody has is nothing', () => {
 test('a lease runs on the clock of the node that is told', () => {
   const merged = mergeSightings([{ record: claimed(5, 1, 10_500), nodeMs: 10_000, ttlMs: 1 }], 1)
   expect(merged && adoptRecord(undefined, merged, 7_000_000)).toMatchObject({ leaseUntilNodeMs: 7_000_500 })
+})
+
+// Found by simulation: one clock that was set back by half a minute kept a key from everybody for as long, by way of a second node.
+test('no lease is told as longer than any can be, as one looks on a clock that was set back', () => {
+  const merged = mergeSightings([{ record: claimed(5, 1, 40_500), nodeMs: 10_000, ttlMs: 1 }], 1)
+  expect(merged && leasedAtMost(merged, 1_500).record).toMatchObject({ leaseUntilNodeMs: 1_500 })
+  expect(merged && leasedAtMost(merged, 60_000)).toBe(merged)
 })
 
 const record = arbitraryRecord(1_000_000)
