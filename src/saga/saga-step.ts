@@ -194,7 +194,7 @@ async function bar(
   const { rows } = await tx.query<{ status: StepStatus; result: string | null; working_ms: number | null }>(
     `SELECT t.status, t.result::text AS result,
             (SELECT (extract(epoch FROM locked_until - clock_timestamp()) * 1000)::float8 FROM ${s}.idempotency_keys
-             WHERE scope = $3 AND key = $4 AND status = 'in_progress') AS working_ms
+             WHERE scope = $3 AND key = $4 AND status IN ('in_progress', 'parked')) AS working_ms
      FROM ${s}.saga_steps t WHERE saga_id = $1 AND step = $2 FOR UPDATE`,
     [sagaId, step, stepScope, keyOf(sagaId, step)],
   )
@@ -211,6 +211,7 @@ async function bar(
       await setStatus(kit, tx, sagaId, step, 'compensated')
       return { kind: 'compensated' }
     case 'running':
+      // Also where that was the last attempt: an effect that was abandoned may still be on its way.
       if (working_ms !== null && working_ms > 0)
         throw new OperationInProgressError(`${sagaId} ${step}`, working_ms)
       await setStatus(kit, tx, sagaId, step, 'compensating')
@@ -254,7 +255,7 @@ export async function unparkSagaSteps(kit: SagaKit, tx: Tx, sagaId: string): Pro
     sagaId,
   ])
   await tx.query(
-    `UPDATE ${s}.idempotency_keys SET status = 'in_progress', attempts = 0, locked_until = clock_timestamp(), owner = ''
+    `UPDATE ${s}.idempotency_keys SET status = 'in_progress', attempts = 0, owner = ''
      WHERE status = 'parked' AND scope IN ($1, $2) AND key = ANY($3)`,
     [stepScope, compensationScope, rows.map(({ step }) => keyOf(sagaId, step))],
   )

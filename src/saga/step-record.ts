@@ -128,7 +128,7 @@ async function lockRow(tx: Tx, s: string, scope: string, key: string): Promise<K
 /** Second transaction, entered again after a lost connection: the row says whether it happened. */
 export function settle<R>(
   kit: SagaKit,
-  { step: { scope, key }, owner }: Claim,
+  { step: { scope, key, ttlMs = dayMs }, owner }: Claim,
   { fence }: Claimed,
   outcome: 'completed' | 'failed',
   hooks: Pick<StepHooks<unknown>, 'settled'>,
@@ -145,10 +145,13 @@ export function settle<R>(
         return { replayed: false, outcome: row.status, result: JSON.parse(row.result) as R }
       const text = serialised(await write(tx))
       await hooks.settled?.(tx, outcome, text)
+      // Answers count from here: the step may have stood parked for longer than they last.
       await tx.query(
         `UPDATE ${kit.schema}.idempotency_keys
-         SET status = $3, result = $4, error = NULL, request = NULL, updated_at = clock_timestamp() WHERE scope = $1 AND key = $2`,
-        [scope, key, outcome, text],
+         SET status = $3, result = $4, error = NULL, request = NULL, updated_at = clock_timestamp(),
+             expires_at = clock_timestamp() + $5 * interval '1 ms'
+         WHERE scope = $1 AND key = $2`,
+        [scope, key, outcome, text, ttlMs],
       )
       return { replayed: false, outcome, result: JSON.parse(text) as R }
     }),
@@ -189,11 +192,11 @@ async function park(tx: Tx, s: string, { step }: Claim): Promise<void> {
   )
 }
 
-/** A parked step may be tried again, from its first attempt: a person has looked at it. */
+/** A parked step may be tried again, from its first attempt: a person has looked at it. What was abandoned keeps its lease. */
 export async function unparkStep(kit: SagaKit, scope: string, key: string): Promise<boolean> {
   const { rowCount } = await kit.pool.query(
     `UPDATE ${kit.schema}.idempotency_keys
-     SET status = 'in_progress', attempts = 0, locked_until = clock_timestamp(), owner = '', updated_at = clock_timestamp()
+     SET status = 'in_progress', attempts = 0, owner = '', updated_at = clock_timestamp()
      WHERE scope = $1 AND key = $2 AND status = 'parked'`,
     [scope, key],
   )

@@ -1,6 +1,7 @@
 // A saga comes to an end, forward or back, whatever dies on the way; and nothing is charged that is not kept or refunded.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import {
+  AttemptsExhaustedError,
   BusinessError,
   IdempotencyKeyReuseError,
   OperationInProgressError,
@@ -15,6 +16,7 @@ import { Declined, FakeProvider } from '../support/fake-provider.ts'
 import { MemoryLocks } from '../support/memory-locks.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
 
 let server: PostgresServer
 let kit: TestKit
@@ -269,6 +271,41 @@ test('a step that was paused beyond its lease and compensated meanwhile undoes i
   go.resolve()
   await outcome
   expect(provider.charges.size).toBe(1)
+  expect(provider.kept).toBe(0)
+})
+
+test('a last attempt that ignores its signal is not undone before its lease is over', async () => {
+  const clock = new VirtualClock()
+  const slow = await testKit(server, { clock })
+  const entered = Promise.withResolvers<void>()
+  const go = Promise.withResolvers<void>()
+  const late = processSagaStep(
+    slow,
+    { sagaId: 'last', step: 'pay', request: null, leaseMs: 60_000, maxAttempts: 1 },
+    {
+      effect: async ({ idempotencyKey }) => {
+        entered.resolve()
+        await go.promise
+        return provider.charge(idempotencyKey, 10)
+      },
+      commit: async () => null,
+    },
+  )
+  const outcome = expect(late).rejects.toBeInstanceOf(AttemptsExhaustedError)
+  await entered.promise
+  await clock.advance(54_000)
+  await outcome
+  const undone = () =>
+    compensateSagaStep(
+      slow,
+      { sagaId: 'last', step: 'pay', leaseMs: 1_000 },
+      { effect: ({ stepKey }) => provider.refund(stepKey) },
+    )
+  await expect(undone()).rejects.toBeInstanceOf(OperationInProgressError)
+  go.resolve()
+  await eventually('the charge', () => provider.charges.size === 1)
+  await slow.pool.query(`UPDATE ${slow.schema}.idempotency_keys SET locked_until = clock_timestamp()`)
+  expect(await undone()).toBe('compensated')
   expect(provider.kept).toBe(0)
 })
 

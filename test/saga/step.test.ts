@@ -316,3 +316,17 @@ test('the signal aborts before the lease ends, and an effect that ignores it is 
   expect(signal.aborted).toBe(true)
   await outcome
 })
+
+test('a step that stood parked for longer than its answers last answers repetitions all the same', async () => {
+  const provider = new FakeProvider()
+  provider.moods.push('fail-before')
+  await expect(pay(provider, 'days', { maxAttempts: 1 })).rejects.toBeInstanceOf(AttemptsExhaustedError)
+  // Two days pass until somebody looks at it, and the provider forgets its keys after one.
+  await kit.pool.query(
+    `UPDATE ${kit.schema}.idempotency_keys SET expires_at = clock_timestamp() - interval '1 day' WHERE key = 'days'`,
+  )
+  await unparkStep(kit, 'pay', 'days')
+  expect((await pay(provider, 'days')).replayed).toBe(false)
+  expect((await pay(provider, 'days')).replayed).toBe(true)
+  expect([provider.calls.length, await paymentsOf('days')]).toEqual([2, 1])
+})
