@@ -90,7 +90,8 @@ describe.each(values)('%s', (file) => {
       .flatMap((pod) => pod.containers)
       .filter(({ image }: Manifest) => image.includes('fencepost'))
     const config = manifests.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'rel')
-    const readFile = (path: string) => (path.endsWith('.yaml') ? config.data['fencepost.yaml'] : 'content')
+    const readFile = (path: string) =>
+      path.endsWith('.yaml') ? config.data['fencepost.yaml'] : 'content'.repeat(5)
     expect(ours.length).toBeGreaterThan(0)
     for (const container of ours) {
       const loaded = loadConfig(settingsOf(container), readFile)
@@ -220,6 +221,69 @@ function groupsOf(sizes: Readonly<Record<string, number>>): readonly string[] {
   return ['--set-json', `redis.groups=${JSON.stringify(Object.fromEntries(groups))}`]
 }
 
+test('numbers among the settings are written in digits', () => {
+  const set = [
+    '--set',
+    'settings.FENCEPOST_TENANT_NEW_RECORDS=1000000,settings.FENCEPOST_RENEW_FRACTION=0.25',
+  ]
+  const deployment = rendered('fencepost', [...TOKEN, ...set]).find(({ kind }) => kind === 'Deployment')
+  const [container] = podOf(deployment).containers
+  expect(settingsOf(container)).toMatchObject({
+    FENCEPOST_TENANT_NEW_RECORDS: '1000000',
+    FENCEPOST_RENEW_FRACTION: '0.25',
+  })
+})
+
+test.each([44, 45, 49, 50, 53])('a release of %i characters has nodes with a name of their own', (length) => {
+  const release = 'a'.repeat(length)
+  const { stdout } = helm('template', release, 'fencepost', '--kube-version', '1.37.0', ...TOKEN)
+  const services = manifestsIn(stdout).filter(({ kind }) => kind === 'Service')
+  const names = services.map(({ metadata }) => metadata.name)
+  expect(new Set(names).size).toBe(2)
+  for (const name of names) expect(name).toMatch(/^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$/)
+})
+
+test('`helm test` without the service finds the routes that it is given', () => {
+  const args = [...withFile('routes-values.yaml'), '--set', 'service.enabled=false']
+  const manifests = rendered('fencepost', args)
+  const pod = manifests.find(({ kind }) => kind === 'Pod')
+  const asked = pod.spec.volumes.map(({ configMap }: Manifest) => configMap.name)
+  expect(asked).toEqual(['rel'])
+  expect(manifests.filter(({ kind }) => kind === 'ConfigMap').map(({ metadata }) => metadata.name)).toContain(
+    'rel',
+  )
+})
+
+test('files of settings are mounted from their Secrets', () => {
+  const manifests = rendered('fencepost', withFile('secret-files-values.yaml'))
+  for (const kind of ['Deployment', 'Pod']) {
+    const pod = podOf(manifests.find(({ kind: of }) => of === kind))
+    const [container] = pod.containers
+    const { FENCEPOST_TLS_KEY_FILE: path = '' } = settingsOf(container)
+    const mount = container.volumeMounts.find(({ mountPath }: Manifest) => path.startsWith(`${mountPath}/`))
+    expect(pod.volumes.find(({ name }: Manifest) => name === mount.name).secret).toEqual({
+      secretName: 'fencepost-tls',
+      items: [{ key: 'tls.key', path: path.slice(mount.mountPath.length + 1) }],
+    })
+  }
+})
+
+test('pods of every kind pull their images with the Secrets that are named', () => {
+  const manifests = rendered('fencepost', [...TOKEN, '--set', 'image.pullSecrets={registry}'])
+  const pods = manifests.map(podOf).filter((pod) => pod !== undefined)
+  expect(pods.map(({ imagePullSecrets }) => imagePullSecrets)).toEqual(pods.map(() => [{ name: 'registry' }]))
+})
+
+test('a pod monitor has the labels that its Prometheus selects by', () => {
+  const manifests = rendered('fencepost', [
+    ...withFile('monitoring-values.yaml'),
+    '--set',
+    'podMonitor.labels.release=prometheus',
+  ])
+  const { metadata } = manifests.find(({ kind }) => kind === 'PodMonitor')
+  expect(metadata.labels.release).toBe('prometheus')
+})
+
 test('groups of nodes are one setting', () => {
   const manifests = rendered('fencepost', withFile('groups-values.yaml'))
   const deployment = manifests.find(({ kind }) => kind === 'Deployment')
@@ -343,6 +407,52 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     /settings\.FENCEPOST_REDIS_NODES is given/,
   ],
   ['a setting of nobody', [...TOKEN, '--set', 'settings.PATH=/'], /PATH/],
+  [
+    'a user that has a value of its own',
+    [...TOKEN, '--set', 'settings.FENCEPOST_REDIS_USERNAME=me'],
+    /settings\.FENCEPOST_REDIS_USERNAME is given/,
+  ],
+  [
+    'an admin port that no probe asks',
+    [...TOKEN, '--set', 'settings.FENCEPOST_ADMIN_LISTEN=off'],
+    /settings\.FENCEPOST_ADMIN_LISTEN is given: probes/,
+  ],
+  [
+    'an admin port in the file',
+    [...TOKEN, '--set', 'config.listen.admin=off'],
+    /config\.listen\.admin is given: probes/,
+  ],
+  [
+    'an admin port that speaks TLS alone',
+    [...TOKEN, '--set', 'settings.FENCEPOST_TLS_LISTENERS=api\\,admin'],
+    /settings\.FENCEPOST_TLS_LISTENERS .* names admin: probes/,
+  ],
+  [
+    'a file that is given twice',
+    [
+      ...TOKEN,
+      '--set',
+      'settings.FENCEPOST_TLS_KEY_FILE=/a,secretFiles.FENCEPOST_TLS_KEY_FILE.secret=s,secretFiles.FENCEPOST_TLS_KEY_FILE.key=k',
+    ],
+    /settings\.FENCEPOST_TLS_KEY_FILE and secretFiles\.FENCEPOST_TLS_KEY_FILE are both given/,
+  ],
+  [
+    'a drain that the pod does not live to see the end of',
+    [...TOKEN, '--set', 'settings.FENCEPOST_DRAIN_TIMEOUT=2m'],
+    /service\.terminationGracePeriodSeconds is 45 with a drain .* of 2m: .*Give it 130 or more/,
+  ],
+  [
+    'the same in the file',
+    [...TOKEN, '--set', 'config.limits.drain=36000ms'],
+    /terminationGracePeriodSeconds is 45 with a drain .* of 36000ms: .*Give it 46 or more/,
+  ],
+  ['a label that is no text', [...TOKEN, '--set', 'podLabels.a=1'], /podLabels/],
+  ['an annotation that is no text', [...TOKEN, '--set', 'podAnnotations.a=true'], /podAnnotations/],
+  [
+    'a label that the Deployment selects by',
+    [...TOKEN, '--set', 'podLabels.app\\.kubernetes\\.io/name=x'],
+    /podLabels/,
+  ],
   ['an old cluster', [...TOKEN, '--kube-version', '1.28.0'], /kubeVersion: >=1\.29/],
 ])('%s is refused, and the message names the value', (_, set, told) => {
   const { status, stderr } = helm(

@@ -10,6 +10,7 @@ What fencepost needs of a pod, in parts. Each takes a dictionary (`npm run chart
   -- apiTokenSecret: Secret with the key `token`, which callers of the reservation API and gateways must show
   -- configMap: ConfigMap with the key `fencepost.yaml`, as FENCEPOST_CONFIG takes it
   -- settings: further settings by their environment variables, such as `FENCEPOST_LEASE: 60s`
+  -- secretFiles: settings that name a file, such as `FENCEPOST_TLS_KEY_FILE: { secret: NAME, key: tls.key }`, each mounted from a Secret
   -- resources: of the container; no CPU limit, being throttled is to miss renewals
   -- shared: opens the reservation API and the gateway listener beyond the pod, as the chart `fencepost` does
 
@@ -125,9 +126,19 @@ seccompProfile: { type: RuntimeDefault }
 - { name: FENCEPOST_CONFIG, value: /etc/fencepost/config/fencepost.yaml }
 {{- end }}
 {{- range $name, $value := .settings }}
-- { name: {{ $name }}, value: {{ $value | toString | quote }} }
+- { name: {{ $name }}, value: {{ include "fencepost-lib.text" $value | quote }} }
+{{- end }}
+{{- range $name, $file := .secretFiles }}
+- { name: {{ $name }}, value: {{ printf "/etc/fencepost/files/%s/%s" (include "fencepost-lib.volumeOf" $name) $file.key | quote }} }
 {{- end }}
 {{- end }}
+
+{{/* A value as it was written: Helm would print the number 1000000 as 1e+06, which no setting takes. */}}
+{{- define "fencepost-lib.text" -}}
+{{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ toString . }}{{ end }}
+{{- end }}
+
+{{- define "fencepost-lib.volumeOf" -}}{{ . | lower | replace "_" "-" }}{{- end }}
 
 {{- define "fencepost-lib.volumeMounts" -}}
 {{- if .redisPasswordSecret }}
@@ -141,6 +152,10 @@ seccompProfile: { type: RuntimeDefault }
 {{- end }}
 {{- if .configMap }}
 - { name: fencepost-config, mountPath: /etc/fencepost/config, readOnly: true }
+{{- end }}
+{{- range $name, $file := .secretFiles }}
+{{- $volume := include "fencepost-lib.volumeOf" $name }}
+- { name: {{ $volume }}, mountPath: /etc/fencepost/files/{{ $volume }}, readOnly: true }
 {{- end }}
 {{- end }}
 
@@ -156,6 +171,9 @@ seccompProfile: { type: RuntimeDefault }
 {{- end }}
 {{- if .configMap }}
 - { name: fencepost-config, configMap: { name: {{ .configMap }} } }
+{{- end }}
+{{- range $name, $file := .secretFiles }}
+- { name: {{ include "fencepost-lib.volumeOf" $name }}, secret: { secretName: {{ $file.secret }}, items: [{ key: {{ $file.key }}, path: {{ $file.key }} }] } }
 {{- end }}
 {{- end }}
 

@@ -18,7 +18,17 @@ app.kubernetes.io/name: fencepost-redis
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- define "fencepost.nodesName" -}}{{ printf "%s-redis" .Release.Name | trunc 50 }}{{- end }}
+{{/* Shortened before the ending, not with it: it must differ from the name of the release, and not end with a dash. */}}
+{{- define "fencepost.nodesName" -}}{{ printf "%s-redis" (.Release.Name | trunc 44 | trimSuffix "-" | trimSuffix ".") }}{{- end }}
+
+{{- define "fencepost.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
 
 {{/* What the library's parts take, from the values of this chart. */}}
 {{- define "fencepost.sidecarValues" -}}
@@ -37,5 +47,5 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- toYaml (dict "image" .Values.image "nodes" $nodes "shared" true "redisUsername" .Values.redis.username
   "redisPasswordSecret" .Values.redis.passwordSecret "redisCaSecret" .Values.redis.caSecret
   "apiTokenSecret" .Values.service.tokenSecret "configMap" (ternary .Release.Name "" (not (empty .Values.config)))
-  "settings" $settings "resources" .Values.resources) }}
+  "settings" $settings "secretFiles" .Values.secretFiles "resources" .Values.resources) }}
 {{- end }}
