@@ -6,7 +6,8 @@
  */
 
 import { Pool } from 'undici'
-import type { Clock, ForwardResult, HeaderList } from '../core/ports.ts'
+import { linesOf } from '../core/formats/header-lines.ts'
+import type { Clock, ForwardResult } from '../core/ports.ts'
 import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
 import { type Failure, failureOf } from './failure.ts'
 import { type Tunnel, tunnel } from './tunnel.ts'
@@ -117,20 +118,17 @@ async function keepInMemory(reply: Reply, method: string, limitBytes: number): P
  * nobody can tell a whole one from one that was cut, and only whole answers are recorded.
  */
 function isStream({ status, headers }: Reply, method: string): boolean {
-  if (firstValueOf(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream') === true)
-    return true
+  if (linesOf(headers, 'content-type')[0]?.toLowerCase().startsWith('text/event-stream') === true) return true
   if (method === 'HEAD' || status === 204 || status === 304) return false
-  return (
-    firstValueOf(headers, 'content-length') === undefined &&
-    firstValueOf(headers, 'transfer-encoding') === undefined
-  )
+  // Where chunks are not the last coding the body ends with the connection (RFC 9112, section 6.3), and another coding
+  // besides them is one that is not taken off here: its bytes are not the answer.
+  const codings = linesOf(headers, 'transfer-encoding').join()
+  return codings === ''
+    ? linesOf(headers, 'content-length').length === 0
+    : codings.trim().toLowerCase() !== 'chunked'
 }
 
 async function* rest(kept: readonly Buffer[], parts: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
   yield* kept
   for (let part = await parts.next(); part.done !== true; part = await parts.next()) yield part.value
-}
-
-function firstValueOf(headers: HeaderList, lowerName: string): string | undefined {
-  return headers.find(([name]) => name.toLowerCase() === lowerName)?.[1]
 }

@@ -103,6 +103,24 @@ test.each<Row>([
     '410 gone',
     1,
   ],
+  ...['gzip', 'identity', 'chunked, gzip', ''].map(
+    (codings): Row => [
+      `a body under Transfer-Encoding: ${codings || 'nothing'}, which ends with the connection`,
+      `${OK}Transfer-Encoding: ${codings}\r\n\r\nok`,
+      'end',
+      '200 created',
+      '410 gone',
+      1,
+    ],
+  ),
+  [
+    'chunks of a coding that nobody asked for',
+    `${OK}Transfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n`,
+    'keep',
+    '200 created',
+    '410 gone',
+    1,
+  ],
   // Cut
   ['a short body', `${OK}Content-Length: 9\r\n\r\nok`, 'end', '502 indeterminate', '409 in-progress', 1],
   [
@@ -121,6 +139,16 @@ test.each<Row>([
     '409 in-progress',
     1,
   ],
+  ...(['end', 'reset'] as const).map(
+    (after): Row => [
+      `chunks without an end, the end of the connection announced, then ${after}`,
+      `${OK}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n`,
+      after,
+      '502 indeterminate',
+      '409 in-progress',
+      1,
+    ],
+  ),
   ['half a head', `${OK}Content-Le`, 'end', '502 indeterminate', '409 in-progress', 1],
   ['nothing', '', 'end', '502 indeterminate', '409 in-progress', 1],
   ['a reset', '', 'reset', '502 indeterminate', '409 in-progress', 1],
