@@ -35,10 +35,16 @@ export function withBreaker(node: RecordNode, options: NodeBreakerOptions): Reco
   return {
     name: node.name,
     execute: (command) => {
-      const { breaker: next, admitted } = admit(breaker, clock.monoMs())
-      become(next)
-      if (admitted === 'no') return NOT_ASKED
+      let admitted: 'yes' | 'probe' = 'yes'
+      // While it is closed nobody has to look at the clock.
+      if (breaker.kind !== 'closed') {
+        const judged = admit(breaker, clock.monoMs())
+        become(judged.breaker)
+        if (judged.admitted === 'no') return NOT_ASKED
+        admitted = judged.admitted
+      }
       return node.execute(command).then((answer) => {
+        if (breaker === CLOSED && answersAgain(answer)) return answer
         // Down is known without asking; a probe that found it so has not found it back.
         if (!notEvenSent(answer) || admitted === 'probe') {
           become(report(breaker, admitted, answersAgain(answer), clock.monoMs(), random.fraction(), rules))

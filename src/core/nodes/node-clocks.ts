@@ -83,12 +83,13 @@ export function follow(known: Baseline | undefined, sample: ClockSample): Follow
   const fromMonoMs = sample.sentMonoMs
   const anew: Baseline = { last: sample, newer: sample, older: sample }
   if (known === undefined) return { baseline: anew, stepMs: 0, fromMonoMs }
-  for (const earlier of [known.last, known.older]) {
-    const stepMs = stepBetween(earlier, sample)
-    if (stepMs !== 0) return { baseline: anew, stepMs, fromMonoMs: earlier.sentMonoMs }
-  }
+  const { last, older } = known
+  const sinceLastMs = stepBetween(last, sample)
+  if (sinceLastMs !== 0) return { baseline: anew, stepMs: sinceLastMs, fromMonoMs: last.sentMonoMs }
+  const sinceOlderMs = stepBetween(older, sample)
+  if (sinceOlderMs !== 0) return { baseline: anew, stepMs: sinceOlderMs, fromMonoMs: older.sentMonoMs }
   if (sample.sentMonoMs - known.newer.sentMonoMs < BASELINE_MS)
-    return { baseline: { ...known, last: sample }, stepMs: 0, fromMonoMs }
+    return { baseline: { last: sample, newer: known.newer, older }, stepMs: 0, fromMonoMs }
   return { baseline: { last: sample, newer: sample, older: known.newer }, stepMs: 0, fromMonoMs }
 }
 
@@ -169,6 +170,8 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
 
   /** An answer of one node may settle what another one did. */
   function judgeLeaps(): void {
+    // Each answer comes by here, and hardly ever has any clock leapt.
+    if (!watched.some(({ leap }) => leap !== undefined)) return
     for (const [index, state] of watched.entries()) {
       const { leap } = state
       if (leap === undefined) continue
