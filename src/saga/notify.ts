@@ -13,6 +13,9 @@ import type { OutboxRelay } from './relay.ts'
 
 const channelOf = (kit: SagaKit) => `fencepost_${kit.schemaName}`.slice(0, 63)
 
+/** A server that accepts and says nothing is given up after this. */
+const connectTimeoutMs = 5_000
+
 /** Writers notify from now on. */
 export async function enableNotify(kit: SagaKit): Promise<void> {
   const s = kit.schema
@@ -38,13 +41,21 @@ export async function wakeOnNotify(
   let closed = false
   let client: pg.Client | undefined
   const listen = async (): Promise<void> => {
-    const next = new pg.Client({ keepAlive: true, ...connection })
+    const next = new pg.Client({ keepAlive: true, connectionTimeoutMillis: connectTimeoutMs, ...connection })
     next.on('error', (error) => kit.emit({ kind: 'relay_error', relayId: relay.relayId, error }))
     next.on('notification', () => relay.wake())
-    next.once('end', () => void again())
-    await next.connect()
-    await next.query(`LISTEN "${channelOf(kit)}"`)
+    try {
+      await next.connect()
+      await next.query(`LISTEN "${channelOf(kit)}"`)
+    } catch (error) {
+      await next.end().catch(() => {})
+      throw error
+    }
+    // Closed meanwhile: whoever closed it did not know of this one.
+    if (closed) return next.end()
     client = next
+    // Only of one that stood: a connection that could not be made ends, too, and is tried again by whoever made it.
+    next.once('end', () => void again())
     // What was notified while nobody listened.
     relay.wake()
   }
