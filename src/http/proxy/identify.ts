@@ -140,8 +140,13 @@ function entityKeys({ request, body, route, params }: Subject, scope: Scope): { 
 const DECODED_FACTOR = 4
 
 /** The client's own line where it is the key; else one that is the same for every attempt of the same request. */
-function keyForApplication({ request }: Subject, clientKey: string | undefined, record: string): string {
-  const [line] = linesOf(request.headers, 'idempotency-key')
+function keyForApplication(
+  { request: { headers }, route: { key } }: Subject,
+  clientKey: string | undefined,
+  record: string,
+): string {
+  const source = key.headers.find((name) => linesOf(headers, name).length > 0)
+  const [line] = key.parts.length === 0 && source === 'idempotency-key' ? linesOf(headers, source) : []
   return clientKey !== undefined && line !== undefined ? line : `fp-${record.slice(-64)}`
 }
 

@@ -4,6 +4,7 @@
  * Source: RFC 9110, sections 7.6.1, 7.6.3 and 10.1.1; RFC 9112, section 9.
  */
 import { expect, test } from 'vitest'
+import type { ProtectedRoute } from '../../../src/core/routes/route.ts'
 import type { ForwardedHeaders } from '../../../src/http/headers.ts'
 import { startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -97,6 +98,24 @@ test('without a client key the application is given one that is the same for eve
   expect(keys[0]).toEqual([expect.stringMatching(/^fp-[0-9a-f]{64}$/)])
   expect(keys[1]).toEqual(keys[0])
 })
+
+test.each<[what: string, key: Partial<ProtectedRoute['key']>]>([
+  ['a member of the body', { parts: [{ in: 'body', pointer: '/payment' }] }],
+  ['another header', { headers: ['x-payment', 'idempotency-key'] }],
+])(
+  'where %s is the key, an Idempotency-Key that differs with every attempt is not what the application is given',
+  async (_what, key) => {
+    await using application = await startApplication((_request, response) => {
+      response.writeHead(503).end()
+    })
+    const named = route({ key: { ...route().key, ...key } })
+    await using proxy = await startProxy(application.origin, { routes: [named] })
+    for (const attempt of ['one', 'two']) await proxy.post(attempt, '{"payment":7}', { 'x-payment': '7' })
+    const keys = application.seen.map((seen) => seen.values('idempotency-key'))
+    expect(keys[0]).toEqual([expect.stringMatching(/^fp-[0-9a-f]{64}$/)])
+    expect(keys[1]).toEqual(keys[0])
+  },
+)
 
 test('the bytes of a JSON body arrive as they were sent', async () => {
   await using application = await startApplication()
