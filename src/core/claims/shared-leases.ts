@@ -30,7 +30,12 @@ export type SharedLeases = Leases & {
   whenEnded(key: string): Promise<void> | undefined
   /** Forgets what is remembered of a key, because the nodes were made to forget it. */
   forget(key: string): void
+  /** Claims of this process that are remembered, for a test of the bound. */
+  readonly remembered: number
 }
+
+/** Fewer claims than this are not worth a walk over them. */
+const FORGET_FROM = 1_000
 
 /** A claim that is under way, and for which request. */
 type Asking = { readonly fingerprint: Fingerprint; readonly result: Promise<ClaimResult> }
@@ -44,6 +49,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
   const asking = new Map<string, Asking>()
   const held = new Map<string, Held>()
   const known = createOutcomeMemory(outcomeBytesMax)
+  let forgetFrom = FORGET_FROM
 
   /** What is known here without asking, or undefined. */
   function answerHere({ key, fingerprint }: ClaimRequest): ClaimResult | undefined {
@@ -88,7 +94,10 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
   async function ask(request: ClaimRequest): Promise<ClaimResult> {
     const { key, fingerprint, retentionMs } = request
     const result = await leases.claim(request)
-    if (result.kind === 'granted') held.set(key, { lease: result.lease, ended: Promise.withResolvers() })
+    if (result.kind === 'granted') {
+      if (held.size >= forgetFrom) forgetLapsed()
+      held.set(key, { lease: result.lease, ended: Promise.withResolvers() })
+    }
     if (result.kind === 'duplicate') {
       const { outcome, token, attempt } = result
       // The nodes forget it when its retention is over; by our clocks that is not later than this.
@@ -109,6 +118,16 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     const result = ask(request).finally(() => asking.delete(request.key))
     asking.set(request.key, { fingerprint: request.fingerprint, result })
     return result
+  }
+
+  /**
+   * What is left to lapse (no answer came, a mark of a content) is not asked about again, as a rule. Once there are twice as
+   * many claims as the last time left standing: a claim costs the same, however many there are.
+   */
+  function forgetLapsed(): void {
+    const at = now(clock)
+    for (const [key, { lease }] of held) if (remainingMs(lease, at) <= 0) end(key, lease)
+    forgetFrom = Math.max(FORGET_FROM, 2 * held.size)
   }
 
   /** One claim has one owner; its token may be raised meanwhile. */
@@ -151,5 +170,8 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     read: (key) => leases.read(key),
     whenEnded: (key) => held.get(key)?.ended.promise,
     forget: known.forget,
+    get remembered() {
+      return held.size
+    },
   }
 }

@@ -144,6 +144,28 @@ describe('duplicates while this process holds the claim', () => {
   })
 })
 
+test('claims that are left to lapse are forgotten, and those that are renewed are not', async () => {
+  const claimed = async (key: string): Promise<Lease> => {
+    const claim = shared.claim({ ...request, key })
+    claims.at(-1)?.resolve({ kind: 'granted', lease: { ...lease(), key } })
+    const result = await claim
+    if (result.kind !== 'granted') throw new Error(result.kind)
+    return result.lease
+  }
+  const kept = await claimed('kept')
+  for (let round = 0; round < 5; round += 1) {
+    for (let number = 0; number < 1_000; number += 1) await claimed(`${round}-${number}`)
+    await clock.advance(LEASE_MS - 1)
+    await shared.renew(kept)
+    await clock.advance(1)
+  }
+  expect(shared.remembered).toBeLessThan(2_000)
+  expect(await shared.claim({ ...request, key: 'kept' })).toEqual({
+    kind: 'held',
+    retryAfterMs: LEASE_MS - 1,
+  })
+})
+
 describe('duplicates of a recorded outcome', () => {
   test('get it without a round, until its retention is over', async () => {
     const mine = await granted()
