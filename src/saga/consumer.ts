@@ -147,7 +147,12 @@ export class Inbox {
   async receive(message: InboundMessage): Promise<Verdict> {
     const handler = this.#options.handlers[message.type]
     if (handler === undefined) return { kind: 'ack' }
-    const key = orderingKeyOf(this.#options, message)
+    let key: string | null
+    try {
+      key = orderingKeyOf(this.#options, message)
+    } catch (error) {
+      return this.#handleInPlace(message, unreadable(error), null)
+    }
     if (key === null) return this.#handleInPlace(message, handler, key)
     const before = this.#tails.get(key)
     const mine = (before ?? Promise.resolve()).then(() => this.#handleInPlace(message, handler, key))
@@ -314,6 +319,13 @@ function orderingKeyOf({ orderingKey }: ConsumerOptions, message: InboundMessage
   if (orderingKey === 'none') return null
   if (orderingKey !== undefined) return orderingKey(message) ?? null
   return message.aggregateId === '' ? null : `${message.aggregateType}/${message.aggregateId}`
+}
+
+/** A handler for a message that the application's own function could not read. */
+function unreadable(error: unknown): Handler {
+  return async () => {
+    throw new NonRetryableError('the ordering key of the message cannot be read', { cause: error })
+  }
 }
 
 function criticalTimeOf(kit: SagaKit, message: InboundMessage): { criticalTimeMs?: number } {

@@ -73,10 +73,19 @@ async function replayLetter(
   }
 }
 
+const arrivalOf = (s: string, letter: string) =>
+  `coalesce((SELECT i.arrival FROM ${s}.inbox i
+             WHERE i.consumer_id = ${letter}.consumer_id AND i.message_id = ${letter}.message_id), 0)`
+
+/** undefined where another process is at it, or at one of its sequence that comes before. */
 async function take(tx: Tx, s: string, id: string): Promise<Letter | undefined> {
   const { rows } = await tx.query<Letter>(
     `SELECT id, message_id, aggregate_type, aggregate_id, ordering_key, type, payload::text AS body, headers, created_at
-     FROM ${s}.dead_letters WHERE id = $1 AND status = 'replaying' FOR UPDATE SKIP LOCKED`,
+     FROM ${s}.dead_letters d WHERE id = $1 AND status = 'replaying' AND NOT EXISTS (
+       SELECT FROM ${s}.dead_letters b
+       WHERE b.consumer_id = d.consumer_id AND b.ordering_key = d.ordering_key AND b.status = 'replaying'
+         AND (${arrivalOf(s, 'b')}, b.id) < (${arrivalOf(s, 'd')}, d.id))
+     FOR UPDATE OF d SKIP LOCKED`,
     [id],
   )
   return rows[0]

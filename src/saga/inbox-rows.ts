@@ -66,15 +66,17 @@ export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entranc
   if (row !== undefined && row.wait_ms > 0) return { kind: 'later', delayMs: row.wait_ms }
   const obstacle = await obstacleOf(tx, s, entry, row)
   if (obstacle !== undefined) return obstacle
-  await tx.query(
-    `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, ordering_key, status, processed_at, expires_at)
+  const taken = await tx.query(
+    `INSERT INTO ${s}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, processed_at, expires_at)
      VALUES ($1, $2, $3, $4, 'processed', clock_timestamp(), clock_timestamp() + $5 * interval '1 ms')
      ON CONFLICT (consumer_id, message_id) DO UPDATE
        SET status = 'processed', processed_at = clock_timestamp(), unfinished = 0, next_attempt_at = NULL,
-           expires_at = EXCLUDED.expires_at`,
+           expires_at = EXCLUDED.expires_at
+       WHERE i.status NOT IN ('processed', 'dead')`,
     [consumerId, message.messageId, hash, orderingKey, retentionMs],
   )
-  return { kind: 'go' }
+  // Where it had no row a moment ago, a rival may have written one since, and be through.
+  return { kind: taken.rowCount === 1 ? 'go' : 'done' }
 }
 
 /** What of its sequence must come before it: a dead one, or one that arrived earlier and is not through. */

@@ -35,7 +35,9 @@ export async function runRetention(kit: SagaKit, options: RetentionOptions = {})
 
 const expired = {
   idempotency_keys: `status IN ('completed', 'failed') AND expires_at < clock_timestamp()`,
-  inbox: `expires_at < clock_timestamp()`,
+  // A dead letter that is replayed may be of a message that its consumer has: it was given up for want of a confirm.
+  inbox: `expires_at < clock_timestamp()
+    AND NOT EXISTS (SELECT FROM {s}.dead_letters d WHERE d.message_id = t.message_id AND d.status <> 'discarded')`,
   dead_letters: `status IN ('replayed', 'discarded') AND replayed_at < clock_timestamp() - $2 * interval '1 ms'`,
   saga_steps: `EXISTS (SELECT 1 FROM {s}.saga_instances i WHERE i.saga_id = t.saga_id AND i.status IN ('completed', 'compensated')
     AND i.expires_at < clock_timestamp())`,

@@ -6,11 +6,14 @@ import {
   Inbox,
   type TransactionalHandler,
 } from '../../src/saga/consumer.ts'
+import type { Tx } from '../../src/saga/database.ts'
 import { replayOnce } from '../../src/saga/dead-letter-replay.ts'
 import { discardDeadLetters, listDeadLetters, replayDeadLetters } from '../../src/saga/dead-letters.ts'
 import { LockNotAcquiredError, NonRetryableError, OperationInProgressError } from '../../src/saga/errors.ts'
+import { enter } from '../../src/saga/inbox-rows.ts'
 import type { InboundMessage } from '../../src/saga/messages.ts'
 import { newMessageId } from '../../src/saga/outbox.ts'
+import { hashOfText } from '../../src/saga/request-hash.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
@@ -148,6 +151,45 @@ test('what follows a failed message in its sequence waits; other sequences do no
   expect(await booked()).toEqual([3, 1, 2])
 })
 
+test('a way that becomes free while a rival takes the message is no second way in', async () => {
+  const bad = new Set([1])
+  const one = inbox(failingFor(bad))
+  const [first, second] = [message(1), message(2)]
+  await one.receive(first)
+  bad.clear()
+  await due()
+  const entry = {
+    consumerId: 'test',
+    message: second,
+    hash: hashOfText(second.body),
+    orderingKey: 'order/a',
+    retentionMs: 60_000,
+  }
+  const entered = await kit.transaction(async (tx) => {
+    const slow: Tx = {
+      query: async (text, values) => {
+        const answer = await tx.query(text, values)
+        // It has looked, found the first one in its way and no row of its own. Now both go through elsewhere.
+        if (/^\s*SELECT request_hash/.test(text))
+          for (const elsewhere of [first, second])
+            expect(await inbox(book).receive(elsewhere)).toEqual({ kind: 'ack' })
+        return answer as never
+      },
+    }
+    return enter(kit, slow, entry)
+  })
+  expect(entered).toEqual({ kind: 'done' })
+  expect(await booked()).toEqual([1, 2])
+})
+
+test('a message whose ordering key cannot be read is a dead letter, and not kept from the broker for ever', async () => {
+  const one = inbox(book, { orderingKey: ({ body }) => JSON.parse(body).order })
+  expect(await one.receive(message(1, 'a', { body: 'hello' }))).toEqual({ kind: 'ack' })
+  expect(await listDeadLetters(kit)).toHaveLength(1)
+  expect(await one.receive(message(2))).toEqual({ kind: 'ack' })
+  expect(await booked()).toEqual([2])
+})
+
 test('attempts exhausted: a dead letter, and its sequence waits behind it without holding up the broker', async () => {
   const bad = new Set([1])
   const one = inbox(failingFor(bad), { retry: { maxAttempts: 2, backoff: { initialMs: 1, maxMs: 1 } } })
@@ -187,6 +229,27 @@ test('a discarded dead letter lets those behind it go on', async () => {
   await discardDeadLetters(kit, [(await listDeadLetters(kit))[0]!.id])
   await replayOnce(kit, 'test', { Paid: book })
   expect(await booked()).toEqual([2])
+})
+
+test('two processes replay one sequence: what was behind does not overtake what it was behind', async () => {
+  const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 } })
+  await one.receive(message(1))
+  await one.receive(message(2))
+  await replayDeadLetters(kit, [(await listDeadLetters(kit))[0]!.id])
+  const begun = Promise.withResolvers<void>()
+  const go = Promise.withResolvers<void>()
+  const slow = replayOnce(kit, 'test', {
+    Paid: async (tx, received) => {
+      begun.resolve()
+      await go.promise
+      await book(tx, received)
+    },
+  })
+  await begun.promise
+  expect(await replayOnce(kit, 'test', { Paid: book })).toBe(0)
+  go.resolve()
+  expect(await slow).toBe(2)
+  expect(await booked()).toEqual([1, 2])
 })
 
 test('park-message: only the message is given up', async () => {

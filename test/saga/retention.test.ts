@@ -1,5 +1,7 @@
 // What has expired goes, in batches; what is under way stays, however old it is. And what was left behind is finished.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { listDeadLetters, replayDeadLetters } from '../../src/saga/dead-letters.ts'
+import { newMessageId } from '../../src/saga/outbox.ts'
 import { runRecovery } from '../../src/saga/recovery.ts'
 import { runRetention } from '../../src/saga/retention.ts'
 import { runIdempotentStep } from '../../src/saga/step.ts'
@@ -86,4 +88,27 @@ test('a step whose process died is finished by recovery, with the request that w
   await kit.pool.query(`UPDATE ${kit.schema}.idempotency_keys SET locked_until = clock_timestamp()`)
   expect(await runRecovery(kit, handlers)).toEqual({ recovered: 1, failed: 0, leftAlone: 0, parked: 0 })
   expect([...provider.charges.values()].map(({ amount }) => amount)).toEqual([7])
+})
+
+test('what a replay may send again is remembered, however long it waited for the replay', async () => {
+  const messageId = newMessageId(kit)
+  // Its confirm was lost: the consumer has it, and the relay gave it up.
+  await kit.pool.query(
+    `INSERT INTO ${kit.schema}.inbox (consumer_id, message_id, request_hash, status, expires_at)
+     VALUES ('test', $1, '', 'processed', clock_timestamp() - interval '1 day'),
+            ('test', $2, '', 'processed', clock_timestamp() - interval '1 day')`,
+    [messageId, newMessageId(kit)],
+  )
+  await kit.pool.query(
+    `INSERT INTO ${kit.schema}.dead_letters (source, message_id, outbox_id, partition, aggregate_type, aggregate_id, type,
+       destination, payload, headers, error_code, error_message, attempts, created_at)
+     VALUES ('outbox', $1, 1, 0, 'order', 'a', 'Paid', 'q', '{}', '{}', 'publish_refused', 'no confirm', 10, clock_timestamp())`,
+    [messageId],
+  )
+  await runRetention(kit)
+  expect(await countOf(kit, 'inbox')).toBe(1)
+  const [letter] = await listDeadLetters(kit)
+  await replayDeadLetters(kit, [letter!.id])
+  await runRetention(kit)
+  expect(await countOf(kit, 'inbox WHERE message_id = $1', [messageId])).toBe(1)
 })
