@@ -160,13 +160,20 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     },
     start: (groups) => {
       every(gate.evaluateEveryMs, gate.evaluate)
-      // A restarted process must not meet the claim of the one before it.
-      const key = `${PROBE_KEY}${instance}:${random.hex(8)}`
+      // Neither a restarted process nor a later claim of this one must meet what an earlier one could not give back.
+      const freshKey = () => `${PROBE_KEY}${instance}:${random.hex(8)}`
+      let key = freshKey()
       let turn = 0
-      every(config.readinessWindowMs / config.readinessMinSamples, async () => {
+      // A quarter more than there have to be: a slice of the window that ends takes its claims away.
+      const enough = config.readinessMinSamples * 1.25
+      // Twice as often as there have to be claims in a window: each takes its time, and one too few is no p95 at all.
+      every(config.readinessWindowMs / config.readinessMinSamples / 2, async () => {
         const leases = groups[turn++ % groups.length]
-        if (leases === undefined || gate.samples() > config.readinessMinSamples) return
-        gate.observe(await claimSynthetically(key, config.claimBudgetMs, { leases, clock, random, events }))
+        if (leases === undefined || gate.samples() > enough) return
+        const ports = { leases, clock, random, events }
+        const { durationMs, left } = await claimSynthetically(key, config.claimBudgetMs, ports)
+        gate.observe(durationMs)
+        if (left) key = freshKey()
       })
     },
     [Symbol.asyncDispose]: async () => {

@@ -30,12 +30,18 @@ const LEASE_MS = 5_000
 const RETENTION_MS = 60_000
 const FINGERPRINT = 'synthetic'
 
-/** @returns how long the first claim took */
+export type SyntheticClaim = {
+  /** Of the first claim. */
+  readonly durationMs: number
+  /** Some of it may stand on nodes that did not answer: whoever claims the same key next could meet it. */
+  readonly left: boolean
+}
+
 export async function claimSynthetically(
   key: string,
   budgetMs: number,
   ports: SyntheticClaimsPorts,
-): Promise<number> {
+): Promise<SyntheticClaim> {
   const { leases, clock, random, events } = ports
   const claim = (owner: string) =>
     leases.claim({
@@ -50,14 +56,15 @@ export async function claimSynthetically(
   const first = await claim(random.hex(16))
   const durationMs = clock.monoMs() - startedMonoMs
   let result: SyntheticResult
+  let left = first.kind === 'unavailable'
   if (first.kind === 'granted') {
     const second = await claim(random.hex(16))
     result = second.kind === 'held' ? 'ok' : second.kind === 'granted' ? 'false_negative' : 'error'
     if (second.kind === 'granted') await leases.release(second.lease)
-    await leases.release(first.lease)
+    left = (await leases.release(first.lease)).kind !== 'released'
   } else {
     result = first.kind === 'unavailable' ? 'error' : 'false_positive'
   }
   events.publish({ kind: 'synthetic_claim', result, durationMs })
-  return durationMs
+  return { durationMs, left }
 }

@@ -1,0 +1,97 @@
+// Readiness of a pod that nobody sends anything: claims of its own have to be enough to judge by, however long each takes.
+import { Writable } from 'node:stream'
+import { expect, test } from 'vitest'
+import { openTelemetry, type Watched } from '../../src/app/telemetry.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import type { Leases } from '../../src/core/ports.ts'
+import { seededRandom } from '../support/seeded-random.ts'
+import { seriesOf } from '../support/series.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
+
+const MINUTE_MS = 60_000
+
+async function idlePod() {
+  const loaded = loadConfig({ FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_PROXY_LISTEN: 'off' }, () => '')
+  if (loaded.kind === 'invalid') throw new Error(JSON.stringify(loaded.errors))
+  const clock = new VirtualClock()
+  const telemetry = await openTelemetry(loaded.config, {
+    version: '1.2.3',
+    nodeVersion: '26.0.0',
+    instance: 'pod-1',
+    logTo: new Writable({ write: (_chunk, _encoding, done) => done() }),
+    clock,
+    random: seededRandom(1),
+    nodeNames: ['a', 'b', 'c'],
+    nodeCount: 3,
+    required: 2,
+  })
+  const nodes = { callMs: 5, released: 'released' as 'released' | 'unavailable' }
+  const held = new Set<string>()
+  const took = <T>(answer: T) =>
+    new Promise<T>((resolve) => void clock.timer(nodes.callMs, () => resolve(answer)))
+  const leases = {
+    claim: ({ key }: { key: string }) => {
+      const kind = held.has(key) ? 'held' : 'granted'
+      held.add(key)
+      return took(kind === 'held' ? { kind, retryAfterMs: 1_000 } : { kind, lease: { key } })
+    },
+    release: ({ key }: { key: string }) => {
+      if (nodes.released === 'released') held.delete(key)
+      return took({ kind: nodes.released })
+    },
+  } as unknown as Pick<Leases, 'claim' | 'release'>
+  telemetry.start([leases])
+  const watched: Watched = {
+    phase: 'serving',
+    nodes: ['a', 'b', 'c'].map((name) => ({ name, state: 'voting' }) as Watched['nodes'][number]),
+    agreed: true,
+    sagas: undefined,
+    vitals: undefined,
+    inFlight: 0,
+    leasesReserved: 0,
+    writeBackPending: 0,
+    sweeping: undefined,
+  }
+  const readiness = () => telemetry.readiness(watched)
+  const synthetic = async (result: string) =>
+    seriesOf((await telemetry.scrape(watched, undefined)).text).get(
+      `fencepost_synthetic_probe_total{result="${result}"}`,
+    )
+  return { clock, nodes, readiness, synthetic, [Symbol.asyncDispose]: telemetry[Symbol.asyncDispose] }
+}
+
+test.each([1, 20, 40, 60, 100, 119])('knows its p95 where a claim takes %i ms', async (callMs) => {
+  await using pod = await idlePod()
+  pod.nodes.callMs = callMs
+  await pod.clock.advance(2 * MINUTE_MS)
+  for (let look = 0; look < 60; look += 1) {
+    await pod.clock.advance(5_000)
+    expect(pod.readiness().acquireP95Ms).toBeGreaterThanOrEqual(callMs)
+  }
+})
+
+test('is unready while claims are slow, and ready again once they are fast enough', async () => {
+  await using pod = await idlePod()
+  pod.nodes.callMs = 200
+  await pod.clock.advance(3 * MINUTE_MS)
+  expect(pod.readiness()).toMatchObject({
+    ready: false,
+    reasons: [expect.stringContaining('claims are slow')],
+  })
+  pod.nodes.callMs = 40
+  await pod.clock.advance(3 * MINUTE_MS)
+  expect(pod.readiness()).toMatchObject({ ready: true, reasons: [] })
+})
+
+test('asks no more often than it has to', async () => {
+  await using pod = await idlePod()
+  await pod.clock.advance(10 * MINUTE_MS)
+  expect(await pod.synthetic('ok')).toBeLessThanOrEqual(10 * 30)
+})
+
+test('a claim of its own that could not be given back is not taken for somebody else’s', async () => {
+  await using pod = await idlePod()
+  pod.nodes.released = 'unavailable'
+  await pod.clock.advance(MINUTE_MS)
+  expect(await pod.synthetic('false_positive')).toBe(0)
+})
