@@ -26,10 +26,11 @@ export function tunnel(
   return new Promise((resolve) => {
     let control: Dispatcher.DispatchController | undefined
     let body: Readable | undefined
+    let given: Error | undefined
     const deadline = clock.timer(answerWithinMs, () => {
-      const error = new AnswerLate(`no answer to the upgrade within ${answerWithinMs} ms`)
-      control?.abort(error)
-      fail(error)
+      given = new AnswerLate(`no answer to the upgrade within ${answerWithinMs} ms`)
+      control?.abort(given)
+      fail(given)
     })
     function fail(error: Error): void {
       deadline.cancel()
@@ -47,6 +48,8 @@ export function tunnel(
       },
       {
         onRequestStart(controller) {
+          // Nobody would take the connection, and nobody would close it.
+          if (given !== undefined) throw given
           if (control !== undefined) throw new Error('this request was already handed to a connection once')
           control = controller
         },
