@@ -36,9 +36,10 @@ export function dispositionOf(
   const said = headerValues(response.headers, OUTCOME_HEADER)
   const last = said.at(-1)?.trim().toLowerCase()
   if (last === 'store' || last === 'release' || last === 'hold') return last
-  // An application that asks for a retry has not settled the request.
-  if (headerValues(response.headers, 'retry-after').length > 0) return 'release'
   const { status } = response
+  // An application that refuses and asks for a retry has not settled the request. With 2xx and 3xx it says when to look for the
+  // result of what it accepted (RFC 9110, section 10.2.3): carried out again that would be carried out twice.
+  if (status >= 400 && headerValues(response.headers, 'retry-after').length > 0) return 'release'
   const chosen = policy.store[String(status)] ?? policy.store[`${Math.floor(status / 100)}xx`]
   if (chosen !== undefined) return chosen
   // Part of a resource answers the Range of one request only; it is not the outcome of the identity.

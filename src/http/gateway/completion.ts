@@ -3,7 +3,7 @@
  *
  * Owns the form of the report and what is kept of it. The claim is named by the reservation id that the check was answered
  * with, which is signed: nobody ends a claim that was not given to them. An answer that by its status settles nothing
- * (5xx, 429, one with Retry-After) gives the claim back, as the proxy does.
+ * (5xx, 429, a 4xx with Retry-After) gives the claim back, as the proxy does.
  */
 
 import type { Clock, HeaderList, Leases } from '../../core/ports.ts'

@@ -28,9 +28,14 @@ describe('what is done with an answer', () => {
     [503, [], { '5xx': 'store', '503': 'hold' }, 'hold'],
     [404, [], { '4xx': 'release' }, 'release'],
     [206, [], { '206': 'store' }, 'store'],
-    // An application that asks for a retry has not settled the request, whatever the route says.
-    [200, [['Retry-After', '5']], { '2xx': 'store' }, 'release'],
-    [202, [['retry-after', '']], {}, 'release'],
+    // An application that refuses and asks for a retry has not settled the request, whatever the route says.
+    [409, [['Retry-After', '5']], { '4xx': 'store' }, 'release'],
+    [404, [['retry-after', '']], {}, 'release'],
+    [503, [['Retry-After', '5']], { '5xx': 'store' }, 'release'],
+    // What was accepted is: there it says when to ask for the result, and to carry it out again would be once too often.
+    [202, [['Retry-After', '5']], {}, 'store'],
+    [303, [['Retry-After', '5']], {}, 'store'],
+    [200, [['Retry-After', '5']], { '200': 'release' }, 'release'],
     // The application's own word goes before everything.
     [500, [['Fencepost-Outcome', 'store']], {}, 'store'],
     [200, [['fencepost-outcome', ' Release ']], {}, 'release'],

@@ -81,10 +81,11 @@ test('Envoy’s check is the request itself behind the prefix; a part of a body 
 test.each<[reported: unknown, next: number]>([
   [{ status: 201 }, 409],
   [{ status: 404, headers: { 'Content-Type': 'text/plain' }, body_base64: 'bm8=' }, 409],
+  [{ status: 202, headers: { 'Retry-After': '1' } }, 409],
   // These settle nothing: the next request is carried out.
   [{ status: 503 }, 200],
   [{ status: 429 }, 200],
-  [{ status: 200, headers: { 'Retry-After': '1' } }, 200],
+  [{ status: 409, headers: { 'Retry-After': '1' } }, 200],
 ])('a claim completed with %j answers the next check with %i', async (report, next) => {
   const key = randomUUID()
   const granted = await ask(key)

@@ -238,7 +238,9 @@ test.each<[status: number, headers: Record<string, string>, first: string, secon
   [500, {}, 'released', 'released'],
   [503, {}, 'released', 'released'],
   // The application asks for a retry.
-  [200, { 'Retry-After': '5' }, 'released', 'released'],
+  [409, { 'Retry-After': '5' }, 'released', 'released'],
+  // It has accepted the request, and says when to look for the result.
+  [202, { 'Retry-After': '5' }, 'created', 'replayed'],
   // A part belongs to one Range only.
   [206, { 'Content-Range': 'bytes 0-0/2' }, 'unstored', 'in-progress'],
   // The application knows better.
