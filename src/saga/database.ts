@@ -25,6 +25,7 @@ export const sqlState = {
   deadlockDetected: '40P01',
   lockNotAvailable: '55P03',
   uniqueViolation: '23505',
+  tooManyConnections: '53300',
 } as const
 
 export function sqlStateOf(error: unknown): string | undefined {
@@ -33,18 +34,21 @@ export function sqlStateOf(error: unknown): string | undefined {
   return typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(code) ? code : undefined
 }
 
+const lossStates: readonly string[] = ['57P01', '57P02', '57P03', sqlState.tooManyConnections]
+const lossSentences =
+  /connection (terminated|error|ended)|client (has encountered|was closed)|timeout exceeded when trying to connect/i
+
 /**
  * The connection is gone, or the server is. What was under way may have happened.
- * Class 08 (connection exception), 57P01..57P03 (shut down, crash, starting up), sockets, and pg's own sentences.
+ * Class 08 (connection exception), 57P01..57P03 (shut down, crash, starting up), 53300 (no connection is left), sockets, and
+ * the sentences of pg and of its pool, which has none to give.
  */
 export function isConnectionLoss(error: unknown): boolean {
   const state = sqlStateOf(error)
-  if (state !== undefined) return state.startsWith('08') || ['57P01', '57P02', '57P03'].includes(state)
+  if (state !== undefined) return state.startsWith('08') || lossStates.includes(state)
   const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown }
   if (typeof code === 'string' && /^E(CONN|PIPE|TIMEDOUT|HOST|NET|NOENT)/.test(code)) return true
-  return (
-    typeof message === 'string' && /connection (terminated|error|ended)|client has encountered/i.test(message)
-  )
+  return typeof message === 'string' && lossSentences.test(message)
 }
 
 const identifierPattern = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/

@@ -91,10 +91,10 @@ export class StepSuspendedError extends SagaKitError {
   }
 }
 
-/** The connection broke while COMMIT was under way: the transaction happened or it did not. Ask the record. */
+/** The connection broke, or an answer did not come in time, while COMMIT was under way: the transaction happened or it did not. Ask the record. */
 export class CommitOutcomeUnknownError extends SagaKitError {
   constructor(options?: ErrorOptions) {
-    super('commit_outcome_unknown', 'the connection was lost during COMMIT: its outcome is unknown', options)
+    super('commit_outcome_unknown', 'COMMIT was not answered: its outcome is unknown', options)
   }
 }
 

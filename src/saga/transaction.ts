@@ -114,7 +114,9 @@ async function commit(client: PoolClient): Promise<void> {
   try {
     answer = await client.query('COMMIT')
   } catch (error) {
-    if (isConnectionLoss(error)) throw new CommitOutcomeUnknownError({ cause: error })
+    // Without a state it is not the server's answer, but the client's word that there was none (a time-out, for example).
+    if (isConnectionLoss(error) || sqlStateOf(error) === undefined)
+      throw new CommitOutcomeUnknownError({ cause: error })
     throw error
   }
   if (answer.command !== 'COMMIT') throw new TransactionAbortedError()

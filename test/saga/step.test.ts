@@ -11,6 +11,7 @@ import {
 } from '../../src/saga/errors.ts'
 import { runIdempotentStep, type StepHandlers, type StepRequest } from '../../src/saga/step.ts'
 import { unparkStep } from '../../src/saga/step-record.ts'
+import { eventually } from '../support/eventually.ts'
 import { Declined, FakeProvider } from '../support/fake-provider.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
@@ -329,4 +330,26 @@ test('a step that stood parked for longer than its answers last answers repetiti
   expect((await pay(provider, 'days')).replayed).toBe(false)
   expect((await pay(provider, 'days')).replayed).toBe(true)
   expect([provider.calls.length, await paymentsOf('days')]).toEqual([2, 1])
+})
+
+test('a pool that has no connection to give for a while costs no attempt: the outcome is written when it has', async () => {
+  const clock = new VirtualClock()
+  const pool = server.pool({ max: 1, connectionTimeoutMillis: 100 })
+  const small = await testKit(server, { clock, pool })
+  const held: { release(): void }[] = []
+  const step = runIdempotentStep(
+    small,
+    { scope: 'pay', key: 'crowded', request: {}, leaseMs: 60_000 },
+    {
+      effect: async () => {
+        held.push(await pool.connect())
+      },
+      commit: async () => 'paid',
+    },
+  )
+  const outcome = expect(step).resolves.toMatchObject({ outcome: 'completed', result: 'paid' })
+  await eventually('the next try', () => held.length === 1 && clock.pendingTimers === 1)
+  held[0]!.release()
+  await clock.advance(2_500)
+  await outcome
 })

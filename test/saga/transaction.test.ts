@@ -1,6 +1,7 @@
 // A transaction that ends badly says how, is run again only where that is right, and never ends the process.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { CommitOutcomeUnknownError, TransactionAbortedError } from '../../src/saga/errors.ts'
+import { createSagaKit } from '../../src/saga/kit.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 
@@ -140,4 +141,20 @@ test('a connection lost during COMMIT is called unknown, for it may have happene
 test('a statement that takes too long is ended by the server', async () => {
   const work = kit.transaction((tx) => tx.query('SELECT pg_sleep(10)'), { statementTimeoutMs: 20 })
   await expect(work).rejects.toMatchObject({ code: '57014' })
+})
+
+test('a COMMIT that is not answered in time is called unknown, too: the server may be carrying it out', async () => {
+  const impatient = createSagaKit({ pool: server.pool({ query_timeout: 1_000 }) })
+  await kit.pool.query(`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$`)
+  await kit.pool.query(`CREATE CONSTRAINT TRIGGER hold AFTER UPDATE ON accounts DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION hold()`)
+  const holder = await kit.pool.connect()
+  try {
+    await holder.query('SELECT pg_advisory_lock(7)')
+    const work = impatient.transaction((tx) => tx.query('UPDATE accounts SET balance = 7 WHERE id = 1'))
+    await expect(work).rejects.toBeInstanceOf(CommitOutcomeUnknownError)
+  } finally {
+    holder.release(true)
+  }
 })
