@@ -2,7 +2,8 @@
  * Claim + complete on five real nodes, beside redlock's acquire + release as its users run it, with ioredis
  * autopipelining, and beside the floor: one SET NX on one node.
  *
- *     npm run bench:claims [-- 64 256] [--cold]     with so many in flight; else 1, 8, 64 and 256
+ *     npm run bench:claims [-- 64 256] [--cold]     with so many in flight; else 1, 8, 64 and 256.
+ *                                               `--cold`: on nodes that were just started
  *
  * Everything runs on this machine: nodes, clients and load. Only the ratios mean anything; CPU time is that of this process
  * and that of all nodes together (`INFO cpu`), and says what a rate does not: on two cores they share it. Writes JSON to
@@ -17,24 +18,18 @@ import { createHandCountedQuorum } from './support/hand-counted-quorum.ts'
 import { connectLeases, leasesOver } from './support/our-leases.ts'
 import { writeResults } from './support/results.ts'
 import { alternate, type Contender, closedLoop, printMeasured } from './support/rounds.ts'
+import { startWarmNodes } from './support/warm-nodes.ts'
 
 const LEASE_MS = 30_000
 const asked = process.argv.slice(2).filter((argument) => /^\d+$/.test(argument))
 const CONCURRENCIES = asked.length > 0 ? asked.map(Number) : [1, 8, 64, 256]
 
-/**
- * Records that a run leaves behind. Nodes that have run for longer than a retention have touched the memory for as many,
- * nodes that were just started ask the system for a page every few records, and on a virtual machine that may cost as much
- * as ten commands. So the memory is touched first, and kept; redlock, which deletes its keys, needs none. `--cold`: not.
- */
-const RECORDS = 200_000
+/** Of a claim that was completed with a tombstone. redlock deletes its keys and needs none. */
 const RECORD_BYTES = 280
-const cold = process.argv.includes('--cold')
 
-await using servers = await startRedisServers(5, {
-  env: () => (cold ? {} : { MALLOC_CONF: 'dirty_decay_ms:-1,muzzy_decay_ms:-1' }),
-})
-if (!cold) await touchMemory()
+await using servers = process.argv.includes('--cold')
+  ? await startRedisServers(5)
+  : await startWarmNodes(5, RECORD_BYTES)
 await using ours = await connectLeases(servers.urls)
 const byHand = createHandCountedQuorum(ours.nodes.nodes)
 
@@ -47,19 +42,6 @@ const connect = (options: { enableAutoPipelining?: boolean }) =>
 const plainClients = connect({})
 const pipelinedClients = connect({ enableAutoPipelining: true })
 const floor = new Redis(servers.urls[0]!)
-
-async function touchMemory(): Promise<void> {
-  const script = `for i = 1, tonumber(ARGV[1]) do
-    redis.call('SET', 'touched:' .. string.rep('0', 72) .. i, string.rep('x', ARGV[2]), 'PX', 600000) end`
-  await Promise.all(
-    servers.urls.map(async (url) => {
-      const client = new Redis(url)
-      await client.eval(script, 0, RECORDS, RECORD_BYTES)
-      await client.flushall('ASYNC')
-      client.disconnect()
-    }),
-  )
-}
 
 async function serverCpuMicros(): Promise<number> {
   const infos = await Promise.all(plainClients.map((client) => client.info('cpu')))

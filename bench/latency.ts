@@ -5,20 +5,22 @@
  *     npm run bench:latency
  */
 import { Redis } from 'ioredis'
-import { startRedisServers } from '../test/support/redis-servers.ts'
 import { startSidecar } from '../test/support/sidecar.ts'
 import { alternateHttp, type HttpContender, printHttp } from './support/http-rounds.ts'
 import { startLoad } from './support/load.ts'
 import { installPeers, peerVersion, startBenchApplication, startFastifyHttpProxy } from './support/peers.ts'
 import { writeResults } from './support/results.ts'
 import { closedLoop, median } from './support/rounds.ts'
+import { startWarmNodes } from './support/warm-nodes.ts'
 
 const ROUNDS = 9
 const REQUESTS = 1_000
+/** Of an answer of the application. */
+const RECORD_BYTES = 600
 const HTTP_PROXY = '@fastify/http-proxy'
 
 installPeers()
-await using servers = await startRedisServers(5)
+await using servers = await startWarmNodes(5, RECORD_BYTES)
 await using application = await startBenchApplication()
 await using httpProxy = await startFastifyHttpProxy(application.url)
 await using sidecar = await startSidecar({

@@ -6,7 +6,6 @@
  * Closed loops for throughput; then open loops at 25, 50 and 75 % of the throughput that each reached, for latency from
  * the intended start. Everything runs on this machine: only ratios mean anything.
  */
-import { startRedisServers } from '../test/support/redis-servers.ts'
 import { startSidecar } from '../test/support/sidecar.ts'
 import { alternateHttp, type HttpContender, type HttpMeasured, printHttp } from './support/http-rounds.ts'
 import { startLoad } from './support/load.ts'
@@ -21,13 +20,16 @@ import {
 } from './support/peers.ts'
 import { barChart, writePlot, writeResults } from './support/results.ts'
 import { median } from './support/rounds.ts'
+import { startWarmNodes } from './support/warm-nodes.ts'
 
 const BODY_BYTES = 200
+/** Of an answer of the application. */
+const RECORD_BYTES = 600
 const OPEN_SECONDS = 3
 const UNIQUE = Number.MAX_SAFE_INTEGER
 
 installPeers()
-await using servers = await startRedisServers(5)
+await using servers = await startWarmNodes(5, RECORD_BYTES)
 await using application = await startBenchApplication()
 await using httpProxy = await startFastifyHttpProxy(application.url)
 await using nginx = await startNginx(application.url)

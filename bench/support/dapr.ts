@@ -1,8 +1,9 @@
 /**
- * Dapr's lock API with one Redis, where the environment's `DAPRD` names a daprd. One is built, in about half an hour on two cores, by
+ * Dapr's lock API with one Redis, where the environment's `DAPRD` names a daprd. One that has the lock, which Dapr's own build of
+ * stable components has not, is made by (half an hour on two cores):
  *
- *     mkdir daprd && cd daprd && go mod init daprd && go get github.com/dapr/dapr/cmd/daprd@v1.14.0
- *     go build -tags stablecomponents -o daprd github.com/dapr/dapr/cmd/daprd
+ *     cp -r bench/peers/daprd /tmp/daprd && cd /tmp/daprd
+ *     go mod init daprd && go get github.com/dapr/dapr/cmd/daprd@v1.14.0 && go build -o daprd .
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
