@@ -114,7 +114,7 @@ function votingGroup(
     maxSkewMs: config.clockMaxSkewMs,
     enforce: config.clockEnforce,
     toleratedStepMs: config.clockStepMs,
-    onLeap: (index, aheadMs) => redis.distrust(index, leaptReason(aheadMs)),
+    onLeap: (index, aheadMs, untilMonoMs) => redis.distrust(index, leaptReason(aheadMs), untilMonoMs),
   })
   redis.onLook = watched.saw
   return {
@@ -132,7 +132,13 @@ function votingGroup(
         const of = name === '' ? {} : { group: name }
         const started = 'facts' in state ? { startedWallMs: state.facts.startedNodeMs } : {}
         if (state.kind === 'voting' && clock.monoMs() < watched.suspendedUntilMonoMs(index))
-          return { ...of, name: node, state: 'suspended', reason: 'its clock was stepped', ...started }
+          return {
+            ...of,
+            name: node,
+            state: 'suspended',
+            reason: 'its clock was stepped, or is not that of the others',
+            ...started,
+          }
         return 'reason' in state
           ? { ...of, name: node, state: state.kind, reason: state.reason, ...started }
           : { ...of, name: node, state: state.kind, ...started }

@@ -68,7 +68,7 @@ export type Member = {
   /** What it promised under this epoch it may have forgotten, although the epoch stands. */
   distrusted: { readonly epoch: string; readonly reason: string } | undefined
   /** The epoch that stood there when it was last looked at. */
-  epochSeen: string | undefined
+  epochSeen: { readonly epoch: string | undefined; readonly sinceMonoMs: number } | undefined
 }
 
 /** Told of every look at a node: what its clock showed. */
@@ -198,11 +198,12 @@ export class RedisNodes implements AsyncDisposable {
     })
   }
 
-  /** It has forgotten without being able to say so: its epoch is taken away, and it has to be enrolled again. */
-  distrust(index: number, reason: string): void {
+  /** What it promised before `untilMonoMs` it has forgotten unsaid: an epoch of before is taken away, and it is enrolled again. */
+  distrust(index: number, reason: string, untilMonoMs: number): void {
     const member = this.members[index]
-    if (member?.epochSeen === undefined) return
-    member.distrusted = { epoch: member.epochSeen, reason }
+    const { epoch, sinceMonoMs } = member?.epochSeen ?? {}
+    if (member === undefined || epoch === undefined || (sinceMonoMs ?? 0) >= untilMonoMs) return
+    member.distrusted = { epoch, reason }
     if (member.state.kind !== 'voting') return
     member.node.useEpoch(NO_EPOCH)
     void this.inspect(member)
@@ -276,8 +277,10 @@ export class RedisNodes implements AsyncDisposable {
     const looking = inspectNode(member.client)
     try {
       const facts = await inTime(clock, INSPECT_DEADLINE_MS, looking, SILENT_NODE)
-      const sample = { nodeMs: facts.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
-      member.epochSeen = facts.epoch
+      const receivedMonoMs = clock.monoMs()
+      const sample = { nodeMs: facts.nodeMs, sentMonoMs, receivedMonoMs }
+      const { epoch } = facts
+      if (member.epochSeen?.epoch !== epoch) member.epochSeen = { epoch, sinceMonoMs: receivedMonoMs }
       this.onLook?.(this.members.indexOf(member), sample, sentWallMs)
       return facts
     } catch (cause) {

@@ -31,8 +31,12 @@ import { LONGEST_LEASE_MS, type Plan } from './plan.ts'
 import type { SimulatedProcess } from './process.ts'
 import type { Scheduler } from './scheduler.ts'
 
-const CLOCK_STEP_MS = 50
-const CLUSTER: Cluster = { id: 'simulated', quarantineMs: quarantineMsFor(LONGEST_LEASE_MS, CLOCK_STEP_MS) }
+/** How far a node's clock may be stepped before what it remembers is no longer trusted. */
+export const CLOCK_STEP_MS = 50
+export const CLUSTER: Cluster = {
+  id: 'simulated',
+  quarantineMs: quarantineMsFor(LONGEST_LEASE_MS, CLOCK_STEP_MS),
+}
 
 const RETRY_MS = 250
 const CALL_DEADLINE_MS = 100

@@ -33,6 +33,9 @@ export class Link implements RecordNode {
   /** The epoch that the node showed when it was last inspected; another one, and its answers do not count. */
   #epoch: string | undefined
 
+  /** Under this epoch its answers count no more, whatever they say. */
+  #distrusted: string | undefined
+
   constructor(ports: LinkPorts) {
     this.name = ports.node.name
     this.#ports = ports
@@ -54,6 +57,14 @@ export class Link implements RecordNode {
   /** Looks at the node again, as production does every second: from now on its present epoch is known. */
   inspect(): void {
     this.#epoch = this.#ports.node.epoch
+  }
+
+  distrust(epoch: string): void {
+    this.#distrusted = epoch
+  }
+
+  get distrusted(): string | undefined {
+    return this.#distrusted
   }
 
   execute(command: RecordCommand): Promise<NodeAnswer> {
@@ -88,7 +99,7 @@ export class Link implements RecordNode {
     for (let copy = 0; copy < (twice ? 2 : 1); copy += 1) {
       if (this.#lost(this.#cutUntilMs)) continue
       const { runId } = node
-      const epoch = this.#epoch
+      const epoch = this.#epoch === this.#distrusted ? undefined : this.#epoch
       scheduler.after(this.#delayMs(copy), () =>
         node.arrive(runId, () => {
           const answer = node.execute(command, epoch)

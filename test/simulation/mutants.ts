@@ -24,6 +24,7 @@ const RULES = 'src/core/record/record-rules.ts'
 const CLAIM = 'src/core/claims/claim.ts'
 const SHARED = 'src/core/claims/shared-leases.ts'
 const WRITE_BACK = 'src/core/claims/write-back.ts'
+const NODE_CLOCKS = 'src/core/nodes/node-clocks.ts'
 const SWEEPER = 'src/coordination/sweeper.ts'
 const DEDUPLICATE = 'src/core/deduplicate.ts'
 
@@ -259,6 +260,30 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'return quarantine?.nonce === nonce && quarantine.runId === runIdOf(this.#node)',
     to: 'return nonce !== undefined || quarantine !== undefined',
     killedBy: ['S1', 'S2', 'S5', 'S6', 'S4'],
+  },
+  {
+    name: 'leapt-node-votes-on',
+    rule: 'the votes of a node whose clock was stepped do not count until the longest lease is over',
+    file: NODE_CLOCKS,
+    from: 'return suspended || refused ?',
+    to: 'return (suspended && refused) || refused ?',
+    killedBy: ['S1', 'S2', 'S5', 'S6'],
+  },
+  {
+    name: 'leapt-node-not-enrolled-again',
+    rule: 'a node whose clock leapt ahead has forgotten, and is enrolled again',
+    file: NODE_CLOCKS,
+    from: "if (verdict === 'own') options",
+    to: "if (verdict === 'own' && leap.aheadMs < 0) options",
+    killedBy: ['S1', 'S2', 'S5', 'S6'],
+  },
+  {
+    name: 'any-clock-believed-at-first-sight',
+    rule: 'who has just begun to watch does not count a node whose clock is not where the others are',
+    file: NODE_CLOCKS,
+    from: 'if (among) state',
+    to: 'if (among !== undefined) state',
+    killedBy: ['S1', 'S2', 'S5', 'S6'],
   },
   {
     name: 'mismatch-ignored',

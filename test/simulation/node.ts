@@ -25,6 +25,7 @@ type Logged =
       readonly nodeMs: number
     }
   | { readonly kind: 'epoch'; readonly epoch: string }
+  | { readonly kind: 'revoked' }
   | { readonly kind: 'quarantine'; readonly quarantine: Quarantine }
 
 /** Told of every command that was executed, with the record before and after. */
@@ -127,6 +128,13 @@ export class SimulatedNode {
     this.#log.push({ kind: 'epoch', epoch })
   }
 
+  /** What it promised under this epoch it may have forgotten. */
+  revoke(epoch: string): void {
+    if (this.epoch !== epoch) return
+    this.epoch = undefined
+    this.#log.push({ kind: 'revoked' })
+  }
+
   setQuarantine(quarantine: Quarantine): void {
     this.quarantine = quarantine
     this.#log.push({ kind: 'quarantine', quarantine })
@@ -192,6 +200,9 @@ export class SimulatedNode {
       case 'epoch':
         this.epoch = entry.epoch
         this.quarantine = undefined
+        return
+      case 'revoked':
+        this.epoch = undefined
         return
       case 'quarantine':
         this.quarantine = entry.quarantine

@@ -7,7 +7,7 @@
  */
 
 import { type Dice, streamOf } from './dice.ts'
-import { SCENARIO_PROCESSES, SCENARIOS } from './scenarios.ts'
+import { leapOf, nodeOfAnOutcomeLeaps, SCENARIO_PROCESSES, SCENARIOS, type Scenario } from './scenarios.ts'
 
 /** The record of the office whose holder sweeps. */
 export const OFFICE = 'dedup::office:sweeper'
@@ -74,6 +74,8 @@ export type Fault =
     }
   | { readonly kind: 'node_flush'; readonly atMs: number; readonly node: number }
   | { readonly kind: 'node_step'; readonly atMs: number; readonly node: number; readonly ms: number }
+  /** Its clock leaps ahead: what it was to remember may be over. Only in plans in which clocks are watched. */
+  | { readonly kind: 'node_leap'; readonly atMs: number; readonly node: number; readonly ms: number }
   | { readonly kind: 'process_pause'; readonly atMs: number; readonly process: number; readonly ms: number }
   | { readonly kind: 'process_crash'; readonly atMs: number; readonly process: number }
   | { readonly kind: 'process_step'; readonly atMs: number; readonly process: number; readonly ms: number }
@@ -112,6 +114,8 @@ export type Plan = {
    * other plans every request reaches the nodes, where most of what can go wrong goes wrong.
    */
   readonly whole: boolean
+  /** Processes watch the clocks of the nodes, which leap ahead here. In the other plans the rules hold without. */
+  readonly watched: boolean
   /** One process is elected and looks for orphans; and asks the application what became of them. */
   readonly sweep: 'no' | 'tells' | 'asks'
 }
@@ -119,7 +123,26 @@ export type Plan = {
 /** Clock rates of any two actors differ by less than 1 % (assumption A2); the rest is for small steps. */
 const RATE_MAX_PPM = 4_000
 
+/** Drawn apart, so that the plans without leaps are those of before there were any. */
 export function planOf(seed: number): Plan {
+  const dice = streamOf(seed, 'leaps')
+  return dice.chance(LEAP_RATE) ? withLeaps(dice, planWithoutLeaps(seed)) : planWithoutLeaps(seed)
+}
+
+/** How many of all plans have nodes whose clocks leap ahead. */
+const LEAP_RATE = 0.08
+
+function withLeaps(dice: Dice, plan: Plan): Plan {
+  if (dice.chance(0.5)) return leapingPlan(dice, plan)
+  const times = plan.operations.map(({ atMs }) => atMs)
+  const leaps = Array.from({ length: dice.between(1, 2) }, (): Fault => {
+    const atMs = Math.min(HEAL_MS - 500, dice.pick(times) + dice.pick([1, 60, 400, 1_200]) * dice.fraction())
+    return leapOf(dice, atMs, dice.between(0, plan.nodeCount - 1))
+  })
+  return { ...plan, watched: true, faults: inOrder([...plan.faults, ...leaps]) }
+}
+
+function planWithoutLeaps(seed: number): Plan {
   const dice = streamOf(seed, 'plan')
   const nodeCount = dice.chance(0.25) ? 3 : 5
   const processCount = dice.between(2, 3)
@@ -162,6 +185,7 @@ export function planOf(seed: number): Plan {
     faults,
     overwhelm,
     whole,
+    watched: false,
     sweep: sweepOf(dice),
   }
 }
@@ -177,7 +201,15 @@ const SCENARIO_RATE = 0.3
 function scenarioOf(seed: number, dice: Dice): Plan {
   const outline = dice.pick(SCENARIOS)
   const nodeCount = outline.length === 1 || dice.chance(0.5) ? 3 : 5
-  const { operations, faults, late } = outline(dice, nodeCount)
+  return outlined(seed, dice, nodeCount, outline(dice, nodeCount))
+}
+
+function leapingPlan(dice: Dice, { seed }: Plan): Plan {
+  const nodeCount = dice.chance(0.5) ? 3 : 5
+  return { ...outlined(seed, dice, nodeCount, nodeOfAnOutcomeLeaps(dice, nodeCount)), watched: true }
+}
+
+function outlined(seed: number, dice: Dice, nodeCount: number, { operations, faults, late }: Scenario): Plan {
   const actors = (count: number) =>
     Array.from({ length: count }, () => ({
       ratePpm: dice.between(-RATE_MAX_PPM, RATE_MAX_PPM),
@@ -196,12 +228,17 @@ function scenarioOf(seed: number, dice: Dice): Plan {
     },
     processes: actors(SCENARIO_PROCESSES),
     nodes: actors(nodeCount),
-    operations: [...operations].sort((a, b) => a.atMs - b.atMs),
-    faults: [...faults].sort((a, b) => a.atMs - b.atMs),
+    operations: inOrder(operations),
+    faults: inOrder(faults),
     overwhelm: false,
     whole: dice.chance(0.3),
+    watched: false,
     sweep: sweepOf(dice),
   }
+}
+
+function inOrder<T extends { readonly atMs: number }>(happening: readonly T[]): readonly T[] {
+  return [...happening].sort((a, b) => a.atMs - b.atMs)
 }
 
 function operationsOf(dice: Dice, processCount: number, keyCount: number): Operation[] {

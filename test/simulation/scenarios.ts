@@ -157,6 +157,41 @@ function workWithoutAQuorum(dice: Dice, nodeCount: number): Scenario {
   return { operations, faults }
 }
 
+/**
+ * An outcome, or a claim under which work goes on, of the smallest majority; one of its nodes leaps ahead, and others ask who
+ * reach it and not the rest.
+ */
+export function nodeOfAnOutcomeLeaps(dice: Dice, nodeCount: number): Scenario {
+  const order = shuffled(dice, nodeCount)
+  const needed = (nodeCount + 1) / 2
+  const holders = order.slice(0, needed)
+  const workMs = dice.pick([5, 5, 2_500])
+  const leapMs = 1_500 + dice.fraction() * 1_500
+  const faults: Fault[] = [
+    ...cut(0, order.slice(needed), 1_000, 600),
+    leapOf(dice, leapMs, holders[0] ?? 0),
+    ...cut(1, holders.slice(1), leapMs - 20, dice.pick([400, 1_500, 4_000])),
+  ]
+  if (dice.chance(0.3))
+    faults.push({ kind: 'process_crash', atMs: leapMs + dice.fraction() * 400, process: 1 })
+  const operations = [request(1_050, 0, workMs)]
+  for (let later = 0; later < 4; later += 1) {
+    operations.push(
+      request(
+        leapMs + dice.pick([20, 300, 3_000]) * dice.fraction(),
+        dice.between(1, 2),
+        dice.pick([2, 200]),
+      ),
+    )
+  }
+  return { operations, faults }
+}
+
+/** Less than a lease, longer than any lease, longer than anything is kept. */
+export function leapOf(dice: Dice, atMs: number, node: number): Fault {
+  return { kind: 'node_leap', atMs, node, ms: dice.pick([300, 2_000, 70_000, 70_000]) }
+}
+
 function request(atMs: number, process: number, ms: number): Operation {
   return {
     kind: 'request',

@@ -18,6 +18,7 @@ import { decodeOutcome, encodeOutcome, type StoredOutcome } from '../../src/core
 import { majorityOf } from '../../src/core/units.ts'
 import { createEmbeddedNodes } from '../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { watchClocks } from './clock-watch.ts'
 import { streamOf } from './dice.ts'
 import type { Grant, History } from './history.ts'
 import { Link } from './link.ts'
@@ -48,6 +49,9 @@ export type SidecarPorts = {
   readonly scheduler: Scheduler
   readonly history: History
   readonly votes: Votes
+  readonly healed: () => boolean
+  /** A node that leapt has lost its vote. */
+  readonly onRevoked: (node: SimulatedNode) => void
 }
 
 export function startSidecar(process: SimulatedProcess, number: number, ports: SidecarPorts): Sidecar {
@@ -59,8 +63,6 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
     if (answer.kind === 'quarantined') history.saw('quarantined_answer')
     if (answer.kind === 'stale') history.saw('stale_token_proposed')
     if (answer.kind === 'skewed') history.saw('skewed_token_proposed')
-    if (command.kind === 'claim' && answer.kind === 'completed')
-      sighted.add(`${command.token} ${command.owner}`)
     history.step(
       scheduler.nowMs,
       node * 16 + command.kind.length,
@@ -79,7 +81,20 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
         onTwice: () => history.saw('message_executed_twice'),
       }),
   )
-  const quorum = createRedlockQuorum({ nodes: links as readonly RecordNode[], clock, events })
+  const voting: readonly RecordNode[] = plan.watched
+    ? watchClocks({
+        ...ports,
+        process,
+        links,
+        network: plan.network,
+        dice: streamOf(plan.seed, 'clock watch', number),
+      })
+    : links
+  const quorum = createRedlockQuorum({
+    nodes: voting.map((node) => notingSightings(node, sighted)),
+    clock,
+    events,
+  })
   const leases = createLeases({ quorum, clock, random: streamOf(plan.seed, 'core', number), events })
   const background = createBackground(16, (cause) =>
     history.violated('rejected', scheduler.nowMs, String(cause)),
@@ -111,6 +126,19 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
     waiters: createWaiters(8, 64),
     background,
     events,
+  }
+}
+
+/** What counts of a node's answers to a claim. */
+function notingSightings(node: RecordNode, sighted: Set<string>): RecordNode {
+  return {
+    name: node.name,
+    execute: async (command) => {
+      const answer = await node.execute(command)
+      if (command.kind === 'claim' && answer.kind === 'completed')
+        sighted.add(`${command.token} ${command.owner}`)
+      return answer
+    },
   }
 }
 

@@ -25,7 +25,8 @@ import { Votes } from './votes.ts'
 const IDLE_MS = HEAL_MS + 8_000
 /** When nobody holds anything: who stood for an office has finished its round of sweeping and left it. */
 const LEFT_MS = IDLE_MS + 4_000
-const PROBE_MS = LEFT_MS + 1_000
+/** Clocks that were set right have leapt: their nodes have been enrolled again. */
+const PROBE_MS = LEFT_MS + 5_000
 /** What drift and the granularity of expiry leave of the margin of a lease. */
 const STEP_TOLERATED_MS = 3
 const END_MS = PROBE_MS + 14_000
@@ -44,6 +45,8 @@ export class World {
   readonly #enrolling = new Set<number>()
   /** Nodes whose clock was set further than is tolerated; never a majority. */
   readonly #stepped = new Set<number>()
+  /** Nodes whose clock leapt ahead, with the epoch under which they have forgotten since. */
+  readonly #leapt = new Map<number, string | undefined>()
   readonly #candidates: (() => void)[] = []
   #started = 0
   #healed = false
@@ -113,6 +116,8 @@ export class World {
       scheduler,
       history,
       votes: this.#votes,
+      healed: () => this.#healed,
+      onRevoked: (node) => this.#enrolSoon(node),
     })
     if (this.#healed) for (const link of sidecar.links) link.heal()
     if (plan.sweep !== 'no') this.#stand(sidecar)
@@ -162,6 +167,14 @@ export class World {
           this.#stepped.add(fault.node)
         }
         this.#node(fault.node).stepClock(fault.ms)
+        return
+      }
+      case 'node_leap': {
+        const node = this.#node(fault.node)
+        if (!node.voting || !this.#othersAreWell(node)) return
+        this.#leapt.set(fault.node, node.epoch)
+        node.stepClock(fault.ms)
+        history.saw('node_leapt')
         return
       }
       case 'process_pause': {
@@ -220,9 +233,19 @@ export class World {
   /** A majority besides this node is up, votes, and has a clock that is right. */
   #othersAreWell(node: SimulatedNode): boolean {
     const well = this.nodes.filter(
-      (other) => other !== node && other.up && other.voting && !this.#stepped.has(other.index),
+      (other) =>
+        other !== node &&
+        other.up &&
+        other.voting &&
+        !this.#stepped.has(other.index) &&
+        !this.#hasForgotten(other),
     )
     return well.length >= majorityOf(this.plan.nodeCount)
+  }
+
+  /** It leapt, and nobody has taken its vote away yet. */
+  #hasForgotten({ index, epoch }: SimulatedNode): boolean {
+    return this.#leapt.has(index) && this.#leapt.get(index) === epoch
   }
 
   #enrolSoon(node: SimulatedNode): void {
@@ -241,7 +264,10 @@ export class World {
         healed: () => this.#healed,
         dice,
       }).then(
-        () => this.#enrolling.delete(node.index),
+        () => {
+          this.#enrolling.delete(node.index)
+          if (this.#leapt.has(node.index) && !this.#hasForgotten(node)) history.saw('enrolled_after_leap')
+        },
         (cause: unknown) => history.violated('rejected', scheduler.nowMs, String(cause)),
       )
     })
@@ -307,7 +333,7 @@ export class World {
   }
 
   isStepped(node: number): boolean {
-    return this.#stepped.has(node)
+    return this.#stepped.has(node) || this.#leapt.has(node)
   }
 
   alive(processName: string): boolean {

@@ -60,7 +60,8 @@ export async function joinCluster(
     maxSkewMs: 50,
     enforce: typeof guarded === 'object' && guarded.enforce,
     toleratedStepMs: 1_000,
-    onLeap: (index, aheadMs) => nodes.distrust(index, `its clock leapt ${aheadMs} ms ahead`),
+    onLeap: (index, aheadMs, untilMonoMs) =>
+      nodes.distrust(index, `its clock leapt ${aheadMs} ms ahead`, untilMonoMs),
   })
   if (guarded !== false) nodes.onLook = watched.saw
   await nodes.connect()

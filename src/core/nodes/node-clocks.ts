@@ -22,6 +22,7 @@ import type { Events } from '../events.ts'
 import type { Clock, NodeAnswer, RecordNode } from '../ports.ts'
 import { majorityOf } from '../units.ts'
 import { judgeLeap, type Leap, type Steady } from './clock-leaps.ts'
+import { isAmongMost, type Reading } from './first-sight.ts'
 
 /** One answer: the node read its clock at some moment between sending and receiving. */
 export type ClockSample = {
@@ -104,8 +105,8 @@ export type NodeClocksOptions = {
   readonly enforce: boolean
   /** How far a node's clock may jump ahead before what it remembers is no longer trusted. */
   readonly toleratedStepMs: number
-  /** Told once of each jump that was the node's own: it has forgotten. */
-  readonly onLeap?: (index: number, aheadMs: number) => void
+  /** Told once of each jump that was the node's own: what it promised before `untilMonoMs` it has forgotten. */
+  readonly onLeap?: (index: number, aheadMs: number, untilMonoMs: number) => void
 }
 
 type Watched = {
@@ -114,6 +115,9 @@ type Watched = {
   /** A jump ahead of which it is not clear yet whose it was. */
   leap: Leap | undefined
   suspendedUntilMonoMs: number
+  reading: Reading | undefined
+  /** Its clock was once seen among those of a majority; until then it has no more weight than after a step. */
+  believed: boolean
   skewed: boolean
   toldMonoMs: number
 }
@@ -138,6 +142,8 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       steady: undefined,
       leap: undefined,
       suspendedUntilMonoMs: Number.NEGATIVE_INFINITY,
+      reading: undefined,
+      believed: false,
       skewed: false,
       toldMonoMs: Number.NEGATIVE_INFINITY,
     }),
@@ -157,15 +163,32 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
   function judgeStep(node: string, state: Watched, sample: ClockSample): void {
     const { baseline, stepMs, fromMonoMs } = follow(state.baseline, sample)
     const { sentMonoMs, receivedMonoMs } = sample
+    if (state.baseline === undefined) state.suspendedUntilMonoMs = receivedMonoMs + suspendMs
     state.baseline = baseline
+    const aheadMs = sample.nodeMs - (sentMonoMs + receivedMonoMs) / 2
+    state.reading = { aheadMs, uncertaintyMs: (receivedMonoMs - sentMonoMs) / 2 }
+    believeMost()
     const since = state.steady === undefined || stepMs > 0 ? sentMonoMs : state.steady.sinceMonoMs
     state.steady = { sinceMonoMs: since, lastMonoMs: Math.max(sentMonoMs, state.steady?.lastMonoMs ?? 0) }
     if (stepMs !== 0) {
+      // Which is waited for anyway, wherever the clock stands.
+      state.believed = true
       state.suspendedUntilMonoMs = receivedMonoMs + suspendMs
       events.publish({ kind: 'clock_stepped', node, stepMs, suspendedMs: suspendMs })
     }
     if (stepMs > toleratedStepMs) state.leap = { fromMonoMs, untilMonoMs: receivedMonoMs, aheadMs: stepMs }
     judgeLeaps()
+  }
+
+  function believeMost(): void {
+    const pending = watched.filter(({ believed, reading }) => !believed && reading !== undefined)
+    if (pending.length === 0) return
+    const readings = watched.flatMap(({ reading }) => reading ?? [])
+    for (const state of pending) {
+      const among = state.reading && isAmongMost(state.reading, readings, toleratedStepMs, required)
+      if (among) state.suspendedUntilMonoMs = Number.NEGATIVE_INFINITY
+      state.believed = among === true || clock.monoMs() >= state.suspendedUntilMonoMs
+    }
   }
 
   /** An answer of one node may settle what another one did. */
@@ -179,7 +202,7 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       const verdict = judgeLeap(leap, steady, required)
       if (verdict === 'unknown') continue
       state.leap = undefined
-      if (verdict === 'own') options.onLeap?.(index, leap.aheadMs)
+      if (verdict === 'own') options.onLeap?.(index, leap.aheadMs, leap.untilMonoMs)
     }
   }
 

@@ -123,6 +123,43 @@ test('the votes of a node whose clock was stepped do not count until the longest
   expect(await ask(0, READ)).toMatchObject({ kind: 'granted' })
 })
 
+describe('at first sight', () => {
+  test('a node that is not where a majority of the clocks is has no vote until the longest lease is over: it may have leapt a moment ago', async () => {
+    const { clock, aheadMs, ask, saw } = watch(5)
+    aheadMs[3] = 60_000
+    for (const index of [0, 1, 2, 3, 4]) saw(index)
+    expect(await ask(3, READ)).toMatchObject({ kind: 'quarantined' })
+    expect(await ask(0, READ)).toMatchObject({ kind: 'granted' })
+    await clock.advance(29_999)
+    expect(await ask(3, READ)).toMatchObject({ kind: 'quarantined' })
+    await clock.advance(1)
+    expect(await ask(3, READ)).toMatchObject({ kind: 'granted' })
+  })
+
+  test('as soon as a majority shows one time its votes count, that of a node which comes later too', async () => {
+    const { clock, aheadMs, ask } = watch(5)
+    aheadMs[1] = 900
+    expect(await ask(0, READ)).toMatchObject({ kind: 'quarantined' })
+    await ask(1, READ)
+    expect(await ask(2, READ)).toMatchObject({ kind: 'granted' })
+    expect(await ask(0, READ)).toMatchObject({ kind: 'granted' })
+    await clock.advance(3_600_000)
+    await Promise.all([0, 1, 2].map((index) => ask(index, READ)))
+    expect(await ask(4, READ)).toMatchObject({ kind: 'granted' })
+  })
+
+  test('that of a clock which was stepped before is not counted either, wherever it stands now', async () => {
+    const { clock, aheadMs, ask, saw } = watch(3)
+    aheadMs[0] = -60_000
+    for (const index of [0, 1, 2]) saw(index)
+    await clock.advance(10)
+    aheadMs[0] = 0
+    expect(await ask(0, READ)).toMatchObject({ kind: 'quarantined' })
+    await ask(1, READ)
+    expect(await ask(0, READ)).toMatchObject({ kind: 'quarantined' })
+  })
+})
+
 test('our own wall clock may be set as anybody likes: no vote is lost by it', async () => {
   const { clock, events, aheadMs, ask } = watch(1)
   await ask(0, READ)

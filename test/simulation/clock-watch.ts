@@ -1,0 +1,99 @@
+/**
+ * What a sidecar runs against nodes' clocks that leap: a look at each node about once a second, and the watch of production over
+ * everything that is seen of their clocks.
+ *
+ * Owns the looks, and what production's `redis/nodes.ts` does of a node that leapt: its answers do not count from then on, its
+ * epoch is taken away, and it is enrolled again. What a leap is, and whose, is production code.
+ */
+
+import { SILENT } from '../../src/core/events.ts'
+import { watchNodeClocks } from '../../src/core/nodes/node-clocks.ts'
+import type { RecordNode } from '../../src/core/ports.ts'
+import type { Dice } from './dice.ts'
+import { CLOCK_STEP_MS, CLUSTER, call } from './enroller.ts'
+import type { History } from './history.ts'
+import type { Link } from './link.ts'
+import type { SimulatedNode } from './node.ts'
+import { MAX_TOKEN_AHEAD_MS, type Plan } from './plan.ts'
+import type { SimulatedProcess } from './process.ts'
+import type { Scheduler } from './scheduler.ts'
+
+const LOOK_EVERY_MS = 1_000
+
+export type ClockWatchPorts = {
+  readonly process: SimulatedProcess
+  readonly nodes: readonly SimulatedNode[]
+  readonly links: readonly Link[]
+  readonly scheduler: Scheduler
+  readonly history: History
+  readonly network: Plan['network']
+  readonly healed: () => boolean
+  readonly dice: Dice
+  /** The node has no epoch any more. */
+  readonly onRevoked: (node: SimulatedNode) => void
+}
+
+/** @returns the links, without the votes of nodes whose clock was stepped */
+export function watchClocks(ports: ClockWatchPorts): readonly RecordNode[] {
+  const { process, nodes, links, history, dice } = ports
+  const { clock } = process
+  const watched = watchNodeClocks({
+    nodes: links,
+    clock,
+    events: SILENT,
+    suspendMs: CLUSTER.quarantineMs,
+    maxSkewMs: MAX_TOKEN_AHEAD_MS,
+    enforce: false,
+    toleratedStepMs: CLOCK_STEP_MS,
+    onLeap: (index, _aheadMs, untilMonoMs) => distrust(index, untilMonoMs),
+  })
+  /** The epoch that each node showed when it was last looked at, and since when. */
+  const epochSeen = nodes.map(({ epoch }) => ({ epoch, sinceMonoMs: clock.monoMs() }))
+
+  function distrust(index: number, untilMonoMs: number): void {
+    const node = nodes[index]
+    const { epoch, sinceMonoMs = untilMonoMs } = epochSeen[index] ?? {}
+    if (node === undefined || epoch === undefined || sinceMonoMs >= untilMonoMs) return
+    history.saw('leap_noticed')
+    links[index]?.distrust(epoch)
+    void revoke(node, epoch)
+  }
+
+  async function revoke(node: SimulatedNode, epoch: string): Promise<void> {
+    await call(node, node.runId, ports, () => node.revoke(epoch)).catch(() => {})
+    if (!node.voting) ports.onRevoked(node)
+  }
+
+  async function look(node: SimulatedNode): Promise<void> {
+    const { index } = node
+    const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
+    const seen = await call(node, node.runId, ports, () => ({
+      nodeMs: Math.floor(node.nodeMs),
+      epoch: node.epoch,
+    }))
+    const receivedMonoMs = clock.monoMs()
+    if (epochSeen[index]?.epoch !== seen.epoch)
+      epochSeen[index] = { epoch: seen.epoch, sinceMonoMs: receivedMonoMs }
+    watched.saw(index, { nodeMs: seen.nodeMs, sentMonoMs, receivedMonoMs }, sentWallMs)
+    // Taking its epoch away may have failed before.
+    if (seen.epoch !== undefined && links[index]?.distrusted === seen.epoch) await revoke(node, seen.epoch)
+  }
+
+  function lookLater(node: SimulatedNode): void {
+    clock.timer(LOOK_EVERY_MS * (0.75 + dice.fraction() / 2), () => {
+      // Lost, or the node is down: in a second again.
+      void look(node)
+        .catch(() => {})
+        .finally(() => lookLater(node))
+    })
+  }
+
+  for (const node of nodes) {
+    // A connection is inspected before a command is sent over it.
+    const nowMonoMs = clock.monoMs()
+    const sample = { nodeMs: Math.floor(node.nodeMs), sentMonoMs: nowMonoMs, receivedMonoMs: nowMonoMs }
+    if (node.up) watched.saw(node.index, sample, clock.wallMs())
+    lookLater(node)
+  }
+  return watched.nodes
+}
