@@ -33,7 +33,12 @@ export type CoordinationPorts = {
 
 export type Coordination = AsyncDisposable & {
   readonly leading: boolean
-  sweeping(): { readonly leading: boolean; readonly orphansOpen: number | undefined }
+  sweeping(): {
+    readonly leading: boolean
+    /** The office of each group is held by somebody. */
+    readonly filled: boolean
+    readonly orphansOpen: number | undefined
+  }
   /** Of the nodes, by their names; undefined where another sidecar is elected to ask for them. */
   vitals(): ReadonlyMap<string, NodeVitals> | undefined
 }
@@ -57,7 +62,11 @@ export function openCoordinations(
       const sweeps = all.map((one) => one.sweeping())
       const known = sweeps.flatMap(({ orphansOpen }) => orphansOpen ?? [])
       const orphansOpen = known.length === 0 ? undefined : known.reduce((sum, open) => sum + open, 0)
-      return { leading: sweeps.some(({ leading }) => leading), orphansOpen }
+      return {
+        leading: sweeps.some(({ leading }) => leading),
+        filled: sweeps.every(({ filled }) => filled),
+        orphansOpen,
+      }
     },
     vitals: () => {
       const known = all.flatMap((one) => one.vitals() ?? [])
@@ -120,7 +129,7 @@ function openCoordination(config: Config, ports: CoordinationPorts): Coordinatio
       return candidate.leading
     },
     vitals: collector.vitals,
-    sweeping: () => ({ leading: candidate.leading, orphansOpen }),
+    sweeping: () => ({ leading: candidate.leading, filled: candidate.filled, orphansOpen }),
     [Symbol.asyncDispose]: () => candidate[Symbol.asyncDispose](),
   }
 }

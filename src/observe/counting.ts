@@ -24,8 +24,15 @@ export type Standing = {
   }
 }
 
-/** @property orphansOpen of its last round; undefined where it does not lead, or has not been round yet */
-export type SweepingNow = { readonly leading: boolean; readonly orphansOpen: number | undefined }
+/**
+ * @property filled somebody leads, this sidecar or another, which may be one of another namespace
+ * @property orphansOpen of its last round; undefined where it does not lead, or has not been round yet
+ */
+export type SweepingNow = {
+  readonly leading: boolean
+  readonly filled: boolean
+  readonly orphansOpen: number | undefined
+}
 
 export type NodeStandingNow = {
   readonly name: string
@@ -129,6 +136,7 @@ export function recordStanding(metrics: Metrics, standing: Standing): void {
   metrics.leasesHeld.set(metrics.leasesKept.count + leasesReserved)
   metrics.writeBackPending.set(writeBackPending)
   metrics.sweeping.set(sweeping === undefined ? Number.NaN : Number(sweeping.leading))
+  metrics.sweeperElected.set(sweeping === undefined ? Number.NaN : Number(sweeping.filled))
   metrics.orphansOpen.set(sweeping?.orphansOpen ?? Number.NaN)
   for (const reason of READINESS_REASONS)
     metrics.readinessFailing.set({ reason }, readiness.failing.has(reason) ? 1 : 0)

@@ -192,9 +192,7 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     nodeBreakerOpen: gauge(
       'fencepost_redis_node_breaker_open',
       '1 where the node is not asked for a while.',
-      {
-        node,
-      },
+      { node },
     ),
     breakerOpen: gauge(
       'fencepost_circuit_breaker_open',
@@ -216,6 +214,7 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
       '1 where this sidecar is elected to look for orphans; NaN where the nodes are embedded, and nobody is.',
       {},
     ),
+    sweeperElected: gauge('fencepost_sweeper_elected', '1 where some sidecar is known to be elected.', {}),
     orphansOpen: gauge(
       'fencepost_orphans_open',
       'Lapsed claims without an outcome that the last round of this sidecar found; NaN where it is not elected.',

@@ -63,7 +63,7 @@ const NO_TRAFFIC: Scenario = {
   [at('fencepost_redis_nodes_quarantined')]: [[1, 0]],
   [at('fencepost_redis_clock_steps_total')]: [[1, 0]],
   [at('fencepost_circuit_breaker_open')]: [[1, 0]],
-  [at('fencepost_sweeper_leading')]: [[1, 1]],
+  [at('fencepost_sweeper_elected')]: [[1, 1]],
   [at('fencepost_orphans_open')]: [[1, 0]],
   [at('fencepost_write_back_pending')]: [[1, 0]],
   [at('fencepost_readiness_failing', 'reason="latency"')]: [[1, 0]],
@@ -364,7 +364,7 @@ const INCIDENTS: readonly Incident[] = [
   },
   {
     alert: 'FencepostSweeperMissing',
-    bad: { [at('fencepost_sweeper_leading')]: 0 },
+    bad: { [at('fencepost_sweeper_elected')]: 0 },
     minutes: 20,
     firesAfter: 14,
     resolvedAfter: 2,
@@ -385,6 +385,19 @@ const INCIDENTS: readonly Incident[] = [
   },
   { alert: 'FencepostTargetsMissing', absent: true, bad: {}, minutes: 30, firesAfter: 20, resolvedAfter: 2 },
 ]
+
+/** There is one office for all sidecars that share nodes, and it is held in one namespace. */
+const SWEEPER_ELSEWHERE: Scenario = {
+  ...USUAL,
+  [at('fencepost_sweeper_leading')]: [[1, 0]],
+}
+
+const OTHER_POD = 'namespace="shop",job="fencepost",instance="pod-2:9090"'
+const TWO_CLUSTERS: Scenario = {
+  ...USUAL,
+  [`fencepost_quorum_required{${OTHER_POD}}`]: [[1, 2]],
+  [`fencepost_quorum_reachable_nodes{${OTHER_POD}}`]: [[1, 3]],
+}
 
 /** The notation of promtool: a counter goes on from where it was, a gauge jumps. */
 function values(series: string, phases: Phases): string {
@@ -466,6 +479,8 @@ describe('alerts', () => {
     ['usual traffic', USUAL],
     ['nothing but duplicates', ONLY_DUPLICATES],
     ['usual sagas', USUAL_SAGAS],
+    ['sidecars of a namespace whose sweeper is in another one', SWEEPER_ELSEWHERE],
+    ['a cluster of three nodes beside one of five', TWO_CLUSTERS],
   ])('%s: nothing fires for hours', async (_, scenario) => {
     const quiet = Object.fromEntries([5, 30, 120, 400].map((minute) => [minute, []]))
     await play(seriesOf(scenario, { bad: {}, minutes: 10 }), quiet)
@@ -475,7 +490,7 @@ describe('alerts', () => {
     const bad = {
       [at('fencepost_quorum_reachable_nodes')]: 2,
       [at('fencepost_circuit_breaker_open')]: 1,
-      [at('fencepost_sweeper_leading')]: 0,
+      [at('fencepost_sweeper_elected')]: 0,
       [at('fencepost_write_back_pending')]: 12,
     }
     await play(seriesOf(USUAL, { bad, minutes: 30 }), { [HEALTHY_MINUTES + 25]: ['FencepostQuorumLost'] })

@@ -424,7 +424,7 @@ describe('what is counted when', () => {
       inFlight: 7,
       leasesReserved: 3,
       writeBackPending: 2,
-      sweeping: { leading: true, orphansOpen: undefined },
+      sweeping: { leading: true, filled: true, orphansOpen: undefined },
       readiness: { failing: new Set(['latency']), p95Ms: 180 },
     })
     const all = await series()
@@ -447,6 +447,7 @@ describe('what is counted when', () => {
       fencepost_redis_nodes_quarantined: 1,
       fencepost_write_back_pending: 2,
       fencepost_sweeper_leading: 1,
+      fencepost_sweeper_elected: 1,
       fencepost_orphans_open: Number.NaN,
       'fencepost_readiness_failing{reason="latency"}': 1,
       'fencepost_readiness_failing{reason="quorum"}': 0,

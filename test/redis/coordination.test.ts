@@ -193,7 +193,9 @@ test('one candidate leads; when it is gone another does, under a larger token', 
   const first = candidate('one', one)
   await eventually('somebody to lead', () => first.leading)
   await using second = candidate('other', other)
+  await eventually('the other to see that somebody does', () => second.filled)
   expect([first.leading, second.leading]).toEqual([true, false])
+  expect(first.filled).toBe(true)
 
   await first[Symbol.asyncDispose]()
   await eventually('the other to lead', () => second.leading)

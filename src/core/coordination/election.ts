@@ -32,7 +32,11 @@ export type CandidateOptions = {
   readonly events: Events
 }
 
-export type Candidate = AsyncDisposable & { readonly leading: boolean }
+export type Candidate = AsyncDisposable & {
+  readonly leading: boolean
+  /** Somebody holds the office, this one or another, as far as this one knows. */
+  readonly filled: boolean
+}
 
 /** Every office has one fingerprint: candidates differ in their owner only. */
 const OFFICE_FINGERPRINT = 'f'.repeat(64)
@@ -46,6 +50,7 @@ export function stand(options: CandidateOptions): Candidate {
   const { recordKey: key, leaseMs, leases, clock, random } = options
   const stopped = new AbortController()
   let leading = false
+  let filled = false
   let again: Timer | undefined
   let running: Promise<void> = Promise.resolve()
 
@@ -67,6 +72,7 @@ export function stand(options: CandidateOptions): Candidate {
       // An owner of its own, so that a shared view of claims does not answer for the nodes.
       owner: random.hex(16),
     })
+    filled = claimed.kind === 'granted' || claimed.kind === 'held'
     if (claimed.kind === 'granted') {
       const keeper = keepLease(claimed.lease, options, KEPT_WHILE_ALIVE)
       leading = true
@@ -77,6 +83,7 @@ export function stand(options: CandidateOptions): Candidate {
         options.onFailure(cause)
       } finally {
         leading = false
+        filled = false
         keeper.stop('released')
         await leases.release(keeper.lease())
       }
@@ -88,6 +95,9 @@ export function stand(options: CandidateOptions): Candidate {
   return {
     get leading() {
       return leading
+    },
+    get filled() {
+      return filled
     },
     [Symbol.asyncDispose]: async () => {
       stopped.abort()
