@@ -121,11 +121,15 @@ export async function noteBegun(kit: SagaKit, entry: Entry): Promise<number> {
   return rows[0].unfinished
 }
 
-/** It came to an end that costs no attempt. */
+/** It came to an end that costs no attempt; where it stands in an order it keeps its place there. */
 export async function noteDeferred(kit: SagaKit, entry: Entry): Promise<void> {
+  const { consumerId, message, hash, orderingKey, retentionMs } = entry
   await kit.pool.query(
-    `UPDATE ${kit.schema}.inbox SET unfinished = 0 WHERE consumer_id = $1 AND message_id = $2 AND unfinished > 0`,
-    [entry.consumerId, entry.message.messageId],
+    `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
+     VALUES ($1, $2, $3, $4, 'waiting', clock_timestamp() + $5 * interval '1 ms')
+     ON CONFLICT (consumer_id, message_id) DO UPDATE
+       SET unfinished = 0, status = CASE WHEN i.status = 'received' THEN 'waiting' ELSE i.status END`,
+    [consumerId, message.messageId, hash, orderingKey, retentionMs],
   )
 }
 

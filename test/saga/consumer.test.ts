@@ -270,6 +270,25 @@ test.each<[string, () => unknown, number]>([
   expect(await countOf(kit, 'dead_letters')).toBe(0)
 })
 
+test('what was deferred without an attempt is not overtaken by what follows it', async () => {
+  let held = true
+  const one = inbox({
+    outside: async ({ payload }) => {
+      const { n } = payload as { n: number }
+      if (n === 1 && held) throw new LockNotAcquiredError(['x'], 30_000)
+      await kit.transaction((tx) => tx.query('INSERT INTO booked VALUES ($1, $2)', [kit.schemaName, n]))
+    },
+  })
+  const [first, second] = [message(1), message(2)]
+  expect(await one.receive(first)).toEqual({ kind: 'again', delayMs: 30_000 })
+  expect((await one.receive(second)).kind).toBe('again')
+  expect(await one.receive(message(3, 'b'))).toEqual({ kind: 'ack' })
+  held = false
+  expect(await one.receive(first)).toEqual({ kind: 'ack' })
+  expect(await one.receive(second)).toEqual({ kind: 'ack' })
+  expect(await booked()).toEqual([3, 1, 2])
+})
+
 test.each<[string, Partial<InboundMessage>, string]>([
   ['no JSON', { body: 'hello' }, 'the body of the message is not JSON'],
   ['a handler that says it is hopeless', { body: '{"n":-1}' }, 'no such order'],
