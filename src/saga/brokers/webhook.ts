@@ -101,6 +101,8 @@ export function createWebhookReceiver(options: WebhookReceiverOptions = {}): Web
     if (secret !== undefined && !isSigned(secret, headers, body, clock.wallMs())) return answer(response, 401)
     const message = inboundFrom(carried(headers), body, false)
     if (message === undefined) return answer(response, 400)
+    // The signature names the message; what its consumer would know it by must be that one.
+    if (secret !== undefined && headers['webhook-id'] !== message.messageId) return answer(response, 401)
     if (handle === undefined || running.size > limit) return answer(response, 503, { 'retry-after': '1' })
     const verdict = await handle(message)
     if (verdict.kind === 'ack') return answer(response, 204)

@@ -109,6 +109,36 @@ test.each<[string, Parameters<typeof createWebhookPublisher>[0]]>([
   expect(calls).toBe(0)
 })
 
+test('a signature is of one message: recorded and sent under another id it is refused', async () => {
+  const sent: RequestInit[] = []
+  const recorder = await serving((request, response) => {
+    sent.push({ method: 'POST', headers: request.headers as Record<string, string> })
+    request.on('end', () => response.writeHead(204).end()).resume()
+  })
+  await using _ = recorder
+  const message = outbound(recorder.url, 1)
+  await createWebhookPublisher({ secret }).publish(message, never)
+  const receiver = createWebhookReceiver({ secret })
+  await using server = await serving(receiver.listener)
+  let handled = 0
+  await receiver.subscribe(async () => {
+    handled += 1
+    return { kind: 'ack' }
+  }, settings)
+  const again = async (id: string) => {
+    const {
+      'content-length': _length,
+      connection: _connection,
+      ...recorded
+    } = sent[0]!.headers as Record<string, string>
+    const headers = { ...recorded, 'fencepost-message-id': id }
+    return (await fetch(server.url, { method: 'POST', headers, body: message.body })).status
+  }
+  expect(await again(message.messageId)).toBe(204)
+  expect(await again('00000000-0000-4000-8000-00000000beef')).toBe(401)
+  expect(handled).toBe(1)
+})
+
 test('a body above the limit is refused', async () => {
   const receiver = createWebhookReceiver({ maxBodyBytes: 100 })
   await using server = await serving(receiver.listener)
