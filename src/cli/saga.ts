@@ -31,23 +31,29 @@ export const saga: Command = (args, io) =>
       .description('Looks after the tables of the saga kit (docs/saga.md).')
       .option('--database <url>', 'postgres://user:password@host/database; default: DATABASE_URL')
       .option('--schema <name>', 'of the tables', 'fencepost')
-    const on = async (act: OnKit) => done(await onKit(io, parser.opts<Where>(), act))
+    const on = async (act: OnKit, partitions?: number) =>
+      done(await onKit(io, parser.opts<Where>(), act, partitions))
     const print = (value: unknown) => void io.stdout.write(`${JSON.stringify(value, undefined, 2)}\n`)
 
     parser
       .command('migrate')
       .description('bring the tables to this version; forward only')
       .option('--dry-run', 'say what would be applied')
-      .option('--partitions <count>', 'of the outbox, as the services have it', Number)
+      .option(
+        '--partitions <count>',
+        'of the outbox, as the services have it (default: as it is, 16 where there is none)',
+        Number,
+      )
       .action(({ dryRun, partitions }: { dryRun?: true; partitions?: number }) =>
         on(async (kit) => {
-          const report = await migrate(partitions === undefined ? kit : { ...kit, partitions }, {
+          const report = await migrate(kit, {
             dryRun: dryRun === true,
+            keepPartitions: partitions === undefined,
           })
           const list = report.applied.length === 0 ? 'nothing' : report.applied.join(', ')
           io.stdout.write(`${dryRun ? 'would apply' : 'applied'}: ${list}; version ${report.version}\n`)
           return EXIT.ok
-        }),
+        }, partitions),
       )
     parser
       .command('plans')
@@ -104,14 +110,19 @@ export const saga: Command = (args, io) =>
       .action(() => on(async (kit) => printed(print, await runRetention(kit))))
   })
 
-async function onKit(io: Io, { database, schema }: Where, act: OnKit): Promise<ExitCode> {
+async function onKit(
+  io: Io,
+  { database, schema }: Where,
+  act: OnKit,
+  partitions?: number,
+): Promise<ExitCode> {
   const url = database ?? io.env.DATABASE_URL
   if (url === undefined) {
     io.stderr.write('Which database? Give --database postgres://… or set DATABASE_URL.\n')
     return EXIT.usage
   }
   try {
-    await using open = openSagaKit(url, schema)
+    await using open = openSagaKit(url, schema, partitions)
     return await act(open.kit)
   } catch (error) {
     // Without the URL: it has a password in it.

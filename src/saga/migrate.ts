@@ -33,7 +33,17 @@ export function plans(schema: string): string {
   ].join('\n\n')
 }
 
-export async function migrate(kit: SagaKit, { dryRun = false } = {}): Promise<MigrationReport> {
+export type MigrateOptions = {
+  /** Apply nothing, and say what would be. */
+  readonly dryRun?: boolean
+  /** Leave a number of partitions alone that the services have set. Default false. */
+  readonly keepPartitions?: boolean
+}
+
+export async function migrate(
+  kit: SagaKit,
+  { dryRun = false, keepPartitions = false }: MigrateOptions = {},
+): Promise<MigrationReport> {
   const s = kit.schema
   return kit.transaction(async (tx) => {
     if (dryRun && !(await exists(tx, kit.schemaName))) {
@@ -55,7 +65,7 @@ export async function migrate(kit: SagaKit, { dryRun = false } = {}): Promise<Mi
         checksum(migration),
       ])
     }
-    await setPartitions(tx, s, kit.partitions)
+    await setPartitions(tx, s, kit.partitions, keepPartitions)
     return { applied: pending.map(({ version }) => version), version: migrations.at(-1)!.version }
   })
 }
@@ -92,10 +102,10 @@ function currentVersion(pending: readonly Migration[]): number {
 }
 
 /** The number of partitions decides which relay sees a message: it may change only while no message waits. */
-async function setPartitions(tx: Tx, s: string, partitions: number): Promise<void> {
+async function setPartitions(tx: Tx, s: string, partitions: number, keep: boolean): Promise<void> {
   const { rows } = await tx.query(`SELECT count(*) AS count FROM ${s}.outbox_partitions`)
   const present = safeInteger(rows[0]!.count)
-  if (present === partitions) return
+  if (present === partitions || (keep && present !== 0)) return
   await tx.query(`LOCK TABLE ${s}.outbox IN ACCESS EXCLUSIVE MODE`)
   const waiting = await tx.query(`SELECT 1 FROM ${s}.outbox LIMIT 1`)
   if (present !== 0 && waiting.rows.length > 0)

@@ -31,6 +31,21 @@ test('migrate says what it applied, once; a dry run says what it would', async (
   expect((await fresh()).stdout).toBe('applied: nothing; version 5\n')
 })
 
+test('migrate leaves the partitions of the services alone where it is not told their number, and refuses none', async () => {
+  const wide = await testKit(server, { partitions: 32 })
+  const migrate = (...args: string[]) => run('--schema', wide.schemaName, 'migrate', ...args)
+  expect((await migrate()).exitCode).toBe(0)
+  expect(await countOf(wide, 'outbox_partitions')).toBe(32)
+  for (const count of ['0', '2.5', 'many'])
+    expect(await migrate('--partitions', count)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('a whole number from 1 to 1024 expected'),
+    })
+  expect(await countOf(wide, 'outbox_partitions')).toBe(32)
+  expect((await migrate('--partitions', '64')).exitCode).toBe(0)
+  expect(await countOf(wide, 'outbox_partitions')).toBe(64)
+})
+
 test('plans prints SQL that needs no database to be printed', async () => {
   const { io, stdout } = bufferedIo({})
   expect(await saga(['plans'], io)).toBe(0)
