@@ -8,6 +8,7 @@
 import type { Redis } from 'ioredis'
 import type { Adoption, EnrolmentNode, Shown } from '../core/nodes/enrolment-node.ts'
 import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rules.ts'
+import type { ClockSample } from '../core/nodes/node-clocks.ts'
 import type { Clock } from '../core/ports.ts'
 import { callBatch } from './batch.ts'
 import { adoptFrame, type Frame, showFrame } from './frames.ts'
@@ -36,6 +37,8 @@ export type RedisEnrolmentOptions = {
   readonly epoch: string | undefined
   readonly deadlineMs: number
   readonly clock: Clock
+  /** Told of what an answer shows of the node's clock; whether the node's votes count now. */
+  readonly counts: (sample: ClockSample, sentWallMs: number) => boolean
   /** The connection is the one over which the node was looked at. */
   readonly sameConnection: () => boolean
 }
@@ -117,8 +120,13 @@ export class RedisEnrolmentNode implements EnrolmentNode {
   }
 
   async show(keys: readonly string[], whole: boolean): Promise<Shown> {
+    const { clock, counts } = this.#options
+    const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
     const reply = await this.#batch(keys.map((key) => showFrame(key, whole)))
-    return { voting: reply.enrolled, sightings: decodeShown(reply) }
+    const sample = { nodeMs: reply.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
+    // A clock that has leapt may have ended what it would show, and the epoch stands until somebody sees that.
+    const voting = counts(sample, sentWallMs) && reply.enrolled
+    return { voting, sightings: decodeShown(reply) }
   }
 
   async adopt(adoptions: readonly Adoption[]): Promise<void> {

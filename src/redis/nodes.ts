@@ -71,8 +71,8 @@ export type Member = {
   epochSeen: { readonly epoch: string | undefined; readonly sinceMonoMs: number } | undefined
 }
 
-/** Told of every look at a node: what its clock showed. */
-export type LookListener = (index: number, sample: ClockSample, sentWallMs: number) => void
+/** Told of what a node's clock showed; says whether its votes count. */
+export type LookListener = (index: number, sample: ClockSample, sentWallMs: number) => boolean
 
 /** One INFO and one small script a second and node: a change of role or policy counts for no longer than that. */
 const INSPECT_EVERY_MS = 1_000
@@ -194,6 +194,7 @@ export class RedisNodes implements AsyncDisposable {
       epoch: isEnrolled(facts) ? facts.epoch : undefined,
       deadlineMs: INSPECT_DEADLINE_MS,
       clock: this.options.clock,
+      counts: (sample, wallMs) => this.onLook?.(this.members.indexOf(member), sample, wallMs) ?? true,
       sameConnection: () => member.connection === connection && member.client.status === 'ready',
     })
   }
@@ -278,10 +279,9 @@ export class RedisNodes implements AsyncDisposable {
     try {
       const facts = await inTime(clock, INSPECT_DEADLINE_MS, looking, SILENT_NODE)
       const receivedMonoMs = clock.monoMs()
-      const sample = { nodeMs: facts.nodeMs, sentMonoMs, receivedMonoMs }
-      const { epoch } = facts
+      const { epoch, nodeMs } = facts
       if (member.epochSeen?.epoch !== epoch) member.epochSeen = { epoch, sinceMonoMs: receivedMonoMs }
-      this.onLook?.(this.members.indexOf(member), sample, sentWallMs)
+      this.onLook?.(this.members.indexOf(member), { nodeMs, sentMonoMs, receivedMonoMs }, sentWallMs)
       return facts
     } catch (cause) {
       // Behind a path that drops packets only a new connection finds out that the path is back.

@@ -7,8 +7,7 @@
  */
 
 import { SILENT } from '../../src/core/events.ts'
-import { watchNodeClocks } from '../../src/core/nodes/node-clocks.ts'
-import type { RecordNode } from '../../src/core/ports.ts'
+import { type WatchedNodes, watchNodeClocks } from '../../src/core/nodes/node-clocks.ts'
 import type { Dice } from './dice.ts'
 import { CLOCK_STEP_MS, CLUSTER, call } from './enroller.ts'
 import type { History } from './history.ts'
@@ -33,8 +32,8 @@ export type ClockWatchPorts = {
   readonly onRevoked: (node: SimulatedNode) => void
 }
 
-/** @returns the links, without the votes of nodes whose clock was stepped */
-export function watchClocks(ports: ClockWatchPorts): readonly RecordNode[] {
+/** @returns the links, without the votes of nodes whose clock was stepped, and who is told of what else shows a clock */
+export function watchClocks(ports: ClockWatchPorts): Pick<WatchedNodes, 'nodes' | 'saw'> {
   const { process, nodes, links, history, dice } = ports
   const { clock } = process
   const watched = watchNodeClocks({
@@ -95,5 +94,5 @@ export function watchClocks(ports: ClockWatchPorts): readonly RecordNode[] {
     if (node.up) watched.saw(node.index, sample, clock.wallMs())
     lookLater(node)
   }
-  return watched.nodes
+  return watched
 }

@@ -20,6 +20,7 @@ import {
   type Origin,
   quarantineMsFor,
 } from '../../src/core/nodes/enrolment-rules.ts'
+import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
 import type { Sighting } from '../../src/core/record/record-merge.ts'
 import { adoptRecord } from '../../src/core/record/record-merge.ts'
 import { pause } from '../../src/core/retry.ts'
@@ -49,6 +50,8 @@ export type EnrollerPorts = {
   readonly network: Plan['network']
   readonly healed: () => boolean
   readonly dice: Dice
+  /** Told of what an answer shows of a node's clock; whether the node's votes count for this process. */
+  readonly counts: WatchedNodes['saw']
 }
 
 /** As production has it: what was merged once under a nonce is not looked at again. */
@@ -203,11 +206,16 @@ class SimulatedEnrolmentNode implements EnrolmentNode {
     })
   }
 
-  show(keys: readonly string[], whole: boolean) {
-    return this.#call(() => ({
+  async show(keys: readonly string[], whole: boolean) {
+    const { clock } = this.#ports.process
+    const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
+    const { nodeMs, voting, sightings } = await this.#call(() => ({
+      nodeMs: Math.floor(this.#node.nodeMs),
       voting: this.#node.voting && this.#node.epoch === this.#epoch,
       sightings: keys.map((key) => sightingOf(this.#node, key, whole)),
     }))
+    const sample = { nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
+    return { voting: this.#ports.counts(this.#node.index, sample, sentWallMs) && voting, sightings }
   }
 
   async adopt(adoptions: readonly Adoption[]): Promise<void> {
@@ -261,7 +269,7 @@ function sightingOf(node: SimulatedNode, key: string, whole: boolean): Sighting 
 export function call<T>(
   node: SimulatedNode,
   runId: number,
-  { process, scheduler, network, healed, dice }: Omit<EnrollerPorts, 'nodes' | 'history'>,
+  { process, scheduler, network, healed, dice }: Omit<EnrollerPorts, 'nodes' | 'history' | 'counts'>,
   execute: () => T,
 ): Promise<T> {
   return new Promise((resolve, reject) => {

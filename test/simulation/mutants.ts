@@ -286,6 +286,14 @@ export const MUTANTS: readonly Mutant[] = [
     killedBy: ['S1', 'S2', 'S5', 'S6'],
   },
   {
+    name: 'copying-from-a-leapt-node',
+    rule: 'a node whose clock has leapt is not asked what it remembers, also before its vote was taken away',
+    file: 'test/simulation/enroller.ts',
+    from: 'sentWallMs) && voting, sightings }',
+    to: 'sentWallMs) !== undefined && voting, sightings }',
+    killedBy: ['S5', 'S6', 'S2'],
+  },
+  {
     name: 'mismatch-ignored',
     rule: 'a key that was used for another request is refused',
     file: RULES,

@@ -7,7 +7,14 @@
  */
 
 import { type Dice, streamOf } from './dice.ts'
-import { leapOf, nodeOfAnOutcomeLeaps, SCENARIO_PROCESSES, SCENARIOS, type Scenario } from './scenarios.ts'
+import {
+  leapOf,
+  nodeOfAnOutcomeLeaps,
+  SCENARIO_PROCESSES,
+  SCENARIOS,
+  type Scenario,
+  sourceOfCopyingLeaps,
+} from './scenarios.ts'
 
 /** The record of the office whose holder sweeps. */
 export const OFFICE = 'dedup::office:sweeper'
@@ -205,8 +212,10 @@ function scenarioOf(seed: number, dice: Dice): Plan {
 }
 
 function leapingPlan(dice: Dice, { seed }: Plan): Plan {
-  const nodeCount = dice.chance(0.5) ? 3 : 5
-  return { ...outlined(seed, dice, nodeCount, nodeOfAnOutcomeLeaps(dice, nodeCount)), watched: true }
+  const copying = dice.chance(0.2)
+  const nodeCount = !copying && dice.chance(0.5) ? 3 : 5
+  const scenario = copying ? sourceOfCopyingLeaps(dice) : nodeOfAnOutcomeLeaps(dice, nodeCount)
+  return { ...outlined(seed, dice, nodeCount, scenario), watched: true }
 }
 
 function outlined(seed: number, dice: Dice, nodeCount: number, { operations, faults, late }: Scenario): Plan {

@@ -187,6 +187,26 @@ export function nodeOfAnOutcomeLeaps(dice: Dice, nodeCount: number): Scenario {
   return { operations, faults }
 }
 
+/**
+ * An outcome of the smallest majority of five; one of its nodes forgets, another one leaps ahead just before the first is told
+ * of its records, and the third stands still until both have been enrolled.
+ */
+export function sourceOfCopyingLeaps(dice: Dice): Scenario {
+  const [forgetful = 0, leaping = 1, still = 2, ...others] = shuffled(dice, 5)
+  const flushMs = 3_000
+  const copyingMs = flushMs + 1_567
+  const faults: Fault[] = [
+    ...cut(0, others, 1_000, 600),
+    { kind: 'node_flush', atMs: flushMs, node: forgetful },
+    { kind: 'node_pause', atMs: copyingMs - 150, node: still, ms: 4_500 },
+    { kind: 'node_leap', atMs: copyingMs - dice.fraction() * 20, node: leaping, ms: 70_000 },
+  ]
+  const operations = [request(1_050, 0, 5)]
+  for (let later = 0; later < 5; later += 1)
+    operations.push(request(copyingMs + 2_000 + dice.fraction() * 2_000, dice.between(1, 2), 2))
+  return { operations, faults }
+}
+
 /** Less than a lease, longer than any lease, longer than anything is kept. */
 export function leapOf(dice: Dice, atMs: number, node: number): Fault {
   return { kind: 'node_leap', atMs, node, ms: dice.pick([300, 2_000, 70_000, 70_000]) }

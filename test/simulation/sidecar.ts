@@ -11,6 +11,7 @@ import { shareLeases } from '../../src/core/claims/shared-leases.ts'
 import { createWaiters, type Waiters } from '../../src/core/claims/waiters.ts'
 import { createWriteBack, type WriteBack } from '../../src/core/claims/write-back.ts'
 import { type CoreEvent, type Events, SILENT } from '../../src/core/events.ts'
+import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
 import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import type { Lease, Leases, NodeAnswer, RecordNode } from '../../src/core/ports.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
@@ -31,6 +32,7 @@ import type { Votes } from './votes.ts'
 export type Sidecar = {
   readonly process: SimulatedProcess
   readonly links: readonly Link[]
+  readonly watched: Pick<WatchedNodes, 'nodes' | 'saw'>
   readonly leases: Leases
   /** The same without what this process knows already. */
   readonly guarded: Leases
@@ -81,7 +83,7 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
         onTwice: () => history.saw('message_executed_twice'),
       }),
   )
-  const voting: readonly RecordNode[] = plan.watched
+  const watched: Sidecar['watched'] = plan.watched
     ? watchClocks({
         ...ports,
         process,
@@ -89,9 +91,9 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
         network: plan.network,
         dice: streamOf(plan.seed, 'clock watch', number),
       })
-    : links
+    : { nodes: links, saw: () => true }
   const quorum = createRedlockQuorum({
-    nodes: voting.map((node) => notingSightings(node, sighted)),
+    nodes: watched.nodes.map((node) => notingSightings(node, sighted)),
     clock,
     events,
   })
@@ -118,6 +120,7 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
   return {
     process,
     links,
+    watched,
     leases: plan.whole ? shared : observed,
     guarded,
     whenEnded: plan.whole ? shared.whenEnded : () => undefined,

@@ -251,7 +251,7 @@ export class World {
   #enrolSoon(node: SimulatedNode): void {
     if (this.#enrolling.has(node.index)) return
     this.#enrolling.add(node.index)
-    const { process } = this.#enroller
+    const { process, watched } = this.#enroller
     const { nodes, scheduler, history, plan } = this
     const dice = streamOf(plan.seed, 'enroller', this.#started * 1_000 + node.runId * 10 + node.index)
     process.deliver(() => {
@@ -263,6 +263,7 @@ export class World {
         network: plan.network,
         healed: () => this.#healed,
         dice,
+        counts: watched.saw,
       }).then(
         () => {
           this.#enrolling.delete(node.index)

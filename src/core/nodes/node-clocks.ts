@@ -129,8 +129,8 @@ export type WatchedNodes = {
   readonly nodes: readonly RecordNode[]
   /** Until when the votes of this node do not count, on the monotonic clock; in the past: they do. */
   suspendedUntilMonoMs(index: number): number
-  /** The node was asked its time otherwise than by a command. */
-  saw(index: number, sample: ClockSample, sentWallMs: number): void
+  /** The node was asked its time otherwise than by a command. @returns whether its votes count now */
+  saw(index: number, sample: ClockSample, sentWallMs: number): boolean
 }
 
 export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
@@ -216,7 +216,7 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
           if (answer.kind === 'unreachable') return answer
           const sample = { nodeMs: answer.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
           judge(node.name, state, sample, sentWallMs)
-          const suspended = state.leap !== undefined || sample.receivedMonoMs < state.suspendedUntilMonoMs
+          const suspended = isSuspended(state, sample.receivedMonoMs)
           const refused =
             enforce && command.kind === 'claim' && watched.filter(({ skewed }) => skewed).length >= required
           // It was executed, so whoever asked takes back what it may have granted; it does not count.
@@ -237,9 +237,15 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
         : Number.POSITIVE_INFINITY,
     saw: (index, sample, sentWallMs) => {
       const [node, state] = [options.nodes[index], watched[index]]
-      if (node !== undefined && state !== undefined) judge(node.name, state, sample, sentWallMs)
+      if (node === undefined || state === undefined) return true
+      judge(node.name, state, sample, sentWallMs)
+      return !isSuspended(state, sample.receivedMonoMs)
     },
   }
+}
+
+function isSuspended({ leap, suspendedUntilMonoMs }: Watched, atMonoMs: number): boolean {
+  return leap !== undefined || atMonoMs < suspendedUntilMonoMs
 }
 
 function uncounted(nodeMs: number): NodeAnswer {
