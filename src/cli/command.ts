@@ -40,6 +40,11 @@ export type StopSignal = 'SIGTERM' | 'SIGINT'
 export const EXIT = { ok: 0, failure: 1, usage: 64, unavailable: 69, configuration: 78 } as const
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 
+/** Of a file with several tokens, while they are rotated, any will do: the first is shown. */
+export function tokenIn(content: string): string {
+  return content.trim().split(/\s*\n/)[0] ?? ''
+}
+
 export type Command = (args: readonly string[], io: Io) => Promise<ExitCode>
 
 /**

@@ -9,7 +9,7 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { type FloodOptions, volley } from '../probe/flood.ts'
 import { createTally, type Tally } from '../probe/tally.ts'
-import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+import { type Command, EXIT, type ExitCode, type Io, tokenIn, withArguments } from './command.ts'
 
 type Options = {
   readonly api?: string[]
@@ -53,7 +53,7 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
   const flood: FloodOptions = {
     urls: options.api ?? [io.env.FENCEPOST_URL ?? DEFAULT_URL],
     copies,
-    token: options.tokenFile === undefined ? undefined : io.readFile(options.tokenFile).trim(),
+    token: options.tokenFile === undefined ? undefined : tokenIn(io.readFile(options.tokenFile)),
     run: crypto.randomUUID(),
     timeoutMs: TIMEOUT_MS,
   }

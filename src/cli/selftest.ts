@@ -10,7 +10,7 @@
 import { randomUUID } from 'node:crypto'
 import { createApp, StartRefused } from '../app.ts'
 import { loadConfig } from '../config/load.ts'
-import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+import { type Command, EXIT, type ExitCode, type Io, tokenIn, withArguments } from './command.ts'
 import { refuse } from './config.ts'
 
 type Options = {
@@ -41,7 +41,7 @@ export const selftest: Command = (args, io) =>
 async function run(options: Options, io: Io): Promise<ExitCode> {
   const { url, admin, tokenFile } = options
   if (url !== undefined) {
-    const token = tokenFile === undefined ? undefined : io.readFile(tokenFile).trim()
+    const token = tokenFile === undefined ? undefined : tokenIn(io.readFile(tokenFile))
     return check({ api: url.replace(/\/+$/, ''), admin: admin?.replace(/\/+$/, ''), token }, options, io)
   }
   const loaded = loadConfig({ ...io.env, ...OWN_LISTENERS }, io.readFile)
@@ -50,7 +50,9 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
     const { version, nodeVersion, hostname, readFile, stderr: logTo } = io
     await using app = await createApp(loaded.config, { version, nodeVersion, hostname, readFile, logTo })
     const { api = '', admin: adminAddress } = app.addresses
-    const target = { api, admin: adminAddress, token: loaded.config.apiToken?.content }
+    const { apiToken } = loaded.config
+    const token = apiToken === undefined ? undefined : tokenIn(apiToken.content)
+    const target = { api, admin: adminAddress, token }
     // Awaited here: the sidecar is closed when this function is left.
     return await check(target, options, io)
   } catch (cause) {
@@ -66,6 +68,8 @@ const OWN_LISTENERS = {
   FENCEPOST_GATEWAY_LISTEN: 'off',
   FENCEPOST_GATEWAY_GRPC_LISTEN: 'off',
   FENCEPOST_ADMIN_LISTEN: '127.0.0.1:0',
+  // Nobody else reaches these two, and no certificate is for 127.0.0.1.
+  FENCEPOST_TLS_LISTENERS: 'proxy',
   FENCEPOST_LOG_LEVEL: 'error',
 }
 

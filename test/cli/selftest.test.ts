@@ -1,5 +1,8 @@
 /** `fencepost selftest`, as an operator or `helm test` runs it. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { makeAuthority } from '../support/certificates.ts'
 import { type Exit, startFencepost } from '../support/processes.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { startSidecar } from '../support/sidecar.ts'
@@ -61,4 +64,22 @@ test('of a running sidecar, by its address', async () => {
 
 test('a configuration that is none: exit 78', async () => {
   expect((await selftest([], { FENCEPOST_REDIS_NODES: 'none' })).code).toBe(78)
+})
+
+test('with the settings of a sidecar whose listeners speak TLS, while its token is rotated', async () => {
+  await using servers = await startRedisServers(3)
+  using authority = makeAuthority()
+  const { certFile, keyFile } = authority.sign('fencepost')
+  const tokenFile = join(authority.folder, 'token')
+  writeFileSync(tokenFile, `new-token-${'n'.repeat(32)}\nold-token-${'o'.repeat(32)}\n`)
+  const tested = await selftest([], {
+    ...PATIENT,
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_PROXY_LISTEN: 'off',
+    FENCEPOST_TLS_LISTENERS: 'api,admin',
+    FENCEPOST_TLS_CERT_FILE: certFile,
+    FENCEPOST_TLS_KEY_FILE: keyFile,
+    FENCEPOST_API_TOKEN_FILE: tokenFile,
+  })
+  expect([tested.code, tested.output]).toEqual([0, expect.stringContaining('3 of 3 nodes vote')])
 })
