@@ -178,6 +178,8 @@ class RabbitMqSession implements Session {
     try {
       await declare(link, this.#options)
       await link.channel.prefetch(this.#deliveries.concurrency)
+      // One for each delivery that is being put off.
+      link.channel.setMaxListeners(this.#deliveries.concurrency + 10)
       const { consumerTag } = await link.channel.consume(
         this.#options.queue,
         (raw) => this.#receive(link, raw),
@@ -190,6 +192,8 @@ class RabbitMqSession implements Session {
       await link.model.close().catch(() => {})
       throw error
     }
+    // Closed while it was being made: whoever closed did not know of this one.
+    if (this.#deliveries.stopped) return void (await link.model.close().catch(() => {}))
     this.#link = link
     link.closed.catch((error: unknown) => {
       if (this.#deliveries.stopped) return
@@ -233,17 +237,31 @@ class RabbitMqSession implements Session {
       raw.fields.redelivered,
     )
     const verdict = await this.#deliveries.verdictOn(message)
-    if (verdict.kind === 'again') await this.#delay(link, raw, verdict.delayMs)
+    if (verdict.kind === 'again')
+      await this.#delay(link, raw, verdict.delayMs).catch(async (error: unknown) => {
+        // It stays unacknowledged, and comes again by a new connection, which declares the queues anew.
+        await link.model.close().catch(() => {})
+        throw error
+      })
     link.channel.ack(raw)
   }
 
   /** The copy is safe before the original goes. */
   async #delay({ channel, closed }: Link, raw: ConsumeMessage, delayMs: number): Promise<void> {
     const queue = delayQueue(this.#options.queue, delayBucketMs(delayMs))
+    const id = crypto.randomUUID()
+    let returned = false
+    // Comes before the confirm, as at the publisher: the queue has been deleted, and nobody has the copy.
+    const onReturn = ({ properties }: { properties: { correlationId?: unknown } }) => {
+      returned ||= properties.correlationId === id
+    }
+    channel.on('return', onReturn)
     const copied = new Promise<void>((resolve, reject) => {
       const { messageId, type, contentType, headers } = raw.properties
       const options = {
+        mandatory: true,
         persistent: true,
+        correlationId: id,
         messageId,
         type,
         contentType,
@@ -251,7 +269,12 @@ class RabbitMqSession implements Session {
       }
       channel.sendToQueue(queue, raw.content, options, (error) => (error ? reject(error) : resolve()))
     })
-    await Promise.race([copied, closed])
+    try {
+      await Promise.race([copied, closed])
+    } finally {
+      channel.off('return', onReturn)
+    }
+    if (returned) throw new PublishRefusedError(`the queue ${queue} is gone`)
   }
 }
 

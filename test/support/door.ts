@@ -1,0 +1,53 @@
+/**
+ * A door in front of a server, on loopback: open, shut, or with everybody kept waiting in front of it. It counts who has
+ * knocked and who is inside, and is closed with the test.
+ */
+import { once } from 'node:events'
+import { type AddressInfo, createConnection, createServer, type NetConnectOpts, type Socket } from 'node:net'
+import { onTestFinished } from 'vitest'
+
+export type DoorState = 'open' | 'shut' | 'held'
+
+export async function openDoor(behind: NetConnectOpts) {
+  let state: DoorState = 'open'
+  let attempts = 0
+  let ended = 0
+  const inside = new Set<Socket>()
+  const waiting: (() => void)[] = []
+  const door = createServer((socket) => {
+    attempts += 1
+    inside.add(socket)
+    socket.on('error', () => {})
+    socket.on('close', () => {
+      inside.delete(socket)
+      ended += 1
+    })
+    const admit = () => {
+      const server = createConnection(behind)
+      server.on('error', () => socket.destroy())
+      server.on('close', () => socket.destroy())
+      socket.on('close', () => server.destroy())
+      socket.pipe(server).pipe(socket)
+    }
+    if (state === 'shut') socket.destroy()
+    else if (state === 'held') waiting.push(admit)
+    else admit()
+  }).listen(0, '127.0.0.1')
+  await once(door, 'listening')
+  onTestFinished(() => {
+    for (const socket of inside) socket.destroy()
+    door.close()
+  })
+  return {
+    port: (door.address() as AddressInfo).port,
+    attempts: () => attempts,
+    ended: () => ended,
+    inside: () => inside.size,
+    /** Who is inside is thrown out, unless it is opened: then those who wait come in. */
+    turn(to: DoorState) {
+      state = to
+      if (to !== 'open') for (const socket of inside) socket.destroy()
+      else for (const admit of waiting.splice(0)) admit()
+    },
+  }
+}
