@@ -117,6 +117,17 @@ test('a claim that is released is free again', async () => {
   expect([next.status, next.headers.get('fencepost-attempt')]).toEqual([200, '1'])
 })
 
+test.each(['bm8=\n', 'b m8=', 'bm8-', 'n\u00f6', 'bm8=bm8=', 'b', 7])(
+  'a body that is not base64, %j, completes nothing: what can be read of it is not the answer',
+  async (body) => {
+    const key = randomUUID()
+    const granted = await ask(key)
+    expect((await say('complete', idOf(granted), { status: 201, body_base64: body })).status).toBe(400)
+    expect((await say('complete', idOf(granted), { status: 201, body_base64: 'bm8' })).status).toBe(204)
+    expect((await ask(key)).status).toBe(409)
+  },
+)
+
 test('nobody ends a claim without the id that was given out for it', async () => {
   const granted = await ask(randomUUID())
   const id = idOf(granted)
