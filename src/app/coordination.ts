@@ -138,7 +138,10 @@ function openCoordination(config: Config, ports: CoordinationPorts): Coordinatio
 const ANSWER_WITHIN_MS = 5_000
 const ANSWER_MAX_BYTES = 4_096
 
-function askOf(config: Config, { application, onFailure }: CoordinationPorts) {
+export function askOf(
+  config: Pick<Config, 'settlePath'>,
+  { application, onFailure }: Pick<CoordinationPorts, 'application' | 'onFailure'>,
+) {
   const target = config.settlePath
   if (target === undefined || application === undefined) return undefined
   return async (orphan: OrphanSeen): Promise<Verdict> => {
@@ -150,7 +153,10 @@ function askOf(config: Config, { application, onFailure }: CoordinationPorts) {
       { method: 'POST', target, headers: [['Content-Type', 'application/json']], body },
       { answerWithinMs: ANSWER_WITHIN_MS, storedLimitBytes: ANSWER_MAX_BYTES },
     )
-    if (result.kind !== 'answered' || result.response.status !== 200) return 'unknown'
+    if (result.kind !== 'answered') return 'unknown'
+    // Nobody reads the rest of an answer that is too large: begun and broken off, it gives its connection back.
+    for await (const _ of result.response.oversized?.stream ?? []) break
+    if (result.response.status !== 200) return 'unknown'
     const verdict = verdictIn(result.response.body)
     if (verdict === undefined)
       onFailure(new Error(`${target} answered neither completed, released nor unknown`))

@@ -129,6 +129,11 @@ function isStream({ status, headers }: Reply, method: string): boolean {
 }
 
 async function* rest(kept: readonly Buffer[], parts: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
-  yield* kept
-  for (let part = await parts.next(); part.done !== true; part = await parts.next()) yield part.value
+  try {
+    yield* kept
+    for (let part = await parts.next(); part.done !== true; part = await parts.next()) yield part.value
+  } finally {
+    // Whoever breaks off does not want the rest: nobody else would end the exchange.
+    await parts.return?.()
+  }
 }

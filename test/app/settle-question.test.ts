@@ -1,0 +1,33 @@
+/** What the application is asked about an orphan, and what is made of its answer. */
+import { expect, test } from 'vitest'
+import { askOf } from '../../src/app/coordination.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { createApplication } from '../../src/upstream/application.ts'
+import { startApplication } from '../support/application.ts'
+
+const ORPHAN = {
+  recordKey: `dedup:t:e:v:${'0'.repeat(64)}`,
+  fingerprint: 'f'.repeat(64),
+  token: 1,
+  attempt: 1,
+}
+
+test.each<[status: number, body: string]>([
+  [200, `{"outcome":"completed","why":"${'x'.repeat(1_000_000)}"}`],
+  [404, 'no such page '.repeat(100_000)],
+])('an answer %i that is too large to be one is unknown, and keeps no connection', async (status, body) => {
+  await using server = await startApplication((_request, response) => {
+    response.writeHead(status).end(body)
+  })
+  await using application = createApplication({
+    address: { kind: 'http', origin: server.origin },
+    connectTimeoutMs: 500,
+    bodyIdleMs: 60_000,
+    connectionsMax: 1,
+    keepAliveMs: 4_000,
+    clock: systemClock,
+  })
+  const ask = askOf({ settlePath: '/settle' }, { application, onFailure: () => {} })
+  for (let round = 0; round < 3; round += 1) expect(await ask?.(ORPHAN)).toBe('unknown')
+  expect(server.seen.map(({ target }) => target)).toEqual(['/settle', '/settle', '/settle'])
+})
