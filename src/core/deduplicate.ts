@@ -16,6 +16,7 @@ import type { Background } from './background.ts'
 import { lockIdOf } from './claims/lease.ts'
 import { type Keeping, keepLease, type LeaseKeeper } from './claims/lease-keeper.ts'
 import { offerLater, offerOutcome } from './claims/offer.ts'
+import { besidesOwnRecord } from './claims/own-record.ts'
 import { type Turns, untilNextTry } from './claims/turns.ts'
 import type { Waiters } from './claims/waiters.ts'
 import type { Events, LeaseEnd } from './events.ts'
@@ -104,7 +105,12 @@ type Waited = ClaimResult | Extract<Outcome, { kind: 'too_many_waiters' }>
 async function claimOrWait(request: ProtectedRequest, ports: DedupPorts): Promise<Waited> {
   const { policy, recordKey: key, fingerprint } = request
   const { leaseMs, retentionMs, budgetMs } = policy
-  const claim = () => ports.leases.claim({ key, fingerprint, leaseMs, retentionMs, budgetMs })
+  const claim = async () => {
+    const claimed = await ports.leases.claim({ key, fingerprint, leaseMs, retentionMs, budgetMs })
+    return policy.onQuorumLoss === 'local'
+      ? besidesOwnRecord(claimed, ports.leases, ports.localLeases)
+      : claimed
+  }
   const behind = policy.waitMs > 0 && ports.turns?.waiting(key) === true
   const first: ClaimResult = behind ? { kind: 'held', retryAfterMs: BEHIND_RETRY_AFTER_MS } : await claim()
   if (first.kind !== 'held' || policy.waitMs === 0) return first

@@ -378,6 +378,41 @@ describe('without a quorum', () => {
     expect(await clock.during(request(answered(), local))).toMatchObject({ kind: 'replayed' })
     expect(told.length).toBe(1)
   })
+
+  test('what such a route carried out meanwhile is not carried out again when the quorum is back', async () => {
+    const { cluster, request, told, clock } = sidecar()
+    const local = { onQuorumLoss: 'local' } as const
+    cluster.set('deaf', 0, 1, 2, 3, 4)
+    await clock.during(request(answered(), local))
+    cluster.set('well', 0, 1, 2, 3, 4)
+    expect(await clock.during(request(answered(), local))).toMatchObject({
+      kind: 'replayed',
+      stored: { body: CREATED.body },
+    })
+    expect(await clock.during(request(answered(), { ...local, fingerprint: 'e'.repeat(64) }))).toEqual({
+      kind: 'mismatch',
+    })
+    expect(told.length).toBe(1)
+  })
+
+  test('nor what it is still at work on; and what it got no answer to is another attempt', async () => {
+    const { cluster, request, told, clock } = sidecar()
+    const local = { onQuorumLoss: 'local' } as const
+    cluster.set('deaf', 0, 1, 2, 3, 4)
+    const work = Promise.withResolvers<ForwardResult>()
+    const outcome = request(work.promise, local)
+    await clock.advance(1_000)
+    expect(told.length).toBe(1)
+    cluster.set('well', 0, 1, 2, 3, 4)
+    expect(await clock.during(request(answered(), local))).toMatchObject({ kind: 'in_progress' })
+    work.resolve({ kind: 'no_answer', cause: 'reset', detail: 'x' })
+    expect(await clock.during(outcome)).toMatchObject({ kind: 'indeterminate' })
+    await clock.advance(POLICY.leaseMs)
+    const decided = { ...local, takeover: 'indeterminate' } as const
+    expect(await clock.during(request(answered(), decided))).toMatchObject({ kind: 'undecided' })
+    expect(await clock.during(request(answered(), local))).toMatchObject({ kind: 'created' })
+    expect(told.map((context) => context?.attempt)).toEqual([1, 2])
+  })
 })
 
 describe('where the quorum goes away between claim and completion', () => {

@@ -118,6 +118,11 @@ async function request(
           submission.without = 'local'
           return sidecar.localLeases.claim(asked)
         },
+        read: async (key) => {
+          const own = await sidecar.localLeases.read(key)
+          if (own.kind === 'completed') submission.without = 'local'
+          return own
+        },
       },
       waiters,
       background,

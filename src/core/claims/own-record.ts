@@ -1,0 +1,28 @@
+/**
+ * What the quorum grants, besides what this process carried out by itself while the quorum was lost (`local`).
+ *
+ * Until it is written back the quorum does not know of it: its grant does not say that nothing was carried out. Owns only
+ * what a grant then amounts to; where the quorum has an answer, that answer stands. Nothing is written here.
+ */
+
+import type { ClaimResult, Leases } from '../ports.ts'
+
+export async function besidesOwnRecord(
+  claimed: ClaimResult,
+  leases: Pick<Leases, 'release'>,
+  own: Pick<Leases, 'read'>,
+): Promise<ClaimResult> {
+  if (claimed.kind !== 'granted') return claimed
+  const { lease } = claimed
+  const known = await own.read(lease.key)
+  if (known.kind !== 'completed' && known.kind !== 'claimed') return claimed
+  const same = known.fingerprint === lease.fingerprint
+  // It got no answer: that was an attempt, too.
+  if (same && known.kind === 'claimed' && known.remainingMs === 0)
+    return { kind: 'granted', lease: { ...lease, attempt: Math.max(lease.attempt, known.attempt + 1) } }
+  await leases.release(lease)
+  if (!same) return { kind: 'mismatch' }
+  return known.kind === 'claimed'
+    ? { kind: 'held', retryAfterMs: known.remainingMs }
+    : { kind: 'duplicate', outcome: known.outcome, token: known.token, attempt: known.attempt }
+}
