@@ -165,11 +165,27 @@ test.each<[who: string, username: string, password: string, ask: string[], told:
   ['fencepost', 'fencepost', 'replace-this-password', ['config', 'get', '*'], /NOPERM/],
   ['fencepost', 'fencepost', 'replace-this-password', ['keys', '*'], /NOPERM/],
   ['fencepost', 'fencepost', 'replace-this-password', ['get', 'somebody:else'], /NOPERM/],
+  ['an operator', 'operator', 'replace-this-other-password', ['get', 'dedup:a'], /NOPERM/],
+  ['an operator', 'operator', 'replace-this-other-password', ['flushall'], /NOPERM/],
 ])('%s may not: %s %s %j', async (_, username, password, [name, ...args], told) => {
   const redis = client(nodes[1]!, username, password)
   const answer = await redis.call(name!, ...args).catch((error: Error) => error.message)
   redis.disconnect()
   expect(answer).toMatch(told)
+})
+
+test.each([
+  ['ping'],
+  ['info', 'memory'],
+  ['slowlog', 'get', '10'],
+  ['latency', 'latest'],
+  ['config', 'get', 'maxmemory-policy'],
+  ['config', 'set', 'maxmemory-policy', 'noeviction'],
+])('an operator may ask what the runbooks ask: %s %s', async (...[name, ...args]) => {
+  const redis = client(nodes[1]!, 'operator', 'replace-this-other-password')
+  const answer = await redis.call(name!, ...args).catch((error: Error) => error.message)
+  redis.disconnect()
+  expect(String(answer)).not.toMatch(/NOPERM|NOAUTH|WRONGPASS|ERR/)
 })
 
 test('without TLS there is no answer', async () => {
