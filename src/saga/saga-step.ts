@@ -12,6 +12,7 @@
  *
  * Source: Seata, TCC fence (idempotence, hanging, empty rollback); Restate, compensation registered before the step.
  */
+import { jitteredDelayMs, pause } from '../core/retry.ts'
 import type { Tx } from './database.ts'
 import { OperationInProgressError, StepSuspendedError } from './errors.ts'
 import { dayMs } from './idempotency.ts'
@@ -90,12 +91,31 @@ export async function processSagaStep<V, R>(
         settled: (tx, outcome, text) =>
           end(kit, tx, request, outcome === 'completed' ? 'done' : 'failed', text),
         overtaken: async (value, context) => {
-          await handlers.compensate?.effect?.(compensationContext(context, sagaId, step, value))
+          const undoing = compensationContext(context, sagaId, step, value)
+          await undoLate(kit, undoing, async () => handlers.compensate?.effect?.(undoing))
         },
       },
     )
   if (lockManager === undefined || resources.length === 0) return carryOut()
   return withLocks(kit, lockManager, resources, { leaseMs }, carryOut)
+}
+
+/** About 15 s, as for what is to be settled; then a person has to look, for nobody else will. */
+const undoTries = 12
+const undoBackoff = { initialMs: 50, maxMs: 2_500 }
+
+/** The step took effect after its compensation, which therefore does not come again. */
+async function undoLate(kit: SagaKit, { sagaId, step }: CompensationContext, undo: () => Promise<void>) {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await undo()
+    } catch (error) {
+      kit.emit({ kind: 'saga_step_failed', sagaId, step, error })
+      if (attempt === undoTries)
+        return kit.emit({ kind: 'parked', what: `the late effect of step ${step} of saga ${sagaId}`, error })
+      await pause(kit.clock, jitteredDelayMs(undoBackoff, attempt - 1, kit.random))
+    }
+  }
 }
 
 async function begin(kit: SagaKit, tx: Tx, { sagaId, step, position = 0 }: SagaStepRequest, attempt: number) {

@@ -274,6 +274,35 @@ test('a step that was paused beyond its lease and compensated meanwhile undoes i
   expect(provider.kept).toBe(0)
 })
 
+test('a late effect whose undoing fails at first is undone all the same', async () => {
+  const go = Promise.withResolvers<void>()
+  provider.hold = go.promise
+  let refunds = 0
+  const late = processSagaStep(
+    kit,
+    { sagaId: 'stubborn', step: 'pay', request: null, leaseMs: 60_000 },
+    {
+      effect: ({ idempotencyKey }) => provider.charge(idempotencyKey, 10),
+      commit: async () => null,
+      compensate: {
+        effect: async ({ stepKey }) => {
+          refunds += 1
+          if (refunds < 3) throw new Error('provider: 503')
+          await provider.refund(stepKey)
+        },
+      },
+    },
+  )
+  const outcome = expect(late).rejects.toBeInstanceOf(StepSuspendedError)
+  while ((await countOf(kit, `saga_steps WHERE saga_id = 'stubborn'`)) === 0) await new Promise(setImmediate)
+  await kit.pool.query(`UPDATE ${kit.schema}.idempotency_keys SET locked_until = clock_timestamp()`)
+  expect(await undo('stubborn')).toBe('compensated')
+  provider.barred.clear()
+  go.resolve()
+  await outcome
+  expect([provider.charges.size, provider.kept, refunds]).toEqual([1, 0, 3])
+})
+
 test('a last attempt that ignores its signal is not undone before its lease is over', async () => {
   const clock = new VirtualClock()
   const slow = await testKit(server, { clock })
