@@ -437,7 +437,8 @@ export const SETTINGS = {
     kind: integer({ min: 1, max: 1_000_000 }),
     default: '1024',
     summary: 'Largest number of requests under way in this process; beyond it the answer is 503.',
-    source: 'With bodies of 64KiB on average it is 64MiB, half of the memory limit of the container.',
+    source:
+      'With bodies of 64KiB on average it is 64MiB, a sixth of the 384MiB that the manifests give the container.',
   }),
   tenantInFlight: setting({
     env: 'FENCEPOST_TENANT_IN_FLIGHT',
