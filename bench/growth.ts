@@ -18,7 +18,12 @@ import { closedLoop, median, ratio } from './support/rounds.ts'
 const ROUNDS = 3
 const RECORD_ROUNDS = 5
 /** Nodes and load share this machine: a queue of thousands in front of five nodes on two cores is no lost quorum. */
-const PATIENT = { FENCEPOST_NODE_DEADLINE: '5s', FENCEPOST_CLAIM_BUDGET: '10s', FENCEPOST_LEASE: '100s' }
+const PATIENT = {
+  FENCEPOST_NODE_DEADLINE: '5s',
+  FENCEPOST_CLAIM_BUDGET: '10s',
+  FENCEPOST_LEASE: '100s',
+  FENCEPOST_HEADERS_TIMEOUT: '60s',
+}
 
 await using application = await startBenchApplication()
 await using load = startLoad()

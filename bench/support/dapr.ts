@@ -3,7 +3,7 @@
  * stable components has not, is made by (half an hour on two cores):
  *
  *     cp -r bench/peers/daprd /tmp/daprd && cd /tmp/daprd
- *     go mod init daprd && go get github.com/dapr/dapr/cmd/daprd@v1.14.0 && go build -o daprd .
+ *     go mod init daprd && go get github.com/dapr/dapr/cmd/daprd@v1.14.0 && go build -tags stablecomponents -o daprd .
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
