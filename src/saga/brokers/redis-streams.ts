@@ -10,6 +10,7 @@
  * Source: redis.io, XREADGROUP, XAUTOCLAIM.
  */
 import { Redis } from 'ioredis'
+import { pauseUnless } from '../../core/retry.ts'
 import { processClock } from '../ambient.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import { inboundFrom, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
@@ -180,7 +181,8 @@ class RedisStreamsSession implements Session {
       await this.#redis.eval(dueScript, 2, this.#delayed, this.#streams[1])
       await this.#keepMine()
       const { room } = this.#deliveries
-      if (room <= 0) return await this.#deliveries.untilRoom()
+      // Not until there is room: what is under way is to be kept meanwhile.
+      if (room <= 0) return await pauseUnless([this.#deliveries.whenOneEnds()], blockMs, processClock)
       for (const stream of this.#streams) await this.#claimOrphans(stream, room)
       await this.#readNew(room)
     } catch (error) {
