@@ -102,6 +102,15 @@ function checkPair(history: History, earlier: Execution, later: Execution): void
   if (first.validUntilMs > second.grantedMs && first.validUntilMs > later.startedMs) {
     violated(history, 'S2', later.startedMs, `${later.id} ran while ${earlier.id} still held its lease`)
   }
+  // Of two contents a node that forgot is told of the larger claim only: the application then hears of the attempt all the same.
+  if (earlier.fingerprint !== later.fingerprint && !history.seen.has('enrolled')) {
+    violated(
+      history,
+      'S10',
+      later.startedMs,
+      `${later.id} is of another content than ${earlier.id}, which lapsed`,
+    )
+  }
   if (later.attempt < 2) {
     violated(
       history,

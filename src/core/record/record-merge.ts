@@ -77,7 +77,7 @@ export function leasedAtMost(merged: Merged, longestMs: number): Merged {
 export function adoptRecord(own: NodeRecord | undefined, merged: Merged, nodeMs: number): NodeRecord {
   const { record, chosen } = merged
   const mine = own === undefined ? undefined : onNoClock(own, nodeMs)
-  const both = mine === undefined ? record : mergeRecords(mine, record)
+  const both = mine === undefined ? record : (withoutStrayClaim(mine, record) ?? mergeRecords(mine, record))
   if (both.state === 'claimed') {
     const leaseUntilNodeMs = both.leaseUntilNodeMs > 0 ? nodeMs + both.leaseUntilNodeMs : 0
     return { ...both, leaseUntilNodeMs }
@@ -87,6 +87,16 @@ export function adoptRecord(own: NodeRecord | undefined, merged: Merged, nodeMs:
     both,
     chosen && record.state === 'completed' && record.acceptedToken === both.acceptedToken,
   )
+}
+
+/**
+ * The node has granted a claim of another content, which it would have refused had it not forgotten theirs: while it did not
+ * vote, so nobody counts it. A promise it is all the same; but giving it back must not leave nothing of theirs.
+ */
+function withoutStrayClaim(mine: NodeRecord, theirs: NodeRecord): NodeRecord | undefined {
+  if (mine.state !== 'claimed' || theirs.state !== 'claimed') return undefined
+  if (mine.fence <= theirs.fence || mine.fingerprint === theirs.fingerprint) return undefined
+  return { ...theirs, fence: mine.fence, owner: NO_OWNER }
 }
 
 /** Of one and the same moment: see {@link onNoClock}. Commutative, and merging again changes nothing. */

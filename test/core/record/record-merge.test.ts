@@ -109,6 +109,15 @@ test('no lease is told as longer than any can be, as one looks on a clock that w
   expect(merged && leasedAtMost(merged, 60_000)).toBe(merged)
 })
 
+// Found by simulation: the claim of another content, granted in quarantine, was given back and left nothing of the attempt.
+test('a node that granted another content while it did not vote is told of the claim that it forgot, above its own promise', () => {
+  const merged = mergeSightings([{ record: lapsed(5, 2), nodeMs: 10_000, ttlMs: 1 }], 1)
+  const stray: NodeRecord = { ...claimed(9, 1, 10_900, BOB), fingerprint: 'e'.repeat(64) } as NodeRecord
+  const told = merged && adoptRecord(stray, merged, 10_000)
+  expect(told).toEqual({ ...givenBack(9, 2), fingerprint: PRINT })
+  expect(merged && told && adoptRecord(told, merged, 10_000)).toEqual(told)
+})
+
 const record = arbitraryRecord(1_000_000)
 const held = (one: NodeRecord) => onNoClock(one, 1_000_000)
 
