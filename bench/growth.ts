@@ -117,9 +117,9 @@ async function keep(leases: Leases, count: number): Promise<void> {
 async function nodes(): Promise<void> {
   await steps('nodes', [3, 5, 7], async (count) => {
     await using stack = await startStack(count)
-    await once(stack.sidecar, 3_000, 32)
+    await once(stack.sidecar, 2_000, 32)
     // Awaited here: the stack ends with this scope.
-    return await once(stack.sidecar, 8_000, 32)
+    return await once(stack.sidecar, 6_000, 32)
   })
 }
 
@@ -131,8 +131,8 @@ async function sidecars(): Promise<void> {
     const all = [stack.sidecar, ...others.all]
     const together = (requests: number) =>
       Promise.all(all.map((one, index) => loads.all[index]!.run(job(one, 200, requests / count, 32))))
-    await together(3_000)
-    const each = await together(9_000)
+    await together(1_500)
+    const each = await together(6_000)
     return { ...each[0]!, perSecond: each.reduce((sum, one) => sum + one.perSecond, 0) }
   })
 }
