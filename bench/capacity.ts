@@ -93,7 +93,7 @@ async function measure(): Promise<Costs> {
     FENCEPOST_UPSTREAM: application.url,
     FENCEPOST_LOG_DECISIONS: '0',
     // The nodes are to answer the replays.
-    FENCEPOST_OUTCOME_CACHE: '0',
+    FENCEPOST_OUTCOME_CACHE: '0B',
     FENCEPOST_TENANT_NEW_RECORDS: '1000000',
   })
   const nodePids = servers.urls.map((_, index) => servers.at(index).process.pid)
