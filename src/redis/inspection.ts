@@ -29,9 +29,18 @@ export type NodeFacts = Membership & {
 
 export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; readonly reason: string }
 
-/** @throws Error where the node does not answer, or does not allow what the ACL of `docs/nodes.md` lists. */
+/**
+ * @throws Error where the node does not answer, does not allow what the ACL of `docs/nodes.md` lists, or has not the database
+ *   of the URL
+ */
 export async function inspectNode(client: Redis): Promise<NodeFacts> {
-  const [info, looked] = await Promise.all([client.info(), callMembership(client, '', ['look'])])
+  const { db = 0 } = client.options
+  const [info, looked] = await Promise.all([
+    client.info(),
+    callMembership(client, '', ['look']),
+    // ioredis asks for it as well, and where that is refused goes on in database 0: another keyspace than that of all others.
+    db === 0 ? undefined : client.select(db),
+  ])
   const field = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
   const membership = membershipOf(looked)
   return {

@@ -25,3 +25,25 @@ test('a cluster lives with exactly the rights that docs/nodes.md lists', async (
   expect(await sidecar.leases.renew(claimed.lease)).toMatchObject({ kind: 'renewed' })
   expect(await sidecar.leases.release(claimed.lease)).toEqual({ kind: 'released' })
 })
+
+test('a node whose user must not choose the database of the URL is down, and not used in another database', async () => {
+  const page = readFileSync(new URL('../../docs/nodes.md', import.meta.url), 'utf8')
+  const line = /^user fencepost .*$/m.exec(page)?.[0] ?? ''
+  await using servers = await startRedisServers(3, { config: ['user default on nopass ~* &* +@all', line] })
+  const urls = servers.urls.map((url) => `${url}/1`)
+  // Started before its user's rights were taken away.
+  const before = await joinCluster(urls)
+  onTestFinished(() => before[Symbol.asyncDispose]())
+  await before.votes(3)
+  await before.carryOut('in database 1')
+  const addresses = urls.map((url) => ({ url, username: 'fencepost', password: 'secret' }))
+  const after = await joinCluster(urls, { addresses })
+  onTestFinished(() => after[Symbol.asyncDispose]())
+  expect(after.nodes.states()).toEqual(
+    [0, 1, 2].map((index) => ({
+      name: `redis-${index}`,
+      state: { kind: 'down', reason: expect.stringContaining("'select'") },
+    })),
+  )
+  expect(await after.claim('in database 1', { budgetMs: 100 })).toMatchObject({ kind: 'unavailable' })
+})
