@@ -74,7 +74,8 @@ export type Intent = string | readonly string[] | DescribedRequest
 export type WithReservationOptions = ReserveOptions & {
   /**
    * When the work throws. `release` (default): nothing was done, somebody may try again at once. `hold`: something may have
-   * been done; the lease is left to end, and the next attempt is told that it is a further one.
+   * been done; the lease is left to end, and the next attempt is told that it is a further one. Where the lease was lost it
+   * is always left to end.
    */
   readonly onError?: 'release' | 'hold'
 }

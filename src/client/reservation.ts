@@ -34,6 +34,8 @@ export interface Reservation extends AsyncDisposable {
   release(): Promise<void>
   /** Stops the heartbeat and leaves the lease to end: something may have been done, and nobody knows what. */
   abandon(): void
+  /** Releases it where nothing has been said of it; abandons it where `complete` was called, or the lease was lost. */
+  [Symbol.asyncDispose](): Promise<void>
 }
 
 /** Of the lease: how long before its end the holder is warned; and never less than this. */
@@ -55,6 +57,8 @@ export function holdReservation(
   let id = String(body.reservation_id)
   let leaseMs = Number(body.lease_ms)
   let state: 'held' | 'lost' | 'abandoned' | 'ended' = 'held'
+  /** The holder said so; whether it is recorded is another matter. */
+  let workIsDone = false
   let warnAtMs = 0
   let warnAtWallMs = 0
   let warning: ReturnType<typeof setTimeout> | undefined
@@ -150,7 +154,10 @@ export function holdReservation(
       controller.signal.throwIfAborted()
     },
     extend,
-    complete: (result) => end('complete', result === undefined ? {} : { result }),
+    complete: (result) => {
+      workIsDone = true
+      return end('complete', result === undefined ? {} : { result })
+    },
     release: () => end('release', {}),
     abandon: () => {
       if (state !== 'held') return
@@ -158,8 +165,11 @@ export function holdReservation(
       stopTimers()
     },
     [Symbol.asyncDispose]: async () => {
-      if (state === 'ended' || state === 'abandoned') return
       stopTimers()
+      // A release says that nothing was done, and the next attempt would be told that it is the first. Where completing
+      // failed, or the signal stopped the work in the middle, nobody can say so: the lease is left to end.
+      if (workIsDone && state === 'held') state = 'abandoned'
+      if (state !== 'held') return
       try {
         await end('release', {}, RELEASE_RETRY_MS)
       } catch (error) {

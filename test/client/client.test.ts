@@ -56,6 +56,51 @@ test('what is left without completing it is released', async () => {
   expect(again.attempt).toBe(1)
 })
 
+describe('what may have been done is not given back as if nothing had', () => {
+  test('complete failed: the lease is left to end, and the next attempt is told that it is one', async () => {
+    await using api = await startReservationApi()
+    const client = createClient({
+      url: api.origin,
+      retryForMs: 10,
+      fetch: (input, init) =>
+        String(input).endsWith('/complete') ? Promise.reject(new TypeError('cut off')) : fetch(input, init),
+    })
+    const work = async () => {
+      await using reservation = await client.reserve('v', { leaseMs: 500 })
+      await reservation.complete({ payment: 'p-1' })
+    }
+    expect(await thrownBy(work())).toBeInstanceOf(UnreachableError)
+    expect(await client.read('v')).toMatchObject({ state: 'HELD', attempt: 1 })
+    await using next = await client.reserve('v', { waitMs: 5_000 })
+    expect(next.attempt).toBe(2)
+  })
+
+  test('the signal stopped the work: nobody knows how far it had come', async () => {
+    await using api = await startReservationApi()
+    let cut = false
+    const client = createClient({
+      url: api.origin,
+      fetch: (input, init) => (cut ? Promise.reject(new TypeError('cut off')) : fetch(input, init)),
+    })
+    const work = client.withReservation(
+      'v',
+      (reservation) => {
+        cut = true
+        return new Promise((_, reject) => {
+          reservation.signal.addEventListener('abort', () => {
+            cut = false
+            reject(reservation.signal.reason)
+          })
+        })
+      },
+      { leaseMs: 500 },
+    )
+    expect(await thrownBy(work)).toBeInstanceOf(LeaseLostError)
+    await using next = await client.reserve('v', { waitMs: 5_000 })
+    expect(next.attempt).toBe(2)
+  })
+})
+
 describe('withReservation', () => {
   test('completes with what the work returns', async () => {
     await using api = await startReservationApi()
