@@ -58,20 +58,26 @@ test('a serialization failure runs the whole function again, on a new snapshot',
   expect(runs).toBeGreaterThan(10)
 })
 
-test('a deadlock is retried', async () => {
+// The one that PostgreSQL ends may be back before the other one has woken up, and meet it crosswise once more.
+test('a deadlock is retried, however often it comes, until both have come to an end', async () => {
   const both = Promise.withResolvers<void>()
-  let first = 0
+  let runs = 0
   const move = (from: number, to: number) =>
-    kit.transaction(async (tx) => {
-      await tx.query('UPDATE accounts SET balance = balance - 10 WHERE id = $1', [from])
-      first += 1
-      if (first === 2) both.resolve()
-      await both.promise
-      await tx.query('UPDATE accounts SET balance = balance + 10 WHERE id = $1', [to])
-    })
+    kit.transaction(
+      async (tx) => {
+        await tx.query('UPDATE accounts SET balance = balance - 10 WHERE id = $1', [from])
+        runs += 1
+        if (runs === 2) both.resolve()
+        await both.promise
+        await tx.query('UPDATE accounts SET balance = balance + 10 WHERE id = $1', [to])
+      },
+      { retry: { maxAttempts: 50 } },
+    )
   await Promise.all([move(1, 2), move(2, 1)])
   expect(await balances()).toEqual([100, 100])
-  expect(kit.seenOf('transaction_retried').map((event) => event.sqlState)).toEqual(['40P01'])
+  const retried = kit.seenOf('transaction_retried').map((event) => event.sqlState)
+  expect(retried).toEqual(Array(retried.length).fill('40P01'))
+  expect(retried.length).toBeGreaterThan(0)
 })
 
 test('attempts are bounded, and the last error is the one thrown', async () => {
