@@ -13,8 +13,9 @@
  * Source: Seata, TCC fence (idempotence, hanging, empty rollback); Restate, compensation registered before the step.
  */
 import { jitteredDelayMs, pause } from '../core/retry.ts'
+import { keepProcessAlive } from './ambient.ts'
 import type { Tx } from './database.ts'
-import { OperationInProgressError, StepSuspendedError } from './errors.ts'
+import { LeaseLostError, OperationInProgressError, StepSuspendedError } from './errors.ts'
 import { dayMs } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import { type LockManager, withLocks } from './locks.ts'
@@ -90,10 +91,8 @@ export async function processSagaStep<V, R>(
         claimed: (tx, { attempt }) => begin(kit, tx, request, attempt),
         settled: (tx, outcome, text) =>
           end(kit, tx, request, outcome === 'completed' ? 'done' : 'failed', text),
-        overtaken: async (value, context) => {
-          const undoing = compensationContext(context, sagaId, step, value)
-          await undoLate(kit, undoing, async () => handlers.compensate?.effect?.(undoing))
-        },
+        unsettled: (value, context) =>
+          undoLate(kit, compensationContext(context, sagaId, step, value), leaseMs, handlers.compensate),
       },
     )
   if (lockManager === undefined || resources.length === 0) return carryOut()
@@ -104,18 +103,45 @@ export async function processSagaStep<V, R>(
 const undoTries = 12
 const undoBackoff = { initialMs: 50, maxMs: 2_500 }
 
-/** The step took effect after its compensation, which therefore does not come again. */
-async function undoLate(kit: SagaKit, { sagaId, step }: CompensationContext, undo: () => Promise<void>) {
+/**
+ * Undoes what took effect, or may have, after its compensation, which therefore does not come again. What another process has
+ * carried out under the same key, or is at work on, is left alone: it is the same effect.
+ */
+async function undoLate(
+  kit: SagaKit,
+  context: CompensationContext,
+  leaseMs: number,
+  compensation: Compensation | undefined,
+): Promise<void> {
+  const { effect } = compensation ?? {}
+  if (effect === undefined) return
+  const { sagaId, step } = context
+  const release = keepProcessAlive()
   for (let attempt = 1; ; attempt += 1) {
+    // Its own signal: that of the step may have ended with its lease.
+    const abort = new AbortController()
+    const timer = kit.clock.timer(leaseMs, () => abort.abort(new LeaseLostError(`undoing ${sagaId} ${step}`)))
     try {
-      return await undo()
+      const status = await kit.transaction((tx) => statusOf(kit, tx, sagaId, step))
+      if (isUndone(status)) await effect({ ...context, signal: abort.signal })
+      break
     } catch (error) {
       kit.emit({ kind: 'saga_step_failed', sagaId, step, error })
-      if (attempt === undoTries)
-        return kit.emit({ kind: 'parked', what: `the late effect of step ${step} of saga ${sagaId}`, error })
+      if (attempt === undoTries) {
+        kit.emit({ kind: 'parked', what: `the late effect of step ${step} of saga ${sagaId}`, error })
+        break
+      }
       await pause(kit.clock, jitteredDelayMs(undoBackoff, attempt - 1, kit.random))
+    } finally {
+      timer.cancel()
     }
   }
+  release()
+}
+
+/** As far as the log of the saga knows, nothing of it stands. */
+function isUndone(status: string): boolean {
+  return status === 'compensating' || status === 'compensated' || status === 'failed'
 }
 
 async function begin(kit: SagaKit, tx: Tx, { sagaId, step, position = 0 }: SagaStepRequest, attempt: number) {

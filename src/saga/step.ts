@@ -75,8 +75,11 @@ export type StepOutcome<R> = {
 export type StepHooks<V> = {
   readonly claimed?: (tx: Tx, context: { readonly attempt: number }) => Promise<void>
   readonly settled?: (tx: Tx, outcome: 'completed' | 'failed', resultText: string) => Promise<void>
-  /** The effect took place, and its outcome may no longer be written. */
-  readonly overtaken?: (value: V, context: StepContext) => Promise<void>
+  /**
+   * The effect has ended and its outcome is not written, or not by us: whoever undid it may have been there before it took
+   * place. `value` is undefined where it is not known whether it did. Does not reject: at times nobody waits for it any more.
+   */
+  readonly unsettled?: (value: V | undefined, context: StepContext) => Promise<void>
 }
 
 export async function runIdempotentStep<V, R>(
@@ -119,24 +122,21 @@ async function carryOut<V, R>(
     attempt: claimed.attempt,
     signal: lease.signal,
   }
+  let answer: Answer<V> | undefined
   try {
-    const answer = await askProvider(step, context, handlers).finally(lease.end)
+    answer = await askProvider(step, context, handlers, hooks).finally(lease.end)
     if (answer.kind === 'no') {
-      const reject = handlers.reject ?? (async () => refusal(answer.error) as R)
-      return await settle(kit, claim, claimed, 'failed', hooks, (tx) => reject(tx, answer.error, context))
+      const { error } = answer
+      const reject = handlers.reject ?? (async () => refusal(error) as R)
+      return await settle(kit, claim, claimed, 'failed', hooks, (tx) => reject(tx, error, context))
     }
     const { value } = answer
-    try {
-      return await settle(kit, claim, claimed, 'completed', hooks, (tx) =>
-        handlers.commit(tx, value, context),
-      )
-    } catch (error) {
-      if (isOvertaken(error)) await hooks.overtaken?.(value, context)
-      throw error
-    }
+    return await settle(kit, claim, claimed, 'completed', hooks, (tx) => handlers.commit(tx, value, context))
   } catch (error) {
-    if (isOvertaken(error)) throw error
-    const parkedAfter = await noteFailure(kit, claim, claimed, error)
+    const parkedAfter = isOvertaken(error) ? undefined : await noteFailure(kit, claim, claimed, error)
+    // What was abandoned tells by itself when it has ended; a no leaves nothing to undo.
+    const abandoned = answer === undefined && context.signal.aborted
+    if (!abandoned && answer?.kind !== 'no') await hooks.unsettled?.(answer?.value, context)
     throw parkedAfter === undefined ? error : parkedError(kit, step, parkedAfter, error)
   }
 }
@@ -149,12 +149,19 @@ async function askProvider<V, R>(
   step: StepRequest,
   context: StepContext,
   handlers: StepHandlers<V, R>,
+  hooks: StepHooks<V>,
 ): Promise<Answer<V>> {
+  const work = async () => {
+    const earlier = context.attempt > 1 ? await handlers.reconcile?.(context) : undefined
+    return earlier ?? (await handlers.effect(context))
+  }
+  const abandoned = (working: Promise<V>) =>
+    void working.then(
+      (value) => hooks.unsettled?.(value, context),
+      (error) => (error instanceof BusinessError ? undefined : hooks.unsettled?.(undefined, context)),
+    )
   try {
-    const value = await untilAborted(context.signal, step, async () => {
-      const earlier = context.attempt > 1 ? await handlers.reconcile?.(context) : undefined
-      return earlier ?? (await handlers.effect(context))
-    })
+    const value = await untilAborted(context.signal, step, work, abandoned)
     return { kind: 'yes', value }
   } catch (error) {
     if (error instanceof BusinessError) return { kind: 'no', error }
@@ -184,15 +191,24 @@ function leaseSignal(
   return { signal, end: () => timer.cancel() }
 }
 
-/** Does not wait for an effect that ignores its signal. */
-async function untilAborted<V>(signal: AbortSignal, step: StepRequest, work: () => Promise<V>): Promise<V> {
+/** Does not wait for an effect that ignores its signal; `onAbandoned` is given what is still under way. */
+async function untilAborted<V>(
+  signal: AbortSignal,
+  step: StepRequest,
+  work: () => Promise<V>,
+  onAbandoned: (working: Promise<V>) => void,
+): Promise<V> {
   signal.throwIfAborted()
-  const abandoned = Promise.withResolvers<never>()
-  const abandon = () =>
-    abandoned.reject(new LeaseLostError(`${step.scope} ${step.key}`, { cause: signal.reason }))
+  const working = work()
+  const over = Promise.withResolvers<never>()
+  const abandon = () => {
+    onAbandoned(working)
+    over.reject(new LeaseLostError(`${step.scope} ${step.key}`, { cause: signal.reason }))
+  }
   signal.addEventListener('abort', abandon, { once: true })
+  if (signal.aborted) abandon()
   try {
-    return await Promise.race([work(), abandoned.promise])
+    return await Promise.race([working, over.promise])
   } finally {
     signal.removeEventListener('abort', abandon)
   }

@@ -4,7 +4,9 @@ import {
   AttemptsExhaustedError,
   BusinessError,
   IdempotencyKeyReuseError,
+  LeaseLostError,
   OperationInProgressError,
+  StepOvertakenError,
   StepSuspendedError,
 } from '../../src/saga/errors.ts'
 import { defineSaga, type SagaStepDefinition } from '../../src/saga/saga-definition.ts'
@@ -12,7 +14,7 @@ import { getSaga, retrySaga, turnSagaBack } from '../../src/saga/saga-instances.
 import { createSagaRunner, type SagaRunnerOptions } from '../../src/saga/saga-runner.ts'
 import { compensateSagaStep, processSagaStep } from '../../src/saga/saga-step.ts'
 import { eventually } from '../support/eventually.ts'
-import { Declined, FakeProvider } from '../support/fake-provider.ts'
+import { Declined, FakeProvider, type Mood } from '../support/fake-provider.ts'
 import { MemoryLocks } from '../support/memory-locks.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
@@ -301,6 +303,68 @@ test('a late effect whose undoing fails at first is undone all the same', async 
   go.resolve()
   await outcome
   expect([provider.charges.size, provider.kept, refunds]).toEqual([1, 0, 3])
+})
+
+/** A step that woke up too late: its timer fires before it sees what became of its call, which it has made all the same. */
+async function abandonedAndCompensated(sagaId: string, provider: FakeProvider, moods: Mood[] = []) {
+  const clock = new VirtualClock()
+  const slow = await testKit(server, { clock })
+  const entered = Promise.withResolvers<void>()
+  const go = Promise.withResolvers<void>()
+  let refunds = 0
+  const refund = async ({ stepKey, signal }: { stepKey: string; signal: AbortSignal }) => {
+    signal.throwIfAborted()
+    await provider.refund(stepKey)
+    refunds += 1
+  }
+  const late = processSagaStep(
+    slow,
+    { sagaId, step: 'pay', request: null, leaseMs: 60_000 },
+    {
+      effect: async ({ idempotencyKey }) => {
+        entered.resolve()
+        await go.promise
+        return provider.charge(idempotencyKey, 10)
+      },
+      commit: async () => null,
+      compensate: { effect: refund },
+    },
+  )
+  const outcome = expect(late).rejects.toBeInstanceOf(LeaseLostError)
+  await entered.promise
+  await clock.advance(54_000)
+  await outcome
+  await slow.pool.query(`UPDATE ${slow.schema}.idempotency_keys SET locked_until = clock_timestamp()`)
+  const undone = compensateSagaStep(slow, { sagaId, step: 'pay', leaseMs: 1_000 }, { effect: refund })
+  expect(await undone).toBe('compensated')
+  // A provider that does not bar the keys it has refunded.
+  provider.barred.clear()
+  provider.moods.push(...moods)
+  go.resolve()
+  return { refunded: () => refunds - 1 }
+}
+
+test.each<[string, Mood[]]>([
+  ['took effect', []],
+  ['took effect, and whose answer was lost', ['fail-after']],
+])('a late call that was no longer waited for and %s is undone when it ends', async (_, moods) => {
+  const { refunded } = await abandonedAndCompensated('abandoned', provider, moods)
+  await eventually('the late charge and its refund', () => refunded() === 1)
+  expect([provider.charges.size, provider.kept]).toEqual([1, 0])
+})
+
+test('a step that was paused while another process completed it is not undone: the charge is one and the same', async () => {
+  const go = Promise.withResolvers<void>()
+  provider.hold = go.promise
+  const late = charge('twice')
+  const outcome = expect(late).rejects.toBeInstanceOf(StepOvertakenError)
+  await eventually('its call', () => provider.calls.length === 1)
+  await kit.pool.query(`UPDATE ${kit.schema}.idempotency_keys SET locked_until = clock_timestamp()`)
+  provider.hold = undefined
+  expect((await charge('twice')).outcome).toBe('completed')
+  go.resolve()
+  await outcome
+  expect([provider.charges.size, provider.kept]).toEqual([1, 1])
 })
 
 test('a last attempt that ignores its signal is not undone before its lease is over', async () => {
