@@ -105,16 +105,8 @@ export class RedisNodes implements AsyncDisposable {
       const shared = { client, script: this.script, deadlineMs, maxTokenAheadMs, clock, events }
       const node = new RedisNode({ name: nodeName(index, options.group), ...shared, onForgot })
       const state: NodeState = { kind: 'down', reason: 'not connected yet' }
-      return {
-        node,
-        client,
-        state,
-        connection: 0,
-        unreadyLooks: 0,
-        wasVoting: false,
-        distrusted: undefined,
-        epochSeen: undefined,
-      }
+      const unseen = { connection: 0, unreadyLooks: 0, wasVoting: false, epochSeen: undefined }
+      return { node, client, state, ...unseen, distrusted: undefined }
     })
     this.nodes = this.members.map((member) => member.node)
     this.enroller = new Enroller(this)
@@ -263,6 +255,8 @@ export class RedisNodes implements AsyncDisposable {
         await this.enrolmentNode(member, facts).raise(this.cluster())
       // Judged again: its twin may have been looked at in the meantime.
       if (!still() || this.#refused(member, facts)) return
+      // What another node answered meanwhile may have settled that this one leapt.
+      if (facts.epoch === member.distrusted?.epoch) return void this.inspect(member)
       member.wasVoting = true
       member.distrusted = undefined
       member.node.useEpoch(facts.epoch)

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
+import { RedisNodes } from '../../src/redis/nodes.ts'
 import { compileClockShim, ShiftedClock } from '../faults/clock-shim.ts'
 import { type FaultLink, startFaultLink } from '../faults/fault-proxy.ts'
 import { eventually } from '../support/eventually.ts'
@@ -138,3 +139,27 @@ test.each([
     )
   },
 )
+
+test('a node of which a leap is told while it is being looked at does not vote when the look is over', async () => {
+  await using servers = await startRedisServers(3)
+  const first = await joinCluster(servers.urls)
+  onTestFinished(() => first[Symbol.asyncDispose]())
+  await first.votes(3)
+  const before = first.nodes.members[0]?.node.epoch
+  // Its longer quarantine is written to each node after the first look.
+  const second = new RedisNodes({ ...first.nodes.options, quarantineMs: QUARANTINE_MS + 1 })
+  onTestFinished(() => second[Symbol.asyncDispose]())
+  const tell = () => second.distrust(0, 'its clock leapt', Number.POSITIVE_INFINITY)
+  let told = false
+  second.onLook = (index) => {
+    // By what another node answers, before this one has taken the quarantine.
+    if (index === 0 && !told) setImmediate(tell)
+    told ||= index === 0
+    return true
+  }
+  await second.connect()
+  await eventually('its epoch was taken away, and it is enrolled anew', () => {
+    const { node, state } = first.nodes.members[0] ?? {}
+    return state?.kind === 'voting' && node?.epoch !== before
+  })
+})
