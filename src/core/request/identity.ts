@@ -83,7 +83,7 @@ export function contentMarkOf(key: string): string {
 
 /** Whether the record of this key ends with an outcome: not that of an entity, nor the mark of a content. */
 export function isWork(key: string): boolean {
-  return /^dedup:[^:%][^:]*:[^:]+:[^:]+:[0-9a-f]{64}$/.test(key)
+  return /^dedup:[^:]+:[^:]+:[^:]+:[0-9a-f]{64}$/.test(key)
 }
 
 /** The fingerprint of what is nothing but its name: a reserved value, an entity. There is nothing else to compare. */

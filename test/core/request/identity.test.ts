@@ -1,7 +1,14 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { percentEncode } from '../../../src/core/formats/percent-encoding.ts'
-import { type Identity, recordKey, SCOPE_PART_BYTES_MAX } from '../../../src/core/request/identity.ts'
+import {
+  contentMarkOf,
+  type Identity,
+  isWork,
+  recordKey,
+  SCOPE_PART_BYTES_MAX,
+} from '../../../src/core/request/identity.ts'
+import { SECRET_RECORD_KEY } from '../../../src/core/reservations/reservation-secret.ts'
 import { EPOCH_KEY } from '../../../src/redis/keys.ts'
 
 // The vectors in test/vectors/identity.json are the table; here is what holds for all identities.
@@ -78,8 +85,12 @@ test('a key has five parts of harmless characters (six for an entity), ends in a
       const key = keyOf(one)
       expect(key).toMatch(/^dedup(:[A-Za-z0-9._%-]+){3}(:lock)?:[0-9a-f]{64}$/)
       expect(key.startsWith('dedup::')).toBe(false)
+      // Whoever looks for work that was left undone must find that of every tenant.
+      expect(isWork(key)).toBe(one.mode !== 'entity')
+      expect(isWork(contentMarkOf(key))).toBe(false)
     }),
   )
+  expect(isWork(SECRET_RECORD_KEY)).toBe(false)
   expect(EPOCH_KEY.startsWith('dedup::')).toBe(true)
 })
 
