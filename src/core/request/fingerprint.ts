@@ -191,7 +191,7 @@ function assemble(
     ['path', wireBytes(head.path)],
     ['query', queryComponent(head.query)],
     ['headers', headersComponent(head.headers, rules.headers)],
-    ['media_type', mediaTypeComponent(head.headers, media)],
+    ['media_type', mediaTypeComponent(head.headers, media, body.form)],
     ['codings', codingsComponent(head.headers, body.codings)],
     ['body_form', utf8Bytes(body.form)],
     ['body_sha256', body.sha256],
@@ -220,10 +220,17 @@ function headersComponent(headers: HeaderList, chosen: readonly string[]): Buffe
   return frame(frames)
 }
 
-function mediaTypeComponent(headers: HeaderList, media: MediaType | undefined): Buffer | undefined {
+/** Without the boundary where the parts are what is compared; else the boundary picks which parts the bytes hold. */
+function mediaTypeComponent(
+  headers: HeaderList,
+  media: MediaType | undefined,
+  form: BodyForm['form'],
+): Buffer | undefined {
   const lines = linesOf(headers, 'content-type')
   if (lines.length === 0 || !areWireText(lines)) return wireList(lines)
-  return wireList(media === undefined ? ['verbatim', ...lines] : ['parsed', media.normal])
+  if (media === undefined) return wireList(['verbatim', ...lines])
+  const boundary = form === 'multipart' || media.boundary === undefined ? [] : [media.boundary]
+  return wireList(['parsed', media.normal, ...boundary])
 }
 
 function mediaTypeOf(headers: HeaderList): MediaType | undefined {

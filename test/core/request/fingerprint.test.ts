@@ -29,6 +29,14 @@ const gzipped = (text: string): [RequestHead, Uint8Array] => [
   headOf('application/json', ['Content-Encoding', 'gzip']),
   gzipSync(text),
 ]
+/** A preamble and an epilogue are allowed, so each boundary picks its own form out of the same bytes. */
+const twoForms = (subtype: string): [[RequestHead, string], [RequestHead, string]] => {
+  const body = multipart('A', '1', 'amount')[1] + multipart('B', '100', 'amount')[1]
+  return [
+    [headOf(`multipart/${subtype}; boundary=A`), body],
+    [headOf(`multipart/${subtype}; boundary=B`), body],
+  ]
+}
 const withHeader = (name: string, value: string): RequestHead => ({ ...HEAD, headers: [[name, value]] })
 
 describe('which requests are one request', () => {
@@ -74,6 +82,8 @@ describe('which requests are one request', () => {
     ['another content', multipart('X'), multipart('X', 'w'), OTHER],
     ['another name', multipart('X'), multipart('X', 'v', 'm'), OTHER],
     ['a name and content that shift', multipart('X', 'bc', 'a'), multipart('X', 'c', 'ab'), OTHER],
+    ['one body that holds two forms, read by one boundary and by the other', ...twoForms('form-data'), OTHER],
+    ['the same under a type whose parts we do not read', ...twoForms('mixed'), OTHER],
     // Everything around the body.
     ['another tenant', [HEAD, ''], [{ ...HEAD, tenant: 'Acme' }, ''], OTHER],
     [
