@@ -128,6 +128,22 @@ test('a record that was changed on one node is outvoted by those that were not',
   expect([again.status, again.body]).toEqual([201, first.body])
   expect(again.bytes).not.toContain(CANARY)
   expect(application.of('outvoted').length).toBe(1)
+  for (const client of clients) await client.del(await recordsOf(client))
+})
+
+test('a record whose header states another length than its body has does not end the answer elsewhere', async () => {
+  await post('lengths')
+  for (const client of clients) {
+    const [name] = await recordsOf(client)
+    const lying = withOutcome(sealed({ ...head, headers: [['Content-Length', '3']] }))
+    await client.set(name!, lying((await client.getBuffer(name!))!), 'KEEPTTL')
+  }
+  const { status, bytes } = await post('lengths')
+  expect([status, bytes.match(/^content-length: .*$/gim)]).toEqual([
+    200,
+    [`Content-Length: ${CANARY.length}`],
+  ])
+  for (const client of clients) await client.del(await recordsOf(client))
 })
 
 /** Only the record of the running case: what the sidecar keeps for itself has another first part. */

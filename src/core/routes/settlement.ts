@@ -91,7 +91,10 @@ export function storedOutcomeOf(
   policy: StoringPolicy,
   wallMs: number,
 ): StoredOutcome {
-  const headers = storedHeadersOf(response.headers, policy.storedHeaders)
+  const headers = [
+    ...storedHeadersOf(response.headers, policy.storedHeaders),
+    ...(response.oversized === undefined && response.body.length === 0 ? lengthOf(response) : []),
+  ]
   const { status } = response
   if (response.oversized === undefined && policy.bodyStorage === 'full') {
     const redacted = redact(headers, response.body, policy.redact)
@@ -107,6 +110,12 @@ export function storedOutcomeOf(
     ...(location === undefined ? {} : { location }),
     completedAtWallMs: wallMs,
   }
+}
+
+/** Without a body (HEAD, 304) the length is what another answer would have: nobody but the application knows it. */
+function lengthOf({ headers }: Pick<ApplicationResponse, 'headers'>): HeaderList {
+  const [length] = headerValues(headers, 'content-length')
+  return length !== undefined && /^[0-9]+$/.test(length) ? [['Content-Length', length]] : []
 }
 
 function headerValues(headers: HeaderList, lowerName: string): readonly string[] {

@@ -239,7 +239,7 @@ export function passedOn(response: ApplicationResponse, status: IdempotencyStatu
 }
 
 /** What the application stated: of HEAD nobody else can know it, and of a stream the client notices by it when it is cut. */
-function lengthOf(response: ApplicationResponse): HeaderList {
+function lengthOf(response: Pick<ApplicationResponse, 'headers'>): HeaderList {
   const length = linesOf(response.headers, 'content-length')[0]
   return length === undefined ? [] : [['Content-Length', length]]
 }
@@ -249,6 +249,7 @@ function replayed(stored: Extract<StoredOutcome, { kind: 'response' }>): Answer 
     status: stored.status,
     headers: [
       ...towardsClient(stored.headers).filter(([name]) => name.toLowerCase() !== 'cache-control'),
+      ...lengthOf(stored),
       ['Cache-Control', 'no-store'],
       [STATUS_HEADER, 'replayed'],
       [REPLAYED_HEADER, 'true'],

@@ -1,7 +1,7 @@
 /**
  * Writes an answer to a client.
  *
- * Owns framing (`Content-Length` of what is in memory, none where a status has no body), backpressure, how long a slow
+ * Owns framing (`Content-Length` of what is in memory, whatever is stated; without a body what is stated), backpressure, how long a slow
  * reader may take, and that an answer that is given before the request was read to its end reaches its client: closing a
  * connection with unread bytes resets it, and the reset may overtake the answer.
  */
@@ -37,7 +37,10 @@ export async function send(inbound: Inbound, answer: Answer, options: SendOption
   res.on('error', () => {})
   res.setTimeout(options.readerIdleMs, () => res.destroy())
   res.sendDate = !answer.headers.some(([name]) => name.toLowerCase() === 'date')
-  const headers = [...framed(answer), ...(unread || options.close ? [['Connection', 'close'] as const] : [])]
+  const headers = [
+    ...framed(answer, isBodyless(req.method, answer.status)),
+    ...(unread || options.close ? [['Connection', 'close'] as const] : []),
+  ]
   res.writeHead(answer.status, STATUS_CODES[answer.status] ?? 'Unknown', headers.flat())
   if (isBodyless(req.method, answer.status)) {
     await discard(answer)
@@ -57,13 +60,15 @@ function isBodyless(method: string | undefined, status: number): boolean {
   return method === 'HEAD' || status === 204 || status === 304
 }
 
-function framed(answer: Answer): HeaderList {
+function framed({ status, headers, body }: Answer, bodyless: boolean): HeaderList {
   const isLength = ([name]: readonly [string, string]): boolean => name.toLowerCase() === 'content-length'
   // RFC 9110, section 8.6: 204 has no Content-Length.
-  if (answer.status === 204) return answer.headers.filter((header) => !isLength(header))
-  if (answer.status === 304 || !Buffer.isBuffer(answer.body) || answer.headers.some(isLength))
-    return answer.headers
-  return [...answer.headers, ['Content-Length', String(answer.body.length)]]
+  if (status === 204) return headers.filter((header) => !isLength(header))
+  if (!Buffer.isBuffer(body)) return headers
+  // That of an answer with a body, which only the application can state: `0` would be another answer than it gave.
+  if (bodyless && (status === 304 || body.length === 0 || headers.some(isLength))) return headers
+  // A record may be written by others than us: its word on the length must not decide where the next answer begins.
+  return [...headers.filter((header) => !isLength(header)), ['Content-Length', String(body.length)]]
 }
 
 /** Ends the connection, and not the answer, where the source is cut: the client must not take the part for the whole. */

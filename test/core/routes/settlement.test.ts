@@ -143,6 +143,13 @@ describe('what is recorded', () => {
       completedAtWallMs: 7,
     })
   })
+  test('of an answer without a body the length that it states, and of one with a body its body', () => {
+    const headers: HeaderList = [['content-length', '4']]
+    expect(storedOutcomeOf({ ...response, headers, body: Buffer.alloc(0) }, policy, 7)).toMatchObject({
+      headers: [['Content-Length', '4']],
+    })
+    expect(storedOutcomeOf({ ...response, headers }, policy, 7)).toMatchObject({ headers: [] })
+  })
   test.each([
     ['larger than may be stored', { ...response, oversized }, policy],
     ['of a route that stores no bodies', response, { ...policy, bodyStorage: 'none' as const }],

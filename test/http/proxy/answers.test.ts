@@ -8,7 +8,7 @@ import { expect, test } from 'vitest'
 import { IDEMPOTENCY_STATUSES } from '../../../src/http/proxy/answers.ts'
 import { type Respond, startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
-import { hold, route, startProxy, type TestProxy } from '../../support/proxy.ts'
+import { hold, openWire, route, startProxy, type TestProxy } from '../../support/proxy.ts'
 
 const told = (response: Response) => `${response.status} ${response.headers.get('idempotency-status')}`
 
@@ -220,6 +220,46 @@ test('HEAD is answered without a body and with the length that the application s
   expect([told(first), first.headers.get('content-length')]).toEqual(['200 created', '1234'])
   expect(told(await ask())).toBe('200 replayed')
 })
+
+/** Nobody but the application knows it: GET would have had a body, and this answer has none to count. */
+test.each<[stated: Record<string, string>, method: string, status: number]>([
+  [{ 'Content-Length': '1234' }, 'HEAD', 200],
+  [{ 'Content-Length': '0' }, 'HEAD', 200],
+  [{}, 'HEAD', 200],
+  [{ 'Content-Length': '1234' }, 'PUT', 304],
+  [{}, 'PUT', 304],
+  [{}, 'PUT', 204],
+])(
+  'the length with %j to %s, status %i, is the same in the first answer and in its replay',
+  async (stated, method, status) => {
+    await using application = await startApplication((_request, response) => {
+      response.writeHead(status, stated).end()
+    })
+    await using proxy = await startProxy(application.origin, {
+      routes: [route({ match: { methods: [method] } })],
+    })
+    const ask = async () => {
+      await using wire = await openWire(proxy.port)
+      const length = method === 'HEAD' ? '' : 'Content-Length: 0\r\n'
+      wire.send(
+        `${method} /x HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\n${length}Connection: close\r\n\r\n`,
+      )
+      await wire.ended
+      const [head = '', body] = wire.received().split('\r\n\r\n')
+      const values = (name: string) =>
+        [...head.matchAll(new RegExp(`^${name}: (.*)$`, 'gim'))].map(([, value]) => value?.trim())
+      return {
+        lengths: values('content-length'),
+        coding: values('transfer-encoding'),
+        told: values('idempotency-status'),
+        body,
+      }
+    }
+    const same = { lengths: Object.values(stated), coding: [], body: '' }
+    expect(await ask()).toEqual({ ...same, told: ['created'] })
+    expect(await ask()).toEqual({ ...same, told: ['replayed'] })
+  },
+)
 
 /** What the application answers, and what the first and the second request get. */
 test.each<[status: number, headers: Record<string, string>, first: string, second: string]>([
