@@ -243,6 +243,24 @@ test.each([44, 45, 49, 50, 53])('a release of %i characters has nodes with a nam
   for (const name of names) expect(name).toMatch(/^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$/)
 })
 
+test.each(['shop.eu', '7days', 'a.b-c'])(
+  'a release named %s is refused where it would name a Service',
+  (release) => {
+    const template = (...set: string[]) =>
+      helm('template', release, 'fencepost', '--kube-version', '1.37.0', ...TOKEN, ...set)
+    const { status, stderr } = template()
+    expect(status).not.toBe(0)
+    expect(stderr).toContain(`the release is named ${release}, and so would be its Service: `)
+    const nodes = 'redis.mode=external,redis.nodes={redis://a:1,redis://b:1,redis://c:1}'
+    expect(template('--set', nodes).status).not.toBe(0)
+    const withoutService = template('--set', 'service.enabled=false', '--set', nodes)
+    expect([
+      withoutService.status,
+      manifestsIn(withoutService.stdout).filter(({ kind }) => kind === 'Service'),
+    ]).toEqual([0, []])
+  },
+)
+
 test('`helm test` without the service finds the routes that it is given', () => {
   const args = [...withFile('routes-values.yaml'), '--set', 'service.enabled=false']
   const manifests = rendered('fencepost', args)

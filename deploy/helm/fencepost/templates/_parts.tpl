@@ -19,7 +19,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{/* Shortened before the ending, not with it: it must differ from the name of the release, and not end with a dash. */}}
-{{- define "fencepost.nodesName" -}}{{ printf "%s-redis" (.Release.Name | trunc 44 | trimSuffix "-" | trimSuffix ".") }}{{- end }}
+{{- define "fencepost.nodesName" -}}{{ printf "%s-redis" (.Release.Name | trunc 44 | trimSuffix "-") }}{{- end }}
 
 {{- define "fencepost.pullSecrets" -}}
 {{- with .Values.image.pullSecrets }}
