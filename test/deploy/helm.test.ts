@@ -261,6 +261,34 @@ test.each(['shop.eu', '7days', 'a.b-c'])(
   },
 )
 
+test('the bundled nodes stand where their values say, and on machines of their own where those say nothing', () => {
+  const podOfNodes = (...args: string[]) =>
+    podOf(rendered('fencepost', [...TOKEN, ...args]).find(({ kind }) => kind === 'StatefulSet'))
+  const usual = podOfNodes()
+  expect(usual.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey).toBe(
+    'kubernetes.io/hostname',
+  )
+  expect([usual.nodeSelector, usual.tolerations]).toEqual([undefined, undefined])
+  const tolerations = [{ key: 'dedicated', operator: 'Equal', value: 'fencepost', effect: 'NoSchedule' }]
+  const affinity = {
+    podAntiAffinity: {
+      requiredDuringSchedulingIgnoredDuringExecution: [
+        { topologyKey: 'example.com/rack', labelSelector: { matchLabels: { app: 'fencepost' } } },
+      ],
+    },
+  }
+  const placed = podOfNodes(
+    '--set',
+    'redis.bundled.nodeSelector.pool=fencepost',
+    '--set-json',
+    `redis.bundled.tolerations=${JSON.stringify(tolerations)}`,
+    '--set-json',
+    `redis.bundled.affinity=${JSON.stringify(affinity)}`,
+  )
+  expect(placed).toMatchObject({ nodeSelector: { pool: 'fencepost' }, tolerations })
+  expect(placed.affinity).toEqual(affinity)
+})
+
 test('`helm test` without the service finds the routes that it is given', () => {
   const args = [...withFile('routes-values.yaml'), '--set', 'service.enabled=false']
   const manifests = rendered('fencepost', args)
@@ -470,6 +498,16 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     'a label that the Deployment selects by',
     [...TOKEN, '--set', 'podLabels.app\\.kubernetes\\.io/name=x'],
     /podLabels/,
+  ],
+  [
+    'a selector of machines that is no text',
+    [...TOKEN, '--set', 'redis.bundled.nodeSelector.a=1'],
+    /redis.*bundled.*nodeSelector/,
+  ],
+  [
+    'an affinity that is none',
+    [...TOKEN, '--set', 'redis.bundled.affinity.podAntiAfinity.a=b'],
+    /redis.*bundled.*affinity/,
   ],
   ['an old cluster', [...TOKEN, '--kube-version', '1.28.0'], /kubeVersion: >=1\.29/],
 ])('%s is refused, and the message names the value', (_, set, told) => {
