@@ -8,7 +8,7 @@ import type { DestinationStream, Logger } from 'pino'
 import type { Config } from '../config/load.ts'
 import type { Events } from '../core/events.ts'
 import { createReadinessGate, type ReadinessFacts, type ReadinessVerdict } from '../core/health/readiness.ts'
-import { claimSynthetically } from '../core/health/synthetic-claims.ts'
+import { claimSynthetically, syntheticPauseMs } from '../core/health/synthetic-claims.ts'
 import type { NodeVitals } from '../core/nodes/node-vitals.ts'
 import type { Clock, Leases, Random, RecordNode, Timer } from '../core/ports.ts'
 import type { SagaStanding } from '../core/saga-desk.ts'
@@ -166,8 +166,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       let turn = 0
       // A quarter more than there have to be: a slice of the window that ends takes its claims away.
       const enough = config.readinessMinSamples * 1.25
-      // Twice as often as there have to be claims in a window: each takes its time, and one too few is no p95 at all.
-      every(config.readinessWindowMs / config.readinessMinSamples / 2, async () => {
+      every(syntheticPauseMs(config.readinessWindowMs, config.readinessMinSamples), async () => {
         const leases = groups[turn++ % groups.length]
         if (leases === undefined || gate.samples() > enough) return
         const ports = { leases, clock, random, events }

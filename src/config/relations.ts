@@ -7,6 +7,7 @@
  */
 
 import { DRIFT_FACTOR, driftMs } from '../core/claims/lease.ts'
+import { SYNTHETIC_CALLS } from '../core/health/synthetic-claims.ts'
 import { printDuration } from '../core/quantity.ts'
 import type { ProtectedRoute, Route } from '../core/routes/route.ts'
 import type { ConfigError } from './errors.ts'
@@ -94,6 +95,21 @@ const TABLE: readonly Relation[] = [
     left: { text: 'ready below', of: ({ settings }) => settings.readyBelowMs },
     right: { text: 'unready above', of: ({ settings }) => settings.unreadyAboveMs },
     otherwise: 'the pod would be ready and unready at once',
+    unit: 'ms',
+  },
+  {
+    of: SETTINGS.readinessMinSamples.env,
+    left: {
+      text: `min samples · ${SYNTHETIC_CALLS} · ready below`,
+      of: ({ settings }) =>
+        times(times(settings.readyBelowMs, SYNTHETIC_CALLS), settings.readinessMinSamples),
+    },
+    right: {
+      text: 'half of the readiness window',
+      of: ({ settings }) => times(settings.readinessWindowMs, 1 / 2),
+    },
+    otherwise:
+      'a pod without requests, such as an unready one, could not make enough claims of its own to be judged by',
     unit: 'ms',
   },
   {

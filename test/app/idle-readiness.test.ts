@@ -10,8 +10,11 @@ import { VirtualClock } from '../support/virtual-clock.ts'
 
 const MINUTE_MS = 60_000
 
-async function idlePod() {
-  const loaded = loadConfig({ FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_PROXY_LISTEN: 'off' }, () => '')
+async function idlePod(env: Record<string, string> = {}) {
+  const loaded = loadConfig(
+    { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_PROXY_LISTEN: 'off', ...env },
+    () => '',
+  )
   if (loaded.kind === 'invalid') throw new Error(JSON.stringify(loaded.errors))
   const clock = new VirtualClock()
   const telemetry = await openTelemetry(loaded.config, {
@@ -57,7 +60,22 @@ async function idlePod() {
     seriesOf((await telemetry.scrape(watched, undefined)).text).get(
       `fencepost_synthetic_probe_total{result="${result}"}`,
     )
-  return { clock, nodes, readiness, synthetic, [Symbol.asyncDispose]: telemetry[Symbol.asyncDispose] }
+  const requested = (durationMs: number) =>
+    telemetry.events.publish({
+      kind: 'claim_ended',
+      result: 'granted',
+      recordKey: 'k',
+      rounds: 1,
+      durationMs,
+    })
+  return {
+    clock,
+    nodes,
+    readiness,
+    synthetic,
+    requested,
+    [Symbol.asyncDispose]: telemetry[Symbol.asyncDispose],
+  }
 }
 
 test.each([1, 20, 40, 60, 100, 119])('knows its p95 where a claim takes %i ms', async (callMs) => {
@@ -95,3 +113,22 @@ test('a claim of its own that could not be given back is not taken for somebody 
   await pod.clock.advance(MINUTE_MS)
   expect(await pod.synthetic('false_positive')).toBe(0)
 })
+
+test.each([
+  { FENCEPOST_READINESS_WINDOW: '14400ms' },
+  { FENCEPOST_READINESS_MIN_SAMPLES: '83' },
+  { FENCEPOST_READINESS_WINDOW: '1s', FENCEPOST_READINESS_MIN_SAMPLES: '1' },
+])(
+  'made unready by its requests it becomes ready without any, at the bound of what is accepted: %j',
+  async (env) => {
+    await using pod = await idlePod(env)
+    for (let second = 0; second < 60; second += 1) {
+      for (let request = 0; request < 100; request += 1) pod.requested(200)
+      await pod.clock.advance(1_000)
+    }
+    expect(pod.readiness().ready).toBe(false)
+    pod.nodes.callMs = 110
+    await pod.clock.advance(5 * MINUTE_MS)
+    expect(pod.readiness().ready).toBe(true)
+  },
+)

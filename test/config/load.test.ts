@@ -350,6 +350,16 @@ describe('relations', () => {
       'FENCEPOST_READINESS_READY_BELOW: ready below (200ms) ≤ unready above (150ms) does not hold: the pod would be ready and unready at once',
     ],
     [
+      'the samples of readiness against what a pod without requests can claim by itself',
+      { FENCEPOST_READINESS_WINDOW: '10s' },
+      'FENCEPOST_READINESS_MIN_SAMPLES: min samples · 3 · ready below (7200ms) ≤ half of the readiness window (5s) does not hold: a pod without requests, such as an unready one, could not make enough claims of its own to be judged by',
+    ],
+    [
+      'the same, by the number of samples',
+      { FENCEPOST_READINESS_MIN_SAMPLES: '1000' },
+      'FENCEPOST_READINESS_MIN_SAMPLES: min samples · 3 · ready below (6m) ≤ half of the readiness window (30s) does not hold: a pod without requests, such as an unready one, could not make enough claims of its own to be judged by',
+    ],
+    [
       'the retention against retries',
       { FENCEPOST_CONTENT_RETENTION: '1m' },
       'route unsafe-by-content: client retry window + lease + longest redelivery (150s) ≤ retention (1m, FENCEPOST_CONTENT_RETENTION) does not hold: a late retry would be carried out again',

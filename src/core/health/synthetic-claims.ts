@@ -25,6 +25,14 @@ export type SyntheticClaimsPorts = {
   readonly events: Events
 }
 
+/** Claim, claim again, release: one after the other. */
+export const SYNTHETIC_CALLS = 3
+
+/** Twice as often as there have to be claims in a window: the half that is not waited away is for what each of them takes. */
+export function syntheticPauseMs(windowMs: number, minSamples: number): number {
+  return windowMs / minSamples / 2
+}
+
 const LEASE_MS = 5_000
 /** How long the nodes remember a probe: its key comes again only from this process. */
 const RETENTION_MS = 60_000
