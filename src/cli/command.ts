@@ -45,6 +45,12 @@ export function tokenIn(content: string): string {
   return content.trim().split(/\s*\n/)[0] ?? ''
 }
 
+/** Asked before it is sent: who refuses it later may quote it. RFC 9110, section 5.5. */
+export function faultOfToken(token: string | undefined): string | undefined {
+  if (token === undefined || /^[\t\x20-\x7e\x80-\xff]*$/.test(token)) return undefined
+  return 'the token (its file, first line) has a character that no header takes; it is not shown here'
+}
+
 export type Command = (args: readonly string[], io: Io) => Promise<ExitCode>
 
 /**

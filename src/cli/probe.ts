@@ -9,7 +9,15 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { type FloodOptions, volley } from '../probe/flood.ts'
 import { createTally, type Tally } from '../probe/tally.ts'
-import { type Command, EXIT, type ExitCode, type Io, tokenIn, withArguments } from './command.ts'
+import {
+  type Command,
+  EXIT,
+  type ExitCode,
+  faultOfToken,
+  type Io,
+  tokenIn,
+  withArguments,
+} from './command.ts'
 
 type Options = {
   readonly api?: string[]
@@ -50,10 +58,16 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
     io.stderr.write('--rate is a number above 0, --copies a whole number from 2 up\n')
     return EXIT.usage
   }
+  const token = options.tokenFile === undefined ? undefined : tokenIn(io.readFile(options.tokenFile))
+  const fault = faultOfToken(token)
+  if (fault !== undefined) {
+    io.stderr.write(`${fault}\n`)
+    return EXIT.configuration
+  }
   const flood: FloodOptions = {
     urls: options.api ?? [io.env.FENCEPOST_URL ?? DEFAULT_URL],
     copies,
-    token: options.tokenFile === undefined ? undefined : tokenIn(io.readFile(options.tokenFile)),
+    token,
     run: crypto.randomUUID(),
     timeoutMs: TIMEOUT_MS,
   }

@@ -10,7 +10,15 @@
 import { randomUUID } from 'node:crypto'
 import { createApp, StartRefused } from '../app.ts'
 import { loadConfig } from '../config/load.ts'
-import { type Command, EXIT, type ExitCode, type Io, tokenIn, withArguments } from './command.ts'
+import {
+  type Command,
+  EXIT,
+  type ExitCode,
+  faultOfToken,
+  type Io,
+  tokenIn,
+  withArguments,
+} from './command.ts'
 import { refuse } from './config.ts'
 
 type Options = {
@@ -79,6 +87,11 @@ class StepFailed extends Error {
 }
 
 async function check(target: Target, { majority }: Options, io: Io): Promise<ExitCode> {
+  const fault = faultOfToken(target.token)
+  if (fault !== undefined) {
+    io.stderr.write(`${fault}\n`)
+    return EXIT.configuration
+  }
   const say = (line: string) => void io.stdout.write(`${line}\n`)
   const value = `selftest-${randomUUID()}`
   const reserve = (expected: number) =>

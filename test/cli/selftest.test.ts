@@ -83,3 +83,34 @@ test('with the settings of a sidecar whose listeners speak TLS, while its token 
   })
   expect([tested.code, tested.output]).toEqual([0, expect.stringContaining('3 of 3 nodes vote')])
 })
+
+/** Each is refused by whoever sends it, some with a sentence that quotes it. */
+test.each(['\0', '\u007f', '\u20ac'])(
+  'a token with a character that no header takes (%j) is never shown',
+  async (odd) => {
+    using authority = makeAuthority()
+    const tokenFile = join(authority.folder, 'token')
+    const canary = 'never-shown'
+    writeFileSync(tokenFile, `${canary}${odd}${'n'.repeat(32)}\n`)
+    const api = ['--token-file', tokenFile]
+    for (const args of [
+      ['selftest', '--url', 'http://127.0.0.1:9001', ...api],
+      ['probe', '--once', '--api', 'http://127.0.0.1:9001', ...api],
+    ]) {
+      await using command = startFencepost(args, { env: {} })
+      expect([(await command.exited).code, command.output]).toEqual([
+        78,
+        'the token (its file, first line) has a character that no header takes; it is not shown here\n',
+      ])
+    }
+  },
+)
+
+test('nor is that of the sidecar that it starts itself', async () => {
+  using authority = makeAuthority()
+  const tokenFile = join(authority.folder, 'token')
+  writeFileSync(tokenFile, `never-shown\0${'n'.repeat(32)}\n`)
+  const own = await selftest([], { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_API_TOKEN_FILE: tokenFile })
+  expect([own.code, own.output]).toEqual([78, expect.stringContaining('a character that no header takes')])
+  expect(own.output).not.toContain('never-shown')
+})
