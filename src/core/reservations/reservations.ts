@@ -247,8 +247,9 @@ export async function extend(
 }
 
 /**
- * Records the same outcome for every intent. With several, each record is complete by itself: a caller that got no answer
- * asks again with the same outcome, and what was recorded already stays.
+ * Records the same outcome for every intent, or for none where somebody else came after at one of them: who is told that
+ * it came too late takes back what it did for all of them. With several, each record is complete by itself: a caller that
+ * got no answer asks again with the same outcome, and what was recorded already stays.
  */
 export async function complete(
   reservation: Reservation,
@@ -257,12 +258,22 @@ export async function complete(
 ): Promise<EndResult> {
   const all = leasesOf(reservation)
   const intents = all.slice(0, reservation.intents.length)
-  const results = await Promise.all(intents.map((lease) => leases.complete(lease, outcome)))
-  if (results.some(({ kind }) => kind === 'fenced')) return { kind: 'fenced' }
-  if (!results.every(({ kind }) => kind === 'recorded')) return { kind: 'unavailable' }
+  const lost = intents.length === 1 ? [] : await lostOf(intents, leases)
+  // One that is lost has our outcome already or never will: it is asked before the others are written.
+  for (const part of [lost, intents.filter((lease) => !lost.includes(lease))]) {
+    const results = await Promise.all(part.map((lease) => leases.complete(lease, outcome)))
+    if (results.some(({ kind }) => kind === 'fenced')) return { kind: 'fenced' }
+    if (!results.every(({ kind }) => kind === 'recorded')) return { kind: 'unavailable' }
+  }
   // Only now may the next one work on the entities. One that is not reached is free when its lease ends.
   await releaseAll(all.slice(reservation.intents.length), leases)
   return { kind: 'done' }
+}
+
+/** The others are held from now on for another lease, so that nobody takes one of them while they are written. */
+async function lostOf(intents: readonly Lease[], leases: Leases): Promise<readonly Lease[]> {
+  const renewed = await Promise.all(intents.map((lease) => leases.renew(lease)))
+  return intents.filter((_, index) => renewed[index]!.kind === 'lost')
 }
 
 export async function release(reservation: Reservation, leases: Leases): Promise<EndResult> {

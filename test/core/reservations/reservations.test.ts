@@ -131,6 +131,32 @@ test('a lapsed reservation that nobody took can be extended; one that was taken 
   expect(await leases.read(keyOf('b'))).toMatchObject({ kind: 'claimed', token: second.token })
 })
 
+test('one of several was taken by somebody else: none is recorded as done, in whatever order', async () => {
+  for (const taken of ['a', 'b']) {
+    const { mustReserve, leases, clock } = cluster()
+    const first = await mustReserve('s', ['a', 'b'])
+    await clock.advance(10_001)
+    const second = await mustReserve('other', [taken])
+    // Its holder is told that it came too late, and takes back what it did for both.
+    expect(await complete(first, outcome('paid', 1), leases)).toEqual({ kind: 'fenced' })
+    expect(await leases.read(keyOf(taken))).toMatchObject({ kind: 'claimed', token: second.token })
+    expect(await leases.read(keyOf(taken === 'a' ? 'b' : 'a'))).toMatchObject({ kind: 'claimed' })
+    await clock.advance(10_001)
+    expect((await mustReserve('third', [taken === 'a' ? 'b' : 'a'])).attempt).toBe(2)
+  }
+})
+
+test('completed on one record, and asked for by others since: the same completion again still finishes it', async () => {
+  const { mustReserve, tryReserve, meddleWith, leases, clock } = cluster()
+  const reservation = await mustReserve('s', ['a', 'b'])
+  meddleWith(({ kind, key }) => (kind === 'complete' && key === keyOf('b') ? SILENCE : undefined))
+  await clock.during(complete(reservation, outcome('paid', 1), leases))
+  meddleWith(() => undefined)
+  expect(await tryReserve('other', ['a'])).toMatchObject({ kind: 'duplicate' })
+  expect(await complete(reservation, outcome('paid', 2), leases)).toEqual({ kind: 'done' })
+  expect(await leases.read(keyOf('b'))).toMatchObject({ kind: 'completed', outcome: { result: 'paid' } })
+})
+
 test('entities are given back with the last word, and only when every intent has its outcome', async () => {
   const { mustReserve, meddleWith, leases, clock } = cluster()
   const entities = [intentOf('entity')]
