@@ -7,12 +7,15 @@
  * Source: redis.io, XADD (`MAXLEN ~`), XREVRANGE, XDEL.
  */
 
+import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import type { Trail, TrailEntry, TrailKind, TrailStream } from '../core/coordination/trail.ts'
 import type { Clock } from '../core/ports.ts'
 import { within } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import { trailKey, trailMark } from './keys.ts'
+
+const APPEND = readFileSync(new URL('./lua/trail.lua', import.meta.url), 'utf8')
 
 /** Entries of one stream on one node: some 3 MiB. */
 export const TRAIL_MAX_ENTRIES = 10_000
@@ -55,11 +58,10 @@ export function createRedisTrail({ clients, deadlineMs, clock }: RedisTrailOptio
   return {
     append: async (stream, entry) => {
       const answers = await onEach(async (client) => {
-        const first = await client.set(trailMark(stream, entry.id), '1', 'PX', MARK_LIFETIME_MS, 'NX')
-        if (first === null) return 'stands'
+        const keys = [trailKey(stream), trailMark(stream, entry.id)]
         const body = JSON.stringify({ recordKey: entry.recordKey, fields: entry.fields })
         const row = ['id', entry.id, 'kind', entry.kind, 'at', String(entry.atWallMs), 'body', body]
-        return client.xadd(trailKey(stream), 'MAXLEN', '~', TRAIL_MAX_ENTRIES, '*', ...row)
+        return client.eval(APPEND, keys.length, ...keys, TRAIL_MAX_ENTRIES, MARK_LIFETIME_MS, ...row)
       })
       return carried(answers)
     },

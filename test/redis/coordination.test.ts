@@ -87,6 +87,20 @@ test('the trail: entries of a majority, merged by their own ids, each once, whoe
   expect((await there.read('dead-letters', 10)).kind).toBe('unavailable')
 })
 
+test('an entry that was broken off half-way is written by whoever tells it again', async () => {
+  await using servers = await startRedisServers(3)
+  await using sidecar = await joinCluster(servers.urls)
+  const trail = trailOf(sidecar)
+  const allow = (rule: string) =>
+    Promise.all(sidecar.nodes.members.map(({ client }) => client.call('ACL', 'SETUSER', 'default', rule)))
+  // As a crash, a lost connection or a full node between its commands would.
+  await allow('-xadd')
+  expect(await trail.append('dead-letters', entry('an orphan', 1))).toBe(false)
+  await allow('+xadd')
+  expect(await trail.append('dead-letters', entry('an orphan', 1))).toBe(true)
+  expect(await trail.read('dead-letters', 10)).toEqual({ kind: 'entries', entries: [entry('an orphan', 1)] })
+})
+
 test('the sweeper writes an orphan down once, and neither live claims, outcomes, entities nor marks of contents', async () => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
