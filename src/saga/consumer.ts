@@ -12,11 +12,10 @@
  */
 import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
 import { keepProcessAlive } from './ambient.ts'
-import { isConnectionLoss, type Tx } from './database.ts'
+import { isOutage, type Tx } from './database.ts'
 import { replayOnce } from './dead-letter-replay.ts'
 import {
   AttemptsExhaustedError,
-  CommitOutcomeUnknownError,
   IdempotencyKeyReuseError,
   LockNotAcquiredError,
   NonRetryableError,
@@ -164,9 +163,11 @@ export class Inbox {
 
   async #handleInPlace(message: InboundMessage, handler: Handler, key: string | null): Promise<Verdict> {
     for (let attempt = 1; ; attempt += 1) {
-      const verdict = await this.#handle(message, handler, key)
+      const end = await this.#handle(message, handler, key)
+      const verdict: Verdict = end.kind === 'away' ? { kind: 'again', delayMs: outageDelayMs } : end
       const soon = verdict.kind === 'again' && verdict.delayMs <= this.#retryInPlaceMs
-      if (!soon || attempt === inPlaceMax || this.#stopping) return verdict
+      const here = (end.kind === 'away' && key !== null) || (soon && attempt < inPlaceMax)
+      if (verdict.kind === 'ack' || !here || this.#stopping) return verdict
       await pause(this.#options.kit.clock, verdict.delayMs)
     }
   }
@@ -176,7 +177,7 @@ export class Inbox {
     this.#stopping = true
   }
 
-  async #handle(message: InboundMessage, handler: Handler, orderingKey: string | null): Promise<Verdict> {
+  async #handle(message: InboundMessage, handler: Handler, orderingKey: string | null): Promise<End> {
     const { kit, consumerId } = this.#options
     const entry: Entry = {
       consumerId,
@@ -205,7 +206,7 @@ export class Inbox {
     } catch (error) {
       return await this.#failed(entry, error, tell).catch((second: unknown) => {
         kit.emit({ kind: 'consumer_error', consumerId, error: second })
-        return { kind: 'again', delayMs: outageDelayMs } as const
+        return isOutage(second) ? away : ({ kind: 'again', delayMs: outageDelayMs } as const)
       })
     }
   }
@@ -262,15 +263,17 @@ export class Inbox {
     }
   }
 
-  async #failed(entry: Entry, error: unknown, tell: Tell): Promise<Verdict> {
+  async #failed(entry: Entry, error: unknown, tell: Tell): Promise<End> {
     const { kit, onExhausted = 'park-sequence' } = this.#options
     if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError) {
       await noteDeferred(kit, entry)
       tell('defer', error)
       return { kind: 'again', delayMs: error.retryAfterMs }
     }
-    if (error instanceof CommitOutcomeUnknownError || isConnectionLoss(error)) {
+    if (isOutage(error)) {
       tell('defer', error)
+      // Where the database is back: it came to an end, and keeps its place.
+      await noteDeferred(kit, entry)
       return { kind: 'again', delayMs: outageDelayMs }
     }
     const message = String((error as Error)?.message ?? error)
@@ -292,6 +295,11 @@ export class Inbox {
     return { kind: 'ack' }
   }
 }
+
+/** `away`: the database is out of reach, so the place of the message in its sequence is known here alone, and is kept here. */
+type End = Verdict | { readonly kind: 'away' }
+
+const away: End = { kind: 'away' }
 
 type Tell = (outcome: 'processed' | 'duplicate' | 'retry' | 'defer' | 'dead_letter', error?: unknown) => void
 

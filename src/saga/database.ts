@@ -6,7 +6,7 @@
  * (`clock_timestamp()`), because leases are compared by several machines and only the database is common to them.
  */
 import type { Pool } from 'pg'
-import { SagaConfigError } from './errors.ts'
+import { CommitOutcomeUnknownError, SagaConfigError } from './errors.ts'
 
 export type Row = Record<string, unknown>
 
@@ -49,6 +49,35 @@ export function isConnectionLoss(error: unknown): boolean {
   const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown }
   if (typeof code === 'string' && /^E(CONN|PIPE|TIMEDOUT|HOST|NET|NOENT)/.test(code)) return true
   return typeof message === 'string' && lossSentences.test(message)
+}
+
+/** By identity, for an error of the application's may have the same code. */
+const metOutage = new WeakSet<object>()
+
+/** The connection of the kit was lost while this happened, whatever the error itself says. */
+export function markOutage(error: unknown): void {
+  if (typeof error === 'object' && error !== null) metOutage.add(error)
+}
+
+/** A question of the kit's own, outside a transaction. */
+export async function asked<T>(question: Promise<T>): Promise<T> {
+  try {
+    return await question
+  } catch (error) {
+    if (isConnectionLoss(error)) markOutage(error)
+    throw error
+  }
+}
+
+/**
+ * The kit's own database was out of reach. Decided by where the error was raised: a handler that cannot reach something else
+ * throws the same codes, and that is a failure of its own.
+ */
+export function isOutage(error: unknown): boolean {
+  return (
+    error instanceof CommitOutcomeUnknownError ||
+    (typeof error === 'object' && error !== null && metOutage.has(error))
+  )
 }
 
 const identifierPattern = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/

@@ -8,8 +8,8 @@
  *
  * Source: PostgreSQL documentation, INSERT … ON CONFLICT; Brandur Leach, "Implementing Stripe-like Idempotency Keys".
  */
-import { isConnectionLoss, sqlState, sqlStateOf, type Tx } from './database.ts'
-import { CommitOutcomeUnknownError, IdempotencyKeyReuseError, OperationInProgressError } from './errors.ts'
+import { isOutage, sqlState, sqlStateOf, type Tx } from './database.ts'
+import { IdempotencyKeyReuseError, OperationInProgressError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { requestHash } from './request-hash.ts'
 import type { TransactionOptions } from './transaction.ts'
@@ -51,8 +51,7 @@ export async function withIdempotency<T>(
     try {
       return await attempt(kit, request, hash, work)
     } catch (error) {
-      const lost = error instanceof CommitOutcomeUnknownError || isConnectionLoss(error)
-      if (!lost || reentry === reentriesMax) throw error
+      if (!isOutage(error) || reentry === reentriesMax) throw error
     }
   }
 }

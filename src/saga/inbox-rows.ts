@@ -8,7 +8,7 @@
  *
  * Source: Eventuate Tram (received_messages), MassTransit (inbox state).
  */
-import type { Tx } from './database.ts'
+import { asked, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import type { InboundMessage } from './messages.ts'
@@ -112,11 +112,13 @@ async function obstacleOf(
 
 /** A delivery begins whose earlier one came to no end: counts them, for a message that kills its consumer. */
 export async function noteBegun(kit: SagaKit, entry: Entry): Promise<number> {
-  const { rows } = await kit.pool.query(
-    `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, unfinished, expires_at)
+  const { rows } = await asked(
+    kit.pool.query(
+      `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, unfinished, expires_at)
      VALUES ($1, $2, $3, $4, 'received', 1, clock_timestamp() + $5 * interval '1 ms')
      ON CONFLICT (consumer_id, message_id) DO UPDATE SET unfinished = i.unfinished + 1 RETURNING unfinished`,
-    [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs],
+      [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs],
+    ),
   )
   return rows[0].unfinished
 }
@@ -124,12 +126,14 @@ export async function noteBegun(kit: SagaKit, entry: Entry): Promise<number> {
 /** It came to an end that costs no attempt; where it stands in an order it keeps its place there. */
 export async function noteDeferred(kit: SagaKit, entry: Entry): Promise<void> {
   const { consumerId, message, hash, orderingKey, retentionMs } = entry
-  await kit.pool.query(
-    `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
+  await asked(
+    kit.pool.query(
+      `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
      VALUES ($1, $2, $3, $4, 'waiting', clock_timestamp() + $5 * interval '1 ms')
      ON CONFLICT (consumer_id, message_id) DO UPDATE
        SET unfinished = 0, status = CASE WHEN i.status = 'received' THEN 'waiting' ELSE i.status END`,
-    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+      [consumerId, message.messageId, hash, orderingKey, retentionMs],
+    ),
   )
 }
 

@@ -9,11 +9,10 @@
  */
 import { type Backoff, jitteredDelayMs } from '../core/retry.ts'
 import { keepProcessAlive } from './ambient.ts'
-import { isConnectionLoss, type Tx } from './database.ts'
+import { isOutage, type Tx } from './database.ts'
 import {
   AttemptsExhaustedError,
   type BusinessError,
-  CommitOutcomeUnknownError,
   LockNotAcquiredError,
   OperationInProgressError,
   SagaConfigError,
@@ -277,7 +276,7 @@ class Runner implements SagaRunner {
   #later(saga: Taken, step: AnyStep, error: unknown): Move {
     if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError)
       return { status: saga.status, attempts: saga.attempts, delayMs: error.retryAfterMs }
-    if (error instanceof CommitOutcomeUnknownError || isConnectionLoss(error))
+    if (isOutage(error))
       return { status: saga.status, attempts: saga.attempts, delayMs: 500, lastError: messageOf(error) }
     this.#kit.emit({ kind: 'saga_step_failed', sagaId: saga.sagaId, step: step.name, error })
     const delayMs = jitteredDelayMs(this.#backoff, saga.attempts, this.#kit.random)

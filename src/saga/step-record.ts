@@ -7,10 +7,9 @@
  * under a higher fence; parked → in_progress by hand.
  */
 import { jitteredDelayMs, pause } from '../core/retry.ts'
-import { isConnectionLoss, safeInteger, type Tx } from './database.ts'
+import { isOutage, safeInteger, type Tx } from './database.ts'
 import { errorJson } from './error-json.ts'
 import {
-  CommitOutcomeUnknownError,
   IdempotencyKeyReuseError,
   LeaseLostError,
   NonRetryableError,
@@ -208,8 +207,7 @@ export async function surviving<T>(kit: SagaKit, tries: number, run: () => Promi
     try {
       return await run()
     } catch (error) {
-      const lost = error instanceof CommitOutcomeUnknownError || isConnectionLoss(error)
-      if (!lost || attempt === tries) throw error
+      if (!isOutage(error) || attempt === tries) throw error
       await pause(kit.clock, jitteredDelayMs(settleBackoff, attempt - 1, kit.random))
     }
   }

@@ -12,7 +12,7 @@ import type { PoolClient } from 'pg'
 import type { Clock, Random } from '../core/ports.ts'
 import type { Backoff } from '../core/retry.ts'
 import { jitteredDelayMs, pause } from '../core/retry.ts'
-import { isConnectionLoss, type Pool, sqlState, sqlStateOf, type Tx } from './database.ts'
+import { asked, isConnectionLoss, markOutage, type Pool, sqlState, sqlStateOf, type Tx } from './database.ts'
 import { CommitOutcomeUnknownError, TransactionAbortedError } from './errors.ts'
 
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
@@ -64,7 +64,7 @@ export async function runInTransaction<T>(
 }
 
 async function runOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>, options: TransactionOptions): Promise<T> {
-  const client = await pool.connect()
+  const client = await asked(pool.connect())
   // A checked-out client that loses its connection between two queries emits `error`; without a listener the process ends.
   let lost: Error | undefined
   const onError = (error: Error) => {
@@ -79,11 +79,13 @@ async function runOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>, options: Tra
     return result
   } catch (error) {
     failure = error
-    if (!isConnectionLoss(error) && !(error instanceof CommitOutcomeUnknownError)) {
+    if (!(error instanceof CommitOutcomeUnknownError)) {
       failure = await rollback(client).then(
         () => undefined,
         (rollbackError: unknown) => rollbackError,
       )
+      // A connection that still answers was not lost, however much the error looks like it: it is the work's own.
+      if (isConnectionLoss(failure)) markOutage(error)
     }
     throw error
   } finally {

@@ -14,8 +14,11 @@ import { enter } from '../../src/saga/inbox-rows.ts'
 import type { InboundMessage } from '../../src/saga/messages.ts'
 import { newMessageId } from '../../src/saga/outbox.ts'
 import { hashOfText } from '../../src/saga/request-hash.ts'
+import { openDoor } from '../support/door.ts'
+import { eventually } from '../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
 
 let server: PostgresServer
 let kit: TestKit
@@ -375,6 +378,79 @@ test('the backend dies in the handler: it comes again, without an attempt spent'
   expect((await one.receive(paid)).kind).toBe('again')
   expect(await one.receive(paid)).toEqual({ kind: 'ack' })
   expect(await booked()).toEqual([1])
+})
+
+const refused = () => Object.assign(new Error('connect ECONNREFUSED 10.0.0.7:443'), { code: 'ECONNREFUSED' })
+test.each<[string, Handler]>([
+  ['in the transaction', () => Promise.reject(refused())],
+  ['outside', { outside: () => Promise.reject(refused()) }],
+])(
+  'a handler %s that cannot reach what it calls is no outage of the database: it spends attempts',
+  async (_, handler) => {
+    const one = inbox(handler, { retry: { maxAttempts: 3, backoff: { initialMs: 1, maxMs: 1 } } })
+    const paid = message(1, 'a', { redelivered: true })
+    for (let delivery = 1; delivery <= 2; delivery += 1) {
+      expect((await one.receive(paid)).kind).toBe('again')
+      await due()
+    }
+    expect(await one.receive(paid)).toEqual({ kind: 'ack' })
+    expect(await listDeadLetters(kit)).toMatchObject([{ attempts: 3, errorMessage: refused().message }])
+  },
+)
+
+test('a message that met an outage again and again does not count as one that kills its consumer', async () => {
+  let outages = 7
+  const one = inbox(async (tx, received) => {
+    await book(tx, received)
+    if (outages-- > 0) {
+      const { rows } = await tx.query('SELECT pg_backend_pid() AS pid')
+      await kit.pool.query('SELECT pg_terminate_backend($1, 5000)', [rows[0]!.pid])
+    }
+  })
+  const paid = message(1, 'a', { redelivered: true })
+  for (let outage = 1; outage <= 7; outage += 1) expect((await one.receive(paid)).kind).toBe('again')
+  expect(await one.receive(paid)).toEqual({ kind: 'ack' })
+  expect(await booked()).toEqual([1])
+})
+
+test('an outage of the database, however long, does not let messages of one sequence change places', async () => {
+  const clock = new VirtualClock()
+  const door = await openDoor({ path: `${server.folder}/.s.PGSQL.${server.port}` })
+  const pool = server.pool({ host: '127.0.0.1', port: door.port })
+  kit = await testKit(server, { pool, clock })
+  const one = inbox(book, { retryInPlaceMs: 1_000 })
+  door.turn('shut')
+  const verdicts: string[] = []
+  const both = [message(1), message(2)].map(async (sent) => {
+    const { kind } = await one.receive(sent)
+    verdicts.push(kind)
+  })
+  for (let second = 0; second < 15; second += 1) {
+    await eventually('the next try', () => clock.pendingTimers > 0 || verdicts.length > 0)
+    expect(verdicts).toEqual([])
+    await clock.advance(1_000)
+  }
+  door.turn('open')
+  await eventually('both to be through', async () => {
+    await clock.advance(1_000)
+    return verdicts.length === 2
+  })
+  await Promise.all(both)
+  expect(verdicts).toEqual(['ack', 'ack'])
+  expect(await booked()).toEqual([1, 2])
+})
+
+test('a consumer that is stopped during an outage gives back what it holds', async () => {
+  const clock = new VirtualClock()
+  const door = await openDoor({ path: `${server.folder}/.s.PGSQL.${server.port}` })
+  kit = await testKit(server, { pool: server.pool({ host: '127.0.0.1', port: door.port }), clock })
+  const one = inbox(book)
+  door.turn('shut')
+  const verdict = one.receive(message(1))
+  await eventually('the next try', () => clock.pendingTimers > 0)
+  one.stop()
+  await clock.advance(1_000)
+  expect((await verdict).kind).toBe('again')
 })
 
 test('a memory that is shorter than the retries is refused', () => {

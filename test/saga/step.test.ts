@@ -271,6 +271,16 @@ test('a business error out of commit is a fault: the effect has taken place', as
   expect((await rowOf('late')).status).toBe('in_progress')
 })
 
+test('a commit that cannot reach what it calls is a fault like others, and not entered again as after an outage', async () => {
+  let runs = 0
+  const commit = () => {
+    runs += 1
+    return Promise.reject(Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' }))
+  }
+  await expect(pay(new FakeProvider(), 'calls', {}, { commit })).rejects.toThrow('ECONNREFUSED')
+  expect(runs).toBe(1)
+})
+
 test('the backend dies in the settling transaction: entered again, written once', async () => {
   const provider = new FakeProvider()
   let runs = 0
