@@ -16,7 +16,7 @@ import {
   type RequestHead,
 } from '../../core/request/fingerprint.ts'
 import { contentMarkOf, recordKey, type Scope } from '../../core/request/identity.ts'
-import { joinKeyParts, keyOf } from '../../core/request/key-parts.ts'
+import { joinKeyParts, type KeyCarrier, keyOf } from '../../core/request/key-parts.ts'
 import { type PrincipalRules, principalFrom } from '../../core/request/principal.ts'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { ProtectedRoute } from '../../core/routes/route.ts'
@@ -64,10 +64,8 @@ export async function identify(
 ): Promise<Identification> {
   const { request, body, route, params } = subject
   const { headers, query } = request
-  const key =
-    route.mode === 'content'
-      ? undefined
-      : keyOf(route.key, { headers, query, pathParameters: params, body: await plainBody(subject) })
+  const carrier: KeyCarrier = { headers, query, pathParameters: params, body: await plainBody(subject) }
+  const key = route.mode === 'content' ? undefined : keyOf(route.key, carrier)
   if (key?.kind === 'missing') return route.required ? refuseMissing(route) : { kind: 'unkeyed' }
   if (key?.kind === 'invalid')
     return refuse({ code: 'key-invalid', detail: `${sentence(key.detail)} Nothing was carried out.` })
@@ -92,7 +90,7 @@ export async function identify(
     const detail = record.kind === 'invalid_identity' ? record.detail : 'the request has no identity'
     return refuse({ code: 'scope-invalid', detail: sentence(detail) }, clientKey)
   }
-  const entities = entityKeys(subject, scope)
+  const entities = entityKeys(route, carrier, scope)
   if ('code' in entities) return refuse(entities, clientKey)
   return {
     kind: 'identified',
@@ -112,20 +110,20 @@ export async function identify(
   }
 }
 
-/** For key parts that are read from the body; what can't be decoded can't be read, and is told as such. */
+/** For what is read from the body, keys and entities; what can't be decoded can't be read, and is told as such. */
 async function plainBody({ request, body, route }: Subject): Promise<Uint8Array> {
-  if (!route.key.parts.some((part) => part.in === 'body')) return body
+  const read = [...(route.mode === 'content' ? [] : route.key.parts), ...route.entities]
+  if (!read.some((part) => part.in === 'body')) return body
   const codings = codingsOf(linesOf(request.headers, 'content-encoding'))
   const decoded = await decodeBody(body, codings, DECODED_FACTOR * route.bodyLimitBytes)
   return decoded.kind === 'decoded' ? decoded.bytes : body
 }
 
 /** An entity that the request does not name is none that it works on; one that can't be read is an error. */
-function entityKeys({ request, body, route, params }: Subject, scope: Scope): { keys: string[] } | Problem {
-  const { headers, query } = request
+function entityKeys(route: ProtectedRoute, carrier: KeyCarrier, scope: Scope): { keys: string[] } | Problem {
   const keys: string[] = []
   for (const source of route.entities) {
-    const named = joinKeyParts([source], { headers, query, pathParameters: params, body })
+    const named = joinKeyParts([source], carrier)
     if (named.kind === 'missing') continue
     if (named.kind === 'invalid')
       return { code: 'key-invalid', detail: `Entity: ${named.detail}. Nothing was carried out.` }

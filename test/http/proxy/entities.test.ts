@@ -1,4 +1,5 @@
 /** Requests that name one entity are carried out one after the other, each under a larger token than the one before. */
+import { gzipSync } from 'node:zlib'
 import { expect, test } from 'vitest'
 import { startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -73,4 +74,23 @@ test('a reservation keeps requests of the same entity away', async () => {
   expect((await proxy.post('k', '{}', account)).status).toBe(201)
   const [seen] = application.seen
   expect(Number(seen?.values('fencepost-fencing-token')[0])).toBeGreaterThan(reserved.token)
+})
+
+test('an entity of the body is found in a compressed one, too', async () => {
+  await using application = await startApplication(async (_request, response) => {
+    response.end('done')
+  })
+  await using proxy = await startProxy(application.origin, {
+    routes: [route({ entities: [{ in: 'body', pointer: '/account' }], entityWaitMs: 0 })],
+  })
+  await using api = await startReservationApi({ nodes: proxy.nodes })
+  const ask = (key: string) =>
+    fetch(`${proxy.origin}/things`, {
+      method: 'POST',
+      body: gzipSync('{"account":42}'),
+      headers: { 'idempotency-key': key, 'content-type': 'application/json', 'content-encoding': 'gzip' },
+    })
+  expect((await ask('k1')).status).toBe(200)
+  await api.reserve({ session_id: 's', reserved_value: 'v', entities: ['42'] })
+  expect((await ask('k2')).status).toBe(409)
 })
