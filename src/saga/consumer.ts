@@ -162,12 +162,14 @@ export class Inbox {
   }
 
   async #handleInPlace(message: InboundMessage, handler: Handler, key: string | null): Promise<Verdict> {
-    for (let attempt = 1; ; attempt += 1) {
+    for (let attempt = 1; ; ) {
       const end = await this.#handle(message, handler, key)
       const verdict: Verdict = end.kind === 'away' ? { kind: 'again', delayMs: outageDelayMs } : end
-      const soon = verdict.kind === 'again' && verdict.delayMs <= this.#retryInPlaceMs
-      const here = (end.kind === 'away' && key !== null) || (soon && attempt < inPlaceMax)
-      if (verdict.kind === 'ack' || !here || this.#stopping) return verdict
+      if (verdict.kind === 'ack' || this.#stopping) return verdict
+      if (end.kind !== 'away' || key === null) {
+        if (verdict.delayMs > this.#retryInPlaceMs || attempt === inPlaceMax) return verdict
+        attempt += 1
+      }
       await pause(this.#options.kit.clock, verdict.delayMs)
     }
   }
