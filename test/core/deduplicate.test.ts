@@ -1,6 +1,7 @@
 /** Every branch of the algorithm, on five nodes inside the process; the application answers when the test says so. */
 import { describe, expect, test } from 'vitest'
 import { createBackground } from '../../src/core/background.ts'
+import { shareLeases } from '../../src/core/claims/shared-leases.ts'
 import { createWaiters } from '../../src/core/claims/waiters.ts'
 import { type DedupPolicy, type DedupPorts, deduplicate } from '../../src/core/deduplicate.ts'
 import type { ApplicationResponse, ForwardContext, ForwardResult } from '../../src/core/ports.ts'
@@ -38,13 +39,15 @@ const answered = (response: Partial<ApplicationResponse> = {}): ForwardResult =>
   response: { ...CREATED, ...response },
 })
 
-function sidecar({ waiters = 10, background = 10 } = {}) {
+function sidecar({ waiters = 10, background = 10, shared = false } = {}) {
   const clock = new VirtualClock()
   const random = seededRandom(7)
   const cluster = createCluster(clock, random)
   const failures: unknown[] = []
   const ports: DedupPorts = {
-    leases: cluster.leases,
+    leases: shared
+      ? shareLeases({ leases: cluster.leases, clock, events: cluster, outcomeBytesMax: 10_000 })
+      : cluster.leases,
     whenEnded: () => undefined,
     localLeases: createCluster(clock, random, embeddedNodes(1, clock)).leases,
     waiters: createWaiters(waiters, waiters),
@@ -393,6 +396,25 @@ describe('without a quorum', () => {
       kind: 'mismatch',
     })
     expect(told.length).toBe(1)
+  })
+
+  // docs/http.md says so: the claim was the quorum's, and nothing of it is left here once it has lapsed.
+  test('what such a route began under the quorum it begins again, as a first attempt, once that lease has lapsed', async () => {
+    const { cluster, request, told, clock } = sidecar({ shared: true })
+    const local = { onQuorumLoss: 'local' } as const
+    const work = Promise.withResolvers<ForwardResult>()
+    const first = request(work.promise, local)
+    await clock.advance(1_000)
+    cluster.set('deaf', 0, 1, 2, 3, 4)
+    expect(await clock.during(request(answered(), local))).toMatchObject({ kind: 'in_progress' })
+    await clock.advance(POLICY.leaseMs)
+    expect(await clock.during(request(answered(), local))).toMatchObject({
+      kind: 'created',
+      protection: 'local',
+    })
+    expect(told.map((context) => context?.attempt)).toEqual([1, 1])
+    work.resolve(answered())
+    await clock.during(first)
   })
 
   test('nor what it is still at work on; and what it got no answer to is another attempt', async () => {
