@@ -397,13 +397,14 @@ const leases: Board = {
     series({
       title: 'Waiting for a repair or a decision',
       description:
-        'Orphans: claims that lapsed without an outcome. Write-backs: outcomes of the time without a quorum. Quarantine: nodes without a vote. None is good. Sweepers: one is elected.',
+        'Orphans: claims that lapsed without an outcome. Write-backs: outcomes of the time without a quorum. Quarantine: nodes without a vote. None is good. A sweeper is elected: 1, or nobody looks for orphans; it may be in another namespace on the same nodes, and is then not among these.',
       unit: 'short',
       queries: [
         { expr: `max(fencepost_orphans_open{${S}})`, legend: 'orphans' },
         { expr: `sum(fencepost_write_back_pending{${S}})`, legend: 'write-backs' },
         { expr: `max(fencepost_redis_nodes_quarantined{${S}})`, legend: 'nodes in quarantine' },
-        { expr: `sum(fencepost_sweeper_leading{${S}})`, legend: 'sweepers' },
+        { expr: `max(fencepost_sweeper_elected{${S}})`, legend: 'a sweeper is elected' },
+        { expr: `sum(fencepost_sweeper_leading{${S}})`, legend: 'sweepers among these' },
       ],
       thresholds: NEUTRAL,
     }),
