@@ -4,7 +4,7 @@
 import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
-import { route, startProxy, type TestProxy } from '../../support/proxy.ts'
+import { openWire, route, startProxy, type TestProxy } from '../../support/proxy.ts'
 
 let application: TestApplication
 let keyed: TestProxy
@@ -181,4 +181,34 @@ test('tenant, version and client are not taken from clients that are not trusted
   })
   const other = { headers: { 'x-tenant-id': 'other', 'x-api-version': 'v9', 'x-client-id': 'c' } }
   expect(await statuses(proxy, {}, other)).toEqual(['201 created', '201 replayed'])
+})
+
+test('another Host is the same request: a retry may come by another name of the application', async () => {
+  const ask = async (host: string) => {
+    await using wire = await openWire(keyed.port)
+    wire.send(
+      `POST /things HTTP/1.1\r\nHost: ${host}\r\nIdempotency-Key: hosts\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}`,
+    )
+    await wire.ended
+    return /^Idempotency-Status: (.*)$/im.exec(wire.received())?.[1]?.trim()
+  }
+  expect([await ask('shop.example'), await ask('shop.example:443'), await ask('other.example')]).toEqual([
+    'created',
+    'replayed',
+    'replayed',
+  ])
+})
+
+test('users told apart by a cookie alone are one, unless the route says who they are', async () => {
+  const users: Asked[] = [
+    { headers: { cookie: 'session=ann', 'x-user-id': 'ann' } },
+    { headers: { cookie: 'session=bob', 'x-user-id': 'bob' } },
+  ]
+  expect(await statuses(keyed, ...users)).toEqual(['201 created', '201 replayed'])
+  for (const name of ['cookie', 'x-user-id']) {
+    await using named = await startProxy(application.origin, {
+      routes: [route({ match: {}, principal: { kind: 'header', name } })],
+    })
+    expect(await statuses(named, ...users)).toEqual(['201 created', '201 created'])
+  }
 })
