@@ -59,6 +59,7 @@ export function holdReservation(
   let state: 'held' | 'lost' | 'abandoned' | 'ended' = 'held'
   /** The holder said so; whether it is recorded is another matter. */
   let workIsDone = false
+  let extending = Promise.resolve()
   let warnAtMs = 0
   let warnAtWallMs = 0
   let warning: ReturnType<typeof setTimeout> | undefined
@@ -97,8 +98,11 @@ export function holdReservation(
     try {
       await extend()
     } catch (error) {
-      // Only the sidecar's word that it is lost ends it; everything else is tried again while time is left.
-      if (state === 'held' && !(error instanceof LeaseLostError)) armBeat()
+      if (state !== 'held' || error instanceof LeaseLostError) return
+      // Everything but the sidecar's word that it is lost is tried again while time is left. The timer of the warning does
+      // not know that a machine stood still or that its clock was set.
+      if (remainingMs() > 0) armBeat()
+      else lose(aboutToEnd(fencingToken))
     }
   }
 
@@ -107,7 +111,14 @@ export function holdReservation(
     return Math.max(0, Math.min(warnAtMs - nowMs(), warnAtWallMs - Date.now()))
   }
 
-  async function extend(newLeaseMs?: number): Promise<void> {
+  /** One after the other: what is told of one must not be undone by another that was sent before it. */
+  function extend(newLeaseMs?: number): Promise<void> {
+    const mine = extending.then(() => extendNow(newLeaseMs))
+    extending = mine.catch(() => {})
+    return mine
+  }
+
+  async function extendNow(newLeaseMs: number | undefined): Promise<void> {
     const lease = newLeaseMs === undefined ? {} : { lease: `${newLeaseMs}ms` }
     const path = `/v1/reservations/${id}/extend`
     try {

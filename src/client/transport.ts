@@ -49,10 +49,12 @@ export async function call(
   options: TransportOptions,
   { signal, waitMs = 0, retryForMs = options.retryForMs }: CallOptions = {},
 ): Promise<Answered> {
+  // Before the first try: what can't be written as JSON is the caller's error and no failure of a call.
+  const text = body === undefined ? undefined : JSON.stringify(body)
   const untilMs = nowMs() + retryForMs + waitMs
   let silent = false
   for (let retry = 0; ; retry += 1) {
-    const tried = await tryOnce(method, path, body, options, signal, waitMs)
+    const tried = await tryOnce(method, path, text, options, signal, waitMs)
     if ('body' in tried) return tried
     const { error, retryAfterMs } = tried
     signal?.throwIfAborted()
@@ -77,7 +79,7 @@ type Failed = {
 async function tryOnce(
   method: string,
   path: string,
-  body: Record<string, unknown> | undefined,
+  text: string | undefined,
   { url, token, fetch: fetchIt, callTimeoutMs }: TransportOptions,
   signal: AbortSignal | undefined,
   waitMs: number,
@@ -92,10 +94,10 @@ async function tryOnce(
     const response = await fetchIt(url + path, {
       method,
       headers: {
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(text === undefined ? {} : { 'content-type': 'application/json' }),
         ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
       },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(text === undefined ? {} : { body: text }),
       signal: overdue.signal,
     })
     const answer = (await response.json()) as Record<string, unknown>

@@ -1,5 +1,5 @@
 /** The client against the real API on embedded nodes; what its network does is the test's to say. */
-import { describe, expect, expectTypeOf, test } from 'vitest'
+import { describe, expect, expectTypeOf, onTestFinished, test, vi } from 'vitest'
 import {
   ConflictError,
   createClient,
@@ -157,6 +157,64 @@ test('cut off from everything, the signal fires before the lease has ended on th
   expect(reservation.signal.reason).toBeInstanceOf(LeaseLostError)
   expect(() => reservation.throwIfLost()).toThrow(LeaseLostError)
   expect(reservation.remainingMs).toBe(0)
+})
+
+test('the wall clock is far ahead, as after a machine stood still: the signal fires at the next failed extension', async () => {
+  await using api = await startReservationApi()
+  let tries = 0
+  let cut = false
+  const client = createClient({
+    url: api.origin,
+    fetch: (input, init) => {
+      tries += cut ? 1 : 0
+      return cut ? Promise.reject(new TypeError('cut off')) : fetch(input, init)
+    },
+  })
+  await using reservation = await client.reserve('v', { leaseMs: 3_000 })
+  cut = true
+  const ahead = Date.now() + 3_600_000
+  const wall = vi.spyOn(Date, 'now').mockImplementation(() => ahead)
+  onTestFinished(() => wall.mockRestore())
+  const startedMs = performance.now()
+  await new Promise((resolve) => reservation.signal.addEventListener('abort', resolve))
+  // At about a third of the lease, long before its end on the monotonic clock; and not asked in a tight loop until then.
+  expect(performance.now() - startedMs).toBeLessThan(2_000)
+  expect(tries).toBe(1)
+})
+
+test('a result that can not be written as JSON is an error of its own, and another one can be given', async () => {
+  await using api = await startReservationApi()
+  const client = createClient({ url: api.origin })
+  await using reservation = await client.reserve('v')
+  expect(await thrownBy(reservation.complete({ rows: 1n }))).toBeInstanceOf(TypeError)
+  await reservation.complete({ rows: '1' })
+  expect(await client.read('v')).toMatchObject({ result: { rows: '1' } })
+})
+
+test('one extension after the other: what an earlier one says late does not stand over a later one', async () => {
+  await using api = await startReservationApi()
+  const asked: string[] = []
+  let answerFirst = (): void => {}
+  const first = new Promise<void>((resolve) => {
+    answerFirst = resolve
+  })
+  const client = createClient({
+    url: api.origin,
+    fetch: async (input, init) => {
+      if (!String(input).endsWith('/extend')) return fetch(input, init)
+      asked.push(String(init?.body))
+      if (asked.length === 1) await first
+      return fetch(input, init)
+    },
+  })
+  await using reservation = await client.reserve('v', { leaseMs: 20_000, heartbeat: false })
+  const both = [reservation.extend(), reservation.extend(40_000)]
+  await new Promise(setImmediate)
+  expect(asked.length).toBe(1)
+  answerFirst()
+  await Promise.all(both)
+  expect((await client.read('v')).remainingLeaseMs).toBeGreaterThan(reservation.remainingMs)
+  expect(reservation.remainingMs).toBeGreaterThan(30_000)
 })
 
 test('an answer that was lost is asked for again, and it is the same reservation', async () => {
