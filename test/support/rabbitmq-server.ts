@@ -36,6 +36,8 @@ export async function startRabbitMq(): Promise<RabbitMqServer> {
       'loopback_users = none',
       'vm_memory_high_watermark.absolute = 4GB',
       'disk_free_limit.absolute = 10MB',
+      // So that a message can be too large without being large.
+      'max_message_size = 1048576',
       '',
     ].join('\n'),
   )

@@ -2,13 +2,14 @@
  * RabbitMQ: a publisher that believes only confirms, and a subscriber on a quorum queue.
  *
  * A publish is `mandatory`: a message that no queue would get is confirmed all the same, after it was returned, so the
- * return is what decides. "Again later" is a copy into a delay queue (fixed time to live, dead-lettered back into the main
+ * return is what decides. What the node answers by closing the channel (no such exchange, too large) is sent once more on a
+ * channel of its own, with everything else that was on its way, so that the one to blame is known. "Again later" is a copy into a delay queue (fixed time to live, dead-lettered back into the main
  * queue, at least once), confirmed before the original is acknowledged; this works from RabbitMQ 3.10 on, and leaves the
- * counting of attempts to the inbox. Connections are made when needed and forgotten when they break.
+ * counting of attempts to the inbox. Connections (`rabbitmq-link.ts`) are made when needed and forgotten when they break.
  *
  * Source: RabbitMQ documentation, "Consumer Acknowledgements and Publisher Confirms", "Quorum Queues".
  */
-import amqp, { type ChannelModel, type ConfirmChannel, type ConsumeMessage } from 'amqplib'
+import type { ConfirmChannel, ConsumeMessage } from 'amqplib'
 import type { Clock } from '../../core/ports.ts'
 import { pause } from '../../core/retry.ts'
 import { processClock } from '../ambient.ts'
@@ -22,12 +23,14 @@ import {
 } from '../messages.ts'
 import { delayBucketMs, delayBucketsMs } from './delay-buckets.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
-
-export type RabbitMqOptions = {
-  /** `amqp://user:password@host:5672/vhost`; `amqps:` for TLS. */
-  readonly url: string
-  readonly heartbeatSeconds?: number
-}
+import {
+  ChannelRefusedError,
+  connect,
+  type Lane,
+  type Link,
+  laneOn,
+  type RabbitMqOptions,
+} from './rabbitmq-link.ts'
 
 export type Route = { readonly exchange: string; readonly routingKey: string }
 
@@ -36,41 +39,11 @@ export type RabbitMqPublisherOptions = RabbitMqOptions & {
   readonly route?: (message: OutboundMessage) => Route
 }
 
-type Link = {
-  readonly model: ChannelModel
-  readonly channel: ConfirmChannel
-  readonly closed: Promise<never>
-}
-
-/** One connection with one confirm channel; `closed` rejects when either ends, and is never left unhandled. */
-async function connect({ url, heartbeatSeconds = 10 }: RabbitMqOptions): Promise<Link> {
-  const model = await amqp.connect(url, {
-    heartbeat: heartbeatSeconds,
-    timeout: 10_000,
-    noDelay: true,
-  } as object)
-  const ended = Promise.withResolvers<never>()
-  ended.promise.catch(() => {})
-  const end = (error?: Error) =>
-    ended.reject(new BrokerUnavailableError('the connection to RabbitMQ ended', { cause: error }))
-  model.on('error', end)
-  model.on('close', end)
-  try {
-    const channel = await model.createConfirmChannel()
-    channel.on('error', end)
-    channel.on('close', () => end())
-    return { model, channel, closed: ended.promise }
-  } catch (error) {
-    await model.close().catch(() => {})
-    throw error
-  }
-}
-
 export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): MessagePublisher {
   const route = options.route ?? (({ destination }) => ({ exchange: '', routingKey: destination }))
   let link: Promise<Link> | undefined
   let blocked = false
-  const returned = new Set<string>()
+  let trials: Promise<unknown> = Promise.resolve()
 
   async function open(): Promise<Link> {
     link ??= connect(options).then((fresh) => {
@@ -81,9 +54,7 @@ export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): Mess
       fresh.model.on('unblocked', () => {
         blocked = false
       })
-      // Comes before the confirm of the same message (AMQP 0-9-1, basic.return).
-      fresh.channel.on('return', (message) => returned.add(String(message.properties.messageId)))
-      fresh.closed.catch(() => forget())
+      fresh.closed.catch(forget)
       return fresh
     })
     return link.catch((error: unknown) => {
@@ -93,17 +64,45 @@ export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): Mess
   }
   const forget = () => {
     link = undefined
-    returned.clear()
+  }
+
+  async function send({ channel, closed, returned }: Lane, message: OutboundMessage): Promise<void> {
+    if (blocked) throw new BrokerUnavailableError('RabbitMQ has blocked publishers (memory or disk alarm)')
+    returned.delete(message.messageId)
+    await Promise.race([confirmed(channel, route(message), message), closed])
+    if (returned.delete(message.messageId))
+      throw new PublishRefusedError(`no queue would get a message for ${message.destination}`)
+  }
+
+  /** On a channel of its own, one after the other: which of those that were on the channel is it that the node refuses? */
+  function sendAlone(message: OutboundMessage, signal: AbortSignal): Promise<void> {
+    const trial = trials.then(async () => {
+      signal.throwIfAborted()
+      const { model, closed } = await open()
+      const lane = await Promise.race([laneOn(model), closed]).catch((error: unknown) => {
+        throw new BrokerUnavailableError('RabbitMQ gives no channel', { cause: error })
+      })
+      try {
+        await send(lane, message)
+      } catch (error) {
+        if (!(error instanceof ChannelRefusedError)) throw error
+        throw new PublishRefusedError(`RabbitMQ refused the message: ${error.message}`, { cause: error })
+      } finally {
+        await lane.channel.close().catch(() => {})
+      }
+    })
+    trials = trial.catch(() => {})
+    return trial
   }
 
   return {
-    async publish(message) {
-      const { channel, closed } = await open()
-      if (blocked) throw new BrokerUnavailableError('RabbitMQ has blocked publishers (memory or disk alarm)')
-      returned.delete(message.messageId)
-      await Promise.race([confirmed(channel, route(message), message), closed])
-      if (returned.delete(message.messageId))
-        throw new PublishRefusedError(`no queue would get a message for ${message.destination}`)
+    async publish(message, signal) {
+      try {
+        await send(await open(), message)
+      } catch (error) {
+        if (!(error instanceof ChannelRefusedError)) throw error
+        await sendAlone(message, signal)
+      }
     },
     async close() {
       const open = await link?.catch(() => undefined)

@@ -2,7 +2,8 @@
 import amqp from 'amqplib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createRabbitMqPublisher, createRabbitMqSubscriber } from '../../../src/saga/brokers/rabbitmq.ts'
-import type { InboundMessage } from '../../../src/saga/messages.ts'
+import { PublishRefusedError } from '../../../src/saga/errors.ts'
+import type { InboundMessage, OutboundMessage } from '../../../src/saga/messages.ts'
 import { openDoor } from '../../support/door.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type RabbitMqServer, startRabbitMq } from '../../support/rabbitmq-server.ts'
@@ -54,5 +55,59 @@ test('closed while it connects again: it takes no message any more, and leaves n
   await eventually('it to be on its way', () => door.attempts() === 2)
   await subscription.close()
   door.turn('open')
+  await eventually('nobody inside', () => door.inside() === 0, { withinMs: 10_000 })
+})
+
+const onTime = () => new AbortController().signal
+
+test.each<[string, Partial<OutboundMessage>, RegExp]>([
+  [
+    'to an exchange that does not exist',
+    { destination: 'no-such-exchange' },
+    /no exchange 'no-such-exchange'/,
+  ],
+  ['that is too large for the node', { body: JSON.stringify('x'.repeat(2 * 1024 * 1024)) }, /message size/],
+])(
+  'a message %s is refused with its reason; those that were on their way beside it are confirmed',
+  async (_, more, reason) => {
+    const admin = await amqp.connect(server.url)
+    await (await admin.createChannel()).assertQueue('beside')
+    const publisher = createRabbitMqPublisher({
+      url: server.url,
+      route: ({ destination }) =>
+        destination === 'beside'
+          ? { exchange: '', routingKey: destination }
+          : { exchange: destination, routingKey: '' },
+    })
+    try {
+      const sent = [1, 2, 3, 4].map((n) =>
+        publisher.publish(outbound('beside', n, n === 2 ? more : {}), onTime()).then(
+          () => 'confirmed',
+          (error: unknown) => error,
+        ),
+      )
+      const [first, poison, third, fourth] = await Promise.all(sent)
+      expect(poison).toBeInstanceOf(PublishRefusedError)
+      expect((poison as Error).message).toMatch(reason)
+      expect([first, third, fourth]).toEqual(['confirmed', 'confirmed', 'confirmed'])
+      await publisher.publish(outbound('beside', 5), onTime())
+    } finally {
+      await publisher.close()
+      await admin.close()
+    }
+  },
+)
+
+test('channels that the node closed leave no connection behind', async () => {
+  const door = await openDoor({ host: '127.0.0.1', port: server.port })
+  const publisher = createRabbitMqPublisher({
+    url: server.url.replace(/:\d+$/, `:${door.port}`),
+    route: () => ({ exchange: 'no-such-exchange', routingKey: '' }),
+  })
+  for (let n = 1; n <= 3; n += 1)
+    await expect(publisher.publish(outbound('anywhere', n), onTime())).rejects.toBeInstanceOf(
+      PublishRefusedError,
+    )
+  await publisher.close()
   await eventually('nobody inside', () => door.inside() === 0, { withinMs: 10_000 })
 })

@@ -1,0 +1,71 @@
+/**
+ * Connections and channels of RabbitMQ, and how they end: the connection broke, or the node closed the channel because of
+ * something that was sent on it.
+ *
+ * Owns the telling of the two apart. What is then done with the messages that were on their way is `rabbitmq.ts`'s.
+ * Source: AMQP 0-9-1, "Constants" (soft errors) and channel.close.
+ */
+import amqp, { type ChannelModel, type ConfirmChannel } from 'amqplib'
+import { BrokerUnavailableError } from '../errors.ts'
+
+export type RabbitMqOptions = {
+  /** `amqp://user:password@host:5672/vhost`; `amqps:` for TLS. */
+  readonly url: string
+  readonly heartbeatSeconds?: number
+}
+
+/** A confirm channel; `closed` rejects when it ends, and is never left unhandled. */
+export type Lane = {
+  readonly channel: ConfirmChannel
+  readonly closed: Promise<never>
+  readonly end: (error?: Error) => void
+  /** Ids of messages that no queue would get. Comes before the confirm of the same message (AMQP 0-9-1, basic.return). */
+  readonly returned: Set<string>
+}
+
+/** One connection with one channel; it is closed when the channel ends. */
+export type Link = Lane & { readonly model: ChannelModel }
+
+/** The node closed the channel and left the connection: something that was sent on it was wrong. It does not say what. */
+export class ChannelRefusedError extends BrokerUnavailableError {}
+
+/** Soft errors of AMQP 0-9-1: content too large, access refused, not found, resource locked, precondition failed. */
+const softErrors: readonly unknown[] = [311, 403, 404, 405, 406]
+
+export async function laneOn(model: ChannelModel): Promise<Lane> {
+  const channel = await model.createConfirmChannel()
+  const ended = Promise.withResolvers<never>()
+  ended.promise.catch(() => {})
+  const end = (error?: Error) =>
+    ended.reject(new BrokerUnavailableError('the connection to RabbitMQ ended', { cause: error }))
+  channel.on('error', (error: Error & { code?: unknown }) => {
+    if (softErrors.includes(error.code))
+      ended.reject(new ChannelRefusedError(error.message, { cause: error }))
+    else end(error)
+  })
+  channel.on('close', () => end())
+  const returned = new Set<string>()
+  channel.on('return', (message) => returned.add(String(message.properties.messageId)))
+  return { channel, closed: ended.promise, end, returned }
+}
+
+export async function connect({ url, heartbeatSeconds = 10 }: RabbitMqOptions): Promise<Link> {
+  const model = await amqp.connect(url, {
+    heartbeat: heartbeatSeconds,
+    timeout: 10_000,
+    noDelay: true,
+  } as object)
+  let lane: Lane | undefined
+  const end = (error?: Error) => lane?.end(error)
+  model.on('error', end)
+  model.on('close', end)
+  const close = () => model.close().catch(() => {})
+  try {
+    lane = await laneOn(model)
+  } catch (error) {
+    await close()
+    throw error
+  }
+  lane.closed.catch(close)
+  return { ...lane, model }
+}
