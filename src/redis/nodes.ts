@@ -302,8 +302,9 @@ export class RedisNodes implements AsyncDisposable {
   async #quarantine(member: Member, facts: NodeFacts, still: () => boolean): Promise<void> {
     // A node without an epoch among nodes that have one is not new, whatever it looks like by itself.
     const clusterLives = this.members.some(({ state }) => 'facts' in state && state.facts.epoch !== undefined)
-    const forgot =
-      member.wasVoting || facts.epoch !== undefined || clusterLives || facts.quarantine?.origin === 'forgot'
+    // Nor is one that knows its cluster: its epoch was taken away, and whoever did that may be gone.
+    const knew = facts.epoch !== undefined || facts.cluster !== undefined
+    const forgot = member.wasVoting || knew || clusterLives || facts.quarantine?.origin === 'forgot'
     const begun = isQuarantined(facts) && (!forgot || facts.quarantine.origin === 'forgot')
     member.node.useEpoch(NO_EPOCH)
     let known = facts

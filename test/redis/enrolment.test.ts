@@ -1,6 +1,7 @@
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { declareLoss } from '../../src/redis/loss.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, keyOf, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, type RedisServersOptions, startRedisServers } from '../support/redis-servers.ts'
@@ -308,6 +309,36 @@ test('a node that has evicted keys is enrolled anew when it has stopped to', asy
   expect(sidecar.kinds()).toContain('node_enrolled')
   await servers.kill(1)
   expect(await sidecar.claim('perhaps evicted')).toMatchObject(duplicate('perhaps evicted'))
+})
+
+test('where all nodes have evicted, a sidecar that starts later founds nothing: somebody declares the loss', async () => {
+  const servers = await start(3)
+  const before = await join(servers.urls)
+  await before.votes(3)
+  await before.carryOut('evicted everywhere')
+  const clients = await Promise.all([0, 1, 2].map((index) => at(servers, index)))
+  for (const client of clients) {
+    await client.config('SET', 'maxmemory-policy', 'volatile-random')
+    await client.config('SET', 'maxmemory', '2mb')
+    const fill = client.pipeline()
+    for (let n = 0; n < 3_000; n += 1) fill.set(`filler:${n}`, 'x'.repeat(1_000))
+    await fill.exec()
+    expect(await client.exists(keyOf('evicted everywhere'))).toBe(0)
+    await eventually('its epoch is taken away', async () => (await client.exists(EPOCH_KEY)) === 0)
+  }
+  await before[Symbol.asyncDispose]()
+  for (const client of clients) {
+    await client.config('SET', 'maxmemory', '0')
+    await client.config('SET', 'maxmemory-policy', 'noeviction')
+  }
+
+  const after = await join(servers.urls)
+  await eventually('it says so', () => after.kinds().includes('enrolment_blocked'))
+  expect(after.kinds()).not.toContain('cluster_founded')
+  expect(await after.claim('evicted everywhere', { budgetMs: 100 })).toMatchObject({ kind: 'unavailable' })
+  const { id } = after.nodes.cluster()
+  expect(await declareLoss(after.nodes, id, 'ann')).toMatchObject({ kind: 'declared', clusterId: id })
+  await after.votes(3)
 })
 
 test('a server that was given twice, an evicting one and a replica are unfit from the start, each with its reason', async () => {
