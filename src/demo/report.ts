@@ -45,11 +45,10 @@ export function report(facts: Facts): Verdict {
 
 /** How many spare votes granted claims had: `2 ×31, 1 ×19`. */
 function marginText(metrics: string): string {
-  const buckets = bucketsOf(metrics, 'fencepost_quorum_margin_votes').filter(({ upTo }) =>
-    Number.isFinite(upTo),
-  )
-  const single = buckets.map(({ upTo, count }, index) => ({
-    spare: upTo,
+  const buckets = bucketsOf(metrics, 'fencepost_quorum_margin_votes')
+  const single = buckets.map(({ count }, index) => ({
+    // The bounds are 0, 1, …; the last one, without a bound, is all nodes.
+    spare: index,
     claims: count - (buckets[index - 1]?.count ?? 0),
   }))
   const seen = single.filter(({ claims }) => claims > 0).reverse()

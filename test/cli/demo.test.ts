@@ -15,6 +15,7 @@ test.each([
   expect(demo.output).toMatch(nodes)
   expect(demo.output).toMatch(/node \d of 5 was killed/)
   expect(demo.output).toMatch(/carried out +50\n/)
+  expect(demo.output).toMatch(/quorum margin \(spare votes\) +\d ×\d+/)
   expect(demo.output.trimEnd()).toMatch(/50 of 50 payments carried out once$/)
 })
 
