@@ -23,6 +23,7 @@ type Schema = {
 
 const INTRODUCTIONS: Record<Chart, string> = {
   fencepost: `\`\`\`
+head -c 32 /dev/urandom | base64 > token
 kubectl create secret generic fencepost-token --from-file=token=./token
 helm dependency build deploy/helm/fencepost
 helm install fencepost deploy/helm/fencepost --set service.tokenSecret=fencepost-token
