@@ -76,10 +76,16 @@ async function reserveAlive(
 
 export type ReservationKeeperPorts = Omit<LeaseKeeperPorts, 'leases'> & { readonly leases: Leases }
 
+export type Kept = {
+  readonly reservation: Reservation
+  readonly validity: Validity
+  /** For how long each renewal is; asked each time, because its holder may want it to be longer. */
+  readonly leaseMs: () => number
+}
+
 /** @param onRenewed told of every renewal */
 export function keepReservation(
-  reservation: Reservation,
-  validity: Validity,
+  { reservation, validity, leaseMs: leaseMsNow }: Kept,
   onRenewed: (validity: Validity) => void,
   renewFraction: number,
   ports: ReservationKeeperPorts,
@@ -89,10 +95,11 @@ export function keepReservation(
   const asOne = { key, fingerprint, owner, token, attempt, leaseMs, retentionMs, ...validity }
   const asOneLease = {
     renew: async (lease: Lease): Promise<RenewResult> => {
-      const extended = await extend(reservation, leaseMs, ports.leases)
+      const extended = await extend(reservation, leaseMsNow(), ports.leases)
       if (extended.kind !== 'extended') return extended
       onRenewed(extended.validity)
-      return { kind: 'renewed', lease: { ...lease, ...extended.validity } }
+      const { leaseMs } = extended.reservation
+      return { kind: 'renewed', lease: { ...lease, leaseMs, ...extended.validity } }
     },
   }
   return keepLease(asOne, { ...ports, leases: asOneLease }, { ...KEPT_WHILE_ALIVE, renewFraction })

@@ -37,6 +37,7 @@ import {
   standingOf,
   wrongTokenAnswer,
 } from './answers.ts'
+import type { Heartbeats } from './heartbeat.ts'
 import { type Describing, explained, intentOfName, scopeOf, type Wanted, wantedBy } from './intents.ts'
 import type { Outstanding } from './outstanding.ts'
 import type {
@@ -69,6 +70,7 @@ export type HandlerPorts = {
   readonly clock: Clock
   readonly random: Random
   readonly outstanding: Outstanding
+  readonly heartbeats: Pick<Heartbeats, 'leaseMsFor'>
   readonly tracing: Pick<Tracing, 'claimed' | 'resumed'>
 }
 
@@ -158,7 +160,7 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
       const leaseMs = durationOf('lease', input.lease, reservation.leaseMs, LEASE_MIN_MS, options.maxLeaseMs)
       if (typeof leaseMs !== 'number') return refusal(leaseMs)
       if (input.fencing_token !== reservation.token) return wrongTokenAnswer('extend')
-      const extended = await extend(reservation, leaseMs, leases)
+      const extended = await extend(reservation, ports.heartbeats.leaseMsFor(reservation, leaseMs), leases)
       if (extended.kind === 'extended') outstanding.held(extended.reservation, extended.validity)
       return extendedAnswer(extended, (one) => reservationIdOf(one, secret), clock)
     },

@@ -34,15 +34,27 @@ export type EndReason = Extract<HeartbeatLineOutput, { event: 'ended' }>['reason
 export interface Heartbeats {
   /** Resolves when the stream has ended, whoever ended it. */
   stream(reserved: ReservedNow, response: ServerResponse, keeping: Keeping): Promise<void>
+  /**
+   * For how long its caller may extend it: never for less than its stream relies on, which from now on renews for as long.
+   * To be asked before it is extended: a renewal that was sent before then also arrives before.
+   */
+  leaseMsFor(reservation: Reservation, wantedMs: number): number
   /** The reservation was completed or released. */
   settled(reservation: Reservation): void
   endAll(reason: EndReason): void
   readonly open: number
 }
 
+/** `leaseMs`: for how long it renews. */
+type Stream = { readonly key: string; leaseMs: number }
+
 export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
   const { clock } = ports
-  const streams = new Map<(reason: EndReason) => void, string>()
+  const streams = new Map<(reason: EndReason) => void, Stream>()
+
+  function of(reservation: Reservation): [(reason: EndReason) => void, Stream][] {
+    return [...streams].filter(([, { key }]) => key === keyOf(reservation))
+  }
 
   return {
     stream: (reserved, response, { renewFraction, totalHoldMs }) =>
@@ -52,9 +64,9 @@ export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
           response.write(`${JSON.stringify(line)}\n`)
           if (response.writableLength > UNREAD_BYTES_MAX) response.destroy()
         }
+        const stream = { key: keyOf(reservation), leaseMs: reservation.leaseMs }
         const keeper = keepReservation(
-          reservation,
-          validity,
+          { reservation, validity, leaseMs: () => stream.leaseMs },
           (renewed) => {
             ports.onRenewed(reservation, renewed)
             write({ event: 'renewed', ...times(renewed, clock) })
@@ -67,7 +79,7 @@ export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
           response.end(`${JSON.stringify({ event: 'ended', reason } satisfies HeartbeatLineOutput)}\n`)
         }
         const longest = clock.timer(totalHoldMs, () => end('total-hold'))
-        streams.set(end, keyOf(reservation))
+        streams.set(end, stream)
         keeper.lost.addEventListener('abort', () => {
           write({ event: 'lease-lost', detail: sentenceOf(keeper.lost.reason) })
           response.end()
@@ -82,8 +94,14 @@ export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
         response.writeHead(201, { 'Content-Type': 'application/x-ndjson', 'Cache-Control': 'no-store' })
         write({ event: 'reserved', reservation: body })
       }),
+    leaseMsFor: (reservation, wantedMs) => {
+      const kept = of(reservation).map(([, stream]) => stream)
+      const longestMs = Math.max(wantedMs, ...kept.map(({ leaseMs }) => leaseMs))
+      for (const stream of kept) stream.leaseMs = longestMs
+      return longestMs
+    },
     settled: (reservation) => {
-      for (const [end, key] of streams) if (key === keyOf(reservation)) end('settled')
+      for (const [end] of of(reservation)) end('settled')
     },
     endAll: (reason) => {
       for (const end of streams.keys()) end(reason)

@@ -54,7 +54,7 @@ export type ReservationApiOptions = HandlerOptions & {
   }
 }
 
-export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding'> &
+export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding' | 'heartbeats'> &
   Omit<HeartbeatPorts, 'onRenewed'> & {
     readonly events: Events
     readonly newInstance: () => string
@@ -94,7 +94,7 @@ export function createReservationApi(
     outstanding.ended(reservation)
     heartbeats.settled(reservation)
   }
-  const handlers = createHandlers(options, { ...ports, outstanding: { ...outstanding, ended } })
+  const handlers = createHandlers(options, { ...ports, heartbeats, outstanding: { ...outstanding, ended } })
   const app = createServer(limits, ports.newInstance, options.tls)
   const document = openApiDocument(options, ports.sagas === undefined ? {} : sagaPaths())
   let draining = false

@@ -115,3 +115,26 @@ test('a conflict is an ordinary answer', async () => {
   const held = await api.call('/v1/reservations', { session_id: 's', reserved_value: 'v', heartbeat: true })
   expect(held).toMatchObject({ status: 409, body: { reservation_status: 'CONFLICT' } })
 })
+
+test.each([
+  ['longer', '400ms', '20s'],
+  ['shorter', '20s', '400ms'],
+])(
+  'extended by its caller for %s: the stream and the caller rely on the longer of the two',
+  async (_how, lease, other) => {
+    await using api = await startReservationApi()
+    const stream = await open(api, { lease })
+    const extended = await api.call(`/v1/reservations/${stream.id}/extend`, {
+      fencing_token: stream.token,
+      lease: other,
+    })
+    expect(extended.body.expires_in_ms).toBeGreaterThan(15_000)
+    const renewed = () => stream.lines.filter(({ event }) => event === 'renewed').length
+    const before = renewed()
+    if (lease === '400ms') await eventually('another renewal', () => renewed() > before)
+    const standing = await api.call('/v1/reservations?value=v')
+    expect(standing.body.remaining_lease_ms).toBeGreaterThan(15_000)
+    stream.hangUp()
+    await stream.closed
+  },
+)
