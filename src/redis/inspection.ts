@@ -27,6 +27,9 @@ export type NodeFacts = Membership & {
   readonly startedNodeMs: number
 }
 
+/** The epoch that stands on a node, and since when and after how many evictions it was first seen there. */
+export type EpochSeen = Pick<NodeFacts, 'epoch' | 'evictedKeys'> & { readonly sinceMonoMs: number }
+
 export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; readonly reason: string }
 
 /**

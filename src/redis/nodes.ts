@@ -21,7 +21,7 @@ import { createRedisClient, type RedisAddress } from './connect.ts'
 import { Enroller } from './enroller.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
 import { inTime } from './in-time.ts'
-import { hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
+import { type EpochSeen, hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
 
@@ -67,8 +67,8 @@ export type Member = {
   wasVoting: boolean
   /** What it promised under this epoch it may have forgotten, although the epoch stands. */
   distrusted: { readonly epoch: string; readonly reason: string } | undefined
-  /** The epoch that stood there when it was last looked at. */
-  epochSeen: { readonly epoch: string | undefined; readonly sinceMonoMs: number } | undefined
+  /** When it was last looked at. */
+  epochSeen: EpochSeen | undefined
 }
 
 /** Told of what a node's clock showed; says whether its votes count. */
@@ -273,8 +273,13 @@ export class RedisNodes implements AsyncDisposable {
     try {
       const facts = await inTime(clock, INSPECT_DEADLINE_MS, looking, SILENT_NODE)
       const receivedMonoMs = clock.monoMs()
-      const { epoch, nodeMs } = facts
-      if (member.epochSeen?.epoch !== epoch) member.epochSeen = { epoch, sinceMonoMs: receivedMonoMs }
+      const { epoch, nodeMs, evictedKeys } = facts
+      const seen = member.epochSeen
+      if (seen === undefined || seen.epoch !== epoch)
+        member.epochSeen = { epoch, sinceMonoMs: receivedMonoMs, evictedKeys }
+      // Its policy may have been another one between two looks.
+      else if (epoch !== undefined && evictedKeys > seen.evictedKeys && !this.options.watchOnly)
+        member.distrusted = { epoch, reason: 'it has evicted keys' }
       this.onLook?.(this.members.indexOf(member), { nodeMs, sentMonoMs, receivedMonoMs }, sentWallMs)
       return facts
     } catch (cause) {

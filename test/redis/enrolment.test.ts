@@ -31,6 +31,20 @@ async function restartEmpty(servers: RedisServers, index: number): Promise<void>
   await servers.start(index, { emptied: true })
 }
 
+/** All records, and nothing that has no lifetime. */
+async function evict(client: Redis): Promise<void> {
+  await client.config('SET', 'maxmemory-policy', 'volatile-random')
+  await client.config('SET', 'maxmemory', '2mb')
+  const fill = client.pipeline()
+  for (let n = 0; n < 3_000; n += 1) fill.set(`filler:${n}`, 'x'.repeat(1_000))
+  await fill.exec()
+}
+
+async function keepAll(client: Redis): Promise<void> {
+  await client.config('SET', 'maxmemory', '0')
+  await client.config('SET', 'maxmemory-policy', 'noeviction')
+}
+
 const duplicate = (name: string) => ({ kind: 'duplicate', outcome: outcomeOf(name) })
 
 test('a brand-new cluster is enrolled at once, by whoever of three sidecars is first', async () => {
@@ -311,6 +325,23 @@ test('a node that has evicted keys is enrolled anew when it has stopped to', asy
   expect(await sidecar.claim('perhaps evicted')).toMatchObject(duplicate('perhaps evicted'))
 })
 
+test('a node that has evicted keys between two looks is enrolled anew, whatever its policy is by then', async () => {
+  const servers = await start(3)
+  const sidecar = await join(servers.urls, { inspectEveryMs: 60_000 })
+  await sidecar.votes(3)
+  await sidecar.carryOut('evicted unseen')
+  const client = await at(servers, 0)
+  await evict(client)
+  expect(await client.exists(keyOf('evicted unseen'))).toBe(0)
+  await keepAll(client)
+  const [member] = sidecar.nodes.members
+  if (member === undefined) throw new Error('there are three')
+  await sidecar.nodes.inspect(member)
+  expect(sidecar.states()[0]).toBe('quarantined')
+  await sidecar.votes(3)
+  expect(await client.exists(keyOf('evicted unseen'))).toBe(1)
+})
+
 test('where all nodes have evicted, a sidecar that starts later founds nothing: somebody declares the loss', async () => {
   const servers = await start(3)
   const before = await join(servers.urls)
@@ -318,19 +349,12 @@ test('where all nodes have evicted, a sidecar that starts later founds nothing: 
   await before.carryOut('evicted everywhere')
   const clients = await Promise.all([0, 1, 2].map((index) => at(servers, index)))
   for (const client of clients) {
-    await client.config('SET', 'maxmemory-policy', 'volatile-random')
-    await client.config('SET', 'maxmemory', '2mb')
-    const fill = client.pipeline()
-    for (let n = 0; n < 3_000; n += 1) fill.set(`filler:${n}`, 'x'.repeat(1_000))
-    await fill.exec()
+    await evict(client)
     expect(await client.exists(keyOf('evicted everywhere'))).toBe(0)
     await eventually('its epoch is taken away', async () => (await client.exists(EPOCH_KEY)) === 0)
   }
   await before[Symbol.asyncDispose]()
-  for (const client of clients) {
-    await client.config('SET', 'maxmemory', '0')
-    await client.config('SET', 'maxmemory-policy', 'noeviction')
-  }
+  for (const client of clients) await keepAll(client)
 
   const after = await join(servers.urls)
   await eventually('it says so', () => after.kinds().includes('enrolment_blocked'))
