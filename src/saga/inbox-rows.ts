@@ -12,6 +12,7 @@ import { asked, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import type { InboundMessage } from './messages.ts'
+import { hashOfText } from './request-hash.ts'
 
 export type Entry = {
   readonly consumerId: string
@@ -88,6 +89,12 @@ async function obstacleOf(
 ): Promise<Entrance | undefined> {
   const { consumerId, message, hash, orderingKey, retentionMs } = entry
   if (orderingKey === null) return undefined
+  // Held until what goes behind them is written down: a discard that lets go of those behind would otherwise pass it by.
+  await tx.query(
+    `SELECT FROM ${s}.dead_letters WHERE consumer_id = $1 AND ordering_key = $2 AND status = 'dead' AND error_code <> 'behind'
+       AND message_id <> $3 ORDER BY id FOR SHARE`,
+    [consumerId, orderingKey, message.messageId],
+  )
   const { rows } = await tx.query<{ status: string; wait_ms: number | null }>(
     `SELECT status, 0 AS wait_ms FROM ${s}.dead_letters
      WHERE consumer_id = $1 AND ordering_key = $2 AND status IN ('dead', 'replaying') AND message_id <> $3
@@ -167,7 +174,10 @@ export async function noteAttempt(
 
 export type Cause = { readonly code: string; readonly message: string }
 
-/** Into the dead letters, and out of the way of its broker. */
+/**
+ * Into the dead letters, and out of the way of its broker. What has gone through meanwhile is left alone. Another body under the
+ * same id is another message, whose sequence nobody knows: it is buried under an id of its own, and the first one goes on.
+ */
 export async function buryInbound(
   kit: SagaKit,
   tx: Tx,
@@ -180,9 +190,49 @@ export async function buryInbound(
   const { rows } = await tx.query<{ attempts: number }>(
     `INSERT INTO ${s}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
      VALUES ($1, $2, $3, $4, 'dead', clock_timestamp() + $5 * interval '1 ms')
-     ON CONFLICT (consumer_id, message_id) DO UPDATE SET status = 'dead', unfinished = 0 RETURNING attempts`,
+     ON CONFLICT (consumer_id, message_id) DO UPDATE SET status = 'dead', unfinished = 0
+       WHERE i.status <> 'processed' AND i.request_hash = EXCLUDED.request_hash
+     RETURNING attempts`,
     [consumerId, message.messageId, hash, orderingKey, retentionMs],
   )
+  if (rows[0] !== undefined)
+    return writeLetter(tx, s, entry, cause, parkSequence ? orderingKey : null, rows[0].attempts)
+  const first = await tx.query<{ request_hash: Buffer }>(
+    `SELECT request_hash FROM ${s}.inbox WHERE consumer_id = $1 AND message_id = $2`,
+    [consumerId, message.messageId],
+  )
+  if (first.rows[0]?.request_hash.equals(hash) !== false) return
+  const other: Entry = { ...entry, message: { ...message, messageId: idOfReuse(message.messageId, hash) } }
+  const { rowCount } = await tx.query(
+    `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, status, expires_at)
+     VALUES ($1, $2, $3, 'dead', clock_timestamp() + $4 * interval '1 ms') ON CONFLICT DO NOTHING`,
+    [consumerId, other.message.messageId, hash, retentionMs],
+  )
+  const reused = `${cause.message} (it came under the id ${message.messageId}, which belongs to another body)`
+  if (rowCount === 1) await writeLetter(tx, s, other, { ...cause, message: reused }, null, 0)
+}
+
+/** The same for the same body: delivered once more, it makes no second letter. A UUID of version 8 (RFC 9562). */
+function idOfReuse(messageId: string, hash: Buffer): string {
+  const digest = hashOfText(`${messageId} ${hash.toString('hex')}`).toString('hex')
+  const [a, b, c, d, e] = [
+    [2, 10],
+    [10, 14],
+    [14, 17],
+    [17, 20],
+    [20, 32],
+  ].map(([from, to]) => digest.slice(from, to))
+  return `${a}-${b}-8${c}-8${d}-${e}`
+}
+
+async function writeLetter(
+  tx: Tx,
+  s: string,
+  { consumerId, message }: Entry,
+  cause: Cause,
+  orderingKey: string | null,
+  attempts: number,
+): Promise<void> {
   await tx.query(
     `INSERT INTO ${s}.dead_letters (source, consumer_id, message_id, aggregate_type, aggregate_id, ordering_key, type, destination,
                                     payload, headers, error_code, error_message, attempts, created_at)
@@ -193,13 +243,13 @@ export async function buryInbound(
       message.messageId,
       message.aggregateType,
       message.aggregateId,
-      parkSequence ? orderingKey : null,
+      orderingKey,
       message.type,
       isJson(message.body) ? message.body : JSON.stringify(message.body),
       JSON.stringify(message.headers),
       cause.code,
       cause.message.slice(0, 2_000),
-      rows[0]!.attempts,
+      attempts,
       Number.isNaN(Date.parse(message.createdAt)) ? null : message.createdAt,
     ],
   )

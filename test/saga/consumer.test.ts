@@ -236,6 +236,40 @@ test('a discarded dead letter lets those behind it go on', async () => {
   expect(await booked()).toEqual([2])
 })
 
+test('a head that is discarded at the moment in which a message goes behind it takes that one along', async () => {
+  const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 } })
+  await one.receive(message(1))
+  const [head] = await listDeadLetters(kit)
+  const second = message(2)
+  let discarding: Promise<number> | undefined
+  const racing = Object.assign(Object.create(kit) as TestKit, {
+    transaction: <T>(work: (tx: Tx) => Promise<T>) =>
+      kit.transaction((tx) =>
+        work({
+          query: async (text, values) => {
+            const answer = await tx.query(text, values)
+            // It has looked, and found the head dead. The discard ends before it is written down, or waits until it is.
+            if (/^\s*SELECT status, 0 AS wait_ms/.test(text)) {
+              discarding = discardDeadLetters(kit, [head!.id])
+              await eventually('the discard to be through, or to wait', async () => {
+                const waiting = await kit.pool.query(
+                  `SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'`,
+                )
+                return waiting.rows.length > 0 || (await listDeadLetters(kit)).length === 0
+              })
+            }
+            return answer as never
+          },
+        }),
+      ),
+  })
+  expect(await inbox(book, { kit: racing }).receive(second)).toEqual({ kind: 'ack' })
+  expect(await discarding).toBe(1)
+  await replayOnce(kit, 'test', { Paid: book })
+  expect(await booked()).toEqual([2])
+  expect(await one.receive(message(3))).toEqual({ kind: 'ack' })
+})
+
 test('two processes replay one sequence: what was behind does not overtake what it was behind', async () => {
   const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 } })
   await one.receive(message(1))
@@ -314,6 +348,47 @@ test('the same id with another body is not taken for the same message', async ()
   expect(kit.seenOf('consumed').at(-1)).toMatchObject({ outcome: 'dead_letter' })
 })
 
+test.each<[string, string]>([
+  ['another body', '{"n":2}'],
+  ['a body that is no JSON', 'hello'],
+])(
+  'the same id with %s while the first is being retried: the first is carried out, the other is a dead letter of its own',
+  async (_, body) => {
+    const bad = new Set([1])
+    const one = inbox(failingFor(bad))
+    const paid = message(1)
+    await one.receive(paid)
+    expect(await one.receive({ ...paid, body })).toEqual({ kind: 'ack' })
+    // Its acknowledgement was lost: no second letter.
+    expect(await one.receive({ ...paid, body, redelivered: true })).toEqual({ kind: 'ack' })
+    expect(await one.receive(message(3))).toMatchObject({ kind: 'again' })
+    bad.clear()
+    await due()
+    expect(await one.receive(paid)).toEqual({ kind: 'ack' })
+    expect(await booked()).toEqual([1])
+    const letters = await listDeadLetters(kit)
+    expect(letters).toHaveLength(1)
+    expect(letters[0]!.errorMessage).toContain(paid.messageId)
+  },
+)
+
+test('the same id with another body, and the first exhausted: both are dead letters, and each can be replayed', async () => {
+  const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 2 } })
+  const paid = message(1)
+  await one.receive(paid)
+  await one.receive({ ...paid, body: '{"n":2}' })
+  await due()
+  await one.receive(paid)
+  const letters = await listDeadLetters(kit)
+  expect(letters.map(({ payload }) => payload)).toEqual([{ n: 2 }, { n: 1 }])
+  await replayDeadLetters(
+    kit,
+    letters.map(({ id }) => id),
+  )
+  expect(await replayOnce(kit, 'test', { Paid: book })).toBe(2)
+  expect((await booked()).sort()).toEqual([1, 2])
+})
+
 test('a message that kills its consumer again and again is buried unopened', async () => {
   const one = inbox(book)
   const paid = message(1, 'a', { redelivered: true })
@@ -321,15 +396,24 @@ test('a message that kills its consumer again and again is buried unopened', asy
   for (let crash = 0; crash < 5; crash += 1)
     await kit.pool.query(
       `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, status, unfinished, expires_at)
-       VALUES ('test', $1, '', 'received', 1, 'infinity')
+       VALUES ('test', $1, $2, 'received', 1, 'infinity')
        ON CONFLICT (consumer_id, message_id) DO UPDATE SET unfinished = i.unfinished + 1`,
-      [paid.messageId],
+      [paid.messageId, hashOfText(paid.body)],
     )
   expect(await one.receive(paid)).toEqual({ kind: 'ack' })
   expect(await listDeadLetters(kit)).toMatchObject([
     { errorMessage: expect.stringContaining('more than 5 times') },
   ])
   expect(await booked()).toEqual([])
+})
+
+test('a message that was processed is a duplicate, however often its acknowledgement is lost', async () => {
+  const one = inbox(book)
+  const paid = message(1, 'a', { redelivered: true })
+  for (let delivery = 1; delivery <= 8; delivery += 1)
+    expect(await one.receive(paid)).toEqual({ kind: 'ack' })
+  expect(await listDeadLetters(kit)).toEqual([])
+  expect(await booked()).toEqual([1])
 })
 
 test('messages of one sequence are handled one after the other, however many arrive', async () => {
