@@ -34,9 +34,11 @@ export class Votes {
     if (voting && (answer.kind === 'granted' || answer.kind === 'renewed' || answer.kind === 'recorded')) {
       this.#vote(voteId(answer.kind, command.token, command.owner), node)
     }
-    if (voting && answer.kind === 'recorded' && command.kind === 'complete') {
-      const outcome = outcomeId(command.key, command.outcome)
-      const ballot = voteId(answer.kind, command.token, command.owner)
+    // Also one that took it while it did not vote: enrolled with nothing promised above, it stands behind it.
+    if (voting && after?.state === 'completed' && after.copied === undefined) {
+      const outcome = outcomeId(command.key, after.outcome)
+      const ballot = `${after.acceptedToken} ${outcome}`
+      this.#vote(ballot, node)
       this.#ballots.set(outcome, (this.#ballots.get(outcome) ?? new Set()).add(ballot))
     }
   }
