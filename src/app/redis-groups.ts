@@ -12,6 +12,7 @@ import type { Events } from '../core/events.ts'
 import { type Cluster, mayBeFounded } from '../core/nodes/enrolment-rules.ts'
 import { placementOf, routeLeases } from '../core/nodes/groups.ts'
 import { groupList } from '../core/nodes/members.ts'
+import { sealedNode } from '../core/nodes/sealed-node.ts'
 import type { Clock, Leases, Random } from '../core/ports.ts'
 import { majorityOf } from '../core/units.ts'
 import { createRedlockQuorum } from '../quorum/redlock.ts'
@@ -135,9 +136,12 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   const given = config.redisNodes.groups
   const opened = openRedisGroups(config, given, { clock, random, events, watchOnly })
   const placement = placementOf(opened.map(({ name }) => name))
+  const ring = config.keyRing?.ring
+  const voters = ({ nodes }: RedisNodes) =>
+    ring === undefined ? nodes : nodes.map((node) => sealedNode(node, ring))
   const leasesOf = ({ nodes }: RedisGroupNodes) =>
     createLeases({
-      quorum: createRedlockQuorum({ nodes: nodes.nodes, clock, events }),
+      quorum: createRedlockQuorum({ nodes: voters(nodes), clock, events }),
       clock,
       random,
       events,
