@@ -81,6 +81,8 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
   const traces = config.tracing ? await openTraces(config, environment) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
   const gate = createReadinessGate(config, { clock, random })
+  /** Nodes whose clocks are further off than tolerated. */
+  const skewed = new Set<string>()
   const subscribers: Subscriber[] = [
     logEvents(log, {
       nodeCount,
@@ -94,6 +96,9 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     (event) => {
       // Without a round the nodes were not asked: that says nothing of them.
       if (event.kind === 'claim_ended' && event.rounds > 0) gate.observe(event.durationMs)
+      if (event.kind !== 'clock_offset') return
+      if (event.skewed) skewed.add(event.node)
+      else skewed.delete(event.node)
     },
   ]
   const events = fanOut(subscribers, (cause) => log.error({ err: cause }, 'a subscriber failed'))
@@ -103,13 +108,12 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     const groups = Object.entries(Object.groupBy(views, ({ group = '' }) => group)).map(
       ([name, all = []]) => {
         const voting = all.filter(({ state }) => state === 'voting').length
-        return { name, voting, suspended: all.filter(({ state }) => state === 'suspended').length }
+        const suspended = all.filter(({ state }) => state === 'suspended').length
+        return { name, voting, suspended, skewed: all.filter((node) => skewed.has(node.name)).length }
       },
     )
     const voting = Math.max(...groups.map((group) => group.voting))
-    const stepped = groups.find(
-      (group) => group.voting < required && group.voting + group.suspended >= required,
-    )
+    const clockRefusal = refusalFor(groups, voting)
     return gate.verdict({
       phase,
       voting,
@@ -119,12 +123,22 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
         ? {}
         : { groupsLost: groups.flatMap((group) => (group.voting < required ? [group.name] : [])) }),
       ...(agreed ? {} : { notAgreed: true }),
-      ...(voting >= required || stepped === undefined
-        ? {}
-        : {
-            clockRefusal: `${stepped.suspended} nodes are not counted because their clocks were stepped`,
-          }),
+      ...(clockRefusal === undefined ? {} : { clockRefusal }),
     })
+  }
+
+  type Group = { readonly voting: number; readonly suspended: number; readonly skewed: number }
+
+  /** Of several groups the claims of each would have to be refused. */
+  function refusalFor(groups: readonly Group[], voting: number): string | undefined {
+    const least = Math.min(...groups.map((group) => group.skewed))
+    if (config.clockEnforce && least >= required)
+      return `claims are refused: ${least} of ${nodeCount} clocks are further off than tolerated`
+    const stepped = groups.find(
+      (group) => group.voting < required && group.voting + group.suspended >= required,
+    )
+    if (voting >= required || stepped === undefined) return undefined
+    return `${stepped.suspended} nodes are not counted because their clocks were stepped`
   }
 
   function every(intervalMs: number, work: () => void | Promise<void>): void {

@@ -68,9 +68,19 @@ async function idlePod(env: Record<string, string> = {}) {
       rounds: 1,
       durationMs,
     })
+  const seenOff = (node: string, skewed: boolean) =>
+    telemetry.events.publish({
+      kind: 'clock_offset',
+      node,
+      offsetMs: skewed ? 200 : 0,
+      uncertaintyMs: 1,
+      skewed,
+      changed: true,
+    })
   return {
     clock,
     nodes,
+    seenOff,
     readiness,
     synthetic,
     requested,
@@ -98,6 +108,19 @@ test('is unready while claims are slow, and ready again once they are fast enoug
   })
   pod.nodes.callMs = 40
   await pod.clock.advance(3 * MINUTE_MS)
+  expect(pod.readiness()).toMatchObject({ ready: true, reasons: [] })
+})
+
+test.each([
+  { enforce: 'on', refusing: { ready: false, reasons: [expect.stringContaining('2 of 3 clocks')] } },
+  { enforce: 'off', refusing: { ready: true, reasons: [] } },
+])('clock.enforce $enforce: whether a pod is ready that sees most clocks too far off', async (row) => {
+  await using pod = await idlePod({ FENCEPOST_CLOCK_ENFORCE: row.enforce })
+  pod.seenOff('a', true)
+  expect(pod.readiness()).toMatchObject({ ready: true, reasons: [] })
+  pod.seenOff('c', true)
+  expect(pod.readiness()).toMatchObject(row.refusing)
+  pod.seenOff('a', false)
   expect(pod.readiness()).toMatchObject({ ready: true, reasons: [] })
 })
 
