@@ -110,6 +110,7 @@ const decide = (io: Io, id: string, act: 'requeue' | 'discard', { by, completed 
   onCluster(io, async (cluster, terms) => {
     const entry = await find(io, cluster, id)
     if (typeof entry === 'number') return entry
+    let movedOn: string | undefined
     const who = by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
     if (act === 'requeue' || completed === true) {
       const settled = await settle(cluster, entry, act, terms)
@@ -117,13 +118,13 @@ const decide = (io: Io, id: string, act: 'requeue' | 'discard', { by, completed 
         io.stderr.write('Too few nodes answered; nothing was decided. Try again.\n')
         return EXIT.unavailable
       }
-      if (settled.kind === 'not_an_orphan') {
-        io.stdout.write(`Its record has moved on by itself (${settled.because}); the entry is dropped.\n`)
-      }
+      if (settled.kind === 'not_an_orphan') movedOn = settled.because
     }
-    const fields = { act, entry: id, by: who, ...(completed === true ? { as: 'completed' } : {}) }
+    const done = movedOn === undefined ? act : 'drop'
+    const how = movedOn === undefined ? (completed === true ? { as: 'completed' } : {}) : { because: movedOn }
+    const fields = { act: done, entry: id, by: who, ...how }
     const written = await cluster.trail.append('audit', {
-      id: `operator:${act}:${id}`,
+      id: `operator:${done}:${id}`,
       kind: 'operator',
       atWallMs: Date.now(),
       recordKey: entry.recordKey,
@@ -134,7 +135,11 @@ const decide = (io: Io, id: string, act: 'requeue' | 'discard', { by, completed 
       io.stderr.write('It was decided, but too few nodes took the note of it. Try again.\n')
       return EXIT.unavailable
     }
-    io.stdout.write(`${act === 'requeue' ? 'requeued' : 'discarded'} ${id}\n`)
+    io.stdout.write(
+      movedOn === undefined
+        ? `${act === 'requeue' ? 'requeued' : 'discarded'} ${id}\n`
+        : `Its record has moved on by itself (${movedOn}): nothing was changed; dropped ${id}\n`,
+    )
     return EXIT.ok
   })
 
@@ -144,8 +149,13 @@ function settle(
   act: 'requeue' | 'discard',
   terms: DecisionTerms,
 ): Promise<OrphanSettled> {
-  const { fingerprint = '', attempt } = entry.fields
-  const orphan = { recordKey: entry.recordKey, fingerprint, attempt: Number(attempt ?? 1) }
+  const { fingerprint = '', attempt, token } = entry.fields
+  const orphan = {
+    recordKey: entry.recordKey,
+    fingerprint,
+    attempt: Number(attempt ?? 1),
+    token: Number(token),
+  }
   if (act === 'requeue') return forgetOrphan(orphan, terms, cluster.leases)
   const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: entry.atWallMs } as const
   return concludeOrphan(orphan, outcome, terms, cluster.leases)

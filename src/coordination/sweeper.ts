@@ -41,7 +41,7 @@ export type SweeperOptions = {
   readonly onFailure: (cause: unknown) => void
 }
 
-export type OrphanSeen = Orphan & { readonly token: Token }
+export type OrphanSeen = Orphan
 
 /** Pause between two steps over the keys of a node: a step costs the node some 50 µs. */
 const STEP_PAUSE_MS = 20

@@ -189,7 +189,7 @@ describe('found by simulation', () => {
     const outcomeOf = (of: string) => ({ kind: 'result', result: of, completedAtWallMs: 0 }) as const
     const late = await ask('its')
     await clock.advance(2_000)
-    await forgetOrphan({ recordKey: 'k', fingerprint: 'its', attempt: 1 }, terms, leases)
+    await forgetOrphan({ recordKey: 'k', fingerprint: 'its', attempt: 1, token: late.token }, terms, leases)
     await leases.complete(await ask(fingerprint), outcomeOf(fingerprint))
     const told = await leases.complete(late, outcomeOf('late'))
     expect(told).toEqual({

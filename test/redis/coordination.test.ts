@@ -145,7 +145,7 @@ test('an operator decides about an orphan; one that moved on by itself is left a
     const recordKey = await lapsedClaim(sidecar, name)
     const record = await sidecar.leases.read(recordKey)
     if (record.kind !== 'claimed') throw new Error(record.kind)
-    return { recordKey, fingerprint: record.fingerprint, attempt: record.attempt }
+    return { recordKey, fingerprint: record.fingerprint, attempt: record.attempt, token: record.token }
   }
   expect(await forgetOrphan(await orphanOf('requeued'), TERMS, sidecar.leases)).toEqual({
     kind: 'settled',
@@ -173,13 +173,31 @@ test('a decision is about the attempt that was asked about: where another one la
   const recordKey = await lapsedClaim(sidecar, 'tried again')
   const record = await sidecar.leases.read(recordKey)
   if (record.kind !== 'claimed') throw new Error(record.kind)
-  const orphan = { recordKey, fingerprint: record.fingerprint, attempt: record.attempt }
+  const { fingerprint, attempt, token } = record
+  const orphan = { recordKey, fingerprint, attempt, token }
   await lapsedClaim(sidecar, 'tried again')
   expect(await forgetOrphan(orphan, TERMS, sidecar.leases)).toEqual({
     kind: 'not_an_orphan',
     because: 'a later attempt',
   })
   expect(await sidecar.claim('tried again')).toMatchObject({ kind: 'granted', lease: { attempt: 3 } })
+})
+
+test('a decision that is repeated is about the same claim: a newer one, a first attempt like it, is not forgotten', async () => {
+  await using servers = await startRedisServers(5)
+  await using sidecar = await joinCluster(servers.urls)
+  const recordKey = await lapsedClaim(sidecar, 'decided')
+  const record = await sidecar.leases.read(recordKey)
+  if (record.kind !== 'claimed') throw new Error(record.kind)
+  const { fingerprint, attempt, token } = record
+  const orphan = { recordKey, fingerprint, attempt, token }
+  expect(await forgetOrphan(orphan, TERMS, sidecar.leases)).toEqual({ kind: 'settled' })
+  await lapsedClaim(sidecar, 'decided')
+  expect(await forgetOrphan(orphan, TERMS, sidecar.leases)).toEqual({
+    kind: 'not_an_orphan',
+    because: 'a later attempt',
+  })
+  expect(await sidecar.claim('decided')).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
 })
 
 test('one candidate leads; when it is gone another does, under a larger token', async () => {

@@ -8,12 +8,15 @@
 import type { ClaimResult, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
+import type { Token } from '../record/token.ts'
 
 export type Orphan = {
   readonly recordKey: string
   readonly fingerprint: Fingerprint
   /** Which attempt it was, as it was seen when the question was asked. */
   readonly attempt: number
+  /** Of the claim that lapsed. A newer one may have the same attempt, where a decision came between them. */
+  readonly token: Token
 }
 
 export type OrphanSettled =
@@ -39,9 +42,13 @@ export async function forgetOrphan(
   terms: DecisionTerms,
   leases: Leases,
 ): Promise<OrphanSettled> {
+  const now = await leases.read(orphan.recordKey)
+  if (now.kind === 'unavailable') return { kind: 'unavailable' }
+  const isNewer = now.kind === 'claimed' && now.token > orphan.token
   return decide(orphan, terms, leases, async (lease) => {
-    // Somebody tried again meanwhile, and that attempt lapsed too: nobody was asked about it. Its claim is given back.
-    if (lease.attempt > orphan.attempt + 1) {
+    // Somebody tried again meanwhile, and that attempt lapsed too: nobody was asked about it. Its claim is given back. What
+    // lapses between the look and this claim is an attempt more.
+    if (isNewer || lease.attempt > orphan.attempt + 1) {
       await leases.release(lease)
       return 'later'
     }

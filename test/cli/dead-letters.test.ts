@@ -1,0 +1,68 @@
+// What somebody decides about an orphan, and what the terminal says of it, on real nodes.
+import { expect, onTestFinished, test } from 'vitest'
+import { deadLetters } from '../../src/cli/dead-letters.ts'
+import type { TrailEntry } from '../../src/core/coordination/trail.ts'
+import { createRedisTrail } from '../../src/redis/trail.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { bufferedIo } from '../support/buffered-io.ts'
+import { eventually } from '../support/eventually.ts'
+import { joinCluster } from '../support/redis-cluster.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+
+async function orphaned() {
+  const servers = await startRedisServers(3)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  const sidecar = await joinCluster(servers.urls)
+  onTestFinished(() => sidecar[Symbol.asyncDispose]())
+  const trail = createRedisTrail({
+    clients: () => sidecar.nodes.members.map(({ client }) => client),
+    deadlineMs: 2_000,
+    clock: systemClock,
+  })
+  /** A claim that lapses, and the letter that the sweeper writes of it. */
+  const lapse = async (): Promise<TrailEntry> => {
+    const claimed = await sidecar.claim('order', { leaseMs: 200, retentionMs: 60_000 })
+    if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+    const { key, token, attempt, fingerprint } = claimed.lease
+    await eventually('the lease to lapse', async () => {
+      const record = await sidecar.leases.read(key)
+      return record.kind === 'claimed' && record.remainingMs <= 0
+    })
+    const fields = { token: String(token), attempt: String(attempt), fingerprint }
+    return { id: `orphan:${token}`, kind: 'orphan', atWallMs: 1, recordKey: key, fields }
+  }
+  const letter = async (entry: TrailEntry) => expect(await trail.append('dead-letters', entry)).toBe(true)
+  const run = async (...args: string[]) => {
+    const { io, stdout, stderr } = bufferedIo({
+      FENCEPOST_REDIS_NODES: servers.nodesSetting,
+      FENCEPOST_UPSTREAM: 'http://127.0.0.1:9',
+    })
+    return { exit: await deadLetters(args, io), told: stdout() + stderr() }
+  }
+  const audited = async () => {
+    const read = await trail.read('audit', 100)
+    if (read.kind !== 'entries') throw new Error(read.kind)
+    return read.entries.map(({ fields }) => [fields.act, fields.because])
+  }
+  return { sidecar, lapse, letter, run, audited }
+}
+
+test('a requeue that is repeated because its note was not taken leaves a newer claim alone, and says so', async () => {
+  const { sidecar, lapse, letter, run, audited } = await orphaned()
+  const entry = await lapse()
+  await letter(entry)
+  expect(await run('requeue', entry.id)).toEqual({ exit: 0, told: `requeued ${entry.id}\n` })
+  // The same question stands still, as where too few nodes took it away; meanwhile the key was used once more, and that lapsed.
+  await lapse()
+  const same = { ...entry, id: `${entry.id}:again` }
+  await letter(same)
+  expect(await run('requeue', same.id)).toEqual({
+    exit: 0,
+    told: `Its record has moved on by itself (a later attempt): nothing was changed; dropped ${same.id}\n`,
+  })
+  expect(await audited()).toEqual([
+    ['requeue', undefined],
+    ['drop', 'a later attempt'],
+  ])
+  expect(await sidecar.claim('order')).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
+})
