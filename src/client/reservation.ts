@@ -65,17 +65,20 @@ export function holdReservation(
   let warning: ReturnType<typeof setTimeout> | undefined
   let beat: ReturnType<typeof setTimeout> | undefined
   const controller = new AbortController()
+  /** Of extensions: also aborts where it ended well, so that nothing of it goes on. */
+  const extensions = new AbortController()
 
   function lose(error: LeaseLostError): void {
     if (state !== 'held') return
     state = 'lost'
-    stopTimers()
+    stop(error)
     controller.abort(error)
   }
 
-  function stopTimers(): void {
+  function stop(why = over(fencingToken)): void {
     clearTimeout(warning)
     clearTimeout(beat)
+    extensions.abort(why)
   }
 
   /** Counted from before the question was sent: the answer may have been long on its way. */
@@ -123,7 +126,7 @@ export function holdReservation(
     const path = `/v1/reservations/${id}/extend`
     try {
       const retryForMs = Math.min(transport.retryForMs, remainingMs())
-      const limits = { retryForMs, signal: controller.signal }
+      const limits = { retryForMs, signal: extensions.signal }
       const extended = await call('POST', path, { fencing_token: fencingToken, ...lease }, transport, limits)
       if (state !== 'held') return
       id = String(extended.body.reservation_id)
@@ -141,7 +144,7 @@ export function holdReservation(
     try {
       await call('POST', path, { fencing_token: fencingToken, ...members }, transport, limits)
       state = 'ended'
-      stopTimers()
+      stop()
     } catch (error) {
       if (error instanceof LeaseLostError) lose(error)
       throw error
@@ -173,14 +176,15 @@ export function holdReservation(
     abandon: () => {
       if (state !== 'held') return
       state = 'abandoned'
-      stopTimers()
+      stop()
     },
     [Symbol.asyncDispose]: async () => {
-      stopTimers()
       // A release says that nothing was done, and the next attempt would be told that it is the first. Where completing
       // failed, or the signal stopped the work in the middle, nobody can say so: the lease is left to end.
-      if (workIsDone && state === 'held') state = 'abandoned'
-      if (state !== 'held') return
+      const nothingDone = state === 'held' && !workIsDone
+      if (state === 'held') state = 'abandoned'
+      stop()
+      if (!nothingDone) return
       try {
         await end('release', {}, RELEASE_RETRY_MS)
       } catch (error) {
@@ -189,6 +193,11 @@ export function holdReservation(
       }
     },
   }
+}
+
+function over(fencingToken: number): LeaseLostError {
+  const message = `the reservation of token ${fencingToken} was ended by its holder`
+  return new LeaseLostError(message, 0, { code: 'lease-lost' })
 }
 
 function aboutToEnd(fencingToken: number): LeaseLostError {

@@ -217,6 +217,31 @@ test('one extension after the other: what an earlier one says late does not stan
   expect(reservation.remainingMs).toBeGreaterThan(30_000)
 })
 
+test.each(['complete', 'release', 'abandon', Symbol.asyncDispose] as const)(
+  '%s ends an extension that is under way, too',
+  async (how) => {
+    await using api = await startReservationApi()
+    const extending: AbortSignal[] = []
+    const client = createClient({
+      url: api.origin,
+      fetch: (input, init) => {
+        if (!String(input).endsWith('/extend')) return fetch(input, init)
+        extending.push(init!.signal!)
+        return new Promise((_, reject) => {
+          init!.signal!.addEventListener('abort', () => reject(init!.signal!.reason))
+        })
+      },
+    })
+    const reservation = await client.reserve('v', { leaseMs: 5_000, heartbeat: false })
+    const extension = thrownBy(reservation.extend())
+    await eventually('it is under way', () => extending.length === 1)
+    await reservation[how]()
+    expect(extending.map(({ aborted }) => aborted)).toEqual([true])
+    expect(await extension).toBeInstanceOf(LeaseLostError)
+    expect(reservation.signal.aborted).toBe(false)
+  },
+)
+
 test('an answer that was lost is asked for again, and it is the same reservation', async () => {
   await using api = await startReservationApi()
   const tokens: unknown[] = []
