@@ -1,12 +1,14 @@
 /**
  * The consumer's side of replaying: takes up the dead letters of its inbox that a person has told to be replayed.
  *
- * Each in a transaction of its own, in the order in which they had first arrived, which is that of their sequence. One that fails
- * again is dead again, and so is everything of its sequence that waited behind it.
+ * Each in a transaction of its own, in the order in which they had first arrived, which is that of their sequence; a handler that
+ * works outside is called while none is open. One that fails again is dead again, and so is everything of its sequence that
+ * waited behind it. One whose step is in progress, or whose lock is held, waits its turn, and so do those behind it.
  */
 import type { Handler, Received } from './consumer.ts'
 import type { Tx } from './database.ts'
 import { errorJson } from './error-json.ts'
+import { LockNotAcquiredError, OperationInProgressError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 
 type Letter = {
@@ -28,30 +30,33 @@ export async function replayOnce(
   handlers: Readonly<Record<string, Handler>>,
 ): Promise<number> {
   const { rows } = await kit.pool.query(
-    `SELECT d.id FROM ${kit.schema}.dead_letters d LEFT JOIN ${kit.schema}.inbox i USING (consumer_id, message_id)
+    `SELECT d.id, d.type FROM ${kit.schema}.dead_letters d LEFT JOIN ${kit.schema}.inbox i USING (consumer_id, message_id)
      WHERE d.source = 'inbox' AND d.consumer_id = $1 AND d.status = 'replaying' ORDER BY i.arrival NULLS FIRST, d.id LIMIT 100`,
     [consumerId],
   )
   let through = 0
-  for (const { id } of rows) if (await replayLetter(kit, consumerId, handlers, id)) through += 1
+  for (const { id, type } of rows) if (await replayLetter(kit, consumerId, handlers[type], id)) through += 1
   return through
 }
 
 async function replayLetter(
   kit: SagaKit,
   consumerId: string,
-  handlers: Readonly<Record<string, Handler>>,
+  handler: Handler | undefined,
   id: string,
 ): Promise<boolean> {
   const s = kit.schema
   let letter: Letter | undefined
   try {
+    if (handler !== undefined && typeof handler !== 'function') {
+      letter = await kit.transaction((tx) => take(tx, s, id))
+      if (letter === undefined) return false
+      await handler.outside(receivedFrom(letter))
+    }
     return await kit.transaction(async (tx) => {
       letter = await take(tx, s, id)
       if (letter === undefined) return false
-      const handler = handlers[letter.type]
       if (typeof handler === 'function') await handler(tx, receivedFrom(letter))
-      else await handler?.outside(receivedFrom(letter))
       await tx.query(
         `UPDATE ${s}.dead_letters SET status = 'replayed', replayed_at = clock_timestamp() WHERE id = $1`,
         [id],
@@ -63,10 +68,12 @@ async function replayLetter(
       return true
     })
   } catch (error) {
+    if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError) return false
     await kit.pool.query(
       `UPDATE ${s}.dead_letters SET status = 'dead', attempts = attempts + (id = $1)::int,
          error_message = CASE WHEN id = $1 THEN $4 ELSE error_message END
-       WHERE status = 'replaying' AND (id = $1 OR (consumer_id = $2 AND ordering_key = $3))`,
+       WHERE status = 'replaying' AND (id = $1 OR (consumer_id = $2 AND ordering_key = $3))
+         AND EXISTS (SELECT FROM ${s}.dead_letters WHERE id = $1 AND status = 'replaying')`,
       [id, consumerId, letter?.ordering_key ?? null, errorJson(error)],
     )
     return false

@@ -291,6 +291,45 @@ test('two processes replay one sequence: what was behind does not overtake what 
   expect(await booked()).toEqual([1, 2])
 })
 
+test('a handler that works outside is replayed while no transaction is open: a pool of one connection is enough', async () => {
+  const small = await testKit(server, { pool: server.pool({ max: 1, connectionTimeoutMillis: 2_000 }) })
+  kit = small
+  let broken = true
+  const outside: Handler = {
+    outside: async ({ payload }) => {
+      if (broken) throw new NonRetryableError('not today')
+      const { n } = payload as { n: number }
+      await small.transaction((tx) => tx.query('INSERT INTO booked VALUES ($1, $2)', [small.schemaName, n]))
+    },
+  }
+  const one = inbox(outside)
+  await one.receive(message(1))
+  await one.receive(message(2))
+  broken = false
+  await replayDeadLetters(kit, [(await listDeadLetters(kit))[0]!.id])
+  expect(await replayOnce(kit, 'test', { Paid: outside })).toBe(2)
+  expect(await booked()).toEqual([1, 2])
+  expect(await listDeadLetters(kit)).toEqual([])
+})
+
+test.each<[string, (error: unknown) => Handler]>([
+  ['in the transaction', (error) => () => Promise.reject(error)],
+  ['outside', (error) => ({ outside: () => Promise.reject(error) })],
+])(
+  'a replay whose handler %s finds its step in progress waits its turn, and what is behind it waits, too',
+  async (_, failing) => {
+    const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 } })
+    await one.receive(message(1))
+    await one.receive(message(2))
+    await replayDeadLetters(kit, [(await listDeadLetters(kit))[0]!.id])
+    const busy = failing(new OperationInProgressError('its step', 1_000))
+    expect(await replayOnce(kit, 'test', { Paid: busy })).toBe(0)
+    expect((await listDeadLetters(kit)).map(({ status }) => status)).toEqual(['replaying', 'replaying'])
+    expect(await replayOnce(kit, 'test', { Paid: book })).toBe(2)
+    expect(await booked()).toEqual([1, 2])
+  },
+)
+
 test('park-message: only the message is given up', async () => {
   const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 }, onExhausted: 'park-message' })
   await one.receive(message(1))
