@@ -123,7 +123,10 @@ export async function noteBegun(kit: SagaKit, entry: Entry): Promise<number> {
     kit.pool.query(
       `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, unfinished, expires_at)
      VALUES ($1, $2, $3, $4, 'received', 1, clock_timestamp() + $5 * interval '1 ms')
-     ON CONFLICT (consumer_id, message_id) DO UPDATE SET unfinished = i.unfinished + 1 RETURNING unfinished`,
+     ON CONFLICT (consumer_id, message_id) DO UPDATE
+         SET unfinished = i.unfinished
+           + (i.status NOT IN ('processed', 'dead') AND i.request_hash = EXCLUDED.request_hash)::int
+       RETURNING unfinished`,
       [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs],
     ),
   )

@@ -452,6 +452,10 @@ test('a message that was processed is a duplicate, however often its acknowledge
   for (let delivery = 1; delivery <= 8; delivery += 1)
     expect(await one.receive(paid)).toEqual({ kind: 'ack' })
   expect(await listDeadLetters(kit)).toEqual([])
+  expect(kit.seenOf('consumed').map(({ outcome }) => outcome)).toEqual([
+    'processed',
+    ...Array(7).fill('duplicate'),
+  ])
   expect(await booked()).toEqual([1])
 })
 
