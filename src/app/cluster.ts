@@ -114,7 +114,7 @@ function votingGroup(
     maxSkewMs: config.clockMaxSkewMs,
     enforce: config.clockEnforce,
     toleratedStepMs: config.clockStepMs,
-    onLeap: (index, aheadMs, untilMonoMs) => redis.distrust(index, leaptReason(aheadMs), untilMonoMs),
+    onLeap: (index, leap) => redis.distrust(index, leaptReason(leap.aheadMs), leap),
   })
   redis.onLook = watched.saw
   return {

@@ -11,6 +11,7 @@
 
 import type { Redis } from 'ioredis'
 import type { Events } from '../core/events.ts'
+import { isForgotten, type Leap } from '../core/nodes/clock-leaps.ts'
 import { type Cluster, isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
 import { nodeName } from '../core/nodes/groups.ts'
 import { memberList } from '../core/nodes/members.ts'
@@ -105,8 +106,8 @@ export class RedisNodes implements AsyncDisposable {
       const shared = { client, script: this.script, deadlineMs, maxTokenAheadMs, clock, events }
       const node = new RedisNode({ name: nodeName(index, options.group), ...shared, onForgot })
       const state: NodeState = { kind: 'down', reason: 'not connected yet' }
-      const unseen = { connection: 0, unreadyLooks: 0, wasVoting: false, epochSeen: undefined }
-      return { node, client, state, ...unseen, distrusted: undefined }
+      const seen = { unreadyLooks: 0, wasVoting: false, epochSeen: undefined, distrusted: undefined }
+      return { node, client, state, connection: 0, ...seen }
     })
     this.nodes = this.members.map((member) => member.node)
     this.enroller = new Enroller(this)
@@ -191,14 +192,13 @@ export class RedisNodes implements AsyncDisposable {
     })
   }
 
-  /** What it promised before `untilMonoMs` it has forgotten unsaid: an epoch of before is taken away, and it is enrolled again. */
-  distrust(index: number, reason: string, untilMonoMs: number): void {
+  /** What it promised before its clock leapt it has forgotten unsaid: an epoch of before is taken away, and it is enrolled again. */
+  distrust(index: number, reason: string, leap: Leap): void {
     const member = this.members[index]
-    const { epoch, sinceMonoMs } = member?.epochSeen ?? {}
-    if (member === undefined || epoch === undefined || (sinceMonoMs ?? 0) >= untilMonoMs) return
+    const { epoch, sinceMonoMs = Number.NEGATIVE_INFINITY } = member?.epochSeen ?? {}
+    if (member === undefined || epoch === undefined || !isForgotten(epoch, sinceMonoMs, leap)) return
     member.distrusted = { epoch, reason }
-    if (member.state.kind !== 'voting') return
-    member.node.useEpoch(NO_EPOCH)
+    if (member.state.kind === 'voting') member.node.useEpoch(NO_EPOCH)
     void this.inspect(member)
   }
 

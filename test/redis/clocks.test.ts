@@ -149,7 +149,8 @@ test('a node of which a leap is told while it is being looked at does not vote w
   // Its longer quarantine is written to each node after the first look.
   const second = new RedisNodes({ ...first.nodes.options, quarantineMs: QUARANTINE_MS + 1 })
   onTestFinished(() => second[Symbol.asyncDispose]())
-  const tell = () => second.distrust(0, 'its clock leapt', Number.POSITIVE_INFINITY)
+  const leap = { fromMonoMs: 0, untilMonoMs: Number.POSITIVE_INFINITY, aheadMs: 2_000, nodeMs: 0 }
+  const tell = () => second.distrust(0, 'its clock leapt', leap)
   let told = false
   second.onLook = (index) => {
     // By what another node answers, before this one has taken the quarantine.

@@ -7,6 +7,7 @@
  */
 
 import { SILENT } from '../../src/core/events.ts'
+import { isForgotten, type Leap } from '../../src/core/nodes/clock-leaps.ts'
 import { type WatchedNodes, watchNodeClocks } from '../../src/core/nodes/node-clocks.ts'
 import type { Dice } from './dice.ts'
 import { CLOCK_STEP_MS, CLUSTER, call } from './enroller.ts'
@@ -44,15 +45,15 @@ export function watchClocks(ports: ClockWatchPorts): Pick<WatchedNodes, 'nodes' 
     maxSkewMs: MAX_TOKEN_AHEAD_MS,
     enforce: false,
     toleratedStepMs: CLOCK_STEP_MS,
-    onLeap: (index, _aheadMs, untilMonoMs) => distrust(index, untilMonoMs),
+    onLeap: distrust,
   })
   /** The epoch that each node showed when it was last looked at, and since when. */
   const epochSeen = nodes.map(({ epoch }) => ({ epoch, sinceMonoMs: clock.monoMs() }))
 
-  function distrust(index: number, untilMonoMs: number): void {
+  function distrust(index: number, leap: Leap): void {
     const node = nodes[index]
-    const { epoch, sinceMonoMs = untilMonoMs } = epochSeen[index] ?? {}
-    if (node === undefined || epoch === undefined || sinceMonoMs >= untilMonoMs) return
+    const { epoch, sinceMonoMs = Number.NEGATIVE_INFINITY } = epochSeen[index] ?? {}
+    if (node === undefined || epoch === undefined || !isForgotten(epoch, sinceMonoMs, leap)) return
     history.saw('leap_noticed')
     links[index]?.distrust(epoch)
     void revoke(node, epoch)

@@ -193,7 +193,7 @@ class SimulatedEnrolmentNode implements EnrolmentNode {
   enrol(nonce: string): Promise<boolean> {
     return this.#call(() => {
       if (!this.#stands(nonce)) return false
-      this.#node.setEpoch(epochFor(runIdOf(this.#node), nonce))
+      this.#node.setEpoch(epochFor(runIdOf(this.#node), nonce, Math.floor(this.#node.nodeMs)))
       return true
     })
   }

@@ -71,7 +71,7 @@ export class SimulatedNode {
     this.#wallOffsetMs = clock.wallOffsetMs
     this.#onExecuted = onExecuted
     this.#embedded = this.#empty()
-    this.setEpoch(epochFor(String(this.runId), 'first'))
+    this.setEpoch(epochFor(String(this.runId), 'first', Math.floor(this.nodeMs)))
   }
 
   get nodeMs(): number {

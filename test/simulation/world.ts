@@ -289,7 +289,8 @@ export class World {
     if (this.overwhelmed && this.nodes.filter((node) => node.voting).length < majorityOf(this.nodes.length)) {
       // The operator declares the loss: what is left counts as all there was.
       history.saw('loss_declared')
-      for (const node of this.nodes) node.setEpoch(epochFor(String(node.runId), 'declared'))
+      for (const node of this.nodes)
+        node.setEpoch(epochFor(String(node.runId), 'declared', Math.floor(node.nodeMs)))
     }
     for (const node of this.nodes) if (!node.voting) this.#enrolSoon(node)
   }

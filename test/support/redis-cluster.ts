@@ -60,8 +60,7 @@ export async function joinCluster(
     maxSkewMs: 50,
     enforce: typeof guarded === 'object' && guarded.enforce,
     toleratedStepMs: 1_000,
-    onLeap: (index, aheadMs, untilMonoMs) =>
-      nodes.distrust(index, `its clock leapt ${aheadMs} ms ahead`, untilMonoMs),
+    onLeap: (index, leap) => nodes.distrust(index, `its clock leapt ${leap.aheadMs} ms ahead`, leap),
   })
   if (guarded !== false) nodes.onLook = watched.saw
   await nodes.connect()

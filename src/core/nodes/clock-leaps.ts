@@ -11,8 +11,20 @@
  * Owns this judgement as a pure function. What a jump is, is seen in `node-clocks.ts`; what follows from it is enrolment.
  */
 
+import { DRIFT_FACTOR } from '../claims/lease.ts'
+import { enrolledAtNodeMs } from './enrolment-rules.ts'
+
+/** A node's time is cut to whole milliseconds. */
+export const GRANULARITY_MS = 1
+
 /** A jump ahead: it happened between the sending of one question and the answer to a later one. */
-export type Leap = { readonly fromMonoMs: number; readonly untilMonoMs: number; readonly aheadMs: number }
+export type Leap = {
+  readonly fromMonoMs: number
+  readonly untilMonoMs: number
+  readonly aheadMs: number
+  /** What the node's clock showed in the later answer. */
+  readonly nodeMs: number
+}
 
 /** Between which questions a node has not jumped ahead; undefined where it has never answered. */
 export type Steady = { readonly sinceMonoMs: number; readonly lastMonoMs: number } | undefined
@@ -32,4 +44,23 @@ export function judgeLeap(
   const witnesses = able.filter((node) => node !== undefined && node.lastMonoMs >= untilMonoMs)
   if (witnesses.length >= required) return 'own'
   return able.length < required ? 'ours' : 'unknown'
+}
+
+/**
+ * Whether the node showed this time surely before it leapt, by its own clock: after the leap it has shown nothing earlier than
+ * this, were it at the very beginning of the gap. A leap that is shorter than the gap leaves times that may be of either side.
+ */
+export function isBeforeLeap(nodeMs: number, leap: Leap): boolean {
+  const gapMs = (leap.untilMonoMs - leap.fromMonoMs) * (1 + DRIFT_FACTOR)
+  return nodeMs < leap.nodeMs - gapMs - GRANULARITY_MS
+}
+
+/**
+ * Whether what the node promised under an epoch it has forgotten by this leap. An epoch that was first seen after the leap is
+ * taken for one of after it, unless the node's own time of its enrolment says otherwise: others may have enrolled it already.
+ */
+export function isForgotten(epoch: string, firstSeenMonoMs: number, leap: Leap): boolean {
+  if (firstSeenMonoMs < leap.untilMonoMs) return true
+  const enrolledNodeMs = enrolledAtNodeMs(epoch)
+  return enrolledNodeMs !== undefined && isBeforeLeap(enrolledNodeMs, leap)
 }

@@ -69,9 +69,18 @@ export function quarantineMsFor(longestLeaseMs: number, clockStepMs: number): nu
   return longestLeaseMs + driftMs(longestLeaseMs) + clockStepMs
 }
 
-/** The epoch of one run of a node's process. The nonce keeps two enrolments of the same run apart. */
-export function epochFor(runId: string, nonce: string): string {
-  return `1:${runId}:${nonce}`
+/**
+ * The epoch of one run of a node's process. The nonce keeps two enrolments of the same run apart; the node's own time says
+ * whether it was enrolled before its clock leapt or after it.
+ */
+export function epochFor(runId: string, nonce: string, nodeMs: number): string {
+  return `1:${runId}:${nonce}:${nodeMs}`
+}
+
+/** The node's time when it was enrolled; undefined in an epoch of a version that did not write it. */
+export function enrolledAtNodeMs(epoch: string): number | undefined {
+  const [, , , nodeMs] = epoch.split(':')
+  return nodeMs === undefined ? undefined : Number(nodeMs)
 }
 
 /** Whether the epoch on the node was written for the process that runs there now. */

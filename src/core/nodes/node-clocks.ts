@@ -21,7 +21,7 @@ import { DRIFT_FACTOR } from '../claims/lease.ts'
 import type { Events } from '../events.ts'
 import type { Clock, NodeAnswer, RecordNode } from '../ports.ts'
 import { majorityOf } from '../units.ts'
-import { judgeLeap, type Leap, type Steady } from './clock-leaps.ts'
+import { GRANULARITY_MS, judgeLeap, type Leap, type Steady } from './clock-leaps.ts'
 import { isAmongMost, type Reading } from './first-sight.ts'
 
 /** One answer: the node read its clock at some moment between sending and receiving. */
@@ -30,9 +30,6 @@ export type ClockSample = {
   readonly sentMonoMs: number
   readonly receivedMonoMs: number
 }
-
-/** A node's time is cut to whole milliseconds. */
-const GRANULARITY_MS = 1
 
 /**
  * By how much at least the node's clock was stepped between two answers; negative: backwards; 0: nothing that round
@@ -105,8 +102,8 @@ export type NodeClocksOptions = {
   readonly enforce: boolean
   /** How far a node's clock may jump ahead before what it remembers is no longer trusted. */
   readonly toleratedStepMs: number
-  /** Told once of each jump that was the node's own: what it promised before `untilMonoMs` it has forgotten. */
-  readonly onLeap?: (index: number, aheadMs: number, untilMonoMs: number) => void
+  /** Told once of each jump that was the node's own: what it promised before it has forgotten. */
+  readonly onLeap?: (index: number, leap: Leap) => void
 }
 
 type Watched = {
@@ -176,7 +173,10 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       state.suspendedUntilMonoMs = receivedMonoMs + suspendMs
       events.publish({ kind: 'clock_stepped', node, stepMs, suspendedMs: suspendMs })
     }
-    if (stepMs > toleratedStepMs) state.leap = { fromMonoMs, untilMonoMs: receivedMonoMs, aheadMs: stepMs }
+    if (stepMs > toleratedStepMs) {
+      const { nodeMs } = sample
+      state.leap = { fromMonoMs, untilMonoMs: receivedMonoMs, aheadMs: stepMs, nodeMs }
+    }
     judgeLeaps()
   }
 
@@ -202,7 +202,7 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       const verdict = judgeLeap(leap, steady, required)
       if (verdict === 'unknown') continue
       state.leap = undefined
-      if (verdict === 'own') options.onLeap?.(index, leap.aheadMs, leap.untilMonoMs)
+      if (verdict === 'own') options.onLeap?.(index, leap)
     }
   }
 

@@ -48,7 +48,7 @@ end
 
 local function vote_from_now(id, quarantine_ms, members)
   raise(id, quarantine_ms, members)
-  redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. nonce)
+  redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. nonce .. ':' .. NOW)
   redis.call('DEL', QUARANTINE, FOUNDER, ENROLLER)
   return 1
 end
@@ -110,7 +110,8 @@ elseif act == 'members' then
   -- Another epoch: what a sidecar with the old list sends from now on counts for nobody.
   local epoch = redis.call('GET', EPOCH)
   if epoch and string.find(epoch, '1:' .. RUN .. ':', 1, true) == 1 then
-    redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. ARGV[4])
+    -- It remembers since when it did: nothing was told to it.
+    redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. ARGV[4] .. (string.match(epoch, '^1:%x+:%w+(:%d+)$') or ''))
   end
   return 1
 elseif act == 'occupy' then
