@@ -134,18 +134,33 @@ class Metronome implements AsyncDisposable {
 
 type Lanes = { send(request: Buffer): Promise<string>; end(): void }
 
+/** As many as a server of this machine may be asked to hold; what is due beyond them waits, and its time runs. */
+const CONNECTIONS_MAX = 1_000
+
 /** Connections as they are needed, each with one request under way. */
 function lanes({ url }: Job): Lanes {
   const { hostname, port } = new URL(url)
   const free: Lane[] = []
   const all = new Set<Lane>()
+  const waiting: ((lane: Lane) => void)[] = []
+  const open = () => {
+    const lane = new Lane(connect({ host: hostname, port: Number(port), noDelay: true }))
+    all.add(lane)
+    return lane
+  }
+  const take = (): Lane | Promise<Lane> => {
+    const lane = free.pop()
+    if (lane !== undefined) return lane
+    return all.size < CONNECTIONS_MAX ? open() : new Promise((resolve) => waiting.push(resolve))
+  }
   return {
     async send(bytes) {
-      const lane = free.pop() ?? new Lane(connect({ host: hostname, port: Number(port), noDelay: true }))
-      all.add(lane)
+      const lane = await take()
       const status = await lane.exchange(bytes)
       if (lane.ended) all.delete(lane)
-      else free.push(lane)
+      const next = waiting.shift()
+      if (next !== undefined) next(lane.ended ? open() : lane)
+      else if (!lane.ended) free.push(lane)
       return status
     },
     end() {
