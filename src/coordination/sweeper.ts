@@ -88,21 +88,22 @@ export function createSweeper(options: SweeperOptions) {
     if (record.sighted === true) return !(await adoptOutcome(orphan, terms, leases))
     // Whoever says that it was not carried out refuses its token, and all below it, from now on: so it must be one that every
     // later claim exceeds. One of a minority may stay ahead of them, and what is asked in its name can't be settled.
-    if (ask !== undefined && record.carried === true && (await settledBy(ask, orphan))) return false
+    if (ask !== undefined && record.carried === true && (await isOverBy(ask, orphan))) return false
     await report(orphan)
     return true
   }
 
-  async function settledBy(asked: NonNullable<typeof ask>, orphan: OrphanSeen): Promise<boolean> {
+  /** Settled, or found to be none any more: somebody carried it out again while the application was asked. */
+  async function isOverBy(asked: NonNullable<typeof ask>, orphan: OrphanSeen): Promise<boolean> {
     const verdict = await asked(orphan)
     switch (verdict) {
       case 'unknown':
         return false
       case 'released':
-        return (await forgetOrphan(orphan, terms, leases)).kind === 'settled'
+        return (await forgetOrphan(orphan, terms, leases)).kind !== 'unavailable'
       case 'completed': {
         const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: clock.wallMs() } as const
-        return (await concludeOrphan(orphan, outcome, terms, leases)).kind === 'settled'
+        return (await concludeOrphan(orphan, outcome, terms, leases)).kind !== 'unavailable'
       }
     }
   }

@@ -137,6 +137,26 @@ test.each<[verdict: Verdict, open: number, next: string]>([
   if (claimed.kind === 'granted') expect(claimed.lease.attempt).toBe(verdict === 'unknown' ? 2 : 1)
 })
 
+test.each<Verdict>(['completed', 'released'])(
+  'carried out again and recorded while the application was asked, it is no orphan, though it says %s',
+  async (verdict) => {
+    await using servers = await startRedisServers(5)
+    await using sidecar = await joinCluster(servers.urls)
+    await lapsedClaim(sidecar, 'again')
+    const outcome = { kind: 'result', result: 'paid', completedAtWallMs: 0 } as const
+    const sweeper = sweeperOf(sidecar, async () => {
+      const claimed = await sidecar.claim('again')
+      if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+      expect(await sidecar.leases.complete(claimed.lease, outcome)).toEqual({ kind: 'recorded' })
+      return verdict
+    })
+    expect(await sweeper.sweepOnce(NEVER)).toBe(0)
+    const read = await trailOf(sidecar).read('dead-letters', 10)
+    expect(read.kind === 'entries' && read.entries).toEqual([])
+    expect(await sidecar.claim('again')).toMatchObject({ kind: 'duplicate', outcome: { result: 'paid' } })
+  },
+)
+
 test('an operator decides about an orphan; one that moved on by itself is left alone', async () => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
