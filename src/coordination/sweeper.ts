@@ -12,6 +12,7 @@ import {
   type DecisionTerms,
   forgetOrphan,
   type Orphan,
+  type OrphanSettled,
 } from '../core/coordination/settle-orphan.ts'
 import type { Trail } from '../core/coordination/trail.ts'
 import type { Clock, Leases, Timer } from '../core/ports.ts'
@@ -93,17 +94,17 @@ export function createSweeper(options: SweeperOptions) {
     return true
   }
 
-  /** Settled, or found to be none any more: somebody carried it out again while the application was asked. */
+  /** Settled, or recorded while the application was asked. What else came between leaves it to be told. */
   async function isOverBy(asked: NonNullable<typeof ask>, orphan: OrphanSeen): Promise<boolean> {
     const verdict = await asked(orphan)
     switch (verdict) {
       case 'unknown':
         return false
       case 'released':
-        return (await forgetOrphan(orphan, terms, leases)).kind !== 'unavailable'
+        return isOver(await forgetOrphan(orphan, terms, leases))
       case 'completed': {
         const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: clock.wallMs() } as const
-        return (await concludeOrphan(orphan, outcome, terms, leases)).kind !== 'unavailable'
+        return isOver(await concludeOrphan(orphan, outcome, terms, leases))
       }
     }
   }
@@ -125,6 +126,10 @@ export function createSweeper(options: SweeperOptions) {
   }
 
   return { sweepOnce }
+}
+
+function isOver(settled: OrphanSettled): boolean {
+  return settled.kind === 'settled' || (settled.kind === 'not_an_orphan' && settled.because === 'duplicate')
 }
 
 /** Resolves after `delayMs`, or at once when it is over. */
