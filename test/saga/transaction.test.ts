@@ -145,8 +145,16 @@ test('a connection lost during COMMIT is called unknown, for it may have happene
 })
 
 test('a statement that takes too long is ended by the server', async () => {
-  const work = kit.transaction((tx) => tx.query('SELECT pg_sleep(10)'), { statementTimeoutMs: 20 })
-  await expect(work).rejects.toMatchObject({ code: '57014' })
+  const holder = await kit.pool.connect()
+  try {
+    await holder.query('SELECT pg_advisory_lock(4712)')
+    const work = kit.transaction((tx) => tx.query('SELECT pg_advisory_xact_lock(4712)'), {
+      statementTimeoutMs: 20,
+    })
+    await expect(work).rejects.toMatchObject({ code: '57014' })
+  } finally {
+    holder.release(true)
+  }
 })
 
 test('a COMMIT that is not answered in time is called unknown, too: the server may be carrying it out', async () => {

@@ -148,10 +148,8 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
       case 'released':
         return { kind: 'released', token: says.fence }
       case 'claimed': {
-        const { fence: token, owner, attempt, remainingMs: leftMs, fingerprint } = says
-        const found = { kind: 'claimed', token, owner, attempt, remainingMs: leftMs, fingerprint } as const
-        const { sighted, carried } = says
-        return { ...found, ...(sighted ? { sighted } : {}), ...(carried ? { carried } : {}) }
+        const { fence: token, sighted, carried, ...claim } = says
+        return { ...claim, token, ...(sighted ? { sighted } : {}), ...(carried ? { carried } : {}) }
       }
       case 'completed': {
         const { acceptedToken: token, attempt, fingerprint, outcome: bytes } = says.record

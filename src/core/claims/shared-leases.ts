@@ -30,8 +30,6 @@ export type SharedLeases = Leases & {
   whenEnded(key: string): Promise<void> | undefined
   /** Forgets what is remembered of a key, because the nodes were made to forget it. */
   forget(key: string): void
-  /** Claims of this process that are remembered, for a test of the bound. */
-  readonly remembered: number
 }
 
 /** Fewer claims than this are not worth a walk over them. */
@@ -170,8 +168,5 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     read: (key) => leases.read(key),
     whenEnded: (key) => held.get(key)?.ended.promise,
     forget: known.forget,
-    get remembered() {
-      return held.size
-    },
   }
 }

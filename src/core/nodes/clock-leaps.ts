@@ -50,7 +50,7 @@ export function judgeLeap(
  * Whether the node showed this time surely before it leapt, by its own clock: after the leap it has shown nothing earlier than
  * this, were it at the very beginning of the gap. A leap that is shorter than the gap leaves times that may be of either side.
  */
-export function isBeforeLeap(nodeMs: number, leap: Leap): boolean {
+function isBeforeLeap(nodeMs: number, leap: Leap): boolean {
   const gapMs = (leap.untilMonoMs - leap.fromMonoMs) * (1 + DRIFT_FACTOR)
   return nodeMs < leap.nodeMs - gapMs - GRANULARITY_MS
 }

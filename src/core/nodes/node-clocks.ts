@@ -112,7 +112,6 @@ type Watched = {
   /** A jump ahead of which it is not clear yet whose it was. */
   leap: Leap | undefined
   suspendedUntilMonoMs: number
-  reading: Reading | undefined
   /** Its clock was once seen among those of a majority; until then it has no more weight than after a step. */
   believed: boolean
   skewed: boolean
@@ -139,7 +138,6 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       steady: undefined,
       leap: undefined,
       suspendedUntilMonoMs: Number.NEGATIVE_INFINITY,
-      reading: undefined,
       believed: false,
       skewed: false,
       toldMonoMs: Number.NEGATIVE_INFINITY,
@@ -162,8 +160,6 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
     const { sentMonoMs, receivedMonoMs } = sample
     if (state.baseline === undefined) state.suspendedUntilMonoMs = receivedMonoMs + suspendMs
     state.baseline = baseline
-    const aheadMs = sample.nodeMs - (sentMonoMs + receivedMonoMs) / 2
-    state.reading = { aheadMs, uncertaintyMs: (receivedMonoMs - sentMonoMs) / 2 }
     believeMost()
     const since = state.steady === undefined || stepMs > 0 ? sentMonoMs : state.steady.sinceMonoMs
     state.steady = { sinceMonoMs: since, lastMonoMs: Math.max(sentMonoMs, state.steady?.lastMonoMs ?? 0) }
@@ -181,13 +177,16 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
   }
 
   function believeMost(): void {
-    const pending = watched.filter(({ believed, reading }) => !believed && reading !== undefined)
-    if (pending.length === 0) return
-    const readings = watched.flatMap(({ reading }) => reading ?? [])
-    for (const state of pending) {
-      const among = state.reading && isAmongMost(state.reading, readings, toleratedStepMs, required)
+    // Each answer comes by here, and after the first ones there is nobody left to be judged.
+    if (!watched.some(isUnjudged)) return
+    const readings = watched.flatMap(({ baseline }) =>
+      baseline === undefined ? [] : readingOf(baseline.last),
+    )
+    for (const state of watched) {
+      if (state.believed || state.baseline === undefined) continue
+      const among = isAmongMost(readingOf(state.baseline.last), readings, toleratedStepMs, required)
       if (among) state.suspendedUntilMonoMs = Number.NEGATIVE_INFINITY
-      state.believed = among === true || clock.monoMs() >= state.suspendedUntilMonoMs
+      state.believed = among || clock.monoMs() >= state.suspendedUntilMonoMs
     }
   }
 
@@ -241,6 +240,18 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       judge(node.name, state, sample, sentWallMs)
       return !isSuspended(state, sample.receivedMonoMs)
     },
+  }
+}
+
+/** It has been seen, and not yet among a majority. */
+function isUnjudged({ believed, baseline }: Watched): boolean {
+  return !believed && baseline !== undefined
+}
+
+function readingOf({ nodeMs, sentMonoMs, receivedMonoMs }: ClockSample): Reading {
+  return {
+    aheadMs: nodeMs - (sentMonoMs + receivedMonoMs) / 2,
+    uncertaintyMs: (receivedMonoMs - sentMonoMs) / 2,
   }
 }
 

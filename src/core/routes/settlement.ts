@@ -5,6 +5,7 @@
  * cut is not one (`ForwardResult`).
  */
 
+import { linesOf } from '../formats/header-lines.ts'
 import type { ApplicationResponse, HeaderList } from '../ports.ts'
 import { isStorableHeader, type StoredOutcome } from '../record/stored-outcome.ts'
 import { redact } from './redaction.ts'
@@ -33,13 +34,13 @@ export function dispositionOf(
   response: Pick<ApplicationResponse, 'status' | 'headers'>,
   policy: StoringPolicy,
 ): Disposition {
-  const said = headerValues(response.headers, OUTCOME_HEADER)
+  const said = linesOf(response.headers, OUTCOME_HEADER)
   const last = said.at(-1)?.trim().toLowerCase()
   if (last === 'store' || last === 'release' || last === 'hold') return last
   const { status } = response
   // An application that refuses and asks for a retry has not settled the request. With 2xx and 3xx it says when to look for the
   // result of what it accepted (RFC 9110, section 10.2.3): carried out again that would be carried out twice.
-  if (status >= 400 && headerValues(response.headers, 'retry-after').length > 0) return 'release'
+  if (status >= 400 && linesOf(response.headers, 'retry-after').length > 0) return 'release'
   const chosen = policy.store[String(status)] ?? policy.store[`${Math.floor(status / 100)}xx`]
   if (chosen !== undefined) return chosen
   // Part of a resource answers the Range of one request only; it is not the outcome of the identity.
@@ -69,7 +70,7 @@ const NEVER_STORED = new Set([
 /** Which headers of an answer are kept: content-*, x-*, a short list, and what the route adds; never credentials or hop-by-hop. */
 export function storedHeadersOf(headers: HeaderList, extra: readonly string[]): HeaderList {
   const connection = new Set(
-    headerValues(headers, 'connection').flatMap((value) => value.toLowerCase().split(/\s*,\s*/)),
+    linesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(/\s*,\s*/)),
   )
   return headers.filter(([name, value]) => {
     const lower = name.toLowerCase()
@@ -103,7 +104,7 @@ export function storedOutcomeOf(
       return { kind: 'response', status, headers: kept, body, completedAtWallMs: wallMs }
     }
   }
-  const location = headerValues(headers, 'location')[0]
+  const location = linesOf(headers, 'location')[0]
   return {
     kind: 'tombstone',
     status,
@@ -114,10 +115,6 @@ export function storedOutcomeOf(
 
 /** Without a body (HEAD, 304) the length is what another answer would have: nobody but the application knows it. */
 function lengthOf({ headers }: Pick<ApplicationResponse, 'headers'>): HeaderList {
-  const [length] = headerValues(headers, 'content-length')
+  const [length] = linesOf(headers, 'content-length')
   return length !== undefined && /^[0-9]+$/.test(length) ? [['Content-Length', length]] : []
-}
-
-function headerValues(headers: HeaderList, lowerName: string): readonly string[] {
-  return headers.filter(([name]) => name.toLowerCase() === lowerName).map(([, value]) => value)
 }
