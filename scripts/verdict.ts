@@ -13,8 +13,14 @@ export type VitestReport = {
   readonly testResults: readonly {
     readonly name: string
     readonly status: string
-    readonly assertionResults: readonly unknown[]
+    readonly assertionResults: readonly VitestResult[]
   }[]
+}
+
+export type VitestResult = {
+  readonly status: string
+  readonly fullName: string
+  readonly failureMessages: readonly string[]
 }
 
 export type Verdict = {
@@ -42,6 +48,9 @@ export function verdictOnTests(
       failed += 1
       remarks.push(`${file.name} could not be run`)
     }
+    // Once more at the very end: of a long log often only the end is kept.
+    for (const test of file.assertionResults)
+      if (test.status === 'failed') remarks.push(`${file.name} > ${test.fullName}: ${firstLine(test)}`)
   }
   if (report.numPassedTests + failed === 0) {
     failed += 1
@@ -59,6 +68,10 @@ export function verdictOnTests(
     )
   }
   return { passed: report.numPassedTests, failed, remarks }
+}
+
+function firstLine({ failureMessages: [message = 'without a message'] }: VitestResult): string {
+  return message.split('\n', 1)[0] ?? message
 }
 
 export function sum(verdicts: readonly Verdict[]): Verdict {

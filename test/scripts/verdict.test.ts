@@ -1,7 +1,11 @@
 import { expect, test } from 'vitest'
 import { sum, type VitestReport, verdictOnTests } from '../../scripts/verdict.ts'
 
-const ran = { name: 'a.test.ts', status: 'passed', assertionResults: [{}] }
+const ran = {
+  name: 'a.test.ts',
+  status: 'passed',
+  assertionResults: [{ status: 'passed', fullName: 'one', failureMessages: [] }],
+}
 const broken = { name: 'b.test.ts', status: 'failed', assertionResults: [] }
 
 const report = (passed: number, failed: number, more: Partial<VitestReport> = {}): VitestReport => ({
@@ -29,6 +33,20 @@ test.each<[string, VitestReport | undefined, number | null, boolean, number, num
   ['others were not selected',            report(3, 0, { numPendingTests: 9 }),  0, true,     3, 0],
 ])('%s', (_case, given, exitCode, selected, passed, failed) => {
   expect(verdictOnTests(given, exitCode, selected)).toMatchObject({ passed, failed })
+})
+
+test('a test that failed is named with the first line of its message', () => {
+  const failed = {
+    status: 'failed',
+    fullName: 'it holds',
+    failureMessages: ['expected 1 to be 2\n  at a.ts:3'],
+  }
+  const silent = { status: 'failed', fullName: 'it ends', failureMessages: [] }
+  const file = { name: 'c.test.ts', status: 'failed', assertionResults: [failed, silent] }
+  expect(verdictOnTests(report(0, 2, { testResults: [ran, file] }), 1, false).remarks).toEqual([
+    'c.test.ts > it holds: expected 1 to be 2',
+    'c.test.ts > it ends: without a message',
+  ])
 })
 
 test('the sum keeps every remark', () => {
