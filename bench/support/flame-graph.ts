@@ -48,6 +48,29 @@ export function drawFlameGraph(profile: Profiler.Profile, title: string): string
   ].join('\n')
 }
 
+export type SelfTime = { readonly name: string; readonly place: string; readonly share: number }
+
+/** What each function took by itself, whoever called it, as a share of all time that was not idle; the largest first. */
+export function selfTimes({ nodes, samples = [], timeDeltas = [] }: Profiler.Profile): readonly SelfTime[] {
+  const byId = new Map(nodes.map((node) => [node.id, node.callFrame]))
+  const times = new Map<string, { name: string; place: string; micros: number }>()
+  let total = 0
+  for (const [index, id] of samples.entries()) {
+    const call = byId.get(id)
+    if (call === undefined || call.functionName === '(idle)') continue
+    const micros = timeDeltas[index] ?? 0
+    total += micros
+    const place = placeOf(call.url, call.lineNumber)
+    const name = call.functionName === '' ? '(anonymous)' : call.functionName
+    const time = times.get(`${name} ${place}`) ?? { name, place, micros: 0 }
+    time.micros += micros
+    times.set(`${name} ${place}`, time)
+  }
+  return [...times.values()]
+    .sort((a, b) => b.micros - a.micros)
+    .map(({ name, place, micros }) => ({ name, place, share: micros / total }))
+}
+
 function box({ name, place, micros }: Frame, left: number, width: number, depth: number, total: number) {
   const share = ((micros / total) * 100).toFixed(1)
   const label = name.slice(0, Math.max(0, Math.floor((width - 4) / CHARACTER)))
