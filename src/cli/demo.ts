@@ -69,8 +69,10 @@ async function demonstrate(io: Io, keep: boolean): Promise<ExitCode> {
     concurrency: CONCURRENCY,
     onAnswer: ({ answered, created, replayed, conflicts }) => {
       if (stop.heard()) return
-      if (answered === sent / 2) killOne(redis, sidecar.stopEmbeddedNode, say)
-      progress(answered, `${created} created, ${replayed} replayed, ${conflicts} answered 409`)
+      progress.at(answered, `${created} created, ${replayed} replayed, ${conflicts} answered 409`)
+    },
+    onHalfWay: async () => {
+      if (!stop.heard()) await killOne(redis, sidecar.stopEmbeddedNode, progress.aside)
     },
   })
   const tally = await Promise.race([storm, stop.promise])
@@ -97,23 +99,32 @@ async function demonstrate(io: Io, keep: boolean): Promise<ExitCode> {
   return verdict.ok ? EXIT.ok : EXIT.failure
 }
 
-function killOne(
+async function killOne(
   redis: RedisProcesses | undefined,
   stopEmbedded: (index: number) => void,
   say: (line: string) => void,
-): void {
+): Promise<void> {
   if (redis === undefined) stopEmbedded(VICTIM)
-  else void redis.kill(VICTIM)
-  say(`\rnode ${VICTIM} of ${NODES} was killed`.padEnd(78))
+  else await redis.kill(VICTIM)
+  say(`node ${VICTIM} of ${NODES} was killed`)
+}
+
+type Progress = {
+  readonly at: (answered: number, what: string) => void
+  /** A line of its own. */
+  readonly aside: (line: string) => void
 }
 
 /** One line that is written over on a terminal; a line every tenth otherwise. */
-function progressLine(io: Io, total: number): (answered: number, what: string) => void {
+function progressLine(io: Io, total: number): Progress {
   const terminal = 'isTTY' in io.stdout && io.stdout.isTTY === true
-  return (answered, what) => {
-    const line = `${String(answered).padStart(5)} of ${total} answered: ${what}`
-    if (terminal) io.stdout.write(`\r${line.padEnd(78)}${answered === total ? '\n' : ''}`)
-    else if (answered % (total / 10) === 0) io.stdout.write(`${line}\n`)
+  return {
+    at: (answered, what) => {
+      const line = `${String(answered).padStart(5)} of ${total} answered: ${what}`
+      if (terminal) io.stdout.write(`\r${line.padEnd(78)}${answered === total ? '\n' : ''}`)
+      else if (answered % (total / 10) === 0) io.stdout.write(`${line}\n`)
+    },
+    aside: (line) => void io.stdout.write(terminal ? `\r${line.padEnd(78)}\n` : `${line}\n`),
   }
 }
 

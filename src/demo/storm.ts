@@ -1,5 +1,6 @@
 /**
- * A storm of duplicates: every payment sent many times over, all at once and in no order.
+ * A storm of duplicates: every payment sent many times over, in no order. The second half of the requests is about payments of its
+ * own, so that what is done half way meets new ones too.
  */
 
 import { Pool } from 'undici'
@@ -11,6 +12,8 @@ export type StormOptions = {
   /** Requests under way at the same time. */
   readonly concurrency: number
   readonly onAnswer: (tally: Tally) => void
+  /** Between the answers to the first half of the payments and the requests of the second. */
+  readonly onHalfWay: () => Promise<void>
 }
 
 /** What the clients saw. `differing`: replays whose bytes differ from the first answer of their payment. */
@@ -36,12 +39,6 @@ export async function runStorm(options: StormOptions): Promise<Tally> {
   }
   const pool = new Pool(options.proxyUrl, { connections: options.concurrency, pipelining: 1 })
   const bodies = new Map<string, string>()
-  const queue = shuffled(
-    Array.from(
-      { length: options.payments * options.copies },
-      (_, i) => `payment-${1 + (i % options.payments)}`,
-    ),
-  )
 
   async function send(payment: string): Promise<void> {
     try {
@@ -70,10 +67,24 @@ export async function runStorm(options: StormOptions): Promise<Tally> {
     options.onAnswer(tally)
   }
 
-  const worker = async () => {
-    for (let payment = queue.pop(); payment !== undefined; payment = queue.pop()) await send(payment)
+  async function sendAll(payments: readonly string[]): Promise<void> {
+    const copies = Array.from(
+      { length: payments.length * options.copies },
+      (_, i) => payments[i % payments.length]!,
+    )
+    const queue = shuffled(copies).values()
+    const worker = async () => {
+      // One iterator for all: each takes what is next.
+      for (const payment of queue) await send(payment)
+    }
+    await Promise.all(Array.from({ length: options.concurrency }, worker))
   }
-  await Promise.all(Array.from({ length: options.concurrency }, worker))
+
+  const payments = Array.from({ length: options.payments }, (_, i) => `payment-${1 + i}`)
+  const half = Math.ceil(payments.length / 2)
+  await sendAll(payments.slice(0, half))
+  await options.onHalfWay()
+  await sendAll(payments.slice(half))
   await pool.close()
   return tally
 }

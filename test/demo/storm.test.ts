@@ -1,0 +1,29 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { expect, test } from 'vitest'
+import { runStorm } from '../../src/demo/storm.ts'
+
+test('each payment is sent as often as asked, and half of them only after what is done half way', async () => {
+  const sent: string[] = []
+  await using application = createServer((request, response) => {
+    sent.push(String(request.headers['idempotency-key']))
+    request.resume().on('end', () => response.writeHead(201).end('{}'))
+  }).listen(0, '127.0.0.1')
+  await once(application, 'listening')
+  let before: readonly string[] = []
+  const tally = await runStorm({
+    proxyUrl: `http://127.0.0.1:${(application.address() as AddressInfo).port}`,
+    payments: 4,
+    copies: 3,
+    concurrency: 5,
+    onAnswer: () => {},
+    onHalfWay: async () => {
+      before = [...sent]
+    },
+  })
+  const twoTimesThree = (one: string, other: string) => [one, one, one, other, other, other]
+  expect(before.toSorted()).toEqual(twoTimesThree('payment-1', 'payment-2'))
+  expect(sent.slice(before.length).toSorted()).toEqual(twoTimesThree('payment-3', 'payment-4'))
+  expect(tally).toMatchObject({ answered: 12, created: 12, errors: 0, differing: 0 })
+})
