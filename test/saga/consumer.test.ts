@@ -14,6 +14,7 @@ import { enter } from '../../src/saga/inbox-rows.ts'
 import type { InboundMessage } from '../../src/saga/messages.ts'
 import { newMessageId } from '../../src/saga/outbox.ts'
 import { hashOfText } from '../../src/saga/request-hash.ts'
+import { systemRandom } from '../../src/system/random.ts'
 import { openDoor } from '../support/door.ts'
 import { eventually } from '../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
@@ -92,8 +93,10 @@ test('two consumers of one database each get it', async () => {
 })
 
 test('a failure rolls everything back, spends one attempt and asks for the message again', async () => {
+  // Half of the longest delay: drawn at random, it is over now and then before the message can come again.
+  kit = await testKit(server, { random: { ...systemRandom, fraction: () => 0.5 } })
   const bad = new Set([1])
-  const one = inbox(failingFor(bad), { retry: { backoff: { initialMs: 500, maxMs: 500 } } })
+  const one = inbox(failingFor(bad), { retry: { backoff: { initialMs: 60_000, maxMs: 60_000 } } })
   const paid = message(1)
   const verdict = await one.receive(paid)
   expect(verdict.kind).toBe('again')
@@ -292,7 +295,7 @@ test('two processes replay one sequence: what was behind does not overtake what 
 })
 
 test('a handler that works outside is replayed while no transaction is open: a pool of one connection is enough', async () => {
-  const small = await testKit(server, { pool: server.pool({ max: 1, connectionTimeoutMillis: 2_000 }) })
+  const small = await testKit(server, { pool: server.pool({ max: 1, connectionTimeoutMillis: 10_000 }) })
   kit = small
   let broken = true
   const outside: Handler = {

@@ -220,10 +220,13 @@ test('turned back by hand: undone from where it stood', async () => {
   expect([provider.kept, await reserved()]).toEqual([0, 0])
 })
 
+/** Longer than any pause of the machine: where a lease is to be over, the test says so to the database. */
+const LEASE_MS = 60_000
+
 const charge = (sagaId: string) =>
   processSagaStep(
     kit,
-    { sagaId, step: 'pay', request: null, leaseMs: 1_000 },
+    { sagaId, step: 'pay', request: null, leaseMs: LEASE_MS },
     {
       effect: ({ idempotencyKey }) => provider.charge(idempotencyKey, 10),
       commit: async () => null,
@@ -233,7 +236,7 @@ const charge = (sagaId: string) =>
 const undo = (sagaId: string) =>
   compensateSagaStep(
     kit,
-    { sagaId, step: 'pay', leaseMs: 1_000 },
+    { sagaId, step: 'pay', leaseMs: LEASE_MS },
     { effect: ({ stepKey }) => provider.refund(stepKey) },
   )
 
@@ -335,7 +338,7 @@ async function abandonedAndCompensated(sagaId: string, provider: FakeProvider, m
   await clock.advance(54_000)
   await outcome
   await slow.pool.query(`UPDATE ${slow.schema}.idempotency_keys SET locked_until = clock_timestamp()`)
-  const undone = compensateSagaStep(slow, { sagaId, step: 'pay', leaseMs: 1_000 }, { effect: refund })
+  const undone = compensateSagaStep(slow, { sagaId, step: 'pay', leaseMs: LEASE_MS }, { effect: refund })
   expect(await undone).toBe('compensated')
   // A provider that does not bar the keys it has refunded.
   provider.barred.clear()
@@ -391,7 +394,7 @@ test('a last attempt that ignores its signal is not undone before its lease is o
   const undone = () =>
     compensateSagaStep(
       slow,
-      { sagaId: 'last', step: 'pay', leaseMs: 1_000 },
+      { sagaId: 'last', step: 'pay', leaseMs: LEASE_MS },
       { effect: ({ stepKey }) => provider.refund(stepKey) },
     )
   await expect(undone()).rejects.toBeInstanceOf(OperationInProgressError)

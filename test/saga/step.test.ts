@@ -344,7 +344,8 @@ test('a step that stood parked for longer than its answers last answers repetiti
 
 test('a pool that has no connection to give for a while costs no attempt: the outcome is written when it has', async () => {
   const clock = new VirtualClock()
-  const pool = server.pool({ max: 1, connectionTimeoutMillis: 100 })
+  // Long enough for a connection of a busy server to be made.
+  const pool = server.pool({ max: 1, connectionTimeoutMillis: 1_500 })
   const small = await testKit(server, { clock, pool })
   const held: { release(): void }[] = []
   const step = runIdempotentStep(

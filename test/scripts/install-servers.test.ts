@@ -19,6 +19,8 @@ async function sandbox(aptGet: string, policy: string | undefined) {
   })
   return {
     installer,
+    /** For an `apt-get` that waits for it. */
+    letGo: () => writeFile(join(folder, 'apt-get.go'), ''),
     policyNow: async () => (existsSync(policyFile) ? readFile(policyFile, 'utf8') : undefined),
     async [Symbol.asyncDispose]() {
       await installer.end()
@@ -46,10 +48,12 @@ test('a failed installation is told, and the policy is as it was', async () => {
 })
 
 test('an installation that is ended leaves the policy as it was', async () => {
-  await using box = await sandbox('echo asleep; exec sleep 1', before)
+  await using box = await sandbox('echo asleep; until [ -e "$0.go" ]; do sleep 0.05; done', before)
   await box.installer.line(/asleep/)
   expect(await box.policyNow()).not.toBe(before)
   // The shell heeds the signal when the command that it waits for has ended.
-  expect(await box.installer.end()).toEqual({ code: 143, signal: null })
+  const ended = box.installer.end()
+  await box.letGo()
+  expect(await ended).toEqual({ code: 143, signal: null })
   expect(await box.policyNow()).toBe(before)
 })

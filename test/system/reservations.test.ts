@@ -10,6 +10,7 @@ import { TestProcess } from '../support/processes.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { callApi, reserveAt } from '../support/reservation-api.ts'
 import { startSidecar } from '../support/sidecar.ts'
+import { Stopwatch } from '../support/stopwatch.ts'
 
 const CALLER = fileURLToPath(new URL('../support/reservation-caller.ts', import.meta.url))
 
@@ -157,12 +158,12 @@ describe('a worker that stood still beyond its lease', () => {
     await using sidecar = await startSidecar(patient(servers.nodesSetting))
     await using worker = startCaller('fenced', sidecar.api, 'v', postgres.url)
     const [line] = await worker.line(/^\{"token".*$/)
-    const first = JSON.parse(line) as { token: number }
+    const first = JSON.parse(line) as { token: number; attempt: number }
     worker.signal('SIGSTOP')
 
     const client = createClient({ url: sidecar.api })
-    const second = await client.reserve('v', { waitMs: 9_000 })
-    expect(second.attempt).toBe(2)
+    const second = await client.reserve('v', { waitMs: 10_000 })
+    expect(second.attempt).toBeGreaterThan(first.attempt)
     expect(second.fencingToken).toBeGreaterThan(first.token)
     const write = await pool.query(
       'UPDATE account SET balance = balance - 1, last_fencing_token = $1 WHERE id = 1 AND last_fencing_token <= $1',
@@ -192,9 +193,9 @@ test('cut off from all nodes, the signal of a client fires before the lease has 
   const client = createClient({ url: sidecar.api })
   const held = await client.reserve('v', { leaseMs: 2_000 })
   for (const index of [0, 1, 2]) servers.pause(index)
-  const pausedAtMs = performance.now()
+  using watch = new Stopwatch()
   await new Promise((resolve) => held.signal.addEventListener('abort', resolve))
   // The nodes have stood still since, and with them nothing was renewed: their lease ends 2 s after its last renewal.
-  expect(performance.now() - pausedAtMs).toBeLessThan(2_000)
+  expect(watch.ranMs).toBeLessThan(2_000)
   for (const index of [0, 1, 2]) servers.resume(index)
 })

@@ -17,6 +17,9 @@ import { startPostgres } from '../../support/postgres-server.ts'
 import { TestProcess } from '../../support/processes.ts'
 import { outboxToConsumer } from './end-to-end.ts'
 
+/** Short, for the test that waits for it; and far above what a busy machine needs for what is handled at once. */
+export const VISIBILITY_MS = 3_000
+
 export type Channel = {
   readonly destination: string
   readonly subscriber: MessageSubscriber
@@ -28,7 +31,7 @@ export type BrokerBench = AsyncDisposable & {
   readonly publisher: MessagePublisher
   /** Another one, not connected yet. */
   freshPublisher(): MessagePublisher
-  /** A fresh queue, stream or subject. A message of a dead consumer comes again there after about a second. */
+  /** A fresh queue, stream or subject. A message of a dead consumer comes again there after {@link VISIBILITY_MS}. */
   channel(name: string): Promise<Channel>
   /** A destination that nothing takes messages for, where the broker can tell. */
   readonly nowhere?: string
@@ -126,16 +129,16 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     await using listener = await listening(channel, (message) => {
       if (numberOf(message) !== 1) return ack
       if (listener.got.filter((one) => numberOf(one) === 1).length === 1)
-        return { kind: 'again', delayMs: 300 }
+        return { kind: 'again', delayMs: 2_000 }
       backMs = performance.now() - beganMs
       return ack
     })
     await bench.publisher.publish(outbound(channel.destination, 1), never)
     await bench.publisher.publish(outbound(channel.destination, 2), never)
-    await eventually('all three deliveries', () => listener.got.length === 3)
+    await eventually('all three deliveries', () => listener.got.length === 3, { withinMs: 15_000 })
     expect(listener.got.map(numberOf)).toEqual(bench.isLog ? [1, 1, 2] : [1, 2, 1])
-    // Brokers with fixed delays may be early, down to the shortest.
-    expect(backMs).toBeGreaterThan(90)
+    // Brokers with fixed delays may be early, down to the next shorter one.
+    expect(backMs).toBeGreaterThan(990)
     expect(listener.got[bench.isLog ? 1 : 2]).toMatchObject({
       messageId: listener.got[0]!.messageId,
       body: listener.got[0]!.body,

@@ -2,7 +2,7 @@
 import { createMailboxPublisher, createMailboxSubscriber } from '../../../src/saga/brokers/mailbox.ts'
 import { startPostgres } from '../../support/postgres-server.ts'
 import { testKit } from '../../support/saga-kit.ts'
-import { brokerConformance } from './conformance.ts'
+import { brokerConformance, VISIBILITY_MS } from './conformance.ts'
 
 brokerConformance(async () => {
   const server = await startPostgres()
@@ -12,11 +12,16 @@ brokerConformance(async () => {
     freshPublisher: () => createMailboxPublisher(kit),
     channel: async (name) => ({
       destination: name,
-      subscriber: createMailboxSubscriber({ kit, queue: name, pollIntervalMs: 10, visibilityMs: 1_000 }),
+      subscriber: createMailboxSubscriber({
+        kit,
+        queue: name,
+        pollIntervalMs: 10,
+        visibilityMs: VISIBILITY_MS,
+      }),
       elsewhere: {
         module: `${import.meta.dirname}/../../support/mailbox-elsewhere.ts`,
         factory: 'createMailboxSubscriberFor',
-        options: { url: server.url, schema: kit.schemaName, queue: name, visibilityMs: 1_000 },
+        options: { url: server.url, schema: kit.schemaName, queue: name, visibilityMs: VISIBILITY_MS },
       },
     }),
     kill: () => server.kill(),

@@ -1,7 +1,7 @@
 // The NATS JetStream adapter, on a real server.
 import { createNatsPublisher, createNatsSubscriber } from '../../../src/saga/brokers/nats.ts'
 import { startNats } from '../../support/nats-server.ts'
-import { brokerConformance } from './conformance.ts'
+import { brokerConformance, VISIBILITY_MS } from './conformance.ts'
 
 brokerConformance(async () => {
   const server = await startNats()
@@ -17,7 +17,7 @@ brokerConformance(async () => {
         stream: `s-${name}`,
         subjects: [`t.${name}`],
         durable: 'test',
-        ackWaitMs: 1_000,
+        ackWaitMs: VISIBILITY_MS,
       }
       const subscriber = createNatsSubscriber(options)
       const first = await subscriber.subscribe(async () => ({ kind: 'again', delayMs: 0 }), {

@@ -4,7 +4,7 @@ import {
   createRedisStreamsSubscriber,
 } from '../../../src/saga/brokers/redis-streams.ts'
 import { startRedisServers } from '../../support/redis-servers.ts'
-import { brokerConformance } from './conformance.ts'
+import { brokerConformance, VISIBILITY_MS } from './conformance.ts'
 
 brokerConformance(async () => {
   const servers = await startRedisServers(1, { appendOnly: true })
@@ -14,7 +14,7 @@ brokerConformance(async () => {
     publisher,
     freshPublisher: () => createRedisStreamsPublisher({ url }),
     channel: async (name) => {
-      const options = { url, stream: name, group: 'test', visibilityMs: 1_000 }
+      const options = { url, stream: name, group: 'test', visibilityMs: VISIBILITY_MS }
       return {
         destination: name,
         subscriber: createRedisStreamsSubscriber(options),
