@@ -396,7 +396,7 @@ describe('our use of it', () => {
     await using servers = await startRedisServers(3)
     await using opened = new AsyncDisposableStack()
     const nodes = await Promise.all(
-      servers.urls.map(async (url) => opened.use(await openRedisNode({ url }, { deadlineMs: 300 })).node),
+      servers.urls.map(async (url) => opened.use(await openRedisNode({ url }, { deadlineMs: 1_000 })).node),
     )
     const ports = { clock: systemClock, events: SILENT }
     const leases = createLeases({

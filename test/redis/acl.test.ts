@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { expect, onTestFinished, test } from 'vitest'
 import { createRedisTrail } from '../../src/redis/trail.ts'
 import { systemClock } from '../../src/system/clock.ts'
+import { eventually } from '../support/eventually.ts'
 import { joinCluster, outcomeOf } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
@@ -17,7 +18,7 @@ test('a cluster lives with exactly the rights that docs/nodes.md lists', async (
   await sidecar.carryOut('with few rights')
   await servers.kill(0)
   await servers.start(0, { emptied: true })
-  await sidecar.votes(2)
+  await eventually('it is enrolled again', () => sidecar.kinds().includes('node_enrolled'))
   await sidecar.votes(3)
   await servers.kill(1)
   expect(await sidecar.claim('with few rights')).toMatchObject({ outcome: outcomeOf('with few rights') })

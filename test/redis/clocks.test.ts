@@ -85,7 +85,8 @@ test('what two of three nodes knew is not carried out again when the clock of on
     for (const link of links) await link[Symbol.asyncDispose]()
   })
   const urls = links.map((link) => `redis://127.0.0.1:${link.port}`)
-  const sidecar = await joined(urls, { deadlineMs: 200 })
+  // A node behind a held link costs a claim this long; the others must be able to answer meanwhile.
+  const sidecar = await joined(urls, { deadlineMs: 500 })
   await sidecar.votes(3)
 
   // The third node never hears of it.
@@ -128,7 +129,8 @@ test.each([
       'it is seen',
       () => sidecar.events.filter((event) => event.kind === 'clock_offset' && event.skewed).length >= 2,
     )
-    expect(await sidecar.claim('by the clock', { budgetMs: 200 })).toMatchObject({ kind })
+    const budget = enforce ? { budgetMs: 200 } : {}
+    expect(await sidecar.claim('by the clock', budget)).toMatchObject({ kind })
     for (const clock of clocks) clock.set(0)
     await eventually(
       'with clocks that are right it is granted',

@@ -228,7 +228,8 @@ test('one candidate leads; when it is gone another does, under a larger token', 
   const candidate = (name: string, { leases }: Sidecar) =>
     stand({
       recordKey: 'dedup::office:test',
-      leaseMs: 300,
+      // Long enough to be kept by a process that is held up for two seconds.
+      leaseMs: 3_000,
       lead: (term) =>
         new Promise((resolve) => {
           terms.push({ name, term })

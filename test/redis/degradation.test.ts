@@ -7,8 +7,8 @@ import { eventually } from '../support/eventually.ts'
 import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
-/** As `serve` has it by default. */
-const DEADLINE_MS = 80
+/** More than `serve` has by default: a healthy server may be held up by what else runs on the machine. */
+const DEADLINE_MS = 500
 
 async function start(
   count: number,
@@ -29,6 +29,19 @@ async function at(servers: RedisServers, index: number): Promise<Redis> {
   return client
 }
 
+/** How long this process was running from now on: while the machine stands still nobody can keep a promise. */
+function timeRunning(): Disposable & { ms(): number } {
+  let total = 0
+  let last = performance.now()
+  const look = () => {
+    const now = performance.now()
+    total += Math.min(now - last, 50)
+    last = now
+  }
+  const timer = setInterval(look, 5)
+  return { ms: () => total, [Symbol.dispose]: () => clearInterval(timer) }
+}
+
 test('one hung node is waited for a few times and no more, however many requests there are', async () => {
   const { servers, sidecar } = await start(5)
   servers.pause(4)
@@ -38,6 +51,7 @@ test('one hung node is waited for a few times and no more, however many requests
   // What was under way when it was given up is waited for still.
   await pause(systemClock, DEADLINE_MS)
   const from = sidecar.events.length
+  const startedMs = performance.now()
   for (let n = 0; n < 200; n += 1) await sidecar.carryOut(`next ${n}`)
   const waited = sidecar.events
     .slice(from)
@@ -45,8 +59,9 @@ test('one hung node is waited for a few times and no more, however many requests
       (event) =>
         event.kind === 'node_answered' && event.node === 'redis-4' && event.detail?.startsWith('timeout'),
     )
-  // Of 400 calls: the probes, each after a longer pause.
-  expect(waited.length).toBeLessThan(20)
+  // Of 400 calls: the probes, each after a longer pause, and in the end two a second.
+  const elapsedS = (performance.now() - startedMs) / 1_000
+  expect(waited.length).toBeLessThanOrEqual(6 + 2 * elapsedS)
   expect(sidecar.events).toContainEqual(
     expect.objectContaining({ kind: 'breaker_changed', node: 'redis-4', to: 'open' }),
   )
@@ -67,18 +82,21 @@ test('a quorum that hung is used again within two seconds of its return, and was
     await sidecar.claim('lost', { budgetMs: 100 })
     return sidecar.kinds().includes('quorum_breaker_changed')
   })
-  const refusedAt = performance.now()
-  expect(await sidecar.claim('refused at once', { budgetMs: 100 })).toMatchObject({ kind: 'unavailable' })
-  expect(performance.now() - refusedAt).toBeLessThan(80)
+  // Whoever is refused at once was not asked for at any node: two of them would have answered. A probe asks them.
+  await eventually('claims are refused at once', async () => {
+    const refused = await sidecar.claim('refused at once', { budgetMs: 100 })
+    expect(refused).toMatchObject({ kind: 'unavailable' })
+    return refused.kind === 'unavailable' && refused.answered === 0
+  })
 
   for (const index of [0, 1, 2]) servers.resume(index)
-  const resumedAt = performance.now()
+  using running = timeRunning()
   await eventually('duplicates are answered', async () => {
     const { kind } = await sidecar.claim('before', { budgetMs: 100 })
     return kind === 'duplicate'
   })
   // Two seconds are promised; a machine that does other things beside this gets one more.
-  expect(performance.now() - resumedAt).toBeLessThan(3_000)
+  expect(running.ms()).toBeLessThan(3_000)
   // What was sent to the nodes while they stood still holds nothing up: the leases of nobody end by themselves.
   await sidecar.carryOut('after')
 })

@@ -31,6 +31,17 @@ async function restartEmpty(servers: RedisServers, index: number): Promise<void>
   await servers.start(index, { emptied: true })
 }
 
+/** Restarted empty, and enrolled again by this one sidecar. */
+async function enrolledAgain(servers: RedisServers, index: number, sidecar: Sidecar): Promise<void> {
+  const from = sidecar.events.length
+  await restartEmpty(servers, index)
+  const enrolled = () =>
+    sidecar.events
+      .slice(from)
+      .some((event) => event.kind === 'node_enrolled' && event.node === `redis-${index}`)
+  await eventually(`redis-${index} is enrolled again`, enrolled)
+}
+
 /** All records, and nothing that has no lifetime. */
 async function evict(client: Redis): Promise<void> {
   await client.config('SET', 'maxmemory-policy', 'volatile-random')
@@ -96,8 +107,7 @@ test('records are told many at a time, and each outcome is loaded once', async (
   await Promise.all(names.map((name) => sidecar.carryOut(name)))
   const clients = await Promise.all([0, 1, 2, 3].map((index) => at(servers, index)))
   for (const client of clients) await client.config('RESETSTAT')
-  await restartEmpty(servers, 4)
-  await sidecar.votes(4)
+  await enrolledAgain(servers, 4, sidecar)
   await sidecar.votes(5)
   const calls = async (client: Redis) =>
     Number(/cmdstat_evalsha:calls=(\d+)/.exec(await client.info('commandstats'))?.[1] ?? 0)
@@ -215,17 +225,19 @@ test('all nodes restarted one after another: no record is lost, and reading sees
   await sidecar.carryOut('handed on')
   await sidecar.claim('handed on')
   for (const index of [0, 1, 2]) {
-    await restartEmpty(servers, index)
-    await sidecar.votes(2)
+    await enrolledAgain(servers, index, sidecar)
     await sidecar.votes(3)
   }
   expect(await sidecar.leases.read(keyOf('handed on'))).toMatchObject({ kind: 'completed' })
   expect(await sidecar.claim('handed on')).toMatchObject(duplicate('handed on'))
 })
 
+/** Long enough to be seen by a test that is held up for a second. */
+const SEEN = { quarantineMs: 2_000 }
+
 test('a second crash during the enrolment lets the quarantine begin anew', async () => {
   const servers = await start(3)
-  const sidecar = await join(servers.urls)
+  const sidecar = await join(servers.urls, SEEN)
   await sidecar.votes(3)
   await sidecar.carryOut('twice')
   await restartEmpty(servers, 0)
@@ -246,7 +258,7 @@ async function quarantineOf(servers: RedisServers, index: number) {
 
 test('what one sidecar began another one finishes', async () => {
   const servers = await start(3)
-  const first = await joinCluster(servers.urls)
+  const first = await joinCluster(servers.urls, SEEN)
   await first.votes(3)
   await first.carryOut('taken over')
   await restartEmpty(servers, 0)
@@ -373,10 +385,13 @@ test('a server that was given twice, an evicting one and a replica are unfit fro
   await (await at(servers, 4)).replicaof('127.0.0.1', address.kind === 'tcp' ? address.port : 0)
   const [a = '', b = '', , d = '', e = ''] = servers.urls
   const sidecar = await join([a, b, a, d, e])
-  const reasons = sidecar.nodes
-    .states()
-    .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${state.reason}`] : []))
-  expect(reasons).toEqual([
+  const reasons = () =>
+    sidecar.nodes
+      .states()
+      .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${state.reason}`] : []))
+  // At the start, unless a node did not answer the first look in time.
+  await eventually('three are unfit', () => reasons().length === 3)
+  expect(reasons()).toEqual([
     expect.stringMatching(/^redis-[02]: it is the same server as redis-[02] /),
     expect.stringMatching(/^redis-3: its maxmemory-policy is allkeys-lru/),
     expect.stringMatching(/^redis-4: its role is slave/),
@@ -390,6 +405,7 @@ test('of two URLs of one server that votes already only one is used, also where 
   const [a = '', b = ''] = servers.urls
   // A longer lease has to be written to each node first: between look and vote there is time for the twin.
   const sidecar = await join([a, b, a], { quarantineMs: 5_000 })
+  await eventually('all have been looked at', () => !sidecar.states().includes('down'))
   expect([...sidecar.states()].sort()).toEqual(['unfit', 'voting', 'voting'])
 })
 
@@ -401,6 +417,7 @@ test('a node of another cluster is unfit', async () => {
   await second.votes(3)
   const [a = '', b = '', , d = ''] = servers.urls
   const mixed = await join([a, b, d])
+  await eventually('all have been looked at', () => !mixed.states().includes('down'))
   expect(mixed.states().filter((state) => state === 'unfit').length).toBeGreaterThan(0)
   expect(
     mixed.nodes

@@ -15,7 +15,7 @@ const standing = fc.record({
   span: fc.constantFrom([0, 0], [1, 1], [3, 9], [5, 5], [2 ** 40, 2 ** 40 + 3]),
   draws: fc.constantFrom(0, 0, 1, 7),
   openTo: fc.constantFrom(0, 0, 0, 4),
-  aliveMs: fc.constantFrom(1, 5, 2_000, 120_000),
+  aliveMs: fc.constantFrom(1, 5, 60_000, 120_000),
 })
 
 test('what one node does, in Lua and in TypeScript', { timeout: 60_000 }, async () => {
@@ -41,7 +41,7 @@ test('what one node does, in Lua and in TypeScript', { timeout: 60_000 }, async 
       }
       expect(model.answer, JSON.stringify(said)).toEqual(real)
       const stands = [...(model.line?.places.values() ?? [])].some(
-        ({ untilNodeMs }) => untilNodeMs > real.nodeMs + 1_000,
+        ({ untilNodeMs }) => untilNodeMs > real.nodeMs + 30_000,
       )
       if (stands || model.line === undefined)
         expect(await opened.client.exists(lineKey(key))).toBe(stands ? 1 : 0)
@@ -55,12 +55,14 @@ test('what one node does, in Lua and in TypeScript', { timeout: 60_000 }, async 
 
 test('answers of those that give one in time; nobody waits for a node that stands still', async () => {
   await using servers = await startRedisServers(5)
-  await using sidecar = await joinCluster(servers.urls)
+  // Looked at rarely: a node that says nothing to a look would be given a new connection, and owe nothing on that one.
+  await using sidecar = await joinCluster(servers.urls, { inspectEveryMs: 600_000 })
   const clients = () => sidecar.nodes.members.map(({ client }) => client)
   const lines = createRedisLines({ clients, nodeCount: 5, deadlineMs: 10_000, clock: systemClock })
   const look = () =>
     lines.stand('k', { process: 'a'.repeat(16), first: 0, last: 0, draws: 1, openTo: 0, aliveMs: 2_000 })
   await look()
+  // The connection of the looks: what is asked over it afterwards is answered after them.
   const client = clients()[1]!
   const executed = async () =>
     Number(/^cmdstat_evalsha:calls=(\d+)/m.exec(await client.info('commandstats'))?.[1] ?? 0)
@@ -74,7 +76,7 @@ test('answers of those that give one in time; nobody waits for a node that stand
   await servers.kill(2)
   expect(await look()).toHaveLength(3)
   await servers.kill(3)
-  const few = createRedisLines({ clients, nodeCount: 5, deadlineMs: 200, clock: systemClock })
+  const few = createRedisLines({ clients, nodeCount: 5, deadlineMs: 5_000, clock: systemClock })
   const answers = await few.stand('k', {
     process: 'b'.repeat(16),
     first: 0,

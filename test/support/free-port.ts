@@ -4,6 +4,9 @@
  * Servers that can listen on port 0 should do that. The others get a port below the kernel's range of ephemeral ports:
  * a client that keeps dialling a stopped server on an ephemeral port may be given that very port as its own and connect
  * to itself (TCP simultaneous open), and then the server cannot come back.
+ *
+ * Between our look and the server's bind, and while a server is stopped, nobody else may be given its port: each worker of
+ * the tests has ports of its own, and no port is given twice by one process.
  */
 import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
@@ -12,12 +15,20 @@ import { createServer } from 'node:net'
 const firstPort = 12_000
 const endPort = 32_000
 
+/** Workers that run side by side are numbered from 1; a program that no test runs counts as number 0. */
+const SHARES = 8
+const share = Number(process.env.VITEST_POOL_ID ?? 0) % SHARES
+
+const given = new Set<number>()
+
 export async function freePort(): Promise<number> {
-  for (let attempt = 0; attempt < 100; attempt += 1) {
-    const port = randomInt(firstPort, endPort)
+  for (let attempt = 0; attempt < 200; attempt += 1) {
+    const port = firstPort + SHARES * randomInt((endPort - firstPort) / SHARES) + share
+    if (given.has(port)) continue
+    given.add(port)
     if (await canListen(port)) return port
   }
-  throw new Error(`no free TCP port found on 127.0.0.1 between ${firstPort} and ${endPort} in 100 attempts`)
+  throw new Error(`no free TCP port found on 127.0.0.1 between ${firstPort} and ${endPort} in 200 attempts`)
 }
 
 function canListen(port: number): Promise<boolean> {

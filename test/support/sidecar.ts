@@ -18,6 +18,16 @@ export type Sidecar = AsyncDisposable & {
   readonly gatewayGrpc: string
 }
 
+/**
+ * For tests that do not ask how long anything takes: by default a sidecar gives the nodes 100 ms and answers 503 then, and a
+ * machine that does other things beside the test may hold a server up for longer.
+ */
+export const PATIENT = {
+  FENCEPOST_NODE_DEADLINE: '1s',
+  FENCEPOST_CLAIM_BUDGET: '5s',
+  FENCEPOST_SETTLE_BUDGET: '10s',
+} as const
+
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 
 export type SidecarOptions = {
