@@ -53,7 +53,7 @@ test('a key that somebody holds although it is nobody’s is a false positive', 
   const { leases, probe, results } = cluster()
   await leases.claim({
     key: KEY,
-    fingerprint: 'synthetic',
+    fingerprint: 'a'.repeat(64),
     leaseMs: 30_000,
     retentionMs: 60_000,
     budgetMs: 100,

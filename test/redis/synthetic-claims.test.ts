@@ -1,0 +1,33 @@
+// The claims that an idle sidecar judges its nodes by, on real servers: what they say must be true of them.
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { CoreEvent } from '../../src/core/events.ts'
+import { claimSynthetically } from '../../src/core/health/synthetic-claims.ts'
+import { PROBE_KEY } from '../../src/redis/keys.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { systemRandom } from '../../src/system/random.ts'
+import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+
+let servers: RedisServers
+let sidecar: Sidecar
+
+beforeAll(async () => {
+  servers = await startRedisServers(3)
+  sidecar = await joinCluster(servers.urls)
+})
+afterAll(async () => {
+  await sidecar[Symbol.asyncDispose]()
+  await servers[Symbol.asyncDispose]()
+})
+
+test('healthy Redis nodes grant a synthetic claim once, and leave nothing of it held', async () => {
+  const published: CoreEvent[] = []
+  const events = { publish: (event: CoreEvent) => void published.push(event) }
+  const { leases } = sidecar
+  const ports = { leases, clock: systemClock, random: systemRandom, events }
+  const key = `${PROBE_KEY}pod-1:1`
+  const claimed = await claimSynthetically(key, 2_000, ports)
+  expect(published).toMatchObject([{ kind: 'synthetic_claim', result: 'ok' }])
+  expect(claimed.left).toBe(false)
+  expect((await leases.read(key)).kind).toBe('released')
+})
