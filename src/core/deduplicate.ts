@@ -20,7 +20,7 @@ import { besidesOwnRecord } from './claims/own-record.ts'
 import { type Turns, untilNextTry } from './claims/turns.ts'
 import type { Waiters } from './claims/waiters.ts'
 import type { Events, LeaseEnd } from './events.ts'
-import type { Outcome, Protection } from './outcome.ts'
+import { LEASE_ENDED, type Outcome, type Protection, replay, UNAVAILABLE_RETRY_AFTER_MS } from './outcome.ts'
 import type {
   ApplicationResponse,
   ClaimResult,
@@ -88,9 +88,6 @@ const WAIT_BACKOFF: Backoff = { initialMs: 25, maxMs: 250 }
 
 /** For who finds a line and no place in it. */
 const BEHIND_RETRY_AFTER_MS = 1_000
-
-/** What a client is told to wait when the quorum is lost: long enough not to stampede, short enough to recover in. */
-export const UNAVAILABLE_RETRY_AFTER_MS = 1_000
 
 export async function deduplicate(request: ProtectedRequest, ports: DedupPorts): Promise<Outcome> {
   const claimed = await claimOrWait(request, ports)
@@ -223,12 +220,6 @@ async function withoutQuorum(
   }
 }
 
-function replay(outcome: StoredOutcome, token: number): Outcome {
-  return outcome.kind === 'tombstone'
-    ? { kind: 'gone', stored: outcome, token }
-    : { kind: 'replayed', stored: outcome, token }
-}
-
 async function workUnderLease(
   request: ProtectedRequest,
   lease: Lease,
@@ -264,7 +255,12 @@ async function forwardAndSettle(
   const execution = { token, attempt, lockId: lockIdOf(keeper.lease()) }
   let finish = () => keeper.stop('abandoned')
   try {
-    const result = await request.forward(execution)
+    // It may have ended since it was granted: while a content was marked, or this process stood still.
+    if (!keeper.held()) {
+      await giveBack(keeper, leases)
+      return LEASE_ENDED
+    }
+    const result = await request.forward({ ...execution, held: keeper.held })
     switch (result.kind) {
       case 'never_sent':
         await giveBack(keeper, leases)

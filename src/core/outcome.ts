@@ -88,3 +88,21 @@ export type Outcome =
 export type Execution = { readonly token: Token; readonly attempt: number; readonly lockId: string }
 
 export type OutcomeKind = Outcome['kind']
+
+/** What a client is told to wait when the quorum is lost: long enough not to stampede, short enough to recover in. */
+export const UNAVAILABLE_RETRY_AFTER_MS = 1_000
+
+/** The lease ended before the work was begun. Nobody here knows who holds it by now; a retry finds out. */
+export const LEASE_ENDED: Outcome = {
+  kind: 'unavailable',
+  answered: 0,
+  required: NOT_COUNTED,
+  retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS,
+}
+
+/** What a duplicate is answered with. */
+export function replay(outcome: StoredOutcome, token: number): Outcome {
+  return outcome.kind === 'tombstone'
+    ? { kind: 'gone', stored: outcome, token }
+    : { kind: 'replayed', stored: outcome, token }
+}

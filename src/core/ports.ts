@@ -179,6 +179,8 @@ export type ForwardContext = {
   readonly token: Token
   readonly lockId: string
   readonly attempt: number
+  /** Whether the claim still stands. Asked in the moment in which the request would leave: under none it must not. */
+  readonly held: () => boolean
 }
 
 export type ApplicationResponse = {
@@ -191,7 +193,7 @@ export type ApplicationResponse = {
 
 /**
  * What came of handing a request to the application.
- * `never_sent`: no byte of it left (refused, no connection): a retry is safe.
+ * `never_sent`: no byte of it left (refused, no connection, its claim ended before there was one): a retry is safe.
  * `no_answer`: it may have been carried out.
  */
 export type ForwardResult =

@@ -48,6 +48,8 @@ export type ForwardLimits = {
   /** From the hand-over of the request to the whole answer. */
   readonly answerWithinMs: number
   readonly storedLimitBytes: number
+  /** Asked when there is a connection for the request: false where it must not be written any more. */
+  readonly mayBegin?: () => boolean
 }
 
 export function createApplication(options: ApplicationOptions): Application {
@@ -73,8 +75,8 @@ export function createApplication(options: ApplicationOptions): Application {
   })
   return {
     authority: new URL(origin).host,
-    forward: async (request, { answerWithinMs, storedLimitBytes }) => {
-      const reply = await exchange(pool, request, { answerWithinMs, clock })
+    forward: async (request, { storedLimitBytes, ...limits }) => {
+      const reply = await exchange(pool, request, { ...limits, clock })
       return reply.kind === 'answered' ? keepInMemory(reply, request.method, storedLimitBytes) : reply
     },
     stream: async (request, answerWithinMs, signal) => {

@@ -10,7 +10,7 @@
 import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { Clock, HeaderList } from '../core/ports.ts'
-import { AnswerLate, AnswerMalformed, type Failure, failureOf } from './failure.ts'
+import { AnswerLate, AnswerMalformed, ClaimEnded, type Failure, failureOf } from './failure.ts'
 
 export type ApplicationRequest = {
   readonly method: string
@@ -36,6 +36,8 @@ export type ExchangeOptions = {
   readonly clock: Clock
   /** Ends the exchange: for requests that nobody waits for any more and nobody records. */
   readonly signal?: AbortSignal
+  /** Asked when there is a connection for the request: false where it must not be written any more. */
+  readonly mayBegin?: () => boolean
 }
 
 const FIELD_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
@@ -46,7 +48,7 @@ const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 export function exchange(
   dispatcher: Dispatcher,
   request: ApplicationRequest,
-  { answerWithinMs, clock, signal }: ExchangeOptions,
+  { answerWithinMs, clock, signal, mayBegin }: ExchangeOptions,
 ): Promise<Reply | Failure> {
   return new Promise((resolve) => {
     let control: Dispatcher.DispatchController | undefined
@@ -86,6 +88,7 @@ export function exchange(
         if (given !== undefined) throw given
         // undici puts a request back into its queue in some races of a closing socket; it must not be written again.
         if (control !== undefined) throw new Error('this request was already handed to a connection once')
+        if (mayBegin?.() === false) throw new ClaimEnded('the claim ended before there was a connection')
         control = controller
       },
       onResponseStart(controller, status) {

@@ -22,6 +22,10 @@ export class AnswerMalformed extends Error {
   override readonly name = 'AnswerMalformed'
 }
 
+export class ClaimEnded extends Error {
+  override readonly name = 'ClaimEnded'
+}
+
 const LATE = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT'])
 const MALFORMED = new Set(['UND_ERR_RES_CONTENT_LENGTH_MISMATCH', 'UND_ERR_HEADERS_OVERFLOW'])
 /** undici's own, which carries no code. */
@@ -45,7 +49,8 @@ function causeOf(error: Error): Extract<Failure, { kind: 'no_answer' }>['cause']
 
 /** For logs: the code where there is one. Messages of undici may quote bytes of the answer. */
 function describe(error: Error): string {
-  if (error instanceof AnswerLate || error instanceof AnswerMalformed) return error.message
+  if (error instanceof AnswerLate || error instanceof AnswerMalformed || error instanceof ClaimEnded)
+    return error.message
   return codeOf(error) || error.name
 }
 

@@ -6,6 +6,7 @@ import { createWaiters } from '../../src/core/claims/waiters.ts'
 import { type DedupPolicy, type DedupPorts, deduplicate } from '../../src/core/deduplicate.ts'
 import type { ApplicationResponse, ForwardContext, ForwardResult } from '../../src/core/ports.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
+import { pause } from '../../src/core/retry.ts'
 import { createCluster, embeddedNodes } from '../support/cluster.ts'
 import { seededRandom } from '../support/seeded-random.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
@@ -115,6 +116,49 @@ describe('the first request', () => {
     expect(await states()).toEqual(Array(5).fill('released'))
     expect(await request()).toMatchObject({ kind: 'created' })
     expect(told.map((context) => context?.attempt)).toEqual([1, 1])
+  })
+
+  test('whose lease ends while its content is marked is not begun: somebody else may be at it by then', async () => {
+    const { ports, clock, told, states } = sidecar()
+    const content = `dedup:t:e:v:content:${'1'.repeat(64)}`
+    // Longer than the lease: the nodes contend, or this process stands still.
+    const slowly: typeof ports.leases.claim = async (asked) => {
+      const claimed = await ports.leases.claim(asked)
+      if (asked.key === content) await pause(clock, LEASE_MS)
+      return claimed
+    }
+    const outcome = deduplicate(
+      {
+        recordKey: KEY,
+        fingerprint: 'f'.repeat(64),
+        contentRecord: { recordKey: content, fingerprint: '1'.repeat(64) },
+        policy: POLICY,
+        forward: async (context) => {
+          told.push(context)
+          return answered()
+        },
+      },
+      { ...ports, leases: { ...ports.leases, claim: slowly } },
+    )
+    await clock.advance(2 * LEASE_MS)
+    expect(await outcome).toMatchObject({ kind: 'unavailable', retryAfterMs: 1_000 })
+    expect(told).toEqual([])
+    expect(await states()).toEqual(Array(5).fill('released'))
+  })
+
+  test('tells whoever sends it whether its lease still stands', async () => {
+    const { request, begun, told, clock, cluster } = sidecar()
+    const { outcome, answer } = await begun()
+    const held = told[0]?.held
+    expect(held?.()).toBe(true)
+    cluster.set('deaf', 0, 1, 2)
+    await clock.advance(LEASE_MS)
+    expect(held?.()).toBe(false)
+    cluster.set('well', 0, 1, 2)
+    expect(await request()).toMatchObject({ kind: 'created', execution: { attempt: 2 } })
+    answer({ kind: 'never_sent', detail: 'the claim ended before there was a connection' })
+    expect(await outcome).toMatchObject({ kind: 'never_sent' })
+    expect(await request()).toMatchObject({ kind: 'replayed' })
   })
 
   test.each(['reset', 'timeout', 'malformed'] as const)(

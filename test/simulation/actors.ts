@@ -7,6 +7,7 @@
 import { KEPT_WHILE_ALIVE, keepLease } from '../../src/core/claims/lease-keeper.ts'
 import { type DedupPolicy, deduplicate } from '../../src/core/deduplicate.ts'
 import type { Outcome } from '../../src/core/outcome.ts'
+import type { ForwardContext } from '../../src/core/ports.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { pause } from '../../src/core/retry.ts'
 import type { Application } from './application.ts'
@@ -98,7 +99,7 @@ async function request(
     bodyStorage: 'full',
     redact: [],
   }
-  const forward = async (context: { token: number; attempt: number; lockId: string } | undefined) => {
+  const forward = async (context: ForwardContext | undefined) => {
     if (context === undefined) {
       submission.without = 'nothing'
       if (onQuorumLoss !== 'fail-open')

@@ -39,6 +39,11 @@ export type LeaseKeeper = {
   /** The lease as last renewed. */
   lease(): Lease
   /**
+   * Whether it is kept and not about to end on either clock: also where this process stood still, and `lost` has had no turn
+   * to fire yet. What has not begun by then must not.
+   */
+  held(): boolean
+  /**
    * Renews it now under a larger token, so that everything granted before that token is fenced. False where a majority is
    * not known to have taken it.
    */
@@ -148,6 +153,7 @@ export function keepLease(
   return {
     lost: controller.signal,
     lease: () => lease,
+    held: () => state === 'keeping' && keepableMs() > 0,
     raise: async (token) => {
       await underWay
       if (token === lease.token) return state === 'keeping'

@@ -7,9 +7,8 @@
  */
 
 import { lockIdOf } from '../../core/claims/lease.ts'
-import { UNAVAILABLE_RETRY_AFTER_MS } from '../../core/deduplicate.ts'
 import type { Decision } from '../../core/events.ts'
-import type { Execution } from '../../core/outcome.ts'
+import { type Execution, UNAVAILABLE_RETRY_AFTER_MS } from '../../core/outcome.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import type { Problem } from '../problems.ts'

@@ -188,7 +188,12 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
       const { method, target } = request
       return ports.application.forward(
         { method, target, headers, body },
-        { answerWithinMs: route.upstreamTimeoutMs, storedLimitBytes: route.storedResponseLimitBytes },
+        {
+          answerWithinMs: route.upstreamTimeoutMs,
+          storedLimitBytes: route.storedResponseLimitBytes,
+          // It may wait there for a connection, while its lease is lost and somebody else carries it out.
+          ...(claimed === undefined ? {} : { mayBegin: claimed.held }),
+        },
       )
     }
     const readWhole = (limitBytes: number) => readBody(inbound, limitBytes)
