@@ -85,9 +85,15 @@ export async function lockEntities(
     }
     keepers.push(keepLease(claimed.lease, ports, policy))
   }
-  const token = Math.max(...[holder, ...keepers].map((keeper) => keeper.lease().token))
-  const raised = await Promise.all([holder, ...keepers].map((keeper) => keeper.raise(token)))
+  const all = [holder, ...keepers]
+  const before = all.map((keeper) => keeper.lease())
+  const token = Math.max(...before.map((lease) => lease.token))
+  const raised = await Promise.all(all.map((keeper) => keeper.raise(token)))
   if (!raised.every(Boolean)) {
+    // Where a claim could not be raised, nodes may hold either token. Under the larger one the holder gives back its own.
+    await Promise.all(
+      before.filter((lease) => lease.token !== token).map((lease) => ports.leases.release(lease)),
+    )
     await unlock()
     return { kind: 'unavailable', answered: 0, required: NOT_COUNTED, retryAfterMs: RETRY_SOON_MS }
   }

@@ -6,6 +6,7 @@ import { SILENT } from '../../../src/core/events.ts'
 import { lockEntities } from '../../../src/core/reservations/entity-locks.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { createCluster } from '../../support/cluster.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
@@ -110,4 +111,33 @@ test('whether the work is over is not known: the entity stays taken until its le
   await clock.advance(POLICY.leaseMs)
   const third = await lock('three', ['a'], 0)
   expect(third.locked.kind).toBe('locked')
+})
+
+test('where not all can be raised to one token, what stands under either token is given back: no attempt is left behind', async () => {
+  const clock = new VirtualClock()
+  const random = seededRandom(7)
+  const { nodes, leases, set } = createCluster(clock, random)
+  const ports = { leases, clock, random, events: SILENT }
+  const key = `dedup:t:e:v:${'1'.repeat(64)}`
+  const request = { key, fingerprint: 'f'.repeat(64), ...POLICY }
+  const claimed = await leases.claim(request)
+  if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+  const keeper = keepLease(claimed.lease, ports, KEPT_WHILE_ALIVE)
+  // The record is to be raised to the token of the entity: three nodes are away for just that moment.
+  for (const node of nodes)
+    node.before = (command) => {
+      if (command.kind === 'renew') set('deaf', 0, 1, 2)
+      if (command.kind === 'release') set('well', 0, 1, 2)
+    }
+  const locked = await clock.during(
+    lockEntities({ recordKeys: [E('a')], waitMs: 0 }, keeper, POLICY, undefined, ports),
+  )
+  expect(locked).toMatchObject({ kind: 'unavailable' })
+  keeper.stop('released')
+  await leases.release(keeper.lease())
+  for (const of of [key, E('a')])
+    expect(await Promise.all(nodes.map(async (node) => (await node.record(of))?.state))).toEqual(
+      Array(5).fill('released'),
+    )
+  expect(await leases.claim(request)).toMatchObject({ kind: 'granted', lease: { attempt: 1 } })
 })
