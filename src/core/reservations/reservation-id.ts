@@ -8,7 +8,8 @@
  * `r1_` and the base64url of: flags (1 byte), attempt (2), lease in ms (4), retention in ms (6), owner (16), token (8),
  * number of intents (1) and of entities (1), length of the scope (2), the scope, 32 bytes for each intent's hash (and 32
  * for its fingerprint, where flag 1 says so) and each entity's hash, trace and span of the claim (24, where flag 2 says so),
- * HMAC-SHA256 over all of that (32).
+ * the attempt of each intent (2 each, where flag 4 says so; last, so that who does not know of it reads the rest), HMAC-SHA256
+ * over all of that (32).
  */
 
 import { createHmac, timingSafeEqual } from 'node:crypto'
@@ -27,6 +28,9 @@ const FIXED_BYTES = 1 + 2 + 4 + 6 + 16 + 8 + 1 + 1 + 2
 const FLAG_FINGERPRINTS = 1
 /** The claim is recorded by tracing. */
 const FLAG_TRACE = 2
+/** Its intents differ in their attempts. */
+const FLAG_ATTEMPTS = 4
+const ATTEMPT_BYTES = 2
 const TRACE_ID_BYTES = 16
 const SPAN_ID_BYTES = 8
 
@@ -36,13 +40,17 @@ export type VerifiedId =
   | { readonly kind: 'foreign' }
 
 export function reservationIdOf(reservation: Reservation, secret: Buffer): string {
-  const { intents, entities, owner, token, attempt, leaseMs, retentionMs, trace } = reservation
+  const { intents, entities, owner, token, attempt, attempts = [], leaseMs, retentionMs, trace } = reservation
   const first = intents[0] ?? entities[0]
   if (first === undefined) throw new RangeError('a reservation of nothing has no id')
   const scope = Buffer.from(scopeOf(first.recordKey))
   const carried = intents.some((one) => one.fingerprint !== fingerprintOfName(one.recordKey))
   const fixed = Buffer.alloc(FIXED_BYTES)
-  let at = fixed.writeUInt8((carried ? FLAG_FINGERPRINTS : 0) | (trace === undefined ? 0 : FLAG_TRACE), 0)
+  const flags =
+    (carried ? FLAG_FINGERPRINTS : 0) |
+    (trace === undefined ? 0 : FLAG_TRACE) |
+    (attempts.length === 0 ? 0 : FLAG_ATTEMPTS)
+  let at = fixed.writeUInt8(flags, 0)
   at = fixed.writeUInt16BE(attempt, at)
   at = fixed.writeUInt32BE(leaseMs, at)
   at = fixed.writeUIntBE(retentionMs, at, 6)
@@ -60,6 +68,7 @@ export function reservationIdOf(reservation: Reservation, secret: Buffer): strin
     ]),
     ...entities.map(({ recordKey }) => hashOf(recordKey)),
     ...(trace === undefined ? [] : [Buffer.from(trace.traceId + trace.spanId, 'hex')]),
+    ...attempts.map((one) => Buffer.from([one >> 8, one & 255])),
   ])
   return PREFIX + Buffer.concat([payload, macOf(payload, secret)]).toString('base64url')
 }
@@ -101,10 +110,13 @@ function reservationFrom(payload: Buffer): Reservation {
     entities.push({ recordKey, fingerprint: fingerprintOfName(recordKey) })
   }
   const traced = (payload.readUInt8(0) & FLAG_TRACE) !== 0
+  const trace = traced ? { trace: { traceId: next(TRACE_ID_BYTES), spanId: next(SPAN_ID_BYTES) } } : {}
+  const counted = (payload.readUInt8(0) & FLAG_ATTEMPTS) !== 0
   return {
     intents,
     entities,
-    ...(traced ? { trace: { traceId: next(TRACE_ID_BYTES), spanId: next(SPAN_ID_BYTES) } } : {}),
+    ...trace,
+    ...(counted ? { attempts: intents.map(() => Number.parseInt(next(ATTEMPT_BYTES), 16)) } : {}),
     attempt: payload.readUInt16BE(1),
     leaseMs: payload.readUInt32BE(3),
     retentionMs: payload.readUIntBE(7, 6),

@@ -30,7 +30,10 @@ export type Reservation = {
   readonly entities: readonly Intent[]
   readonly owner: Owner
   readonly token: Token
+  /** The largest of its intents'. */
   readonly attempt: number
+  /** That of each intent, where they differ: of what somebody began one knows nothing of the others. */
+  readonly attempts?: readonly number[]
   readonly leaseMs: number
   readonly retentionMs: number
   /** Where its claim is recorded by tracing: what another sidecar does with it links to that. */
@@ -145,15 +148,17 @@ async function resume(request: ReserveRequest, leases: Leases): Promise<ReserveR
     const [intent] = intents
     return { kind: 'conflict', intent: intent!, entity: false, retryAfterMs: CONTENDED_RETRY_AFTER_MS }
   }
-  const attempt = attemptOf(standing.slice(0, intents.length))
-  const reservation = { intents, entities, owner, token, attempt, leaseMs, retentionMs }
+  const attempts = attemptsOf(standing.slice(0, intents.length))
+  const reservation = { intents, entities, owner, token, ...attempts, leaseMs, retentionMs }
   const extended = await extend(reservation, leaseMs, leases)
   if (extended.kind !== 'extended') return undefined
   return { kind: 'reserved', reservation: extended.reservation, validity: extended.validity }
 }
 
-function attemptOf(intents: readonly (ReadResult | Lease)[]): number {
-  return Math.max(1, ...intents.map((one) => ('attempt' in one ? one.attempt : 1)))
+function attemptsOf(intents: readonly (ReadResult | Lease)[]): Pick<Reservation, 'attempt' | 'attempts'> {
+  const attempts = intents.map((one) => ('attempt' in one ? one.attempt : 1))
+  const attempt = Math.max(1, ...attempts)
+  return attempts.every((own) => own === attempt) ? { attempt } : { attempt, attempts }
 }
 
 /**
@@ -192,7 +197,7 @@ async function underOneToken(
       entities: held.slice(intentCount).map(intentOf),
       owner: held[0]!.owner,
       token,
-      attempt: attemptOf(intents),
+      ...attemptsOf(intents),
       leaseMs,
       retentionMs,
     },
@@ -289,13 +294,14 @@ export function read(intents: readonly Intent[], leases: Leases): Promise<readon
 
 /** As the record protocol wants them. Validity is the nodes' to judge here: the caller's clock began with the first answer. */
 function leasesOf(reservation: Reservation): readonly Lease[] {
-  const { intents, entities, owner, token, attempt, leaseMs, retentionMs } = reservation
-  return [...intents, ...entities].map(({ recordKey: key, fingerprint }) => ({
+  const { intents, entities, owner, token, attempt, attempts, leaseMs, retentionMs } = reservation
+  return [...intents, ...entities].map(({ recordKey: key, fingerprint }, index) => ({
     key,
     token,
     owner,
     fingerprint,
-    attempt,
+    // Nobody asks whether an entity was worked on before: given back, nothing of it is left.
+    attempt: index < intents.length ? (attempts?.[index] ?? attempt) : 1,
     leaseMs,
     retentionMs,
     validUntilMonoMs: 0,

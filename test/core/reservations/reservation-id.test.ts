@@ -41,12 +41,14 @@ const reservation: fc.Arbitrary<Reservation> = fc
     owner: hex(16),
     token: fc.maxSafeNat(),
     attempt: fc.integer({ min: 1, max: 9_999 }),
+    attemptsDiffer: fc.boolean(),
     leaseMs: fc.integer({ min: 100, max: 3_600_000 }),
     retentionMs: fc.integer({ min: 1_000, max: 366 * 86_400_000 }),
     trace: fc.option(fc.record({ traceId: hex(16), spanId: hex(8) }), { nil: undefined }),
   })
-  .map(({ scope: names, values, entities, fingerprint, trace, ...rest }) => ({
+  .map(({ scope: names, values, entities, fingerprint, trace, attemptsDiffer, ...rest }) => ({
     ...rest,
+    ...(attemptsDiffer ? { attempts: values.map((_, n) => Math.max(1, rest.attempt - n)) } : {}),
     ...(trace === undefined ? {} : { trace }),
     intents: values.map((hash) => {
       const key = `${names}:${hash}`
@@ -83,7 +85,9 @@ describe('an id', () => {
         entities: names.slice(0, 8).map((key) => ({ recordKey: key, fingerprint: fingerprintOfName(key) })),
         owner: '0'.repeat(32),
         token: 1,
-        attempt: 1,
+        attempt: 2,
+        attempts: names.map((_, n) => 1 + (n % 2)),
+        trace: { traceId: '0'.repeat(32), spanId: '0'.repeat(16) },
         leaseMs: 100,
         retentionMs: 1_000,
       },

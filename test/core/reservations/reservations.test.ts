@@ -186,6 +186,22 @@ test('undecided: the lapsed claim stays as it was, however often it is asked for
   expect((await mustReserve('s2', ['b'])).attempt).toBe(2)
 })
 
+test('a second attempt at one of several is none at the others: extended and released, those are as if never asked for', async () => {
+  const { mustReserve, leases, clock } = cluster()
+  await mustReserve('s', ['b'])
+  await clock.advance(10_001)
+  const reservation = await mustReserve('next', ['a', 'b'], { entities: [intentOf('entity')] })
+  expect(reservation.attempt).toBe(2)
+  expect((await extend(reservation, 10_000, leases)).kind).toBe('extended')
+  expect(await leases.read(keyOf('a'))).toMatchObject({ kind: 'claimed', attempt: 1 })
+  expect(await leases.read(keyOf('b'))).toMatchObject({ kind: 'claimed', attempt: 2 })
+  expect(await release(reservation, leases)).toEqual({ kind: 'done' })
+  expect(await leases.read(keyOf('a'))).toMatchObject({ kind: 'released' })
+  expect(await leases.read(keyOf('b'))).toMatchObject({ kind: 'claimed', remainingMs: 0, attempt: 1 })
+  expect(await leases.read(keyOf('entity'))).toMatchObject({ kind: 'released' })
+  expect((await mustReserve('later', ['a'], { takeover: 'indeterminate' })).attempt).toBe(1)
+})
+
 test('what took longer to get than it lasts is given back and not handed out', async () => {
   const { ask, meddleWith, leases, clock, random } = cluster()
   // Whoever claims the second value lets more time pass than the lease has.
