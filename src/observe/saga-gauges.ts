@@ -4,21 +4,10 @@
  * Owns what is shown while nothing is known. Who looks at the database, and how often, is `app/sagas.ts`.
  */
 import { DEAD_LETTER_SOURCES, OPEN_SAGA_STATES, type SagaStanding } from '../core/saga-desk.ts'
+import type { MakeGauge } from './gauge.ts'
 
 /** Partitions of the outbox share these labels, by the remainder: there may be a thousand of them. */
 export const PARTITION_LABELS: readonly string[] = Array.from({ length: 8 }, (_, index) => String(index))
-
-type Gauge<L extends string> = {
-  set(value: number): void
-  set(labels: Readonly<Record<L, string>>, value: number): void
-}
-/** What `metrics.ts` makes a gauge with, every series of it at once. */
-type MakeGauge = <L extends string>(
-  name: string,
-  help: string,
-  labels: Readonly<Record<L, readonly string[]>>,
-  value?: number,
-) => Gauge<L>
 
 export type SagaGauges = ReturnType<typeof sagaGauges>
 

@@ -6,18 +6,7 @@
  */
 
 import type { NodeVitals } from '../core/nodes/node-vitals.ts'
-
-type Gauge<L extends string> = {
-  set(value: number): void
-  set(labels: Readonly<Record<L, string>>, value: number): void
-}
-/** What `metrics.ts` makes a gauge with, every series of it at once. */
-type MakeGauge = <L extends string>(
-  name: string,
-  help: string,
-  labels: Readonly<Record<L, readonly string[]>>,
-  value?: number,
-) => Gauge<L>
+import type { MakeGauge } from './gauge.ts'
 
 export type VitalsGauges = ReturnType<typeof vitalsGauges>
 

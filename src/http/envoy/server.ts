@@ -19,6 +19,7 @@ import { type CheckOptions, type CheckPorts, check } from '../gateway/check.ts'
 import { DRAINING, overload } from '../gateway/server.ts'
 import { isToken, TOKEN_HEADER } from '../gateway/token.ts'
 import type { ListenerTls } from '../listener-tls.ts'
+import { type ListenAt, whereListening } from '../listening.ts'
 import type { Problem } from '../problems.ts'
 import { ALWAYS_END_TO_END } from '../proxy/admission.ts'
 import { waitersByRoute } from '../proxy/protect.ts'
@@ -55,10 +56,6 @@ export type EnvoyOptions = CheckOptions & {
 }
 
 export type EnvoyPorts = CheckPorts & Omit<ProcessingPorts, 'waitersOf'>
-
-export type ListenAt =
-  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
-  | { readonly kind: 'unix'; readonly path: string }
 
 export interface EnvoyServer {
   listen(at: ListenAt): Promise<string>
@@ -196,11 +193,7 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
         listener.once('error', reject).listen(where, () => resolve())
       })
       void ports.secret.current(SECRET_SOON_MS)
-      const address = listener.address()
-      if (typeof address === 'string' || address === null) return `unix:${address}`
-      const { family, port } = address
-      const host = family === 'IPv6' ? `[${address.address}]` : address.address
-      return `${options.tls === undefined ? 'http' : 'https'}://${host}:${port}`
+      return whereListening(listener, options.tls !== undefined)
     },
     inFlight: () => inFlight,
     close: async (graceMs) => {

@@ -7,7 +7,6 @@
  */
 
 import type { IncomingMessage } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Entrypoint, Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
@@ -16,6 +15,7 @@ import { release } from '../../core/reservations/reservations.ts'
 import { decidedEvent } from '../decided.ts'
 import { headerPairs } from '../headers.ts'
 import type { ListenerTls } from '../listener-tls.ts'
+import { type ListenAt, whereListening } from '../listening.ts'
 import { closesConnection, type Problem } from '../problems.ts'
 import { type Admission, type AdmittedRequest, admit } from '../proxy/admission.ts'
 import { type Answer, problemAnswer } from '../proxy/answers.ts'
@@ -46,10 +46,6 @@ export type GatewayPorts = CheckPorts & {
   readonly newInstance: () => string
   readonly onFailure: (error: unknown, instance: string) => void
 }
-
-export type ListenAt =
-  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
-  | { readonly kind: 'unix'; readonly path: string }
 
 export interface GatewayServer {
   listen(at: ListenAt): Promise<string>
@@ -176,10 +172,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
     listen: async ({ kind: _, ...where }) => {
       await listener.listen(where)
       void ports.secret.current(RETRY_SOON_MS)
-      const address = server.address()
-      return typeof address === 'string' || address === null
-        ? `unix:${address}`
-        : originOf(address, options.tls !== undefined)
+      return whereListening(server, options.tls !== undefined)
     },
     close: async (graceMs) => {
       draining = true
@@ -246,8 +239,4 @@ function rawOf(req: IncomingMessage) {
     httpVersion: req.httpVersion,
     headers: headerPairs(req.rawHeaders),
   }
-}
-
-function originOf({ address, family, port }: AddressInfo, tls: boolean): string {
-  return `${tls ? 'https' : 'http'}://${family === 'IPv6' ? `[${address}]` : address}:${port}`
 }

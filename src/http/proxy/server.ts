@@ -6,7 +6,6 @@
  */
 
 import type { IncomingMessage } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
@@ -15,6 +14,7 @@ import { abandoned } from '../abandoned.ts'
 import { decidedEvent } from '../decided.ts'
 import { type Claimed, type ForwardedHeaders, type Hop, towardsApplication } from '../headers.ts'
 import type { ListenerTls } from '../listener-tls.ts'
+import { type ListenAt, whereListening } from '../listening.ts'
 import { closesConnection, type Problem } from '../problems.ts'
 import type { Peers } from '../trusted-peers.ts'
 import { createTurns } from '../turns.ts'
@@ -54,10 +54,6 @@ export type ProxyPorts = Omit<ProtectPorts, 'waitersOf'> & {
   /** Told of a fault of our own; the client got 500 with this instance. */
   readonly onFailure: (error: unknown, instance: string) => void
 }
-
-export type ListenAt =
-  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
-  | { readonly kind: 'unix'; readonly path: string }
 
 export interface ProxyServer {
   /** Where it listens: `http://host:port`, or `unix:/path`. */
@@ -274,10 +270,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   return {
     listen: async ({ kind: _, ...where }) => {
       await listener.listen(where)
-      const address = server.address()
-      return typeof address === 'string' || address === null
-        ? `unix:${address}`
-        : originOf(address, options.tls !== undefined)
+      return whereListening(server, options.tls !== undefined)
     },
     inFlight: () => inFlight,
     close: async (graceMs) => {
@@ -316,8 +309,4 @@ const OPTIONS_ANSWER: Answer = {
 function hopOf(req: IncomingMessage, { host, httpVersion }: AdmittedRequest): Hop {
   const scheme = 'encrypted' in req.socket ? 'https' : 'http'
   return { peerAddress: req.socket.remoteAddress, scheme, host, httpVersion }
-}
-
-function originOf({ address, family, port }: AddressInfo, encrypted: boolean): string {
-  return `${encrypted ? 'https' : 'http'}://${family === 'IPv6' ? `[${address}]` : address}:${port}`
 }

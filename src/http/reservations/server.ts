@@ -21,6 +21,7 @@ import type { SagaDesk } from '../../core/saga-desk.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { abandoned } from '../abandoned.ts'
 import { keepTlsFresh, type ListenerTls, serverOptions } from '../listener-tls.ts'
+import type { ListenAt } from '../listening.ts'
 import { type Problem, problemDocument } from '../problems.ts'
 import { createConnectionFaults, type FaultLimits } from '../proxy/connection-faults.ts'
 import { createTurns } from '../turns.ts'
@@ -64,10 +65,6 @@ export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding' | 'heartbeats
     /** Told of a fault of our own; the caller got 500 with this instance. */
     readonly onFailure: (error: unknown, instance: string) => void
   }
-
-export type ListenAt =
-  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
-  | { readonly kind: 'unix'; readonly path: string }
 
 export interface ReservationApi {
   /** Where it listens: `http://host:port`, or `unix:/path`. */
