@@ -29,7 +29,7 @@ export type Io = {
   readonly onParentMessage: (listener: (message: unknown) => void) => void
 }
 
-export interface Signals {
+interface Signals {
   /** From now on these signals no longer end the process; the returned function takes the listener back. */
   onStop(listener: (signal: StopSignal) => void): () => void
 }

@@ -9,7 +9,7 @@ import type { ProtectedRoute, Route } from '../core/routes/route.ts'
 import type { Settings } from './settings.ts'
 
 const UNSAFE_METHODS = ['POST', 'PATCH']
-export const DEFAULT_KEY_HEADER = 'idempotency-key'
+const DEFAULT_KEY_HEADER = 'idempotency-key'
 
 /** A protected route that says nothing of its own: the defaults of every route. */
 export function defaultRoute(

@@ -7,7 +7,7 @@
 import { isIP } from 'node:net'
 import { type Parsed, refused, type ValueKind, value } from './value.ts'
 
-export type Block = { readonly address: string; readonly prefix: number; readonly family: 'ipv4' | 'ipv6' }
+type Block = { readonly address: string; readonly prefix: number; readonly family: 'ipv4' | 'ipv6' }
 
 export type Peers = { readonly kind: 'any' } | { readonly kind: 'blocks'; readonly blocks: readonly Block[] }
 

@@ -7,7 +7,7 @@ import type { LoadedConfig, Origin } from './load.ts'
 import { type PrintedRoute, printedRoute } from './print-route.ts'
 import { rowOf, SETTING_KEYS } from './settings.ts'
 
-export type PrintedSetting = {
+type PrintedSetting = {
   readonly name: string
   readonly path: string
   /** Undefined: not set, and there is no default. */

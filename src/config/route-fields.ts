@@ -225,7 +225,7 @@ export const ROUTE_FIELDS = {
   totalHold: like(SETTINGS.totalHoldMs, 'How long one request may hold its record, renewals included.'),
 } satisfies Record<string, Field<Shape<unknown>>>
 
-export type RouteFieldName = keyof typeof ROUTE_FIELDS
+type RouteFieldName = keyof typeof ROUTE_FIELDS
 
 type RouteShapes = { readonly [K in RouteFieldName]: (typeof ROUTE_FIELDS)[K]['shape'] }
 

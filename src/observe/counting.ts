@@ -28,13 +28,13 @@ export type Standing = {
  * @property filled somebody leads, this sidecar or another, which may be one of another namespace
  * @property orphansOpen of its last round; undefined where it does not lead, or has not been round yet
  */
-export type SweepingNow = {
+type SweepingNow = {
   readonly leading: boolean
   readonly filled: boolean
   readonly orphansOpen: number | undefined
 }
 
-export type NodeStandingNow = {
+type NodeStandingNow = {
   readonly name: string
   /** Absent where there is one quorum only. */
   readonly group?: string

@@ -6,7 +6,7 @@
 import { getHeapStatistics } from 'node:v8'
 import type { ScrapedMetric } from './tallies.ts'
 
-export const HEAP_USED = 'nodejs_heap_size_used_bytes'
+const HEAP_USED = 'nodejs_heap_size_used_bytes'
 
 export function heapUsed(): ScrapedMetric {
   const described = { name: HEAP_USED, help: 'Bytes of the heap in use.', type: 'gauge' } as const

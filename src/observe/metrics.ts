@@ -26,7 +26,7 @@ const NODE_BUCKETS_S = [0.001, 0.005, 0.025, 0.05, 0.1]
 const HOLD_BUCKETS_S = [0.05, 0.5, 1, 5, 60]
 const REMAINING_BUCKETS_S = [0, 0.5, 2.5, 5]
 
-export const DECISIONS: readonly Decision[] = [
+const DECISIONS: readonly Decision[] = [
   'acquired',
   'duplicate_in_flight',
   'duplicate_completed',
@@ -93,7 +93,7 @@ const OpenRegistry = Registry as unknown as new (
 ) => Registry<RegistryContentType>
 
 /** @param accept of the scrape: OpenMetrics, with exemplars, where it asks for that; else the older text format */
-export type Exposition = (accept?: string) => Promise<{ readonly contentType: string; readonly text: string }>
+type Exposition = (accept?: string) => Promise<{ readonly contentType: string; readonly text: string }>
 
 export function createMetrics(options: MetricsOptions): Metrics {
   // Histograms with exemplars are accepted by a registry of this content type only; each scrape chooses its own.

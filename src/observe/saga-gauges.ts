@@ -7,7 +7,7 @@ import { DEAD_LETTER_SOURCES, OPEN_SAGA_STATES, type SagaStanding } from '../cor
 import type { MakeGauge } from './gauge.ts'
 
 /** Partitions of the outbox share these labels, by the remainder: there may be a thousand of them. */
-export const PARTITION_LABELS: readonly string[] = Array.from({ length: 8 }, (_, index) => String(index))
+const PARTITION_LABELS: readonly string[] = Array.from({ length: 8 }, (_, index) => String(index))
 
 export type SagaGauges = ReturnType<typeof sagaGauges>
 

@@ -43,7 +43,7 @@ export type TracingOptions = {
   readonly random: Pick<Random, 'fraction'>
 }
 
-export type ActiveTrace = { readonly traceId: string; readonly spanId: string }
+type ActiveTrace = { readonly traceId: string; readonly spanId: string }
 
 export type OpenTracing = Tracing &
   AsyncDisposable & {

@@ -71,7 +71,7 @@ export interface MessageSubscriber {
 }
 
 /** Names of our properties where a broker has only headers. */
-export const propertyHeader = {
+const propertyHeader = {
   messageId: 'fencepost-message-id',
   aggregateType: 'fencepost-aggregate-type',
   aggregateId: 'fencepost-aggregate-id',

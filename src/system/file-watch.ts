@@ -8,7 +8,7 @@
 
 import type { Clock } from '../core/ports.ts'
 
-export const LOOK_EVERY_MS = 1_000
+const LOOK_EVERY_MS = 1_000
 
 export function watchFiles(
   paths: readonly string[],

@@ -7,7 +7,7 @@ import { createServer as createHttpServer, type IncomingMessage, type ServerResp
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { HeaderList } from '../../src/core/ports.ts'
 
-export type Seen = {
+type Seen = {
   readonly method: string
   readonly target: string
   readonly headers: HeaderList

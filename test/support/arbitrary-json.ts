@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 
 /** Spellings that are often, and often nearly, one number. */
-export const numbers = fc.oneof(
+const numbers = fc.oneof(
   fc.constantFrom(
     ...[
       '0',
@@ -37,7 +37,7 @@ export const numbers = fc.oneof(
 )
 
 /** Spellings of a few strings, so that names meet each other and themselves. */
-export const strings = fc.oneof(
+const strings = fc.oneof(
   fc.constantFrom('"a"', '"\\u0061"', '"b"', '"\\/"', '"/"', '"\\n"', '"\\u000A"', '"\\ud800"', '"\\udc00"'),
   fc.constantFrom('"\\ud83d\\ude00"', '"😀"', '"é"', '"e\\u0301"', '"__proto__"', '""', '"1"', '"\\u20ac"'),
   fc.string({ unit: 'binary' }).map((text) => JSON.stringify(text)),

@@ -7,7 +7,7 @@ const fingerprint = fc.constantFrom('e'.repeat(64), 'f'.repeat(64))
 const token = fc.integer({ min: 1, max: 4 }).map((n) => 1_800_000_000_000_000 + n)
 
 /** One ballot has one value: the outcome follows from its token. */
-export const outcomeAt = (accepted: number) => Buffer.from(`outcome of ${accepted}`)
+const outcomeAt = (accepted: number) => Buffer.from(`outcome of ${accepted}`)
 
 /** @param nowMs about when leases end */
 export function arbitraryRecord(nowMs: number): fc.Arbitrary<NodeRecord> {

@@ -11,7 +11,7 @@ import { EmbeddedNode } from '../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 
 /** `deaf`: executes nothing. `mute`: executes, and its answer is lost. `quarantined`: executes, and does not count. */
-export type Condition = 'well' | 'deaf' | 'mute' | 'quarantined'
+type Condition = 'well' | 'deaf' | 'mute' | 'quarantined'
 
 export class ClusterNode implements RecordNode {
   readonly name: string

@@ -7,7 +7,7 @@ import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'nod
 import type { AddressInfo } from 'node:net'
 import { eventually } from './eventually.ts'
 
-export type Execution = {
+type Execution = {
   readonly method: string
   readonly url: string
   readonly headers: IncomingHttpHeaders

@@ -9,7 +9,7 @@ import { createGateway, type GatewayOptions } from '../../src/http/gateway/serve
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
-import { route } from './proxy.ts'
+import { route, TEST_LIMITS, TEST_SCOPE } from './proxy.ts'
 
 export type GatewayListenerOptions = {
   readonly options?: Partial<Omit<GatewayOptions, 'limits'>>
@@ -45,28 +45,11 @@ export async function startGatewayListener(given: GatewayListenerOptions = {}): 
   const gateway = createGateway(
     {
       routes: [route({ bodyLimitBytes: 1_024 })],
-      scope: {
-        defaults: { tenant: 'default', env: 'test', apiVersion: 'v1' },
-        tenantHeader: 'x-tenant-id',
-        versionHeader: 'x-api-version',
-        clientHeader: 'x-client-id',
-        trusted: true,
-      },
+      scope: TEST_SCOPE,
       tokens: undefined,
       reportBytesMax: 4_096,
       ...given.options,
-      limits: {
-        inFlightMax: 1_000,
-        headerBytesMax: 16_384,
-        headerLinesMax: 200,
-        headersTimeoutMs: 5_000,
-        requestTimeoutMs: 10_000,
-        keepAliveTimeoutMs: 5_000,
-        requestsPerConnectionMax: 1_000,
-        connectionsMax: 1_000,
-        readerIdleMs: 5_000,
-        ...given.limits,
-      },
+      limits: { ...TEST_LIMITS, ...given.limits },
     },
     {
       leases,

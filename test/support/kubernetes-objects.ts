@@ -27,7 +27,7 @@ export function manifestsIn(text: string): Manifest[] {
     .filter((manifest) => manifest !== null)
 }
 
-export const nameOf = (manifest: Manifest) => `${manifest.kind}/${manifest.metadata?.name}`
+const nameOf = (manifest: Manifest) => `${manifest.kind}/${manifest.metadata?.name}`
 
 /** What an API server of that version would say against each; empty where it would take them all. */
 export async function schemaFaults(

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { freePort } from './free-port.ts'
 import { TestProcess } from './processes.ts'
 import { requireProgram } from './programs.ts'
+import { started } from './started.ts'
 
 export class NatsServer implements AsyncDisposable {
   readonly port: number
@@ -46,13 +47,7 @@ export class NatsServer implements AsyncDisposable {
 export async function startNats(): Promise<NatsServer> {
   const program = requireProgram('nats')
   const server = new NatsServer(program, await mkdtemp(join(tmpdir(), 'fencepost-nats-')), await freePort())
-  try {
-    await server.start()
-  } catch (error) {
-    await server[Symbol.asyncDispose]()
-    throw error
-  }
-  return server
+  return started(server)
 }
 
 function greets(port: number): Promise<boolean> {

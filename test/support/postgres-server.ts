@@ -16,6 +16,7 @@ import pg from 'pg'
 import { freePort } from './free-port.ts'
 import { TestProcess } from './processes.ts'
 import { requireProgram } from './programs.ts'
+import { started } from './started.ts'
 
 const run = promisify(execFile)
 
@@ -55,13 +56,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   ]
   await writeFile(join(data, 'postgresql.auto.conf'), `${lines.join('\n')}\n`)
   const server = new PostgresServer([...(account?.prefix ?? []), program, '-D', data], folder, port)
-  try {
-    await server.start()
-  } catch (error) {
-    await server[Symbol.asyncDispose]()
-    throw error
-  }
-  return server
+  return started(server)
 }
 
 export class PostgresServer implements AsyncDisposable {
@@ -84,18 +79,22 @@ export class PostgresServer implements AsyncDisposable {
 
   /** A pool on the unix socket, ended with the server. */
   pool(options: pg.PoolConfig = {}): pg.Pool {
-    const pool = new pg.Pool({
-      host: this.folder,
-      port: this.port,
-      user: 'postgres',
-      database: 'postgres',
-      max: 20,
-      ...options,
-    })
+    const pool = new pg.Pool({ ...this.#address(), max: 20, ...options })
     // Tests kill backends and servers; what they look for they see in the answers.
     pool.on('error', () => {})
     this.#pools.push(pool)
     return pool
+  }
+
+  #address() {
+    return { host: this.folder, port: this.port, user: 'postgres', database: 'postgres' }
+  }
+
+  /** A connection that may end with the server. */
+  #client(): pg.Client {
+    const client = new pg.Client(this.#address())
+    client.on('error', () => {})
+    return client
   }
 
   /** Starts it, or starts it again after an end. */
@@ -106,13 +105,7 @@ export class PostgresServer implements AsyncDisposable {
     await process.until(
       'an answer to SELECT 1',
       async () => {
-        const client = new pg.Client({
-          host: this.folder,
-          port: this.port,
-          user: 'postgres',
-          database: 'postgres',
-        })
-        client.on('error', () => {})
+        const client = this.#client()
         try {
           await client.connect()
           await client.query('SELECT 1')
@@ -132,14 +125,7 @@ export class PostgresServer implements AsyncDisposable {
 
   /** SIGKILL of the process behind one connection of somebody else's. False where there was none. */
   async killBackend(): Promise<boolean> {
-    const client = new pg.Client({
-      host: this.folder,
-      port: this.port,
-      user: 'postgres',
-      database: 'postgres',
-    })
-    // It ends with the others.
-    client.on('error', () => {})
+    const client = this.#client()
     try {
       await client.connect()
       const { rows } = await client.query<{ pid: number }>(

@@ -13,7 +13,7 @@ import { freePort } from './free-port.ts'
 import { TestProcess } from './processes.ts'
 import { requireProgram } from './programs.ts'
 
-export type ScrapeJob = {
+type ScrapeJob = {
   readonly name: string
   /** `http://host:port` */
   readonly targets: readonly string[]
@@ -29,7 +29,7 @@ export type PrometheusOptions = {
   readonly rules?: readonly string[]
 }
 
-export type Series = {
+type Series = {
   readonly metric: Readonly<Record<string, string>>
   readonly values: readonly (readonly [atSeconds: number, value: number])[]
 }

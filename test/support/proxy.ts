@@ -35,6 +35,28 @@ export function route(differs: Partial<ProtectedRoute> = {}): ProtectedRoute {
   return { ...defaultRoute(config, { name: 'posts', match: { methods: ['POST'] }, mode }), ...differs }
 }
 
+/** Whoever asks is believed what it says of tenant, version and client. */
+export const TEST_SCOPE: ProxyOptions['scope'] = {
+  defaults: { tenant: 'default', env: 'test', apiVersion: 'v1' },
+  tenantHeader: 'x-tenant-id',
+  versionHeader: 'x-api-version',
+  clientHeader: 'x-client-id',
+  trusted: true,
+}
+
+/** Beyond what a test reaches that is not about them. */
+export const TEST_LIMITS: ProxyOptions['limits'] = {
+  inFlightMax: 1_000,
+  headerBytesMax: 16_384,
+  headerLinesMax: 200,
+  headersTimeoutMs: 5_000,
+  requestTimeoutMs: 10_000,
+  keepAliveTimeoutMs: 5_000,
+  requestsPerConnectionMax: 1_000,
+  connectionsMax: 1_000,
+  readerIdleMs: 5_000,
+}
+
 export type TestProxyOptions = {
   readonly routes?: readonly Route[]
   readonly limits?: Partial<ProxyOptions['limits']>
@@ -100,13 +122,7 @@ export async function startProxy(
   const proxy = createProxy(
     {
       routes: given.routes ?? [route()],
-      scope: {
-        defaults: { tenant: 'default', env: 'test', apiVersion: 'v1' },
-        tenantHeader: 'x-tenant-id',
-        versionHeader: 'x-api-version',
-        clientHeader: 'x-client-id',
-        trusted: true,
-      },
+      scope: TEST_SCOPE,
       trustedPeers: { kind: 'any' },
       forwarded: 'append',
       settleBudgetMs: 300,
@@ -114,18 +130,7 @@ export async function startProxy(
       rawKeys: false,
       upstreamTimeoutMs: 5_000,
       ...given.options,
-      limits: {
-        inFlightMax: 1_000,
-        headerBytesMax: 16_384,
-        headerLinesMax: 200,
-        headersTimeoutMs: 5_000,
-        requestTimeoutMs: 10_000,
-        keepAliveTimeoutMs: 5_000,
-        requestsPerConnectionMax: 1_000,
-        connectionsMax: 1_000,
-        readerIdleMs: 5_000,
-        ...given.limits,
-      },
+      limits: { ...TEST_LIMITS, ...given.limits },
     },
     {
       leases,

@@ -16,6 +16,7 @@ import { freePort } from './free-port.ts'
 import { unprivileged } from './postgres-server.ts'
 import { TestProcess } from './processes.ts'
 import { requireProgram } from './programs.ts'
+import { started } from './started.ts'
 
 const behindDebiansWrapper = '/usr/lib/rabbitmq/bin/rabbitmq-server'
 
@@ -70,13 +71,7 @@ export async function startRabbitMq(): Promise<RabbitMqServer> {
   }
   const names = launch([epmd, '-port', String(epmdPort), '-address', '127.0.0.1'], 'epmd')
   const server = new RabbitMqServer(port, folder, names, () => launch([program], 'rabbitmq-server'))
-  try {
-    await server.start()
-  } catch (error) {
-    await server[Symbol.asyncDispose]()
-    throw error
-  }
-  return server
+  return started(server)
 }
 
 export class RabbitMqServer implements AsyncDisposable {

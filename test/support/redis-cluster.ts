@@ -1,4 +1,4 @@
-/** One sidecar's view of real Redis servers, with leases that are over in a moment, and all that it published. */
+/** One sidecar's view of real Redis servers, with a quarantine that is over in a moment, and all that it published. */
 
 import { createLeases } from '../../src/core/claims/leases.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
@@ -15,7 +15,6 @@ import { systemRandom } from '../../src/system/random.ts'
 import { eventually } from './eventually.ts'
 
 /** Short, so that a quarantine is over in a moment; a process that runs tests beside this one still keeps up. */
-export const LEASE_MS = 250
 export const QUARANTINE_MS = 400
 
 /** For what is to be done: far above what it takes on a machine that does other things. What is to fail says its own. */

@@ -113,9 +113,7 @@ function decisionOf(decided: Decided, otherwise: Decision): Decision {
   }
 }
 
-export function problemFor(
-  decided: Exclude<Decided, { kind: 'granted' | 'passed' | 'unprotected' }>,
-): Problem {
+function problemFor(decided: Exclude<Decided, { kind: 'granted' | 'passed' | 'unprotected' }>): Problem {
   switch (decided.kind) {
     case 'refused':
       return decided.problem

@@ -19,7 +19,7 @@ import type { AdmittedRequest } from '../proxy/admission.ts'
 export type Dialect = 'ext-authz' | 'auth-request' | 'forward-auth'
 
 /** The hop's own id of a request: who asks twice with it is one asker (a retried check), not a duplicate. */
-export const HOP_ID_HEADER = 'fencepost-hop-id'
+const HOP_ID_HEADER = 'fencepost-hop-id'
 
 const PREFIX = '/v1/gateway/'
 const EXT_AUTHZ = `${PREFIX}ext-authz`

@@ -53,7 +53,7 @@ export interface GatewayServer {
   close(graceMs: number): Promise<void>
 }
 
-export const RETRY_SOON_MS = 1_000
+const RETRY_SOON_MS = 1_000
 
 const ENTRYPOINTS: Record<Dialect, Entrypoint> = {
   'ext-authz': 'ext_authz',

@@ -228,7 +228,7 @@ function statusUnder(protection: Protection, kind: 'created' | 'released' | 'uns
   }
 }
 
-export function passedOn(response: ApplicationResponse, status: IdempotencyStatus): Answer {
+function passedOn(response: ApplicationResponse, status: IdempotencyStatus): Answer {
   return {
     status: response.status,
     headers: [...towardsClient(response.headers), ...lengthOf(response), [STATUS_HEADER, status]],

@@ -212,8 +212,6 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
   }
 }
 
-export type Handlers = ReturnType<typeof createHandlers>
-
 const FOREIGN = problem(
   'reservation-id-invalid',
   'The id is not one that a sidecar of this cluster has given out. Nothing was changed.',

@@ -29,7 +29,7 @@ export type HeartbeatPorts = {
   readonly onRenewed: (reservation: Reservation, validity: Validity) => void
 }
 
-export type EndReason = Extract<HeartbeatLineOutput, { event: 'ended' }>['reason']
+type EndReason = Extract<HeartbeatLineOutput, { event: 'ended' }>['reason']
 
 export interface Heartbeats {
   /** Resolves when the stream has ended, whoever ended it. */

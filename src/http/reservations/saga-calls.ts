@@ -31,7 +31,7 @@ const ReplayBody = Type.Object(
   { additionalProperties: false },
 )
 
-export const SAGA_CALLS = {
+const SAGA_CALLS = {
   showSaga: {
     method: 'GET',
     path: '/v1/sagas/{id}',

@@ -81,7 +81,7 @@ const Attempt = Type.Integer({
 })
 
 /** A description of an HTTP request that does not come through the proxy. */
-export const DescribedRequest = Type.Object(
+const DescribedRequest = Type.Object(
   {
     method: Type.String({ pattern: '^[A-Z]{1,32}$', examples: ['POST'] }),
     path: Type.String({ pattern: '^/[^?#\\s]*$', maxLength: LIMITS.targetCharsMax, examples: ['/payments'] }),
@@ -213,7 +213,7 @@ export const HeartbeatLine = Type.Union([
   ),
 ])
 
-export const TokenOnly = { fencing_token: Token }
+const TokenOnly = { fencing_token: Token }
 
 export const ExtendBody = Type.Object(
   { ...TokenOnly, lease: Type.Optional(Duration('From now on; where not given, as before.', '30s')) },
@@ -320,7 +320,6 @@ export type ValueQueryInput = Static<typeof ValueQuery>
 export type FingerprintInput = Static<typeof FingerprintBody>
 export type ReservedOutput = Static<typeof Reserved>
 export type ExtendedOutput = Static<typeof Extended>
-export type EndedOutput = Static<typeof Ended>
 export type StandingOutput = Static<typeof Standing>
 export type StandingOfReservationOutput = Static<typeof StandingOfReservation>
 export type HeartbeatLineOutput = Static<typeof HeartbeatLine>
