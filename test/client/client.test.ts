@@ -16,6 +16,7 @@ import {
   UnreachableError,
 } from '../../src/client/client.ts'
 import { eventually } from '../support/eventually.ts'
+import { runningClock } from '../support/held-clock.ts'
 import { startReservationApi } from '../support/reservation-api.ts'
 
 async function thrownBy(work: Promise<unknown>): Promise<unknown> {
@@ -66,12 +67,12 @@ describe('what may have been done is not given back as if nothing had', () => {
         String(input).endsWith('/complete') ? Promise.reject(new TypeError('cut off')) : fetch(input, init),
     })
     const work = async () => {
-      await using reservation = await client.reserve('v', { leaseMs: 500 })
+      await using reservation = await client.reserve('v', { leaseMs: 3_000 })
       await reservation.complete({ payment: 'p-1' })
     }
     expect(await thrownBy(work())).toBeInstanceOf(UnreachableError)
     expect(await client.read('v')).toMatchObject({ state: 'HELD', attempt: 1 })
-    await using next = await client.reserve('v', { waitMs: 5_000 })
+    await using next = await client.reserve('v', { waitMs: 9_000 })
     expect(next.attempt).toBe(2)
   })
 
@@ -119,7 +120,9 @@ describe('withReservation', () => {
     await using api = await startReservationApi()
     const client = createClient({ url: api.origin })
     const failure = new Error('no')
-    const options = { leaseMs: 150, ...(onError === undefined ? {} : { onError }) }
+    // Short only where its end is waited for: what is to be released must still be held.
+    const leaseMs = state === 'LAPSED' ? 150 : 20_000
+    const options = { leaseMs, ...(onError === undefined ? {} : { onError }) }
     const work = client.withReservation('v', () => Promise.reject(failure), options)
     expect(await thrownBy(work)).toBe(failure)
     await eventually(state, async () => (await client.read('v')).state === state)
@@ -129,7 +132,7 @@ describe('withReservation', () => {
 test('the heartbeat holds it for as long as the work takes', async () => {
   await using api = await startReservationApi()
   const client = createClient({ url: api.origin })
-  await using reservation = await client.reserve('v', { leaseMs: 300 })
+  await using reservation = await client.reserve('v', { leaseMs: 2_000 })
   const renewals = () => api.events.filter((event) => event.kind === 'lease_renewed').length
   // Five thirds of a lease: without them it would be over.
   await eventually('five renewals', () => renewals() >= 5)
@@ -141,15 +144,19 @@ test('the heartbeat holds it for as long as the work takes', async () => {
 })
 
 test('cut off from everything, the signal fires before the lease has ended on the nodes', async () => {
-  await using api = await startReservationApi()
+  // By a clock that stands still while the process does: nobody is warned in time then.
+  using clock = runningClock()
+  await using api = await startReservationApi({ clock })
   let cut = false
   const client = createClient({
     url: api.origin,
     fetch: (input, init) => (cut ? Promise.reject(new TypeError('cut off')) : fetch(input, init)),
   })
-  await using reservation = await client.reserve('v', { leaseMs: 400 })
+  await using reservation = await client.reserve('v', { leaseMs: 1_000 })
   cut = true
   const aborted = new Promise((resolve) => reservation.signal.addEventListener('abort', resolve))
+  // As the nodes see it at this moment, however long it takes to ask them.
+  reservation.signal.addEventListener('abort', () => clock.stop())
   await aborted
   const standing = await createClient({ url: api.origin }).read('v')
   expect(standing).toMatchObject({ state: 'HELD' })
@@ -170,7 +177,7 @@ test('the wall clock is far ahead, as after a machine stood still: the signal fi
       return cut ? Promise.reject(new TypeError('cut off')) : fetch(input, init)
     },
   })
-  await using reservation = await client.reserve('v', { leaseMs: 3_000 })
+  await using reservation = await client.reserve('v', { leaseMs: 6_000 })
   cut = true
   const ahead = Date.now() + 3_600_000
   const wall = vi.spyOn(Date, 'now').mockImplementation(() => ahead)
@@ -178,7 +185,7 @@ test('the wall clock is far ahead, as after a machine stood still: the signal fi
   const startedMs = performance.now()
   await new Promise((resolve) => reservation.signal.addEventListener('abort', resolve))
   // At about a third of the lease, long before its end on the monotonic clock; and not asked in a tight loop until then.
-  expect(performance.now() - startedMs).toBeLessThan(2_000)
+  expect(performance.now() - startedMs).toBeLessThan(5_000)
   expect(tries).toBe(1)
 })
 
@@ -284,7 +291,7 @@ test('Retry-After is honoured, and the budget ends it', async () => {
   const askedAtMs: number[] = []
   const client = createClient({
     url: api.origin,
-    retryForMs: 2_500,
+    retryForMs: 4_000,
     fetch: (input, init) => {
       askedAtMs.push(performance.now())
       return fetch(input, init)

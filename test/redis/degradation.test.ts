@@ -4,6 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { pause } from '../../src/core/retry.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { eventually } from '../support/eventually.ts'
+import { runningClock } from '../support/held-clock.ts'
 import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
@@ -27,19 +28,6 @@ async function at(servers: RedisServers, index: number): Promise<Redis> {
   client.on('error', () => {})
   onTestFinished(() => client.disconnect())
   return client
-}
-
-/** How long this process was running from now on: while the machine stands still nobody can keep a promise. */
-function timeRunning(): Disposable & { ms(): number } {
-  let total = 0
-  let last = performance.now()
-  const look = () => {
-    const now = performance.now()
-    total += Math.min(now - last, 50)
-    last = now
-  }
-  const timer = setInterval(look, 5)
-  return { ms: () => total, [Symbol.dispose]: () => clearInterval(timer) }
 }
 
 test('one hung node is waited for a few times and no more, however many requests there are', async () => {
@@ -90,13 +78,14 @@ test('a quorum that hung is used again within two seconds of its return, and was
   })
 
   for (const index of [0, 1, 2]) servers.resume(index)
-  using running = timeRunning()
+  using running = runningClock()
+  const resumedAt = running.monoMs()
   await eventually('duplicates are answered', async () => {
     const { kind } = await sidecar.claim('before', { budgetMs: 100 })
     return kind === 'duplicate'
   })
   // Two seconds are promised; a machine that does other things beside this gets one more.
-  expect(running.ms()).toBeLessThan(3_000)
+  expect(running.monoMs() - resumedAt).toBeLessThan(3_000)
   // What was sent to the nodes while they stood still holds nothing up: the leases of nobody end by themselves.
   await sidecar.carryOut('after')
 })

@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
+import type { Clock } from '../../src/core/ports.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import { agreedSecret } from '../../src/core/reservations/reservation-secret.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
@@ -15,6 +16,8 @@ export type GatewayListenerOptions = {
   readonly options?: Partial<Omit<GatewayOptions, 'limits'>>
   readonly limits?: Partial<GatewayOptions['limits']>
   readonly tenants?: Partial<TenantLimits>
+  /** By which new records of a tenant are counted; default: the system's. */
+  readonly quotaClock?: Clock
 }
 
 export type GatewayListener = AsyncDisposable & {
@@ -55,7 +58,7 @@ export async function startGatewayListener(given: GatewayListenerOptions = {}): 
       leases,
       quotas: createTenantQuotas(
         { inFlightMax: 1_000, newRecordsPerSecondMax: 1_000_000, ...given.tenants },
-        clock,
+        given.quotaClock ?? clock,
       ),
       secret: agreedSecret({ leases, clock, random }),
       clock,

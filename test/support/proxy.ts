@@ -11,6 +11,7 @@ import { createLeases } from '../../src/core/claims/leases.ts'
 import { shareLeases } from '../../src/core/claims/shared-leases.ts'
 import { createTurns } from '../../src/core/claims/turns.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
+import type { Clock } from '../../src/core/ports.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import type { ProtectedRoute, Route } from '../../src/core/routes/route.ts'
 import { UNTRACED } from '../../src/core/tracing.ts'
@@ -65,6 +66,8 @@ export type TestProxyOptions = {
   readonly nodes?: readonly StoppableNode[]
   readonly bodyIdleMs?: number
   readonly tenants?: Partial<TenantLimits>
+  /** By which new records of a tenant are counted; default: the system's. */
+  readonly quotaClock?: Clock
   /** Outcomes that are offered to the nodes after their clients were answered. */
   readonly lateOffersMax?: number
   /** Default: all are kept, for the test to look at. */
@@ -139,7 +142,7 @@ export async function startProxy(
       turns: createTurns({ lines: createEmbeddedLines(clock), clock, random }),
       quotas: createTenantQuotas(
         { inFlightMax: 1_000, newRecordsPerSecondMax: 1_000_000, ...given.tenants },
-        clock,
+        given.quotaClock ?? clock,
       ),
       background: createBackground(given.lateOffersMax ?? 100, (error) => void failures.push(error)),
       clock,

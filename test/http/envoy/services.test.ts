@@ -354,9 +354,7 @@ describe('ext_proc', () => {
   test('the lease is renewed while the application works', async () => {
     await using short = await startSidecar({
       ...ENV,
-      FENCEPOST_LEASE: '2s',
-      FENCEPOST_NODE_DEADLINE: '80ms',
-      FENCEPOST_CLAIM_BUDGET: '200ms',
+      FENCEPOST_LEASE: '4s',
     })
     using client = envoyClient(short.gatewayGrpc)
     const key = randomUUID()

@@ -75,6 +75,11 @@ test('a waiting client that goes away gives its place back, and nothing is carri
     wire.send(
       'POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}',
     )
+    // Only then: else the question below could have the only place, and wait for what comes after it.
+    await eventually(
+      'it has asked',
+      () => proxy.events.filter((event) => event.kind === 'claim_ended').length >= 2,
+    )
     await eventually('it waits', async () => (await proxy.post('k')).status === 429)
   }
   await eventually('its place is free', () => proxy.proxy.inFlight() === 1)
@@ -97,7 +102,7 @@ test('after a lost answer the key is taken until the lease ends; then a retry is
     if (execution === 1) response.socket?.resetAndDestroy()
     else response.writeHead(201).end()
   })
-  await using proxy = await startProxy(application.origin, { routes: [route({ leaseMs: 300 })] })
+  await using proxy = await startProxy(application.origin, { routes: [route({ leaseMs: 2_000 })] })
   expect(told(await proxy.post('k'))).toBe('502 indeterminate')
   expect(told(await proxy.post('k'))).toBe('409 in-progress')
   await eventually('the lease has ended', async () => told(await proxy.post('k')) === '201 created')

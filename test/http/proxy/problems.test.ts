@@ -14,6 +14,7 @@ import {
 import { startApplication, startRawApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
+import { heldClock } from '../../support/held-clock.ts'
 import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
 import { reservationProblems } from '../../support/reservation-problems.ts'
 
@@ -172,7 +173,7 @@ const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
         await proxy.post('first')
         return await told(proxy.post('second'))
       },
-      { tenants: { newRecordsPerSecondMax: 1 } },
+      { tenants: { newRecordsPerSecondMax: 1 }, quotaClock: heldClock() },
     ),
   'internal-error': async () => {
     await using application = await startApplication()
@@ -245,7 +246,7 @@ const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
   'application-malformed': () => brokenApplication('HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n', 'keep'),
   'application-timeout': async () => {
     await using application = await startApplication(() => {})
-    await using proxy = await startProxy(application.origin, { routes: [route({ upstreamTimeoutMs: 50 })] })
+    await using proxy = await startProxy(application.origin, { routes: [route({ upstreamTimeoutMs: 500 })] })
     return await told(proxy.post('k'))
   },
 }
