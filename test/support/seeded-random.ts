@@ -20,10 +20,15 @@ export function seededRandom(seed: number): Random {
   }
 }
 
-/** The seed of this run: given to repeat a failure, else new; printed, so that a failure can be repeated. */
+/**
+ * The seed of this run, printed so that a failure can be repeated. The same in each run unless FENCEPOST_TEST_SEED gives
+ * another, or is `new`: whether a change passes depends on the change. New seeds are for the campaigns.
+ */
 export function seedOfRun(what: string): number {
-  const given = process.env.FENCEPOST_TEST_SEED
-  const seed = given === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(given)
+  const given = process.env.FENCEPOST_TEST_SEED ?? '20261120'
+  const seed = given === 'new' ? Math.floor(Math.random() * 2 ** 31) : Number(given)
+  if (!Number.isSafeInteger(seed))
+    throw new Error(`FENCEPOST_TEST_SEED is a whole number or new, not ${given}`)
   console.info(`${what}: FENCEPOST_TEST_SEED=${seed}`)
   return seed
 }

@@ -73,14 +73,21 @@ function framed({ status, headers, body }: Answer, bodyless: boolean): HeaderLis
 
 /** Ends the connection, and not the answer, where the source is cut: the client must not take the part for the whole. */
 async function pour(body: AsyncIterable<Buffer>, { res }: Inbound): Promise<void> {
+  // Node holds the head back for the first part, to write both at once. Of an event stream that part may be hours away.
+  const alone = setImmediate(() => res.flushHeaders())
   try {
     for await (const part of unbroken(body)) {
+      clearImmediate(alone)
       // A client that has gone does not end the application's work: the rest is read, for nobody.
       if (res.destroyed || res.write(part)) continue
       await room(res)
     }
+    clearImmediate(alone)
     res.end()
   } catch {
+    clearImmediate(alone)
+    // Cut before its first part: the head still says that it was carried out.
+    res.flushHeaders()
     res.destroy()
   }
 }

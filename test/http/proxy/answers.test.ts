@@ -202,6 +202,20 @@ test('an event stream is passed on as it comes, and leaves a tombstone', async (
   expect(told(await proxy.post('k'))).toBe('410 gone')
 })
 
+test('the head of an event stream does not wait for its first event', async () => {
+  const held = hold()
+  await using application = await startApplication(async (_request, response) => {
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' }).flushHeaders()
+    await held.released
+    response.end('data: 1\n\n')
+  })
+  await using proxy = await startProxy(application.origin)
+  // fetch() resolves with the head: with a head that waits for the event this would hang.
+  for (const ask of [() => proxy.post('k'), () => proxy.fetch('/things')])
+    expect((await ask()).headers.get('content-type')).toBe('text/event-stream')
+  held.release()
+})
+
 test('a path that nothing protects: bypassed', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)

@@ -240,6 +240,17 @@ test.each<Row>([
   expect(proxy.failures).toEqual([])
 })
 
+test('a stream that breaks before its first part was carried out: the client gets its head, and a cut body', async () => {
+  const chunksOfChunks = 'Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n'
+  await using application = await startRawApplication(`${OK}${chunksOfChunks}`)
+  await using proxy = await startProxy(application.origin)
+  const first = await proxy.post('k')
+  expect([first.status, first.headers.get('idempotency-status')]).toEqual([200, 'created'])
+  await expect(first.text()).rejects.toThrow()
+  expect((await proxy.post('k')).status).toBe(410)
+  expect(application.requests.length).toBe(1)
+})
+
 test('what the application sends beyond its answer reaches nobody', async () => {
   const two = `${OK}Content-Length: 2\r\n\r\nok${OK}Content-Length: 6\r\n\r\nsecret`
   await using application = await startRawApplication(two)
