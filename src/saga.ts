@@ -5,14 +5,7 @@
  * `fencepost/saga/rabbitmq`, `…/nats`, `…/redis-streams`, `…/webhook`, `…/mailbox`, `…/kafka`.
  */
 
-export type {
-  Consumer,
-  ConsumerOptions,
-  Handler,
-  OutsideHandler,
-  Received,
-  TransactionalHandler,
-} from './saga/consumer.ts'
+export type { Consumer, ConsumerOptions } from './saga/consumer.ts'
 export { createConsumer } from './saga/consumer.ts'
 export type { Pool, Tx } from './saga/database.ts'
 export type { DeadLetter, DeadLetterFilter } from './saga/dead-letters.ts'
@@ -20,6 +13,7 @@ export { discardDeadLetters, listDeadLetters, replayDeadLetters } from './saga/d
 export * from './saga/errors.ts'
 export type { SagaEvent, SagaEvents } from './saga/events.ts'
 export { assertFence, fencedUpdate, RowNotFoundError } from './saga/fences.ts'
+export type { Handler, OutsideHandler, Received, TransactionalHandler } from './saga/handlers.ts'
 export type { IdempotencyRequest, Replayable } from './saga/idempotency.ts'
 export { withIdempotency } from './saga/idempotency.ts'
 export type { SagaKit, SagaKitOptions } from './saga/kit.ts'

@@ -5,10 +5,10 @@
  * works outside is called while none is open. One that fails again is dead again, and so is everything of its sequence that
  * waited behind it. One whose step is in progress, or whose lock is held, waits its turn, and so do those behind it.
  */
-import type { Handler, Received } from './consumer.ts'
 import type { Tx } from './database.ts'
 import { errorJson } from './error-json.ts'
 import { LockNotAcquiredError, OperationInProgressError } from './errors.ts'
+import type { Handler, Received } from './handlers.ts'
 import type { SagaKit } from './kit.ts'
 
 type Letter = {

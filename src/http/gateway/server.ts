@@ -6,21 +6,19 @@
  * those of somebody else's request, `Authorization` included.
  */
 
-import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Entrypoint, Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { Clock } from '../../core/ports.ts'
 import { release } from '../../core/reservations/reservations.ts'
 import { decidedEvent } from '../decided.ts'
-import { headerPairs } from '../headers.ts'
 import type { ListenerTls } from '../listener-tls.ts'
 import { type ListenAt, whereListening } from '../listening.ts'
 import { closesConnection, type Problem } from '../problems.ts'
 import { type Admission, type AdmittedRequest, admit } from '../proxy/admission.ts'
 import { type Answer, problemAnswer } from '../proxy/answers.ts'
 import { endToEndHeaders } from '../proxy/arrival.ts'
-import { hasBody, type Inbound, readBody } from '../proxy/inbound.ts'
+import { hasBody, type Inbound, rawOf, readBody } from '../proxy/inbound.ts'
 import { createListener, type ListenerLimits } from '../proxy/listener.ts'
 import { send, writeRaw } from '../proxy/send.ts'
 import { createTurns } from '../turns.ts'
@@ -229,14 +227,4 @@ function refuseUpgrade(socket: Parameters<typeof writeRaw>[0]): void {
     { idempotencyKey: undefined, instance: () => '00000000-0000-0000-0000-000000000000' },
   )
   writeRaw(socket, answer, () => socket.destroy())
-}
-
-function rawOf(req: IncomingMessage) {
-  const { originalUrl } = req as IncomingMessage & { readonly originalUrl?: string }
-  return {
-    method: req.method ?? '',
-    target: originalUrl ?? req.url ?? '',
-    httpVersion: req.httpVersion,
-    headers: headerPairs(req.rawHeaders),
-  }
 }

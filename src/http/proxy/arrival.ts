@@ -7,10 +7,11 @@
 
 import type { IncomingMessage } from 'node:http'
 import { matchRoute, type Route, type RouteMatchResult } from '../../core/routes/route.ts'
-import { headerPairs, isForwarding } from '../headers.ts'
+import { isForwarding } from '../headers.ts'
 import { type Peers, trustedPeers, withoutClaims } from '../trusted-peers.ts'
 import { type Admission, ALWAYS_END_TO_END, admit } from './admission.ts'
 import type { ScopeRules } from './identify.ts'
+import { rawOf } from './inbound.ts'
 
 export type Arrived = { readonly admission: Admission; readonly matched?: RouteMatchResult }
 
@@ -38,16 +39,6 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
     const facts = { method, host, path, headers: believed ? req.headers : without(req.headers, claims) }
     const matched = matchRoute(routes, facts)
     return matched === undefined ? { admission } : { admission, matched }
-  }
-}
-
-function rawOf(req: IncomingMessage) {
-  const { originalUrl } = req as IncomingMessage & { readonly originalUrl?: string }
-  return {
-    method: req.method ?? '',
-    target: originalUrl ?? req.url ?? '',
-    httpVersion: req.httpVersion,
-    headers: headerPairs(req.rawHeaders),
   }
 }
 

@@ -43,6 +43,14 @@ export function times(validity: Validity, clock: Clock) {
   }
 }
 
+export type ReservedNow = {
+  readonly kind: 'reserved'
+  readonly reservation: Reservation
+  readonly validity: Validity
+  readonly body: ReservedOutput
+  readonly recordKey: string
+}
+
 export function reservedBody(
   reservation: Reservation,
   validity: Validity,

@@ -22,7 +22,6 @@ import {
   type ReserveRequest,
   read,
   release,
-  type Validity,
 } from '../../core/reservations/reservations.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Problem, quotaProblem } from '../problems.ts'
@@ -32,6 +31,7 @@ import {
   extendedAnswer,
   NO_SECRET,
   problem,
+  type ReservedNow,
   refusedAnswer,
   reservedBody,
   standingOf,
@@ -45,7 +45,6 @@ import type {
   ExtendInput,
   FingerprintInput,
   ReleaseInput,
-  ReservedOutput,
   ReserveInput,
   StandingOfReservationOutput,
   ValueQueryInput,
@@ -79,14 +78,6 @@ const LEASE_MIN_MS = 100
 const RETENTION_MIN_MS = 1_000
 /** How long a call waits for the nodes to agree on the secret that signs ids. */
 const SECRET_BUDGET_MS = 1_000
-
-export type ReservedNow = {
-  readonly kind: 'reserved'
-  readonly reservation: Reservation
-  readonly validity: Validity
-  readonly body: ReservedOutput
-  readonly recordKey: string
-}
 
 export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
   const { leases, clock, random, waiters, outstanding } = ports

@@ -14,8 +14,8 @@ import type { Events } from '../../core/events.ts'
 import type { Clock, Leases, Random } from '../../core/ports.ts'
 import { keepReservation } from '../../core/reservations/reservation-wait.ts'
 import type { Reservation, Validity } from '../../core/reservations/reservations.ts'
-import { times } from './answers.ts'
-import type { ReservedNow } from './handlers.ts'
+import { type ReservedNow, times } from './answers.ts'
+import { keyOf } from './outstanding.ts'
 import type { HeartbeatLineOutput } from './schemas.ts'
 
 /** What a caller may leave unread before its connection counts as closed. */
@@ -110,11 +110,6 @@ export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
       return streams.size
     },
   }
-}
-
-/** Owner and token together are one reservation. */
-export function keyOf({ owner, token }: Reservation): string {
-  return `${owner}-${token}`
 }
 
 function sentenceOf(reason: unknown): string {

@@ -7,7 +7,6 @@
 
 import type { Clock } from '../../core/ports.ts'
 import { type Reservation, SESSION_TAG_BYTES, type Validity } from '../../core/reservations/reservations.ts'
-import { keyOf } from './heartbeat.ts'
 
 export interface Outstanding {
   held(reservation: Reservation, validity: Pick<Validity, 'validUntilMonoMs'>): void
@@ -93,4 +92,9 @@ export function trackOutstanding(clock: Clock, perSessionMax: number) {
 /** The first half of an owner names its session (`core/reservations/reservations.ts`). */
 function sessionOf({ owner }: Reservation): string {
   return owner.slice(0, 2 * SESSION_TAG_BYTES)
+}
+
+/** Owner and token together are one reservation. */
+export function keyOf({ owner, token }: Reservation): string {
+  return `${owner}-${token}`
 }

@@ -1,7 +1,6 @@
 // Pitfalls 1, 2, 7, 8, 11, 12 and 22: effects outside the database. Each first as it is usually written, then as the kit
 // does it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Inbox } from '../../../src/saga/consumer.ts'
 import type { Tx } from '../../../src/saga/database.ts'
 import {
   BusinessError,
@@ -9,6 +8,7 @@ import {
   OperationInProgressError,
   StepSuspendedError,
 } from '../../../src/saga/errors.ts'
+import { Inbox } from '../../../src/saga/inbox.ts'
 import { newMessageId, publish } from '../../../src/saga/outbox.ts'
 import { compensateSagaStep, processSagaStep } from '../../../src/saga/saga-step.ts'
 import { runIdempotentStep } from '../../../src/saga/step.ts'
@@ -164,7 +164,6 @@ describe('8 · the lock is held, so the message is acknowledged', () => {
     await until(async () => (await countOf(kit, `idempotency_keys WHERE key = 'held'`)) === 1)
     const inbox = new Inbox({
       kit,
-      subscriber: { subscribe: () => Promise.reject(new Error('not used')) },
       consumerId: 'c',
       handlers: { Placed: { outside: () => step((key) => provider.charge(key, 10)) } },
       retry: { maxAttempts: 1 },

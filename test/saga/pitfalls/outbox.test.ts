@@ -1,7 +1,7 @@
 // Pitfalls 13 to 16 and 21: the outbox. Each first as it is usually written, then as the kit does it.
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { Inbox } from '../../../src/saga/consumer.ts'
+import { Inbox } from '../../../src/saga/inbox.ts'
 import { publish } from '../../../src/saga/outbox.ts'
 import { createOutboxRelay } from '../../../src/saga/relay.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -218,7 +218,6 @@ describe('21 · the trace ends at the outbox', () => {
     const [sent] = publisher.confirmed
     const inbox = new Inbox({
       kit,
-      subscriber: { subscribe: () => Promise.reject(new Error('not used')) },
       consumerId: 'c',
       handlers: { T: async () => {} },
     })

@@ -1,15 +1,11 @@
 // However often a message is delivered, it takes effect once; and the broker hears of it only after the commit.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import {
-  type ConsumerOptions,
-  type Handler,
-  Inbox,
-  type TransactionalHandler,
-} from '../../src/saga/consumer.ts'
 import type { Tx } from '../../src/saga/database.ts'
 import { replayOnce } from '../../src/saga/dead-letter-replay.ts'
 import { discardDeadLetters, listDeadLetters, replayDeadLetters } from '../../src/saga/dead-letters.ts'
 import { LockNotAcquiredError, NonRetryableError, OperationInProgressError } from '../../src/saga/errors.ts'
+import type { Handler, TransactionalHandler } from '../../src/saga/handlers.ts'
+import { Inbox, type InboxOptions } from '../../src/saga/inbox.ts'
 import { enter } from '../../src/saga/inbox-rows.ts'
 import type { InboundMessage } from '../../src/saga/messages.ts'
 import { newMessageId } from '../../src/saga/outbox.ts'
@@ -42,11 +38,9 @@ const booked = async () =>
   (
     await kit.pool.query('SELECT n FROM booked WHERE schema_name = $1 ORDER BY at', [kit.schemaName])
   ).rows.map((row) => row.n)
-function inbox(handler: Handler, options: Partial<ConsumerOptions> = {}): Inbox {
-  const subscriber = { subscribe: () => Promise.reject(new Error('not used')) }
+function inbox(handler: Handler, options: Partial<InboxOptions> = {}): Inbox {
   return new Inbox({
     kit,
-    subscriber,
     consumerId: 'test',
     handlers: { Paid: handler },
     retryInPlaceMs: 0,
