@@ -45,13 +45,16 @@ export type Quorums = Disposable & {
   }[]
 }
 
+/** As much as waits to be written back, at most: what is carried out beyond it nobody else would ever be told of. */
+const OWN_RECORD_BYTES_MAX = 64 * 1024 * 1024
+
 export function openQuorums(config: Config, nodes: OpenNodes, ports: QuorumPorts): Quorums {
   const { clock, random, required } = ports
   const { placement, agreed } = nodes
   const [first, ...rest] = nodes.groups
   // The same protocol on one node inside this process: what routes that chose `local` fall back to.
   // It publishes nothing: its rounds must not count as rounds of the quorum.
-  const ownNodes = createEmbeddedNodes(1, clock, config.tokenAheadMs, SILENT)
+  const ownNodes = createEmbeddedNodes(1, clock, config.tokenAheadMs, SILENT, OWN_RECORD_BYTES_MAX)
   const ownQuorum = createRedlockQuorum({ nodes: ownNodes, clock, events: SILENT })
   const own = createLeases({ quorum: ownQuorum, clock, random, events: SILENT })
   const open = (group: OpenGroup) => openQuorum(config, group, own, ports)

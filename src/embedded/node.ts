@@ -13,6 +13,9 @@ import { applyCommand } from '../core/record/record-rules.ts'
 /** Like Redis, a node still has a record in the very millisecond in which it expires. */
 type Kept = { readonly record: NodeRecord; readonly expiresNodeMs: number }
 
+/** Of a record besides its outcome: keys, numbers, the map's own. An estimate, on the high side. */
+const RECORD_OVERHEAD_BYTES = 512
+
 /** Keys looked at a command for expiry, so that records nobody asks for again are dropped in time. */
 const SWEEP_PER_COMMAND = 2
 
@@ -20,13 +23,24 @@ export class EmbeddedNode implements RecordNode {
   readonly name: string
   readonly #nodeMs: () => number
   readonly #maxTokenAheadMs: number
+  readonly #bytesMax: number
   readonly #kept = new Map<string, Kept>()
+  #keptBytes = 0
 
-  /** @param nodeMs this node's own clock, milliseconds since 1970 */
-  constructor(name: string, nodeMs: () => number, maxTokenAheadMs: number) {
+  /**
+   * @param nodeMs this node's own clock, milliseconds since 1970
+   * @param bytesMax of records; beyond, what has none gets none, as on a Redis node that evicts nothing
+   */
+  constructor(
+    name: string,
+    nodeMs: () => number,
+    maxTokenAheadMs: number,
+    bytesMax = Number.POSITIVE_INFINITY,
+  ) {
     this.name = name
     this.#nodeMs = nodeMs
     this.#maxTokenAheadMs = maxTokenAheadMs
+    this.#bytesMax = bytesMax
   }
 
   execute(command: RecordCommand): Promise<NodeAnswer> {
@@ -38,10 +52,12 @@ export class EmbeddedNode implements RecordNode {
     this.#sweep(nodeMs)
     const kept = this.#kept.get(command.key)
     const live = kept !== undefined && kept.expiresNodeMs >= nodeMs ? kept : undefined
+    if (live === undefined && command.kind === 'claim' && this.#keptBytes >= this.#bytesMax)
+      return { kind: 'unreachable', reason: 'refused', answered: true, detail: FULL }
     const { answer, write } = applyCommand(live?.record, command, nodeMs, this.#maxTokenAheadMs)
     if (write !== undefined) {
       const expiresNodeMs = write.ttl === 'keep' ? (live?.expiresNodeMs ?? nodeMs) : nodeMs + write.ttl.ms
-      this.#kept.set(command.key, { record: write.record, expiresNodeMs })
+      this.#set(command.key, { record: write.record, expiresNodeMs })
     }
     return answer
   }
@@ -56,7 +72,12 @@ export class EmbeddedNode implements RecordNode {
 
   /** Puts a record as it is, past every rule: what enrolment copies to, before the node votes. */
   put(key: string, record: NodeRecord, ttlMs: number): void {
-    this.#kept.set(key, { record, expiresNodeMs: Math.floor(this.#nodeMs()) + ttlMs })
+    this.#set(key, { record, expiresNodeMs: Math.floor(this.#nodeMs()) + ttlMs })
+  }
+
+  #set(key: string, kept: Kept): void {
+    this.#keptBytes += bytesOf(key, kept) - bytesOf(key, this.#kept.get(key))
+    this.#kept.set(key, kept)
   }
 
   /** Looks at a few keys; those that live on go to the end of the queue that the map is. */
@@ -67,6 +88,7 @@ export class EmbeddedNode implements RecordNode {
       looked += 1
       this.#kept.delete(key)
       if (kept.expiresNodeMs >= nodeMs) this.#kept.set(key, kept)
+      else this.#keptBytes -= bytesOf(key, kept)
     }
   }
 
@@ -74,6 +96,14 @@ export class EmbeddedNode implements RecordNode {
   get size(): number {
     return this.#kept.size
   }
+}
+
+const FULL = 'it keeps as much as it may'
+
+function bytesOf(key: string, kept: Kept | undefined): number {
+  if (kept === undefined) return 0
+  const { record } = kept
+  return RECORD_OVERHEAD_BYTES + key.length + (record.state === 'completed' ? record.outcome.length : 0)
 }
 
 /** An embedded node that can be stopped, as a process can: for the demonstration and for tests. */
@@ -89,13 +119,14 @@ export function createEmbeddedNodes(
   clock: Clock,
   maxTokenAheadMs: number,
   events: Events,
+  bytesMax?: number,
 ): readonly StoppableNode[] {
   // On the monotonic clock: what this process alone remembers must not be over because somebody set the wall clock.
   const startedMs = clock.wallMs() - clock.monoMs()
   const nodeMs = () => startedMs + clock.monoMs()
   return Array.from({ length: count }, (_, index) => {
     let stopped = false
-    const node = new EmbeddedNode(`embedded-${index}`, nodeMs, maxTokenAheadMs)
+    const node = new EmbeddedNode(`embedded-${index}`, nodeMs, maxTokenAheadMs, bytesMax)
     return {
       name: node.name,
       get stopped() {

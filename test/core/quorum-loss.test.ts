@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import { createWriteBack, type WriteBackOptions } from '../../src/core/claims/write-back.ts'
-import type { CoreEvent } from '../../src/core/events.ts'
+import { type CoreEvent, SILENT } from '../../src/core/events.ts'
 import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import type { ClaimRequest, Leases } from '../../src/core/ports.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
@@ -158,4 +158,26 @@ test('what has no room, what is too old and what is left at the end is dropped, 
   writeBack[Symbol.dispose]()
   expect(new Set(writtenBack())).toEqual(new Set(['dropped']))
   expect(writtenBack().length).toBe(4)
+})
+
+test('what a process carries out by itself has a bound: beyond it nothing is begun, until something is over', async () => {
+  const clock = new VirtualClock()
+  const nodes = createEmbeddedNodes(1, clock, 10_000, SILENT, 10_000)
+  const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
+  const local = createLeases({ quorum, clock, random: seededRandom(7), events: SILENT })
+  const ask = (name: string) => clock.during(local.claim(request(name)), 1_000)
+  const begun = await ask('begun')
+  for (let n = 0; n < 3; n += 1) {
+    const claimed = await ask(`large ${n}`)
+    if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+    expect(await local.complete(claimed.lease, outcome('x'.repeat(4_000)))).toEqual({ kind: 'recorded' })
+  }
+  expect(await ask('one more')).toMatchObject({ kind: 'unavailable' })
+  // What it knows it goes on knowing, and what it has begun it records.
+  expect(await ask('large 0')).toMatchObject({ kind: 'duplicate' })
+  if (begun.kind !== 'granted') throw new Error(begun.kind)
+  expect(await local.complete(begun.lease, outcome('late'))).toEqual({ kind: 'recorded' })
+  await clock.advance(3_600_001)
+  for (let n = 0; n < 4; n += 1) await local.read('dedup:t:e:v:any')
+  expect(await ask('one more')).toMatchObject({ kind: 'granted' })
 })
