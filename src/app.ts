@@ -144,29 +144,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   })
 
   const addresses: Addresses = {}
-  const adminAddress = await listen('admin', admin, config.adminListen)
-  if (adminAddress !== undefined) addresses.admin = adminAddress
-  const apiAddress = await (api && opened('api', () => api.listen()))
-  if (apiAddress !== undefined) addresses.api = apiAddress
-  const gatewayAddress = await (gateway && opened('gateway', () => gateway.listen()))
-  if (gatewayAddress !== undefined) addresses.gateway = gatewayAddress
-  const envoyAddress = await (envoy && opened('gateway gRPC', () => envoy.listen()))
-  if (envoyAddress !== undefined) addresses.gatewayGrpc = envoyAddress
-  const proxyAddress = await proxied?.listen()
-  if (proxyAddress !== undefined) addresses.proxy = proxyAddress
-  coordination = openCoordinations(config, quorums.offices, {
-    ...core,
-    application: proxied?.application,
-    onFailure: (err) => log.warn({ err }, 'coordination stumbled'),
-  })
-  phase = 'serving'
-  telemetry.start(quorums.probed)
-  log.info(
-    { addresses, nodes: nodes.views(), quorum_nodes: `${required}/${nodeCount}` },
-    'fencepost is serving',
-  )
-
-  return {
+  const app: App = {
     addresses,
     drain: async () => {
       phase = 'draining'
@@ -189,6 +167,35 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
       await sagas?.[Symbol.asyncDispose]()
     },
   }
+
+  try {
+    const adminAddress = await listen('admin', admin, config.adminListen)
+    if (adminAddress !== undefined) addresses.admin = adminAddress
+    const apiAddress = await (api && opened('api', () => api.listen()))
+    if (apiAddress !== undefined) addresses.api = apiAddress
+    const gatewayAddress = await (gateway && opened('gateway', () => gateway.listen()))
+    if (gatewayAddress !== undefined) addresses.gateway = gatewayAddress
+    const envoyAddress = await (envoy && opened('gateway gRPC', () => envoy.listen()))
+    if (envoyAddress !== undefined) addresses.gatewayGrpc = envoyAddress
+    const proxyAddress = await proxied?.listen()
+    if (proxyAddress !== undefined) addresses.proxy = proxyAddress
+    coordination = openCoordinations(config, quorums.offices, {
+      ...core,
+      application: proxied?.application,
+      onFailure: (err) => log.warn({ err }, 'coordination stumbled'),
+    })
+    phase = 'serving'
+    telemetry.start(quorums.probed)
+    log.info(
+      { addresses, nodes: nodes.views(), quorum_nodes: `${required}/${nodeCount}` },
+      'fencepost is serving',
+    )
+  } catch (cause) {
+    // A port that is taken: what is open already would keep the process, which serves nothing.
+    await app[Symbol.asyncDispose]()
+    throw cause
+  }
+  return app
 }
 
 /** Outcomes that are still offered to the quorum after their clients were answered; beyond, they are given up. */
