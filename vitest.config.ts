@@ -5,8 +5,9 @@ const load = ['test/system/**/*.test.ts', 'test/faults/**/*.test.ts', 'test/cli/
 
 export default defineConfig({
   test: {
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    // Far above what any test takes by itself: a busy machine starts a process in seconds.
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
     projects: [
       {
         extends: true,

@@ -4,7 +4,7 @@ import type pg from 'pg'
 import { type PostgresServer, startPostgres } from '../../test/support/postgres-server.ts'
 import { TestProcess } from '../../test/support/processes.ts'
 import { startRedisServers } from '../../test/support/redis-servers.ts'
-import { startSidecar } from '../../test/support/sidecar.ts'
+import { PATIENT, startSidecar } from '../../test/support/sidecar.ts'
 
 export type Stage = AsyncDisposable & {
   readonly pool: pg.Pool
@@ -23,9 +23,7 @@ export async function setStage(schema: string): Promise<Stage> {
   const sidecar = stack.use(
     await startSidecar({
       FENCEPOST_REDIS_NODES: servers.nodesSetting,
-      // A machine that is busy with other tests must not look like a lost quorum.
-      FENCEPOST_NODE_DEADLINE: '1s',
-      FENCEPOST_CLAIM_BUDGET: '3s',
+      ...PATIENT,
     }),
   )
   const pool = postgres.pool()

@@ -21,7 +21,7 @@ async function orphaned() {
   })
   /** A claim that lapses, and the letter that the sweeper writes of it. */
   const lapse = async (): Promise<TrailEntry> => {
-    const claimed = await sidecar.claim('order', { leaseMs: 200, retentionMs: 60_000 })
+    const claimed = await sidecar.claim('order', { leaseMs: 2_000, retentionMs: 60_000 })
     if (claimed.kind !== 'granted') throw new Error(claimed.kind)
     const { key, token, attempt, fingerprint } = claimed.lease
     await eventually('the lease to lapse', async () => {
@@ -36,6 +36,10 @@ async function orphaned() {
     const { io, stdout, stderr } = bufferedIo({
       FENCEPOST_REDIS_NODES: servers.nodesSetting,
       FENCEPOST_UPSTREAM: 'http://127.0.0.1:9',
+      // A busy machine must not look like nodes that are away.
+      FENCEPOST_NODE_DEADLINE: '1s',
+      FENCEPOST_CLAIM_BUDGET: '3s',
+      FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
     })
     return { exit: await deadLetters(args, io), told: stdout() + stderr() }
   }

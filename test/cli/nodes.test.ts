@@ -32,6 +32,7 @@ async function run(servers: RedisServers, ...args: string[]) {
     FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
     FENCEPOST_LEASE: '1s',
     FENCEPOST_NODE_DEADLINE: '50ms',
+    FENCEPOST_CLAIM_BUDGET: '3s',
     FENCEPOST_RESERVATION_MAX_LEASE: '1s',
     FENCEPOST_CLOCK_STEP: '0ms',
   })

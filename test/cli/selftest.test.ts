@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { makeAuthority } from '../support/certificates.ts'
 import { type Exit, startFencepost } from '../support/processes.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { PATIENT as PATIENT_SIDECAR, startSidecar } from '../support/sidecar.ts'
 
 async function selftest(
   args: readonly string[],
@@ -16,7 +16,7 @@ async function selftest(
 }
 
 /** A machine that is busy with other tests must not look like a lost quorum. */
-const PATIENT = { FENCEPOST_NODE_DEADLINE: '1s', FENCEPOST_CLAIM_BUDGET: '3s' }
+const PATIENT = { ...PATIENT_SIDECAR, FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s' }
 
 test('all nodes there: every step is told, exit 0; one away: exit 69, unless a majority will do', async () => {
   await using servers = await startRedisServers(3)

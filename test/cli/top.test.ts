@@ -4,7 +4,7 @@ import { startCountingApplication } from '../support/counting-application.ts'
 import { startMonitoredLoad } from '../support/monitored-stack.ts'
 import { startFencepost } from '../support/processes.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
 test('it shows decisions, latencies, votes of each node and what is wrong with a sidecar that does not answer', async () => {
   await using servers = await startRedisServers(3)
@@ -12,6 +12,7 @@ test('it shows decisions, latencies, votes of each node and what is wrong with a
   await using sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_UPSTREAM: application.url,
+    ...PATIENT,
   })
   await using _ = startMonitoredLoad([sidecar], 60, 3)
   await application.arrived(10)

@@ -11,10 +11,12 @@ import { type Sidecar, startSidecar } from '../support/sidecar.ts'
 const RECORDS = 50
 
 const SETTINGS = {
-  FENCEPOST_LEASE: '2s',
-  FENCEPOST_RESERVATION_MAX_LEASE: '2s',
-  FENCEPOST_NODE_DEADLINE: '100ms',
-  FENCEPOST_CLAIM_BUDGET: '500ms',
+  FENCEPOST_LEASE: '4s',
+  FENCEPOST_RESERVATION_MAX_LEASE: '4s',
+  FENCEPOST_NODE_DEADLINE: '200ms',
+  // The command as well as the sidecars: a busy machine must not look like nodes that are away.
+  FENCEPOST_CLAIM_BUDGET: '5s',
+  FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
   FENCEPOST_CLOCK_STEP: '100ms',
 }
 

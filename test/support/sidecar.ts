@@ -52,6 +52,9 @@ export async function startSidecar(
       FENCEPOST_ADMIN_LISTEN: '127.0.0.1:0',
       // Reservations that a test leaves behind keep a draining sidecar for no longer.
       FENCEPOST_DRAIN_TIMEOUT: '2s',
+      // A machine that is busy with other tests, or stands still for a moment, must not look like nodes that are away.
+      FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
+      FENCEPOST_CLAIM_BUDGET: '3s',
       ...env,
     },
   })
