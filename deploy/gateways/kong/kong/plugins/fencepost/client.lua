@@ -30,10 +30,12 @@ local function opened(to, options)
   if not ok then return nil, err end
   local reused = (sock:getreusedtimes() or 0) > 0
   if to.secure and not reused then
-    local done, failed = sock:sslhandshake(nil, name, options.tls_verify)
-    if not done then
+    -- Where a handshake is over at once and its certificate is refused, lua-resty-core fails instead of saying so
+    -- (its issue 499, mended by its pull requests 500 and 533; Debian 12 has an older one).
+    local called, done, failed = pcall(sock.sslhandshake, sock, nil, name, options.tls_verify)
+    if not called or not done then
       sock:close()
-      return nil, failed
+      return nil, called and failed or done
     end
   end
   return sock, nil, reused
