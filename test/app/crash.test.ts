@@ -9,7 +9,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { canary, found } from '../support/canaries.ts'
 import { eventually } from '../support/eventually.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
-import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 const preload = join(import.meta.dirname, '../support/crash-on-hangup.mjs')
 const INPUTS = {
@@ -35,6 +35,7 @@ beforeEach(async () => {
   servers = await startRedisServers(3)
   sidecar = await startSidecar(
     {
+      ...PATIENT,
       FENCEPOST_REDIS_NODES: servers.urls
         .map((url) => url.replace('redis://', `redis://default:${INPUTS.inTheEnvironment}@`))
         .join(','),

@@ -8,9 +8,9 @@ import { callMembership } from '../../src/redis/membership.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
-const SETTINGS = { FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s', FENCEPOST_CLAIM_BUDGET: '1s' }
+const SETTINGS = { ...PATIENT, FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s', FENCEPOST_CLAIM_BUDGET: '3s' }
 const QUIET = { FENCEPOST_PROXY_LISTEN: 'off', FENCEPOST_API_LISTEN: 'off', FENCEPOST_ADMIN_LISTEN: 'off' }
 
 /** Starts the sidecar as its command does; here it must come back at once, because it refuses to run. */

@@ -8,12 +8,13 @@ import { eventually } from '../support/eventually.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { type Sidecar, startSidecar } from '../support/sidecar.ts'
 
-/** Short leases, so that a quarantine is over in two seconds. */
+/** Short leases, so that a quarantine is over in a few seconds. */
 const SETTINGS = {
   FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
-  FENCEPOST_LEASE: '1s',
-  FENCEPOST_NODE_DEADLINE: '50ms',
-  FENCEPOST_RESERVATION_MAX_LEASE: '1s',
+  FENCEPOST_LEASE: '4s',
+  FENCEPOST_NODE_DEADLINE: '200ms',
+  FENCEPOST_CLAIM_BUDGET: '3s',
+  FENCEPOST_RESERVATION_MAX_LEASE: '4s',
   FENCEPOST_CLOCK_STEP: '0ms',
 }
 

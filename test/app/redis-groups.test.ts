@@ -9,6 +9,7 @@ import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { fingerprintOf, keyOf, outcomeOf } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
+import { PATIENT } from '../support/sidecar.ts'
 
 test('with a key ring, a command sees the outcome of a record as the sidecar does, and not as damaged', async () => {
   await using servers = await startRedisServers(3)
@@ -17,9 +18,7 @@ test('with a key ring, a command sees the outcome of a record as the sidecar doe
     FENCEPOST_PROXY_LISTEN: 'off',
     FENCEPOST_KEY_RING_FILE: '/ring',
     FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
-    FENCEPOST_LEASE: '4s',
-    FENCEPOST_NODE_DEADLINE: '200ms',
-    FENCEPOST_CLAIM_BUDGET: '2s',
+    ...PATIENT,
   }
   const loaded = loadConfig(env, () => `one ${Buffer.alloc(32, 1).toString('base64')}\n`)
   if (loaded.kind === 'invalid') throw new Error(JSON.stringify(loaded))
@@ -28,8 +27,8 @@ test('with a key ring, a command sees the outcome of a record as the sidecar doe
   const nodes = await openNodes(config, systemClock, systemRandom, SILENT)
   onTestFinished(() => nodes[Symbol.asyncDispose]())
   using quorums = openQuorums(config, nodes, { ...outside, tracedNode: (node) => node, required: 2 })
-  const request = { key: keyOf('sealed'), fingerprint: fingerprintOf('sealed'), budgetMs: 2_000 }
-  const claimed = await quorums.leases.claim({ ...request, leaseMs: 4_000, retentionMs: 60_000 })
+  const request = { key: keyOf('sealed'), fingerprint: fingerprintOf('sealed'), budgetMs: 5_000 }
+  const claimed = await quorums.leases.claim({ ...request, leaseMs: 30_000, retentionMs: 60_000 })
   if (claimed.kind !== 'granted') throw new Error(claimed.kind)
   expect(await quorums.leases.complete(claimed.lease, outcomeOf('sealed'))).toEqual({ kind: 'recorded' })
 

@@ -16,7 +16,7 @@ import { type CountingApplication, startCountingApplication } from '../support/c
 import { eventually } from '../support/eventually.ts'
 import { TestProcess } from '../support/processes.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
-import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 /** Words that occur nowhere else, one for each input. */
 const INPUTS = {
@@ -96,6 +96,9 @@ beforeAll(async () => {
       FENCEPOST_TRACE_SAMPLE_RATIO: '1',
       FENCEPOST_TRACE_NODE_SPANS: 'on',
       FENCEPOST_BODY_LIMIT: '8KiB',
+      ...PATIENT,
+      // How long each request without a quorum takes.
+      FENCEPOST_CLAIM_BUDGET: '2s',
       OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(collector.address() as AddressInfo).port}`,
       OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
       OTEL_BSP_SCHEDULE_DELAY: '100',

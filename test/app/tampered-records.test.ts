@@ -9,8 +9,9 @@ import { connect } from 'node:net'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
+import { eventually } from '../support/eventually.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
-import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 let servers: RedisServers
 let application: CountingApplication
@@ -25,6 +26,9 @@ beforeAll(async () => {
     FENCEPOST_UPSTREAM: application.url,
     // Every duplicate asks the nodes.
     FENCEPOST_OUTCOME_CACHE: '0B',
+    ...PATIENT,
+    // How long the refused rows take.
+    FENCEPOST_CLAIM_BUDGET: '1500ms',
   })
   clients = servers.urls.map((url) => new Redis(url))
 })
@@ -99,11 +103,10 @@ test.each<[what: string, change: (record: Buffer) => Buffer | 'list', answer: ty
   expect((await post(key)).status).toBe(201)
   const before = await count(counted)
   for (const client of clients) {
-    const [name] = await recordsOf(client)
-    const record = await client.getBuffer(name!)
-    const changed = change(record!)
-    if (changed === 'list') await client.multi().del(name!).lpush(name!, CANARY).pexpire(name!, 60_000).exec()
-    else await client.set(name!, changed, 'KEEPTTL')
+    const { name, record } = await completedOn(client)
+    const changed = change(record)
+    if (changed === 'list') await client.multi().del(name).lpush(name, CANARY).pexpire(name, 60_000).exec()
+    else await client.set(name, changed, 'KEEPTTL')
   }
   const answer = await post(key)
   expect([answer.status, (JSON.parse(answer.body) as { code: string }).code]).toEqual([status, code])
@@ -117,11 +120,11 @@ test.each<[what: string, change: (record: Buffer) => Buffer | 'list', answer: ty
 
 test('a record that was changed on one node is outvoted by those that were not', async () => {
   const first = await post('outvoted')
-  const [name] = await recordsOf(clients[1]!)
-  const record = await clients[1]!.getBuffer(name!)
+  for (const client of clients) await completedOn(client)
+  const { name, record } = await completedOn(clients[1]!)
   await clients[1]!.set(
-    name!,
-    withOutcome(sealed({ ...head, headers: [['X-A', splitting]] }))(record!),
+    name,
+    withOutcome(sealed({ ...head, headers: [['X-A', splitting]] }))(record),
     'KEEPTTL',
   )
   const again = await post('outvoted')
@@ -134,9 +137,9 @@ test('a record that was changed on one node is outvoted by those that were not',
 test('a record whose header states another length than its body has does not end the answer elsewhere', async () => {
   await post('lengths')
   for (const client of clients) {
-    const [name] = await recordsOf(client)
+    const { name, record } = await completedOn(client)
     const lying = withOutcome(sealed({ ...head, headers: [['Content-Length', '3']] }))
-    await client.set(name!, lying((await client.getBuffer(name!))!), 'KEEPTTL')
+    await client.set(name, lying(record), 'KEEPTTL')
   }
   const { status, bytes } = await post('lengths')
   expect([status, bytes.match(/^content-length: .*$/gim)]).toEqual([
@@ -149,6 +152,15 @@ test('a record whose header states another length than its body has does not end
 /** Only the record of the running case: what the sidecar keeps for itself has another first part. */
 async function recordsOf(client: Redis): Promise<string[]> {
   return client.keys('dedup:default:*')
+}
+
+/** On each node by itself: the answer needed a majority only, and what is changed too early is completed over. */
+function completedOn(client: Redis): Promise<{ readonly name: string; readonly record: Buffer }> {
+  return eventually('the record is completed on this node', async () => {
+    const [name] = await recordsOf(client)
+    const record = name === undefined ? null : await client.getBuffer(name)
+    return name !== undefined && record !== null && record.length > HEADER_BYTES && { name, record }
+  })
 }
 
 async function count(pattern: RegExp): Promise<number> {

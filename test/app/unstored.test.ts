@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
 test('an answer that could not be recorded in time is recorded while the sidecar drains, and replayed after', async () => {
   await using servers = await startRedisServers(3)
@@ -9,7 +9,10 @@ test('an answer that could not be recorded in time is recorded while the sidecar
   const env = {
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_UPSTREAM: application.url,
+    ...PATIENT,
     FENCEPOST_SETTLE_BUDGET: '50ms',
+    // It ends as soon as the outcome is recorded; until then the nodes have to be found again.
+    FENCEPOST_DRAIN_TIMEOUT: '15s',
   }
   const init = { method: 'POST', headers: { 'Idempotency-Key': '"pay-1"' }, body: '{"amount":1}' }
   {

@@ -1,6 +1,7 @@
 // The dashboards: the committed JSON is the generated one, every panel is explained, every query returns data.
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { BOARDS } from '../../dashboards/boards.ts'
 import { grafanaJson } from '../../dashboards/grafana.ts'
@@ -41,15 +42,20 @@ test('every query returns data from a real Prometheus that scraped real sidecars
   await prometheus.until('fencepost_saga_database_up == 1')
   await prometheus.until('redis_memory_fragmentation_ratio{node="redis-4"}')
   await prometheus.until('namespace_job:fencepost_quorum_failures_per_attempts:ratio_rate3d')
-  const empty: string[] = []
-  for (const board of BOARDS) {
-    for (const panel of board.panels) {
-      for (const { expr } of panel.queries) {
-        const result = await prometheus.query(filledIn(expr, '8s'))
-        const known = result.filter(({ values }) => values.some(([, value]) => !Number.isNaN(value)))
-        if (known.length === 0) empty.push(`${board.uid} / ${panel.title}: ${expr}`)
-      }
-    }
+  let empty = BOARDS.flatMap(({ uid, panels }) =>
+    panels.flatMap(({ title, queries }) => queries.map(({ expr }) => ({ uid, title, expr }))),
+  )
+  const isEmpty = async ({ expr }: (typeof empty)[number]) => {
+    const result = await prometheus.query(filledIn(expr, '8s'))
+    return !result.some(({ values }) => values.some(([, value]) => !Number.isNaN(value)))
+  }
+  // Asked again for a while: where the machine is held up a scrape of a second is missed, and what it was to bring.
+  const untilMs = performance.now() + 40_000
+  while (empty.length > 0 && performance.now() < untilMs) {
+    const left: typeof empty = []
+    for (const one of empty) if (await isEmpty(one)) left.push(one)
+    empty = left
+    await pause(500)
   }
   expect(empty).toEqual([])
 }, 120_000)

@@ -23,7 +23,7 @@ export async function fuzzCalls(of: {
 }): Promise<CallReport> {
   const { random } = of
   await using api = await startReservationApi({
-    limits: { headersTimeoutMs: 300, requestTimeoutMs: 300, keepAliveTimeoutMs: 50 },
+    limits: { headersTimeoutMs: 800, requestTimeoutMs: 800, keepAliveTimeoutMs: 50 },
     keepEvents: false,
   })
   const held = await api.reserve({ session_id: 'holder', reserved_value: 'held', lease: '60s' })

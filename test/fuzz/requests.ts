@@ -41,7 +41,7 @@ export async function fuzzRequests(of: {
   await using application = await startStrictApplication()
   await using proxy = await startProxy(application.origin, {
     routes: [route({ match: { methods: ['POST'] } })],
-    limits: { headersTimeoutMs: 300, requestTimeoutMs: 300, keepAliveTimeoutMs: 50 },
+    limits: { headersTimeoutMs: 800, requestTimeoutMs: 800, keepAliveTimeoutMs: 50 },
     keepEvents: false,
   })
   const broken: string[] = []

@@ -1,8 +1,9 @@
 /**
  * Real gateways with the configuration that is shipped in deploy/gateways: only its addresses are replaced by those of the
- * test, and each runs in a folder of its own.
+ * test, and how long a gateway waits for a check, which on a machine that does other things may take longer than the shipped
+ * half second. Each runs in a folder of its own.
  */
-import { chmod, cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { chmod, cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fetchProgram } from './fetched-programs.ts'
@@ -88,6 +89,7 @@ export async function startGateway(
   let text = await readFile(file, 'utf8')
   for (const [from, to] of Object.entries(addresses)) text = withPort(text, from, new URL(to).port)
   await writeFile(file, text)
+  await makePatient(folder)
   const [command, ...args] = await kind.command(file, folder)
   const child = new TestProcess(command, args, { name: kind.folder, cwd: folder, env: { HOME: folder } })
   const dispose = async () => {
@@ -104,6 +106,30 @@ export async function startGateway(
     throw cause
   }
   return { origin, process: child, [Symbol.asyncDispose]: dispose }
+}
+
+/** As they stand in the shipped files: for connecting to fencepost, and for the answer to a check. */
+const TIMES: readonly (readonly [shipped: RegExp, patient: string])[] = [
+  [/(timeout) 200ms/g, '$1 5s'],
+  [/(timeout) 500ms/g, '$1 15s'],
+  [/(timeout:) 0\.2s/g, '$1 5s'],
+  [/(timeout:) (0\.5|3)s/g, '$1 15s'],
+  [/(TIMEOUT_MS =) 500\b/g, '$1 15000'],
+  [/(timeout = .*default =) 500\b/g, '$1 15000'],
+]
+
+async function makePatient(folder: string): Promise<void> {
+  let changed = 0
+  for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue
+    const file = join(entry.parentPath, entry.name)
+    const shipped = await readFile(file, 'utf8')
+    const patient = TIMES.reduce((text, [from, to]) => text.replaceAll(from, to), shipped)
+    if (patient === shipped) continue
+    changed += 1
+    await writeFile(file, patient)
+  }
+  if (changed === 0) throw new Error(`${folder} does not say how long a check may take as it did`)
 }
 
 function withPort(text: string, from: string, to: string): string {

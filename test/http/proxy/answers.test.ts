@@ -199,6 +199,8 @@ test('an event stream is passed on as it comes, and leaves a tombstone', async (
   expect(Buffer.from((await reader.read()).value!).toString()).toBe('data: 1\n\n')
   held.release()
   expect(Buffer.from((await reader.read()).value!).toString()).toBe('data: 2\n\n')
+  expect((await reader.read()).done).toBe(true)
+  await eventually('its end is told', () => proxy.events.some((event) => event.kind === 'completed'))
   expect(told(await proxy.post('k'))).toBe('410 gone')
 })
 
