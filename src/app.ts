@@ -148,11 +148,14 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     addresses,
     drain: async () => {
       phase = 'draining'
-      await coordination?.[Symbol.asyncDispose]()
       log.info('draining: new work is refused, work under way is finished')
       const untilMonoMs = clock.monoMs() + config.drainTimeoutMs
-      // What is reserved goes on being extended and completed while the proxy finishes its requests.
-      await Promise.all([proxied, api, gateway, envoy].map((one) => one?.close(config.drainTimeoutMs)))
+      // What is reserved goes on being extended and completed while the proxy finishes its requests, and the sweeper may be
+      // waiting for the application.
+      await Promise.all([
+        coordination?.[Symbol.asyncDispose](),
+        ...[proxied, api, gateway, envoy].map((one) => one?.close(config.drainTimeoutMs)),
+      ])
       await within(background.drained(), untilMonoMs - clock.monoMs())
     },
     stopEmbeddedNode: (index) => nodes.stopEmbedded(index),

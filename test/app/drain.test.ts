@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { eventually } from '../support/eventually.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
 test('what is still under way after limits.drain is cut off, and the process ends by itself', async () => {
   await using application = await startCountingApplication()
@@ -21,4 +23,35 @@ test('what is still under way after limits.drain is cut off, and the process end
   expect(performance.now() - startedMs).toBeGreaterThanOrEqual(300)
   expect(await asked).toBeInstanceOf(Error)
   expect(sidecar.process.output).toContain('draining')
+})
+
+test('a sidecar that waits for what became of an orphan refuses new work as soon as it is told to end', async () => {
+  await using servers = await startRedisServers(3)
+  await using application = await startCountingApplication()
+  await using sidecar = await startSidecar({
+    ...PATIENT,
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: application.url,
+    FENCEPOST_SETTLE_PATH: '/settle',
+    FENCEPOST_SWEEP_INTERVAL: '100ms',
+  })
+  application.hold()
+  const orphan = { session_id: 's', reserved_value: 'v', lease: '1s' }
+  await fetch(`${sidecar.api}/v1/reservations`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(orphan),
+  })
+  await application.arrived(1)
+  expect(application.executions[0]?.url).toBe('/settle')
+  const toldMs = performance.now()
+  sidecar.process.signal('SIGTERM')
+  await eventually('no connection is taken any more', async () => {
+    const url = `${sidecar.api}/v1/reservations?value=v`
+    const refused = await fetch(url).catch((error: unknown) => error)
+    return refused instanceof Error
+  })
+  // The application has 5 s for its answer.
+  expect(performance.now() - toldMs).toBeLessThan(4_000)
+  expect(await sidecar.process.exited).toMatchObject({ code: 0 })
 })
