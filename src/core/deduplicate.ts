@@ -235,7 +235,8 @@ async function workUnderLease(
     return locked
   }
   try {
-    const outcome = await forwardAndSettle(request, keeper, protection, leases, ports)
+    const both = locked ? { ...keeper, held: () => keeper.held() && locked.held() } : keeper
+    const outcome = await forwardAndSettle(request, both, protection, leases, ports)
     // Without an answer the application may still be at work on them: their leases are left to end, like the record's.
     if (outcome.kind !== 'indeterminate') await locked?.unlock()
     return outcome

@@ -39,6 +39,8 @@ export type EntityPorts = Omit<LeaseKeeperPorts, 'leases'> & {
 export type Locked =
   | {
       readonly kind: 'locked'
+      /** Whether all of them still stand. They may stand on nodes of another group than the record of the request. */
+      readonly held: () => boolean
       /** The work is over. */
       readonly unlock: () => Promise<void>
       /** Whether it is over is not known: the leases are left to end. */
@@ -100,7 +102,7 @@ export async function lockEntities(
   const abandon = (): void => {
     for (const keeper of keepers) keeper.stop('abandoned')
   }
-  return { kind: 'locked', unlock, abandon }
+  return { kind: 'locked', held: () => keepers.every((keeper) => keeper.held()), unlock, abandon }
 }
 
 async function claimOrWait(

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { KEPT_WHILE_ALIVE, keepLease } from '../../../src/core/claims/lease-keeper.ts'
 import { createLeases } from '../../../src/core/claims/leases.ts'
 import { SILENT } from '../../../src/core/events.ts'
+import type { Lease } from '../../../src/core/ports.ts'
 import { lockEntities } from '../../../src/core/reservations/entity-locks.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
@@ -37,7 +38,7 @@ function cluster() {
     const recordKeys = entities.map(E)
     return { keeper, locked: await lockEntities({ recordKeys, waitMs }, keeper, POLICY, abandoned, ports) }
   }
-  return { clock, nodes, leases, lock }
+  return { clock, nodes, leases, lock, ports, hold }
 }
 
 test('all records are raised to one token, larger than every earlier one of each entity', async () => {
@@ -140,4 +141,23 @@ test('where not all can be raised to one token, what stands under either token i
       Array(5).fill('released'),
     )
   expect(await leases.claim(request)).toMatchObject({ kind: 'granted', lease: { attempt: 1 } })
+})
+
+test('an entity whose lease was lost is not held, also while the record of the request is', async () => {
+  const { leases, clock, ports, hold } = cluster()
+  const keeper = await hold('one')
+  // The nodes of another group, which are away.
+  const lost = {
+    ...leases,
+    renew: async (lease: Lease) =>
+      lease.key === E('a') ? ({ kind: 'unavailable' } as const) : leases.renew(lease),
+  }
+  const locked = await lockEntities({ recordKeys: [E('a')], waitMs: 0 }, keeper, POLICY, undefined, {
+    ...ports,
+    leases: lost,
+  })
+  if (locked.kind !== 'locked') throw new Error(locked.kind)
+  expect([keeper.held(), locked.held()]).toEqual([true, true])
+  await clock.advance(POLICY.leaseMs)
+  expect([keeper.held(), locked.held()]).toEqual([true, false])
 })
