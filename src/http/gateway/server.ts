@@ -21,12 +21,13 @@ import { endToEndHeaders } from '../proxy/arrival.ts'
 import { hasBody, type Inbound, rawOf, readBody } from '../proxy/inbound.ts'
 import { createListener, type ListenerLimits } from '../proxy/listener.ts'
 import { send, writeRaw } from '../proxy/send.ts'
+import { isToken } from '../tokens.ts'
 import { createTurns } from '../turns.ts'
 import { checkAnswer } from './answers.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check, idOf } from './check.ts'
 import { endedProblem, opened, reportFrom, settle } from './completion.ts'
 import { type Dialect, type Original, originalOf } from './original.ts'
-import { isToken, TOKEN_HEADER, TOKEN_REQUIRED } from './token.ts'
+import { TOKEN_HEADER, TOKEN_REQUIRED } from './token.ts'
 
 export type GatewayOptions = CheckOptions & {
   /** Gateways must show one of them where given, as `Fencepost-Gateway-Token`; asked at each call, because they may change. */

@@ -1,40 +1,31 @@
 /**
- * The listener of the reservation API: Fastify, with every limit written out.
+ * The reservation API on its listener.
  *
- * Owns what is the same for all calls: the bearer token, the form of the body, the number of calls under way, errors as
- * problem documents, and the end: a draining sidecar reserves nothing new, and extends, completes and releases what it
- * has given out until that has ended or the grace is over.
+ * Owns what is the same for all calls: the bearer token, the number of calls under way, and the end: a draining sidecar
+ * reserves nothing new, and extends, completes and releases what it has given out until that has ended or the grace is over.
  */
 
-import { createHash, timingSafeEqual } from 'node:crypto'
-import type { Server as TlsServer } from 'node:https'
-import Fastify, {
-  type FastifyError,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-} from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Events } from '../../core/events.ts'
-import { decodeUtf8 } from '../../core/formats/framing.ts'
 import type { Reservation } from '../../core/reservations/reservations.ts'
 import type { SagaDesk } from '../../core/saga-desk.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { abandoned } from '../abandoned.ts'
-import { keepTlsFresh, type ListenerTls, serverOptions } from '../listener-tls.ts'
+import type { ListenerTls } from '../listener-tls.ts'
 import type { ListenAt } from '../listening.ts'
 import { type Problem, problemDocument } from '../problems.ts'
-import { createConnectionFaults, type FaultLimits } from '../proxy/connection-faults.ts'
+import { isToken } from '../tokens.ts'
 import { createTurns } from '../turns.ts'
 import { type ApiAnswer, decisionOf, problem } from './answers.ts'
 import { CALL_NAMES, CALLS, type CallName } from './calls.ts'
 import { createHandlers, type HandlerOptions, type HandlerPorts } from './handlers.ts'
 import { createHeartbeats, type HeartbeatPorts } from './heartbeat.ts'
+import { createListener, type ListenerLimits, type ListenerPorts, sendProblem } from './listener.ts'
 import { openApiDocument } from './openapi.ts'
 import { trackOutstanding } from './outstanding.ts'
 import { sagaPaths, serveSagaCalls } from './saga-calls.ts'
 import type { ReserveInput } from './schemas.ts'
 import { giveBaggage, lockOf, traceCalls } from './traced.ts'
-import { validatorOf } from './validation.ts'
 
 export type ReservationApiOptions = HandlerOptions & {
   readonly version: string
@@ -45,25 +36,20 @@ export type ReservationApiOptions = HandlerOptions & {
   /** How long one stream keeps a reservation. */
   readonly totalHoldMs: number
   readonly renewFraction: number
-  readonly limits: FaultLimits & {
-    readonly bodyBytesMax: number
-    readonly keepAliveTimeoutMs: number
+  readonly limits: ListenerLimits & {
     readonly inFlightMax: number
-    readonly connectionsMax: number
     /** Reservations that one session may hold through this sidecar. */
     readonly perSessionMax: number
   }
 }
 
 export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding' | 'heartbeats'> &
-  Omit<HeartbeatPorts, 'onRenewed'> & {
+  Omit<HeartbeatPorts, 'onRenewed'> &
+  ListenerPorts & {
     readonly events: Events
-    readonly newInstance: () => string
     readonly tracing: Tracing
     /** Present where a database is configured. */
     readonly sagas?: SagaDesk
-    /** Told of a fault of our own; the caller got 500 with this instance. */
-    readonly onFailure: (error: unknown, instance: string) => void
   }
 
 export interface ReservationApi {
@@ -76,8 +62,6 @@ export interface ReservationApi {
 }
 
 const RETRY_SOON_MS = 1_000
-/** How often connections are looked at for the timeouts of heads and requests. */
-const TIMEOUT_CHECK_MS = 500
 
 export function createReservationApi(
   options: ReservationApiOptions,
@@ -92,7 +76,7 @@ export function createReservationApi(
     heartbeats.settled(reservation)
   }
   const handlers = createHandlers(options, { ...ports, heartbeats, outstanding: { ...outstanding, ended } })
-  const app = createServer(limits, ports.newInstance, options.tls)
+  const app = createListener(limits, ports, options.tls)
   const document = openApiDocument(options, ports.sagas === undefined ? {} : sagaPaths())
   let draining = false
   let inFlight = 0
@@ -109,23 +93,13 @@ export function createReservationApi(
     reply.raw.once('close', () => {
       inFlight -= 1
     })
-    if (options.apiTokens !== undefined && !showsToken(request, options.apiTokens())) {
+    if (options.apiTokens !== undefined && !isToken(bearerOf(request), options.apiTokens())) {
       reply.header('WWW-Authenticate', 'Bearer')
       return answer(reply, TOKEN_REQUIRED)
     }
     await turns.begin()
     const over = inFlight - heartbeats.open > limits.inFlightMax
     return over ? answer(reply, overloaded(limits.inFlightMax)) : undefined
-  })
-  app.setErrorHandler((error: FastifyError, request, reply) => {
-    if (reply.sent) return reply
-    // A caller that goes away in the middle of its body is no fault of ours; nobody is left to read this.
-    const known = problemOf(error, limits.bodyBytesMax) ?? (request.raw.complete ? undefined : BROKEN_OFF)
-    if (known !== undefined) return sendProblem(reply, known, ports.newInstance())
-    const instance = ports.newInstance()
-    ports.onFailure(error, instance)
-    const detail = 'The sidecar failed at this call; its log says why. Whether it took effect is not known.'
-    return sendProblem(reply, { code: 'internal-error', detail }, instance)
   })
   const unknown = (method: string) => `There is no call ${method} on this path; see /openapi.json.`
   app.setNotFoundHandler(({ method }, reply) => answer(reply, problem('call-unknown', unknown(method))))
@@ -225,102 +199,6 @@ export function createReservationApi(
   }
 }
 
-function createServer(
-  limits: ReservationApiOptions['limits'],
-  newInstance: () => string,
-  tls: ListenerTls | undefined,
-): FastifyInstance {
-  const faults = createConnectionFaults(limits, newInstance)
-  const app = Fastify({
-    logger: false,
-    bodyLimit: limits.bodyBytesMax,
-    keepAliveTimeout: limits.keepAliveTimeoutMs,
-    requestTimeout: limits.requestTimeoutMs,
-    connectionTimeout: 0,
-    forceCloseConnections: true,
-    // While draining, calls on what was given out are still answered; `close` is called after that.
-    return503OnClosing: false,
-    // Ids are longer than Fastify's default; their own limit is checked where they are read.
-    routerOptions: { maxParamLength: limits.headerBytesMax },
-    ...serverOptions(
-      {
-        maxHeaderSize: limits.headerBytesMax,
-        headersTimeout: limits.headersTimeoutMs,
-        connectionsCheckingInterval: TIMEOUT_CHECK_MS,
-      },
-      tls,
-    ),
-    frameworkErrors: (_error, _request, reply) =>
-      void sendProblem(
-        reply as unknown as FastifyReply,
-        { code: 'malformed-request', detail: 'The path can not be decoded.' },
-        newInstance(),
-      ),
-    clientErrorHandler: (error, socket) => faults.onClientError(error, socket),
-  })
-  app.server.maxConnections = limits.connectionsMax
-  app.addHook('onRequest', async (request, reply) => {
-    const cut = new AbortController()
-    faults.admit({ req: request.raw, res: reply.raw, expectsContinue: false, cut: cut.signal }, cut)
-    cut.signal.addEventListener('abort', () => {
-      if (reply.sent) return
-      reply.header('Connection', 'close')
-      void sendProblem(reply, cut.signal.reason as Problem, newInstance())
-    })
-  })
-  if (tls !== undefined) keepTlsFresh(app.server as unknown as TlsServer, tls)
-  app.setValidatorCompiler(({ schema }) => validatorOf(schema))
-  app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
-    try {
-      done(null, JSON.parse(decodeUtf8(body as Buffer) ?? ''))
-    } catch {
-      done(Object.assign(new Error('The body is no JSON in UTF-8.'), { code: NOT_JSON }))
-    }
-  })
-  return app
-}
-
-const NOT_JSON = 'FENCEPOST_NOT_JSON'
-const BROKEN_OFF: Problem = { code: 'malformed-request', detail: 'The body broke off. Nothing was done.' }
-
-function problemOf(error: FastifyError, bodyBytesMax: number): Problem | undefined {
-  switch (error.code) {
-    case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return {
-        code: 'body-too-large',
-        detail: `The body is larger than ${bodyBytesMax} bytes, which is the limit. Nothing was done.`,
-      }
-    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
-    case 'FST_ERR_CTP_EMPTY_TYPE':
-      return { code: 'media-type-unsupported', detail: 'Send the body as application/json.' }
-    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
-    case NOT_JSON:
-      return { code: 'request-invalid', detail: 'The body is no JSON in UTF-8. Nothing was done.' }
-    case 'FST_ERR_VALIDATION': {
-      const errors = (error.validation ?? []).map(({ instancePath, message }) => ({
-        path: instancePath,
-        message: message ?? '',
-      }))
-      const [first] = errors
-      const where = first === undefined || first.path === '' ? 'The call' : `The member ${first.path}`
-      return {
-        code: 'request-invalid',
-        detail: `${where} ${first?.message ?? 'is not what is asked for'}; see /openapi.json. Nothing was done.`,
-        more: { errors },
-      }
-    }
-    default:
-      return undefined
-  }
-}
-
-function sendProblem(reply: FastifyReply, of: Problem, instance: string): FastifyReply {
-  const document = problemDocument(of, instance)
-  for (const [name, value] of document.headers) reply.header(name, value)
-  return reply.code(document.status).send(document.body)
-}
-
 function statusOf(of: Problem): number {
   return problemDocument(of, '').status
 }
@@ -338,10 +216,7 @@ function overloaded(limit: number): ApiAnswer {
   )
 }
 
-/** Compared by their hashes, so that neither length nor content shows in the time it takes. */
-function showsToken(request: FastifyRequest, expected: readonly string[]): boolean {
-  const shown = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1] ?? ''
-  const hash = (text: string) => createHash('sha256').update(text).digest()
-  // All are compared, so that the time does not tell which one it was.
-  return expected.filter((one) => timingSafeEqual(hash(shown), hash(one))).length > 0
+/** RFC 6750, section 2.1; the name of the scheme in any case (RFC 9110, section 11.1). */
+function bearerOf(request: FastifyRequest): string | undefined {
+  return /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
 }
