@@ -18,6 +18,8 @@ test('every step of every job is done once, also past a worker that was killed',
   })
   const others = [1, 2].map(() => stage.start('long-job/worker.ts', ...JOBS))
   await victim.end({ signal: 'SIGKILL' })
+  // Its first, unless this process was held up before it could kill.
+  const job = [...victim.output.matchAll(/^begin (\w)/gm)].at(-1)?.[1]
   for (const worker of others) expect(await worker.exited, worker.output).toEqual({ code: 0, signal: null })
 
   const { rows } = await stage.pool.query(
@@ -27,5 +29,7 @@ test('every step of every job is done once, also past a worker that was killed',
   const output = [victim, ...others].map((worker) => worker.output).join('')
   expect(output.match(/^done /gm)?.length).toBe(JOBS.length)
   // The job of the dead one went on where it had stopped, as a further attempt.
-  expect(output).toMatch(/begin a attempt 2 at step [2-6]/)
+  const [, at] = new RegExp(`^begin ${job} attempt [2-9] at step (\\d)`, 'm').exec(output) ?? []
+  if (job === 'a') expect(Number(at)).toBeGreaterThanOrEqual(2)
+  else expect(at).toBeDefined()
 })

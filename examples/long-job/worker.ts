@@ -43,7 +43,8 @@ async function run(job: string, held: Reservation): Promise<{ steps: number }> {
   const { rows } = await pool.query('SELECT count(*)::int AS done FROM job_step WHERE job_id = $1', [job])
   console.log(`begin ${job} attempt ${held.attempt} at step ${rows[0].done}`)
   for (let step = rows[0].done; step < STEPS; step += 1) {
-    await setTimeout(STEP_MS, undefined, { signal: held.signal })
+    // Cut short where the lease is lost; then it says so itself.
+    await setTimeout(STEP_MS, undefined, { signal: held.signal }).catch(() => held.throwIfLost())
     await writeStep(job, step, held.fencingToken)
   }
   return { steps: STEPS }

@@ -30,6 +30,8 @@ export type Victims = {
 }
 
 export type CampaignOptions = {
+  /** These die first, in this order, so that no short run goes by without them; then chance decides. */
+  readonly first?: readonly (keyof Victims)[]
   readonly orders: number
   /** Over how long the orders are placed; 0: as fast as they can be. */
   readonly placeMs: number
@@ -202,10 +204,13 @@ class Nemesis {
   readonly #fraction: () => number
   readonly #targets: Targets
   readonly #enough = Promise.withResolvers<void>()
+  /** Still owed. */
+  readonly #first: (keyof Victims)[]
   #stopped = false
 
   constructor(options: CampaignOptions, fraction: () => number, targets: Targets) {
     this.#options = options
+    this.#first = [...(options.first ?? [])]
     this.#fraction = fraction
     this.#targets = targets
   }
@@ -219,8 +224,10 @@ class Nemesis {
     while (!this.#stopped) {
       await Promise.race([pause(this.#options.killEveryMs * 2 * this.#fraction()), this.#enough.promise])
       if (this.#stopped) return
-      const victim = this.#choose()
-      if (await this.#kill(victim)) this.kills[victim] += 1
+      const victim = this.#first[0] ?? this.#choose()
+      if (!(await this.#kill(victim))) continue
+      this.kills[victim] += 1
+      if (victim === this.#first[0]) this.#first.shift()
     }
   }
 

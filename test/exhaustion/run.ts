@@ -6,6 +6,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import { eventually } from '../support/eventually.ts'
 import { startSidecar } from '../support/sidecar.ts'
 import type { Case } from './cases.ts'
 import { startHoldingApplication } from './holding-application.ts'
@@ -38,7 +39,7 @@ export async function runCase(of: Case, count: number, seconds: number): Promise
       FENCEPOST_REDIS_NODES: 'embedded',
       FENCEPOST_UPSTREAM: application.url,
       FENCEPOST_CONFIG: file,
-      FENCEPOST_LOG_LEVEL: 'warn',
+      FENCEPOST_LOG_LEVEL: 'info',
       FENCEPOST_MAX_IN_FLIGHT: '20000',
       FENCEPOST_TENANT_IN_FLIGHT: '20000',
       FENCEPOST_KEEP_ALIVE_TIMEOUT: '1h',
@@ -48,11 +49,18 @@ export async function runCase(of: Case, count: number, seconds: number): Promise
       FENCEPOST_UPSTREAM_TIMEOUT: '30m',
       FENCEPOST_TOTAL_HOLD: '30m',
     }
-    await using loaded = await startSidecar({ ...env, FENCEPOST_LOG_LEVEL: 'info' })
-    await using peaceful = await startSidecar({ ...env, FENCEPOST_LOG_LEVEL: 'info' })
+    await using loaded = await startSidecar(env)
+    await using peaceful = await startSidecar(env)
     await other(loaded.proxy, 50)
     await other(peaceful.proxy, 50)
+    const before = descriptorsOf(loaded.process.pid)
     await using load = await of.begin({ proxy: loaded.proxy, application }, count)
+    // What comes late must not look like what grows.
+    await eventually(
+      'the sidecar to have taken every connection',
+      () => descriptorsOf(loaded.process.pid) >= before + count,
+      { withinMs: 60_000 },
+    )
     const [samples, took] = await Promise.all([
       sample(loaded.process.pid, seconds),
       inTurns([loaded.proxy, peaceful.proxy], seconds),
@@ -92,6 +100,10 @@ const CONFIG = `routes:
     totalHold: 30m
 `
 
+function descriptorsOf(pid: number): number {
+  return readdirSync(`/proc/${pid}/fd`).length
+}
+
 async function sample(pid: number, seconds: number): Promise<readonly Sample[]> {
   const samples: Sample[] = []
   for (let atS = 0; atS <= seconds; atS += 1) {
@@ -100,7 +112,7 @@ async function sample(pid: number, seconds: number): Promise<readonly Sample[]> 
     samples.push({
       atS,
       rssMiB: Math.round(rssKiB / 1024),
-      descriptors: readdirSync(`/proc/${pid}/fd`).length,
+      descriptors: descriptorsOf(pid),
     })
     await pause(1_000)
   }

@@ -3,12 +3,19 @@
 import { globSync, statSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import { between, choose, during, type Fault, type FaultContext, pause } from './fault.ts'
+import type { Submission } from './history.ts'
 import { allVote, configured, errorsOf, FORGETFUL, PERSISTENT, recorded, refused } from './of-nodes.ts'
 import { LEASE_MS, NODES, type Stage } from './stage.ts'
 
-async function stand(stage: Stage, nodes: readonly number[], ms: number): Promise<number> {
+/** @param meanwhile they stand still for at least as long as this takes */
+async function stand(
+  stage: Stage,
+  nodes: readonly number[],
+  ms: number,
+  meanwhile?: () => Promise<unknown>,
+): Promise<number> {
   for (const node of nodes) stage.servers.pause(node)
-  await pause(ms)
+  await Promise.all([pause(ms), meanwhile?.()])
   for (const node of nodes) stage.servers.resume(node)
   return nodes.length
 }
@@ -29,12 +36,12 @@ async function refusedThenUsable(
 ): Promise<number> {
   const { stage, clients, demand, freshKey } = context
   const keys = [freshKey(), freshKey(), freshKey()]
-  const standing = stand(stage, nodes, ms)
-  await pause(50)
-  const answers = await Promise.all(
-    keys.map((key, index) => clients.submit({ sidecar: index % stage.sidecarCount, key })),
-  )
-  await standing
+  const answers: Submission[] = []
+  // Whoever is late with its question must not find the nodes going on: that would be answered well, and prove nothing.
+  await stand(stage, nodes, ms, async () => {
+    const sent = keys.map((key, index) => clients.submit({ sidecar: index % stage.sidecarCount, key }))
+    answers.push(...(await Promise.all(sent)))
+  })
   for (const [index, key] of keys.entries()) {
     await demand(
       'what was refused without a quorum is usable within a lease after it',

@@ -11,6 +11,7 @@ test('300 orders under random kills: the books balance', async () => {
     broker: 'rabbitmq',
     seed: seedOfRun('saga campaign'),
     moods: { decline: 0.05, failBefore: 0.05, failAfter: 0.1, late: 0.01, hang: 0.01 },
+    first: ['worker', 'backend'],
     victims: { worker: 50, connection: 15, backend: 25, database: 5, broker: 5 },
     killEveryMs: 600,
     settleMs: 90_000,
