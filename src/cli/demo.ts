@@ -13,6 +13,7 @@ import { report, residentMemoryBytes } from '../demo/report.ts'
 import { startSidecar } from '../demo/sidecar-process.ts'
 import { runStorm } from '../demo/storm.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+import { type LiveLine, liveLine } from './live-line.ts'
 
 const NODES = 5
 const PAYMENTS = 50
@@ -60,7 +61,8 @@ async function demonstrate(io: Io, keep: boolean): Promise<ExitCode> {
 
   const sent = PAYMENTS * COPIES
   say(`storm:        ${sent} requests, ${PAYMENTS} payments ${COPIES} times each, ${CONCURRENCY} at a time`)
-  const progress = progressLine(io, sent)
+  const line = liveLine(io.stdout)
+  const progress = progressOf(line, sent)
   const startedMs = performance.now()
   const storm = runStorm({
     proxyUrl: sidecar.proxyUrl,
@@ -69,10 +71,10 @@ async function demonstrate(io: Io, keep: boolean): Promise<ExitCode> {
     concurrency: CONCURRENCY,
     onAnswer: ({ answered, created, replayed, conflicts }) => {
       if (stop.heard()) return
-      progress.at(answered, `${created} created, ${replayed} replayed, ${conflicts} answered 409`)
+      progress(answered, `${created} created, ${replayed} replayed, ${conflicts} answered 409`)
     },
     onHalfWay: async () => {
-      if (!stop.heard()) await killOne(redis, sidecar.stopEmbeddedNode, progress.aside)
+      if (!stop.heard()) await killOne(redis, sidecar.stopEmbeddedNode, line.aside)
     },
   })
   const tally = await Promise.race([storm, stop.promise])
@@ -109,22 +111,12 @@ async function killOne(
   say(`node ${VICTIM} of ${NODES} was killed`)
 }
 
-type Progress = {
-  readonly at: (answered: number, what: string) => void
-  /** A line of its own. */
-  readonly aside: (line: string) => void
-}
-
-/** One line that is written over on a terminal; a line every tenth otherwise. */
-function progressLine(io: Io, total: number): Progress {
-  const terminal = 'isTTY' in io.stdout && io.stdout.isTTY === true
-  return {
-    at: (answered, what) => {
-      const line = `${String(answered).padStart(5)} of ${total} answered: ${what}`
-      if (terminal) io.stdout.write(`\r${line.padEnd(78)}${answered === total ? '\n' : ''}`)
-      else if (answered % (total / 10) === 0) io.stdout.write(`${line}\n`)
-    },
-    aside: (line) => void io.stdout.write(terminal ? `\r${line.padEnd(78)}\n` : `${line}\n`),
+/** Without a terminal, a line every tenth. */
+function progressOf(line: LiveLine, total: number): (answered: number, what: string) => void {
+  return (answered, what) => {
+    if (line.onTerminal || answered % (total / 10) === 0)
+      line.show(`${String(answered).padStart(5)} of ${total} answered: ${what}`)
+    if (answered === total) line.end()
   }
 }
 

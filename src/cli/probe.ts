@@ -18,6 +18,7 @@ import {
   tokenIn,
   withArguments,
 } from './command.ts'
+import { liveLine } from './live-line.ts'
 
 type Options = {
   readonly api?: string[]
@@ -77,7 +78,12 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
   const forget = io.signals.onStop(() => {
     stopped = true
   })
-  const shown = setInterval(() => show(tally, options, io), SHOW_EVERY_MS)
+  const line = liveLine(io.stdout)
+  const show = () => {
+    if (options.json === true) io.stdout.write(`${JSON.stringify(tally.json())}\n`)
+    else line.show(tally.line())
+  }
+  const shown = setInterval(show, SHOW_EVERY_MS)
   await send(
     flood,
     (copies / rate) * 1_000,
@@ -87,8 +93,8 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
   )
   clearInterval(shown)
   forget()
-  show(tally, options, io)
-  if (options.json !== true) io.stdout.write('\n')
+  show()
+  if (options.json !== true) line.end()
   return tally.wrong === 0 && tally.volleys > 0 ? EXIT.ok : EXIT.failure
 }
 
@@ -111,12 +117,6 @@ async function send(
     await pause(Math.max(0, startedMs + (number + 1) * everyMs - performance.now()))
   }
   await Promise.all(underWay)
-}
-
-function show(tally: Tally, { json }: Options, { stdout }: Io): void {
-  if (json === true) stdout.write(`${JSON.stringify(tally.json())}\n`)
-  // To the beginning of the line, and clear it.
-  else stdout.write(`\r\u001b[2K${tally.line()}`)
 }
 
 async function servedAt(at: string | undefined, tally: Tally, io: Io): Promise<AsyncDisposable> {
