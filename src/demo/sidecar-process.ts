@@ -38,7 +38,7 @@ export async function startSidecar(
       FENCEPOST_LOG_LEVEL: 'warn',
       // Everything shares this machine, perhaps with a build: a slow moment must not look like lost nodes.
       FENCEPOST_NODE_DEADLINE: '500ms',
-      FENCEPOST_CLAIM_BUDGET: '2s',
+      FENCEPOST_CLAIM_BUDGET: '5s',
     },
     execArgv: [],
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
