@@ -172,7 +172,7 @@ export const ROUTE_FIELDS = {
   lease: like(SETTINGS.leaseMs, 'Processing lease.'),
   retention: field(
     scalar(SETTINGS.retentionMs.kind),
-    'FENCEPOST_RETENTION, in mode `content` FENCEPOST_CONTENT_RETENTION',
+    '`FENCEPOST_RETENTION`, in mode `content` `FENCEPOST_CONTENT_RETENTION`',
     'How long a completed record answers duplicates.',
   ),
   budget: like(SETTINGS.claimBudgetMs, 'Time for all rounds of one claim together.'),
@@ -183,7 +183,7 @@ export const ROUTE_FIELDS = {
   ),
   wait: field(
     mapping({ max: scalar(SETTINGS.waitMaxMs.kind), waiters: scalar(SETTINGS.maxWaiters.kind) }),
-    'max: FENCEPOST_WAIT_MAX, waiters: FENCEPOST_MAX_WAITERS',
+    'max: `FENCEPOST_WAIT_MAX`, waiters: `FENCEPOST_MAX_WAITERS`',
     'How long a duplicate waits and how many may.',
   ),
   onQuorumLoss: like(SETTINGS.onQuorumLoss, 'What happens while fewer than a majority of the nodes answer.'),

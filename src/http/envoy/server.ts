@@ -15,8 +15,8 @@ import {
   status,
 } from '@grpc/grpc-js'
 import { decidedEvent } from '../decided.ts'
+import { DRAINING, overload } from '../gateway/answers.ts'
 import { type CheckOptions, type CheckPorts, check } from '../gateway/check.ts'
-import { DRAINING, overload } from '../gateway/server.ts'
 import { TOKEN_HEADER } from '../gateway/token.ts'
 import type { ListenerTls } from '../listener-tls.ts'
 import { type ListenAt, whereListening } from '../listening.ts'

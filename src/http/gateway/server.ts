@@ -23,7 +23,7 @@ import { createListener, type ListenerLimits } from '../proxy/listener.ts'
 import { send, writeRaw } from '../proxy/send.ts'
 import { isToken } from '../tokens.ts'
 import { createTurns } from '../turns.ts'
-import { checkAnswer } from './answers.ts'
+import { checkAnswer, DRAINING, overload } from './answers.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check, idOf } from './check.ts'
 import { endedProblem, opened, reportFrom, settle } from './completion.ts'
 import { type Dialect, type Original, originalOf } from './original.ts'
@@ -52,7 +52,7 @@ export interface GatewayServer {
   close(graceMs: number): Promise<void>
 }
 
-const RETRY_SOON_MS = 1_000
+const SECRET_SOON_MS = 1_000
 
 const ENTRYPOINTS: Record<Dialect, Entrypoint> = {
   'ext-authz': 'ext_authz',
@@ -170,7 +170,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
   return {
     listen: async ({ kind: _, ...where }) => {
       await listener.listen(where)
-      void ports.secret.current(RETRY_SOON_MS)
+      void ports.secret.current(SECRET_SOON_MS)
       return whereListening(server, options.tls !== undefined)
     },
     close: async (graceMs) => {
@@ -204,20 +204,6 @@ const NO_REPORT: Problem = {
   detail:
     'A completion is JSON with "status" and optionally "headers" and "body_base64". Nothing was changed.',
 }
-export const DRAINING: Problem = {
-  code: 'draining',
-  detail: 'The sidecar is shutting down. Nothing was carried out; send the request again, unchanged.',
-  retryAfterMs: RETRY_SOON_MS,
-}
-
-export function overload(limit: number): Problem {
-  return {
-    code: 'too-many-requests-in-flight',
-    detail: `${limit} checks are under way, which is the limit. Nothing was carried out.`,
-    retryAfterMs: RETRY_SOON_MS,
-  }
-}
-
 function withoutToken(request: AdmittedRequest): AdmittedRequest {
   return { ...request, headers: request.headers.filter(([name]) => name.toLowerCase() !== TOKEN_HEADER) }
 }
