@@ -8,6 +8,7 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { keepTlsFresh, type ListenerTls, tlsOptions } from '../listener-tls.ts'
@@ -77,6 +78,12 @@ export function createListener(
   server.maxRequestsPerSocket = limits.requestsPerConnectionMax
   server.maxConnections = limits.connectionsMax
   server.timeout = 0
+
+  // Node remembers an address that was asked for while its connection stood. Of a peer that has reset it there is none, and
+  // nobody knows who asks: it would be taken for one on a Unix socket, which is trusted (`trusted-peers.ts`).
+  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
+    if (socket.remoteAddress === undefined && typeof server.address() !== 'string') socket.destroy()
+  })
 
   const admitted = (req: IncomingMessage, res: ServerResponse): Inbound => {
     const cut = new AbortController()

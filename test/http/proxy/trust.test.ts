@@ -1,6 +1,7 @@
 /**
  * Whose headers are believed: tenant, version and origin from a trusted peer, and nothing of them from another.
  */
+import { execFileSync } from 'node:child_process'
 import { expect, test } from 'vitest'
 import { trustedPeers } from '../../../src/http/trusted-peers.ts'
 import { startApplication } from '../../support/application.ts'
@@ -94,4 +95,18 @@ test('an untrusted peer is nobody else by naming a client: what a trusted one as
   expect(await status(untrusted.post('k', '{}', named))).toBe('created')
   expect(await status(untrusted.post('k'))).toBe('replayed')
   expect(await status(trusted.post('k'))).toBe('replayed')
+})
+
+test('an untrusted peer that resets its connection at once is not believed: it has no address any more', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, { options: { trustedPeers: blocks() } })
+  const lines = Object.entries(SAID).map(([name, value]) => `${name}: ${value}\r\n`)
+  const request = `POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\n${lines.join('')}Content-Length: 2\r\n\r\n{}`
+  const client = `const socket = require('node:net').connect(${proxy.port}, '127.0.0.1', () =>
+    socket.write(${JSON.stringify(request)}, () => socket.resetAndDestroy()))`
+  // The proxy is of this process, and looks at its connections when the client is gone.
+  execFileSync(process.execPath, ['-e', client])
+  expect((await proxy.post('behind')).status).toBe(201)
+  await proxy.proxy.close(20_000)
+  expect(application.seen.flatMap((seen) => seen.values('x-tenant-id'))).toEqual([])
 })
