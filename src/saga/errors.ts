@@ -91,6 +91,13 @@ export class StepSuspendedError extends SagaKitError {
   }
 }
 
+/** The saga's pivot has been carried out, or may have been: there is only a way forward. */
+export class StepIrreversibleError extends SagaKitError {
+  constructor(sagaId: string, step: string, status: string) {
+    super('step_irreversible', `step ${step} of saga ${sagaId} cannot be undone: it is ${status}`)
+  }
+}
+
 /** The connection broke, or an answer did not come in time, while COMMIT was under way: the transaction happened or it did not. Ask the record. */
 export class CommitOutcomeUnknownError extends SagaKitError {
   constructor(options?: ErrorOptions) {

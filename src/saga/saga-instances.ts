@@ -8,7 +8,7 @@ import type { Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { canonicalJson, hashOfText } from './request-hash.ts'
-import { type StepStatus, unparkSagaSteps } from './saga-step.ts'
+import { askAgain, type StepStatus, unparkSagaSteps } from './saga-step.ts'
 import { withCreationContext } from './trace-context.ts'
 
 export type SagaStatus = 'running' | 'completed' | 'compensating' | 'compensated' | 'parked'
@@ -177,20 +177,22 @@ export async function getSaga(kit: SagaKit, sagaId: string): Promise<SagaView | 
   }
 }
 
-/** A parked saga goes on where it stood: forward, or back where it had turned back. */
+/** A parked saga goes on where it stood: forward, where a no is asked for again, or back where it had turned back. */
 export async function retrySaga(kit: SagaKit, sagaId: string): Promise<boolean> {
   const s = kit.schema
   return kit.transaction(async (tx) => {
-    const { rowCount } = await tx.query(
+    const { rows } = await tx.query<{ status: SagaStatus }>(
       `UPDATE ${s}.saga_instances SET attempts = 0, next_attempt_at = clock_timestamp(), updated_at = clock_timestamp(),
          status = CASE WHEN EXISTS (SELECT 1 FROM ${s}.saga_steps t WHERE t.saga_id = $1
                                     AND t.status IN ('compensating', 'compensated', 'suspended'))
                   THEN 'compensating' ELSE 'running' END
-       WHERE saga_id = $1 AND status = 'parked'`,
+       WHERE saga_id = $1 AND status = 'parked' RETURNING status`,
       [sagaId],
     )
-    if (rowCount === 1) await unparkSagaSteps(kit, tx, sagaId)
-    return rowCount === 1
+    if (rows[0] === undefined) return false
+    await unparkSagaSteps(kit, tx, sagaId)
+    if (rows[0].status === 'running') await askAgain(kit, tx, sagaId)
+    return true
   })
 }
 

@@ -16,6 +16,7 @@ import {
   LockNotAcquiredError,
   OperationInProgressError,
   SagaConfigError,
+  StepIrreversibleError,
   StepSuspendedError,
 } from './errors.ts'
 import { dayMs } from './idempotency.ts'
@@ -27,12 +28,13 @@ import {
   keepSaga,
   type Move,
   moveSaga,
+  type SagaView,
   type StartSaga,
   stepsOf,
   type Taken,
   takeSagas,
 } from './saga-instances.ts'
-import { type Compensation, compensateSagaStep, processSagaStep } from './saga-step.ts'
+import { type Compensation, compensateSagaStep, processSagaStep, type StepStatus } from './saga-step.ts'
 import { inProcessSpan } from './trace-context.ts'
 
 export type SagaRunnerOptions = {
@@ -195,11 +197,12 @@ class Runner implements SagaRunner {
   async #forward(definition: AnyDefinition, saga: Taken): Promise<Move | undefined> {
     for (const [index, step] of definition.steps.entries()) {
       const log = await stepsOf(this.#kit, saga.sagaId)
+      const strange = unknownStep(definition, log, ['pending', 'running'])
+      if (strange !== undefined) return this.#later(saga, strange.name, notOurs(strange))
       if (log.find(({ name }) => name === step.name)?.status === 'done') continue
       if (!(await this.#keep(saga, step))) return undefined
       if (this.#stopped) return { status: 'running', attempts: saga.attempts }
-      const results = Object.fromEntries(log.map(({ name, result }) => [name, result]))
-      const next = await this.#forwardOne(definition, index, saga, results)
+      const next = await this.#forwardOne(definition, index, saga, log)
       if (next !== 'go on') return next
     }
     return { status: 'completed', attempts: 0, keepMs: this.#keepMs }
@@ -209,11 +212,12 @@ class Runner implements SagaRunner {
     definition: AnyDefinition,
     index: number,
     saga: Taken,
-    results: Record<string, unknown>,
+    log: SagaView['steps'],
   ): Promise<Next> {
     const step = definition.steps[index]!
-    const context = { sagaId: saga.sagaId, input: saga.input, results }
-    const decided = definition.steps.slice(0, index).some(({ pivot }) => pivot === true)
+    const context = contextOf(saga, log)
+    const pivot = definition.steps.find((one) => one.pivot === true)
+    const decided = log.some(({ name, status }) => name === pivot?.name && status === 'done')
     const turnBack = (reason: string): Move =>
       decided ? { status: 'parked', attempts: 0, reason } : { status: 'compensating', attempts: 0, reason }
     try {
@@ -238,15 +242,19 @@ class Runner implements SagaRunner {
       if (error instanceof StepSuspendedError) return turnBack(error.message)
       if (error instanceof AttemptsExhaustedError)
         return turnBack(`${error.message}: ${messageOf(error.cause)}`)
-      return this.#later(saga, step, error)
+      return this.#later(saga, step.name, error)
     }
   }
 
   async #back(definition: AnyDefinition, saga: Taken): Promise<Move | undefined> {
     const log = await stepsOf(this.#kit, saga.sagaId)
-    const results = Object.fromEntries(log.map(({ name, result }) => [name, result]))
-    const context = { sagaId: saga.sagaId, input: saga.input, results }
-    for (const [index, step] of [...definition.steps.entries()].reverse()) {
+    const strange = unknownStep(definition, log, ['pending', 'running', 'done', 'compensating'])
+    if (strange !== undefined) return this.#later(saga, strange.name, notOurs(strange))
+    const context = contextOf(saga, log)
+    // The pivot first, so that where it has been carried out nothing of what came before it is undone.
+    const steps = [...definition.steps.entries()].reverse()
+    steps.sort(([, a], [, b]) => Number(b.pivot === true) - Number(a.pivot === true))
+    for (const [index, step] of steps) {
       if (!(await this.#keep(saga, step))) return undefined
       if (this.#stopped) return { status: 'compensating', attempts: saga.attempts }
       try {
@@ -257,13 +265,16 @@ class Runner implements SagaRunner {
             step: step.name,
             leaseMs: step.leaseMs ?? defaultLeaseMs,
             position: index + 1,
+            ...(step.pivot === true ? { irreversible: step.effect === undefined ? 'done' : 'begun' } : {}),
           },
           compensationOf(step, context),
         )
       } catch (error) {
         if (error instanceof AttemptsExhaustedError)
           return { status: 'parked', attempts: saga.attempts, lastError: messageOf(error.cause ?? error) }
-        return this.#later(saga, step, error)
+        if (error instanceof StepIrreversibleError)
+          return { status: 'parked', attempts: 0, lastError: error.message }
+        return this.#later(saga, step.name, error)
       }
     }
     return { status: 'compensated', attempts: 0, keepMs: this.#keepMs }
@@ -273,15 +284,30 @@ class Runner implements SagaRunner {
     return keepSaga(this.#kit, this.#me, saga, (step.leaseMs ?? defaultLeaseMs) + this.#marginMs)
   }
 
-  #later(saga: Taken, step: AnyStep, error: unknown): Move {
+  #later(saga: Taken, step: string, error: unknown): Move {
     if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError)
       return { status: saga.status, attempts: saga.attempts, delayMs: error.retryAfterMs }
     if (isOutage(error))
       return { status: saga.status, attempts: saga.attempts, delayMs: 500, lastError: messageOf(error) }
-    this.#kit.emit({ kind: 'saga_step_failed', sagaId: saga.sagaId, step: step.name, error })
+    this.#kit.emit({ kind: 'saga_step_failed', sagaId: saga.sagaId, step, error })
     const delayMs = jitteredDelayMs(this.#backoff, saga.attempts, this.#kit.random)
     return { status: saga.status, attempts: saga.attempts + 1, delayMs, lastError: messageOf(error) }
   }
+}
+
+function contextOf({ sagaId, input }: Taken, log: SagaView['steps']): SagaContext<unknown> {
+  return { sagaId, input, results: Object.fromEntries(log.map(({ name, result }) => [name, result])) }
+}
+
+/** Of another version of the definition. That one knows how to carry the step out or undo it; here it would be passed over. */
+function unknownStep({ steps }: AnyDefinition, log: SagaView['steps'], statuses: readonly StepStatus[]) {
+  return log.find(
+    ({ name, status }) => statuses.includes(status) && !steps.some((step) => step.name === name),
+  )
+}
+
+function notOurs({ name, status }: SagaView['steps'][number]): SagaConfigError {
+  return new SagaConfigError(`step ${name} is ${status} and not in this definition of the saga`)
 }
 
 function stepHandlers(step: AnyStep, context: SagaContext<unknown>) {

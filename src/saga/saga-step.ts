@@ -15,7 +15,14 @@
 import { jitteredDelayMs, pause } from '../core/retry.ts'
 import { keepProcessAlive } from './ambient.ts'
 import type { Tx } from './database.ts'
-import { LeaseLostError, OperationInProgressError, StepSuspendedError } from './errors.ts'
+import {
+  BusinessError,
+  LeaseLostError,
+  NonRetryableError,
+  OperationInProgressError,
+  StepIrreversibleError,
+  StepSuspendedError,
+} from './errors.ts'
 import { dayMs } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import { type LockManager, withLocks } from './locks.ts'
@@ -184,11 +191,14 @@ export type CompensationRequest = {
   readonly leaseMs: number
   readonly maxAttempts?: number
   readonly position?: number
+  /** From where on there is nothing that could undo it: `begun` where it has an effect, which may have taken place. */
+  readonly irreversible?: 'begun' | 'done'
 }
 
 /**
  * Undoes a step: once where it took effect or may have; not at all where it surely did not.
  * @throws OperationInProgressError while the step itself is at work
+ * @throws StepIrreversibleError where it is too late for that
  */
 export async function compensateSagaStep(
   kit: SagaKit,
@@ -209,9 +219,10 @@ export async function compensateSagaStep(
       ttlMs: stepTtlMs,
     },
     {
-      effect: (context) =>
-        compensation.effect?.(compensationContext(context, sagaId, step, barred.stepResult)) ??
-        Promise.resolve(),
+      effect: async (context) => {
+        const own = compensationContext(context, sagaId, step, barred.stepResult)
+        await compensation.effect?.(own).catch(noIsNoOutcome)
+      },
       commit: async (tx, _value, context) => {
         await compensation.commit?.(tx, compensationContext(context, sagaId, step, barred.stepResult))
         await setStatus(kit, tx, sagaId, step, 'compensated')
@@ -219,6 +230,12 @@ export async function compensateSagaStep(
     },
   )
   return 'compensated'
+}
+
+/** Of a step a no is an outcome. Of what must undo it, it is a fault that only a person can mend. */
+function noIsNoOutcome(error: unknown): never {
+  if (!(error instanceof BusinessError)) throw error
+  throw new NonRetryableError(error.message, { cause: error })
 }
 
 type Barred =
@@ -229,7 +246,7 @@ type Barred =
 async function bar(
   kit: SagaKit,
   tx: Tx,
-  { sagaId, step, position = 0 }: CompensationRequest,
+  { sagaId, step, position = 0, irreversible }: CompensationRequest,
 ): Promise<Barred> {
   const s = kit.schema
   const inserted = await tx.query(
@@ -237,14 +254,11 @@ async function bar(
     [sagaId, step, position],
   )
   if (inserted.rowCount === 1) return { kind: 'suspended' }
-  const { rows } = await tx.query<{ status: StepStatus; result: string | null; working_ms: number | null }>(
-    `SELECT t.status, t.result::text AS result,
-            (SELECT (extract(epoch FROM locked_until - clock_timestamp()) * 1000)::float8 FROM ${s}.idempotency_keys
-             WHERE scope = $3 AND key = $4 AND status IN ('in_progress', 'parked')) AS working_ms
-     FROM ${s}.saga_steps t WHERE saga_id = $1 AND step = $2 FOR UPDATE`,
-    [sagaId, step, stepScope, keyOf(sagaId, step)],
+  const { rows } = await tx.query<{ status: StepStatus; result: string | null }>(
+    `SELECT status, result::text AS result FROM ${s}.saga_steps WHERE saga_id = $1 AND step = $2 FOR UPDATE`,
+    [sagaId, step],
   )
-  const { status, result, working_ms } = rows[0]!
+  const { status, result } = rows[0]!
   const stepResult: unknown = result === null ? undefined : JSON.parse(result)
   switch (status) {
     case 'compensated':
@@ -257,17 +271,31 @@ async function bar(
       await setStatus(kit, tx, sagaId, step, 'compensated')
       return { kind: 'compensated' }
     case 'running':
-      // Also where that was the last attempt: an effect that was abandoned may still be on its way.
-      if (working_ms !== null && working_ms > 0)
-        throw new OperationInProgressError(`${sagaId} ${step}`, working_ms)
+      await assertNotAtWork(kit, tx, sagaId, step)
+      if (irreversible === 'begun') throw new StepIrreversibleError(sagaId, step, status)
       await setStatus(kit, tx, sagaId, step, 'compensating')
       return { kind: 'undo', stepResult: undefined }
     case 'done':
+      if (irreversible !== undefined) throw new StepIrreversibleError(sagaId, step, status)
       await setStatus(kit, tx, sagaId, step, 'compensating')
       return { kind: 'undo', stepResult }
     case 'compensating':
       return { kind: 'undo', stepResult }
   }
+}
+
+/**
+ * After the lock on the step's row, in a statement of its own: one that waited for that lock would not see the claim that was
+ * committed meanwhile. Also where that was the last attempt: an effect that was abandoned may still be on its way.
+ */
+async function assertNotAtWork(kit: SagaKit, tx: Tx, sagaId: string, step: string): Promise<void> {
+  const { rows } = await tx.query<{ working_ms: number }>(
+    `SELECT (extract(epoch FROM locked_until - clock_timestamp()) * 1000)::float8 AS working_ms
+     FROM ${kit.schema}.idempotency_keys WHERE scope = $1 AND key = $2 AND status IN ('in_progress', 'parked')`,
+    [stepScope, keyOf(sagaId, step)],
+  )
+  const workingMs = rows[0]?.working_ms ?? 0
+  if (workingMs > 0) throw new OperationInProgressError(`${sagaId} ${step}`, workingMs)
 }
 
 async function setStatus(
@@ -292,6 +320,20 @@ function compensationContext(
   const key = keyOf(sagaId, step)
   const idempotencyKey = derivedKey([compensationScope, key])
   return { ...context, idempotencyKey, sagaId, step, stepResult, stepKey: derivedKey([stepScope, key]) }
+}
+
+/** A no after the pivot: forward is the only way, so it is asked for again. */
+export async function askAgain(kit: SagaKit, tx: Tx, sagaId: string): Promise<void> {
+  const s = kit.schema
+  const { rows } = await tx.query<{ step: string }>(
+    `UPDATE ${s}.saga_steps SET status = 'pending', result = NULL, updated_at = clock_timestamp()
+     WHERE saga_id = $1 AND status = 'failed' RETURNING step`,
+    [sagaId],
+  )
+  await tx.query(
+    `DELETE FROM ${s}.idempotency_keys WHERE status = 'failed' AND scope = $1 AND key = ANY($2)`,
+    [stepScope, rows.map(({ step }) => keyOf(sagaId, step))],
+  )
 }
 
 /** What a person has looked at may be tried again. */
