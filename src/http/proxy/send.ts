@@ -35,7 +35,7 @@ export async function send(inbound: Inbound, answer: Answer, options: SendOption
     res.once('close', resolve).once('finish', resolve)
   })
   res.on('error', () => {})
-  res.setTimeout(options.readerIdleMs, () => res.destroy())
+  res.on('timeout', () => res.destroy()).setTimeout(options.readerIdleMs)
   res.sendDate = !answer.headers.some(([name]) => name.toLowerCase() === 'date')
   const headers = [
     ...framed(answer, isBodyless(req.method, answer.status)),
@@ -51,7 +51,7 @@ export async function send(inbound: Inbound, answer: Answer, options: SendOption
     if (unread && !inbound.cut.aborted) await linger(inbound)
     res.end()
   } else {
-    await pour(answer.body, inbound)
+    await pour(answer.body, inbound, options.readerIdleMs)
   }
   await closed
 }
@@ -72,7 +72,9 @@ function framed({ status, headers, body }: Answer, bodyless: boolean): HeaderLis
 }
 
 /** Ends the connection, and not the answer, where the source is cut: the client must not take the part for the whole. */
-async function pour(body: AsyncIterable<Buffer>, { res }: Inbound): Promise<void> {
+async function pour(body: AsyncIterable<Buffer>, { res }: Inbound, readerIdleMs: number): Promise<void> {
+  // Between two parts it is the application that is silent, and how long it may be is not for here.
+  res.setTimeout(0)
   // Node holds the head back for the first part, to write both at once. Of an event stream that part may be hours away.
   const alone = setImmediate(() => res.flushHeaders())
   try {
@@ -80,9 +82,12 @@ async function pour(body: AsyncIterable<Buffer>, { res }: Inbound): Promise<void
       clearImmediate(alone)
       // A client that has gone does not end the application's work: the rest is read, for nobody.
       if (res.destroyed || res.write(part)) continue
+      res.setTimeout(readerIdleMs)
       await room(res)
+      res.setTimeout(0)
     }
     clearImmediate(alone)
+    res.setTimeout(readerIdleMs)
     res.end()
   } catch {
     clearImmediate(alone)

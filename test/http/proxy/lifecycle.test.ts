@@ -210,6 +210,28 @@ test('a client that does not read its answer is cut off', async () => {
   await eventually('it was cut off', () => proxy.proxy.inFlight() === 0)
 })
 
+test('a client is not cut off for the silence of the application', async () => {
+  const held = hold()
+  await using application = await startApplication(async (request, response) => {
+    if (request.target === '/large') return void response.writeHead(200).end(Buffer.alloc(50_000_000))
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write('data: 1\n\n')
+    await held.released
+    response.end('data: 2\n\n')
+  })
+  await using proxy = await startProxy(application.origin, { limits: { readerIdleMs: 200 } })
+  await using listening = await openWire(proxy.port)
+  listening.send('GET /events HTTP/1.1\r\nHost: a\r\n\r\n')
+  await eventually('the first event', () => listening.received().includes('data: 1'))
+  await using stuck = await openWire(proxy.port)
+  stuck.socket.pause()
+  stuck.send('GET /large HTTP/1.1\r\nHost: a\r\n\r\n')
+  await eventually('it has arrived', () => application.seen.length === 2)
+  // Begun later, so that the other one has heard nothing for longer.
+  await eventually('who does not read was cut off', () => proxy.proxy.inFlight() === 1)
+  held.release()
+  await eventually('the second event', () => listening.received().includes('data: 2'))
+})
+
 test('every decision is told once, without the key or the body', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
