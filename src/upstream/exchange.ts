@@ -136,7 +136,7 @@ export function exchange(
 }
 
 /** @param isWhole the answer came to its end: its connection takes the next request, there is nothing to abort */
-function bodyOf(controller: Dispatcher.DispatchController, isWhole: () => boolean): Readable {
+export function bodyOf(controller: Dispatcher.DispatchController, isWhole: () => boolean): Readable {
   return new Readable({
     highWaterMark: 64 * 1024,
     read: () => controller.resume(),

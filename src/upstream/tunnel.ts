@@ -5,10 +5,10 @@
  * passed on.
  */
 
-import { type Duplex, Readable } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { HeaderList } from '../core/ports.ts'
-import { type ApplicationRequest, type ExchangeOptions, headersFrom, type Reply } from './exchange.ts'
+import { type ApplicationRequest, bodyOf, type ExchangeOptions, headersFrom, type Reply } from './exchange.ts'
 import { AnswerLate, AnswerMalformed, type Failure, failureOf } from './failure.ts'
 
 export type Tunnel = {
@@ -27,6 +27,7 @@ export function tunnel(
     let control: Dispatcher.DispatchController | undefined
     let body: Readable | undefined
     let given: Error | undefined
+    let whole = false
     const deadline = clock.timer(answerWithinMs, () => {
       given = new AnswerLate(`no answer to the upgrade within ${answerWithinMs} ms`)
       control?.abort(given)
@@ -71,7 +72,7 @@ export function tunnel(
             controller.abort(new AnswerMalformed('the head of the answer is malformed'))
             return
           }
-          body = new Readable({ read: () => controller.resume() })
+          body = bodyOf(controller, () => whole)
           body.on('error', () => {})
           resolve({ kind: 'answered', status, headers, body, noDeadline: () => {} })
         },
@@ -79,6 +80,7 @@ export function tunnel(
           if (body?.push(chunk) === false) controller.pause()
         },
         onResponseEnd() {
+          whole = true
           body?.push(null)
         },
         onResponseError(_controller, error) {

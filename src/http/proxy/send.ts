@@ -150,13 +150,17 @@ function linger({ req, res }: Inbound): Promise<void> {
 /** For connections that Node gave to us without a response: upgrades, CONNECT, what could not be parsed. */
 export function writeRaw(socket: Duplex, answer: Answer, after: () => void): void {
   const body = Buffer.isBuffer(answer.body) ? answer.body : Buffer.alloc(0)
+  socket.on('error', () => {})
+  socket.end(Buffer.concat([rawHead(answer, [['Content-Length', String(body.length)]]), body]), after)
+}
+
+export function rawHead({ status, headers }: Answer, framing: HeaderList): Buffer {
   const lines = [
-    `HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status] ?? 'Unknown'}`,
-    ...answer.headers.map(([name, value]) => `${name}: ${value}`),
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Unknown'}`,
+    ...headers.map(([name, value]) => `${name}: ${value}`),
     `Date: ${new Date().toUTCString()}`,
-    `Content-Length: ${body.length}`,
+    ...framing.map(([name, value]) => `${name}: ${value}`),
     'Connection: close',
   ]
-  socket.on('error', () => {})
-  socket.end(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), body]), after)
+  return Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1')
 }

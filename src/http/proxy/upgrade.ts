@@ -6,7 +6,8 @@
  */
 
 import type { IncomingMessage } from 'node:http'
-import type { Duplex } from 'node:stream'
+import { type Duplex, Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import {
@@ -19,7 +20,7 @@ import {
 import type { AdmittedRequest } from './admission.ts'
 import { type Answer, noAnswer, problemAnswer } from './answers.ts'
 import type { Application } from './application.ts'
-import { writeRaw } from './send.ts'
+import { rawHead, writeRaw } from './send.ts'
 
 export function asksForWebSocket(req: IncomingMessage): boolean {
   return req.method === 'GET' && offersWebSocket(req)
@@ -56,24 +57,17 @@ export async function passUpgrade(
       await joined(socket, reply.socket)
       return SWITCHED
     case 'answered': {
-      const parts: Buffer[] = []
-      try {
-        for await (const part of reply.body) parts.push(part as Buffer)
-      } catch {
-        socket.destroy()
-        return SWITCHED
-      }
       const passed: Answer = {
         status: reply.status,
         headers: [
           ...towardsClient(reply.headers).filter(([name]) => name.toLowerCase() !== 'date'),
           [STATUS_HEADER, 'bypassed'],
         ],
-        body: Buffer.concat(parts),
+        body: reply.body,
         decision: 'bypassed',
         detail: 'bypassed',
       }
-      await raw(socket, passed)
+      await asItComes(socket, passed, linesOf(reply.headers, 'content-length')[0], request.httpVersion)
       return passed
     }
     case 'never_sent':
@@ -113,6 +107,34 @@ function raw(socket: Duplex, answer: Answer): Promise<void> {
     })
     socket.once('close', resolve)
   })
+}
+
+/** It may be any answer, of any length: Node has given the connection to us, and frames nothing on it any more. */
+async function asItComes(
+  socket: Duplex,
+  answer: Answer,
+  length: string | undefined,
+  httpVersion: string,
+): Promise<void> {
+  const bodyless = answer.status === 204 || answer.status === 304
+  const chunked = length === undefined && !bodyless && httpVersion === '1.1'
+  const framing: HeaderList = chunked
+    ? [['Transfer-Encoding', 'chunked']]
+    : length === undefined || answer.status === 204
+      ? []
+      : [['Content-Length', length]]
+  async function* bytes(): AsyncGenerator<Buffer> {
+    yield rawHead(answer, framing)
+    for await (const part of answer.body as AsyncIterable<Buffer>) {
+      if (chunked) yield Buffer.from(`${part.length.toString(16)}\r\n`)
+      yield part
+      if (chunked) yield Buffer.from('\r\n')
+    }
+    if (chunked) yield Buffer.from('0\r\n\r\n')
+  }
+  // Cut by the application, or by a client that went away: both end.
+  await pipeline(Readable.from(bytes()), socket).catch(() => {})
+  socket.destroy()
 }
 
 function switching(headers: HeaderList): Buffer {

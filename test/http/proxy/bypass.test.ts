@@ -210,6 +210,24 @@ test('an application that refuses a WebSocket is heard', async () => {
   expect(wire.received()).toMatch(/^HTTP\/1\.1 403 .*\r\n\r\nno$/s)
 })
 
+test.each([
+  ['HTTP/1.1', 'Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n', '5\r\nfirst\r\n'],
+  ['HTTP/1.1', 'Content-Length: 100\r\n\r\nfirst', '\r\n\r\nfirst'],
+  ['HTTP/1.0', 'Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n', '\r\n\r\nfirst'],
+])(
+  'an answer to a WebSocket that does not end is passed on as it comes, and kept by nobody: %s, %j',
+  async (version, answered, passed) => {
+    await using application = await startRawApplication(`HTTP/1.1 200 OK\r\n${answered}`)
+    await using proxy = await startProxy(application.origin)
+    await using wire = await openWire(proxy.port)
+    wire.send(HANDSHAKE.replace('HTTP/1.1', version))
+    await eventually('its first part', () => wire.received().endsWith(passed))
+    expect(wire.received().match(/content-length|transfer-encoding/gi)?.length ?? 0).toBe(
+      version === 'HTTP/1.1' ? 1 : 0,
+    )
+  },
+)
+
 test('a WebSocket without an application is 502', async () => {
   await using proxy = await startProxy(`http://127.0.0.1:${await freePort()}`)
   await using wire = await openWire(proxy.port)
