@@ -5,11 +5,12 @@
  * stored) and one that is passed on as a stream. No redirects, no retries, no decompression, no cookies.
  */
 
+import type { Readable } from 'node:stream'
 import { Pool } from 'undici'
 import { linesOf } from '../core/formats/header-lines.ts'
 import type { Clock, ForwardResult } from '../core/ports.ts'
 import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
-import { type Failure, failureOf } from './failure.ts'
+import { AnswerLate, type Failure, failureOf } from './failure.ts'
 import { type Tunnel, tunnel } from './tunnel.ts'
 
 export type ApplicationAddress =
@@ -50,6 +51,8 @@ export type ForwardLimits = {
   readonly storedLimitBytes: number
   /** Asked when there is a connection for the request: false where it must not be written any more. */
   readonly mayBegin?: () => boolean
+  /** Aborts when nobody waits for the answer any more; then a stream has `answerWithinMs` left to end. */
+  readonly abandoned?: AbortSignal
 }
 
 export function createApplication(options: ApplicationOptions): Application {
@@ -75,9 +78,14 @@ export function createApplication(options: ApplicationOptions): Application {
   })
   return {
     authority: new URL(origin).host,
-    forward: async (request, { storedLimitBytes, ...limits }) => {
-      const reply = await exchange(pool, request, { ...limits, clock })
-      return reply.kind === 'answered' ? keepInMemory(reply, request.method, storedLimitBytes) : reply
+    forward: async (request, limits) => {
+      const { answerWithinMs, mayBegin } = limits
+      const reply = await exchange(pool, request, {
+        answerWithinMs,
+        clock,
+        ...(mayBegin === undefined ? {} : { mayBegin }),
+      })
+      return reply.kind === 'answered' ? keepInMemory(reply, request.method, limits, clock) : reply
     },
     stream: async (request, answerWithinMs, signal) => {
       const reply = await exchange(pool, request, { answerWithinMs, clock, signal })
@@ -90,13 +98,19 @@ export function createApplication(options: ApplicationOptions): Application {
   }
 }
 
-async function keepInMemory(reply: Reply, method: string, limitBytes: number): Promise<ForwardResult> {
+async function keepInMemory(
+  reply: Reply,
+  method: string,
+  limits: ForwardLimits,
+  clock: Clock,
+): Promise<ForwardResult> {
   const { status, headers } = reply
   const parts = reply.body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
   const kept: Buffer[] = []
   let bytes = 0
   const asStream = (): ForwardResult => {
     reply.noDeadline()
+    endUnread(reply.body, limits, clock)
     const stream = rest(kept, parts)
     return { kind: 'answered', response: { status, headers, body: Buffer.alloc(0), oversized: { stream } } }
   }
@@ -108,11 +122,27 @@ async function keepInMemory(reply: Reply, method: string, limitBytes: number): P
         return { kind: 'answered', response: { status, headers, body: Buffer.concat(kept) } }
       kept.push(part.value)
       bytes += part.value.length
-      if (bytes > limitBytes) return asStream()
+      if (bytes > limits.storedLimitBytes) return asStream()
     }
   } catch (error) {
     return failureOf(error instanceof Error ? error : new Error(String(error)), true)
   }
+}
+
+/**
+ * What is read for nobody gets the time of any other answer, so that the work behind it is finished. A stream that only its
+ * reader would have ended went on for ever, on a connection that others wait for.
+ */
+function endUnread(body: Readable, { abandoned, answerWithinMs }: ForwardLimits, clock: Clock): void {
+  const end = (): void => {
+    if (body.closed) return
+    const timer = clock.timer(answerWithinMs, () => {
+      body.destroy(new AnswerLate(`nobody has read for ${answerWithinMs} ms`))
+    })
+    body.once('close', () => timer.cancel())
+  }
+  if (abandoned?.aborted === true) end()
+  else abandoned?.addEventListener('abort', end, { once: true })
 }
 
 /**

@@ -1,4 +1,4 @@
-/** Requests that wait for a connection to the application, whose claim ends meanwhile. */
+/** Requests that wait for a connection to the application, whose claim ends meanwhile; and streams that nobody reads any more. */
 import { expect, test } from 'vitest'
 import { systemClock } from '../../src/system/clock.ts'
 import { createApplication } from '../../src/upstream/application.ts'
@@ -38,4 +38,47 @@ test('a request whose claim ended while it waited for a connection is not sent w
   })
   expect((await Promise.all([first, behind])).map(({ kind }) => kind)).toEqual(['answered', 'answered'])
   expect(server.seen.map(({ target }) => target)).toEqual(['/first', '/behind'])
+})
+
+test('a stream whose reader has gone ends with the time that any other answer has', async () => {
+  const timers: { afterMs: number; due: () => void }[] = []
+  const clock = {
+    ...systemClock,
+    timer: (afterMs: number, due: () => void) => {
+      const timer = { afterMs, due }
+      timers.push(timer)
+      return { cancel: () => void timers.splice(timers.indexOf(timer), 1) }
+    },
+  }
+  let ended = false
+  await using server = await startApplication((_request, response) => {
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write('data: 1\n\n')
+    response.once('close', () => {
+      ended = true
+    })
+  })
+  await using application = createApplication({
+    address: { kind: 'http', origin: server.origin },
+    connectTimeoutMs: 500,
+    bodyIdleMs: 60_000,
+    connectionsMax: 1,
+    keepAliveMs: 4_000,
+    clock,
+  })
+  const reader = new AbortController()
+  const result = await application.forward(
+    { method: 'POST', target: '/events', headers: [], body: undefined },
+    { answerWithinMs: 7_000, storedLimitBytes: 1_024, abandoned: reader.signal },
+  )
+  if (result.kind !== 'answered' || result.response.oversized === undefined) throw new Error('no stream')
+  const parts = result.response.oversized.stream[Symbol.asyncIterator]()
+  expect((await parts.next()).value).toEqual(Buffer.from('data: 1\n\n'))
+  // As long as somebody reads there is no limit.
+  expect(timers).toEqual([])
+  reader.abort()
+  expect(timers.map(({ afterMs }) => afterMs)).toEqual([7_000])
+  expect(ended).toBe(false)
+  timers[0]?.due()
+  await expect(parts.next()).rejects.toThrow('nobody has read for 7000 ms')
+  await eventually('the application is told', () => ended)
 })

@@ -20,6 +20,8 @@ export type ForwardLimits = {
   readonly answerWithinMs: number
   /** Longest body that is kept in memory; a longer one is passed on as a stream. */
   readonly storedLimitBytes: number
+  /** Aborts when nobody waits for the answer any more; then a stream has `answerWithinMs` left to end. */
+  readonly abandoned?: AbortSignal
 }
 
 export type Reply = {

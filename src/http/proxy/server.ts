@@ -187,6 +187,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
         {
           answerWithinMs: route.upstreamTimeoutMs,
           storedLimitBytes: route.storedResponseLimitBytes,
+          abandoned: gone,
           // It may wait there for a connection, while its lease is lost and somebody else carries it out.
           ...(claimed === undefined ? {} : { mayBegin: claimed.held }),
         },
