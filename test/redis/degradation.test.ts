@@ -36,8 +36,9 @@ test('one hung node is waited for a few times and no more, however many requests
   const given = (to: string) =>
     sidecar.events.findIndex((event) => event.kind === 'breaker_changed' && event.to === to)
   for (let n = 0; given('open') < 0; n += 1) await sidecar.carryOut(`request ${n}`)
-  // What was under way when it was given up is waited for still.
+  // What was under way when it was given up is waited for still; after a stall the end of that is told two turns later.
   await pause(systemClock, DEADLINE_MS)
+  for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve))
   const from = sidecar.events.length
   const startedMs = performance.now()
   for (let n = 0; n < 200; n += 1) await sidecar.carryOut(`next ${n}`)
