@@ -4,14 +4,15 @@
  *
  *     node bench/longest-turn.ts
  *
- * Says the same on a busy machine as on a quiet one, within its noise. Ends with 1 where a turn took 100 ms or more.
+ * Says the same on a busy machine as on a quiet one, within its noise. Ends with 1 where two turns took 100 ms or
+ * more: a burst that is not spread makes one each time, and one alone may be the garbage collector's.
  */
-import { readFile } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { Pool } from 'undici'
 import { startCountingApplication } from '../test/support/counting-application.ts'
+import { eventually } from '../test/support/eventually.ts'
 import { startRedisServers } from '../test/support/redis-servers.ts'
 import { startSidecar } from '../test/support/sidecar.ts'
 
@@ -42,11 +43,13 @@ await Promise.all(Array.from({ length: CONNECTIONS }, request))
 sidecar.process.signal('SIGUSR2')
 for (let burst = 0; burst < BURSTS; burst += 1)
   await Promise.all(Array.from({ length: CONNECTIONS }, request))
-await pause(1_500)
+// A file of after the bursts: an earlier one may still speak of the time before them.
+const overWallMs = Date.now()
+await eventually('the longest turns are written', async () => (await stat(file)).mtimeMs > overWallMs)
 const turnsMs = JSON.parse(await readFile(file, 'utf8')) as number[]
 console.log(`longest turns: ${turnsMs.map((ms) => ms.toFixed(0)).join(' ')} ms of CPU`)
 await pool.close()
-if ((turnsMs[0] ?? Number.POSITIVE_INFINITY) >= WITHIN_MS) {
-  console.error(`a turn took ${WITHIN_MS} ms of CPU or more`)
+if ((turnsMs[1] ?? Number.POSITIVE_INFINITY) >= WITHIN_MS) {
+  console.error(`turns took ${WITHIN_MS} ms of CPU or more`)
   process.exitCode = 1
 }

@@ -4,7 +4,7 @@
  *
  * CPU time and not duration: how long a turn takes on a machine with nothing else to do, also where there is something.
  */
-import { writeFileSync } from 'node:fs'
+import { renameSync, writeFileSync } from 'node:fs'
 import process from 'node:process'
 
 const LONGEST = 12
@@ -23,5 +23,9 @@ process.on('SIGUSR2', () => {
 })
 setInterval(() => {
   const longest = turnsMs.toSorted((a, b) => b - a).slice(0, LONGEST)
-  writeFileSync(process.env.TURN_FILE ?? '/dev/null', JSON.stringify(longest))
+  const file = process.env.TURN_FILE
+  if (file === undefined) return
+  // Whoever reads it meanwhile reads a whole one.
+  writeFileSync(`${file}.new`, JSON.stringify(longest))
+  renameSync(`${file}.new`, file)
 }, 500).unref()
