@@ -5,6 +5,7 @@
  * Owns the words on the terminal. It needs the database alone, no sidecar: `--database` or DATABASE_URL.
  */
 
+import { InvalidArgumentError } from 'commander'
 import { openSagaKit } from '../saga/open-kit.ts'
 import {
   discardDeadLetters,
@@ -58,10 +59,10 @@ export const saga: Command = (args, io) =>
     parser
       .command('plans')
       .description('print the SQL of all migrations, for a database that others change')
-      .action(() => {
-        io.stdout.write(plans(parser.opts<Where>().schema))
-        done(EXIT.ok)
-      })
+      .option('--partitions <count>', 'of the outbox, as the services have it (default: 16)', Number)
+      .action(({ partitions }: { partitions?: number }) =>
+        done(printedPlans(io, parser.opts<Where>().schema, partitions)),
+      )
     parser
       .command('lag')
       .description('what waits in the outbox')
@@ -88,27 +89,47 @@ export const saga: Command = (args, io) =>
     const letters = parser.command('dead-letters').description('what was given up')
     letters
       .command('list', { isDefault: true })
-      .option('--limit <count>', 'oldest first', Number, 100)
+      .option('--limit <count>', 'oldest first', wholeNumber, 100)
       .action(({ limit }: { limit: number }) =>
         on(async (kit) => printed(print, await listDeadLetters(kit, { limit }))),
       )
     letters
-      .command('replay <ids...>')
+      .command('replay')
+      .argument('<ids...>', 'as `list` shows them', wholeNumbers)
       .description('send them on their way again')
-      .action((ids: string[]) =>
-        on(async (kit) => counted(io, ids, await replayDeadLetters(kit, ids.map(Number)))),
-      )
+      .action((ids: number[]) => on(async (kit) => counted(io, ids, await replayDeadLetters(kit, ids))))
     letters
-      .command('discard <ids...>')
+      .command('discard')
+      .argument('<ids...>', 'as `list` shows them', wholeNumbers)
       .description('give them up for good; what waits behind them goes on')
-      .action((ids: string[]) =>
-        on(async (kit) => counted(io, ids, await discardDeadLetters(kit, ids.map(Number)))),
-      )
+      .action((ids: number[]) => on(async (kit) => counted(io, ids, await discardDeadLetters(kit, ids))))
     parser
       .command('retention')
       .description('remove what has expired')
       .action(() => on(async (kit) => printed(print, await runRetention(kit))))
   })
+
+/** Asked before the database is: to that one it is an error like any other. */
+function wholeNumber(text: string): number {
+  const number = Number(text)
+  if (/^\d+$/.test(text) && Number.isSafeInteger(number) && number > 0) return number
+  throw new InvalidArgumentError('A whole number from 1 on is accepted.')
+}
+
+function wholeNumbers(text: string, before: readonly number[] | undefined): readonly number[] {
+  return [...new Set([...(before ?? []), wholeNumber(text)])]
+}
+
+function printedPlans(io: Io, schema: string, partitions: number | undefined): ExitCode {
+  try {
+    io.stdout.write(plans(schema, partitions))
+    return EXIT.ok
+  } catch (error) {
+    if (!(error instanceof SagaKitError)) throw error
+    io.stderr.write(`${error.message}\n`)
+    return EXIT.failure
+  }
+}
 
 async function onKit(
   io: Io,
@@ -148,7 +169,7 @@ function said(io: Io, happened: boolean, otherwise: string): ExitCode {
   return happened ? EXIT.ok : EXIT.failure
 }
 
-function counted(io: Io, ids: readonly string[], count: number): ExitCode {
+function counted(io: Io, ids: readonly number[], count: number): ExitCode {
   io.stdout.write(`${count} of ${ids.length}\n`)
   return count === ids.length ? EXIT.ok : EXIT.failure
 }

@@ -37,16 +37,22 @@ export interface SagaKit {
   transaction<T>(work: (tx: Tx) => Promise<T>, options?: TransactionOptions): Promise<T>
 }
 
+export const partitionsDefault = 16
+
+export function requirePartitions(partitions: number): void {
+  if (!Number.isInteger(partitions) || partitions < 1 || partitions > 1024)
+    throw new SagaConfigError(`partitions: ${partitions} (a whole number from 1 to 1024 expected)`)
+}
+
 export function createSagaKit(options: SagaKitOptions): SagaKit {
   const {
     pool,
     schema = 'fencepost',
-    partitions = 16,
+    partitions = partitionsDefault,
     clock = processClock,
     random = processRandom,
   } = options
-  if (!Number.isInteger(partitions) || partitions < 1 || partitions > 1024)
-    throw new SagaConfigError(`partitions: ${partitions} (a whole number from 1 to 1024 expected)`)
+  requirePartitions(partitions)
   const emit: SagaEvents = options.events ?? (() => {})
   // An idle client whose connection breaks emits `error` on the pool; without a listener Node ends the process.
   pool.on('error', (error) => emit({ kind: 'pool_error', error }))

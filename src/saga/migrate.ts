@@ -9,7 +9,7 @@
 import { createHash } from 'node:crypto'
 import { identifier, safeInteger, type Tx } from './database.ts'
 import { SagaConfigError } from './errors.ts'
-import type { SagaKit } from './kit.ts'
+import { partitionsDefault, requirePartitions, type SagaKit } from './kit.ts'
 import { type Migration, migrations } from './schema.ts'
 
 export type MigrationReport = {
@@ -19,8 +19,9 @@ export type MigrationReport = {
 }
 
 /** The SQL of every migration, for someone whose database is changed by other hands than the application's. */
-export function plans(schema: string): string {
+export function plans(schema: string, partitions = partitionsDefault): string {
   const s = identifier(schema)
+  requirePartitions(partitions)
   return [
     'BEGIN;',
     `${prologue(s)};`,
@@ -28,6 +29,9 @@ export function plans(schema: string): string {
       (migration) =>
         `-- ${migration.version}: ${migration.name}${sqlOf(migration, s)}\nINSERT INTO ${s}.schema_migrations (version, name, checksum) VALUES (${migration.version}, '${migration.name}', '${checksum(migration)}');`,
     ),
+    `-- ${partitions} partitions, as the services have it; left alone where there are some
+INSERT INTO ${s}.outbox_partitions (partition) SELECT generate_series(0, ${partitions - 1})
+WHERE NOT EXISTS (SELECT FROM ${s}.outbox_partitions);`,
     'COMMIT;',
     '',
   ].join('\n\n')

@@ -7,6 +7,7 @@
  * Losing one mid-batch means duplicates, which the inbox absorbs; it never means loss.
  */
 import { safeInteger } from './database.ts'
+import { SagaConfigError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 
 export class PartitionLeases {
@@ -47,9 +48,12 @@ export class PartitionLeases {
         me,
       )
       const alive = await tx.query(
-        `SELECT count(*) AS n FROM ${s}.outbox_relays WHERE alive_until > clock_timestamp()`,
+        `SELECT count(*) AS n, (SELECT count(*) FROM ${s}.outbox_partitions) AS partitions
+         FROM ${s}.outbox_relays WHERE alive_until > clock_timestamp()`,
       )
-      const share = Math.ceil(this.#kit.partitions / safeInteger(alive.rows[0]!.n))
+      const { n, partitions } = alive.rows[0]!
+      this.#requireSame(safeInteger(partitions))
+      const share = Math.ceil(this.#kit.partitions / safeInteger(n))
       const renewed = await tx.query<{ partition: number }>(
         `UPDATE ${s}.outbox_partitions SET lease_until = clock_timestamp() + $2 * interval '1 ms'
          WHERE owner = $1 AND lease_until > clock_timestamp() RETURNING partition`,
@@ -92,6 +96,14 @@ export class PartitionLeases {
     await this.#kit.pool.query(`DELETE FROM ${this.#kit.schema}.outbox_relays WHERE relay_id = $1`, [
       this.#relayId,
     ])
+  }
+
+  /** Messages of partitions that are not there would wait for ever, and nobody would be told. */
+  #requireSame(partitions: number): void {
+    if (partitions === this.#kit.partitions) return
+    throw new SagaConfigError(
+      `the outbox has ${partitions} partitions and this kit has ${this.#kit.partitions}: nothing is relayed until they agree`,
+    )
   }
 
   #tell(): void {

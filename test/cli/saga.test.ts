@@ -52,6 +52,38 @@ test('plans prints SQL that needs no database to be printed', async () => {
   expect(stdout()).toContain('CREATE TABLE "fencepost".outbox')
 })
 
+test('plans prints one sentence for a schema or a number of partitions that cannot be', async () => {
+  for (const args of [
+    ['--schema', 'no schema', 'plans'],
+    ['plans', '--partitions', 'many'],
+  ]) {
+    const { io, stdout, stderr } = bufferedIo({})
+    expect([await saga(args, io), stdout(), stderr().trim().split('\n').length]).toEqual([1, '', 1])
+  }
+})
+
+test.each([
+  ['replay', 'first'],
+  ['replay', '1', '1.5'],
+  ['discard', '99999999999999999999'],
+  ['list', '--limit', 'all'],
+])('dead-letters %s %s is a usage error and no fault of the database', async (...args) => {
+  const answer = await run('--schema', (await testKit(server)).schemaName, 'dead-letters', ...args)
+  expect(answer).toMatchObject({ exitCode: 64, stdout: '' })
+})
+
+test('an id that is given twice is one dead letter', async () => {
+  const answer = await run(
+    '--schema',
+    (await testKit(server)).schemaName,
+    'dead-letters',
+    'discard',
+    '7',
+    '7',
+  )
+  expect(answer).toMatchObject({ exitCode: 1, stdout: '0 of 1\n' })
+})
+
 test('a parked saga is shown, retried and turned back; an unknown one is said to be unknown', async () => {
   let broken = true
   const stubborn = {

@@ -40,6 +40,8 @@ test('a dry run says what it would do and does nothing', async () => {
 
 test('the printed plan, given to the database by hand, is the migration', async () => {
   await server.pool().query(plans('by_hand'))
+  const counted = await server.pool().query('SELECT count(*)::int AS n FROM by_hand.outbox_partitions')
+  expect(counted.rows[0].n).toBe(16)
   const kit = kitIn('by_hand')
   expect((await migrate(kit)).applied).toEqual([])
   await migrate(kitIn('by_kit'))

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { discardDeadLetters, listDeadLetters, replayDeadLetters } from '../../src/saga/dead-letters.ts'
+import { createSagaKit } from '../../src/saga/kit.ts'
 import { disableNotify, enableNotify, wakeOnNotify } from '../../src/saga/notify.ts'
 import { outboxLag, publish } from '../../src/saga/outbox.ts'
 import { createOutboxRelay, type OutboxRelay, type RelayOptions } from '../../src/saga/relay.ts'
@@ -116,6 +117,16 @@ test('the partitions are shared out evenly, and rebalanced when a relay comes or
   await first.stop()
   await eventually('all with the second', async () => (await share()).join() === '16')
 })
+
+test.each([8, 32])(
+  'a relay whose kit has %i partitions where the database has 16 says so, and relays nothing',
+  async (partitions) => {
+    const other = createSagaKit({ pool: server.pool(), schema: kit.schemaName, partitions })
+    await expect(relay({ kit: other }).drainOnce()).rejects.toThrow(
+      `the outbox has 16 partitions and this kit has ${partitions}`,
+    )
+  },
+)
 
 /** On top of the lease: the poll, and the sending itself. */
 const SENDING_MS = 500
