@@ -6,6 +6,7 @@
  * request, and so does whoever looks for the oldest. What may be answered from here is `shared-leases.ts`.
  */
 
+import { ownBytes } from '../record/own-bytes.ts'
 import type { Fingerprint } from '../record/record.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
@@ -79,7 +80,8 @@ export function createOutcomeMemory(bytesMax: number): OutcomeMemory {
       forget(key)
       const bytes = ENTRY_OVERHEAD_BYTES + key.length + bytesOf(known.outcome)
       if (bytes > bytesMax) return
-      const entry: Entry = { key, known, bytes, older: ends, newer: ends }
+      const own = { ...known, outcome: withOwnBody(known.outcome) }
+      const entry: Entry = { key, known: own, bytes, older: ends, newer: ends }
       entries.set(key, entry)
       putNewest(entry)
       heldBytes += bytes
@@ -88,6 +90,10 @@ export function createOutcomeMemory(bytesMax: number): OutcomeMemory {
     },
     forget,
   }
+}
+
+function withOwnBody(outcome: StoredOutcome): StoredOutcome {
+  return outcome.kind === 'response' ? { ...outcome, body: ownBytes(outcome.body) } : outcome
 }
 
 function bytesOf(outcome: StoredOutcome): number {

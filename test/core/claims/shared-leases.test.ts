@@ -198,6 +198,17 @@ describe('duplicates of a recorded outcome', () => {
     expect(claims).toHaveLength(2)
   })
 
+  test('take no more memory than they are counted with: a part of what came from a node does not keep the whole', async () => {
+    const received = Buffer.alloc(1_000_000, 'x')
+    const outcome = { ...response(''), body: received.subarray(500, 700) }
+    await shared.complete(lease(), outcome)
+    const replayed = await shared.claim(request)
+    if (replayed.kind !== 'duplicate' || replayed.outcome.kind !== 'response') throw new Error(replayed.kind)
+    const { body } = replayed.outcome
+    expect(body.toString()).toBe('x'.repeat(200))
+    expect(body.buffer.byteLength).toBe(200)
+  })
+
   test('are dropped when told to, and the longest unused when memory is short', async () => {
     const complete = (key: string, bytes: number) =>
       shared.complete({ ...lease(), key }, response('x'.repeat(bytes)))
