@@ -184,8 +184,8 @@ async function withContentMarked(
   const mark = await markContent(contentRecord, policy, leases)
   if (mark.kind === 'marked') {
     const outcome = await workUnderLease(request, lease, protection, leases, ports)
-    // Nothing is on record for this content, so another key may bring it.
-    if (NOTHING_RECORDED.has(outcome.kind)) await mark.remove()
+    // Nothing is on record for this content, so another key may bring it. Who has the lease by now may rest on the mark.
+    if (NOTHING_RECORDED.has(outcome.kind) && outcome !== LEASE_ENDED) await mark.remove()
     return outcome
   }
   await leases.release(lease)

@@ -7,7 +7,8 @@
 
 import type { Events } from '../core/events.ts'
 import type { Clock, NodeAnswer, RecordNode } from '../core/ports.ts'
-import type { NodeRecord, RecordCommand } from '../core/record/record.ts'
+import { ownBytes } from '../core/record/own-bytes.ts'
+import { fitsRecord, NOT_FITTING, type NodeRecord, type RecordCommand } from '../core/record/record.ts'
 import { applyCommand } from '../core/record/record-rules.ts'
 
 /** Like Redis, a node still has a record in the very millisecond in which it expires. */
@@ -48,6 +49,7 @@ export class EmbeddedNode implements RecordNode {
   }
 
   apply(command: RecordCommand): NodeAnswer {
+    if (!fits(command)) return { kind: 'unreachable', reason: 'error', answered: true, detail: NOT_FITTING }
     const nodeMs = Math.floor(this.#nodeMs())
     this.#sweep(nodeMs)
     const kept = this.#kept.get(command.key)
@@ -57,7 +59,8 @@ export class EmbeddedNode implements RecordNode {
     const { answer, write } = applyCommand(live?.record, command, nodeMs, this.#maxTokenAheadMs)
     if (write !== undefined) {
       const expiresNodeMs = write.ttl === 'keep' ? (live?.expiresNodeMs ?? nodeMs) : nodeMs + write.ttl.ms
-      this.#set(command.key, { record: write.record, expiresNodeMs })
+      const record = this.#bytesMax < Number.POSITIVE_INFINITY ? withOwnOutcome(write.record) : write.record
+      this.#set(command.key, { record, expiresNodeMs })
     }
     return answer
   }
@@ -98,7 +101,25 @@ export class EmbeddedNode implements RecordNode {
   }
 }
 
+/** As a Redis node, whose fields are of fixed width: what it would refuse must not pass here. */
+function fits(command: RecordCommand): boolean {
+  switch (command.kind) {
+    case 'claim':
+      return fitsRecord(command.owner, command.fingerprint, 1)
+    case 'renew':
+    case 'complete':
+      return fitsRecord(command.owner, command.fingerprint, command.attempt)
+    case 'release':
+    case 'read':
+      return true
+  }
+}
+
 const FULL = 'it keeps as much as it may'
+
+function withOwnOutcome(record: NodeRecord): NodeRecord {
+  return record.state === 'completed' ? { ...record, outcome: ownBytes(record.outcome) } : record
+}
 
 function bytesOf(key: string, kept: Kept | undefined): number {
   if (kept === undefined) return 0

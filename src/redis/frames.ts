@@ -5,8 +5,8 @@
  * before it shifts the fields after it.
  */
 
-import { NO_OWNER, type RecordCommand } from '../core/record/record.ts'
-import { formatToken, NO_TOKEN } from '../core/record/token.ts'
+import { fitsRecord, NO_OWNER, NOT_FITTING, type RecordCommand } from '../core/record/record.ts'
+import { formatToken, NO_TOKEN, TOKEN_DIGITS } from '../core/record/token.ts'
 
 /**
  * What a node is asked: a record's key, as an argument of a call, and the frame. One character a byte, because joining
@@ -26,7 +26,6 @@ export function latin1(text: string): string {
 
 const NO_FINGERPRINT = '0'.repeat(64)
 const NO_ACCEPTED = formatToken(NO_TOKEN)
-const ATTEMPT_MAX = 9_999
 /** Bytes of an outcome: eight digits, far above what a call may have. */
 const SIZE_DIGITS = 8
 
@@ -99,13 +98,8 @@ function fixed(
   rest: string,
 ): string {
   const tokenDigits = formatToken(token)
-  if (
-    tokenDigits.length !== 16 ||
-    owner.length !== 32 ||
-    fingerprint.length !== 64 ||
-    !(attempt >= 0 && attempt <= ATTEMPT_MAX)
-  )
-    throw new RangeError('not a command: its token, owner, fingerprint or attempt does not fit the record')
+  if (tokenDigits.length !== TOKEN_DIGITS || !fitsRecord(owner, fingerprint, attempt))
+    throw new RangeError(NOT_FITTING)
   const terms = digits(leaseMs, 16) + digits(keyTtlMs, 16)
   const attempts = attempt === 1 ? '0001' : digits(attempt, 4)
   const size = rest.length === 0 ? '00000000' : digits(rest.length, SIZE_DIGITS)

@@ -338,6 +338,21 @@ export function recordNodeContract(
       }
     })
 
+    test.each([
+      ['an owner', { owner: 'short' }],
+      ['a fingerprint', { fingerprint: 'synthetic' }],
+    ])('%s of another length than a record has for it is refused, and leaves nothing', async (_, change) => {
+      const { key, base, run } = await start()
+      const command = { ...commandParser(key, base)('claim B20F'), ...change } as RecordCommand
+      const { node } = await opened!
+      expect(await node.execute(command)).toMatchObject({
+        kind: 'unreachable',
+        answered: true,
+        detail: expect.stringContaining('does not fit the record'),
+      })
+      expect(await run('read')).toMatchObject({ kind: 'record', record: undefined })
+    })
+
     test('commands given in one order are executed in that order', async () => {
       const { run } = await start()
       const answers = await Promise.all([

@@ -15,6 +15,9 @@ import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { seededRandom } from '../support/seeded-random.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
+/** Of two contents. */
+const [ITS, OTHER] = ['1'.repeat(64), '2'.repeat(64)] as const
+
 const HOUR_MS = 3_600_000
 
 describe('found by simulation', () => {
@@ -40,7 +43,13 @@ describe('found by simulation', () => {
       const clock = { monoMs: () => 0, wallMs: () => wallMs, timer: () => ({ cancel: () => {} }) }
       const random = { fraction: () => 0, hex: () => 'a' }
       const leases = createLeases({ quorum, clock, random, events: SILENT })
-      await leases.claim({ key: 'k', fingerprint: 'f', leaseMs: 1_000, retentionMs: 60_000, budgetMs: 0 })
+      await leases.claim({
+        key: 'k',
+        fingerprint: 'f'.repeat(64),
+        leaseMs: 1_000,
+        retentionMs: 60_000,
+        budgetMs: 0,
+      })
       expect(sent[1]).toMatchObject({ kind: 'complete', keyTtlMs })
     },
   )
@@ -68,7 +77,13 @@ describe('found by simulation', () => {
     const owners = ['1', '2'].map((digit) => digit.repeat(32))
     const random = { fraction: () => 0, hex: () => owners.shift() ?? '' }
     const leases = createLeases({ quorum, clock, random, events: SILENT })
-    const request = { key: 'k', fingerprint: 'f', leaseMs: 1_000, retentionMs: 60_000, budgetMs: 100 }
+    const request = {
+      key: 'k',
+      fingerprint: 'f'.repeat(64),
+      leaseMs: 1_000,
+      retentionMs: 60_000,
+      budgetMs: 100,
+    }
     const result = await leases.claim(owner === undefined ? request : { ...request, owner })
     const [first, second] = rounds
     expect(result.kind).toBe(owner === undefined ? 'granted' : 'unavailable')
@@ -109,7 +124,13 @@ describe('found by simulation', () => {
       })
       const leases = createLeases({ quorum, clock, random: seededRandom(1), events: SILENT })
       const ask = () =>
-        leases.claim({ key: 'k', fingerprint: 'f', leaseMs: 1_000, retentionMs: 60_000, budgetMs: 100 })
+        leases.claim({
+          key: 'k',
+          fingerprint: 'f'.repeat(64),
+          leaseMs: 1_000,
+          retentionMs: 60_000,
+          budgetMs: 100,
+        })
       const claimed = await ask()
       if (claimed.kind !== 'granted') throw new Error(claimed.kind)
       await leases.complete(claimed.lease, { kind: 'result', result: 1, completedAtWallMs: 0 })
@@ -132,8 +153,8 @@ describe('found by simulation', () => {
       const names = new Map<Token, string>([[its, 'its own']])
       const key = `dedup:t:e:v:${'0'.repeat(64)}`
       const claim = { kind: 'claim', key, owner: 'a'.repeat(32), leaseMs: 1_000, keyTtlMs: 60_000 } as const
-      for (const at of [0, 1]) await nodes[at]?.execute({ ...claim, token: other, fingerprint: 'other' })
-      for (const at of nodesOfIts) await nodes[at]?.execute({ ...claim, token: its, fingerprint: 'its' })
+      for (const at of [0, 1]) await nodes[at]?.execute({ ...claim, token: other, fingerprint: OTHER })
+      for (const at of nodesOfIts) await nodes[at]?.execute({ ...claim, token: its, fingerprint: ITS })
       await clock.advance(2_000)
 
       const questions: (string | undefined)[] = []
@@ -169,10 +190,10 @@ describe('found by simulation', () => {
   )
 
   test.each([
-    ['the outcome of the winner', 'its', 'its'],
+    ['the outcome of the winner', ITS, ITS],
     [
       'no outcome of another content, for which the key was used once its own claim was forgotten',
-      'other',
+      OTHER,
       undefined,
     ],
   ])('a late holder is told %s', async (_, fingerprint, shown) => {
@@ -187,9 +208,9 @@ describe('found by simulation', () => {
       return claimed.lease
     }
     const outcomeOf = (of: string) => ({ kind: 'result', result: of, completedAtWallMs: 0 }) as const
-    const late = await ask('its')
+    const late = await ask(ITS)
     await clock.advance(2_000)
-    await forgetOrphan({ recordKey: 'k', fingerprint: 'its', attempt: 1, token: late.token }, terms, leases)
+    await forgetOrphan({ recordKey: 'k', fingerprint: ITS, attempt: 1, token: late.token }, terms, leases)
     await leases.complete(await ask(fingerprint), outcomeOf(fingerprint))
     const told = await leases.complete(late, outcomeOf('late'))
     expect(told).toEqual({

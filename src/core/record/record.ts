@@ -34,6 +34,21 @@ export const ATTEMPT_MAX = 9_999
 /** SHA-256 of the canonical request, as 64 hex digits. */
 export type Fingerprint = string
 
+const OWNER_DIGITS = 32
+const FINGERPRINT_DIGITS = 64
+
+/** What the fixed fields of a record can hold. A command with anything else no node carries out, whatever it is made of. */
+export function fitsRecord(owner: Owner, fingerprint: Fingerprint, attempt: number): boolean {
+  return (
+    owner.length === OWNER_DIGITS &&
+    fingerprint.length === FINGERPRINT_DIGITS &&
+    attempt >= 0 &&
+    attempt <= ATTEMPT_MAX
+  )
+}
+
+export const NOT_FITTING = 'not a command: its token, owner, fingerprint or attempt does not fit the record'
+
 export type NodeRecord =
   | {
       readonly state: 'claimed'

@@ -92,7 +92,7 @@ describe('leases over groups', () => {
     return { clock, nodes, each, leases: routeLeases(each, placement, { required: 2, agreed }) }
   }
 
-  const claimOf = (key: string) => ({ key, fingerprint: 'f', ...FEW })
+  const claimOf = (key: string) => ({ key, fingerprint: 'f'.repeat(64), ...FEW })
   const some = Array.from({ length: 20 }, (_, index) => keyOf(String(index)))
 
   test('each record stands on its group and on no other, and a second claimant finds it held', async () => {
