@@ -5,10 +5,10 @@
  * can't be read at all, is `unredactable`, and a tombstone takes its place. The first client gets the answer as it was.
  */
 
-import { canonicalJson } from '../formats/canonical-json.ts'
+import { canonicalJson, type RawJsonReason } from '../formats/canonical-json.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import { compileSelection } from '../formats/json-pointer.ts'
-import { isJson, parseMediaType } from '../formats/media-type.ts'
+import { parseMediaType } from '../formats/media-type.ts'
 import type { HeaderList } from '../ports.ts'
 import type { JsonPointer } from './route.ts'
 
@@ -29,8 +29,16 @@ export function redact(headers: HeaderList, body: Buffer, pointers: readonly Jso
     const kept = headers.filter(([name]) => !OF_THE_WHOLE.has(name.toLowerCase()))
     return { kind: 'redacted', headers: kept, body: Buffer.from(left.text) }
   }
-  // Another medium has no such values. Where it says nothing or JSON, it may have.
-  const [type] = linesOf(headers, 'content-type')
-  const media = type === undefined ? undefined : parseMediaType(type)
-  return media === undefined || isJson(media) ? { kind: 'unredactable' } : { kind: 'redacted', headers, body }
+  return IS_NO_JSON.has(left.reason) && isAnotherMedium(headers)
+    ? { kind: 'redacted', headers, body }
+    : { kind: 'unredactable' }
+}
+
+/** Every other reason is one of JSON that loses something, or that was not read to its end; whatever it says to be. */
+const IS_NO_JSON: ReadonlySet<RawJsonReason> = new Set<RawJsonReason>(['syntax', 'invalid_utf8'])
+
+/** Another medium has no such values. Where it says nothing, or names JSON in whatever charset or sequence (NDJSON), it may have. */
+function isAnotherMedium(headers: HeaderList): boolean {
+  const media = linesOf(headers, 'content-type').map(parseMediaType)
+  return media.length > 0 && media.every((each) => each !== undefined && !each.essence.includes('json'))
 }

@@ -67,7 +67,7 @@ const NEVER_STORED = new Set([
   'content-length',
 ])
 
-/** Which headers of an answer are kept: content-*, x-*, a short list, and what the route adds; never credentials or hop-by-hop. */
+/** Which headers of an answer are kept: content-*, x-*, access-control-*, a short list, and what the route adds; never credentials or hop-by-hop. */
 export function storedHeadersOf(headers: HeaderList, extra: readonly string[]): HeaderList {
   const connection = new Set(
     linesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(/\s*,\s*/)),
@@ -80,6 +80,8 @@ export function storedHeadersOf(headers: HeaderList, extra: readonly string[]): 
     return (
       lower.startsWith('content-') ||
       lower.startsWith('x-') ||
+      // Without them a browser hides a replay from the page that asked.
+      lower.startsWith('access-control-') ||
       STORED_NAMES.has(lower) ||
       extra.includes(lower)
     )

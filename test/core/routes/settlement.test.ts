@@ -79,6 +79,8 @@ describe('which headers are stored', () => {
     'Last-Modified',
     'Vary',
     'Cache-Control',
+    'Access-Control-Allow-Origin',
+    'access-control-expose-headers',
   ])('%s is', (name) => expect(kept(name)).toBe(true))
   test.each([
     'Set-Cookie',
