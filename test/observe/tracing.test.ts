@@ -28,7 +28,7 @@ test('a request is one trace from its caller to the application, and its claim a
     fetch(`${sidecar.proxy}/payments/canary-path?canary=query`, {
       method: 'POST',
       headers: {
-        'idempotency-key': 'canary-key-4711',
+        'idempotency-key': 'canary-key-xyzzy',
         authorization: 'Bearer canary-principal',
         traceparent,
         tracestate: 'vendor=1',
@@ -106,7 +106,7 @@ test('a request is one trace from its caller to the application, and its claim a
 
   await sidecar.process.end()
   expect(receiver.spans.some(({ traceId }) => traceId.startsWith('1111'))).toBe(false)
-  for (const canary of ['canary', '4711']) expect(receiver.raw()).not.toContain(canary)
+  for (const canary of ['canary', 'xyzzy']) expect(receiver.raw()).not.toContain(canary)
 })
 
 test('a reservation: what is done in other calls and traces links to the claim; its baggage comes back merged', async () => {
@@ -123,7 +123,7 @@ test('a reservation: what is done in other calls and traces links to the claim; 
       headers: { 'content-type': 'application/json', ...headers },
       body: JSON.stringify(body),
     })
-  const intent = { session_id: 'canary-session', reserved_value: 'canary-key-4711' }
+  const intent = { session_id: 'canary-session', reserved_value: 'canary-key-xyzzy' }
   const made = await call('/v1/reservations', intent, { traceparent: SAMPLED, baggage: 'user=7' })
   expect(made.status).toBe(201)
   const { reservation_id: id, fencing_token: token } = (await made.json()) as {
@@ -146,7 +146,7 @@ test('a reservation: what is done in other calls and traces links to the claim; 
   expect(release?.links).toMatchObject([{ traceId: TRACE, spanId: acquire?.spanId }])
   expect(hold?.links).toMatchObject([{ traceId: TRACE, spanId: acquire?.spanId }])
   await sidecar.process.end()
-  for (const canary of ['canary', '4711', id]) expect(receiver.raw()).not.toContain(canary)
+  for (const canary of ['canary', 'xyzzy', id]) expect(receiver.raw()).not.toContain(canary)
 })
 
 test('what another sidecar does with a reservation links to its claim, which the id carries', async () => {
@@ -165,7 +165,7 @@ test('what another sidecar does with a reservation links to its claim, which the
     const response = await fetch(url, { ...init, body: JSON.stringify(body) })
     return { status: response.status, body: (await response.json()) as Record<string, unknown> }
   }
-  const intent = { session_id: 'canary-session', reserved_value: 'canary-key-4711' }
+  const intent = { session_id: 'canary-session', reserved_value: 'canary-key-xyzzy' }
   const { body: made } = await call(`${one.api}/v1/reservations`, intent, { traceparent: SAMPLED })
   const path = `/v1/reservations/${made.reservation_id}`
   const token = { fencing_token: made.fencing_token }
@@ -192,7 +192,7 @@ test('what another sidecar does with a reservation links to its claim, which the
   expect(heldMs).toBeGreaterThan(0)
   expect(heldMs).toBeLessThan(60_000)
   await Promise.all([one.process.end(), other.process.end()])
-  for (const canary of ['canary', '4711', made.reservation_id as string])
+  for (const canary of ['canary', 'xyzzy', made.reservation_id as string])
     expect(receiver.raw()).not.toContain(canary)
 })
 
