@@ -96,6 +96,11 @@ export function tableName(name: string): string {
   return name.split('.').map(identifier).join('.')
 }
 
+/** As PostgreSQL can keep it: its text has no NUL, and its jsonb no half of a surrogate pair. */
+export function storable(text: string): string {
+  return text.replaceAll('\0', '\u{FFFD}').toWellFormed()
+}
+
 /** BIGINT comes as text from `pg`; ours are tokens and identities below 2^53. */
 export function safeInteger(value: unknown): number {
   const number = Number(value)

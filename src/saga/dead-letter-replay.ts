@@ -3,11 +3,12 @@
  *
  * Each in a transaction of its own, in the order in which they had first arrived, which is that of their sequence; a handler that
  * works outside is called while none is open. One that fails again is dead again, and so is everything of its sequence that
- * waited behind it. One whose step is in progress, or whose lock is held, waits its turn, and so do those behind it.
+ * waited behind it. One whose step is in progress, whose lock is held, or that met an outage of the database,
+ * waits its turn, and so do those behind it.
  */
-import type { Tx } from './database.ts'
+import { isOutage, type Tx } from './database.ts'
 import { errorJson } from './error-json.ts'
-import { LockNotAcquiredError, OperationInProgressError } from './errors.ts'
+import { LockNotAcquiredError, NonRetryableError, OperationInProgressError } from './errors.ts'
 import type { Handler, Received } from './handlers.ts'
 import type { SagaKit } from './kit.ts'
 
@@ -35,7 +36,10 @@ export async function replayOnce(
     [consumerId],
   )
   let through = 0
-  for (const { id, type } of rows) if (await replayLetter(kit, consumerId, handlers[type], id)) through += 1
+  for (const { id, type } of rows) {
+    const handler = Object.hasOwn(handlers, type) ? handlers[type] : undefined
+    if (await replayLetter(kit, consumerId, handler, id)) through += 1
+  }
   return through
 }
 
@@ -48,7 +52,8 @@ async function replayLetter(
   const s = kit.schema
   let letter: Letter | undefined
   try {
-    if (handler !== undefined && typeof handler !== 'function') {
+    if (handler === undefined) throw new NonRetryableError('this consumer has no handler for its type')
+    if (typeof handler !== 'function') {
       letter = await kit.transaction((tx) => take(tx, s, id))
       if (letter === undefined) return false
       await handler.outside(receivedFrom(letter))
@@ -69,6 +74,7 @@ async function replayLetter(
     })
   } catch (error) {
     if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError) return false
+    if (isOutage(error)) return false
     await kit.pool.query(
       `UPDATE ${s}.dead_letters SET status = 'dead', attempts = attempts + (id = $1)::int,
          error_message = CASE WHEN id = $1 THEN $4 ELSE error_message END

@@ -8,10 +8,10 @@
  *
  * Source: Eventuate Tram (received_messages), MassTransit (inbox state).
  */
-import { asked, type Tx } from './database.ts'
+import { asked, sqlStateOf, storable, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
-import type { InboundMessage } from './messages.ts'
+import type { Headers, InboundMessage } from './messages.ts'
 import { hashOfText } from './request-hash.ts'
 
 export type Entry = {
@@ -236,34 +236,44 @@ async function writeLetter(
   orderingKey: string | null,
   attempts: number,
 ): Promise<void> {
-  await tx.query(
-    `INSERT INTO ${s}.dead_letters (source, consumer_id, message_id, aggregate_type, aggregate_id, ordering_key, type, destination,
+  const write = (payload: string) =>
+    tx.query(
+      `INSERT INTO ${s}.dead_letters (source, consumer_id, message_id, aggregate_type, aggregate_id, ordering_key, type, destination,
                                     payload, headers, error_code, error_message, attempts, created_at)
      VALUES ('inbox', $1, $2, $3, $4, $5, $6, '', $7, $8, $9, $10, $11, coalesce($12::timestamptz, clock_timestamp()))
      ON CONFLICT DO NOTHING`,
-    [
-      consumerId,
-      message.messageId,
-      message.aggregateType,
-      message.aggregateId,
-      orderingKey,
-      message.type,
-      isJson(message.body) ? message.body : JSON.stringify(message.body),
-      JSON.stringify(message.headers),
-      cause.code,
-      cause.message.slice(0, 2_000),
-      attempts,
-      Number.isNaN(Date.parse(message.createdAt)) ? null : message.createdAt,
-    ],
-  )
+      [
+        consumerId,
+        message.messageId,
+        storable(message.aggregateType),
+        storable(message.aggregateId),
+        orderingKey,
+        storable(message.type),
+        payload,
+        JSON.stringify(storableHeaders(message.headers)),
+        cause.code,
+        cause.message.slice(0, 2_000),
+        attempts,
+        instantOf(message.createdAt),
+      ],
+    )
+  // A dead letter must hold what was received, even where that is no JSON, or nested too deep: then as a JSON string.
+  await tx.query('SAVEPOINT letter')
+  try {
+    await write(message.body)
+  } catch (error) {
+    if (!/^(22|54)/.test(sqlStateOf(error) ?? '')) throw error
+    await tx.query('ROLLBACK TO SAVEPOINT letter')
+    await write(JSON.stringify(message.body))
+  }
 }
 
-/** A dead letter must hold what was received, even where that is no JSON: then as a JSON string. */
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text)
-    return true
-  } catch {
-    return false
-  }
+function storableHeaders(headers: Headers): Headers {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [storable(name), storable(value)]))
+}
+
+/** null where it is none that PostgreSQL would read. */
+function instantOf(text: string): string | null {
+  const wallMs = Date.parse(text)
+  return wallMs >= 0 && wallMs < Date.UTC(10_000, 0) ? new Date(wallMs).toISOString() : null
 }

@@ -11,7 +11,8 @@
  * Attempts are counted here and not by the broker: brokers count differently, or not at all.
  */
 import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
-import { isOutage } from './database.ts'
+import { isOutage, storable } from './database.ts'
+import { errorCode, errorText } from './error-json.ts'
 import {
   AttemptsExhaustedError,
   IdempotencyKeyReuseError,
@@ -33,7 +34,7 @@ import {
 } from './inbox-rows.ts'
 import type { SagaKit } from './kit.ts'
 import type { InboundMessage, Verdict } from './messages.ts'
-import { hashOfText } from './request-hash.ts'
+import { derivedKey, hashOfText } from './request-hash.ts'
 import { inProcessSpan } from './trace-context.ts'
 
 export type InboxOptions = {
@@ -90,7 +91,8 @@ export class Inbox {
 
   /** Never rejects. */
   async receive(message: InboundMessage): Promise<Verdict> {
-    const handler = this.#options.handlers[message.type]
+    const { handlers } = this.#options
+    const handler = Object.hasOwn(handlers, message.type) ? handlers[message.type] : undefined
     if (handler === undefined) return { kind: 'ack' }
     let key: string | null
     try {
@@ -224,7 +226,7 @@ export class Inbox {
       await noteDeferred(kit, entry)
       return { kind: 'again', delayMs: outageDelayMs }
     }
-    const message = String((error as Error)?.message ?? error)
+    const message = errorText(error)
     if (!isHopeless(error)) {
       const { attempts, delayMs } = await noteAttempt(kit, entry, message, (count) =>
         jitteredDelayMs(this.#backoff, count - 1, kit.random),
@@ -234,10 +236,8 @@ export class Inbox {
         return { kind: 'again', delayMs }
       }
     }
-    const code = String((error as { code?: unknown })?.code ?? 'error')
-    await kit.transaction((tx) =>
-      buryInbound(kit, tx, entry, { code, message }, onExhausted === 'park-sequence'),
-    )
+    const cause = { code: errorCode(error), message }
+    await kit.transaction((tx) => buryInbound(kit, tx, entry, cause, onExhausted === 'park-sequence'))
     kit.emit({ kind: 'parked', what: `message ${entry.message.messageId}`, error })
     tell('dead_letter', error)
     return { kind: 'ack' }
@@ -273,8 +273,16 @@ function parsed(body: string): unknown {
 
 function orderingKeyOf({ orderingKey }: InboxOptions, message: InboundMessage): string | null {
   if (orderingKey === 'none') return null
-  if (orderingKey !== undefined) return orderingKey(message) ?? null
-  return message.aggregateId === '' ? null : `${message.aggregateType}/${message.aggregateId}`
+  if (orderingKey !== undefined) return kept(orderingKey(message) ?? null)
+  return message.aggregateId === '' ? null : kept(`${message.aggregateType}/${message.aggregateId}`)
+}
+
+/** It stands in indexes, whose entries have at most 2704 bytes. */
+const orderingKeyMaxBytes = 1_000
+
+function kept(key: string | null): string | null {
+  if (key === null) return null
+  return Buffer.byteLength(key) > orderingKeyMaxBytes ? derivedKey([key]) : storable(key)
 }
 
 /** A handler for a message that the application's own function could not read. */

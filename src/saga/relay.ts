@@ -11,6 +11,7 @@
  */
 import { type Backoff, jitteredDelayMs } from '../core/retry.ts'
 import { keepProcessAlive } from './ambient.ts'
+import { errorCode, errorText } from './error-json.ts'
 import {
   BrokerUnavailableError,
   PublishDeferredError,
@@ -246,7 +247,7 @@ class Relay implements OutboxRelay {
       this.#pausedUntilMonoMs = clock.monoMs() + pauseMs
       return
     }
-    const message = String((error as Error)?.message ?? error).slice(0, 2_000)
+    const message = errorText(error)
     if (error instanceof PublishDeferredError) {
       await noteFailed(this.#kit, row, row.attempts, message, error.retryAfterMs)
       return
@@ -262,8 +263,8 @@ class Relay implements OutboxRelay {
       )
       return
     }
-    const code = String((error as { code?: unknown })?.code ?? 'error')
-    await bury(this.#kit, row, { code, message }, this.#settings.onExhausted === 'park-aggregate')
+    const failure = { code: errorCode(error), message }
+    await bury(this.#kit, row, failure, this.#settings.onExhausted === 'park-aggregate')
     emit({ kind: 'parked', what: `message ${row.message.messageId}`, error })
   }
 }

@@ -10,6 +10,7 @@
 import { type Backoff, jitteredDelayMs } from '../core/retry.ts'
 import { keepProcessAlive } from './ambient.ts'
 import { isOutage, type Tx } from './database.ts'
+import { errorText } from './error-json.ts'
 import {
   AttemptsExhaustedError,
   type BusinessError,
@@ -241,7 +242,7 @@ class Runner implements SagaRunner {
     } catch (error) {
       if (error instanceof StepSuspendedError) return turnBack(error.message)
       if (error instanceof AttemptsExhaustedError)
-        return turnBack(`${error.message}: ${messageOf(error.cause)}`)
+        return turnBack(`${error.message}: ${errorText(error.cause)}`)
       return this.#later(saga, step.name, error)
     }
   }
@@ -271,7 +272,7 @@ class Runner implements SagaRunner {
         )
       } catch (error) {
         if (error instanceof AttemptsExhaustedError)
-          return { status: 'parked', attempts: saga.attempts, lastError: messageOf(error.cause ?? error) }
+          return { status: 'parked', attempts: saga.attempts, lastError: errorText(error.cause ?? error) }
         if (error instanceof StepIrreversibleError)
           return { status: 'parked', attempts: 0, lastError: error.message }
         return this.#later(saga, step.name, error)
@@ -288,10 +289,10 @@ class Runner implements SagaRunner {
     if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError)
       return { status: saga.status, attempts: saga.attempts, delayMs: error.retryAfterMs }
     if (isOutage(error))
-      return { status: saga.status, attempts: saga.attempts, delayMs: 500, lastError: messageOf(error) }
+      return { status: saga.status, attempts: saga.attempts, delayMs: 500, lastError: errorText(error) }
     this.#kit.emit({ kind: 'saga_step_failed', sagaId: saga.sagaId, step, error })
     const delayMs = jitteredDelayMs(this.#backoff, saga.attempts, this.#kit.random)
-    return { status: saga.status, attempts: saga.attempts + 1, delayMs, lastError: messageOf(error) }
+    return { status: saga.status, attempts: saga.attempts + 1, delayMs, lastError: errorText(error) }
   }
 }
 
@@ -335,8 +336,4 @@ function compensationOf({ compensate }: AnyStep, context: SagaContext<unknown>):
     ...(effect === undefined ? {} : { effect: (own) => effect({ ...own, ...context }) }),
     ...(commit === undefined ? {} : { commit: (tx, own) => commit(tx, { ...own, ...context }) }),
   }
-}
-
-function messageOf(error: unknown): string {
-  return String((error as Error)?.message ?? error).slice(0, 2_000)
 }

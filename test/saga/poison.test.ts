@@ -1,0 +1,121 @@
+// A message or an error that PostgreSQL cannot keep as it is: noted, counted and buried like any other, and never for ever.
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { replayOnce } from '../../src/saga/dead-letter-replay.ts'
+import { listDeadLetters, replayDeadLetters } from '../../src/saga/dead-letters.ts'
+import { NonRetryableError } from '../../src/saga/errors.ts'
+import type { TransactionalHandler } from '../../src/saga/handlers.ts'
+import { Inbox } from '../../src/saga/inbox.ts'
+import type { InboundMessage } from '../../src/saga/messages.ts'
+import { newMessageId, publish } from '../../src/saga/outbox.ts'
+import { createOutboxRelay } from '../../src/saga/relay.ts'
+import { defineSaga } from '../../src/saga/saga-definition.ts'
+import { getSaga } from '../../src/saga/saga-instances.ts'
+import { createSagaRunner } from '../../src/saga/saga-runner.ts'
+import { runIdempotentStep } from '../../src/saga/step.ts'
+import { systemRandom } from '../../src/system/random.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+
+let server: PostgresServer
+let kit: TestKit
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server[Symbol.asyncDispose]())
+beforeEach(async () => {
+  kit = await testKit(server)
+})
+
+const NUL = '\0'
+const HALF = '\ud83d'
+
+const message = (more: Partial<InboundMessage> = {}): InboundMessage => ({
+  messageId: newMessageId(kit),
+  type: 'Paid',
+  aggregateType: 'order',
+  aggregateId: 'a',
+  body: '{"n":1}',
+  headers: {},
+  createdAt: new Date().toISOString(),
+  redelivered: false,
+  ...more,
+})
+
+function failing(said: string): Inbox {
+  const handler = () => Promise.reject(new Error(said))
+  const retry = { maxAttempts: 2, backoff: { initialMs: 1, maxMs: 1 } }
+  return new Inbox({ kit, consumerId: 'test', handlers: { Paid: handler }, retryInPlaceMs: 0, retry })
+}
+
+test.each<[string, Partial<InboundMessage>, string]>([
+  ['whose failure quotes a NUL', {}, `no customer "x${NUL}"`],
+  ['whose failure quotes half a surrogate pair', {}, `no customer "${HALF}"`],
+  ['with a NUL in a header', { headers: { from: `x${NUL}` } }, 'no'],
+  ['with half a surrogate pair in a header', { headers: { from: HALF } }, 'no'],
+  ['with a NUL in its aggregate', { aggregateId: `a${NUL}b` }, 'no'],
+  ['of an aggregate whose name is too long for an index', { aggregateId: systemRandom.hex(6_000) }, 'no'],
+  ['nested deeper than PostgreSQL reads', { body: `${'['.repeat(100_000)}${']'.repeat(100_000)}` }, 'no'],
+  ['of an instant that only JavaScript reads', { createdAt: '1' }, 'no'],
+])('a message %s becomes a dead letter when its attempts are exhausted', async (_, more, said) => {
+  const inbox = failing(said)
+  const one = message(more)
+  expect((await inbox.receive(one)).kind).toBe('again')
+  expect(await inbox.receive(one)).toEqual({ kind: 'ack' })
+  expect(await listDeadLetters(kit)).toMatchObject([{ messageId: one.messageId, attempts: 2 }])
+})
+
+test('a message whose type is the name of what every object has is one without a handler', async () => {
+  for (const type of ['valueOf', '__proto__'])
+    expect(await failing('no').receive(message({ type }))).toEqual({ kind: 'ack' })
+  expect(await countOf(kit, 'inbox')).toBe(0)
+})
+
+test('a dead letter whose handler is gone is not replayed by nobody: it is dead again, and can be replayed', async () => {
+  const inbox = failing('no')
+  const one = message()
+  await inbox.receive(one)
+  await inbox.receive(one)
+  const [letter] = await listDeadLetters(kit)
+  await replayDeadLetters(kit, [letter!.id])
+  expect(await replayOnce(kit, 'test', {})).toBe(0)
+  expect(await listDeadLetters(kit)).toMatchObject([
+    { status: 'dead', errorMessage: expect.stringContaining('no handler') },
+  ])
+  const handled: unknown[] = []
+  const handler: TransactionalHandler = async (_tx, { payload }) => handled.push(payload)
+  await replayDeadLetters(kit, [letter!.id])
+  expect(await replayOnce(kit, 'test', { Paid: handler })).toBe(1)
+  expect(handled).toEqual([{ n: 1 }])
+})
+
+test('a saga whose step fails with what PostgreSQL cannot keep is turned back all the same', async () => {
+  const steps = [{ name: 'pay', maxAttempts: 1, effect: () => Promise.reject(new Error(`key ${NUL}`)) }]
+  const runner = createSagaRunner({ kit, definitions: [defineSaga('order', steps)] })
+  await kit.transaction((tx) => runner.begin(tx, 'order', { sagaId: 'a', input: {} }))
+  await runner.runOnce()
+  await kit.pool.query(`UPDATE ${kit.schema}.idempotency_keys SET locked_until = clock_timestamp()`)
+  await runner.runOnce()
+  expect((await getSaga(kit, 'a'))!.status).toBe('compensated')
+})
+
+test.each([NUL, HALF])(
+  'a step that can never work is parked at once, whatever its error quotes',
+  async (odd) => {
+    const step = runIdempotentStep(
+      kit,
+      { scope: 's', key: 'k', request: {}, leaseMs: 60_000 },
+      { effect: () => Promise.reject(new NonRetryableError(odd)), commit: async () => null },
+    )
+    await expect(step).rejects.toMatchObject({ code: 'attempts_exhausted' })
+  },
+)
+
+test('a message that its broker refuses in words that PostgreSQL cannot keep stops its aggregate alone', async () => {
+  const refusing = { publish: () => Promise.reject(new Error(`refused ${NUL}`)), close: async () => {} }
+  await kit.transaction((tx) =>
+    publish(kit, tx, { aggregateType: 'order', aggregateId: 'a', type: 'T', payload: {} }),
+  )
+  await using relay = createOutboxRelay({ kit, publisher: refusing, retry: { maxAttempts: 1 } })
+  expect(await relay.drainOnce()).toBe(0)
+  expect(await listDeadLetters(kit)).toMatchObject([{ source: 'outbox', attempts: 1 }])
+})
