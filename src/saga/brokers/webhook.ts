@@ -35,8 +35,7 @@ export function createWebhookPublisher({
   return {
     async publish(message, signal) {
       const headers: Record<string, string> = {
-        ...message.headers,
-        ...propertiesOf(message),
+        ...encoded({ ...message.headers, ...propertiesOf(message) }),
         'content-type': 'application/json',
         'idempotency-key': `"${message.messageId}"`,
         ...(secret === undefined ? {} : signature(secret, message.messageId, clock.wallMs(), message.body)),
@@ -55,13 +54,52 @@ export function createWebhookPublisher({
       }
       await response.body?.cancel()
       if (response.ok) return
-      const retryAfterMs = Number(response.headers.get('retry-after') ?? Number.NaN) * 1_000
-      if ((response.status === 503 || response.status === 429) && retryAfterMs >= 0)
+      const retryAfterMs = delayIn(response.headers.get('retry-after'), clock.wallMs())
+      if ((response.status === 503 || response.status === 429) && retryAfterMs !== undefined)
         throw new PublishDeferredError(`${hostOf(message.destination)} asks to come again`, retryAfterMs)
       throw new PublishRefusedError(`${hostOf(message.destination)} answered ${response.status}`)
     },
     async close() {},
   }
+}
+
+/** A receiver that asks for more is asked again then: an aggregate must not stand still for years because of one answer. */
+const deferMaxMs = 3_600_000
+
+/** Seconds or an HTTP date (RFC 9110, section 10.2.3); undefined where it is neither. */
+function delayIn(retryAfter: string | null, wallMs: number): number | undefined {
+  if (retryAfter === null) return undefined
+  const delayMs = /^\d+(\.\d+)?$/.test(retryAfter)
+    ? Number(retryAfter) * 1_000
+    : Math.max(0, Date.parse(retryAfter) - wallMs)
+  return Number.isNaN(delayMs) ? undefined : Math.min(delayMs, deferMaxMs)
+}
+
+/** What no header carries as it is goes as an extended value: RFC 8187, section 3.2.1. */
+const extended = "UTF-8''"
+
+function encoded(headers: Record<string, string>): Record<string, string> {
+  return mapped(headers, (value) =>
+    /^[\t\x20-\x7e\x80-\xff]*$/.test(value) && value === value.trim() && !value.startsWith(extended)
+      ? value
+      : `${extended}${encodeURIComponent(value.toWellFormed())}`,
+  )
+}
+
+function decoded(headers: Record<string, string>): Record<string, string> {
+  return mapped(headers, (value) => {
+    if (!value.startsWith(extended)) return value
+    try {
+      return decodeURIComponent(value.slice(extended.length))
+    } catch {
+      // Somebody else's value: as it came.
+      return value
+    }
+  })
+}
+
+function mapped(headers: Record<string, string>, map: (value: string) => string): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, map(value)]))
 }
 
 /** Without the path and the query, where secrets are. */
@@ -99,7 +137,7 @@ export function createWebhookReceiver(options: WebhookReceiverOptions = {}): Web
       Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
     )
     if (secret !== undefined && !isSigned(secret, headers, body, clock.wallMs())) return answer(response, 401)
-    const message = inboundFrom(carried(headers), body, false)
+    const message = inboundFrom(decoded(carried(headers)), body, false)
     if (message === undefined) return answer(response, 400)
     // The signature names the message; what its consumer would know it by must be that one.
     if (secret !== undefined && headers['webhook-id'] !== message.messageId) return answer(response, 401)

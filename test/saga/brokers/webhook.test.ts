@@ -77,6 +77,45 @@ test.each<[string, Verdict | number, unknown]>([
   )
 })
 
+test.each<[string, string, unknown]>([
+  ['by seconds', '7', { name: 'PublishDeferredError', retryAfterMs: 7_000 }],
+  ['by a date', 'Tue, 03 Mar 2026 10:00:30 GMT', { name: 'PublishDeferredError', retryAfterMs: 30_000 }],
+  [
+    'by a date that is over',
+    'Tue, 03 Mar 2026 09:00:00 GMT',
+    { name: 'PublishDeferredError', retryAfterMs: 0 },
+  ],
+  ['by an instant in seconds, as if it were a delay', '1772532030', { retryAfterMs: 3_600_000 }],
+  ['by more digits than there are seconds', '9'.repeat(400), { retryAfterMs: 3_600_000 }],
+  ['by a word', 'soon', { name: 'PublishRefusedError' }],
+  ['by nothing', '', { name: 'PublishRefusedError' }],
+])('a busy receiver that says %s when to come again', async (_, retryAfter, expected) => {
+  await using server = await serving((_request, response) =>
+    response.writeHead(503, { 'retry-after': retryAfter }).end(),
+  )
+  const clock = { wallMs: () => Date.parse('2026-03-03T10:00:00Z') } as never
+  const sent = createWebhookPublisher({ clock }).publish(outbound(server.url, 1), never)
+  await expect(sent).rejects.toMatchObject(expected as object)
+})
+
+test('a message of an aggregate that no header could name arrives as it is', async () => {
+  const got: InboundMessage[] = []
+  const receiver = createWebhookReceiver({ secret })
+  await using server = await serving(receiver.listener)
+  await receiver.subscribe(async (message) => {
+    got.push(message)
+    return { kind: 'ack' }
+  }, settings)
+  const names = ['東京', 'Zoë', 'two\nlines', ' spaced ', "UTF-8''x", '100%']
+  for (const aggregateId of names)
+    await createWebhookPublisher({ secret }).publish(
+      outbound(server.url, 1, { aggregateId, headers: { customer: aggregateId } }),
+      never,
+    )
+  expect(got.map(({ aggregateId }) => aggregateId)).toEqual(names)
+  expect(got.map(({ headers }) => headers.customer)).toEqual(names)
+})
+
 test('nobody listens: the message is refused, and the URL with its secrets is not in the error', async () => {
   const sent = createWebhookPublisher({}).publish(outbound('http://127.0.0.1:1/hook?token=canary', 1), never)
   const error = await sent.catch((thrown: Error) => thrown)
