@@ -26,6 +26,8 @@ export const sqlState = {
   lockNotAvailable: '55P03',
   uniqueViolation: '23505',
   tooManyConnections: '53300',
+  idleInTransaction: '25P03',
+  transactionTimeout: '25P04',
 } as const
 
 export function sqlStateOf(error: unknown): string | undefined {

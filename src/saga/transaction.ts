@@ -75,6 +75,8 @@ async function runOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>, options: Tra
   try {
     await client.query(begin(options))
     const result = await work(client as Tx)
+    // Known before COMMIT is asked for: then nothing of it has happened.
+    if (lost !== undefined) throw lost
     await commit(client)
     return result
   } catch (error) {
@@ -84,6 +86,8 @@ async function runOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>, options: Tra
         () => undefined,
         (rollbackError: unknown) => rollbackError,
       )
+      const ending = [error, lost].find(endedForTheWork)
+      if (ending !== undefined) throw ending
       // A connection that still answers was not lost, however much the error looks like it: it is the work's own.
       if (isConnectionLoss(failure)) markOutage(error)
     }
@@ -93,6 +97,12 @@ async function runOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>, options: Tra
     // A client whose transaction did not end in order is never lent again.
     client.release(lost ?? (failure === undefined ? undefined : (failure as Error)))
   }
+}
+
+/** The server ended the session because the work let it wait, or took too long: idle_in_transaction_session_timeout, transaction_timeout. */
+function endedForTheWork(error: unknown): boolean {
+  const state = sqlStateOf(error)
+  return state === sqlState.idleInTransaction || state === sqlState.transactionTimeout
 }
 
 /** One round trip: the settings are local to the transaction, so that a pooler in transaction mode sees none of them. */

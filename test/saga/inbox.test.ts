@@ -1,4 +1,5 @@
 // However often a message is delivered, it takes effect once; and the broker hears of it only after the commit.
+import { type EventEmitter, once } from 'node:events'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import type { Tx } from '../../src/saga/database.ts'
 import { replayOnce } from '../../src/saga/dead-letter-replay.ts'
@@ -505,6 +506,26 @@ test('the backend dies in the handler: it comes again, without an attempt spent'
   expect(await one.receive(paid)).toEqual({ kind: 'ack' })
   expect(await booked()).toEqual([1])
 })
+
+test.each(['and asks it something afterwards', 'and returns'])(
+  'a handler that lets its transaction wait for longer than the server does, %s: no outage, it spends attempts',
+  async (how) => {
+    const one = inbox(
+      async (tx) => {
+        await tx.query(`SET LOCAL idle_in_transaction_session_timeout = 20`)
+        await once(tx as unknown as EventEmitter, 'end')
+        if (how !== 'and returns') await tx.query('SELECT 1')
+      },
+      { retry: { maxAttempts: 2, backoff: { initialMs: 1, maxMs: 1 } } },
+    )
+    const paid = message(1)
+    expect((await one.receive(paid)).kind).toBe('again')
+    expect(await one.receive(paid)).toEqual({ kind: 'ack' })
+    expect(await listDeadLetters(kit)).toMatchObject([
+      { attempts: 2, errorCode: '25P03', errorMessage: expect.stringContaining('idle-in-transaction') },
+    ])
+  },
+)
 
 const refused = () => Object.assign(new Error('connect ECONNREFUSED 10.0.0.7:443'), { code: 'ECONNREFUSED' })
 test.each<[string, Handler]>([
