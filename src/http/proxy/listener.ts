@@ -89,6 +89,8 @@ export function createListener(
     const cut = new AbortController()
     const inbound = { req, res, expectsContinue: expecting.has(req), cut: cut.signal }
     faults.admit(inbound, cut)
+    // The answer before it on its connection leaves its time limit there, and Node cuts one whose answer does not mind.
+    res.on('timeout', () => {})
     return inbound
   }
   const problem = (of: Problem) => problemAnswer(of, { idempotencyKey: undefined, instance: newInstance })

@@ -44,11 +44,12 @@ export async function send(inbound: Inbound, answer: Answer, options: SendOption
   res.writeHead(answer.status, STATUS_CODES[answer.status] ?? 'Unknown', headers.flat())
   if (isBodyless(req.method, answer.status)) {
     await discard(answer)
+    res.flushHeaders()
+    await linger(inbound)
     res.end()
   } else if (Buffer.isBuffer(answer.body)) {
     res.write(answer.body)
-    // Where the rest was garbage or did not come, there is nothing to wait for.
-    if (unread && !inbound.cut.aborted) await linger(inbound)
+    await linger(inbound)
     res.end()
   } else {
     await pour(answer.body, inbound, options.readerIdleMs)
@@ -72,7 +73,8 @@ function framed({ status, headers, body }: Answer, bodyless: boolean): HeaderLis
 }
 
 /** Ends the connection, and not the answer, where the source is cut: the client must not take the part for the whole. */
-async function pour(body: AsyncIterable<Buffer>, { res }: Inbound, readerIdleMs: number): Promise<void> {
+async function pour(body: AsyncIterable<Buffer>, inbound: Inbound, readerIdleMs: number): Promise<void> {
+  const { res } = inbound
   // Between two parts it is the application that is silent, and how long it may be is not for here.
   res.setTimeout(0)
   // Node holds the head back for the first part, to write both at once. Of an event stream that part may be hours away.
@@ -87,6 +89,7 @@ async function pour(body: AsyncIterable<Buffer>, { res }: Inbound, readerIdleMs:
       res.setTimeout(0)
     }
     clearImmediate(alone)
+    await linger(inbound)
     res.setTimeout(readerIdleMs)
     res.end()
   } catch {
@@ -123,8 +126,10 @@ async function* unbroken(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   for (let part = await parts.next(); part.done !== true; part = await parts.next()) yield part.value
 }
 
-function linger({ req, res }: Inbound): Promise<void> {
-  return new Promise((resolve) => {
+async function linger({ req, res, cut }: Inbound): Promise<void> {
+  // Where the rest was garbage or did not come, there is nothing to wait for.
+  if (req.complete || req.destroyed || res.destroyed || cut.aborted) return
+  await new Promise<void>((resolve) => {
     let bytes = 0
     const done = (): void => {
       clearTimeout(timer)

@@ -210,26 +210,31 @@ test('a client that does not read its answer is cut off', async () => {
   await eventually('it was cut off', () => proxy.proxy.inFlight() === 0)
 })
 
-test('a client is not cut off for the silence of the application', async () => {
+test.each([
+  ['event stream', '/events'],
+  ['answer behind another one on its connection', '/first', '/slow'],
+])('a client is not cut off for the silence of the application: %s', async (_what, ...targets) => {
   const held = hold()
   await using application = await startApplication(async (request, response) => {
     if (request.target === '/large') return void response.writeHead(200).end(Buffer.alloc(50_000_000))
-    response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write('data: 1\n\n')
-    await held.released
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' })
+    if (request.target !== '/slow') response.write('data: 1\n\n')
+    if (request.target !== '/first') await held.released
     response.end('data: 2\n\n')
   })
   await using proxy = await startProxy(application.origin, { limits: { readerIdleMs: 200 } })
   await using listening = await openWire(proxy.port)
-  listening.send('GET /events HTTP/1.1\r\nHost: a\r\n\r\n')
+  for (const target of targets) listening.send(`GET ${target} HTTP/1.1\r\nHost: a\r\n\r\n`)
   await eventually('the first event', () => listening.received().includes('data: 1'))
+  await eventually('one answer is awaited', () => proxy.proxy.inFlight() === 1)
   await using stuck = await openWire(proxy.port)
   stuck.socket.pause()
   stuck.send('GET /large HTTP/1.1\r\nHost: a\r\n\r\n')
-  await eventually('it has arrived', () => application.seen.length === 2)
+  await eventually('it has arrived', () => application.seen.length === targets.length + 1)
   // Begun later, so that the other one has heard nothing for longer.
   await eventually('who does not read was cut off', () => proxy.proxy.inFlight() === 1)
   held.release()
-  await eventually('the second event', () => listening.received().includes('data: 2'))
+  await eventually('all of it', () => listening.received().split('data: 2').length === targets.length + 1)
 })
 
 test('every decision is told once, without the key or the body', async () => {
