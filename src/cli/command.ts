@@ -51,6 +51,29 @@ export function faultOfToken(token: string | undefined): string | undefined {
   return 'the token (its file, first line) has a character that no header takes; it is not shown here'
 }
 
+/** Of an option: the file's first token, or a sentence where the file cannot be read. */
+export function tokenAt(path: string | undefined, io: Io): { token: string | undefined } | { fault: string } {
+  if (path === undefined) return { token: undefined }
+  try {
+    return { token: tokenIn(io.readFile(path)) }
+  } catch (cause) {
+    const { code, message } = cause as { code?: string; message?: string }
+    return { fault: `--token-file ${path} cannot be read: ${code ?? message}` }
+  }
+}
+
+/** A sentence where one of them is no address. */
+export function faultOfAddress(
+  option: string,
+  addresses: readonly (string | undefined)[],
+): string | undefined {
+  const bad = addresses.find(
+    (address) => address !== undefined && !/^https?:$/.test(URL.parse(address)?.protocol ?? ''),
+  )
+  if (bad === undefined) return undefined
+  return `${option} ${bad} is not accepted; accepted is an address such as http://127.0.0.1:8081`
+}
+
 export type Command = (args: readonly string[], io: Io) => Promise<ExitCode>
 
 /**

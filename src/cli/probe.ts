@@ -13,9 +13,10 @@ import {
   type Command,
   EXIT,
   type ExitCode,
+  faultOfAddress,
   faultOfToken,
   type Io,
-  tokenIn,
+  tokenAt,
   withArguments,
 } from './command.ts'
 import { liveLine } from './live-line.ts'
@@ -59,21 +60,33 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
     io.stderr.write('--rate is a number above 0, --copies a whole number from 2 up\n')
     return EXIT.usage
   }
-  const token = options.tokenFile === undefined ? undefined : tokenIn(io.readFile(options.tokenFile))
-  const fault = faultOfToken(token)
-  if (fault !== undefined) {
+  const urls = options.api ?? [io.env.FENCEPOST_URL ?? DEFAULT_URL]
+  const wrong = faultOfAddress('--api', urls)
+  if (wrong !== undefined) {
+    io.stderr.write(`${wrong}\n`)
+    return EXIT.usage
+  }
+  const read = tokenAt(options.tokenFile, io)
+  const fault = 'fault' in read ? read.fault : faultOfToken(read.token)
+  if ('fault' in read || fault !== undefined) {
     io.stderr.write(`${fault}\n`)
     return EXIT.configuration
   }
+  const { token } = read
   const flood: FloodOptions = {
-    urls: options.api ?? [io.env.FENCEPOST_URL ?? DEFAULT_URL],
+    urls,
     copies,
     token,
     run: crypto.randomUUID(),
     timeoutMs: TIMEOUT_MS,
   }
   const tally = createTally(copies)
-  await using _ = await servedAt(options.prometheus, tally, io)
+  const served = await servedAt(options.prometheus, tally, io).catch((cause: Error) => cause)
+  if (served instanceof Error) {
+    io.stderr.write(`--prometheus ${options.prometheus}: ${served.message}\n`)
+    return EXIT.configuration
+  }
+  await using _ = served
   let stopped = false
   const forget = io.signals.onStop(() => {
     stopped = true
@@ -121,7 +134,8 @@ async function send(
 
 async function servedAt(at: string | undefined, tally: Tally, io: Io): Promise<AsyncDisposable> {
   if (at === undefined) return { [Symbol.asyncDispose]: async () => {} }
-  const split = at.lastIndexOf(':')
+  const [, host = '', port] = /^(.+):(\d{1,5})$/.exec(at) ?? []
+  if (Number(port ?? 65_536) > 65_535) throw new Error('accepted is host:port')
   const server = createServer((_, response) => {
     response
       .writeHead(200, { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' })
@@ -129,11 +143,9 @@ async function servedAt(at: string | undefined, tally: Tally, io: Io): Promise<A
   })
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
-    server.listen(Number(at.slice(split + 1)), at.slice(0, split), resolve)
+    server.listen(Number(port), host.replace(/^\[(.*)\]$/, '$1'), resolve)
   })
-  io.stderr.write(
-    `metrics on http://${at.slice(0, split)}:${(server.address() as AddressInfo).port}/metrics\n`,
-  )
+  io.stderr.write(`metrics on http://${host}:${(server.address() as AddressInfo).port}/metrics\n`)
   return {
     [Symbol.asyncDispose]: () =>
       new Promise((resolve) => {

@@ -14,8 +14,10 @@ import {
   type Command,
   EXIT,
   type ExitCode,
+  faultOfAddress,
   faultOfToken,
   type Io,
+  tokenAt,
   tokenIn,
   withArguments,
 } from './command.ts'
@@ -49,8 +51,18 @@ export const selftest: Command = (args, io) =>
 async function run(options: Options, io: Io): Promise<ExitCode> {
   const { url, admin, tokenFile } = options
   if (url !== undefined) {
-    const token = tokenFile === undefined ? undefined : tokenIn(io.readFile(tokenFile))
-    return check({ api: url.replace(/\/+$/, ''), admin: admin?.replace(/\/+$/, ''), token }, options, io)
+    const fault = faultOfAddress('--url', [url]) ?? faultOfAddress('--admin', [admin])
+    if (fault !== undefined) {
+      io.stderr.write(`${fault}\n`)
+      return EXIT.usage
+    }
+    const read = tokenAt(tokenFile, io)
+    if ('fault' in read) {
+      io.stderr.write(`${read.fault}\n`)
+      return EXIT.configuration
+    }
+    const api = url.replace(/\/+$/, '')
+    return check({ api, admin: admin?.replace(/\/+$/, ''), token: read.token }, options, io)
   }
   const loaded = loadConfig({ ...io.env, ...OWN_LISTENERS }, io.readFile)
   if (loaded.kind === 'invalid') return refuse(loaded, io)

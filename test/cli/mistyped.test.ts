@@ -1,0 +1,38 @@
+// What an operator mistypes is answered by one sentence and an exit code that says so, and not by a stack trace.
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { expect, test } from 'vitest'
+import { program } from '../../src/cli/program.ts'
+import { bufferedIo } from '../support/buffered-io.ts'
+
+async function run(...args: string[]) {
+  const { io, stdout, stderr } = bufferedIo({})
+  return { code: await program(args, io), stdout: stdout(), lines: stderr().trim().split('\n') }
+}
+
+test.each<[number, string[]]>([
+  [64, ['selftest', '--url', '127.0.0.1:8081']],
+  [64, ['selftest', '--url', 'localhost:8081']],
+  [64, ['selftest', '--url', 'http://127.0.0.1:1', '--admin', 'localhost']],
+  [78, ['selftest', '--url', 'http://127.0.0.1:1', '--token-file', '/no/such/file']],
+  [64, ['probe', '--once', '--api', 'localhost:8081']],
+  [78, ['probe', '--once', '--token-file', '/no/such/file']],
+  [78, ['probe', '--once', '--prometheus', '9100']],
+  [78, ['probe', '--once', '--prometheus', '127.0.0.1:many']],
+  [78, ['probe', '--once', '--prometheus', '127.0.0.1:70000']],
+])('%i: %j', async (code, args) => {
+  expect(await run(...args)).toMatchObject({
+    code,
+    stdout: '',
+    lines: [expect.stringContaining(args.at(-1)!)],
+  })
+})
+
+test('a port that is taken', async () => {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const taken = `127.0.0.1:${(server.address() as AddressInfo).port}`
+  const answer = await run('probe', '--once', '--prometheus', taken)
+  server.close()
+  expect(answer).toMatchObject({ code: 78, lines: [expect.stringContaining('EADDRINUSE')] })
+})
