@@ -1,6 +1,7 @@
 /** Twenty copies of each of five payments at once, and again afterwards: five rows, and every copy has the same answer. */
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import { eventually } from '../../test/support/eventually.ts'
 import { setStage } from '../support/stage.ts'
 
 const schema = readFileSync(new URL('../payments.sql', import.meta.url), 'utf8')
@@ -24,4 +25,20 @@ test('each payment is taken once', { timeout: 60_000 }, async () => {
   expect(new Set(answers.map(({ body }) => body)).size).toBe(5)
   const { rows } = await stage.pool.query('SELECT order_id, amount FROM payment ORDER BY order_id')
   expect(rows).toEqual([0, 1, 2, 3, 4].map((order) => ({ order_id: String(order), amount: order })))
+})
+
+test('connections that the database ends do not end the application', { timeout: 60_000 }, async () => {
+  await using stage = await setStage(schema)
+  const url = await stage.serve('express/server.ts')
+  const pay = async (order: string) => {
+    const headers = { 'content-type': 'application/json' }
+    const body = JSON.stringify({ amount: 1 })
+    return (await fetch(`${url}/orders/${order}/payment`, { method: 'POST', headers, body })).status
+  }
+  expect(await pay('before')).toBe(201)
+  await stage.pool.query(
+    `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`,
+  )
+  await eventually('a payment afterwards', async () => (await pay('after')) < 300)
 })

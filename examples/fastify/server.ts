@@ -9,6 +9,8 @@ import { ConflictError, createClient, DuplicateError, FencepostError } from '../
 import { pay } from '../payments.ts'
 
 const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL ?? '' })
+// An idle connection that breaks (a restart of the database) would end the process: the pool makes another when it needs one.
+pool.on('error', (error) => console.error(error.message))
 const fencepost = createClient({ url: process.env.FENCEPOST_URL ?? 'http://127.0.0.1:8081' })
 const app = Fastify({ logger: false })
 

@@ -10,6 +10,8 @@ import { type Payment, pay } from '../payments.ts'
 import { type ChargeReply, type ChargeRequest, PAYMENTS } from './service.ts'
 
 const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL ?? '' })
+// An idle connection that breaks (a restart of the database) would end the process: the pool makes another when it needs one.
+pool.on('error', (error) => console.error(error.message))
 const fencepost = createClient({ url: process.env.FENCEPOST_URL ?? 'http://127.0.0.1:8081' })
 
 async function charge({ order_id, amount }: ChargeRequest): Promise<ChargeReply> {

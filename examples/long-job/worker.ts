@@ -18,6 +18,8 @@ const STEPS = 6
 const STEP_MS = 250
 
 const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL ?? '', max: 2 })
+// An idle connection that breaks (a restart of the database) would end the process: the pool makes another when it needs one.
+pool.on('error', (error) => console.error(error.message))
 const fencepost = createClient({ url: process.env.FENCEPOST_URL ?? 'http://127.0.0.1:8081' })
 
 const open = process.argv.slice(2)
