@@ -10,11 +10,14 @@ export function keepProcessAlive(): () => void {
   return () => clearInterval(hold)
 }
 
+/** Beyond it Node waits for 1 ms instead. */
+const timerMaxMs = 2 ** 31 - 1
+
 export const processClock: Clock = {
   monoMs: () => performance.now(),
   wallMs: () => Date.now(),
   timer(delayMs, fire) {
-    const timeout = setTimeout(fire, delayMs)
+    const timeout = setTimeout(fire, Math.min(delayMs, timerMaxMs))
     timeout.unref()
     return { cancel: () => clearTimeout(timeout) }
   },
