@@ -65,7 +65,7 @@ export type ReserveOptions = {
   readonly waitMs?: number
   /** Extend it by itself while it is held. Default true. */
   readonly heartbeat?: boolean
-  /** Ends the asking. */
+  /** Ends the asking. What was granted meanwhile is given back, unless `sessionId` is the caller's own. */
   readonly signal?: AbortSignal
 }
 
@@ -104,6 +104,8 @@ export interface Client {
   read(value: string, options?: { readonly tenant?: string; readonly apiVersion?: string }): Promise<Standing>
 }
 
+const GIVE_BACK_RETRY_MS = 1_000
+
 export function createClient(options: ClientOptions = {}): Client {
   const transport: TransportOptions = {
     url: (options.url ?? 'http://127.0.0.1:8081').replace(/\/+$/, ''),
@@ -115,11 +117,29 @@ export function createClient(options: ClientOptions = {}): Client {
 
   async function reserve(intent: Intent, given: ReserveOptions = {}): Promise<Reservation> {
     const { signal, waitMs = 0, heartbeat = true } = given
-    const granted = await call('POST', '/v1/reservations', bodyOf(intent, given), transport, {
-      signal,
-      waitMs,
-    })
-    return holdReservation(granted, transport, { heartbeat })
+    const body = bodyOf(intent, given)
+    // Nothing was asked for yet: nothing is to be given back.
+    signal?.throwIfAborted()
+    try {
+      const granted = await call('POST', '/v1/reservations', body, transport, { signal, waitMs })
+      return holdReservation(granted, transport, { heartbeat })
+    } catch (error) {
+      // Where the session is the caller's own, another of its calls may hold the same reservation.
+      if (signal?.aborted && given.sessionId === undefined) void giveBack(body)
+      throw error
+    }
+  }
+
+  /** What was granted while nobody waited for it any more: nothing was begun under it, and it is not to stand in the way. */
+  async function giveBack({ wait: _, ...body }: Record<string, unknown>): Promise<void> {
+    try {
+      const granted = await call('POST', '/v1/reservations', body, transport, {
+        retryForMs: GIVE_BACK_RETRY_MS,
+      })
+      await holdReservation(granted, transport, { heartbeat: false })[Symbol.asyncDispose]()
+    } catch {
+      // Somebody else's, done, or the sidecar is not there: then the lease ends by itself, if there is one.
+    }
   }
 
   return {

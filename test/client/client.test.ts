@@ -391,3 +391,42 @@ test('types: what is given and what comes back', () => {
   const wrong: Parameters<Client['reserve']>[1] = { lease: '30s' }
   expect(wrong).toBeDefined()
 })
+
+test.each([
+  [undefined, 'FREE'],
+  ['mine', 'HELD'],
+])('asking that was ended after it was granted, session %s: %s', async (sessionId, state) => {
+  await using api = await startReservationApi()
+  const granted = Promise.withResolvers<void>()
+  let first = true
+  const answers: Promise<unknown>[] = []
+  const client = createClient({
+    url: api.origin,
+    fetch: async (input, init) => {
+      if (!first) {
+        const answer = fetch(input, init)
+        answers.push(answer)
+        return answer
+      }
+      first = false
+      await fetch(input, { ...init, signal: null })
+      granted.resolve()
+      return new Promise<never>((_, reject) =>
+        init!.signal!.addEventListener('abort', () => reject(init!.signal!.reason)),
+      )
+    },
+  })
+  const controller = new AbortController()
+  const asking = client.reserve('v', {
+    signal: controller.signal,
+    ...(sessionId === undefined ? {} : { sessionId }),
+  })
+  await granted.promise
+  controller.abort(new Error('the user left'))
+  expect(await thrownBy(asking)).toBe(controller.signal.reason)
+  const other = createClient({ url: api.origin })
+  await eventually(`it is ${state}`, async () => (await other.read('v')).state === state)
+  if (state === 'HELD') return expect(answers).toEqual([])
+  await using reservation = await other.reserve('v')
+  expect(reservation.attempt).toBe(1)
+})
