@@ -20,11 +20,12 @@ import { type Answer, problemAnswer } from '../proxy/answers.ts'
 import { endToEndHeaders } from '../proxy/arrival.ts'
 import { hasBody, type Inbound, rawOf, readBody } from '../proxy/inbound.ts'
 import { createListener, type ListenerLimits } from '../proxy/listener.ts'
-import { send, writeRaw } from '../proxy/send.ts'
+import { send } from '../proxy/send.ts'
+import { offersWebSocket } from '../proxy/upgrade.ts'
 import { isToken } from '../tokens.ts'
 import { createTurns } from '../turns.ts'
 import { checkAnswer, DRAINING, overload } from './answers.ts'
-import { type Checked, type CheckOptions, type CheckPorts, check, idOf } from './check.ts'
+import { type Checked, type CheckOptions, type CheckPorts, check, idOf, matched } from './check.ts'
 import { endedProblem, opened, reportFrom, settle } from './completion.ts'
 import { type Dialect, type Original, originalOf } from './original.ts'
 import { TOKEN_HEADER, TOKEN_REQUIRED } from './token.ts'
@@ -62,12 +63,7 @@ const ENTRYPOINTS: Record<Dialect, Entrypoint> = {
 
 export function createGateway(options: GatewayOptions, ports: GatewayPorts): GatewayServer {
   const { limits } = options
-  const listener = createListener(
-    limits,
-    { take, takeUpgrade: async (_, socket) => refuseUpgrade(socket) },
-    ports.newInstance,
-    options.tls,
-  )
+  const listener = createListener(limits, { take }, ports.newInstance, options.tls)
   const { server } = listener
   const rules = { headerLinesMax: limits.headerLinesMax, endToEnd: endToEndHeaders(options) }
   /** Connections whose last answer is decided: what came behind it is not looked at. */
@@ -130,8 +126,15 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
   async function checked(inbound: Inbound, original: Original): Promise<Answer | undefined> {
     const startedMonoMs = ports.clock.monoMs()
     if (draining) return told({ decided: { kind: 'refused', problem: DRAINING } }, original, startedMonoMs)
+    if (offersWebSocket(inbound.req) && isProtected(original))
+      return told({ decided: { kind: 'refused', problem: NO_UPGRADE } }, original, startedMonoMs)
     const came = await check(original, (limitBytes) => readBody(inbound, limitBytes), options, ports)
     return came === 'gone' ? undefined : told(came, original, startedMonoMs)
+  }
+
+  function isProtected(original: Original): boolean {
+    const match = matched(original, options.routes)
+    return match !== undefined && match.route.mode !== 'bypass'
   }
 
   function told(of: Checked, { dialect }: Original, startedMonoMs: number): Answer {
@@ -199,6 +202,11 @@ const NO_CALL: Problem = {
   code: 'call-unknown',
   detail: 'There is no such call for gateways; see docs/gateways.md.',
 }
+/** Of what is not protected a gateway may ask with the handshake's own headers (Caddy does): it is a check like any other. */
+const NO_UPGRADE: Problem = {
+  code: 'upgrade-refused',
+  detail: 'A protected request never changes the protocol of its connection. Nothing was carried out.',
+}
 const NO_REPORT: Problem = {
   code: 'request-invalid',
   detail:
@@ -206,12 +214,4 @@ const NO_REPORT: Problem = {
 }
 function withoutToken(request: AdmittedRequest): AdmittedRequest {
   return { ...request, headers: request.headers.filter(([name]) => name.toLowerCase() !== TOKEN_HEADER) }
-}
-
-function refuseUpgrade(socket: Parameters<typeof writeRaw>[0]): void {
-  const answer = problemAnswer(
-    { code: 'upgrade-refused', detail: 'A check never changes the protocol of its connection.' },
-    { idempotencyKey: undefined, instance: () => '00000000-0000-0000-0000-000000000000' },
-  )
-  writeRaw(socket, answer, () => socket.destroy())
 }

@@ -32,8 +32,8 @@ export type ListenerLimits = {
 export type Handlers = {
   /** Never rejects. */
   readonly take: (inbound: Inbound) => Promise<void>
-  /** A client that asks for a WebSocket. Never rejects. */
-  readonly takeUpgrade: (req: IncomingMessage, socket: Duplex, first: Buffer) => Promise<void>
+  /** A client that asks for a WebSocket. Never rejects. Absent where the request is taken like any other. */
+  readonly takeUpgrade?: (req: IncomingMessage, socket: Duplex, first: Buffer) => Promise<void>
 }
 
 /** How often connections are looked at for the timeouts of heads and requests. */
@@ -57,7 +57,7 @@ export function createListener(
     rewriteUrl: () => '/',
     clientErrorHandler: (error, socket) => faults.onClientError(error, socket),
     serverFactory: (handler) => {
-      const http = serverOptions(limits, faults)
+      const http = serverOptions(limits, faults, handlers.takeUpgrade !== undefined)
       if (tls === undefined) return continuing(createServer(http, handler), handler)
       const secure = createTlsServer({ ...http, ...tlsOptions(tls, limits.headersTimeoutMs) }, handler)
       keepTlsFresh(secure, tls)
@@ -119,12 +119,12 @@ export function createListener(
       socket.destroy()
       return
     }
-    void handlers.takeUpgrade(req, socket, first)
+    void handlers.takeUpgrade?.(req, socket, first)
   })
   return app
 }
 
-function serverOptions(limits: ListenerLimits, faults: ConnectionFaults) {
+function serverOptions(limits: ListenerLimits, faults: ConnectionFaults, upgrades: boolean) {
   return {
     maxHeaderSize: limits.headerBytesMax,
     headersTimeout: limits.headersTimeoutMs,
@@ -137,6 +137,7 @@ function serverOptions(limits: ListenerLimits, faults: ConnectionFaults) {
     noDelay: true,
     // A request that asks for another protocol is otherwise an ordinary one. So is one behind others that are not
     // answered yet: whoever takes a connection over writes to it at once.
-    shouldUpgradeCallback: (req: IncomingMessage) => asksForWebSocket(req) && faults.isQuiet(req.socket),
+    shouldUpgradeCallback: (req: IncomingMessage) =>
+      upgrades && asksForWebSocket(req) && faults.isQuiet(req.socket),
   }
 }

@@ -168,12 +168,7 @@ test.each<[what: string, bytes: string, status: number, recorded: string]>([
   ['OPTIONS *', 'OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n', 404, ''],
   ['CONNECT', 'CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n', 405, ''],
   ['TRACE', 'TRACE /v1/gateway/ext-authz/things HTTP/1.1\r\nHost: a\r\n\r\n', 405, ''],
-  [
-    'a WebSocket',
-    `${ENVOY.replace('POST', 'GET')}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`,
-    501,
-    '',
-  ],
+  ['a WebSocket on a protected route', `${ENVOY}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`, 501, ''],
   ['another expectation', `${ENVOY}Expect: cake\r\nContent-Length: 2\r\n\r\n{}`, 417, ''],
   // Reports
   ['a report without an id', `${REPORT}Content-Length: 14\r\n\r\n{"status":201}`, 400, ''],

@@ -96,6 +96,16 @@ async function complete(request: ReturnType<typeof seen>[number]): Promise<numbe
   return answer.status
 }
 
+test('a WebSocket that nothing protects goes through Caddy, which asks with the headers of its handshake', async () => {
+  const { host, port } = new URL(gateways.get('caddy')!.origin)
+  await using wire = await openWire(Number(port))
+  wire.send(
+    `GET /socket HTTP/1.1\r\nHost: ${host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n`,
+  )
+  await eventually('an answer', () => wire.received().includes('\r\n\r\n'))
+  expect(wire.received()).toMatch(/^HTTP\/1\.1 101 /)
+})
+
 describe.each(NAMES)('%s', (name) => {
   test('what is not protected goes through, without a word of ours', async () => {
     const answer = await fetch(`${gateways.get(name)!.origin}/things?page=2`, {
