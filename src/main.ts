@@ -57,10 +57,14 @@ process.on('uncaughtException', (fault) => {
   process.exit(EXIT.failure)
 })
 
-// `fencepost config print | head` closes the pipe early: nobody is left to tell anything to.
+// `fencepost config print | head` closes the pipe early: nobody is left to tell anything to. What runs until it is told to
+// stop is told so, once: a sidecar without a reader of its log still has requests to bring to their end.
+let heard = true
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
-  process.exit(0)
+  if (!heard) return
+  heard = false
+  if (!process.emit('SIGTERM', 'SIGTERM')) process.exit(0)
 })
 
 // Set and not exited with: what is still open then is a defect to be seen, and output on pipes is not cut off.

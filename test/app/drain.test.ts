@@ -25,6 +25,31 @@ test('what is still under way after limits.drain is cut off, and the process end
   expect(sidecar.process.output).toContain('draining')
 })
 
+test('a sidecar whose log has no reader any more brings to its end what is under way, and ends', async () => {
+  await using application = await startCountingApplication()
+  await using sidecar = await startSidecar({
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_UPSTREAM: application.url,
+    FENCEPOST_DRAIN_TIMEOUT: '60s',
+  })
+  application.hold()
+  const pay = (key: string) =>
+    fetch(`${sidecar.proxy}/payments`, { method: 'POST', headers: { 'Idempotency-Key': key }, body: '{}' })
+  const held = pay('under-way')
+  await application.arrived(1)
+  sidecar.process.deafen()
+  // Each is a line of the log: the first meets the closed pipe, those while it drains must not end the process either.
+  await eventually('it takes no more', () =>
+    pay('under-way').then(
+      () => false,
+      () => true,
+    ),
+  )
+  application.letGo()
+  expect((await held).status).toBe(201)
+  expect(await sidecar.process.exited).toEqual({ code: 0, signal: null })
+})
+
 test('a sidecar that waits for what became of an orphan refuses new work as soon as it is told to end', async () => {
   await using servers = await startRedisServers(3)
   await using application = await startCountingApplication()

@@ -135,6 +135,12 @@ export class TestProcess implements AsyncDisposable {
     throw new Error(this.#report(`ended before there was ${sentence}`))
   }
 
+  /** Nobody reads its output any more: what it writes from now on meets a closed pipe. */
+  deafen(): void {
+    this.#child.stdout?.destroy()
+    this.#child.stderr?.destroy()
+  }
+
   signal(signal: NodeJS.Signals): void {
     if (this.running) this.#child.kill(signal)
   }
