@@ -54,13 +54,32 @@ export function mergeSightings(sightings: readonly Sighting[], needed: number): 
   if (first === undefined) return undefined
   const record = rest.reduce(mergeRecords, first)
   const ttlMs = Math.max(...sightings.map((sighting) => sighting.ttlMs))
-  if (record.state !== 'completed') return { record, ttlMs, chosen: false }
+  if (record.state === 'claimed')
+    return { record: ofWhatMayStand(record, [first, ...rest], needed), ttlMs, chosen: false }
+  if (record.state === 'released') return { record, ttlMs, chosen: false }
   const votes = sightings.filter(
     ({ record: seen }) =>
       seen.state === 'completed' && seen.acceptedToken === record.acceptedToken && seen.copied === undefined,
   )
   const chosen = votes.length >= needed
   return { record: markCopied(record, chosen), ttlMs, chosen }
+}
+
+/**
+ * Of several contents under one key the one with the largest token speaks, unless so few nodes show it that no majority can have
+ * granted it, and of another a majority may have: that one may have been carried out. The larger token stays promised.
+ * A node keeps the content that it has granted, so nodes are counted by content and not by token, which moves on.
+ */
+function ofWhatMayStand(merged: Claimed, records: readonly NodeRecord[], needed: number): Claimed {
+  const claims = records.filter((record) => record.state === 'claimed')
+  // Whoever was not heard, or shows nothing, may have granted anything. Clusters are odd.
+  const silent = 2 * needed - 1 - claims.length
+  const mayStand = ({ fingerprint }: Claimed) =>
+    claims.filter((claim) => claim.fingerprint === fingerprint).length + silent >= needed
+  if (mayStand(merged)) return merged
+  const [first, ...rest] = claims.filter(mayStand)
+  const standing = first && rest.reduce<NodeRecord>(mergeRecords, first)
+  return standing?.state === 'claimed' ? { ...standing, fence: merged.fence, owner: NO_OWNER } : merged
 }
 
 /**

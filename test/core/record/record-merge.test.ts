@@ -121,6 +121,33 @@ test('a node that granted another content while it did not vote is told of the c
 const record = arbitraryRecord(1_000_000)
 const held = (one: NodeRecord) => onNoClock(one, 1_000_000)
 
+/** Found by simulation: a claim that one node alone had kept took a node away from the content that three others showed. */
+describe('nodes of five show claims of two contents; what one that forgot is told', () => {
+  const [MANY, FEW] = ['1'.repeat(64), '2'.repeat(64)]
+  const of = (fingerprint: string, record: NodeRecord) => ({ ...record, fingerprint }) as NodeRecord
+  const [many, few] = [of(MANY, lapsed(5)), of(FEW, givenBack(9, 1))]
+  test.each<[what: string, shown: readonly NodeRecord[], told: NodeRecord]>([
+    ['the only one that a majority can have granted', [few, many, many, many], of(MANY, givenBack(9, 1))],
+    ['of two that a majority can have granted the larger', [few, few, many, many], few],
+    ['the larger where too few were heard to tell', [few, many, many], few],
+    ['the larger where the others may have given theirs back', [few, many, released(3), released(3)], few],
+    [
+      'what runs goes on running, for nobody who is known here',
+      [few, many, many, of(MANY, claimed(5, 1, 900))],
+      of(MANY, claimed(9, 1, 900, NO_OWNER)),
+    ],
+    [
+      'all attempts of the content that stands',
+      [few, many, of(MANY, lapsed(7, 2)), many],
+      of(MANY, givenBack(9, 2)),
+    ],
+  ])('%s', (_, shown, told) => {
+    const sightings = shown.map((record) => ({ record, nodeMs: 0, ttlMs: 1_000 }))
+    for (const seen of [sightings, sightings.toReversed()])
+      expect(mergeSightings(seen, 3)?.record).toEqual(told)
+  })
+})
+
 test('merging raises: no fence and no accepted token is ever lowered, in any order, and twice is once', () => {
   fc.assert(
     fc.property(record, record, (one, other) => {
