@@ -1,13 +1,13 @@
 /**
  * The twelve broken builds: copies of `src/` with one rule of the protocol taken out, each killed by a named checker.
  *
- * Owns the list, and how a build is broken: one text of one file is replaced. A text that does not stand there exactly once is
- * an error, never a mutant that lives. The simulation has mutants of its own (`test/simulation/mutants.ts`), of the same rules
+ * Owns the list, and how a build is broken: one text of a file is replaced, or two where a rule is held twice. A text that does not
+ * stand there exactly once is an error, never a mutant that lives. The simulation has mutants of its own (`test/simulation/mutants.ts`), of the same rules
  * in the core and of more; these here are whole sidecars on real nodes, and among them the rules that stand in Lua.
  */
 
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { checkDedupRegister } from './checkers/dedup-register.ts'
 import {
   checkAnswers,
@@ -23,13 +23,14 @@ import { History, monoMs } from './history.ts'
 import { openStage, type Stage } from './stage.ts'
 import { TRIAL_SETTINGS, TRIALS, type TrialName } from './trials.ts'
 
-export type Mutant = {
+type Replacement = { readonly file: string; readonly from: string; readonly to: string }
+
+export type Mutant = Replacement & {
   readonly name: string
   /** What the build does wrong. */
   readonly does: string
-  readonly file: string
-  readonly from: string
-  readonly to: string
+  /** Where a rule is held in two places. */
+  readonly also?: Replacement
   readonly trial: TrialName
   /** One of these checkers must notice. */
   readonly killedBy: readonly string[]
@@ -47,10 +48,16 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no-validity-check',
-    does: 'hands out a claim that took longer to get than it lasts',
+    does: 'hands out a claim that took longer to get than it lasts, and begins work under it',
     file: 'src/core/claims/claim.ts',
     from: 'if (remainingMs(lease, now(ports.clock)) > 0) {',
     to: 'if (lease.attempt > 0) {',
+    // Asked once more before the work is begun.
+    also: {
+      file: 'src/core/claims/lease-keeper.ts',
+      from: "held: () => state === 'keeping' && keepableMs() > 0,",
+      to: 'held: () => true,',
+    },
     trial: 'dead-grant',
     killedBy: ['carried-out-after-recorded', 'token-order'],
   },
@@ -156,19 +163,20 @@ export function build(mutant: Mutant): string {
   mkdirSync(folder, { recursive: true })
   cpSync('src', join(folder, 'src'), { recursive: true })
   cpSync('package.json', join(folder, 'package.json'))
-  const file = join(folder, mutant.file)
-  const source = readFileSync(file, 'utf8')
-  if (source.split(mutant.from).length !== 2) {
-    throw new Error(
-      `the rule that ${mutant.name} takes out does not stand once in ${mutant.file}: ${mutant.from}`,
-    )
-  }
-  mkdirSync(dirname(file), { recursive: true })
-  writeFileSync(
-    file,
-    source.replace(mutant.from, () => mutant.to),
-  )
+  for (const replacement of [mutant, ...(mutant.also === undefined ? [] : [mutant.also])])
+    replace(folder, mutant.name, replacement)
   return join(process.cwd(), folder, 'src/main.ts')
+}
+
+function replace(folder: string, name: string, { file, from, to }: Replacement): void {
+  const path = join(folder, file)
+  const source = readFileSync(path, 'utf8')
+  if (source.split(from).length !== 2)
+    throw new Error(`the rule that ${name} takes out does not stand once in ${file}: ${from}`)
+  writeFileSync(
+    path,
+    source.replace(from, () => to),
+  )
 }
 
 let keys = 0

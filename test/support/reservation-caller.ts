@@ -74,10 +74,12 @@ async function acquire(folder: string, values: readonly string[], count: number)
 async function fenced(value: string, database: string): Promise<void> {
   const pool = new pg.Pool({ connectionString: database, max: 1 })
   await pool.query('SELECT 1')
+  // Listened for before the test hears of the token: it stops this process as soon as it does, and then sends the signal.
+  const toldToGoOn = new Promise((resolve) => process.once('SIGUSR2', resolve))
   const held = await createClient({ url }).reserve(value, { leaseMs: 1_000 })
   say({ token: held.fencingToken, attempt: held.attempt })
   // Stopped here by the test. It works on without looking at its signal: what protects others is the token.
-  await new Promise((resolve) => process.once('SIGUSR2', resolve))
+  await toldToGoOn
   const { rowCount } = await pool.query(
     'UPDATE account SET balance = balance - 1, last_fencing_token = $1 WHERE id = 1 AND last_fencing_token <= $1',
     [held.fencingToken],
