@@ -30,6 +30,18 @@ async function carriedOut({ stage }: FaultContext, key: string): Promise<void> {
   )
 }
 
+/**
+ * Until the victim carries requests out: the fault before may have opened its breakers, and a request that is refused reaches no
+ * point at which anybody could be killed.
+ */
+async function serving(context: FaultContext): Promise<void> {
+  const { clients, demand, freshKey } = context
+  await demand('a sidecar serves when the fault before it has passed', LEASE_MS + 10_000, async () => {
+    const answer = await clients.submit({ sidecar: victimOf(context), key: freshKey() })
+    return answer.type === 'ok' && answer.status === 201
+  })
+}
+
 /** Resolves when at least `count` nodes have answered the victim with the word; `then` runs while the bytes still wait. */
 function whenAnswered(
   context: FaultContext,
@@ -76,6 +88,7 @@ function killed(id: string, point: string, script: readonly Mode[], how: string,
     inject: async (context) => {
       const { stage, clients, freshKey } = context
       const victim = victimOf(context)
+      await serving(context)
       const key = freshKey()
       let kills = 0
       const kill = () => {
@@ -204,6 +217,7 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
     inject: async (context) => {
       const { stage, clients, freshKey, history } = context
       const victim = victimOf(context)
+      await serving(context)
       const key = freshKey()
       const first = clients.submit({ sidecar: victim, key, script: ['slow:300'] })
       await carriedOut(context, key)
@@ -223,6 +237,7 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
     inject: async (context) => {
       const { stage, clients, freshKey } = context
       const victim = victimOf(context)
+      await serving(context)
       const key = freshKey()
       const first = clients.submit({ sidecar: victim, key, script: ['slow:300'] })
       await carriedOut(context, key)
@@ -286,6 +301,7 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
     inject: async (context) => {
       const { stage, clients, freshKey } = context
       const victim = victimOf(context)
+      await serving(context)
       const key = freshKey()
       const first = clients.submit({ sidecar: victim, key, script: ['slow:300'] })
       await carriedOut(context, key)

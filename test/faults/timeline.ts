@@ -16,7 +16,9 @@ const OUTCOMES = [
 
 export function timeline(report: RunReport): string {
   const { history, quorumLoss } = report
-  const endMs = Math.max(...history.operations.map((one) => one.endMs), history.startedMs + 1)
+  // A loop: of ten minutes there are more operations than a call may have arguments.
+  let endMs = history.startedMs + 1
+  for (const operation of history.operations) endMs = Math.max(endMs, operation.endMs)
   const scale = (WIDTH - LEFT - 20) / (endMs - history.startedMs)
   const x = (ms: number) => LEFT + (ms - history.startedMs) * scale
   const rows = [...new Set(history.faults.map(({ id }) => id))].sort(byNumber)
