@@ -143,6 +143,7 @@ const watched = {
   phase: 'serving',
   nodes: NODES.map((name) => ({ name, state: 'voting' })),
   agreed: true,
+  standstills: [],
   inFlight: 1,
   leasesReserved: 0,
   writeBackPending: 0,

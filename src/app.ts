@@ -129,6 +129,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     phase,
     nodes: nodes.views(),
     agreed: nodes.agreed(),
+    standstills: nodes.standstills(),
     inFlight: (proxied?.inFlight() ?? 0) + (envoy?.inFlight() ?? 0),
     leasesReserved: api?.held() ?? 0,
     writeBackPending: quorums.writeBackPending(),

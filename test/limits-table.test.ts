@@ -40,7 +40,7 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
   'recording an outcome, while the client waits': [['test/http/proxy/answers.test.ts', 'carried out, and the quorum did not take the outcome: unstored']],
   'outcomes that are offered further': [[LIMITS, 'outcomes beyond the number that are offered further are given up']],
   'tenants whose new records are counted': [['test/core/request/tenant-quotas.test.ts', 'a million invented tenants']],
-  'memory for recorded outcomes': [['test/core/claims/shared-leases.test.ts', 'the longest unused when memory is short']],
+  'memory for recorded outcomes': [['test/core/claims/shared-leases.test.ts', 'the longest unused first, when memory is short']],
   'memory for what is carried out without a quorum (`local`)': [['test/core/quorum-loss.test.ts', 'what a process carries out by itself has a bound']],
   'reservations of one session, through one sidecar': [['test/support/reservation-problems.ts', "'session-reservations'"], ['test/http/proxy/problems.test.ts', 'PROBLEM_CODES']],
   'lease of a reservation': [['test/http/reservations/calls.test.ts', 'a huge lease']],

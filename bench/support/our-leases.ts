@@ -21,6 +21,7 @@ export async function connectLeases(urls: readonly string[]): Promise<OurLeases>
     connectTimeoutMs: 1_000,
     maxTokenAheadMs: 10_000,
     quarantineMs: 60_000,
+    answerMaxAgeMs: 2_000,
     clockStepMs: 1_000,
     clock,
     random,

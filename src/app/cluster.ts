@@ -9,11 +9,13 @@ import type { Events } from '../core/events.ts'
 import { nodeName, type Placement, placementOf } from '../core/nodes/groups.ts'
 import { withBreaker } from '../core/nodes/node-breaker.ts'
 import { watchNodeClocks } from '../core/nodes/node-clocks.ts'
+import { shareOfMemory } from '../core/nodes/node-memory.ts'
 import type { Clock, Random, RecordNode } from '../core/ports.ts'
 import { createEmbeddedLines } from '../embedded/lines.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
 import type { NodeView } from '../http/admin/server.ts'
 import { createRedisLines } from '../redis/lines.ts'
+import { standstillOf } from '../redis/loss.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import { connectAll, hasMajority, openRedisGroups, trailOn, votersOf } from './redis-groups.ts'
 
@@ -39,6 +41,8 @@ export type OpenNodes = AsyncDisposable & {
   /** Nodes that must not be used, each with its reason. Where there is one, the sidecar must not start. */
   readonly refused: readonly string[]
   views(): readonly NodeView[]
+  /** Of each group that does not come back by itself: why, and what to do. */
+  standstills(): readonly string[]
   stopEmbedded(index: number): void
 }
 
@@ -72,6 +76,7 @@ export async function openNodes(
     },
     refused,
     views: () => groups.flatMap((group) => group.views()),
+    standstills: () => opened.flatMap(({ nodes }) => standstillOf(nodes) ?? []),
     stopEmbedded: () => {},
     [Symbol.asyncDispose]: async () => {
       await Promise.all(opened.map(({ nodes }) => nodes[Symbol.asyncDispose]()))
@@ -92,6 +97,7 @@ function embeddedNodes(config: Config, clock: Clock, events: Events): OpenNodes 
     agreed: () => true,
     refused: [],
     views: () => nodes.map(({ name, stopped }) => ({ name, state: stopped ? 'down' : 'voting' })),
+    standstills: () => [],
     stopEmbedded: (index) => nodes[index]?.stop(),
     [Symbol.asyncDispose]: async () => {},
   }
@@ -131,17 +137,19 @@ function votingGroup(
       redis.states().map(({ name: node, state }, index) => {
         const of = name === '' ? {} : { group: name }
         const started = 'facts' in state ? { startedWallMs: state.facts.startedNodeMs } : {}
+        const share = 'facts' in state ? shareOfMemory(state.facts.memory) : undefined
+        const known = { ...started, ...(share === undefined ? {} : { memoryShare: share }) }
         if (state.kind === 'voting' && clock.monoMs() < watched.suspendedUntilMonoMs(index))
           return {
             ...of,
             name: node,
             state: 'suspended',
             reason: 'its clock was stepped, or is not that of the others',
-            ...started,
+            ...known,
           }
         return 'reason' in state
-          ? { ...of, name: node, state: state.kind, reason: state.reason, ...started }
-          : { ...of, name: node, state: state.kind, ...started }
+          ? { ...of, name: node, state: state.kind, reason: state.reason, ...known }
+          : { ...of, name: node, state: state.kind, ...known }
       }),
   }
 }

@@ -5,11 +5,13 @@
 
 import { nameOfNode, type RedisAddress, type RedisGroup } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
+import { answerMaxAgeMs } from '../core/claims/answer-age.ts'
 import { createLeases } from '../core/claims/leases.ts'
 import { trailOverGroups } from '../core/coordination/group-trail.ts'
 import type { Trail } from '../core/coordination/trail.ts'
 import type { Events } from '../core/events.ts'
-import { type Cluster, mayBeFounded } from '../core/nodes/enrolment-rules.ts'
+import type { Cluster } from '../core/nodes/enrolment-rules.ts'
+import { mayBeFounded } from '../core/nodes/founding.ts'
 import { placementOf, routeLeases } from '../core/nodes/groups.ts'
 import { groupList } from '../core/nodes/members.ts'
 import { sealedNode } from '../core/nodes/sealed-node.ts'
@@ -18,7 +20,7 @@ import { majorityOf } from '../core/units.ts'
 import { createRedlockQuorum } from '../quorum/redlock.ts'
 import { changeGroups, type GroupsChanged } from '../redis/change-groups.ts'
 import { changeMembers, type MembersChanged } from '../redis/change-members.ts'
-import { declareLoss, type LossDeclared } from '../redis/loss.ts'
+import { declareLoss, type LossDeclared, standstillOf } from '../redis/loss.ts'
 import { RedisNodes } from '../redis/nodes.ts'
 import { createRedisTrail } from '../redis/trail.ts'
 import { systemClock } from '../system/clock.ts'
@@ -107,6 +109,8 @@ export type OpenCluster = {
   readonly addresses: readonly string[]
   states(): ReturnType<RedisNodes['states']>
   cluster(): Cluster
+  /** Why no vote comes back by itself any more, and what to do. */
+  standstill(): string | undefined
   declareLoss(confirmation: string | undefined, by: string): Promise<LossDeclared>
   /** From now on the cluster consists of the nodes of the configuration. */
   changeMembers(confirmation: string | undefined, by: string): Promise<MembersChanged>
@@ -152,6 +156,7 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
       addresses: addresses.map(({ host, port }) => `${host}:${port}`),
       states: () => nodes.states(),
       cluster: () => nodes.cluster(),
+      standstill: () => standstillOf(nodes),
       declareLoss: (confirmation, by) => declareLoss(nodes, confirmation, by),
       changeMembers: (confirmation, by) => changeMembers(nodes, list, confirmation, by),
     })),
@@ -192,7 +197,9 @@ function redisNodesOf(
     connectTimeoutMs: config.redisConnectTimeoutMs,
     maxTokenAheadMs: config.tokenAheadMs,
     quarantineMs: config.quarantineMs,
+    answerMaxAgeMs: answerMaxAgeMs(config.quarantineMs),
     clockStepMs: config.clockStepMs,
+    claimsMemoryShare: config.nodeMemoryClaims,
     clock,
     random,
     events,

@@ -44,6 +44,8 @@ export type Watched = {
   readonly nodes: readonly NodeView[]
   /** All quorum groups were seen to be the ones that are configured. */
   readonly agreed: boolean
+  /** Of each group whose votes do not come back by themselves: why, and what to do. */
+  readonly standstills: readonly string[]
   /** Where a database is configured and has answered. */
   readonly sagas: SagaStanding | undefined
   /** Of the nodes by name, where this sidecar is elected to ask for them. */
@@ -104,7 +106,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
   const events = fanOut(subscribers, (cause) => log.error({ err: cause }, 'a subscriber failed'))
   const timers = new Set<Timer>()
 
-  function verdict({ phase, nodes: views, agreed }: Watched): ReadinessVerdict {
+  function verdict({ phase, nodes: views, agreed, standstills }: Watched): ReadinessVerdict {
     const groups = Object.entries(Object.groupBy(views, ({ group = '' }) => group)).map(
       ([name, all = []]) => {
         const voting = all.filter(({ state }) => state === 'voting').length
@@ -123,6 +125,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
         ? {}
         : { groupsLost: groups.flatMap((group) => (group.voting < required ? [group.name] : [])) }),
       ...(agreed ? {} : { notAgreed: true }),
+      standstills,
       ...(clockRefusal === undefined ? {} : { clockRefusal }),
     })
   }

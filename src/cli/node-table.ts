@@ -33,6 +33,7 @@ function describedGroup(cluster: OpenCluster) {
     cluster: id === '' ? null : id,
     quarantineMs,
     required: majorityOf(cluster.addresses.length),
+    standstill: cluster.standstill() ?? null,
     nodes: cluster.states().map(({ name, state }, index) => ({
       name,
       address: cluster.addresses[index],
@@ -51,7 +52,7 @@ function describedGroup(cluster: OpenCluster) {
 }
 
 function groupTable(cluster: OpenCluster): string {
-  const { cluster: id, quarantineMs, required, nodes: rows } = describedGroup(cluster)
+  const { cluster: id, quarantineMs, required, standstill, nodes: rows } = describedGroup(cluster)
   const width = Math.max(...rows.map(({ address }) => address?.length ?? 0))
   const lines = rows.map((row) => {
     const quarantine =
@@ -64,5 +65,6 @@ function groupTable(cluster: OpenCluster): string {
   const voting = rows.filter(({ state }) => state === 'voting').length
   const of = cluster.name === '' ? '' : `group ${cluster.name}, `
   const summary = `${of}cluster ${id ?? '(no node knows its name)'}: ${voting} of ${rows.length} nodes vote, ${required} are needed; quarantine ${printDuration(quarantineMs)}`
-  return `${[...lines, '', summary].join('\n')}\n`
+  const advice = standstill === null ? [] : ['', `${standstill}.`]
+  return `${[...lines, '', summary, ...advice].join('\n')}\n`
 }

@@ -13,6 +13,7 @@ import { holdReservation, type Reservation } from './reservation.ts'
 import { call, type TransportOptions } from './transport.ts'
 
 export {
+  CompletionUndecidedError,
   ConflictError,
   DuplicateError,
   EntityBusyError,

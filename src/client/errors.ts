@@ -6,6 +6,7 @@
  *                   ├─ MismatchError                        the key was used for another request
  *                   ├─ UndecidedError                       an earlier attempt ended without an outcome
  *                   ├─ LeaseLostError ── FencedError        it is no longer ours: stop
+ *                   ├─ CompletionUndecidedError             whether our result stands is not known: reserve again to know
  *                   ├─ QuorumUnavailableError               nobody can know now; safe to ask again
  *                   ├─ UnreachableError                     the sidecar did not answer
  *                   └─ RefusedError                         the call itself is wrong
@@ -100,6 +101,15 @@ export class FencedError extends LeaseLostError {
   override readonly name = 'FencedError'
 }
 
+/**
+ * Somebody else came after, and whether our result stands is not known: some node has it, or may have it. Neither take back what
+ * was done nor do it again before it is known. `reserve` the same again: a {@link DuplicateError} has the result that stands; a
+ * reservation says that none does yet, and its `attempt` is above 1, so look whether the effect is there.
+ */
+export class CompletionUndecidedError extends FencepostError {
+  override readonly name = 'CompletionUndecidedError'
+}
+
 /** Fewer nodes answered than are needed to know anything, for all of the time that there was for retries. */
 export class QuorumUnavailableError extends FencepostError {
   override readonly name = 'QuorumUnavailableError'
@@ -132,6 +142,8 @@ export function errorFrom(status: number, problem: ProblemDocument): FencepostEr
       return new LeaseLostError(message, status, problem)
     case 'fenced':
       return new FencedError(message, status, problem)
+    case 'completion-undecided':
+      return new CompletionUndecidedError(message, status, problem)
     case 'quorum-unavailable':
       return new QuorumUnavailableError(message, status, problem)
     default:

@@ -9,7 +9,7 @@
  * the clocks, and a write that matters carries the fencing token.
  */
 
-import { FencepostError, LeaseLostError } from './errors.ts'
+import { CompletionUndecidedError, FencepostError, LeaseLostError } from './errors.ts'
 import { type Answered, call, nowMs, type TransportOptions } from './transport.ts'
 
 export interface Reservation extends AsyncDisposable {
@@ -28,7 +28,11 @@ export interface Reservation extends AsyncDisposable {
   throwIfLost(): void
   /** Holds it for longer; the heartbeat does this by itself. @throws LeaseLostError where it is no longer ours */
   extend(leaseMs?: number): Promise<void>
-  /** Records the outcome: duplicates are told `result`, any JSON value. @throws FencedError where somebody came after */
+  /**
+   * Records the outcome: duplicates are told `result`, any JSON value.
+   * @throws FencedError where somebody came after
+   * @throws CompletionUndecidedError where somebody came after and `result` may stand all the same: reserve again to know
+   */
   complete(result?: unknown): Promise<void>
   /** Gives it back: nothing was done. @throws FencedError where somebody came after */
   release(): Promise<void>
@@ -147,6 +151,8 @@ export function holdReservation(
       stop()
     } catch (error) {
       if (error instanceof LeaseLostError) lose(error)
+      // Whatever stands, somebody else came after: it is not ours any more.
+      if (error instanceof CompletionUndecidedError) lose(overtaken(fencingToken, error))
       throw error
     }
   }
@@ -198,6 +204,11 @@ export function holdReservation(
 function over(fencingToken: number): LeaseLostError {
   const message = `the reservation of token ${fencingToken} was ended by its holder`
   return new LeaseLostError(message, 0, { code: 'lease-lost' })
+}
+
+function overtaken(fencingToken: number, cause: CompletionUndecidedError): LeaseLostError {
+  const message = `somebody else came after token ${fencingToken}`
+  return new LeaseLostError(message, cause.status, { code: 'lease-lost' }, { cause })
 }
 
 function aboutToEnd(fencingToken: number): LeaseLostError {

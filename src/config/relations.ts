@@ -6,6 +6,7 @@
  * refused is left out: that value has its own error.
  */
 
+import { answerMaxAgeMs } from '../core/claims/answer-age.ts'
 import { DRIFT_FACTOR, driftMs } from '../core/claims/lease.ts'
 import { SYNTHETIC_CALLS } from '../core/health/synthetic-claims.ts'
 import { printDuration } from '../core/quantity.ts'
@@ -60,6 +61,20 @@ const TABLE: readonly Relation[] = [
     left: nodeDeadline,
     right: { text: 'claim budget', of: ({ settings }) => settings.claimBudgetMs },
     otherwise: 'one silent node would use up the whole budget',
+    unit: 'ms',
+  },
+  {
+    of: SETTINGS.nodeDeadlineMs.env,
+    left: nodeDeadline,
+    right: {
+      text: 'oldest answer that counts',
+      of: ({ settings, longestLeaseMs }) => {
+        const neededMs = sum(longestLeaseMs, driftMs(longestLeaseMs), settings.clockStepMs)
+        const quarantineMs = settings.quarantineMs ?? neededMs
+        return quarantineMs === undefined ? undefined : answerMaxAgeMs(quarantineMs)
+      },
+    },
+    otherwise: 'answers would be waited for that do not count any more',
     unit: 'ms',
   },
   {

@@ -110,6 +110,16 @@ export const SETTINGS = {
     source:
       'Below the claim budget of 100ms, so that a slow node can’t use it up; at most 5 % of the lease, as Redlock asks.',
   }),
+  nodeMemoryClaims: setting({
+    env: 'FENCEPOST_NODE_MEMORY_CLAIMS',
+    path: 'redis.memoryClaims',
+    kind: fraction(),
+    default: '0.9',
+    summary:
+      'Share of a node’s `maxmemory` that new claims may fill; the rest is for the outcomes of what was granted.',
+    source:
+      'A node is looked at once a second: a tenth of half a gigabyte is what a hundred requests a second with answers of 100 KB take in five.',
+  }),
   redisConnectTimeoutMs: setting({
     env: 'FENCEPOST_REDIS_CONNECT_TIMEOUT',
     path: 'redis.connectTimeout',

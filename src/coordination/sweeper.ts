@@ -82,6 +82,9 @@ export function createSweeper(options: SweeperOptions) {
 
   async function look(recordKey: string): Promise<boolean> {
     const record = await leases.read(recordKey)
+    // An outcome that a node shows and reading could not help to a majority: a claim adopts it, where nobody holds the record.
+    if (record.kind === 'unavailable' && record.sighted !== undefined)
+      return !(await adoptOutcome({ recordKey, ...record.sighted }, terms, leases))
     if (record.kind !== 'claimed' || record.remainingMs > 0) return false
     const { token, attempt, fingerprint } = record
     const orphan: OrphanSeen = { recordKey, token, attempt, fingerprint }

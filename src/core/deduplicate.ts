@@ -3,7 +3,7 @@
  *
  *   claim ─┬─ granted ──── work under the lease ─── settle ─── created | released | unstored | indeterminate | never_sent
  *          ├─ duplicate ── replayed | gone
- *          ├─ held ─────── in_progress, or wait and claim again
+ *          ├─ held | contended ─ in_progress, or wait and claim again
  *          ├─ mismatch | duplicate_content | entity_busy
  *          └─ unavailable ─ fail closed, or what the route chose
  *
@@ -18,7 +18,7 @@ import { type Keeping, keepLease, type LeaseKeeper } from './claims/lease-keeper
 import { offerLater, offerOutcome } from './claims/offer.ts'
 import { besidesOwnRecord } from './claims/own-record.ts'
 import { type Turns, untilNextTry } from './claims/turns.ts'
-import type { Waiters } from './claims/waiters.ts'
+import { isTaken, type Taken, type Waiters } from './claims/waiters.ts'
 import type { Events, LeaseEnd } from './events.ts'
 import { LEASE_ENDED, type Outcome, type Protection, replay, UNAVAILABLE_RETRY_AFTER_MS } from './outcome.ts'
 import type {
@@ -110,7 +110,7 @@ async function claimOrWait(request: ProtectedRequest, ports: DedupPorts): Promis
   }
   const behind = policy.waitMs > 0 && ports.turns?.waiting(key) === true
   const first: ClaimResult = behind ? { kind: 'held', retryAfterMs: BEHIND_RETRY_AFTER_MS } : await claim()
-  if (first.kind !== 'held' || policy.waitMs === 0) return first
+  if (!isTaken(first) || policy.waitMs === 0) return first
 
   const place = ports.waiters.enter(key)
   if (place === undefined) {
@@ -120,7 +120,7 @@ async function claimOrWait(request: ProtectedRequest, ports: DedupPorts): Promis
   using turn = ports.turns?.enter(key)
   const untilMonoMs = ports.clock.monoMs() + policy.waitMs
   const left = whenAborted(request.abandoned)
-  for (let retry = 0, last = first; ; retry += 1) {
+  for (let retry = 0, last: Taken = first; ; retry += 1) {
     const ended = ports.whenEnded(key)
     const leftMs = untilMonoMs - ports.clock.monoMs()
     if (leftMs <= 0) return last
@@ -131,7 +131,7 @@ async function claimOrWait(request: ProtectedRequest, ports: DedupPorts): Promis
     const next = await claim()
     // An outcome is for all who wait; what was given back without one is for one of them after the other.
     if (next.kind === 'duplicate' || next.kind === 'damaged') turn?.open()
-    if (next.kind !== 'held') return next
+    if (!isTaken(next)) return next
     last = next
   }
 }
@@ -156,6 +156,7 @@ async function afterClaim(
     case 'mismatch':
       return { kind: 'mismatch' }
     case 'held':
+    case 'contended':
       return { kind: 'in_progress', retryAfterMs: claimed.retryAfterMs }
     case 'damaged':
       return { kind: 'damaged' }
@@ -163,13 +164,6 @@ async function afterClaim(
       return { ...claimed, retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS }
   }
 }
-
-const NOTHING_RECORDED: ReadonlySet<Outcome['kind']> = new Set([
-  'released',
-  'never_sent',
-  'entity_busy',
-  'unavailable',
-])
 
 /** The key is ours; before the work begins its content is marked as ours too, where the route wants that. */
 async function withContentMarked(
@@ -181,15 +175,10 @@ async function withContentMarked(
 ): Promise<Outcome> {
   const { contentRecord, policy } = request
   if (contentRecord === undefined) return workUnderLease(request, lease, protection, leases, ports)
-  const mark = await markContent(contentRecord, policy, leases)
-  if (mark.kind === 'marked') {
-    const outcome = await workUnderLease(request, lease, protection, leases, ports)
-    // Nothing is on record for this content, so another key may bring it. Who has the lease by now may rest on the mark.
-    if (NOTHING_RECORDED.has(outcome.kind) && outcome !== LEASE_ENDED) await mark.remove()
-    return outcome
-  }
+  const mark = await markContent(contentRecord, lease, policy, { ...ports, leases })
+  if (mark.kind === 'marked') return workUnderLease(request, lease, protection, mark.leases, ports)
   await leases.release(lease)
-  return mark.kind === 'duplicate_content' ? mark : { ...mark, retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS }
+  return mark.kind === 'unavailable' ? { ...mark, retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS } : mark
 }
 
 async function withoutQuorum(
@@ -341,6 +330,9 @@ async function record(
           : replay(winner.outcome, winner.token)
       return { ended: 'lost', outcome: shown }
     }
+    case 'undecided':
+      // A later claim may make ours the truth, or its own. Until then neither "stored" nor "it changed nothing" is true.
+      return { ended: 'lost', outcome: { kind: 'in_progress', retryAfterMs: policy.leaseMs } }
     case 'unavailable':
       return { ended: 'abandoned', kind: 'unstored', later: outcome }
   }

@@ -5,11 +5,11 @@
  * where the configuration says so.
  */
 
-import type { NodeAnswer, Unreachable } from './ports.ts'
+import type { CompleteResult, NodeAnswer, Unreachable } from './ports.ts'
 import type { RecordCommand } from './record/record.ts'
 import type { Token } from './record/token.ts'
 
-export type ClaimEnd = 'granted' | 'duplicate' | 'mismatch' | 'held' | 'unavailable' | 'damaged'
+export type ClaimEnd = 'granted' | 'duplicate' | 'mismatch' | 'held' | 'contended' | 'unavailable' | 'damaged'
 export type LeaseEnd = 'completed' | 'released' | 'expired' | 'lost' | 'abandoned'
 
 export type CoreEvent =
@@ -82,13 +82,13 @@ export type CoreEvent =
   | {
       readonly kind: 'outcome_offered'
       readonly recordKey: string
-      readonly result: 'recorded' | 'fenced' | 'unavailable'
+      readonly result: CompleteResult['kind']
       readonly durationMs: number
     }
   | {
       readonly kind: 'completed'
       readonly recordKey: string
-      readonly result: 'recorded' | 'fenced' | 'unavailable'
+      readonly result: CompleteResult['kind']
       readonly attempts: number
     }
   | {
@@ -102,7 +102,7 @@ export type CoreEvent =
   | {
       readonly kind: 'settled_late'
       readonly recordKey: string
-      readonly result: 'recorded' | 'fenced' | 'unavailable'
+      readonly result: CompleteResult['kind']
       readonly attempts: number
     }
   | DegradationEvent
@@ -164,8 +164,24 @@ export type NodeEvent =
       readonly to: NodeStanding
       readonly reason: string
     }
+  /** A node was found with too little memory for new claims, or with enough again. */
+  | {
+      readonly kind: 'node_memory'
+      readonly node: string
+      readonly full: boolean
+      readonly usedBytes: number
+      /** 0: it has no limit. */
+      readonly limitBytes: number
+    }
   /** All nodes of a brand-new cluster got their first epoch. */
   | { readonly kind: 'cluster_founded'; readonly nodes: readonly string[] }
+  /** This process has worked with one cluster and finds another one in its place, which it does not accept. */
+  | {
+      readonly kind: 'cluster_replaced'
+      readonly node: string
+      readonly known: string
+      readonly found: string
+    }
   /** Records are copied to a node in quarantine. */
   | {
       readonly kind: 'enrolment_progress'

@@ -70,6 +70,8 @@ export type Outcome =
       readonly kind: 'unavailable'
       readonly answered: number
       readonly required: number
+      /** Nodes besides those that answered: well, and without memory for a new claim. */
+      readonly full?: number
       readonly retryAfterMs: number
     }
   /** The record of this request is damaged: it is neither replayed nor carried out again. */

@@ -37,6 +37,8 @@ export type Unreachable = {
   readonly silent?: true
   /** The node is well and said so; it is this record that it can't use. */
   readonly answered?: true
+  /** It has no memory for what is new, or takes nothing new so that what was granted can be completed. */
+  readonly full?: true
   readonly detail: string
 }
 
@@ -108,27 +110,47 @@ export type ClaimResult =
   | {
       readonly kind: 'duplicate'
       readonly outcome: StoredOutcome
+      /** Of the holder that completed it, whoever adopted it since. */
       readonly token: Token
       readonly attempt: number
     }
   | { readonly kind: 'mismatch' }
+  /** One claim stands on a majority, and its lease is live. */
   | { readonly kind: 'held'; readonly retryAfterMs: number }
-  | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
+  /**
+   * A majority answered, and nobody is known to hold it: a race that nobody won within the budget, or too few of those who
+   * know of a holder answered. Nothing is granted, and nothing is known of anybody else's claim either.
+   */
+  | { readonly kind: 'contended'; readonly retryAfterMs: number }
+  | {
+      readonly kind: 'unavailable'
+      readonly answered: number
+      readonly required: number
+      /** Nodes besides those that answered: well, and without memory for a new claim. */
+      readonly full?: number
+    }
   /** Completed, and what is stored fails its digest or shape: it is neither replayed nor executed again. */
   | { readonly kind: 'damaged' }
 
 export type RenewResult =
   | { readonly kind: 'renewed'; readonly lease: Lease }
   | { readonly kind: 'lost' }
-  | { readonly kind: 'unavailable' }
+  /** `skewed`: nodes answered that its token is too far ahead of their clocks. Nobody else is known to have taken it. */
+  | { readonly kind: 'unavailable'; readonly skewed?: true }
 
 export type CompleteResult =
+  /** What stands is this outcome. */
   | { readonly kind: 'recorded' }
-  /** Another holder came after. `winner` is its outcome where a majority holds it, and it is one of the same content. */
+  /**
+   * Surely without effect: another outcome stands, or no node has this one. `winner` is the one that stands, where it is of the same
+   * content.
+   */
   | {
       readonly kind: 'fenced'
       readonly winner?: { readonly outcome: StoredOutcome; readonly token: Token }
     }
+  /** Refused by a majority, for good; but some node has accepted it or may have, and a later claim may adopt it from there. */
+  | { readonly kind: 'undecided' }
   | { readonly kind: 'unavailable' }
 
 export type ReleaseResult =
@@ -145,20 +167,36 @@ export type ReadResult =
       readonly attempt: number
       readonly remainingMs: number
       readonly fingerprint: Fingerprint
-      /** Some node shows an outcome of which it is not known whether a majority has it: a claim finds out, and adopts it. */
+      /** Some node shows an outcome that a majority surely does not have: a claim adopts it. */
       readonly sighted?: true
       /** A majority shows its token or a larger one: every claim from now on has a larger one. */
       readonly carried?: true
+      /** Over, and left of several claims: which of them a majority had granted is not known. */
+      readonly leftovers?: true
     }
   | { readonly kind: 'released'; readonly token: Token }
   | {
       readonly kind: 'completed'
+      /** Of the holder that completed it, whoever adopted it since. */
       readonly token: Token
       readonly attempt: number
       readonly fingerprint: Fingerprint
       readonly outcome: StoredOutcome
     }
-  | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
+  /**
+   * Nothing is known that no acknowledged call may contradict: too few nodes answered, or those that did (`answered` is not below
+   * `required`) do not show it on a majority. `sighted`: an outcome that one of them shows, which a claim would adopt.
+   */
+  | {
+      readonly kind: 'unavailable'
+      readonly answered: number
+      readonly required: number
+      readonly sighted?: {
+        readonly token: Token
+        readonly attempt: number
+        readonly fingerprint: Fingerprint
+      }
+    }
   | { readonly kind: 'damaged' }
 
 /** The record protocol on the quorum. Nothing here rejects, except where the caller broke a rule that its types can't say. */
@@ -168,6 +206,10 @@ export interface Leases {
   /** One lease has one outcome: asked again, the same one is to be given (when it was completed may differ). */
   complete(lease: Lease, outcome: StoredOutcome): Promise<CompleteResult>
   release(lease: Lease): Promise<ReleaseResult>
+  /**
+   * What stands. It never contradicts a call that was acknowledged before; where an outcome may have been recorded it sees to it that
+   * a majority has it, and else does not know.
+   */
   read(key: string): Promise<ReadResult>
 }
 

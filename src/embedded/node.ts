@@ -9,7 +9,7 @@ import type { Events } from '../core/events.ts'
 import type { Clock, NodeAnswer, RecordNode } from '../core/ports.ts'
 import { ownBytes } from '../core/record/own-bytes.ts'
 import { fitsRecord, NOT_FITTING, type NodeRecord, type RecordCommand } from '../core/record/record.ts'
-import { applyCommand } from '../core/record/record-rules.ts'
+import { applyCommand, beginsWork } from '../core/record/record-rules.ts'
 
 /** Like Redis, a node still has a record in the very millisecond in which it expires. */
 type Kept = { readonly record: NodeRecord; readonly expiresNodeMs: number }
@@ -22,6 +22,8 @@ const SWEEP_PER_COMMAND = 2
 
 export class EmbeddedNode implements RecordNode {
   readonly name: string
+  /** As a sidecar tells a Redis node that has little memory left; what was granted may be completed all the same. */
+  takesNewClaims = true
   readonly #nodeMs: () => number
   readonly #maxTokenAheadMs: number
   readonly #bytesMax: number
@@ -30,7 +32,7 @@ export class EmbeddedNode implements RecordNode {
 
   /**
    * @param nodeMs this node's own clock, milliseconds since 1970
-   * @param bytesMax of records; beyond, what has none gets none, as on a Redis node that evicts nothing
+   * @param bytesMax of records; beyond, no new claims are taken
    */
   constructor(
     name: string,
@@ -54,15 +56,22 @@ export class EmbeddedNode implements RecordNode {
     this.#sweep(nodeMs)
     const kept = this.#kept.get(command.key)
     const live = kept !== undefined && kept.expiresNodeMs >= nodeMs ? kept : undefined
-    if (live === undefined && command.kind === 'claim' && this.#keptBytes >= this.#bytesMax)
-      return { kind: 'unreachable', reason: 'refused', answered: true, detail: FULL }
-    const { answer, write } = applyCommand(live?.record, command, nodeMs, this.#maxTokenAheadMs)
+    const effect = applyCommand(live?.record, command, nodeMs, this.#maxTokenAheadMs)
+    if (!this.#takesNewClaims() && beginsWork(live?.record, effect))
+      return { kind: 'unreachable', reason: 'refused', answered: true, full: true, detail: FULL }
+    const { answer, write } = effect
     if (write !== undefined) {
       const expiresNodeMs = write.ttl === 'keep' ? (live?.expiresNodeMs ?? nodeMs) : nodeMs + write.ttl.ms
       const record = this.#bytesMax < Number.POSITIVE_INFINITY ? withOwnOutcome(write.record) : write.record
       this.#set(command.key, { record, expiresNodeMs })
     }
-    return answer
+    return answer.kind === 'record' && live !== undefined
+      ? { ...answer, ttlMs: live.expiresNodeMs - nodeMs }
+      : answer
+  }
+
+  #takesNewClaims(): boolean {
+    return this.takesNewClaims && this.#keptBytes < this.#bytesMax
   }
 
   /** The record that stands and how long it still does: what enrolment copies from, and what checkers look at. */

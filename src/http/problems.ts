@@ -66,6 +66,11 @@ export const PROBLEMS = {
   'reservation-duplicate': { status: 409, title: 'It was completed earlier', retryable: false },
   'lease-lost': { status: 410, title: 'The lease is lost', retryable: false },
   fenced: { status: 410, title: 'It is no longer yours to end', retryable: false },
+  'completion-undecided': {
+    status: 503,
+    title: 'Whether the result stands is not known',
+    retryable: true,
+  },
   // Sagas
   'saga-unknown': { status: 404, title: 'There is no such saga', retryable: false },
   'saga-not-movable': { status: 409, title: 'The saga cannot be moved from where it is', retryable: false },

@@ -41,6 +41,7 @@ type NodeStandingNow = {
   readonly voting: boolean
   readonly quarantined: boolean
   readonly startedWallMs?: number
+  readonly memoryShare?: number
 }
 
 /** @param traceId of the span that is active, where it is recorded: becomes the exemplar of what is observed */
@@ -98,6 +99,9 @@ export function countEvents(
       case 'clock_offset':
         metrics.clockSkew.set({ node: event.node }, event.offsetMs / 1000)
         return
+      case 'cluster_replaced':
+        metrics.clusterReplaced.set(1)
+        return
       case 'clock_stepped':
         metrics.clockSteps.add(1)
         return
@@ -127,9 +131,10 @@ export function recordStanding(metrics: Metrics, standing: Standing): void {
   // Of several quorums the one that is worst off: it is the first to be lost.
   const reachable = groups.map((all = []) => all.filter(({ voting }) => voting).length)
   metrics.reachableNodes.set(reachable.length === 0 ? 0 : Math.min(...reachable))
-  for (const { name: node, voting, startedWallMs } of nodes) {
+  for (const { name: node, voting, startedWallMs, memoryShare } of nodes) {
     metrics.nodeUp.set({ node }, voting ? 1 : 0)
     metrics.nodeStart.set({ node }, (startedWallMs ?? Number.NaN) / 1000)
+    metrics.nodeMemory.set({ node }, memoryShare ?? Number.NaN)
   }
   metrics.nodesQuarantined.set(nodes.filter(({ quarantined }) => quarantined).length)
   metrics.requestsInFlight.set(inFlight)
@@ -182,6 +187,7 @@ const ACQUIRE_OUTCOME = {
   duplicate: 'held',
   mismatch: 'held',
   held: 'held',
+  contended: 'contended',
   damaged: 'held',
   unavailable: 'no_quorum',
 } as const satisfies Record<ClaimEnd, string>

@@ -146,11 +146,25 @@ export function lineOf(event: CoreEvent): Line | undefined {
         message: `${event.node} is ${event.to}, was ${event.from}: ${event.reason}`,
         fields: { node: event.node, from: event.from, to: event.to },
       }
+    case 'node_memory':
+      return {
+        level: event.full ? 'error' : 'info',
+        message: event.full
+          ? `${event.node} is full: it is sent no new claims`
+          : `${event.node} has room again: it is sent new claims`,
+        fields: { node: event.node, used_bytes: event.usedBytes, limit_bytes: event.limitBytes },
+      }
     case 'cluster_founded':
       return {
         level: 'warn',
         message: 'a brand-new cluster was founded: its nodes remembered nothing',
         fields: { nodes: event.nodes },
+      }
+    case 'cluster_replaced':
+      return {
+        level: 'error',
+        message: `the nodes were founded anew beside this sidecar: ${event.node} belongs to the cluster ${event.found}, and this sidecar has worked with ${event.known}. It accepts none of them, because what ${event.known} remembered is forgotten there and would be carried out again. See docs/nodes.md, "Founded anew beside a running sidecar".`,
+        fields: { node: event.node, known_cluster: event.known, found_cluster: event.found },
       }
     case 'enrolment_progress':
       return {

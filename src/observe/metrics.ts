@@ -11,20 +11,12 @@
 import { collectDefaultMetrics, Gauge, Histogram, Registry, type RegistryContentType } from 'prom-client'
 import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
+import { BUCKETS_S } from './buckets.ts'
 import { GC, inTwoKinds } from './garbage-collection.ts'
 import { heapUsed } from './heap.ts'
 import { sagaGauges } from './saga-gauges.ts'
 import { type ScrapedMetric, Tally, talliesOf } from './tallies.ts'
 import { vitalsGauges } from './vitals-gauges.ts'
-
-/** Contain 0.05 (the latency alert) and 0.15 (the readiness gate) exactly, so that neither is interpolated. */
-const ACQUIRE_BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5]
-/** Coarser: most of a request's time is the application's. */
-const REQUEST_BUCKETS_S = [0.005, 0.05, 0.15, 0.5, 5]
-/** Contains the default deadline of a node, 0.08, between its last two. */
-const NODE_BUCKETS_S = [0.001, 0.005, 0.025, 0.05, 0.1]
-const HOLD_BUCKETS_S = [0.05, 0.5, 1, 5, 60]
-const REMAINING_BUCKETS_S = [0, 0.5, 2.5, 5]
 
 const DECISIONS: readonly Decision[] = [
   'acquired',
@@ -42,7 +34,7 @@ const ENTRYPOINTS = ['proxy', 'api', 'gateway'] as const
 export function entrypointLabel(entrypoint: Entrypoint): (typeof ENTRYPOINTS)[number] {
   return entrypoint === 'proxy' || entrypoint === 'api' ? entrypoint : 'gateway'
 }
-const ACQUIRE_OUTCOMES = ['acquired', 'held', 'no_quorum'] as const
+const ACQUIRE_OUTCOMES = ['acquired', 'held', 'contended', 'no_quorum'] as const
 const NODE_RESULTS = ['ok', 'rejected', 'timeout', 'error'] as const
 const RENEWAL_RESULTS = ['success', 'lost', 'no_quorum'] as const
 const RELEASE_RESULTS = ['released', 'not_owner', 'no_quorum'] as const
@@ -136,7 +128,7 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
       'fencepost_lock_acquire_duration_seconds',
       'Time from asking for a claim to its answer, rounds and pauses included.',
       { outcome: ACQUIRE_OUTCOMES },
-      ACQUIRE_BUCKETS_S,
+      BUCKETS_S.acquire,
     ),
     acquireRetries: counter('fencepost_lock_acquire_retries_total', 'Rounds of claims after their first.'),
     quorumAttempts: counterBy(
@@ -160,7 +152,7 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
       'fencepost_redis_node_request_duration_seconds',
       'Time from asking a node to its answer or to giving it up.',
       { node },
-      NODE_BUCKETS_S,
+      BUCKETS_S.node,
     ),
     nodeRequests: counterByTwo(
       'fencepost_redis_node_requests_total',
@@ -173,6 +165,11 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
       'Nodes that forgot and have no vote before they were enrolled again.',
       {},
     ),
+    clusterReplaced: gauge(
+      'fencepost_cluster_replaced',
+      '1 where nodes were founded anew beside this sidecar, which accepts no other cluster than its own.',
+      {},
+    ),
     clockSkew: gauge(
       'fencepost_redis_clock_skew_seconds',
       'Clock of the node minus clock of the sidecar; NaN where it is not known.',
@@ -182,6 +179,12 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     nodeStart: gauge(
       'fencepost_redis_node_start_timestamp_seconds',
       'When the server process of the node was started; NaN where it is not known.',
+      { node },
+      Number.NaN,
+    ),
+    nodeMemory: gauge(
+      'fencepost_redis_node_memory_used_ratio',
+      'Share of its `maxmemory` that the node uses; NaN where it has none, or is not known.',
       { node },
       Number.NaN,
     ),
@@ -237,12 +240,12 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     holdDuration: histogram(
       'fencepost_lease_hold_duration_seconds',
       'How long leases were held.',
-      HOLD_BUCKETS_S,
+      BUCKETS_S.hold,
     ),
     remainingAtRelease: histogram(
       'fencepost_lease_remaining_at_release_seconds',
       'What was left of a lease when its work was done: near zero it is too short.',
-      REMAINING_BUCKETS_S,
+      BUCKETS_S.remaining,
     ),
     expiredBeforeCompletion: counter(
       'fencepost_leases_expired_before_completion_total',
@@ -281,7 +284,7 @@ function defineMetrics(registry: Registry, options: MetricsOptions) {
     requestDuration: histogram(
       'fencepost_http_request_duration_seconds',
       'From the head of a request to the last byte of its answer, the application included.',
-      REQUEST_BUCKETS_S,
+      BUCKETS_S.request,
     ),
     requestsInFlight: gauge(
       'fencepost_http_requests_in_flight',

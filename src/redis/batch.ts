@@ -13,6 +13,8 @@ export type Batch = {
   readonly epoch: string
   readonly maxTokenAheadMs: number
   readonly frames: readonly Frame[]
+  /** No claim of a record that the node has not: it has little room left. */
+  readonly full?: boolean
 }
 
 /**
@@ -39,7 +41,10 @@ export async function callBatch(client: Redis, script: Script, batch: Batch): Pr
     client.sendCommand(
       new PreparedCommand(
         name,
-        Buffer.from(`*${batch.frames.length + 7}\r\n${bulk(name)}${bulk(which)}${args}`, 'latin1'),
+        Buffer.from(
+          `*${batch.frames.length + (batch.full ? 8 : 7)}\r\n${bulk(name)}${bulk(which)}${args}`,
+          'latin1',
+        ),
       ),
     )
   let reply: unknown
@@ -53,8 +58,10 @@ export async function callBatch(client: Redis, script: Script, batch: Batch): Pr
   return decodeBatch(reply, batch.frames.length)
 }
 
+const FULL = bulk('full')
+
 /** How many keys, the keys, and ARGV, as `batch.lua` lists them. */
-function encodeArguments({ epoch, maxTokenAheadMs, frames }: Batch): string {
+function encodeArguments({ epoch, maxTokenAheadMs, frames, full }: Batch): string {
   let keys = ''
   let joined = ''
   for (const { key, bytes } of frames) {
@@ -67,6 +74,7 @@ function encodeArguments({ epoch, maxTokenAheadMs, frames }: Batch): string {
     keys +
     bulk(latin1(epoch)) +
     bulk(String(maxTokenAheadMs)) +
-    bulk(joined)
+    bulk(joined) +
+    (full ? FULL : '')
   )
 }

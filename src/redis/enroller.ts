@@ -5,14 +5,17 @@
  * that another goes on where one died. What a step does is `core/nodes/enrolment.ts`.
  */
 
+import type { ContinuityTurn } from '../core/nodes/continuing.ts'
 import { foundCluster, runIdsOf, type Turn, takeEnrolmentTurn } from '../core/nodes/enrolment.ts'
 import type { Peer } from '../core/nodes/enrolment-node.ts'
-import { isQuarantined, mayBeFounded, nextEnrolmentStep } from '../core/nodes/enrolment-rules.ts'
+import { isQuarantined, nextEnrolmentStep } from '../core/nodes/enrolment-rules.ts'
+import { foundingWindowMs, type Proposal, proposedBy } from '../core/nodes/founding.ts'
 import type { MergedKeys } from '../core/nodes/record-copying.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import type { NodeFacts } from './inspection.ts'
-import type { Member, RedisNodes } from './nodes.ts'
+import type { Member } from './member.ts'
+import type { RedisNodes } from './nodes.ts'
 
 /**
  * Records that are looked at in a second, for all nodes together: some 5 % of what a node can do beside its own work, and a
@@ -36,6 +39,11 @@ const PROGRESS_EVERY_MS = 1_000
 const FOUNDING_ATTEMPTS = 5
 const FOUNDING_BACKOFF: Backoff = { initialMs: 20, maxMs: 200 }
 
+/** How often a founder that waits looks whether somebody has objected. */
+const OBJECTIONS_EVERY_MS = 1_000
+
+type AnyTurn = Turn | ContinuityTurn
+
 type FirstSeen = { readonly nonce: string; readonly nodeMs: number; readonly monoMs: number }
 
 export class Enroller {
@@ -48,6 +56,7 @@ export class Enroller {
   /** Nonces; one a quarantine, and quarantines are few. */
   readonly #lossTold = new Set<string>()
   #founding: Promise<void> | undefined
+  #proposal: Proposal | undefined
   /** Until when what was looked at so far is paid for, at the bounded rate. */
   #paidUntilMonoMs = Number.NEGATIVE_INFINITY
 
@@ -56,7 +65,7 @@ export class Enroller {
     this.#who = nodes.options.random.hex(8)
   }
 
-  /** Only where every one of all N nodes is there and none was ever enrolled: then nothing can have been forgotten. */
+  /** Only where every one of all N nodes is there, none was ever enrolled, and nobody who knows better objects for a while. */
   foundIfNew(): Promise<void> {
     this.#founding ??= this.#found().finally(() => {
       this.#founding = undefined
@@ -66,21 +75,42 @@ export class Enroller {
 
   async #found(): Promise<void> {
     const { members, options } = this.#nodes
-    for (let attempt = 0; attempt < FOUNDING_ATTEMPTS; attempt += 1) {
+    const { clock, random } = options
+    const windowMs = options.foundingWindowMs ?? foundingWindowMs(options.connectTimeoutMs)
+    for (let attempt = 0; attempt < FOUNDING_ATTEMPTS; ) {
       const known = members.map(({ state }) => (state.kind === 'quarantined' ? state.facts : undefined))
-      if (options.watchOnly || !mayBeFounded(known) || options.mayFound?.() === false) return
-      const candidates = members.flatMap((member) =>
-        member.state.kind === 'quarantined' ? [this.#nodes.enrolmentNode(member, member.state.facts)] : [],
-      )
-      const founded = await foundCluster(candidates, this.#nodes.cluster(), options.random)
+      this.#proposal = proposedBy(known, this.#proposal, clock.monoMs())
+      const proposal = this.#proposal
+      if (proposal === undefined || options.watchOnly || options.mayFound?.() === false || this.#nodes.closed)
+        return
+      const remainingMs = proposal.sinceMonoMs + windowMs - clock.monoMs()
+      if (remainingMs > 0) {
+        await pause(clock, Math.min(remainingMs, OBJECTIONS_EVERY_MS))
+        await this.#lookAtAll()
+        continue
+      }
+      const founded = await foundCluster(this.#proposed(proposal), this.#nodes.cluster(), random)
       // Whoever founded it: look at what stands now.
-      await Promise.all(members.map((member) => this.#nodes.inspect(member)))
+      await this.#lookAtAll()
       if (founded) {
         options.events.publish({ kind: 'cluster_founded', nodes: members.map(({ node }) => node.name) })
         return
       }
-      await pause(options.clock, jitteredDelayMs(FOUNDING_BACKOFF, attempt, options.random))
+      await pause(clock, jitteredDelayMs(FOUNDING_BACKOFF, attempt, random))
+      attempt += 1
     }
+  }
+
+  #proposed({ nonces }: Proposal) {
+    return this.#nodes.members.flatMap((member, index) =>
+      member.state.kind === 'quarantined'
+        ? [{ node: this.#nodes.enrolmentNode(member, member.state.facts), nonce: nonces[index] ?? '' }]
+        : [],
+    )
+  }
+
+  async #lookAtAll(): Promise<void> {
+    await Promise.all(this.#nodes.members.map((member) => this.#nodes.inspect(member)))
   }
 
   /** Goes on with the quarantine of a node, where this process is not at it already. Returns at once. */
@@ -118,6 +148,7 @@ export class Enroller {
         case 'busy':
           return
         case 'copied':
+        case 'told':
           if (options.clock.monoMs() - toldMonoMs > PROGRESS_EVERY_MS) toldMonoMs = options.clock.monoMs()
           break
         case 'wait_anew':
@@ -129,7 +160,7 @@ export class Enroller {
     }
   }
 
-  async #turn(member: Member, facts: NodeFacts): Promise<Turn | { readonly kind: 'busy' }> {
+  async #turn(member: Member, facts: NodeFacts): Promise<AnyTurn> {
     const { options, members } = this.#nodes
     if (!isQuarantined(facts)) return { kind: 'gone' }
     const { quarantine, nodeMs } = facts
@@ -151,14 +182,21 @@ export class Enroller {
       toleratedStepMs: options.clockStepMs,
       required: majorityOf(members.length),
     }
-    const { kind } = nextEnrolmentStep({ ...view, ...runIdsOf(peers) })
-    // Waiting is everybody's own; work is one's at a time.
-    const work = kind === 'copy' || kind === 'finish' || kind === 'wait_anew'
-    if (work && !(await target.occupy(this.#who, OCCUPY_MS))) return { kind: 'busy' }
-    const known = cluster.id === '' ? { ...cluster, id: options.random.hex(8) } : cluster
+    const occupy = () => target.occupy(this.#who, OCCUPY_MS)
     const goOn = this.#pace(() => member.state.kind === 'quarantined' && !this.#nodes.closed)
-    const merged = this.#mergedKeys(member, quarantine.nonce)
     const { random, events } = options
+    const ports = { target, occupy, events, goOn }
+    const continued = await this.#nodes.continuity
+      .turn(member, facts, view.observedForMs, cluster, ports)
+      .catch((cause: unknown) => this.#stumbled(member, cause))
+    const { kind } = nextEnrolmentStep({ ...view, ...runIdsOf(peers) })
+    // Where its quarantine is over it need not wait for what its data would allow.
+    const over = kind === 'copy' || kind === 'finish'
+    if (continued !== undefined && !(over && continued.kind === 'wait')) return continued
+    // Waiting is everybody's own; work is one's at a time.
+    if ((over || kind === 'wait_anew') && !(await occupy())) return { kind: 'busy' }
+    const known = cluster.id === '' ? { ...cluster, id: options.random.hex(8) } : cluster
+    const merged = this.#mergedKeys(member, quarantine.nonce)
     return takeEnrolmentTurn(target, peers, view, known, { random, events, goOn, merged })
   }
 
@@ -195,7 +233,7 @@ export class Enroller {
     return first
   }
 
-  #tell(member: Member, turn: Turn | { readonly kind: 'busy' }, toldMonoMs: number): void {
+  #tell(member: Member, turn: AnyTurn, toldMonoMs: number): void {
     const { events, clock } = this.#nodes.options
     const node = member.node.name
     if (turn.kind !== 'blocked') this.#blocked.delete(member)
@@ -205,7 +243,8 @@ export class Enroller {
         this.#blocked.add(member)
         events.publish({ kind: 'enrolment_blocked', node, voting: turn.voting, required: turn.required })
         return
-      case 'copied': {
+      case 'copied':
+      case 'told': {
         if (clock.monoMs() - toldMonoMs <= PROGRESS_EVERY_MS) return
         const { done, copied } = turn.progress
         events.publish({ kind: 'enrolment_progress', node, sourcesDone: done.length, copied })
@@ -213,7 +252,11 @@ export class Enroller {
       }
       case 'enrolled':
         this.#merged.delete(member)
-        events.publish({ kind: 'node_enrolled', node, copied: copiedSoFar(member) })
+        events.publish({
+          kind: 'node_enrolled',
+          node,
+          copied: 'told' in turn ? (turn.told ?? 0) : copiedSoFar(member),
+        })
         return
       case 'wait':
       case 'wait_anew':

@@ -11,7 +11,7 @@ import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rule
 import type { ClockSample } from '../core/nodes/node-clocks.ts'
 import type { Clock } from '../core/ports.ts'
 import { callBatch } from './batch.ts'
-import { adoptFrame, type Frame, showFrame } from './frames.ts'
+import { adoptFrame, type Frame, showFrame, standingFrame } from './frames.ts'
 import { inTime } from './in-time.ts'
 import { RECORD_PATTERN } from './keys.ts'
 import { callMembership } from './membership.ts'
@@ -80,8 +80,8 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     return this.#act('enrol', nonce, ...inWords(cluster))
   }
 
-  claimFounding(nonce: string): Promise<boolean> {
-    return this.#act('claim', nonce, String(FOUNDING_CLAIM_MS))
+  claimFounding(nonce: string, proposed: string): Promise<boolean> {
+    return this.#act('claim', nonce, String(FOUNDING_CLAIM_MS), proposed)
   }
 
   found(nonce: string, cluster: Cluster): Promise<boolean> {
@@ -129,14 +129,19 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     return { voting, sightings: decodeShown(reply) }
   }
 
-  async adopt(adoptions: readonly Adoption[]): Promise<void> {
+  async adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void> {
+    const standing = standingFrame(nonce)
     let frames: Frame[] = []
     let bytes = 0
     const flush = async () => {
       if (frames.length === 0) return
-      const reply = await this.#batch(frames)
-      for (const line of reply.lines) {
-        if (line !== 'adopted') throw new Error(`${this.name} did not take a record: ${line}`)
+      const reply = await this.#batch([standing, ...frames])
+      const [stands, ...lines] = reply.lines
+      if (stands !== 'standing') throw new Error(`${this.name} waits under another nonce by now, or votes`)
+      // Only what failed has bytes: the words of the node.
+      const words = reply.bytes.length === 0 ? '' : ` (${reply.bytes[0]})`
+      for (const line of lines) {
+        if (line !== 'adopted') throw new Error(`${this.name} did not take a record: ${line}${words}`)
       }
       frames = []
       bytes = 0

@@ -7,6 +7,7 @@
 
 import { fitsRecord, NO_OWNER, NOT_FITTING, type RecordCommand } from '../core/record/record.ts'
 import { formatToken, NO_TOKEN, TOKEN_DIGITS } from '../core/record/token.ts'
+import { QUARANTINE_KEY } from './keys.ts'
 
 /**
  * What a node is asked: a record's key, as an argument of a call, and the frame. One character a byte, because joining
@@ -55,8 +56,9 @@ function encode(command: RecordCommand): string {
       return fixed('N', token, owner, attempt, fingerprint, leaseMs, keyTtlMs, '')
     }
     case 'complete': {
-      const { token, owner, attempt, fingerprint, keyTtlMs, outcome } = command
-      return fixed('D', token, owner, attempt, fingerprint, 0, keyTtlMs, outcome.toString('latin1'))
+      const { token, owner, attempt, fingerprint, keyTtlMs, outcome, acceptedToken } = command
+      const rest = outcome.toString('latin1')
+      return fixed('D', token, owner, attempt, fingerprint, 0, keyTtlMs, rest, acceptedToken)
     }
     case 'release': {
       const { token, owner, keyTtlMs } = command
@@ -73,6 +75,11 @@ export function showFrame(key: string, whole: boolean): Frame {
     key: argument(key),
     bytes: fixed('S', NO_TOKEN, NO_OWNER, whole ? 1 : 0, NO_FINGERPRINT, 0, 0, ''),
   }
+}
+
+/** Goes before what a node is told: it takes that only while it waits under this nonce. */
+export function standingFrame(nonce: string): Frame {
+  return { key: argument(QUARANTINE_KEY), bytes: fixed('Q', NO_TOKEN, nonce, 0, NO_FINGERPRINT, 0, 0, '') }
 }
 
 export function adoptFrame(key: string, packed: Buffer, chosen: boolean, keyTtlMs: number): Frame {
@@ -96,15 +103,21 @@ function fixed(
   leaseMs: number,
   keyTtlMs: number,
   rest: string,
+  acceptedToken?: number,
 ): string {
   const tokenDigits = formatToken(token)
-  if (tokenDigits.length !== TOKEN_DIGITS || !fitsRecord(owner, fingerprint, attempt))
+  const accepted = acceptedToken === undefined ? NO_ACCEPTED : formatToken(acceptedToken)
+  if (
+    tokenDigits.length !== TOKEN_DIGITS ||
+    accepted.length !== TOKEN_DIGITS ||
+    !fitsRecord(owner, fingerprint, attempt)
+  )
     throw new RangeError(NOT_FITTING)
   const terms = digits(leaseMs, 16) + digits(keyTtlMs, 16)
   const attempts = attempt === 1 ? '0001' : digits(attempt, 4)
   const size = rest.length === 0 ? '00000000' : digits(rest.length, SIZE_DIGITS)
   // Joined, not added: one text of its own, where a sum is a tree of texts that each node's call would walk again.
-  return [kind, tokenDigits, NO_ACCEPTED, owner, attempts, fingerprint, terms, size, rest].join('')
+  return [kind, tokenDigits, accepted, owner, attempts, fingerprint, terms, size, rest].join('')
 }
 
 function digits(value: number, width: number): string {

@@ -5,6 +5,7 @@
  */
 
 import type { Redis } from 'ioredis'
+import type { Pulse } from '../core/nodes/continuity.ts'
 import {
   type CopyProgress,
   isEnrolled,
@@ -12,9 +13,11 @@ import {
   type Quarantine,
 } from '../core/nodes/enrolment-rules.ts'
 import { markIn, membersDiffer, sameMembers } from '../core/nodes/members.ts'
+import type { NodeMemory } from '../core/nodes/node-memory.ts'
 import type { Clock } from '../core/ports.ts'
 import { inTime } from './in-time.ts'
 import { callMembership } from './membership.ts'
+import { readDurable, readPulse } from './pulse.ts'
 
 /** What a node said of itself. */
 export type NodeFacts = Membership & {
@@ -22,9 +25,14 @@ export type NodeFacts = Membership & {
   readonly evictionPolicy: string
   /** Since the process was started. */
   readonly evictedKeys: number
+  readonly memory: NodeMemory
   readonly version: string
   /** By the node's clock, to the second. */
   readonly startedNodeMs: number
+  /** As its data say, whoever wrote it. */
+  readonly pulse: Pulse | undefined
+  /** Each write is on its disk before it is answered, as it is set now. */
+  readonly durable: boolean
 }
 
 /** The epoch that stands on a node, and since when and after how many evictions it was first seen there. */
@@ -38,22 +46,35 @@ export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; reado
  */
 export async function inspectNode(client: Redis): Promise<NodeFacts> {
   const { db = 0 } = client.options
-  const [info, looked] = await Promise.all([
-    client.info(),
+  const said = client.info().then(fieldsOf)
+  const [field, looked, pulse, durable] = await Promise.all([
+    said,
     callMembership(client, '', ['look']),
+    readPulse(client),
+    readDurable(client, said),
     // ioredis asks for it as well, and where that is refused goes on in database 0: another keyspace than that of all others.
     db === 0 ? undefined : client.select(db),
   ])
-  const field = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
   const membership = membershipOf(looked)
   return {
     ...membership,
+    pulse,
+    durable,
     startedNodeMs: membership.nodeMs - Number(field('uptime_in_seconds')) * 1_000,
     role: field('role'),
     evictionPolicy: field('maxmemory_policy'),
     evictedKeys: Number(field('evicted_keys')),
+    memory: {
+      // What it owes its replicas and its append-only file is not compared with the limit.
+      usedBytes: Math.max(0, Number(field('used_memory')) - Number(field('mem_not_counted_for_evict'))),
+      limitBytes: Number(field('maxmemory')),
+    },
     version: field('redis_version'),
   }
+}
+
+function fieldsOf(info: string): (name: string) => string {
+  return (name) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
 }
 
 /** For an operator's command: a node that stands still must not hold it up. */

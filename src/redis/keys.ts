@@ -11,11 +11,17 @@ export const QUARANTINE_KEY = 'dedup::quarantine'
 /** A hash: what all nodes of one cluster have in common. */
 export const CLUSTER_KEY = 'dedup::cluster'
 
+/** A hash: the node's own time, written while it votes, and the newest such times of other nodes. */
+export const PULSE_KEY = 'dedup::pulse'
+
 /** Who is enrolling all nodes of a brand-new cluster just now. */
 export const FOUNDER_KEY = 'dedup::founder'
 
 /** Which sidecar copies records to this node just now. */
 export const ENROLLER_KEY = 'dedup::enroller'
+
+/** Nobody writes it. A script that deletes it has written, and Redis lets it go on where it is out of memory. */
+export const NOTHING_KEY = 'dedup::nothing'
 
 /** Followed by anything: claims that a sidecar makes while it starts, so that its code is compiled when requests come. */
 export const WARM_UP_KEY = 'dedup::warm-up:'

@@ -1,7 +1,7 @@
 /**
  * Declaring a loss: more nodes forgot than a quorum survives, and somebody decides to go on with what is left.
  *
- * Owns the decision whether there is a loss to declare, and its writing onto every node that waits. What follows, the
+ * Owns the decision whether there is a loss to declare, the words for it, and its writing onto every node that waits. What follows, the
  * copying of what is left and the epochs, is enrolment as always.
  */
 
@@ -50,4 +50,33 @@ export async function declareLoss(
     }),
   )
   return { kind: 'declared', clusterId, nodes: declared.flat() }
+}
+
+/**
+ * Why no vote comes back by itself any more, and what to do, for whoever looks; undefined where something may still go on.
+ *
+ * Before the quarantine of each that forgot is over, and while one comes back by its own data, it is too early to say so: nobody should
+ * declare what heals.
+ */
+export function standstillOf(nodes: RedisNodes): string | undefined {
+  const { members, options } = nodes
+  const { id, quarantineMs } = nodes.cluster()
+  const required = majorityOf(members.length)
+  const voting = members.filter(({ state }) => state.kind === 'voting').length
+  const forgot = members.flatMap(({ state }) =>
+    state.kind === 'quarantined' && state.facts.quarantine?.origin === 'forgot'
+      ? [{ ...state.facts.quarantine, forMs: state.facts.nodeMs - state.facts.quarantine.sinceNodeMs }]
+      : [],
+  )
+  if (voting >= required || forgot.length === 0) return undefined
+  if (members.some((member) => nodes.continuity.isComingBack(member))) return undefined
+  if (forgot.some(({ declaredBy, forMs }) => declaredBy !== undefined || forMs < quarantineMs))
+    return undefined
+  const silent = members.filter(({ state }) => state.kind === 'down' || state.kind === 'unfit')
+  const said = `${forgot.length} of ${members.length} nodes forgot what they had promised, and too few are left that remember: nothing goes on by itself`
+  const back = silent.map(({ node }) => node.name).join(', ')
+  const first = back === '' ? said : `${said}. Bring back ${back}, with their data: they may remember`
+  if (voting + silent.length >= required) return first
+  const group = options.group === undefined || options.group === '' ? '' : ` --group ${options.group}`
+  return `${first}. Where data of before still exist, start the nodes with them. Where they don't, requests of before may be carried out a second time; to go on all the same: fencepost nodes declare-loss${group} --confirm ${id === '' ? NAMELESS : id}`
 }

@@ -2,10 +2,10 @@
 
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
-import { CLUSTER_KEY, ENROLLER_KEY, EPOCH_KEY, FOUNDER_KEY, QUARANTINE_KEY } from './keys.ts'
+import { CLUSTER_KEY, ENROLLER_KEY, EPOCH_KEY, FOUNDER_KEY, NOTHING_KEY, QUARANTINE_KEY } from './keys.ts'
 
 const SOURCE = readFileSync(new URL('./lua/membership.lua', import.meta.url), 'utf8')
-const KEYS = [EPOCH_KEY, QUARANTINE_KEY, CLUSTER_KEY, FOUNDER_KEY, ENROLLER_KEY]
+const KEYS = [EPOCH_KEY, QUARANTINE_KEY, CLUSTER_KEY, FOUNDER_KEY, ENROLLER_KEY, NOTHING_KEY]
 
 /**
  * @param runId of the process that is meant; on another one nothing happens

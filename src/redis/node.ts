@@ -11,7 +11,10 @@
  */
 
 import type { Redis } from 'ioredis'
+import { ageMs } from '../core/claims/answer-age.ts'
+import { type Instant, now } from '../core/claims/lease.ts'
 import type { Events } from '../core/events.ts'
+import { describeMemory, type NodeMemory, takesNewClaims } from '../core/nodes/node-memory.ts'
 import type { Clock, NodeAnswer, RecordNode, Timer } from '../core/ports.ts'
 import type { RecordCommand } from '../core/record/record.ts'
 import { callBatch } from './batch.ts'
@@ -37,12 +40,12 @@ export const BATCH_MAX_BYTES = 1024 * 1024
  */
 export const OWED_MAX_CALLS = 16
 
-/** A vote for a lease that was over when we read it: this process stood still for longer than the lease lasts. */
+/** It was read too late: this process stood still, for longer than an answer may be old or the lease lasts that it speaks of. */
 const OVER: NodeAnswer = {
   kind: 'unreachable',
   reason: 'timeout',
   answered: true,
-  detail: 'read when the lease that it speaks of was over',
+  detail: 'read later than an answer counts',
 }
 
 /** An epoch that no node has: its scripts answer that the epoch does not stand. */
@@ -55,6 +58,10 @@ export type RedisNodeOptions = {
   /** Longest wait for the answer to a call, from the moment it is sent; a command waits up to {@link GATHER_MS} before. */
   readonly deadlineMs: number
   readonly maxTokenAheadMs: number
+  /** An answer that is read later than this after it was asked for does not count (`answer-age.ts`). */
+  readonly answerMaxAgeMs: number
+  /** Of its memory, which new claims may fill. Default: all. */
+  readonly claimsMemoryShare?: number
   readonly clock: Clock
   readonly events: Events
   /** Called when the node answers that its epoch does not stand any more. */
@@ -64,7 +71,7 @@ export type RedisNodeOptions = {
 type Asked = {
   readonly command: RecordCommand
   readonly frame: Frame
-  readonly askedMonoMs: number
+  readonly askedAt: Instant
   readonly resolve: (answer: NodeAnswer) => void
 }
 
@@ -75,6 +82,8 @@ export class RedisNode implements RecordNode {
   readonly name: string
   readonly #options: RedisNodeOptions
   #epoch: string | undefined
+  /** Why it is sent no new claims, with its numbers. */
+  #full: string | undefined
   #waiting: Asked[] = []
   #waitingBytes = 0
   #flushing = false
@@ -98,12 +107,21 @@ export class RedisNode implements RecordNode {
     return this.#epoch
   }
 
+  /** What the node takes until it is looked at again has to fit into what new claims leave free. */
+  sawMemory(memory: NodeMemory): void {
+    const { claimsMemoryShare: shareMax = 1, events } = this.#options
+    const full = takesNewClaims(memory, shareMax) ? undefined : describeMemory(memory, shareMax)
+    const changed = (full === undefined) !== (this.#full === undefined)
+    this.#full = full
+    if (changed) events.publish({ kind: 'node_memory', node: this.name, full: full !== undefined, ...memory })
+  }
+
   execute(command: RecordCommand): Promise<NodeAnswer> {
     return new Promise((resolve) => {
-      const askedMonoMs = this.#options.clock.monoMs()
+      const askedAt = now(this.#options.clock)
       if (this.#epoch === undefined || this.#options.client.status !== 'ready') {
         const detail = `not connected (${this.#options.client.status})`
-        this.#answer({ command, askedMonoMs, resolve }, { kind: 'unreachable', reason: 'refused', detail })
+        this.#answer({ command, askedAt, resolve }, { kind: 'unreachable', reason: 'refused', detail })
         return
       }
       let frame: Frame
@@ -112,22 +130,22 @@ export class RedisNode implements RecordNode {
       } catch (cause) {
         const detail = messageOf(cause)
         this.#answer(
-          { command, askedMonoMs, resolve },
+          { command, askedAt, resolve },
           { kind: 'unreachable', reason: 'error', detail, answered: true },
         )
         return
       }
-      this.#enqueue({ command, frame, askedMonoMs, resolve })
+      this.#enqueue({ command, frame, askedAt, resolve })
     })
   }
 
   #answer(
-    { command, askedMonoMs, resolve }: Omit<Asked, 'frame'>,
+    { command, askedAt, resolve }: Omit<Asked, 'frame'>,
     read: NodeAnswer,
-    monoMs = this.#options.clock.monoMs(),
+    at = now(this.#options.clock),
   ): void {
-    const durationMs = monoMs - askedMonoMs
-    const answer = isOver(command, read, durationMs) ? OVER : read
+    const durationMs = at.monoMs - askedAt.monoMs
+    const answer = this.#isOver(command, read, ageMs(askedAt, at)) ? OVER : read
     const event = {
       kind: 'node_answered',
       node: this.name,
@@ -141,6 +159,14 @@ export class RedisNode implements RecordNode {
         : event,
     )
     resolve(answer)
+  }
+
+  /** A lease may be over sooner than that. What was recorded stays so: it is said again to whoever asks again. */
+  #isOver(command: RecordCommand, answer: NodeAnswer, elapsedMs: number): boolean {
+    if (answer.kind === 'unreachable') return false
+    if (elapsedMs > this.#options.answerMaxAgeMs) return true
+    if (command.kind !== 'claim' && command.kind !== 'renew') return false
+    return (answer.kind === 'granted' || answer.kind === 'renewed') && elapsedMs >= command.leaseMs
   }
 
   #enqueue(asked: Asked): void {
@@ -208,12 +234,12 @@ export class RedisNode implements RecordNode {
 
   #settle(call: Call, answers: readonly NodeAnswer[] | Error): void {
     call.settled = true
-    const monoMs = this.#options.clock.monoMs()
+    const at = now(this.#options.clock)
     const detail = answers instanceof Error ? answers.message : 'no answer in the reply'
     const lost: NodeAnswer = { kind: 'unreachable', reason: 'error', detail }
     let index = 0
     for (const asked of call.batch) {
-      this.#answer(asked, answers instanceof Error ? lost : (answers[index] ?? lost), monoMs)
+      this.#answer(asked, answers instanceof Error ? lost : (answers[index] ?? lost), at)
       index += 1
     }
   }
@@ -256,20 +282,20 @@ export class RedisNode implements RecordNode {
     const { client, script, maxTokenAheadMs, onForgot } = this.#options
     const epoch = this.#epoch ?? NO_EPOCH
     const frames = batch.map((asked) => asked.frame)
-    const reply = await callBatch(client, script, { epoch, maxTokenAheadMs, frames })
+    const full = this.#full
+    const reply = await callBatch(client, script, {
+      epoch,
+      maxTokenAheadMs,
+      frames,
+      full: full !== undefined,
+    })
     if (this.#epoch !== epoch) throw new Error('the node was inspected anew meanwhile')
-    if (reply.enrolled) return decodeAnswers(reply)
+    if (reply.enrolled) return decodeAnswers(reply, full)
     // It was flushed, or its data were replaced, while the connection lived on.
     if (epoch !== NO_EPOCH) onForgot?.()
     const uncounted: NodeAnswer = { kind: 'quarantined', nodeMs: reply.nodeMs }
     return batch.map(() => uncounted)
   }
-}
-
-/** What was done stays true however late it is read, an outcome that was recorded above all. A lease does not. */
-function isOver(command: RecordCommand, answer: NodeAnswer, elapsedMs: number): boolean {
-  if (command.kind !== 'claim' && command.kind !== 'renew') return false
-  return (answer.kind === 'granted' || answer.kind === 'renewed') && elapsedMs >= command.leaseMs
 }
 
 function messageOf(cause: unknown): string {

@@ -9,20 +9,21 @@
  * role and its eviction policy can change while the connection lives. How a node gets its vote back is `enroller.ts`.
  */
 
-import type { Redis } from 'ioredis'
 import type { Events } from '../core/events.ts'
 import { isForgotten, type Leap } from '../core/nodes/clock-leaps.ts'
 import { type Cluster, isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
 import { nodeName } from '../core/nodes/groups.ts'
 import { memberList } from '../core/nodes/members.ts'
-import type { ClockSample } from '../core/nodes/node-clocks.ts'
 import type { Clock, Random, Timer } from '../core/ports.ts'
 import { within } from '../core/retry.ts'
 import { createRedisClient, type RedisAddress } from './connect.ts'
+import { NodeContinuity } from './continuity.ts'
 import { Enroller } from './enroller.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
 import { inTime } from './in-time.ts'
-import { type EpochSeen, hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
+import { hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
+import { KnownCluster } from './known-cluster.ts'
+import type { LookListener, Member, NodeState } from './member.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
 
@@ -35,8 +36,11 @@ export type RedisNodesOptions = {
   readonly maxTokenAheadMs: number
   /** How long a node that forgot must not vote, as this sidecar's longest lease demands; the cluster's longest counts. */
   readonly quarantineMs: number
+  readonly answerMaxAgeMs: number
   /** How far a node's clock may be stepped before its quarantine begins anew. */
   readonly clockStepMs: number
+  /** Share of a node's `maxmemory` beyond which it is sent no new claims. Default: all of it. */
+  readonly claimsMemoryShare?: number
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
@@ -46,34 +50,11 @@ export type RedisNodesOptions = {
   readonly group?: string
   /** Whether a brand-new cluster may be founded now. Default: yes. */
   readonly mayFound?: () => boolean
+  /** How long nobody may have objected before a brand-new cluster is founded. Default: as `core/nodes/founding.ts` says. */
+  readonly foundingWindowMs?: number
   /** How often each node is looked at. Default {@link INSPECT_EVERY_MS}. */
   readonly inspectEveryMs?: number
 }
-
-export type NodeState =
-  | { readonly kind: 'down'; readonly reason: string }
-  | { readonly kind: 'unfit'; readonly reason: string }
-  | { readonly kind: 'quarantined'; readonly facts: NodeFacts; readonly reason: string }
-  | { readonly kind: 'voting'; readonly facts: NodeFacts }
-
-export type Member = {
-  readonly node: RedisNode
-  readonly client: Redis
-  state: NodeState
-  /** Counts connections: what began on one must not be finished on another. */
-  connection: number
-  /** Looks that found it connected and still not ready. */
-  unreadyLooks: number
-  /** In this process's life it had a vote: an empty node is one that forgot, not a new one. */
-  wasVoting: boolean
-  /** What it promised under this epoch it may have forgotten, although the epoch stands. */
-  distrusted: { readonly epoch: string; readonly reason: string } | undefined
-  /** When it was last looked at. */
-  epochSeen: EpochSeen | undefined
-}
-
-/** Told of what a node's clock showed; says whether its votes count. */
-export type LookListener = (index: number, sample: ClockSample, sentWallMs: number) => boolean
 
 /** One INFO and one small script a second and node: a change of role or policy counts for no longer than that. */
 const INSPECT_EVERY_MS = 1_000
@@ -90,32 +71,38 @@ export class RedisNodes implements AsyncDisposable {
   readonly script: Script
   readonly options: RedisNodesOptions
   readonly enroller: Enroller
+  readonly continuity: NodeContinuity
   readonly #inspections = new Map<Member, Promise<void>>()
   readonly #watches = new Map<Member, Timer>()
   /** Who watches the clocks hears of them also while nobody asks for anything. */
   onLook: LookListener | undefined
   #closed = false
+  readonly #known: KnownCluster
 
   constructor(options: RedisNodesOptions) {
-    const { deadlineMs, maxTokenAheadMs, clock, events } = options
     this.options = options
     this.script = loadBatchScript()
     this.members = options.addresses.map((address, index) => {
       const client = createRedisClient(address, options.connectTimeoutMs, options.random)
       const onForgot = () => this.#forgot(index)
-      const shared = { client, script: this.script, deadlineMs, maxTokenAheadMs, clock, events }
-      const node = new RedisNode({ name: nodeName(index, options.group), ...shared, onForgot })
+      const name = nodeName(index, options.group)
+      const node = new RedisNode({ ...options, name, client, script: this.script, onForgot })
       const state: NodeState = { kind: 'down', reason: 'not connected yet' }
       const seen = { unreadyLooks: 0, wasVoting: false, epochSeen: undefined, distrusted: undefined }
       return { node, client, state, connection: 0, ...seen }
     })
     this.nodes = this.members.map((member) => member.node)
     this.enroller = new Enroller(this)
+    this.#known = new KnownCluster(options.events)
+    this.continuity = new NodeContinuity(this)
   }
 
   /** What is known of each node now, in the order of the addresses. */
   states(): readonly { readonly name: string; readonly state: NodeState }[] {
-    return this.members.map(({ node, state }) => ({ name: node.name, state }))
+    return this.members.map((member) => ({
+      name: member.node.name,
+      state: this.continuity.explained(member),
+    }))
   }
 
   /**
@@ -166,7 +153,8 @@ export class RedisNodes implements AsyncDisposable {
         ? [{ voting: state.kind === 'voting', cluster: state.facts.cluster }]
         : [],
     )
-    const { id } = (known.find(({ voting }) => voting) ?? known[0])?.cluster ?? { id: '' }
+    const shown = (known.find(({ voting }) => voting) ?? known[0])?.cluster.id ?? ''
+    const id = this.#known.id ?? shown
     const quarantines = known.map(({ cluster }) => cluster.quarantineMs)
     const { names } = this.options
     return {
@@ -258,9 +246,11 @@ export class RedisNodes implements AsyncDisposable {
       // What another node answered meanwhile may have settled that this one leapt.
       if (facts.epoch === member.distrusted?.epoch) return void this.inspect(member)
       member.wasVoting = true
+      this.#known.learn(facts)
       member.distrusted = undefined
       member.node.useEpoch(facts.epoch)
       this.#become(member, { kind: 'voting', facts })
+      await this.continuity.keepPulse(member, facts)
     } catch (cause) {
       if (still()) this.#down(member, cause instanceof Error ? cause.message : String(cause))
     }
@@ -273,6 +263,7 @@ export class RedisNodes implements AsyncDisposable {
     try {
       const facts = await inTime(clock, INSPECT_DEADLINE_MS, looking, SILENT_NODE)
       const receivedMonoMs = clock.monoMs()
+      member.node.sawMemory(facts.memory)
       const { epoch, nodeMs, evictedKeys } = facts
       const seen = member.epochSeen
       if (seen === undefined || seen.epoch !== epoch)
@@ -280,7 +271,9 @@ export class RedisNodes implements AsyncDisposable {
       // Its policy may have been another one between two looks.
       else if (epoch !== undefined && evictedKeys > seen.evictedKeys && !this.options.watchOnly)
         member.distrusted = { epoch, reason: 'it has evicted keys' }
-      this.onLook?.(this.members.indexOf(member), { nodeMs, sentMonoMs, receivedMonoMs }, sentWallMs)
+      const sample = { nodeMs, sentMonoMs, receivedMonoMs }
+      const counts = this.onLook?.(this.members.indexOf(member), sample, sentWallMs) ?? true
+      this.continuity.saw(member, facts, sample, counts)
       return facts
     } catch (cause) {
       // Behind a path that drops packets only a new connection finds out that the path is back.
@@ -296,7 +289,9 @@ export class RedisNodes implements AsyncDisposable {
         ? [{ name: other.node.name, voting: other.state.kind === 'voting', facts: other.state.facts }]
         : [],
     )
-    const reason = unfitnessOf(facts, others, this.options.names)
+    const lives = others.some(({ voting }) => voting)
+    const unfit = unfitnessOf(facts, others, this.options.names)
+    const reason = unfit ?? this.#known.refusal(member.node.name, facts, lives)
     if (reason === undefined) return false
     member.node.useEpoch(undefined)
     this.#become(member, { kind: 'unfit', reason })
@@ -308,14 +303,17 @@ export class RedisNodes implements AsyncDisposable {
     // A node without an epoch among nodes that have one is not new, whatever it looks like by itself.
     const clusterLives = this.members.some(({ state }) => 'facts' in state && state.facts.epoch !== undefined)
     // Nor is one that knows its cluster: its epoch was taken away, and whoever did that may be gone.
-    const knew = facts.epoch !== undefined || facts.cluster !== undefined
+    const knew = this.#known.id !== undefined || facts.epoch !== undefined || facts.cluster !== undefined
     const forgot = member.wasVoting || knew || clusterLives || facts.quarantine?.origin === 'forgot'
     const begun = isQuarantined(facts) && (!forgot || facts.quarantine.origin === 'forgot')
     member.node.useEpoch(NO_EPOCH)
     let known = facts
     if (!begun && !this.options.watchOnly) {
       const origin = forgot ? 'forgot' : 'new'
-      await this.enrolmentNode(member, facts).begin(this.options.random.hex(16), origin)
+      const node = this.enrolmentNode(member, facts)
+      await node.begin(this.options.random.hex(16), origin)
+      // Whoever comes later and knows nothing finds out which cluster it was, and it is that one that goes on.
+      if (this.#known.id !== undefined && facts.cluster === undefined) await node.raise(this.cluster())
       known = await this.#look(member)
     }
     if (!still() || this.#refused(member, known)) return

@@ -26,7 +26,7 @@ export type Script = { readonly source: string; readonly sha1: string }
 
 export function loadBatchScript(): Script {
   const source = [
-    'local function rules(NOW, NOW_DIGITS, TOO_FAR_AHEAD, FRAMES)',
+    'local function rules(NOW, NOW_DIGITS, TOO_FAR_AHEAD, FRAMES, NO_NEW_CLAIMS)',
     ...RULES.map(fragment),
     'end',
     fragment('batch'),

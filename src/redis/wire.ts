@@ -6,7 +6,7 @@
  */
 
 import type { ShownRecord } from '../core/nodes/enrolment-node.ts'
-import type { NodeAnswer } from '../core/ports.ts'
+import type { NodeAnswer, Unreachable } from '../core/ports.ts'
 import type { NodeRecord } from '../core/record/record.ts'
 import { formatToken, parseToken, type Token } from '../core/record/token.ts'
 
@@ -33,8 +33,11 @@ export function decodeBatch(reply: unknown, commandCount: number): BatchReply {
   return { nodeMs: integer(head[1]), enrolled: head[2] === '1', lines, bytes: reply.slice(1) }
 }
 
-/** One answer a command. What does not decode is a node's answer that says nothing. */
-export function decodeAnswers({ nodeMs, lines, bytes }: BatchReply): NodeAnswer[] {
+/**
+ * One answer a command. What does not decode is a node's answer that says nothing.
+ * @param fullBecause why the node was sent no new claims
+ */
+export function decodeAnswers({ nodeMs, lines, bytes }: BatchReply, fullBecause?: string): NodeAnswer[] {
   // Nearly all answers are one of these two, and answers are values: one object serves all of a call.
   const granted: NodeAnswer = { kind: 'granted', attempt: 1, nodeMs }
   const recorded: NodeAnswer = { kind: 'recorded', nodeMs }
@@ -45,7 +48,10 @@ export function decodeAnswers({ nodeMs, lines, bytes }: BatchReply): NodeAnswer[
     const words = line.split(' ')
     const own = WITH_BYTES.has(words[0] ?? '') ? bytes[bytesTaken++] : undefined
     try {
-      return decodeAnswer(words, own, nodeMs)
+      const answer = decodeAnswer(words, own, nodeMs)
+      if (fullBecause === undefined || answer.kind !== 'unreachable' || answer.full === undefined)
+        return answer
+      return { ...answer, detail: `${answer.detail}: ${fullBecause}` }
     } catch (cause) {
       const detail = cause instanceof Error ? cause.message : String(cause)
       return { kind: 'unreachable', reason: 'error', detail, answered: true }
@@ -95,12 +101,24 @@ function decodeAnswer(words: readonly string[], own: unknown, nodeMs: number): N
     case 'absent':
       return { kind: 'record', record: undefined, nodeMs }
     case 'record':
-      return { kind: 'record', record: unpackRecord(buffer(own)), nodeMs }
-    case 'failed':
-      return { kind: 'unreachable', reason: 'error', detail: text(own), answered: true }
+      return { kind: 'record', record: unpackRecord(buffer(own)), ...lifetime(integer(one)), nodeMs }
+    case 'full':
+      return noRoom('it takes no new claims')
+    case 'failed': {
+      const detail = text(own)
+      if (detail.startsWith(OUT_OF_MEMORY)) return noRoom(detail)
+      return { kind: 'unreachable', reason: 'error', detail, answered: true }
+    }
     default:
       throw new Error(`the script answered ${JSON.stringify(kind)}, which is none of its answers`)
   }
+}
+
+/** Redis' own word where `maxmemory` is reached: nothing of the command was carried out. */
+const OUT_OF_MEMORY = 'OOM '
+
+function noRoom(detail: string): Unreachable {
+  return { kind: 'unreachable', reason: 'refused', answered: true, full: true, detail }
 }
 
 /**
@@ -195,6 +213,11 @@ export function unpackRecord(packed: Buffer): NodeRecord {
     default:
       throw new Error(`damaged record: state ${JSON.stringify(header[1])}`)
   }
+}
+
+/** A record that nothing takes away, as no script writes one, has no lifetime. */
+function lifetime(ttlMs: number): { readonly ttlMs?: number } {
+  return ttlMs < 0 ? {} : { ttlMs }
 }
 
 function text(value: unknown): string {

@@ -48,6 +48,7 @@ async function idlePod(env: Record<string, string> = {}) {
     phase: 'serving',
     nodes: ['a', 'b', 'c'].map((name) => ({ name, state: 'voting' }) as Watched['nodes'][number]),
     agreed: true,
+    standstills: [],
     sagas: undefined,
     vitals: undefined,
     inFlight: 0,

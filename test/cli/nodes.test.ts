@@ -2,6 +2,8 @@ import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Io } from '../../src/cli/command.ts'
 import { nodes } from '../../src/cli/nodes.ts'
+import { standstillOf } from '../../src/redis/loss.ts'
+import { callMembership } from '../../src/redis/membership.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
@@ -22,6 +24,13 @@ async function flush(servers: RedisServers, indexes: readonly number[]): Promise
     await client.flushall()
     client.disconnect()
   }
+}
+
+async function objectTo(servers: RedisServers, index: number): Promise<void> {
+  const client = new Redis(servers.at(index).url)
+  const runId = /run_id:(\w+)/.exec(await client.info('server'))?.[1] ?? ''
+  await callMembership(client, runId, ['begin', String(index).repeat(32), 'forgot'])
+  client.disconnect()
 }
 
 /** Runs the command as an operator would, next to sidecars whose leases are just as short. */
@@ -87,14 +96,64 @@ test('a loss is declared only with the name of the cluster; what is left is kept
   expect(again).toMatchObject({ exitCode: 64, stderr: expect.stringContaining('Nothing to declare') })
 })
 
-test('where every node forgot, not even the name of the cluster is known, and the loss can still be declared', async () => {
+test('where every node forgot beside a running sidecar, the cluster keeps its name, and goes on under it', async () => {
   const { servers, sidecar } = await start(3)
+  const { id } = sidecar.nodes.cluster()
   await flush(servers, [0, 1, 2])
+  await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
+  expect((await run(servers, 'declare-loss')).stderr).toContain(`--confirm ${id}`)
+  expect((await run(servers, 'declare-loss', '--confirm', id, '--no-wait')).exitCode).toBe(0)
+  await sidecar.votes(3)
+  await sidecar.carryOut('from now on')
+})
+
+test('where every node forgot and not even the name of the cluster is known, the loss can still be declared', async () => {
+  const { servers, sidecar: before } = await start(3)
+  await before[Symbol.asyncDispose]()
+  await flush(servers, [0, 1, 2])
+  // Whoever objected came no further than that.
+  for (const index of [0, 1, 2]) await objectTo(servers, index)
+  const sidecar = await joinCluster(servers.urls)
+  onTestFinished(() => sidecar[Symbol.asyncDispose]())
   await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
   expect((await run(servers, 'declare-loss')).stderr).toContain('--confirm nothing-is-known')
   expect((await run(servers, 'declare-loss', '--confirm', 'nothing-is-known', '--no-wait')).exitCode).toBe(0)
   await sidecar.votes(3)
   await sidecar.carryOut('from now on')
+})
+
+test('where too many forgot, status says what to do with the very command, and says nothing before that is sure', async () => {
+  const { servers, sidecar } = await start(3)
+  const { id } = sidecar.nodes.cluster()
+  expect((await run(servers, 'status')).stdout).not.toContain('nothing goes on by itself')
+  await flush(servers, [0, 1])
+  await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
+  const { stdout } = await eventually('the quarantine of every sidecar is over', async () => {
+    const shown = await run(servers, 'status')
+    return shown.stdout.includes('nothing goes on by itself') ? shown : undefined
+  })
+  const command = `fencepost nodes declare-loss --confirm ${id}`
+  expect(stdout).toContain(`2 of 3 nodes forgot what they had promised`)
+  expect(stdout).toContain(`to go on all the same: ${command}.`)
+  const { standstill } = JSON.parse((await run(servers, 'status', '--json')).stdout)
+  expect(standstill).toContain(command)
+  expect(standstillOf(sidecar.nodes)).toBe(standstill)
+  expect((await run(servers, 'declare-loss', '--confirm', id, '--no-wait')).exitCode).toBe(0)
+  expect((await run(servers, 'status')).stdout).not.toContain('nothing goes on by itself')
+})
+
+test('where those that are silent may remember, status says which to bring back, and nothing of a loss', async () => {
+  const { servers, sidecar } = await start(3)
+  await flush(servers, [0])
+  await servers.kill(1)
+  await servers.kill(2)
+  const { stdout } = await eventually('the quarantine is over', async () => {
+    const shown = await run(servers, 'status')
+    return shown.stdout.includes('nothing goes on by itself') ? shown : undefined
+  })
+  expect(stdout).toContain('Bring back redis-1, redis-2, with their data: they may remember')
+  expect(stdout).not.toContain('declare-loss')
+  expect(sidecar.states()[0]).toBe('quarantined')
 })
 
 test('a loss is not declared while those that are silent may remember', async () => {

@@ -15,6 +15,8 @@ import {
   UndecidedError,
   UnreachableError,
 } from '../../src/client/client.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { createAwayNodes } from '../support/away-nodes.ts'
 import { eventually } from '../support/eventually.ts'
 import { runningClock } from '../support/held-clock.ts'
 import { startReservationApi } from '../support/reservation-api.ts'
@@ -372,6 +374,21 @@ describe('every refusal has its class', () => {
     await using api = await startReservationApi()
     expect(await thrownBy(reach(createClient({ url: api.origin })))).toBeInstanceOf(type)
   })
+})
+
+test('a result of which it is not known whether it stands is an error of its own, and reserving again tells', async () => {
+  const { nodes, away } = createAwayNodes(systemClock)
+  await using api = await startReservationApi({ nodes })
+  const client = createClient({ url: api.origin, retryForMs: 100 })
+  const late = await client.reserve('v', { leaseMs: 100, heartbeat: false })
+  away(3, 4)
+  await (await client.reserve('v', { waitMs: 2_000 })).release()
+  away()
+  expect(await thrownBy(late.complete('late'))).toMatchObject({
+    name: 'CompletionUndecidedError',
+    code: 'completion-undecided',
+  })
+  expect(await thrownBy(client.reserve('v'))).toMatchObject({ name: 'DuplicateError', result: 'late' })
 })
 
 test('types: what is given and what comes back', () => {

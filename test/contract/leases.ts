@@ -6,8 +6,10 @@ import { describe, expect, test } from 'vitest'
 import type { ClaimRequest, ClaimResult, Clock, Lease, Leases } from '../../src/core/ports.ts'
 import { encodeOutcome, type StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { formatToken, millisecondOf, tokenAt } from '../../src/core/record/token.ts'
+import { pause } from '../../src/core/retry.ts'
 import type { Cluster } from '../support/cluster.ts'
 import { eventually } from '../support/eventually.ts'
+import { seededRandom } from '../support/seeded-random.ts'
 
 export type LeasesUnderTest = {
   readonly cluster: Cluster
@@ -116,6 +118,21 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
         Promise.all(Array.from({ length: 20 }, (_, index) => claim({}, sidecars[index % 2]))),
       )
       expect(results.map(({ kind }) => kind).sort()).toEqual(['granted', ...Array(19).fill('held')])
+    })
+
+    test('of three contents at once, from as many sidecars, is granted to one of them, in every race', async () => {
+      const { claim, cluster, clock, key, leases } = await start()
+      const sidecars = [leases, cluster.sidecar(), cluster.sidecar()]
+      const random = seededRandom(20_261_122)
+      for (const node of cluster.nodes) node.before = () => pause(clock, random.fraction() * 10)
+      for (let race = 0; race < 20; race += 1) {
+        const raced = await Promise.all(
+          sidecars.map((by, at) => claim({ key: `${key}:${race}`, fingerprint: `${at}`.repeat(64) }, by)),
+        )
+        const kinds = raced.map(({ kind }) => kind)
+        expect(kinds.filter((kind) => kind === 'granted')).toHaveLength(1)
+        expect(kinds.filter((kind) => kind === 'mismatch')).toHaveLength(2)
+      }
     })
 
     test('of another content is a mismatch while it lives and when it lapsed, and free after a release', async () => {
@@ -320,7 +337,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await leases.complete(lease, outcome('paid'))).toEqual({ kind: 'recorded' })
     })
 
-    test('that another claimant found, and has written to one node so far, is not recorded yet, and not refused', async () => {
+    test('that another claimant found, and has written to one node so far, is undecided, and recorded once it has a majority', async () => {
       const { lapsed, leases, accept, nodes, key } = await start()
       const lease = await lapsed()
       const bytes = encodeOutcome(outcome('paid'))
@@ -328,7 +345,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       await accept(0, token, bytes)
       const promise = { token, owner: A, leaseMs: LEASE_MS, fingerprint: F, keyTtlMs: 60_000 }
       for (const node of nodes.slice(1)) await node.apply({ kind: 'claim', key, ...promise })
-      expect(await leases.complete(lease, outcome('paid'))).toEqual({ kind: 'unavailable' })
+      expect(await leases.complete(lease, outcome('paid'))).toEqual({ kind: 'undecided' })
       for (const index of [1, 2]) await accept(index, token, bytes)
       expect(await leases.complete(lease, outcome('paid'))).toEqual({ kind: 'recorded' })
     })
@@ -341,7 +358,66 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       cluster.set('deaf', 0, 1)
       await granted()
       cluster.set('well', 0, 1)
-      expect(await leases.complete(late, outcome('paid', 2))).toEqual({ kind: 'fenced' })
+      // The two may be adopted yet: it was refused, and it is not without effect.
+      expect(await leases.complete(late, outcome('paid', 2))).toEqual({ kind: 'undecided' })
+    })
+
+    test.each([
+      ['gave it back', true],
+      ['still holds it', false],
+    ])(
+      'of a late holder, while the one who came after it %s, is undecided where a node took it, and is what the next claim finds',
+      async (_, givesBack) => {
+        const { lapsed, granted, claim, leases, cluster, pass } = await start()
+        const late = await lapsed()
+        cluster.set('deaf', 3, 4)
+        const next = await granted({ leaseMs: SHORT_LEASE_MS })
+        expect(next.attempt).toBe(2)
+        if (givesBack) await leases.release(next)
+        cluster.set('well', 3, 4)
+        expect(await leases.complete(late, outcome('late', 1))).toEqual({ kind: 'undecided' })
+        if (!givesBack) await pass(SHORT_LEASE_MS + 5)
+        expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('late', 1) })
+        expect(await leases.complete(late, outcome('late', 2))).toEqual({ kind: 'recorded' })
+        // Whoever adopted it, it is told under the token under which it was carried out.
+        expect(await leases.read(late.key)).toMatchObject({ kind: 'completed', token: late.token })
+        expect(await claim()).toMatchObject({ kind: 'duplicate', token: late.token })
+      },
+    )
+
+    test('that says the same as one that stands, of another execution, is another one', async () => {
+      const { lapsed, granted, leases } = await start()
+      const late = await lapsed()
+      const next = await granted()
+      await leases.complete(next, outcome('paid', 1))
+      const told = await leases.complete({ ...late, attempt: next.attempt }, outcome('paid', 1))
+      expect(told).toMatchObject({ kind: 'fenced', winner: { token: next.token } })
+    })
+
+    test('of a late holder is fenced only where no node took it and every node says so', async () => {
+      const { lapsed, granted, leases, cluster, states } = await start()
+      const late = await lapsed()
+      await granted()
+      cluster.set('deaf', 4)
+      expect(await leases.complete(late, outcome('late'))).toEqual({ kind: 'undecided' })
+      cluster.set('well', 4)
+      expect(await leases.complete(late, outcome('late'))).toEqual({ kind: 'fenced' })
+      expect(await states()).not.toContain('completed')
+    })
+
+    test('that too few nodes took, and another claimant adopted since, is recorded when it is asked for again later', async () => {
+      const { granted, claim, leases, cluster, pass } = await start()
+      const lease = await granted({ leaseMs: SHORT_LEASE_MS })
+      cluster.set('deaf', 2, 3, 4)
+      expect(await leases.complete(lease, outcome('paid', 1))).toEqual({ kind: 'unavailable' })
+      cluster.set('well', 2, 3, 4)
+      await pass(SHORT_LEASE_MS + 5)
+      expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('paid', 1) })
+      expect(await leases.complete(lease, outcome('paid', 2))).toEqual({ kind: 'recorded' })
+      expect(await leases.complete(lease, outcome('not paid', 3))).toMatchObject({
+        kind: 'fenced',
+        winner: { outcome: outcome('paid', 1) },
+      })
     })
 
     test('that a single node holds is adopted: written to a majority, and only then shown', async () => {
@@ -430,6 +506,39 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
         (await states()).every((state) => state === 'completed'),
       )
     })
+
+    test('that reached only some of those that missed it is still the one that was chosen, and is not recorded anew', async () => {
+      const { granted, leases, claim, cluster, records, nodes, kinds, key } = await start()
+      cluster.set('deaf', 3, 4)
+      const lease = await granted()
+      await leases.complete(lease, outcome('paid', Date.now() + 3_600_000))
+      cluster.set('well', 3, 4)
+      nodes[4]!.before = ({ kind }) => (kind === 'complete' ? cluster.set('deaf', 4) : undefined)
+      expect(await claim()).toMatchObject({ kind: 'duplicate', token: lease.token })
+      const accepted = async () =>
+        (await records()).map((record) => (record?.state === 'completed' ? record.acceptedToken : undefined))
+      await eventually('the fourth node to hold it', async () => (await accepted())[3] !== undefined)
+      const { token } = lease
+      expect(await accepted()).toEqual([token, token, token, token, undefined])
+      // One of those that accepted it at first is away: with the one that was told of it they are a majority.
+      nodes[4]!.before = () => {}
+      cluster.set('well', 4)
+      cluster.set('deaf', 0)
+      expect(await leases.read(key)).toMatchObject({ kind: 'completed', token })
+      expect(await claim()).toMatchObject({ kind: 'duplicate', token })
+      expect(await accepted()).toEqual([token, token, token, token, undefined])
+      expect(kinds()).not.toContain('outcome_adopted')
+      expect(kinds()).not.toContain('conflict_repaired')
+    })
+
+    test('at two tokens, because an adoption broke off, is one outcome and no conflict', async () => {
+      const { claim, accept, pastToken, kinds } = await start()
+      const token = pastToken()
+      await accept(0, token, encodeOutcome(outcome('paid')))
+      await accept(1, token + 5, encodeOutcome(outcome('paid')))
+      expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('paid') })
+      expect(kinds()).not.toContain('conflict_repaired')
+    })
   })
 
   describe(`${name}: reading`, () => {
@@ -459,12 +568,73 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       })
     })
 
-    test('shows the outcome of a minority as the claim that it still is', async () => {
-      const { key, leases, accept, pastToken, cluster } = await start()
+    test('helps the outcome of a minority to a majority, at its own token, and says it then', async () => {
+      const { key, leases, accept, pastToken, cluster, records } = await start()
       const token = pastToken()
       cluster.set('deaf', 3, 4)
       await accept(0, token, encodeOutcome(outcome('sighted')))
-      expect(await leases.read(key)).toMatchObject({ kind: 'claimed', token, remainingMs: 0 })
+      expect(await leases.read(key)).toMatchObject({ kind: 'completed', token, outcome: outcome('sighted') })
+      const accepted = (await records()).map((record) =>
+        record?.state === 'completed' ? record.acceptedToken : undefined,
+      )
+      expect(accepted).toEqual([token, token, token, undefined, undefined])
+    })
+
+    test('says what was recorded while two nodes were away, though one of those that took it is away by now', async () => {
+      const { key, leases, granted, cluster } = await start()
+      const lease = await granted()
+      cluster.set('deaf', 3, 4)
+      expect(await leases.complete(lease, outcome('paid'))).toEqual({ kind: 'recorded' })
+      cluster.set('well', 3, 4)
+      cluster.set('deaf', 0)
+      expect(await leases.read(key)).toMatchObject({ kind: 'completed', token: lease.token })
+      // It helped: another one may go, and it is known all the same.
+      cluster.set('deaf', 1)
+      expect(await leases.read(key)).toMatchObject({ kind: 'completed', token: lease.token })
+    })
+
+    test('does not know whether an outcome is recorded that two nodes show, one may have, and two refuse', async () => {
+      const { key, leases, lapsed, granted, cluster, accept } = await start()
+      const late = await lapsed()
+      cluster.set('deaf', 0, 1)
+      await granted()
+      cluster.set('well', 0, 1)
+      for (const index of [0, 1]) await accept(index, late.token + 1, encodeOutcome(outcome('late')))
+      cluster.set('deaf', 2)
+      expect(await leases.read(key)).toMatchObject({
+        kind: 'unavailable',
+        answered: 4,
+        required: 3,
+        sighted: { token: late.token + 1, attempt: 1, fingerprint: F },
+      })
+      // Where the third says that it has it not, nobody was told that it is recorded.
+      cluster.set('well', 2)
+      expect(await leases.read(key)).toMatchObject({ kind: 'claimed', attempt: 2, sighted: true })
+    })
+
+    test('does not call free what is held and then extended, because others have released larger tokens where it was missed', async () => {
+      const { key, leases, granted, claim, cluster, states } = await start()
+      cluster.set('deaf', 3, 4)
+      const lease = await granted()
+      cluster.set('well', 3, 4)
+      expect(await claim()).toMatchObject({ kind: 'held' })
+      await eventually('the others to have released', async () => !(await states()).includes('absent'))
+      cluster.set('deaf', 0, 1)
+      expect(await leases.read(key)).toEqual({ kind: 'unavailable', answered: 3, required: 3 })
+      cluster.set('well', 0, 1)
+      expect(await leases.read(key)).toMatchObject({ kind: 'claimed', token: lease.token })
+      expect(await leases.renew(lease)).toMatchObject({ kind: 'renewed' })
+    })
+
+    test('does not call held what was released while two nodes were away', async () => {
+      const { key, leases, granted, cluster } = await start()
+      const lease = await granted()
+      cluster.set('deaf', 3, 4)
+      await leases.release(lease)
+      cluster.set('well', 3, 4)
+      expect(await leases.read(key)).toEqual({ kind: 'released', token: lease.token })
+      cluster.set('deaf', 0, 1)
+      expect(await leases.read(key)).toMatchObject({ kind: 'unavailable', answered: 3 })
     })
   })
 

@@ -8,10 +8,12 @@
 import { describe, expect, test } from 'vitest'
 import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
 import { NO_OWNER, type NodeRecord, type RecordCommand } from '../../src/core/record/record.ts'
-import { type Token, tokenAt } from '../../src/core/record/token.ts'
+import { NO_TOKEN, type Token, tokenAt } from '../../src/core/record/token.ts'
 
 export type NodeUnderTest = AsyncDisposable & {
   readonly node: RecordNode
+  /** As where it has little memory left. */
+  takeNewClaims(take: boolean): void
   /** Returns when the node's own clock shows `nodeMs` or later. */
   reach(nodeMs: number): Promise<void>
 }
@@ -33,7 +35,8 @@ const ATTEMPT_MAX = 9_999
 type Row = readonly [command: string, answer: string, after: string]
 
 /**
- * Commands: `claim A20F`, `renew A20` (of F, as attempt 1), `complete A10x`, `release A10`.
+ * Commands: `claim A20F`, `renew A20` (of F, as attempt 1), `complete A10x`, `complete A10x of 5` (what somebody else
+ * achieved: a majority accepted it at t 5; or, of 10 itself, it is adopted), `release A10`.
  * Answers and records are written as {@link sayAnswer} and {@link sayRecord} write them; `=` is "as before".
  */
 const TABLE: Record<string, readonly Row[]> = {
@@ -41,6 +44,9 @@ const TABLE: Record<string, readonly Row[]> = {
     ['claim B20F', 'granted 1', 'claimed t20 B live, attempt 1, F'],
     ['renew B20', 'renewed', 'claimed t20 B live, attempt 1, F'],
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
+    ['complete B20x of 5', 'fenced by nothing', 'absent'],
+    // An adoption whose promise has expired with the record: somebody may hold the key by now, under whatever token.
+    ['complete B20x of 20', 'fenced by nothing', 'absent'],
     ['release B20', 'released', 'released t20'],
     ['read', 'absent', 'absent'],
   ],
@@ -63,6 +69,13 @@ const TABLE: Record<string, readonly Row[]> = {
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
     ['complete A5x', 'fenced t10', '='],
     ['complete B10x', 'fenced t10', '='],
+    // Told of what a majority accepted at another ballot: in place of our own promise, and of nothing else.
+    ['complete A10x of 5', 'recorded', 'completed t10 A, accepted t5, attempt 1, F, x'],
+    ['complete A10x of 10', 'recorded', 'completed t10 A, accepted t10, attempt 1, F, x'],
+    ['complete B20x of 20', 'fenced t10', '='],
+    ['complete A20x of 5', 'fenced t10', '='],
+    ['complete B10x of 5', 'fenced t10', '='],
+    ['complete B20x of 5', 'fenced t10', '='],
     ['release A10', 'released', 'released t10'],
     ['release A5', 'not_owner t10', '='],
     ['release A20', 'not_owner t10', '='],
@@ -82,6 +95,8 @@ const TABLE: Record<string, readonly Row[]> = {
     ['complete A10x', 'recorded', 'completed t10 A, accepted t10, attempt 1, F, x'],
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
     ['complete B10x', 'fenced t10', '='],
+    ['complete A10x of 5', 'recorded', 'completed t10 A, accepted t5, attempt 1, F, x'],
+    ['complete B20x of 5', 'fenced t10', '='],
     ['release A10', 'released', 'released t10'],
     ['release B20', 'not_owner t10', '='],
     ['read', 'claimed t10 A lapsed, attempt 1, F', '='],
@@ -100,6 +115,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['renew A10', 'lost t10', '='],
     ['renew B20', 'renewed', 'claimed t20 B live, attempt 1, F'],
     ['complete A10x', 'fenced t10', '='],
+    ['complete A10x of 5', 'fenced t10', '='],
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
     ['release A10', 'not_owner t10', '='],
     ['read', 'claimed t10 nobody lapsed, attempt 1, F', '='],
@@ -113,7 +129,9 @@ const TABLE: Record<string, readonly Row[]> = {
     ['renew A5', 'lost t10', '='],
     ['renew B20', 'renewed', 'claimed t20 B live, attempt 1, F'],
     ['complete A10x', 'fenced t10', '='],
+    ['complete A10x of 5', 'fenced t10', '='],
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
+    ['complete B20x of 5', 'fenced t10', '='],
     ['release A10', 'released', '='],
     ['release B10', 'released', '='],
     ['release B20', 'released', 'released t20'],
@@ -147,6 +165,10 @@ const TABLE: Record<string, readonly Row[]> = {
     // One ballot has one value: a holder that changes its mind is told what stands.
     ['complete A10y', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
     ['complete B20y', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, y'],
+    // It has it already, or has accepted it elsewhere: nothing is replaced.
+    ['complete B20x of 10', 'recorded', '='],
+    ['complete A10x of 5', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
+    ['complete B20y of 5', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
     ['release A10', 'not_owner t10', '='],
     ['release B20', 'not_owner t10', '='],
     ['read', 'completed t10 A, accepted t10, attempt 1, F, x', '='],
@@ -167,6 +189,11 @@ const TABLE: Record<string, readonly Row[]> = {
     ['complete A10y', 'completed t20 not promised, accepted t10, attempt 1, F, x', '='],
     ['complete B20y', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, y'],
     ['complete C20y', 'completed t20 not promised, accepted t10, attempt 1, F, x', '='],
+    ['complete B20x of 10', 'recorded', '='],
+    ['complete B20y of 20', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, y'],
+    ['complete C20y of 20', 'completed t20 not promised, accepted t10, attempt 1, F, x', '='],
+    ['complete B30y of 30', 'completed t20 not promised, accepted t10, attempt 1, F, x', '='],
+    ['complete B20x of 5', 'completed t20 not promised, accepted t10, attempt 1, F, x', '='],
     ['release B20', 'not_owner t20', '='],
     ['read', 'completed t20 B, accepted t10, attempt 1, F, x', '='],
   ],
@@ -183,7 +210,7 @@ export function recordNodeContract(
 
   async function start() {
     opened ??= open()
-    const { node, reach } = await opened
+    const { node, reach, takeNewClaims } = await opened
     keyCount += 1
     const key = `dedup:contract:${name}:${keyCount}`
     const first = await node.execute({ kind: 'read', key })
@@ -191,7 +218,7 @@ export function recordNodeContract(
     const base = tokenAt(first.nodeMs)
     const execute = async (command: RecordCommand): Promise<NodeAnswer> => {
       const answer = await node.execute(command)
-      answersSeen.add(answer.kind === 'record' && answer.record === undefined ? 'absent' : answer.kind)
+      answersSeen.add(nameOf(answer))
       return answer
     }
     const parse = commandParser(key, base)
@@ -203,7 +230,7 @@ export function recordNodeContract(
       const record = recordOf(await run('read'))
       if (record?.state === 'claimed') await reach(record.leaseUntilNodeMs)
     }
-    return { key, base, run, lapse, reach, execute }
+    return { key, base, run, lapse, reach, execute, takeNewClaims }
   }
   type Started = Awaited<ReturnType<typeof start>>
 
@@ -264,6 +291,18 @@ export function recordNodeContract(
           expect(recordOf(await on.run('read'))).toEqual(before)
         })
 
+        test('renewal with a token too far ahead of the node: skewed, and nothing is changed', async () => {
+          const on = await start()
+          await bring[state]?.(on)
+          const before = recordOf(await on.run('read'))
+          const token = tokenAt((await nodeMsOf(on)) + CONTRACT_MAX_TOKEN_AHEAD_MS + 10_000)
+          for (const owner of ['A', 'B']) {
+            const renewal = { ...commandParser(on.key, on.base)(`renew ${owner}20`), token } as RecordCommand
+            expect(await on.execute(renewal)).toMatchObject({ kind: 'skewed' })
+          }
+          expect(recordOf(await on.run('read'))).toEqual(before)
+        })
+
         test('release of a token too far ahead of the node: no fence is left that nobody could pass', async () => {
           const on = await start()
           await bring[state]?.(on)
@@ -277,11 +316,43 @@ export function recordNodeContract(
     }
   })
 
+  describe(`${name}, which takes no new claims: a record that is`, () => {
+    for (const [state, rows] of Object.entries(TABLE)) {
+      // What nobody has claimed, or what was given back. All else it answers as ever, and what was granted it records.
+      const isNew = (answer: string) => ['absent', 'released'].includes(state) && answer.startsWith('granted')
+      const asFull = rows.map(
+        ([command, answer, after]): Row =>
+          isNew(answer) ? [command, 'full', '='] : [command, answer, after],
+      )
+      test.each(asFull)(`${state}: %s: %s`, async (command, answer, after) => {
+        const on = await start()
+        await bring[state]?.(on)
+        const before = sayRecord(recordOf(await on.run('read')), on.base, await nodeMsOf(on))
+        on.takeNewClaims(false)
+        try {
+          expect(sayAnswer(await on.run(command), on.base)).toBe(answer)
+        } finally {
+          on.takeNewClaims(true)
+        }
+        const now = sayRecord(recordOf(await on.run('read')), on.base, await nodeMsOf(on))
+        expect(now).toBe(after === '=' ? before : after)
+      })
+    }
+  })
+
   describe(`${name}: besides the table`, () => {
     test('a renewal carries the attempt that it was granted', async () => {
       const { run } = await start()
       await run('renew B20', { attempt: 7 })
       expect(recordOf(await run('read'))).toMatchObject({ attempt: 7 })
+    })
+
+    test('a renewal at the token that was promised is not refused for how far ahead it is', async () => {
+      const on = await start()
+      const token = tokenAt((await nodeMsOf(on)) + CONTRACT_MAX_TOKEN_AHEAD_MS + 10_000)
+      const as = (text: string) => ({ ...commandParser(on.key, on.base)(text), token }) as RecordCommand
+      await on.execute(as('complete A20x'))
+      expect(await on.execute(as('renew A20'))).toMatchObject({ kind: 'renewed' })
     })
 
     test('renewing keeps the time of the claim, taking over sets it', async () => {
@@ -310,6 +381,15 @@ export function recordNodeContract(
       if (!('nodeMs' in granted)) throw new Error('no time')
       await reach(granted.nodeMs + 20)
       expect(await run('claim B5F')).toMatchObject({ kind: 'granted', attempt: 1 })
+    })
+
+    test('reading says how long the record will be remembered, and nothing of one that is not there', async () => {
+      const { run } = await start()
+      expect(await run('read')).not.toHaveProperty('ttlMs')
+      const [granted, read] = await Promise.all([run('claim A10F', { keyTtlMs: LONG_MS }), run('read')])
+      if (granted.kind !== 'granted' || read.kind !== 'record') throw new Error('not granted and read')
+      // Redis reads its clock once for a call and anew for TIME.
+      expect(Math.abs((read.ttlMs ?? 0) - LONG_MS)).toBeLessThan(1_000)
     })
 
     test('promising a completed record to somebody does not prolong its life', async () => {
@@ -368,11 +448,18 @@ export function recordNodeContract(
   return { answersSeen }
 }
 
+function nameOf(answer: NodeAnswer): string {
+  if (answer.kind === 'record' && answer.record === undefined) return 'absent'
+  return answer.kind === 'unreachable' && answer.full === true ? 'full' : answer.kind
+}
+
 function commandParser(key: string, base: Token): (text: string) => RecordCommand {
   return (text) => {
-    const parts = /^(?<kind>\w+)(?: (?<who>[ABC])(?<count>\d+)(?<what>[FGxy])?)?$/.exec(text)?.groups
+    const parts = /^(?<kind>\w+)(?: (?<who>[ABC])(?<count>\d+)(?<what>[FGxy])?(?: of (?<of>\d+))?)?$/.exec(
+      text,
+    )?.groups
     if (parts === undefined) throw new Error(`not a command of the table: ${text}`)
-    const { kind, who, count, what } = parts
+    const { kind, who, count, what, of } = parts
     if (kind === 'read') return { kind, key }
     const claimant = {
       key,
@@ -387,7 +474,14 @@ function commandParser(key: string, base: Token): (text: string) => RecordComman
       case 'renew':
         return { kind, ...claimant, leaseMs: LONG_MS, fingerprint, attempt: 1 }
       case 'complete':
-        return { kind, ...claimant, fingerprint, attempt: 1, outcome: OUTCOMES[what as 'x' | 'y'] }
+        return {
+          kind,
+          ...claimant,
+          fingerprint,
+          attempt: 1,
+          outcome: OUTCOMES[what as 'x' | 'y'],
+          ...(of === undefined ? {} : { acceptedToken: base + Number(of) }),
+        }
       case 'release':
         return { kind, ...claimant }
       default:
@@ -445,7 +539,9 @@ function sayAnswer(answer: NodeAnswer, base: Token): string {
     case 'lost':
     case 'fenced':
     case 'not_owner':
-      return `${answer.kind} t${answer.fence - base}`
+      return answer.fence === NO_TOKEN
+        ? `${answer.kind} by nothing`
+        : `${answer.kind} t${answer.fence - base}`
     case 'completed':
       return `completed t${answer.fence - base} ${answer.promised ? 'promised' : 'not promised'}, accepted t${answer.acceptedToken - base}, attempt ${answer.attempt}, ${print(answer.fingerprint)}, ${nameIn(OUTCOMES, answer.outcome)}`
     case 'record':
@@ -456,6 +552,7 @@ function sayAnswer(answer: NodeAnswer, base: Token): string {
     case 'released':
       return answer.kind
     case 'unreachable':
+      return answer.full ? nameOf(answer) : JSON.stringify(answer)
     case 'quarantined':
       return JSON.stringify(answer)
   }

@@ -141,7 +141,7 @@ describe('found by simulation', () => {
 
   test.each([
     ['one that the other three nodes granted is asked about', [2, 3, 4], ['its own'], 0],
-    ['nothing is asked about, and it is told once', [], [], 1],
+    ['nothing is asked about, and nothing is told', [], [], 0],
   ] as const)(
     'of a lapsed claim that was never granted, and is larger than what was, nobody is asked: %s',
     async (_, nodesOfIts, asked, letters) => {

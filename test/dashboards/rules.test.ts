@@ -72,6 +72,7 @@ const NO_TRAFFIC: Scenario = {
   [at('fencepost_redis_node_up', 'node="redis-0"')]: [[1, 1]],
   [at('fencepost_redis_clock_skew_seconds', 'node="redis-0"')]: [[1, 0.001]],
   [at('fencepost_redis_node_start_timestamp_seconds', 'node="redis-0"')]: [[1, -86_400]],
+  [at('fencepost_redis_node_memory_used_ratio', 'node="redis-0"')]: [[1, 0.4]],
   [at('nodejs_eventloop_lag_p99_seconds')]: [[1, 0.011]],
   [at('fencepost_saga_database_up')]: [[1, 1]],
   [at('fencepost_outbox_oldest_age_seconds')]: [[1, 0]],
@@ -238,6 +239,13 @@ const INCIDENTS: readonly Incident[] = [
     },
     minutes: 40,
     firesAfter: 32,
+    resolvedAfter: 2,
+  },
+  {
+    alert: 'FencepostRedisNodeMemoryHigh',
+    bad: { [at('fencepost_redis_node_memory_used_ratio', 'node="redis-0"')]: 0.85 },
+    minutes: 10,
+    firesAfter: 7,
     resolvedAfter: 2,
   },
   {

@@ -163,7 +163,7 @@ test.each<[who: string, username: string, password: string, ask: string[], told:
   ['the default user', 'default', '', ['get', 'dedup:a'], /WRONGPASS|NOAUTH/],
   ['fencepost with another password', 'fencepost', 'guessed', ['get', 'dedup:a'], /WRONGPASS|NOAUTH/],
   ['fencepost', 'fencepost', 'replace-this-password', ['flushall'], /NOPERM/],
-  ['fencepost', 'fencepost', 'replace-this-password', ['config', 'get', '*'], /NOPERM/],
+  ['fencepost', 'fencepost', 'replace-this-password', ['config', 'set', 'appendonly', 'no'], /NOPERM/],
   ['fencepost', 'fencepost', 'replace-this-password', ['keys', '*'], /NOPERM/],
   ['fencepost', 'fencepost', 'replace-this-password', ['get', 'somebody:else'], /NOPERM/],
   ['an operator', 'operator', 'replace-this-other-password', ['get', 'dedup:a'], /NOPERM/],

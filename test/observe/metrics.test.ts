@@ -399,11 +399,11 @@ describe('what is counted when', () => {
     expect(await shown()).toEqual([3, 2, 2, 0])
   })
 
-  test('each node more is 16 series, and 20 where vitals are collected', async () => {
+  test('each node more is 17 series, and 21 where vitals are collected', async () => {
     const names = (count: number) => Array.from({ length: count }, (_, at) => `redis-${at}`)
     for (const [vitals, each] of [
-      [false, 16],
-      [true, 20],
+      [false, 17],
+      [true, 21],
     ] as const) {
       const of = async (count: number) => {
         const options = { version: '1', nodeVersion: '26', groupNodes: 5, required: 3, routes: [], vitals }
@@ -421,7 +421,7 @@ describe('what is counted when', () => {
         name,
         voting: index > 0,
         quarantined: index === 0,
-        ...(index === 1 ? { startedWallMs: 1_700_000_000_000 } : {}),
+        ...(index === 1 ? { startedWallMs: 1_700_000_000_000, memoryShare: 0.25 } : {}),
       })),
       inFlight: 7,
       leasesReserved: 3,
@@ -432,7 +432,7 @@ describe('what is counted when', () => {
     const all = await series()
     const shown = Object.fromEntries(
       [...all].filter(([name]) =>
-        /reachable|up|skew|start|breaker|readiness|flight|held|quarantined|pending|sweeper|orphans/.test(
+        /reachable|up|skew|memory|start|breaker|readiness|flight|held|quarantined|pending|sweeper|orphans/.test(
           name,
         ),
       ),
@@ -444,6 +444,8 @@ describe('what is counted when', () => {
       'fencepost_redis_clock_skew_seconds{node="redis-0"}': Number.NaN,
       'fencepost_redis_node_start_timestamp_seconds{node="redis-0"}': Number.NaN,
       'fencepost_redis_node_start_timestamp_seconds{node="redis-1"}': 1_700_000_000,
+      'fencepost_redis_node_memory_used_ratio{node="redis-0"}': Number.NaN,
+      'fencepost_redis_node_memory_used_ratio{node="redis-1"}': 0.25,
       fencepost_http_requests_in_flight: 7,
       fencepost_leases_held: 3,
       fencepost_redis_nodes_quarantined: 1,

@@ -7,6 +7,7 @@ import { RedisEnrolmentNode } from '../../src/redis/enrolment.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { packRecord } from '../../src/redis/wire.ts'
 import { systemClock } from '../../src/system/clock.ts'
+import { systemRandom } from '../../src/system/random.ts'
 import { arbitraryRecord } from '../support/arbitrary-records.ts'
 import { openRedisNode, TEST_EPOCH } from '../support/redis-node.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
@@ -21,12 +22,14 @@ test('a Redis node that is told of a record holds what the rules say', { timeout
     name: 'redis-0',
     client,
     script: loadBatchScript(),
-    runId: 'unused',
+    runId: /run_id:(\w+)/.exec(await client.info('server'))?.[1] ?? '',
     epoch: TEST_EPOCH,
     deadlineMs: 5_000,
     clock: systemClock,
     sameConnection: () => true,
   })
+  const nonce = systemRandom.hex(16)
+  await node.begin(nonce, 'forgot')
   const nowMs = Date.now()
   const record = arbitraryRecord(nowMs)
   const told = fc.array(record, { minLength: 1, maxLength: 3 })
@@ -45,7 +48,7 @@ test('a Redis node that is told of a record holds what the rules say', { timeout
           needed,
         )
         if (merged === undefined) throw new Error('something was told')
-        await node.adopt([{ key, merged }])
+        await node.adopt(nonce, [{ key, merged }])
 
         const { sightings } = await node.show([key], true)
         const [shown] = sightings

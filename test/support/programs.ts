@@ -133,6 +133,18 @@ export const serverPrograms = {
     elsewhere: 'pip of Python 3',
     why: 'Envoy, hadolint and the schemas of Kubernetes come as wheels, and so does Go where there is none',
   },
+  spin: {
+    programs: ['spin'],
+    debianPackage: 'spin',
+    elsewhere: 'brew install spin, or spinroot.com',
+    why: 'the specification of the record protocol is searched by a model checker',
+  },
+  cc: {
+    programs: ['cc', 'gcc', 'clang'],
+    debianPackage: 'gcc',
+    elsewhere: 'any C compiler',
+    why: 'Spin writes its search as a C program',
+  },
   redisExporter: {
     programs: ['prometheus-redis-exporter', 'redis_exporter'],
     debianPackage: 'prometheus-redis-exporter',

@@ -1,5 +1,6 @@
 /** One `RedisNode` on one real server, enrolled by hand: for tests of the node itself, without the cluster around it. */
 import type { Redis } from 'ioredis'
+import { ANSWER_MAX_AGE_MS } from '../../src/core/claims/answer-age.ts'
 import { SILENT } from '../../src/core/events.ts'
 import type { Clock } from '../../src/core/ports.ts'
 import { createRedisClient, type RedisAddress } from '../../src/redis/connect.ts'
@@ -8,11 +9,12 @@ import { RedisNode } from '../../src/redis/node.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
+import { VIRTUAL_START_WALL_MS } from './virtual-clock.ts'
 
 export type OpenNode = AsyncDisposable & { readonly node: RedisNode; readonly client: Redis }
 
 /** Time does not pass on it: on a busy machine a round trip may last longer than a lease of a test, and then its vote is none. */
-export const STANDING_CLOCK: Clock = { ...systemClock, monoMs: () => 0 }
+export const STANDING_CLOCK: Clock = { ...systemClock, monoMs: () => 0, wallMs: () => VIRTUAL_START_WALL_MS }
 
 export const TEST_EPOCH = '1:test:epoch'
 
@@ -33,6 +35,7 @@ export async function openRedisNode(
     script: loadBatchScript(),
     deadlineMs,
     maxTokenAheadMs,
+    answerMaxAgeMs: ANSWER_MAX_AGE_MS,
     clock,
     events: SILENT,
   })

@@ -1,5 +1,7 @@
 /** How each problem of the reservation API's own is reached; the ones it shares with the proxy are reached there. */
 import type { DeskAnswer } from '../../src/core/saga-desk.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { createAwayNodes } from './away-nodes.ts'
 import { startReservationApi, type TestApi, type TestApiOptions } from './reservation-api.ts'
 
 async function asked(
@@ -87,4 +89,17 @@ export const reservationProblems = {
       await api.call(`/v1/reservations/${id}/release`, { fencing_token: token })
       return post(api, `/v1/reservations/${id}/complete`, { fencing_token: token })
     }),
+  'completion-undecided': () => {
+    const { nodes, away } = createAwayNodes(systemClock)
+    return asked(
+      async (api) => {
+        const { id, token } = await api.reserve(mine)
+        away(3, 4)
+        await api.call(`/v1/reservations/${id}/release`, { fencing_token: token })
+        away()
+        return post(api, `/v1/reservations/${id}/complete`, { fencing_token: token })
+      },
+      { nodes },
+    )
+  },
 }

@@ -41,7 +41,7 @@ export type SidecarOptions = {
 /** @param env settings; all listeners are on free ports of the loopback unless said otherwise */
 export async function startSidecar(
   env: Readonly<Record<string, string>>,
-  { main = MAIN, onOutput, startWithinMs = 15_000 }: SidecarOptions = {},
+  { main = MAIN, onOutput, startWithinMs = 20_000 }: SidecarOptions = {},
 ): Promise<Sidecar> {
   const child = new TestProcess(process.execPath, [main, 'serve'], {
     name: 'fencepost serve',

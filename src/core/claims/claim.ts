@@ -11,12 +11,12 @@
 import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, Clock, NodeAnswer, Quorum, Random, Round } from '../ports.ts'
 import type { Owner } from '../record/record.ts'
-import { decodeOutcome } from '../record/stored-outcome.ts'
+import { decodeOutcome, saysOtherwise } from '../record/stored-outcome.ts'
 import { NO_TOKEN, type Token, type TokenSource } from '../record/token.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import { majorityOf } from '../units.ts'
 import { type Instant, now, remainingMs, validityFrom } from './lease.ts'
-import { answered, bestCompleted, explainRefusedClaim, type Refusal } from './quorum.ts'
+import { answered, bestCompleted, explainRefusedClaim, isForWantOfRoom, type Refusal } from './quorum.ts'
 
 /** Between rounds that nobody won. Short, because a round takes about a millisecond; jittered, because others wait too. */
 const CONTENTION_BACKOFF: Backoff = { initialMs: 4, maxMs: 40 }
@@ -33,6 +33,7 @@ export type ClaimPorts = {
 }
 
 type Completed = Extract<NodeAnswer, { kind: 'completed' }>
+type Unavailable = Extract<ClaimResult, { kind: 'unavailable' }>
 
 /** One claimant's proposal in one round. */
 type Proposal = {
@@ -52,7 +53,7 @@ type Step =
       readonly otherwise: ClaimResult
     }
 
-const CONTENDED: ClaimResult = { kind: 'held', retryAfterMs: CONTENDED_RETRY_AFTER_MS }
+const CONTENDED: ClaimResult = { kind: 'contended', retryAfterMs: CONTENDED_RETRY_AFTER_MS }
 
 /** Claims within `request.budgetMs`; a round under way when the budget ends is finished, bounded by the nodes' deadlines. */
 export async function claimIdentity(request: ClaimRequest, ports: ClaimPorts): Promise<ClaimResult> {
@@ -176,12 +177,16 @@ async function adopt(proposal: Proposal, round: Round, sighted: Completed, ports
     await releaseGranted(proposal, round, ports)
     return duplicate(request, best, ports)
   }
-  const seen = new Set(
-    round.answers.flatMap((answer) => (answer?.kind === 'completed' ? [answer.acceptedToken] : [])),
-  )
-  if (seen.size > 1) ports.events.publish({ kind: 'conflict_repaired', recordKey: key, tokens: [...seen] })
-  const command = { kind: 'complete', key, token, owner, fingerprint, attempt, outcome } as const
-  const written = await ports.quorum.run({ ...command, keyTtlMs: request.retentionMs })
+  const seen = round.answers.flatMap((answer) => (answer?.kind === 'completed' ? [answer] : []))
+  // One outcome at two tokens is an adoption that broke off, and no conflict.
+  if (seen.some((one) => saysOtherwise(one.outcome, outcome))) {
+    const tokens = [...new Set(seen.map(({ acceptedToken }) => acceptedToken))]
+    ports.events.publish({ kind: 'conflict_repaired', recordKey: key, tokens })
+  }
+  // Only in place of what was promised to us: a record that has expired since took its promise along, and is somebody's now.
+  const command = { kind: 'complete', key, token, acceptedToken: token, owner } as const
+  const adopted = { fingerprint, attempt, outcome, keyTtlMs: request.retentionMs }
+  const written = await ports.quorum.run({ ...command, ...adopted })
   if (written.carried) {
     ports.events.publish({ kind: 'outcome_adopted', recordKey: key, token })
     return duplicate(request, { ...best, acceptedToken: token }, ports)
@@ -192,19 +197,30 @@ async function adopt(proposal: Proposal, round: Round, sighted: Completed, ports
 
 /**
  * A majority holds the outcome, and some nodes granted us a claim because they missed it: they get the outcome instead,
- * for what is left of its time. Else they would show a claim that nobody works under until its lease ends.
+ * at the token at which it was chosen and for what is left of its time. Else they would show a claim that nobody works under
+ * until its lease ends. At our own token it would be accepted anew: by a minority, which hides that it was chosen.
  */
 async function spread(proposal: Proposal, round: Round, chosen: Completed, ports: ClaimPorts): Promise<void> {
   const others = round.answers.flatMap((answer, index) => (answer?.kind === 'granted' ? [] : [index]))
   if (others.length === ports.quorum.nodeCount) return
   const { request, owner, token } = proposal
-  const { fingerprint, attempt, outcome } = chosen
+  const { fingerprint, attempt, outcome, acceptedToken } = chosen
   const decoded = decodeOutcome(outcome)
   if (decoded.kind === 'damaged') return releaseGranted(proposal, round, ports)
   const leftMs = Math.ceil(decoded.outcome.completedAtWallMs + request.retentionMs - ports.clock.wallMs())
   // Our wall clock and the other one may be an hour apart: never longer than was asked for, nor forgotten at once.
   const ttlMs = Math.min(request.retentionMs, Math.max(request.leaseMs, leftMs))
-  const command = { kind: 'complete', key: request.key, token, owner, fingerprint, attempt, outcome } as const
+  const { key } = request
+  const command = {
+    kind: 'complete',
+    key,
+    token,
+    owner,
+    fingerprint,
+    attempt,
+    outcome,
+    acceptedToken,
+  } as const
   await ports.quorum.run({ ...command, keyTtlMs: ttlMs }, new Set(others))
 }
 
@@ -215,8 +231,8 @@ function duplicate(request: ClaimRequest, chosen: Completed, ports: ClaimPorts):
     ports.events.publish({ kind: 'outcome_damaged', recordKey: request.key, reason: decoded.reason })
     return { kind: 'done', result: { kind: 'damaged' } }
   }
-  const { acceptedToken: token, attempt } = chosen
-  return { kind: 'done', result: { kind: 'duplicate', outcome: decoded.outcome, token, attempt } }
+  const { outcome, token = chosen.acceptedToken } = decoded
+  return { kind: 'done', result: { kind: 'duplicate', outcome, token, attempt: chosen.attempt } }
 }
 
 function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, ports: ClaimPorts): Step {
@@ -233,8 +249,11 @@ function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, ports: Clai
     case 'sighted':
     case 'contended':
       return again(CONTENDED, refusal.above)
-    case 'unavailable':
-      return again(unavailable(refusal.answered, ports))
+    case 'unavailable': {
+      const result = unavailable(refusal.answered, ports, refusal.full)
+      // The nodes are well, and no round of this claim makes room.
+      return isForWantOfRoom(result) ? { kind: 'done', result } : again(result)
+    }
     case 'undecided':
       throw new Error('a settled round is never undecided')
   }
@@ -244,8 +263,9 @@ function again(otherwise: ClaimResult, above: Token = NO_TOKEN): Step {
   return { kind: 'again', above, atOnce: false, otherwise }
 }
 
-function unavailable(answeredNodes: number, ports: ClaimPorts): ClaimResult {
-  return { kind: 'unavailable', answered: answeredNodes, required: majorityOf(ports.quorum.nodeCount) }
+function unavailable(answeredNodes: number, ports: ClaimPorts, full = 0): Unavailable {
+  const required = majorityOf(ports.quorum.nodeCount)
+  return { kind: 'unavailable', answered: answeredNodes, required, ...(full === 0 ? {} : { full }) }
 }
 
 /** Sends a release to every node that granted or may have, before anything else is tried; the others hear nothing. */

@@ -20,13 +20,20 @@ import type {
   RenewResult,
   Round,
 } from '../ports.ts'
-import { decodeOutcome, encodeOutcome, type StoredOutcome } from '../record/stored-outcome.ts'
-import { type Token, TokenSource } from '../record/token.ts'
+import {
+  type DecodedOutcome,
+  decodeOutcome,
+  encodeOutcome,
+  type StoredOutcome,
+} from '../record/stored-outcome.ts'
+import { TokenSource } from '../record/token.ts'
 import { majorityOf } from '../units.ts'
 import { claimIdentity } from './claim.ts'
+import { helpToMajority } from './helped-outcome.ts'
 import { now, remainingMs, validityFrom } from './lease.ts'
-import { explainRead } from './majority-read.ts'
-import { answered, bestCompleted, explainRejected } from './quorum.ts'
+import { type ClaimedRead, type CompletedRecord, explainRead } from './majority-read.ts'
+import { answered, explainRejected } from './quorum.ts'
+import { explainRefusedCompletion } from './refused-completion.ts'
 
 export type LeasesOptions = {
   readonly quorum: Quorum
@@ -36,12 +43,12 @@ export type LeasesOptions = {
 }
 
 export function createLeases({ quorum, clock, random, events }: LeasesOptions): Leases {
-  const tokens = new TokenSource(() => clock.wallMs())
+  const tokens = new TokenSource(() => clock.wallMs(), random.fraction())
   const needed = majorityOf(quorum.nodeCount)
 
-  function decode(key: string, bytes: Buffer): StoredOutcome | undefined {
+  function decode(key: string, bytes: Buffer): Extract<DecodedOutcome, { kind: 'intact' }> | undefined {
     const decoded = decodeOutcome(bytes)
-    if (decoded.kind === 'intact') return decoded.outcome
+    if (decoded.kind === 'intact') return decoded
     events.publish({ kind: 'outcome_damaged', recordKey: key, reason: decoded.reason })
     return undefined
   }
@@ -64,10 +71,17 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
     const result: RenewResult =
       round.carried && remainingMs(renewedLease, now(clock)) > 0
         ? { kind: 'renewed', lease: renewedLease }
-        : { kind: (await rejection(round, ['renewed'])) === 'refused' ? 'lost' : 'unavailable' }
+        : await unrenewed(round)
     const durationMs = clock.monoMs() - startedAt.monoMs
     events.publish({ kind: 'lease_renewed', recordKey: key, result: result.kind, durationMs })
     return result
+  }
+
+  async function unrenewed(round: Round): Promise<RenewResult> {
+    // Who finds the token too far ahead says nothing of another holder.
+    if ((await rejection(round, ['renewed', 'skewed'])) === 'refused') return { kind: 'lost' }
+    const skewed = round.answers.some((answer) => answer?.kind === 'skewed')
+    return { kind: 'unavailable', ...(skewed ? { skewed } : {}) }
   }
 
   async function complete(lease: Lease, outcome: StoredOutcome): Promise<CompleteResult> {
@@ -80,7 +94,7 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
 
   async function offer(lease: Lease, outcome: StoredOutcome): Promise<CompleteResult> {
     const { key, token, owner, fingerprint, attempt, retentionMs } = lease
-    const bytes = encodeOutcome(outcome)
+    const bytes = encodeOutcome(outcome, token)
     const round = await quorum.run({
       kind: 'complete',
       key,
@@ -92,28 +106,16 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
       keyTtlMs: retentionMs,
     })
     if (round.carried) return { kind: 'recorded' }
-    const says = await rejection(round, ['recorded'])
-    const early = bestCompleted(round.answers)
-    // An outcome that the first answers don't show on a majority, or at all, may stand on those that are still to come.
-    if (early === undefined || early.holders < needed) await round.settled
-    const found = bestCompleted(round.answers)
-    if (found !== undefined && acceptedEarlier(found.best, lease, outcome)) {
-      const inFavour = found.holders + round.answers.filter((answer) => answer?.kind === 'recorded').length
-      if (inFavour >= needed) return { kind: 'recorded' }
-      const against = answered(round.answers).length - inFavour
-      return { kind: quorum.nodeCount - against < needed ? 'fenced' : 'unavailable' }
-    }
-    if (says !== 'refused') return { kind: 'unavailable' }
-    if (found !== undefined && adoptedByAnother(found.best, lease, bytes)) {
-      // Until a majority has it from the other one, it is not known whether it will.
-      return { kind: found.holders >= needed ? 'recorded' : 'unavailable' }
-    }
-    if (found === undefined || found.holders < needed) return { kind: 'fenced' }
+    // What the first answers don't show may stand on the nodes that are still to come.
+    await round.settled
+    const says = explainRefusedCompletion(round.answers, { token, attempt, outcome: bytes })
+    if (says.kind !== 'fenced') return { kind: says.kind }
+    const { chosen } = says
     // The lease may have been forgotten as not carried out, and the key used for another content since.
-    const winner = found.best.fingerprint === fingerprint ? decode(key, found.best.outcome) : undefined
-    return winner === undefined
+    const winner = chosen?.fingerprint === fingerprint ? decode(key, chosen.outcome) : undefined
+    return chosen === undefined || winner === undefined
       ? { kind: 'fenced' }
-      : { kind: 'fenced', winner: { outcome: winner, token: found.best.acceptedToken } }
+      : { kind: 'fenced', winner: { outcome: winner.outcome, token: winner.token ?? chosen.acceptedToken } }
   }
 
   async function release(lease: Lease): Promise<ReleaseResult> {
@@ -142,25 +144,34 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
     const says = explainRead(round.answers, true)
     switch (says.kind) {
       case 'unavailable':
+      case 'uncertain':
         return { kind: 'unavailable', answered: says.answered, required: needed }
       case 'absent':
         return { kind: 'absent' }
       case 'released':
         return { kind: 'released', token: says.fence }
-      case 'claimed': {
-        const { fence: token, sighted, carried, ...claim } = says
-        return { ...claim, token, ...(sighted ? { sighted } : {}), ...(carried ? { carried } : {}) }
+      case 'claimed':
+        return claimed(says)
+      case 'sighted': {
+        if (await helpToMajority(key, says, round.answers, quorum)) return completed(key, says.record)
+        if (says.claim !== undefined) return { ...claimed(says.claim), sighted: true }
+        const { acceptedToken: token, attempt, fingerprint } = says.record
+        const sighted = { token, attempt, fingerprint }
+        return { kind: 'unavailable', answered: answered(round.answers).length, required: needed, sighted }
       }
-      case 'completed': {
-        const { acceptedToken: token, attempt, fingerprint, outcome: bytes } = says.record
-        const outcome = decode(key, bytes)
-        return outcome === undefined
-          ? { kind: 'damaged' }
-          : { kind: 'completed', token, attempt, fingerprint, outcome }
-      }
+      case 'completed':
+        return completed(key, says.record)
       case 'undecided':
         throw new Error('a settled round is never undecided')
     }
+  }
+
+  function completed(key: string, record: CompletedRecord): ReadResult {
+    const { acceptedToken, attempt, fingerprint, outcome: bytes } = record
+    const decoded = decode(key, bytes)
+    if (decoded === undefined) return { kind: 'damaged' }
+    const { outcome, token = acceptedToken } = decoded
+    return { kind: 'completed', token, attempt, fingerprint, outcome }
   }
 
   return {
@@ -172,31 +183,12 @@ export function createLeases({ quorum, clock, random, events }: LeasesOptions): 
   }
 }
 
-/**
- * Some node had taken the outcome before the others heard of it, and a later claimant wrote it under its own token: what
- * stands is what this holder did, and no later execution's.
- */
-function adoptedByAnother(
-  accepted: { readonly acceptedToken: Token; readonly attempt: number; readonly outcome: Buffer },
-  lease: Lease,
-  bytes: Buffer,
-): boolean {
-  return (
-    accepted.acceptedToken > lease.token &&
-    accepted.attempt === lease.attempt &&
-    accepted.outcome.equals(bytes)
-  )
-}
-
-/** The same outcome was offered under this very lease before, at another moment: the caller asks again. */
-function acceptedEarlier(
-  accepted: { readonly acceptedToken: Token; readonly outcome: Buffer },
-  lease: Lease,
-  outcome: StoredOutcome,
-): boolean {
-  if (accepted.acceptedToken !== lease.token) return false
-  const decoded = decodeOutcome(accepted.outcome)
-  if (decoded.kind === 'damaged') return false
-  const { completedAtWallMs } = decoded.outcome
-  return encodeOutcome({ ...outcome, completedAtWallMs }).equals(accepted.outcome)
+function claimed(read: ClaimedRead): Extract<ReadResult, { kind: 'claimed' }> {
+  const { fence: token, carried, leftovers, ...claim } = read
+  return {
+    ...claim,
+    token,
+    ...(carried ? { carried } : {}),
+    ...(leftovers === undefined ? {} : { leftovers }),
+  }
 }

@@ -1,141 +1,190 @@
 /**
  * Says what the records that nodes show of one identity amount to, for who only looks.
  *
- * Owns which of several views of a record speaks. Nothing that is granted or recorded rests on it: whoever acts on what was
- * read claims first. What a refused claim amounts to is `quorum.ts`.
+ * Owns one promise: nothing that is said contradicts a call that was acknowledged before the nodes were asked. A claim,
+ * extension, completion or release that was acknowledged is known to a majority, so to all nodes that were heard but as many as a
+ * minority. What a majority may hold and is not seen to hold is `uncertain`: neither free nor held, neither over nor recorded.
+ *
+ *   completed   a majority has accepted the outcome at one ballot
+ *   sighted     a node shows an outcome, and no majority is seen to have it: `leases.ts` helps it to one, or it is not known
+ *   claimed     a majority shows this claim, running or over; or leftovers of several on a majority, all over
+ *   released, absent   no claim stands that a majority may have granted
+ *
+ * What a refused claim amounts to is `quorum.ts`.
+ *
+ * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.3 (who learns a value has to know that a majority accepted it);
+ * M. Herlihy, J. Wing, "Linearizability" (1990).
  */
 
 import type { NodeAnswer } from '../ports.ts'
-import type { Fingerprint, NodeRecord, Owner } from '../record/record.ts'
+import { type Fingerprint, NO_OWNER, type NodeRecord, type Owner } from '../record/record.ts'
 import { NO_TOKEN, type Token } from '../record/token.ts'
 import { majorityOf } from '../units.ts'
 import { bestOf } from './quorum.ts'
 
 type Answers = readonly (NodeAnswer | undefined)[]
 type Read = Extract<NodeAnswer, { kind: 'record' }>
-type CompletedRecord = Extract<NodeRecord, { state: 'completed' }>
+export type CompletedRecord = Extract<NodeRecord, { state: 'completed' }>
 
 export type MajorityRead =
   /** A majority has accepted this outcome: it is chosen. */
   | { readonly kind: 'completed'; readonly record: CompletedRecord }
+  /**
+   * Whether it is chosen is not known, or it is not yet. `claim`: it is surely not, and this claim stands on a majority beside
+   * it.
+   */
+  | { readonly kind: 'sighted'; readonly record: CompletedRecord; readonly claim?: ClaimedRead }
   | ClaimedRead
   | { readonly kind: 'released'; readonly fence: Token }
   | { readonly kind: 'absent' }
+  /** A majority answered, and a claim that a majority may hold is seen on fewer. */
+  | { readonly kind: 'uncertain'; readonly answered: number }
   | { readonly kind: 'unavailable'; readonly answered: number }
   /** Nodes that have not answered may still make the difference. */
   | { readonly kind: 'undecided' }
 
-type ClaimedRead = {
+export type ClaimedRead = {
   readonly kind: 'claimed'
   readonly fence: Token
   readonly owner: Owner
+  /** 0: it is over. */
   readonly remainingMs: number
   readonly attempt: number
   readonly fingerprint: Fingerprint
-  /** Some node shows an outcome, which a claim would adopt. */
-  readonly sighted: boolean
   /** A majority shows this token or a larger one: every claim from now on has a larger one. */
   readonly carried: boolean
+  /** Leftovers of several claims: which of them a majority granted is not known. */
+  readonly leftovers?: true
 }
 
-/**
- * What `read` answers say. A majority's outcome speaks, then the claim that a majority may have carried; else the claim or
- * release with the largest ballot. Who loses to a claim may release a larger ballot on a node that missed it, which makes
- * nobody free.
- * A minority's outcome is not an answer yet: it is shown as the lapsed claim that it still is.
- *
- * @param settled every node has answered or was given up: no `undecided` any more
- */
+/** What was heard: nodes that showed a record or that there is none, and how many are silent. */
+type Heard = {
+  readonly reads: readonly Read[]
+  readonly silent: number
+  readonly needed: number
+  /** Claims as the nodes show them, the largest ballot first, and of one claim the longest remainder. */
+  readonly views: readonly ClaimedRead[]
+  readonly outcomes: readonly CompletedRecord[]
+}
+
+/** @param settled every node has answered or was given up: no `undecided` any more */
 export function explainRead(answers: Answers, settled: boolean): MajorityRead {
   const needed = majorityOf(answers.length)
   const reads = answers.flatMap((answer) => (answer?.kind === 'record' ? [answer] : []))
   if (reads.length < needed)
     return settled ? { kind: 'unavailable', answered: reads.length } : { kind: 'undecided' }
 
-  const sighting = bestOf(reads.flatMap(({ record }) => (record?.state === 'completed' ? [record] : [])))
+  const outcomes = reads.flatMap(({ record }) => (record?.state === 'completed' ? [record] : []))
+  const sighting = bestOf(outcomes, needed)
   if (sighting !== undefined && sighting.holders >= needed)
     return { kind: 'completed', record: sighting.best }
   if (sighting !== undefined && !settled) return { kind: 'undecided' }
 
-  const views = claimsAmong(reads, sighting !== undefined, needed)
+  const views = claimsAmong(reads, needed)
+  const heard: Heard = { reads, silent: answers.length - reads.length, needed, views, outcomes }
   // Some have missed a renewal or a claim, or one has a clock that was set back: the more are heard, the surer it is which.
   if (
     !settled &&
     views.some((view) => view.fence !== views[0]?.fence || isLapsed(view) !== isLapsed(views[0]))
   )
     return { kind: 'undecided' }
-  const released = reads.reduce<Token | undefined>(
-    (largest, { record }) =>
-      record?.state === 'released' ? Math.max(largest ?? NO_TOKEN, record.fence) : largest,
-    undefined,
-  )
-  const claimed = speakerOf(views, reads, answers.length)
-  if (sighting !== undefined && (claimed === undefined || claimed.fence < sighting.best.acceptedToken)) {
-    const { acceptedToken: fence, owner, attempt, fingerprint } = sighting.best
-    return {
-      kind: 'claimed',
-      fence,
-      owner,
-      attempt,
-      fingerprint,
-      remainingMs: 0,
-      sighted: true,
-      carried: false,
-    }
+  const standing = claimOfMajority(heard)
+  if (sighting !== undefined) {
+    // Acceptances at smaller ballots may lie under those that are shown, so nodes are counted whatever their ballot.
+    const surelyNotChosen = outcomes.length + heard.silent < needed
+    const { best: record } = sighting
+    return standing !== undefined && surelyNotChosen
+      ? { kind: 'sighted', record, claim: standing }
+      : { kind: 'sighted', record }
   }
-  if (claimed !== undefined) {
-    if (sighting !== undefined || claimed.fence >= (released ?? NO_TOKEN) || views.length >= needed)
-      return claimed
-    if (!settled) return { kind: 'undecided' }
-  }
-  return released === undefined ? { kind: 'absent' } : { kind: 'released', fence: released }
+  if (standing !== undefined) return standing
+  const said = withoutClaimOfMajority(heard)
+  return said.kind === 'uncertain' && !settled ? { kind: 'undecided' } : said
 }
 
-/** As the nodes show them, the largest ballot first, and of one claim the longest remainder. */
-function claimsAmong(reads: readonly Read[], sighted: boolean, needed: number): readonly ClaimedRead[] {
+function claimsAmong(reads: readonly Read[], needed: number): readonly ClaimedRead[] {
   return reads
     .flatMap(({ record, nodeMs }): readonly ClaimedRead[] => {
       if (record?.state !== 'claimed') return []
       const { fence, owner, attempt, fingerprint, leaseUntilNodeMs } = record
       const remainingMs = Math.max(0, leaseUntilNodeMs - nodeMs)
       const carried = reads.filter((other) => (other.record?.fence ?? NO_TOKEN) >= fence).length >= needed
-      return [{ kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs, sighted, carried }]
+      return [{ kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs, carried }]
     })
     .sort((one, other) => other.fence - one.fence || other.remainingMs - one.remainingMs)
 }
 
+/** The one claim that a majority shows, if there is one. Two of one token may be shown where it was proposed twice. */
+function claimOfMajority(heard: Heard): ClaimedRead | undefined {
+  const firsts = heard.views.filter((view, at) => heard.views.findIndex((one) => isSame(one, view)) === at)
+  const [only, ...more] = firsts.filter((view) => holdersOf(view, heard) >= heard.needed)
+  return only === undefined || more.length > 0
+    ? undefined
+    : { ...only, remainingMs: remainderOf(only, heard) }
+}
+
+function isSame(one: ClaimedRead, other: ClaimedRead): boolean {
+  return one.fence === other.fence && one.owner === other.owner
+}
+
+/** Nodes that show the claim, or an outcome of it: who has that has carried the claim. */
+function holdersOf(claim: ClaimedRead, { views, outcomes }: Heard): number {
+  const shown = views.filter((view) => isSame(view, claim)).length
+  const done = outcomes.filter(
+    ({ acceptedToken, fence, owner }) =>
+      acceptedToken === claim.fence && (fence !== acceptedToken || owner === claim.owner),
+  ).length
+  return shown + done
+}
+
 /**
- * Which of several claims speaks: the largest that a majority may have carried. A larger one was nobody's, or is not yet: it
- * hides none that was somebody's, also where its node has a clock that was set back and shows it as running.
+ * What is left of a claim of which nodes show different remainders. A renewal that was acknowledged is known to a majority of
+ * all, so to so many of those that were heard; some of them may show an outcome or a release by now. What fewer show is a clock
+ * of their own, or a renewal that did not count.
  */
-function speakerOf(
-  views: readonly ClaimedRead[],
-  reads: readonly Read[],
-  nodeCount: number,
-): ClaimedRead | undefined {
-  // Who has an outcome of a claim has carried that claim.
-  const tokens = reads.flatMap(({ record }) => {
-    if (record?.state === 'completed') return [record.acceptedToken]
-    return record?.state === 'claimed' ? [record.fence] : []
-  })
-  const silent = nodeCount - reads.length
-  const largest = tokens.sort((one, other) => other - one)[majorityOf(nodeCount) - 1 - silent]
-  const speaker = views.find(({ fence }) => largest !== undefined && fence <= largest) ?? views[0]
-  const same = views.filter(({ fence }) => fence === speaker?.fence)
-  return same[0] && { ...same[0], remainingMs: remainderOf(same, reads.length, nodeCount) }
+function remainderOf(claim: ClaimedRead, { reads, silent, needed, views }: Heard): number {
+  const same = views.filter((view) => isSame(view, claim))
+  const movedOn =
+    reads.filter(({ record }) => (record?.fence ?? NO_TOKEN) >= claim.fence).length - same.length
+  const know = needed - silent - movedOn
+  return same[Math.min(Math.max(know, 1), same.length) - 1]?.remainingMs ?? 0
+}
+
+/** Nobody shows an outcome, and no claim stands on a majority. */
+function withoutClaimOfMajority(heard: Heard): MajorityRead {
+  const { reads, silent, needed, views } = heard
+  const uncertain: MajorityRead = { kind: 'uncertain', answered: reads.length }
+  // By its holder and not by its token, which is raised on one node after another.
+  const running = views.filter((view) => !isLapsed(view))
+  const mayBeHeld = running.some(
+    ({ owner }) => views.filter((view) => view.owner === owner).length + silent >= needed,
+  )
+  if (mayBeHeld) return uncertain
+  // Of an attempt that ended without an outcome: its claim, or one that came after it on its node.
+  const lapsed = views.filter((view) => isLapsed(view) || view.attempt > 1).length
+  if (lapsed >= needed) {
+    const speaker = speakerOf(heard)
+    return speaker === undefined ? uncertain : { ...speaker, remainingMs: 0, leftovers: true }
+  }
+  if (lapsed > 0 && lapsed + silent >= needed) return uncertain
+  const fences = reads.flatMap(({ record }) => (record?.state === 'released' ? [record.fence] : []))
+  return fences.length === 0 ? { kind: 'absent' } : { kind: 'released', fence: Math.max(...fences) }
+}
+
+/**
+ * Which of several claims that are over speaks: the largest that a majority may have carried. A larger one was nobody's: it hides
+ * none that was somebody's. A takeover that was given back has carried its token also to nodes that knew of no earlier attempt:
+ * they show it as released.
+ */
+function speakerOf({ reads, views, silent, needed }: Heard): ClaimedRead | undefined {
+  const claims = views.map(({ fence }) => fence)
+  const givenBack = reads.flatMap(({ record }) =>
+    record?.state === 'released' && claims.includes(record.fence) ? [record.fence] : [],
+  )
+  const largest = [...claims, ...givenBack].sort((one, other) => other - one)[needed - 1 - silent]
+  return views.find(({ fence }) => largest !== undefined && fence <= largest) ?? views[0]
 }
 
 function isLapsed(view: ClaimedRead | undefined): boolean {
-  return view === undefined || view.remainingMs === 0
-}
-
-/**
- * What is left of a claim of which nodes show different remainders. A renewal that counted is known to a majority of all, so
- * to so many of those that were heard; what fewer show is a clock of their own, or a renewal that did not count.
- *
- * @param views of one claim, the longest remainder first
- */
-function remainderOf(views: readonly ClaimedRead[], heard: number, nodeCount: number): number {
-  const know = heard - (nodeCount - majorityOf(nodeCount))
-  return views[Math.min(know, views.length) - 1]?.remainingMs ?? 0
+  return view === undefined || view.owner === NO_OWNER || view.remainingMs === 0
 }

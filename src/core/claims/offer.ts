@@ -27,7 +27,10 @@ const LATE_BACKOFF: Backoff = { initialMs: 100, maxMs: 2_000 }
 /** In leases: nodes that renew a lease but never take its outcome are not asked for ever. */
 const LATE_LEASES_MAX = 20
 
-/** Offers the outcome until a majority has it, another holder came after, or the time for it is over. */
+/**
+ * Offers the outcome until a majority has it, a majority refuses it for good (which may leave it undecided), or the time for it is
+ * over.
+ */
 export async function offerOutcome(
   outcome: StoredOutcome,
   budgetMs: number,
@@ -58,7 +61,7 @@ export async function offerLater(
     await pause(clock, jitteredDelayMs(LATE_BACKOFF, attempts - 1, random))
     const { kind: result } = await leases.complete(keeper.lease(), outcome)
     if (result === 'unavailable' && !keeper.lost.aborted && clock.monoMs() < untilMonoMs) continue
-    keeper.stop(result === 'recorded' ? 'completed' : result === 'fenced' ? 'lost' : 'abandoned')
+    keeper.stop(result === 'recorded' ? 'completed' : result === 'unavailable' ? 'abandoned' : 'lost')
     events.publish({ kind: 'settled_late', recordKey, result, attempts })
     return
   }

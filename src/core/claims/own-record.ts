@@ -15,7 +15,12 @@ export async function besidesOwnRecord(
   if (claimed.kind !== 'granted') return claimed
   const { lease } = claimed
   const known = await own.read(lease.key)
-  if (known.kind !== 'completed' && known.kind !== 'claimed') return claimed
+  if (known.kind === 'absent' || known.kind === 'released') return claimed
+  // What is not known may be an outcome: nothing is begun beside it.
+  if (known.kind === 'unavailable' || known.kind === 'damaged') {
+    await leases.release(lease)
+    return known
+  }
   const same = known.fingerprint === lease.fingerprint
   // It got no answer: that was an attempt, too.
   if (same && known.kind === 'claimed' && known.remainingMs === 0)

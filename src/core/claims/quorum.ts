@@ -8,7 +8,7 @@
  */
 
 import type { NodeAnswer } from '../ports.ts'
-import { decodeOutcome, saysOtherwise } from '../record/stored-outcome.ts'
+import { decodeOutcome, sameContent, saysOtherwise } from '../record/stored-outcome.ts'
 import { NO_TOKEN, type Token } from '../record/token.ts'
 import { majorityOf } from '../units.ts'
 
@@ -26,6 +26,7 @@ export type Refusal =
       /** Nothing below or at it gets the promises. */
       readonly above: Token
     }
+  /** A majority stands behind one other request under this key, or nobody races for it and leftovers of others fill it. */
   | { readonly kind: 'mismatch' }
   /** One holder stands on a majority. */
   | { readonly kind: 'held'; readonly remainingMs: number }
@@ -35,7 +36,8 @@ export type Refusal =
   | { readonly kind: 'stale'; readonly above: Token }
   /** Our token was too far in the future of the nodes' clocks: at `nodeMs` enough of them would have granted it. */
   | { readonly kind: 'skewed'; readonly nodeMs: number }
-  | { readonly kind: 'unavailable'; readonly answered: number }
+  /** `full`: how many of the others are well and have no memory for a new claim. */
+  | { readonly kind: 'unavailable'; readonly answered: number; readonly full: number }
   /** Fewer than a majority have answered yet, and others still may. */
   | { readonly kind: 'undecided' }
 
@@ -47,20 +49,44 @@ export function answered(answers: Answers): readonly NodeAnswer[] {
   )
 }
 
+/** A majority is well: what could not be had is a claim that is new. */
+export function isForWantOfRoom({ answered, required, full = 0 }: Counted): boolean {
+  return answered + full >= required
+}
+
+type Counted = { readonly answered: number; readonly required: number; readonly full?: number }
+
+function withoutRoom(answers: Answers): number {
+  return answers.filter((answer) => answer?.kind === 'unreachable' && answer.full === true).length
+}
+
 type Accepted = { readonly acceptedToken: Token; readonly outcome: Buffer; readonly copied?: true }
 
 /**
- * The outcome with the largest ballot among what nodes accepted, and how many nodes accepted that very one.
+ * The outcome that speaks among what nodes accepted, and how many nodes accepted that very one: the one that a majority
+ * accepted at one ballot, which is chosen whatever larger ballots a minority shows; else the one with the largest ballot.
+ * Equal bytes at several ballots never add up to a majority.
  *
  * One ballot has one value, so copies of one ballot are equal, unless a node's memory was altered. Such a node accepted the
  * outcome all the same, and counts; but an intact copy speaks.
+ *
+ * @param needed a majority of all nodes
  */
-export function bestOf<T extends Accepted>(accepted: readonly T[]): { best: T; holders: number } | undefined {
-  const largest = Math.max(...accepted.map(({ acceptedToken }) => acceptedToken))
-  const copies = accepted.filter(({ acceptedToken }) => acceptedToken === largest)
+export function bestOf<T extends Accepted>(
+  accepted: readonly T[],
+  needed: number,
+): { best: T; holders: number } | undefined {
+  const ballots = [...new Set(accepted.map(({ acceptedToken }) => acceptedToken))].sort((a, b) => b - a)
+  const bests = ballots.map((ballot) => bestAt(accepted.filter((one) => one.acceptedToken === ballot)))
+  return bests.find((best) => best !== undefined && best.holders >= needed) ?? bests[0]
+}
+
+/** @param copies of one ballot */
+function bestAt<T extends Accepted>(copies: readonly T[]): { best: T; holders: number } | undefined {
   const [first] = copies
   if (first === undefined) return undefined
-  const holdersOf = (one: T) => copies.filter(({ outcome }) => outcome.equals(one.outcome)).length
+  // Offered again at the same ballot it may say another moment of its completion.
+  const holdersOf = (one: T) => copies.filter(({ outcome }) => sameContent(outcome, one.outcome)).length
   // A copy that a node was told of when it was enrolled speaks, and is no vote.
   const told = copies.filter(({ copied }) => copied !== undefined).length
   if (holdersOf(first) === copies.length) return { best: first, holders: copies.length - told }
@@ -77,7 +103,7 @@ export function bestOf<T extends Accepted>(accepted: readonly T[]): { best: T; h
 /** {@link bestOf} the completed records among answers to a claim or a completion. */
 export function bestCompleted(answers: Answers): { best: Completed; holders: number } | undefined {
   const completed = answers.filter((answer): answer is Completed => answer?.kind === 'completed')
-  return completed.length === 0 ? undefined : bestOf(completed)
+  return completed.length === 0 ? undefined : bestOf(completed, majorityOf(answers.length))
 }
 
 /**
@@ -106,8 +132,12 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
   if (sighting !== undefined && sighting.holders >= needed)
     return { kind: 'completed', chosen: sighting.best }
   if (heard.length < needed)
-    return settled ? { kind: 'unavailable', answered: heard.length } : { kind: 'undecided' }
-  if (isOtherContent(heard, needed)) return { kind: 'mismatch' }
+    return settled
+      ? { kind: 'unavailable', answered: heard.length, full: withoutRoom(answers) }
+      : { kind: 'undecided' }
+  const others = otherContents(heard, needed)
+  if (others === 'one' || (others === 'lapsed' && settled)) return { kind: 'mismatch' }
+  if (others !== 'none' && !settled) return { kind: 'undecided' }
   const skewed = heard.flatMap((answer) => (answer.kind === 'skewed' ? [answer.nodeMs] : []))
   const promises = heard.filter(
     (answer) => answer.kind === 'granted' || (answer.kind === 'completed' && answer.promised),
@@ -137,13 +167,29 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
   return { kind: 'contended', above }
 }
 
-/** Whether a majority holds another request under this key: claims of it, and outcomes of it. */
-function isOtherContent(heard: readonly NodeAnswer[], needed: number): boolean {
-  const others = new Set(heard.flatMap((answer) => (answer.kind === 'mismatch' ? [answer.fingerprint] : [])))
-  const holding = heard.filter(
-    (answer) => answer.kind === 'mismatch' || (answer.kind === 'completed' && others.has(answer.fingerprint)),
-  )
-  return others.size > 0 && holding.length >= needed
+/**
+ * What a majority shows of other requests under this key, claims and outcomes of them together.
+ * `one`: the same other request, whose key it is. `several`: different ones, each on fewer nodes than a majority, and some
+ * lease of them is live: they race, and any of them may still win, or none. Two live claims of one request race as well.
+ * `lapsed`: different ones, of which none is live.
+ */
+function otherContents(heard: readonly NodeAnswer[], needed: number): 'none' | 'one' | 'several' | 'lapsed' {
+  const claims = heard.filter((answer) => answer.kind === 'mismatch')
+  let all = 0
+  for (const fingerprint of new Set(claims.map((claim) => claim.fingerprint))) {
+    const of = heard.filter(
+      (answer) =>
+        (answer.kind === 'mismatch' || answer.kind === 'completed') && answer.fingerprint === fingerprint,
+    )
+    const live = of.flatMap((answer) =>
+      answer.kind === 'mismatch' && answer.remainingMs > 0 ? [answer.fence] : [],
+    )
+    const mostOfOne = Math.max(0, ...live.map((fence) => live.filter((other) => other === fence).length))
+    if (of.length - live.length + mostOfOne >= needed) return 'one'
+    all += of.length
+  }
+  if (all < needed) return 'none'
+  return claims.every(({ remainingMs }) => remainingMs === 0) ? 'lapsed' : 'several'
 }
 
 /** The claim (by its fence and request) that a majority of nodes hold, with the time until the last of them lapses. */

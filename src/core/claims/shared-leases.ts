@@ -28,8 +28,6 @@ export type SharedLeasesOptions = {
 export type SharedLeases = Leases & {
   /** Resolves when the claim that this process holds on `key` has ended; undefined where it holds none. */
   whenEnded(key: string): Promise<void> | undefined
-  /** Forgets what is remembered of a key, because the nodes were made to forget it. */
-  forget(key: string): void
 }
 
 /** Fewer claims than this are not worth a walk over them. */
@@ -167,6 +165,5 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     },
     read: (key) => leases.read(key),
     whenEnded: (key) => held.get(key)?.ended.promise,
-    forget: known.forget,
   }
 }

@@ -1,8 +1,17 @@
 /**
- * Bounds how many requests wait: for one key, and in this process altogether.
+ * What is waited for, and by how many: for one key, and in this process altogether.
  *
  * Owns two counters. Waiting itself, and for how long, is the waiter's business.
  */
+
+import type { ClaimResult } from '../ports.ts'
+
+/** Somebody works on it, or several race for it: both end, and a later claim finds out what came of it. */
+export type Taken = Extract<ClaimResult, { kind: 'held' | 'contended' }>
+
+export function isTaken(claimed: ClaimResult): claimed is Taken {
+  return claimed.kind === 'held' || claimed.kind === 'contended'
+}
 
 export type Waiters = {
   /** The limit that {@link enter} refused by, for the message: the one for a single key. */

@@ -9,7 +9,7 @@
  */
 
 import type { Events, WriteBackEnd } from '../events.ts'
-import type { Clock, Lease, Leases, Random, Timer } from '../ports.ts'
+import type { Clock, CompleteResult, Lease, Leases, Random, Timer } from '../ports.ts'
 import { encodeOutcome, type StoredOutcome } from '../record/stored-outcome.ts'
 import { type Backoff, jitteredDelayMs } from '../retry.ts'
 
@@ -32,6 +32,14 @@ const AWAY_BACKOFF: Backoff = { initialMs: 250, maxMs: 2_000 }
 
 /** For one claim: nobody waits for it, so it may take longer than a request's. */
 const BUDGET_MS = 1_000
+
+const AFTER_COMPLETING = {
+  recorded: 'recorded',
+  unavailable: 'away',
+  // The claim of its next turn finds what has come to stand.
+  undecided: 'busy',
+  fenced: 'conflict',
+} as const satisfies Record<CompleteResult['kind'], WriteBackEnd | 'away' | 'busy'>
 
 type Waiting = {
   readonly lease: Lease
@@ -110,15 +118,16 @@ export function createWriteBack(local: Leases, options: WriteBackOptions): Write
     switch (claimed.kind) {
       case 'granted': {
         const completed = await leases.complete(claimed.lease, outcome)
-        if (completed.kind === 'recorded') return 'recorded'
-        return completed.kind === 'unavailable' ? 'away' : 'conflict'
+        return AFTER_COMPLETING[completed.kind]
       }
       case 'duplicate':
+        // Down to the moment of its completion: another pod's may say the same.
         return encodeOutcome(claimed.outcome).equals(encodeOutcome(outcome)) ? 'recorded' : 'conflict'
       case 'mismatch':
       case 'damaged':
         return 'conflict'
       case 'held':
+      case 'contended':
         return 'busy'
       case 'unavailable':
         return 'away'

@@ -72,7 +72,8 @@ export function stand(options: CandidateOptions): Candidate {
       // An owner of its own, so that a shared view of claims does not answer for the nodes.
       owner: random.hex(16),
     })
-    filled = claimed.kind === 'granted' || claimed.kind === 'held'
+    // Contended: candidates race, and who led until then may lead still.
+    if (claimed.kind !== 'contended') filled = claimed.kind === 'granted' || claimed.kind === 'held'
     if (claimed.kind === 'granted') {
       const keeper = keepLease(claimed.lease, options, KEPT_WHILE_ALIVE)
       leading = true

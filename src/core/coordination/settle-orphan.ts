@@ -24,7 +24,10 @@ export type OrphanSettled =
   /** Somebody holds it, or it has an outcome: there is nothing to decide any more. */
   | {
       readonly kind: 'not_an_orphan'
-      readonly because: Exclude<ClaimResult['kind'], 'granted'> | 'fenced' | 'a later attempt'
+      readonly because:
+        | Exclude<ClaimResult['kind'], 'granted' | 'contended' | 'unavailable'>
+        | 'fenced'
+        | 'a later attempt'
     }
   | { readonly kind: 'unavailable' }
 
@@ -93,7 +96,8 @@ async function decide(
   act: (lease: Claimed) => Promise<'done' | 'fenced' | 'later' | 'unavailable'>,
 ): Promise<OrphanSettled> {
   const claimed = await leases.claim({ key, fingerprint, ...terms, budgetMs: BUDGET_MS })
-  if (claimed.kind === 'unavailable') return { kind: 'unavailable' }
+  // Where nobody is known to hold it the question is as open as it was.
+  if (claimed.kind === 'unavailable' || claimed.kind === 'contended') return { kind: 'unavailable' }
   if (claimed.kind !== 'granted') return { kind: 'not_an_orphan', because: claimed.kind }
   const acted = await act(claimed.lease)
   if (acted === 'done') return { kind: 'settled' }

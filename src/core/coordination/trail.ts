@@ -46,8 +46,16 @@ export function trailOf(
   switch (event.kind) {
     case 'completed':
     case 'settled_late':
-      if (event.result !== 'fenced') return undefined
-      return audit('fenced_completion', event.recordKey, { attempts: String(event.attempts) }, wallMs())
+      if (event.result !== 'fenced' && event.result !== 'undecided') return undefined
+      return audit(
+        'fenced_completion',
+        event.recordKey,
+        {
+          attempts: String(event.attempts),
+          ...(event.result === 'undecided' ? { result: 'undecided' } : {}),
+        },
+        wallMs(),
+      )
     case 'lease_renewed':
       return event.result === 'lost' ? audit('renewal_lost', event.recordKey, {}, wallMs()) : undefined
     case 'conflict_repaired':

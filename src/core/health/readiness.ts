@@ -36,6 +36,8 @@ export type ReadinessFacts = {
   readonly groupsLost?: readonly string[]
   /** Not every group was seen with a majority yet: until then none is asked. */
   readonly notAgreed?: true
+  /** Where votes do not come back by themselves: why, and what to do. */
+  readonly standstills?: readonly string[]
   /** Claims are refused for the clocks: the sentence that says why. */
   readonly clockRefusal?: string
 }
@@ -136,6 +138,11 @@ export function createReadinessGate(
 }
 
 function lostQuorum(facts: ReadinessFacts): string | undefined {
+  const lost = lostVotes(facts)
+  return lost === undefined ? undefined : [lost, ...(facts.standstills ?? [])].join('; ')
+}
+
+function lostVotes(facts: ReadinessFacts): string | undefined {
   const { voting, nodeCount, required, groupsLost = [], notAgreed } = facts
   const lost = groupsLost.join(', ')
   if (notAgreed === true)

@@ -14,7 +14,7 @@ export type SyntheticResult =
   | 'false_positive'
   /** Granted twice: a duplicate would have been carried out. */
   | 'false_negative'
-  /** The nodes could not tell. */
+  /** The nodes could not tell, or not agree on a holder. */
   | 'error'
 
 export type SyntheticClaimsPorts = {
@@ -65,14 +65,15 @@ export async function claimSynthetically(
   const first = await claim(random.hex(16))
   const durationMs = clock.monoMs() - startedMonoMs
   let result: SyntheticResult
-  let left = first.kind === 'unavailable'
+  let left = first.kind === 'unavailable' || first.kind === 'contended'
   if (first.kind === 'granted') {
     const second = await claim(random.hex(16))
     result = second.kind === 'held' ? 'ok' : second.kind === 'granted' ? 'false_negative' : 'error'
     if (second.kind === 'granted') await leases.release(second.lease)
     left = (await leases.release(first.lease)).kind !== 'released'
   } else {
-    result = first.kind === 'unavailable' ? 'error' : 'false_positive'
+    // Contended: what an earlier one left may stand on some of the nodes, while others are away.
+    result = first.kind === 'unavailable' || first.kind === 'contended' ? 'error' : 'false_positive'
   }
   events.publish({ kind: 'synthetic_claim', result, durationMs })
   return { durationMs, left }

@@ -31,9 +31,13 @@ export interface EnrolmentNode {
   keys(cursor: string): Promise<{ readonly keys: readonly string[]; readonly cursor: string }>
   /** @param whole with outcomes; else records show an empty one */
   show(keys: readonly string[], whole: boolean): Promise<Shown>
-  adopt(adoptions: readonly Adoption[]): Promise<void>
-  /** Claims the node for the founding of a new cluster, for a while. False where it is not new, or claimed already. */
-  claimFounding(nonce: string): Promise<boolean>
+  /** Tells it records, all or none: rejects, and changes nothing, where the nonce does not stand at that moment (`mayBeTold`). */
+  adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void>
+  /**
+   * Claims the node for the founding of a new cluster, for a while. False where it is claimed already, or does not wait as a new one
+   * under the nonce that was proposed any more: from here on nobody can object.
+   */
+  claimFounding(nonce: string, proposed: string): Promise<boolean>
   /** Sets the first epoch, where the claim still stands and there is none. */
   found(nonce: string, cluster: Cluster): Promise<boolean>
   abandonFounding(nonce: string): Promise<void>

@@ -96,14 +96,11 @@ export function isQuarantined(
 }
 
 /**
- * Where none of all N nodes has ever had an epoch, none can have forgotten one: their cluster is brand-new.
- *
- * @param members one entry a configured node; undefined where it does not answer
+ * Whether a node may be told records for the sake of this enrolment: looked at in the very step that would write them. What is
+ * told late, to a node that votes again, was gathered before that: it would take the place of what it has promised since.
  */
-export function mayBeFounded(members: readonly (Membership | undefined)[]): boolean {
-  return members.every(
-    (member) => member !== undefined && member.epoch === undefined && member.quarantine?.origin !== 'forgot',
-  )
+export function mayBeTold(member: Membership, nonce: string): boolean {
+  return !isEnrolled(member) && isQuarantined(member) && member.quarantine.nonce === nonce
 }
 
 export type EnrolmentStep =

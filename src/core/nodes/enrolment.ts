@@ -64,16 +64,18 @@ export function runIdsOf(peers: readonly Peer[]): Pick<EnrolmentView, 'voting' |
 }
 
 /**
- * Enrols all nodes of a brand-new cluster at once, where all of them are there and let themselves be claimed.
+ * Enrols all nodes of a brand-new cluster at once, where all of them are there and let themselves be claimed: each with the nonce
+ * that was proposed on it and has stood for the founding window.
  * A founder that dies between its first epoch and its last leaves a cluster that only a declared loss gets going.
  */
 export async function foundCluster(
-  nodes: readonly EnrolmentNode[],
+  proposed: readonly { readonly node: EnrolmentNode; readonly nonce: string }[],
   of: Omit<Cluster, 'id'>,
   random: Random,
 ): Promise<boolean> {
   const nonce = random.hex(16)
-  const claims = await Promise.allSettled(nodes.map((node) => node.claimFounding(nonce)))
+  const nodes = proposed.map(({ node }) => node)
+  const claims = await Promise.allSettled(proposed.map((one) => one.node.claimFounding(nonce, one.nonce)))
   if (!claims.every((claim) => claim.status === 'fulfilled' && claim.value)) {
     await Promise.allSettled(nodes.map((node) => node.abandonFounding(nonce)))
     return false

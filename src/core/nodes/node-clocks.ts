@@ -11,6 +11,8 @@
  * An offset is another thing: tokens need no clock, so a constant one is only reported, and refused where that was chosen.
  * A leap ahead is a third: what the node was to remember may have expired by it (`clock-leaps.ts`). Until it is clear
  * whether it was the node that leapt, its votes do not count.
+ * And a clock that has not been watched for long may have leapt before: what it says of a lease that has ended is believed only
+ * where it agrees closely with the others (`first-sight.ts`).
  *
  * Owns two judgements, step and offset, as pure functions, and the wrapper of a node that applies them. What suspends a
  * vote by other means (epoch, quarantine) is elsewhere. A pause of our own monotonic clock (a suspended machine) looks
@@ -20,9 +22,10 @@
 import { DRIFT_FACTOR } from '../claims/lease.ts'
 import type { Events } from '../events.ts'
 import type { Clock, NodeAnswer, RecordNode } from '../ports.ts'
+import type { RecordCommand } from '../record/record.ts'
 import { majorityOf } from '../units.ts'
 import { GRANULARITY_MS, judgeLeap, type Leap, type Steady } from './clock-leaps.ts'
-import { isAmongMost, type Reading } from './first-sight.ts'
+import { apartFromMost, isAmongMost, type Reading, toleratedApartMs } from './first-sight.ts'
 
 /** One answer: the node read its clock at some moment between sending and receiving. */
 export type ClockSample = {
@@ -112,11 +115,18 @@ type Watched = {
   /** A jump ahead of which it is not clear yet whose it was. */
   leap: Leap | undefined
   suspendedUntilMonoMs: number
+  /** Since when no leap can have been missed, but one that a round trip hides. */
+  followedSinceMonoMs: number
+  /** Of the readings since then the one that says most. */
+  narrowest: Reading | undefined
   /** Its clock was once seen among those of a majority; until then it has no more weight than after a step. */
   believed: boolean
   skewed: boolean
   toldMonoMs: number
 }
+
+/** A node is looked at once a second; in a longer gap drift alone would hide a leap that a lease does not allow for. */
+const FOLLOWED_GAP_MS = 3_000
 
 /** How often an offset is told, at most, for each node. */
 const OFFSET_EVERY_MS = 1_000
@@ -138,6 +148,8 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       steady: undefined,
       leap: undefined,
       suspendedUntilMonoMs: Number.NEGATIVE_INFINITY,
+      followedSinceMonoMs: Number.POSITIVE_INFINITY,
+      narrowest: undefined,
       believed: false,
       skewed: false,
       toldMonoMs: Number.NEGATIVE_INFINITY,
@@ -159,6 +171,14 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
     const { baseline, stepMs, fromMonoMs } = follow(state.baseline, sample)
     const { sentMonoMs, receivedMonoMs } = sample
     if (state.baseline === undefined) state.suspendedUntilMonoMs = receivedMonoMs + suspendMs
+    const gapMs = sentMonoMs - (state.baseline?.last.receivedMonoMs ?? Number.NEGATIVE_INFINITY)
+    if (stepMs !== 0 || gapMs > FOLLOWED_GAP_MS) {
+      state.followedSinceMonoMs = receivedMonoMs
+      state.narrowest = undefined
+    }
+    const { narrowest } = state
+    if (narrowest === undefined || receivedMonoMs - sentMonoMs < 2 * narrowest.uncertaintyMs)
+      state.narrowest = readingOf(sample)
     state.baseline = baseline
     believeMost()
     const since = state.steady === undefined || stepMs > 0 ? sentMonoMs : state.steady.sinceMonoMs
@@ -190,6 +210,24 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
     }
   }
 
+  /** Whether a lease that has ended by its clock has ended. */
+  function knowsLapses(state: Watched, leaseMs: number): boolean {
+    const nowMonoMs = clock.monoMs()
+    if (nowMonoMs - state.followedSinceMonoMs >= suspendMs) return true
+    const readings = watched.flatMap(({ baseline, narrowest }) =>
+      // One of long ago has drifted since.
+      baseline === undefined ||
+      narrowest === undefined ||
+      nowMonoMs - baseline.last.receivedMonoMs > BASELINE_MS
+        ? []
+        : narrowest,
+    )
+    const { narrowest } = state
+    return (
+      narrowest !== undefined && apartFromMost(narrowest, readings, required) <= toleratedApartMs(leaseMs)
+    )
+  }
+
   /** An answer of one node may settle what another one did. */
   function judgeLeaps(): void {
     // Each answer comes by here, and hardly ever has any clock leapt.
@@ -219,6 +257,8 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
           const refused =
             enforce && command.kind === 'claim' && watched.filter(({ skewed }) => skewed).length >= required
           // It was executed, so whoever asked takes back what it may have granted; it does not count.
+          if (isTakeover(command, answer) && !knowsLapses(state, command.leaseMs))
+            return uncounted(answer.nodeMs)
           return suspended || refused ? uncounted(answer.nodeMs) : answer
         })
       },
@@ -248,7 +288,8 @@ function isUnjudged({ believed, baseline }: Watched): boolean {
   return !believed && baseline !== undefined
 }
 
-function readingOf({ nodeMs, sentMonoMs, receivedMonoMs }: ClockSample): Reading {
+/** How far the node's clock is ahead of ours, as one answer shows it. */
+export function readingOf({ nodeMs, sentMonoMs, receivedMonoMs }: ClockSample): Reading {
   return {
     aheadMs: nodeMs - (sentMonoMs + receivedMonoMs) / 2,
     uncertaintyMs: (receivedMonoMs - sentMonoMs) / 2,
@@ -257,6 +298,14 @@ function readingOf({ nodeMs, sentMonoMs, receivedMonoMs }: ClockSample): Reading
 
 function isSuspended({ leap, suspendedUntilMonoMs }: Watched, atMonoMs: number): boolean {
   return leap !== undefined || atMonoMs < suspendedUntilMonoMs
+}
+
+/** A claim of before was over by the node's clock. */
+function isTakeover(
+  command: RecordCommand,
+  answer: NodeAnswer,
+): command is Extract<RecordCommand, { kind: 'claim' }> {
+  return command.kind === 'claim' && answer.kind === 'granted' && answer.attempt > 1
 }
 
 function uncounted(nodeMs: number): NodeAnswer {

@@ -8,6 +8,7 @@
  * Owns the decision whether to claim at all.
  */
 
+import { isForWantOfRoom } from '../claims/quorum.ts'
 import type { Events } from '../events.ts'
 import type { Clock, Leases, Random } from '../ports.ts'
 import { admit, type Breaker, type BreakerRules, CLOSED, report } from './breaker.ts'
@@ -51,7 +52,8 @@ export function withQuorumBreaker(leases: Leases, options: QuorumBreakerOptions)
       let answered = true
       try {
         const result = await leases.claim(request)
-        answered = result.kind !== 'unavailable'
+        // Nodes without room for new claims are well, and answer what they know: claims go on asking them.
+        answered = result.kind !== 'unavailable' || isForWantOfRoom(result)
         return result
       } finally {
         become(report(breaker, admitted, answered, clock.monoMs(), random.fraction(), rules))

@@ -16,6 +16,7 @@ import {
   type EnrolmentView,
   FIRST_CURSOR,
 } from './enrolment-rules.ts'
+import { keepLeases, type LeaseWatch } from './live-leases.ts'
 
 export type CopyPorts = {
   readonly events: Events
@@ -23,18 +24,28 @@ export type CopyPorts = {
   readonly goOn?: (keysLookedAt: number) => Promise<boolean>
   /** What was merged since the node forgot. Once is enough: what it promises from now on does not count. */
   readonly merged?: MergedKeys
+  /** Told of leases that run on; where it is not given they are over. */
+  readonly leases?: LeaseWatch
 }
 
 /** A key may be left out, where there are too many to remember: then it is looked at once more. */
 export type MergedKeys = { has(key: string): boolean; add(key: string): unknown }
 
-/** Goes on through one source for as long as it may in one turn. Where it breaks off, nothing of the turn is remembered. */
+/** A node whose records are looked at. */
+export type Source = Omit<Peer, 'node'> & { readonly node: Pick<EnrolmentNode, 'name' | 'keys' | 'show'> }
+
+export type CopyView = Pick<EnrolmentView, 'quarantine' | 'quarantineMs' | 'required'> & {
+  /** So many have to be heard of each record; where it is not given a majority of all. */
+  readonly hearAtLeast?: number
+}
+
+/** Goes on through one source for as long as it may in one turn. Where it breaks off, only the keys that were told are remembered. */
 export async function copyPages(
   target: EnrolmentNode,
-  peers: readonly Peer[],
-  { quarantine, quarantineMs, required }: Pick<EnrolmentView, 'quarantine' | 'quarantineMs' | 'required'>,
+  peers: readonly Source[],
+  { quarantine, quarantineMs, required, hearAtLeast = required }: CopyView,
   step: Extract<EnrolmentStep, { kind: 'copy' }>,
-  { events, goOn, merged }: CopyPorts,
+  { events, goOn, merged, leases }: CopyPorts,
 ): Promise<CopyProgress> {
   const lossDeclared = quarantine.declaredBy !== undefined
   // After a declared loss whoever was silent for a moment may be the only one who knows: each source is heard anew.
@@ -43,7 +54,8 @@ export async function copyPages(
   const source = witnesses.find(({ runId }) => runId === step.sourceRunId)
   if (source === undefined) throw new Error(`the node of run ${step.sourceRunId} is not among the sources`)
   // No sidecar takes longer leases than its quarantines wait for.
-  const rules = { required, lossDeclared, longestLeaseMs: quarantineMs, events }
+  const { nonce } = quarantine
+  const rules = { nonce, required, hearAtLeast, lossDeclared, longestLeaseMs: quarantineMs, events, leases }
   const copying: Promise<number>[] = []
   let { cursor } = step
   let copied = 0
@@ -91,10 +103,14 @@ function chunked(keys: readonly string[]): readonly (readonly string[])[] {
 }
 
 type CopyRules = {
+  /** Of the enrolment that this is for. */
+  readonly nonce: string
   readonly required: number
+  readonly hearAtLeast: number
   readonly lossDeclared: boolean
   readonly longestLeaseMs: number
   readonly events: Events
+  readonly leases: LeaseWatch | undefined
 }
 
 /**
@@ -104,14 +120,15 @@ type CopyRules = {
 async function copyKeys(
   target: EnrolmentNode,
   keys: readonly string[],
-  source: Peer,
-  witnesses: readonly Peer[],
+  source: Source,
+  witnesses: readonly Source[],
   turn: number,
-  { required, lossDeclared, longestLeaseMs, events }: CopyRules,
+  { nonce, required, hearAtLeast, lossDeclared, longestLeaseMs, events, leases }: CopyRules,
 ): Promise<number> {
+  const askedMonoMs = leases?.monoMs() ?? 0
   const [own, heard] = await Promise.all([
     target.show(keys, false),
-    hear(keys, source, witnesses, required, lossDeclared),
+    hear(keys, source, witnesses, hearAtLeast, lossDeclared),
   ])
   tellOfDamage(keys, heard, events)
   const news: News[] = keys.flatMap((key, index) => {
@@ -120,25 +137,30 @@ async function copyKeys(
     return [{ key, index, merged: leasedAtMost(seen, longestLeaseMs) }]
   })
   const short = news.filter(({ merged }) => merged.record.state !== 'completed')
-  if (short.length > 0) await target.adopt(short)
+  if (short.length > 0) await target.adopt(nonce, short)
   let copied = short.length
   // One portion of outcomes at a time is in our memory.
   for (const { holder, wanted } of toLoad(news, heard, turn)) {
     const adoptions = await loadOutcomes(holder, wanted, heard, required)
-    if (adoptions.length > 0) await target.adopt(adoptions)
+    if (adoptions.length > 0) await target.adopt(nonce, adoptions)
     copied += adoptions.length
+  }
+  if (leases !== undefined) {
+    const sightings = keys.map((_, index) => sightingsAt(heard, index))
+    const terms = { required, longestMs: longestLeaseMs, askedMonoMs }
+    await keepLeases(target, keys, sightings, terms, leases)
   }
   return copied
 }
 
-type Heard = { readonly node: EnrolmentNode; readonly sightings: Shown['sightings'] }
+type Heard = { readonly node: Source['node']; readonly sightings: Shown['sightings'] }
 
-/** The headers of `keys` on a majority of voting nodes, the source among them. */
+/** The headers of `keys` on so many voting nodes, the source among them. */
 async function hear(
   keys: readonly string[],
-  source: Peer,
-  witnesses: readonly Peer[],
-  required: number,
+  source: Source,
+  witnesses: readonly Source[],
+  atLeast: number,
   lossDeclared: boolean,
 ): Promise<readonly Heard[]> {
   const answers = await Promise.allSettled(witnesses.map(({ node }) => node.show(keys, false)))
@@ -151,8 +173,8 @@ async function hear(
   })
   if (!heard.some(({ node }) => node === source.node))
     throw new Error(`${source.node.name} stopped voting while its records were copied`)
-  if (heard.length < required && !lossDeclared)
-    throw new Error(`${heard.length} voting nodes showed their records, ${required} are needed`)
+  if (heard.length < atLeast && !lossDeclared)
+    throw new Error(`${heard.length} nodes showed their records, ${atLeast} are needed`)
   return heard
 }
 

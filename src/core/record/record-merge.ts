@@ -1,8 +1,8 @@
 /**
  * What a node that forgot has to be told of one record, from what other nodes show of it.
  *
- * Owns the merge of records, which only ever raises: the largest fence, the outcome accepted at the largest token, the
- * claim that stands highest. It knows no nodes and no order of messages; merging in any order and twice gives the same.
+ * Owns the merge of records, which only ever raises: the largest fence, the outcome that a majority accepted at one token or
+ * else the one accepted at the largest, the claim that stands highest. It knows no nodes and no order of messages; merging in any order and twice gives the same.
  *
  * In terms of Paxos a node is an acceptor whose promises and acceptances were lost. Its promises are restored by the
  * largest fence that a majority shows, because every promise that was counted is known to one of them. An outcome is
@@ -57,12 +57,25 @@ export function mergeSightings(sightings: readonly Sighting[], needed: number): 
   if (record.state === 'claimed')
     return { record: ofWhatMayStand(record, [first, ...rest], needed), ttlMs, chosen: false }
   if (record.state === 'released') return { record, ttlMs, chosen: false }
-  const votes = sightings.filter(
-    ({ record: seen }) =>
-      seen.state === 'completed' && seen.acceptedToken === record.acceptedToken && seen.copied === undefined,
+  const accepted = chosenAmong(sightings, needed)
+  if (accepted === undefined) return { record: markCopied(record, false), ttlMs, chosen: false }
+  // Whatever larger ballots a minority shows: fence and owner are the highest, the outcome is the chosen one.
+  const { fence, owner } = record
+  return { record: markCopied({ ...accepted, fence, owner }, true), ttlMs, chosen: true }
+}
+
+/** The outcome that a majority accepted at one ballot. Of its sightings the first, which may be the only one with its bytes. */
+function chosenAmong(sightings: readonly Sighting[], needed: number): Completed | undefined {
+  const votes = sightings.flatMap(({ record }) =>
+    record.state === 'completed' && record.copied === undefined ? [record] : [],
   )
-  const chosen = votes.length >= needed
-  return { record: markCopied(record, chosen), ttlMs, chosen }
+  const isChosen = ({ acceptedToken }: Completed) =>
+    votes.filter((vote) => vote.acceptedToken === acceptedToken).length >= needed
+  const ballot = votes.find(isChosen)?.acceptedToken
+  if (ballot === undefined) return undefined
+  return sightings
+    .map(({ record }) => record)
+    .find((record): record is Completed => record.state === 'completed' && record.acceptedToken === ballot)
 }
 
 /**

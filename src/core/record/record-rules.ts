@@ -7,7 +7,7 @@
  */
 
 import { ATTEMPT_MAX, NO_OWNER, type NodeRecord, type RecordAnswer, type RecordCommand } from './record.ts'
-import { millisecondOf, type Token } from './token.ts'
+import { millisecondOf, NO_TOKEN, type Token } from './token.ts'
 
 /** What a command does: the answer, and where the record changes, the new record and how long it is kept. */
 export type Effect = {
@@ -32,7 +32,7 @@ export function applyCommand(
     case 'claim':
       return claim(record, command, nodeMs, maxTokenAheadMs)
     case 'renew':
-      return renew(record, command, nodeMs)
+      return renew(record, command, nodeMs, maxTokenAheadMs)
     case 'complete':
       return complete(record, command, nodeMs)
     case 'release':
@@ -40,6 +40,15 @@ export function applyCommand(
     case 'read':
       return { answer: { kind: 'record', record, nodeMs } }
   }
+}
+
+/**
+ * Whether a command grants what was not claimed before: work that is yet to be done, and an outcome that will take room. A
+ * node that takes no new claims refuses that and nothing else. The claim of whoever holds the lease, and that of a lapsed
+ * one, begins no record: the room for its outcome was there when it was granted.
+ */
+export function beginsWork(before: NodeRecord | undefined, { answer }: Effect): boolean {
+  return answer.kind === 'granted' && (before === undefined || before.state === 'released')
 }
 
 function claim(
@@ -106,8 +115,12 @@ function renew(
   record: NodeRecord | undefined,
   command: Extract<RecordCommand, { kind: 'renew' }>,
   nodeMs: number,
+  maxTokenAheadMs: number,
 ): Effect {
   const { token, owner } = command
+  // As a claim: whoever lifts the fence that far ahead keeps the key from everybody until then. At the fence nothing is lifted.
+  if ((record === undefined || token > record.fence) && isTooFarAhead(token, nodeMs, maxTokenAheadMs))
+    return { answer: { kind: 'skewed', nodeMs } }
   const lost = (fence: Token): Effect => ({ answer: { kind: 'lost', fence, nodeMs } })
   const renewed = (claimedAtNodeMs: number): Effect => ({
     answer: { kind: 'renewed', nodeMs },
@@ -149,7 +162,7 @@ function complete(
   command: Extract<RecordCommand, { kind: 'complete' }>,
   nodeMs: number,
 ): Effect {
-  const { token, owner } = command
+  const { token, owner, acceptedToken: chosenAt } = command
   const recorded = (claimedAtNodeMs: number): Effect => ({
     answer: { kind: 'recorded', nodeMs },
     write: {
@@ -157,7 +170,7 @@ function complete(
         state: 'completed',
         fence: token,
         owner,
-        acceptedToken: token,
+        acceptedToken: chosenAt ?? token,
         attempt: command.attempt,
         fingerprint: command.fingerprint,
         claimedAtNodeMs,
@@ -167,15 +180,24 @@ function complete(
     },
   })
 
-  if (record === undefined) return recorded(nodeMs)
+  if (record === undefined)
+    return chosenAt === undefined ? recorded(nodeMs) : { answer: { kind: 'fenced', fence: NO_TOKEN, nodeMs } }
   const accepted =
-    record.state === 'completed' && record.copied === undefined && record.acceptedToken === token
+    record.state === 'completed' &&
+    record.copied === undefined &&
+    record.acceptedToken === (chosenAt ?? token)
   // It has accepted this very outcome at this very ballot, and that stays true whatever it has promised since.
   if (accepted && record.outcome.equals(command.outcome)) return { answer: { kind: 'recorded', nodeMs } }
   const ours = token === record.fence && record.state !== 'released' && record.owner === owner
-  // One ballot has one value: another outcome at a ballot that has one is refused, also from the same holder.
-  if (token > record.fence || (ours && !accepted))
-    return recorded(record.state === 'released' ? nodeMs : record.claimedAtNodeMs)
+  // One ballot has one value: another outcome at a ballot that has one is refused, also from the same holder. And what somebody
+  // else achieved takes the place of the promise that was made for it, and of nothing else: where that promise has expired,
+  // together with the record, somebody may hold the key by now under a smaller token.
+  const older = record.state === 'completed' && record.acceptedToken < (chosenAt ?? token)
+  const takes =
+    chosenAt === undefined
+      ? token > record.fence || (ours && !accepted)
+      : ours && (record.state === 'claimed' || older)
+  if (takes) return recorded(record.state === 'released' ? nodeMs : record.claimedAtNodeMs)
   if (record.state === 'completed') {
     const { fence, acceptedToken, attempt, fingerprint, outcome } = record
     return {

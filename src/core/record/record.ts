@@ -109,6 +109,11 @@ export type RecordCommand =
       readonly attempt: number
       readonly outcome: Buffer
       readonly keyTtlMs: number
+      /**
+       * The outcome is what somebody else achieved, and the node takes it as accepted at this token: one that a majority accepted
+       * there (in Paxos: it learns), or, at `token` itself, one that is adopted. Only in place of what it promised `token` and `owner`.
+       */
+      readonly acceptedToken?: Token
     }
   | {
       readonly kind: 'release'
@@ -160,4 +165,10 @@ export type RecordAnswer =
   | { readonly kind: 'fenced'; readonly fence: Token; readonly nodeMs: number }
   | { readonly kind: 'released'; readonly nodeMs: number }
   | { readonly kind: 'not_owner'; readonly fence: Token; readonly nodeMs: number }
-  | { readonly kind: 'record'; readonly record: NodeRecord | undefined; readonly nodeMs: number }
+  | {
+      readonly kind: 'record'
+      readonly record: NodeRecord | undefined
+      /** How long the node will go on remembering it; absent where there is no record, or no end is set. */
+      readonly ttlMs?: number
+      readonly nodeMs: number
+    }

@@ -8,6 +8,7 @@
 
 import { hash } from 'node:crypto'
 import type { HeaderList } from '../ports.ts'
+import type { Token } from './token.ts'
 
 export type StoredOutcome =
   /** The whole answer of the application, as far as its headers may be stored. */
@@ -29,7 +30,8 @@ export type StoredOutcome =
   | { readonly kind: 'result'; readonly result: unknown; readonly completedAtWallMs: number }
 
 export type DecodedOutcome =
-  | { readonly kind: 'intact'; readonly outcome: StoredOutcome }
+  /** `token`: of the holder that completed it, also where another one adopted it since. Absent where an older version wrote it. */
+  | { readonly kind: 'intact'; readonly outcome: StoredOutcome; readonly token?: Token }
   | { readonly kind: 'damaged'; readonly reason: string }
 
 const VERSION = 1
@@ -39,10 +41,14 @@ const HEAD_OFFSET = HEAD_LENGTH_OFFSET + 4
 
 const NO_BODY = Buffer.alloc(0)
 
-/** Version (1 byte), SHA-256 of the rest (32), length of the head (4, big-endian), head as JSON, body. */
-export function encodeOutcome(outcome: StoredOutcome): Buffer {
+/**
+ * Version (1 byte), SHA-256 of the rest (32), length of the head (4, big-endian), head as JSON, body.
+ *
+ * @param token of the holder that completes it: two executions are told apart by it though they say the same
+ */
+export function encodeOutcome(outcome: StoredOutcome, token?: Token): Buffer {
   const { body, ...head } = outcome.kind === 'response' ? outcome : { ...outcome, body: NO_BODY }
-  const headBytes = Buffer.from(JSON.stringify(head))
+  const headBytes = Buffer.from(JSON.stringify(token === undefined ? head : { ...head, token }))
   const bytes = Buffer.allocUnsafe(HEAD_OFFSET + headBytes.length + body.length)
   bytes.writeUInt8(VERSION, 0)
   bytes.writeUInt32BE(headBytes.length, HEAD_LENGTH_OFFSET)
@@ -68,7 +74,15 @@ export function decodeOutcome(bytes: Buffer): DecodedOutcome {
     return damaged('head is not JSON')
   }
   const outcome = outcomeFrom(head, bytes.subarray(bodyOffset))
-  return outcome === undefined ? damaged('head has not the shape of an outcome') : { kind: 'intact', outcome }
+  const token = tokenFrom(head)
+  if (outcome === undefined || token === 'malformed') return damaged('head has not the shape of an outcome')
+  return { kind: 'intact', outcome, ...(token === undefined ? {} : { token }) }
+}
+
+function tokenFrom(head: unknown): Token | undefined | 'malformed' {
+  const token = typeof head === 'object' && head !== null && 'token' in head ? head.token : undefined
+  if (token === undefined) return undefined
+  return typeof token === 'number' && Number.isSafeInteger(token) && token >= 0 ? token : 'malformed'
 }
 
 function digestOf(bytes: Buffer): Buffer {
@@ -117,11 +131,26 @@ function isFieldValue(value: string): boolean {
   return /^[\t\x20-\x7e\x80-\xff]*$/.test(value)
 }
 
-/** Whether two encoded outcomes are both intact and say different things; when they were completed does not count. */
+/**
+ * Whether two encoded outcomes are one: they say the same, and one holder completed them, as far as they say who. When they were
+ * completed does not count: a holder that asks again does so at another moment.
+ */
+export function sameContent(one: Buffer, other: Buffer): boolean {
+  return compared(one, other) === 'same'
+}
+
+/** Whether two encoded outcomes are both intact, and not one. */
 export function saysOtherwise(one: Buffer, other: Buffer): boolean {
-  if (one.equals(other)) return false
+  return compared(one, other) === 'different'
+}
+
+function compared(one: Buffer, other: Buffer): 'same' | 'different' | 'damaged' {
+  if (one.equals(other)) return 'same'
   const [first, second] = [decodeOutcome(one), decodeOutcome(other)]
-  if (first.kind === 'damaged' || second.kind === 'damaged') return false
+  if (first.kind === 'damaged' || second.kind === 'damaged') return 'damaged'
+  if (first.token !== undefined && second.token !== undefined && first.token !== second.token)
+    return 'different'
   const { completedAtWallMs } = first.outcome
-  return !encodeOutcome({ ...second.outcome, completedAtWallMs }).equals(one)
+  const atOneMoment = encodeOutcome({ ...second.outcome, completedAtWallMs })
+  return atOneMoment.equals(encodeOutcome(first.outcome)) ? 'same' : 'different'
 }

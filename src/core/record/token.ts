@@ -45,21 +45,32 @@ export function parseToken(text: string): Token {
 /**
  * Proposes tokens of this process: above the last one proposed, above everything seen on nodes, and near the clock.
  * Uniqueness across processes is not promised here: two processes may propose the same token, and the nodes' rule
- * "above the fence, or the same owner again" lets only one of them have a majority.
+ * "above the fence, or the same owner again" lets only one of them have a majority. It is made rare, because who races with
+ * an equal token is not told from who holds: each process begins at a counter of its own.
  */
 export class TokenSource {
   readonly #wallMs: () => number
+  readonly #counter: number
   #last: Token = NO_TOKEN
   /** How far our clock was seen to be ahead of what nodes tolerate. */
   #aheadMs = 0
 
-  constructor(wallMs: () => number) {
+  /** @param share where the counter of this process begins, as a share of all of them: drawn once */
+  constructor(wallMs: () => number, share = 0) {
     this.#wallMs = wallMs
+    this.#counter = Math.floor(share * COUNTER_SIZE)
   }
 
   next(above: Token = NO_TOKEN): Token {
-    this.#last = Math.max(tokenAt(this.#wallMs() - this.#aheadMs), this.#last + 1, above + 1)
+    const near = tokenAt(this.#wallMs() - this.#aheadMs) + this.#counter
+    this.#last = Math.max(near, this.#last + 1, this.#above(above))
     return this.#last
+  }
+
+  /** The next token with our counter: others that are told of the same fence at the same moment take theirs. */
+  #above(token: Token): Token {
+    const next = token + 1
+    return next + ((((this.#counter - next) % COUNTER_SIZE) + COUNTER_SIZE) % COUNTER_SIZE)
   }
 
   /**

@@ -1,14 +1,26 @@
 /**
  * Remembers under which key a content came, so that the same content under another key is noticed.
  *
- * Owns a second record, keyed by the content, whose fingerprint stands for the key. It is claimed and, once the request
- * was carried out, simply left: a claim that lapsed still says whose it was, for as long as an outcome would be kept, and
- * refuses everybody else as a mismatch. Only where nothing is on record for the request is it taken back. What became of
- * the request is the other record's to say.
+ * Owns a second record, the mark, keyed by the content, whose fingerprint stands for the key. It is claimed and, once the
+ * request was carried out, simply left: a claim that lapsed still says whose it was, and refuses everybody else as a mismatch.
+ * What became of the request is the other record's to say.
+ *
+ *   A mark lives as long as the record that it belongs to.
+ *   - An attempt works only under a mark that it was granted itself. What an earlier attempt under the same key left is waited
+ *     for and taken over, never relied upon: so whoever removes its mark, however late, removes nobody else's.
+ *   - It is renewed whenever the record is. A renewal keeps it for a lease and the retention, so when an outcome is recorded,
+ *     less than a lease later, the mark stands at least as long as the outcome does.
+ *   - It is removed whenever the record is given back, and before it: then nothing is on record for this content, and another
+ *     key may bring it. A removal that the nodes don't take is tried again.
+ *   - It has the attempt of the record. Given back, a takeover leaves in both what it found: whether the earlier attempt was
+ *     carried out is not known, so its content stays marked. A first attempt leaves nothing in either.
  */
 
-import type { ClaimResult, Leases } from '../ports.ts'
+import type { Background } from '../background.ts'
+import { NOT_COUNTED, type Outcome } from '../outcome.ts'
+import type { Clock, Lease, Leases, Random } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
+import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 
 export type ContentRecord = {
   readonly recordKey: string
@@ -17,32 +29,118 @@ export type ContentRecord = {
 }
 
 export type Mark =
-  | { readonly kind: 'marked'; readonly remove: () => Promise<void> }
-  | { readonly kind: 'duplicate_content' }
-  | Extract<ClaimResult, { kind: 'unavailable' }>
+  /** Through these leases the record is to be kept, completed and given back: what becomes of it becomes of its mark. */
+  | { readonly kind: 'marked'; readonly leases: Leases }
+  | Extract<Outcome, { kind: 'duplicate_content' | 'in_progress' }>
+  /** Whether another key brought this content is not known. */
+  | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
 
+export type MarkPorts = {
+  readonly leases: Leases
+  readonly background: Background
+  readonly clock: Clock
+  readonly random: Random
+}
+
+type MarkPolicy = { readonly leaseMs: number; readonly retentionMs: number; readonly budgetMs: number }
+
+const UNKNOWN = { kind: 'unavailable', answered: 0, required: NOT_COUNTED } as const
+
+/** Between attempts at removing a mark. Nobody waits for it but who would bring the content under another key. */
+const REMOVE_BACKOFF: Backoff = { initialMs: 100, maxMs: 2_000 }
+
+/** @param record the claim on the record of the request, under which the mark stands */
 export async function markContent(
-  { recordKey: key, fingerprint }: ContentRecord,
-  { leaseMs, retentionMs, budgetMs }: { leaseMs: number; retentionMs: number; budgetMs: number },
-  leases: Leases,
+  content: ContentRecord,
+  record: Lease,
+  policy: MarkPolicy,
+  ports: MarkPorts,
 ): Promise<Mark> {
-  const claimed = await leases.claim({ key, fingerprint, leaseMs, retentionMs, budgetMs })
-  switch (claimed.kind) {
-    case 'granted':
-      return {
-        kind: 'marked',
-        remove: async () => {
-          await leases.release(claimed.lease)
-        },
+  const claimed = await claimMark(content, policy, ports)
+  if (claimed.kind !== 'granted') return claimed
+  const mark = await asAttemptOf(record, claimed.lease, ports.leases)
+  return mark === undefined ? UNKNOWN : { kind: 'marked', leases: withMark(mark, record, ports) }
+}
+
+type Claimed = Exclude<Mark, { kind: 'marked' }> | { readonly kind: 'granted'; readonly lease: Lease }
+
+async function claimMark(
+  { recordKey: key, fingerprint }: ContentRecord,
+  { leaseMs, retentionMs, budgetMs }: MarkPolicy,
+  { leases, clock }: MarkPorts,
+): Promise<Claimed> {
+  const untilMonoMs = clock.monoMs() + budgetMs
+  for (;;) {
+    const claimed = await leases.claim({ key, fingerprint, leaseMs, retentionMs, budgetMs })
+    switch (claimed.kind) {
+      case 'granted':
+      case 'unavailable':
+        return claimed
+      case 'mismatch':
+        return { kind: 'duplicate_content' }
+      // An earlier attempt under the same key left it, and its lease ends when that of the record did, or a moment later.
+      case 'held': {
+        const { retryAfterMs } = claimed
+        if (clock.monoMs() + retryAfterMs >= untilMonoMs) return { kind: 'in_progress', retryAfterMs }
+        await pause(clock, retryAfterMs)
+        continue
       }
-    // Marked by an earlier attempt under the same key, which the claim on that key has dealt with.
-    case 'held':
-    case 'duplicate':
-    case 'damaged':
-      return { kind: 'marked', remove: async () => {} }
-    case 'mismatch':
-      return { kind: 'duplicate_content' }
-    case 'unavailable':
-      return claimed
+      // Whose content it is, this one's or another key's, too few of those who know it have said.
+      case 'contended':
+      // A mark never has an outcome: what stands there is none.
+      case 'duplicate':
+      case 'damaged':
+        return UNKNOWN
+    }
+  }
+}
+
+/** With the attempt of the record; undefined where that can't be had, and then it was given back. */
+async function asAttemptOf({ attempt }: Lease, mark: Lease, leases: Leases): Promise<Lease | undefined> {
+  if (mark.attempt === attempt) return mark
+  const renewed = await leases.renew({ ...mark, attempt })
+  if (renewed.kind === 'renewed') return renewed.lease
+  await leases.release(mark)
+  return undefined
+}
+
+function withMark(marked: Lease, record: Lease, ports: MarkPorts): Leases {
+  const { leases, background, clock } = ports
+  let mark = marked
+
+  async function renewMark(): Promise<void> {
+    const renewed = await leases.renew(mark)
+    if (renewed.kind === 'renewed') mark = renewed.lease
+  }
+
+  return {
+    ...leases,
+    renew: async (lease) => {
+      const renewed = await leases.renew(lease)
+      // Nobody waits for it: a lapsed mark refuses others as well, and what is left of its time is renewed with the next.
+      if (lease.key === record.key && renewed.kind === 'renewed') void renewMark()
+      return renewed
+    },
+    complete: async (lease, outcome) => {
+      // Its nodes were away for a while: what was renewed longer ago than a lease might go before the outcome does.
+      if (lease.key === record.key && mark.validUntilMonoMs <= clock.monoMs()) void renewMark()
+      return leases.complete(lease, outcome)
+    },
+    release: async (lease) => {
+      if (lease.key === record.key) {
+        const removed = await leases.release(mark)
+        if (removed.kind === 'unavailable') background.start(() => removeLater(mark, ports))
+      }
+      return leases.release(lease)
+    },
+  }
+}
+
+/** At most for a lease: until then the nodes mostly are back, and places in the background are few. */
+async function removeLater(mark: Lease, { leases, clock, random }: MarkPorts): Promise<void> {
+  const untilMonoMs = clock.monoMs() + mark.leaseMs
+  for (let retry = 0; clock.monoMs() < untilMonoMs; retry += 1) {
+    await pause(clock, jitteredDelayMs(REMOVE_BACKOFF, retry, random))
+    if ((await leases.release(mark)).kind !== 'unavailable') return
   }
 }

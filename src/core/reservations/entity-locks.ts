@@ -11,6 +11,7 @@
 
 import { type Keeping, keepLease, type LeaseKeeper, type LeaseKeeperPorts } from '../claims/lease-keeper.ts'
 import { type Turns, untilNextTry } from '../claims/turns.ts'
+import { isTaken } from '../claims/waiters.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
 import type { ClaimResult, Clock, Leases, Random } from '../ports.ts'
 import { fingerprintOfName } from '../request/identity.ts'
@@ -119,7 +120,7 @@ async function claimOrWait(
   const claim = () => leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
   const behind = untilMonoMs > clock.monoMs() && turns?.waiting(key) === true
   let last: ClaimResult = behind ? { kind: 'held', retryAfterMs: RETRY_SOON_MS } : await claim()
-  if (last.kind !== 'held') return last
+  if (!isTaken(last)) return last
   using turn = turns?.enter(key)
   for (let retry = 0; ; retry += 1) {
     const leftMs = untilMonoMs - clock.monoMs()
@@ -127,6 +128,6 @@ async function claimOrWait(
     await untilNextTry({ turn, retry, backoff: WAIT_BACKOFF, left, leftMs }, { clock, random })
     if (gone()) return last
     last = await claim()
-    if (last.kind !== 'held') return last
+    if (!isTaken(last)) return last
   }
 }

@@ -14,7 +14,8 @@
  * lost) is recognised by the first half and gets the same reservation, same token, instead of a conflict with itself.
  */
 
-import type { ClaimResult, Lease, Leases, Random, ReadResult } from '../ports.ts'
+import { isTaken } from '../claims/waiters.ts'
+import type { ClaimResult, CompleteResult, Lease, Leases, Random, ReadResult } from '../ports.ts'
 import type { Fingerprint, Owner } from '../record/record.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
@@ -81,9 +82,12 @@ export type ReserveResult =
     }
   | { readonly kind: 'mismatch'; readonly intent: Intent }
   | { readonly kind: 'damaged'; readonly intent: Intent }
-  | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
-  /** All were granted, and too few nodes then said that they hold them under one token; they were given back. */
-  | { readonly kind: 'unsettled' }
+  | Extract<ClaimResult, { kind: 'unavailable' }>
+  /**
+   * All were granted, and too few nodes then said that they hold them under one token; they were given back. `skewed`: the
+   * largest of their tokens is too far ahead of the clocks of the nodes of another.
+   */
+  | { readonly kind: 'unsettled'; readonly skewed?: true }
 
 export type ExtendResult =
   | { readonly kind: 'extended'; readonly reservation: Reservation; readonly validity: Validity }
@@ -92,7 +96,10 @@ export type ExtendResult =
 
 export type EndResult =
   | { readonly kind: 'done' }
+  /** Surely without effect. */
   | { readonly kind: 'fenced' }
+  /** Refused for good, and not known to be without effect: a later claim may still make it what stands, or it stands in part. */
+  | { readonly kind: 'undecided' }
   | { readonly kind: 'unavailable' }
 
 /** In one order for everybody, each once: two reservations of the same intents then never wait for each other in a circle. */
@@ -119,7 +126,7 @@ export async function reserve(
     const entity = index >= intents.length
     if (claimed.kind !== 'granted') {
       await releaseAll(held, leases)
-      const resumed = claimed.kind === 'held' ? await resume(request, leases) : undefined
+      const resumed = isTaken(claimed) ? await resume(request, leases) : undefined
       return resumed ?? refusal(intent, entity, claimed)
     }
     held.push(claimed.lease)
@@ -183,7 +190,10 @@ async function underOneToken(
   if (inTheWay !== undefined) {
     // Where a claim could not be raised, nodes may hold either token.
     await releaseAll([...held, ...raised], leases)
-    if (current.every(({ kind }) => kind !== 'lost')) return { kind: 'unsettled' }
+    if (current.every(({ kind }) => kind !== 'lost')) {
+      const skewed = current.some((one) => one.kind === 'unavailable' && one.skewed === true)
+      return { kind: 'unsettled', ...(skewed ? { skewed } : {}) }
+    }
     const entity = failed >= intentCount
     return { kind: 'conflict', intent: intentOf(inTheWay), entity, retryAfterMs: CONTENDED_RETRY_AFTER_MS }
   }
@@ -223,6 +233,7 @@ function refusal(
 ): ReserveResult {
   switch (claimed.kind) {
     case 'held':
+    case 'contended':
       return { kind: 'conflict', intent, entity, retryAfterMs: claimed.retryAfterMs }
     case 'duplicate':
       return { ...claimed, intent }
@@ -267,12 +278,33 @@ export async function complete(
   // One that is lost has our outcome already or never will: it is asked before the others are written.
   for (const part of [lost, intents.filter((lease) => !lost.includes(lease))]) {
     const results = await Promise.all(part.map((lease) => leases.complete(lease, outcome)))
-    if (results.some(({ kind }) => kind === 'fenced')) return { kind: 'fenced' }
-    if (!results.every(({ kind }) => kind === 'recorded')) return { kind: 'unavailable' }
+    const refused = refusalOf(results)
+    if (refused?.kind === 'fenced' && part === lost) return await whereLost(intents, lost, leases)
+    if (refused !== undefined) return refused
   }
   // Only now may the next one work on the entities. One that is not reached is free when its lease ends.
   await releaseAll(all.slice(reservation.intents.length), leases)
   return { kind: 'done' }
+}
+
+/** "It changed nothing" is true of all of them, or not said. */
+function refusalOf(results: readonly CompleteResult[]): Exclude<EndResult, { kind: 'done' }> | undefined {
+  const kinds = new Set(results.map(({ kind }) => kind))
+  if (kinds.has('undecided') || (kinds.has('fenced') && kinds.size > 1)) return { kind: 'undecided' }
+  if (kinds.has('fenced')) return { kind: 'fenced' }
+  return kinds.has('unavailable') ? { kind: 'unavailable' } : undefined
+}
+
+/** Those that are lost have nothing of it. An earlier call may have recorded it for others, before these were lost. */
+async function whereLost(
+  intents: readonly Lease[],
+  lost: readonly Lease[],
+  leases: Leases,
+): Promise<EndResult> {
+  const others = intents.filter((lease) => !lost.includes(lease))
+  const standing = await Promise.all(others.map(({ key }) => leases.read(key)))
+  const untouched = standing.every((one) => one.kind === 'claimed' && one.sighted === undefined)
+  return { kind: untouched ? 'fenced' : 'undecided' }
 }
 
 /** The others are held from now on for another lease, so that nobody takes one of them while they are written. */

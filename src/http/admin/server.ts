@@ -26,6 +26,8 @@ export type NodeView = {
   readonly reason?: string
   /** When the server process of the node was started, where it is known. */
   readonly startedWallMs?: number
+  /** How much of its memory it uses, where that is known and has a limit. */
+  readonly memoryShare?: number
 }
 
 /** Probes and scrapes send a few lines and keep a few connections. */

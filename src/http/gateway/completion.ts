@@ -91,15 +91,25 @@ export async function opened(id: string, secret: ReservationSecret): Promise<Res
 }
 
 export function endedProblem(ended: Exclude<Settled, { kind: 'done' | 'held' }>): Problem {
-  return ended.kind === 'fenced'
-    ? {
+  switch (ended.kind) {
+    case 'fenced':
+      return {
         code: 'fenced',
         detail: 'Another attempt came after this one, and its outcome counts. Nothing was changed.',
       }
-    : {
+    case 'undecided':
+      return {
+        code: 'completion-undecided',
+        detail:
+          'Another attempt came after this one, and it is not known that nothing of this is recorded: a node has it, or may have it. The next request with the same key settles it.',
+        retryAfterMs: 1_000,
+      }
+    case 'unavailable':
+      return {
         code: 'quorum-unavailable',
         detail:
           'Fewer nodes answered than are required, so it is not known whether this took effect. Send it again, unchanged: doing it twice changes nothing.',
         retryAfterMs: 1_000,
       }
+  }
 }

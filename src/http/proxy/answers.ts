@@ -6,11 +6,12 @@
 
 import type { Decision } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
-import { type Execution, NOT_COUNTED, type Outcome, type Protection } from '../../core/outcome.ts'
+import type { Execution, Outcome, Protection } from '../../core/outcome.ts'
 import type { ApplicationResponse, HeaderList } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from '../headers.ts'
 import { type Problem, type ProblemCode, problemDocument } from '../problems.ts'
+import { whyUnavailable } from '../unavailable.ts'
 
 /** Every value of `Idempotency-Status`; `docs/http.md` says what each means, and a test compares. */
 export const IDEMPOTENCY_STATUSES = [
@@ -165,7 +166,7 @@ export function answerFor(outcome: Outcome, told: Told, answerWithinMs: number |
     case 'unavailable':
       return problem({
         code: 'quorum-unavailable',
-        detail: `${outcome.required === NOT_COUNTED ? 'Fewer nodes answered than are required.' : `${outcome.answered} nodes answered and ${outcome.required} are required.`} Nothing was carried out. Send the request again, unchanged, after the time given.`,
+        detail: `${whyUnavailable(outcome)} Nothing was carried out. Send the request again, unchanged, after the time given.`,
         retryAfterMs: outcome.retryAfterMs,
       })
     case 'damaged':

@@ -8,6 +8,7 @@ import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import type { Waited } from '../../core/reservations/reservation-wait.ts'
 import type { EndResult, ExtendResult, Reservation, Validity } from '../../core/reservations/reservations.ts'
 import type { Problem } from '../problems.ts'
+import { whyUnavailable } from '../unavailable.ts'
 import type { ExtendedOutput, ReservedOutput, StandingOutput } from './schemas.ts'
 
 export type ApiAnswer =
@@ -29,6 +30,12 @@ export const NO_SECRET = problem(
 const UNKNOWN_END = problem(
   'quorum-unavailable',
   'Fewer nodes answered than are required, so it is not known whether this took effect. Ask again, unchanged: doing it twice changes nothing.',
+  { retryAfterMs: RETRY_SOON_MS },
+)
+
+const CLOCKS_APART = problem(
+  'quorum-unavailable',
+  'What was asked for stands on nodes whose clocks are further apart than FENCEPOST_CLOCK_TOKEN_AHEAD, so one token can not stand for all of it. Nothing is reserved. Ask again when the clocks are set right, or reserve one by one.',
   { retryAfterMs: RETRY_SOON_MS },
 )
 
@@ -125,7 +132,7 @@ export function refusedAnswer(
         { more: { value: nameOf(refused.intent.recordKey) } },
       )
     case 'unsettled':
-      return UNKNOWN_END
+      return refused.skewed === true ? CLOCKS_APART : UNKNOWN_END
     case 'too_many_waiters':
       return problem(
         'too-many-waiters',
@@ -135,7 +142,7 @@ export function refusedAnswer(
     case 'unavailable':
       return problem(
         'quorum-unavailable',
-        `${refused.answered} nodes answered and ${refused.required} are required. Nothing is known to be reserved. Ask again, unchanged, after the time given.`,
+        `${whyUnavailable(refused)} Nothing is known to be reserved. Ask again, unchanged, after the time given.`,
         { retryAfterMs: RETRY_SOON_MS },
       )
   }
@@ -190,6 +197,12 @@ const FENCED = problem(
   { more: { reservation_status: 'FENCED' } },
 )
 
+const UNDECIDED = problem(
+  'completion-undecided',
+  'Somebody else came after, and it is not known that nothing of this is recorded: a node has it, or may have it. Reserve it again: DUPLICATE tells what stands, and a reservation with attempt above 1 that nothing does yet. Asking again, unchanged, changes nothing and may know more.',
+  { retryAfterMs: RETRY_SOON_MS, more: { reservation_status: 'UNDECIDED' } },
+)
+
 /** A token that is not the one of the id proves nothing. */
 export function wrongTokenAnswer(call: 'extend' | 'end'): ApiAnswer {
   return call === 'extend' ? LOST : FENCED
@@ -201,6 +214,8 @@ export function endedAnswer(ended: EndResult, id: string, status: 'COMPLETED' | 
       return { kind: 'json', status: 200, body: { reservation_id: id, status } }
     case 'fenced':
       return FENCED
+    case 'undecided':
+      return UNDECIDED
     case 'unavailable':
       return UNKNOWN_END
   }
@@ -231,7 +246,10 @@ export function standingOf(standing: ReadResult): StandingOutput | Problem {
     case 'unavailable':
       return {
         code: 'quorum-unavailable',
-        detail: `${standing.answered} nodes answered and ${standing.required} are required.`,
+        detail:
+          standing.answered < standing.required
+            ? `${standing.answered} nodes answered and ${standing.required} are required.`
+            : `${standing.answered} nodes answered, and what they show is on too few of them to be sure. Ask again; reserving it settles it.`,
         retryAfterMs: RETRY_SOON_MS,
       }
     case 'damaged':

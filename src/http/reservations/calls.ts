@@ -83,7 +83,7 @@ export const CALLS = {
     summary: 'Record the outcome; duplicates are told it from then on',
     body: CompleteBody,
     success: { status: 200, schema: Ended },
-    problems: [...WITH_BODY, ...WITH_ID, 'fenced'],
+    problems: [...WITH_BODY, ...WITH_ID, 'fenced', 'completion-undecided'],
   },
   release: {
     method: 'POST',

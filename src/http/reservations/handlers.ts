@@ -7,7 +7,7 @@
  */
 
 import type { Waiters } from '../../core/claims/waiters.ts'
-import type { Clock, Leases, Random } from '../../core/ports.ts'
+import type { Clock, Leases, Random, ReadResult } from '../../core/ports.ts'
 import { parseDuration, printDuration } from '../../core/quantity.ts'
 import type { Scope } from '../../core/request/identity.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
@@ -228,7 +228,7 @@ async function standingOfAll(id: string, reservation: Reservation, leases: Lease
   const { owner, token, attempt, intents } = reservation
   const standing = await read(intents, leases)
   const told = standing.map(standingOf)
-  const fault = told.find((one) => 'code' in one)
+  const fault = told.find((one) => 'code' in one) ?? (standing.some(isOfSeveral) ? UNSURE : undefined)
   if (fault !== undefined && 'code' in fault) return refusal(fault)
   const states = standing.map((one) => {
     if (one.kind === 'completed') return one.token === token ? ('COMPLETED' as const) : ('LOST' as const)
@@ -246,6 +246,17 @@ async function standingOfAll(id: string, reservation: Reservation, leases: Lease
     intents: told.flatMap((one) => ('code' in one ? [] : [one])),
   }
   return { kind: 'json', status: 200, body }
+}
+
+/** Leftovers of several claims: it may be ours that lapsed, or that somebody else came after. */
+function isOfSeveral(standing: ReadResult): boolean {
+  return standing.kind === 'claimed' && standing.leftovers !== undefined
+}
+
+const UNSURE: Problem = {
+  code: 'quorum-unavailable',
+  detail: 'It is over, and whether somebody else came after is on too few nodes to be sure. Ask again.',
+  retryAfterMs: 1_000,
 }
 
 type Times = { readonly leaseMs: number; readonly retentionMs: number; readonly waitMs: number }

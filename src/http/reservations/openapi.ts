@@ -141,6 +141,7 @@ const EXAMPLE_MEMBERS: Partial<Record<ProblemCode, Record<string, unknown>>> = {
   },
   'lease-lost': { reservation_status: 'LEASE_LOST' },
   fenced: { reservation_status: 'FENCED' },
+  'completion-undecided': { reservation_status: 'UNDECIDED' },
   'entity-busy': { entity: 'account-42' },
 }
 
@@ -157,7 +158,10 @@ const PROBLEM_SCHEMA = {
     code: { type: 'string' },
     retryable: { type: 'boolean' },
     retry_after: { type: 'integer', description: 'Whole seconds, as in Retry-After.' },
-    reservation_status: { type: 'string', enum: ['CONFLICT', 'DUPLICATE', 'LEASE_LOST', 'FENCED'] },
+    reservation_status: {
+      type: 'string',
+      enum: ['CONFLICT', 'DUPLICATE', 'LEASE_LOST', 'FENCED', 'UNDECIDED'],
+    },
     value: { type: 'string', description: 'The intent in the way.' },
     result: { description: 'What the caller that completed it reported.' },
     errors: {

@@ -1,4 +1,13 @@
 --[[
+standing: goes before the adoptions of a call, which are for one enrolment: they are carried out only where the quarantine of its
+nonce stands on this very process. A call that comes late, to a node that votes again, was gathered before what it has granted since.
+
+KEYS  the quarantine
+Frame owner: the nonce
+Answers
+  STANDING
+  GONE      the node votes, or waits under another nonce: the adoptions of this call change nothing
+
 adopt: tells a node what other nodes remember of a record. Same rules as src/core/record/record-merge.ts: it only ever raises.
 
 KEYS  the record's key
@@ -6,7 +15,16 @@ Frame attempt 1 where a majority accepted this very outcome, else 0; key lifetim
       packed record (record.lua) whose lease end is what remains of the lease (ms; 0: lapsed)
 Answers
   ADOPTED   the node knows at least as much now
+  GONE      nothing was changed: see above
 ]]
+local may_be_told = false
+
+local function standing(key, nonce)
+  local run = string.match(call('INFO', 'server'), 'run_id:(%x+)')
+  may_be_told = call('HGET', key, 'nonce') == nonce and call('HGET', key, 'run_id') == run
+  return { may_be_told and STANDING or GONE }
+end
+
 local function merge_claims(a, b)
   if a.state == 'R' then return b end
   if b.state == 'R' then return a end
@@ -50,6 +68,7 @@ local function merge_outcomes(a, b)
 end
 
 local function adopt(key, packed, chosen, ttl)
+  if not may_be_told then return { GONE } end
   local theirs = parse_header(string.sub(packed, 1, HEADER))
   theirs.outcome = string.sub(packed, HEADER + 1)
   local their_token = theirs.accepted

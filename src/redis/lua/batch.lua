@@ -5,14 +5,16 @@ that fails (a damaged record, a key of another type) answers FAILED and does not
 KEYS  [1] the node's epoch key; then one record key a command
 ARGV  [1] the epoch that this node was enrolled with  [2] how far a token may lie ahead of this node's clock (ms)
       [3] the frames of the commands, one after another, in the order of their keys
+      [4] only where the sidecar takes the node for full: no new claims (claim.lua)
 Answers  [1] lines: this node's time (ms since 1970) and 1 where the epoch stands, else 0; then one line a command: the
          name of its answer and what its file says of it, with spaces between; or FAILED
          then, in the order of their lines, the bytes that an answer has besides: an outcome, a record, what failed
 Writes to a node whose epoch does not stand are carried out, and its answers are not counted (enrolment).
 
 A frame, all fields of fixed width and in the order in which a record has them; what a command does not use is zeros:
-    1        the command: C claim, N renew, D complete, R release, G read; S show, A adopt
-    2-17     token, 16 digits          18-33  zeros          34-65  owner, 32 hex digits
+    1        the command: C claim, N renew, D complete, R release, G read; S show, Q standing, A adopt
+    2-17     token, 16 digits          18-33  accepted token, 16 digits (complete; of the claim that is compared: zeros)
+   34-65     owner, 32 hex digits
    66-69     attempt, 4 digits         70-133 fingerprint, 64 hex digits
   134-149    lease (ms), 16 digits    150-165 key lifetime (ms), 16 digits
   166-173    bytes of what follows, 8 digits
@@ -22,7 +24,8 @@ One string of frames, because each argument of a call costs a node more than the
 Redis runs this whole chunk at each call. So what is made at each call is little: the rules of all commands stand in one
 function without upvalues, and the two commands that nearly every request needs are carried out here, with as few calls
 and strings as they take: the claim of a key that is free, and the completion of a claim as it was granted. Their rules
-are those of claim.lua and complete.lua, which stand for every other case.
+are those of claim.lua and complete.lua, which stand for every other case. A completion with an accepted token is none of
+them: a claim has none, so the two never compare as equal.
 ]]
 local sub, format, try, FRAMES = string.sub, string.format, redis.pcall, ARGV[3]
 local TIME = try('TIME')
@@ -34,6 +37,8 @@ local TOO_FAR_AHEAD = format('%016d', (NOW + ARGV[2] + 1) * 1024)
 local reply = { '' }
 local lines = { NOW_DIGITS .. (try('GET', KEYS[1]) == ARGV[1] and ' 1' or ' 0') }
 local other, terms, lease_until, expires
+-- `tight`: a record was replaced at `maxmemory` (record.lua), and Redis refuses nothing of this call any more.
+local full, tight = ARGV[4], nil
 
 local at = 1
 for i = 2, #KEYS do
@@ -49,14 +54,14 @@ for i = 2, #KEYS do
   end
   if kind == 'C' then
     local head = sub(FRAMES, at + 1, at + 64)
-    if head < TOO_FAR_AHEAD then
+    if head < TOO_FAR_AHEAD and not full then
       found = try('SET', key, '1C' .. head .. lease_until .. sub(FRAMES, at + 65, at + 132) .. NOW_DIGITS,
         'NX', 'GET', 'PXAT', expires)
       if found == false then line = 'granted 1' elseif type(found) ~= 'string' then found = nil end
     end
   elseif kind == 'D' then
     size = tonumber(sub(FRAMES, at + 165, at + 172))
-    local packed = try('GET', key)
+    local packed = not tight and try('GET', key)
     if type(packed) == 'string' and #packed == 166 and sub(packed, 1, 2) == '1C'
       and sub(packed, 3, 66) == sub(FRAMES, at + 1, at + 64) then
       local token = sub(FRAMES, at + 1, at + 16)
@@ -69,9 +74,10 @@ for i = 2, #KEYS do
     size = tonumber(sub(FRAMES, at + 165, at + 172))
   end
   if not line then
-    other = other or rules(NOW, NOW_DIGITS, TOO_FAR_AHEAD, FRAMES)
-    local ok, answer = pcall(other, key, at, size, found)
+    other = other or rules(NOW, NOW_DIGITS, TOO_FAR_AHEAD, FRAMES, full)
+    local ok, answer, replaced = pcall(other, key, at, size, found)
     if not ok then answer = { 'failed', bytes = type(answer) == 'table' and answer.err or tostring(answer) } end
+    if replaced == true then full, tight = true, true end
     if answer.bytes then reply[#reply + 1] = answer.bytes end
     line = table.concat(answer, ' ')
   end

@@ -9,6 +9,7 @@ Answers
   MISMATCH   fence, remaining ms, fingerprint         a claim, live or lapsed (0 ms), of another fingerprint
   STALE      fence                                    the token is not above what was promised
   SKEWED                                              the token lies further ahead of this node's clock than tolerated
+  FULL                                                 the node takes no new claims (batch.lua), and this would be one
   COMPLETED  fence, promised 0|1, accepted token, attempt, fingerprint, copied 0|1; bytes: the outcome
 ]]
 -- `found`: the packed record, where it was read already.
@@ -17,14 +18,14 @@ local function claim(key, token, owner, lease, fingerprint, ttl, found)
   local record
   if found then record = parse_whole(found) else record = read_header(key) end
   if not record then
-    write_claim(key, token, owner, lease, 1, fingerprint, NOW_DIGITS, ttl)
+    if NO_NEW_CLAIMS then return { FULL } end
+    grant(key, token, owner, lease, 1, fingerprint, ttl)
     return { GRANTED, 1 }
   end
 
   if record.state == 'D' then
     if token > record.fence then
-      -- In place, because the outcome may be large and its lifetime must stay as it is.
-      call('SETRANGE', key, 2, token .. record.accepted .. owner)
+      promise(key, record, token, owner)
       return completed_answer(key, record, token, 1)
     end
     local promised = (token == record.fence and owner == record.owner) and 1 or 0
@@ -33,7 +34,8 @@ local function claim(key, token, owner, lease, fingerprint, ttl, found)
 
   if record.state == 'R' then
     if token <= record.fence then return { STALE, record.fence } end
-    write_claim(key, token, owner, lease, 1, fingerprint, NOW_DIGITS, ttl)
+    if NO_NEW_CLAIMS then return { FULL } end
+    grant(key, token, owner, lease, 1, fingerprint, ttl)
     return { GRANTED, 1 }
   end
 
@@ -48,6 +50,6 @@ local function claim(key, token, owner, lease, fingerprint, ttl, found)
   if remaining > 0 then return { HELD, record.fence, remaining, record.fingerprint, record.attempt } end
   if token <= record.fence then return { STALE, record.fence } end
   local attempt = math.min(ATTEMPT_MAX, record.attempt + 1)
-  write_claim(key, token, owner, lease, attempt, fingerprint, NOW_DIGITS, ttl)
+  grant(key, token, owner, lease, attempt, fingerprint, ttl)
   return { GRANTED, attempt }
 end

@@ -3,6 +3,7 @@ What a node says of its own membership, and the few acts that change it. Each is
 caller has looked at, or not at all: a connection may have been made again, to a process that forgot.
 
 KEYS  [1] epoch  [2] quarantine (hash)  [3] cluster (hash)  [4] claim of a founder  [5] enroller (who copies just now)
+      [6] nothing (see below)
 ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   look
   begin      nonce, origin new|forgot
@@ -10,7 +11,7 @@ ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   save       nonce, run_ids done (comma between), run_id of the source, cursor, records copied
   enrol      nonce, cluster id, quarantine (ms), names of all nodes (comma between; empty: not given)
   declare    who declares the loss, cluster id where none is known
-  claim      nonce, lifetime of the claim (ms)
+  claim      nonce, lifetime of the claim (ms), nonce of the quarantine that was proposed
   found      nonce, cluster id, quarantine (ms), names of all nodes
   abandon    nonce
   revoke     epoch that is taken away
@@ -60,6 +61,10 @@ if act == 'look' then
 end
 if meant ~= RUN then return redis.error_reply('RUN_CHANGED the process has the run_id ' .. RUN .. ', not ' .. meant) end
 
+-- At `maxmemory` Redis refuses what may grow, but never halfway through a script that has written. This deletes what is never
+-- there: what follows is a few hundred bytes, and without it a full node that was restarted would not get its vote back.
+redis.call('DEL', KEYS[6])
+
 if act == 'begin' then
   local epoch = redis.call('GET', EPOCH)
   if epoch and string.find(epoch, '1:' .. RUN .. ':', 1, true) == 1 then return 0 end
@@ -88,8 +93,9 @@ elseif act == 'declare' then
   redis.call('HSET', CLUSTER, 'loss_declared_by', ARGV[3], 'loss_declared_at', NOW)
   return 1
 elseif act == 'claim' then
-  if redis.call('EXISTS', EPOCH) == 1 or redis.call('HGET', QUARANTINE, 'origin') == 'forgot' then return 0 end
-  return redis.call('SET', FOUNDER, nonce, 'NX', 'PX', ARGV[4]) and 1 or 0
+  nonce = ARGV[5]
+  if redis.call('EXISTS', EPOCH) == 1 or not stands() or redis.call('HGET', QUARANTINE, 'origin') ~= 'new' then return 0 end
+  return redis.call('SET', FOUNDER, ARGV[3], 'NX', 'PX', ARGV[4]) and 1 or 0
 elseif act == 'found' then
   if redis.call('EXISTS', EPOCH) == 1 or redis.call('GET', FOUNDER) ~= nonce then return 0 end
   return vote_from_now(ARGV[4], ARGV[5], ARGV[6])

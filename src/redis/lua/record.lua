@@ -65,17 +65,65 @@ local function read_outcome(key)
   return call('GETRANGE', key, HEADER, -1)
 end
 
+-- A node at `maxmemory` refuses SET and SETRANGE, also where nothing grows: then nobody could be told that a claim is
+-- over, and no lease be kept. So what is no larger than what stands is put in its place: DEL is allowed, and Redis lets a
+-- script that has written go on. From there on it refuses nothing of this call any more, so `tight` does.
+local tight = false
+local NO_ROOM = { err = "OOM used memory > 'maxmemory', and this record would grow" }
+
+local function is_no_room(answer)
+  return type(answer) == 'table' and answer.err and sub(answer.err, 1, 4) == 'OOM '
+end
+
+local function replace(key, packed, ttl)
+  if #packed > call('STRLEN', key) then error(NO_ROOM) end
+  -- What SET would refuse must be known before anything is deleted.
+  if ttl and tonumber(ttl) < 1 then error('not a command: its key lifetime is none') end
+  tight = true
+  call('DEL', key)
+  if ttl then call('SET', key, packed, 'PX', ttl) else call('SET', key, packed) end
+end
+
+local function put(key, packed, ttl)
+  if tight then return replace(key, packed, ttl) end
+  local answer = try('SET', key, packed, 'PX', ttl)
+  if is_no_room(answer) then return replace(key, packed, ttl) end
+  if answer.err then error(answer) end
+end
+
 -- A field of another width would shift all that follow it: such a command is refused before it damages a record.
-local function write(key, state, fence, accepted, owner, lease_until, attempt, fingerprint, claimed_at, outcome, ttl)
+local function pack(state, fence, accepted, owner, lease_until, attempt, fingerprint, claimed_at, outcome)
   if #fence ~= 16 or #owner ~= 32 or #fingerprint ~= 64 or attempt < 0 or attempt > ATTEMPT_MAX then
     error('not a command: its token, owner, fingerprint or attempt does not fit the record')
   end
-  call('SET', key, '1' .. state .. fence .. accepted .. owner .. digits(lease_until, 16) .. digits(attempt, 4)
-    .. fingerprint .. claimed_at .. outcome, 'PX', ttl)
+  return '1' .. state .. fence .. accepted .. owner .. digits(lease_until, 16) .. digits(attempt, 4)
+    .. fingerprint .. claimed_at .. outcome
+end
+
+local function write(key, state, fence, accepted, owner, lease_until, attempt, fingerprint, claimed_at, outcome, ttl)
+  put(key, pack(state, fence, accepted, owner, lease_until, attempt, fingerprint, claimed_at, outcome), ttl)
 end
 
 local function write_claim(key, token, owner, lease, attempt, fingerprint, claimed_at, ttl)
   write(key, 'C', token, NO_TOKEN, owner, NOW + lease, attempt, fingerprint, claimed_at, '', ttl)
+end
+
+-- A grant of work that is yet to be done, and whose outcome will take room: never where there is none.
+local function grant(key, token, owner, lease, attempt, fingerprint, ttl)
+  if tight then error(NO_ROOM) end
+  call('SET', key, pack('C', token, NO_TOKEN, owner, NOW + lease, attempt, fingerprint, NOW_DIGITS, ''), 'PX', ttl)
+end
+
+-- In place, because the outcome may be large and its lifetime must stay as it is.
+local function promise(key, record, token, owner)
+  local promised = token .. record.accepted .. owner
+  local answer = try('SETRANGE', key, 2, promised)
+  if is_no_room(answer) then
+    local packed = call('GET', key)
+    local left = call('PTTL', key)
+    return replace(key, sub(packed, 1, 2) .. promised .. sub(packed, 67), left >= 0 and math.max(1, left) or nil)
+  end
+  if type(answer) == 'table' and answer.err then error(answer) end
 end
 
 local function write_released(key, token, ttl)

@@ -6,9 +6,12 @@ Frame token, owner, lease, fingerprint, attempt, key lifetime
 Answers
   RENEWED        the lease runs from now
   LOST   fence   a larger token was promised, another owner's lease is live, or the claim was released or completed
+  SKEWED         the token is above what was promised, and lies further ahead of this node's clock than tolerated
 ]]
 local function renew(key, token, owner, lease, fingerprint, attempt, ttl)
   local record = read_header(key)
+  -- As a claim: whoever lifts the fence that far ahead keeps the key from everybody until then. At the fence nothing is lifted.
+  if token >= TOO_FAR_AHEAD and not (record and token <= record.fence) then return { SKEWED } end
   local claimed_at = NOW_DIGITS
   if record then
     if token < record.fence then return { LOST, record.fence } end

@@ -19,6 +19,13 @@ const LETTERS: Record<string, NodeAnswer | undefined> = {
   H: { kind: 'held', fence: 10, remainingMs: 700, fingerprint, attempt: 1, nodeMs },
   K: { kind: 'held', fence: 20, remainingMs: 900, fingerprint, attempt: 1, nodeMs },
   M: { kind: 'mismatch', fence: 10, remainingMs: 0, fingerprint: 'e'.repeat(64), nodeMs },
+  /** Live claims of two other requests. */
+  E: { kind: 'mismatch', fence: 30, remainingMs: 800, fingerprint: 'e'.repeat(64), nodeMs },
+  /** The same request as E, claimed once more by another claimant. */
+  I: { kind: 'mismatch', fence: 35, remainingMs: 800, fingerprint: 'e'.repeat(64), nodeMs },
+  F: { kind: 'mismatch', fence: 40, remainingMs: 800, fingerprint: 'd'.repeat(64), nodeMs },
+  /** A lapsed claim of another request than M. */
+  L: { kind: 'mismatch', fence: 40, remainingMs: 0, fingerprint: 'd'.repeat(64), nodeMs },
   S: { kind: 'stale', fence: 60, nodeMs },
   T: { kind: 'stale', fence: 70, nodeMs },
   W: { kind: 'skewed', nodeMs: 500 },
@@ -94,6 +101,9 @@ describe('a claim that was not carried', () => {
     ['CCCCC', 'completed at 10'],
     ['CCCxx', 'completed at 10'],
     ['cccGG', 'completed at 10'],
+    // At one ballot, whatever larger one a minority shows; at two ballots it is none.
+    ['CCCDD', 'completed at 10'],
+    ['CCDDG', 'sighted at 20, write it back'],
     // A minority's outcome is adopted by whoever a majority promised.
     ['CGGxx', 'sighted at 10, write it back'],
     ['CCGxx', 'sighted at 10, write it back'],
@@ -112,6 +122,20 @@ describe('a claim that was not carried', () => {
     ['NMMxx', 'mismatch'],
     ['CCMGx', 'sighted at 10, write it back'],
     ['MMGGx', 'contended above 0'],
+    // Of several other requests none stands on a majority: they race, and their nodes are not added up.
+    ['EEFFG', 'contended above 0'],
+    ['EEFGG', 'contended above 0'],
+    ['EFMxx', 'contended above 0'],
+    // One request, two claimants: neither may win.
+    ['EEIGG', 'contended above 0'],
+    ['EEIFG', 'contended above 0'],
+    ['EEIEG', 'mismatch'],
+    ['EEMFG', 'mismatch'],
+    ['EIMMG', 'mismatch'],
+    ['EEEFG', 'mismatch'],
+    // Leftovers of several, and nobody races.
+    ['MMLLG', 'mismatch'],
+    ['MLLxx', 'mismatch'],
     // Held: one holder stands on a majority.
     ['HHHHH', 'held 700'],
     ['HHHGG', 'held 700'],
@@ -156,6 +180,9 @@ describe('a claim that was not carried', () => {
     ['xxx--', 'undecided'],
     ['HHx--', 'undecided'],
     ['CHH--', 'undecided'],
+    ['EEF--', 'undecided'],
+    ['MML--', 'undecided'],
+    ['EEE--', 'mismatch'],
     ['CGG--', 'sighted at 10, write it back'],
   ])('%s, others still to answer: %s', (letters, said) => {
     expect(say(letters, false)).toBe(said)
@@ -239,22 +266,30 @@ describe('the outcome of a ballot, where copies differ', () => {
   const copy = (bytes: Buffer, acceptedToken = 10) => ({ acceptedToken, outcome: Buffer.from(bytes) })
 
   test('nothing accepted, nothing said', () => {
-    expect(bestOf([])).toBeUndefined()
+    expect(bestOf([], 3)).toBeUndefined()
   })
   test('the largest ballot speaks, and only its copies count', () => {
-    expect(bestOf([copy(intact), copy(other, 20), copy(intact)])).toEqual({
+    expect(bestOf([copy(intact), copy(other, 20), copy(intact)], 3)).toEqual({
       best: copy(other, 20),
       holders: 1,
     })
   })
   test('an intact copy speaks for a damaged one, which accepted it all the same', () => {
-    expect(bestOf([copy(damaged), copy(intact), copy(intact)])).toEqual({ best: copy(intact), holders: 3 })
+    expect(bestOf([copy(damaged), copy(intact), copy(intact)], 3)).toEqual({ best: copy(intact), holders: 3 })
   })
   test('where every copy is damaged, one of them is shown, and the reader finds out', () => {
-    expect(bestOf([copy(damaged), copy(damaged)])).toEqual({ best: copy(damaged), holders: 2 })
+    expect(bestOf([copy(damaged), copy(damaged)], 3)).toEqual({ best: copy(damaged), holders: 2 })
+  })
+  test('a ballot with a majority speaks, though a minority shows a larger one', () => {
+    const holders = [copy(intact), copy(intact, 20), copy(intact), copy(intact)]
+    expect(bestOf(holders, 3)).toEqual({ best: copy(intact), holders: 3 })
+  })
+  test('equal bytes at two ballots do not add up to a majority', () => {
+    const holders = [copy(intact), copy(intact, 20), copy(intact)]
+    expect(bestOf(holders, 3)).toEqual({ best: copy(intact, 20), holders: 1 })
   })
   test('two intact outcomes at one ballot are never counted together', () => {
-    expect(bestOf([copy(other), copy(intact), copy(intact)])).toEqual({ best: copy(intact), holders: 2 })
+    expect(bestOf([copy(other), copy(intact), copy(intact)], 3)).toEqual({ best: copy(intact), holders: 2 })
   })
 })
 

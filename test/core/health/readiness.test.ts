@@ -112,6 +112,13 @@ describe('what needs no brakes', () => {
   test.each([
     ['all well', {}, true, [], []],
     ['a bare majority votes', { voting: 3 }, true, [], []],
+    [
+      'a minority votes, and no other vote comes back by itself',
+      { voting: 2, standstills: ['decide: fencepost nodes declare-loss'] },
+      false,
+      ['quorum'],
+      ['2 of 5 nodes can vote, 3 are needed; decide: fencepost nodes declare-loss'],
+    ],
     ['a minority votes', { voting: 2 }, false, ['quorum'], ['2 of 5 nodes can vote, 3 are needed']],
     [
       'one of several groups is lost: shown, and the others are served',

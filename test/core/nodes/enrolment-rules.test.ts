@@ -5,7 +5,7 @@ import {
   type EnrolmentView,
   isEnrolled,
   type Membership,
-  mayBeFounded,
+  mayBeTold,
   NOTHING_COPIED,
   nextEnrolmentStep,
   type Quarantine,
@@ -92,22 +92,12 @@ test.each<[what: string, view: EnrolmentView, step: EnrolmentStep]>([
   expect(nextEnrolmentStep(view)).toEqual(step)
 })
 
-const member = (epoch?: string, origin?: Quarantine['origin']): Membership => ({
+const member = (epoch?: string, origin?: Quarantine['origin'], runId = 'me', nonce = 'n'): Membership => ({
   runId: 'run1',
   nodeMs: 0,
   epoch,
-  quarantine: origin === undefined ? undefined : quarantine({ origin }),
+  quarantine: origin === undefined ? undefined : quarantine({ origin, runId, nonce }),
   cluster: undefined,
-})
-
-test.each<[what: string, members: (Membership | undefined)[], founded: boolean]>([
-  ['nobody has an epoch', [member(), member(undefined, 'new'), member()], true],
-  ['one does not answer', [member(), undefined, member()], false],
-  ['one has an epoch', [member(), member('1:run1:n'), member()], false],
-  ['one has the epoch of an earlier run', [member(), member('1:run0:n'), member()], false],
-  ['one is known to have forgotten', [member(), member(undefined, 'forgot'), member()], false],
-])('a cluster of which %s is brand-new: %s', (_, members, founded) => {
-  expect(mayBeFounded(members)).toBe(founded)
 })
 
 test('an epoch counts for the run of the process that it names', () => {
@@ -126,4 +116,16 @@ test('progress: a source that is through is named once, whoever finished it', ()
   const whole = advanced(half, 'a', '0', 2)
   expect(whole).toEqual({ done: ['a'], copied: 7 })
   expect(advanced(whole, 'a', '0', 0).done).toEqual(['a'])
+})
+
+test.each<[what: string, member: Membership, told: boolean]>([
+  ['waits under this nonce', member(undefined, 'forgot', 'run1'), true],
+  ['waits under this nonce, and has the epoch of an earlier run', member('1:run0:x', 'forgot', 'run1'), true],
+  ['waits under another nonce', member(undefined, 'forgot', 'run1', 'another'), false],
+  ['has been started again, from data in which the nonce stands', member(undefined, 'forgot', 'run0'), false],
+  ['votes', member('1:run1:n'), false],
+  ['votes, and the nonce is still written there', member('1:run1:n', 'forgot', 'run1'), false],
+  ['has forgotten everything', member(), false],
+])('a node that %s may be told what the others remember: %s', (_, one, told) => {
+  expect(mayBeTold(one, 'n')).toBe(told)
 })

@@ -87,6 +87,11 @@ test('an outcome that a majority accepted is told as theirs, however far the fen
   expect(mergeSightings(majority, 3)?.record).not.toHaveProperty('copied')
 })
 
+test('an outcome that a majority accepted at one token is told as theirs, though a minority shows it at a larger one', () => {
+  const sightings = [seen(completed(9)), seen(completed(5, 9)), seen(completed(5, 9)), seen(completed(5, 7))]
+  expect(mergeSightings(sightings, 3)).toEqual({ record: completed(5, 9), ttlMs: 1_000, chosen: true })
+})
+
 test('a copy is no vote: two that accepted and one that was told are no majority of three', () => {
   const sightings = [seen(completed(5, 9)), seen(completed(5, 9)), seen(completed(5, 9, true))]
   expect(mergeSightings(sightings, 3)).toMatchObject({ chosen: false, record: { copied: true } })

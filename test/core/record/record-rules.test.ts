@@ -181,3 +181,41 @@ describe('in every history of one record', () => {
     )
   })
 })
+
+describe('a renewal with a token that is too far ahead of the clock of the node', () => {
+  const nodeMs = Date.UTC(2026, 0, 1)
+  const far = tokenAt(nodeMs + 3_600_000)
+  const owner = 'a'.repeat(32)
+  const fingerprint = 'f'.repeat(64)
+  const renewal = {
+    kind: 'renew',
+    key: 'k',
+    token: far,
+    owner,
+    leaseMs: 10_000,
+    fingerprint,
+    attempt: 1,
+    keyTtlMs: 60_000,
+  } as const
+  const held = (fence: number): NodeRecord => ({
+    state: 'claimed',
+    fence,
+    owner,
+    leaseUntilNodeMs: nodeMs + 10_000,
+    attempt: 1,
+    fingerprint,
+    claimedAtNodeMs: nodeMs,
+  })
+
+  test.each([
+    ['a record that is not there', undefined],
+    ['its own claim at a smaller token', held(tokenAt(nodeMs))],
+    ['a released record', { state: 'released', fence: tokenAt(nodeMs) } as const],
+  ])('is refused for %s, and nothing is written', (_, record) => {
+    expect(applyCommand(record, renewal, nodeMs, 10_000)).toEqual({ answer: { kind: 'skewed', nodeMs } })
+  })
+
+  test('is granted where the node has promised that token already: its clock was set back since', () => {
+    expect(applyCommand(held(far), renewal, nodeMs, 10_000).answer).toEqual({ kind: 'renewed', nodeMs })
+  })
+})

@@ -1,7 +1,13 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { decodeOutcome, encodeOutcome, type StoredOutcome } from '../../../src/core/record/stored-outcome.ts'
+import {
+  decodeOutcome,
+  encodeOutcome,
+  type StoredOutcome,
+  sameContent,
+  saysOtherwise,
+} from '../../../src/core/record/stored-outcome.ts'
 import { storedOutcomeOf } from '../../../src/core/routes/settlement.ts'
 
 const outcome: Extract<StoredOutcome, { kind: 'response' }> = {
@@ -133,4 +139,25 @@ test('whatever an application answers, what is stored of it can be replayed', ()
     }),
     { numRuns: 500 },
   )
+})
+
+describe('two encoded outcomes', () => {
+  const said = (result: unknown, completedAtWallMs = 1, token?: number) =>
+    encodeOutcome({ kind: 'result', result, completedAtWallMs }, token)
+
+  test.each<[what: string, one: Buffer, other: Buffer, same: boolean, otherwise: boolean]>([
+    ['of one holder, at two moments, are one', said('paid', 1, 7), said('paid', 2, 7), true, false],
+    ['of two holders that say the same are two', said('paid', 1, 7), said('paid', 1, 8), false, true],
+    ['of one holder that say two things are two', said('paid', 1, 7), said('not paid', 1, 7), false, true],
+    ['one of which does not say who completed it, are one', said('paid', 1), said('paid', 2, 7), true, false],
+    ['one of which is damaged, are not compared', said('paid'), Buffer.from('?'), false, false],
+  ])('%s', (_, one, other, same, otherwise) => {
+    expect([sameContent(one, other), sameContent(other, one)]).toEqual([same, same])
+    expect([saysOtherwise(one, other), saysOtherwise(other, one)]).toEqual([otherwise, otherwise])
+  })
+
+  test('the token of the holder comes back, and one that is no token is damage', () => {
+    expect(decodeOutcome(said('paid', 1, 7))).toMatchObject({ kind: 'intact', token: 7 })
+    expect(decodeOutcome(said('paid', 1, 7.5)).kind).toBe('damaged')
+  })
 })

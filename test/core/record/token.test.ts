@@ -71,8 +71,18 @@ describe('the tokens that a process proposes', () => {
     const source = new TokenSource(() => NOW_MS)
     expect(source.next()).toBe(tokenAt(NOW_MS))
     expect(source.next()).toBe(tokenAt(NOW_MS) + 1)
-    expect(source.next(tokenAt(NOW_MS) + 500)).toBe(tokenAt(NOW_MS) + 501)
-    expect(source.next(5)).toBe(tokenAt(NOW_MS) + 502)
+    const seen = tokenAt(NOW_MS) + 500
+    const above = source.next(seen)
+    expect(above).toBeGreaterThan(seen)
+    expect(above).toBeLessThanOrEqual(seen + 1024)
+    expect(source.next(5)).toBe(above + 1)
+  })
+  test('differ between processes that propose in one millisecond, also above the same fence', () => {
+    const [one, other] = [0.25, 0.75].map((share) => new TokenSource(() => NOW_MS, share))
+    expect(one?.next()).not.toBe(other?.next())
+    const fence = tokenAt(NOW_MS + 5) + 700
+    expect(one?.next(fence)).not.toBe(other?.next(fence))
+    expect(millisecondOf(one?.next() ?? 0) - NOW_MS).toBeLessThanOrEqual(6)
   })
   test('stay near the time of nodes that found our clock ahead, though it still is', () => {
     let wallMs = NOW_MS + 3_600_000

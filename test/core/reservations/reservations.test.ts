@@ -3,7 +3,8 @@ import { expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
 import { createWaiters } from '../../../src/core/claims/waiters.ts'
 import { SILENT } from '../../../src/core/events.ts'
-import type { NodeAnswer, RecordNode } from '../../../src/core/ports.ts'
+import { routeLeases } from '../../../src/core/nodes/groups.ts'
+import type { Clock, Leases, NodeAnswer, RecordNode } from '../../../src/core/ports.ts'
 import type { RecordCommand } from '../../../src/core/record/record.ts'
 import { fingerprintOfName } from '../../../src/core/request/identity.ts'
 import { reserveOrWait } from '../../../src/core/reservations/reservation-wait.ts'
@@ -17,6 +18,7 @@ import {
 } from '../../../src/core/reservations/reservations.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { createCluster, embeddedNodes } from '../../support/cluster.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
@@ -102,6 +104,55 @@ test('too few nodes take the common token: nothing is reserved, and it is not ca
   expect(other.attempt).toBe(1)
 })
 
+test('a reservation over two groups of nodes whose clocks are an hour apart lifts no record out of reach', async () => {
+  const HOUR_MS = 3_600_000
+  const clock = new VirtualClock()
+  const random = seededRandom(5)
+  const ahead: Clock = {
+    ...clock,
+    monoMs: () => clock.monoMs(),
+    wallMs: () => clock.wallMs() + HOUR_MS,
+    timer: (...of) => clock.timer(...of),
+  }
+  const groups = [createCluster(clock, random), createCluster(clock, random, embeddedNodes(5, ahead))]
+  const [inTime, early] = groups.map(({ leases }) => leases) as [Leases, Leases]
+  const leases = routeLeases([inTime, early], (key) => Number(key === keyOf('b')), {
+    required: 3,
+    agreed: () => true,
+  })
+  const claimOf = (name: string) => ({
+    key: keyOf(name),
+    fingerprint: fingerprintOfName(keyOf(name)),
+    leaseMs: 10_000,
+    retentionMs: 60_000,
+    budgetMs: 100,
+  })
+  // Somebody with the clock of the second group was there before: its record has the token of another hour.
+  const before = await groups[1]?.sidecar(ahead).claim(claimOf('b'))
+  if (before?.kind !== 'granted') throw new Error('not granted')
+  await early.release(before.lease)
+
+  const request: ReserveRequest = {
+    intents: ['a', 'b'].map(intentOf),
+    entities: [],
+    takeover: 'reexecute',
+    sessionTag: '0'.repeat(16),
+    leaseMs: 10_000,
+    retentionMs: 60_000,
+    budgetMs: 100,
+  }
+  expect(await clock.during(reserve(request, leases, random))).toEqual({ kind: 'unsettled', skewed: true })
+  // Both were given back, and anybody may have them at once.
+  expect(await clock.during(inTime.claim(claimOf('a')))).toMatchObject({
+    kind: 'granted',
+    lease: { attempt: 1 },
+  })
+  expect(await clock.during(early.claim(claimOf('b')))).toMatchObject({
+    kind: 'granted',
+    lease: { attempt: 1 },
+  })
+})
+
 test('the session is recognised while it holds, and not after, nor for more than it holds', async () => {
   const { mustReserve, tryReserve, clock } = cluster()
   const first = await mustReserve('s', ['a', 'b'])
@@ -144,6 +195,17 @@ test('one of several was taken by somebody else: none is recorded as done, in wh
     await clock.advance(10_001)
     expect((await mustReserve('third', [taken === 'a' ? 'b' : 'a'])).attempt).toBe(2)
   }
+})
+
+test('completed on one record, and another one taken by somebody else since: it is not said that nothing was changed', async () => {
+  const { mustReserve, meddleWith, leases, clock } = cluster()
+  const first = await mustReserve('s', ['a', 'b'])
+  meddleWith(({ kind, key }) => (kind === 'complete' && key === keyOf('b') ? SILENCE : undefined))
+  await clock.during(complete(first, outcome('paid', 1), leases))
+  meddleWith(() => undefined)
+  await clock.advance(10_001)
+  await mustReserve('other', ['b'])
+  expect(await complete(first, outcome('paid', 2), leases)).toEqual({ kind: 'undecided' })
 })
 
 test('completed on one record, and asked for by others since: the same completion again still finishes it', async () => {

@@ -1,0 +1,73 @@
+/**
+ * Says what a completion amounts to that no majority carried.
+ *
+ *   recorded     what was offered is what stands: a majority accepted it, under this token or by an adoption
+ *   fenced       surely without effect: another outcome is chosen, or every node says that it has none of this one
+ *   undecided    this token can't win any more, and some node has accepted the outcome or may have: a later claim adopts it
+ *   unavailable  it may still win: nodes that did not answer make the difference
+ *
+ * Owns the reading of the answers and nothing else. A node that has accepted an outcome keeps it whatever it is promised
+ * later, and whoever sees it adopts it: so "it changed nothing" is said only where no node is left that may have it.
+ *
+ * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.2: a proposal that was not chosen may still become the value.
+ */
+
+import type { Lease, NodeAnswer } from '../ports.ts'
+import { sameContent } from '../record/stored-outcome.ts'
+import { majorityOf } from '../units.ts'
+import { answered, bestCompleted } from './quorum.ts'
+
+type Answers = readonly (NodeAnswer | undefined)[]
+type Completed = Extract<NodeAnswer, { kind: 'completed' }>
+type Offered = Pick<Lease, 'token' | 'attempt'> & { readonly outcome: Buffer }
+
+export type RefusedCompletion =
+  | { readonly kind: 'recorded' }
+  /** `chosen`: the outcome that a majority accepted. */
+  | { readonly kind: 'fenced'; readonly chosen?: Completed }
+  | { readonly kind: 'undecided' }
+  | { readonly kind: 'unavailable' }
+
+/** @param answers of a round that has settled */
+export function explainRefusedCompletion(answers: Answers, offered: Offered): RefusedCompletion {
+  const needed = majorityOf(answers.length)
+  const inFavour = answered(answers).filter((answer) => isVote(answer, offered)).length
+  if (inFavour >= needed) return { kind: 'recorded' }
+  const best = bestCompleted(answers)
+  if (best !== undefined && best.holders >= needed) {
+    const { best: chosen } = best
+    // Some node had taken it before the others heard of it, and a later claimant wrote it under its own token.
+    return isAdoptionOf(chosen, offered) ? { kind: 'recorded' } : { kind: 'fenced', chosen }
+  }
+  const against = answered(answers).length - inFavour
+  if (answers.length - against >= needed) return { kind: 'unavailable' }
+  return { kind: answers.some((answer) => mayHaveIt(answer, offered)) ? 'undecided' : 'fenced' }
+}
+
+/** Accepted at the very token; asked for again, at another moment, it is the same outcome. */
+function isVote(answer: NodeAnswer, { token, outcome }: Offered): boolean {
+  if (answer.kind !== 'completed') return answer.kind === 'recorded'
+  return answer.copied === undefined && answer.acceptedToken === token && sameContent(answer.outcome, outcome)
+}
+
+/** Of no later attempt, and the same content: what stands is what this holder did. */
+function isAdoptionOf(accepted: Completed, { token, attempt, outcome }: Offered): boolean {
+  return (
+    accepted.acceptedToken > token && accepted.attempt === attempt && sameContent(accepted.outcome, outcome)
+  )
+}
+
+/** Whether the node has the outcome in any form, or nobody knows. What it was offered earlier counts, too. */
+function mayHaveIt(answer: NodeAnswer | undefined, offered: Offered): boolean {
+  switch (answer?.kind) {
+    case undefined:
+    case 'unreachable':
+    case 'quarantined':
+    case 'recorded':
+      return true
+    case 'completed':
+      return answer.acceptedToken === offered.token || isAdoptionOf(answer, offered)
+    default:
+      return false
+  }
+}

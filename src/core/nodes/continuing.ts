@@ -1,0 +1,112 @@
+/**
+ * Bringing a node that was started again with its data back to voting, one step at a time, over whatever nodes they are.
+ *
+ * Owns the acts, and how far each node was told. When which is sound is `continuity.ts`; who is heard, `union-copying.ts`. What is
+ * not allowed here, or fails, leaves the node to its quarantine.
+ */
+
+import { driftMs } from '../claims/lease.ts'
+import { type Continuity, type ContinuityView, judgeContinuity } from './continuity.ts'
+import type { EnrolmentNode } from './enrolment-node.ts'
+import type { Cluster, CopyProgress, Quarantine } from './enrolment-rules.ts'
+import {
+  hasHeard,
+  heardAs,
+  takeUnionTurn,
+  type UnionPorts,
+  type UnionProgress,
+  type UnionSource,
+} from './union-copying.ts'
+
+export type ContinuityTurn =
+  | { readonly kind: 'wait'; readonly remainingMs: number }
+  | { readonly kind: 'busy' | 'gone' }
+  /** `told`: so many records of what all show, before; absent: it had forgotten nothing. */
+  | { readonly kind: 'enrolled'; readonly told?: number }
+  | { readonly kind: 'told'; readonly progress: CopyProgress }
+
+/** What the process that does it sees of the nodes. */
+export type Watcher = {
+  /** By what was seen last. */
+  view(): ContinuityView
+  /** Looks at all nodes again. */
+  lookAgain(): Promise<unknown>
+  /** The node of that index, to be asked for its records. */
+  sourceOf(index: number): UnionSource['node'] | undefined
+}
+
+export type ContinuingPorts = UnionPorts & {
+  readonly watcher: Watcher
+  /** Takes the work on this node; false: somebody else has it. */
+  readonly occupy: () => Promise<boolean>
+}
+
+/** How far each node was told, by the one who tells it. */
+export class Continuing {
+  readonly #told = new Map<number, { readonly nonce: string; readonly progress: UnionProgress }>()
+
+  /**
+   * The next step for a node that waits; undefined where its data are not enough, and it goes through its quarantine.
+   *
+   * @param index of the node among those of the view
+   * @param observedForMs since this process first saw it wait
+   */
+  async turn(
+    target: EnrolmentNode,
+    index: number,
+    quarantine: Quarantine,
+    observedForMs: number,
+    cluster: Cluster,
+    { watcher, occupy, ...ports }: ContinuingPorts,
+  ): Promise<ContinuityTurn | undefined> {
+    if (quarantine.declaredBy !== undefined) return undefined
+    const { nonce } = quarantine
+    const verdict = judgeAt(index, watcher.view())
+    if (verdict?.kind !== 'intact' && verdict?.kind !== 'union') return undefined
+    const enrol = () => target.enrol(nonce, cluster)
+    if (verdict.kind === 'intact') {
+      if (!(await occupy())) return { kind: 'busy' }
+      return { kind: (await enrol()) ? 'enrolled' : 'gone' }
+    }
+    const remainingMs = answersCountForMs(watcher.view()) - observedForMs
+    if (remainingMs > 0) return { kind: 'wait', remainingMs }
+    if (!(await occupy())) return { kind: 'busy' }
+    const { required, toleratedStepMs } = watcher.view()
+    const known = this.#told.get(index)
+    const before = known?.nonce === nonce ? known.progress : undefined
+    const { quarantineMs } = cluster
+    const terms = { quarantine, quarantineMs, required, slackMs: 2 * toleratedStepMs }
+    const progress = await takeUnionTurn(target, sourcesOf(watcher), before, terms, ports)
+    this.#told.set(index, { nonce, progress })
+    if (!hasHeard(progress, sourcesOf(watcher))) return { kind: 'told', progress: progress.copied }
+    const leasesMs = progress.told.leasesUntilMonoMs - ports.monoMs()
+    if (leasesMs > 0) return { kind: 'wait', remainingMs: leasesMs }
+    // What each of them is by now: one that was started again meanwhile, or flushed, is heard again, and may be one too many.
+    await watcher.lookAgain()
+    if (judgeAt(index, watcher.view())?.kind !== 'union' || !hasHeard(progress, sourcesOf(watcher)))
+      return { kind: 'told', progress: progress.copied }
+    this.#told.delete(index)
+    return (await enrol()) ? { kind: 'enrolled', told: progress.copied.copied } : { kind: 'gone' }
+  }
+}
+
+/** Undefined where the node does not wait. */
+export function judgeAt(index: number, view: ContinuityView): Continuity | undefined {
+  const target = view.nodes[index]
+  return target?.kind === 'waiting' ? judgeContinuity(target, view) : undefined
+}
+
+/** For so long after a node was started again, what it answered before may still be counted by somebody. */
+function answersCountForMs({ answerMaxAgeMs }: ContinuityView): number {
+  return answerMaxAgeMs + driftMs(answerMaxAgeMs)
+}
+
+/** Those that the rule counts as heard. */
+function sourcesOf(watcher: Watcher): readonly UnionSource[] {
+  return watcher.view().nodes.flatMap((its, index): UnionSource[] => {
+    const node = watcher.sourceOf(index)
+    if (node === undefined || its.kind === 'silent') return []
+    if (its.kind === 'waiting' && !its.clockAgrees) return []
+    return [{ node, runId: heardAs(its), voting: its.kind === 'voting' }]
+  })
+}

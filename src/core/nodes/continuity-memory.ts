@@ -1,0 +1,142 @@
+/**
+ * What one process knows of the nodes for judging their continuity: their pulses and clocks, as it saw them while they voted.
+ *
+ * Owns this memory, and how a node looks by it. What follows from that is `continuity.ts`; asking the nodes is its user's.
+ */
+
+import type { ContinuityView, NodeView, Pulse } from './continuity.ts'
+import { PULSE_EVERY_MS } from './continuity.ts'
+import { isEnrolled, type Membership } from './enrolment-rules.ts'
+import { isAmongMost } from './first-sight.ts'
+import { type ClockSample, readingOf, stepBetween } from './node-clocks.ts'
+
+/** What a node says of itself. */
+export type ContinuityFacts = Membership & {
+  readonly pulse: Pulse | undefined
+  readonly durable: boolean
+  readonly startedNodeMs: number
+}
+
+/** A node that answers and is fit to be used; undefined: it is silent. */
+export type Present = { readonly voting: boolean; readonly facts: ContinuityFacts } | undefined
+
+export type ContinuityTerms = Omit<ContinuityView, 'nodes' | 'clusterId'>
+
+type Seen = {
+  readonly sample: ClockSample
+  /** Its votes count, as far as its clock goes. */
+  readonly counts: boolean
+  /** Of the last run in which it voted. */
+  readonly voted: { readonly runId: string; readonly sample: ClockSample } | undefined
+  /** Of this run: the clock had gone on as ours since it last voted. */
+  readonly ranOn: { readonly runId: string; readonly is: boolean }
+  readonly pulseMs: number | undefined
+}
+
+export class ContinuityMemory {
+  readonly terms: ContinuityTerms
+  readonly #names: readonly string[]
+  readonly #seen = new Map<number, Seen>()
+  /** The newest pulse of each node that any node has shown, by name. */
+  readonly #noted = new Map<string, number>()
+
+  /** @param names as all processes call the nodes, whatever order they have them in */
+  constructor(names: readonly string[], terms: ContinuityTerms) {
+    this.#names = names
+    this.terms = terms
+  }
+
+  /** A node was looked at. @param counts whether its votes count now, as far as its clock goes */
+  saw(index: number, facts: ContinuityFacts, sample: ClockSample, counts: boolean): void {
+    const { runId, epoch, pulse } = facts
+    const enrolled = isEnrolled(facts)
+    const before = this.#seen.get(index)
+    const pulseMs = enrolled && pulse?.runId === runId ? pulse.nodeMs : undefined
+    this.#seen.set(index, {
+      sample,
+      counts,
+      voted: enrolled ? { runId, sample } : before?.voted,
+      ranOn:
+        before?.ranOn.runId === runId ? before.ranOn : { runId, is: hasRunOn(epoch, sample, before?.voted) },
+      pulseMs: newest(before?.pulseMs, pulseMs),
+    })
+    const name = this.#names[index]
+    if (name !== undefined && pulseMs !== undefined) this.#note(name, pulseMs)
+    for (const [other, ms] of pulse?.others ?? []) this.#note(other, ms)
+  }
+
+  /** What is to be written into the data of a node that votes; undefined where nothing is due. */
+  pulseDue(
+    index: number,
+    { pulse, nodeMs, durable, runId }: ContinuityFacts,
+    present: readonly Present[],
+    everyMs = PULSE_EVERY_MS,
+  ): Pick<Pulse, 'name' | 'durable' | 'others'> | undefined {
+    const name = this.#names[index]
+    if (name === undefined) return undefined
+    const fresh = pulse !== undefined && Math.abs(nodeMs - pulse.nodeMs) < everyMs
+    if (fresh && pulse.runId === runId && pulse.durable === durable && pulse.name === name) return undefined
+    // Its time would be compared with that of others.
+    if (this.#seen.get(index)?.counts !== true || !this.#clockAgrees(index, present)) return undefined
+    return { name, durable, others: new Map([...this.#noted].filter(([other]) => other !== name)) }
+  }
+
+  /** The node has this pulse now. */
+  wrote(index: number, ms: number): void {
+    const seen = this.#seen.get(index)
+    if (seen !== undefined) this.#seen.set(index, { ...seen, pulseMs: newest(seen.pulseMs, ms) })
+    const name = this.#names[index]
+    if (name !== undefined) this.#note(name, ms)
+  }
+
+  view(present: readonly Present[], clusterId: string): ContinuityView {
+    const nodes = this.#names
+      .slice(0, present.length)
+      .map((name, index) => this.#viewOf(name, index, present))
+    return { nodes, clusterId, ...this.terms }
+  }
+
+  #viewOf(name: string, index: number, present: readonly Present[]): NodeView {
+    const [seen, its] = [this.#seen.get(index), present[index]]
+    if (seen === undefined || its === undefined) return { kind: 'silent', name }
+    const { facts } = its
+    if (its.voting && !seen.counts) return { kind: 'silent', name }
+    if (its.voting) return { kind: 'voting', name, membership: facts, pulse: facts.pulse }
+    return {
+      kind: 'waiting',
+      name,
+      membership: facts,
+      pulse: facts.pulse,
+      durable: facts.durable,
+      startedNodeMs: facts.startedNodeMs,
+      clockAgrees: this.#clockAgrees(index, present),
+      clockRanOn: seen.ranOn.runId === facts.runId && seen.ranOn.is,
+      seenPulseMs: seen.pulseMs,
+      notedPulseMs: this.#noted.get(name),
+    }
+  }
+
+  #clockAgrees(index: number, present: readonly Present[]): boolean {
+    const own = this.#seen.get(index)
+    if (own === undefined) return false
+    const readings = present.flatMap((its, other) => {
+      const seen = this.#seen.get(other)
+      return seen !== undefined && (other === index || its !== undefined) ? [readingOf(seen.sample)] : []
+    })
+    return isAmongMost(readingOf(own.sample), readings, this.terms.toleratedStepMs, this.terms.required)
+  }
+
+  #note(name: string, ms: number): void {
+    if (Number.isFinite(ms)) this.#noted.set(name, newest(this.#noted.get(name), ms) ?? ms)
+  }
+}
+
+/** The run that its epoch names is the one that was seen to vote, and the clock has gone on as ours since. */
+function hasRunOn(epoch: string | undefined, sample: ClockSample, voted: Seen['voted']): boolean {
+  if (voted === undefined || epoch?.startsWith(`1:${voted.runId}:`) !== true) return false
+  return stepBetween(voted.sample, sample) === 0
+}
+
+function newest(one: number | undefined, other: number | undefined): number | undefined {
+  return one === undefined ? other : other === undefined ? one : Math.max(one, other)
+}

@@ -1,0 +1,92 @@
+/**
+ * Whether a node that was told what the others show also keeps the leases that are running.
+ *
+ * A merge keeps fences, outcomes and attempts, and of two claims the one that stands highest: a lease below another's fence is
+ * dropped by it. After a quarantine that is nobody's loss, because each lease that the node had granted is over. A node that is to
+ * vote sooner must refuse others for as long as the node that it was would have: what it does not keep is waited for.
+ *
+ * Owns which leases those are. A claim that too few nodes can ever have granted is nobody's; one that is completed needs none any more.
+ */
+
+import { driftMs } from '../claims/lease.ts'
+import { NO_OWNER, type NodeRecord } from '../record/record.ts'
+import type { Sighting } from '../record/record-merge.ts'
+import type { EnrolmentNode, Shown } from './enrolment-node.ts'
+
+export type LeaseWatch = {
+  monoMs(): number
+  /** Nodes that do not vote now: each of them may have granted what it does not show. */
+  readonly mayHaveForgotten: number
+  /** A lease runs on for so long that the node does not keep. */
+  owes(remainingMs: number): void
+}
+
+type Running = { readonly record: Extract<NodeRecord, { state: 'claimed' }>; readonly remainingMs: number }
+
+/**
+ * @param sightings of each key, one entry a node that was heard; it was asked at `askedMonoMs`
+ * @param longestMs no lease is longer
+ */
+export async function keepLeases(
+  target: EnrolmentNode,
+  keys: readonly string[],
+  sightings: readonly (readonly Sighting[])[],
+  {
+    required,
+    longestMs,
+    askedMonoMs,
+  }: { readonly required: number; readonly longestMs: number; readonly askedMonoMs: number },
+  watch: LeaseWatch,
+): Promise<void> {
+  const running = keys.map((_, index) => runningLeases(sightings[index] ?? [], required, longestMs, watch))
+  const wanted = keys.flatMap((key, index) => ((running[index]?.length ?? 0) > 0 ? [{ key, index }] : []))
+  if (wanted.length === 0) return
+  // As it is now: something that came between looking and telling may have stood above what was told.
+  const own = await target.show(
+    wanted.map(({ key }) => key),
+    false,
+  )
+  const elapsedMs = watch.monoMs() - askedMonoMs
+  for (const [at, { index }] of wanted.entries()) {
+    for (const lease of running[index] ?? []) {
+      if (!isKept(lease, own.sightings[at], elapsedMs + driftMs(elapsedMs))) watch.owes(lease.remainingMs)
+    }
+  }
+}
+
+function runningLeases(
+  sightings: readonly Sighting[],
+  required: number,
+  longestMs: number,
+  { mayHaveForgotten }: LeaseWatch,
+): readonly Running[] {
+  const all = sightings.flatMap(({ record, nodeMs }): Running[] => {
+    if (record.state !== 'claimed' || record.leaseUntilNodeMs <= nodeMs) return []
+    return [{ record, remainingMs: Math.min(longestMs, record.leaseUntilNodeMs - nodeMs) }]
+  })
+  return all.filter(({ record }) => {
+    const shown = all.filter((other) => other.record.owner === record.owner).length
+    return record.owner !== NO_OWNER && shown + mayHaveForgotten >= required
+  })
+}
+
+/** For as long as the lease runs, the node refuses everybody but its holder. */
+function isKept(
+  { record: claim, remainingMs }: Running,
+  own: Shown['sightings'][number],
+  elapsedMs: number,
+): boolean {
+  if (own === undefined || own === 'damaged') return own === 'damaged'
+  const { record, nodeMs } = own
+  switch (record.state) {
+    case 'released':
+      return false
+    case 'completed':
+      return record.acceptedToken >= claim.fence
+    case 'claimed':
+      return (
+        (record.owner === claim.owner || record.owner === NO_OWNER) &&
+        record.leaseUntilNodeMs - nodeMs + elapsedMs >= remainingMs
+      )
+  }
+}

@@ -1,0 +1,124 @@
+/**
+ * Telling a node that was started again what ALL nodes that answer show, itself among them (`continuity.ts` says when that is enough).
+ *
+ * Owns who has been heard so far. That is kept by whoever does it and not on the node: if it dies another begins anew. A node
+ * counts as heard only as what it was then (a run of its process that votes, or one that waits under one nonce): one that has been
+ * started again, flushed or enrolled since knows more or less than it did, and is heard again.
+ */
+
+import { driftMs } from '../claims/lease.ts'
+import type { Sighting } from '../record/record-merge.ts'
+import type { NodeView } from './continuity.ts'
+import type { EnrolmentNode } from './enrolment-node.ts'
+import { type CopyProgress, FIRST_CURSOR, NOTHING_COPIED } from './enrolment-rules.ts'
+import { type CopyPorts, type CopyView, copyPages, type Source } from './record-copying.ts'
+
+/** `runId` is the name of what it is now: {@link heardAs}. */
+export type UnionSource = Source
+
+export type UnionProgress = {
+  /** As what all of them were when the node was told. */
+  readonly among: string
+  readonly told: Told
+  readonly copied: CopyProgress
+}
+
+/**
+ * What the node was told, key by key. One object, so that of a key that counts as told the lease that is owed stays known, also where
+ * the turn that told it fails after that.
+ */
+type Told = {
+  readonly keys: Set<string>
+  /** Until then a lease may run that the node does not keep. */
+  leasesUntilMonoMs: number
+}
+
+export type UnionPorts = Omit<CopyPorts, 'merged' | 'leases'> & { readonly monoMs: () => number }
+
+/** What a node is heard as. */
+export function heardAs({ kind, membership }: Exclude<NodeView, { kind: 'silent' }>): string {
+  const { runId, epoch, quarantine } = membership
+  return kind === 'voting' ? `voting ${epoch}` : `waiting ${runId} ${quarantine?.nonce ?? ''}`
+}
+
+/** Nothing is left to be heard of these nodes. */
+export function hasHeard(progress: UnionProgress | undefined, sources: readonly UnionSource[]): boolean {
+  return progress !== undefined && sources.every(({ runId }) => progress.copied.done.includes(runId))
+}
+
+/**
+ * Goes on through one node for as long as it may in one turn.
+ *
+ * @param slackMs by how much the clock of a node that waits may be another one than it was: so much longer are its leases
+ */
+export async function takeUnionTurn(
+  target: EnrolmentNode,
+  sources: readonly UnionSource[],
+  known: UnionProgress | undefined,
+  {
+    quarantine,
+    quarantineMs,
+    required,
+    slackMs,
+  }: Omit<CopyView, 'hearAtLeast'> & { readonly slackMs: number },
+  { monoMs, ...ports }: UnionPorts,
+): Promise<UnionProgress> {
+  const ids = sources.map(({ runId }) => runId).sort()
+  const among = ids.join()
+  const same = known !== undefined && known.among === among
+  const leasesUntilMonoMs = known?.told.leasesUntilMonoMs ?? Number.NEGATIVE_INFINITY
+  const told = same ? known.told : { keys: new Set<string>(), leasesUntilMonoMs }
+  const before = known?.copied ?? NOTHING_COPIED
+  const done = before.done.filter((id) => ids.includes(id))
+  // Of what was heard together with others as they are no more, the rest has to be heard with those that are.
+  const source = same ? before.source : undefined
+  const next = source?.runId ?? ids.find((id) => !done.includes(id))
+  if (next === undefined) return { among, told, copied: { done, copied: before.copied } }
+  const progress = { done, copied: before.copied }
+  const leases = {
+    monoMs,
+    mayHaveForgotten: 2 * required - 1 - sources.filter(({ voting }) => voting).length,
+    owes: (ms: number) => {
+      told.leasesUntilMonoMs = Math.max(told.leasesUntilMonoMs, monoMs() + ms + driftMs(ms))
+    },
+  }
+  const heard = sources.map((one) =>
+    one.voting ? one : { ...one, voting: true, node: waiting(one.node, slackMs) },
+  )
+  const copied = await copyPages(
+    target,
+    heard,
+    { quarantine: { ...quarantine, progress }, quarantineMs, required, hearAtLeast: sources.length },
+    { kind: 'copy', sourceRunId: next, cursor: source?.cursor ?? FIRST_CURSOR },
+    { ...ports, leases, merged: limited(told.keys) },
+  )
+  return { among, told, copied }
+}
+
+/** Beyond so many keys each source is compared anew: some 20 MB. */
+const MERGED_MAX_KEYS = 100_000
+
+function limited(keys: Set<string>) {
+  return {
+    has: (key: string) => keys.has(key),
+    add: (key: string) => keys.size < MERGED_MAX_KEYS && keys.add(key),
+  }
+}
+
+/** What it shows is heard although it does not vote; and its leases as if its clock were that far behind. */
+function waiting(node: Source['node'], slackMs: number): Source['node'] {
+  const later = (seen: Sighting): Sighting => ({ ...seen, nodeMs: seen.nodeMs - slackMs })
+  return {
+    name: node.name,
+    keys: (cursor) => node.keys(cursor),
+    show: async (keys, whole) => {
+      const { sightings } = await node.show(keys, whole)
+      return {
+        voting: true,
+        sightings: sightings.map((seen) =>
+          seen === undefined || seen === 'damaged' ? seen : { ...seen, ...later(seen) },
+        ),
+      }
+    },
+  }
+}

@@ -1,0 +1,131 @@
+/**
+ * The continuity of Redis nodes: their pulses are kept, and a node that comes back with its data is brought back to voting.
+ *
+ * Owns how the rules of `core/nodes/continuity.ts` meet the nodes of one cluster, and what is said of a node that waits.
+ */
+
+import { ANSWER_MAX_AGE_MS } from '../core/claims/answer-age.ts'
+import { Continuing, type ContinuityTurn, judgeAt, type Watcher } from '../core/nodes/continuing.ts'
+import type { Continuity } from '../core/nodes/continuity.ts'
+import { ContinuityMemory, type Present } from '../core/nodes/continuity-memory.ts'
+import type { EnrolmentNode } from '../core/nodes/enrolment-node.ts'
+import { type Cluster, isQuarantined } from '../core/nodes/enrolment-rules.ts'
+import type { ClockSample } from '../core/nodes/node-clocks.ts'
+import type { CopyPorts } from '../core/nodes/record-copying.ts'
+import { majorityOf } from '../core/units.ts'
+import { inTime } from './in-time.ts'
+import type { NodeFacts } from './inspection.ts'
+import type { Member, NodeState } from './member.ts'
+import type { RedisNodes } from './nodes.ts'
+import { writePulse } from './pulse.ts'
+
+/** A pulse that is late is none: the next look writes one. */
+const PULSE_DEADLINE_MS = 1_000
+
+const WHY = {
+  intact: 'it has forgotten nothing, and votes in a moment',
+  union: 'it is told what the others remember, and votes then',
+}
+
+export class NodeContinuity {
+  readonly #nodes: RedisNodes
+  readonly #memory: ContinuityMemory
+  readonly #continuing = new Continuing()
+  readonly #watcher: Watcher
+
+  constructor(nodes: RedisNodes) {
+    this.#nodes = nodes
+    const { names = [], clockStepMs } = nodes.options
+    const required = majorityOf(nodes.members.length)
+    this.#memory = new ContinuityMemory(names, {
+      required,
+      toleratedStepMs: clockStepMs,
+      answerMaxAgeMs: ANSWER_MAX_AGE_MS,
+    })
+    this.#watcher = {
+      view: () => this.#memory.view(this.#present(), nodes.cluster().id),
+      lookAgain: () => Promise.all(nodes.members.map((member) => nodes.inspect(member))),
+      sourceOf: (index) => {
+        const member = nodes.members[index]
+        if (member === undefined || !('facts' in member.state)) return undefined
+        return nodes.enrolmentNode(member, member.state.facts)
+      },
+    }
+  }
+
+  /** A node was looked at. @param counts whether its votes count now, as far as its clock goes */
+  saw(member: Member, facts: NodeFacts, sample: ClockSample, counts: boolean): void {
+    this.#memory.saw(this.#indexOf(member), facts, sample, counts)
+  }
+
+  /** Writes the pulse of a node that votes, where it is due. */
+  async keepPulse(member: Member, facts: NodeFacts): Promise<void> {
+    const { watchOnly, clock } = this.#nodes.options
+    if (watchOnly || facts.epoch === undefined) return
+    const index = this.#indexOf(member)
+    const pulse = this.#memory.pulseDue(index, facts, this.#present())
+    if (pulse === undefined) return
+    const writing = writePulse(member.client, facts.epoch, pulse)
+    const late = `no pulse within ${PULSE_DEADLINE_MS} ms`
+    // A node that does not take it votes all the same: less is known of it when it comes back.
+    const ms = await inTime(clock, PULSE_DEADLINE_MS, writing, late).catch(() => undefined)
+    if (ms !== undefined) this.#memory.wrote(index, ms)
+  }
+
+  /** For whoever looks at the nodes: with why it waits, where its data could have been enough. */
+  explained(member: Member): NodeState {
+    const { state } = member
+    const verdict = this.#verdictOn(member)
+    if (state.kind !== 'quarantined' || verdict === undefined || verdict.kind === 'unknown') return state
+    const why = verdict.kind === 'closed' ? verdict.reason : WHY[verdict.kind]
+    return { ...state, reason: `it was started again: ${why}` }
+  }
+
+  /** Its data are enough: it votes again by itself, however many others wait. */
+  isComingBack(member: Member): boolean {
+    const kind = this.#verdictOn(member)?.kind
+    return kind === 'intact' || kind === 'union'
+  }
+
+  #verdictOn(member: Member): Continuity | undefined {
+    if (member.state.kind !== 'quarantined' || this.#nodes.options.names === undefined) return undefined
+    return judgeAt(this.#indexOf(member), this.#watcher.view())
+  }
+
+  /**
+   * The next step for a node that waits; undefined where its data are not enough, and it goes through its quarantine.
+   *
+   * @param observedForMs since this process first saw it wait
+   */
+  async turn(
+    member: Member,
+    facts: NodeFacts,
+    observedForMs: number,
+    cluster: Cluster,
+    {
+      target,
+      ...ports
+    }: Omit<CopyPorts, 'merged'> & {
+      readonly target: EnrolmentNode
+      readonly occupy: () => Promise<boolean>
+    },
+  ): Promise<ContinuityTurn | undefined> {
+    if (this.#nodes.options.names === undefined || !isQuarantined(facts)) return undefined
+    const { quarantine } = facts
+    const { clock } = this.#nodes.options
+    const all = { ...ports, watcher: this.#watcher, monoMs: () => clock.monoMs() }
+    return this.#continuing.turn(target, this.#indexOf(member), quarantine, observedForMs, cluster, all)
+  }
+
+  #present(): readonly Present[] {
+    return this.#nodes.members.map(({ state }) =>
+      state.kind === 'voting' || state.kind === 'quarantined'
+        ? { voting: state.kind === 'voting', facts: state.facts }
+        : undefined,
+    )
+  }
+
+  #indexOf(member: Member): number {
+    return this.#nodes.members.indexOf(member)
+  }
+}

@@ -1,0 +1,46 @@
+/**
+ * The cluster that this process works with, for as long as it lives.
+ *
+ * Owns what makes it another one. Where all nodes were emptied and founded anew while this process was cut off from them, they look as
+ * sound as before and have forgotten everything: whoever accepted them would grant again what it has acknowledged itself. So once a
+ * node has voted, its cluster is the only one, and nothing but a new process accepts another.
+ */
+
+import type { Events } from '../core/events.ts'
+import type { NodeFacts } from './inspection.ts'
+
+export class KnownCluster {
+  readonly #events: Events
+  #id: string | undefined
+  /** Of those that were found in its place; one each time that nodes are founded anew. */
+  readonly #told = new Set<string>()
+
+  constructor(events: Events) {
+    this.#events = events
+  }
+
+  /** Undefined before any node has voted. */
+  get id(): string | undefined {
+    return this.#id
+  }
+
+  /** A node votes. */
+  learn({ cluster }: NodeFacts): void {
+    this.#id ??= cluster?.id
+  }
+
+  /**
+   * Why this process must not use a node of another cluster. Said aloud once for each of those, where none of the known one is left.
+   *
+   * @param lives other nodes vote in the known one
+   */
+  refusal(node: string, { cluster }: NodeFacts, lives: boolean): string | undefined {
+    const [known, found] = [this.#id, cluster?.id]
+    if (known === undefined || found === undefined || known === found) return undefined
+    if (lives)
+      return `it belongs to the cluster ${found}, and the nodes that vote to ${known}: restart it empty`
+    if (!this.#told.has(found)) this.#events.publish({ kind: 'cluster_replaced', node, known, found })
+    this.#told.add(found)
+    return `it belongs to the cluster ${found}, and this sidecar has worked with ${known}: founded anew beside it, the nodes have forgotten what they promised. Find out which cluster is the right one, then restart this sidecar (docs/nodes.md, "Founded anew beside a running sidecar")`
+  }
+}

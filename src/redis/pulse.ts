@@ -1,0 +1,58 @@
+/** Reads and writes a node's pulse (`core/nodes/continuity.ts`), and whether its writes are durable. */
+
+import { readFileSync } from 'node:fs'
+import type { Redis } from 'ioredis'
+import { PULSE_EVERY_MS, type Pulse } from '../core/nodes/continuity.ts'
+import { EPOCH_KEY, PULSE_KEY } from './keys.ts'
+
+const SOURCE = `#!lua flags=allow-oom\n${readFileSync(new URL('./lua/pulse.lua', import.meta.url), 'utf8')}`
+
+/** A field of the hash: the pulse of another node, which has this name. */
+const OF = 'of:'
+
+export async function readPulse(client: Redis): Promise<Pulse | undefined> {
+  // Where it can't be read there is none, and less is known of the node.
+  const fields = new Map(Object.entries(await client.hgetall(PULSE_KEY).catch(() => ({}))))
+  const [name, runId, nodeMs] = [fields.get('name'), fields.get('run'), Number(fields.get('ms'))]
+  if (name === undefined || runId === undefined || !Number.isFinite(nodeMs)) return undefined
+  const others = [...fields].flatMap(([field, ms]): [string, number][] =>
+    field.startsWith(OF) ? [[field.slice(OF.length), Number(ms)]] : [],
+  )
+  return { name, runId, nodeMs, durable: fields.get('durable') === '1', others: new Map(others) }
+}
+
+/**
+ * @param epoch under which the node was seen to vote
+ * @returns the pulse that stands then; undefined where the node does not vote under this epoch
+ */
+export async function writePulse(
+  client: Redis,
+  epoch: string,
+  { name, durable, others }: Pick<Pulse, 'name' | 'durable' | 'others'>,
+): Promise<number | undefined> {
+  const args = [epoch, PULSE_EVERY_MS, name, durable ? 1 : 0, ...[...others].flat()]
+  const stands = await client.eval(SOURCE, 2, PULSE_KEY, EPOCH_KEY, ...args)
+  return typeof stands === 'string' ? Number(stands) : undefined
+}
+
+/**
+ * Whether the node is set so that each write is on its disk before it is answered. Not where it does not say: its user may not
+ * ask, or somebody else runs it.
+ *
+ * @param field of the node's INFO
+ */
+export async function readDurable(client: Redis, field: Promise<(name: string) => string>): Promise<boolean> {
+  const asked = client.call('CONFIG', 'GET', 'appendfsync', 'no-appendfsync-on-rewrite')
+  const [flat, info] = await Promise.all([asked.catch(() => []), field])
+  const said = Array.isArray(flat) ? flat.map(String) : []
+  const setting = (name: string) => said[said.indexOf(name) + 1]
+  return (
+    said.includes('appendfsync') &&
+    setting('appendfsync') === 'always' &&
+    setting('no-appendfsync-on-rewrite') === 'no' &&
+    // A replica that takes over lacks what was not copied yet, and by itself could not tell.
+    info('connected_slaves') === '0' &&
+    info('aof_enabled') === '1' &&
+    info('aof_last_write_status') === 'ok'
+  )
+}

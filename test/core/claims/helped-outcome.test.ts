@@ -1,0 +1,73 @@
+/** A read that helps an outcome of a minority: what it may count for it. */
+
+import { expect, test } from 'vitest'
+import { createLeases } from '../../../src/core/claims/leases.ts'
+import { SILENT } from '../../../src/core/events.ts'
+import type { Clock, NodeAnswer } from '../../../src/core/ports.ts'
+import type { RecordCommand } from '../../../src/core/record/record.ts'
+import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { EmbeddedNode } from '../../../src/embedded/node.ts'
+import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { seededRandom } from '../../support/seeded-random.ts'
+
+const NOW_MS = 1_000_000
+const KEY = 'k'
+const CALL = {
+  key: KEY,
+  token: 1_000,
+  owner: 'a'.repeat(32),
+  fingerprint: 'f'.repeat(64),
+  keyTtlMs: 60_000,
+} as const
+const CLAIM = { kind: 'claim', leaseMs: 1_000, ...CALL } as const
+const COMPLETE = {
+  kind: 'complete',
+  attempt: 1,
+  outcome: encodeOutcome({ kind: 'result', result: 'paid', completedAtWallMs: 0 }),
+  ...CALL,
+} as const
+const SILENCE: NodeAnswer = { kind: 'unreachable', reason: 'timeout', detail: 'away' }
+
+/** Of three nodes that were claimed the first has accepted the outcome. Then a read, which helps it. */
+async function readOf({ lost, reached }: { lost: boolean; reached: readonly number[] }) {
+  let nowMs = NOW_MS
+  const clock: Clock = { monoMs: () => nowMs, wallMs: () => nowMs, timer: () => ({ cancel: () => {} }) }
+  const states = [0, 1, 2].map((at) => {
+    const state = new EmbeddedNode(`${at}`, () => nowMs, 1e9)
+    state.apply(CLAIM)
+    return state
+  })
+  const [first, second] = states as [EmbeddedNode, EmbeddedNode, EmbeddedNode]
+  first.apply(COMPLETE)
+  const remembered = second.kept(KEY)
+  nowMs += 5_000
+  let forgot = false
+  const execute = async (at: number, command: RecordCommand) => {
+    if (command.kind === 'read') return states[at]!.apply(command)
+    // Meanwhile it was enrolled again, with what a majority of the others remembers.
+    if (lost && !forgot && remembered !== undefined) first.put(KEY, remembered.record, remembered.ttlMs)
+    forgot = true
+    return reached.includes(at) ? states[at]!.apply(command) : SILENCE
+  }
+  const nodes = states.map(({ name }, at) => ({
+    name,
+    execute: (command: RecordCommand) => execute(at, command),
+  }))
+  const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
+  const { read } = createLeases({ quorum, clock, random: seededRandom(1), events: SILENT })
+  const said = await read(KEY)
+  const having = states.filter((state) => state.kept(KEY)?.record.state === 'completed').length
+  return { said: said.kind, having }
+}
+
+test('a node that showed an outcome, and has forgotten it when the others are asked to accept it, does not count for it', async () => {
+  expect(await readOf({ lost: true, reached: [1] })).toEqual({ said: 'claimed', having: 1 })
+})
+
+test('a node that showed an outcome counts for it again where it answers that it has it', async () => {
+  expect(await readOf({ lost: false, reached: [0, 1] })).toEqual({ said: 'completed', having: 2 })
+})
+
+test('a node that has forgotten an outcome accepts it again with the others', async () => {
+  expect(await readOf({ lost: true, reached: [0, 1] })).toEqual({ said: 'completed', having: 2 })
+})

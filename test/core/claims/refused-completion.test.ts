@@ -1,0 +1,100 @@
+import { describe, expect, test } from 'vitest'
+import { explainRefusedCompletion } from '../../../src/core/claims/refused-completion.ts'
+import type { NodeAnswer } from '../../../src/core/ports.ts'
+import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { sequences } from '../../support/sequences.ts'
+
+const nodeMs = 1_000
+const outcomeOf = (result: string, completedAtWallMs: number) =>
+  encodeOutcome({ kind: 'result', result, completedAtWallMs })
+const OFFERED = { token: 10, attempt: 1, outcome: outcomeOf('paid', 1) }
+
+function completed(acceptedToken: number, change: object = {}): NodeAnswer {
+  return {
+    kind: 'completed',
+    fence: 50,
+    promised: false,
+    acceptedToken,
+    attempt: 1,
+    fingerprint: 'f'.repeat(64),
+    outcome: OFFERED.outcome,
+    nodeMs,
+    ...change,
+  }
+}
+
+/** The answers to a completion at token 10, a letter each. */
+const LETTERS: Record<string, NodeAnswer | undefined> = {
+  R: { kind: 'recorded', nodeMs },
+  F: { kind: 'fenced', fence: 20, nodeMs },
+  /** Offered at this very token before, at another moment. */
+  E: completed(10, { outcome: outcomeOf('paid', 7) }),
+  /** The same, and learnt when the node was enrolled. */
+  H: completed(10, { copied: true }),
+  /** Adopted by a later claimant. */
+  A: completed(20, { outcome: outcomeOf('paid', 7) }),
+  /** Of a later attempt, which says the same. */
+  B: completed(20, { attempt: 2 }),
+  /** Another outcome, of a later attempt, and one at this very token. */
+  O: completed(20, { attempt: 2, outcome: outcomeOf('not paid', 1) }),
+  C: completed(10, { outcome: outcomeOf('not paid', 1) }),
+  x: { kind: 'unreachable', reason: 'timeout', detail: '' },
+  q: { kind: 'quarantined', nodeMs },
+}
+
+const say = (letters: string) =>
+  explainRefusedCompletion(
+    [...letters].map((letter) => LETTERS[letter]),
+    OFFERED,
+  ).kind
+
+describe('a completion that no majority carried', () => {
+  test.each([
+    // The same outcome is what stands.
+    ['RREFF', 'recorded'],
+    ['EEEOO', 'recorded'],
+    ['AAAFF', 'recorded'],
+    ['AAAFx', 'recorded'],
+    // Another one stands.
+    ['OOOFF', 'fenced'],
+    ['OOORR', 'fenced'],
+    ['OOOxx', 'fenced'],
+    ['BBBFF', 'fenced'],
+    ['CCCFF', 'fenced'],
+    // Nobody has it.
+    ['FFFFF', 'fenced'],
+    ['OOFFF', 'fenced'],
+    ['BBFFF', 'fenced'],
+    // Somebody has it, or may: whoever sees it adopts it.
+    ['FFFRR', 'undecided'],
+    ['FFFFE', 'undecided'],
+    ['FFFFH', 'undecided'],
+    ['FFFFA', 'undecided'],
+    ['FFFFC', 'undecided'],
+    ['FFFFx', 'undecided'],
+    ['FFFFq', 'undecided'],
+    ['RRAOO', 'undecided'],
+    // It may still win.
+    ['FFRRx', 'unavailable'],
+    ['FFxxx', 'unavailable'],
+    ['RRxxx', 'unavailable'],
+    ['Fqqqq', 'unavailable'],
+  ])('%s: %s', (letters, said) => {
+    expect(say(letters)).toBe(said)
+  })
+
+  test('fenced is said only where another outcome stands, or all nodes answered and none has this one', () => {
+    for (const letters of sequences('RFEHAOxq', 5)) {
+      if (say(letters) !== 'fenced') continue
+      const count = (...wanted: string[]) => [...letters].filter((letter) => wanted.includes(letter)).length
+      if (count('O') < 3 && count('R', 'E', 'H', 'A', 'x', 'q') > 0) expect.fail(letters)
+    }
+  })
+
+  test('recorded is said only where a majority shows this outcome at one token', () => {
+    for (const letters of sequences('RFEHAOxq', 5)) {
+      const count = (...wanted: string[]) => [...letters].filter((letter) => wanted.includes(letter)).length
+      if ((say(letters) === 'recorded') !== (count('R', 'E') >= 3 || count('A') >= 3)) expect.fail(letters)
+    }
+  })
+})

@@ -1,0 +1,234 @@
+import { describe, expect, test } from 'vitest'
+import {
+  type ContinuityView,
+  judgeContinuity,
+  lossWindowOf,
+  type NodeView,
+  type Pulse,
+  type WaitingNode,
+} from '../../../src/core/nodes/continuity.ts'
+
+const CLUSTER = { id: 'c1', quarantineMs: 61_602 }
+/** When the pulse was written that survives. */
+const PULSE_MS = 1_000_000
+const STARTED_MS = PULSE_MS + 20_000
+
+function pulseOf(name: string, nodeMs: number, more: Partial<Pulse> = {}): Pulse {
+  const others = new Map(['a', 'b', 'c', 'd', 'e'].filter((one) => one !== name).map((one) => [one, nodeMs]))
+  return { name, runId: `${name}1`, nodeMs, durable: true, others, ...more }
+}
+
+type Setting = Partial<Omit<WaitingNode, 'pulse'>> & { readonly pulse?: Partial<Pulse> | 'none' }
+
+/** Started again at STARTED_MS with its data, by default under `appendfsync always`; seen five seconds later. */
+function restarted(name: string, { pulse = {}, ...more }: Setting = {}): WaitingNode {
+  return {
+    kind: 'waiting',
+    name,
+    membership: {
+      runId: `${name}2`,
+      nodeMs: STARTED_MS + 5_000,
+      epoch: `1:${name}1:nonce:${PULSE_MS - 500_000}`,
+      quarantine: undefined,
+      cluster: CLUSTER,
+    },
+    pulse: pulse === 'none' ? undefined : pulseOf(name, PULSE_MS, pulse),
+    durable: true,
+    startedNodeMs: STARTED_MS,
+    clockAgrees: true,
+    clockRanOn: true,
+    seenPulseMs: undefined,
+    notedPulseMs: undefined,
+    ...more,
+  }
+}
+
+const empty = (name: string): WaitingNode =>
+  restarted(name, {
+    pulse: 'none',
+    membership: {
+      runId: `${name}2`,
+      nodeMs: STARTED_MS + 5_000,
+      epoch: undefined,
+      quarantine: undefined,
+      cluster: undefined,
+    },
+  })
+
+/** The disk syncs once a second, or the node does not say. */
+const lossy = (name: string, more: Setting = {}) => restarted(name, { durable: false, ...more })
+const voting = (name: string, more: Partial<Pulse> = {}): NodeView => ({
+  kind: 'voting',
+  name,
+  membership: {
+    runId: `${name}1`,
+    nodeMs: STARTED_MS,
+    epoch: `1:${name}1:nonce:1`,
+    quarantine: undefined,
+    cluster: CLUSTER,
+  },
+  pulse: pulseOf(name, PULSE_MS, more),
+})
+const silent = (name: string): NodeView => ({ kind: 'silent', name })
+
+function view(...nodes: readonly NodeView[]): ContinuityView {
+  return { nodes, clusterId: 'c1', required: 3, toleratedStepMs: 1_000, answerMaxAgeMs: 2_000 }
+}
+
+const judged = (target: WaitingNode, ...others: readonly NodeView[]) =>
+  judgeContinuity(target, view(target, ...others)).kind
+
+const others = ['b', 'c', 'd', 'e'].map((name) => voting(name))
+
+describe('a node that was started again with its data', () => {
+  test('has forgotten nothing where each write was on its disk before it was answered', () => {
+    expect(judged(restarted('a'), ...others)).toBe('intact')
+  })
+
+  test.for<[string, Setting]>([
+    ['the disk syncs once a second now', { durable: false }],
+    ['the disk synced once a second when it voted', { pulse: { durable: false } }],
+    ['another node knows of a later pulse: its volume was set back', { notedPulseMs: PULSE_MS + 1 }],
+    ['this process saw a later pulse: its volume was set back', { seenPulseMs: PULSE_MS + 1 }],
+    ['its clock may be another one, and leases would end early', { clockRanOn: false }],
+    ['its pulse is of an earlier run than its epoch', { pulse: { runId: 'a0' } }],
+  ])('is told what all others know where %s', ([, more]) => {
+    expect(judged(restarted('a', more), ...others)).toBe('union')
+  })
+
+  test('is told what all others know where nobody was there to see a later pulse', () => {
+    const blind = ['b', 'c', 'd', 'e'].map((name) => voting(name, { others: new Map() }))
+    expect(judged(restarted('a'), ...blind)).toBe('union')
+    const long = ['b', 'c', 'd', 'e'].map((name) =>
+      voting(name, { others: new Map([['a', PULSE_MS - 60_000]]) }),
+    )
+    expect(judged(restarted('a'), ...long)).toBe('union')
+    expect(judged(restarted('a', { seenPulseMs: PULSE_MS }), ...long)).toBe('intact')
+  })
+
+  test.for<[string, Setting]>([
+    ['has no pulse', { pulse: 'none' }],
+    ['has the pulse of another node: the volume of that one', { pulse: { name: 'b' } }],
+    ['has no epoch', { membership: { ...restarted('a').membership, epoch: undefined } }],
+    [
+      'belongs to another cluster',
+      { membership: { ...restarted('a').membership, cluster: { ...CLUSTER, id: 'c2' } } },
+    ],
+  ])('waits as every node that forgot where it %s', ([, more]) => {
+    expect(judged(restarted('a', more), ...others)).toBe('unknown')
+  })
+
+  test('waits where its clock is not that of the others', () => {
+    expect(judged(restarted('a', { clockAgrees: false }), ...others)).toBe('closed')
+  })
+})
+
+describe('the loss window', () => {
+  test('begins at the pulse that survives and ends with the start of the process', () => {
+    const node = lossy('a')
+    expect(lossWindowOf(node, view(node, ...others))).toEqual({
+      fromMs: PULSE_MS,
+      untilMs: STARTED_MS + 1_000,
+    })
+  })
+
+  test('begins at the enrolment where the node was enrolled after its pulse', () => {
+    const membership = { ...restarted('a').membership, epoch: `1:a1:nonce:${PULSE_MS + 7_000}` }
+    const node = lossy('a', { membership, pulse: { runId: 'a0' } })
+    expect(lossWindowOf(node, view(node, ...others))?.fromMs).toBe(PULSE_MS + 7_000)
+  })
+
+  test('of an empty node is all that was before it was noticed', () => {
+    const node = empty('a')
+    expect(lossWindowOf(node, view(node, ...others))).toEqual({
+      fromMs: Number.NEGATIVE_INFINITY,
+      untilMs: STARTED_MS + 5_000,
+    })
+  })
+
+  test('of a node that was flushed while its process went on is all that was before that was noticed', () => {
+    const nodeMs = STARTED_MS + 5_000
+    const quarantine = {
+      runId: 'a2',
+      nonce: 'n',
+      sinceNodeMs: nodeMs - 700,
+      origin: 'forgot',
+      progress: { done: [], copied: 0 },
+    } as const
+    const long = { startedNodeMs: 5_000, pulse: 'none' } as const
+    const membership = { ...empty('a').membership, nodeMs, quarantine }
+    const node = restarted('a', { ...long, membership })
+    expect(lossWindowOf(node, view(node, ...others))?.untilMs).toBe(nodeMs - 700)
+    const unnoticed = restarted('a', { ...long, membership: { ...membership, quarantine: undefined } })
+    expect(lossWindowOf(unnoticed, view(unnoticed, ...others))?.untilMs).toBe(nodeMs)
+  })
+
+  test.for<[string, Setting]>([
+    ['remembers a time after its start', { pulse: { nodeMs: STARTED_MS + 3_000 } }],
+    ['was started in what is to come', { startedNodeMs: STARTED_MS + 10_000 }],
+    ['has a clock that is not that of the others', { clockAgrees: false }],
+  ])('of a node that %s is everything', ([, more]) => {
+    const node = lossy('a', more)
+    expect(lossWindowOf(node, view(node, ...others))).toEqual({
+      fromMs: Number.NEGATIVE_INFINITY,
+      untilMs: Number.POSITIVE_INFINITY,
+    })
+  })
+})
+
+describe('of five nodes, at every instant two may be silent or have forgotten it', () => {
+  /** Its window begins and ends so much later. */
+  const later = (name: string, ms: number) =>
+    lossy(name, {
+      pulse: { nodeMs: PULSE_MS + ms },
+      startedNodeMs: STARTED_MS + ms,
+      membership: { ...restarted(name).membership, nodeMs: STARTED_MS + ms + 5_000 },
+    })
+
+  test.for<[string, string, readonly NodeView[]]>([
+    ['one other was down at the same time', 'union', [lossy('b'), voting('c'), voting('d'), voting('e')]],
+    ['two others were down at the same time', 'closed', [lossy('b'), lossy('c'), voting('d'), voting('e')]],
+    [
+      'two others were down at the same time and one has it all',
+      'union',
+      [lossy('b'), restarted('c'), voting('d'), voting('e')],
+    ],
+    [
+      'all were down one after another',
+      'union',
+      ['b', 'c', 'd', 'e'].map((name, at) => later(name, (at + 1) * 30_000)),
+    ],
+    [
+      'three were down within the time that an answer may take',
+      'closed',
+      [later('b', 21_500), later('c', 22_500), voting('d'), voting('e')],
+    ],
+    ['two others are silent', 'closed', [silent('b'), silent('c'), voting('d'), voting('e')]],
+    ['one other is silent', 'union', [silent('b'), voting('c'), voting('d'), voting('e')]],
+    ['one is silent and another one empty', 'closed', [silent('b'), empty('c'), voting('d'), voting('e')]],
+    ['two others are empty', 'closed', [empty('b'), empty('c'), voting('d'), voting('e')]],
+    ['one other is empty', 'union', [empty('b'), voting('c'), voting('d'), voting('e')]],
+    [
+      'two volumes were set back at once',
+      'closed',
+      [
+        restarted('b', { notedPulseMs: PULSE_MS + 50_000 }),
+        restarted('c', { notedPulseMs: PULSE_MS + 50_000 }),
+        voting('d'),
+        voting('e'),
+      ],
+    ],
+  ])('%s: %s', ([, expected, nodes]) => {
+    expect(judged(lossy('a'), ...nodes)).toBe(expected)
+  })
+
+  test('why not says when and who', () => {
+    const target = lossy('a')
+    expect(judgeContinuity(target, view(target, lossy('b'), silent('c'), voting('d'), voting('e')))).toEqual({
+      kind: 'closed',
+      reason: expect.stringMatching(
+        /^what was done at 1970-.* may be forgotten by 3 of 5 nodes, and by 2 it may be: a, b, c \(silent\)$/,
+      ),
+    })
+  })
+})

@@ -1,0 +1,100 @@
+import { describe, expect, test } from 'vitest'
+import type { EnrolmentNode } from '../../../src/core/nodes/enrolment-node.ts'
+import { keepLeases } from '../../../src/core/nodes/live-leases.ts'
+import { NO_OWNER, type NodeRecord } from '../../../src/core/record/record.ts'
+import type { Sighting } from '../../../src/core/record/record-merge.ts'
+
+const NODE_MS = 1_000_000
+const ANN = 'a'.repeat(32)
+const BOB = 'b'.repeat(32)
+const CONTENT = 'f'.repeat(64)
+
+const seen = (record: NodeRecord): Sighting => ({ record, nodeMs: NODE_MS, ttlMs: 60_000 })
+
+function claim(owner: string, fence: number, remainingMs: number): Sighting {
+  const leaseUntilNodeMs = NODE_MS + remainingMs
+  return seen({
+    state: 'claimed',
+    fence,
+    owner,
+    leaseUntilNodeMs,
+    attempt: 1,
+    fingerprint: CONTENT,
+    claimedAtNodeMs: NODE_MS,
+  })
+}
+
+const released = (fence: number) => seen({ state: 'released', fence })
+
+function completed(acceptedToken: number): Sighting {
+  const outcome = Buffer.from('done')
+  const known = {
+    owner: ANN,
+    acceptedToken,
+    attempt: 1,
+    fingerprint: CONTENT,
+    claimedAtNodeMs: NODE_MS,
+    outcome,
+  }
+  return seen({ state: 'completed', fence: acceptedToken, ...known })
+}
+
+/** For how long a node has to wait that holds `own` after it was told, where five nodes are, one of which does not vote. */
+async function owedMs(
+  own: Sighting | undefined,
+  others: readonly Sighting[],
+  elapsedMs = 0,
+): Promise<number> {
+  let monoMs = 0
+  let owed = 0
+  const target = {
+    show: async () => {
+      monoMs = elapsedMs
+      return { voting: false, sightings: [own] }
+    },
+  } as unknown as EnrolmentNode
+  await keepLeases(
+    target,
+    ['key'],
+    [others],
+    { required: 3, longestMs: 60_000, askedMonoMs: 0 },
+    {
+      monoMs: () => monoMs,
+      mayHaveForgotten: 1,
+      owes: (ms) => {
+        owed = Math.max(owed, ms)
+      },
+    },
+  )
+  return owed
+}
+
+describe('a running lease that two others show, of which a third may have been the node that forgot', () => {
+  const running = [claim(ANN, 10, 5_000), claim(ANN, 10, 4_000)]
+
+  test.for<[string, Sighting | undefined, number]>([
+    ['is kept by a node that has it', claim(ANN, 10, 5_000), 0],
+    ['is kept by a node that refuses everybody for as long', claim(NO_OWNER, 20, 5_000), 0],
+    ['is waited for where the node has it for a shorter time', claim(ANN, 10, 100), 5_000],
+    ['is waited for where the node keeps a claim of somebody else', claim(BOB, 20, 9_000), 5_000],
+    ['is waited for where a larger token was given back', released(20), 5_000],
+    ['is waited for where the node has nothing', undefined, 5_000],
+    ['is waited for where only an outcome of before it stands', completed(5), 5_000],
+    ['needs no more where its outcome stands', completed(10), 0],
+  ])('%s', async ([, own, expected]) => {
+    expect(await owedMs(own, running)).toBe(expected)
+  })
+
+  test('runs on while the node is told, and counts for what is left', async () => {
+    expect(await owedMs(claim(ANN, 10, 4_600), running, 400)).toBe(0)
+    expect(await owedMs(claim(ANN, 10, 4_000), running, 400)).toBe(5_000)
+  })
+})
+
+test('a claim that too few nodes can have granted is not waited for', async () => {
+  expect(await owedMs(claim(BOB, 20, 9_000), [claim(ANN, 10, 5_000), claim(BOB, 20, 9_000)])).toBe(0)
+})
+
+test('no lease is taken for longer than any lease is', async () => {
+  expect(await owedMs(released(20), [claim(ANN, 10, 900_000), claim(ANN, 10, 900_000)])).toBe(60_000)
+})

@@ -1,0 +1,67 @@
+import { expect, test } from 'vitest'
+import type { EnrolmentNode } from '../../../src/core/nodes/enrolment-node.ts'
+import { NOTHING_COPIED, type Quarantine } from '../../../src/core/nodes/enrolment-rules.ts'
+import { takeUnionTurn, type UnionSource } from '../../../src/core/nodes/union-copying.ts'
+import type { NodeRecord } from '../../../src/core/record/record.ts'
+
+const NODE_MS = 1_000_000
+const LEASE_MS = 5_000
+
+const claimed = (owner: string, fence: number): NodeRecord => ({
+  state: 'claimed',
+  fence,
+  owner: owner.repeat(32),
+  leaseUntilNodeMs: NODE_MS + LEASE_MS,
+  attempt: 1,
+  fingerprint: 'f'.repeat(64),
+  claimedAtNodeMs: NODE_MS,
+})
+
+/** A node that votes and shows these records. @param answers asked before each look without a key, which ends a turn */
+function voter(name: string, records: ReadonlyMap<string, NodeRecord>, answers = () => true): UnionSource {
+  const node = {
+    name,
+    keys: async () => ({ keys: [...records.keys()], cursor: '0' }),
+    show: async (keys: readonly string[]) => {
+      if (keys.length === 0 && !answers()) throw new Error('no answer')
+      const sightings = keys.map((key) => {
+        const record = records.get(key)
+        return record && { record, nodeMs: NODE_MS, ttlMs: 60_000 }
+      })
+      return { voting: true, sightings }
+    },
+  }
+  return { node, runId: name, voting: true }
+}
+
+test('what a node owes for a key that it was told stays known, also where the turn fails after that', async () => {
+  const quarantine: Quarantine = {
+    runId: 'c',
+    nonce: 'n',
+    sinceNodeMs: NODE_MS,
+    origin: 'forgot',
+    progress: NOTHING_COPIED,
+  }
+  const terms = { quarantine, quarantineMs: 10_000, required: 2, slackMs: 0 }
+  const ports = { monoMs: () => 0, events: { publish: () => {} } }
+  // It has taken somebody else's claim meanwhile, and keeps that one.
+  const target = {
+    name: 'c',
+    show: async (keys: readonly string[]) => ({
+      voting: false,
+      sightings: keys.map(() => ({ record: claimed('b', 20), nodeMs: NODE_MS, ttlMs: 60_000 })),
+    }),
+    adopt: async () => {},
+  } as unknown as EnrolmentNode
+  let fails = 1
+  const silentOnce = () => {
+    fails -= 1
+    return fails < 0
+  }
+  const sources = [voter('a', new Map()), voter('b', new Map([['key', claimed('a', 10)]]), silentOnce)]
+  const first = await takeUnionTurn(target, sources, undefined, terms, ports)
+  await expect(takeUnionTurn(target, sources, first, terms, ports)).rejects.toThrow('no answer')
+  const last = await takeUnionTurn(target, sources, first, terms, ports)
+  expect(last.copied.done).toEqual(['a', 'b'])
+  expect(last.told.leasesUntilMonoMs).toBeGreaterThanOrEqual(LEASE_MS)
+})

@@ -1,0 +1,68 @@
+/** Completions that come too late, or meet too few nodes, through the reservation API: what is said of them is what then stands. */
+import { expect, test } from 'vitest'
+import { systemClock } from '../../../src/system/clock.ts'
+import { createAwayNodes } from '../../support/away-nodes.ts'
+import { startReservationApi } from '../../support/reservation-api.ts'
+
+/** Whoever comes next waits for the lease of the one before to end. */
+const FIRST = { session_id: 'one', reserved_value: 'v', lease: '100ms' }
+const NEXT = { session_id: 'two', reserved_value: 'v', wait: '5s' }
+const LAST = { session_id: 'three', reserved_value: 'v', wait: '5s' }
+
+async function start() {
+  const { nodes, away } = createAwayNodes(systemClock)
+  const api = await startReservationApi({ nodes })
+  const complete = ({ id, token }: { id: string; token: number }, result: unknown) =>
+    api.call(`/v1/reservations/${id}/complete`, { fencing_token: token, result })
+  return { api, away, complete, [Symbol.asyncDispose]: () => api[Symbol.asyncDispose]() }
+}
+
+test('a completion that a majority refuses and a node takes is undecided, not fenced: the next claim finds its result', async () => {
+  await using on = await start()
+  const { api, away, complete } = on
+  const late = await api.reserve(FIRST)
+  away(3, 4)
+  const next = await api.reserve(NEXT)
+  await api.call(`/v1/reservations/${next.id}/release`, { fencing_token: next.token })
+  away()
+  const told = await complete(late, { payment: 'p-1' })
+  expect(told).toMatchObject({
+    status: 503,
+    body: { code: 'completion-undecided', reservation_status: 'UNDECIDED', retryable: true },
+  })
+  expect(told.headers.get('retry-after')).toBe('1')
+  expect(await api.call('/v1/reservations', LAST)).toMatchObject({
+    status: 409,
+    body: { reservation_status: 'DUPLICATE', result: { payment: 'p-1' } },
+  })
+  // What stands is its own result, so the same call again is told so, and so is who reads.
+  expect(await api.call(`/v1/reservations/${late.id}`)).toMatchObject({ body: { state: 'COMPLETED' } })
+  expect(await complete(late, { payment: 'p-1' })).toMatchObject({
+    status: 200,
+    body: { status: 'COMPLETED' },
+  })
+  expect(await complete(late, { payment: 'p-2' })).toMatchObject({ status: 410, body: { code: 'fenced' } })
+})
+
+test('a completion that met too few nodes, and was adopted by another session’s claim, is 200 when it is asked for again', async () => {
+  await using on = await start()
+  const { api, away, complete } = on
+  const first = await api.reserve(FIRST)
+  away(2, 3, 4)
+  expect(await complete(first, 'paid')).toMatchObject({ status: 503, body: { code: 'quorum-unavailable' } })
+  away()
+  expect(await api.call('/v1/reservations', NEXT)).toMatchObject({
+    body: { reservation_status: 'DUPLICATE', result: 'paid' },
+  })
+  expect(await complete(first, 'paid')).toMatchObject({ status: 200, body: { status: 'COMPLETED' } })
+})
+
+test('a completion that comes too late for every node is fenced, and nothing of it stands', async () => {
+  await using on = await start()
+  const { api, complete } = on
+  const late = await api.reserve(FIRST)
+  const next = await api.reserve(NEXT)
+  expect(await complete(late, 'late')).toMatchObject({ status: 410, body: { code: 'fenced' } })
+  await api.call(`/v1/reservations/${next.id}/release`, { fencing_token: next.token })
+  expect(await api.call('/v1/reservations', LAST)).toMatchObject({ status: 201, body: { attempt: 2 } })
+})

@@ -1,0 +1,272 @@
+/** Nodes that are started again one after another with their data, as a cluster's autoscaler does it every week. */
+
+import { cp, rm } from 'node:fs/promises'
+import { join as pathOf } from 'node:path'
+import { Redis } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
+import { nodes } from '../../src/cli/nodes.ts'
+import { quarantineMsFor } from '../../src/core/nodes/enrolment-rules.ts'
+import { PULSE_KEY } from '../../src/redis/keys.ts'
+import { bufferedIo } from '../support/buffered-io.ts'
+import { eventually } from '../support/eventually.ts'
+import { joinCluster, keyOf, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
+import { type RedisServers, type RedisServersOptions, startRedisServers } from '../support/redis-servers.ts'
+
+/** As `serve` has it with its default settings: 61.6 s, far longer than these tests take. */
+const QUARANTINE_MS = quarantineMsFor(60_000, 1_000)
+
+const SYNCED: Readonly<Record<string, RedisServersOptions>> = {
+  always: { appendOnly: true },
+  everysec: { appendOnly: true, config: ['appendfsync everysec'] },
+}
+
+async function start(count: number, options: RedisServersOptions): Promise<RedisServers> {
+  const servers = await startRedisServers(count, options)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  return servers
+}
+
+async function join({ urls }: RedisServers): Promise<Sidecar> {
+  const names = urls.map((url) => new URL(url).host)
+  const sidecar = await joinCluster(urls, { names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 200 })
+  onTestFinished(() => sidecar[Symbol.asyncDispose]())
+  return sidecar
+}
+
+/** As an operator sees it. */
+async function status(servers: RedisServers) {
+  const settings = { FENCEPOST_REDIS_NODES: servers.nodesSetting, FENCEPOST_PROXY_LISTEN: 'off' }
+  const { io, stdout } = bufferedIo({ ...settings, FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s' })
+  const exitCode = await nodes(['status'], io)
+  return { exitCode, stdout: stdout() }
+}
+
+/** Each node has its pulse, and knows those of the others. */
+async function pulsing(sidecar: Sidecar): Promise<void> {
+  await eventually('all nodes have pulses', () =>
+    sidecar.nodes
+      .states()
+      .every(
+        ({ state }) =>
+          state.kind === 'voting' && (state.facts.pulse?.others.size ?? 0) === sidecar.states().length - 1,
+      ),
+  )
+}
+
+/** The volume of a server as it is now; to be put back while the server is down. */
+async function snapshot(servers: RedisServers, index: number): Promise<() => Promise<void>> {
+  const { folder } = servers.at(index)
+  const copy = pathOf(folder, 'snapshot')
+  await cp(pathOf(folder, 'data'), copy, { recursive: true })
+  return async () => {
+    await rm(pathOf(folder, 'data'), { recursive: true })
+    await cp(copy, pathOf(folder, 'data'), { recursive: true })
+  }
+}
+
+/** The others have noted a later pulse of the node than it had at that time. */
+async function notedSince(sidecar: Sidecar, index: number, sinceMs: number): Promise<void> {
+  const name = sidecar.nodes.options.names?.[index] ?? ''
+  await eventually('the others know of a later pulse', () =>
+    sidecar.nodes
+      .states()
+      .every(
+        ({ state }, at) =>
+          at === index ||
+          (state.kind === 'voting' && (state.facts.pulse?.others.get(name) ?? 0) > sinceMs + 1_000),
+      ),
+  )
+}
+
+async function hasRecord(servers: RedisServers, index: number, name: string): Promise<boolean> {
+  const client = new Redis(servers.at(index).url)
+  try {
+    return (await client.exists(keyOf(name))) === 1
+  } finally {
+    client.disconnect()
+  }
+}
+
+test.for(['always', 'everysec'])(
+  'five nodes with appendfsync %s, started again one after another as each is back, vote without a quarantine and forget nothing',
+  { timeout: 60_000 },
+  async (policy) => {
+    const servers = await start(5, SYNCED[policy] ?? {})
+    const sidecar = await join(servers)
+    await sidecar.votes(5)
+    await pulsing(sidecar)
+    const startedMs = Date.now()
+    const names: string[] = []
+    for (const index of [0, 1, 2, 3, 4]) {
+      names.push(`before ${index}`)
+      await sidecar.carryOut(`before ${index}`)
+      await servers.stop(index)
+      names.push(`without ${index}`)
+      await sidecar.carryOut(`without ${index}`)
+      await servers.start(index)
+      await eventually(`node ${index} votes again`, () => sidecar.states()[index] === 'voting', {
+        withinMs: 15_000,
+      })
+    }
+    await sidecar.votes(5)
+    expect(Date.now() - startedMs).toBeLessThan(QUARANTINE_MS)
+    for (const name of names) expect(await sidecar.claim(name)).toMatchObject({ outcome: outcomeOf(name) })
+  },
+)
+
+test('all five nodes with appendfsync always killed at once, with their data, vote again by themselves', async () => {
+  const servers = await start(5, SYNCED.always ?? {})
+  const sidecar = await join(servers)
+  await sidecar.votes(5)
+  await pulsing(sidecar)
+  await sidecar.carryOut('before')
+  await Promise.all([0, 1, 2, 3, 4].map((index) => servers.kill(index)))
+  await Promise.all([0, 1, 2, 3, 4].map((index) => servers.start(index)))
+  await sidecar.votes(5)
+  expect(await sidecar.claim('before')).toMatchObject({ outcome: outcomeOf('before') })
+})
+
+test('a volume that was set back is noticed, and its node is told what it lacks before it votes', async () => {
+  const servers = await start(5, SYNCED.always ?? {})
+  const sidecar = await join(servers)
+  await sidecar.votes(5)
+  await pulsing(sidecar)
+  await sidecar.carryOut('in the snapshot')
+  const setBack = await snapshot(servers, 0)
+  await notedSince(sidecar, 0, Date.now())
+  await sidecar.carryOut('after the snapshot')
+  await servers.kill(0)
+  await setBack()
+  await servers.start(0)
+  await eventually('it votes again', () => sidecar.states()[0] === 'voting', { withinMs: 15_000 })
+  expect(await hasRecord(servers, 0, 'after the snapshot')).toBe(true)
+  expect(await hasRecord(servers, 0, 'in the snapshot')).toBe(true)
+})
+
+test('two volumes that were set back and a third node that may have lost a second stay closed, and the status says why', async () => {
+  const servers = await start(5, SYNCED.everysec ?? {})
+  const sidecar = await join(servers)
+  await sidecar.votes(5)
+  await pulsing(sidecar)
+  const [first, second] = [await snapshot(servers, 0), await snapshot(servers, 1)]
+  await notedSince(sidecar, 0, Date.now())
+  await sidecar.carryOut('after the snapshots')
+  for (const index of [0, 1, 2]) await servers.kill(index)
+  await first()
+  await second()
+  for (const index of [0, 1, 2]) await servers.start(index)
+  // Far longer than it takes a node that may vote again.
+  await eventually(
+    'they wait',
+    () =>
+      sidecar.nodes
+        .states()
+        .slice(0, 3)
+        .every(
+          ({ state }) =>
+            state.kind === 'quarantined' &&
+            state.facts.nodeMs - (state.facts.quarantine?.sinceNodeMs ?? Infinity) > 4_000,
+        ),
+    { withinMs: 15_000 },
+  )
+  const [node0, node1, node2] = sidecar.nodes.options.names ?? []
+  const { stdout, exitCode } = await status(servers)
+  expect(exitCode).toBe(69)
+  expect(stdout).toContain(
+    `may be forgotten by 3 of 5 nodes, and by 2 it may be: ${node0}, ${node1}, ${node2}`,
+  )
+  expect(await sidecar.claim('after the snapshots', { budgetMs: 200 })).toMatchObject({ kind: 'unavailable' })
+})
+
+test('with the third node synced always, two volumes that were set back heal by themselves', async () => {
+  const servers = await start(5, {
+    appendOnly: true,
+    config: (index) => (index === 2 ? [] : ['appendfsync everysec']),
+  })
+  const sidecar = await join(servers)
+  await sidecar.votes(5)
+  await pulsing(sidecar)
+  const [first, second] = [await snapshot(servers, 0), await snapshot(servers, 1)]
+  await notedSince(sidecar, 0, Date.now())
+  await sidecar.carryOut('after the snapshots')
+  for (const index of [0, 1, 2]) await servers.kill(index)
+  await first()
+  await second()
+  for (const index of [0, 1, 2]) await servers.start(index)
+  await sidecar.votes(5)
+  for (const index of [0, 1]) expect(await hasRecord(servers, index, 'after the snapshots')).toBe(true)
+})
+
+test('a sidecar that has just started finds all nodes restarted, with appendfsync always: it tells each what all show, and they vote', async () => {
+  const servers = await start(5, SYNCED.always ?? {})
+  const before = await join(servers)
+  await before.votes(5)
+  await pulsing(before)
+  await before.carryOut('before')
+  await before[Symbol.asyncDispose]()
+  await Promise.all([0, 1, 2, 3, 4].map((index) => servers.kill(index)))
+  await Promise.all([0, 1, 2, 3, 4].map((index) => servers.start(index)))
+  const after = await join(servers)
+  await after.votes(5)
+  expect(await after.claim('before')).toMatchObject({ outcome: outcomeOf('before') })
+})
+
+test('all nodes killed at once with appendfsync everysec stay closed: each may have lost the same second', async () => {
+  const servers = await start(3, SYNCED.everysec ?? {})
+  const sidecar = await join(servers)
+  await sidecar.votes(3)
+  await pulsing(sidecar)
+  await Promise.all([0, 1, 2].map((index) => servers.kill(index)))
+  await Promise.all([0, 1, 2].map((index) => servers.start(index)))
+  await eventually('the status says so', async () =>
+    (await status(servers)).stdout.includes('may be forgotten by 3 of 3 nodes, and by 1 it may be'),
+  )
+})
+
+test('a node is written its pulse twice a second at most, however many sidecars look at it, also where its memory is full', async () => {
+  const servers = await start(3, { appendOnly: true, maxMemory: '3mb' })
+  const names = servers.urls.map((url) => new URL(url).host)
+  const looks = { names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 40 }
+  const sidecars = await Promise.all([0, 1, 2].map(() => joinCluster(servers.urls, looks)))
+  onTestFinished(async () => {
+    for (const sidecar of sidecars) await sidecar[Symbol.asyncDispose]()
+  })
+  for (const sidecar of sidecars) await sidecar.votes(3)
+  const client = new Redis(servers.at(0).url)
+  onTestFinished(() => client.disconnect())
+  // Below what it takes already: every write that needs memory is refused from now on.
+  await client.config('SET', 'maxmemory', '1')
+  const pulseMs = async () => Number(await client.hget(PULSE_KEY, 'ms'))
+  await client.config('RESETSTAT')
+  const fromMs = await pulseMs()
+  const untilMs = await eventually('it goes on', async () => {
+    const now = await pulseMs()
+    return now > fromMs + 3_000 ? now : undefined
+  })
+  const writes = Number(/cmdstat_hset:calls=(\d+)/.exec(await client.info('commandstats'))?.[1] ?? 0)
+  expect(writes).toBeLessThanOrEqual((untilMs - fromMs) / 500 + 2)
+})
+
+test('a node whose user may not ask how it syncs is told what the others remember, and votes all the same', async () => {
+  const rights = '-@all +@read +@write +@scripting +@connection +info +time -config'
+  const servers = await start(3, {
+    appendOnly: true,
+    config: [
+      'user default on nopass ~* &* +@all',
+      `user fencepost on >secret ~dedup:* resetchannels ${rights}`,
+    ],
+  })
+  const names = servers.urls.map((url) => new URL(url).host)
+  const addresses = servers.urls.map((url) => ({ url, username: 'fencepost', password: 'secret' }))
+  const settings = { addresses, names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 200 }
+  const sidecar = await joinCluster(servers.urls, settings)
+  onTestFinished(() => sidecar[Symbol.asyncDispose]())
+  await sidecar.votes(3)
+  await pulsing(sidecar)
+  const [state] = sidecar.nodes.states()
+  expect(state?.state).toMatchObject({ kind: 'voting', facts: { durable: false } })
+  await sidecar.carryOut('before')
+  await servers.kill(0)
+  await servers.start(0)
+  await eventually('it votes again', () => sidecar.states()[0] === 'voting', { withinMs: 15_000 })
+})

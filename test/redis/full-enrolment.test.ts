@@ -1,0 +1,72 @@
+/** Nodes that are out of memory and forget, or are restarted: what is written of them is never half written. */
+import { Redis } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
+import { CLUSTER_KEY, EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { eventually } from '../support/eventually.ts'
+import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
+import { type RedisServers, type RedisServersOptions, startRedisServers } from '../support/redis-servers.ts'
+
+const NODES = 5
+
+async function start(
+  options: RedisServersOptions = {},
+): Promise<{ servers: RedisServers; sidecar: Sidecar }> {
+  const servers = await startRedisServers(NODES, options)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  const sidecar = await joinCluster(servers.urls)
+  onTestFinished(() => sidecar[Symbol.asyncDispose]())
+  await sidecar.votes(NODES)
+  return { servers, sidecar }
+}
+
+async function at(servers: RedisServers, index: number): Promise<Redis> {
+  const client = new Redis(servers.at(index).url, { maxRetriesPerRequest: 1 })
+  client.on('error', () => {})
+  onTestFinished(() => client.disconnect())
+  return client
+}
+
+const enrolledOn = (sidecar: Sidecar, node: string) =>
+  sidecar.events.filter((event) => event.kind === 'node_enrolled' && event.node === node).length
+
+test('a node that was restarted with its data while it is at maxmemory votes again, and answers duplicates', async () => {
+  const { servers, sidecar } = await start({ appendOnly: true })
+  const names = Array.from({ length: 50 }, (_, n) => `request ${n}`)
+  await Promise.all(names.map((name) => sidecar.carryOut(name)))
+  // Full, and full again from its very start.
+  await servers.kill(2)
+  await servers.start(2, { args: ['--maxmemory', '1'] })
+  await eventually('it is enrolled again', () => enrolledOn(sidecar, 'redis-2') === 1)
+  await sidecar.votes(NODES)
+  const node = await at(servers, 2)
+  expect((await node.config('GET', 'maxmemory'))[1]).toBe('1')
+  expect(await node.exists(QUARANTINE_KEY)).toBe(0)
+  expect(await node.hgetall(CLUSTER_KEY)).toMatchObject({ id: sidecar.nodes.cluster().id })
+  for (const name of names)
+    expect(await sidecar.claim(name)).toMatchObject({ kind: 'duplicate', outcome: outcomeOf(name) })
+})
+
+test('a node that forgot and has no room for what the others remember waits, and is enrolled when there is room', async () => {
+  const { servers, sidecar } = await start()
+  const names = Array.from({ length: 50 }, (_, n) => `request ${n}`)
+  await Promise.all(names.map((name) => sidecar.carryOut(name)))
+  const node = await at(servers, 2)
+  await node.config('SET', 'maxmemory', '1')
+  await node.flushall()
+  const stumbled = () =>
+    sidecar.events.some(
+      (event) =>
+        event.kind === 'enrolment_stumbled' && event.node === 'redis-2' && event.reason.includes('OOM'),
+    )
+  await eventually('a step is refused, and told', stumbled)
+  // Nothing of it stands that would give it a vote, nor does it say that it has been told.
+  expect(await node.get(EPOCH_KEY)).toBeNull()
+  expect(await node.hgetall(QUARANTINE_KEY)).toMatchObject({ origin: 'forgot', done: '' })
+  expect(sidecar.states()[2]).toBe('quarantined')
+  for (const name of names) expect(await sidecar.claim(name)).toMatchObject({ kind: 'duplicate' })
+
+  await node.config('SET', 'maxmemory', '0')
+  await eventually('it is enrolled by itself', () => enrolledOn(sidecar, 'redis-2') === 1)
+  await sidecar.votes(NODES)
+  expect(await node.exists(QUARANTINE_KEY)).toBe(0)
+})

@@ -1,0 +1,207 @@
+// One server at `maxmemory`: what it remembers it answers, what does not grow it takes, and nothing of what it refuses is half done.
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { RecordCommand } from '../../src/core/record/record.ts'
+import { tokenAt } from '../../src/core/record/token.ts'
+import { createRedisLines } from '../../src/redis/lines.ts'
+import { createRedisTrail } from '../../src/redis/trail.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { type OpenNode, openRedisNode, STANDING_CLOCK } from '../support/redis-node.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+
+let servers: RedisServers
+let opened: OpenNode
+let operator: Redis
+
+beforeAll(async () => {
+  servers = await startRedisServers(1)
+  opened = await openRedisNode({ url: servers.at(0).url }, { clock: STANDING_CLOCK })
+  operator = new Redis(servers.at(0).url)
+})
+afterAll(async () => {
+  operator?.disconnect()
+  await opened?.[Symbol.asyncDispose]()
+  await servers?.[Symbol.asyncDispose]()
+})
+beforeEach(async () => {
+  await operator.config('SET', 'maxmemory', '0')
+})
+
+const fill = () => operator.config('SET', 'maxmemory', '1')
+const nowMs = Date.now()
+const token = (count: number) => tokenAt(nowMs - 1_000 + count)
+let keys = 0
+const newKey = () => {
+  keys += 1
+  return `dedup:shop:test:v1:${keys}`
+}
+
+const A = 'a'.repeat(32)
+const B = 'b'.repeat(32)
+const fingerprint = 'f'.repeat(64)
+const keyTtlMs = 60_000
+const outcome = Buffer.from('what came of it'.repeat(40))
+
+const claim = (key: string, count: number, owner = A, leaseMs = 10_000): RecordCommand => ({
+  kind: 'claim',
+  key,
+  token: token(count),
+  owner,
+  leaseMs,
+  fingerprint,
+  keyTtlMs,
+})
+const renew = (key: string, count: number, owner = A): RecordCommand => ({
+  kind: 'renew',
+  key,
+  token: token(count),
+  owner,
+  leaseMs: 20_000,
+  fingerprint,
+  attempt: 1,
+  keyTtlMs,
+})
+const complete = (key: string, count: number, owner = A, what = outcome): RecordCommand => ({
+  kind: 'complete',
+  key,
+  token: token(count),
+  owner,
+  fingerprint,
+  attempt: 1,
+  outcome: what,
+  keyTtlMs,
+})
+const release = (key: string, count: number, owner = A): RecordCommand => ({
+  kind: 'release',
+  key,
+  token: token(count),
+  owner,
+  keyTtlMs,
+})
+const say = (command: RecordCommand) => opened.node.execute(command)
+
+const NO_ROOM = {
+  kind: 'unreachable',
+  reason: 'refused',
+  answered: true,
+  full: true,
+  detail: expect.stringContaining('OOM'),
+}
+
+describe('a node at maxmemory', () => {
+  test('answers the duplicate of a recorded outcome, promises its token, and keeps the outcome as long as before', async () => {
+    const key = newKey()
+    await say(claim(key, 1))
+    await say(complete(key, 1))
+    const leftMs = await operator.pttl(key)
+    await fill()
+    expect(await say(claim(key, 2, B))).toMatchObject({
+      kind: 'completed',
+      promised: true,
+      fence: token(2),
+      acceptedToken: token(1),
+      outcome,
+    })
+    expect(await say(complete(key, 1, A, Buffer.from('another')))).toMatchObject({ kind: 'completed' })
+    expect(await say({ kind: 'read', key })).toMatchObject({
+      record: { state: 'completed', fence: token(2), owner: B, acceptedToken: token(1), outcome },
+    })
+    const nowLeftMs = await operator.pttl(key)
+    expect(nowLeftMs).toBeLessThanOrEqual(leftMs)
+    expect(nowLeftMs).toBeGreaterThan(leftMs - 10_000)
+  })
+
+  test('answers with the holder of a claim, keeps its lease when it is renewed, and takes its release', async () => {
+    const key = newKey()
+    await say(claim(key, 1))
+    await fill()
+    expect(await say(claim(key, 2, B))).toMatchObject({ kind: 'held', fence: token(1) })
+    expect(await say(renew(key, 1))).toMatchObject({ kind: 'renewed' })
+    expect(await say(claim(key, 3, B))).toMatchObject({ kind: 'held', remainingMs: expect.any(Number) })
+    expect(await say(release(key, 1))).toMatchObject({ kind: 'released' })
+    expect(await say({ kind: 'read', key })).toMatchObject({ record: { state: 'released', fence: token(1) } })
+    expect(await operator.pttl(key)).toBeGreaterThan(0)
+  })
+
+  test('grants no work: neither of a new key, nor of a released one, nor of a lapsed claim', async () => {
+    const [fresh, released, lapsed] = [newKey(), newKey(), newKey()]
+    await say(claim(released, 1))
+    await say(release(released, 1))
+    await say(claim(lapsed, 1, A, 1))
+    await fill()
+    const before = await Promise.all([released, lapsed].map((key) => operator.getBuffer(key)))
+    for (const key of [fresh, released, lapsed]) expect(await say(claim(key, 5, B))).toMatchObject(NO_ROOM)
+    expect(await operator.exists(fresh)).toBe(0)
+    expect(await Promise.all([released, lapsed].map((key) => operator.getBuffer(key)))).toEqual(before)
+  })
+
+  test('refuses an outcome that takes more room than there is, and leaves the claim as it was', async () => {
+    const key = newKey()
+    await say(claim(key, 1))
+    const before = await operator.getBuffer(key)
+    await fill()
+    expect(await say(complete(key, 1))).toMatchObject(NO_ROOM)
+    expect(await operator.getBuffer(key)).toEqual(before)
+    await operator.config('SET', 'maxmemory', '0')
+    expect(await say(complete(key, 1))).toMatchObject({ kind: 'recorded' })
+  })
+
+  test('lets nothing grow beside a record that it replaced in the same call', async () => {
+    const [held, granted, done, fresh] = [newKey(), newKey(), newKey(), newKey()]
+    await say(claim(held, 1))
+    await say(claim(granted, 1))
+    await say(claim(done, 1))
+    await say(complete(done, 1))
+    await fill()
+    const answers = await Promise.all([
+      say(renew(held, 1)),
+      say(claim(fresh, 1)),
+      say(complete(granted, 1)),
+      say(complete(fresh, 1)),
+      say(claim(done, 2, B)),
+      say(release(held, 1)),
+    ])
+    expect(answers).toMatchObject([
+      { kind: 'renewed' },
+      NO_ROOM,
+      NO_ROOM,
+      NO_ROOM,
+      { kind: 'completed', promised: true },
+      { kind: 'released' },
+    ])
+    expect(await operator.exists(fresh)).toBe(0)
+    expect(await operator.strlen(granted)).toBe(166)
+  })
+
+  test('takes no entry of the trail and leaves no mark of it, so that the entry is written when there is room', async () => {
+    const clock = { ...STANDING_CLOCK, timer: systemClock.timer }
+    const trail = createRedisTrail({ clients: () => [opened.client], deadlineMs: 5_000, clock })
+    const entry = { id: 'fact-1', kind: 'orphan', atWallMs: nowMs, recordKey: 'k', fields: {} } as const
+    await fill()
+    expect(await trail.append('audit', entry)).toBe(false)
+    await operator.config('SET', 'maxmemory', '0')
+    expect(await trail.append('audit', entry)).toBe(true)
+    expect(await trail.read('audit', 10)).toMatchObject({ kind: 'entries', entries: [{ id: 'fact-1' }] })
+  })
+
+  test('keeps no line of those who wait, so that nobody waits for a turn that cannot come', async () => {
+    const clock = { ...STANDING_CLOCK, timer: systemClock.timer }
+    const lines = createRedisLines({ clients: () => [opened.client], nodeCount: 1, deadlineMs: 5_000, clock })
+    const standing = { process: 'abc', first: 0, last: 0, draws: 1, openTo: 0, aliveMs: 2_000 }
+    await fill()
+    expect(await lines.stand('a record', standing)).toEqual([])
+    await operator.config('SET', 'maxmemory', '0')
+    expect(await lines.stand('a record', standing)).toHaveLength(1)
+  })
+
+  test('does not lose a record whose lifetime a command gives as none', async () => {
+    const key = newKey()
+    await say(claim(key, 1))
+    const before = await operator.getBuffer(key)
+    await fill()
+    expect(await say({ ...renew(key, 1), keyTtlMs: 0 } as RecordCommand)).toMatchObject({
+      kind: 'unreachable',
+    })
+    expect(await operator.getBuffer(key)).toEqual(before)
+  })
+})

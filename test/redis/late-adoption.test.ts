@@ -1,0 +1,59 @@
+/** What a node is told for the sake of an enrolment is for that enrolment only, however late it comes. */
+import { Redis } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
+import type { Merged } from '../../src/core/record/record-merge.ts'
+import { eventually } from '../support/eventually.ts'
+import { fingerprintOf, joinCluster, keyOf } from '../support/redis-cluster.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+
+test('an adoption that was held back and lands on a node that votes again changes nothing there', async () => {
+  const servers = await startRedisServers(3)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  const sidecar = await joinCluster(servers.urls, { quarantineMs: 2_000 })
+  onTestFinished(() => sidecar[Symbol.asyncDispose]())
+  await sidecar.votes(3)
+  await servers.kill(0)
+  await servers.start(0, { emptied: true })
+  const [member] = sidecar.nodes.members
+  const waiting = await eventually('it waits', () =>
+    member?.state.kind === 'quarantined' && member.state.facts.quarantine !== undefined ? member : undefined,
+  )
+  if (waiting.state.kind !== 'quarantined') throw new Error('it waits')
+  const { facts } = waiting.state
+  const late = sidecar.nodes.enrolmentNode(waiting, facts)
+  await sidecar.votes(3)
+  // Counted on this node, and given back on it: by what was gathered before, the first would be nobody's, and the second somebody's again.
+  const counted = await sidecar.claim('counted')
+  const released = await sidecar.claim('released')
+  if (counted.kind !== 'granted' || released.kind !== 'granted') throw new Error('both are free')
+  await sidecar.leases.release(released.lease)
+  const client = new Redis(servers.at(0).url)
+  onTestFinished(() => client.disconnect())
+  const keys = [keyOf('counted'), keyOf('released')]
+  const stands = await eventually('the node has both', async () => {
+    const records = await client.mget(keys)
+    return records[0]?.startsWith('1C') && records[1]?.startsWith('1R') ? records : undefined
+  })
+
+  const gathered = (fence: number): Merged => ({
+    record: {
+      state: 'claimed',
+      fence,
+      owner: 'f'.repeat(32),
+      attempt: 1,
+      fingerprint: fingerprintOf('another content'),
+      claimedAtNodeMs: facts.nodeMs,
+      leaseUntilNodeMs: 10_000,
+    },
+    ttlMs: 60_000,
+    chosen: false,
+  })
+  const nonce = facts.quarantine?.nonce ?? ''
+  const adopting = late.adopt(nonce, [
+    { key: keyOf('counted'), merged: gathered(counted.lease.token - 1) },
+    { key: keyOf('released'), merged: gathered(released.lease.token + 1) },
+  ])
+  const [told] = await Promise.allSettled([adopting])
+  expect(await client.mget(keys)).toEqual(stands)
+  expect(told).toMatchObject({ reason: { message: 'redis-0 waits under another nonce by now, or votes' } })
+})
