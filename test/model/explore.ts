@@ -245,7 +245,7 @@ class Explorer {
       case 'completed': {
         this.#reached.add('answered from the record')
         const value = this.#tables.valueOf(refusal.chosen.outcome)
-        yield this.#show(state, index, value, this.#spread(state, index, value, answers))
+        yield this.#show(state, index, value, this.#spread(state, index, refusal.chosen, answers))
         return
       }
       case 'sighted':
@@ -342,9 +342,15 @@ class Explorer {
     return this.#moved({ ...state, nodes }, index, { ...claimant, phase: 'over' })
   }
 
-  #spread(state: State, index: number, value: number, answers: readonly (NodeAnswer | undefined)[]): State {
+  #spread(
+    state: State,
+    index: number,
+    { outcome, acceptedToken }: { readonly outcome: Buffer; readonly acceptedToken: number },
+    answers: readonly (NodeAnswer | undefined)[],
+  ): State {
     const claimant = state.claimants[index]!
-    const complete = this.#tables.complete(index, claimant.token, value, 1)
+    const value = this.#tables.valueOf(outcome)
+    const complete = this.#tables.complete(index, claimant.token, value, 1, acceptedToken)
     const nodes = state.nodes.map((node, at) =>
       answers[at]?.kind === 'granted' ? { ...node, pending: withPending(node.pending, complete) } : node,
     )

@@ -52,7 +52,8 @@ export class Tables {
     })
   }
 
-  complete(claimant: number, token: number, value: number, attempt: number): number {
+  /** @param acceptedToken given where a node is told of what a majority accepted there */
+  complete(claimant: number, token: number, value: number, attempt: number, acceptedToken?: number): number {
     const outcome = this.#outcomeOf(value)
     const common = {
       key: 'k',
@@ -61,6 +62,7 @@ export class Tables {
       keyTtlMs: 1,
       attempt,
       fingerprint: FINGERPRINT,
+      ...(acceptedToken === undefined ? {} : { acceptedToken }),
     }
     const phase = value === claimant ? 'completing' : 'adopting'
     return this.#command(claimant, `${phase} ${token}`, { kind: 'complete', ...common, outcome })

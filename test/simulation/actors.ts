@@ -13,8 +13,9 @@ import { pause } from '../../src/core/retry.ts'
 import type { Application } from './application.ts'
 import { type Dice, streamOf } from './dice.ts'
 import type { History, Submission } from './history.ts'
-import { type Operation, RETENTION_MS } from './plan.ts'
+import type { Operation } from './plan.ts'
 import type { Scheduler } from './scheduler.ts'
+import { reserveTogether } from './sessions.ts'
 import { contentOf, type Sidecar } from './sidecar.ts'
 
 export type ActorPorts = {
@@ -22,10 +23,28 @@ export type ActorPorts = {
   readonly scheduler: Scheduler
   readonly history: History
   readonly application: Application
+  /** Whichever run of it lives now. */
+  readonly sidecarOf: (slot: number) => Sidecar | undefined
+  readonly retentionMs: number
 }
 
 export function keyOf(number: number): string {
   return `dedup:sim:e:v:${String(number).padStart(64, '0')}`
+}
+
+/** The record that stands for a content (mode `both`). */
+export function markKeyOf(content: number): string {
+  return `${MARKS}${String(content).padStart(64, '0')}`
+}
+
+const MARKS = 'dedup:sim:e:c:'
+
+export function isMark(key: string): boolean {
+  return key.startsWith(MARKS)
+}
+
+export function entityKeyOf(entity: number): string {
+  return `dedup:sim:e:n:${String(entity).padStart(64, '0')}`
 }
 
 export function fingerprintOf(content: number): string {
@@ -44,7 +63,7 @@ export async function perform(
   const submission: Submission = {
     index,
     operation,
-    key: keyOf(operation.key),
+    key: keyOf(operation.kind === 'session' ? (operation.keys[0] ?? 0) : operation.key),
     fingerprint: operation.kind === 'read' ? '' : fingerprintOf(operation.content),
     process: sidecar.process.name,
     askedMs: scheduler.nowMs,
@@ -68,8 +87,14 @@ export async function perform(
     case 'reservation':
       await reservation(operation, submission, sidecar, ports)
       break
-    case 'read':
-      await sidecar.leases.read(submission.key)
+    case 'session':
+      await reserveTogether(operation, submission, sidecar, ports)
+      break
+    case 'read': {
+      const { key, process } = submission
+      const result = await sidecar.leases.read(key)
+      history.looked.push({ key, process, askedMs: submission.askedMs, answeredMs: scheduler.nowMs, result })
+    }
   }
   submission.answeredMs = scheduler.nowMs
   const said = submission.outcome?.kind ?? 'done'
@@ -80,13 +105,13 @@ async function request(
   operation: Extract<Operation, { kind: 'request' }>,
   submission: Submission,
   sidecar: Sidecar,
-  { seed, application, history, scheduler }: ActorPorts,
+  { seed, application, history, scheduler, retentionMs }: ActorPorts,
 ): Promise<Outcome> {
   const { process, leases, waiters, background, events } = sidecar
   const { onQuorumLoss } = operation
   const policy: DedupPolicy = {
     leaseMs: operation.leaseMs,
-    retentionMs: RETENTION_MS,
+    retentionMs,
     budgetMs: 100,
     settleBudgetMs: 300,
     totalHoldMs: 3_600_000,
@@ -109,7 +134,23 @@ async function request(
   }
   const random: Dice = streamOf(seed, 'request', submission.index)
   return deduplicate(
-    { recordKey: submission.key, fingerprint: submission.fingerprint, policy, forward },
+    {
+      recordKey: submission.key,
+      fingerprint: submission.fingerprint,
+      policy,
+      forward,
+      ...(operation.marked === undefined
+        ? {}
+        : {
+            contentRecord: {
+              recordKey: markKeyOf(operation.content),
+              fingerprint: fingerprintOf(operation.key),
+            },
+          }),
+      ...(operation.entities === undefined
+        ? {}
+        : { entities: { recordKeys: operation.entities.map(entityKeyOf), waitMs: operation.waitMs } }),
+    },
     {
       leases,
       whenEnded: sidecar.whenEnded,
@@ -142,16 +183,16 @@ function noteOutcome(outcome: Outcome, submission: Submission, { history, schedu
         return
       }
       history.saw('replayed')
-      const { key, fingerprint } = submission
+      const { key, fingerprint, askedMs } = submission
       const content = contentOf(outcome.stored)
-      history.shown.push({ key, fingerprint, content, atMs: scheduler.nowMs, by: 'replayed' })
+      history.shown.push({ key, fingerprint, content, askedMs, atMs: scheduler.nowMs, by: 'replayed' })
       return
     }
     case 'gone': {
-      const { key, fingerprint } = submission
+      const { key, fingerprint, askedMs } = submission
       if (submission.without === 'local') return
       const content = contentOf(outcome.stored)
-      history.shown.push({ key, fingerprint, content, atMs: scheduler.nowMs, by: 'replayed' })
+      history.shown.push({ key, fingerprint, content, askedMs, atMs: scheduler.nowMs, by: 'replayed' })
       return
     }
     case 'created':
@@ -163,6 +204,8 @@ function noteOutcome(outcome: Outcome, submission: Submission, { history, schedu
     case 'unstored':
     case 'indeterminate':
     case 'undecided':
+    case 'duplicate_content':
+    case 'entity_busy':
       history.saw(outcome.kind)
       return
     default:
@@ -174,7 +217,7 @@ async function reservation(
   operation: Extract<Operation, { kind: 'reservation' }>,
   submission: Submission,
   sidecar: Sidecar,
-  { seed, scheduler, history, application }: ActorPorts,
+  { seed, scheduler, history, application, retentionMs }: ActorPorts,
 ): Promise<void> {
   const { process, leases, events } = sidecar
   const { clock } = process
@@ -183,13 +226,13 @@ async function reservation(
     key: submission.key,
     fingerprint: submission.fingerprint,
     leaseMs: operation.leaseMs,
-    retentionMs: RETENTION_MS,
+    retentionMs,
     budgetMs: 100,
   })
   if (claimed.kind === 'duplicate') {
     const content = contentOf(claimed.outcome)
-    const { key, fingerprint } = submission
-    history.shown.push({ key, fingerprint, content, atMs: scheduler.nowMs, by: 'replayed' })
+    const { key, fingerprint, askedMs } = submission
+    history.shown.push({ key, fingerprint, content, askedMs, atMs: scheduler.nowMs, by: 'replayed' })
   }
   if (claimed.kind !== 'granted') return
   const keeper = keepLease(claimed.lease, { leases, clock, random, events }, KEPT_WHILE_ALIVE)
@@ -217,6 +260,14 @@ async function reservation(
     case 'releases':
       await leases.release(lease)
       keeper.stop('released')
+      return
+    case 'completes_later':
+      // Without an answer the first time, or to be sure: it says the same again, when its lease may be over.
+      keeper.stop('completed')
+      await leases.complete(lease, result)
+      if (grant !== undefined) grant.abandonedMs = scheduler.nowMs
+      await pause(clock, 1.5 * operation.leaseMs)
+      await leases.complete(lease, { ...result, completedAtWallMs: clock.wallMs() })
       return
     case 'vanishes':
       keeper.stop('abandoned')

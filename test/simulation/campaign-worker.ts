@@ -9,7 +9,7 @@ import type { Sight } from './history.ts'
 
 export const WORKER_URL = new URL(import.meta.url)
 
-export type WorkerSetting = { readonly mutant: string | undefined }
+export type WorkerSetting = { readonly mutant: string | undefined; readonly only: string | undefined }
 
 export type Share = {
   /** How many histories of the campaign come before. */
@@ -28,7 +28,7 @@ export type ShareDone = {
 
 if (!isMainThread && parentPort !== null) await work(parentPort, workerData as WorkerSetting)
 
-async function work(port: NonNullable<typeof parentPort>, { mutant }: WorkerSetting): Promise<void> {
+async function work(port: NonNullable<typeof parentPort>, { mutant, only }: WorkerSetting): Promise<void> {
   // A vote against is an exception to redlock: its stack is what a history would spend most of its time on.
   Error.stackTraceLimit = 0
   // A mutant is made while its module is loaded.
@@ -41,7 +41,7 @@ async function work(port: NonNullable<typeof parentPort>, { mutant }: WorkerSett
     const seen = new Map<Sight, number>()
     for (let done = 0; done < histories; done += 1) {
       const seed = from + done
-      const { violations, seen: sights } = await runHistory(planOf(seed))
+      const { violations, seen: sights } = await runHistory(planOf(seed, only))
       for (const [sight, count] of sights) seen.set(sight, (seen.get(sight) ?? 0) + count)
       if (violations.length > 0)
         return { at, histories: done + 1, seen: [...seen], failure: { seed, violations } }

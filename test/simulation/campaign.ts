@@ -24,6 +24,8 @@ export type CampaignOptions = {
   readonly histories: number
   readonly workers: number
   readonly mutant: string | undefined
+  /** The only situation that plans follow. */
+  readonly only?: string | undefined
   readonly withinMs: number
   readonly onProgress: (report: Report) => void
 }
@@ -70,7 +72,7 @@ export async function campaign(options: CampaignOptions): Promise<Report> {
     }
   }
 
-  const setting: WorkerSetting = { mutant: options.mutant }
+  const setting: WorkerSetting = { mutant: options.mutant, only: options.only }
   const workers = Array.from(
     { length: options.workers },
     () => new Worker(WORKER_URL, { workerData: setting }),

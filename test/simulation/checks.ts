@@ -5,7 +5,17 @@
  * without assumption A1 is checked in every history; the rest where memory was lost within its bounds.
  */
 
-import { type Execution, type Grant, type History, heldUntilMs, type Submission } from './history.ts'
+import { isMark } from './actors.ts'
+import { checkContents, checkEntities, checkFull, checkRaces } from './further-checks.ts'
+import {
+  type Execution,
+  type Grant,
+  type History,
+  heldUntilMs,
+  rememberedUntilMs,
+  type Submission,
+} from './history.ts'
+import { checkLooks, checkRefusals } from './look-checks.ts'
 import type { World } from './world.ts'
 
 export function check(world: World): void {
@@ -17,14 +27,25 @@ export function check(world: World): void {
   checkWrittenBack(world)
   checkLostInTime(world)
   if (world.overwhelmed) return
+  checkRemembered(history)
+  if (!world.tooManyDrained) checkProbes(history)
+  checkMemoryBounded(world)
+  checkContents(history)
+  checkLooks(history)
+  checkRefusals(history)
+  checkRaces(world)
+  checkFull(world)
+  checkEntities(history)
+}
+
+/** What rests on nodes that remember (assumption A1). */
+export function checkRemembered(history: History): void {
   history.violations.push(...history.ifA1)
   checkExclusive(history)
   checkTokenOrder(history)
   checkExecutions(history)
   checkOneTruth(history)
   checkNothingLost(history)
-  checkProbes(history)
-  checkMemoryBounded(world)
 }
 
 /** S1: no two holders believe that they hold a key at the same time. */
@@ -55,6 +76,7 @@ function checkTokenOrder(history: History): void {
     for (const [index, grant] of sorted.entries()) {
       for (const earlier of sorted.slice(0, index)) {
         if (grant.lease.token > earlier.lease.token) continue
+        if (rememberedUntilMs(earlier) < grant.grantedMs) continue
         violated(
           history,
           'S4',
@@ -98,6 +120,10 @@ function checkPair(history: History, earlier: Execution, later: Execution): void
     violated(history, 'S2', later.startedMs, `two executions (${earlier.id}, ${later.id}) under one grant`)
     return
   }
+  if (rememberedUntilMs(first) < second.grantedMs) {
+    history.saw('carried_out_after_retention')
+    return
+  }
   if (first.releaseSentMs !== undefined && first.releaseSentMs <= second.grantedMs) return
   if (first.validUntilMs > second.grantedMs && first.validUntilMs > later.startedMs) {
     violated(history, 'S2', later.startedMs, `${later.id} ran while ${earlier.id} still held its lease`)
@@ -134,9 +160,16 @@ function grantOf(history: History, execution: Execution): Grant | undefined {
 /** S6 and S10: whatever is shown as the outcome of a key is one and the same, and only to its own request. */
 function checkOneTruth(history: History): void {
   for (const shown of byKey(history.shown, (one) => one.key)) {
-    const first = shown[0]
+    let [first] = shown
+    const over = new Set<string>()
     for (const one of shown) {
-      if (first !== undefined && one.content !== first.content) {
+      // What was asked for before is an answer of before.
+      if (first !== undefined && over.has(one.content) && one.askedMs < first.atMs) continue
+      if (first !== undefined && one.content !== first.content && !history.isKept(first, one.atMs)) {
+        over.add(first.content)
+        first = one
+      }
+      if (first !== undefined && (one.content !== first.content || over.has(one.content))) {
         violated(
           history,
           'S6',
@@ -144,7 +177,7 @@ function checkOneTruth(history: History): void {
           `${one.key} was ${one.by} as ${one.content}, and ${first.by} as ${first.content} before`,
         )
       }
-      const source = history.submissions.find((submission) => nameOf(submission) === one.content)
+      const source = history.submissions.find((submission) => nameOf(submission) === executorOf(one.content))
       if (source !== undefined && source.fingerprint !== one.fingerprint) {
         violated(history, 'S10', one.atMs, `the outcome of ${one.content} was shown to another content`)
       }
@@ -153,9 +186,14 @@ function checkOneTruth(history: History): void {
 }
 
 function nameOf(submission: Submission): string {
-  return submission.operation.kind === 'reservation'
-    ? `reservation ${submission.index}`
-    : `${submission.index}`
+  const { operation, index } = submission
+  if (operation.kind === 'session') return `session ${operation.session}`
+  return operation.kind === 'reservation' ? `reservation ${index}` : `${index}`
+}
+
+/** Who carried it out: of a session that reserved twice, the session. */
+function executorOf(content: string): string | undefined {
+  return content.split(' under token ')[0]
 }
 
 /** S5: once a majority took an outcome, nobody is granted the key any more, and nothing is carried out. */
@@ -165,6 +203,7 @@ function checkNothingLost(history: History): void {
     if (recordedMs === undefined) continue
     for (const grant of history.grants) {
       if (grant.lease.key !== recorded.lease.key || grant.grantedMs <= recordedMs) continue
+      if (rememberedUntilMs(recorded) < grant.grantedMs) continue
       violated(
         history,
         'S5',
@@ -175,7 +214,7 @@ function checkNothingLost(history: History): void {
   }
   for (const shown of history.shown) {
     const later = history.grants.find((grant) => grant.lease.key === shown.key && grant.askedMs > shown.atMs)
-    if (later !== undefined) {
+    if (later !== undefined && history.isKept(shown, later.grantedMs)) {
       violated(
         history,
         'S5',
@@ -194,6 +233,8 @@ function checkNothingForwarded(history: History): void {
     if (
       outcome.kind === 'unavailable' ||
       outcome.kind === 'mismatch' ||
+      outcome.kind === 'duplicate_content' ||
+      outcome.kind === 'entity_busy' ||
       outcome.kind === 'too_many_waiters'
     ) {
       violated(
@@ -257,6 +298,8 @@ function checkWrittenBack(world: World): void {
 function checkLostInTime({ history, plan }: World): void {
   const wallStepped = plan.faults.some((fault) => fault.kind === 'process_step')
   for (const grant of history.grants) {
+    // Nobody works under the mark of a content: it is left to lapse.
+    if (isMark(grant.lease.key)) continue
     const settledMs = Math.min(
       grant.ended?.atMs ?? Number.POSITIVE_INFINITY,
       grant.abandonedMs ?? Number.POSITIVE_INFINITY,
@@ -275,7 +318,8 @@ function checkLostInTime({ history, plan }: World): void {
 /** L2: every operation of a process that lives is answered. */
 function checkSettled(world: World): void {
   for (const submission of world.history.submissions) {
-    if (submission.answeredMs !== undefined || !world.alive(submission.process)) continue
+    const { process, handedTo = process } = submission
+    if (submission.answeredMs !== undefined || !world.alive(process) || !world.alive(handedTo)) continue
     violated(
       world.history,
       'L2',
@@ -324,7 +368,9 @@ function isOfAnotherContent(history: History, { key, fingerprint }: Submission):
       grant.lease.key === key && grant.offered !== undefined && grant.lease.fingerprint !== fingerprint,
   )
   const local = history.localCompletions.some((completion) => {
-    const source = history.submissions.find((submission) => nameOf(submission) === completion.content)
+    const source = history.submissions.find(
+      (submission) => nameOf(submission) === executorOf(completion.content),
+    )
     return completion.key === key && source !== undefined && source.fingerprint !== fingerprint
   })
   return offered || local

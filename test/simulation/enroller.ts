@@ -16,6 +16,7 @@ import {
   isEnrolled,
   isQuarantined,
   type Membership,
+  mayBeTold,
   NOTHING_COPIED,
   type Origin,
   quarantineMsFor,
@@ -27,6 +28,7 @@ import { pause } from '../../src/core/retry.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import type { Dice } from './dice.ts'
 import type { History } from './history.ts'
+import type { Keeper } from './keeper.ts'
 import type { SimulatedNode } from './node.ts'
 import { LONGEST_LEASE_MS, type Plan } from './plan.ts'
 import type { SimulatedProcess } from './process.ts'
@@ -40,6 +42,9 @@ export const CLUSTER: Cluster = {
 }
 
 const RETRY_MS = 250
+
+/** How long a founder's claim on a node stands. */
+const FOUNDER_MS = 1_000
 const CALL_DEADLINE_MS = 100
 
 export type EnrollerPorts = {
@@ -52,6 +57,10 @@ export type EnrollerPorts = {
   readonly dice: Dice
   /** Told of what an answer shows of a node's clock; whether the node's votes count for this process. */
   readonly counts: WatchedNodes['saw']
+  /** Knows of the nodes' continuity; absent: whoever was started again has forgotten. */
+  readonly keeper?: Keeper | undefined
+  /** It is about to get the first epoch of a new cluster. */
+  readonly onFounded?: (node: SimulatedNode, cluster: Cluster) => void
 }
 
 /** As production has it: what was merged once under a nonce is not looked at again. */
@@ -67,8 +76,9 @@ export async function enrol(node: SimulatedNode, ports: EnrollerPorts): Promise<
   let firstSeen: FirstSeen | undefined
   for (;;) {
     try {
-      const members = await Promise.all(ports.nodes.map((one) => look(one, ports)))
-      const member = members[node.index]
+      const members =
+        (await ports.keeper?.look()) ?? (await Promise.all(ports.nodes.map((one) => look(one, ports))))
+      const member = members[ports.nodes.indexOf(node)]
       if (member !== undefined && isEnrolled(member)) return
       if (member !== undefined) {
         firstSeen = await takeTurn(node, member, members, firstSeen, ports)
@@ -100,6 +110,7 @@ async function takeTurn(
     known?.nonce === quarantine.nonce
       ? known
       : { nonce: quarantine.nonce, nodeMs, monoMs, merged: new Set<string>() }
+  if (await continues(node, target, monoMs - first.monoMs, ports)) return first
   const peers = members.flatMap((other, index): Peer[] => {
     const its = nodes[index]
     if (other === undefined || its === undefined || its === node) return []
@@ -139,21 +150,55 @@ async function takeTurn(
   return first
 }
 
+/** Takes the step that its data allow, where they do. */
+async function continues(
+  node: SimulatedNode,
+  target: EnrolmentNode,
+  observedForMs: number,
+  { keeper, history, process }: EnrollerPorts,
+): Promise<boolean> {
+  const turn = await keeper?.turn(target, node.index, observedForMs)
+  switch (turn?.kind) {
+    case 'enrolled':
+      history.saw(turn.told === undefined ? 'continued' : 'told_by_all')
+      return true
+    case 'wait':
+      await pause(process.clock, turn.remainingMs)
+      return true
+    case undefined:
+      return false
+    default:
+      return true
+  }
+}
+
+export function enrolmentNodeOf(
+  node: SimulatedNode,
+  member: Membership,
+  ports: EnrollerPorts,
+): EnrolmentNode {
+  return new SimulatedEnrolmentNode(node, member, ports)
+}
+
 function look(node: SimulatedNode, ports: EnrollerPorts): Promise<Membership | undefined> {
-  return call(node, node.runId, ports, () => ({
+  return call(node, node.runId, ports, () => membershipOf(node)).catch(() => undefined)
+}
+
+export function membershipOf(node: SimulatedNode): Membership {
+  return {
     runId: runIdOf(node),
     nodeMs: Math.floor(node.nodeMs),
     epoch: node.epoch,
     quarantine: node.quarantine,
-    cluster: CLUSTER,
-  })).catch(() => undefined)
+    cluster: node.cluster,
+  }
 }
 
 function runIdOf(node: SimulatedNode): string {
   return String(node.runId)
 }
 
-class SimulatedEnrolmentNode implements EnrolmentNode {
+export class SimulatedEnrolmentNode implements EnrolmentNode {
   readonly name: string
   readonly #node: SimulatedNode
   readonly #runId: number
@@ -170,8 +215,10 @@ class SimulatedEnrolmentNode implements EnrolmentNode {
 
   async begin(nonce: string, origin: Origin): Promise<void> {
     await this.#call(() => {
-      if (!this.#node.voting && this.#node.quarantine?.runId !== runIdOf(this.#node))
-        this.#begin(nonce, origin)
+      const { quarantine, voting } = this.#node
+      if (voting) return
+      if (quarantine?.runId !== runIdOf(this.#node)) this.#begin(nonce, origin)
+      else if (origin === 'forgot') this.#node.setQuarantine({ ...quarantine, origin })
     })
   }
 
@@ -190,11 +237,20 @@ class SimulatedEnrolmentNode implements EnrolmentNode {
     })
   }
 
-  enrol(nonce: string): Promise<boolean> {
-    return this.#call(() => {
-      if (!this.#stands(nonce)) return false
-      this.#node.setEpoch(epochFor(runIdOf(this.#node), nonce, Math.floor(this.#node.nodeMs)))
-      return true
+  enrol(nonce: string, cluster: Cluster): Promise<boolean> {
+    return this.#call(() => this.#stands(nonce) && this.#voteFromNow(nonce, cluster))
+  }
+
+  #voteFromNow(nonce: string, cluster: Cluster): true {
+    const { nodeMs, cluster: known } = this.#node
+    this.#node.setEpoch(epochFor(runIdOf(this.#node), nonce, Math.floor(nodeMs)), known ?? cluster)
+    return true
+  }
+
+  /** Names its cluster to a node that has forgotten it. */
+  async raise(cluster: Cluster): Promise<void> {
+    await this.#call(() => {
+      this.#node.cluster ??= cluster
     })
   }
 
@@ -218,8 +274,12 @@ class SimulatedEnrolmentNode implements EnrolmentNode {
     return { voting: this.#ports.counts(this.#node.index, sample, sentWallMs) && voting, sightings }
   }
 
-  async adopt(adoptions: readonly Adoption[]): Promise<void> {
-    await this.#call(() => {
+  async adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void> {
+    const told = await this.#call(() => {
+      if (!mayBeTold(membershipOf(this.#node), nonce)) {
+        this.#ports.history.saw('adoption_refused')
+        return false
+      }
       for (const { key, merged } of adoptions) {
         const own = this.#node.kept(key)
         if (merged.record.state === 'completed') this.#ports.history.saw('enrolment_copied_outcome')
@@ -228,13 +288,35 @@ class SimulatedEnrolmentNode implements EnrolmentNode {
         const record = adoptRecord(own?.record, merged, Math.floor(this.#node.nodeMs))
         this.#node.put(key, record, Math.max(own?.ttlMs ?? 0, merged.ttlMs))
       }
+      return true
+    }, true)
+    if (!told) throw new Error('it waits under another nonce by now, or votes')
+  }
+
+  claimFounding(nonce: string, proposed: string): Promise<boolean> {
+    return this.#call(() => {
+      const { founder, nodeMs, epoch, quarantine } = this.#node
+      if (epoch !== undefined || !this.#stands(proposed) || quarantine?.origin !== 'new') return false
+      if (founder !== undefined && founder.untilNodeMs > nodeMs) return false
+      this.#node.founder = { nonce, untilNodeMs: nodeMs + FOUNDER_MS }
+      return true
     })
   }
 
-  // All nodes begin enrolled here: a cluster is founded once in its life, before anybody can have forgotten anything.
-  claimFounding = () => Promise.resolve(false)
-  found = () => Promise.resolve(false)
-  abandonFounding = () => Promise.resolve()
+  found(nonce: string, cluster: Cluster): Promise<boolean> {
+    return this.#call(() => {
+      const { epoch, founder } = this.#node
+      if (epoch !== undefined || founder?.nonce !== nonce) return false
+      this.#ports.onFounded?.(this.#node, cluster)
+      return this.#voteFromNow(nonce, cluster)
+    })
+  }
+
+  async abandonFounding(nonce: string): Promise<void> {
+    await this.#call(() => {
+      if (this.#node.founder?.nonce === nonce) this.#node.founder = undefined
+    })
+  }
 
   #begin(nonce: string, origin: Origin): void {
     const sinceNodeMs = Math.floor(this.#node.nodeMs)
@@ -252,8 +334,8 @@ class SimulatedEnrolmentNode implements EnrolmentNode {
     return quarantine?.nonce === nonce && quarantine.runId === runIdOf(this.#node)
   }
 
-  #call<T>(execute: () => T): Promise<T> {
-    return call(this.#node, this.#runId, this.#ports, execute)
+  #call<T>(execute: () => T, mayBeLate = false): Promise<T> {
+    return call(this.#node, this.#runId, this.#ports, execute, mayBeLate)
   }
 }
 
@@ -271,10 +353,13 @@ export function call<T>(
   runId: number,
   { process, scheduler, network, healed, dice }: Omit<EnrollerPorts, 'nodes' | 'history' | 'counts'>,
   execute: () => T,
+  mayBeLate = false,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
     const lost = () => !healed() && dice.chance(network.lossRate)
-    const delayMs = () => network.latencyMs + (healed() ? 0 : dice.fraction() * network.jitterMs)
+    const late = () => mayBeLate && network.lateCallRate !== undefined && dice.chance(network.lateCallRate)
+    const delayMs = () =>
+      network.latencyMs + (healed() ? 0 : dice.fraction() * (late() ? network.lateMs : network.jitterMs))
     const deadline = process.clock.timer(CALL_DEADLINE_MS, () => reject(new Error('no answer')))
     if (lost()) return
     scheduler.after(delayMs(), () =>

@@ -5,6 +5,8 @@
  * a partition swallows them. It keeps the contract of the port: settled within the node's deadline, never rejected.
  */
 
+import { ageMs } from '../../src/core/claims/answer-age.ts'
+import { now } from '../../src/core/claims/lease.ts'
 import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import type { Dice } from './dice.ts'
@@ -22,6 +24,11 @@ export type LinkPorts = {
   /** Every answer that arrived in time, and so was heard by the process. */
   readonly onHeard: (node: number, command: RecordCommand, answer: NodeAnswer) => void
   readonly onTwice: () => void
+  /** An answer that is older when it is read does not count. */
+  readonly answerMaxAgeMs: number
+  readonly onOld: () => void
+  /** An answer counts, of a node that belongs to this cluster. */
+  readonly onCounted: (cluster: string | undefined) => void
 }
 
 export class Link implements RecordNode {
@@ -29,7 +36,9 @@ export class Link implements RecordNode {
   readonly #ports: LinkPorts
   #cutUntilMs = 0
   #repliesCutUntilMs = 0
+  #delayedUntilMs = 0
   #healed = false
+  #follows = true
   /** The epoch that the node showed when it was last inspected; another one, and its answers do not count. */
   #epoch: string | undefined
 
@@ -47,11 +56,22 @@ export class Link implements RecordNode {
     else this.#repliesCutUntilMs = Math.max(this.#repliesCutUntilMs, untilMs)
   }
 
+  delay(untilMs: number): void {
+    this.#delayedUntilMs = Math.max(this.#delayedUntilMs, untilMs)
+  }
+
   /** From now on messages arrive once, in time and in order. What is under way stays as late as it is. */
   heal(): void {
     this.#healed = true
     this.#cutUntilMs = 0
     this.#repliesCutUntilMs = 0
+    this.#delayedUntilMs = 0
+  }
+
+  /** Another epoch than the one that was looked at is not taken over from answers. */
+  useEpoch(epoch: string | undefined): void {
+    this.#epoch = epoch
+    this.#follows = false
   }
 
   /** Looks at the node again, as production does every second: from now on its present epoch is known. */
@@ -75,11 +95,22 @@ export class Link implements RecordNode {
         return
       }
       let open = true
+      const { clock } = process
+      const askedAt = now(clock)
+      const { answerMaxAgeMs, onOld } = this.#ports
       const settle = (answer: NodeAnswer) => {
         if (!open) return
         open = false
         deadline.cancel()
-        this.#settle(command, answer, resolve)
+        const old = {
+          kind: 'unreachable',
+          reason: 'timeout',
+          detail: 'read too late',
+          answered: true,
+        } as const
+        const isOld = answer.kind !== 'unreachable' && ageMs(askedAt, now(clock)) > answerMaxAgeMs
+        if (isOld) onOld()
+        this.#settle(command, isOld ? old : answer, resolve)
       }
       const deadline = process.clock.timer(NODE_DEADLINE_MS, () =>
         settle({ kind: 'unreachable', reason: 'timeout', detail: 'deadline' }),
@@ -94,21 +125,23 @@ export class Link implements RecordNode {
   }
 
   #send(command: RecordCommand, settle: (answer: NodeAnswer) => void): void {
-    const { scheduler, process, node, network, dice, onTwice } = this.#ports
+    const { scheduler, process, node, network, dice, onTwice, onCounted } = this.#ports
     const twice = !this.#healed && dice.chance(network.duplicateRate)
     for (let copy = 0; copy < (twice ? 2 : 1); copy += 1) {
       if (this.#lost(this.#cutUntilMs)) continue
       const { runId } = node
       const epoch = this.#epoch === this.#distrusted ? undefined : this.#epoch
-      scheduler.after(this.#delayMs(copy), () =>
+      scheduler.at(Math.max(scheduler.nowMs + this.#delayMs(copy), this.#delayedUntilMs), () =>
         node.arrive(runId, () => {
           const answer = node.execute(command, epoch)
           const stands = node.epoch
+          const cluster = node.cluster?.id
           if (copy === 1) onTwice()
           if (this.#lost(Math.max(this.#cutUntilMs, this.#repliesCutUntilMs))) return
           scheduler.after(this.#delayMs(0), () =>
             process.deliver(() => {
-              this.#epoch = stands
+              if (this.#follows) this.#epoch = stands
+              if (answer.kind !== 'quarantined') onCounted(cluster)
               settle(answer)
             }),
           )

@@ -6,6 +6,7 @@
  *   --minutes M        ends after so long, with what was run until then
  *   --seed N           one history, with everything that happened in it
  *   --plan FILE        one history of a plan kept as JSON: what a failing campaign prints
+ *   --only NAME        every plan follows this situation (`situations.ts`)
  *   --mutant NAME      with one rule of the protocol taken out (`mutants.ts`): a promise is to be found broken
  *
  * Ends with 0 where no promise was broken and everything that must be seen was seen, with 1 where a promise was broken,
@@ -33,6 +34,7 @@ const { values } = parseArgs({
     seed: { type: 'string' },
     plan: { type: 'string' },
     mutant: { type: 'string' },
+    only: { type: 'string' },
   },
 })
 
@@ -48,7 +50,7 @@ process.exitCode = await main()
 
 async function main(): Promise<number> {
   if (values.plan !== undefined) return again(JSON.parse(readFileSync(values.plan, 'utf8')) as Plan)
-  if (values.seed !== undefined) return again(planOf(whole('seed', values.seed)))
+  if (values.seed !== undefined) return again(planOf(whole('seed', values.seed), values.only))
   return many(whole('from', values.from), whole('histories', values.histories))
 }
 
@@ -63,17 +65,25 @@ async function again(plan: Plan): Promise<number> {
 async function many(from: number, histories: number): Promise<number> {
   const withinMs = values.minutes === undefined ? Number.POSITIVE_INFINITY : Number(values.minutes) * 60_000
   const workers = Math.max(1, whole('workers', values.workers))
-  const { mutant } = values
-  const report = await campaign({ from, histories, workers, mutant, withinMs, onProgress: tellProgress })
+  const { mutant, only } = values
+  const report = await campaign({
+    from,
+    histories,
+    workers,
+    mutant,
+    only,
+    withinMs,
+    onProgress: tellProgress,
+  })
   for (const sight of SIGHTS) console.log(`${sight.padEnd(30)} ${report.seen.get(sight) ?? 0}`)
   const { failure, tookMs } = report
-  const never = failure === undefined ? unseen(report) : []
+  const never = failure === undefined && only === undefined ? unseen(report) : []
   if (failure !== undefined) {
     tellViolations(failure.violations)
-    const { plan, runs } = await shrink(planOf(failure.seed), new Set(namesOf(failure.violations)))
-    const { operations, faults } = planOf(failure.seed)
+    const { plan, runs } = await shrink(planOf(failure.seed, only), new Set(namesOf(failure.violations)))
+    const { operations, faults } = planOf(failure.seed, only)
     console.log(`${JSON.stringify(plan, undefined, 1)}
-seed ${failure.seed}: npm run simulate -- --seed ${failure.seed}
+seed ${failure.seed}: npm run simulate -- --seed ${failure.seed}${only === undefined ? '' : ` --only ${only}`}
 above: made smaller in ${runs} runs, from ${operations.length} operations and ${faults.length} faults to \
 ${plan.operations.length} and ${plan.faults.length}; keep it in a file and replay it with --plan`)
   } else if (never.length > 0) {

@@ -18,6 +18,8 @@ export type Mutant = {
   readonly to: string
   /** The invariants of which at least one must be found broken. */
   readonly killedBy: readonly string[]
+  /** The situation in which it shows, where it is too rare among all plans. */
+  readonly only?: string
 }
 
 const RULES = 'src/core/record/record-rules.ts'
@@ -27,14 +29,15 @@ const WRITE_BACK = 'src/core/claims/write-back.ts'
 const NODE_CLOCKS = 'src/core/nodes/node-clocks.ts'
 const SWEEPER = 'src/coordination/sweeper.ts'
 const DEDUPLICATE = 'src/core/deduplicate.ts'
+const CONTINUITY = 'src/core/nodes/continuity.ts'
 
 export const MUTANTS: readonly Mutant[] = [
   {
     name: 'complete-without-fence',
     rule: 'a completion below the fence is refused (no unconditional SET)',
     file: RULES,
-    from: 'if (token > record.fence || (ours && !accepted))',
-    to: 'if (!accepted)',
+    from: 'if (takes) return recorded(',
+    to: 'if (!accepted) return recorded(',
     killedBy: ['S8', 'S4', 'S6'],
   },
   {
@@ -129,9 +132,18 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'smallest-ballot-adopted',
     rule: 'of two outcomes the one with the larger token is adopted',
     file: 'src/core/claims/quorum.ts',
-    from: 'const largest = Math.max(...accepted.map(({ acceptedToken }) => acceptedToken))',
-    to: 'const largest = accepted.length === 0 ? 0 : Math.min(...accepted.map(({ acceptedToken }) => acceptedToken))',
+    from: 'acceptedToken))].sort((a, b) => b - a)',
+    to: 'acceptedToken))].sort((a, b) => a - b)',
     killedBy: ['S6', 'S5'],
+  },
+  {
+    name: 'adoption-without-its-promise',
+    rule: 'an outcome is adopted in place of what was promised for it, and of nothing else',
+    file: CLAIM,
+    from: "const command = { kind: 'complete', key, token, acceptedToken: token, owner } as const",
+    to: "const command = { kind: 'complete', key, token, owner } as const",
+    killedBy: ['S2', 'S6'],
+    only: 'retention',
   },
   {
     name: 'no-validity-check',
@@ -209,7 +221,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'token-is-the-clock',
     rule: 'a token lies above everything that was seen, whatever the clock says',
     file: 'src/core/record/token.ts',
-    from: 'this.#last = Math.max(tokenAt(this.#wallMs() - this.#aheadMs), this.#last + 1, above + 1)',
+    from: 'this.#last = Math.max(near, this.#last + 1, this.#above(above))',
     to: 'this.#last = tokenAt(this.#wallMs() + 0 * above)',
     killedBy: ['L5'],
   },
@@ -417,8 +429,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'sighted-outcome-told-as-orphan',
     rule: 'a record of which some node shows an outcome is claimed, and so adopted, before it is told as an orphan',
     file: SWEEPER,
-    from: 'if (record.sighted === true)',
-    to: 'if (record.remainingMs < 0)',
+    from: "if (record.kind === 'unavailable' && record.sighted !== undefined)\n      return",
+    to: "if (record.kind === 'unavailable' && record.sighted !== undefined)\n      await report({ recordKey, ...record.sighted })\n    if (record.kind === 'unavailable' && record.sighted !== undefined)\n      return",
     killedBy: ['D1'],
   },
   {
@@ -428,6 +440,175 @@ export const MUTANTS: readonly Mutant[] = [
     from: "      case 'unknown':\n        return false\n",
     to: "      case 'unknown':\n",
     killedBy: ['S2'],
+  },
+  // Nodes that come back with their data.
+  {
+    name: 'loss-window-ignored',
+    rule: 'a disk that syncs once in a while may have lost what was acknowledged since the pulse that survives',
+    file: CONTINUITY,
+    from: 'if (!sameRun || !pulse.durable || !node.durable) return false',
+    to: 'if (!sameRun) return false',
+    killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
+  },
+  {
+    name: 'flushed-after-its-start',
+    rule: 'a node may also forget while its process goes on, and has forgotten all that was before that was noticed',
+    file: CONTINUITY,
+    from: 'return Math.max(sinceMs, startedNodeMs + START_GRANULARITY_MS)',
+    to: 'return startedNodeMs + START_GRANULARITY_MS',
+    killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
+  },
+  {
+    name: 'rollback-not-noticed',
+    rule: 'a node whose later pulse another one knows was set back, however its disk syncs',
+    file: CONTINUITY,
+    from: 'some((known) => known > pulse.nodeMs)) return false',
+    to: 'some((known) => known > pulse.nodeMs + 86_400_000)) return false',
+    killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
+  },
+  {
+    name: 'union-of-a-majority-only',
+    rule: 'a node that is silent may be the only one that knows: a majority that answers is not all that there is to hear',
+    file: CONTINUITY,
+    from: "if (node.kind === 'silent' || !node.clockAgrees) return EVERYTHING",
+    to: "if (node.kind === 'silent') return undefined\n  if (!node.clockAgrees) return EVERYTHING",
+    killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
+  },
+  {
+    name: 'late-answers-not-waited-for',
+    rule: 'what a node answered before it was started again may still be counted for a while: until then it is told nothing',
+    file: 'src/core/nodes/continuing.ts',
+    from: 'return answerMaxAgeMs + driftMs(answerMaxAgeMs)',
+    to: 'return Math.min(0, driftMs(answerMaxAgeMs))',
+    killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
+  },
+  {
+    name: 'running-leases-not-kept',
+    rule: 'a lease that a merge drops, below the fence of another, is waited for',
+    file: 'src/core/nodes/live-leases.ts',
+    from: 'watch.owes(lease.remainingMs)',
+    to: 'watch.owes(0)',
+    killedBy: ['S1', 'S2'],
+  },
+  {
+    name: 'refused-by-a-majority-is-without-effect',
+    rule: 'a completion is called without effect only where no node may have it',
+    file: 'src/core/claims/refused-completion.ts',
+    from: "answers.some((answer) => mayHaveIt(answer, offered)) ? 'undecided' : 'fenced'",
+    to: "answers.some((answer) => mayHaveIt(answer, offered)) ? 'fenced' : 'fenced'",
+    killedBy: ['C1'],
+  },
+  {
+    name: 'adopted-is-refused',
+    rule: 'who says again what somebody else has adopted is told that it is recorded',
+    file: 'src/core/claims/refused-completion.ts',
+    from: "return isAdoptionOf(chosen, offered) ? { kind: 'recorded' } : { kind: 'fenced', chosen }",
+    to: "return { kind: 'fenced', chosen }",
+    killedBy: ['C1', 'C2'],
+  },
+  {
+    name: 'free-though-a-majority-may-hold-it',
+    rule: 'a claim that is seen on fewer than a majority, and that a majority may hold, is not called free',
+    file: 'src/core/claims/majority-read.ts',
+    from: 'if (mayBeHeld) return uncertain',
+    to: 'if (mayBeHeld && silent < 0) return uncertain',
+    killedBy: ['R2'],
+  },
+  {
+    name: 'read-outcome-not-helped',
+    rule: 'an outcome that a minority shows, and that a majority may have, is not called a claim',
+    file: 'src/core/claims/majority-read.ts',
+    from: 'return standing !== undefined && surelyNotChosen\n',
+    to: 'if (standing === undefined && heard.views[0] !== undefined) return heard.views[0]\n    return standing !== undefined && surelyNotChosen\n',
+    killedBy: ['R1', 'D1'],
+  },
+  {
+    name: 'founding-without-a-window',
+    rule: 'a cluster is founded when nobody has objected for a while',
+    file: 'src/core/nodes/founding.ts',
+    from: 'return Math.max(FOUNDING_WINDOW_MS, connectTimeoutMs + BESIDE_DIALLING_MS)',
+    to: 'return 0 * connectTimeoutMs',
+    killedBy: ['F1'],
+  },
+  {
+    name: 'nobody-objects',
+    rule: 'who knows the cluster of a node says so on it before it can be founded anew',
+    file: 'test/simulation/membership.ts',
+    from: 'const forgot = wasVoting[at] || knew',
+    to: 'const forgot = (wasVoting[at] && !knew)',
+    killedBy: ['F1'],
+  },
+  {
+    name: 'race-taken-for-a-mark',
+    rule: 'a content whose claim lost a race is marked by nobody yet, and so not carried out',
+    file: 'src/core/request/duplicate-content.ts',
+    from: "  if (claimed.kind !== 'granted') return claimed",
+    to: "  if (claimed === UNKNOWN) return { kind: 'marked', leases: ports.leases }\n  if (claimed.kind !== 'granted') return claimed",
+    killedBy: ['K1'],
+  },
+  {
+    name: 'mismatches-added-up',
+    rule: "a key is another request's where a majority shows that one request",
+    file: 'src/core/claims/quorum.ts',
+    from: "return claims.every(({ remainingMs }) => remainingMs === 0) ? 'lapsed' : 'several'",
+    to: "return 'one'",
+    killedBy: ['L3'],
+  },
+  {
+    name: 'renewal-of-any-future',
+    rule: 'no renewal lifts a record further ahead than a claim may',
+    file: RULES,
+    from: 'if ((record === undefined || token > record.fence) && isTooFarAhead(token, nodeMs, maxTokenAheadMs))',
+    to: 'if (record === undefined && token < nodeMs - maxTokenAheadMs)',
+    killedBy: ['L5'],
+  },
+  {
+    name: 'any-cluster-accepted',
+    rule: 'a process works with one cluster for life',
+    file: 'src/redis/known-cluster.ts',
+    from: 'if (known === undefined || found === undefined || known === found) return undefined',
+    to: 'if (known !== found || known === found) return undefined',
+    killedBy: ['F2'],
+  },
+  {
+    name: 'late-adoption',
+    rule: 'what a node is told for its enrolment counts only while it waits',
+    file: 'src/core/nodes/enrolment-rules.ts',
+    from: 'return !isEnrolled(member) && isQuarantined(member) && member.quarantine.nonce === nonce',
+    to: 'return member !== undefined && nonce !== undefined',
+    killedBy: ['S1', 'S2', 'S4', 'S10'],
+  },
+  {
+    name: 'answers-of-any-age',
+    rule: 'no answer counts that is read when its node may have forgotten it and vote again',
+    file: 'src/core/claims/answer-age.ts',
+    from: 'return Math.max(at.monoMs - askedAt.monoMs, at.wallMs - askedAt.wallMs)',
+    to: 'return Math.min(0, at.monoMs - askedAt.monoMs)',
+    killedBy: ['S6', 'S5'],
+  },
+  {
+    name: 'full-node-says-nothing',
+    rule: 'a node without memory answers of what it has recorded',
+    file: 'test/simulation/node.ts',
+    from: "(answer.kind !== 'granted' && answer.kind !== 'recorded')",
+    to: "answer.kind === 'record'",
+    killedBy: ['M1'],
+  },
+  {
+    name: 'read-without-help',
+    rule: 'an outcome that a minority shows is told by a read once it has helped it to a majority',
+    file: 'src/core/claims/leases.ts',
+    from: 'if (await helpToMajority(key, says, round.answers, quorum)) return completed',
+    to: 'if (key !== undefined || helpToMajority !== undefined) return completed',
+    killedBy: ['S5', 'S6', 'R1', 'R2'],
+  },
+  {
+    name: 'silent-nodes-hold-no-claim',
+    rule: 'nothing is told as free while a majority may hold it',
+    file: 'src/core/claims/majority-read.ts',
+    from: '  if (mayBeHeld) return uncertain\n',
+    to: '',
+    killedBy: ['R2'],
   },
 ]
 

@@ -6,9 +6,11 @@
  * production code's business.
  */
 
-import { epochFor, isEnrolled, type Quarantine } from '../../src/core/nodes/enrolment-rules.ts'
+import type { Pulse } from '../../src/core/nodes/continuity.ts'
+import { type Cluster, epochFor, isEnrolled, type Quarantine } from '../../src/core/nodes/enrolment-rules.ts'
 import type { NodeAnswer } from '../../src/core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
+import { applyCommand } from '../../src/core/record/record-rules.ts'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
 import { MAX_TOKEN_AHEAD_MS, OFFICE } from './plan.ts'
 import { EPOCH_WALL_MS } from './process.ts'
@@ -24,9 +26,10 @@ type Logged =
       readonly ttlMs: number
       readonly nodeMs: number
     }
-  | { readonly kind: 'epoch'; readonly epoch: string }
+  | { readonly kind: 'epoch'; readonly epoch: string; readonly cluster: Cluster | undefined }
   | { readonly kind: 'revoked' }
   | { readonly kind: 'quarantine'; readonly quarantine: Quarantine }
+  | { readonly kind: 'pulse'; readonly pulse: Pulse }
 
 /** Told of every command that was executed, with the record before and after. */
 export type Executed = {
@@ -38,6 +41,8 @@ export type Executed = {
   readonly after: NodeRecord | undefined
 }
 
+const FULL = 'memory is full'
+
 export class SimulatedNode {
   readonly index: number
   readonly name: string
@@ -46,16 +51,25 @@ export class SimulatedNode {
   up = true
   epoch: string | undefined
   quarantine: Quarantine | undefined
+  pulse: Pulse | undefined
+  /** Each write is on its disk before it is answered. */
+  durable = false
+  startedNodeMs: number
+  /** The one that it belongs to, as far as it remembers. */
+  cluster: Cluster | undefined
+  /** Who is about to found a cluster with it, and until when. */
+  founder: { readonly nonce: string; readonly untilNodeMs: number } | undefined
   readonly keys = new Set<string>()
   readonly #scheduler: Scheduler
   readonly #rate: number
   readonly #onExecuted: (executed: Executed) => void
   #wallOffsetMs: number
   #stoppedUntilMs = 0
+  #full = { refuses: 'new_records' as 'new_records' | 'writes', untilMs: 0 }
   #embedded: EmbeddedNode
   /** While a log is read, the time of the entry. */
   #replayedMs: number | undefined
-  #log: Logged[] = []
+  #log: (Logged & { readonly atMs: number })[] = []
 
   constructor(
     index: number,
@@ -71,6 +85,7 @@ export class SimulatedNode {
     this.#wallOffsetMs = clock.wallOffsetMs
     this.#onExecuted = onExecuted
     this.#embedded = this.#empty()
+    this.startedNodeMs = Math.floor(this.nodeMs)
     this.setEpoch(epochFor(String(this.runId), 'first', Math.floor(this.nodeMs)))
   }
 
@@ -90,14 +105,38 @@ export class SimulatedNode {
   /** Executes a command, whoever sent it and however late; `epoch` is the one that its sender knows of this node. */
   execute(command: RecordCommand, epoch: string | undefined): NodeAnswer {
     const before = this.peek(command.key)
-    const answer = this.#embedded.apply(command)
-    if (command.kind !== 'read') this.#log.push({ kind: 'command', command, nodeMs: this.nodeMs })
+    this.#embedded.takesNewClaims = !this.full
+    const answer = this.#withoutMemory(command) ?? this.#embedded.apply(command)
+    if (command.kind !== 'read') this.#write({ kind: 'command', command, nodeMs: this.nodeMs })
     this.keys.add(command.key)
     const voting = this.voting && epoch === this.epoch
     this.#onExecuted({ node: this.index, command, answer, voting, before, after: this.peek(command.key) })
     return voting
       ? answer
       : { kind: 'quarantined', nodeMs: answer.kind === 'unreachable' ? 0 : answer.nodeMs }
+  }
+
+  /** From now on until then it takes no new claims, or nothing at all that grows. */
+  fill(refuses: 'new_records' | 'writes', untilMs: number): void {
+    this.#full = { refuses, untilMs }
+  }
+
+  get full(): boolean {
+    return this.#scheduler.nowMs < this.#full.untilMs
+  }
+
+  /** What it says where it has no memory at all for what grows; undefined where it does as it is told. */
+  #withoutMemory(command: RecordCommand): NodeAnswer | undefined {
+    if (!this.full || this.#full.refuses !== 'writes') return undefined
+    const { answer, write } = applyCommand(
+      this.peek(command.key),
+      command,
+      Math.floor(this.nodeMs),
+      MAX_TOKEN_AHEAD_MS,
+    )
+    // Promises, renewals and releases are no larger than what stands, and take its place.
+    if (write === undefined || (answer.kind !== 'granted' && answer.kind !== 'recorded')) return undefined
+    return { kind: 'unreachable', reason: 'refused', answered: true, full: true, detail: FULL }
   }
 
   /** The record that stands, for the checkers. */
@@ -118,26 +157,27 @@ export class SimulatedNode {
   /** Puts a record as it is to stand: what enrolment copies. */
   put(key: string, record: NodeRecord, ttlMs: number): void {
     this.#embedded.put(key, record, ttlMs)
-    this.#log.push({ kind: 'copy', key, record, ttlMs, nodeMs: this.nodeMs })
+    this.#write({ kind: 'copy', key, record, ttlMs, nodeMs: this.nodeMs })
     this.keys.add(key)
   }
 
-  setEpoch(epoch: string): void {
+  setEpoch(epoch: string, cluster = this.cluster): void {
     this.epoch = epoch
+    this.cluster = cluster
     this.quarantine = undefined
-    this.#log.push({ kind: 'epoch', epoch })
+    this.#write({ kind: 'epoch', epoch, cluster })
   }
 
   /** What it promised under this epoch it may have forgotten. */
   revoke(epoch: string): void {
     if (this.epoch !== epoch) return
     this.epoch = undefined
-    this.#log.push({ kind: 'revoked' })
+    this.#write({ kind: 'revoked' })
   }
 
   setQuarantine(quarantine: Quarantine): void {
     this.quarantine = quarantine
-    this.#log.push({ kind: 'quarantine', quarantine })
+    this.#write({ kind: 'quarantine', quarantine })
   }
 
   stepClock(ms: number): void {
@@ -145,8 +185,8 @@ export class SimulatedNode {
   }
 
   /** Time service: the clock is right again. Only while nobody holds a lease, for it is a step itself. */
-  setClockRight(): void {
-    this.#wallOffsetMs = -this.#scheduler.nowMs * (this.#rate - 1)
+  setClockRight(aheadMs: number): void {
+    this.#wallOffsetMs = aheadMs - this.#scheduler.nowMs * (this.#rate - 1)
   }
 
   stopFor(ms: number): void {
@@ -170,10 +210,34 @@ export class SimulatedNode {
 
   /** Another run of the process, which reads the first `memory` of the log. */
   restart(memory: number): void {
-    const kept = this.#log.slice(0, Math.floor(this.#log.length * memory))
+    this.#startWith(this.#log.slice(0, Math.floor(this.#log.length * memory)))
+  }
+
+  /** Another run of the process, which reads what was written until then, on the clock of the history. */
+  restartAsOf(untilMs: number): void {
+    this.#startWith(this.#log.filter(({ atMs }) => atMs <= untilMs))
+  }
+
+  /** @returns the pulse that stands; undefined where it does not vote under this epoch. As `lua/pulse.lua` has it. */
+  beat(epoch: string | undefined, pulse: Pick<Pulse, 'name' | 'durable' | 'others'>): number | undefined {
+    if (!this.voting || this.epoch !== epoch) return undefined
+    const others = new Map(this.pulse?.others)
+    for (const [name, ms] of pulse.others) if (ms > (others.get(name) ?? 0)) others.set(name, ms)
+    const nodeMs = Math.floor(this.nodeMs)
+    this.pulse = { ...pulse, others, nodeMs, runId: String(this.runId) }
+    this.#write({ kind: 'pulse', pulse: this.pulse })
+    return nodeMs
+  }
+
+  #write(entry: Logged): void {
+    this.#log.push({ ...entry, atMs: this.#scheduler.nowMs })
+  }
+
+  #startWith(kept: (Logged & { readonly atMs: number })[]): void {
     this.#forget()
     this.runId += 1
     this.up = true
+    this.startedNodeMs = Math.floor(this.nodeMs)
     this.#stoppedUntilMs = 0
     for (const entry of kept) this.#remember(entry)
     this.#replayedMs = undefined
@@ -199,6 +263,7 @@ export class SimulatedNode {
         return
       case 'epoch':
         this.epoch = entry.epoch
+        this.cluster = entry.cluster
         this.quarantine = undefined
         return
       case 'revoked':
@@ -206,6 +271,9 @@ export class SimulatedNode {
         return
       case 'quarantine':
         this.quarantine = entry.quarantine
+        return
+      case 'pulse':
+        this.pulse = entry.pulse
     }
   }
 
@@ -214,6 +282,9 @@ export class SimulatedNode {
     this.keys.clear()
     this.epoch = undefined
     this.quarantine = undefined
+    this.pulse = undefined
+    this.cluster = undefined
+    this.founder = undefined
   }
 
   #empty(): EmbeddedNode {

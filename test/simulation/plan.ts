@@ -7,6 +7,7 @@
  */
 
 import { type Dice, streamOf } from './dice.ts'
+import { type Drain, type Drains, drainScenario } from './drains.ts'
 import {
   leapOf,
   nodeOfAnOutcomeLeaps,
@@ -15,6 +16,7 @@ import {
   type Scenario,
   sourceOfCopyingLeaps,
 } from './scenarios.ts'
+import { SELDOM, SITUATIONS, type Situation } from './situations.ts'
 
 /** The record of the office whose holder sweeps. */
 export const OFFICE = 'dedup::office:sweeper'
@@ -48,6 +50,10 @@ export type Operation =
       readonly takeover: 'reexecute' | 'indeterminate'
       readonly onQuorumLoss: 'fail-closed' | 'fail-open' | 'local'
       readonly work: Work
+      /** The same content under another key is not to be carried out (mode `both`). */
+      readonly marked?: true
+      /** Requests of one entity are carried out one after the other. */
+      readonly entities?: readonly number[]
     }
   | {
       /** A client of the reservation API: claims, keeps, writes with its token while it believes, and ends as told. */
@@ -61,14 +67,33 @@ export type Operation =
       readonly ends:
         | 'completes'
         | 'completes_twice'
+        | 'completes_later'
         | 'releases'
         | 'vanishes'
         | 'late_complete'
         | 'late_release'
     }
+  | {
+      /** A session that reserves several records as one, and whose later calls any process serves. */
+      readonly kind: 'session'
+      readonly atMs: number
+      readonly process: number
+      readonly keys: readonly number[]
+      readonly entities: readonly number[]
+      readonly content: number
+      /** Who asks; the same one may ask again for what it holds. */
+      readonly session: number
+      readonly leaseMs: number
+      readonly workMs: number
+      /** Which processes serve what comes after. */
+      readonly servedBy: number
+      readonly ends: 'completes' | 'completes_again' | 'releases' | 'vanishes'
+    }
   | { readonly kind: 'read'; readonly atMs: number; readonly process: number; readonly key: number }
 
 export type Fault =
+  /** It is started again with its data, or nearly all of them. Only in plans with `drains`. */
+  | Drain
   /** The node's process stops and goes on (SIGSTOP, SIGCONT); what was sent waits. */
   | { readonly kind: 'node_pause'; readonly atMs: number; readonly node: number; readonly ms: number }
   /** It dies and is started again after `ms`, remembering the first `memory` of its writes (1: all, 0: none). */
@@ -95,12 +120,41 @@ export type Fault =
       readonly ms: number
       readonly way: 'both' | 'replies'
     }
+  /** Its memory is full: it takes no new claims, or nothing that grows. */
+  | {
+      readonly kind: 'node_full'
+      readonly atMs: number
+      readonly node: number
+      readonly ms: number
+      readonly refuses: 'new_records' | 'writes'
+    }
+  /** Every node restarts at once, without anything. Only in plans in which processes look after the cluster. */
+  | { readonly kind: 'all_wiped'; readonly atMs: number; readonly ms: number }
+  /** What a process sends to a node is held up on its way, and arrives when this is over. */
+  | {
+      readonly kind: 'delay'
+      readonly atMs: number
+      readonly process: number
+      readonly node: number
+      readonly ms: number
+    }
   /** The process that enrols dies; another takes over at once. */
   | { readonly kind: 'enroller_crash'; readonly atMs: number }
 
 export type Plan = {
   readonly seed: number
+  /** Of each group. */
   readonly nodeCount: number
+  /** Quorum groups, one unless it is said; the nodes of the first come first. */
+  readonly groups?: number
+  /** Processes look after the cluster that their nodes belong to; `new`: it is founded within the history. */
+  readonly cluster?: 'founded' | 'new'
+  /** Processes that go on look at what has arrived before they look at their timers. */
+  readonly answersFirst?: boolean
+  /** How far the clocks of all groups but the first are ahead. */
+  readonly groupsAheadMs?: number
+  /** {@link RETENTION_MS} unless it is said. */
+  readonly retentionMs?: number
   readonly network: {
     readonly latencyMs: number
     readonly jitterMs: number
@@ -109,6 +163,8 @@ export type Plan = {
     /** Share of messages that come much later, and so overtake nothing but are overtaken. */
     readonly lateRate: number
     readonly lateMs: number
+    /** The same for what an enrolment tells a node; none unless it is said. */
+    readonly lateCallRate?: number
   }
   readonly processes: readonly { readonly ratePpm: number; readonly wallOffsetMs: number }[]
   readonly nodes: readonly { readonly ratePpm: number; readonly wallOffsetMs: number }[]
@@ -123,6 +179,8 @@ export type Plan = {
   readonly whole: boolean
   /** Processes watch the clocks of the nodes, which leap ahead here. In the other plans the rules hold without. */
   readonly watched: boolean
+  /** Nodes keep pulses, and come back with their data. In the other plans whoever was started again has forgotten. */
+  readonly drains?: Drains
   /** One process is elected and looks for orphans; and asks the application what became of them. */
   readonly sweep: 'no' | 'tells' | 'asks'
 }
@@ -130,10 +188,54 @@ export type Plan = {
 /** Clock rates of any two actors differ by less than 1 % (assumption A2); the rest is for small steps. */
 const RATE_MAX_PPM = 4_000
 
-/** Drawn apart, so that the plans without leaps are those of before there were any. */
-export function planOf(seed: number): Plan {
+/**
+ * Drawn apart, so that the plans without leaps, and outside of the situations, are those of before there were any.
+ *
+ * @param only every plan follows this situation
+ */
+export function planOf(seed: number, only?: string): Plan {
+  const situations = streamOf(seed, 'situations')
+  if (only !== undefined || situations.chance(SITUATION_RATE)) return situationOf(seed, situations, only)
+  const drained = streamOf(seed, 'drains')
+  if (drained.chance(DRAIN_RATE)) return drainingPlan(drained, seed)
   const dice = streamOf(seed, 'leaps')
   return dice.chance(LEAP_RATE) ? withLeaps(dice, planWithoutLeaps(seed)) : planWithoutLeaps(seed)
+}
+
+/** How many of all plans follow a situation. */
+const SITUATION_RATE = 0.2
+
+function situationOf(seed: number, dice: Dice, only: string | undefined): Plan {
+  const names = Object.keys(SITUATIONS)
+  const drawn = dice.pick(names)
+  const name = only ?? (SELDOM.has(drawn) && dice.chance(0.6) ? dice.pick(names) : drawn)
+  const situation = SITUATIONS[name]
+  if (situation === undefined)
+    throw new RangeError(`no situation ${only}: there are ${Object.keys(SITUATIONS).join(', ')}`)
+  return situated(seed, dice, situation)
+}
+
+function situated(seed: number, dice: Dice, situation: Situation): Plan {
+  const nodeCount = dice.chance(0.35) ? 3 : 5
+  const { operations, faults, late, change = {} } = situation(dice, nodeCount)
+  const scenario = late === undefined ? { operations, faults } : { operations, faults, late }
+  const plan = outlined(seed, dice, change.nodeCount ?? nodeCount, scenario, change.groups)
+  return { ...plan, sweep: 'no', ...change, network: { ...plan.network, ...change.network } }
+}
+
+/** How many of all plans are about restarts. */
+const DRAIN_RATE = 0.08
+
+function drainingPlan(dice: Dice, seed: number): Plan {
+  const nodeCount = dice.chance(0.25) ? 3 : 5
+  const { drains, ...scenario } = drainScenario(dice, nodeCount)
+  const plan = outlined(seed, dice, nodeCount, scenario)
+  // Clocks that agree within the tolerated step to the end of the history; else nodes just wait.
+  const nodes = plan.nodes.map(() => ({
+    ratePpm: dice.between(-400, 400),
+    wallOffsetMs: dice.between(-5, 5),
+  }))
+  return { ...plan, nodes, drains, sweep: 'no', overwhelm: dice.chance(0.2) }
 }
 
 /** How many of all plans have nodes whose clocks leap ahead. */
@@ -218,7 +320,13 @@ function leapingPlan(dice: Dice, { seed }: Plan): Plan {
   return { ...outlined(seed, dice, nodeCount, scenario), watched: true }
 }
 
-function outlined(seed: number, dice: Dice, nodeCount: number, { operations, faults, late }: Scenario): Plan {
+function outlined(
+  seed: number,
+  dice: Dice,
+  nodeCount: number,
+  { operations, faults, late }: Scenario,
+  groups = 1,
+): Plan {
   const actors = (count: number) =>
     Array.from({ length: count }, () => ({
       ratePpm: dice.between(-RATE_MAX_PPM, RATE_MAX_PPM),
@@ -236,7 +344,7 @@ function outlined(seed: number, dice: Dice, nodeCount: number, { operations, fau
       lateMs: late?.lateMs ?? 0,
     },
     processes: actors(SCENARIO_PROCESSES),
-    nodes: actors(nodeCount),
+    nodes: actors(nodeCount * groups),
     operations: inOrder(operations),
     faults: inOrder(faults),
     overwhelm: false,

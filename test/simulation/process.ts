@@ -9,6 +9,9 @@
 import type { Clock, Timer } from '../../src/core/ports.ts'
 import type { Scheduler } from './scheduler.ts'
 
+/** Of an event loop that has much to do. */
+const TURN_MS = 0.01
+
 /** Some moment of 2026: tokens have their real size. */
 export const EPOCH_WALL_MS = 1_790_000_000_000
 
@@ -20,6 +23,8 @@ export class SimulatedProcess {
   #wallOffsetMs: number
   #stoppedUntilMs = 0
   #dead = false
+  /** When it goes on it looks at what has arrived before it looks at its timers; else at both in the order in which they came due. */
+  answersFirst = false
   /** How often and until when it was stopped or died: what explains a lost lease. */
   readonly stops: { readonly fromMs: number; readonly untilMs: number }[] = []
 
@@ -73,18 +78,21 @@ export class SimulatedProcess {
   }
 
   /** Something arrives now: it is seen at once, when the process goes on, or never. */
-  deliver(run: () => void): void {
+  deliver(run: () => void, afterMs = 0): void {
     if (this.#dead) return
     if (this.#scheduler.nowMs >= this.#stoppedUntilMs) run()
-    else this.#scheduler.at(this.#stoppedUntilMs, () => this.deliver(run))
+    else this.#scheduler.at(this.#stoppedUntilMs + afterMs, () => this.deliver(run, afterMs))
   }
 
   #timer(delayMs: number, fire: () => void): Timer {
     let armed = true
     const due = this.#scheduler.after(Math.max(0, delayMs) / this.#rate, () =>
-      this.deliver(() => {
-        if (armed) fire()
-      }),
+      this.deliver(
+        () => {
+          if (armed) fire()
+        },
+        this.answersFirst ? TURN_MS : 0,
+      ),
     )
     return {
       cancel: () => {

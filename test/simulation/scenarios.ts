@@ -212,7 +212,7 @@ export function leapOf(dice: Dice, atMs: number, node: number): Fault {
   return { kind: 'node_leap', atMs, node, ms: dice.pick([300, 2_000, 70_000, 70_000]) }
 }
 
-function request(atMs: number, process: number, ms: number): Operation {
+export function request(atMs: number, process: number, ms: number): Extract<Operation, { kind: 'request' }> {
   return {
     kind: 'request',
     atMs,
@@ -227,17 +227,17 @@ function request(atMs: number, process: number, ms: number): Operation {
   }
 }
 
-function cut(process: number, nodes: readonly number[], atMs: number, ms: number): Fault[] {
+export function cut(process: number, nodes: readonly number[], atMs: number, ms: number): Fault[] {
   return nodes.map((node) => ({ kind: 'partition', atMs: Math.max(0, atMs), process, node, ms, way: 'both' }))
 }
 
 /** The process dies, is stopped for long, or goes on. */
-function endOf(dice: Dice, process: number, atMs: number): Fault {
+export function endOf(dice: Dice, process: number, atMs: number): Fault {
   if (dice.chance(0.5)) return { kind: 'process_crash', atMs, process }
   return { kind: 'process_pause', atMs, process, ms: dice.pick([10, 3_000]) }
 }
 
-function shuffled(dice: Dice, count: number): number[] {
+export function shuffled(dice: Dice, count: number): number[] {
   const numbers = Array.from({ length: count }, (_, index) => index)
   for (let at = count - 1; at > 0; at -= 1) {
     const other = dice.between(0, at)

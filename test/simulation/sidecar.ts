@@ -6,11 +6,13 @@
  */
 
 import { type Background, createBackground } from '../../src/core/background.ts'
+import { answerMaxAgeMs } from '../../src/core/claims/answer-age.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import { shareLeases } from '../../src/core/claims/shared-leases.ts'
 import { createWaiters, type Waiters } from '../../src/core/claims/waiters.ts'
 import { createWriteBack, type WriteBack } from '../../src/core/claims/write-back.ts'
 import { type CoreEvent, type Events, SILENT } from '../../src/core/events.ts'
+import { placementOf, routeLeases } from '../../src/core/nodes/groups.ts'
 import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
 import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import type { Lease, Leases, NodeAnswer, RecordNode } from '../../src/core/ports.ts'
@@ -21,7 +23,9 @@ import { createEmbeddedNodes } from '../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { watchClocks } from './clock-watch.ts'
 import { streamOf } from './dice.ts'
-import type { Grant, History } from './history.ts'
+import { SIMULATED_ANSWER_MAX_AGE_MS } from './drains.ts'
+import { CLUSTER } from './enroller.ts'
+import { type Grant, type History, renewUntil, type Shown } from './history.ts'
 import { Link } from './link.ts'
 import type { SimulatedNode } from './node.ts'
 import { MAX_TOKEN_AHEAD_MS, type Plan } from './plan.ts'
@@ -43,6 +47,8 @@ export type Sidecar = {
   readonly waiters: Waiters
   readonly background: Background
   readonly events: Events
+  /** The cluster that it keeps to, where it looks after that. */
+  readonly knownCluster: () => string | undefined
 }
 
 export type SidecarPorts = {
@@ -54,6 +60,12 @@ export type SidecarPorts = {
   readonly healed: () => boolean
   /** A node that leapt has lost its vote. */
   readonly onRevoked: (node: SimulatedNode) => void
+  /** What it does about the cluster that its nodes belong to. */
+  readonly membership?: (
+    process: SimulatedProcess,
+    links: readonly Link[],
+    watched: Sidecar['watched'],
+  ) => Sidecar['knownCluster']
 }
 
 export function startSidecar(process: SimulatedProcess, number: number, ports: SidecarPorts): Sidecar {
@@ -61,8 +73,21 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
   const { clock } = process
   const events: Events = { publish: (event) => observe(event, process, history, scheduler) }
   const sighted = new Set<string>()
+  let counted: string | undefined
+  /** F2: who works with one cluster counts no vote of another. */
+  const onCounted = (cluster: string | undefined) => {
+    counted ??= cluster
+    if (cluster !== counted)
+      history.violated(
+        'F2',
+        scheduler.nowMs,
+        `${process.name} worked with cluster ${counted}, and counts an answer of ${cluster}`,
+      )
+  }
   const onHeard = (node: number, command: RecordCommand, answer: NodeAnswer) => {
     if (answer.kind === 'quarantined') history.saw('quarantined_answer')
+    if (answer.kind === 'unreachable' && answer.full) history.saw('full_node_refused')
+    if (answer.kind === 'completed' && nodes[node]?.full) history.saw('full_node_answered')
     if (answer.kind === 'stale') history.saw('stale_token_proposed')
     if (answer.kind === 'skewed') history.saw('skewed_token_proposed')
     history.step(
@@ -81,8 +106,12 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
         dice: streamOf(plan.seed, 'link', number * 16 + node.index),
         onHeard,
         onTwice: () => history.saw('message_executed_twice'),
+        answerMaxAgeMs: plan.drains ? SIMULATED_ANSWER_MAX_AGE_MS : answerMaxAgeMs(CLUSTER.quarantineMs),
+        onOld: () => history.saw('answer_too_old'),
+        onCounted,
       }),
   )
+  const groupCount = plan.groups ?? 1
   const watched: Sidecar['watched'] = plan.watched
     ? watchClocks({
         ...ports,
@@ -92,20 +121,36 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
         dice: streamOf(plan.seed, 'clock watch', number),
       })
     : { nodes: links, saw: () => true }
-  const quorum = createRedlockQuorum({
-    nodes: watched.nodes.map((node) => notingSightings(node, sighted)),
-    clock,
-    events,
-  })
-  const leases = createLeases({ quorum, clock, random: streamOf(plan.seed, 'core', number), events })
   const background = createBackground(16, (cause) =>
     history.violated('rejected', scheduler.nowMs, String(cause)),
   )
-  const observed = observeLeases(leases, { process, scheduler, history, votes, sighted })
   const outside = { clock, events }
   const random = streamOf(plan.seed, 'around the core', number)
-  const required = majorityOf(nodes.length)
-  const guarded = plan.whole ? withQuorumBreaker(observed, { required, random, ...outside }) : observed
+  const required = majorityOf(plan.nodeCount)
+  const groups = Array.from({ length: groupCount }, (_, group) => {
+    const quorum = createRedlockQuorum({
+      nodes: watched.nodes
+        .slice(group * plan.nodeCount, (group + 1) * plan.nodeCount)
+        .map((node) => notingSightings(node, sighted)),
+      clock,
+      events,
+    })
+    const drawn = streamOf(plan.seed, 'core', number + 1_000 * group)
+    const leases = createLeases({ quorum, clock, random: drawn, events })
+    const observed = observeLeases(leases, { process, scheduler, history, votes, sighted })
+    const guarded = plan.whole ? withQuorumBreaker(observed, { required, random, ...outside }) : observed
+    return { observed, guarded }
+  })
+  const placement = placementOf(groups.map((_, group) => `group-${group}`))
+  const routed = (which: 'observed' | 'guarded') => {
+    const leases = groups.map((group) => group[which])
+    const [only] = leases
+    return leases.length === 1 && only !== undefined
+      ? only
+      : routeLeases(leases, placement, { required, agreed: () => true })
+  }
+  const observed = routed('observed')
+  const guarded = routed('guarded')
   const shared = shareLeases({ leases: guarded, outcomeBytesMax: OUTCOMES_MAX_BYTES, ...outside })
   const own = createRedlockQuorum({
     nodes: createEmbeddedNodes(1, clock, MAX_TOKEN_AHEAD_MS, SILENT),
@@ -129,6 +174,7 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
     waiters: createWaiters(8, 64),
     background,
     events,
+    knownCluster: ports.membership?.(process, links, watched) ?? (() => undefined),
   }
 }
 
@@ -183,7 +229,7 @@ function observeLocal(
       const result = await leases.renew(lease)
       const grant = grantOf(lease)
       if (result.kind === 'renewed' && grant !== undefined)
-        grant.validUntilMs = process.historyMs(result.lease.validUntilMonoMs)
+        renewUntil(grant, process.historyMs(result.lease.validUntilMonoMs), scheduler.nowMs)
       return result
     },
     complete: async (lease, outcome) => {
@@ -209,10 +255,13 @@ function grantFrom(lease: Lease, process: SimulatedProcess, askedMs: number, gra
     askedMs,
     grantedMs,
     validUntilMs: process.historyMs(lease.validUntilMonoMs),
+    gaps: [],
     releaseSentMs: undefined,
+    releasedMs: undefined,
     askedAgainMs: undefined,
     recordedMs: undefined,
     offered: undefined,
+    offeredMs: undefined,
     ended: undefined,
     abandonedMs: undefined,
   }
@@ -254,26 +303,39 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       if (result.kind !== 'renewed') return result
       history.saw('renewed')
       votes.checkRenewal(result.lease, startedMs, scheduler.nowMs, process.clock.monoMs())
-      const grant = history.grantOf(lease)
-      if (grant !== undefined) grant.validUntilMs = process.historyMs(result.lease.validUntilMonoMs)
+      const grant = history.grantRaisedTo(lease)
+      // Whoever was granted it died before it heard so; its session goes on with it elsewhere.
+      if (grant === undefined) {
+        const resumed = grantFrom(result.lease, process, startedMs, scheduler.nowMs)
+        history.grants.push({ ...resumed, abandonedMs: scheduler.nowMs })
+      } else {
+        if (grant.lease.token !== lease.token) history.saw('raised')
+        grant.lease = result.lease
+        renewUntil(grant, process.historyMs(result.lease.validUntilMonoMs), scheduler.nowMs)
+      }
       return result
     },
     complete: async (lease, outcome) => {
       const grant = history.grantOf(lease)
       const content = contentOf(outcome)
-      if (grant !== undefined) grant.offered = content
+      if (grant !== undefined) {
+        grant.offered = content
+        grant.offeredMs ??= scheduler.nowMs
+      }
+      const askedMs = scheduler.nowMs
       const result = await leases.complete(lease, outcome)
       const atMs = scheduler.nowMs
       history.step(atMs, 2, () => `${process.name} completes token ${lease.token}: ${result.kind}`)
       if (result.kind === 'recorded') {
-        votes.checkRecorded(lease, encodeOutcome(outcome))
+        votes.checkRecorded(lease, encodeOutcome(outcome, lease.token))
         if (grant !== undefined) grant.recordedMs ??= atMs
-        show(history, lease, content, atMs, 'created')
+        show(history, lease, content, { askedMs, atMs, by: 'created' })
       } else if (result.kind === 'fenced') {
         history.saw('fenced_completion')
+        history.refused.push({ key: lease.key, content, process: process.name, askedMs, atMs })
         if (result.winner !== undefined) {
           history.saw('winner_shown')
-          show(history, lease, contentOf(result.winner.outcome), atMs, 'fenced')
+          show(history, lease, contentOf(result.winner.outcome), { askedMs, atMs, by: 'fenced' })
         }
       }
       return result
@@ -282,14 +344,20 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       const grant = history.grantOf(lease)
       if (grant !== undefined) grant.releaseSentMs ??= scheduler.nowMs
       const result = await leases.release(lease)
+      if (grant !== undefined && result.kind === 'released') grant.releasedMs ??= scheduler.nowMs
       history.step(scheduler.nowMs, 3, () => `${process.name} releases token ${lease.token}: ${result.kind}`)
       return result
     },
     read: async (key) => {
+      const askedMs = scheduler.nowMs
       const result = await leases.read(key)
       if (result.kind === 'completed') {
         const { fingerprint, outcome } = result
-        show(history, { key, fingerprint }, contentOf(outcome), scheduler.nowMs, 'read')
+        show(history, { key, fingerprint }, contentOf(outcome), {
+          askedMs,
+          atMs: scheduler.nowMs,
+          by: 'read',
+        })
       }
       return result
     },
@@ -300,10 +368,9 @@ function show(
   history: History,
   { key, fingerprint }: Pick<Lease, 'key' | 'fingerprint'>,
   content: string,
-  atMs: number,
-  by: 'created' | 'fenced' | 'read',
+  how: Pick<Shown, 'askedMs' | 'atMs' | 'by'>,
 ): void {
-  history.shown.push({ key, fingerprint, content, atMs, by })
+  history.shown.push({ key, fingerprint, content, ...how })
 }
 
 /** What a client would see of an outcome, in one word: who carried it out. */

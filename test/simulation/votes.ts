@@ -9,9 +9,11 @@ import type { Lease } from '../../src/core/ports.ts'
 import type { NodeRecord } from '../../src/core/record/record.ts'
 import type { History } from './history.ts'
 import type { Executed } from './node.ts'
+import { contentOfBytes } from './sidecar.ts'
 
 export class Votes {
   readonly #history: History
+  /** Of each group: a record stands on one of them. */
   readonly #nodeCount: number
   readonly #nowMs: () => number
   readonly #votes = new Map<string, Map<number, number>>()
@@ -32,7 +34,7 @@ export class Votes {
       this.#violated('S4', `node-${node} lowered a fence on ${command.kind}`)
     }
     if (voting && (answer.kind === 'granted' || answer.kind === 'renewed' || answer.kind === 'recorded')) {
-      this.#vote(voteId(answer.kind, command.token, command.owner), node)
+      this.#vote(voteId(answer.kind, command), node)
     }
     // Also one that took it while it did not vote: enrolled with nothing promised above, it stands behind it.
     if (voting && after?.state === 'completed' && after.copied === undefined) {
@@ -58,7 +60,7 @@ export class Votes {
   }
 
   checkGrant(lease: Lease, grantedMs: number, monoMs: number): void {
-    const count = this.#votes.get(voteId('granted', lease.token, lease.owner))?.size ?? 0
+    const count = this.#votes.get(voteId('granted', lease))?.size ?? 0
     if (count * 2 <= this.#nodeCount) {
       this.#violated('S13', `token ${lease.token} was granted by ${count} of ${this.#nodeCount} voting nodes`)
     }
@@ -68,7 +70,7 @@ export class Votes {
   }
 
   checkRenewal(lease: Lease, startedMs: number, endedMs: number, monoMs: number): void {
-    const votes = this.#votes.get(voteId('renewed', lease.token, lease.owner)) ?? new Map()
+    const votes = this.#votes.get(voteId('renewed', lease)) ?? new Map()
     const count = [...votes.values()].filter((atMs) => atMs >= startedMs && atMs <= endedMs).length
     if (count * 2 <= this.#nodeCount) {
       this.#violated('S13', `token ${lease.token} was renewed by ${count} of ${this.#nodeCount} voting nodes`)
@@ -80,7 +82,7 @@ export class Votes {
   /** Under the holder's own token or an adopter's: a majority of one ballot, not of several together. */
   checkRecorded(lease: Pick<Lease, 'key' | 'token' | 'owner'>, outcome: Buffer): void {
     const adopted = this.#ballots.get(outcomeId(lease.key, outcome)) ?? []
-    const ballots = [voteId('recorded', lease.token, lease.owner), ...adopted]
+    const ballots = [voteId('recorded', lease), ...adopted]
     const count = Math.max(...ballots.map((ballot) => this.#votes.get(ballot)?.size ?? 0))
     if (count * 2 <= this.#nodeCount) {
       this.#violated(
@@ -101,12 +103,14 @@ export class Votes {
   }
 }
 
-function voteId(kind: string, token: number, owner: string): string {
-  return `${kind} ${token} ${owner}`
+/** Several records may be held by one owner under one token. */
+function voteId(kind: string, { key, token, owner }: Pick<Lease, 'key' | 'token' | 'owner'>): string {
+  return `${kind} ${key} ${token} ${owner}`
 }
 
+/** One outcome may be offered twice, as completed at two moments. */
 function outcomeId(key: string, outcome: Buffer): string {
-  return `${key} ${outcome.toString('latin1')}`
+  return `${key} ${contentOfBytes(outcome)}`
 }
 
 function show(record: NodeRecord): string {

@@ -6,15 +6,27 @@
  * remember is not inflicted, unless the plan is to overwhelm the cluster.
  */
 
-import { epochFor } from '../../src/core/nodes/enrolment-rules.ts'
+import { type Cluster, epochFor } from '../../src/core/nodes/enrolment-rules.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import { type ActorPorts, perform } from './actors.ts'
 import { Application } from './application.ts'
+import { checkRemembered } from './checks.ts'
 import { streamOf } from './dice.ts'
-import { enrol } from './enroller.ts'
+import { CLUSTER, type EnrollerPorts, enrol } from './enroller.ts'
 import { History, heldUntilMs } from './history.ts'
+import { Keeper } from './keeper.ts'
+import type { Link } from './link.ts'
+import { keepMembership } from './membership.ts'
 import { SimulatedNode } from './node.ts'
-import { type Fault, HEAL_MS, LEASE_MS, LONGEST_LEASE_MS, type Operation, type Plan } from './plan.ts'
+import {
+  type Fault,
+  HEAL_MS,
+  LEASE_MS,
+  LONGEST_LEASE_MS,
+  type Operation,
+  type Plan,
+  RETENTION_MS,
+} from './plan.ts'
 import { SimulatedProcess } from './process.ts'
 import { Scheduler } from './scheduler.ts'
 import { type Sidecar, startSidecar } from './sidecar.ts'
@@ -29,6 +41,8 @@ const LEFT_MS = IDLE_MS + 4_000
 const PROBE_MS = LEFT_MS + 5_000
 /** What drift and the granularity of expiry leave of the margin of a lease. */
 const STEP_TOLERATED_MS = 3
+/** Within so long who knows better has come by: a founding window, less what a look takes. */
+const OBJECTED_WITHIN_MS = 2_900
 const END_MS = PROBE_MS + 14_000
 
 export class World {
@@ -38,6 +52,10 @@ export class World {
   readonly nodes: readonly SimulatedNode[]
   /** Whether more memory was lost than the promises allow for. */
   overwhelmed = false
+  /** More nodes may have forgotten at once than the others can make up for: it may stay closed, and nothing else. */
+  tooManyDrained = false
+  readonly #drained = new Set<number>()
+  #keeper: Keeper | undefined
   readonly #votes: Votes
   readonly #actors: ActorPorts
   readonly #sidecars: Sidecar[]
@@ -50,18 +68,34 @@ export class World {
   readonly #candidates: (() => void)[] = []
   #started = 0
   #healed = false
+  /** Nothing that was promised is remembered anywhere but in processes. */
+  #wiped = false
 
   constructor(plan: Plan) {
     this.plan = plan
     const { scheduler, history } = this
     this.#votes = new Votes(history, plan.nodeCount, () => scheduler.nowMs)
-    this.nodes = plan.nodes.map(
-      (clock, index) => new SimulatedNode(index, scheduler, clock, this.#votes.executed),
-    )
+    this.nodes = plan.nodes.map(({ ratePpm, wallOffsetMs }, index) => {
+      const clock = { ratePpm, wallOffsetMs: wallOffsetMs + this.#aheadMs(index) }
+      return new SimulatedNode(index, scheduler, clock, this.#votes.executed)
+    })
+    for (const node of this.nodes) {
+      node.cluster = CLUSTER
+      if (plan.cluster === 'new') node.flush()
+    }
     const application = new Application(scheduler, history, streamOf(plan.seed, 'application'))
-    this.#actors = { seed: plan.seed, scheduler, history, application }
+    const sidecarOf = (slot: number) => this.#sidecars[slot % plan.processes.length]
+    const retentionMs = plan.retentionMs ?? RETENTION_MS
+    this.#actors = { seed: plan.seed, scheduler, history, application, sidecarOf, retentionMs }
     this.#sidecars = plan.processes.map((_, slot) => this.#start(slot))
-    this.#enroller = this.#start(0)
+    this.#enroller = this.#start(0, 'enrols')
+    for (const node of this.nodes) node.durable = plan.drains?.durable[node.index] === true
+    this.#keeper = this.#keep()
+  }
+
+  #keep(): Keeper | undefined {
+    if (this.plan.drains === undefined) return undefined
+    return new Keeper(this.#enrollerPorts(streamOf(this.plan.seed, 'keeper', this.#started)))
   }
 
   /** Carries out the plan, heals, probes. Every promise of a process that lives has settled then, or is reported. */
@@ -85,7 +119,7 @@ export class World {
       process.correctDrift()
       for (const link of links) link.inspect()
     }
-    for (const node of this.nodes) node.setClockRight()
+    for (const node of this.nodes) node.setClockRight(this.#aheadMs(node.index))
     await scheduler.run(PROBE_MS)
     this.#probe()
     await scheduler.run(END_MS)
@@ -99,7 +133,7 @@ export class World {
       throw new Error(`clocks are set right while ${held.process} holds ${held.lease.key}`)
   }
 
-  #start(slot: number): Sidecar {
+  #start(slot: number, duty: 'serves' | 'enrols' = 'serves'): Sidecar {
     const { ratePpm, wallOffsetMs } = this.plan.processes[slot] ?? { ratePpm: 0, wallOffsetMs: 0 }
     this.#started += 1
     const process = new SimulatedProcess(
@@ -109,6 +143,7 @@ export class World {
       wallOffsetMs,
     )
     const { plan, nodes, scheduler, history } = this
+    process.answersFirst = plan.answersFirst === true
     history.stops.set(process.name, process.stops)
     const sidecar = startSidecar(process, this.#started, {
       plan,
@@ -118,6 +153,8 @@ export class World {
       votes: this.#votes,
       healed: () => this.#healed,
       onRevoked: (node) => this.#enrolSoon(node),
+      // Who only enrols has no word in which cluster it is.
+      ...(plan.cluster === undefined || duty === 'enrols' ? {} : { membership: this.#membership }),
     })
     if (this.#healed) for (const link of sidecar.links) link.heal()
     if (plan.sweep !== 'no') this.#stand(sidecar)
@@ -152,6 +189,9 @@ export class World {
         return
       case 'node_crash':
         this.#crashNode(fault)
+        return
+      case 'node_drain':
+        this.#drain(fault)
         return
       case 'node_flush': {
         const node = this.#node(fault.node)
@@ -196,9 +236,24 @@ export class World {
       case 'partition':
         this.#sidecar(fault.process).links[fault.node]?.cut(fault.way, scheduler.nowMs + fault.ms)
         return
+      case 'node_full':
+        this.#node(fault.node).fill(fault.refuses, scheduler.nowMs + fault.ms)
+        return
+      case 'all_wiped':
+        this.#wiped = true
+        for (const node of this.nodes) {
+          if (!node.up) continue
+          node.crash()
+          scheduler.after(fault.ms, () => node.restart(0))
+        }
+        return
+      case 'delay':
+        this.#sidecar(fault.process).links[fault.node]?.delay(scheduler.nowMs + fault.ms)
+        return
       case 'enroller_crash':
         this.#enroller.process.kill()
-        this.#enroller = this.#start(0)
+        this.#enroller = this.#start(0, 'enrols')
+        this.#keeper = this.#keep()
         this.#enrolling.clear()
         for (const node of this.nodes) if (!node.voting) this.#enrolSoon(node)
     }
@@ -218,6 +273,49 @@ export class World {
     })
   }
 
+  /** Those that lose something are at most as many at once as the others make up for; those that lose nothing, any number. */
+  #drain({ node: index, ms, losesMs, setBack, stepMs }: Extract<Fault, { kind: 'node_drain' }>): void {
+    const { plan, history, scheduler } = this
+    const node = this.#node(index)
+    if (!node.up) return
+    const others = [...this.#drained].filter((other) => other !== index && !this.#hasIts(other))
+    const tooMany = losesMs > 0 && others.length >= plan.nodeCount - majorityOf(plan.nodeCount)
+    if (tooMany && !plan.overwhelm) return
+    if (tooMany) history.saw('too_many_drained')
+    this.tooManyDrained ||= tooMany
+    if (losesMs > 0) this.#drained.add(index)
+    if (ms === 0) {
+      node.flush()
+      history.saw('drained_flushed')
+      this.#enrolSoon(node)
+      return
+    }
+    const keptUntilMs = scheduler.nowMs - losesMs
+    node.crash()
+    scheduler.after(ms, () => {
+      node.stepClock(stepMs)
+      node.restartAsOf(losesMs === 0 ? scheduler.nowMs : keptUntilMs)
+      history.saw(
+        losesMs === Number.POSITIVE_INFINITY ? 'drained_empty' : setBack ? 'drained_set_back' : 'drained',
+      )
+      this.#enrolSoon(node)
+    })
+  }
+
+  /** It runs, and was told what it had forgotten. */
+  #hasIts(index: number): boolean {
+    const node = this.#node(index)
+    return node.up && node.voting
+  }
+
+  #enrollerPorts(dice: EnrollerPorts['dice'], nodes = this.nodes): EnrollerPorts {
+    const { scheduler, history, plan } = this
+    const { process, watched } = this.#enroller
+    const healed = () => this.#healed
+    const outside = { process, scheduler, history, network: plan.network, healed, dice }
+    return { ...outside, nodes, counts: watched.saw, keeper: this.#keeper }
+  }
+
   /** Assumption A1: a majority of nodes always remembers, and votes. */
   #mayForget(node: SimulatedNode): boolean {
     if (this.#othersAreWell(node)) return true
@@ -232,7 +330,7 @@ export class World {
 
   /** A majority besides this node is up, votes, and has a clock that is right. */
   #othersAreWell(node: SimulatedNode): boolean {
-    const well = this.nodes.filter(
+    const well = this.#groupOf(node).filter(
       (other) =>
         other !== node &&
         other.up &&
@@ -243,6 +341,17 @@ export class World {
     return well.length >= majorityOf(this.plan.nodeCount)
   }
 
+  #aheadMs(node: number): number {
+    return node < this.plan.nodeCount ? 0 : (this.plan.groupsAheadMs ?? 0)
+  }
+
+  /** The nodes among which a majority decides. */
+  #groupOf({ index }: SimulatedNode): readonly SimulatedNode[] {
+    const { nodeCount } = this.plan
+    const from = index - (index % nodeCount)
+    return this.nodes.slice(from, from + nodeCount)
+  }
+
   /** It leapt, and nobody has taken its vote away yet. */
   #hasForgotten({ index, epoch }: SimulatedNode): boolean {
     return this.#leapt.has(index) && this.#leapt.get(index) === epoch
@@ -251,20 +360,11 @@ export class World {
   #enrolSoon(node: SimulatedNode): void {
     if (this.#enrolling.has(node.index)) return
     this.#enrolling.add(node.index)
-    const { process, watched } = this.#enroller
-    const { nodes, scheduler, history, plan } = this
+    const { process } = this.#enroller
+    const { scheduler, history, plan } = this
     const dice = streamOf(plan.seed, 'enroller', this.#started * 1_000 + node.runId * 10 + node.index)
     process.deliver(() => {
-      enrol(node, {
-        process,
-        nodes,
-        scheduler,
-        history,
-        network: plan.network,
-        healed: () => this.#healed,
-        dice,
-        counts: watched.saw,
-      }).then(
+      enrol(node, this.#enrollerPorts(dice, this.#groupOf(node))).then(
         () => {
           this.#enrolling.delete(node.index)
           if (this.#leapt.has(node.index) && !this.#hasForgotten(node)) history.saw('enrolled_after_leap')
@@ -286,27 +386,93 @@ export class World {
       sidecar.process.resume()
       for (const link of sidecar.links) link.heal()
     }
+    if (this.plan.cluster !== undefined) this.#lookAfterTheCluster()
     if (this.overwhelmed && this.nodes.filter((node) => node.voting).length < majorityOf(this.nodes.length)) {
       // The operator declares the loss: what is left counts as all there was.
       history.saw('loss_declared')
       for (const node of this.nodes)
-        node.setEpoch(epochFor(String(node.runId), 'declared', Math.floor(node.nodeMs)))
+        node.setEpoch(
+          epochFor(String(node.runId), 'declared', Math.floor(node.nodeMs)),
+          node.cluster ?? CLUSTER,
+        )
     }
     for (const node of this.nodes) if (!node.voting) this.#enrolSoon(node)
+  }
+
+  readonly #membership = (
+    process: SimulatedProcess,
+    links: readonly Link[],
+    { saw }: Sidecar['watched'],
+  ): (() => string | undefined) => {
+    const { nodes, scheduler, history, plan } = this
+    const dice = streamOf(plan.seed, 'membership', this.#started)
+    return keepMembership({
+      ...{ process, nodes, scheduler, history, dice, links },
+      network: plan.network,
+      healed: () => this.#healed,
+      counts: saw,
+      onFounded: (_, cluster) => this.#founded(cluster),
+      onForgot: (node) => this.#enrolSoon(node),
+    })
+  }
+
+  /** F1: no cluster is founded in the place of one that a process knows which runs and reaches the nodes. */
+  #founded({ id }: Cluster): void {
+    const { history, scheduler, plan } = this
+    history.saw('cluster_founded')
+    const fromMs = scheduler.nowMs - OBJECTED_WITHIN_MS
+    for (const { process, knownCluster } of this.#sidecars) {
+      const known = knownCluster()
+      if (known === undefined || known === id || !process.alive) continue
+      const stood = process.stops.some(({ untilMs }) => untilMs > fromMs)
+      const cut = plan.faults.some(
+        (fault) =>
+          fault.kind === 'partition' &&
+          fault.atMs + fault.ms > fromMs &&
+          process.name.startsWith(`sidecar-${fault.process}.`),
+      )
+      if (!stood && !cut)
+        history.violated(
+          'F1',
+          scheduler.nowMs,
+          `${id} is founded beside ${process.name}, which knows ${known}`,
+        )
+    }
+    // Nobody who knew better could say so: what the nodes have forgotten is forgotten.
+    if (this.#wiped) this.overwhelmed = true
+  }
+
+  /** The operator looks at a cluster that does not come back: declares the loss, and restarts who keeps to another one. */
+  #lookAfterTheCluster(): void {
+    if (this.nodes.filter((node) => node.voting).length < majorityOf(this.nodes.length)) {
+      if (!this.overwhelmed) checkRemembered(this.history)
+      this.overwhelmed = true
+    }
+    for (const [slot, sidecar] of this.#sidecars.entries()) {
+      const known = sidecar.knownCluster()
+      const stands = this.nodes.find((node) => node.voting)?.cluster?.id ?? CLUSTER.id
+      if (known === undefined || known === stands) continue
+      sidecar.process.kill()
+      this.#sidecars[slot] = this.#start(slot)
+    }
   }
 
   /** Every key is asked for again by every process, with every content that was used: nothing may be stuck. */
   #probe(): void {
     const { plan } = this
-    const asked = new Map<string, Exclude<Operation, { kind: 'read' }>>()
+    const asked = new Map<string, Probed>()
     for (const operation of plan.operations) {
-      if (operation.kind !== 'read') asked.set(`${operation.key} ${operation.content}`, operation)
+      if (operation.kind === 'read') continue
+      const { content } = operation
+      const takeover = operation.kind === 'request' ? operation.takeover : 'reexecute'
+      const keys = operation.kind === 'session' ? operation.keys : [operation.key]
+      for (const key of keys) asked.set(`${key} ${content}`, { key, content, takeover })
     }
     let index = plan.operations.length
     let delayMs = 0
-    for (const operation of asked.values()) {
+    for (const probed of asked.values()) {
       for (let process = 0; process < this.#sidecars.length; process += 1) {
-        const probe = probeOf(operation, process)
+        const probe = probeOf(probed, process)
         const number = index
         this.scheduler.after(delayMs, () => this.#perform(probe, number, true))
         index += 1
@@ -343,16 +509,16 @@ export class World {
   }
 }
 
-function probeOf(operation: Exclude<Operation, { kind: 'read' }>, process: number): Operation {
+type Probed = Pick<Extract<Operation, { kind: 'request' }>, 'key' | 'content' | 'takeover'>
+
+function probeOf(probed: Probed, process: number): Operation {
   return {
     kind: 'request',
     atMs: PROBE_MS,
     process,
-    key: operation.key,
-    content: operation.content,
+    ...probed,
     leaseMs: LONGEST_LEASE_MS,
     waitMs: 0,
-    takeover: operation.kind === 'request' ? operation.takeover : 'reexecute',
     onQuorumLoss: 'fail-closed',
     work: { ends: 'answers', ms: 1 },
   }

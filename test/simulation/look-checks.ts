@@ -1,0 +1,90 @@
+/**
+ * The checkers of what is told about a record rather than done with it.
+ *
+ * Owns the judgement only, like `checks.ts`, each written from the promise.
+ */
+
+import type { ReadResult } from '../../src/core/ports.ts'
+import { type Grant, type History, isHeldThrough, type Looked } from './history.ts'
+import { contentOf } from './sidecar.ts'
+
+/** R1 and R2: what is told of a record contradicts nothing that somebody was told before it was asked for. */
+export function checkLooks(history: History): void {
+  for (const looked of history.looked) {
+    const { key, askedMs, answeredMs, result } = looked
+    const { kind } = result
+    if (kind === 'unavailable' || kind === 'damaged') continue
+    const known = history.shown.find((shown) => shown.key === key && shown.atMs < askedMs)
+    if (known !== undefined && history.isKept(known, answeredMs)) {
+      // Another outcome than this one is S6.
+      if (kind !== 'completed')
+        wrong(history, looked, 'R1', `although ${known.content} was ${known.by} at ${known.atMs.toFixed(2)}`)
+      continue
+    }
+    for (const grant of history.grants) {
+      if (grant.lease.key !== key || grant.grantedMs >= askedMs) continue
+      if (grant.releasedMs !== undefined && grant.releasedMs < askedMs) checkGivenBack(history, looked, grant)
+      else if (isHeldThrough(grant, askedMs, answeredMs)) checkHeld(history, looked, grant)
+    }
+  }
+}
+
+function checkHeld(history: History, looked: Looked, grant: Grant): void {
+  const { result, answeredMs } = looked
+  const offered = grant.offeredMs !== undefined && grant.offeredMs < answeredMs
+  const held = `while ${grant.process} held it under token ${grant.lease.token}`
+  switch (result.kind) {
+    case 'absent':
+    case 'released':
+      wrong(history, looked, 'R2', held)
+      return
+    case 'claimed':
+      if (!offered && result.owner !== grant.lease.owner) wrong(history, looked, 'R2', held)
+      else if (!offered && result.remainingMs === 0) wrong(history, looked, 'R2', `as lapsed, ${held}`)
+      return
+    case 'completed':
+      if (!offered) wrong(history, looked, 'R2', held)
+      return
+    default:
+      return
+  }
+}
+
+function checkGivenBack(history: History, looked: Looked, { lease, process }: Grant): void {
+  const { result } = looked
+  if (result.kind !== 'claimed' || result.remainingMs === 0) return
+  if (result.owner === lease.owner && result.token === lease.token)
+    wrong(history, looked, 'R2', `although ${process} had given it back`)
+}
+
+function wrong(history: History, looked: Looked, invariant: string, why: string): void {
+  const { key, process, answeredMs, result } = looked
+  history.violated(invariant, answeredMs, `${process} was told that ${key} is ${toldOf(result)}, ${why}`)
+}
+
+function toldOf(result: ReadResult): string {
+  switch (result.kind) {
+    case 'claimed':
+      return `claimed under token ${result.token}, ${result.remainingMs.toFixed(0)} ms left`
+    case 'completed':
+      return `completed with ${contentOf(result.outcome)}`
+    default:
+      return result.kind
+  }
+}
+
+/** C1: an outcome that was refused for good never stands later. C2: nor was it the recorded one when it was offered again. */
+export function checkRefusals(history: History): void {
+  for (const { key, content, process, askedMs, atMs } of history.refused) {
+    for (const shown of history.shown) {
+      if (shown.key !== key || shown.content !== content || !history.isKept(shown, atMs)) continue
+      const again = shown.atMs < askedMs
+      history.violated(
+        again ? 'C2' : 'C1',
+        Math.max(atMs, shown.atMs),
+        `${process} was told at ${atMs.toFixed(2)} that ${content} of ${key} has no effect, and it was ${shown.by} at ${shown.atMs.toFixed(2)}`,
+      )
+      break
+    }
+  }
+}

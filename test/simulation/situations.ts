@@ -1,0 +1,128 @@
+/**
+ * Plans for what requests of a single key do not show: several records at once, contents under several keys, several groups.
+ *
+ * Owns their outlines, and what else about the world they change. As in `scenarios.ts`, who and when is drawn.
+ */
+
+import type { Dice } from './dice.ts'
+import { NARROW_PLACES } from './narrow-places.ts'
+import { type Fault, LEASE_MS, type Operation, type Plan } from './plan.ts'
+import { cut, endOf, request, SCENARIO_PROCESSES, type Scenario, shuffled } from './scenarios.ts'
+
+export type Situation = (
+  dice: Dice,
+  nodeCount: number,
+) => Scenario & {
+  /** What is otherwise than in every scenario. */
+  readonly change?: Partial<Omit<Plan, 'network'>> & { readonly network?: Partial<Plan['network']> }
+}
+
+export const SITUATIONS: Readonly<Record<string, Situation>> = {
+  sessions: severalRecordsAtOnce,
+  entities: requestsOfOneEntity,
+  retention: retentionEnds,
+  ...NARROW_PLACES,
+}
+
+/** Processes that look at their nodes every second send more messages than everything else together. */
+export const SELDOM: ReadonlySet<string> = new Set(['wiped', 'firstStart'])
+
+const SOME_NETWORK = (dice: Dice) => ({
+  lossRate: dice.pick([0, 0, 0.05, 0.2]),
+  duplicateRate: dice.pick([0, 0.2]),
+  lateRate: dice.pick([0, 0, 0.1]),
+  lateMs: dice.pick([100, 1_500]),
+})
+
+/** Sessions reserve records that overlap, of one group or of two; some ask again for what they hold. */
+function severalRecordsAtOnce(dice: Dice, nodeCount: number) {
+  const groups = dice.chance(0.6) ? 2 : 1
+  const operations: Operation[] = []
+  const faults: Fault[] = []
+  let atMs = 50
+  for (let made = dice.between(2, 5); made > 0; made -= 1) {
+    const [first = 0, second = 1] = shuffled(dice, 3)
+    const keys = dice.chance(0.8) ? [first, second] : [first]
+    const entities = dice.chance(0.4) ? [dice.between(0, 1)] : []
+    const process = dice.between(0, SCENARIO_PROCESSES - 1)
+    const session: Operation = {
+      kind: 'session',
+      atMs,
+      process,
+      keys,
+      entities,
+      content: 0,
+      session: made,
+      leaseMs: LEASE_MS,
+      workMs: dice.pick([2, 20, 300, 900, 2_200]),
+      servedBy: dice.between(0, SCENARIO_PROCESSES - 1),
+      ends: dice.pick(['completes', 'completes', 'completes_again', 'releases', 'vanishes'] as const),
+    }
+    operations.push(session)
+    if (dice.chance(0.3))
+      operations.push({
+        ...session,
+        atMs: atMs + dice.fraction() * 300,
+        process: (process + 1) % SCENARIO_PROCESSES,
+      })
+    if (dice.chance(0.4)) operations.push(request(atMs + dice.fraction() * 40, dice.between(0, 2), 20))
+    const nodes = shuffled(dice, nodeCount * groups).slice(0, dice.between(0, (nodeCount - 1) / 2))
+    if (dice.chance(0.5))
+      faults.push(...cut(process, nodes, atMs + dice.fraction() * 100, dice.pick([60, 800])))
+    if (dice.chance(0.2)) faults.push(endOf(dice, process, atMs + dice.fraction() * 1_200))
+    atMs += dice.pick([2, 30, 700, 1_500])
+  }
+  return { operations, faults, change: { groups, network: SOME_NETWORK(dice) } }
+}
+
+/** Different requests work on the same entities, one after the other. */
+function requestsOfOneEntity(dice: Dice, nodeCount: number) {
+  const groups = dice.chance(0.4) ? 2 : 1
+  const operations: Operation[] = []
+  const faults: Fault[] = []
+  let atMs = 50
+  for (let made = dice.between(3, 7); made > 0; made -= 1) {
+    const process = dice.between(0, SCENARIO_PROCESSES - 1)
+    operations.push({
+      ...request(atMs, process, dice.pick([2, 20, 300, 1_400])),
+      key: dice.between(0, 3),
+      waitMs: dice.pick([0, 200, 1_500]),
+      entities: dice.chance(0.3) ? [0, 1] : [dice.between(0, 1)],
+    })
+    const nodes = shuffled(dice, nodeCount * groups).slice(0, dice.between(0, (nodeCount - 1) / 2))
+    if (dice.chance(0.4))
+      faults.push(...cut(process, nodes, atMs + dice.fraction() * 100, dice.pick([60, 800])))
+    if (dice.chance(0.2)) faults.push(endOf(dice, process, atMs + dice.fraction() * 1_200))
+    atMs += dice.pick([1, 5, 30, 700])
+  }
+  return { operations, faults, change: { groups, network: SOME_NETWORK(dice) } }
+}
+
+/** What is kept is forgotten while it is asked for: a key begins a new life, some nodes a little sooner than others. */
+function retentionEnds(dice: Dice, nodeCount: number) {
+  const retentionMs = dice.pick([1_200, 2_000])
+  const operations: Operation[] = []
+  const faults: Fault[] = []
+  let atMs = 50
+  while (atMs < 8_000) {
+    const process = dice.between(0, SCENARIO_PROCESSES - 1)
+    const workMs = dice.pick([2, 2, 30, 700, 1_500])
+    operations.push(
+      dice.chance(0.15)
+        ? { kind: 'read', atMs, process, key: 0 }
+        : { ...request(atMs, process, workMs), waitMs: dice.pick([0, 0, 1_500]) },
+    )
+    const nodes = shuffled(dice, nodeCount).slice(0, dice.between(0, (nodeCount - 1) / 2))
+    if (dice.chance(0.4))
+      faults.push(...cut(process, nodes, atMs + dice.fraction() * workMs, dice.pick([60, 800])))
+    // To stand still for longer than anything is kept is what the retention is chosen for.
+    if (dice.chance(0.1))
+      faults.push({ kind: 'process_crash', atMs: atMs + dice.fraction() * 1_200, process })
+    if (dice.chance(0.1))
+      faults.push({ kind: 'node_flush', atMs: atMs + 20, node: dice.between(0, nodeCount - 1) })
+    // Mostly just before or just after what went before is forgotten.
+    atMs += dice.pick([5, 300, retentionMs - 15, retentionMs, retentionMs + 15]) + dice.fraction() * 30
+  }
+  // What a process knows of an outcome it may know a moment longer than the nodes.
+  return { operations, faults, change: { retentionMs, whole: false, network: SOME_NETWORK(dice) } }
+}
