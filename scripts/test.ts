@@ -11,8 +11,8 @@ import { FETCHED_PROGRAMS, fetchProgram } from '../test/support/fetched-programs
 import { provideServerPrograms, whatToInstall } from './server-programs.ts'
 import { sum, type Verdict, type VitestReport, verdictOnTests } from './verdict.ts'
 
-/** The whole is to fit 30 minutes on two cores: what hangs is ended before and fails. */
-const testsMsMax = 27 * 60_000
+/** The whole is to fit 40 minutes on two cores: what hangs is ended before and fails. */
+const testsMsMax = 36 * 60_000
 
 /** From the signal that ends what hangs to the one that can't be ignored. */
 const graceMs = 10_000

@@ -6,7 +6,7 @@
 
 import { Agent, request } from 'undici'
 import type { Mode } from './application.ts'
-import { type Call, type History, monoMs, type Submission } from './history.ts'
+import { type Call, type History, type Look, monoMs, type Submission } from './history.ts'
 import { ANSWER_WITHIN_MS, type Stage } from './stage.ts'
 
 /** Words that must appear in no log: a credential, a piece of a body; the keys of requests are looked for as well. */
@@ -45,6 +45,7 @@ export class Clients implements AsyncDisposable {
     const op = this.#ops
     const base = { f: 'submit', op, sidecar, tenant, key, content, healed: this.healed } as const
     const startMs = monoMs()
+    this.#history.begin({ ...base, startMs })
     let submission: Submission
     try {
       const response = await request(`${this.#stage.sidecar(sidecar).proxy}/payments`, {
@@ -80,9 +81,15 @@ export class Clients implements AsyncDisposable {
     return submission
   }
 
-  reserve(sidecar: number, key: string, leaseMs: number): Promise<Call & { readonly id: string }> {
-    const body = { session_id: `s-${this.#ops + 1}`, reserved_value: key, lease: `${leaseMs}ms` }
-    return this.#call('reserve', sidecar, key, '/v1/reservations', body, undefined)
+  /** @param session the same one that asks again gets what it holds; by default a new one */
+  reserve(
+    sidecar: number,
+    key: string,
+    leaseMs: number,
+    session = `s-${this.#ops + 1}`,
+  ): Promise<Call & { readonly id: string }> {
+    const body = { session_id: session, reserved_value: key, lease: `${leaseMs}ms` }
+    return this.#call({ f: 'reserve', sidecar, key, token: undefined, session }, '/v1/reservations', body)
   }
 
   async end(
@@ -90,54 +97,110 @@ export class Clients implements AsyncDisposable {
     sidecar: number,
     held: { readonly key: string; readonly id: string; readonly token: number | undefined },
   ): Promise<Call> {
-    const path = `/v1/reservations/${held.id}/${f}`
-    return this.#call(f, sidecar, held.key, path, { fencing_token: held.token ?? 0 }, held.token)
+    const { key, id, token } = held
+    const path = `/v1/reservations/${id}/${f}`
+    // One reservation reports one thing, however often; no two report the same.
+    const result = f === 'complete' ? { result: `done-${token ?? 0}` } : {}
+    return this.#call({ f, sidecar, key, token, ...result }, path, { fencing_token: token ?? 0, ...result })
+  }
+
+  /** What stands for a value. */
+  standing(sidecar: number, key: string): Promise<Look> {
+    return this.#look(
+      { f: 'standing', sidecar, key, token: undefined },
+      `/v1/reservations?value=${encodeURIComponent(key)}`,
+    )
+  }
+
+  /** What stands for a reservation. */
+  standingOf(
+    sidecar: number,
+    held: { readonly key: string; readonly id: string; readonly token: number | undefined },
+  ): Promise<Look> {
+    const { key, id, token } = held
+    return this.#look({ f: 'standing-of', sidecar, key, token }, `/v1/reservations/${id}`)
   }
 
   async #call(
-    f: Call['f'],
-    sidecar: number,
-    key: string,
+    what: Pick<Call, 'f' | 'sidecar' | 'key' | 'token' | 'session' | 'result'>,
     path: string,
     body: object,
-    token: number | undefined,
   ): Promise<Call & { readonly id: string }> {
     this.#ops += 1
-    const base = { f, op: this.#ops, sidecar, key, healed: this.healed }
+    const base = { ...what, op: this.#ops, healed: this.healed }
     const startMs = monoMs()
+    this.#history.begin({ ...base, startMs })
     let call: Call
     let id = ''
     try {
-      const response = await request(`${this.#stage.sidecar(sidecar).api}${path}`, {
-        dispatcher: this.#agent,
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-        headersTimeout: ANSWER_WITHIN_MS,
-        bodyTimeout: ANSWER_WITHIN_MS,
-      })
-      const answer = (await response.body.json()) as Record<string, unknown>
+      const { status, answer } = await this.#ask(what.sidecar, path, body)
       id = String(answer.reservation_id ?? '')
       call = {
         ...base,
         type: 'ok',
-        token: f === 'reserve' && response.statusCode === 201 ? Number(answer.fencing_token) : token,
+        token: what.f === 'reserve' && status === 201 ? Number(answer.fencing_token) : what.token,
         startMs,
         endMs: monoMs(),
-        status: response.statusCode,
+        status,
         code: String(answer.code ?? ''),
         expiresInMs: Number(answer.expires_in_ms ?? 0),
+        ...(what.f === 'reserve' && status === 201 ? { attempt: Number(answer.attempt) } : {}),
+        ...(answer.reservation_status === 'DUPLICATE' ? { outcome: textOf(answer.result) } : {}),
       }
     } catch (error) {
-      call = { ...base, type: 'info', token, startMs, endMs: monoMs(), reason: reasonOf(error) }
+      call = { ...base, type: 'info', startMs, endMs: monoMs(), reason: reasonOf(error) }
     }
     this.#history.add(call)
     return { ...call, id }
   }
 
+  async #look(what: Pick<Look, 'f' | 'sidecar' | 'key' | 'token'>, path: string): Promise<Look> {
+    this.#ops += 1
+    const base = { ...what, op: this.#ops, healed: this.healed }
+    const startMs = monoMs()
+    this.#history.begin({ ...base, startMs })
+    let look: Look
+    try {
+      const { status, answer } = await this.#ask(what.sidecar, path)
+      // Of one reservation the answer says about its value in `intents` what the other call says.
+      const [of = answer] = Array.isArray(answer.intents) ? (answer.intents as Record<string, unknown>[]) : []
+      look = {
+        ...base,
+        type: 'ok',
+        startMs,
+        endMs: monoMs(),
+        status,
+        code: String(answer.code ?? ''),
+        state: String(answer.state ?? ''),
+        shownToken: of.fencing_token === undefined ? undefined : Number(of.fencing_token),
+        ...(answer.state === 'COMPLETED' ? { outcome: textOf(of.result) } : {}),
+      }
+    } catch (error) {
+      look = { ...base, type: 'info', startMs, endMs: monoMs(), reason: reasonOf(error) }
+    }
+    this.#history.add(look)
+    return look
+  }
+
+  async #ask(sidecar: number, path: string, body?: object) {
+    const response = await request(`${this.#stage.sidecar(sidecar).api}${path}`, {
+      dispatcher: this.#agent,
+      ...(body === undefined
+        ? { method: 'GET' }
+        : { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+      headersTimeout: ANSWER_WITHIN_MS,
+      bodyTimeout: ANSWER_WITHIN_MS,
+    })
+    return { status: response.statusCode, answer: (await response.body.json()) as Record<string, unknown> }
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#agent.destroy()
   }
+}
+
+function textOf(result: unknown): string {
+  return typeof result === 'string' ? result : JSON.stringify(result ?? null)
 }
 
 function codeOf(body: string): string {

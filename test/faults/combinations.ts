@@ -20,6 +20,7 @@ export async function runCombinations(): Promise<readonly Combination[]> {
       return `key-${keys}`
     },
     recentKeys: () => [],
+    lose: () => {},
     demand: async () => {},
   })
 }

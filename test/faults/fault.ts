@@ -17,6 +17,8 @@ export type FaultContext = {
   freshKey(): string
   /** Keys that were carried out and recorded lately. */
   recentKeys(count: number): readonly string[]
+  /** What only nodes knew that are emptied now is not asked for again. */
+  lose(): void
   /** Something that has to come true although, or after, the fault is there. Where it doesn't, a promise was broken. */
   demand(promise: string, withinMs: number, condition: () => Promise<boolean>): Promise<void>
 }

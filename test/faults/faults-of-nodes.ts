@@ -137,14 +137,20 @@ export const FAULTS_OF_NODES: readonly Fault[] = [
     how: 'CONFIG SET maxmemory 1 with noeviction',
     mayLoseLease: true,
     inject: async (context) => {
-      const { stage, fraction, demand } = context
+      const { stage, clients, fraction, demand } = context
       const nodes = choose(fraction, NODES, 3)
+      const known = context.recentKeys(6)
       await configured(stage, nodes.slice(0, 1), 'maxmemory', ['1', '0'], () =>
         demand('with four nodes that have memory everything is recorded', 5_000, () => recorded(context)),
       )
       const before = await errorsOf(stage, nodes, 'OOM')
       await configured(stage, nodes, 'maxmemory', ['1', '0'], async () => {
         await demand('with three nodes out of memory nothing is granted', 5_000, () => refused(context))
+        for (const [at, key] of known.entries())
+          await demand('with three nodes out of memory duplicates are answered', 5_000, async () => {
+            const again = await clients.submit({ sidecar: at % stage.sidecarCount, key })
+            return again.type === 'ok' && again.says === 'replayed'
+          })
         await pause(1_000)
       })
       await demand('with memory again everything is recorded', 10_000, () => recorded(context))

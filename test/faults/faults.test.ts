@@ -1,5 +1,7 @@
 // A short fault run with every build: some of each kind of fault, in an order from a seed, on real processes.
-import { readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
 import { seedOfRun } from '../support/seeded-random.ts'
 import { runCombinations } from './combinations.ts'
@@ -9,7 +11,7 @@ import { MUTANTS } from './mutants.ts'
 import { reportAsText } from './report.ts'
 import { runFaults } from './run.ts'
 
-/** One or two of each kind: nodes, their memory and clocks; network; sidecars; application and clients. */
+/** One or two of each kind: nodes, their memory, clocks and data; network; sidecars; application and clients. */
 const SHORT = [
   'F1',
   'F3',
@@ -25,13 +27,20 @@ const SHORT = [
   'F31',
   'F32',
   'F35',
+  'F39b',
+  'F41',
+  'F42',
+  'F45',
 ] as const
 
-test('no promise is broken, and every fault bites', { timeout: 300_000 }, async () => {
-  const report = await runFaults({ seed: seedOfRun('faults'), lastsMs: 60_000, only: SHORT })
+test('no promise is broken, and every fault bites', { timeout: 400_000 }, async () => {
+  const historyFile = join(mkdtempSync(join(tmpdir(), 'fencepost-history-')), 'history.jsonl')
+  const report = await runFaults({ seed: seedOfRun('faults'), lastsMs: 60_000, only: SHORT, historyFile })
   console.info(reportAsText(report))
-  expect(report.violations).toEqual([])
+  expect(report.violations, `the history is in ${historyFile}`).toEqual([])
   expect(report.invalid).toEqual([])
+  expect(report.porcupine?.keys).toBeGreaterThan(100)
+  rmSync(dirname(historyFile), { recursive: true })
   expect(report.history.faults.map(({ id }) => id).sort()).toEqual([...SHORT].sort())
 })
 
@@ -43,13 +52,13 @@ test('each of the 243 combinations of nodes that are up, refused and hung is ans
   expect(unanswered(combinations)).toEqual([])
 })
 
-test('the README lists all 38 faults, each with a command that runs what there is of it', () => {
+test('the README lists all 45 faults, each with a command that runs what there is of it', () => {
   const page = readFileSync('README.md', 'utf8')
   const rows = [...page.matchAll(/^\| (F\d+) \|.*\| `(.+)` \|$/gm)].map(([, id, command]) => ({
     id,
     command,
   }))
-  expect(rows.map(({ id }) => id)).toEqual(Array.from({ length: 38 }, (_, at) => `F${at + 1}`))
+  expect(rows.map(({ id }) => id)).toEqual(Array.from({ length: 45 }, (_, at) => `F${at + 1}`))
   for (const { id, command } of rows) {
     if (id === 'F36') expect(command).toBe('npm run saga:campaign')
     else expect(command).toBe(`npm run faults -- --only ${id}`)

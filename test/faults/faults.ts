@@ -7,6 +7,9 @@ import { FAULTS_OF_CLOCKS } from './faults-of-clocks.ts'
 import { FAULTS_OF_NETWORK } from './faults-of-network.ts'
 import { FAULTS_OF_NODES } from './faults-of-nodes.ts'
 import { FAULTS_OF_PROCESSES } from './faults-of-processes.ts'
+import { FAULTS_OF_RECOVERY } from './faults-of-recovery.ts'
+import { FAULTS_OF_RESTARTS } from './faults-of-restarts.ts'
+import { FOUNDED_ANEW } from './founded-anew.ts'
 import { LOSS_OF_MEMORY } from './loss-of-memory.ts'
 
 export const FAULTS: readonly Fault[] = [
@@ -16,12 +19,14 @@ export const FAULTS: readonly Fault[] = [
   ...FAULTS_OF_NETWORK,
   ...FAULTS_OF_PROCESSES,
   ...FAULTS_OF_APPLICATIONS,
+  ...FAULTS_OF_RECOVERY,
+  ...FAULTS_OF_RESTARTS,
 ]
 
-/** Comes last, because it ends what may be asked of earlier keys. */
-export const LAST_FAULT: Fault = LOSS_OF_MEMORY
+/** Come last, in this order, because each ends what may be asked of earlier keys. */
+export const LAST_FAULTS: readonly Fault[] = [LOSS_OF_MEMORY, FOUNDED_ANEW]
 
-export const ALL_FAULTS: readonly Fault[] = [...FAULTS, LAST_FAULT]
+export const ALL_FAULTS: readonly Fault[] = [...FAULTS, ...LAST_FAULTS]
 
 export const MAY_LOSE_LEASE: ReadonlySet<string> = new Set(
   ALL_FAULTS.filter(({ mayLoseLease }) => mayLoseLease === true).map(({ id }) => id),

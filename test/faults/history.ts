@@ -48,6 +48,10 @@ export type Call = {
   readonly startMs: number
   readonly endMs: number
   readonly healed: boolean
+  /** Of `reserve`: who asks. */
+  readonly session?: string
+  /** Of `complete`: what was reported. */
+  readonly result?: string
 } & (
   | {
       readonly type: 'ok'
@@ -55,11 +59,53 @@ export type Call = {
       readonly code: string
       /** Of a lease that was given: valid for so long from the end of the call, as the sidecar says. */
       readonly expiresInMs: number
+      /** Of `reserve`: above 1 where an earlier attempt ended without an outcome. */
+      readonly attempt?: number
+      /** Of a refusal of `reserve` because it was done: what was reported then. */
+      readonly outcome?: string
     }
   | { readonly type: 'info'; readonly reason: string }
 )
 
-export type Operation = Submission | Call
+/** A question to the reservation API: what stands for a value, or for one reservation of it (`token`). */
+export type Look = {
+  readonly f: 'standing' | 'standing-of'
+  readonly op: number
+  readonly sidecar: number
+  readonly key: string
+  /** Of `standing-of`: the token of the reservation that is asked for. */
+  readonly token: number | undefined
+  readonly startMs: number
+  readonly endMs: number
+  readonly healed: boolean
+} & (
+  | {
+      readonly type: 'ok'
+      readonly status: number
+      readonly code: string
+      /** FREE, HELD, LAPSED, LOST or COMPLETED; empty where it was refused. */
+      readonly state: string
+      /** Of whoever has it, where the answer says so. */
+      readonly shownToken: number | undefined
+      readonly outcome?: string
+    }
+  | { readonly type: 'info'; readonly reason: string }
+)
+
+export type Operation = Submission | Call | Look
+
+export function isCall(operation: Operation): operation is Call {
+  return operation.f !== 'submit' && operation.f !== 'standing' && operation.f !== 'standing-of'
+}
+
+/** An operation that was begun: everything but how it ended. */
+export type Begun = Pick<Operation, 'f' | 'op' | 'sidecar' | 'key' | 'startMs' | 'healed'> & {
+  readonly tenant?: string
+  readonly content?: string
+  readonly token?: number | undefined
+  readonly session?: string
+  readonly result?: string
+}
 
 /** The application carried something out: as its own log says, which outlives it. */
 export type Execution = {
@@ -92,6 +138,7 @@ export class History {
   readonly seen = new Map<string, number>()
   readonly startedMs = monoMs()
   readonly #file: string | undefined
+  readonly #open = new Map<number, Begun>()
 
   /** @param file of JSON lines; none where not given */
   constructor(file?: string) {
@@ -99,9 +146,23 @@ export class History {
     if (file !== undefined) writeFileSync(file, '')
   }
 
+  /** It was sent. Whatever becomes of it, it stands in the history: where nobody hears of its end, as unanswered. */
+  begin(operation: Begun): void {
+    this.#open.set(operation.op, operation)
+  }
+
   add(operation: Operation): void {
+    this.#open.delete(operation.op)
     this.operations.push(operation)
     this.#write(operation)
+  }
+
+  /** What the application carried out, each under a lease of so long, and what has no answer yet, once nothing more is written. */
+  close(executions: readonly Execution[], leaseMs: number): void {
+    for (const begun of this.#open.values())
+      this.#write({ ...begun, type: 'info', endMs: monoMs(), reason: 'the run ended before its answer' })
+    this.#open.clear()
+    for (const execution of executions) this.#write({ f: 'execution', ...execution, leaseMs })
   }
 
   fault(window: FaultWindow): void {

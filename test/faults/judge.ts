@@ -14,6 +14,7 @@ import type { Violation } from './checkers/violation.ts'
 import { type Latencies, messagesPerSecond, type QuorumLoss } from './experiments.ts'
 import { MAY_LOSE_LEASE } from './faults.ts'
 import { type History, monoMs, type Submission } from './history.ts'
+import type { PorcupineReport } from './porcupine/porcupine.ts'
 import { ANSWER_WITHIN_MS, type Stage } from './stage.ts'
 
 export type RunReport = {
@@ -31,6 +32,8 @@ export type RunReport = {
   readonly notRun: readonly string[]
   readonly latencies: readonly Latencies[]
   readonly quorumLoss: QuorumLoss | undefined
+  /** Undefined where no history was written. */
+  readonly porcupine: PorcupineReport | undefined
 }
 
 /** What every run must have seen. */
@@ -61,9 +64,16 @@ export function checkRecovery(loss: QuorumLoss): readonly Violation[] {
   ]
 }
 
+/** Of the stage: what it leaves behind. */
+export type Judged = {
+  readonly logs: readonly string[]
+  readonly exits: Stage['exits']
+  readonly application: Pick<Stage['application'], 'executions'>
+}
+
 export function judge(
   seed: number,
-  stage: Stage,
+  stage: Judged,
   history: History,
   broken: readonly Violation[],
   notRun: readonly string[],
@@ -112,6 +122,7 @@ export function judge(
     notRun,
     latencies,
     quorumLoss: loss,
+    porcupine: undefined,
   }
 }
 

@@ -4,6 +4,7 @@
  */
 
 import type { Random } from '../../src/core/ports.ts'
+import { seededRandom } from '../support/seeded-random.ts'
 import type { Mode } from './application.ts'
 import type { Clients } from './clients.ts'
 import { pause } from './fault.ts'
@@ -15,12 +16,16 @@ const RECENT_MAX = 120
 /** The checker of reservations searches: so many calls a value, and then another value. */
 const CALLS_PER_VALUE = 60
 
+/** How often somebody asks what stands, where it might have changed. */
+const LOOKS = 0.3
+
 type Known = { readonly key: string; readonly script: readonly Mode[] }
 
 export class Load {
   readonly #clients: Clients
   readonly #sidecars: number
-  readonly #random: Random
+  readonly #seed: number
+  readonly #names: Random
   readonly #recent: Known[] = []
   readonly #workers: Promise<void>[] = []
   /** Of all requests that were recorded and acknowledged. */
@@ -30,15 +35,16 @@ export class Load {
   #calls = 0
   #generation = 0
 
-  constructor(clients: Clients, sidecars: number, random: Random) {
+  constructor(clients: Clients, sidecars: number, seed: number) {
     this.#clients = clients
     this.#sidecars = sidecars
-    this.#random = random
+    this.#seed = seed
+    this.#names = seededRandom(seed)
   }
 
   freshKey(): string {
     this.#keys += 1
-    return `key-${this.#keys}-${this.#random.hex(6)}`
+    return `key-${this.#keys}-${this.#names.hex(6)}`
   }
 
   recentKeys(count: number): readonly string[] {
@@ -54,7 +60,9 @@ export class Load {
 
   start(): void {
     this.#running = true
-    for (let worker = 0; worker < WORKERS; worker += 1) this.#workers.push(this.#work())
+    // Dice of its own for each: how the machine mixes their turns changes nobody's.
+    for (let worker = 0; worker < WORKERS; worker += 1)
+      this.#workers.push(this.#work(seededRandom(this.#seed + 1 + worker)))
   }
 
   async stop(): Promise<void> {
@@ -62,65 +70,74 @@ export class Load {
     await Promise.all(this.#workers.splice(0))
   }
 
-  async #work(): Promise<void> {
+  async #work(random: Random): Promise<void> {
     while (this.#running) {
-      const dice = this.#random.fraction()
-      if (dice < 0.3 || this.#recent.length === 0) await this.#fresh()
-      else if (dice < 0.86) await this.#duplicate()
-      else if (dice < 0.89) await this.#otherContent()
-      else await this.#reservation()
-      await pause(5 + this.#random.fraction() * 25)
+      const dice = random.fraction()
+      if (dice < 0.3 || this.#recent.length === 0) await this.#fresh(random)
+      else if (dice < 0.86) await this.#duplicate(random)
+      else if (dice < 0.89) await this.#otherContent(random)
+      else await this.#reservation(random)
+      await pause(5 + random.fraction() * 25)
     }
   }
 
-  #somewhere(): number {
-    return Math.floor(this.#random.fraction() * this.#sidecars)
+  #somewhere(random: Random): number {
+    return Math.floor(random.fraction() * this.#sidecars)
   }
 
-  async #fresh(): Promise<void> {
-    const slow = this.#random.fraction() < 0.15
-    const script: readonly Mode[] = slow ? [`slow:${Math.floor(50 + this.#random.fraction() * 500)}`] : []
+  async #fresh(random: Random): Promise<void> {
+    const slow = random.fraction() < 0.15
+    const script: readonly Mode[] = slow ? [`slow:${Math.floor(50 + random.fraction() * 500)}`] : []
     const known = { key: this.freshKey(), script }
     this.#recent.push(known)
     if (this.#recent.length > RECENT_MAX) this.#recent.shift()
-    await this.#send(known)
+    await this.#send(known, random)
   }
 
-  async #duplicate(): Promise<void> {
-    const known = this.#recent[Math.floor(this.#random.fraction() * this.#recent.length)]
-    if (known !== undefined) await this.#send(known)
+  async #duplicate(random: Random): Promise<void> {
+    const known = this.#recent[Math.floor(random.fraction() * this.#recent.length)]
+    if (known !== undefined) await this.#send(known, random)
   }
 
-  async #send({ key, script }: Known): Promise<void> {
+  async #send({ key, script }: Known, random: Random): Promise<void> {
     const generation = this.#generation
-    const answer = await this.#clients.submit({ sidecar: this.#somewhere(), key, script })
+    const answer = await this.#clients.submit({ sidecar: this.#somewhere(random), key, script })
     const created = answer.type === 'ok' && answer.says === 'created'
     if (created && generation === this.#generation) this.recorded.push(key)
   }
 
-  async #otherContent(): Promise<void> {
-    const known = this.#recent[Math.floor(this.#random.fraction() * this.#recent.length)]
+  async #otherContent(random: Random): Promise<void> {
+    const known = this.#recent[Math.floor(random.fraction() * this.#recent.length)]
     if (known === undefined) return
     await this.#clients.submit({
-      sidecar: this.#somewhere(),
+      sidecar: this.#somewhere(random),
       key: known.key,
       content: 'other',
       script: known.script,
     })
   }
 
-  async #reservation(): Promise<void> {
+  async #reservation(random: Random): Promise<void> {
     this.#calls += 1
-    const value = Math.floor(this.#calls / CALLS_PER_VALUE) * 3 + Math.floor(this.#random.fraction() * 3)
-    const key = `r-value-${value}`
-    const held = await this.#clients.reserve(this.#somewhere(), key, Math.floor(LEASE_MS / 2))
+    const value = Math.floor(this.#calls / CALLS_PER_VALUE) * 3 + Math.floor(random.fraction() * 3)
+    // Of another generation it is another value: what nodes lost for good is not asked for again.
+    const key = `r-value-${this.#generation}-${value}`
+    if (random.fraction() < LOOKS) await this.#clients.standing(this.#somewhere(random), key)
+    const held = await this.#clients.reserve(this.#somewhere(random), key, Math.floor(LEASE_MS / 2))
     if (held.type !== 'ok' || held.status !== 201) return
     const { id, token } = held
-    await pause(this.#random.fraction() * 60)
-    if (this.#random.fraction() < 0.4)
-      await this.#clients.end('extend', this.#somewhere(), { key, id, token })
-    const end = this.#random.fraction()
-    if (end < 0.85) await this.#clients.end('release', this.#somewhere(), { key, id, token })
-    else if (end < 0.88) await this.#clients.end('complete', this.#somewhere(), { key, id, token })
+    const look = async () => {
+      if (random.fraction() < LOOKS)
+        await this.#clients.standingOf(this.#somewhere(random), { key, id, token })
+    }
+    await look()
+    await pause(random.fraction() * 60)
+    if (random.fraction() < 0.4)
+      await this.#clients.end('extend', this.#somewhere(random), { key, id, token })
+    const end = random.fraction()
+    if (end < 0.75) await this.#clients.end('release', this.#somewhere(random), { key, id, token })
+    else if (end < 0.85) await this.#clients.end('complete', this.#somewhere(random), { key, id, token })
+    await look()
+    if (random.fraction() < LOOKS) await this.#clients.standing(this.#somewhere(random), key)
   }
 }

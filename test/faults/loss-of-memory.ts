@@ -2,6 +2,7 @@
 
 import { startFencepost } from '../support/processes.ts'
 import { choose, type Fault, type FaultContext, pause } from './fault.ts'
+import { allVote } from './of-nodes.ts'
 import { ANSWER_WITHIN_MS, NODES, QUARANTINE_MS, SETTINGS } from './stage.ts'
 
 async function flush({ stage }: FaultContext, nodes: readonly number[]): Promise<void> {
@@ -60,6 +61,8 @@ export const LOSS_OF_MEMORY: Fault = {
   mayLoseLease: true,
   inject: async (context) => {
     const { stage, clients, demand, history, fraction, freshKey } = context
+    // Two may forget where all others remember.
+    await allVote(context)
     const keys = context.recentKeys(12)
     await flush(context, choose(fraction, NODES, 2))
     let bites = await replayed(context, keys)
@@ -67,6 +70,7 @@ export const LOSS_OF_MEMORY: Fault = {
       everywhere(context, (count) => count === NODES),
     )
 
+    context.lose()
     await flush(context, choose(fraction, NODES, 3))
     await demand('three that forgot are noticed', 10_000, () => everywhere(context, (count) => count < 3))
     for (let at = 0; at < 6; at += 1) {

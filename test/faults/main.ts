@@ -10,7 +10,7 @@
  *   --svg FILE      where the drawing goes (default .tmp/faults/timeline.svg)
  *
  * Leaves history.jsonl, report.json, report.txt and the drawing in .tmp/faults. Ends with 0 where no promise was broken and every fault
- * bit, 1 where a promise was broken, 2 where the run is invalid.
+ * bit, 1 where a promise was broken, 2 where the run is invalid, 3 where it could not end by itself.
  */
 
 import { execFileSync } from 'node:child_process'
@@ -20,6 +20,7 @@ import { reportAsJson, reportAsText } from './report.ts'
 import { runFaults } from './run.ts'
 import { timeline } from './timeline.ts'
 
+const END_WITHIN_MS = 10_000
 const FOLDER = '.tmp/faults'
 
 const { values } = parseArgs({
@@ -35,7 +36,10 @@ const { values } = parseArgs({
   },
 })
 
+// Whoever ends the run ends what it started, too: the last resort of test/support/processes.ts hears of `exit` alone.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
 process.exitCode = await main()
+endInTime()
 
 async function main(): Promise<number> {
   mkdirSync(FOLDER, { recursive: true })
@@ -65,6 +69,14 @@ async function main(): Promise<number> {
   console.log(text)
   if (report.violations.length > 0) return 1
   return report.invalid.length > 0 ? 2 : 0
+}
+
+/** Everything was told and disposed of: what keeps the process alive now is a mistake of ours, which is named and not waited for. */
+function endInTime(): void {
+  setTimeout(() => {
+    console.error(`still open ${END_WITHIN_MS / 1_000} s after the report:`, process.getActiveResourcesInfo())
+    process.exit(process.exitCode === 0 ? 3 : process.exitCode)
+  }, END_WITHIN_MS).unref()
 }
 
 /** What was run is what was committed, or `unknown` where there is no repository. */

@@ -20,7 +20,8 @@ import type { Violation } from './checkers/violation.ts'
 import { Clients } from './clients.ts'
 import { pause } from './fault.ts'
 import { History, monoMs } from './history.ts'
-import { openStage, type Stage } from './stage.ts'
+import { checkWithPorcupine, violationsOf } from './porcupine/porcupine.ts'
+import { LEASE_MS, openStage, type Stage } from './stage.ts'
 import { TRIAL_SETTINGS, TRIALS, type TrialName } from './trials.ts'
 
 type Replacement = { readonly file: string; readonly from: string; readonly to: string }
@@ -34,6 +35,8 @@ export type Mutant = Replacement & {
   readonly trial: TrialName
   /** One of these checkers must notice. */
   readonly killedBy: readonly string[]
+  /** Whether Porcupine must reject its history, or why that is not to be seen in it. */
+  readonly porcupine: 'rejects' | { readonly notVisible: string }
 }
 
 export const MUTANTS: readonly Mutant[] = [
@@ -45,6 +48,7 @@ export const MUTANTS: readonly Mutant[] = [
     to: "if record.state ~= 'C' then",
     trial: 'stale-release',
     killedBy: ['fenced-mutex'],
+    porcupine: 'rejects',
   },
   {
     name: 'no-validity-check',
@@ -60,6 +64,7 @@ export const MUTANTS: readonly Mutant[] = [
     },
     trial: 'dead-grant',
     killedBy: ['carried-out-after-recorded', 'token-order'],
+    porcupine: 'rejects',
   },
   {
     name: 'quorum-of-two',
@@ -69,6 +74,7 @@ export const MUTANTS: readonly Mutant[] = [
     to: 'return round.decided((await vote(round)) || (await round.settled, round.votesFor >= 2))',
     trial: 'split',
     killedBy: ['interval-overlap', 'dedup-register'],
+    porcupine: 'rejects',
   },
   {
     name: 'naive-token',
@@ -78,15 +84,17 @@ export const MUTANTS: readonly Mutant[] = [
     to: "if record.state == 'R' then",
     trial: 'clock-behind',
     killedBy: ['fenced-mutex'],
+    porcupine: 'rejects',
   },
   {
     name: 'token-is-the-clock',
     does: 'proposes the time as the token, whatever was seen',
     file: 'src/core/record/token.ts',
-    from: 'this.#last = Math.max(tokenAt(this.#wallMs() - this.#aheadMs), this.#last + 1, above + 1)',
+    from: 'this.#last = Math.max(near, this.#last + 1, this.#above(above))',
     to: 'this.#last = tokenAt(this.#wallMs() + 0 * above)',
     trial: 'clock-behind',
     killedBy: ['progress'],
+    porcupine: { notVisible: 'nothing is granted: a refusal breaks no order' },
   },
   {
     name: 'record-before-the-end',
@@ -96,15 +104,17 @@ export const MUTANTS: readonly Mutant[] = [
     to: "return error === undefined ? failureOf(new Error(''), true) : { kind: 'answered', response: { status, headers: headers.filter(([name]) => name !== 'content-length'), body: Buffer.concat(kept) } }\n  }\n}",
     trial: 'half-answer',
     killedBy: ['whole-answers'],
+    porcupine: 'rejects',
   },
   {
     name: 'unconditional-completion',
     does: 'writes an outcome over whatever stands',
     file: 'src/redis/lua/complete.lua',
-    from: 'if token <= record.fence and not ours then',
-    to: 'if false then',
+    from: 'local takes = token > record.fence or ours',
+    to: 'local takes = true',
     trial: 'late-completion',
     killedBy: ['dedup-register'],
+    porcupine: 'rejects',
   },
   {
     name: 'single-node-fallback',
@@ -114,6 +124,7 @@ export const MUTANTS: readonly Mutant[] = [
     to: "  const refusal = await explain(round)\n  if (refusal.kind === 'unavailable' && refusal.answered > 0 && round.answers.some((answer) => answer?.kind === 'granted')) return settleGrant(proposal, round, ports)\n",
     trial: 'split',
     killedBy: ['interval-overlap', 'counting'],
+    porcupine: 'rejects',
   },
   {
     name: 'no-release-between-retries',
@@ -123,6 +134,7 @@ export const MUTANTS: readonly Mutant[] = [
     to: '  return stepAfter(refusal, ports)',
     trial: 'leftovers',
     killedBy: ['progress'],
+    porcupine: { notVisible: 'what stays behind only refuses, until its lease ends' },
   },
   {
     name: 'renewal-past-larger-fence',
@@ -132,6 +144,7 @@ export const MUTANTS: readonly Mutant[] = [
     to: '',
     trial: 'stale-renewal',
     killedBy: ['fenced-mutex'],
+    porcupine: 'rejects',
   },
   {
     name: 'validity-by-wall-clock',
@@ -141,6 +154,7 @@ export const MUTANTS: readonly Mutant[] = [
     to: 'return lease.validUntilWallMs - at.wallMs',
     trial: 'dead-grant',
     killedBy: ['carried-out-after-recorded', 'token-order'],
+    porcupine: 'rejects',
   },
   {
     name: 'no-tenant-in-the-key',
@@ -150,8 +164,12 @@ export const MUTANTS: readonly Mutant[] = [
     to: "encoded.push(part === 'tenant' ? 'x' : name)",
     trial: 'two-tenants',
     killedBy: ['scope', 'dedup-register'],
+    porcupine: 'rejects',
   },
 ]
+
+/** Where the history of the last scene of each name is left. */
+const HISTORIES = '.tmp/mutants/histories'
 
 /** A scene needs a moment within a deadline: it gets so many chances to show what the build does wrong. */
 const CHANCES = 3
@@ -182,7 +200,9 @@ function replace(folder: string, name: string, { file, from, to }: Replacement):
 let keys = 0
 
 export async function runTrial(stage: Stage, name: TrialName): Promise<readonly Violation[]> {
-  const history = new History()
+  mkdirSync(HISTORIES, { recursive: true })
+  const historyFile = join(HISTORIES, `${name}.jsonl`)
+  const history = new History(historyFile)
   const broken: Violation[] = []
   {
     await using clients = new Clients(stage, history)
@@ -196,6 +216,7 @@ export async function runTrial(stage: Stage, name: TrialName): Promise<readonly 
         return `${name}-${keys}-${process.pid}`
       },
       recentKeys: () => [],
+      lose: () => {},
       demand: async (promise, withinMs, condition) => {
         const untilMs = monoMs() + withinMs
         while (!(await condition().catch(() => false))) {
@@ -211,6 +232,8 @@ export async function runTrial(stage: Stage, name: TrialName): Promise<readonly 
   await stage.heal()
   const executions = stage.application.executions().filter(({ startMs }) => startMs >= history.startedMs)
   const { operations } = history
+  history.close(executions, LEASE_MS)
+  const porcupine = await checkWithPorcupine(historyFile, join(HISTORIES, 'porcupine'))
   const scene = { id: name, what: name, fromMs: history.startedMs, untilMs: monoMs(), bites: 1 }
   return [
     ...broken,
@@ -220,6 +243,7 @@ export async function runTrial(stage: Stage, name: TrialName): Promise<readonly 
     ...checkTokenOrder(executions, operations),
     ...checkNothingAfterRecorded(executions, operations),
     ...checkAnswers(executions, operations),
+    ...violationsOf(porcupine),
   ]
 }
 
@@ -236,16 +260,18 @@ export async function kill(stage: Stage, mutant: Mutant): Promise<readonly strin
     console.log(`  ${mutant.name}: ${cause instanceof Error ? cause.message.split('\n')[0] : String(cause)}`)
     return mutant.killedBy.filter((checker) => checker === 'progress')
   }
+  const seen = new Set<string>()
   for (let chance = 0; chance < CHANCES; chance += 1) {
     const found = await runTrial(stage, mutant.trial)
-    const by = [...new Set(found.map(({ checker }) => checker))].filter((one) =>
-      mutant.killedBy.includes(one),
-    )
-    if (by.length > 0) return by
+    for (const { checker } of found)
+      if (checker === 'porcupine' || mutant.killedBy.includes(checker)) seen.add(checker)
+    const rejected = mutant.porcupine !== 'rejects' || seen.has('porcupine')
+    if (rejected && mutant.killedBy.some((one) => seen.has(one))) return [...seen]
     if (found.length > 0)
       console.log(`  ${mutant.name}: noticed by others only: ${JSON.stringify(found.slice(0, 2))}`)
     await stage.ready()
   }
+  console.log(`  ${mutant.name}: noticed by ${[...seen].join(', ') || 'nobody'} alone`)
   return []
 }
 

@@ -1,17 +1,32 @@
 /** What faults of nodes have in common: settings that are changed and put back, errors that are counted, votes that come back. */
 
+import type { Redis } from 'ioredis'
+import { isEnrolled } from '../../src/core/nodes/enrolment-rules.ts'
+import { EPOCH_KEY } from '../../src/redis/keys.ts'
 import type { FaultContext } from './fault.ts'
-import { NODES, QUARANTINE_MS, type Stage } from './stage.ts'
+import { ANSWER_WITHIN_MS, NODES, QUARANTINE_MS, type Stage } from './stage.ts'
 
 /** Copying what others remember to a node that syncs each write takes a while on a busy disk. */
 export const COPIED_WITHIN_MS = 120_000
 
-/** Every node votes again: enrolled, copied, and the clocks of sidecars content. */
+/**
+ * Every node votes again: enrolled, copied, and the clocks of sidecars content.
+ *
+ * The nodes are asked themselves: a sidecar looks at them once a second, and right after a fault it may count a vote that is
+ * over. The next fault would then take two more nodes from a cluster that has four.
+ */
 export async function allVote({ stage, demand }: FaultContext): Promise<void> {
   await demand('every node votes again after it was enrolled', QUARANTINE_MS + COPIED_WITHIN_MS, async () => {
+    const enrolled = await Promise.all(stage.admin.map(enrolledItself))
+    if (!enrolled.every((one) => one)) return false
     const votes = await Promise.all(stage.sidecars.map((_, index) => stage.votingNodes(index)))
     return votes.every((count) => count === NODES)
   })
+}
+
+async function enrolledItself(node: Redis): Promise<boolean> {
+  const [about, epoch] = await Promise.all([node.info('server'), node.get(EPOCH_KEY)])
+  return isEnrolled({ runId: /run_id:(\w+)/.exec(about)?.[1] ?? '', epoch: epoch ?? undefined })
 }
 
 /** Changes settings of nodes and puts them back. */
@@ -53,3 +68,21 @@ export async function refused({ stage, clients, fraction, freshKey }: FaultConte
 /** The nodes 0, 1 and 2 keep an append-only file, 3 and 4 nothing (`run.ts`). */
 export const PERSISTENT = [0, 1, 2]
 export const FORGETFUL = [3, 4]
+
+/** What was recorded before is answered from the record, through each sidecar in turn. */
+export async function stillKnown(
+  context: FaultContext,
+  keys: readonly string[],
+  what: string,
+): Promise<void> {
+  const { stage, clients, demand, history } = context
+  await Promise.all(
+    keys.map((key, at) =>
+      demand(`a recorded answer is there ${what}`, ANSWER_WITHIN_MS, async () => {
+        const again = await clients.submit({ sidecar: at % stage.sidecarCount, key })
+        return again.type === 'ok' && again.says === 'replayed'
+      }),
+    ),
+  )
+  history.saw(`a replay ${what}`, keys.length)
+}

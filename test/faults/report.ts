@@ -3,6 +3,7 @@
 import { byKey } from './checkers/violation.ts'
 import { type Latencies, messagesPerSecond, type QuorumLoss } from './experiments.ts'
 import type { RunReport } from './judge.ts'
+import type { PorcupineReport } from './porcupine/porcupine.ts'
 
 export function reportAsJson(report: RunReport, commit: string): string {
   const { history, ...rest } = report
@@ -18,7 +19,7 @@ export function reportAsJson(report: RunReport, commit: string): string {
 }
 
 export function reportAsText(report: RunReport): string {
-  const { history, answers, repetitions, violations, invalid, latencies, quorumLoss } = report
+  const { history, answers, repetitions, violations, invalid, latencies, quorumLoss, porcupine } = report
   const counted = (names: readonly string[]) => names.reduce((sum, name) => sum + (answers[name] ?? 0), 0)
   const by = (...checkers: readonly string[]) =>
     violations.filter(({ checker }) => checkers.includes(checker)).length
@@ -36,6 +37,7 @@ export function reportAsText(report: RunReport): string {
     `${repetitions.length} executions beyond one of their identity, each with its cause:`,
     ...causes,
     ...[...history.seen].map(([sight, count]) => `${count} × ${sight}`),
+    ...(porcupine === undefined ? [] : [porcupineAsText(porcupine)]),
     ...latenciesAsText(latencies),
     ...(quorumLoss === undefined
       ? []
@@ -48,6 +50,17 @@ export function reportAsText(report: RunReport): string {
     ...violations.slice(0, 40).map(({ checker, key, detail }) => `VIOLATION ${checker} ${key}: ${detail}`),
     `${violations.length} violations${invalid.length > 0 ? ', and the run is invalid' : ''}`,
   ].join('\n')
+}
+
+function porcupineAsText({
+  calls,
+  keys,
+  operations,
+  operationsMost,
+  tookMs,
+  violations,
+}: PorcupineReport): string {
+  return `Porcupine: ${violations.length} of ${keys} keys not linearizable or undecided (${calls} lines of history; ${operations} operations, at most ${operationsMost} of a key; ${(tookMs / 1_000).toFixed(1)} s)`
 }
 
 export function latenciesAsText(latencies: readonly Latencies[]): readonly string[] {

@@ -5,20 +5,22 @@
  * A run in which a fault overlapped no operation, or did nothing where it was done, is invalid, not green.
  */
 
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { seededRandom } from '../support/seeded-random.ts'
 import { auditNodes } from './checkers/surroundings.ts'
 import type { Violation } from './checkers/violation.ts'
 import { Clients } from './clients.ts'
-import { oneSlowNode, type QuorumLoss, quorumLoss } from './experiments.ts'
-import { choose, type Fault, type FaultContext } from './fault.ts'
-import { FAULTS, faultsNamed, LAST_FAULT } from './faults.ts'
+import { type Latencies, oneSlowNode, type QuorumLoss, quorumLoss } from './experiments.ts'
+import type { Fault, FaultContext } from './fault.ts'
+import { FAULTS, faultsNamed, LAST_FAULTS } from './faults.ts'
 import { History, monoMs } from './history.ts'
+import { backTo, DidNotComeBack, inject } from './inject.ts'
 import { checkRecovery, judge, type RunReport } from './judge.ts'
 import { Load } from './load.ts'
-import { LEASE_MS, openStage, type Stage } from './stage.ts'
+import { checkWithPorcupine, violationsOf } from './porcupine/porcupine.ts'
+import { loadSeedOf, PURPOSE, streamOf, turnsOf } from './sequence.ts'
+import { LEASE_MS, NODES, openStage, type Stage, type StageOptions } from './stage.ts'
 
 export type RunOptions = {
   readonly seed: number
@@ -26,12 +28,18 @@ export type RunOptions = {
   readonly lastsMs: number
   /** Only these, each once, in an order that the seed decides. */
   readonly only?: readonly string[]
+  /** Instead of the named faults: of a test of the run itself. */
+  readonly faults?: readonly Fault[]
+  /** From the healing of a fault until the sidecars see a majority that votes; default {@link BACK_WITHIN_MS}. */
+  readonly backWithinMs?: number
   readonly historyFile?: string
   /** Measures as well (`experiments.ts`): how long the quorum is taken away. */
   readonly quorumLostForMs?: number
   readonly tell?: (line: string) => void
   /** Where each sidecar's log goes; nowhere if not given. */
   readonly logFolder?: string
+  /** Other than as a run is: a broken build, a setting. */
+  readonly stage?: Pick<StageOptions, 'main' | 'settings'>
 }
 
 /** From when on a run has time for a rolling restart. */
@@ -46,12 +54,18 @@ const WHOLE_RUN_MS = 480_000
  */
 const TTL_MS_MAX = 86_400_000 + LEASE_MS + 3_600_000 + 60_000
 
+/** A run that takes so much longer than twice what it was given ends, and says so. */
+const OVERTIME_MS_MAX = 900_000
+
+/** From the healing of a fault until every sidecar sees a majority that votes: a quarantine, the copying, a busy machine. */
+const BACK_WITHIN_MS = 60_000
+
 export async function runFaults(options: RunOptions): Promise<RunReport> {
   const { seed, tell = () => {} } = options
-  const random = seededRandom(seed)
   const history = new History(options.historyFile)
   await using stage = await openStage({
-    fraction: () => random.fraction(),
+    ...options.stage,
+    fraction: streamOf(seed, PURPOSE.links),
     // The nodes 0 to 2 keep a file, 0 of them at each write; 3 and 4 keep nothing.
     redisConfig: (node) => [
       `appendonly ${node <= 2 ? 'yes' : 'no'}`,
@@ -61,58 +75,109 @@ export async function runFaults(options: RunOptions): Promise<RunReport> {
     ],
   })
   await using clients = new Clients(stage, history)
-  const load = new Load(clients, stage.sidecarCount, random)
+  const load = new Load(clients, stage.sidecarCount, loadSeedOf(seed))
   const broken: Violation[] = []
-  const context = contextOf(stage, clients, history, load, () => random.fraction(), broken)
-
-  const untilMs = monoMs() + options.lastsMs
-  load.start()
-  await pause(1_500)
-  const order = orderOf(options, context.fraction)
+  const context = contextOf(stage, clients, history, load, streamOf(seed, PURPOSE.load), broken)
   const notRun: string[] = []
-  let at = 0
-  for (; at < order.length || (options.only === undefined && monoMs() < untilMs); at += 1) {
-    const fault = order[at % order.length]
-    if (fault === undefined) break
-    // Each once where the time allows; a shorter run says which it left out.
-    const tooLong = fault.long === true && options.lastsMs < LONG_RUN_MS
-    const overtime = monoMs() >= untilMs && options.lastsMs < WHOLE_RUN_MS
-    if ((overtime || tooLong) && options.only === undefined) notRun.push(fault.id)
-    else await inject(fault, context, broken, tell)
+  const measured: Measured = { latencies: [], loss: undefined }
+  try {
+    load.start()
+    await pause(1_500)
+    await takeTurns(options, context, load, notRun, broken)
+    await load.stop()
+    tell('healed: everything has to go on')
+    await stage.heal()
+    const last = history.faults.at(-1)
+    await backTo(
+      context,
+      NODES,
+      options.backWithinMs ?? BACK_WITHIN_MS,
+      `the healing of everything, ${last?.id} the last of it`,
+    )
+    clients.healed = true
+    await goesOn(context, load)
+    if (options.quorumLostForMs !== undefined)
+      await measure(context, load, options.quorumLostForMs, measured, broken)
+    broken.push(...(await auditNodes(stage.admin, TTL_MS_MAX)))
+  } catch (cause) {
+    if (!(cause instanceof DidNotComeBack)) throw cause
+    tell(cause.message)
+    broken.push({ checker: 'did-not-come-back', key: '', detail: cause.message })
+    await load.stop()
   }
-  if (options.only === undefined || faultsNamed(options.only).includes(LAST_FAULT)) {
-    // What only nodes knew that forget is not asked for again.
-    await inject(LAST_FAULT, context, broken, tell)
-    load.forgetEarlierKeys()
-  }
-  await load.stop()
-
-  tell('healed: everything has to go on')
-  await stage.heal()
-  clients.healed = true
-  await stage.ready()
-  await goesOn(context, load)
-  const latencies = options.quorumLostForMs === undefined ? [] : await oneSlowNode(context, 20, 200)
-  load.start()
-  const loss =
-    options.quorumLostForMs === undefined ? undefined : await quorumLoss(context, options.quorumLostForMs)
-  if (loss !== undefined) {
-    history.fault(windowOfLoss(loss))
-    broken.push(...checkRecovery(loss))
-  }
-  await load.stop()
-  broken.push(...(await auditNodes(stage.admin, TTL_MS_MAX)))
   if (options.logFolder !== undefined) {
     for (const [index, log] of stage.logs.entries()) {
       writeFileSync(join(options.logFolder, `sidecar-${index}.log`), log)
     }
   }
-  return judge(options.seed, stage, history, broken, notRun, latencies, loss)
+  history.close(stage.application.executions(), LEASE_MS)
+  const report = judge(seed, stage, history, broken, notRun, measured.latencies, measured.loss)
+  return options.historyFile === undefined ? report : withPorcupine(report, options.historyFile)
 }
 
-function orderOf({ only }: RunOptions, fraction: () => number): readonly Fault[] {
-  const faults = only === undefined ? FAULTS : faultsNamed(only).filter((fault) => fault !== LAST_FAULT)
-  return choose(fraction, faults.length, faults.length).flatMap((at) => faults[at] ?? [])
+/** Drawings are left beside the history. */
+async function withPorcupine(report: RunReport, historyFile: string): Promise<RunReport> {
+  const drawings = join(dirname(historyFile), 'porcupine')
+  rmSync(drawings, { recursive: true, force: true })
+  const porcupine = await checkWithPorcupine(historyFile, drawings)
+  return { ...report, porcupine, violations: [...report.violations, ...violationsOf(porcupine)] }
+}
+
+/** @throws DidNotComeBack */
+async function takeTurns(
+  options: RunOptions,
+  context: FaultContext,
+  load: Load,
+  notRun: string[],
+  broken: Violation[],
+): Promise<void> {
+  const { seed, only, lastsMs, tell = () => {}, backWithinMs = BACK_WITHIN_MS } = options
+  const startMs = monoMs()
+  const deadlineMs = startMs + 2 * lastsMs + OVERTIME_MS_MAX
+  const faults = options.faults ?? faultsOfRun(only)
+  const eachOnce = only !== undefined || options.faults !== undefined
+  let at = 0
+  for (const { fault, fraction } of turnsOf(seed, faults)) {
+    if (at >= faults.length && (eachOnce || monoMs() >= startMs + lastsMs)) break
+    if (monoMs() >= deadlineMs) throw new DidNotComeBack(`after ${at} faults the run was past its deadline`)
+    at += 1
+    // Each once where the time allows; a shorter run says which it left out.
+    const tooLong = fault.long === true && lastsMs < LONG_RUN_MS
+    const overtime = monoMs() >= startMs + lastsMs && lastsMs < WHOLE_RUN_MS
+    if ((overtime || tooLong) && !eachOnce) notRun.push(fault.id)
+    else await inject(fault, { ...context, fraction }, { broken, tell, backWithinMs })
+  }
+  if (options.faults !== undefined) return
+  const named = only === undefined ? LAST_FAULTS : faultsNamed(only)
+  for (const [index, fault] of LAST_FAULTS.entries()) {
+    if (!named.includes(fault)) continue
+    const dice = { ...context, fraction: streamOf(seed, PURPOSE.last - index) }
+    await inject(fault, dice, { broken, tell, backWithinMs })
+    // What only nodes knew that forget is not asked for again.
+    load.forgetEarlierKeys()
+  }
+}
+
+type Measured = { latencies: readonly Latencies[]; loss: QuorumLoss | undefined }
+
+async function measure(
+  context: FaultContext,
+  load: Load,
+  lostForMs: number,
+  measured: Measured,
+  broken: Violation[],
+): Promise<void> {
+  measured.latencies = await oneSlowNode(context, 20, 200)
+  load.start()
+  const loss = await quorumLoss(context, lostForMs)
+  measured.loss = loss
+  context.history.fault(windowOfLoss(loss))
+  broken.push(...checkRecovery(loss))
+  await load.stop()
+}
+
+function faultsOfRun(only: readonly string[] | undefined): readonly Fault[] {
+  return only === undefined ? FAULTS : faultsNamed(only).filter((fault) => !LAST_FAULTS.includes(fault))
 }
 
 function contextOf(
@@ -130,6 +195,7 @@ function contextOf(
     fraction,
     freshKey: () => load.freshKey(),
     recentKeys: (count) => load.recentKeys(count),
+    lose: () => load.forgetEarlierKeys(),
     demand: async (promise, withinMs, condition) => {
       const deadlineMs = monoMs() + withinMs
       for (;;) {
@@ -144,33 +210,6 @@ function contextOf(
       })
     },
   }
-}
-
-async function inject(
-  fault: Fault,
-  context: FaultContext,
-  broken: Violation[],
-  tell: (line: string) => void,
-): Promise<void> {
-  const { stage, history } = context
-  const { id, what } = fault
-  const fromMs = monoMs()
-  let bites = 0
-  try {
-    bites = await fault.inject(context)
-  } catch (cause) {
-    broken.push({
-      checker: 'harness',
-      key: id,
-      detail: cause instanceof Error ? cause.message : String(cause),
-    })
-  }
-  await stage.heal()
-  history.fault({ id, what, fromMs, untilMs: monoMs(), bites })
-  tell(`${id.padEnd(5)} ${((monoMs() - fromMs) / 1_000).toFixed(1).padStart(5)} s  bit ${bites}  ${what}`)
-  await stage
-    .ready(3)
-    .catch((cause: Error) => broken.push({ checker: 'progress', key: id, detail: cause.message }))
 }
 
 /** L5 and S5: within five seconds everything succeeds, and what was acknowledged is still known. */

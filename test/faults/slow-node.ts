@@ -24,6 +24,7 @@ export async function tellSlowNode(rounds: number): Promise<number> {
         return `key-${keys}`
       },
       recentKeys: () => [],
+      lose: () => {},
       demand: async () => {},
     },
     rounds,

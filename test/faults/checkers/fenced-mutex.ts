@@ -5,7 +5,7 @@
  * the holder was told is over. Of that the earliest possible moment is taken, so that a slow answer accuses nobody.
  */
 
-import type { Call, Operation } from '../history.ts'
+import { type Call, isCall, type Operation } from '../history.ts'
 import { linearize, type Model, type Timed } from './linearizability.ts'
 import { byKey, type Violation } from './violation.ts'
 
@@ -52,7 +52,7 @@ const MODEL: Model<State, Op> = {
 }
 
 export function checkFencedMutex(operations: readonly Operation[]): readonly Violation[] {
-  const calls = operations.filter((operation): operation is Call => operation.f !== 'submit')
+  const calls = operations.filter(isCall)
   return [...byKey(calls, ({ key }) => key)].flatMap(([key, ofKey]): Violation[] => {
     const verdict = linearize(ofKey.flatMap(asOp), MODEL)
     if (verdict === 'linearizable') return []

@@ -1,0 +1,30 @@
+import { expect, test } from 'vitest'
+import { allVote } from './of-nodes.ts'
+import { NODES } from './stage.ts'
+
+/** Whether {@link allVote} is content with nodes that show these epochs, while every sidecar counts all votes. */
+async function isContent(epochs: readonly string[]): Promise<boolean> {
+  let content = false
+  const stage = {
+    admin: epochs.map((epoch, index) => ({
+      info: async () => `# Server\r\nrun_id:run${index}\r\n`,
+      get: async () => epoch,
+    })),
+    sidecars: [{}, {}],
+    votingNodes: async () => NODES,
+  }
+  const demand = async (_: string, __: number, condition: () => Promise<boolean>) => {
+    content = await condition()
+  }
+  await allVote({ stage, demand } as unknown as Parameters<typeof allVote>[0])
+  return content
+}
+
+const own = (index: number) => `1:run${index}:nonce:1795328836950`
+
+test('a fault waits until each node is enrolled itself, also where sidecars have not noticed yet that one forgot', async () => {
+  const epochs = Array.from({ length: NODES }, (_, index) => own(index))
+  expect(await isContent(epochs)).toBe(true)
+  // F19 over in a tenth of a second: the node has the epoch of the one whose data it took.
+  expect(await isContent(epochs.with(2, own(0)))).toBe(false)
+})

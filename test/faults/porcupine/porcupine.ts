@@ -1,0 +1,90 @@
+/**
+ * The history of a fault run before a checker that is not ours: Porcupine, with the models of `*.go` beside this file.
+ *
+ * Owns building it (with Go, once for each state of its sources, into the cache of fetched programs) and running it. What is
+ * promised of a key stands in the models.
+ */
+
+import { execFile } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { cached, goProgram, run } from '../../support/fetched-programs.ts'
+import type { Violation } from '../checkers/violation.ts'
+
+const SOURCES = fileURLToPath(new URL('.', import.meta.url))
+
+/** Of one key: beyond it the key is undecided, which fails the run. */
+const KEY_SECONDS_MAX = 10
+/** Of all of them together. */
+const CHECK_MS_MAX = 300_000
+
+export type PorcupineReport = {
+  /** Lines of the history; keys of reservations and of requests; what the models were asked about. */
+  readonly calls: number
+  readonly keys: number
+  readonly operations: number
+  readonly operationsMost: number
+  readonly tookMs: number
+  readonly violations: readonly {
+    readonly kind: 'reservation' | 'request'
+    readonly key: string
+    readonly result: 'Illegal' | 'Unknown'
+    /** The first to end after which there is no order any more. */
+    readonly first?: string
+    readonly operations: readonly string[]
+    readonly drawing?: string
+  }[]
+}
+
+/** The path of the checker. */
+export async function porcupineChecker(): Promise<string> {
+  const sources = readdirSync(SOURCES)
+    .filter((name) => /\.go$|^go\.(mod|sum)$/.test(name))
+    .toSorted()
+  const hash = createHash('sha256')
+  for (const name of sources) hash.update(name).update(readFileSync(join(SOURCES, name)))
+  return cached(`porcupine-checker-${hash.digest('hex').slice(0, 16)}`, 'checker', async (beside) => {
+    const build = ['build', '-trimpath', '-o', join(beside, 'checker'), '.']
+    // What go.sum does not name is not taken.
+    await run('porcupine', await goProgram(), build, { GOFLAGS: '-mod=readonly' }, SOURCES)
+  })
+}
+
+/**
+ * @param drawings folder for a drawing of each key that is not linearizable
+ * @throws where the checker could not be built, or could not read the history
+ */
+export async function checkWithPorcupine(
+  historyFile: string,
+  drawings: string,
+  keySecondsMax = KEY_SECONDS_MAX,
+): Promise<PorcupineReport> {
+  const checker = await porcupineChecker()
+  const args = ['-limit', `${keySecondsMax}s`, '-draw', drawings, historyFile]
+  return new Promise((resolve, reject) => {
+    const options = { timeout: CHECK_MS_MAX, killSignal: 'SIGKILL', maxBuffer: 64 * 1024 * 1024 } as const
+    execFile(checker, args, options, (error, answered, said) => {
+      // 1: something is not linearizable, and the answer says what.
+      if (error !== null && error.code !== 1)
+        reject(
+          new Error(
+            `porcupine did not decide about ${historyFile} within ${CHECK_MS_MAX / 1_000} s, or failed: ${said}`,
+            {
+              cause: error,
+            },
+          ),
+        )
+      else resolve(JSON.parse(answered) as PorcupineReport)
+    })
+  })
+}
+
+export function violationsOf({ violations }: PorcupineReport): readonly Violation[] {
+  return violations.map(({ kind, key, result, first = 'not decided', operations, drawing }) => ({
+    checker: result === 'Illegal' ? 'porcupine' : 'porcupine-undecided',
+    key: `${kind} ${key}`,
+    detail: `${first}, of: ${operations.join('; ')}${drawing === undefined ? '' : ` (drawn in ${drawing})`}`,
+  }))
+}

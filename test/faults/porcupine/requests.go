@@ -1,0 +1,197 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A request through the proxy: a register that is written once, with the answer of one of the executions that the application
+// wrote down. Tokens of executions grow in the order of their claims; nothing is claimed or begun once the answer stands, and nothing
+// is claimed while the application is at work under a lease that can't have ended: it lasts from its claim, which was after the
+// request, and is given back at the earliest when the application has ended.
+//
+// What a client was told counts where it says something of the register: `created` and `replayed` show what stands, 422 that what
+// stands is of another content. An answer may be recorded from its end on, whatever became of its client.
+type answerRegister struct {
+	largest int64
+	done    bool
+	content string
+	body    string
+	left    int
+	// The earliest end of the lease of the last claim, and the latest of those that a later claim relied on.
+	until int64
+	floor int64
+}
+
+type requestOp struct {
+	what      string // claimed, begun, recorded, shown, mismatch
+	line      line
+	content   string
+	body      string
+	optional  bool
+	possible  bool
+	call, end int64
+	// Of what was claimed: how long its lease is, and when the application had ended.
+	lease, worked int64
+}
+
+func requests(lines []line) []partition {
+	keys, groups := grouped(lines, func(l line) (string, bool) {
+		return l.Tenant + "/" + l.Key, l.F == "submit" || l.F == "execution"
+	})
+	var partitions []partition
+	for _, key := range keys {
+		part := request(key, requestOps(groups[key]), never)
+		if part.required() {
+			partitions = append(partitions, part)
+		}
+	}
+	return partitions
+}
+
+func request(key string, ops []requestOp, until int64) partition {
+	required := 0
+	operations := []porcupine.Operation{}
+	for _, op := range ops {
+		if op.call > until {
+			continue
+		}
+		if op.end > until {
+			op.optional, op.end = true, never
+		}
+		if !op.optional {
+			required++
+		}
+		operations = append(operations, porcupine.Operation{Input: op, Call: op.call, Return: op.end})
+	}
+	return partition{
+		kind: "request", key: key, model: requestModel(required), operations: inLanes(operations),
+		until: func(moment int64) partition { return request(key, ops, moment) },
+	}
+}
+
+func requestOps(lines []line) []requestOp {
+	asked := map[int]line{}
+	for _, one := range lines {
+		if one.F == "submit" {
+			asked[one.Op] = one
+		}
+	}
+	var ops []requestOp
+	shown := map[[2]string]requestOp{}
+	mismatches := map[string]requestOp{}
+	for _, one := range lines {
+		if one.F == "execution" {
+			ops = append(ops, executionOps(one, asked)...)
+			continue
+		}
+		if !one.answered() {
+			continue
+		}
+		op := requestOp{line: one, content: one.Content, body: one.Body, call: one.call(), end: one.end()}
+		switch {
+		case one.Says == "created" || one.Says == "replayed":
+			op.what = "shown"
+			// What stands stays: of those that show the same the first to end says all that the others say.
+			same := [2]string{one.Content, one.Body}
+			if first, known := shown[same]; !known || op.end < first.end {
+				shown[same] = op
+			}
+		case one.Status == 422:
+			op.what = "mismatch"
+			for _, other := range lines {
+				if other.F == "submit" && other.Content != one.Content && other.call() < op.end {
+					op.possible = true
+				}
+			}
+			// One that is not possible at all is kept; else the last to begin says all that the others say.
+			if last, known := mismatches[one.Content]; !known || (last.possible && (!op.possible || op.call > last.call)) {
+				mismatches[one.Content] = op
+			}
+		}
+	}
+	for _, op := range shown {
+		ops = append(ops, op)
+	}
+	for _, op := range mismatches {
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+func executionOps(one line, asked map[int]line) []requestOp {
+	begun := one.call()
+	claimed := begun
+	if of, known := asked[one.Op]; known {
+		claimed = min(claimed, of.call())
+	}
+	ops := []requestOp{
+		{what: "claimed", line: one, call: claimed, end: begun, lease: nanos(one.LeaseMs), worked: one.end()},
+		{what: "begun", line: one, call: begun, end: begun},
+	}
+	if one.EndMs != nil {
+		ops = append(ops, requestOp{
+			what: "recorded", line: one, content: one.Content, body: one.Answer, optional: true, call: one.end(), end: never,
+		})
+	}
+	return ops
+}
+
+func requestModel(required int) porcupine.Model {
+	return porcupine.Model{
+		Init: func() interface{} { return answerRegister{left: required} },
+		Step: func(state, input, _ interface{}) (bool, interface{}) {
+			before, op := state.(answerRegister), input.(requestOp)
+			after, allowed := before.step(op)
+			if op.optional {
+				if allowed {
+					return true, after
+				}
+				return before.left == 0, before
+			}
+			after.left--
+			return allowed && op.end >= before.floor, after
+		},
+		DescribeOperation: func(input, _ interface{}) string { return input.(requestOp).told() },
+		DescribeState: func(state interface{}) string {
+			r := state.(answerRegister)
+			if r.done {
+				return "recorded: " + r.body
+			}
+			return fmt.Sprintf("open, largest token %d", r.largest)
+		},
+	}
+}
+
+func (r answerRegister) step(op requestOp) (answerRegister, bool) {
+	switch op.what {
+	case "recorded":
+		allowed := !r.done
+		r.done, r.content, r.body = true, op.content, op.body
+		return r, allowed
+	case "claimed":
+		allowed := !r.done && op.line.Token > r.largest && r.until <= op.end
+		r.largest = op.line.Token
+		r.floor = max(r.floor, r.until)
+		r.until = min(max(op.call, r.floor)+op.lease, op.worked)
+		return r, allowed
+	case "begun":
+		return r, !r.done
+	case "mismatch":
+		return r, op.possible && !(r.done && r.content == op.content)
+	default:
+		return r, r.done && r.content == op.content && r.body == op.body
+	}
+}
+
+func (op requestOp) told() string {
+	switch op.what {
+	case "claimed", "begun":
+		return fmt.Sprintf("%s #%d %.0f ms: token %d", op.what, op.line.Op, op.line.StartMs, op.line.Token)
+	case "recorded":
+		return fmt.Sprintf("recorded or not, of #%d: %s", op.line.Op, op.body)
+	default:
+		return fmt.Sprintf("#%d %.0f ms: %d %s %s", op.line.Op, op.line.StartMs, op.line.Status, op.line.Says, op.body)
+	}
+}

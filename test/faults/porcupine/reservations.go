@@ -1,0 +1,337 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A value of the reservation API: a register of leases with fencing tokens, and of an outcome that is written once.
+//
+// A lease ends by itself. Of it the earliest moment is known at which it may: what the caller was told to have left, counted from
+// when it asked. An operation that needs the end of a lease can't have ended before that moment, and none that follows it can.
+//
+// Refusals say nothing here, with these exceptions: a duplicate shows the outcome; `fenced` says that what was to be recorded never
+// will be. What was never answered, or with 503, may take effect at any later time, or never. A reservation of which nobody heard
+// holds nothing in the model; a look may find it (`foreign`).
+type register struct {
+	// Ends of leases that something before relied on: nothing after it can have ended earlier.
+	floor   int64
+	largest int64
+	holder  int64
+	until   int64
+	// Of the last grant: above 1 an earlier attempt ended without an outcome, which stands again where this one is given back.
+	attempt int
+	done    bool
+	outcome string
+	// Results whose completion was refused for good, each between line feeds.
+	dead string
+	// Operations that must still come: one that is optional does nothing only when there is none.
+	left int
+}
+
+type reservationOp struct {
+	line
+	call, end int64
+	optional  bool
+	// Somebody had asked for it by then of whose reservation nobody heard.
+	foreign bool
+	// The session that was given this token first.
+	sessionOfToken string
+	// What was offered under this token.
+	ownResults map[string]bool
+}
+
+func reservations(lines []line) []partition {
+	keys, groups := grouped(lines, func(l line) (string, bool) {
+		return l.Key, l.F != "submit" && l.F != "execution"
+	})
+	var partitions []partition
+	for _, key := range keys {
+		ops := reservationOps(groups[key])
+		part := reservation(key, ops, never)
+		if part.required() {
+			partitions = append(partitions, part)
+		}
+	}
+	return partitions
+}
+
+func reservation(key string, ops []reservationOp, until int64) partition {
+	required := 0
+	operations := []porcupine.Operation{}
+	for _, op := range ops {
+		if op.call > until {
+			continue
+		}
+		if op.end > until {
+			op.optional, op.end = true, never
+		}
+		if !op.optional {
+			required++
+		}
+		operations = append(operations, porcupine.Operation{Input: op, Call: op.call, Return: op.end})
+	}
+	return partition{
+		kind: "reservation", key: key, model: reservationModel(required), operations: inLanes(operations),
+		until: func(moment int64) partition { return reservation(key, ops, moment) },
+	}
+}
+
+func reservationOps(lines []line) (ops []reservationOp) {
+	firstUnheard := int64(never)
+	sessions := map[int64]string{}
+	results := map[int64]map[string]bool{}
+	for _, one := range lines {
+		if one.F == "reserve" && (!one.answered() || one.Status != 201) {
+			firstUnheard = min(firstUnheard, one.call())
+		}
+		if one.F == "reserve" && one.answered() && one.Status == 201 {
+			if _, known := sessions[one.Token]; !known {
+				sessions[one.Token] = one.Session
+			}
+		}
+		if one.F == "complete" {
+			if results[one.Token] == nil {
+				results[one.Token] = map[string]bool{}
+			}
+			results[one.Token][one.Result] = true
+		}
+	}
+	for _, one := range lines {
+		says, optional := tells(one)
+		if !says {
+			continue
+		}
+		op := reservationOp{
+			line: one, call: one.call(), end: one.end(), optional: optional,
+			sessionOfToken: sessions[one.Token], ownResults: results[one.Token],
+		}
+		op.foreign = firstUnheard <= op.end
+		if optional {
+			op.end = never
+		}
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+// Whether anything follows from it, and whether it may have done nothing.
+func tells(l line) (says, optional bool) {
+	switch l.F {
+	case "reserve":
+		return l.answered() && (l.Status == 201 || l.Code == "reservation-duplicate"), false
+	case "extend":
+		return l.answered() && l.Status == 200, false
+	case "release":
+		return l.unknown() || l.Status == 200, l.unknown()
+	case "complete":
+		return l.unknown() || l.Status == 200 || l.Status == 410, l.unknown()
+	default:
+		return l.answered() && l.Status == 200, false
+	}
+}
+
+func reservationModel(required int) porcupine.Model {
+	return porcupine.Model{
+		Init: func() interface{} { return register{left: required} },
+		Step: func(state, input, _ interface{}) (bool, interface{}) {
+			before, op := state.(register), input.(reservationOp)
+			if op.optional {
+				if after, took := before.maybe(op); took {
+					return true, after
+				}
+				return before.left == 0, before
+			}
+			if op.end < before.floor {
+				return false, before
+			}
+			after, allowed := before.step(op)
+			after.left--
+			return allowed, after
+		},
+		DescribeOperation: func(input, _ interface{}) string { return input.(reservationOp).told() },
+		DescribeState:     func(state interface{}) string { return state.(register).told() },
+	}
+}
+
+func (r register) isDead(result string) bool { return strings.Contains(r.dead, "\n"+result+"\n") }
+
+// Nobody holds it, or whoever does may have lost it by the end of the operation.
+func (r register) free(end int64) (register, bool) {
+	if r.holder == 0 {
+		return r, true
+	}
+	r.floor = max(r.floor, r.until)
+	return r, r.until <= end
+}
+
+func (r register) leased(op reservationOp) register {
+	r.until = max(op.call, r.floor) + nanos(op.ExpiresMs)
+	return r
+}
+
+func (r register) step(op reservationOp) (register, bool) {
+	switch op.F {
+	case "reserve":
+		if op.Status != 201 {
+			return r, r.done && r.outcome == op.Outcome
+		}
+		return r.reserve(op)
+	case "extend":
+		return r.leased(op), !r.done && r.holder == op.Token
+	case "release":
+		if r.holder == op.Token {
+			r.holder = 0
+			return r, !r.done
+		}
+		// Said twice, and nobody came in between.
+		return r, !r.done && r.holder == 0 && r.largest == op.Token
+	case "complete":
+		return r.complete(op)
+	case "standing":
+		return r.standing(op)
+	default:
+		return r.standingOf(op)
+	}
+}
+
+func (r register) reserve(op reservationOp) (register, bool) {
+	if r.done {
+		return r, false
+	}
+	if r.holder == op.Token {
+		// The same session, which asks again for what it holds.
+		return r.leased(op), op.Session != "" && op.Session == op.sessionOfToken
+	}
+	after, free := r.free(op.end)
+	after.largest, after.holder, after.attempt = op.Token, op.Token, op.Attempt
+	return after.leased(op), free && op.Token > r.largest
+}
+
+func (r register) complete(op reservationOp) (register, bool) {
+	if op.Status == 410 {
+		if !r.isDead(op.Result) {
+			r.dead += "\n" + op.Result + "\n"
+		}
+		return r, !(r.done && r.outcome == op.Result)
+	}
+	if r.done {
+		return r, r.outcome == op.Result
+	}
+	return r.recorded(op), r.holder == op.Token && !r.isDead(op.Result)
+}
+
+func (r register) recorded(op reservationOp) register {
+	r.done, r.outcome = true, op.Result
+	return r
+}
+
+// What may have done nothing, at the moment at which it takes effect: never answered, or not yet in a history that is cut.
+func (r register) maybe(op reservationOp) (register, bool) {
+	if op.unknown() {
+		return r.unanswered(op)
+	}
+	return r.step(op)
+}
+
+// What was not answered.
+func (r register) unanswered(op reservationOp) (register, bool) {
+	if r.done {
+		return r, false
+	}
+	if op.F == "release" {
+		if r.holder != op.Token {
+			return r, false
+		}
+		r.holder = 0
+		return r, true
+	}
+	if r.isDead(op.Result) {
+		return r, false
+	}
+	if op.Token == r.largest {
+		return r.recorded(op), true
+	}
+	// Some node had it, and whoever claims later passes it on: not while somebody holds the value.
+	after, _ := r.free(never)
+	return after.recorded(op), true
+}
+
+func (r register) standing(op reservationOp) (register, bool) {
+	switch op.State {
+	case "COMPLETED":
+		return r, r.done && r.outcome == op.Outcome
+	case "FREE":
+		after, free := r.free(op.end)
+		return after, free && !r.done
+	case "HELD", "LAPSED":
+		if r.done {
+			return r, false
+		}
+		if op.ShownToken == r.holder && r.holder != 0 {
+			if op.State == "HELD" {
+				return r, true
+			}
+			return r.free(op.end)
+		}
+		if op.State == "LAPSED" && op.ShownToken == r.largest && r.attempt > 1 {
+			return r, true
+		}
+		// A reservation of which nobody heard: how long it lasts is not known.
+		after, free := r.free(op.end)
+		after.largest, after.holder, after.until = op.ShownToken, op.ShownToken, after.floor
+		return after, free && op.foreign && op.ShownToken > r.largest
+	}
+	return r, false
+}
+
+func (r register) standingOf(op reservationOp) (register, bool) {
+	switch op.State {
+	case "COMPLETED":
+		return r, r.done && r.outcome == op.Outcome
+	case "HELD":
+		return r, !r.done && r.holder == op.Token
+	case "LAPSED":
+		after, over := r.free(op.end)
+		return after, over && !r.done && r.holder == op.Token
+	case "LOST":
+		if r.done {
+			return r, !op.ownResults[r.outcome]
+		}
+		if r.holder != op.Token {
+			return r, true
+		}
+		return r.free(op.end)
+	}
+	return r, false
+}
+
+func (op reservationOp) told() string {
+	answer := "no answer"
+	if op.answered() {
+		answer = strings.TrimSpace(fmt.Sprintf("%d %s %s %s", op.Status, op.Code, op.State, op.Outcome))
+	}
+	if op.ShownToken != 0 {
+		answer += fmt.Sprintf(" of %d", op.ShownToken)
+	}
+	if op.ExpiresMs > 0 {
+		answer += fmt.Sprintf(" for %.0f ms", op.ExpiresMs)
+	}
+	of := ""
+	if op.Token != 0 {
+		of = fmt.Sprint(op.Token)
+	}
+	return fmt.Sprintf("%s(%s) #%d %.0f ms: %s", op.F, of, op.Op, op.StartMs, answer)
+}
+
+func (r register) told() string {
+	if r.done {
+		return "done: " + r.outcome
+	}
+	if r.holder == 0 {
+		return fmt.Sprintf("free, largest token %d", r.largest)
+	}
+	return fmt.Sprintf("held by %d, at least until %d ms", r.holder, r.until/1e6)
+}
