@@ -31,15 +31,11 @@ async function restartEmpty(servers: RedisServers, index: number): Promise<void>
   await servers.start(index, { emptied: true })
 }
 
-/** Restarted empty, and enrolled again by this one sidecar. */
+/** Restarted empty, and enrolled again. */
 async function enrolledAgain(servers: RedisServers, index: number, sidecar: Sidecar): Promise<void> {
-  const from = sidecar.events.length
+  const before = sidecar.events.length
   await restartEmpty(servers, index)
-  const enrolled = () =>
-    sidecar.events
-      .slice(from)
-      .some((event) => event.kind === 'node_enrolled' && event.node === `redis-${index}`)
-  await eventually(`redis-${index} is enrolled again`, enrolled)
+  await eventually(`redis-${index} is enrolled again`, () => sidecar.gotVote(`redis-${index}`, before))
 }
 
 /** All records, and nothing that has no lifetime. */
@@ -75,6 +71,7 @@ test('a node that was restarted empty gets its vote back only with what the othe
   const names = Array.from({ length: 300 }, (_, index) => `request ${index}`)
   for (const name of names) await sidecar.carryOut(name)
 
+  const before = sidecar.events.length
   await restartEmpty(servers, 2)
   const client = await at(servers, 2)
   const epochs = await eventually(
@@ -91,7 +88,7 @@ test('a node that was restarted empty gets its vote back only with what the othe
   await sidecar.votes(5)
   for (const name of names) expect(await client.exists(keyOf(name))).toBe(1)
   expect(await client.pttl(keyOf('request 7'))).toBeGreaterThan(30_000)
-  expect(sidecar.kinds()).toContain('node_enrolled')
+  expect(sidecar.gotVote('redis-2', before)).toBe(true)
 
   // Straight after, two others are gone: those that are left and the one that forgot have the outcome.
   await restartEmpty(servers, 0)
@@ -140,7 +137,10 @@ test('under load, a node that was restarted empty is not counted once before it 
   await servers.kill(2)
   const killed = sidecar.events.length
   await servers.start(2, { emptied: true })
-  const enrolledAt = () => sidecar.events.findIndex(({ kind }, at) => at > killed && kind === 'node_enrolled')
+  const enrolledAt = () =>
+    sidecar.events.findIndex(
+      (event, at) => at > killed && event.kind === 'node_state' && event.to === 'voting',
+    )
   await eventually('it is enrolled again', () => enrolledAt() > 0, { withinMs: 15_000 })
   await eventually('it is counted again', () => answers(sidecar, enrolledAt()).has('granted'))
   over = true
@@ -322,6 +322,7 @@ test('a node that has evicted keys is enrolled anew when it has stopped to', asy
   await sidecar.votes(3)
   await sidecar.carryOut('perhaps evicted')
   const client = await at(servers, 0)
+  const before = sidecar.events.length
   await client.config('SET', 'maxmemory-policy', 'allkeys-random')
   await eventually('it is unfit', () => sidecar.states()[0] === 'unfit')
   await client.config('SET', 'maxmemory', '2mb')
@@ -332,7 +333,7 @@ test('a node that has evicted keys is enrolled anew when it has stopped to', asy
   await client.config('SET', 'maxmemory', '0')
   await client.config('SET', 'maxmemory-policy', 'noeviction')
   await sidecar.votes(3)
-  expect(sidecar.kinds()).toContain('node_enrolled')
+  expect(sidecar.gotVote('redis-0', before)).toBe(true)
   await servers.kill(1)
   expect(await sidecar.claim('perhaps evicted')).toMatchObject(duplicate('perhaps evicted'))
 })

@@ -26,17 +26,15 @@ async function at(servers: RedisServers, index: number): Promise<Redis> {
   return client
 }
 
-const enrolledOn = (sidecar: Sidecar, node: string) =>
-  sidecar.events.filter((event) => event.kind === 'node_enrolled' && event.node === node).length
-
 test('a node that was restarted with its data while it is at maxmemory votes again, and answers duplicates', async () => {
   const { servers, sidecar } = await start({ appendOnly: true })
   const names = Array.from({ length: 50 }, (_, n) => `request ${n}`)
   await Promise.all(names.map((name) => sidecar.carryOut(name)))
   // Full, and full again from its very start.
+  const before = sidecar.events.length
   await servers.kill(2)
   await servers.start(2, { args: ['--maxmemory', '1'] })
-  await eventually('it is enrolled again', () => enrolledOn(sidecar, 'redis-2') === 1)
+  await eventually('it votes again', () => sidecar.gotVote('redis-2', before))
   await sidecar.votes(NODES)
   const node = await at(servers, 2)
   expect((await node.config('GET', 'maxmemory'))[1]).toBe('1')
@@ -65,8 +63,9 @@ test('a node that forgot and has no room for what the others remember waits, and
   expect(sidecar.states()[2]).toBe('quarantined')
   for (const name of names) expect(await sidecar.claim(name)).toMatchObject({ kind: 'duplicate' })
 
+  const before = sidecar.events.length
   await node.config('SET', 'maxmemory', '0')
-  await eventually('it is enrolled by itself', () => enrolledOn(sidecar, 'redis-2') === 1)
+  await eventually('it votes by itself', () => sidecar.gotVote('redis-2', before))
   await sidecar.votes(NODES)
   expect(await node.exists(QUARANTINE_KEY)).toBe(0)
 })

@@ -43,11 +43,10 @@ export async function faultRun(): Promise<FaultRun> {
     await vote()
   })
   await sessions.phase('emptied', async () => {
-    const enrolled = () =>
-      all.flatMap(({ kinds }) => kinds()).filter((kind) => kind === 'node_enrolled').length
-    const before = enrolled()
+    const before = all.map(({ events }) => events.length)
     await watched.admin(3, (client) => client.flushall())
-    await eventually('it is enrolled again', () => enrolled() > before)
+    const enrolled = () => all.every((sidecar, at) => sidecar.gotVote('redis-3', before[at] ?? 0))
+    await eventually('it is enrolled again', enrolled)
     await vote()
   })
   await sessions.phase('restarted', async () => {

@@ -28,6 +28,11 @@ export type Sidecar = AsyncDisposable & {
   kinds(): readonly string[]
   states(): readonly string[]
   votes(count: number): Promise<void>
+  /**
+   * Whether that node has got its vote since there were so many events. `node_enrolled` is no sign of it: it is published only by the
+   * sidecar whose last step was answered in time, and a node whose disk is busy carries that step out and answers late.
+   */
+  gotVote(node: string, sinceEvents: number): boolean
   claim(name: string, more?: Partial<ClaimRequest>): Promise<ClaimResult>
   /** Claims and completes; the outcome names the request. */
   carryOut(name: string): Promise<Lease>
@@ -96,6 +101,10 @@ export async function joinCluster(
       const voting = () => states().filter((state) => state === 'voting').length
       await eventually(`${count} nodes vote`, () => voting() === count, { withinMs: 15_000 })
     },
+    gotVote: (node, sinceEvents) =>
+      events
+        .slice(sinceEvents)
+        .some((event) => event.kind === 'node_state' && event.node === node && event.to === 'voting'),
     claim,
     carryOut: async (name) => {
       const claimed = await claim(name)
