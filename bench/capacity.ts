@@ -1,7 +1,7 @@
 /**
  * How much five nodes carry, computed from what is measured here, and checked by a simulation of a hundred sidecars.
  *
- *     npm run bench:capacity [-- price of a vCPU-hour, default 0.04]
+ *     npm run bench -- capacity [price of a vCPU-hour, default 0.04]
  *
  * Measured: processor time of a node for one claim and its completion and for a replay, of the sidecar for a protected request,
  * and memory of a record. Computed: requests a second at which a node is busy for 70 %, sidecars for them, how many the memory of a

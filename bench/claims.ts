@@ -2,7 +2,7 @@
  * Claim + complete on five real nodes, beside redlock's acquire + release as its users run it, with ioredis
  * autopipelining, and beside the floor: one SET NX on one node.
  *
- *     npm run bench:claims [-- 64 256] [--cold]     with so many in flight; else 1, 8, 64 and 256.
+ *     npm run bench -- claims [64 256] [--cold]     with so many in flight; else 1, 8, 64 and 256.
  *                                               `--cold`: on nodes that were just started
  *
  * Everything runs on this machine: nodes, clients and load. Only the ratios mean anything; CPU time is that of this process

@@ -2,7 +2,7 @@
  * What nodes in trouble cost a request: one refused, one hung, two hung, one that is 50 ms away; and how soon it is refused where
  * three of five are hung.
  *
- *     npm run bench:degraded
+ *     npm run bench -- degraded
  *
  * Each state has five nodes and a sidecar of its own, because a node that was down comes back without a vote for a while;
  * the states take turns. An open loop far below what the machine carries, with unique keys: latency from the intended start.

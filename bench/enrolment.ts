@@ -1,7 +1,7 @@
 /**
  * How long a node that came back empty is told what the others remember, and what claims cost meanwhile.
  *
- *     npm run bench:enrolment [-- --records 5000 --body 200]
+ *     npm run bench -- enrolment [--records 5000 --body 200]
  *
  * Five real nodes that sync each write, one sidecar, eight claimants that go on all the time. The quarantine, which is
  * waiting, is left out: measured is from its end to the vote. Claims are measured before and during the copying.

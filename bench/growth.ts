@@ -1,7 +1,7 @@
 /**
  * What a request costs as the work grows: requests in flight, records kept, nodes, sidecars, and bytes of a body.
  *
- *     npm run bench:growth [in-flight] [records] [nodes] [sidecars] [bodies]      all of them without a name
+ *     npm run bench -- growth [in-flight] [records] [nodes] [sidecars] [bodies]      all of them without a name
  *
  * Every step is measured against its own first step, which is measured again beside it in the same round.
  */

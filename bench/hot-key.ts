@@ -1,7 +1,7 @@
 /**
  * A hot key: bursts of a hundred duplicates over three sidecars, of which the application may see one.
  *
- *     npm run bench:hot-key
+ *     npm run bench -- hot-key
  *
  * The application takes 50 ms. Measured is how often it was called, and when the duplicates had its answer, counted from the
  * moment at which it gave it. On a route that waits each sidecar's waiters try for themselves; with `coordinate` they have turns.

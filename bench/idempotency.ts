@@ -2,7 +2,7 @@
  * The price of the quorum, published honestly: one operation made idempotent in this process over five nodes by ours, beside
  * libraries that keep their record on one Redis, which forgets it when that one does.
  *
- *     npm run bench:idempotency
+ *     npm run bench -- idempotency
  *
  * Unique keys (the operation runs) and replays (the answer is read). The operation itself is nothing.
  */

@@ -2,7 +2,7 @@
  * What the sidecar adds to one request that nobody competes with, beside the least that any such sidecar could add: the hop
  * of a bare proxy and one SET NX on one node.
  *
- *     npm run bench:latency
+ *     npm run bench -- latency
  */
 import { Redis } from 'ioredis'
 import { startSidecar } from '../test/support/sidecar.ts'

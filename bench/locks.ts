@@ -2,9 +2,9 @@
  * Lock libraries over five nodes beside ours: acquire and release, alone and many at once; the same over HTTP; and twenty
  * contenders for one key.
  *
- *     npm run bench:locks
+ *     npm run bench -- locks
  *
- * The libraries of npm run in this process; redsync (Go) and Redisson (Java) as programs of their own, built from `bench/peers`
+ * Libraries of Node run in this process; redsync (Go) and Redisson (Java) as programs of their own, built from `bench/peers`
  * where `go` and `mvn` are there and left out with a sentence where not. Over HTTP: our reservation API over five nodes, and Dapr's
  * lock API with one Redis where `DAPRD` names a daprd. Only ratios mean anything.
  */

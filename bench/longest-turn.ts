@@ -2,7 +2,7 @@
  * How long a burst of requests holds up whoever else waits for the sidecar, such as a scrape: the longest turns of its event
  * loop, by their CPU time, while 1,500 connections send one request each at the same moment, four times.
  *
- *     node bench/longest-turn.ts
+ *     npm run bench -- longest-turn
  *
  * Says the same on a busy machine as on a quiet one, within its noise. Ends with 1 where two turns took 100 ms or
  * more: a burst that is not spread makes one each time, and one alone may be the garbage collector's.

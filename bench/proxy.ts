@@ -1,7 +1,7 @@
 /**
  * The sidecar as a proxy, beside bare proxies in front of the same application: unique keys, replays and pass-through.
  *
- *     npm run bench:proxy
+ *     npm run bench -- proxy
  *
  * Closed loops for throughput; then open loops at 25, 50 and 75 % of the throughput that each reached, for latency from
  * the intended start. Everything runs on this machine: only ratios mean anything.

@@ -2,7 +2,7 @@
  * What idempotency costs: the same INSERT in a plain transaction, under `withIdempotency`, as a replay, and as a step with
  * two transactions, in turns.
  *
- *     npm run bench:saga-overhead
+ *     npm run bench -- saga-overhead
  *
  * Database and load share this machine; only the differences within one run mean anything. PostgreSQL runs without fsync, so
  * that the disk of this machine is not what is measured.

@@ -1,7 +1,7 @@
 /**
  * How long a scrape takes while clients ask for more than the sidecar can do.
  *
- *     node bench/scrape-under-overload.ts [how many times its capacity, default 2]
+ *     npm run bench -- scrape-under-overload [how many times its capacity, default 2]
  *
  * Measures what the sidecar answers a second at most, offers twice as much over 2,000 connections from another process, and
  * scrapes 250 times meanwhile. Ends with 1 where one scrape took 100 ms or more. Nodes, application and clients share the

@@ -1,7 +1,7 @@
 /**
  * The sidecar under mixed load for a long time: memory, event-loop delay and file descriptors should be flat.
  *
- *     npm run soak [-- minutes, default 30]
+ *     npm run bench -- soak [minutes, default 30]
  *
  * The mix is 90 % unique keys, 9 % replays and 1 % another body under a known key, at a steady rate far below the most that
  * the machine carries. Records are kept for a minute, so that what they take levels off. Flat means: the mean of the last

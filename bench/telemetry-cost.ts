@@ -3,7 +3,7 @@
  * the same machine. One has no telemetry at all, one has all of it: metrics and a scrape a second, 100 lines a second, traces
  * sampled at 1 %; and one all of it where clients send a trace of their own that they do not record.
  *
- *     node bench/telemetry-cost.ts [rounds, default 20] [--write]
+ *     npm run bench -- telemetry-cost [rounds, default 20] [--write]
  *
  * Two measures: requests a second, and CPU time a request of the sidecar's process, which is what limits throughput and
  * still means something on a machine that others use. Ratios are of slices that followed each other; the median counts.

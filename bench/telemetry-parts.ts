@@ -2,7 +2,7 @@
  * What telemetry does for one request, timed by itself: the sixteen events of a request that is carried out, its trace and its
  * headers, through all that listens in a sidecar; and one scrape.
  *
- *     node bench/telemetry-parts.ts
+ *     npm run bench -- telemetry-parts
  *
  * CPU time of this process, the least of many rounds: it says the same on a busy machine, where bench/telemetry-cost.ts
  * needs a quiet one. What it leaves out is what telemetry costs others, such as a larger heap.

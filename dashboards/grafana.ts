@@ -1,5 +1,5 @@
 /**
- * Grafana's classic JSON of a {@link Board}, by the Grafana Foundation SDK. `npm run dashboards` writes it.
+ * Grafana's classic JSON of each dashboard ({@link Board}), by the Grafana Foundation SDK. `npm run generate -- dashboards` writes it.
  *
  * Owns the layout and what every dashboard shares: variables, links to the others, annotations.
  */

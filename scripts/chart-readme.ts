@@ -1,5 +1,5 @@
 /**
- * `npm run charts`: writes deploy/helm/<chart>/README.md from Chart.yaml, the comments of values.yaml, values.schema.json and
+ * `npm run generate -- charts`: writes deploy/helm/<chart>/README.md from Chart.yaml, the comments of values.yaml, values.schema.json and
  * the first lines of ci/*-values.yaml; of the library chart from the head of its parts.
  *
  * A test compares the files with what this makes. A value without a comment (`# -- …`) is an error, not an empty cell.
@@ -56,7 +56,7 @@ export function chartReadme(chart: Chart): string {
   ]
   const sections = [
     `# ${about.name}`,
-    '<!-- Written by `npm run charts` from values.yaml, its schema and the templates; do not edit by hand. -->',
+    '<!-- Written by `npm run generate -- charts` from values.yaml, its schema and the templates; do not edit by hand. -->',
     `${about.description} ${facts.join(', ')}.`,
     INTRODUCTIONS[chart],
     existsSync(join(folder, 'values.yaml')) ? valuesSection(folder) : partsSection(folder),

@@ -1,7 +1,7 @@
 /**
  * Writes docs/configuration.md and docs/config.schema.json from the tables of settings and route fields.
  *
- * A test compares the files with what this makes: after a change of a table run `npm run docs`.
+ * A test compares the files with what this makes: after a change of a table run `npm run generate -- settings`.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -21,7 +21,7 @@ export function schemaText(): string {
 export function referenceText(): string {
   return [
     '# Configuration',
-    '<!-- Written by `npm run docs` from src/config/settings.ts and src/config/route-fields.ts; do not edit by hand. -->',
+    '<!-- Written by `npm run generate -- settings` from src/config/settings.ts and src/config/route-fields.ts; do not edit by hand. -->',
     INTRODUCTION,
     '## Settings',
     'FENCEPOST_CONFIG, read from the environment only, names the YAML file; without it there is none.',

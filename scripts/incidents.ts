@@ -2,7 +2,7 @@
  * Plays five incidents against a real stack (five nodes, two sidecars, redis_exporter, Prometheus with the rules, clients)
  * and checks which alerts fire: those that are expected, and no other. Writes the timeline to docs/incidents.md.
  *
- * `npm run incidents` takes some four minutes: too long for every change, so it stands beside `npm test`.
+ * `npm run generate -- incidents` takes some four minutes: too long for every change, so it stands beside `npm test`.
  */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -215,7 +215,7 @@ async function pageWith({ incident, lines }: Played): Promise<string> {
   const ordered = INCIDENTS.flatMap(({ name }) => sections.get(name) ?? [])
   return `# Incidents and their alerts
 
-Written by \`npm run incidents\`: each incident was played against five nodes, two sidecars, redis_exporter, Prometheus and
+Written by \`npm run generate -- incidents\`: each incident was played against five nodes, two sidecars, redis_exporter, Prometheus and
 clients, all real; these alerts fired and no other. An incident stands here once it has been played with the alerts that
 are expected. Durations of the rules were divided by ${DIVISOR}
 (\`dashboards/rules/shortened.ts\`), so five minutes are ten seconds here; a restarted node is told of for ${RESTART_SECONDS} s.

@@ -1,5 +1,5 @@
 /**
- * `npm run --silent sbom`: what the running sidecar is made of, as CycloneDX.
+ * `npm run --silent generate -- sbom`: what the running sidecar is made of, as CycloneDX.
  *
  * npm makes the bill of everything in the lock file, and the packages that are for development only are taken out here:
  * `npm sbom --omit=dev` (npm 11.19.1) also leaves out packages that both kinds need, `yaml` for one.

@@ -1,7 +1,7 @@
 /**
- * `npm run example:order-saga`: 500 orders while workers, database connections and backends are killed at random, and the
+ * `npm run campaign -- order-saga`: 500 orders while workers, database connections and backends are killed at random, and the
  * books.
- * `npm run saga:campaign -- --minutes 10 --orders 20000`: the same with RabbitMQ, and database and broker killed as well.
+ * `npm run campaign -- order-saga --broker rabbitmq --minutes 10 --orders 20000`: the same with RabbitMQ, and database and broker killed as well.
  *
  * Options: --orders, --minutes (over which orders are placed), --broker mailbox|rabbitmq, --kill-every-ms, --seed.
  * Afterwards everything gets as long again to come to rest, at least four minutes.

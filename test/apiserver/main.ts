@@ -1,5 +1,5 @@
 /**
- * `npm run test:apiserver`: every mode of the chart is installed, tested and upgraded on a real API server of Kubernetes, and
+ * `npm run campaign -- apiserver`: every mode of the chart is installed, tested and upgraded on a real API server of Kubernetes, and
  * every folder of deploy/k8s applied to it, in namespaces that enforce Pod Security "restricted".
  *
  * There is no kubelet: what shows that pods may run is that the API server admits one made of each workload's template. Not

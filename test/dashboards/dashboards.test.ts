@@ -10,9 +10,12 @@ import { startMonitoredStack, startSagaTables } from '../support/monitored-stack
 
 const folder = join(import.meta.dirname, '../../dashboards')
 
-test.each(BOARDS)('$uid: the committed JSON is what its source makes (npm run dashboards)', async (board) => {
-  expect(await readFile(join(folder, `${board.uid}.json`), 'utf8')).toBe(grafanaJson(board))
-})
+test.each(BOARDS)(
+  '$uid: the committed JSON is what its source makes (npm run generate -- dashboards)',
+  async (board) => {
+    expect(await readFile(join(folder, `${board.uid}.json`), 'utf8')).toBe(grafanaJson(board))
+  },
+)
 
 test.each(BOARDS)('$uid: every panel has a description, a unit, thresholds and a query', ({ panels }) => {
   for (const { title, description, unit, thresholds, queries } of panels) {

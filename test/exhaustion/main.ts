@@ -1,5 +1,5 @@
 /**
- * `npm run exhaustion`: each way of using a sidecar up, for two minutes, plotted into docs/exhaustion.svg.
+ * `npm run campaign -- exhaustion`: each way of using a sidecar up, for two minutes, plotted into docs/exhaustion.svg.
  *
  *   --seconds N       for each case (default 120)
  *   --cases a,b       only these: idle, waiters, slow, readers

@@ -60,7 +60,7 @@ test('the README lists all 45 faults, each with a command that runs what there i
   }))
   expect(rows.map(({ id }) => id)).toEqual(Array.from({ length: 45 }, (_, at) => `F${at + 1}`))
   for (const { id, command } of rows) {
-    if (id === 'F36') expect(command).toBe('npm run saga:campaign')
+    if (id === 'F36') expect(command).toBe('npm run campaign -- order-saga --broker rabbitmq')
     else expect(command).toBe(`npm run faults -- --only ${id}`)
     if (id !== 'F36') expect(faultsNamed([id ?? '']).length).toBeGreaterThan(0)
   }

@@ -1,5 +1,5 @@
 // Orders are placed over RabbitMQ while workers, connections, backends, the database and the broker are killed: nothing
-// is lost, nobody is charged twice, and the books balance. The long run is `npm run saga:campaign`.
+// is lost, nobody is charged twice, and the books balance. The long run is `npm run campaign -- order-saga --broker rabbitmq`.
 import { expect, test } from 'vitest'
 import { runCampaign } from '../../examples/order-saga/campaign.ts'
 import { seedOfRun } from '../support/seeded-random.ts'

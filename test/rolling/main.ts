@@ -1,5 +1,5 @@
 /**
- * `npm run rolling`: five nodes get another image one after another under load, with fencepost's default leases; takes six
+ * `npm run campaign -- rolling`: five nodes get another image one after another under load, with fencepost's default leases; takes six
  * minutes, nearly all of them quarantines.
  *
  *   --quick     short leases: half a minute, as the tests do it

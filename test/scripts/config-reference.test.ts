@@ -14,7 +14,7 @@ const docs = join(import.meta.dirname, '..', '..', 'docs')
 test.each([
   ['configuration.md', referenceText()],
   ['config.schema.json', schemaText()],
-])('docs/%s is what the tables say; else run `npm run docs`', (file, text) => {
+])('docs/%s is what the tables say; else run `npm run generate -- settings`', (file, text) => {
   expect(readFileSync(join(docs, file), 'utf8')).toBe(text)
 })
 

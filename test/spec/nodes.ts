@@ -1,5 +1,5 @@
 /**
- * `npm run spec:nodes`: one run on real nodes with faults, held to the model step by step (`fault-run.ts`).
+ * `npm run spec -- nodes`: one run on real nodes with faults, held to the model step by step (`fault-run.ts`).
  *
  *   --mutant NAME      the nodes are sent a script with one rule taken out (test/faults/mutants.ts): it must not be accepted
  *

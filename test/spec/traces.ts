@@ -1,5 +1,5 @@
 /**
- * `npm run spec:traces`: histories of the simulation, held to the model step by step.
+ * `npm run spec -- traces`: histories of the simulation, held to the model step by step.
  *
  *   --histories N      so many (default 100), each from its own seed, beginning with --from (default 1)
  *   --mutant NAME      of a broken build (test/simulation/mutants.ts): it must not be accepted

@@ -1,4 +1,4 @@
-/** The short version of `npm run exhaustion`: a tenth of the load for a few seconds; nothing grows, nobody else is refused. */
+/** The short version of `npm run campaign -- exhaustion`: a tenth of the load for a few seconds; nothing grows, nobody else is refused. */
 import { expect, test } from 'vitest'
 import { CASES } from '../exhaustion/cases.ts'
 import { runCase } from '../exhaustion/run.ts'

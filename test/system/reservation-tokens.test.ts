@@ -2,7 +2,7 @@
  * Tokens of successive holders strictly increase, whoever asks, while nodes are stopped and started one at a time.
  *
  * Every holder appends its token to one file a value while it holds, so the lines are in the order of the holders. Here
- * some hundred acquisitions; `npm run tokens` makes it 10,000.
+ * some hundred acquisitions; `TOKEN_ACQUISITIONS=10000` makes it more.
  */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,4 @@
-/** The short version of `npm run rolling`: every node gets another image, one at a time, and nobody notices. */
+/** The short version of `npm run campaign -- rolling`: every node gets another image, one at a time, and nobody notices. */
 import { expect, test } from 'vitest'
 import { roll } from '../rolling/run.ts'
 import { QUICK } from '../rolling/settings.ts'

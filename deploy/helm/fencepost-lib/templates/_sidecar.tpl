@@ -1,5 +1,5 @@
 {{/*
-What fencepost needs of a pod, in parts. Each takes a dictionary (`npm run charts` writes the README from these lines):
+What fencepost needs of a pod, in parts. Each takes a dictionary (`npm run generate -- charts` writes the README from these lines):
 
   -- image: `registry`, `repository`, and `tag` or `digest`; `pullPolicy`
   -- nodes: list of redis:// or rediss:// URLs of 3, 5, 7 or 9 independent nodes, several such lists by the names of their groups, or `[embedded]`
