@@ -4,6 +4,7 @@
  * Owns how requests look and how their answers are read; which are sent is up to the caller.
  */
 
+import { Readable } from 'node:stream'
 import { Agent, request } from 'undici'
 import type { Mode } from './application.ts'
 import { type Call, type History, type Look, monoMs, type Submission } from './history.ts'
@@ -11,6 +12,9 @@ import { ANSWER_WITHIN_MS, type Stage } from './stage.ts'
 
 /** Words that must appear in no log: a credential, a piece of a body; the keys of requests are looked for as well. */
 export const CANARIES = { authorization: 'Bearer canary-5b1e0c7d', body: 'canary-body-93ac41' } as const
+
+/** The default of `FENCEPOST_BODY_LIMIT`. */
+const BODY_LIMIT_BYTES = 1024 * 1024
 
 export type Submit = {
   readonly sidecar: number
@@ -79,6 +83,24 @@ export class Clients implements AsyncDisposable {
     }
     this.#history.add(submission)
     return submission
+  }
+
+  /**
+   * A request whose body, sent in pieces, turns out to be too large at its end: it costs the sidecar memory, and nothing is executed.
+   * It is no operation of the history.
+   */
+  async sendTooLarge(sidecar: number, key: string): Promise<void> {
+    const piece = Buffer.alloc(64 * 1024, 'x')
+    await request(`${this.#stage.sidecar(sidecar).proxy}/payments`, {
+      dispatcher: this.#agent,
+      method: 'POST',
+      headers: { 'content-type': 'application/octet-stream', 'idempotency-key': key, 'x-tenant-id': 'acme' },
+      body: Readable.from(Array.from({ length: BODY_LIMIT_BYTES / piece.length + 1 }, () => piece)),
+      headersTimeout: ANSWER_WITHIN_MS,
+      bodyTimeout: ANSWER_WITHIN_MS,
+    })
+      .then((response) => response.body.dump())
+      .catch(() => {})
   }
 
   /** @param session the same one that asks again gets what it holds; by default a new one */

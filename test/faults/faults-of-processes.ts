@@ -307,11 +307,16 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
       await carriedOut(context, key)
       const child = stage.expectEnd(victim)
       execFileSync('prlimit', ['--pid', String(child.pid), '--data=1048576:'])
-      // Whatever it is asked needs memory.
+      // Whatever it is asked needs memory, and a body is held until it is complete; one that is too large is carried out nowhere.
       const untilMs = monoMs() + 15_000
       while (child.running && monoMs() < untilMs)
         await Promise.all(
-          Array.from({ length: 20 }, () => clients.submit({ sidecar: victim, key: freshKey() })),
+          Array.from({ length: 20 }, () =>
+            Promise.all([
+              clients.submit({ sidecar: victim, key: freshKey() }),
+              clients.sendTooLarge(victim, freshKey()),
+            ]),
+          ),
         )
       const ended = !child.running
       await stage.endSidecar(victim, 'SIGKILL')
