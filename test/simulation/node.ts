@@ -154,6 +154,15 @@ export class SimulatedNode {
     return Math.max(0, ...keys.map((key) => this.#embedded.kept(key)?.ttlMs ?? 0))
   }
 
+  /** What is left of the lease that ends last. */
+  longestLeaseMs(): number {
+    const ends = [...this.keys].map((key) => {
+      const record = this.#embedded.kept(key)?.record
+      return record?.state === 'claimed' ? record.leaseUntilNodeMs : Number.NEGATIVE_INFINITY
+    })
+    return Math.max(0, ...ends.map((endMs) => endMs - this.nodeMs))
+  }
+
   /** Puts a record as it is to stand: what enrolment copies. */
   put(key: string, record: NodeRecord, ttlMs: number): void {
     this.#embedded.put(key, record, ttlMs)

@@ -120,9 +120,22 @@ export class World {
       for (const link of links) link.inspect()
     }
     for (const node of this.nodes) node.setClockRight(this.#aheadMs(node.index))
-    await scheduler.run(PROBE_MS)
+    const revivedMs = this.#revivedLeasesMs()
+    await scheduler.run(PROBE_MS + revivedMs)
     this.#probe()
-    await scheduler.run(END_MS)
+    await scheduler.run(END_MS + revivedMs)
+  }
+
+  /**
+   * A lease that was over by a clock that ran ahead is not over by the one that was set right. Where that happens to a majority at
+   * once, a key whose holder died is kept from everybody until it is over again: for as long as the clocks had been wrong, and no longer.
+   */
+  #revivedLeasesMs(): number {
+    const groups = [...Map.groupBy(this.nodes, (node) => this.#groupOf(node)[0]).values()]
+    const setBack = groups
+      .map((group) => group.filter(({ index }) => this.isStepped(index)))
+      .filter((nodes) => nodes.length >= majorityOf(this.plan.nodeCount))
+    return Math.max(0, ...setBack.flat().map((node) => node.longestLeaseMs()))
   }
 
   /** To set a node's clock is to step it: under a lease that would be a fault of the world's own making. */
