@@ -40,6 +40,19 @@ const arrowsOfCore: Record<string, readonly string[]> = {
   health: [],
 }
 
+/** The same for the folders of http, where every file stands in a folder. No listener imports another's inside. */
+const arrowsOfHttp: Record<string, readonly string[]> = {
+  message: [],
+  server: ['message'],
+  request: ['message', 'server'],
+  check: ['message', 'server', 'request'],
+  proxy: ['message', 'server', 'request'],
+  reservations: ['message', 'server', 'request'],
+  gateway: ['message', 'server', 'request', 'check'],
+  envoy: ['message', 'server', 'request', 'check'],
+  admin: ['server'],
+}
+
 /** Packages that show in one place only, so that replacing one is a change of that place. */
 const homes: Record<string, RegExp> = {
   redlock: /^quorum\//,
@@ -84,18 +97,26 @@ test('imports follow the arrows', () => {
   expect(wrong).toEqual([])
 })
 
-test('inside core, folders follow their own arrows', () => {
-  const folderOf = (file: string) => /^core\/([^/]+)\//.exec(file)?.[1]
+test.each([
+  ['core', arrowsOfCore],
+  ['http', arrowsOfHttp],
+])('inside %s, folders follow their own arrows', (layer, arrowsOfLayer) => {
+  const folderOf = (file: string) => new RegExp(`^${layer}/([^/]+)/`).exec(file)?.[1]
   const inFolders = files.filter((file) => folderOf(file) !== undefined)
+  expect(inFolders.filter((file) => !(folderOf(file)! in arrowsOfLayer))).toEqual([])
   const wrong = faults(inFolders, (file) => {
     const folder = folderOf(file) ?? ''
     return localImports(file)
       .map((imported) => folderOf(imported.file))
       .filter((target) => target !== undefined && target !== folder)
-      .filter((target) => !arrowsOfCore[folder]?.includes(target ?? ''))
+      .filter((target) => !arrowsOfLayer[folder]?.includes(target ?? ''))
       .map(String)
   })
   expect(wrong).toEqual([])
+})
+
+test('every file of http stands in a folder', () => {
+  expect(files.filter((file) => /^http\/[^/]+$/.test(file))).toEqual([])
 })
 
 test('packages are imported only where they are at home', () => {
@@ -190,12 +211,12 @@ test('the tables of ARCHITECTURE.md are the tables of this test', () => {
     [...targets.matchAll(/`(\w+)`/g)].map(([, target]) => target),
   ])
   expect(Object.fromEntries(documented)).toEqual(arrows)
-  const rowsOfCore = [...page.matchAll(/^\| `core\/(\w+)\/` \| ([^|]*) \| [^|]* \|$/gm)]
-  const documentedOfCore = rowsOfCore.map(([, folder, targets = '']) => [
-    folder,
-    [...targets.matchAll(/`(\w+)`/g)].map(([, target]) => target),
-  ])
-  expect(Object.fromEntries(documentedOfCore)).toEqual(arrowsOfCore)
+  const documentedOf = (layer: string) =>
+    [...page.matchAll(new RegExp(`^\\| \`${layer}/(\\w+)/\` \\| ([^|]*) \\| [^|]* \\|$`, 'gm'))].map(
+      ([, folder, targets = '']) => [folder, [...targets.matchAll(/`(\w+)`/g)].map(([, target]) => target)],
+    )
+  expect(Object.fromEntries(documentedOf('core'))).toEqual(arrowsOfCore)
+  expect(Object.fromEntries(documentedOf('http'))).toEqual(arrowsOfHttp)
 })
 
 /** One line for each fault, so that a failure names file and fault. */

@@ -1,7 +1,7 @@
 /** The limits that every listener for requests of others has, as the configuration wants them. */
 
 import type { Config } from '../config/load.ts'
-import type { ListenerLimits } from '../http/proxy/listener.ts'
+import type { ListenerLimits } from '../http/server/listener.ts'
 
 export function listenerLimits(config: Config): ListenerLimits {
   return {

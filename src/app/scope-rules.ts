@@ -1,7 +1,7 @@
 /** Whose word on tenant, version and client counts, as the configuration says: the same for the proxy and the gateways. */
 
 import type { Config } from '../config/load.ts'
-import type { ScopeRules } from '../http/proxy/identify.ts'
+import type { ScopeRules } from '../http/request/identify.ts'
 
 export function scopeRules(config: Config): ScopeRules {
   const { tenant, env, apiVersion, tenantHeader, versionHeader, clientHeader } = config

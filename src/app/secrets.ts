@@ -10,7 +10,7 @@ import type { ListenerName } from '../config/listeners.ts'
 import type { Config } from '../config/load.ts'
 import { SETTINGS } from '../config/settings.ts'
 import type { Clock } from '../core/ports.ts'
-import type { Certificates, ListenerTls } from '../http/listener-tls.ts'
+import type { Certificates, ListenerTls } from '../http/server/tls.ts'
 import { watchFiles } from '../system/file-watch.ts'
 
 export type Secrets = Disposable & {

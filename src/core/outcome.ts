@@ -2,7 +2,7 @@
  * Everything that can happen to a protected request, as one closed union.
  *
  * "Somebody holds it", "we cannot know" and "it ran, the answer was lost" are different words here, and stay different
- * on the wire: `http/problems.ts` is the one table from these to statuses.
+ * on the wire: `http/message/problems.ts` is the one table from these to statuses.
  */
 
 import type { ApplicationResponse } from './ports.ts'

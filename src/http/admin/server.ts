@@ -9,7 +9,7 @@
 
 import type { Server as TlsServer } from 'node:https'
 import { type FastifyInstance, fastify } from 'fastify'
-import { keepTlsFresh, type ListenerTls, serverOptions } from '../listener-tls.ts'
+import { keepTlsFresh, type ListenerTls, serverOptions } from '../server/tls.ts'
 
 export type Readiness = {
   readonly ready: boolean

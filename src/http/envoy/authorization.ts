@@ -1,5 +1,5 @@
 /**
- * Envoy's ext_authz over gRPC: the same check as over HTTP (`http/gateway/check.ts`), asked and answered in messages.
+ * Envoy's ext_authz over gRPC: the same check as over HTTP (`check/check.ts`), asked and answered in messages.
  *
  * Owns what of such a question is the request, and what is known of its body: bytes that are fewer than the request states
  * are a part, and a part is no body. Refusals are answers here, 503 included, with their headers; so nothing that the filter
@@ -8,14 +8,14 @@
 
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
-import { checkAnswer, grantedHeaders, UPSTREAM_HEADERS } from '../gateway/answers.ts'
-import type { Checked, ReadBody } from '../gateway/check.ts'
-import type { Original } from '../gateway/original.ts'
-import { namesOnlyWeSay } from '../headers.ts'
-import type { Problem } from '../problems.ts'
-import { type AdmissionRules, admit } from '../proxy/admission.ts'
-import { type Answer, problemAnswer } from '../proxy/answers.ts'
-import { type Body, tooLarge } from '../proxy/inbound.ts'
+import type { Checked, ReadBody } from '../check/check.ts'
+import { checkAnswer, grantedHeaders, UPSTREAM_HEADERS } from '../check/check-answers.ts'
+import type { Original } from '../check/original-request.ts'
+import { type Answer, problemAnswer } from '../message/answer.ts'
+import { namesOnlyWeSay } from '../message/headers.ts'
+import type { Problem } from '../message/problems.ts'
+import { type AdmissionRules, admit } from '../request/admission.ts'
+import { type Body, tooLarge } from '../server/inbound.ts'
 import {
   type CheckedHttpRequest,
   type CheckRequest,

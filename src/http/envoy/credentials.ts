@@ -1,7 +1,7 @@
-/** TLS of the gRPC listener: that of every other listener (`listener-tls.ts`), in the form that gRPC's server takes. */
+/** TLS of the gRPC listener: that of every other listener (`server/tls.ts`), in the form that gRPC's server takes. */
 
 import { ServerCredentials } from '@grpc/grpc-js'
-import { contextOf, type ListenerTls, tlsOptions } from '../listener-tls.ts'
+import { contextOf, type ListenerTls, tlsOptions } from '../server/tls.ts'
 
 export function listenerCredentials(
   tls: ListenerTls | undefined,

@@ -11,9 +11,9 @@
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { ForwardResult, HeaderList } from '../../core/ports.ts'
 import { OUTCOME_HEADER } from '../../core/routes/settlement.ts'
-import { namesOnlyWeSay, STATUS_HEADER } from '../headers.ts'
-import type { Answer } from '../proxy/answers.ts'
-import { type Body, tooLarge } from '../proxy/inbound.ts'
+import type { Answer } from '../message/answer.ts'
+import { namesOnlyWeSay, STATUS_HEADER } from '../message/headers.ts'
+import { type Body, tooLarge } from '../server/inbound.ts'
 import { type AnsweredBy, answeredBy } from './answered-by.ts'
 import type { Conversation } from './conversation.ts'
 import {

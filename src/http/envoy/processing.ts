@@ -11,19 +11,19 @@ import { linesOf } from '../../core/formats/header-lines.ts'
 import type { Clock, HeaderList } from '../../core/ports.ts'
 import type { Route } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
-import { decidedEvent } from '../decided.ts'
-import { matched } from '../gateway/check.ts'
-import { type Claimed, claimedLines } from '../headers.ts'
-import type { Problem } from '../problems.ts'
-import { type AdmissionRules, type AdmittedRequest, admit } from '../proxy/admission.ts'
-import { type Answer, problemAnswer } from '../proxy/answers.ts'
+import { type Answer, problemAnswer } from '../message/answer.ts'
+import { type Claimed, claimedLines } from '../message/headers.ts'
+import type { Problem } from '../message/problems.ts'
+import { type AdmissionRules, type AdmittedRequest, admit } from '../request/admission.ts'
+import { decidedEvent } from '../request/decided-event.ts'
+import { routeFor } from '../request/described-route.ts'
 import {
   type About,
   type Protected,
   type ProtectOptions,
   type ProtectPorts,
   protect,
-} from '../proxy/protect.ts'
+} from '../request/protect.ts'
 import type { Conversation } from './conversation.ts'
 import { type Exchange, exchangeOver } from './exchange.ts'
 import { ordinaryLines, pseudoHeader } from './messages.ts'
@@ -76,8 +76,7 @@ async function serve(
   const method = pseudoHeader(head, ':method') ?? ''
   const target = pseudoHeader(head, ':path') ?? ''
   const admission = admit({ method, target, httpVersion: '1.1', headers }, options.rules)
-  const match =
-    admission.kind === 'admitted' ? matched({ request: admission.request }, options.routes) : undefined
+  const match = admission.kind === 'admitted' ? routeFor(admission.request, options.routes) : undefined
   const route = match?.route
   const header = (name: string) => linesOf(headers, name)[0]
   const trace = ports.tracing.request({ method, route: route?.name, protocolVersion: '1.1', header })

@@ -11,7 +11,7 @@ import { verifyReservationId } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import { complete, type EndResult, type Reservation, release } from '../../core/reservations/reservations.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../../core/routes/settlement.ts'
-import type { Problem } from '../problems.ts'
+import type { Problem } from '../message/problems.ts'
 
 export type Report = {
   readonly status: number

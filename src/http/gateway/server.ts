@@ -11,24 +11,26 @@ import type { Entrypoint, Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { Clock } from '../../core/ports.ts'
 import { release } from '../../core/reservations/reservations.ts'
-import { decidedEvent } from '../decided.ts'
-import type { ListenerTls } from '../listener-tls.ts'
-import { type ListenAt, whereListening } from '../listening.ts'
-import { closesConnection, type Problem } from '../problems.ts'
-import { type Admission, type AdmittedRequest, admit } from '../proxy/admission.ts'
-import { type Answer, problemAnswer } from '../proxy/answers.ts'
-import { endToEndHeaders } from '../proxy/arrival.ts'
-import { hasBody, type Inbound, rawOf, readBody } from '../proxy/inbound.ts'
-import { createListener, type ListenerLimits } from '../proxy/listener.ts'
-import { send } from '../proxy/send.ts'
-import { offersWebSocket } from '../proxy/upgrade.ts'
-import { isToken } from '../tokens.ts'
-import { createTurns } from '../turns.ts'
-import { checkAnswer, DRAINING, overload } from './answers.ts'
-import { type Checked, type CheckOptions, type CheckPorts, check, idOf, matched } from './check.ts'
+import { type Checked, type CheckOptions, type CheckPorts, check, idOf } from '../check/check.ts'
+import { checkAnswer, DRAINING, overload } from '../check/check-answers.ts'
+import { TOKEN_HEADER, TOKEN_REQUIRED } from '../check/gateway-token.ts'
+import type { Dialect, Original } from '../check/original-request.ts'
+import { type Answer, problemAnswer } from '../message/answer.ts'
+import { closesConnection, type Problem } from '../message/problems.ts'
+import { isToken } from '../request/access-token.ts'
+import { type Admission, type AdmittedRequest, admit } from '../request/admission.ts'
+import { endToEndHeaders, rawOf } from '../request/arrival.ts'
+import { decidedEvent } from '../request/decided-event.ts'
+import { routeFor } from '../request/described-route.ts'
+import { hasBody, type Inbound, readBody } from '../server/inbound.ts'
+import { type ListenAt, whereListening } from '../server/listen-address.ts'
+import { createListener, type ListenerLimits } from '../server/listener.ts'
+import { createRequestScheduler } from '../server/request-scheduler.ts'
+import { send } from '../server/send.ts'
+import type { ListenerTls } from '../server/tls.ts'
+import { offersWebSocket } from '../server/websocket-offer.ts'
 import { endedProblem, opened, reportFrom, settle } from './completion.ts'
-import { type Dialect, type Original, originalOf } from './original.ts'
-import { TOKEN_HEADER, TOKEN_REQUIRED } from './token.ts'
+import { originalOf } from './dialects.ts'
 
 export type GatewayOptions = CheckOptions & {
   /** Gateways must show one of them where given, as `Fencepost-Gateway-Token`; asked at each call, because they may change. */
@@ -68,7 +70,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
   const rules = { headerLinesMax: limits.headerLinesMax, endToEnd: endToEndHeaders(options) }
   /** Connections whose last answer is decided: what came behind it is not looked at. */
   const ending = new WeakSet<Duplex>()
-  const turns = createTurns(ports.clock)
+  const scheduler = createRequestScheduler(ports.clock)
   let draining = false
   let inFlight = 0
 
@@ -79,7 +81,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
     const { req } = inbound
     inFlight += 1
     try {
-      const turn = turns.begin()
+      const turn = scheduler.begin()
       if (turn !== undefined) await turn
       if (ending.has(req.socket)) return
       const admission = admit(rawOf(req), rules)
@@ -133,7 +135,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
   }
 
   function isProtected(original: Original): boolean {
-    const match = matched(original, options.routes)
+    const match = routeFor(original.request, options.routes)
     return match !== undefined && match.route.mode !== 'bypass'
   }
 

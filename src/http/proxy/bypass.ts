@@ -8,19 +8,20 @@ import type { Readable } from 'node:stream'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import type { Tracing } from '../../core/tracing.ts'
-import { abandoned } from '../abandoned.ts'
+import { type Answer, problemAnswer } from '../message/answer.ts'
 import {
   type ForwardedHeaders,
   type Hop,
   STATUS_HEADER,
   towardsApplication,
   towardsClient,
-} from '../headers.ts'
-import type { Problem } from '../problems.ts'
-import type { AdmittedRequest } from './admission.ts'
-import { type Answer, noAnswer, problemAnswer } from './answers.ts'
+} from '../message/headers.ts'
+import type { Problem } from '../message/problems.ts'
+import type { AdmittedRequest } from '../request/admission.ts'
+import { noAnswer } from '../request/outcome-answers.ts'
+import { abandoned } from '../server/abandoned.ts'
+import { bodyStream, hasBody, type Inbound } from '../server/inbound.ts'
 import type { Application } from './application.ts'
-import { bodyStream, hasBody, type Inbound } from './inbound.ts'
 
 export type BypassPorts = {
   readonly application: Application

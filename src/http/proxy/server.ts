@@ -10,26 +10,33 @@ import type { Duplex } from 'node:stream'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
 import type { RequestTrace, Tracing } from '../../core/tracing.ts'
-import { abandoned } from '../abandoned.ts'
-import { decidedEvent } from '../decided.ts'
-import { type Claimed, type ForwardedHeaders, type Hop, towardsApplication } from '../headers.ts'
-import type { ListenerTls } from '../listener-tls.ts'
-import { type ListenAt, whereListening } from '../listening.ts'
-import { closesConnection, type Problem } from '../problems.ts'
-import type { Peers } from '../trusted-peers.ts'
-import { createTurns } from '../turns.ts'
-import type { AdmittedRequest } from './admission.ts'
-import { type Answer, problemAnswer } from './answers.ts'
+import { type Answer, problemAnswer } from '../message/answer.ts'
+import { type Claimed, type ForwardedHeaders, type Hop, towardsApplication } from '../message/headers.ts'
+import { closesConnection, type Problem } from '../message/problems.ts'
+import type { AdmittedRequest } from '../request/admission.ts'
+import { type Arrived, createArrival } from '../request/arrival.ts'
+import { decidedEvent } from '../request/decided-event.ts'
+import type { ScopeRules } from '../request/identify.ts'
+import {
+  type About,
+  type ProtectedCall,
+  type ProtectPorts,
+  protect,
+  waitersByRoute,
+} from '../request/protect.ts'
+import type { Peers } from '../request/trusted-peers.ts'
+import { abandoned } from '../server/abandoned.ts'
+import { type Inbound, readBody } from '../server/inbound.ts'
+import { type ListenAt, whereListening } from '../server/listen-address.ts'
+import { createListener, type ListenerLimits } from '../server/listener.ts'
+import { createRequestScheduler } from '../server/request-scheduler.ts'
+import { send, writeRaw } from '../server/send.ts'
+import type { ListenerTls } from '../server/tls.ts'
+import { offersWebSocket } from '../server/websocket-offer.ts'
 import type { Application } from './application.ts'
-import { type Arrived, createArrival } from './arrival.ts'
 import { bypass } from './bypass.ts'
-import type { ScopeRules } from './identify.ts'
-import { type Inbound, readBody } from './inbound.ts'
-import { createListener, type ListenerLimits } from './listener.ts'
-import { type About, type ProtectedCall, type ProtectPorts, protect, waitersByRoute } from './protect.ts'
-import { send, writeRaw } from './send.ts'
 import { traced } from './traced.ts'
-import { offersWebSocket, passUpgrade } from './upgrade.ts'
+import { passUpgrade } from './upgrade.ts'
 
 export type ProxyOptions = {
   readonly routes: readonly Route[]
@@ -70,7 +77,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   const { limits } = options
   const protectPorts: ProtectPorts = { ...ports, waitersOf: waitersByRoute() }
   const arrive = createArrival(options)
-  const turns = createTurns(ports.clock)
+  const scheduler = createRequestScheduler(ports.clock)
   const listener = createListener(limits, { take, takeUpgrade }, ports.newInstance, options.tls)
   const { server } = listener
   const tunnels = new Set<Duplex>()
@@ -87,7 +94,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     const { req } = inbound
     const startedMonoMs = ports.clock.monoMs()
     inFlight += 1
-    const turn = turns.begin()
+    const turn = scheduler.begin()
     if (turn !== undefined) await turn
     // Otherwise its client was told that no answer follows: what is carried out now would be carried out behind its back.
     if (!ending.has(req.socket)) {

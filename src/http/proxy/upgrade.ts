@@ -5,30 +5,22 @@
  * protected request is never turned into a connection on which anything could follow (RFC 9110, section 7.8).
  */
 
-import type { IncomingMessage } from 'node:http'
 import { type Duplex, Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
+import { type Answer, problemAnswer } from '../message/answer.ts'
 import {
   type ForwardedHeaders,
   type Hop,
   STATUS_HEADER,
   towardsApplication,
   towardsClient,
-} from '../headers.ts'
-import type { AdmittedRequest } from './admission.ts'
-import { type Answer, noAnswer, problemAnswer } from './answers.ts'
+} from '../message/headers.ts'
+import type { AdmittedRequest } from '../request/admission.ts'
+import { noAnswer } from '../request/outcome-answers.ts'
+import { rawHead, writeRaw } from '../server/send.ts'
 import type { Application } from './application.ts'
-import { rawHead, writeRaw } from './send.ts'
-
-export function asksForWebSocket(req: IncomingMessage): boolean {
-  return req.method === 'GET' && offersWebSocket(req)
-}
-
-export function offersWebSocket({ headers }: IncomingMessage): boolean {
-  return headers.upgrade?.trim().toLowerCase() === 'websocket'
-}
 
 export type UpgradeCall = {
   readonly socket: Duplex

@@ -7,8 +7,8 @@ import type { Clock, ReadResult } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import type { Waited } from '../../core/reservations/reservation-wait.ts'
 import type { EndResult, ExtendResult, Reservation, Validity } from '../../core/reservations/reservations.ts'
-import type { Problem } from '../problems.ts'
-import { whyUnavailable } from '../unavailable.ts'
+import type { Problem } from '../message/problems.ts'
+import { whyUnavailable } from '../message/unavailable.ts'
 import type { ExtendedOutput, ReservedOutput, StandingOutput } from './schemas.ts'
 
 export type ApiAnswer =

@@ -2,7 +2,7 @@
  * THE table of calls of the reservation API: routing, validation and the OpenAPI document are read from it.
  */
 
-import type { ProblemCode } from '../problems.ts'
+import type { ProblemCode } from '../message/problems.ts'
 import {
   CompleteBody,
   Ended,

@@ -24,7 +24,7 @@ import {
   release,
 } from '../../core/reservations/reservations.ts'
 import type { Tracing } from '../../core/tracing.ts'
-import { type Problem, quotaProblem } from '../problems.ts'
+import { type Problem, quotaProblem } from '../message/problems.ts'
 import {
   type ApiAnswer,
   endedAnswer,

@@ -9,10 +9,11 @@ import { fingerprint } from '../../core/request/fingerprint.ts'
 import { fingerprintOfName, recordKey, type Scope } from '../../core/request/identity.ts'
 import { type PrincipalRules, principalFrom } from '../../core/request/principal.ts'
 import type { Intent } from '../../core/reservations/reservations.ts'
-import { matchRoute, type ProtectedRoute, type Route } from '../../core/routes/route.ts'
-import type { Problem } from '../problems.ts'
-import type { AdmittedRequest } from '../proxy/admission.ts'
-import { fingerprintProblem, identify, rulesOf } from '../proxy/identify.ts'
+import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
+import type { Problem } from '../message/problems.ts'
+import type { AdmittedRequest } from '../request/admission.ts'
+import { routeFor } from '../request/described-route.ts'
+import { fingerprintProblem, identify, rulesOf } from '../request/identify.ts'
 import { type DescribedRequestInput, type FingerprintInput, LIMITS, type ReserveInput } from './schemas.ts'
 
 /** For requests that are described: what the proxy would make of them. */
@@ -114,7 +115,7 @@ async function identifiedAs(
   { routes, principal }: Describing,
 ): Promise<OfRequest | Problem> {
   const request = admitted(described)
-  const matched = routeOf(request, routes)
+  const matched = routeFor(request, routes)
   if (matched === undefined || matched.route.mode === 'bypass')
     return {
       code: 'request-invalid',
@@ -144,7 +145,7 @@ export async function explained(
   { routes, principal: rules }: Describing,
 ): Promise<Record<string, unknown> | Problem> {
   const request = admitted(described)
-  const route = routeOf(request, routes)?.route
+  const route = routeFor(request, routes)?.route
   const guarded = route === undefined || route.mode === 'bypass' ? undefined : route
   const { method, path, query, headers } = request
   const principal = principalFrom(guarded?.principal ?? { kind: 'authorization' }, headers, rules)
@@ -155,17 +156,6 @@ export async function explained(
     : fingerprint(head, body, rulesOf(guarded)))
   if (printed.kind !== 'fingerprint') return fingerprintProblem(printed)
   return { route: guarded?.name ?? null, ...explain(printed) }
-}
-
-function routeOf(request: AdmittedRequest, routes: readonly Route[]) {
-  const { method, host, path, headers } = request
-  const lines: Record<string, string[]> = Object.create(null)
-  for (const [name, value] of headers) {
-    const lower = name.toLowerCase()
-    const known = lines[lower] ?? []
-    lines[lower] = [...known, value]
-  }
-  return matchRoute(routes, { method, host, path, headers: lines })
 }
 
 function admitted({ method, path, query, headers = {} }: DescribedRequestInput): AdmittedRequest {

@@ -8,9 +8,9 @@
 import type { Server as TlsServer } from 'node:https'
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply } from 'fastify'
 import { decodeUtf8 } from '../../core/formats/framing.ts'
-import { keepTlsFresh, type ListenerTls, serverOptions } from '../listener-tls.ts'
-import { type Problem, problemDocument } from '../problems.ts'
-import { createConnectionFaults, type FaultLimits } from '../proxy/connection-faults.ts'
+import { type Problem, problemDocument } from '../message/problems.ts'
+import { createConnectionFaults, type FaultLimits } from '../server/connection-faults.ts'
+import { keepTlsFresh, type ListenerTls, serverOptions } from '../server/tls.ts'
 import { validatorOf } from './validation.ts'
 
 export type ListenerLimits = FaultLimits & {

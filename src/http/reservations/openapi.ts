@@ -5,7 +5,7 @@
  */
 
 import { printDuration } from '../../core/quantity.ts'
-import { PROBLEM_TYPE_BASE, PROBLEMS, type ProblemCode } from '../problems.ts'
+import { PROBLEM_TYPE_BASE, PROBLEMS, type ProblemCode } from '../message/problems.ts'
 import { CALL_NAMES, CALLS, type Call, PROBLEMS_OF_ALL } from './calls.ts'
 import type { Schema } from './schemas.ts'
 

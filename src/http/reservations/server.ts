@@ -10,12 +10,12 @@ import type { Events } from '../../core/events.ts'
 import type { Reservation } from '../../core/reservations/reservations.ts'
 import type { SagaDesk } from '../../core/saga-desk.ts'
 import type { Tracing } from '../../core/tracing.ts'
-import { abandoned } from '../abandoned.ts'
-import type { ListenerTls } from '../listener-tls.ts'
-import type { ListenAt } from '../listening.ts'
-import { type Problem, problemDocument } from '../problems.ts'
-import { isToken } from '../tokens.ts'
-import { createTurns } from '../turns.ts'
+import { type Problem, problemDocument } from '../message/problems.ts'
+import { isToken } from '../request/access-token.ts'
+import { abandoned } from '../server/abandoned.ts'
+import type { ListenAt } from '../server/listen-address.ts'
+import { createRequestScheduler } from '../server/request-scheduler.ts'
+import type { ListenerTls } from '../server/tls.ts'
 import { type ApiAnswer, decisionOf, problem } from './answers.ts'
 import { CALL_NAMES, CALLS, type CallName } from './calls.ts'
 import { createHandlers, type HandlerOptions, type HandlerPorts } from './handlers.ts'
@@ -68,7 +68,7 @@ export function createReservationApi(
   ports: ReservationApiPorts,
 ): ReservationApi {
   const { limits } = options
-  const turns = createTurns(ports.clock)
+  const scheduler = createRequestScheduler(ports.clock)
   const outstanding = trackOutstanding(ports.clock, limits.perSessionMax)
   const heartbeats = createHeartbeats({ ...ports, onRenewed: outstanding.held })
   const ended = (reservation: Reservation): void => {
@@ -97,7 +97,7 @@ export function createReservationApi(
       reply.header('WWW-Authenticate', 'Bearer')
       return answer(reply, TOKEN_REQUIRED)
     }
-    await turns.begin()
+    await scheduler.begin()
     const over = inFlight - heartbeats.open > limits.inFlightMax
     return over ? answer(reply, overloaded(limits.inFlightMax)) : undefined
   })

@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { IDEMPOTENCY_STATUSES } from '../../../src/http/proxy/answers.ts'
+import { IDEMPOTENCY_STATUSES } from '../../../src/http/message/answer.ts'
 import { type Respond, startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { hold, openWire, route, startProxy, type TestProxy } from '../../support/proxy.ts'

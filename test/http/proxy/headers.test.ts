@@ -5,7 +5,7 @@
  */
 import { expect, test } from 'vitest'
 import type { ProtectedRoute } from '../../../src/core/routes/route.ts'
-import type { ForwardedHeaders } from '../../../src/http/headers.ts'
+import type { ForwardedHeaders } from '../../../src/http/message/headers.ts'
 import { startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { openWire, route, startProxy } from '../../support/proxy.ts'

@@ -10,7 +10,7 @@ import {
   PROBLEMS,
   type ProblemCode,
   problemDocument,
-} from '../../../src/http/problems.ts'
+} from '../../../src/http/message/problems.ts'
 import { startApplication, startRawApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'

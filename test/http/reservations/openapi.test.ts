@@ -1,7 +1,7 @@
 /** `/openapi.json` says what is served: its calls, its limits, every problem; and its examples are true. */
 import { Compile } from 'typebox/compile'
 import { expect, test } from 'vitest'
-import { PROBLEMS, type ProblemCode } from '../../../src/http/problems.ts'
+import { PROBLEMS, type ProblemCode } from '../../../src/http/message/problems.ts'
 import { CALL_NAMES, CALLS, type Call, PROBLEMS_OF_ALL } from '../../../src/http/reservations/calls.ts'
 import type { Schema } from '../../../src/http/reservations/schemas.ts'
 import { startReservationApi } from '../../support/reservation-api.ts'

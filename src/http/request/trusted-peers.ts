@@ -5,8 +5,8 @@
  */
 
 import { BlockList, isIP } from 'node:net'
-import type { HeaderList } from '../core/ports.ts'
-import { isForwarding } from './headers.ts'
+import type { HeaderList } from '../../core/ports.ts'
+import { isForwarding } from '../message/headers.ts'
 
 /** The same as the setting's (`config/networks.ts`). */
 export type Peers =

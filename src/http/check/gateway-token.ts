@@ -1,6 +1,6 @@
 /** How a gateway shows its token, where the configuration asks for one. */
 
-import type { Problem } from '../problems.ts'
+import type { Problem } from '../message/problems.ts'
 
 export const TOKEN_HEADER = 'fencepost-gateway-token'
 

@@ -20,7 +20,7 @@ import { joinKeyParts, type KeyCarrier, keyOf } from '../../core/request/key-par
 import { type PrincipalRules, principalFrom } from '../../core/request/principal.ts'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { ProtectedRoute } from '../../core/routes/route.ts'
-import type { Problem } from '../problems.ts'
+import type { Problem } from '../message/problems.ts'
 import type { AdmittedRequest } from './admission.ts'
 
 export type ScopeRules = PrincipalRules & {

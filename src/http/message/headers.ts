@@ -7,8 +7,8 @@
  * Source: RFC 9110, section 7.6.1 (fields of one connection), 7.6.3 (Via); RFC 7239 is neither read nor written.
  */
 
-import { linesOf } from '../core/formats/header-lines.ts'
-import type { ForwardContext, HeaderList } from '../core/ports.ts'
+import { linesOf } from '../../core/formats/header-lines.ts'
+import type { ForwardContext, HeaderList } from '../../core/ports.ts'
 
 /** What the client is told about its request (`docs/http.md`). */
 export const STATUS_HEADER = 'Idempotency-Status'

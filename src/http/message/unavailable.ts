@@ -1,6 +1,6 @@
 /** Why there was no majority, in the words of an answer. */
 
-import { NOT_COUNTED } from '../core/outcome.ts'
+import { NOT_COUNTED } from '../../core/outcome.ts'
 
 export type Unavailable = { readonly answered: number; readonly required: number; readonly full?: number }
 

@@ -8,9 +8,7 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { PassThrough, type Readable } from 'node:stream'
-import { headerPairs } from '../headers.ts'
-import type { Problem } from '../problems.ts'
-import type { RawRequest } from './admission.ts'
+import type { Problem } from '../message/problems.ts'
 
 export type Inbound = {
   readonly req: IncomingMessage
@@ -26,17 +24,6 @@ export type Body =
   | { readonly kind: 'refused'; readonly problem: Problem }
   /** The client went away before the request was whole: there is nobody to answer and nothing to carry out. */
   | { readonly kind: 'gone' }
-
-/** The head as it came; the target stands under another name once the listener's `rewriteUrl` has taken its place. */
-export function rawOf(req: IncomingMessage): RawRequest {
-  const { originalUrl } = req as IncomingMessage & { readonly originalUrl?: string }
-  return {
-    method: req.method ?? '',
-    target: originalUrl ?? req.url ?? '',
-    httpVersion: req.httpVersion,
-    headers: headerPairs(req.rawHeaders),
-  }
-}
 
 export function hasBody({ req }: Inbound): boolean {
   return req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0

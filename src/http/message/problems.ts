@@ -3,12 +3,12 @@
  * can help. `docs/problems.md` lists exactly these codes; a test compares both directions.
  *
  * Owns the form of a problem document. When which problem arises is decided elsewhere; what else an answer says
- * (`Idempotency-Status`) is `proxy/answers.ts`.
+ * (`Idempotency-Status`) is `answer.ts`.
  *
  * Source: RFC 9457.
  */
 
-import type { QuotaReached } from '../core/request/tenant-quotas.ts'
+import type { QuotaReached } from '../../core/request/tenant-quotas.ts'
 
 type Row = {
   readonly status: number

@@ -1,15 +1,15 @@
 // A burst of requests is spread over turns of the event loop, so that what else waits for a turn gets one.
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
-import { createTurns } from '../../src/http/turns.ts'
-import { TestProcess } from '../support/processes.ts'
+import { createRequestScheduler } from '../../../src/http/server/request-scheduler.ts'
+import { TestProcess } from '../../support/processes.ts'
 
-function turnsAt() {
+function schedulerAt() {
   let nowMs = 0
-  const turns = createTurns({ monoMs: () => nowMs })
+  const scheduler = createRequestScheduler({ monoMs: () => nowMs })
   const order: number[] = []
   const arrive = async (request: number) => {
-    const turn = turns.begin()
+    const turn = scheduler.begin()
     if (turn !== undefined) await turn
     order.push(request)
   }
@@ -24,7 +24,7 @@ function turnsAt() {
 const turnOfLoop = () => new Promise((resolve) => setImmediate(resolve))
 
 test('of a burst a few begin at once and the others in later turns, in their order', async () => {
-  const { arrive, order } = turnsAt()
+  const { arrive, order } = schedulerAt()
   const all = Array.from({ length: 100 }, (_, request) => arrive(request))
   const begun: number[] = [order.length]
   for (let turn = 0; turn < 3; turn += 1) {
@@ -37,7 +37,7 @@ test('of a burst a few begin at once and the others in later turns, in their ord
 })
 
 test('whoever comes while others wait comes behind them', async () => {
-  const { arrive, order, advance } = turnsAt()
+  const { arrive, order, advance } = schedulerAt()
   const burst = Array.from({ length: 40 }, (_, request) => arrive(request))
   advance(1_000)
   const late = arrive(40)
@@ -47,7 +47,7 @@ test('whoever comes while others wait comes behind them', async () => {
 })
 
 test('what comes one after the other never waits', () => {
-  const { arrive, order, advance } = turnsAt()
+  const { arrive, order, advance } = schedulerAt()
   for (let request = 0; request < 1_000; request += 1) {
     void arrive(request)
     if (request % 15 === 14) advance(5)
@@ -56,7 +56,7 @@ test('what comes one after the other never waits', () => {
 })
 
 test('fifteen hundred requests at the same moment hold up a scrape for less than 100 ms of CPU', async () => {
-  const program = fileURLToPath(new URL('../../bench/longest-turn.ts', import.meta.url))
+  const program = fileURLToPath(new URL('../../../bench/longest-turn.ts', import.meta.url))
   await using bench = new TestProcess(process.execPath, [program], { name: 'bench/longest-turn.ts' })
   const { code } = await bench.exited
   expect({ code, said: bench.output }).toMatchObject({

@@ -14,12 +14,13 @@ import type { ForwardContext, ForwardResult } from '../../core/ports.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { ProtectedRoute } from '../../core/routes/route.ts'
-import type { Claimed } from '../headers.ts'
-import { type Problem, quotaProblem } from '../problems.ts'
+import { type Answer, problemAnswer } from '../message/answer.ts'
+import type { Claimed } from '../message/headers.ts'
+import { type Problem, quotaProblem } from '../message/problems.ts'
+import type { Body } from '../server/inbound.ts'
 import type { AdmittedRequest } from './admission.ts'
-import { type Answer, answerFor, problemAnswer } from './answers.ts'
 import { type Identified, identify, type ScopeRules, scopeOf } from './identify.ts'
-import type { Body } from './inbound.ts'
+import { answerFor } from './outcome-answers.ts'
 
 export type ProtectPorts = Omit<DedupPorts, 'waiters' | 'turns'> & {
   readonly turns: Turns

@@ -11,10 +11,10 @@ import type { Decision } from '../../core/events.ts'
 import { type Execution, UNAVAILABLE_RETRY_AFTER_MS } from '../../core/outcome.ts'
 import type { HeaderList } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
-import type { Problem } from '../problems.ts'
-import { type Answer, problemAnswer } from '../proxy/answers.ts'
+import { type Answer, problemAnswer } from '../message/answer.ts'
+import type { Problem } from '../message/problems.ts'
 import type { Checked, Decided, Granted } from './check.ts'
-import type { Dialect } from './original.ts'
+import type { Dialect } from './original-request.ts'
 
 /** What a granted request brings to the application. A client that sends one of them itself must not be believed. */
 export const UPSTREAM_HEADERS = [

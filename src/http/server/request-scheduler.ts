@@ -6,9 +6,9 @@
  * later turns, in the order in which they came. Owns that order, and no limit: every request begins.
  */
 
-import type { Clock } from '../core/ports.ts'
+import type { Clock } from '../../core/ports.ts'
 
-export interface Turns {
+export interface RequestScheduler {
   /** Undefined where the request may begin now, else resolves when it may. */
   begin(): Promise<void> | undefined
 }
@@ -18,7 +18,7 @@ const A_TURN = 16
 /** Longer ago than this is another turn: asking the loop itself would cost it a turn for each request. */
 const TURN_MS = 5
 
-export function createTurns({ monoMs }: Pick<Clock, 'monoMs'>): Turns {
+export function createRequestScheduler({ monoMs }: Pick<Clock, 'monoMs'>): RequestScheduler {
   const waiting: (() => void)[] = []
   let sinceMonoMs = Number.NEGATIVE_INFINITY
   let begun = 0

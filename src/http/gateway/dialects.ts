@@ -14,9 +14,8 @@
 
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
-import type { AdmittedRequest } from '../proxy/admission.ts'
-
-export type Dialect = 'ext-authz' | 'auth-request' | 'forward-auth'
+import type { Dialect, Original } from '../check/original-request.ts'
+import type { AdmittedRequest } from '../request/admission.ts'
 
 /** The hop's own id of a request: who asks twice with it is one asker (a retried check), not a duplicate. */
 const HOP_ID_HEADER = 'fencepost-hop-id'
@@ -28,14 +27,6 @@ const HOP_IDS: Record<Dialect, string> = {
   'ext-authz': 'x-request-id',
   'auth-request': HOP_ID_HEADER,
   'forward-auth': HOP_ID_HEADER,
-}
-
-export type Original = {
-  readonly dialect: Dialect
-  readonly request: AdmittedRequest
-  readonly hopId: string | undefined
-  /** Whether what comes with the check is the whole body, a part of it, or says nothing about it. */
-  readonly body: 'whole' | 'partial' | 'unknown'
 }
 
 export type OriginalRequest =

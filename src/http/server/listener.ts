@@ -11,13 +11,13 @@ import { createServer as createTlsServer } from 'node:https'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import Fastify, { type FastifyInstance } from 'fastify'
-import { keepTlsFresh, type ListenerTls, tlsOptions } from '../listener-tls.ts'
-import type { Problem } from '../problems.ts'
-import { problemAnswer } from './answers.ts'
+import { problemAnswer } from '../message/answer.ts'
+import type { Problem } from '../message/problems.ts'
 import { type ConnectionFaults, createConnectionFaults } from './connection-faults.ts'
 import type { Inbound } from './inbound.ts'
 import { send, writeRaw } from './send.ts'
-import { asksForWebSocket } from './upgrade.ts'
+import { keepTlsFresh, type ListenerTls, tlsOptions } from './tls.ts'
+import { asksForWebSocket } from './websocket-offer.ts'
 
 export type ListenerLimits = {
   readonly headerBytesMax: number
@@ -80,7 +80,7 @@ export function createListener(
   server.timeout = 0
 
   // Node remembers an address that was asked for while its connection stood. Of a peer that has reset it there is none, and
-  // nobody knows who asks: it would be taken for one on a Unix socket, which is trusted (`trusted-peers.ts`).
+  // nobody knows who asks: it would be taken for one on a Unix socket, which is trusted (`request/trusted-peers.ts`).
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
     if (socket.remoteAddress === undefined && typeof server.address() !== 'string') socket.destroy()
   })

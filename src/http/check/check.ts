@@ -23,11 +23,12 @@ import {
   SESSION_TAG_BYTES,
   type Validity,
 } from '../../core/reservations/reservations.ts'
-import { matchRoute, type ProtectedRoute, type Route } from '../../core/routes/route.ts'
-import { type Problem, quotaProblem } from '../problems.ts'
-import { type Identification, identify, type ScopeRules, type Subject, scopeOf } from '../proxy/identify.ts'
-import type { Body } from '../proxy/inbound.ts'
-import type { Original } from './original.ts'
+import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
+import { type Problem, quotaProblem } from '../message/problems.ts'
+import { routeFor } from '../request/described-route.ts'
+import { type Identification, identify, type ScopeRules, type Subject, scopeOf } from '../request/identify.ts'
+import type { Body } from '../server/inbound.ts'
+import type { Original } from './original-request.ts'
 
 export type CheckOptions = { readonly routes: readonly Route[]; readonly scope: ScopeRules }
 
@@ -68,23 +69,13 @@ const SECRET_BUDGET_MS = 1_000
 
 const NO_QUORUM: Decided = { kind: 'unavailable', answered: 0, required: 1 }
 
-export function matched({ request }: Pick<Original, 'request'>, routes: readonly Route[]) {
-  const lines: Record<string, string[]> = Object.create(null)
-  for (const [name, value] of request.headers) {
-    const lower = name.toLowerCase()
-    lines[lower] = [...(lines[lower] ?? []), value]
-  }
-  const { method, host, path } = request
-  return matchRoute(routes, { method, host, path, headers: lines })
-}
-
 export async function check(
   original: Original,
   read: ReadBody,
   { routes, scope: rules }: CheckOptions,
   ports: CheckPorts,
 ): Promise<Checked | 'gone'> {
-  const match = matched(original, routes)
+  const match = routeFor(original.request, routes)
   if (match === undefined || match.route.mode === 'bypass') {
     const skipped = await read(0)
     return skipped.kind === 'gone' ? 'gone' : { decided: { kind: 'passed' } }

@@ -7,11 +7,10 @@
 
 import type { IncomingMessage } from 'node:http'
 import { matchRoute, type Route, type RouteMatchResult } from '../../core/routes/route.ts'
-import { isForwarding } from '../headers.ts'
-import { type Peers, trustedPeers, withoutClaims } from '../trusted-peers.ts'
-import { type Admission, ALWAYS_END_TO_END, admit } from './admission.ts'
+import { headerPairs, isForwarding } from '../message/headers.ts'
+import { type Admission, ALWAYS_END_TO_END, admit, type RawRequest } from './admission.ts'
 import type { ScopeRules } from './identify.ts'
-import { rawOf } from './inbound.ts'
+import { type Peers, trustedPeers, withoutClaims } from './trusted-peers.ts'
 
 export type Arrived = { readonly admission: Admission; readonly matched?: RouteMatchResult }
 
@@ -39,6 +38,17 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
     const facts = { method, host, path, headers: believed ? req.headers : without(req.headers, claims) }
     const matched = matchRoute(routes, facts)
     return matched === undefined ? { admission } : { admission, matched }
+  }
+}
+
+/** The head as it came; the target stands under another name once the listener's `rewriteUrl` has taken its place. */
+export function rawOf(req: IncomingMessage): RawRequest {
+  const { originalUrl } = req as IncomingMessage & { readonly originalUrl?: string }
+  return {
+    method: req.method ?? '',
+    target: originalUrl ?? req.url ?? '',
+    httpVersion: req.httpVersion,
+    headers: headerPairs(req.rawHeaders),
   }
 }
 

@@ -1,7 +1,7 @@
 /** What a listener tells of an answer: the event that log lines and `fencepost_decisions_total` are made of. */
 
-import type { DecidedEvent, Entrypoint } from '../core/events.ts'
-import type { Answer } from './proxy/answers.ts'
+import type { DecidedEvent, Entrypoint } from '../../core/events.ts'
+import type { Answer } from '../message/answer.ts'
 
 export type Asked = {
   readonly entrypoint: Entrypoint

@@ -7,8 +7,8 @@
  */
 
 import type { Duplex } from 'node:stream'
-import type { Problem } from '../problems.ts'
-import { problemAnswer } from './answers.ts'
+import { problemAnswer } from '../message/answer.ts'
+import type { Problem } from '../message/problems.ts'
 import type { Inbound } from './inbound.ts'
 import { writeRaw } from './send.ts'
 

@@ -8,8 +8,8 @@
 
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/ports.ts'
-import { namedByConnection } from '../headers.ts'
-import type { Problem } from '../problems.ts'
+import { namedByConnection } from '../message/headers.ts'
+import type { Problem } from '../message/problems.ts'
 
 export type RawRequest = {
   readonly method: string

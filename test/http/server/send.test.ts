@@ -2,8 +2,8 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
-import type { Answer } from '../../../src/http/proxy/answers.ts'
-import { send } from '../../../src/http/proxy/send.ts'
+import type { Answer } from '../../../src/http/message/answer.ts'
+import { send } from '../../../src/http/server/send.ts'
 import { openWire } from '../../support/proxy.ts'
 
 const BYTES = 1_000_000

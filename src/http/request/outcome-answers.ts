@@ -1,95 +1,26 @@
 /**
  * From what happened to a request to what its client is told: the table of `docs/http.md`, row by row.
  *
- * Owns status, `Idempotency-Status` and the sentences. Pure; writing to a connection is `send.ts`.
+ * Owns status, `Idempotency-Status` and the sentences. Pure; writing to a connection is `server/send.ts`.
  */
 
-import type { Decision } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { Execution, Outcome, Protection } from '../../core/outcome.ts'
+import type { Outcome, Protection } from '../../core/outcome.ts'
 import type { ApplicationResponse, HeaderList } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
-import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from '../headers.ts'
-import { type Problem, type ProblemCode, problemDocument } from '../problems.ts'
-import { whyUnavailable } from '../unavailable.ts'
-
-/** Every value of `Idempotency-Status`; `docs/http.md` says what each means, and a test compares. */
-export const IDEMPOTENCY_STATUSES = [
-  'created',
-  'replayed',
-  'released',
-  'unstored',
-  'gone',
-  'in-progress',
-  'mismatch',
-  'duplicate-content',
-  'indeterminate',
-  'unprotected',
-  'degraded',
-  'bypassed',
-] as const
-
-export type IdempotencyStatus = (typeof IDEMPOTENCY_STATUSES)[number]
-
-export type Answer = {
-  readonly status: number
-  readonly headers: HeaderList
-  readonly body: Buffer | AsyncIterable<Buffer>
-  readonly decision: Decision
-  /** Finer than the decision: an `Idempotency-Status`, or the code of a problem. */
-  readonly detail: string
-  readonly execution?: Execution
-}
-
-/** What is known of a request besides its outcome. */
-export type Told = {
-  readonly idempotencyKey: string | undefined
-  /** A new UUID. */
-  readonly instance: () => string
-}
-
-export function problemAnswer(problem: Problem, told: Told, status?: IdempotencyStatus): Answer {
-  const key = problem.idempotencyKey ?? told.idempotencyKey
-  const document = problemDocument({ ...problem, idempotencyKey: key }, told.instance())
-  const headers =
-    status === undefined ? document.headers : [...document.headers, [STATUS_HEADER, status] as const]
-  return { ...document, headers, decision: decisionOf(problem.code, status), detail: problem.code }
-}
-
-function decisionOf(code: ProblemCode, status: IdempotencyStatus | undefined): Decision {
-  if (status === 'bypassed') return 'bypassed'
-  switch (code) {
-    case 'request-in-progress':
-    case 'entity-busy':
-    case 'outcome-undecided':
-    case 'too-many-waiters':
-      return 'duplicate_in_flight'
-    case 'response-not-stored':
-    case 'record-damaged':
-      return 'duplicate_completed'
-    case 'key-reused':
-    case 'duplicate-content':
-      return 'fingerprint_mismatch'
-    case 'quorum-unavailable':
-      return 'quorum_unavailable'
-    case 'application-unreachable':
-    case 'application-reset':
-    case 'application-malformed':
-    case 'application-timeout':
-      return 'acquired'
-    case 'too-many-requests-in-flight':
-    case 'tenant-in-flight':
-    case 'tenant-new-records':
-    case 'draining':
-      return 'overloaded'
-    default:
-      return 'invalid'
-  }
-}
+import { type Answer, type IdempotencyStatus, type ProblemContext, problemAnswer } from '../message/answer.ts'
+import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from '../message/headers.ts'
+import type { Problem } from '../message/problems.ts'
+import { whyUnavailable } from '../message/unavailable.ts'
 
 /** @param answerWithinMs what the application was given for its answer; undefined where somebody else waited for it */
-export function answerFor(outcome: Outcome, told: Told, answerWithinMs: number | undefined): Answer {
-  const problem = (fields: Problem, status?: IdempotencyStatus): Answer => problemAnswer(fields, told, status)
+export function answerFor(
+  outcome: Outcome,
+  context: ProblemContext,
+  answerWithinMs: number | undefined,
+): Answer {
+  const problem = (fields: Problem, status?: IdempotencyStatus): Answer =>
+    problemAnswer(fields, context, status)
   switch (outcome.kind) {
     case 'created':
     case 'released':
@@ -109,7 +40,7 @@ export function answerFor(outcome: Outcome, told: Told, answerWithinMs: number |
               'The record of this request holds no HTTP answer. It is neither replayed nor carried out again.',
           })
     case 'gone':
-      return gone(outcome.stored, told)
+      return gone(outcome.stored, context)
     case 'mismatch':
       return problem(
         {
@@ -262,14 +193,14 @@ function replayed(stored: Extract<StoredOutcome, { kind: 'response' }>): Answer 
   }
 }
 
-function gone(stored: Extract<StoredOutcome, { kind: 'tombstone' }>, told: Told): Answer {
+function gone(stored: Extract<StoredOutcome, { kind: 'tombstone' }>, context: ProblemContext): Answer {
   const answer = problemAnswer(
     {
       code: 'response-not-stored',
       detail: `The request was carried out once and answered with status ${stored.status}; that answer was not kept. It is not carried out again.`,
       originalStatus: stored.status,
     },
-    told,
+    context,
     'gone',
   )
   return {

@@ -1,0 +1,86 @@
+/**
+ * An answer of the sidecar, before it is written to a connection: what every listener sends, and what is counted of it.
+ *
+ * Owns the form of an answer, the values of `Idempotency-Status`, and how a problem becomes an answer with its decision.
+ * Which answer an outcome gets is `request/outcome-answers.ts`; writing it is `server/send.ts`.
+ */
+
+import type { Decision } from '../../core/events.ts'
+import type { Execution } from '../../core/outcome.ts'
+import type { HeaderList } from '../../core/ports.ts'
+import { STATUS_HEADER } from './headers.ts'
+import { type Problem, type ProblemCode, problemDocument } from './problems.ts'
+
+/** Every value of `Idempotency-Status`; `docs/http.md` says what each means, and a test compares. */
+export const IDEMPOTENCY_STATUSES = [
+  'created',
+  'replayed',
+  'released',
+  'unstored',
+  'gone',
+  'in-progress',
+  'mismatch',
+  'duplicate-content',
+  'indeterminate',
+  'unprotected',
+  'degraded',
+  'bypassed',
+] as const
+
+export type IdempotencyStatus = (typeof IDEMPOTENCY_STATUSES)[number]
+
+export type Answer = {
+  readonly status: number
+  readonly headers: HeaderList
+  readonly body: Buffer | AsyncIterable<Buffer>
+  readonly decision: Decision
+  /** Finer than the decision: an `Idempotency-Status`, or the code of a problem. */
+  readonly detail: string
+  readonly execution?: Execution
+}
+
+/** What a problem document says besides the problem itself. */
+export type ProblemContext = {
+  readonly idempotencyKey: string | undefined
+  /** A new UUID. */
+  readonly instance: () => string
+}
+
+export function problemAnswer(problem: Problem, context: ProblemContext, status?: IdempotencyStatus): Answer {
+  const key = problem.idempotencyKey ?? context.idempotencyKey
+  const document = problemDocument({ ...problem, idempotencyKey: key }, context.instance())
+  const headers =
+    status === undefined ? document.headers : [...document.headers, [STATUS_HEADER, status] as const]
+  return { ...document, headers, decision: decisionOf(problem.code, status), detail: problem.code }
+}
+
+function decisionOf(code: ProblemCode, status: IdempotencyStatus | undefined): Decision {
+  if (status === 'bypassed') return 'bypassed'
+  switch (code) {
+    case 'request-in-progress':
+    case 'entity-busy':
+    case 'outcome-undecided':
+    case 'too-many-waiters':
+      return 'duplicate_in_flight'
+    case 'response-not-stored':
+    case 'record-damaged':
+      return 'duplicate_completed'
+    case 'key-reused':
+    case 'duplicate-content':
+      return 'fingerprint_mismatch'
+    case 'quorum-unavailable':
+      return 'quorum_unavailable'
+    case 'application-unreachable':
+    case 'application-reset':
+    case 'application-malformed':
+    case 'application-timeout':
+      return 'acquired'
+    case 'too-many-requests-in-flight':
+    case 'tenant-in-flight':
+    case 'tenant-new-records':
+    case 'draining':
+      return 'overloaded'
+    default:
+      return 'invalid'
+  }
+}
