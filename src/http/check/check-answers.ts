@@ -25,23 +25,6 @@ export const UPSTREAM_HEADERS = [
   'Fencepost-Reservation-Id',
 ] as const
 
-const RETRY_SOON_MS = 1_000
-
-/** Why a check is not even looked at: the sidecar ends, or has no room. */
-export const DRAINING: Problem = {
-  code: 'draining',
-  detail: 'The sidecar is shutting down. Nothing was carried out; send the request again, unchanged.',
-  retryAfterMs: RETRY_SOON_MS,
-}
-
-export function overload(limit: number): Problem {
-  return {
-    code: 'too-many-requests-in-flight',
-    detail: `${limit} checks are under way, which is the limit. Nothing was carried out.`,
-    retryAfterMs: RETRY_SOON_MS,
-  }
-}
-
 export function checkAnswer(
   { decided, clientKey }: Pick<Checked, 'decided' | 'clientKey'>,
   dialect: Dialect,

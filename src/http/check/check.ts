@@ -9,7 +9,6 @@
  */
 
 import { createHash } from 'node:crypto'
-import { linesOf } from '../../core/formats/header-lines.ts'
 import type { Leases, Random } from '../../core/ports.ts'
 import type { Scope } from '../../core/request/identity.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
@@ -195,8 +194,4 @@ function keyedOnly(route: ProtectedRoute): ProtectedRoute {
   const known = keyed.get(route) ?? { ...route, mode: 'header' as const }
   keyed.set(route, known)
   return known
-}
-
-export function idOf(headers: Original['request']['headers']): string {
-  return linesOf(headers, 'fencepost-reservation-id')[0]?.trim() ?? ''
 }

@@ -6,15 +6,18 @@
  * is told to do about failures (`failure_mode_allow`) lets a request through that was refused.
  */
 
+import type { Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/ports.ts'
-import type { Checked, ReadBody } from '../check/check.ts'
+import type { Clock, HeaderList } from '../../core/ports.ts'
+import { type Checked, type CheckOptions, type CheckPorts, check, type ReadBody } from '../check/check.ts'
 import { checkAnswer, grantedHeaders, UPSTREAM_HEADERS } from '../check/check-answers.ts'
 import type { Original } from '../check/original-request.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import { namesOnlyWeSay } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 import { type AdmissionRules, admit } from '../request/admission.ts'
+import { decidedEvent } from '../request/decided-event.ts'
+import { type FailurePorts, failureAnswer } from '../request/refusals.ts'
 import { type Body, tooLarge } from '../server/inbound.ts'
 import {
   type CheckedHttpRequest,
@@ -25,11 +28,64 @@ import {
   setting,
 } from './messages.ts'
 
-export type Question =
+type AuthorizationOptions = CheckOptions & { readonly rules: AdmissionRules }
+
+type AuthorizationPorts = CheckPorts & FailurePorts & { readonly clock: Clock; readonly events: Events }
+
+/** Never rejects. @param busy why nothing new is begun, where that is so */
+export async function authorize(
+  request: CheckRequest,
+  busy: () => Problem | undefined,
+  options: AuthorizationOptions,
+  ports: AuthorizationPorts,
+): Promise<CheckResponse> {
+  const startedMonoMs = ports.clock.monoMs()
+  const { response, answer, checked } = await authorized(request, busy, options, ports)
+  ports.events.publish(
+    decidedEvent(answer, {
+      entrypoint: 'ext_authz',
+      route: checked?.route,
+      durationMs: ports.clock.monoMs() - startedMonoMs,
+      recordKey: checked?.recordKey,
+    }),
+  )
+  return response
+}
+
+/** What Envoy gets, and the same answer as the client or the application has it, for the events. */
+type Authorized = { readonly response: CheckResponse; readonly answer: Answer; readonly checked?: Checked }
+
+async function authorized(
+  request: CheckRequest,
+  busy: () => Problem | undefined,
+  options: AuthorizationOptions,
+  ports: AuthorizationPorts,
+): Promise<Authorized> {
+  const full = busy()
+  if (full !== undefined) return refusedWith(problemAnswer(full, { instance: ports.newInstance }))
+  const question = questionFrom(request, options.rules)
+  if (question.kind === 'refused')
+    return refusedWith(problemAnswer(question.problem, { instance: ports.newInstance }))
+  const { original, readBody } = question
+  try {
+    const checked = await check(original, readBody, options, ports)
+    if (checked === 'gone') throw new Error('a body that is there can not be gone')
+    const answer = checkAnswer(checked, 'ext-authz', ports.newInstance)
+    return { response: responseFor(checked, original, answer), answer, checked }
+  } catch (error) {
+    return refusedWith(failureAnswer(error, 'check', ports))
+  }
+}
+
+function refusedWith(answer: Answer): Authorized {
+  return { response: refusal(answer), answer }
+}
+
+type Question =
   | { readonly kind: 'question'; readonly original: Original; readonly readBody: ReadBody }
   | { readonly kind: 'refused'; readonly problem: Problem }
 
-export function questionFrom({ attributes }: CheckRequest, rules: AdmissionRules): Question {
+function questionFrom({ attributes }: CheckRequest, rules: AdmissionRules): Question {
   const http = attributes?.request?.http
   if (http === undefined) return { kind: 'refused', problem: NO_REQUEST }
   const { id, method = '', path = '', host = '' } = http
@@ -70,31 +126,16 @@ function knownOf({ rawBody, size = -1 }: CheckedHttpRequest, lines: HeaderList):
   return size >= 0 && rawBody.length !== size ? 'partial' : 'whole'
 }
 
-/** @returns what Envoy is told, and the answer as the client or the application has it, for the events */
-export function toldOf(
-  checked: Checked,
-  { request }: Original,
-  instance: () => string,
-): { told: CheckResponse; answer: Answer } {
-  const answer = checkAnswer(checked, 'ext-authz', instance)
-  const { decided } = checked
+function responseFor({ decided }: Checked, { request }: Original, answer: Answer): CheckResponse {
   switch (decided.kind) {
     case 'granted':
-      return { told: letThrough(request.headers, grantedHeaders(decided)), answer }
+      return letThrough(request.headers, grantedHeaders(decided))
     case 'passed':
     case 'unprotected':
-      return { told: letThrough(request.headers, []), answer }
+      return letThrough(request.headers, [])
     default:
-      return { told: refusal(answer), answer }
+      return refusal(answer)
   }
-}
-
-export function refusedWith(
-  problem: Problem,
-  instance: () => string,
-): { told: CheckResponse; answer: Answer } {
-  const answer = problemAnswer(problem, { idempotencyKey: undefined, instance })
-  return { told: refusal(answer), answer }
 }
 
 /** Also where Envoy is told to show us a part of the head only, what fencepost alone may say is taken away. */

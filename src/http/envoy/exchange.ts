@@ -16,17 +16,15 @@ import { namesOnlyWeSay, STATUS_HEADER } from '../message/headers.ts'
 import { type Body, tooLarge } from '../server/inbound.ts'
 import { type AnsweredBy, answeredBy } from './answered-by.ts'
 import type { Conversation } from './conversation.ts'
+import { heldMessage } from './held-message.ts'
 import {
   BODY_MODES,
   BODY_PASSES_BY,
   EVERYTHING,
-  type HeaderMutation,
   type HttpBody,
   linesFrom,
   NOTHING_MORE,
   ordinaryLines,
-  type Phase,
-  type ProcessingMode,
   type ProcessingRequest,
   pseudoHeader,
   setting,
@@ -58,34 +56,15 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
   const shown = shownBy(first)
   const foreign = namesOnlyWeSay(headers)
   let ofAnswer: readonly string[] = []
-  /** What Envoy waits for an answer to. */
-  let waits: Phase | undefined = 'requestHeaders'
-
-  function goOn(mutation: Partial<HeaderMutation>, modeOverride?: ProcessingMode) {
-    const phase = waits
-    waits = undefined
-    if (phase === undefined) return
-    const { setHeaders = [], removeHeaders = [] } = mutation
-    const common = { response: { headerMutation: { setHeaders, removeHeaders } } }
-    conversation.answer({
-      [phase]: phase.endsWith('Trailers') ? {} : common,
-      ...(modeOverride === undefined ? {} : { modeOverride }),
-    })
-  }
-
-  async function next(): Promise<ProcessingRequest | undefined> {
-    const message = await conversation.next()
-    waits = message?.request
-    return message
-  }
+  const held = heldMessage(conversation)
 
   async function readBody(limitBytes: number): Promise<Body> {
     if (first.requestHeaders?.endOfStream === true) return { kind: 'whole', bytes: Buffer.alloc(0) }
     const stated = linesOf(headers, 'content-length')[0]
     if (Number(stated ?? 0) > limitBytes) return tooLarge(limitBytes)
     if (!shown.requestBody) return { kind: 'refused', problem: BODY_NOT_SHOWN }
-    goOn({ removeHeaders: foreign }, EVERYTHING)
-    const message = await next()
+    held.goOn({ removeHeaders: foreign }, EVERYTHING)
+    const message = await held.next()
     // At trailers the head can not be changed any more, and the application would get no token.
     if (message?.request === 'requestTrailers') return { kind: 'refused', problem: TRAILERS_ALONE }
     if (message?.request !== 'requestBody') {
@@ -105,16 +84,16 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
 
   async function forward(lines: HeaderList, storedLimitBytes: number): Promise<ForwardResult> {
     if (conversation.wentOn()) {
-      if (!conversation.ended.aborted) await next()
+      if (!conversation.ended.aborted) await held.next()
       return { kind: 'never_sent', detail: 'Envoy gave the request up before it was let through' }
     }
-    goOn({ setHeaders: setting(lines, 'bytes'), removeHeaders: foreign })
+    held.goOn({ setHeaders: setting(lines, 'bytes'), removeHeaders: foreign })
     for (;;) {
-      const message = await next()
+      const message = await held.next()
       if (message === undefined) return lost('Envoy ended the stream before the answer')
       if (message.request === 'responseHeaders') return answerFrom(message, storedLimitBytes)
       if (message.request !== 'requestTrailers') return lost(`Envoy went on with ${message.request}`)
-      goOn({})
+      held.goOn({})
     }
   }
 
@@ -138,40 +117,22 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
     const stated = linesOf(own, 'content-length')[0]
     if (!shown.responseBody || Number(stated ?? 0) > storedLimitBytes || isStream(own))
       return passingBy(status, own)
-    goOn({ removeHeaders: ofAnswer })
-    const held = await next()
-    if (held === undefined) return lost('Envoy ended the stream before the answer was whole')
-    if (held.request !== 'responseBody') return passingBy(status, own)
-    const body = bytesOf(held.responseBody)
-    const whole =
-      held.responseBody?.endOfStream === true || (stated !== undefined && body.length === Number(stated))
-    return whole && body.length <= storedLimitBytes ? answered(status, own, body) : passingBy(status, own)
+    held.goOn({ removeHeaders: ofAnswer })
+    return wholeAnswer(status, own, await held.next(), storedLimitBytes)
   }
 
   function passOn(answer?: Answer): void {
-    if (answer === undefined || waits === undefined || !waits.startsWith('response')) {
-      goOn({ removeHeaders: foreign }, NOTHING_MORE)
+    if (answer === undefined || !held.isOfAnswer) {
+      held.goOn({ removeHeaders: foreign }, NOTHING_MORE)
     } else {
       const told = answer.headers.filter(([name]) => name === STATUS_HEADER)
-      goOn({ setHeaders: setting(told, 'bytes'), removeHeaders: ofAnswer }, BODY_PASSES_BY)
+      held.goOn({ setHeaders: setting(told, 'bytes'), removeHeaders: ofAnswer }, BODY_PASSES_BY)
     }
     conversation.leave()
   }
 
-  function replace({ status, headers: lines, body, detail }: Answer): void {
-    waits = undefined
-    const kept = lines.filter(([name]) => name.toLowerCase() !== 'content-length')
-    // Envoy would call it text otherwise.
-    const typed = kept.some(([name]) => name.toLowerCase() === 'content-type')
-    conversation.answer({
-      immediateResponse: {
-        status: { code: status },
-        headers: { setHeaders: setting(kept, 'bytes'), removeHeaders: typed ? [] : ['content-type'] },
-        // What is replaced is never a stream: those are passed on.
-        body: Buffer.isBuffer(body) ? body : Buffer.alloc(0),
-        details: `fencepost_${detail}`,
-      },
-    })
+  function replace(answer: Answer): void {
+    held.replace(answer)
     conversation.leave()
   }
 
@@ -198,6 +159,24 @@ function bytesOf(body: HttpBody | undefined): Buffer {
 /** Answers that nobody can wait for the end of. */
 function isStream(headers: HeaderList): boolean {
   return /^(text\/event-stream|application\/grpc)/i.test(linesOf(headers, 'content-type')[0] ?? '')
+}
+
+/** What Envoy holds after the head of an answer: its body, or as much of it as Envoy can hold. */
+function wholeAnswer(
+  status: number,
+  headers: HeaderList,
+  held: ProcessingRequest | undefined,
+  storedLimitBytes: number,
+): ForwardResult {
+  if (held === undefined) return lost('Envoy ended the stream before the answer was whole')
+  if (held.request !== 'responseBody') return passingBy(status, headers)
+  const stated = linesOf(headers, 'content-length')[0]
+  const body = bytesOf(held.responseBody)
+  const whole =
+    held.responseBody?.endOfStream === true || (stated !== undefined && body.length === Number(stated))
+  return whole && body.length <= storedLimitBytes
+    ? answered(status, headers, body)
+    : passingBy(status, headers)
 }
 
 function answered(status: number, headers: HeaderList, body: Buffer): ForwardResult {

@@ -6,9 +6,8 @@
  * became of the request, and its claim stays until its lease ends.
  */
 
-import type { Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { Clock, HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/ports.ts'
 import type { Route } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
@@ -24,6 +23,7 @@ import {
   type ProtectPorts,
   protect,
 } from '../request/protect.ts'
+import { type FailurePorts, failureAnswer, NO_UPGRADE } from '../request/refusals.ts'
 import type { Conversation } from './conversation.ts'
 import { type Exchange, exchangeOver } from './exchange.ts'
 import { ordinaryLines, pseudoHeader } from './messages.ts'
@@ -34,12 +34,7 @@ export type ProcessingOptions = ProtectOptions & {
   readonly rules: AdmissionRules
 }
 
-export type ProcessingPorts = ProtectPorts & {
-  readonly clock: Clock
-  readonly events: Events
-  readonly tracing: Tracing
-  readonly onFailure: (error: unknown, instance: string) => void
-}
+export type ProcessingPorts = ProtectPorts & FailurePorts & { readonly tracing: Tracing }
 
 /** Never rejects. @param busy why nothing new is begun, where that is so */
 export async function processOne(
@@ -80,8 +75,7 @@ async function serve(
   const route = match?.route
   const header = (name: string) => linesOf(headers, name)[0]
   const trace = ports.tracing.request({ method, route: route?.name, protocolVersion: '1.1', header })
-  const problem = (of: Problem): Answer =>
-    problemAnswer(of, { idempotencyKey: undefined, instance: ports.newInstance })
+  const problem = (of: Problem): Answer => problemAnswer(of, { instance: ports.newInstance })
 
   async function decide(): Promise<Done> {
     if (admission.kind === 'refused') return replacing(problem(admission.problem))
@@ -113,9 +107,7 @@ async function serve(
     try {
       done = await decide()
     } catch (error) {
-      const instance = ports.newInstance()
-      ports.onFailure(error, instance)
-      done = replacing(problemAnswer(FAULT, { idempotencyKey: undefined, instance: () => instance }))
+      done = replacing(failureAnswer(error, 'request', ports))
     }
     const { answer, about } = done
     if (answer === undefined) return trace.ended(undefined)
@@ -181,16 +173,6 @@ const BYPASSED: Done = {
     decision: 'bypassed',
     detail: 'bypassed',
   },
-}
-
-const NO_UPGRADE: Problem = {
-  code: 'upgrade-refused',
-  detail: 'A protected request never changes the protocol of its connection. Nothing was carried out.',
-}
-
-const FAULT: Problem = {
-  code: 'internal-error',
-  detail: 'The sidecar failed at this request; its log says why.',
 }
 
 /** FAILED_PRECONDITION */

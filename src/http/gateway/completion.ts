@@ -1,19 +1,24 @@
 /**
  * `POST /v1/gateway/complete`: a gateway that sees answers reports one, and the route's claim becomes its outcome.
+ * `POST /v1/gateway/release`: it gives the claim back.
  *
  * Owns the form of the report and what is kept of it. The claim is named by the reservation id that the check was answered
  * with, which is signed: nobody ends a claim that was not given to them. An answer that by its status settles nothing
  * (5xx, 429, a 4xx with Retry-After) gives the claim back, as the proxy does.
  */
 
+import { linesOf } from '../../core/formats/header-lines.ts'
 import type { Clock, HeaderList, Leases } from '../../core/ports.ts'
 import { verifyReservationId } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import { complete, type EndResult, type Reservation, release } from '../../core/reservations/reservations.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../../core/routes/settlement.ts'
+import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
+import type { AdmittedRequest } from '../request/admission.ts'
+import type { Body } from '../server/inbound.ts'
 
-export type Report = {
+type Report = {
   readonly status: number
   readonly headers: HeaderList
   /** Absent where the gateway could not keep it: then duplicates are refused instead of replayed. */
@@ -21,7 +26,7 @@ export type Report = {
 }
 
 /** Its fields in JSON: `{"status": 201, "headers": {"Location": "/things/1"}, "body_base64": "…"}`. */
-export function reportFrom(bytes: Buffer): Report | undefined {
+function reportFrom(bytes: Buffer): Report | undefined {
   let given: unknown
   try {
     given = JSON.parse(bytes.toString('utf8'))
@@ -55,12 +60,43 @@ function withoutPadding(base64: string): string {
 
 const POLICY: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full', redact: [] }
 
-export type SettlePorts = { readonly leases: Leases; readonly clock: Clock }
+export type CompletionPorts = SettlePorts & {
+  readonly secret: ReservationSecret
+  readonly newInstance: () => string
+}
 
-export type Settled = EndResult | { readonly kind: 'held' }
+/** Answers a gateway that says how it ended; undefined where it went away before its report was whole. */
+export async function endClaim(
+  { method, path, headers }: AdmittedRequest,
+  read: () => Promise<Body>,
+  ports: CompletionPorts,
+): Promise<Answer | undefined> {
+  const problem = (of: Problem): Answer => problemAnswer(of, { instance: ports.newInstance })
+  const call = method === 'POST' ? path : ''
+  if (call !== '/v1/gateway/complete' && call !== '/v1/gateway/release') return problem(NO_CALL)
+  const body = await read()
+  if (body.kind === 'gone') return undefined
+  if (body.kind === 'refused') return problem(body.problem)
+  const reservation = await opened(
+    linesOf(headers, 'fencepost-reservation-id')[0]?.trim() ?? '',
+    ports.secret,
+  )
+  if ('code' in reservation) return problem(reservation)
+  if (call === '/v1/gateway/release') return endOf(await release(reservation, ports.leases), problem)
+  const report = reportFrom(body.bytes)
+  return report === undefined ? problem(NO_REPORT) : endOf(await settle(reservation, report, ports), problem)
+}
+
+type SettlePorts = { readonly leases: Leases; readonly clock: Clock }
+
+function endOf(end: Settled, problem: (of: Problem) => Answer): Answer {
+  return end.kind === 'done' || end.kind === 'held' ? NO_CONTENT : problem(endedProblem(end))
+}
+
+type Settled = EndResult | { readonly kind: 'held' }
 
 /** What the answer of the application makes of the claim. */
-export async function settle(
+async function settle(
   reservation: Reservation,
   { status, headers, body }: Report,
   { leases, clock }: SettlePorts,
@@ -80,7 +116,7 @@ export async function settle(
 
 const SECRET_BUDGET_MS = 1_000
 
-export async function opened(id: string, secret: ReservationSecret): Promise<Reservation | Problem> {
+async function opened(id: string, secret: ReservationSecret): Promise<Reservation | Problem> {
   let verified = verifyReservationId(id, await secret.current(SECRET_BUDGET_MS))
   if (verified.kind === 'foreign')
     verified = verifyReservationId(id, await secret.refreshed(SECRET_BUDGET_MS))
@@ -90,7 +126,7 @@ export async function opened(id: string, secret: ReservationSecret): Promise<Res
   return { code: 'reservation-id-invalid', detail }
 }
 
-export function endedProblem(ended: Exclude<Settled, { kind: 'done' | 'held' }>): Problem {
+function endedProblem(ended: Exclude<Settled, { kind: 'done' | 'held' }>): Problem {
   switch (ended.kind) {
     case 'fenced':
       return {
@@ -112,4 +148,23 @@ export function endedProblem(ended: Exclude<Settled, { kind: 'done' | 'held' }>)
         retryAfterMs: 1_000,
       }
   }
+}
+
+const NO_CONTENT: Answer = {
+  status: 204,
+  headers: [],
+  body: Buffer.alloc(0),
+  decision: 'bypassed',
+  detail: 'ended',
+}
+
+export const NO_CALL: Problem = {
+  code: 'call-unknown',
+  detail: 'There is no such call for gateways; see docs/gateways.md.',
+}
+
+const NO_REPORT: Problem = {
+  code: 'request-invalid',
+  detail:
+    'A completion is JSON with "status" and optionally "headers" and "body_base64". Nothing was changed.',
 }

@@ -41,7 +41,7 @@ export type Answer = {
 
 /** What a problem document says besides the problem itself. */
 export type ProblemContext = {
-  readonly idempotencyKey: string | undefined
+  readonly idempotencyKey?: string | undefined
   /** A new UUID. */
   readonly instance: () => string
 }

@@ -54,7 +54,7 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
     abandoned(inbound.res),
   )
   if (reply.kind === 'answered') return passed(reply.status, reply.headers, reply.body)
-  const told = { idempotencyKey: undefined, instance: ports.newInstance }
+  const told = { instance: ports.newInstance }
   // The body ended in garbage or too late: that is what the client has to hear, not that the application heard a part.
   if (inbound.cut.aborted) return problemAnswer(inbound.cut.reason as Problem, told, 'bypassed')
   if (reply.kind === 'never_sent') {

@@ -71,11 +71,7 @@ export async function passUpgrade(
               detail: 'No connection to the application. Nothing was sent.',
             } as const)
           : noAnswer(reply.cause, call.answerWithinMs)
-      const answer = problemAnswer(
-        problem,
-        { idempotencyKey: undefined, instance: ports.newInstance },
-        'bypassed',
-      )
+      const answer = problemAnswer(problem, { instance: ports.newInstance }, 'bypassed')
       await raw(socket, answer)
       return answer
     }

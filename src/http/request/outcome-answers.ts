@@ -19,8 +19,6 @@ export function answerFor(
   context: ProblemContext,
   answerWithinMs: number | undefined,
 ): Answer {
-  const problem = (fields: Problem, status?: IdempotencyStatus): Answer =>
-    problemAnswer(fields, context, status)
   switch (outcome.kind) {
     case 'created':
     case 'released':
@@ -34,94 +32,109 @@ export function answerFor(
     case 'replayed':
       return outcome.stored.kind === 'response'
         ? replayed(outcome.stored)
-        : problem({
-            code: 'record-damaged',
-            detail:
-              'The record of this request holds no HTTP answer. It is neither replayed nor carried out again.',
-          })
+        : problemAnswer(NO_HTTP_ANSWER, context)
     case 'gone':
       return gone(outcome.stored, context)
     case 'mismatch':
-      return problem(
-        {
-          code: 'key-reused',
-          detail:
-            'This key was first used for a request with another method, target or content. Send a new request with a new key; to retry the first one send it unchanged.',
-        },
-        'mismatch',
-      )
     case 'duplicate_content':
-      return problem(
-        {
-          code: 'duplicate-content',
-          detail:
-            'A request with the same content was sent under another key. Retry with that key to get its answer; change the content if another request is meant.',
-        },
-        'duplicate-content',
-      )
     case 'in_progress':
-      return problem(
-        {
-          code: 'request-in-progress',
-          detail: 'The same request is being carried out. Send it again, unchanged, after the time given.',
-          retryAfterMs: outcome.retryAfterMs,
-        },
-        'in-progress',
-      )
     case 'entity_busy':
-      return problem({
+    case 'undecided':
+    case 'too_many_waiters':
+    case 'unavailable':
+    case 'damaged':
+    case 'never_sent':
+    case 'indeterminate':
+      return problemAnswer(problemFor(outcome, answerWithinMs), context, STATUS_OF[outcome.kind])
+  }
+}
+
+const NO_HTTP_ANSWER: Problem = {
+  code: 'record-damaged',
+  detail: 'The record of this request holds no HTTP answer. It is neither replayed nor carried out again.',
+}
+
+/** Outcomes that are answered with a problem. */
+type Unanswered = Exclude<
+  Outcome,
+  { kind: 'created' | 'released' | 'unstored' | 'unprotected' | 'replayed' | 'gone' }
+>
+
+/** `Idempotency-Status` beside a problem, where the table of `docs/http.md` gives it one. */
+const STATUS_OF: Partial<Record<Unanswered['kind'], IdempotencyStatus>> = {
+  mismatch: 'mismatch',
+  duplicate_content: 'duplicate-content',
+  in_progress: 'in-progress',
+  undecided: 'indeterminate',
+  too_many_waiters: 'in-progress',
+  indeterminate: 'indeterminate',
+}
+
+function problemFor(outcome: Unanswered, answerWithinMs: number | undefined): Problem {
+  switch (outcome.kind) {
+    case 'mismatch':
+      return {
+        code: 'key-reused',
+        detail:
+          'This key was first used for a request with another method, target or content. Send a new request with a new key; to retry the first one send it unchanged.',
+      }
+    case 'duplicate_content':
+      return {
+        code: 'duplicate-content',
+        detail:
+          'A request with the same content was sent under another key. Retry with that key to get its answer; change the content if another request is meant.',
+      }
+    case 'in_progress':
+      return {
+        code: 'request-in-progress',
+        detail: 'The same request is being carried out. Send it again, unchanged, after the time given.',
+        retryAfterMs: outcome.retryAfterMs,
+      }
+    case 'entity_busy':
+      return {
         code: 'entity-busy',
         detail:
           'Another request works on the same entity. Nothing was carried out; send this one again, unchanged, after the time given.',
         retryAfterMs: outcome.retryAfterMs,
-      })
+      }
     case 'undecided':
-      return problem(
-        {
-          code: 'outcome-undecided',
-          detail:
-            'An earlier attempt may have been carried out, and this route does not allow another one before somebody has decided what became of it.',
-          retryAfterMs: outcome.retryAfterMs,
-        },
-        'indeterminate',
-      )
+      return {
+        code: 'outcome-undecided',
+        detail:
+          'An earlier attempt may have been carried out, and this route does not allow another one before somebody has decided what became of it.',
+        retryAfterMs: outcome.retryAfterMs,
+      }
     case 'too_many_waiters':
-      return problem(
-        {
-          code: 'too-many-waiters',
-          detail: `The same request is being carried out, and ${outcome.limit} others wait for it already, which is the limit. Send it again, unchanged, after the time given.`,
-          retryAfterMs: outcome.retryAfterMs,
-        },
-        'in-progress',
-      )
+      return {
+        code: 'too-many-waiters',
+        detail: `The same request is being carried out, and ${outcome.limit} others wait for it already, which is the limit. Send it again, unchanged, after the time given.`,
+        retryAfterMs: outcome.retryAfterMs,
+      }
     case 'unavailable':
-      return problem({
+      return {
         code: 'quorum-unavailable',
         detail: `${whyUnavailable(outcome)} Nothing was carried out. Send the request again, unchanged, after the time given.`,
         retryAfterMs: outcome.retryAfterMs,
-      })
+      }
     case 'damaged':
-      return problem({
+      return {
         code: 'record-damaged',
         detail: 'The record of this request is damaged. It is neither replayed nor carried out again.',
-      })
+      }
     case 'never_sent':
-      return problem({
+      return {
         code: 'application-unreachable',
         detail:
           'No connection to the application. Nothing was carried out; send the request again, unchanged.',
         retryAfterMs: 0,
-      })
+      }
     case 'indeterminate': {
       const { code, detail } = noAnswer(outcome.cause, answerWithinMs)
-      return problem(
-        {
-          code,
-          detail: `${detail} The request may have been carried out. Send it again, unchanged, after the time given.`,
-          retryAfterMs: outcome.retryAfterMs,
-        },
-        'indeterminate',
-      )
+      return {
+        code,
+        detail: `${detail} The request may have been carried out. Send it again, unchanged, after the time given.`,
+        retryAfterMs: outcome.retryAfterMs,
+      }
     }
   }
 }

@@ -78,7 +78,7 @@ export async function protect(
   const instance = ports.newInstance
   const refuse = (of: Problem): Protected => ({
     kind: 'answer',
-    answer: problemAnswer(of, { idempotencyKey: undefined, instance }),
+    answer: problemAnswer(of, { instance }),
     passesOn: false,
   })
   const scope = scopeOf(request, options.scope)

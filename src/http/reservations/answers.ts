@@ -9,7 +9,7 @@ import type { Waited } from '../../core/reservations/reservation-wait.ts'
 import type { EndResult, ExtendResult, Reservation, Validity } from '../../core/reservations/reservations.ts'
 import type { Problem } from '../message/problems.ts'
 import { whyUnavailable } from '../message/unavailable.ts'
-import type { ExtendedOutput, ReservedOutput, StandingOutput } from './schemas.ts'
+import type { ExtendedOutput, IntentStatusOutput, ReservedOutput } from './schemas.ts'
 
 export type ApiAnswer =
   | { readonly kind: 'json'; readonly status: 200 | 201; readonly body: unknown }
@@ -19,6 +19,10 @@ const RETRY_SOON_MS = 1_000
 
 export function problem(code: Problem['code'], detail: string, more: Partial<Problem> = {}): ApiAnswer {
   return { kind: 'problem', problem: { code, detail, ...more } }
+}
+
+export function refusal(of: Problem): ApiAnswer {
+  return { kind: 'problem', problem: of }
 }
 
 export const NO_SECRET = problem(
@@ -222,19 +226,19 @@ export function endedAnswer(ended: EndResult, id: string, status: 'COMPLETED' | 
 }
 
 /** What stands for an intent, or why that is not known. */
-export function standingOf(standing: ReadResult): StandingOutput | Problem {
-  switch (standing.kind) {
+export function intentStatusOf(found: ReadResult): IntentStatusOutput | Problem {
+  switch (found.kind) {
     case 'absent':
       return { state: 'FREE' }
     case 'released':
-      return { state: 'FREE', fencing_token: standing.token }
+      return { state: 'FREE', fencing_token: found.token }
     case 'claimed': {
-      const { token, attempt, remainingMs } = standing
+      const { token, attempt, remainingMs } = found
       const state = remainingMs > 0 ? 'HELD' : 'LAPSED'
       return { state, fencing_token: token, attempt, remaining_lease_ms: Math.floor(remainingMs) }
     }
     case 'completed': {
-      const { token, attempt, outcome } = standing
+      const { token, attempt, outcome } = found
       return {
         state: 'COMPLETED',
         fencing_token: token,
@@ -247,9 +251,9 @@ export function standingOf(standing: ReadResult): StandingOutput | Problem {
       return {
         code: 'quorum-unavailable',
         detail:
-          standing.answered < standing.required
-            ? `${standing.answered} nodes answered and ${standing.required} are required.`
-            : `${standing.answered} nodes answered, and what they show is on too few of them to be sure. Ask again; reserving it settles it.`,
+          found.answered < found.required
+            ? `${found.answered} nodes answered and ${found.required} are required.`
+            : `${found.answered} nodes answered, and what they show is on too few of them to be sure. Ask again; reserving it settles it.`,
         retryAfterMs: RETRY_SOON_MS,
       }
     case 'damaged':

@@ -1,5 +1,6 @@
 /**
- * THE table of calls of the reservation API: routing, validation and the OpenAPI document are read from it.
+ * THE table of calls of the reservation API: routing, validation and the OpenAPI document are read from it. The name of a call
+ * is its `operationId` there.
  */
 
 import type { ProblemCode } from '../message/problems.ts'
@@ -11,12 +12,12 @@ import {
   FingerprintBody,
   Fingerprinted,
   HeartbeatLine,
+  IntentStatus,
   ReleaseBody,
+  ReservationStatus,
   ReserveBody,
   Reserved,
   type Schema,
-  Standing,
-  StandingOfReservation,
   ValueQuery,
 } from './schemas.ts'
 
@@ -98,14 +99,14 @@ export const CALLS = {
     path: '/v1/reservations',
     summary: 'What stands for an intent',
     query: ValueQuery,
-    success: { status: 200, schema: Standing },
+    success: { status: 200, schema: IntentStatus },
     problems: ['request-invalid', 'scope-invalid', 'record-damaged'],
   },
   standingOfReservation: {
     method: 'GET',
     path: '/v1/reservations/{reservation_id}',
     summary: 'What stands for a reservation',
-    success: { status: 200, schema: StandingOfReservation },
+    success: { status: 200, schema: ReservationStatus },
     problems: [...WITH_ID, 'record-damaged'],
   },
   fingerprint: {

@@ -262,7 +262,7 @@ export const ValueQuery = Type.Object(
 )
 
 /** What stands on the nodes for one intent. */
-export const Standing = Type.Object(
+export const IntentStatus = Type.Object(
   {
     state: Type.Union([
       Type.Literal('FREE', { description: 'Nobody has it, or it was released.' }),
@@ -279,7 +279,7 @@ export const Standing = Type.Object(
   closed,
 )
 
-export const StandingOfReservation = Type.Object(
+export const ReservationStatus = Type.Object(
   {
     reservation_id: Type.String(),
     state: Type.Union([
@@ -290,7 +290,7 @@ export const StandingOfReservation = Type.Object(
     ]),
     fencing_token: Token,
     attempt: Attempt,
-    intents: Type.Array(Standing),
+    intents: Type.Array(IntentStatus),
   },
   closed,
 )
@@ -320,7 +320,7 @@ export type ValueQueryInput = Static<typeof ValueQuery>
 export type FingerprintInput = Static<typeof FingerprintBody>
 export type ReservedOutput = Static<typeof Reserved>
 export type ExtendedOutput = Static<typeof Extended>
-export type StandingOutput = Static<typeof Standing>
-export type StandingOfReservationOutput = Static<typeof StandingOfReservation>
+export type IntentStatusOutput = Static<typeof IntentStatus>
+export type ReservationStatusOutput = Static<typeof ReservationStatus>
 export type HeartbeatLineOutput = Static<typeof HeartbeatLine>
 export type Schema = TSchema

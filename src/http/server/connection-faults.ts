@@ -51,7 +51,7 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
       }
       const refuse = (): void => {
         if (!socket.writable) return
-        const answer = problemAnswer(problem, { idempotencyKey: undefined, instance: newInstance })
+        const answer = problemAnswer(problem, { instance: newInstance })
         writeRaw(socket, answer, () => socket.destroy())
       }
       const waiting = [...unanswered].at(-1)

@@ -93,7 +93,7 @@ export function createListener(
     res.on('timeout', () => {})
     return inbound
   }
-  const problem = (of: Problem) => problemAnswer(of, { idempotencyKey: undefined, instance: newInstance })
+  const problem = (of: Problem) => problemAnswer(of, { instance: newInstance })
 
   app.addHook('onRequest', async (request, reply) => {
     reply.hijack()

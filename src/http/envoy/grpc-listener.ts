@@ -1,0 +1,90 @@
+/**
+ * The connections of the gRPC listener: TLS, their number and keep-alive, and their end.
+ *
+ * Owns the sockets, because gRPC reports the end of a call before its answer is written. Of gRPC nothing but this folder knows.
+ */
+
+import { createServer, type Socket } from 'node:net'
+import { Server } from '@grpc/grpc-js'
+import type { Clock } from '../../core/ports.ts'
+import { trackInFlight } from '../server/in-flight.ts'
+import { type ListenAt, whereListening } from '../server/listen-address.ts'
+import type { ListenerTls } from '../server/tls.ts'
+import { listenerCredentials } from './credentials.ts'
+
+export type GrpcLimits = {
+  /** Calls of one connection at the same time. */
+  readonly inFlightMax: number
+  readonly connectionsMax: number
+  readonly handshakeTimeoutMs: number
+  /** Of one message: a body that is handed on, and what is around it. */
+  readonly messageBytesMax: number
+}
+
+export interface GrpcListener {
+  /** For its services. */
+  readonly grpc: Server
+  listen(at: ListenAt): Promise<string>
+  /** Takes no new connections; resolves when those that stand have ended. */
+  close(): Promise<void>
+  /** Begins no new calls; resolves when connections have ended by themselves, after `withinMs` at the latest. */
+  flushed(withinMs: number): Promise<void>
+  cut(): void
+}
+
+/** How soon an Envoy that is gone without a word is noticed: then its streams end, and their leases with them. */
+const KEEPALIVE_MS = 10_000
+const KEEPALIVE_ANSWER_MS = 5_000
+
+export function createGrpcListener(
+  limits: GrpcLimits,
+  tls: ListenerTls | undefined,
+  clock: Clock,
+): GrpcListener {
+  const grpc = new Server({
+    'grpc.max_receive_message_length': limits.messageBytesMax,
+    'grpc.max_send_message_length': limits.messageBytesMax,
+    'grpc.max_concurrent_streams': limits.inFlightMax,
+    'grpc.keepalive_time_ms': KEEPALIVE_MS,
+    'grpc.keepalive_timeout_ms': KEEPALIVE_ANSWER_MS,
+    'grpc.enable_channelz': 0,
+  })
+  const injector = grpc.createConnectionInjector(listenerCredentials(tls, limits.handshakeTimeoutMs))
+  const sockets = new Set<Socket>()
+  const open = trackInFlight(clock)
+  const listener = createServer({ noDelay: true }, (socket) => {
+    sockets.add(socket)
+    open.begin()
+    socket
+      .on('error', () => {})
+      .once('close', () => {
+        sockets.delete(socket)
+        open.end()
+      })
+    injector.injectConnection(socket)
+  })
+  listener.maxConnections = limits.connectionsMax
+
+  return {
+    grpc,
+    listen: async ({ kind: _, ...where }) => {
+      await new Promise<void>((resolve, reject) => {
+        listener.once('error', reject).listen(where, () => resolve())
+      })
+      return whereListening(listener, tls !== undefined)
+    },
+    close: () =>
+      new Promise<void>((resolve) => {
+        listener.close(() => resolve())
+      }),
+    // Connections end by themselves once what was answered on them is written; gRPC's own word for it comes too early.
+    flushed: async (withinMs) => {
+      grpc.tryShutdown(() => {})
+      if (withinMs > 0) await open.idleOrAfter(withinMs)
+    },
+    cut: () => {
+      grpc.forceShutdown()
+      for (const socket of sockets) socket.destroy()
+    },
+  }
+}

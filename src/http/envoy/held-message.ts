@@ -1,0 +1,74 @@
+/**
+ * The message that Envoy holds until it is answered, and how it is let go on or replaced.
+ *
+ * Owns which phase of the exchange that is, so that nothing is answered twice. What is changed is the exchange's
+ * (`exchange.ts`).
+ */
+
+import type { Answer } from '../message/answer.ts'
+import type { Conversation } from './conversation.ts'
+import {
+  type HeaderMutation,
+  type Phase,
+  type ProcessingMode,
+  type ProcessingRequest,
+  type ProcessingResponse,
+  setting,
+} from './messages.ts'
+
+export interface HeldMessage {
+  readonly isOfAnswer: boolean
+  /** The next one; undefined where Envoy has ended the stream. */
+  next(): Promise<ProcessingRequest | undefined>
+  /** Lets it go on, if there is one. */
+  goOn(mutation: Partial<HeaderMutation>, modeOverride?: ProcessingMode): void
+  replace(answer: Answer): void
+}
+
+/** Of a stream that has begun with the head of a request. */
+export function heldMessage(conversation: Conversation): HeldMessage {
+  let phase: Phase | undefined = 'requestHeaders'
+
+  return {
+    get isOfAnswer() {
+      return phase?.startsWith('response') === true
+    },
+    next: async () => {
+      const message = await conversation.next()
+      phase = message?.request
+      return message
+    },
+    goOn: ({ setHeaders = [], removeHeaders = [] }, modeOverride) => {
+      const held = phase
+      phase = undefined
+      if (held === undefined) return
+      const common = { response: { headerMutation: { setHeaders, removeHeaders } } }
+      conversation.answer({
+        [held]: held.endsWith('Trailers') ? {} : common,
+        ...(modeOverride === undefined ? {} : { modeOverride }),
+      })
+    },
+    replace: (answer) => {
+      phase = undefined
+      conversation.answer({ immediateResponse: immediateResponse(answer) })
+    },
+  }
+}
+
+function immediateResponse({
+  status,
+  headers,
+  body,
+  detail,
+}: Answer): NonNullable<ProcessingResponse['immediateResponse']> {
+  const kept = headers.filter(([name]) => name.toLowerCase() !== 'content-length')
+  // Envoy would call it text otherwise.
+  const typed = kept.some(([name]) => name.toLowerCase() === 'content-type')
+  return {
+    status: { code: status },
+    headers: { setHeaders: setting(kept, 'bytes'), removeHeaders: typed ? [] : ['content-type'] },
+    // What is replaced is never a stream: those are passed on.
+    body: Buffer.isBuffer(body) ? body : Buffer.alloc(0),
+    details: `fencepost_${detail}`,
+  }
+}

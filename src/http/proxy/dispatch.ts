@@ -1,0 +1,85 @@
+/**
+ * Which way a request goes that has arrived at the proxy: it is refused, passed through, or protected.
+ *
+ * Owns the order of these questions. What is decided about a protected request is decided in `core/deduplicate.ts`.
+ */
+
+import { type Answer, problemAnswer } from '../message/answer.ts'
+import type { ForwardedHeaders } from '../message/headers.ts'
+import type { Problem } from '../message/problems.ts'
+import type { Arrived } from '../request/arrival.ts'
+import { type About, type ProtectOptions, type ProtectPorts, protect } from '../request/protect.ts'
+import { DRAINING, NO_UPGRADE, overloaded } from '../request/refusals.ts'
+import type { Inbound } from '../server/inbound.ts'
+import { offersWebSocket } from '../server/websocket-offer.ts'
+import { bypass } from './bypass.ts'
+import { type ForwardPorts, hopOf, protectedCall } from './forwarding.ts'
+
+export type DispatchOptions = ProtectOptions & {
+  readonly forwarded: ForwardedHeaders
+  /** For requests that no route matches. */
+  readonly upstreamTimeoutMs: number
+  readonly limits: { readonly inFlightMax: number }
+}
+
+export type DispatchPorts = ProtectPorts & ForwardPorts
+
+/** What the proxy has taken on. */
+export type Load = {
+  readonly draining: () => boolean
+  /** Requests and tunnels, what is asked about included where it is under way already. */
+  readonly underWay: () => number
+}
+
+/** Without an answer where the client went away before its request was whole. */
+export type Dispatched = { readonly answer?: Answer; readonly about?: About }
+
+export async function dispatch(
+  inbound: Inbound,
+  { admission, matched }: Arrived,
+  load: Load,
+  options: DispatchOptions,
+  ports: DispatchPorts,
+): Promise<Dispatched> {
+  const refused = (of: Problem): Dispatched => ({
+    answer: problemAnswer(of, { instance: ports.newInstance }),
+  })
+  const { inFlightMax } = options.limits
+  if (admission.kind === 'refused') return refused(admission.problem)
+  if (admission.kind === 'options') return { answer: OPTIONS_ANSWER }
+  if (load.underWay() > inFlightMax) return refused(overloaded(inFlightMax, 'requests'))
+  const { request } = admission
+  const call = { inbound, request, hop: hopOf(inbound.req, request), forwarded: options.forwarded }
+  if (matched === undefined || matched.route.mode === 'bypass') {
+    const answerWithinMs = matched?.route.upstreamTimeoutMs ?? options.upstreamTimeoutMs
+    return { answer: await bypass({ ...call, answerWithinMs }, ports) }
+  }
+  if (load.draining()) return refused(DRAINING)
+  // Any other protocol is an offer, which is declined by not taking it: Java's HttpClient offers h2c with every request.
+  if (offersWebSocket(inbound.req)) return refused(NO_UPGRADE)
+
+  const { route, params } = matched
+  const result = await protect(
+    protectedCall(call, { route, params }, options.forwarded, ports),
+    options,
+    ports,
+  )
+  switch (result.kind) {
+    case 'answer':
+      return result
+    case 'gone':
+      return {}
+    case 'unkeyed': {
+      const answerWithinMs = route.upstreamTimeoutMs
+      return { answer: await bypass({ ...call, answerWithinMs, body: result.body }, ports) }
+    }
+  }
+}
+
+const OPTIONS_ANSWER: Answer = {
+  status: 204,
+  headers: [['Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS']],
+  body: Buffer.alloc(0),
+  decision: 'bypassed',
+  detail: 'options',
+}

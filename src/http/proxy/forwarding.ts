@@ -1,0 +1,58 @@
+/**
+ * What the proxy adds to a protected request: its own connections, on which the body is read and the application is reached.
+ */
+
+import type { IncomingMessage } from 'node:http'
+import type { PathParameters } from '../../core/routes/path-pattern.ts'
+import type { ProtectedRoute } from '../../core/routes/route.ts'
+import type { Tracing } from '../../core/tracing.ts'
+import { type Claimed, type ForwardedHeaders, type Hop, towardsApplication } from '../message/headers.ts'
+import type { AdmittedRequest } from '../request/admission.ts'
+import type { ProtectedCall } from '../request/protect.ts'
+import { abandoned } from '../server/abandoned.ts'
+import { type Inbound, readBody } from '../server/inbound.ts'
+import type { Application } from './application.ts'
+
+export type ForwardPorts = { readonly application: Application; readonly tracing: Tracing }
+
+export function hopOf(req: IncomingMessage, { host, httpVersion }: AdmittedRequest): Hop {
+  const scheme = 'encrypted' in req.socket ? 'https' : 'http'
+  return { peerAddress: req.socket.remoteAddress, scheme, host, httpVersion }
+}
+
+export function protectedCall(
+  {
+    inbound,
+    request,
+    hop,
+  }: { readonly inbound: Inbound; readonly request: AdmittedRequest; readonly hop: Hop },
+  { route, params }: { readonly route: ProtectedRoute; readonly params: PathParameters },
+  forwarded: ForwardedHeaders,
+  ports: ForwardPorts,
+): ProtectedCall {
+  const gone = abandoned(inbound.res)
+  const forward = (body: Buffer, claimed: Claimed | undefined) => {
+    const towards = towardsApplication(request.headers, hop, forwarded, claimed)
+    const headers = ports.tracing.outgoing(towards, claimed?.lockId)
+    const { method, target } = request
+    return ports.application.forward(
+      { method, target, headers, body },
+      {
+        answerWithinMs: route.upstreamTimeoutMs,
+        storedLimitBytes: route.storedResponseLimitBytes,
+        abandoned: gone,
+        // It may wait there for a connection, while its lease is lost and another holder executes it.
+        ...(claimed === undefined ? {} : { mayBegin: claimed.held }),
+      },
+    )
+  }
+  return {
+    request,
+    route,
+    params,
+    answerWithinMs: route.upstreamTimeoutMs,
+    forward,
+    readBody: (limitBytes) => readBody(inbound, limitBytes),
+    abandoned: gone,
+  }
+}

@@ -1,0 +1,80 @@
+/**
+ * Requests for a WebSocket: which of them are passed on, and the connections that have become tunnels.
+ *
+ * Owns the set of tunnels, which count as under way and are cut at the end of a drain. Handing two connections to each other
+ * is `upgrade.ts`.
+ */
+
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { Clock } from '../../core/ports.ts'
+import { type Answer, problemAnswer } from '../message/answer.ts'
+import type { Problem } from '../message/problems.ts'
+import type { Arrived } from '../request/arrival.ts'
+import { DRAINING, NO_UPGRADE, overloaded } from '../request/refusals.ts'
+import { writeRaw } from '../server/send.ts'
+import type { DispatchOptions, Load } from './dispatch.ts'
+import { type ForwardPorts, hopOf } from './forwarding.ts'
+import { passUpgrade } from './upgrade.ts'
+
+export type TunnelPorts = ForwardPorts & {
+  readonly clock: Clock
+  readonly newInstance: () => string
+  readonly onFailure: (error: unknown, instance: string) => void
+  readonly arrive: (req: IncomingMessage) => Arrived
+  readonly load: Load
+  readonly publish: (answer: Answer, arrived: Arrived, startedMonoMs: number) => void
+}
+
+export interface Tunnels {
+  readonly count: number
+  /** Resolves when the tunnel has ended, or the request is refused. Never rejects. */
+  take(req: IncomingMessage, socket: Duplex, first: Buffer): Promise<void>
+  cut(): void
+}
+
+export function createTunnels(options: DispatchOptions, ports: TunnelPorts): Tunnels {
+  const { load, publish } = ports
+  const { inFlightMax } = options.limits
+  const tunnels = new Set<Duplex>()
+
+  async function take(req: IncomingMessage, socket: Duplex, first: Buffer): Promise<void> {
+    const startedMonoMs = ports.clock.monoMs()
+    const arrived = ports.arrive(req)
+    const { admission, matched } = arrived
+    const route = matched?.route
+    const refuse = (of: Problem): void => {
+      const answer = problemAnswer(of, { instance: ports.newInstance })
+      writeRaw(socket, answer, () => socket.destroy())
+      publish(answer, arrived, startedMonoMs)
+    }
+    if (admission.kind === 'refused') return refuse(admission.problem)
+    if (load.draining()) return refuse(DRAINING)
+    if (load.underWay() >= inFlightMax) return refuse(overloaded(inFlightMax, 'requests'))
+    if (admission.kind === 'options' || (route !== undefined && route.mode !== 'bypass'))
+      return refuse(NO_UPGRADE)
+    const { request } = admission
+    const answerWithinMs = route?.upstreamTimeoutMs ?? options.upstreamTimeoutMs
+    const hop = hopOf(req, request)
+    tunnels.add(socket)
+    try {
+      const call = { socket, first, request, hop, answerWithinMs, forwarded: options.forwarded }
+      publish(await passUpgrade(call, ports), arrived, startedMonoMs)
+    } catch (error) {
+      ports.onFailure(error, ports.newInstance())
+      socket.destroy()
+    } finally {
+      tunnels.delete(socket)
+    }
+  }
+
+  return {
+    get count() {
+      return tunnels.size
+    },
+    take,
+    cut: () => {
+      for (const tunnel of tunnels) tunnel.destroy()
+    },
+  }
+}

@@ -1,0 +1,58 @@
+/**
+ * Which calls are let in: those with a token, in the order in which they came, while there is room.
+ *
+ * Owns the count of calls under way. A stream that keeps a reservation is no call any more; it has a limit of its own.
+ */
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { isToken } from '../request/access-token.ts'
+import { RETRY_SOON_MS } from '../request/refusals.ts'
+import type { InFlight } from '../server/in-flight.ts'
+import type { RequestScheduler } from '../server/request-scheduler.ts'
+import { type ApiAnswer, problem } from './answers.ts'
+
+export type AdmissionOptions = {
+  /** Callers must show one of them where given; asked at each call, because they may change. */
+  readonly apiTokens: (() => readonly string[]) | undefined
+  readonly limits: { readonly inFlightMax: number }
+}
+
+export type AdmissionPorts = {
+  readonly inFlight: InFlight
+  readonly scheduler: RequestScheduler
+  readonly openStreams: () => number
+  readonly answer: (reply: FastifyReply, given: ApiAnswer) => FastifyReply
+}
+
+export function admitCalls(
+  app: FastifyInstance,
+  { apiTokens, limits }: AdmissionOptions,
+  { inFlight, scheduler, openStreams, answer }: AdmissionPorts,
+): void {
+  app.addHook('onRequest', async (request, reply) => {
+    inFlight.begin()
+    reply.raw.once('close', inFlight.end)
+    if (apiTokens !== undefined && !isToken(bearerOf(request), apiTokens())) {
+      reply.header('WWW-Authenticate', 'Bearer')
+      return answer(reply, TOKEN_REQUIRED)
+    }
+    await scheduler.begin()
+    const over = inFlight.count - openStreams() > limits.inFlightMax
+    return over ? answer(reply, overloaded(limits.inFlightMax)) : undefined
+  })
+}
+
+const TOKEN_REQUIRED = problem('token-required', 'Send the token as "Authorization: Bearer …".')
+
+export function overloaded(limit: number): ApiAnswer {
+  return problem(
+    'too-many-requests-in-flight',
+    `${limit} calls are under way, which is the limit. Nothing was done.`,
+    { retryAfterMs: RETRY_SOON_MS },
+  )
+}
+
+/** RFC 6750, section 2.1; the name of the scheme in any case (RFC 9110, section 11.1). */
+function bearerOf(request: FastifyRequest): string | undefined {
+  return /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
+}

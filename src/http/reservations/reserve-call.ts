@@ -1,0 +1,85 @@
+/**
+ * The call that reserves: the only one that a draining sidecar refuses, that is counted as a decision, and that may stay open
+ * as a stream.
+ *
+ * Owns its answer. What is reserved is decided in `reserve.ts`; the stream is `heartbeat.ts`.
+ */
+
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Keeping } from '../../core/claims/lease-keeper.ts'
+import type { Events } from '../../core/events.ts'
+import type { Clock } from '../../core/ports.ts'
+import type { Tracing } from '../../core/tracing.ts'
+import { PROBLEMS } from '../message/problems.ts'
+import { RETRY_SOON_MS } from '../request/refusals.ts'
+import { abandoned } from '../server/abandoned.ts'
+import type { InFlight } from '../server/in-flight.ts'
+import { type ApiAnswer, decisionOf, problem, type ReservedNow } from './answers.ts'
+import { overloaded } from './call-admission.ts'
+import type { Handlers } from './handlers.ts'
+import type { Heartbeats } from './heartbeat.ts'
+import type { ReserveInput } from './schemas.ts'
+import { giveBaggage, lockOf } from './traced.ts'
+
+export type ReserveCallOptions = Keeping & { readonly limits: { readonly inFlightMax: number } }
+
+export type ReserveCallPorts = {
+  readonly handlers: Pick<Handlers, 'reserve'>
+  readonly heartbeats: Pick<Heartbeats, 'stream' | 'open'>
+  readonly inFlight: InFlight
+  readonly clock: Clock
+  readonly events: Events
+  readonly tracing: Tracing
+  readonly answer: (reply: FastifyReply, given: ApiAnswer) => FastifyReply
+}
+
+export function createReserveCall(
+  options: ReserveCallOptions,
+  ports: ReserveCallPorts,
+): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply> {
+  const { handlers, heartbeats, inFlight, clock, answer } = ports
+  const { inFlightMax } = options.limits
+
+  function refusal(streamed: boolean): ApiAnswer | undefined {
+    if (inFlight.draining) return DRAINING
+    return streamed && heartbeats.open >= inFlightMax ? overloaded(inFlightMax) : undefined
+  }
+
+  return async (request, reply) => {
+    const startedMonoMs = clock.monoMs()
+    const input = request.body as ReserveInput
+    const gone = abandoned(reply.raw)
+    const streamed = input.heartbeat === true
+    const made = refusal(streamed) ?? (await handlers.reserve(input, gone))
+    const done: ApiAnswer = made.kind === 'reserved' ? { kind: 'json', status: 201, body: made.body } : made
+    publish(done, clock.monoMs() - startedMonoMs, made.kind === 'reserved' ? made : undefined, ports.events)
+    if (made.kind === 'reserved') giveBaggage(request, reply, lockOf(made), ports.tracing)
+    if (inFlight.draining) reply.header('Connection', 'close')
+    if (made.kind !== 'reserved' || !streamed) return answer(reply, done)
+    reply.hijack()
+    // Gone while we asked the nodes: nobody reads a stream, and the lease is left to its holder or to its end.
+    if (!reply.raw.destroyed) await heartbeats.stream(made, reply.raw, options)
+    return reply
+  }
+}
+
+function publish(done: ApiAnswer, durationMs: number, made: ReservedNow | undefined, events: Events): void {
+  const known = done.kind === 'problem'
+  events.publish({
+    kind: 'decided',
+    entrypoint: 'api',
+    decision: decisionOf(done),
+    detail: known ? done.problem.code : 'reserved',
+    route: undefined,
+    status: known ? PROBLEMS[done.problem.code].status : done.status,
+    durationMs,
+    keyHash: made?.recordKey.slice(-64),
+    ...(made === undefined
+      ? {}
+      : { lockId: lockOf(made), token: made.reservation.token, attempt: made.reservation.attempt }),
+  })
+}
+
+const DRAINING = problem('draining', 'This sidecar is shutting down and reserves nothing new. Ask again.', {
+  retryAfterMs: RETRY_SOON_MS,
+})

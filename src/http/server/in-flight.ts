@@ -1,0 +1,57 @@
+/**
+ * What is under way on a listener, and how its end is waited for.
+ *
+ *   serving → draining → idle, or the grace is over
+ *
+ * Owns the count and that a listener drains. What a draining listener still takes, and what it cuts when the grace is over, is
+ * the listener's.
+ */
+
+import type { Clock } from '../../core/ports.ts'
+
+export interface InFlight {
+  readonly count: number
+  readonly draining: boolean
+  begin(): void
+  end(): void
+  drain(): void
+  /** Resolves when nothing is under way, or after `graceMs`. */
+  idleOrAfter(graceMs: number): Promise<void>
+}
+
+export function trackInFlight(clock: Pick<Clock, 'timer'>): InFlight {
+  let count = 0
+  let draining = false
+  const waiting = new Set<() => void>()
+
+  return {
+    get count() {
+      return count
+    },
+    get draining() {
+      return draining
+    },
+    begin: () => {
+      count += 1
+    },
+    end: () => {
+      count -= 1
+      if (count === 0) for (const idle of waiting) idle()
+    },
+    drain: () => {
+      draining = true
+    },
+    idleOrAfter: async (graceMs) => {
+      if (count === 0) return
+      await new Promise<void>((resolve) => {
+        const done = (): void => {
+          timer.cancel()
+          waiting.delete(done)
+          resolve()
+        }
+        const timer = clock.timer(graceMs, done)
+        waiting.add(done)
+      })
+    },
+  }
+}

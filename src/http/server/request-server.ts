@@ -1,0 +1,116 @@
+/**
+ * A server for requests that are taken whole, whatever their path: from its connection to the handler, and from the handler's
+ * answer back to the connection.
+ *
+ * Owns when a request begins, how many are under way, after which answer a connection ends, and the drain. What is done with
+ * a request is the handler's; limits of heads and times are the listener's (`listener.ts`).
+ */
+
+import type { IncomingMessage, Server } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { Clock } from '../../core/ports.ts'
+import type { Answer } from '../message/answer.ts'
+import { closesConnection } from '../message/problems.ts'
+import { type InFlight, trackInFlight } from './in-flight.ts'
+import type { Inbound } from './inbound.ts'
+import { type ListenAt, whereListening } from './listen-address.ts'
+import { createListener, type ListenerLimits } from './listener.ts'
+import { createRequestScheduler } from './request-scheduler.ts'
+import { send } from './send.ts'
+import type { ListenerTls } from './tls.ts'
+
+export type RequestServerOptions = {
+  readonly limits: ListenerLimits
+  /** Present where the listener speaks TLS. */
+  readonly tls?: ListenerTls
+}
+
+export type RequestServerPorts = {
+  readonly clock: Clock
+  readonly newInstance: () => string
+  /** Called with a fault of our own; the client got 500 with this instance. */
+  readonly onFailure: (error: unknown, instance: string) => void
+}
+
+export type RequestHandlers = {
+  /** @param startedMonoMs when the request came, which may be earlier than when it begins */
+  readonly handle: (inbound: Inbound, startedMonoMs: number) => Promise<void>
+  /** A client that asks for a WebSocket. Never rejects. Absent where such a request is handled like any other. */
+  readonly upgrade?: (req: IncomingMessage, socket: Duplex, first: Buffer) => Promise<void>
+}
+
+export interface RequestServer {
+  readonly inFlight: InFlight
+  /** Where it listens: `http://host:port`, or `unix:/path`. */
+  listen(at: ListenAt): Promise<string>
+  /** No request that follows this one on its connection is handled. */
+  endAfter(inbound: Inbound): void
+  /** Never rejects. */
+  send(inbound: Inbound, answer: Answer): Promise<void>
+  /**
+   * Drains: what is under way has `graceMs`, then its connections are cut.
+   *
+   * @param cut ends what stands on connections that were handed over, and are not the server's any more
+   */
+  close(graceMs: number, cut?: () => void): Promise<void>
+}
+
+export function createRequestServer(
+  { limits, tls }: RequestServerOptions,
+  { handle, upgrade }: RequestHandlers,
+  { clock, newInstance, onFailure }: RequestServerPorts,
+): RequestServer {
+  const inFlight = trackInFlight(clock)
+  const scheduler = createRequestScheduler(clock)
+  /** Connections whose last answer is decided. */
+  const ending = new WeakSet<Duplex>()
+  const takeUpgrade: typeof upgrade =
+    upgrade &&
+    (async (req, socket, first) => {
+      if (ending.has(req.socket)) socket.destroy()
+      else await upgrade(req, socket, first)
+    })
+  const handlers = takeUpgrade === undefined ? { take } : { take, takeUpgrade }
+  const listener = createListener(limits, handlers, newInstance, tls)
+  const server = listener.server as Server
+
+  async function take(inbound: Inbound): Promise<void> {
+    const startedMonoMs = clock.monoMs()
+    inFlight.begin()
+    try {
+      const turn = scheduler.begin()
+      if (turn !== undefined) await turn
+      // Otherwise its client was told that no answer follows: what is executed now would be executed behind its back.
+      if (!ending.has(inbound.req.socket)) await handle(inbound, startedMonoMs)
+    } catch (error) {
+      onFailure(error, newInstance())
+      inbound.req.destroy()
+    }
+    inFlight.end()
+  }
+
+  return {
+    inFlight,
+    listen: async ({ kind: _, ...where }) => {
+      await listener.listen(where)
+      return whereListening(server, tls !== undefined)
+    },
+    endAfter: ({ req }) => {
+      ending.add(req.socket)
+    },
+    send: (inbound, answer) => {
+      const { req } = inbound
+      const close = inFlight.draining || !req.complete || closesConnection(answer.detail)
+      if (close) ending.add(req.socket)
+      return send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close })
+    },
+    close: async (graceMs, cut) => {
+      inFlight.drain()
+      const closed = listener.close()
+      await inFlight.idleOrAfter(graceMs)
+      cut?.()
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}
