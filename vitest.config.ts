@@ -32,7 +32,7 @@ export default defineConfig({
       {
         extends: true,
         test: {
-          // Needs what no machine can be asked to have, the jars of Kafka (docs/saga.md): only where they are named.
+          // Needs what no machine can be asked to have, the jars of Kafka (docs/guide/saga.md): only where they are named.
           name: 'by hand',
           include: process.env.FENCEPOST_KAFKA_JARS === undefined ? [] : ['test/**/*.by-hand.ts'],
           maxWorkers: 1,

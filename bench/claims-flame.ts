@@ -1,7 +1,7 @@
 /**
  * Where the time of the claim path goes: claims and completions over five nodes, 64 in flight, as a flame graph.
  *
- *     npm run bench -- claims-flame docs/performance/claims-flame-after.svg
+ *     npm run bench -- claims-flame claims-flame.svg
  *
  * Only the load is profiled, after a warm-up; the start of the process is not.
  */

@@ -1,7 +1,7 @@
 /**
  * Where the time of the sidecar goes while it proxies: as a flame graph, and as a table of the frames that cost the most.
  *
- *     npm run bench -- proxy-flame unique docs/performance/proxy-flame-unique.svg
+ *     npm run bench -- proxy-flame unique proxy-flame.svg
  *     npm run bench -- proxy-flame replays|pass-through [file] [requests in flight, default 32]
  *
  * The sidecar is the process that is profiled, through its inspector; only the load is, after a warm-up.

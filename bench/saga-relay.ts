@@ -4,7 +4,7 @@
  *
  *     npm run bench -- saga-relay
  *
- * With FENCEPOST_KAFKA_JARS (docs/saga.md) Kafka, too. Database, broker and relay share this machine. `nothing` confirms at once: what the database and the relay alone can do.
+ * With FENCEPOST_KAFKA_JARS (docs/guide/saga.md) Kafka, too. Database, broker and relay share this machine. `nothing` confirms at once: what the database and the relay alone can do.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

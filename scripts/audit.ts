@@ -3,7 +3,7 @@
  *
  * Owns the difference between "none are known" and "nobody was asked": where the registry does not answer the question the
  * last line begins with `unchecked`, and the exit code is not 0. A finding is accepted only by its row in
- * docs/dependencies.md, which says why it can't be reached.
+ * docs/internals/dependencies.md, which says why it can't be reached.
  *
  * Exit codes: 0 none (or all accepted), 1 findings, 75 unchecked (EX_TEMPFAIL of sysexits(3)).
  *
@@ -89,7 +89,7 @@ function main(): void {
     maxBuffer: 64 * 1024 * 1024,
     stdio: ['ignore', 'pipe', 'ignore'],
   })
-  const page = readFileSync(join(root, 'docs/dependencies.md'), 'utf8')
+  const page = readFileSync(join(root, 'docs/internals/dependencies.md'), 'utf8')
   const { kind, lines } = verdictOnAudit(error === undefined ? stdout : '', acceptedIn(page))
   for (const line of lines) console.log(line)
   process.exitCode = EXIT_CODES[kind]

@@ -1,5 +1,5 @@
 /**
- * Writes docs/configuration.md and docs/config.schema.json from the tables of settings and route fields.
+ * Writes docs/reference/configuration.md and docs/config.schema.json from the tables of settings and route fields.
  *
  * A test compares the files with what this makes: after a change of a table run `npm run generate -- settings`.
  */
@@ -63,7 +63,7 @@ Durations and sizes carry their unit: \`500ms\`, \`30s\`, \`5m\`, \`24h\`, \`7d\
 
 \`fencepost config check\` says whether a configuration is accepted, \`fencepost config print\` shows every effective value
 with where it comes from, \`fencepost config schema\` prints the JSON Schema of the file, of which
-[config.schema.json](config.schema.json) is a copy: editors take it from a first line
+[config.schema.json](../config.schema.json) is a copy: editors take it from a first line
 \`# yaml-language-server: $schema=…/docs/config.schema.json\`.`
 
 const ROUTES_TEXT = `\`routes\` is a list, tried in order; the first match decides. Paths are compared after unreserved characters have been
@@ -128,6 +128,6 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
 
 if (import.meta.main) {
   const docs = join(import.meta.dirname, '..', 'docs')
-  writeFileSync(join(docs, 'configuration.md'), referenceText())
+  writeFileSync(join(docs, 'reference/configuration.md'), referenceText())
   writeFileSync(join(docs, 'config.schema.json'), schemaText())
 }

@@ -1,6 +1,6 @@
 /**
  * Plays five incidents against a real stack (five nodes, two sidecars, redis_exporter, Prometheus with the rules, clients)
- * and checks which alerts fire: those that are expected, and no other. Writes the timeline to docs/incidents.md.
+ * and checks which alerts fire: those that are expected, and no other. Writes the timeline to docs/operations/incidents.md.
  *
  * `npm run generate -- incidents` takes some four minutes: too long for every change, so it stands beside `npm test`.
  */
@@ -25,7 +25,7 @@ const PATIENT = {
 /** Five minutes are played in ten seconds. */
 const DIVISOR = 30
 const root = join(import.meta.dirname, '..')
-const PAGE = join(root, 'docs/incidents.md')
+const PAGE = join(root, 'docs/operations/incidents.md')
 
 type Incident = {
   readonly name: string

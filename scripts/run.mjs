@@ -41,7 +41,7 @@ function install() {
     '--loglevel=error',
     // Also where NODE_ENV=production or a user's npmrc leaves the development packages out.
     '--include=dev',
-    // `npm audit` has its own place (docs/dependencies.md); an install does not wait for it.
+    // `npm audit` has its own place (docs/internals/dependencies.md); an install does not wait for it.
     '--no-audit',
     '--no-fund',
   ]

@@ -1,11 +1,11 @@
-/** docs/dependencies.md names every dependency of package.json, and none that is not there. */
+/** docs/internals/dependencies.md names every dependency of package.json, and none that is not there. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import manifest from '../package.json' with { type: 'json' }
 import { billOfMaterials, nameOf, runningPackages } from '../scripts/sbom.ts'
 
-const page = readFileSync(join(import.meta.dirname, '../docs/dependencies.md'), 'utf8')
+const page = readFileSync(join(import.meta.dirname, '../docs/internals/dependencies.md'), 'utf8')
 
 /** The first column of the table under a heading, and the second. */
 function rows(heading: string): Map<string, string> {

@@ -1,10 +1,10 @@
-/** Every row of the limits in docs/http.md is reached by a test, which is named here by its file and words of its title. */
+/** Every row of the limits in docs/reference/http.md is reached by a test, which is named here by its file and words of its title. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 
 const root = join(import.meta.dirname, '..')
-const page = readFileSync(join(root, 'docs/http.md'), 'utf8')
+const page = readFileSync(join(root, 'docs/reference/http.md'), 'utf8')
 
 const LIMITS = 'test/http/proxy/limits.test.ts'
 const BEYOND = '%s beyond its limit is told the number'

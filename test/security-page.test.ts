@@ -1,10 +1,10 @@
-/** docs/security.md names tests that exist, and every code of a limit in docs/http.md is reached by one. */
+/** docs/operations/security.md names tests that exist, and every code of a limit in docs/reference/http.md is reached by one. */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 
 const root = join(import.meta.dirname, '..')
-const page = readFileSync(join(root, 'docs/security.md'), 'utf8')
+const page = readFileSync(join(root, 'docs/operations/security.md'), 'utf8')
 
 test('every test that the page names is there, and every row of hostile input names one', () => {
   const named = [...page.matchAll(/`(test\/[^`]+)`/g)].map(([, path = '']) => path)

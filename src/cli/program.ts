@@ -22,7 +22,7 @@ const frontPage: Command = (args, io) =>
       .version(io.version, '-V, --version', 'print the version')
       .addHelpText(
         'after',
-        '\nSettings are FENCEPOST_* variables and a YAML file named by FENCEPOST_CONFIG: see docs/configuration.md.',
+        '\nSettings are FENCEPOST_* variables and a YAML file named by FENCEPOST_CONFIG: see docs/reference/configuration.md.',
       )
     // For the list and for suggestions only: a command that exists was found before.
     for (const [name, { summary }] of Object.entries(COMMANDS))

@@ -29,7 +29,7 @@ type OnKit = (kit: SagaKit) => Promise<ExitCode>
 export const saga: Command = (args, io) =>
   withArguments('saga', args, io, (parser, done) => {
     parser
-      .description('Looks after the tables of the saga kit (docs/saga.md).')
+      .description('Looks after the tables of the saga kit (docs/guide/saga.md).')
       .option('--database <url>', 'postgres://user:password@host/database; default: DATABASE_URL')
       .option('--schema <name>', 'of the tables', 'fencepost')
     const on = async (act: OnKit, partitions?: number) =>

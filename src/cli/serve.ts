@@ -25,7 +25,7 @@ async function run(io: Io): Promise<ExitCode> {
   }
   for (const option of io.nodeOptions.filter((one) => WRITES_MEMORY.test(one)))
     io.stderr.write(
-      `${option.replace(/=.*$/, '')} is given: Node may write its memory out, secrets included (docs/security.md)\n`,
+      `${option.replace(/=.*$/, '')} is given: Node may write its memory out, secrets included (docs/operations/security.md)\n`,
     )
   const stopped = new Promise<void>((resolve) => {
     const forget = io.signals.onStop(() => {

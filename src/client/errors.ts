@@ -32,7 +32,7 @@ export class FencepostError extends Error {
   override readonly name: string = 'FencepostError'
   /** Of the answer; 0 where there was none. */
   readonly status: number
-  /** Code of the problem (docs/problems.md); empty where the answer was none of the sidecar's. */
+  /** Code of the problem (docs/reference/problems.md); empty where the answer was none of the sidecar's. */
   readonly code: string
   readonly problem: ProblemDocument
 

@@ -1,7 +1,7 @@
 /**
  * The table of what a route in the YAML file may say: shape, default, one sentence.
  *
- * Reading a route, its JSON Schema and its part of docs/configuration.md come from here.
+ * Reading a route, its JSON Schema and its part of docs/reference/configuration.md come from here.
  */
 
 import { POINTER_EXPECTED, POINTERS_MAX, parsePointer } from '../core/formats/json-pointer.ts'

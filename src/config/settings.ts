@@ -1,7 +1,7 @@
 /**
  * THE table of settings: every name, notation, default, meaning, and where its number comes from.
  *
- * Loading, printing, the JSON Schema and docs/configuration.md all read this table, and the type `Settings` is derived
+ * Loading, printing, the JSON Schema and docs/reference/configuration.md all read this table, and the type `Settings` is derived
  * from it: a setting exists once a row exists. Defaults are written as an operator would write them and pass through the
  * same parser. What a route may say differently is in `route-fields.ts`, whose defaults are the values of this table.
  */

@@ -1,7 +1,7 @@
 /**
  * The words of the log: which event becomes a line, at which level, with which fields.
  *
- * Fields that mean the same have the same name in every line; docs/observability.md lists them, and a test compares.
+ * Fields that mean the same have the same name in every line; docs/reference/telemetry.md lists them, and a test compares.
  */
 
 import { lockIdOf } from '../core/claims/lease.ts'
@@ -163,7 +163,7 @@ export function lineOf(event: CoreEvent): Line | undefined {
     case 'cluster_replaced':
       return {
         level: 'error',
-        message: `the nodes were founded anew beside this sidecar: ${event.node} belongs to the cluster ${event.found}, and this sidecar has worked with ${event.known}. It accepts none of them, because what ${event.known} remembered is forgotten there and would be carried out again. See docs/nodes.md, "Founded anew beside a running sidecar".`,
+        message: `the nodes were founded anew beside this sidecar: ${event.node} belongs to the cluster ${event.found}, and this sidecar has worked with ${event.known}. It accepts none of them, because what ${event.known} remembered is forgotten there and would be carried out again. See docs/operations/nodes.md, "Founded anew beside a running sidecar".`,
         fields: { node: event.node, known_cluster: event.known, found_cluster: event.found },
       }
     case 'enrolment_progress':

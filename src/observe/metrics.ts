@@ -4,7 +4,7 @@
  * Every label has a closed set of values that stands here or in the configuration, and every series exists from the start
  * at zero: a rate over a counter that appears with its first error misses that error. Requests can't add a series,
  * whatever they carry. A pod with five nodes shows at most 300 series, because they are multiplied by the number of
- * pods: where a label would cost more than it tells, it is not here (docs/observability.md says which and why). What is
+ * pods: where a label would cost more than it tells, it is not here (docs/reference/telemetry.md says which and why). What is
  * counted when is `counting.ts`.
  */
 

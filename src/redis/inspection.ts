@@ -41,7 +41,7 @@ export type EpochSeen = Pick<NodeFacts, 'epoch' | 'evictedKeys'> & { readonly si
 export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; readonly reason: string }
 
 /**
- * @throws Error where the node does not answer, does not allow what the ACL of `docs/nodes.md` lists, or has not the database
+ * @throws Error where the node does not answer, does not allow what the ACL of `docs/operations/nodes.md` lists, or has not the database
  *   of the URL
  */
 export async function inspectNode(client: Redis): Promise<NodeFacts> {

@@ -41,6 +41,6 @@ export class KnownCluster {
       return `it belongs to the cluster ${found}, and the nodes that vote to ${known}: restart it empty`
     if (!this.#told.has(found)) this.#events.publish({ kind: 'cluster_replaced', node, known, found })
     this.#told.add(found)
-    return `it belongs to the cluster ${found}, and this sidecar has worked with ${known}: founded anew beside it, the nodes have forgotten what they promised. Find out which cluster is the right one, then restart this sidecar (docs/nodes.md, "Founded anew beside a running sidecar")`
+    return `it belongs to the cluster ${found}, and this sidecar has worked with ${known}: founded anew beside it, the nodes have forgotten what they promised. Find out which cluster is the right one, then restart this sidecar (docs/operations/nodes.md, "Founded anew beside a running sidecar")`
   }
 }

@@ -8,7 +8,7 @@ import { within } from '../core/retry.ts'
 /** @throws Error where the node is not connected, or does not answer in time */
 export async function readVitals(client: Redis, deadlineMs: number, clock: Clock): Promise<NodeVitals> {
   if (client.status !== 'ready') throw new Error('not connected')
-  // Older users of docs/nodes.md may not ask for it; the rest is worth having without.
+  // Older users of docs/operations/nodes.md may not ask for it; the rest is worth having without.
   const slowlog = client.call('SLOWLOG', 'LEN').catch(() => Number.NaN)
   const asked = Promise.all([client.info('memory'), client.info('stats'), slowlog])
   const [memory, stats, slowlogLength] = await within(

@@ -1,7 +1,7 @@
 /**
  * No secret anywhere: a word of its own is planted in every input, the sidecar is led through what goes well and what goes
  * wrong, and none of the words may be found in what it tells: log, metrics, probes, traces, problem documents, what it
- * says of a wrong configuration, and its last words. `docs/security.md` says where each may be.
+ * says of a wrong configuration, and its last words. `docs/operations/security.md` says where each may be.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'

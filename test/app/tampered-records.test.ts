@@ -2,7 +2,7 @@
  * Records that somebody changed on the nodes, by real processes: refused, counted, not carried out again, and nothing of
  * them on the wire. Read as: what was done to the record on all nodes, what a duplicate is answered.
  *
- * What can be forged by somebody who may write to a majority is in docs/security.md.
+ * What can be forged by somebody who may write to a majority is in docs/operations/security.md.
  */
 import { createHash } from 'node:crypto'
 import { connect } from 'node:net'

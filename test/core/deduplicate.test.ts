@@ -444,7 +444,7 @@ describe('without a quorum', () => {
     expect(told.length).toBe(1)
   })
 
-  // docs/http.md says so: the claim was the quorum's, and nothing of it is left here once it has lapsed.
+  // docs/reference/http.md says so: the claim was the quorum's, and nothing of it is left here once it has lapsed.
   test('what such a route began under the quorum it begins again, as a first attempt, once that lease has lapsed', async () => {
     const { cluster, request, told, clock } = sidecar({ shared: true })
     const local = { onQuorumLoss: 'local' } as const

@@ -30,8 +30,8 @@ const limits = {
 }
 const UNITS: Record<string, number> = { MiB: 1024 * 1024, KiB: 1024 }
 
-test('docs/fingerprint.md lists exactly the limits that there are, with their numbers', () => {
-  const page = readFileSync(new URL('../../docs/fingerprint.md', import.meta.url), 'utf8')
+test('docs/reference/fingerprint.md lists exactly the limits that there are, with their numbers', () => {
+  const page = readFileSync(new URL('../../docs/reference/fingerprint.md', import.meta.url), 'utf8')
   const rows = page.matchAll(/^\| ([\d,]+) (\w+)[^|]*\| `([A-Z_]+)`/gm)
   const documented = [...rows].map(([, digits, unit, name]) => [
     name,

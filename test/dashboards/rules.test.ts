@@ -535,7 +535,7 @@ describe('what is written about alerts', () => {
   )
 
   test('the runbook has one section for every alert, in the same order, each with its four parts', async () => {
-    const page = await readFile(join(root, 'docs/runbooks.md'), 'utf8')
+    const page = await readFile(join(root, 'docs/operations/runbooks.md'), 'utf8')
     const sections = page.split(/^## /m).slice(1)
     expect(sections.map((section) => section.split('\n')[0])).toEqual(names)
     for (const section of sections) {

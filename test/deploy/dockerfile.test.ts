@@ -13,9 +13,12 @@ test('hadolint has nothing to say about it', { timeout: FETCH_MS_MAX }, async ()
   expect({ status, stdout }).toEqual({ status: 0, stdout: '' })
 })
 
-test.each(['docs/nodes.md', 'docs/runbooks.md'])('%s names the command that the image has', (page) => {
-  const text = (path: string) => readFileSync(join(import.meta.dirname, '../..', path), 'utf8')
-  const entry = JSON.parse(/^ENTRYPOINT (\[.*\])$/m.exec(text('Dockerfile'))?.[1] ?? '[]') as string[]
-  const told = [...text(page).matchAll(/kubectl exec POD --container fencepost -- (\S+ \S+)/g)]
-  expect(told.map(([, command]) => command)).toEqual([entry.join(' ')])
-})
+test.each(['docs/operations/nodes.md', 'docs/operations/runbooks.md'])(
+  '%s names the command that the image has',
+  (page) => {
+    const text = (path: string) => readFileSync(join(import.meta.dirname, '../..', path), 'utf8')
+    const entry = JSON.parse(/^ENTRYPOINT (\[.*\])$/m.exec(text('Dockerfile'))?.[1] ?? '[]') as string[]
+    const told = [...text(page).matchAll(/kubectl exec POD --container fencepost -- (\S+ \S+)/g)]
+    expect(told.map(([, command]) => command)).toEqual([entry.join(' ')])
+  },
+)

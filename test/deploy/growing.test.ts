@@ -1,4 +1,4 @@
-/** From three nodes to five, as docs/deploy.md says it: the sidecars stop, the list changes by a command, they start. */
+/** From three nodes to five, as docs/operations/deploy.md says it: the sidecars stop, the list changes by a command, they start. */
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { nodes } from '../../src/cli/nodes.ts'

@@ -157,9 +157,9 @@ test('with TLS the nodes speak nothing else, and take only users of their list',
   ])
 })
 
-test('the user of the nodes may do what docs/nodes.md says, and nothing else', () => {
+test('the user of the nodes may do what docs/operations/nodes.md says, and nothing else', () => {
   const rights = (text: string) => /^user fencepost on >\S+ (.*)$/m.exec(text)?.[1]
-  const page = readFileSync(join(folder, '../../docs/nodes.md'), 'utf8')
+  const page = readFileSync(join(folder, '../../docs/operations/nodes.md'), 'utf8')
   const users = readFileSync(join(folder, 'nodes-tls-acl/users.acl.example'), 'utf8')
   expect(rights(users)).toBe(rights(page))
   expect(users).toMatch(/^user default off$/m)

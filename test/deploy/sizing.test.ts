@@ -1,4 +1,4 @@
-/** The memory of a record, as docs/deploy.md tells it to those who size nodes, measured on a real server. */
+/** The memory of a record, as docs/operations/deploy.md tells it to those who size nodes, measured on a real server. */
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -16,7 +16,7 @@ const OFF_BY_MAX = 0.15
 const STATE_AT = 1
 const ROW = /^\| (none|[\d,]+ bytes) \| ([\d.]+) KB \|$/gm
 
-const page = readFileSync(join(import.meta.dirname, '../../docs/deploy.md'), 'utf8')
+const page = readFileSync(join(import.meta.dirname, '../../docs/operations/deploy.md'), 'utf8')
 const told = [...page.matchAll(ROW)].map(([, size, kilobytes]) => ({
   bodyBytes: size === 'none' ? 0 : Number(size!.replaceAll(/\D/g, '')),
   kilobytes: Number(kilobytes),

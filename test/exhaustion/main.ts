@@ -1,5 +1,5 @@
 /**
- * `npm run campaign -- exhaustion`: each way of using a sidecar up, for two minutes, plotted into docs/exhaustion.svg.
+ * `npm run campaign -- exhaustion`: each way of using a sidecar up, for two minutes, plotted into docs/pictures/exhaustion.svg.
  *
  *   --seconds N       for each case (default 120)
  *   --cases a,b       only these: idle, waiters, slow, readers
@@ -36,7 +36,7 @@ for (const one of CASES.filter(({ name }) => chosen.includes(name))) {
 }
 if (!values['no-plot']) {
   const sentences = new Map(CASES.map(({ name, sentence, count }) => [name, sentence(count)]))
-  writeFileSync(join(import.meta.dirname, '../../docs/exhaustion.svg'), plot(reports, sentences))
+  writeFileSync(join(import.meta.dirname, '../../docs/pictures/exhaustion.svg'), plot(reports, sentences))
 }
 const grown = reports.filter(
   ({ rssGrowth, descriptorGrowth }) => rssGrowth > GROWTH_MAX || descriptorGrowth > GROWTH_MAX,

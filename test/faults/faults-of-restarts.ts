@@ -8,7 +8,7 @@ import { NODES } from './stage.ts'
 
 /**
  * From the start of one node to the end of the next. With `always`, sooner than a quarantine or even a look is over; with `everysec` as
- * far apart as docs/nodes.md asks for, so that no three loss windows overlap.
+ * far apart as docs/operations/nodes.md asks for, so that no three loss windows overlap.
  */
 const PAUSE_MS = { always: 2_000, everysec: 12_000 } as const
 

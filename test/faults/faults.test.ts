@@ -66,8 +66,8 @@ test('the README lists all 45 faults, each with a command that runs what there i
   }
 })
 
-test('docs/faults.md lists exactly the faults and the broken builds that there are', () => {
-  const page = readFileSync('docs/faults.md', 'utf8')
+test('docs/internals/faults.md lists exactly the faults and the broken builds that there are', () => {
+  const page = readFileSync('docs/internals/faults.md', 'utf8')
   const listed = [...page.matchAll(/^\| (F\d+[a-f]?) \|/gm)].map(([, id]) => id)
   expect(listed.toSorted()).toEqual([...ALL_FAULTS.map(({ id }) => id), 'F36'].toSorted())
   const mutants = [...page.matchAll(/^\| `([a-z-]+)` \|/gm)].map(([, name]) => name)

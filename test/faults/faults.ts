@@ -1,4 +1,4 @@
-/** THE list of named faults; docs/faults.md shows it, and a test compares both directions. */
+/** THE list of named faults; docs/internals/faults.md shows it, and a test compares both directions. */
 
 import type { Fault } from './fault.ts'
 import { FAULTS_OF_ANSWERS } from './faults-of-answers.ts'

@@ -2,7 +2,7 @@
  * F40: all nodes lose everything at once beside sidecars that go on, and a fresh sidecar finds five empty nodes first.
  *
  * What the others have acknowledged and granted is nowhere any more, so nothing may be carried out or granted until somebody decides;
- * here it is decided by starting everything anew, as docs/nodes.md says.
+ * here it is decided by starting everything anew, as docs/operations/nodes.md says.
  */
 
 import { type Fault, type FaultContext, pause } from './fault.ts'

@@ -134,8 +134,8 @@ describe('fields', () => {
     expect(lines).toMatchObject([line])
   })
 
-  test('docs/observability.md names every field of these lines', async () => {
-    const page = await readFile(join(import.meta.dirname, '../../docs/observability.md'), 'utf8')
+  test('docs/reference/telemetry.md names every field of these lines', async () => {
+    const page = await readFile(join(import.meta.dirname, '../../docs/reference/telemetry.md'), 'utf8')
     const section = page.split(/^## /m).find((text) => text.startsWith('Logs')) ?? ''
     const documented = [...section.matchAll(/^\| `([a-z_]+)` \|/gm)].map(([, name]) => name)
     const { lines, publish } = written()

@@ -192,8 +192,8 @@ test('leases of the proxy and of the reservation API are counted together, until
   expect(await held()).toBe(0)
 })
 
-test('the table of docs/observability.md names every metric with its type, and none that is not there', async () => {
-  const page = await readFile(join(import.meta.dirname, '../../docs/observability.md'), 'utf8')
+test('the table of docs/reference/telemetry.md names every metric with its type, and none that is not there', async () => {
+  const page = await readFile(join(import.meta.dirname, '../../docs/reference/telemetry.md'), 'utf8')
   const documented = [...page.matchAll(/^\| `([a-z_0-9]+)` \| (counter|gauge|histogram) \|/gm)]
   const { text } = await metricsOf().metrics.exposition()
   const exposed = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)]

@@ -6,8 +6,8 @@ import { eventually } from '../support/eventually.ts'
 import { joinCluster, outcomeOf } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
-test('a cluster lives with exactly the rights that docs/nodes.md lists', async () => {
-  const page = readFileSync(new URL('../../docs/nodes.md', import.meta.url), 'utf8')
+test('a cluster lives with exactly the rights that docs/operations/nodes.md lists', async () => {
+  const page = readFileSync(new URL('../../docs/operations/nodes.md', import.meta.url), 'utf8')
   const line = /^user fencepost .*$/m.exec(page)?.[0] ?? ''
   expect(line).toContain('-@all')
   await using servers = await startRedisServers(3, { config: ['user default off', line] })
@@ -39,7 +39,7 @@ test('a cluster lives with exactly the rights that docs/nodes.md lists', async (
 })
 
 test('a node whose user must not choose the database of the URL is down, and not used in another database', async () => {
-  const page = readFileSync(new URL('../../docs/nodes.md', import.meta.url), 'utf8')
+  const page = readFileSync(new URL('../../docs/operations/nodes.md', import.meta.url), 'utf8')
   const line = /^user fencepost .*$/m.exec(page)?.[0] ?? ''
   await using servers = await startRedisServers(3, { config: ['user default on nopass ~* &* +@all', line] })
   const urls = servers.urls.map((url) => `${url}/1`)

@@ -3,7 +3,7 @@
  *
  * Each node in turn gets SIGTERM as from the kubelet, and when it has ended another build of the server is started at its
  * address with its volume, or with an empty one where a volume was lost. The next one follows only when
- * `fencepost nodes status` shows all of them voting, which is the condition that docs/deploy.md names.
+ * `fencepost nodes status` shows all of them voting, which is the condition that docs/operations/deploy.md names.
  */
 import { copyFile, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

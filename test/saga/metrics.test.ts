@@ -47,7 +47,7 @@ test('what happened is counted, with its times', async () => {
 })
 
 test('every name is on the page, and every name of the page is there', async () => {
-  const page = readFileSync(join(import.meta.dirname, '../../docs/saga.md'), 'utf8')
+  const page = readFileSync(join(import.meta.dirname, '../../docs/guide/saga.md'), 'utf8')
   const documented = new Set(page.match(/`fencepost_saga_\w+`/g)?.map((name) => name.slice(1, -1)))
   const there = (await promClient.register.getMetricsAsJSON()).map(({ name }) => name)
   expect([...documented].sort()).toEqual(there.filter((name) => name.startsWith('fencepost_saga_')).sort())

@@ -12,7 +12,7 @@ import { rowOf, SETTING_KEYS } from '../../src/config/settings.ts'
 const docs = join(import.meta.dirname, '..', '..', 'docs')
 
 test.each([
-  ['configuration.md', referenceText()],
+  ['reference/configuration.md', referenceText()],
   ['config.schema.json', schemaText()],
 ])('docs/%s is what the tables say; else run `npm run generate -- settings`', (file, text) => {
   expect(readFileSync(join(docs, file), 'utf8')).toBe(text)

@@ -7,7 +7,7 @@
  * `body-form.ts`). Owns the list, its order and the scheme's name; a change of any of them is another scheme.
  *
  * Nothing here rejects or throws for hostile input: what cannot be fingerprinted is a problem with a name and a number.
- * docs/fingerprint.md describes the scheme for other implementations; test/vectors/ has vectors for them.
+ * docs/reference/fingerprint.md describes the scheme for other implementations; test/vectors/ has vectors for them.
  */
 
 import { createHash } from 'node:crypto'

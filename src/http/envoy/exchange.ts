@@ -42,7 +42,7 @@ export interface Exchange {
   replace(answer: Answer): void
 }
 
-/** Said in the log, by its name: the filter is not told what docs/gateways.md asks for, and the application worked unguarded. */
+/** Said in the log, by its name: the filter is not told what docs/guide/gateways.md asks for, and the application worked unguarded. */
 class SentUnclaimed extends Error {
   override readonly name = 'SentUnclaimed'
 }

@@ -160,7 +160,7 @@ const NO_CONTENT: Answer = {
 
 export const NO_CALL: Problem = {
   code: 'call-unknown',
-  detail: 'There is no such call for gateways; see docs/gateways.md.',
+  detail: 'There is no such call for gateways; see docs/guide/gateways.md.',
 }
 
 const NO_REPORT: Problem = {

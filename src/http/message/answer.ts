@@ -11,7 +11,7 @@ import type { HeaderList } from '../../core/ports.ts'
 import { STATUS_HEADER } from './headers.ts'
 import { type Problem, type ProblemCode, problemDocument } from './problems.ts'
 
-/** Every value of `Idempotency-Status`; `docs/http.md` says what each means, and a test compares. */
+/** Every value of `Idempotency-Status`; `docs/reference/http.md` says what each means, and a test compares. */
 export const IDEMPOTENCY_STATUSES = [
   'created',
   'replayed',

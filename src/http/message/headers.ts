@@ -10,7 +10,7 @@
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { ForwardContext, HeaderList } from '../../core/ports.ts'
 
-/** What the client is told about its request (`docs/http.md`). */
+/** What the client is told about its request (`docs/reference/http.md`). */
 export const STATUS_HEADER = 'Idempotency-Status'
 export const REPLAYED_HEADER = 'Idempotent-Replayed'
 export const CREATED_AT_HEADER = 'Idempotency-Created-At'

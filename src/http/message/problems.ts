@@ -1,6 +1,6 @@
 /**
  * THE table of problems: every code that a client can be answered with, its status, its title, and whether trying again
- * can help. `docs/problems.md` lists exactly these codes; a test compares both directions.
+ * can help. `docs/reference/problems.md` lists exactly these codes; a test compares both directions.
  *
  * Owns the form of a problem document. When which problem arises is decided elsewhere; what else an answer says
  * (`Idempotency-Status`) is `answer.ts`.
@@ -123,7 +123,7 @@ export type ProblemCode = keyof typeof PROBLEMS
 
 export const PROBLEM_CODES = Object.keys(PROBLEMS) as readonly ProblemCode[]
 
-/** Identifies kinds of problems; the page behind it is `docs/problems.md`, one section a code. */
+/** Identifies kinds of problems; the page behind it is `docs/reference/problems.md`, one section a code. */
 export const PROBLEM_TYPE_BASE = 'https://fencepost.dev/problems/'
 
 export type Problem = {

@@ -1,5 +1,5 @@
 /**
- * From what happened to a request to what its client is told: the table of `docs/http.md`, row by row.
+ * From what happened to a request to what its client is told: the table of `docs/reference/http.md`, row by row.
  *
  * Owns status, `Idempotency-Status` and the sentences. Pure; writing to a connection is `server/send.ts`.
  */
@@ -60,7 +60,7 @@ type Unanswered = Exclude<
   { kind: 'created' | 'released' | 'unstored' | 'unprotected' | 'replayed' | 'gone' }
 >
 
-/** `Idempotency-Status` beside a problem, where the table of `docs/http.md` gives it one. */
+/** `Idempotency-Status` beside a problem, where the table of `docs/reference/http.md` gives it one. */
 const STATUS_OF: Partial<Record<Unanswered['kind'], IdempotencyStatus>> = {
   mismatch: 'mismatch',
   duplicate_content: 'duplicate-content',

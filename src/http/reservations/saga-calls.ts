@@ -1,5 +1,5 @@
 /**
- * The calls about sagas, beside those about reservations, where a database is configured (docs/saga.md).
+ * The calls about sagas, beside those about reservations, where a database is configured (docs/guide/saga.md).
  *
  * Owns their table: routing, validation and their part of the OpenAPI document are read from it. What they do is the
  * desk's (`core/saga-desk.ts`).

@@ -7,7 +7,7 @@
  * is committed after each verdict, so of each partition only the first message after a join can have been handed out before:
  * it is called redelivered, since Kafka cannot say.
  *
- * Source: Kafka documentation, "Design: message delivery semantics"; conformance by hand, see docs/saga.md.
+ * Source: Kafka documentation, "Design: message delivery semantics"; conformance by hand, see docs/guide/saga.md.
  */
 import type { Consumer, MessagesStream, Producer } from '@platformatic/kafka'
 import type { Clock } from '../../core/ports.ts'

@@ -16,7 +16,7 @@ export type Counted = {
   readonly violations: readonly Violation[]
 }
 
-/** Answers after which the key is free at once (docs/http.md, "What is stored"). */
+/** Answers after which the key is free at once (docs/reference/http.md, "What is stored"). */
 const RELEASES = /^status:(401|403|407|408|421|425|429|5\d\d)$/
 /** From the answer of the application to its record: a fault that begins later is no cause. */
 const SETTLED_AFTER_MS = 2_000

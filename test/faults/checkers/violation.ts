@@ -1,6 +1,6 @@
 /** What a checker says of a history: the promise of the design that was broken, where, and what was seen. */
 export type Violation = {
-  /** Named as in docs/faults.md. */
+  /** Named as in docs/internals/faults.md. */
   readonly checker: string
   readonly key: string
   readonly detail: string

@@ -1,5 +1,5 @@
 /**
- * The table of answers in docs/http.md, row by row: status, `Idempotency-Status`, what else is said, and how often the
+ * The table of answers in docs/reference/http.md, row by row: status, `Idempotency-Status`, what else is said, and how often the
  * application was called.
  */
 import { readFileSync } from 'node:fs'
@@ -479,8 +479,8 @@ test('where no key is required and there is none, the request passes through', a
   expect(application.seen.map((seen) => seen.body.toString())).toEqual(['{"a":1}', '{"a":1}'])
 })
 
-test('docs/http.md explains exactly the values of Idempotency-Status', () => {
-  const page = readFileSync(join(import.meta.dirname, '../../../docs/http.md'), 'utf8')
+test('docs/reference/http.md explains exactly the values of Idempotency-Status', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../../docs/reference/http.md'), 'utf8')
   const table = page.slice(page.indexOf('| `Idempotency-Status` |'), page.indexOf('Without a quorum'))
   const explained = [...table.matchAll(/^\| `([a-z-]+)` \|/gm)].map(([, status]) => status)
   expect(explained.sort()).toEqual([...IDEMPOTENCY_STATUSES].sort())

@@ -1,5 +1,5 @@
 /**
- * Limits: each is reached, each answer names its number, and docs/http.md tells the numbers of the settings.
+ * Limits: each is reached, each answer names its number, and docs/reference/http.md tells the numbers of the settings.
  */
 import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
@@ -243,8 +243,8 @@ test('outcomes beyond the number that are offered further are given up: their lo
   expect(application.seen.map((seen) => seen.values('fencepost-attempt')[0])).toEqual(['1', '1', '2'])
 })
 
-test('docs/http.md tells the defaults of the settings', () => {
-  const page = readFileSync(join(import.meta.dirname, '../../../docs/http.md'), 'utf8')
+test('docs/reference/http.md tells the defaults of the settings', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../../docs/reference/http.md'), 'utf8')
   const limits = page.slice(page.indexOf('## Limits'))
   const rows = [...limits.matchAll(/^\| [^|]+ \| ([^|]*) \| `([a-zA-Z.]+)`/gm)]
   const told = rows.map(([, value = '', path]) => [path, value.replace(/[ ,]/g, '')])

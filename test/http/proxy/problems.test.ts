@@ -268,8 +268,8 @@ describe('every code is reached, with the status and the words of the table', ()
   })
 })
 
-test('docs/problems.md lists exactly the codes, with their statuses', () => {
-  const page = readFileSync(join(import.meta.dirname, '../../../docs/problems.md'), 'utf8')
+test('docs/reference/problems.md lists exactly the codes, with their statuses', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../../docs/reference/problems.md'), 'utf8')
   const listed = [...page.matchAll(/^\| `([a-z-]+)` \| ([0-9]{3}) \| (yes|no) \|/gm)].map(
     ([, code, status, retryable]) => [code, Number(status), retryable === 'yes'],
   )

@@ -1,11 +1,11 @@
-/** docs/reservations.md says what is served, and its SQL does what it says. */
+/** docs/reference/reservations.md says what is served, and its SQL does what it says. */
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { CALL_NAMES, CALLS } from '../../../src/http/reservations/calls.ts'
 import { LIMITS, ReserveBody } from '../../../src/http/reservations/schemas.ts'
 import { startPostgres } from '../../support/postgres-server.ts'
 
-const page = readFileSync(new URL('../../../docs/reservations.md', import.meta.url), 'utf8')
+const page = readFileSync(new URL('../../../docs/reference/reservations.md', import.meta.url), 'utf8')
 const sectionOf = (heading: string) => page.split(/^## /m).find((text) => text.startsWith(heading)) ?? ''
 
 test('every call stands on the page, and no other', () => {

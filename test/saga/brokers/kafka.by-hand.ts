@@ -1,4 +1,4 @@
-// The Kafka adapter, on a real node. By hand, because it needs Java and the jars of Kafka: see docs/saga.md.
+// The Kafka adapter, on a real node. By hand, because it needs Java and the jars of Kafka: see docs/guide/saga.md.
 import { Admin } from '@platformatic/kafka'
 import { createKafkaPublisher } from '../../../src/saga/brokers/kafka.ts'
 import { eventually } from '../../support/eventually.ts'

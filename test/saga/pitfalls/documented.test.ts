@@ -1,12 +1,12 @@
-// docs/saga.md lists the pitfalls 1 to 22, each with the file that has its test: both directions.
+// docs/guide/saga.md lists the pitfalls 1 to 22, each with the file that has its test: both directions.
 import { globSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { expect, test } from 'vitest'
 
 const PITFALLS = 22
 
-test('every pitfall of docs/saga.md has its test under its number, and shows the usual code as well as ours', () => {
-  const page = readFileSync(join(import.meta.dirname, '../../../docs/saga.md'), 'utf8')
+test('every pitfall of docs/guide/saga.md has its test under its number, and shows the usual code as well as ours', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../../docs/guide/saga.md'), 'utf8')
   const rows = [...page.matchAll(/^\| (\d+) \|.*\| (\w+) \|$/gm)].map(
     ([, number, file]) => `${number} ${file}`,
   )
