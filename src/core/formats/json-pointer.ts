@@ -10,6 +10,9 @@
 
 import type { Json, Member } from './json.ts'
 
+/** RFC 6901; where said so, a whole segment `*` stands for every element or member. */
+export type JsonPointer = string
+
 /** Most pointers in one selection: each of them is followed at each value of a document. */
 export const POINTERS_MAX = 100
 
@@ -17,7 +20,7 @@ export const POINTERS_MAX = 100
 export type Selection = {
   readonly mode: 'include' | 'exclude'
   /** As configured: sorted and without repetition, so that equal rules look equal. */
-  readonly pointers: readonly string[]
+  readonly pointers: readonly JsonPointer[]
   readonly root: Choice
 }
 
@@ -30,7 +33,10 @@ export type CompiledSelection =
 
 const NULL: Json = { kind: 'null' }
 
-export function compileSelection(mode: Selection['mode'], pointers: readonly string[]): CompiledSelection {
+export function compileSelection(
+  mode: Selection['mode'],
+  pointers: readonly JsonPointer[],
+): CompiledSelection {
   const invalid = (pointer: string, detail: string): CompiledSelection => ({
     kind: 'invalid',
     pointer,

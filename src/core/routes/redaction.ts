@@ -7,10 +7,9 @@
 
 import { canonicalJson, type RawJsonReason } from '../formats/canonical-json.ts'
 import { linesOf } from '../formats/header-lines.ts'
-import { compileSelection } from '../formats/json-pointer.ts'
+import { compileSelection, type JsonPointer } from '../formats/json-pointer.ts'
 import { parseMediaType } from '../formats/media-type.ts'
 import type { HeaderList } from '../ports.ts'
-import type { JsonPointer } from './route.ts'
 
 export type Redacted =
   | { readonly kind: 'redacted'; readonly headers: HeaderList; readonly body: Buffer }

@@ -6,6 +6,7 @@
  * complete: every default has been filled in, so that nobody downstream writes `?? something`.
  */
 
+import type { JsonPointer } from '../formats/json-pointer.ts'
 import { matchSegments, normalSegments, type PathParameters, type PathPattern } from './path-pattern.ts'
 import type { Disposition } from './settlement.ts'
 
@@ -67,9 +68,6 @@ export type ProtectedRoute = {
   /** How long one request may hold its record, renewals included. */
   readonly totalHoldMs: number
 }
-
-/** RFC 6901; where said so, a whole segment `*` stands for every element or member. */
-export type JsonPointer = string
 
 /** Everything that is given must match. */
 export type RouteMatch = {

@@ -6,10 +6,10 @@
  */
 
 import { linesOf } from '../formats/header-lines.ts'
+import type { JsonPointer } from '../formats/json-pointer.ts'
 import type { ApplicationResponse, HeaderList } from '../ports.ts'
 import { isStorableHeader, type StoredOutcome } from '../record/stored-outcome.ts'
 import { redact } from './redaction.ts'
-import type { JsonPointer } from './route.ts'
 
 /** `store`: replay it. `release`: forget it. `hold`: keep the claim until its lease ends, record nothing. */
 export type Disposition = 'store' | 'release' | 'hold'
