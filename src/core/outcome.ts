@@ -5,7 +5,7 @@
  * on the wire: `http/message/problems.ts` is the one table from these to statuses.
  */
 
-import type { ApplicationResponse } from './ports.ts'
+import type { ApplicationResponse, ForwardResult } from './ports.ts'
 import type { StoredOutcome } from './record/stored-outcome.ts'
 import type { Token } from './record/token.ts'
 
@@ -107,4 +107,23 @@ export function replay(outcome: StoredOutcome, token: number): Outcome {
   return outcome.kind === 'tombstone'
     ? { kind: 'gone', stored: outcome, token }
     : { kind: 'replayed', stored: outcome, token }
+}
+
+/** What came of a request that was passed on with no lease at all. */
+export function unprotected(result: ForwardResult): Outcome {
+  switch (result.kind) {
+    case 'answered':
+      return { kind: 'unprotected', response: result.response }
+    case 'never_sent':
+      return result
+    case 'no_answer': {
+      const execution = { token: 0, attempt: 1, lockId: '' }
+      const retryAfterMs = UNAVAILABLE_RETRY_AFTER_MS
+      return { kind: 'indeterminate', cause: result.cause, retryAfterMs, execution }
+    }
+  }
+}
+
+export function unavailable(why: Omit<Extract<Outcome, { kind: 'unavailable' }>, 'retryAfterMs'>): Outcome {
+  return { ...why, retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS }
 }

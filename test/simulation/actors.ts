@@ -5,9 +5,10 @@
  */
 
 import { KEPT_WHILE_ALIVE, keepLease } from '../../src/core/claims/lease-keeper.ts'
-import { type DedupPolicy, deduplicate } from '../../src/core/deduplicate.ts'
+import { deduplicate } from '../../src/core/deduplicate.ts'
 import type { Outcome } from '../../src/core/outcome.ts'
 import type { ForwardContext } from '../../src/core/ports.ts'
+import type { DedupPolicy } from '../../src/core/protected-request.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { pause } from '../../src/core/retry.ts'
 import type { Application } from './application.ts'

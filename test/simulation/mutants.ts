@@ -364,7 +364,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'fail-open-unmarked',
     rule: 'what was passed on with nothing to guard it is told so',
-    file: DEDUPLICATE,
+    file: 'src/core/outcome.ts',
     from: "return { kind: 'unprotected', response: result.response }",
     to: "return { kind: 'released', response: result.response, protection: 'quorum', execution: { token: 0, attempt: 1, lockId: '' } }",
     killedBy: ['S11'],
@@ -373,8 +373,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'local-passes-for-quorum',
     rule: 'what a process carried out by itself is not told as guarded by a quorum',
     file: DEDUPLICATE,
-    from: "return afterClaim(request, local, 'local', ports.localLeases, ports)",
-    to: "return afterClaim(request, local, 'quorum', ports.localLeases, ports)",
+    from: "leases, protection: 'local' }",
+    to: "leases, protection: 'quorum' }",
     killedBy: ['S11'],
   },
   {

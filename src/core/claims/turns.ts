@@ -11,7 +11,6 @@
  */
 
 import type { Clock, Random, Timer } from '../ports.ts'
-import { type Backoff, jitteredDelayMs, pauseUnless } from '../retry.ts'
 import { majorityOf } from '../units.ts'
 import { isBefore, type LineAnswer, type Lines } from './line.ts'
 
@@ -23,9 +22,6 @@ const LOOK_EVERY_MS = 30
 
 /** While it is our turn, or the nodes can't be asked: only so that we are heard of. */
 const HEARD_EVERY_MS = 400
-
-/** Between the claims of the one whose turn it is: nobody else claims meanwhile. */
-const TURN_BACKOFF: Backoff = { initialMs: 5, maxMs: 40 }
 
 export type Turn = Disposable & {
   /** Resolves when it is this one's turn, or when nobody can tell. */
@@ -48,32 +44,6 @@ export type Turns = {
 }
 
 export type TurnsPorts = { readonly lines: Lines; readonly clock: Clock; readonly random: Random }
-
-export type NextTry = {
-  /** Absent where everybody tries for itself. */
-  readonly turn: Turn | undefined
-  /** How many have been in vain. */
-  readonly retry: number
-  /** Between the claims of those that try for themselves. */
-  readonly backoff: Backoff
-  /** Instead of the backoff, where it is known when what is waited for will end: at most so long. */
-  readonly ending?: { readonly ended: Promise<void>; readonly withinMs: number } | undefined
-  /** Nobody waits for the answer any more. */
-  readonly left: Promise<void> | undefined
-  readonly leftMs: number
-}
-
-/** Until one who waits is to claim again. Ends after `leftMs`, or when nobody waits for its answer, whatever comes. */
-export async function untilNextTry(
-  { turn, retry, backoff, ending, left, leftMs }: NextTry,
-  { clock, random }: Pick<TurnsPorts, 'clock' | 'random'>,
-): Promise<void> {
-  const untilMonoMs = clock.monoMs() + leftMs
-  if (turn !== undefined) await pauseUnless([turn.comes(), left], leftMs, clock)
-  const delayMs = ending?.withinMs ?? jitteredDelayMs(turn?.come ? TURN_BACKOFF : backoff, retry, random)
-  const stillMs = Math.max(0, untilMonoMs - clock.monoMs())
-  await pauseUnless([ending?.ended, turn?.freed, left], Math.min(delayMs, stillMs), clock)
-}
 
 /** One who waits. `number` is 0 until it has drawn one. */
 type Waiting = { number: number; readonly woken: PromiseWithResolvers<void>[] }

@@ -9,13 +9,14 @@
  * holder of the record and of each entity. It takes one more round, in which the record is raised to it.
  */
 
+import { claimWhenFree } from '../claims/claim-when-free.ts'
 import { type Keeping, keepLease, type LeaseKeeper, type LeaseKeeperPorts } from '../claims/lease-keeper.ts'
-import { type Turns, untilNextTry } from '../claims/turns.ts'
-import { isTaken } from '../claims/waiters.ts'
+import type { Turns } from '../claims/turns.ts'
+import { isTaken, type Taken } from '../claims/waiters.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
 import type { ClaimResult, Clock, Leases, Random } from '../ports.ts'
 import { fingerprintOfName } from '../request/identity.ts'
-import { type Backoff, whenAborted } from '../retry.ts'
+import type { Backoff } from '../retry.ts'
 
 export type EntityLocks = {
   readonly recordKeys: readonly string[]
@@ -38,19 +39,21 @@ export type EntityPorts = Omit<LeaseKeeperPorts, 'leases'> & {
 }
 
 export type Locked =
-  | {
+  /** Disposing leaves to end what was not unlocked: whether the work on it is over is not known. */
+  | (Disposable & {
       readonly kind: 'locked'
       /** Whether all of them still stand. They may stand on nodes of another group than the record of the request. */
       readonly held: () => boolean
       /** The work is over. */
       readonly unlock: () => Promise<void>
-      /** Whether it is over is not known: the leases are left to end. */
-      readonly abandon: () => void
-    }
+    })
   | Extract<Outcome, { kind: 'entity_busy' | 'unavailable' }>
 
 const WAIT_BACKOFF: Backoff = { initialMs: 15, maxMs: 150 }
 const RETRY_SOON_MS = 1_000
+
+/** For a request that finds others waiting in this process: it goes behind them and does not claim at once. */
+const BEHIND: Taken = { kind: 'held', retryAfterMs: RETRY_SOON_MS }
 
 /** @param holder keeps the record of the request; it is raised to the token of the entities */
 export async function lockEntities(
@@ -60,50 +63,67 @@ export async function lockEntities(
   abandoned: AbortSignal | undefined,
   ports: EntityPorts,
 ): Promise<Locked> {
-  const { clock } = ports
   const keepers: LeaseKeeper[] = []
-  const unlock = async (): Promise<void> => {
-    await Promise.all(
-      keepers.map(async (keeper) => {
-        keeper.stop('released')
-        await ports.leases.release(keeper.lease())
-        ports.turns?.freed(keeper.lease().key)
-      }),
-    )
-  }
-  const untilMonoMs = clock.monoMs() + entities.waitMs
-  const keys = [...new Set(entities.recordKeys)].sort((a, b) =>
-    Buffer.compare(Buffer.from(a), Buffer.from(b)),
-  )
-  for (const key of keys) {
-    const claimed = await claimOrWait(key, holder.lease().owner, policy, untilMonoMs, abandoned, ports)
-    if (claimed.kind !== 'granted') {
-      await unlock()
-      return claimed.kind === 'unavailable'
-        ? { ...claimed, retryAfterMs: RETRY_SOON_MS }
-        : {
-            kind: 'entity_busy',
-            retryAfterMs: 'retryAfterMs' in claimed ? claimed.retryAfterMs : RETRY_SOON_MS,
-          }
+  const untilMonoMs = ports.clock.monoMs() + entities.waitMs
+  try {
+    for (const key of inOneOrder(entities.recordKeys)) {
+      const claimed = await claimOrWait(key, holder.lease().owner, policy, untilMonoMs, abandoned, ports)
+      if (claimed.kind !== 'granted') {
+        await unlock(keepers, ports)
+        return refusalOf(claimed)
+      }
+      keepers.push(keepLease(claimed.lease, ports, policy))
     }
-    keepers.push(keepLease(claimed.lease, ports, policy))
+    if (!(await raiseToOneToken([holder, ...keepers], ports.leases))) {
+      await unlock(keepers, ports)
+      return { kind: 'unavailable', answered: 0, required: NOT_COUNTED, retryAfterMs: RETRY_SOON_MS }
+    }
+  } catch (fault) {
+    abandon(keepers)
+    throw fault
   }
-  const all = [holder, ...keepers]
+  return {
+    kind: 'locked',
+    held: () => keepers.every((keeper) => keeper.held()),
+    unlock: () => unlock(keepers, ports),
+    [Symbol.dispose]: () => abandon(keepers),
+  }
+}
+
+/** As everybody claims them. */
+function inOneOrder(recordKeys: readonly string[]): readonly string[] {
+  return [...new Set(recordKeys)].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
+}
+
+/** @returns false where it is not known of each that a majority took it */
+async function raiseToOneToken(all: readonly LeaseKeeper[], leases: Leases): Promise<boolean> {
   const before = all.map((keeper) => keeper.lease())
   const token = Math.max(...before.map((lease) => lease.token))
   const raised = await Promise.all(all.map((keeper) => keeper.raise(token)))
-  if (!raised.every(Boolean)) {
-    // Where a claim could not be raised, nodes may hold either token. Under the larger one the holder gives back its own.
-    await Promise.all(
-      before.filter((lease) => lease.token !== token).map((lease) => ports.leases.release(lease)),
-    )
-    await unlock()
-    return { kind: 'unavailable', answered: 0, required: NOT_COUNTED, retryAfterMs: RETRY_SOON_MS }
-  }
-  const abandon = (): void => {
-    for (const keeper of keepers) keeper.stop('abandoned')
-  }
-  return { kind: 'locked', held: () => keepers.every((keeper) => keeper.held()), unlock, abandon }
+  if (raised.every(Boolean)) return true
+  // Where a claim could not be raised, nodes may hold either token. Under the larger one the holder gives back its own.
+  await Promise.all(before.filter((lease) => lease.token !== token).map((lease) => leases.release(lease)))
+  return false
+}
+
+async function unlock(keepers: readonly LeaseKeeper[], { leases, turns }: EntityPorts): Promise<void> {
+  await Promise.all(
+    keepers.map(async (keeper) => {
+      keeper.stop('released')
+      await leases.release(keeper.lease())
+      turns?.freed(keeper.lease().key)
+    }),
+  )
+}
+
+function abandon(keepers: readonly LeaseKeeper[]): void {
+  for (const keeper of keepers) keeper.stop('abandoned')
+}
+
+function refusalOf(claimed: Exclude<ClaimResult, { kind: 'granted' }>): Exclude<Locked, { kind: 'locked' }> {
+  if (claimed.kind === 'unavailable') return { ...claimed, retryAfterMs: RETRY_SOON_MS }
+  const retryAfterMs = 'retryAfterMs' in claimed ? claimed.retryAfterMs : RETRY_SOON_MS
+  return { kind: 'entity_busy', retryAfterMs }
 }
 
 async function claimOrWait(
@@ -112,22 +132,13 @@ async function claimOrWait(
   { leaseMs, retentionMs, budgetMs }: EntityPolicy,
   untilMonoMs: number,
   abandoned: AbortSignal | undefined,
-  { leases, clock, random, turns }: EntityPorts,
+  ports: EntityPorts,
 ): Promise<ClaimResult> {
+  const { leases, clock, turns } = ports
   const fingerprint = fingerprintOfName(key)
-  const left = whenAborted(abandoned)
-  const gone = () => abandoned?.aborted === true
   const claim = () => leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
   const behind = untilMonoMs > clock.monoMs() && turns?.waiting(key) === true
-  let last: ClaimResult = behind ? { kind: 'held', retryAfterMs: RETRY_SOON_MS } : await claim()
-  if (!isTaken(last)) return last
-  using turn = turns?.enter(key)
-  for (let retry = 0; ; retry += 1) {
-    const leftMs = untilMonoMs - clock.monoMs()
-    if (leftMs <= 0 || gone()) return last
-    await untilNextTry({ turn, retry, backoff: WAIT_BACKOFF, left, leftMs }, { clock, random })
-    if (gone()) return last
-    last = await claim()
-    if (!isTaken(last)) return last
-  }
+  const first = behind ? BEHIND : await claim()
+  if (!isTaken(first)) return first
+  return claimWhenFree(first, { key, claim, untilMonoMs, backoff: WAIT_BACKOFF, abandoned }, ports)
 }

@@ -8,9 +8,10 @@
 
 import type { Turns } from '../../core/claims/turns.ts'
 import { createWaiters, type Waiters } from '../../core/claims/waiters.ts'
-import { type DedupPolicy, type DedupPorts, deduplicate } from '../../core/deduplicate.ts'
+import { deduplicate } from '../../core/deduplicate.ts'
 import type { Outcome } from '../../core/outcome.ts'
 import type { ForwardContext, ForwardResult } from '../../core/ports.ts'
+import type { DedupPolicy, DedupPorts } from '../../core/protected-request.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { ProtectedRoute } from '../../core/routes/route.ts'

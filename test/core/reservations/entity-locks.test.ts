@@ -106,7 +106,7 @@ test('whether the work is over is not known: the entity stays taken until its le
   const { lock, clock } = cluster()
   const first = await lock('one', ['a'], 0)
   if (first.locked.kind !== 'locked') throw new Error(first.locked.kind)
-  first.locked.abandon()
+  first.locked[Symbol.dispose]()
   first.keeper.stop('abandoned')
   expect((await lock('two', ['a'], 0)).locked.kind).toBe('entity_busy')
   await clock.advance(POLICY.leaseMs)

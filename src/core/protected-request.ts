@@ -1,0 +1,58 @@
+/**
+ * A protected request as `deduplicate.ts` takes it: which record is its own, what its route demands, how it reaches the
+ * application; and what of this process it needs for that. Every value is filled in: nothing here has a default.
+ */
+
+import type { Background } from './background.ts'
+import type { Keeping } from './claims/lease-keeper.ts'
+import type { Turns } from './claims/turns.ts'
+import type { Waiters } from './claims/waiters.ts'
+import type { Events } from './events.ts'
+import type { Clock, ForwardContext, ForwardResult, Leases, Random } from './ports.ts'
+import type { Fingerprint } from './record/record.ts'
+import type { ContentRecord } from './request/duplicate-content.ts'
+import type { EntityLocks } from './reservations/entity-locks.ts'
+import type { SettlePolicy } from './settle.ts'
+
+export type DedupPolicy = SettlePolicy &
+  // After the total hold the lease is left to lapse.
+  Keeping & {
+    readonly retentionMs: number
+    /** For all claim rounds together. */
+    readonly budgetMs: number
+    /** How long a concurrent duplicate waits for the first; 0: it is refused at once. */
+    readonly waitMs: number
+    readonly takeover: 'reexecute' | 'indeterminate'
+    readonly onQuorumLoss: 'fail-closed' | 'fail-open' | 'local'
+  }
+
+export type ProtectedRequest = {
+  /** The record's key on the nodes (`identity.ts`). */
+  readonly recordKey: string
+  readonly fingerprint: Fingerprint
+  /** Given where the same content under another key is not to be carried out. */
+  readonly contentRecord?: ContentRecord
+  /** Given where requests of one entity are carried out one after the other. */
+  readonly entities?: EntityLocks
+  readonly policy: DedupPolicy
+  /** Aborts when nobody waits for the answer any more. Ends waiting for another's outcome, never work that has begun. */
+  readonly abandoned?: AbortSignal
+  /** Hands the request to the application. Called at most once, and never twice for one claim. */
+  readonly forward: (context: ForwardContext | undefined) => Promise<ForwardResult>
+}
+
+export type DedupPorts = {
+  readonly leases: Leases
+  /** Where this process itself holds the claim: resolves when it has ended, so that waiters need not ask in vain. */
+  readonly whenEnded: (key: string) => Promise<void> | undefined
+  /** The quorum of this process alone, for routes that chose `local`. */
+  readonly localLeases: Leases
+  readonly waiters: Waiters
+  /** Where those who wait are let in one after the other; absent where each tries for itself. */
+  readonly turns?: Turns
+  /** Where outcomes go on being offered that the quorum did not take in time. */
+  readonly background: Background
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+}

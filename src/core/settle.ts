@@ -1,0 +1,76 @@
+/**
+ * What becomes of the application's answer: the outcome that the client is shown, and the fate of the lease.
+ *
+ * Owns the decision, and offers what is to be recorded to the nodes while the client waits. It ends no lease: the fate is a
+ * value, which `deduplicate.ts` carries out for every way in which a request can end.
+ */
+
+import type { LeaseKeeper } from './claims/lease-keeper.ts'
+import { type OfferPorts, offerOutcome } from './claims/offer.ts'
+import type { LeaseEnd } from './events.ts'
+import { type Execution, type Outcome, type Protection, replay } from './outcome.ts'
+import type { ApplicationResponse } from './ports.ts'
+import type { StoredOutcome } from './record/stored-outcome.ts'
+import { dispositionOf, type StoringPolicy, storedOutcomeOf } from './routes/settlement.ts'
+
+/** How a lease ends: at once; or, handed over with what is still to be recorded, when that is. */
+export type LeaseFate = LeaseEnd | { readonly stillToRecord: StoredOutcome }
+
+export type Settled = { readonly outcome: Outcome; readonly lease: LeaseFate }
+
+export type SettlePolicy = StoringPolicy & {
+  readonly leaseMs: number
+  /** How long the outcome is offered to the quorum before the client gets its answer marked `unstored`. */
+  readonly settleBudgetMs: number
+}
+
+/** What stood guard, and under which claim the application was called. */
+export type Executed = { readonly protection: Protection; readonly execution: Execution }
+
+export async function settle(
+  response: ApplicationResponse,
+  executed: Executed,
+  policy: SettlePolicy,
+  keeper: LeaseKeeper,
+  ports: OfferPorts,
+): Promise<Settled> {
+  switch (dispositionOf(response, policy)) {
+    case 'hold':
+      return { outcome: { kind: 'unstored', response, ...executed }, lease: 'abandoned' }
+    case 'release':
+      return { outcome: { kind: 'released', response, ...executed }, lease: 'released' }
+    case 'store':
+      return record(response, executed, policy, keeper, ports)
+  }
+}
+
+/** The answer is shown only where a majority holds it, or marked as one that is not held. */
+async function record(
+  response: ApplicationResponse,
+  executed: Executed,
+  policy: SettlePolicy,
+  keeper: LeaseKeeper,
+  ports: OfferPorts,
+): Promise<Settled> {
+  const stored = storedOutcomeOf(response, policy, ports.clock.wallMs())
+  const result = await offerOutcome(stored, policy.settleBudgetMs, keeper, ports)
+  switch (result.kind) {
+    case 'recorded':
+      return { outcome: { kind: 'created', response, ...executed }, lease: 'completed' }
+    case 'fenced': {
+      // A later holder's outcome is the truth; ours must not be shown beside it.
+      const { winner } = result
+      const outcome = winner === undefined ? inProgress(policy) : replay(winner.outcome, winner.token)
+      return { outcome, lease: 'lost' }
+    }
+    case 'undecided':
+      // A later claim may make ours the truth, or its own. Until then neither "stored" nor "it changed nothing" is true.
+      return { outcome: inProgress(policy), lease: 'lost' }
+    case 'unavailable':
+      return { outcome: { kind: 'unstored', response, ...executed }, lease: { stillToRecord: stored } }
+  }
+}
+
+function inProgress({ leaseMs }: SettlePolicy): Outcome {
+  return { kind: 'in_progress', retryAfterMs: leaseMs }
+}
