@@ -3,14 +3,10 @@
  */
 
 import type { Config } from '../config/load.ts'
-import type { Lines } from '../core/claims/line.ts'
-import type { Trail } from '../core/coordination/trail.ts'
 import type { Events } from '../core/events.ts'
-import { nodeName, type Placement, placementOf } from '../core/nodes/groups.ts'
-import { withBreaker } from '../core/nodes/node-breaker.ts'
-import { watchNodeClocks } from '../core/nodes/node-clocks.ts'
+import { nodeName, placementOf } from '../core/nodes/groups.ts'
 import { shareOfMemory } from '../core/nodes/node-memory.ts'
-import type { Clock, Random, RecordNode } from '../core/ports.ts'
+import type { Clock, Random } from '../core/ports.ts'
 import { createEmbeddedLines } from '../embedded/lines.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
 import type { NodeView } from '../http/admin/server.ts'
@@ -18,33 +14,19 @@ import { createRedisLines } from '../redis/lines.ts'
 import { standstillOf } from '../redis/loss.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import { connectAll, hasMajority, openRedisGroups, trailOn, votersOf } from './redis-groups.ts'
+import { guardNodes, type NodeGroup, type NodeGroups } from './stack.ts'
 
 const EMBEDDED_NODES = 5
 
-/** One whole quorum. */
-export type OpenGroup = {
-  /** Empty where it is the only one. */
-  readonly name: string
-  readonly nodes: readonly RecordNode[]
-  /** Where those who wait for a record stand. */
-  readonly lines: Lines
-  /** The connections and the trail behind them; undefined where the nodes are embedded. */
-  readonly redis: { readonly nodes: RedisNodes; readonly trail: Trail } | undefined
-}
-
-export type OpenNodes = AsyncDisposable & {
-  readonly groups: readonly [OpenGroup, ...OpenGroup[]]
-  /** Which of them keeps a record. */
-  readonly placement: Placement
-  /** Whether every group was seen to have a majority that names the same groups: once is enough, as long as it votes. */
-  agreed(): boolean
-  /** Nodes that must not be used, each with its reason. Where there is one, the sidecar must not start. */
-  readonly refused: readonly string[]
-  views(): readonly NodeView[]
-  /** Of each group that does not come back by itself: why, and what to do. */
-  standstills(): readonly string[]
-  stopEmbedded(index: number): void
-}
+export type OpenNodes = AsyncDisposable &
+  NodeGroups & {
+    /** Nodes that must not be used, each with its reason. Where there is one, the sidecar must not start. */
+    readonly refused: readonly string[]
+    views(): readonly NodeView[]
+    /** Of each group that does not come back by itself: why, and what to do. */
+    standstills(): readonly string[]
+    stopEmbedded(index: number): void
+  }
 
 /** As the nodes call themselves, in their order, group by group. */
 export function nodeNamesOf({ redisNodes }: Pick<Config, 'redisNodes'>): readonly (readonly string[])[] {
@@ -105,27 +87,17 @@ function embeddedNodes(config: Config, clock: Clock, events: Events): OpenNodes 
 
 type Ports = { readonly clock: Clock; readonly random: Random; readonly events: Events }
 
-/** The nodes of a group with what takes their votes away, and spares them, around each. */
+/** The nodes of a group, guarded, and what is seen of them. */
 function votingGroup(
   config: Config,
   name: string,
   redis: RedisNodes,
   { clock, random, events }: Ports,
-): OpenGroup & { views(): readonly NodeView[] } {
-  const watched = watchNodeClocks({
-    nodes: redis.nodes,
-    clock,
-    events,
-    suspendMs: config.quarantineMs,
-    maxSkewMs: config.clockMaxSkewMs,
-    enforce: config.clockEnforce,
-    toleratedStepMs: config.clockStepMs,
-    onLeap: (index, leap) => redis.distrust(index, leaptReason(leap.aheadMs), leap),
-  })
-  redis.onLook = watched.saw
+): NodeGroup & { views(): readonly NodeView[] } {
+  const guarded = guardNodes(config, redis, { clock, random, events })
   return {
     name,
-    nodes: watched.nodes.map((node) => withBreaker(node, { clock, random, events })),
+    nodes: guarded.nodes,
     lines: createRedisLines({
       clients: () => votersOf(redis),
       nodeCount: redis.members.length,
@@ -139,7 +111,7 @@ function votingGroup(
         const started = 'facts' in state ? { startedWallMs: state.facts.startedNodeMs } : {}
         const share = 'facts' in state ? shareOfMemory(state.facts.memory) : undefined
         const known = { ...started, ...(share === undefined ? {} : { memoryShare: share }) }
-        if (state.kind === 'voting' && clock.monoMs() < watched.suspendedUntilMonoMs(index))
+        if (state.kind === 'voting' && clock.monoMs() < guarded.suspendedUntilMonoMs(index))
           return {
             ...of,
             name: node,
@@ -152,8 +124,4 @@ function votingGroup(
           : { ...of, name: node, state: state.kind, ...known }
       }),
   }
-}
-
-function leaptReason(aheadMs: number): string {
-  return `its clock leapt ${(aheadMs / 1_000).toFixed(1)} s ahead of the others: what it was to remember may have expired`
 }

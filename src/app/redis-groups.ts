@@ -6,7 +6,6 @@
 import { nameOfNode, type RedisAddress, type RedisGroup } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
 import { answerMaxAgeMs } from '../core/claims/answer-age.ts'
-import { createLeases } from '../core/claims/leases.ts'
 import { trailOverGroups } from '../core/coordination/group-trail.ts'
 import type { Trail } from '../core/coordination/trail.ts'
 import type { Events } from '../core/events.ts'
@@ -14,10 +13,8 @@ import type { Cluster } from '../core/nodes/enrolment-rules.ts'
 import { mayBeFounded } from '../core/nodes/founding.ts'
 import { placementOf, routeLeases } from '../core/nodes/groups.ts'
 import { groupList } from '../core/nodes/members.ts'
-import { sealedNode } from '../core/nodes/sealed-node.ts'
 import type { Clock, Leases, Random } from '../core/ports.ts'
 import { majorityOf } from '../core/units.ts'
-import { createRedlockQuorum } from '../quorum/redlock.ts'
 import { changeGroups, type GroupsChanged } from '../redis/change-groups.ts'
 import { changeMembers, type MembersChanged } from '../redis/change-members.ts'
 import { declareLoss, type LossDeclared, standstillOf } from '../redis/loss.ts'
@@ -25,6 +22,7 @@ import { RedisNodes } from '../redis/nodes.ts'
 import { createRedisTrail } from '../redis/trail.ts'
 import { systemClock } from '../system/clock.ts'
 import { systemRandom } from '../system/random.ts'
+import { operatorLeases } from './stack.ts'
 
 /** A group, not connected yet. */
 export type RedisGroupNodes = {
@@ -140,16 +138,8 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   const given = config.redisNodes.groups
   const opened = openRedisGroups(config, given, { clock, random, events, watchOnly })
   const placement = placementOf(opened.map(({ name }) => name))
-  const ring = config.keyRing?.ring
-  const voters = ({ nodes }: RedisNodes) =>
-    ring === undefined ? nodes : nodes.map((node) => sealedNode(node, ring))
-  const leasesOf = ({ nodes }: RedisGroupNodes) =>
-    createLeases({
-      quorum: createRedlockQuorum({ nodes: voters(nodes), clock, events }),
-      clock,
-      random,
-      events,
-    })
+  const leasesOf = ({ nodes: { nodes } }: RedisGroupNodes) =>
+    operatorLeases(config, nodes, { clock, random, events })
   return {
     groups: opened.map(({ name, addresses, list, nodes }) => ({
       name,

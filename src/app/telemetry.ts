@@ -1,26 +1,26 @@
 /**
  * The part of the composition root that watches: log, metrics and readiness around the events of the core.
  *
- * Owns their wiring and the two timers of readiness: its evaluations, and the synthetic claims while there is little traffic.
+ * Owns their wiring: who hears of an event, and what a probe and a scrape are answered from.
  */
 
 import type { DestinationStream, Logger } from 'pino'
 import type { Config } from '../config/load.ts'
 import type { Events } from '../core/events.ts'
-import { createReadinessGate, type ReadinessFacts, type ReadinessVerdict } from '../core/health/readiness.ts'
-import { claimSynthetically, syntheticPauseMs } from '../core/health/synthetic-claims.ts'
+import { createReadinessGate, type ReadinessVerdict } from '../core/health/readiness.ts'
 import type { NodeVitals } from '../core/nodes/node-vitals.ts'
-import type { Clock, Leases, Random, RecordNode, Timer } from '../core/ports.ts'
+import type { Clock, Leases, Random, RecordNode } from '../core/ports.ts'
 import type { SagaStanding } from '../core/saga-desk.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
-import type { NodeView, Readiness } from '../http/admin/server.ts'
+import type { Readiness } from '../http/admin/server.ts'
 import { countEvents, recordStanding, type Standing } from '../observe/counting.ts'
 import { fanOut, type Subscriber } from '../observe/fan-out.ts'
 import { createLog, logEvents } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { recordSagaStanding } from '../observe/saga-gauges.ts'
 import { recordVitals } from '../observe/vitals-gauges.ts'
-import { PROBE_KEY } from '../redis/keys.ts'
+import { type NodesSeen, readinessFacts } from './readiness-facts.ts'
+import { startReadinessTimers } from './readiness-timers.ts'
 
 export type TelemetryEnvironment = {
   readonly version: string
@@ -39,13 +39,7 @@ export type TelemetryEnvironment = {
 }
 
 /** What is asked at a scrape or a probe. */
-export type Watched = {
-  readonly phase: ReadinessFacts['phase']
-  readonly nodes: readonly NodeView[]
-  /** All quorum groups were seen to be the ones that are configured. */
-  readonly agreed: boolean
-  /** Of each group whose votes do not come back by themselves: why, and what to do. */
-  readonly standstills: readonly string[]
+export type Watched = NodesSeen & {
   /** Where a database is configured and has answered. */
   readonly sagas: SagaStanding | undefined
   /** Of the nodes by name, where this sidecar is elected to ask for them. */
@@ -104,54 +98,10 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     },
   ]
   const events = fanOut(subscribers, (cause) => log.error({ err: cause }, 'a subscriber failed'))
-  const timers = new Set<Timer>()
 
-  function verdict({ phase, nodes: views, agreed, standstills }: Watched): ReadinessVerdict {
-    const groups = Object.entries(Object.groupBy(views, ({ group = '' }) => group)).map(
-      ([name, all = []]) => {
-        const voting = all.filter(({ state }) => state === 'voting').length
-        const suspended = all.filter(({ state }) => state === 'suspended').length
-        return { name, voting, suspended, skewed: all.filter((node) => skewed.has(node.name)).length }
-      },
-    )
-    const voting = Math.max(...groups.map((group) => group.voting))
-    const clockRefusal = refusalFor(groups, voting)
-    return gate.verdict({
-      phase,
-      voting,
-      nodeCount,
-      required,
-      ...(groups.length === 1
-        ? {}
-        : { groupsLost: groups.flatMap((group) => (group.voting < required ? [group.name] : [])) }),
-      ...(agreed ? {} : { notAgreed: true }),
-      standstills,
-      ...(clockRefusal === undefined ? {} : { clockRefusal }),
-    })
-  }
-
-  type Group = { readonly voting: number; readonly suspended: number; readonly skewed: number }
-
-  /** Of several groups the claims of each would have to be refused. */
-  function refusalFor(groups: readonly Group[], voting: number): string | undefined {
-    const least = Math.min(...groups.map((group) => group.skewed))
-    if (config.clockEnforce && least >= required)
-      return `claims are refused: ${least} of ${nodeCount} clocks are further off than tolerated`
-    const stepped = groups.find(
-      (group) => group.voting < required && group.voting + group.suspended >= required,
-    )
-    if (voting >= required || stepped === undefined) return undefined
-    return `${stepped.suspended} nodes are not counted because their clocks were stepped`
-  }
-
-  function every(intervalMs: number, work: () => void | Promise<void>): void {
-    const timer = clock.timer(intervalMs, async () => {
-      timers.delete(timer)
-      await work()
-      every(intervalMs, work)
-    })
-    timers.add(timer)
-  }
+  const verdict = (watched: Watched): ReadinessVerdict =>
+    gate.verdict(readinessFacts(watched, config.clockEnforce ? skewed : undefined, { nodeCount, required }))
+  let readinessTimers: Disposable | undefined
 
   return {
     log,
@@ -176,24 +126,10 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       return metrics.exposition(accept)
     },
     start: (groups) => {
-      every(gate.evaluateEveryMs, gate.evaluate)
-      // Neither a restarted process nor a later claim of this one must meet what an earlier one could not give back.
-      const freshKey = () => `${PROBE_KEY}${instance}:${random.hex(8)}`
-      let key = freshKey()
-      let turn = 0
-      // A quarter more than there have to be: a slice of the window that ends takes its claims away.
-      const enough = config.readinessMinSamples * 1.25
-      every(syntheticPauseMs(config.readinessWindowMs, config.readinessMinSamples), async () => {
-        const leases = groups[turn++ % groups.length]
-        if (leases === undefined || gate.samples() > enough) return
-        const ports = { leases, clock, random, events }
-        const { durationMs, left } = await claimSynthetically(key, config.claimBudgetMs, ports)
-        gate.observe(durationMs)
-        if (left) key = freshKey()
-      })
+      readinessTimers = startReadinessTimers(gate, groups, config, { instance, clock, random, events })
     },
     [Symbol.asyncDispose]: async () => {
-      for (const timer of timers) timer.cancel()
+      readinessTimers?.[Symbol.dispose]()
       await traces?.[Symbol.asyncDispose]()
     },
   }

@@ -8,7 +8,8 @@
  */
 
 import { randomUUID } from 'node:crypto'
-import { createApp, StartRefused } from '../app.ts'
+import { StartRefused } from '../app/start-refused.ts'
+import { createApp } from '../app.ts'
 import { loadConfig } from '../config/load.ts'
 import {
   type Command,

@@ -2,7 +2,8 @@
  * `fencepost serve`: reads the configuration, runs the sidecar until it is told to stop, drains, exits 0.
  */
 
-import { type App, createApp, StartRefused } from '../app.ts'
+import { StartRefused } from '../app/start-refused.ts'
+import { type App, createApp } from '../app.ts'
 import { describeErrors } from '../config/errors.ts'
 import { loadConfig } from '../config/load.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'

@@ -1,8 +1,8 @@
 // The nodes as the commands of an operator see them.
 import { expect, onTestFinished, test } from 'vitest'
 import { openNodes } from '../../src/app/cluster.ts'
-import { openQuorums } from '../../src/app/quorums.ts'
 import { openClusters } from '../../src/app/redis-groups.ts'
+import { openStack } from '../../src/app/stack.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { SILENT } from '../../src/core/events.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -26,11 +26,11 @@ test('with a key ring, a command sees the outcome of a record as the sidecar doe
   const outside = { clock: systemClock, random: systemRandom, events: SILENT }
   const nodes = await openNodes(config, systemClock, systemRandom, SILENT)
   onTestFinished(() => nodes[Symbol.asyncDispose]())
-  using quorums = openQuorums(config, nodes, { ...outside, tracedNode: (node) => node, required: 2 })
+  using stack = openStack(config, nodes, { ...outside, tracedNode: (node) => node, required: 2 })
   const request = { key: keyOf('sealed'), fingerprint: fingerprintOf('sealed'), budgetMs: 5_000 }
-  const claimed = await quorums.leases.claim({ ...request, leaseMs: 30_000, retentionMs: 60_000 })
+  const claimed = await stack.leases.claim({ ...request, leaseMs: 30_000, retentionMs: 60_000 })
   if (claimed.kind !== 'granted') throw new Error(claimed.kind)
-  expect(await quorums.leases.complete(claimed.lease, outcomeOf('sealed'))).toEqual({ kind: 'recorded' })
+  expect(await stack.leases.complete(claimed.lease, outcomeOf('sealed'))).toEqual({ kind: 'recorded' })
 
   await using clusters = openClusters(config, SILENT, true)
   await clusters?.connect()

@@ -1,0 +1,75 @@
+/**
+ * The listeners for requests (proxy, reservation API, gateway, Envoy), as the configuration wants them: opened, counted and
+ * closed together.
+ */
+
+import type { Config } from '../config/load.ts'
+import type { ReservationApiPorts } from '../http/reservations/server.ts'
+import { openEnvoy } from './envoy.ts'
+import { openGateway } from './gateway.ts'
+import { openProxy } from './proxy.ts'
+import { openReservationApi } from './reservation-api.ts'
+import type { Secrets } from './secrets.ts'
+import { StartRefused } from './start-refused.ts'
+
+/** Where each really listens, ports resolved; absent where it is off. */
+export type ListenerAddresses = { proxy?: string; api?: string; gateway?: string; gatewayGrpc?: string }
+
+export type ListenersPorts = {
+  /** Of those that execute requests themselves: proxy and Envoy. */
+  readonly executing: Parameters<typeof openProxy>[1]
+  /** Of those that answer an application, which executes them. */
+  readonly answering: Parameters<typeof openReservationApi>[2]
+  readonly onFailure: ReservationApiPorts['onFailure']
+}
+
+export type Listeners = {
+  /** What is asked of the application besides requests; undefined where the proxy is off. */
+  readonly application: NonNullable<ReturnType<typeof openProxy>>['application'] | undefined
+  /** Requests under way now. */
+  inFlight(): number
+  /** Reservations that were given out here and are under way. */
+  reserved(): number
+  /** @throws StartRefused where one can't be opened */
+  listen(): Promise<ListenerAddresses>
+  /** Refuses new work, and waits for what is under way, at most `graceMs`. */
+  close(graceMs: number): Promise<void>
+}
+
+export async function openListeners(
+  config: Config,
+  version: string,
+  secrets: Secrets,
+  { executing, answering, onFailure }: ListenersPorts,
+): Promise<Listeners> {
+  const proxy = openProxy(config, executing, secrets, onFailure)
+  const api = openReservationApi(config, version, answering, secrets, onFailure)
+  const gateway = openGateway(config, answering, secrets, onFailure)
+  const envoy = await openEnvoy(config, executing, secrets, onFailure)
+  return {
+    application: proxy?.application,
+    inFlight: () => (proxy?.inFlight() ?? 0) + (envoy?.inFlight() ?? 0),
+    reserved: () => api?.held() ?? 0,
+    listen: async () => {
+      const addresses: ListenerAddresses = {}
+      if (api !== undefined) addresses.api = await opened('api', () => api.listen())
+      if (gateway !== undefined) addresses.gateway = await opened('gateway', () => gateway.listen())
+      if (envoy !== undefined) addresses.gatewayGrpc = await opened('gateway gRPC', () => envoy.listen())
+      // Last: a client that finds it open finds everything behind it open, too.
+      if (proxy !== undefined) addresses.proxy = await opened('proxy', () => proxy.listen())
+      return addresses
+    },
+    close: async (graceMs) => {
+      await Promise.all([proxy, api, gateway, envoy].map((one) => one?.close(graceMs)))
+    },
+  }
+}
+
+/** @throws StartRefused with the name of the listener */
+export async function opened(name: string, open: () => Promise<string>): Promise<string> {
+  try {
+    return await open()
+  } catch (cause) {
+    throw StartRefused.because(`the ${name} listener could not be opened`, cause)
+  }
+}

@@ -1,0 +1,64 @@
+/** The proxy and the application behind it, as the configuration wants them. */
+
+import { randomUUID } from 'node:crypto'
+import type { Config } from '../config/load.ts'
+import { createProxy, type ProxyOptions, type ProxyPorts } from '../http/proxy/server.ts'
+import { createApplication } from '../upstream/application.ts'
+import { listenerLimits } from './listener-limits.ts'
+import { scopeRules } from './scope-rules.ts'
+import type { Secrets } from './secrets.ts'
+
+/** Both, or undefined where the proxy is off. */
+export function openProxy(
+  config: Config,
+  core: Omit<ProxyPorts, 'application' | 'newInstance' | 'onFailure'>,
+  secrets: Secrets,
+  onFailure: ProxyPorts['onFailure'],
+) {
+  const at = config.proxyListen
+  if (at.kind === 'off' || config.upstream === undefined) return undefined
+  const application = createApplication({
+    address: config.upstream,
+    connectTimeoutMs: config.upstreamConnectTimeoutMs,
+    bodyIdleMs: config.upstreamBodyTimeoutMs,
+    connectionsMax: config.upstreamConnections,
+    keepAliveMs: config.upstreamKeepAliveMs,
+    clock: core.clock,
+  })
+  const proxy = createProxy(proxyOptions(config, secrets), {
+    ...core,
+    application,
+    newInstance: () => randomUUID(),
+    onFailure,
+  })
+  let closed: Promise<void> | undefined
+  return {
+    application,
+    listen: () => proxy.listen(at),
+    inFlight: () => proxy.inFlight(),
+    close: (graceMs: number) => {
+      closed ??= proxy.close(graceMs).then(() => application[Symbol.asyncDispose]())
+      return closed
+    },
+  }
+}
+
+function proxyOptions(config: Config, secrets: Secrets): ProxyOptions {
+  const tls = secrets.tls('proxy')
+  return {
+    routes: config.routes,
+    scope: scopeRules(config),
+    trustedPeers: config.trustedPeers,
+    ...(tls === undefined ? {} : { tls }),
+    forwarded: config.forwardedHeaders,
+    settleBudgetMs: config.settleBudgetMs,
+    renewFraction: config.renewFraction,
+    rawKeys: config.logRawKeys,
+    upstreamTimeoutMs: config.upstreamTimeoutMs,
+    limits: {
+      inFlightMax: config.maxInFlight,
+      headerLinesMax: config.headerLinesMax,
+      ...listenerLimits(config),
+    },
+  }
+}

@@ -1,0 +1,79 @@
+/**
+ * What readiness is judged by, counted from the nodes as they stand: the votes of each quorum group, and whether clocks
+ * keep claims from being granted.
+ */
+
+import type { ReadinessFacts } from '../core/health/readiness.ts'
+import type { NodeView } from '../http/admin/server.ts'
+
+export type NodesSeen = {
+  readonly phase: ReadinessFacts['phase']
+  readonly nodes: readonly NodeView[]
+  /** All quorum groups were seen to be the ones that are configured. */
+  readonly agreed: boolean
+  /** Of each group whose votes do not come back by themselves: why, and what to do. */
+  readonly standstills: readonly string[]
+}
+
+export type QuorumSize = {
+  /** Of one group. */
+  readonly nodeCount: number
+  readonly required: number
+}
+
+/** @param skewed names of the nodes whose clocks are further off than tolerated; undefined where that refuses no claim */
+export function readinessFacts(
+  { phase, nodes, agreed, standstills }: NodesSeen,
+  skewed: ReadonlySet<string> | undefined,
+  { nodeCount, required }: QuorumSize,
+): ReadinessFacts {
+  const groups = groupsOf(nodes, skewed)
+  const voting = Math.max(...groups.map((group) => group.voting))
+  const clockRefusal = refusalFor(groups, voting, skewed !== undefined, { nodeCount, required })
+  return {
+    phase,
+    voting,
+    nodeCount,
+    required,
+    ...(groups.length === 1
+      ? {}
+      : { groupsLost: groups.flatMap((group) => (group.voting < required ? [group.name] : [])) }),
+    ...(agreed ? {} : { notAgreed: true }),
+    standstills,
+    ...(clockRefusal === undefined ? {} : { clockRefusal }),
+  }
+}
+
+type Group = {
+  readonly name: string
+  readonly voting: number
+  readonly suspended: number
+  readonly skewed: number
+}
+
+function groupsOf(nodes: readonly NodeView[], skewed: ReadonlySet<string> | undefined): readonly Group[] {
+  const byName = Object.entries(Object.groupBy(nodes, ({ group = '' }) => group))
+  return byName.map(([name, all = []]) => ({
+    name,
+    voting: all.filter(({ state }) => state === 'voting').length,
+    suspended: all.filter(({ state }) => state === 'suspended').length,
+    skewed: all.filter((node) => skewed?.has(node.name)).length,
+  }))
+}
+
+/** Of several groups the claims of each would have to be refused. */
+function refusalFor(
+  groups: readonly Group[],
+  voting: number,
+  enforced: boolean,
+  { nodeCount, required }: QuorumSize,
+): string | undefined {
+  const least = Math.min(...groups.map((group) => group.skewed))
+  if (enforced && least >= required)
+    return `claims are refused: ${least} of ${nodeCount} clocks are further off than tolerated`
+  const stepped = groups.find(
+    (group) => group.voting < required && group.voting + group.suspended >= required,
+  )
+  if (voting >= required || stepped === undefined) return undefined
+  return `${stepped.suspended} nodes are not counted because their clocks were stepped`
+}

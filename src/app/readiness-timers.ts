@@ -1,0 +1,58 @@
+/**
+ * The two timers of readiness: its evaluations, and the synthetic claims while there are too few real ones to judge by.
+ */
+
+import type { Config } from '../config/load.ts'
+import type { Events } from '../core/events.ts'
+import type { ReadinessGate } from '../core/health/readiness.ts'
+import { claimSynthetically, syntheticPauseMs } from '../core/health/synthetic-claims.ts'
+import type { Clock, Leases, Random, Timer } from '../core/ports.ts'
+import { PROBE_KEY } from '../redis/keys.ts'
+
+export type ReadinessTimersPorts = {
+  readonly instance: string
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+}
+
+/** @param groups claimed on in turn */
+export function startReadinessTimers(
+  gate: ReadinessGate,
+  groups: readonly Pick<Leases, 'claim' | 'release'>[],
+  config: Pick<Config, 'readinessWindowMs' | 'readinessMinSamples' | 'claimBudgetMs'>,
+  { instance, clock, random, events }: ReadinessTimersPorts,
+): Disposable {
+  const timers = new Set<Timer>()
+
+  function every(intervalMs: number, work: () => void | Promise<void>): void {
+    const timer = clock.timer(intervalMs, async () => {
+      timers.delete(timer)
+      await work()
+      every(intervalMs, work)
+    })
+    timers.add(timer)
+  }
+
+  // Neither a restarted process nor a later claim of this one must meet what an earlier one could not give back.
+  const freshKey = () => `${PROBE_KEY}${instance}:${random.hex(8)}`
+  let key = freshKey()
+  let next = 0
+  // A quarter more than there have to be: a slice of the window that ends takes its claims away.
+  const enough = config.readinessMinSamples * 1.25
+
+  every(gate.evaluateEveryMs, gate.evaluate)
+  every(syntheticPauseMs(config.readinessWindowMs, config.readinessMinSamples), async () => {
+    const leases = groups[next++ % groups.length]
+    if (leases === undefined || gate.samples() > enough) return
+    const ports = { leases, clock, random, events }
+    const { durationMs, left } = await claimSynthetically(key, config.claimBudgetMs, ports)
+    gate.observe(durationMs)
+    if (left) key = freshKey()
+  })
+  return {
+    [Symbol.dispose]: () => {
+      for (const timer of timers) timer.cancel()
+    },
+  }
+}
