@@ -19,7 +19,7 @@ import { warmUp } from './app/warm-up.ts'
 import type { Config } from './config/load.ts'
 import type { ReadFile } from './config/value.ts'
 import { createBackground } from './core/background.ts'
-import { createTurns } from './core/claims/turns.ts'
+import { createFairQueue } from './core/claims/fair-queue.ts'
 import { faultOf } from './core/fault.ts'
 import { createTenantQuotas } from './core/request/tenant-quotas.ts'
 import { majorityOf } from './core/units.ts'
@@ -114,7 +114,7 @@ async function build(config: Config, environment: AppEnvironment) {
       ...core,
       whenEnded: stack.leases.whenEnded,
       localLeases: stack.local,
-      turns: createTurns({ lines: stack.lines, clock, random }),
+      fairQueue: createFairQueue({ waitQueues: stack.waitQueues, clock, random }),
       background,
     },
     answering: sagas === undefined ? core : { ...core, sagas: sagas.desk },

@@ -7,12 +7,12 @@ import type { Events } from '../core/events.ts'
 import { nodeName, placementOf } from '../core/nodes/groups.ts'
 import { shareOfMemory } from '../core/nodes/node-memory.ts'
 import type { Clock, Random } from '../core/ports.ts'
-import { createEmbeddedLines } from '../embedded/lines.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
+import { createEmbeddedWaitQueues } from '../embedded/wait-queues.ts'
 import type { NodeView } from '../http/admin/server.ts'
-import { createRedisLines } from '../redis/lines.ts'
 import { standstillOf } from '../redis/loss.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
+import { createRedisWaitQueues } from '../redis/wait-queues.ts'
 import { connectAll, hasMajority, openRedisGroups, trailOn, votersOf } from './redis-groups.ts'
 import { guardNodes, type NodeGroup, type NodeGroups } from './stack.ts'
 
@@ -74,7 +74,7 @@ function embeddedNodes(config: Config, clock: Clock, events: Events): OpenNodes 
     events,
   )
   return {
-    groups: [{ name: '', nodes, lines: createEmbeddedLines(clock), redis: undefined }],
+    groups: [{ name: '', nodes, waitQueues: createEmbeddedWaitQueues(clock), redis: undefined }],
     placement: placementOf(['']),
     agreed: () => true,
     refused: [],
@@ -98,7 +98,7 @@ function votingGroup(
   return {
     name,
     nodes: guarded.nodes,
-    lines: createRedisLines({
+    waitQueues: createRedisWaitQueues({
       clients: () => votersOf(redis),
       nodeCount: redis.members.length,
       deadlineMs: config.nodeDeadlineMs,

@@ -22,13 +22,13 @@
 
 import type { Config } from '../config/load.ts'
 import { createLeases } from '../core/claims/leases.ts'
-import type { Lines } from '../core/claims/line.ts'
 import { type SharedLeases, shareLeases } from '../core/claims/shared-leases.ts'
+import type { WaitQueues } from '../core/claims/wait-queue.ts'
 import { createWriteBack, type WriteBack } from '../core/claims/write-back.ts'
 import { trailOverGroups } from '../core/coordination/group-trail.ts'
 import type { Trail } from '../core/coordination/trail.ts'
 import { type Events, SILENT } from '../core/events.ts'
-import { type Placement, routeLeases, routeLines } from '../core/nodes/groups.ts'
+import { type Placement, routeLeases, routeWaitQueues } from '../core/nodes/groups.ts'
 import { withBreaker } from '../core/nodes/node-breaker.ts'
 import { type WatchedNodes, watchNodeClocks } from '../core/nodes/node-clocks.ts'
 import { withQuorumBreaker } from '../core/nodes/quorum-breaker.ts'
@@ -52,7 +52,7 @@ export type Stack = Disposable & {
   /** Of this process alone, for routes that chose `local`: what is completed here is written back. */
   readonly local: Leases
   writeBackPending(): number
-  readonly lines: Lines
+  readonly waitQueues: WaitQueues
   readonly trail: Trail | undefined
   /** Of each group without its breaker, telling nobody: for synthetic claims. */
   readonly probed: readonly Leases[]
@@ -71,7 +71,7 @@ export type NodeGroup = {
   /** Guarded ({@link guardNodes}). */
   readonly nodes: readonly RecordNode[]
   /** Where those who wait for a record stand. */
-  readonly lines: Lines
+  readonly waitQueues: WaitQueues
   /** The connections and the trail behind them; undefined where the nodes are embedded. */
   readonly redis: { readonly nodes: RedisNodes; readonly trail: Trail } | undefined
 }
@@ -124,7 +124,7 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
       () => true,
     ),
     writeBackPending: () => groups.reduce((sum, { writeBack }) => sum + writeBack.pending(), 0),
-    lines: routeLines([first.lines, ...rest.map(({ lines }) => lines)], placement),
+    waitQueues: routeWaitQueues([first.waitQueues, ...rest.map(({ waitQueues }) => waitQueues)], placement),
     trail:
       redis.length === 0
         ? undefined

@@ -58,12 +58,12 @@ async function claimOrWait(
   ports: DedupPorts,
 ): Promise<ClaimResult | Extract<Outcome, { kind: 'too_many_waiters' }>> {
   const { recordKey: key, policy, abandoned } = request
-  const { leases, localLeases, whenEnded, waiters, turns, clock } = ports
+  const { leases, localLeases, whenEnded, waiters, fairQueue, clock } = ports
   const claim = async () => {
     const claimed = await leases.claim(claimRequestOf(request))
     return policy.onQuorumLoss === 'local' ? besidesOwnRecord(claimed, leases, localLeases) : claimed
   }
-  const first = policy.waitMs > 0 && turns?.waiting(key) === true ? BEHIND : await claim()
+  const first = policy.waitMs > 0 && fairQueue?.isWaitedFor(key) === true ? BEHIND : await claim()
   if (!isTaken(first) || policy.waitMs === 0) return first
   using place = waiters.enter(key)
   if (place === undefined)

@@ -4,8 +4,8 @@
  */
 
 import type { Background } from './background.ts'
+import type { FairQueue } from './claims/fair-queue.ts'
 import type { Keeping } from './claims/lease-keeper.ts'
-import type { Turns } from './claims/turns.ts'
 import type { Waiters } from './claims/waiters.ts'
 import type { Events } from './events.ts'
 import type { Clock, ForwardContext, ForwardResult, Leases, Random } from './ports.ts'
@@ -49,7 +49,7 @@ export type DedupPorts = {
   readonly localLeases: Leases
   readonly waiters: Waiters
   /** Where those who wait are let in one after the other; absent where each tries for itself. */
-  readonly turns?: Turns
+  readonly fairQueue?: FairQueue
   /** Where outcomes go on being offered that the quorum did not take in time. */
   readonly background: Background
   readonly clock: Clock

@@ -40,7 +40,7 @@ export function trailMark(stream: TrailStream, id: string): string {
 }
 
 /** The line of those who wait for a record. */
-export function lineKey(recordKey: string): string {
+export function waitQueueKey(recordKey: string): string {
   return `dedup::line:${recordKey}`
 }
 

@@ -3,8 +3,8 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { tokenAt } from '../../src/core/record/token.ts'
-import { createRedisLines } from '../../src/redis/lines.ts'
 import { createRedisTrail } from '../../src/redis/trail.ts'
+import { createRedisWaitQueues } from '../../src/redis/wait-queues.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { type OpenNode, openRedisNode, STANDING_CLOCK } from '../support/redis-node.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
@@ -184,14 +184,19 @@ describe('a node at maxmemory', () => {
     expect(await trail.read('audit', 10)).toMatchObject({ kind: 'entries', entries: [{ id: 'fact-1' }] })
   })
 
-  test('keeps no line of those who wait, so that nobody waits for a turn that cannot come', async () => {
+  test('keeps no queue of those who wait, so that no request waits for a call that cannot come', async () => {
     const clock = { ...STANDING_CLOCK, timer: systemClock.timer }
-    const lines = createRedisLines({ clients: () => [opened.client], nodeCount: 1, deadlineMs: 5_000, clock })
-    const standing = { process: 'abc', first: 0, last: 0, draws: 1, openTo: 0, aliveMs: 2_000 }
+    const queues = createRedisWaitQueues({
+      clients: () => [opened.client],
+      nodeCount: 1,
+      deadlineMs: 5_000,
+      clock,
+    })
+    const entry = { process: 'abc', first: 0, last: 0, draws: 1, openTo: 0, aliveMs: 2_000 }
     await fill()
-    expect(await lines.stand('a record', standing)).toEqual([])
+    expect(await queues.update('a record', entry)).toEqual([])
     await operator.config('SET', 'maxmemory', '0')
-    expect(await lines.stand('a record', standing)).toHaveLength(1)
+    expect(await queues.update('a record', entry)).toHaveLength(1)
   })
 
   test('does not lose a record whose lifetime a command gives as none', async () => {

@@ -7,16 +7,16 @@ import { connect, type Socket } from 'node:net'
 import { defaultRoute } from '../../src/config/builtin-policy.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { createBackground } from '../../src/core/background.ts'
+import { createFairQueue } from '../../src/core/claims/fair-queue.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import { shareLeases } from '../../src/core/claims/shared-leases.ts'
-import { createTurns } from '../../src/core/claims/turns.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import type { Clock } from '../../src/core/ports.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import type { ProtectedRoute, Route } from '../../src/core/routes/route.ts'
 import { UNTRACED } from '../../src/core/tracing.ts'
-import { createEmbeddedLines } from '../../src/embedded/lines.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
+import { createEmbeddedWaitQueues } from '../../src/embedded/wait-queues.ts'
 import { createProxy, type ProxyOptions, type ProxyServer } from '../../src/http/proxy/server.ts'
 import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -139,7 +139,7 @@ export async function startProxy(
       leases,
       whenEnded: leases.whenEnded,
       localLeases,
-      turns: createTurns({ lines: createEmbeddedLines(clock), clock, random }),
+      fairQueue: createFairQueue({ waitQueues: createEmbeddedWaitQueues(clock), clock, random }),
       quotas: createTenantQuotas(
         { inFlightMax: 1_000, newRecordsPerSecondMax: 1_000_000, ...given.tenants },
         given.quotaClock ?? clock,

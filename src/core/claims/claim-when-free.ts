@@ -9,11 +9,11 @@
 
 import type { ClaimResult, Clock, Random } from '../ports.ts'
 import { type Backoff, jitteredDelayMs, pauseUnless, whenAborted } from '../retry.ts'
-import type { Turn, Turns } from './turns.ts'
+import type { FairQueue, Ticket } from './fair-queue.ts'
 import { isTaken, type Taken } from './waiters.ts'
 
-/** Between the claims of the one whose turn it is: nobody else claims meanwhile. */
-const TURN_BACKOFF: Backoff = { initialMs: 5, maxMs: 40 }
+/** Between the claims of the one that is first: no other one claims meanwhile. */
+const CALLED_BACKOFF: Backoff = { initialMs: 5, maxMs: 40 }
 
 export type Wanted = {
   readonly key: string
@@ -29,7 +29,7 @@ export type Wanted = {
 
 export type WaitPorts = {
   /** Where those who wait are let in one after the other; absent where each tries for itself. */
-  readonly turns?: Turns
+  readonly fairQueue?: FairQueue
   readonly clock: Clock
   readonly random: Random
 }
@@ -37,26 +37,26 @@ export type WaitPorts = {
 /** @returns the first answer that is not "taken"; the last one of all where the time is over or nobody waits any more */
 export async function claimWhenFree(first: Taken, wanted: Wanted, ports: WaitPorts): Promise<ClaimResult> {
   const { key, claim, untilMonoMs, abandoned, whenEnded } = wanted
-  using turn = ports.turns?.enter(key)
+  using ticket = ports.fairQueue?.enter(key)
   const left = whenAborted(abandoned)
   for (let retry = 0, last = first; ; retry += 1) {
     const leftMs = untilMonoMs - ports.clock.monoMs()
     if (leftMs <= 0) return last
     const ended = whenEnded?.(key)
     const ending = ended && { ended, withinMs: last.retryAfterMs }
-    await untilNextClaim({ turn, retry, backoff: wanted.backoff, ending, left, leftMs }, ports)
+    await untilNextClaim({ ticket, retry, backoff: wanted.backoff, ending, left, leftMs }, ports)
     // Claiming now could mean to carry it out for nobody, and a place is for those who wait.
     if (abandoned?.aborted === true) return last
     const next = await claim()
     // An outcome is for all who wait; what was given back without one is for one of them after the other.
-    if (next.kind === 'duplicate' || next.kind === 'damaged') turn?.open()
+    if (next.kind === 'duplicate' || next.kind === 'damaged') ticket?.callAll()
     if (!isTaken(next)) return next
     last = next
   }
 }
 
 type NextClaim = {
-  readonly turn: Turn | undefined
+  readonly ticket: Ticket | undefined
   /** How many claims have been in vain. */
   readonly retry: number
   readonly backoff: Backoff
@@ -68,12 +68,13 @@ type NextClaim = {
 
 /** Ends after `leftMs`, or when nobody waits for the answer, whatever comes. */
 async function untilNextClaim(
-  { turn, retry, backoff, ending, left, leftMs }: NextClaim,
+  { ticket, retry, backoff, ending, left, leftMs }: NextClaim,
   { clock, random }: WaitPorts,
 ): Promise<void> {
   const untilMonoMs = clock.monoMs() + leftMs
-  if (turn !== undefined) await pauseUnless([turn.comes(), left], leftMs, clock)
-  const delayMs = ending?.withinMs ?? jitteredDelayMs(turn?.come ? TURN_BACKOFF : backoff, retry, random)
+  if (ticket !== undefined) await pauseUnless([ticket.untilCalled(), left], leftMs, clock)
+  const delayMs =
+    ending?.withinMs ?? jitteredDelayMs(ticket?.called ? CALLED_BACKOFF : backoff, retry, random)
   const stillMs = Math.max(0, untilMonoMs - clock.monoMs())
-  await pauseUnless([ending?.ended, turn?.freed, left], Math.min(delayMs, stillMs), clock)
+  await pauseUnless([ending?.ended, ticket?.freed, left], Math.min(delayMs, stillMs), clock)
 }

@@ -17,7 +17,7 @@
  */
 
 import { hash } from 'node:crypto'
-import type { Lines } from '../claims/line.ts'
+import type { WaitQueues } from '../claims/wait-queue.ts'
 import type { Leases } from '../ports.ts'
 
 /** The index of the group that keeps the record of this key. */
@@ -72,11 +72,14 @@ export function routeLeases(
   }
 }
 
-/** Lines over several groups of as many nodes each. Who waits for a record stands where the record does. */
-export function routeLines(groups: readonly [Lines, ...Lines[]], placement: Placement): Lines {
+/** Wait queues over several groups of as many nodes each: that of a record is kept where the record is. */
+export function routeWaitQueues(
+  groups: readonly [WaitQueues, ...WaitQueues[]],
+  placement: Placement,
+): WaitQueues {
   const [first] = groups
   return {
     nodeCount: first.nodeCount,
-    stand: (key, standing) => (groups[placement(key)] ?? first).stand(key, standing),
+    update: (key, entry) => (groups[placement(key)] ?? first).update(key, entry),
   }
 }

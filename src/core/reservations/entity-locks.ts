@@ -10,8 +10,8 @@
  */
 
 import { claimWhenFree } from '../claims/claim-when-free.ts'
+import type { FairQueue } from '../claims/fair-queue.ts'
 import { type Keeping, keepLease, type LeaseKeeper, type LeaseKeeperPorts } from '../claims/lease-keeper.ts'
-import type { Turns } from '../claims/turns.ts'
 import { isTaken, type Taken } from '../claims/waiters.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
 import type { ClaimResult, Clock, Leases, Random } from '../ports.ts'
@@ -35,7 +35,7 @@ export type EntityPorts = Omit<LeaseKeeperPorts, 'leases'> & {
   readonly clock: Clock
   readonly random: Random
   /** Where those who wait are let in one after the other; absent where each tries for itself. */
-  readonly turns?: Turns
+  readonly fairQueue?: FairQueue
 }
 
 export type Locked =
@@ -106,12 +106,12 @@ async function raiseToOneToken(all: readonly LeaseKeeper[], leases: Leases): Pro
   return false
 }
 
-async function unlock(keepers: readonly LeaseKeeper[], { leases, turns }: EntityPorts): Promise<void> {
+async function unlock(keepers: readonly LeaseKeeper[], { leases, fairQueue }: EntityPorts): Promise<void> {
   await Promise.all(
     keepers.map(async (keeper) => {
       keeper.stop('released')
       await leases.release(keeper.lease())
-      turns?.freed(keeper.lease().key)
+      fairQueue?.freed(keeper.lease().key)
     }),
   )
 }
@@ -134,10 +134,10 @@ async function claimOrWait(
   abandoned: AbortSignal | undefined,
   ports: EntityPorts,
 ): Promise<ClaimResult> {
-  const { leases, clock, turns } = ports
+  const { leases, clock, fairQueue } = ports
   const fingerprint = fingerprintOfName(key)
   const claim = () => leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
-  const behind = untilMonoMs > clock.monoMs() && turns?.waiting(key) === true
+  const behind = untilMonoMs > clock.monoMs() && fairQueue?.isWaitedFor(key) === true
   const first = behind ? BEHIND : await claim()
   if (!isTaken(first)) return first
   return claimWhenFree(first, { key, claim, untilMonoMs, backoff: WAIT_BACKOFF, abandoned }, ports)

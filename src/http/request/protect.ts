@@ -6,7 +6,7 @@
  * that happens to its client's connection matters: a lost answer is what duplicates are for.
  */
 
-import type { Turns } from '../../core/claims/turns.ts'
+import type { FairQueue } from '../../core/claims/fair-queue.ts'
 import { createWaiters, type Waiters } from '../../core/claims/waiters.ts'
 import { deduplicate } from '../../core/deduplicate.ts'
 import type { Outcome } from '../../core/outcome.ts'
@@ -23,8 +23,8 @@ import type { AdmittedRequest } from './admission.ts'
 import { type Identified, identify, type ScopeRules, scopeOf } from './identify.ts'
 import { answerFor } from './outcome-answers.ts'
 
-export type ProtectPorts = Omit<DedupPorts, 'waiters' | 'turns'> & {
-  readonly turns: Turns
+export type ProtectPorts = Omit<DedupPorts, 'waiters' | 'fairQueue'> & {
+  readonly fairQueue: FairQueue
   readonly waitersOf: (route: ProtectedRoute) => Waiters
   readonly quotas: TenantQuotas
   readonly newInstance: () => string
@@ -155,7 +155,7 @@ async function once(
   }
   const { recordKey, fingerprint, contentRecord, entityKeys } = identified
   const policy = policyOf(route, options)
-  const { turns, ...others } = ports
+  const { fairQueue, ...others } = ports
   const outcome = await deduplicate(
     {
       recordKey,
@@ -171,7 +171,7 @@ async function once(
     {
       ...others,
       waiters: ports.waitersOf(route),
-      ...(route.onContention === 'coordinate' ? { turns } : {}),
+      ...(route.onContention === 'coordinate' ? { fairQueue } : {}),
     },
   )
   if (!('response' in outcome) && result?.kind === 'answered') void drain(result.response.oversized?.stream)

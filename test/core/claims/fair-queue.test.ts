@@ -1,8 +1,8 @@
-// Waiting in turn, over five nodes under a clock of the test: order, what opens a line, and what happens to it by faults.
+// Waiting in order, over five nodes under a clock of the test: who is called when, and what faults do to the order.
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { type Line, type Lines, standIn } from '../../../src/core/claims/line.ts'
-import { ALIVE_MS, createTurns, type Turn } from '../../../src/core/claims/turns.ts'
+import { ALIVE_MS, createFairQueue, type Ticket } from '../../../src/core/claims/fair-queue.ts'
+import { updateEntry, type WaitQueue, type WaitQueues } from '../../../src/core/claims/wait-queue.ts'
 import { pause } from '../../../src/core/retry.ts'
 import { seededRandom, seedOfRun } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
@@ -13,28 +13,28 @@ const KEY = 'dedup:t:e:v:lock:k'
 function world(seed = 1) {
   const clock = new VirtualClock()
   const random = seededRandom(seed)
-  const nodes = Array.from({ length: 5 }, () => ({ lines: new Map<string, Line>(), deaf: false }))
+  const nodes = Array.from({ length: 5 }, () => ({ queues: new Map<string, WaitQueue>(), deaf: false }))
   let looks = 0
   const processOf = (reaches = (_node: number) => true) => {
     let alive = true
-    const lines: Lines = {
+    const waitQueues: WaitQueues = {
       nodeCount: nodes.length,
-      stand: async (key, standing) => {
+      update: async (key, entry) => {
         looks += 1
         await pause(clock, 1 + random.fraction())
         // A process that died asks nothing more, and hears nothing.
         if (!alive) return new Promise<never>(() => {})
         return nodes.flatMap((node, index) => {
           if (node.deaf || !reaches(index)) return []
-          const { line, answer } = standIn(node.lines.get(key), standing, Math.floor(clock.wallMs()))
-          if (line === undefined) node.lines.delete(key)
-          else node.lines.set(key, line)
-          return [answer]
+          const { queue, reply } = updateEntry(node.queues.get(key), entry, Math.floor(clock.wallMs()))
+          if (queue === undefined) node.queues.delete(key)
+          else node.queues.set(key, queue)
+          return [reply]
         })
       },
     }
     return {
-      ...createTurns({ lines, clock, random }),
+      ...createFairQueue({ waitQueues, clock, random }),
       die: () => {
         alive = false
       },
@@ -43,15 +43,15 @@ function world(seed = 1) {
   return { clock, random, nodes, processOf, looks: () => looks }
 }
 
-/** Waits its turn, notes it, and leaves when the test says so. */
-function waiter(name: string, turn: Turn, order: string[]) {
-  const done = turn.comes().then(() => {
-    order.push(turn.come ? name : `${name} at random`)
+/** Waits until it is called, notes that, and leaves when the test says so. */
+function waiter(name: string, ticket: Ticket, order: string[]) {
+  const done = ticket.untilCalled().then(() => {
+    order.push(ticket.called ? name : `${name} at random`)
   })
-  return { done, leave: () => turn[Symbol.dispose]() }
+  return { done, leave: () => ticket[Symbol.dispose]() }
 }
 
-test('waiters of two processes have their turn in the order in which they came', async () => {
+test('waiters of two processes are called in the order in which they came', async () => {
   const { clock, processOf, nodes } = world()
   const [one, other] = [processOf(), processOf()]
   const order: string[] = []
@@ -75,11 +75,11 @@ test('waiters of two processes have their turn in the order in which they came',
   expect(order).toEqual(['1', '2', '3', '4', '5', '6'])
   await clock.advance(1_000)
   expect(clock.pendingTimers).toBe(0)
-  expect(nodes.every(({ lines }) => lines.size === 0)).toBe(true)
-  expect([one.waiting(KEY), other.waiting(KEY)]).toEqual([false, false])
+  expect(nodes.every(({ queues }) => queues.size === 0)).toBe(true)
+  expect([one.isWaitedFor(KEY), other.isWaitedFor(KEY)]).toEqual([false, false])
 })
 
-test('all waiters of a process ask together, and seldom while it is their turn', async () => {
+test('all waiters of a process ask the nodes together, and seldom while one of them is first', async () => {
   const { clock, processOf, looks } = world()
   const one = processOf()
   const waiters = Array.from({ length: 50 }, (_, n) => waiter(String(n), one.enter(KEY), []))
@@ -89,7 +89,7 @@ test('all waiters of a process ask together, and seldom while it is their turn',
   await clock.advance(10)
 })
 
-test('who leaves the line before its turn is not waited for', async () => {
+test('a waiter that leaves the queue before it is called is not waited for', async () => {
   const { clock, processOf } = world()
   const [one, other] = [processOf(), processOf()]
   const order: string[] = []
@@ -104,17 +104,17 @@ test('who leaves the line before its turn is not waited for', async () => {
   expect(order.at(-1)).toBe('3')
 })
 
-test('opened: everybody who stands there may go, in all processes; whoever comes later waits', async () => {
+test('callAll calls all who wait, in all processes; whoever comes later waits', async () => {
   const { clock, processOf } = world()
   const [one, other] = [processOf(), processOf()]
   const order: string[] = []
-  const turn = one.enter(KEY)
+  const ticket = one.enter(KEY)
   await clock.advance(10)
   const others = ['2', '3', '4'].map((name) => waiter(name, other.enter(KEY), order))
   await clock.advance(50)
   expect(order).toEqual([])
-  turn.open()
-  turn[Symbol.dispose]()
+  ticket.callAll()
+  ticket[Symbol.dispose]()
   await clock.during(Promise.all(others.map(({ done }) => done)), 300)
   expect(order).toEqual(['2', '3', '4'])
   const late = waiter('late', one.enter(KEY), order)
@@ -125,7 +125,7 @@ test('opened: everybody who stands there may go, in all processes; whoever comes
   expect(order).toEqual(['2', '3', '4', 'late'])
 })
 
-test('a process that dies at the head of the line keeps the others for as long as it counts as alive', async () => {
+test('a process that dies while it is first holds up the others for as long as it counts as alive', async () => {
   const { clock, processOf } = world()
   const [doomed, other] = [processOf(), processOf()]
   const order: string[] = []
@@ -138,7 +138,7 @@ test('a process that dies at the head of the line keeps the others for as long a
   expect(order).toEqual(['next'])
 })
 
-test('two nodes of five away: the order is kept; three: everybody tries for itself, and takes turns again afterwards', async () => {
+test('with two nodes of five away the order is kept; with three each tries for itself, and waits in order again afterwards', async () => {
   const { clock, processOf, nodes } = world()
   const [one, other] = [processOf(), processOf()]
   for (const index of [0, 3]) nodes[index]!.deaf = true
@@ -162,7 +162,7 @@ test('two nodes of five away: the order is kept; three: everybody tries for itse
   expect(order.at(-1)).toBe('3')
 })
 
-test('nodes that forget the line, one after the other, cost nobody its turn', async () => {
+test('nodes that forget the queue, one after the other, cost no waiter its place', async () => {
   const { clock, processOf, nodes } = world()
   const [one, other] = [processOf(), processOf()]
   const order: string[] = []
@@ -171,7 +171,7 @@ test('nodes that forget the line, one after the other, cost nobody its turn', as
   const second = waiter('2', other.enter(KEY), order)
   await clock.advance(10)
   for (const node of nodes) {
-    node.lines.clear()
+    node.queues.clear()
     await clock.advance(50)
   }
   await clock.during(first.done)
@@ -180,7 +180,7 @@ test('nodes that forget the line, one after the other, cost nobody its turn', as
   expect(order).toEqual(['1', '2'])
 })
 
-test('whatever comes and goes, dies and is cut off: everybody who lives has its turn', async () => {
+test('every waiter of a living process is called, whatever enters, leaves, dies and is cut off', async () => {
   const seed = seedOfRun('turns')
   const happening = fc.record({
     kind: fc.constantFrom('enter', 'enter', 'enter', 'leave', 'deafen', 'hear', 'forget', 'die', 'open'),
@@ -193,23 +193,23 @@ test('whatever comes and goes, dies and is cut off: everybody who lives has its 
       const { clock, processOf, nodes } = world(dice)
       const processes = [processOf(), processOf((node) => node !== 0), processOf((node) => node !== 1)]
       const dead = new Set<number>()
-      let standing: { process: number; turn: Turn; had: boolean }[] = []
+      let standing: { process: number; ticket: Ticket; had: boolean }[] = []
       for (const { kind, process, at, afterMs } of happenings) {
         await clock.advance(afterMs)
         const one = standing[at % Math.max(1, standing.length)]
         const node = nodes[at % 5]!
         if (kind === 'enter' && !dead.has(process)) {
-          const entered = { process, turn: processes[process]!.enter(KEY), had: false }
+          const entered = { process, ticket: processes[process]!.enter(KEY), had: false }
           standing.push(entered)
         }
         if (kind === 'leave' && one !== undefined) {
-          one.turn[Symbol.dispose]()
+          one.ticket[Symbol.dispose]()
           standing = standing.filter((other) => other !== one)
         }
-        if (kind === 'open') one?.turn.open()
+        if (kind === 'open') one?.ticket.callAll()
         if (kind === 'deafen') node.deaf = true
         if (kind === 'hear') node.deaf = false
-        if (kind === 'forget') node.lines.clear()
+        if (kind === 'forget') node.queues.clear()
         if (kind === 'die' && process !== 0) {
           processes[process]!.die()
           dead.add(process)
@@ -218,9 +218,9 @@ test('whatever comes and goes, dies and is cut off: everybody who lives has its 
       for (const node of nodes) node.deaf = false
       const living = standing.filter(({ process }) => !dead.has(process))
       const all = Promise.all(
-        living.map(async ({ turn }) => {
-          await turn.comes()
-          turn[Symbol.dispose]()
+        living.map(async ({ ticket }) => {
+          await ticket.untilCalled()
+          ticket[Symbol.dispose]()
         }),
       )
       await clock.during(all, ALIVE_MS + 1_000 + living.length * 200)

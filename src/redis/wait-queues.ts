@@ -1,29 +1,29 @@
 /**
- * The lines of those who wait, on the Redis nodes: one call of `lua/line.lua` on each.
+ * The queues of those who wait, on the Redis nodes: one call of `lua/line.lua` on each.
  *
- * Owns how long the nodes are waited for. A line orders claims and grants nothing, so a node that does not answer is left
+ * Owns how long the nodes are waited for. A queue orders claims and grants nothing, so a node that does not answer is left
  * out, and nobody waits for the last one.
  */
 
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
-import type { LineAnswer, Lines, Standing } from '../core/claims/line.ts'
+import type { QueueEntry, QueueReply, WaitQueues } from '../core/claims/wait-queue.ts'
 import type { Clock } from '../core/ports.ts'
 import { pauseUnless, within } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
-import { lineKey } from './keys.ts'
+import { waitQueueKey } from './keys.ts'
 
 const SOURCE = readFileSync(new URL('./lua/line.lua', import.meta.url), 'utf8')
 const SHA1 = createHash('sha1').update(SOURCE).digest('hex')
 
-/** After a majority has answered: what the others say saves a look, and is not worth a slow node's delay. */
+/** After a majority has replied: what the others say saves a look, and is not worth a slow node's delay. */
 const REST_MS = 5
 
 /** Calls that one node may owe us; beyond, it is not asked until it has answered some. */
 const OWED_MAX = 16
 
-export type RedisLinesOptions = {
+export type RedisWaitQueuesOptions = {
   /** One a node; undefined where nothing may be sent to it now. */
   readonly clients: () => readonly (Redis | undefined)[]
   readonly nodeCount: number
@@ -31,48 +31,53 @@ export type RedisLinesOptions = {
   readonly clock: Clock
 }
 
-export function createRedisLines({ clients, nodeCount, deadlineMs, clock }: RedisLinesOptions): Lines {
+export function createRedisWaitQueues({
+  clients,
+  nodeCount,
+  deadlineMs,
+  clock,
+}: RedisWaitQueuesOptions): WaitQueues {
   const owed = new WeakMap<Redis, number>()
   const needed = majorityOf(nodeCount)
 
-  async function ask(client: Redis, key: string, standing: Standing): Promise<LineAnswer | undefined> {
+  async function ask(client: Redis, key: string, entry: QueueEntry): Promise<QueueReply | undefined> {
     const owes = owed.get(client) ?? 0
     if (owes >= OWED_MAX) return undefined
     owed.set(client, owes + 1)
-    const call = callLine(client, key, standing).finally(() => owed.set(client, (owed.get(client) ?? 1) - 1))
+    const call = sendEntry(client, key, entry).finally(() => owed.set(client, (owed.get(client) ?? 1) - 1))
     // Who does not answer is not counted; that is all there is to know of it here.
     return within(clock, deadlineMs, call, 'no answer').catch(() => undefined)
   }
 
   return {
     nodeCount,
-    stand: async (key, standing) => {
-      const answers: LineAnswer[] = []
+    update: async (key, entry) => {
+      const replies: QueueReply[] = []
       const majority = Promise.withResolvers<void>()
       const all = Promise.all(
         clients().map(async (client) => {
-          const answer = client && (await ask(client, key, standing))
-          if (answer !== undefined) answers.push(answer)
-          if (answers.length >= needed) majority.resolve()
+          const reply = client && (await ask(client, key, entry))
+          if (reply !== undefined) replies.push(reply)
+          if (replies.length >= needed) majority.resolve()
         }),
       ).then(() => {})
       await Promise.race([all, majority.promise])
       await pauseUnless([all], REST_MS, clock)
-      return [...answers]
+      return [...replies]
     },
   }
 }
 
 /** @throws Error where the node does not answer, or has something else under this name */
-export async function callLine(client: Redis, key: string, standing: Standing): Promise<LineAnswer> {
-  const { process, first, last, draws, openTo, aliveMs } = standing
+export async function sendEntry(client: Redis, key: string, entry: QueueEntry): Promise<QueueReply> {
+  const { process, first, last, draws, openTo, aliveMs } = entry
   const args = [process, first, last, draws, openTo, aliveMs].map(String)
   let reply: unknown
   try {
-    reply = await client.evalsha(SHA1, 1, lineKey(key), ...args)
+    reply = await client.evalsha(SHA1, 1, waitQueueKey(key), ...args)
   } catch (cause) {
     if (!(cause instanceof Error) || !cause.message.startsWith('NOSCRIPT')) throw cause
-    reply = await client.eval(SOURCE, 1, lineKey(key), ...args)
+    reply = await client.eval(SOURCE, 1, waitQueueKey(key), ...args)
   }
   if (!Array.isArray(reply) || reply.length !== 5) throw new Error('the node answered something else')
   const [highest, ahead, who, open, nodeMs] = reply.map(String)
