@@ -7,9 +7,9 @@
  *   /metrics   Prometheus exposition
  */
 
-import type { Server as TlsServer } from 'node:https'
-import { type FastifyInstance, fastify } from 'fastify'
-import { keepTlsFresh, type ListenerTls, serverOptions } from '../server/tls.ts'
+import type { FastifyInstance } from 'fastify'
+import { createRoutedListener, type RoutedLimits } from '../server/routed-listener.ts'
+import type { ListenerTls } from '../server/tls.ts'
 
 export type Readiness = {
   readonly ready: boolean
@@ -30,11 +30,19 @@ export type NodeView = {
   readonly memoryShare?: number
 }
 
-/** Probes and scrapes send a few lines and keep a few connections. */
 export const HEADER_BYTES_MAX = 8 * 1024
 export const REQUEST_TIMEOUT_MS = 5_000
-const TIMEOUT_CHECK_MS = 500
 export const CONNECTIONS_MAX = 256
+
+/** Probes and scrapes are small GETs from inside the cluster, over a few connections: what is larger is not one of them. */
+const LIMITS: RoutedLimits = {
+  headerBytesMax: HEADER_BYTES_MAX,
+  bodyBytesMax: 1024,
+  headersTimeoutMs: REQUEST_TIMEOUT_MS,
+  requestTimeoutMs: REQUEST_TIMEOUT_MS,
+  keepAliveTimeoutMs: 72_000,
+  connectionsMax: CONNECTIONS_MAX,
+}
 
 export type AdminPorts = {
   readonly readiness: () => Readiness
@@ -47,23 +55,8 @@ export type AdminPorts = {
 }
 
 export function createAdminServer({ readiness, started, scrape, tls }: AdminPorts): FastifyInstance {
-  const server = fastify({
-    logger: false,
-    // Probes and scrapes are small GETs from inside the cluster: what takes longer is not one of them.
-    bodyLimit: 1024,
-    connectionTimeout: 0,
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    keepAliveTimeout: 72_000,
-    forceCloseConnections: true,
-    ...serverOptions(
-      {
-        maxHeaderSize: HEADER_BYTES_MAX,
-        headersTimeout: REQUEST_TIMEOUT_MS,
-        connectionsCheckingInterval: TIMEOUT_CHECK_MS,
-        insecureHTTPParser: false,
-      },
-      tls,
-    ),
+  const server = createRoutedListener(LIMITS, tls, {
+    return503OnClosing: true,
     clientErrorHandler: (_error, socket) => {
       // Whoever sends this is no probe: it is told in one line, and nothing of what it sent.
       if (socket.writable)
@@ -71,8 +64,6 @@ export function createAdminServer({ readiness, started, scrape, tls }: AdminPort
       socket.destroySoon()
     },
   })
-  server.server.maxConnections = CONNECTIONS_MAX
-  if (tls !== undefined) keepTlsFresh(server.server as unknown as TlsServer, tls)
   server.get('/livez', (_, reply) => reply.type('text/plain').send('ok\n'))
   server.get('/startupz', (_, reply) =>
     started()

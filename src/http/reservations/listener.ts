@@ -1,23 +1,17 @@
 /**
- * Fastify for the reservation API, with every limit written out.
+ * The listener of the reservation API: JSON in and out, whatever the call.
  *
- * Owns what of HTTP is no matter of a call: limits of heads, bodies and times, what the parser could not take, the form of a body,
- * and errors as problem documents.
+ * Owns what of HTTP is no matter of a call: what the parser could not take, the form of a body, and errors as problem
+ * documents. Its limits are `server/routed-listener.ts`.
  */
 
-import type { Server as TlsServer } from 'node:https'
-import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply } from 'fastify'
+import type { FastifyError, FastifyInstance, FastifyReply } from 'fastify'
 import { decodeUtf8 } from '../../core/formats/framing.ts'
 import { type Problem, problemDocument } from '../message/problems.ts'
-import { createConnectionFaults, type FaultLimits } from '../server/connection-faults.ts'
-import { keepTlsFresh, type ListenerTls, serverOptions } from '../server/tls.ts'
+import { createConnectionFaults } from '../server/connection-faults.ts'
+import { createRoutedListener, type RoutedLimits } from '../server/routed-listener.ts'
+import type { ListenerTls } from '../server/tls.ts'
 import { validatorOf } from './validation.ts'
-
-export type ListenerLimits = FaultLimits & {
-  readonly bodyBytesMax: number
-  readonly keepAliveTimeoutMs: number
-  readonly connectionsMax: number
-}
 
 export type ListenerPorts = {
   readonly newInstance: () => string
@@ -25,34 +19,15 @@ export type ListenerPorts = {
   readonly onFailure: (error: unknown, instance: string) => void
 }
 
-/** How often connections are looked at for the timeouts of heads and requests. */
-const TIMEOUT_CHECK_MS = 500
-
 export function createListener(
-  limits: ListenerLimits,
+  limits: RoutedLimits,
   { newInstance, onFailure }: ListenerPorts,
   tls: ListenerTls | undefined,
 ): FastifyInstance {
   const faults = createConnectionFaults(limits, newInstance)
-  const app = Fastify({
-    logger: false,
-    bodyLimit: limits.bodyBytesMax,
-    keepAliveTimeout: limits.keepAliveTimeoutMs,
-    requestTimeout: limits.requestTimeoutMs,
-    connectionTimeout: 0,
-    forceCloseConnections: true,
+  const app = createRoutedListener(limits, tls, {
     // While draining, calls on what was given out are still answered; `close` is called after that.
     return503OnClosing: false,
-    // Ids are longer than Fastify's default; their own limit is checked where they are read.
-    routerOptions: { maxParamLength: limits.headerBytesMax },
-    ...serverOptions(
-      {
-        maxHeaderSize: limits.headerBytesMax,
-        headersTimeout: limits.headersTimeoutMs,
-        connectionsCheckingInterval: TIMEOUT_CHECK_MS,
-      },
-      tls,
-    ),
     frameworkErrors: (_error, _request, reply) =>
       void sendProblem(
         reply as unknown as FastifyReply,
@@ -61,7 +36,6 @@ export function createListener(
       ),
     clientErrorHandler: (error, socket) => faults.onClientError(error, socket),
   })
-  app.server.maxConnections = limits.connectionsMax
   app.addHook('onRequest', async (request, reply) => {
     const cut = new AbortController()
     faults.admit({ req: request.raw, res: reply.raw, expectsContinue: false, cut: cut.signal }, cut)
@@ -71,7 +45,6 @@ export function createListener(
       void sendProblem(reply, cut.signal.reason as Problem, newInstance())
     })
   })
-  if (tls !== undefined) keepTlsFresh(app.server as unknown as TlsServer, tls)
   app.setValidatorCompiler(({ schema }) => validatorOf(schema))
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {

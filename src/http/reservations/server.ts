@@ -13,13 +13,14 @@ import type { Tracing } from '../../core/tracing.ts'
 import { trackInFlight } from '../server/in-flight.ts'
 import type { ListenAt } from '../server/listen-address.ts'
 import { createRequestScheduler } from '../server/request-scheduler.ts'
+import type { RoutedLimits } from '../server/routed-listener.ts'
 import type { ListenerTls } from '../server/tls.ts'
 import { type ApiAnswer, problem } from './answers.ts'
 import { type AdmissionOptions, admitCalls } from './call-admission.ts'
 import { CALL_NAMES, CALLS, type CallName } from './calls.ts'
 import { createHandlers, type HandlerOptions, type HandlerPorts, type Handlers } from './handlers.ts'
 import { createHeartbeats, type HeartbeatPorts } from './heartbeat.ts'
-import { createListener, type ListenerLimits, type ListenerPorts, sendProblem } from './listener.ts'
+import { createListener, type ListenerPorts, sendProblem } from './listener.ts'
 import { openApiDocument } from './openapi.ts'
 import { trackOutstanding } from './outstanding.ts'
 import { createReserveCall, type ReserveCallOptions } from './reserve-call.ts'
@@ -32,7 +33,7 @@ export type ReservationApiOptions = HandlerOptions &
     readonly version: string
     /** Present where the listener speaks TLS. */
     readonly tls?: ListenerTls
-    readonly limits: ListenerLimits & {
+    readonly limits: RoutedLimits & {
       readonly inFlightMax: number
       /** Reservations that one session may hold through this sidecar. */
       readonly perSessionMax: number
