@@ -32,6 +32,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
   generate: {
     programs: {
       settings: 'scripts/config-reference.ts',
+      commands: 'scripts/cli-reference.ts',
       charts: 'scripts/chart-readme.ts',
       dashboards: 'dashboards/grafana.ts',
       pictures: 'scripts/draw-dashboards.ts',
@@ -39,7 +40,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
       sbom: 'scripts/sbom.ts',
     },
     // The files that tests compare with their sources; written in seconds.
-    usual: ['settings', 'charts', 'dashboards'],
+    usual: ['settings', 'commands', 'charts', 'dashboards'],
   },
   spec: {
     programs: { searches: 'test/spec/main.ts', traces: 'test/spec/traces.ts', nodes: 'test/spec/nodes.ts' },

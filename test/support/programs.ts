@@ -115,6 +115,12 @@ export const serverPrograms = {
     elsewhere: 'openssl of your distribution',
     why: 'TLS on the listeners is tested with certificates made for the test',
   },
+  curl: {
+    programs: ['curl'],
+    debianPackage: 'curl',
+    elsewhere: 'curl of your distribution',
+    why: 'the quickstarts of README.md are run as they stand',
+  },
   buildah: {
     programs: ['buildah'],
     debianPackage: 'buildah',

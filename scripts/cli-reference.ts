@@ -1,0 +1,87 @@
+/**
+ * Writes docs/reference/cli.md from what the commands say of themselves with `--help`.
+ *
+ * A test compares the file with what this makes: after a change of a command run `npm run generate -- commands`.
+ */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import type { Io } from '../src/cli/command.ts'
+import { COMMANDS } from '../src/cli/commands.ts'
+import { program } from '../src/cli/program.ts'
+
+const INTRODUCTION = `You run these commands with the settings of the sidecar ([configuration.md](configuration.md)), so the simplest place is its pod. The
+image has neither a shell nor a \`fencepost\` on its path:
+
+\`\`\`
+kubectl exec POD --container fencepost -- /nodejs/bin/node /app/dist/main.js nodes status
+\`\`\`
+
+In a clone of the repository a command is \`node scripts/run.mjs src/main.ts nodes status\`.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | it failed, or what it checked is not well |
+| 64 | the command line is not accepted, or a decision is not confirmed |
+| 69 | too few nodes, or a sidecar or database that did not answer |
+| 78 | the configuration is not accepted; every error is printed |`
+
+export async function commandReference(): Promise<string> {
+  const sections = []
+  for (const [name, { summary }] of Object.entries(COMMANDS))
+    sections.push(`## ${name}`, `${capital(summary)}.`, ...(await helpOf([name])))
+  return [
+    '# Commands',
+    '<!-- Written by `npm run generate -- commands` from src/cli; do not edit by hand. -->',
+    INTRODUCTION,
+    ...sections,
+  ]
+    .join('\n\n')
+    .concat('\n')
+}
+
+/** The help of a command, and of those below it. */
+async function helpOf(path: readonly string[]): Promise<string[]> {
+  const text = await outputOf([...path, '--help'])
+  const listed = /^Commands:\n((?: {2}.*\n?)+)/m.exec(text)?.[1] ?? ''
+  const below = [...listed.matchAll(/^ {2}([a-z][\w-]*)/gm)].map(([, name = '']) => name)
+  const pages = [`\`\`\`\n${text.trim()}\n\`\`\``]
+  for (const name of below.filter((one) => one !== 'help')) pages.push(...(await helpOf([...path, name])))
+  return pages
+}
+
+async function outputOf(args: readonly string[]): Promise<string> {
+  let text = ''
+  const stdout = new Writable({
+    write: (chunk, _encoding, done) => {
+      text += String(chunk)
+      done()
+    },
+  })
+  const io: Io = {
+    env: {},
+    stdout,
+    stderr: stdout,
+    readFile: () => '',
+    signals: { onStop: () => () => {} },
+    version: '',
+    nodeVersion: '',
+    nodeOptions: [],
+    hostname: '',
+    onParentMessage: () => {},
+  }
+  await program(args, io)
+  return text
+}
+
+function capital(text: string): string {
+  return text.slice(0, 1).toUpperCase() + text.slice(1)
+}
+
+if (import.meta.main) {
+  // Help is broken into lines for the terminal that it is shown in; the page has no terminal.
+  process.stdout.isTTY = false
+  const page = join(import.meta.dirname, '../docs/reference/cli.md')
+  writeFileSync(page, await commandReference())
+}
