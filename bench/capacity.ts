@@ -11,7 +11,7 @@
 import { Redis } from 'ioredis'
 import { createLeases } from '../src/core/claims/leases.ts'
 import type { Clock, Leases } from '../src/core/ports.ts'
-import { createRedlockQuorum } from '../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../src/redlock/rounds.ts'
 import { Scheduler } from '../test/simulation/scheduler.ts'
 import { startRedisServers } from '../test/support/redis-servers.ts'
 import { seededRandom } from '../test/support/seeded-random.ts'

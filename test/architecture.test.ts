@@ -12,7 +12,7 @@ const root = dirname(import.meta.dirname)
 const src = join(root, 'src')
 
 // biome-ignore format: one line reads as one set
-const adapters = ['config', 'http', 'redis', 'quorum', 'embedded', 'upstream', 'coordination', 'observe', 'system']
+const adapters = ['config', 'http', 'redis', 'redlock', 'embedded', 'upstream', 'coordination', 'observe', 'system']
 
 /** Which layer may import which. A layer is a folder of src, or the file of that name. */
 const arrows: Record<string, readonly string[]> = {
@@ -33,8 +33,9 @@ const arrowsOfCore: Record<string, readonly string[]> = {
   record: [],
   routes: ['formats', 'record'],
   request: ['formats', 'record', 'routes'],
-  claims: ['record'],
-  nodes: ['formats', 'record', 'claims'],
+  quorum: ['record'],
+  claims: ['record', 'quorum'],
+  nodes: ['formats', 'record', 'quorum', 'claims'],
   reservations: ['formats', 'record', 'claims', 'request'],
   coordination: ['record', 'claims'],
   health: [],
@@ -55,7 +56,7 @@ const arrowsOfHttp: Record<string, readonly string[]> = {
 
 /** Packages that show in one place only, so that replacing one is a change of that place. */
 const homes: Record<string, RegExp> = {
-  redlock: /^quorum\//,
+  redlock: /^redlock\//,
   ioredis: /^(redis|saga)\//,
   '@grpc': /^http\/envoy\//,
   fastify: /^http\//,
@@ -74,7 +75,7 @@ const homes: Record<string, RegExp> = {
 const pureNodeModules = /^node:(crypto|buffer|zlib|util|string_decoder|querystring)$/
 
 /** Layers that decide are told the time and the dice. */
-const layersThatDecide = ['core', 'quorum', 'embedded']
+const layersThatDecide = ['core', 'redlock', 'embedded']
 const ambient =
   /\b(Date\.now|new Date\(\)|Math\.random|setTimeout|setInterval|setImmediate|performance\.|AbortSignal\.timeout|randomUUID|randomBytes|randomInt|getRandomValues|console\.|fetch\()/
 

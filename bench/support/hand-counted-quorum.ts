@@ -1,5 +1,5 @@
 /**
- * Rounds whose votes are counted by hand, to show what redlock costs in `src/quorum/redlock.ts`: only for measuring.
+ * Rounds whose votes are counted by hand, to show what redlock costs in `src/redlock/rounds.ts`: only for measuring.
  *
  * The least that a round can be: no deadline but the nodes' own, no events, no skipped nodes.
  */

@@ -1,8 +1,8 @@
 /** Our claims in this process, composed as the sidecar composes them, over the servers of a benchmark. */
 import { createLeases } from '../../src/core/claims/leases.ts'
 import type { Leases, Quorum } from '../../src/core/ports.ts'
-import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { RedisNodes } from '../../src/redis/nodes.ts'
+import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock as clock } from '../../src/system/clock.ts'
 import { systemRandom as random } from '../../src/system/random.ts'
 

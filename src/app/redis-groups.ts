@@ -5,7 +5,7 @@
 
 import { nameOfNode, type RedisAddress, type RedisGroup } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
-import { answerMaxAgeMs } from '../core/claims/answer-age.ts'
+import { answerMaxAgeMs } from '../core/quorum/answer-age.ts'
 import { trailOverGroups } from '../core/coordination/group-trail.ts'
 import type { Trail } from '../core/coordination/trail.ts'
 import type { Events } from '../core/events.ts'

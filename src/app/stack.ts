@@ -35,7 +35,7 @@ import { withQuorumBreaker } from '../core/nodes/quorum-breaker.ts'
 import { sealedNode } from '../core/nodes/sealed-node.ts'
 import type { Clock, Leases, Quorum, Random, RecordNode } from '../core/ports.ts'
 import { createEmbeddedNodes } from '../embedded/node.ts'
-import { createRedlockQuorum } from '../quorum/redlock.ts'
+import { createRedlockQuorum } from '../redlock/rounds.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 
 type Outside = { readonly clock: Clock; readonly random: Random; readonly events: Events }

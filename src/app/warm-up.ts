@@ -9,8 +9,8 @@
 import { createLeases } from '../core/claims/leases.ts'
 import { SILENT } from '../core/events.ts'
 import type { Clock, Random, RecordNode } from '../core/ports.ts'
-import { createRedlockQuorum } from '../quorum/redlock.ts'
 import { WARM_UP_KEY } from '../redis/keys.ts'
+import { createRedlockQuorum } from '../redlock/rounds.ts'
 
 const CYCLES = 100
 

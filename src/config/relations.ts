@@ -6,10 +6,10 @@
  * refused is left out: that value has its own error.
  */
 
-import { answerMaxAgeMs } from '../core/claims/answer-age.ts'
-import { DRIFT_FACTOR, driftMs } from '../core/claims/lease.ts'
+import { DRIFT_FACTOR, driftMs } from '../core/clocks.ts'
 import { SYNTHETIC_CALLS } from '../core/health/synthetic-claims.ts'
 import { printDuration } from '../core/quantity.ts'
+import { answerMaxAgeMs } from '../core/quorum/answer-age.ts'
 import type { ProtectedRoute, Route } from '../core/routes/route.ts'
 import type { ConfigError } from './errors.ts'
 import { fraction } from './parse.ts'

@@ -11,11 +11,11 @@
  */
 
 import type { Redis } from 'ioredis'
-import { ageMs } from '../core/claims/answer-age.ts'
-import { type Instant, now } from '../core/claims/lease.ts'
+import { type Instant, now } from '../core/clocks.ts'
 import type { Events } from '../core/events.ts'
 import { describeMemory, type NodeMemory, takesNewClaims } from '../core/nodes/node-memory.ts'
 import type { Clock, NodeAnswer, RecordNode, Timer } from '../core/ports.ts'
+import { ageMs } from '../core/quorum/answer-age.ts'
 import type { RecordCommand } from '../core/record/record.ts'
 import { callBatch } from './batch.ts'
 import { type Frame, frameOf } from './frames.ts'

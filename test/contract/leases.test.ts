@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from 'vitest'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import { SILENT } from '../../src/core/events.ts'
-import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { createCluster, TEST_TOKEN_AHEAD_MS } from '../support/cluster.ts'

@@ -11,7 +11,7 @@ import type { RecordCommand } from '../../src/core/record/record.ts'
 import { encodeOutcome } from '../../src/core/record/stored-outcome.ts'
 import { type Token, tokenAt } from '../../src/core/record/token.ts'
 import { createEmbeddedNodes } from '../../src/embedded/node.ts'
-import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { seededRandom } from '../support/seeded-random.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 

@@ -6,7 +6,7 @@ import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import type { ClaimRequest, Leases } from '../../src/core/ports.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { createEmbeddedNodes } from '../../src/embedded/node.ts'
-import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { seededRandom } from '../support/seeded-random.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 

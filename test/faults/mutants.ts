@@ -69,7 +69,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'quorum-of-two',
     does: 'counts two votes of five as a majority',
-    file: 'src/quorum/redlock.ts',
+    file: 'src/redlock/rounds.ts',
     from: 'return round.decided(await vote(round))',
     to: 'return round.decided((await vote(round)) || (await round.settled, round.votesFor >= 2))',
     trial: 'split',

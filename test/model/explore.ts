@@ -2,7 +2,7 @@
  * Every interleaving of a few claimants on three nodes, under the real rules.
  *
  * Owns the search: states, what may happen next, and what must be true in each. What a node does is `record-rules.ts`,
- * what a round amounts to is `quorum.ts`; the claimant here is `claim.ts` and `leases.ts` with every wait made a choice.
+ * what a round amounts to is `core/quorum/`; the claimant here is `claim.ts` and `leases.ts` with every wait made a choice.
  *
  * A message may be executed at any time after it was sent, or never; a bounded number of them twice; a bounded number of
  * answers is lost. A claimant may give up on missing answers at any time, and stop for good at any time. There are no
@@ -11,8 +11,9 @@
  * States that differ only in which node is which are one state.
  */
 
-import { bestCompleted, explainRefusedClaim } from '../../src/core/claims/quorum.ts'
 import type { NodeAnswer } from '../../src/core/ports.ts'
+import { explainRefusedClaim } from '../../src/core/quorum/refused-claim.ts'
+import { bestCompleted } from '../../src/core/quorum/tally.ts'
 import { type Claimant, keyOf, type Node, type State, withNode, withPending } from './state.ts'
 import { Tables } from './tables.ts'
 

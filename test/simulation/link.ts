@@ -5,9 +5,9 @@
  * a partition swallows them. It keeps the contract of the port: settled within the node's deadline, never rejected.
  */
 
-import { ageMs } from '../../src/core/claims/answer-age.ts'
-import { now } from '../../src/core/claims/lease.ts'
+import { now } from '../../src/core/clocks.ts'
 import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
+import { ageMs } from '../../src/core/quorum/answer-age.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import type { Dice } from './dice.ts'
 import type { SimulatedNode } from './node.ts'

@@ -115,7 +115,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'minority-outcome-shown',
     rule: 'until a majority holds an outcome it is not an answer',
-    file: 'src/core/claims/quorum.ts',
+    file: 'src/core/quorum/refused-claim.ts',
     from: "if (sighting !== undefined && sighting.holders >= needed)\n    return { kind: 'completed', chosen: sighting.best }",
     to: "if (sighting !== undefined)\n    return { kind: 'completed', chosen: sighting.best }",
     killedBy: ['S6', 'S5'],
@@ -123,7 +123,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'write-back-without-promises',
     rule: 'only who holds promises of a majority may write back',
-    file: 'src/core/claims/quorum.ts',
+    file: 'src/core/quorum/refused-claim.ts',
     from: 'if (sighting !== undefined && promises >= needed && !disputed) {',
     to: 'if (sighting !== undefined && !disputed) {',
     killedBy: ['S6', 'S5', 'L5'],
@@ -131,7 +131,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'smallest-ballot-adopted',
     rule: 'of two outcomes the one with the larger token is adopted',
-    file: 'src/core/claims/quorum.ts',
+    file: 'src/core/quorum/tally.ts',
     from: 'acceptedToken))].sort((a, b) => b - a)',
     to: 'acceptedToken))].sort((a, b) => a - b)',
     killedBy: ['S6', 'S5'],
@@ -493,7 +493,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'refused-by-a-majority-is-without-effect',
     rule: 'a completion is called without effect only where no node may have it',
-    file: 'src/core/claims/refused-completion.ts',
+    file: 'src/core/quorum/refused-completion.ts',
     from: "answers.some((answer) => mayHaveIt(answer, offered)) ? 'undecided' : 'fenced'",
     to: "answers.some((answer) => mayHaveIt(answer, offered)) ? 'fenced' : 'fenced'",
     killedBy: ['C1'],
@@ -501,7 +501,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'adopted-is-refused',
     rule: 'who says again what somebody else has adopted is told that it is recorded',
-    file: 'src/core/claims/refused-completion.ts',
+    file: 'src/core/quorum/refused-completion.ts',
     from: "return isAdoptionOf(chosen, offered) ? { kind: 'recorded' } : { kind: 'fenced', chosen }",
     to: "return { kind: 'fenced', chosen }",
     killedBy: ['C1', 'C2'],
@@ -509,7 +509,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'free-though-a-majority-may-hold-it',
     rule: 'a claim that is seen on fewer than a majority, and that a majority may hold, is not called free',
-    file: 'src/core/claims/majority-read.ts',
+    file: 'src/core/quorum/majority-read.ts',
     from: 'if (mayBeHeld) return uncertain',
     to: 'if (mayBeHeld && silent < 0) return uncertain',
     killedBy: ['R2'],
@@ -517,7 +517,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'read-outcome-not-helped',
     rule: 'an outcome that a minority shows, and that a majority may have, is not called a claim',
-    file: 'src/core/claims/majority-read.ts',
+    file: 'src/core/quorum/majority-read.ts',
     from: 'return standing !== undefined && surelyNotChosen\n',
     to: 'if (standing === undefined && heard.views[0] !== undefined) return heard.views[0]\n    return standing !== undefined && surelyNotChosen\n',
     killedBy: ['R1', 'D1'],
@@ -549,7 +549,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'mismatches-added-up',
     rule: "a key is another request's where a majority shows that one request",
-    file: 'src/core/claims/quorum.ts',
+    file: 'src/core/quorum/refused-claim.ts',
     from: "return claims.every(({ remainingMs }) => remainingMs === 0) ? 'lapsed' : 'several'",
     to: "return 'one'",
     killedBy: ['L3'],
@@ -581,7 +581,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'answers-of-any-age',
     rule: 'no answer counts that is read when its node may have forgotten it and vote again',
-    file: 'src/core/claims/answer-age.ts',
+    file: 'src/core/quorum/answer-age.ts',
     from: 'return Math.max(at.monoMs - askedAt.monoMs, at.wallMs - askedAt.wallMs)',
     to: 'return Math.min(0, at.monoMs - askedAt.monoMs)',
     killedBy: ['S6', 'S5'],
@@ -605,7 +605,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'silent-nodes-hold-no-claim',
     rule: 'nothing is told as free while a majority may hold it',
-    file: 'src/core/claims/majority-read.ts',
+    file: 'src/core/quorum/majority-read.ts',
     from: '  if (mayBeHeld) return uncertain\n',
     to: '',
     killedBy: ['R2'],

@@ -8,7 +8,7 @@ import type { CoreEvent } from '../../src/core/events.ts'
 import type { Clock, Leases, NodeAnswer, Random, RecordNode } from '../../src/core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
-import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 
 /** `deaf`: executes nothing. `mute`: executes, and its answer is lost. `quarantined`: executes, and does not count. */
 type Condition = 'well' | 'deaf' | 'mute' | 'quarantined'

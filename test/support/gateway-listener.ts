@@ -7,7 +7,7 @@ import { createTenantQuotas, type TenantLimits } from '../../src/core/request/te
 import { agreedSecret } from '../../src/core/reservations/reservation-secret.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createGateway, type GatewayOptions } from '../../src/http/gateway/server.ts'
-import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { route, TEST_LIMITS, TEST_SCOPE } from './proxy.ts'

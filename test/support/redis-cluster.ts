@@ -1,16 +1,16 @@
 /** One sidecar's view of real Redis servers, with a quarantine that is over in a moment, and all that it published. */
 
-import { ANSWER_MAX_AGE_MS } from '../../src/core/claims/answer-age.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { withBreaker } from '../../src/core/nodes/node-breaker.ts'
 import { watchNodeClocks } from '../../src/core/nodes/node-clocks.ts'
 import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import type { ClaimRequest, ClaimResult, Lease, Leases } from '../../src/core/ports.ts'
+import { ANSWER_MAX_AGE_MS } from '../../src/core/quorum/answer-age.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { majorityOf } from '../../src/core/units.ts'
-import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
 import { RedisNodes, type RedisNodesOptions } from '../../src/redis/nodes.ts'
+import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { eventually } from './eventually.ts'

@@ -1,8 +1,8 @@
 /** One `RedisNode` on one real server, enrolled by hand: for tests of the node itself, without the cluster around it. */
 import type { Redis } from 'ioredis'
-import { ANSWER_MAX_AGE_MS } from '../../src/core/claims/answer-age.ts'
 import { SILENT } from '../../src/core/events.ts'
 import type { Clock } from '../../src/core/ports.ts'
+import { ANSWER_MAX_AGE_MS } from '../../src/core/quorum/answer-age.ts'
 import { createRedisClient, type RedisAddress } from '../../src/redis/connect.ts'
 import { EPOCH_KEY } from '../../src/redis/keys.ts'
 import { RedisNode } from '../../src/redis/node.ts'

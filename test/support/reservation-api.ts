@@ -14,7 +14,7 @@ import type { SagaDesk } from '../../src/core/saga-desk.ts'
 import { UNTRACED } from '../../src/core/tracing.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createReservationApi, type ReservationApiOptions } from '../../src/http/reservations/server.ts'
-import { createRedlockQuorum } from '../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 

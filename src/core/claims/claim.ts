@@ -2,21 +2,23 @@
  * Claiming one identity on the quorum: rounds of proposals until one is granted, refused for good, or the budget ends.
  *
  * Owns which token to propose, when a claim is valid, when an outcome is adopted instead of executed again, and when to
- * try once more. The meaning of a round's answers is `quorum.ts`; what a holder does afterwards is `leases.ts`.
+ * try once more. The meaning of a round's answers is `core/quorum/refused-claim.ts`; what a holder does afterwards is `leases.ts`.
  *
  * Source: redis.io, "Distributed Locks with Redis" (validity, release after a failed round); L. Lamport, "Paxos Made
  * Simple" (adopting the accepted value with the largest ballot).
  */
 
+import { type Instant, now } from '../clocks.ts'
 import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, Clock, NodeAnswer, Quorum, Random, Round } from '../ports.ts'
+import { explainRefusedClaim, type Refusal } from '../quorum/refused-claim.ts'
+import { answered, bestCompleted, isForWantOfRoom } from '../quorum/tally.ts'
 import type { Owner } from '../record/record.ts'
 import { decodeOutcome, saysOtherwise } from '../record/stored-outcome.ts'
 import { NO_TOKEN, type Token, type TokenSource } from '../record/token.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import { majorityOf } from '../units.ts'
-import { type Instant, now, remainingMs, validityFrom } from './lease.ts'
-import { answered, bestCompleted, explainRefusedClaim, isForWantOfRoom, type Refusal } from './quorum.ts'
+import { remainingMs, validityFrom } from './lease.ts'
 
 /** Between rounds that nobody won. Short, because a round takes about a millisecond; jittered, because others wait too. */
 const CONTENTION_BACKOFF: Backoff = { initialMs: 4, maxMs: 40 }

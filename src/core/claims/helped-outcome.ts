@@ -9,10 +9,10 @@
  */
 
 import type { NodeAnswer, Quorum } from '../ports.ts'
+import type { CompletedRecord, MajorityRead } from '../quorum/majority-read.ts'
+import { explainRefusedCompletion } from '../quorum/refused-completion.ts'
 import { NO_OWNER, type Owner } from '../record/record.ts'
 import { decodeOutcome } from '../record/stored-outcome.ts'
-import type { CompletedRecord, MajorityRead } from './majority-read.ts'
-import { explainRefusedCompletion } from './refused-completion.ts'
 
 type Answers = readonly (NodeAnswer | undefined)[]
 type Sighted = Extract<MajorityRead, { kind: 'sighted' }>

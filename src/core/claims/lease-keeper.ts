@@ -13,10 +13,11 @@
  * itself is not released, because the work may still be under way; it lapses, as that of a holder that died.
  */
 
+import { now } from '../clocks.ts'
 import type { Events, LeaseEnd } from '../events.ts'
 import type { Clock, Lease, Leases, Random, Timer } from '../ports.ts'
 import type { Token } from '../record/token.ts'
-import { now, remainingMs } from './lease.ts'
+import { remainingMs } from './lease.ts'
 
 /** How a lease is kept, and for how long. */
 export type Keeping = {

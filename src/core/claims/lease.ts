@@ -5,25 +5,11 @@
  * lease. Two clocks guard it, and the sooner one ends it: the monotonic clock does not see a suspended machine on every
  * system, the wall clock can be stepped.
  *
- * Source: redis.io, "Distributed Locks with Redis", steps 3 and 4; the 2 ms cover the granularity of expiry on a node.
+ * Source: redis.io, "Distributed Locks with Redis", steps 3 and 4.
  */
 
-import type { Clock, Lease } from '../ports.ts'
-
-/** Clock rates of nodes and sidecars are assumed to differ by less than this. */
-export const DRIFT_FACTOR = 0.01
-
-const EXPIRY_GRANULARITY_MS = 2
-
-export function driftMs(leaseMs: number): number {
-  return Math.ceil(DRIFT_FACTOR * leaseMs) + EXPIRY_GRANULARITY_MS
-}
-
-export type Instant = { readonly monoMs: number; readonly wallMs: number }
-
-export function now(clock: Clock): Instant {
-  return { monoMs: clock.monoMs(), wallMs: clock.wallMs() }
-}
+import { driftMs, type Instant } from '../clocks.ts'
+import type { Lease } from '../ports.ts'
 
 /** Until when a lease of `leaseMs` is valid whose first message was sent after `startedAt`. */
 export function validityFrom(

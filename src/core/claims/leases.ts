@@ -2,10 +2,11 @@
  * What a holder does on the quorum: renew, complete, release; and reading for everybody else.
  *
  * Owns the quorum side of the record protocol together with `claim.ts`. It sends rounds through the `Quorum` port and
- * leaves single nodes to `record-rules.ts` and the meaning of their answers to `quorum.ts`. Every promise settles: a
+ * leaves single nodes to `record-rules.ts` and the meaning of their answers to `core/quorum/`. Every promise settles: a
  * round is bounded by the nodes' deadlines.
  */
 
+import { now } from '../clocks.ts'
 import type { Events } from '../events.ts'
 import type {
   Clock,
@@ -20,6 +21,10 @@ import type {
   RenewResult,
   Round,
 } from '../ports.ts'
+import { type ClaimedRead, type CompletedRecord, explainRead } from '../quorum/majority-read.ts'
+import { explainRefusedCompletion } from '../quorum/refused-completion.ts'
+import { explainRejected } from '../quorum/rejected-command.ts'
+import { answered } from '../quorum/tally.ts'
 import {
   type DecodedOutcome,
   decodeOutcome,
@@ -30,10 +35,7 @@ import { TokenSource } from '../record/token.ts'
 import { majorityOf } from '../units.ts'
 import { claimIdentity } from './claim.ts'
 import { helpToMajority } from './helped-outcome.ts'
-import { now, remainingMs, validityFrom } from './lease.ts'
-import { type ClaimedRead, type CompletedRecord, explainRead } from './majority-read.ts'
-import { answered, explainRejected } from './quorum.ts'
-import { explainRefusedCompletion } from './refused-completion.ts'
+import { remainingMs, validityFrom } from './lease.ts'
 
 export type LeasesOptions = {
   readonly quorum: Quorum

@@ -11,10 +11,11 @@
  * The memory of outcomes is bounded (`outcome-memory.ts`). Nothing in it is needed: a process that starts empty asks the nodes.
  */
 
+import { now } from '../clocks.ts'
 import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, Clock, Lease, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
-import { now, remainingMs } from './lease.ts'
+import { remainingMs } from './lease.ts'
 import { createOutcomeMemory } from './outcome-memory.ts'
 
 export type SharedLeasesOptions = {

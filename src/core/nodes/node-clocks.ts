@@ -19,7 +19,7 @@
  * like a step of every node and is treated as one: then nobody here knows how much time has passed.
  */
 
-import { DRIFT_FACTOR } from '../claims/lease.ts'
+import { DRIFT_FACTOR } from '../clocks.ts'
 import type { Events } from '../events.ts'
 import type { Clock, NodeAnswer, RecordNode } from '../ports.ts'
 import type { RecordCommand } from '../record/record.ts'

@@ -8,9 +8,9 @@
  * Owns the decision whether to claim at all.
  */
 
-import { isForWantOfRoom } from '../claims/quorum.ts'
 import type { Events } from '../events.ts'
 import type { Clock, Leases, Random } from '../ports.ts'
+import { isForWantOfRoom } from '../quorum/tally.ts'
 import { admit, type Breaker, type BreakerRules, CLOSED, report } from './breaker.ts'
 
 /**

@@ -2,7 +2,7 @@
  * The record of one identity on one node: its states, the commands it takes and the answers it gives.
  *
  * Owns the words; what each command does to a record is `record-rules.ts`, what the answers of N nodes amount to is
- * `quorum.ts`.
+ * `core/quorum/`.
  *
  * The record is an acceptor of single-decree Paxos with a lease on top. `fence` is the largest ballot promised,
  * `acceptedToken` the ballot at which the outcome was accepted. Claiming is phase 1, completing is phase 2. The lease

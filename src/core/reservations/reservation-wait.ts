@@ -5,7 +5,7 @@
  * circle. Keeping is `lease-keeper.ts`, over all leases of the reservation as if they were one.
  */
 
-import { now, remainingMs } from '../claims/lease.ts'
+import { remainingMs } from '../claims/lease.ts'
 import {
   KEPT_WHILE_ALIVE,
   keepLease,
@@ -13,6 +13,7 @@ import {
   type LeaseKeeperPorts,
 } from '../claims/lease-keeper.ts'
 import type { Waiters } from '../claims/waiters.ts'
+import { now } from '../clocks.ts'
 import type { Clock, Lease, Leases, Random, RenewResult } from '../ports.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import {

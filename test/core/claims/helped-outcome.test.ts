@@ -7,7 +7,7 @@ import type { Clock, NodeAnswer } from '../../../src/core/ports.ts'
 import type { RecordCommand } from '../../../src/core/record/record.ts'
 import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
 import { EmbeddedNode } from '../../../src/embedded/node.ts'
-import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 
 const NOW_MS = 1_000_000

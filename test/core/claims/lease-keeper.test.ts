@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { driftMs, validityFrom } from '../../../src/core/claims/lease.ts'
+import { validityFrom } from '../../../src/core/claims/lease.ts'
 import { keepLease } from '../../../src/core/claims/lease-keeper.ts'
+import { driftMs } from '../../../src/core/clocks.ts'
 import type { CoreEvent } from '../../../src/core/events.ts'
 import type { Lease, RenewResult } from '../../../src/core/ports.ts'
 import { seededRandom } from '../../support/seeded-random.ts'

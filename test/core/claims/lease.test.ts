@@ -1,15 +1,7 @@
 import { expect, test } from 'vitest'
-import { driftMs, now, remainingMs, validityFrom } from '../../../src/core/claims/lease.ts'
+import { remainingMs, validityFrom } from '../../../src/core/claims/lease.ts'
+import { now } from '../../../src/core/clocks.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
-
-test.each([
-  [30_000, 302],
-  [1_000, 12],
-  [100, 3],
-  [1, 3],
-])('of %i ms, %i ms are kept for drift and for the granularity of expiry', (leaseMs, drift) => {
-  expect(driftMs(leaseMs)).toBe(drift)
-})
 
 test('validity runs from before the first message', () => {
   expect(validityFrom({ monoMs: 1_000, wallMs: 5_000 }, 30_000)).toEqual({

@@ -5,7 +5,7 @@ import { type CoreEvent, SILENT } from '../../../src/core/events.ts'
 import { claimSynthetically } from '../../../src/core/health/synthetic-claims.ts'
 import type { Leases } from '../../../src/core/ports.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
-import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 

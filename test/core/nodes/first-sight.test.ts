@@ -6,7 +6,7 @@ import { apartFromMost } from '../../../src/core/nodes/first-sight.ts'
 import { watchNodeClocks } from '../../../src/core/nodes/node-clocks.ts'
 import type { ClaimRequest, ClaimResult, NodeAnswer, RecordNode } from '../../../src/core/ports.ts'
 import { EmbeddedNode } from '../../../src/embedded/node.ts'
-import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 

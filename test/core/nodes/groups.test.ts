@@ -7,7 +7,7 @@ import { placementOf, routeLeases } from '../../../src/core/nodes/groups.ts'
 import { fingerprintOfName } from '../../../src/core/request/identity.ts'
 import { complete, reserve } from '../../../src/core/reservations/reservations.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
-import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
 import { seededRandom, seedOfRun } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 

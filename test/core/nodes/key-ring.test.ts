@@ -5,7 +5,7 @@ import { SILENT } from '../../../src/core/events.ts'
 import { open, parseKeyRing, seal } from '../../../src/core/nodes/key-ring.ts'
 import { sealedNode } from '../../../src/core/nodes/sealed-node.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
-import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
 import { systemRandom } from '../../../src/system/random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 

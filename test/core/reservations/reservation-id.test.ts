@@ -19,7 +19,7 @@ import {
 import type { Reservation } from '../../../src/core/reservations/reservations.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
 import { LIMITS } from '../../../src/http/reservations/schemas.ts'
-import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
 import { systemRandom } from '../../../src/system/random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 

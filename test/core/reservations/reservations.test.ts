@@ -17,7 +17,7 @@ import {
   reserve,
 } from '../../../src/core/reservations/reservations.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
-import { createRedlockQuorum } from '../../../src/quorum/redlock.ts'
+import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
 import { createCluster, embeddedNodes } from '../../support/cluster.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'

@@ -10,7 +10,7 @@
  *   claimed     a majority shows this claim, running or over; or leftovers of several on a majority, all over
  *   released, absent   no claim stands that a majority may have granted
  *
- * What a refused claim amounts to is `quorum.ts`.
+ * What a refused claim amounts to is `refused-claim.ts`.
  *
  * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.3 (who learns a value has to know that a majority accepted it);
  * M. Herlihy, J. Wing, "Linearizability" (1990).
@@ -20,9 +20,8 @@ import type { NodeAnswer } from '../ports.ts'
 import { type Fingerprint, NO_OWNER, type NodeRecord, type Owner } from '../record/record.ts'
 import { NO_TOKEN, type Token } from '../record/token.ts'
 import { majorityOf } from '../units.ts'
-import { bestOf } from './quorum.ts'
+import { type Answers, bestOf } from './tally.ts'
 
-type Answers = readonly (NodeAnswer | undefined)[]
 type Read = Extract<NodeAnswer, { kind: 'record' }>
 export type CompletedRecord = Extract<NodeRecord, { state: 'completed' }>
 

@@ -18,9 +18,9 @@
  */
 
 import Redlock, { ExecutionError, Lock } from 'redlock'
-import { answered } from '../core/claims/quorum.ts'
 import type { Events } from '../core/events.ts'
 import type { Clock, NodeAnswer, Quorum, RecordNode, Round } from '../core/ports.ts'
+import { answered } from '../core/quorum/tally.ts'
 import { NO_OWNER, type Owner, type RecordCommand } from '../core/record/record.ts'
 import { majorityOf } from '../core/units.ts'
 

@@ -15,10 +15,8 @@
 import type { Lease, NodeAnswer } from '../ports.ts'
 import { sameContent } from '../record/stored-outcome.ts'
 import { majorityOf } from '../units.ts'
-import { answered, bestCompleted } from './quorum.ts'
+import { type Answers, answered, bestCompleted, type Completed } from './tally.ts'
 
-type Answers = readonly (NodeAnswer | undefined)[]
-type Completed = Extract<NodeAnswer, { kind: 'completed' }>
 type Offered = Pick<Lease, 'token' | 'attempt'> & { readonly outcome: Buffer }
 
 export type RefusedCompletion =

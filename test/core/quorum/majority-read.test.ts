@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { type ClaimedRead, explainRead } from '../../../src/core/claims/majority-read.ts'
 import type { NodeAnswer } from '../../../src/core/ports.ts'
+import { type ClaimedRead, explainRead } from '../../../src/core/quorum/majority-read.ts'
 import { NO_OWNER, type NodeRecord } from '../../../src/core/record/record.ts'
 import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
 import { permutations, sequences } from '../../support/sequences.ts'

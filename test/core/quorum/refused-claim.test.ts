@@ -1,11 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import {
-  bestOf,
-  explainRefusedClaim,
-  explainRejected,
-  type Rejection,
-} from '../../../src/core/claims/quorum.ts'
 import type { NodeAnswer } from '../../../src/core/ports.ts'
+import { explainRefusedClaim } from '../../../src/core/quorum/refused-claim.ts'
 import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
 import { sequences } from '../../support/sequences.ts'
 
@@ -254,77 +249,6 @@ describe('a claim that was not carried', () => {
       const said = say(`${early}--`, false)
       if (!/^(completed|mismatch)/.test(said)) continue
       for (const rest of sequences('GHMCcx', 2)) expect(say(early + rest, true), early + rest).toBe(said)
-    }
-  })
-})
-
-describe('the outcome of a ballot, where copies differ', () => {
-  const intact = outcomeSaying('one')
-  const damaged = Buffer.from(intact)
-  damaged.writeUInt8(damaged.readUInt8(damaged.length - 1) ^ 1, damaged.length - 1)
-  const other = outcomeSaying('two')
-  const copy = (bytes: Buffer, acceptedToken = 10) => ({ acceptedToken, outcome: Buffer.from(bytes) })
-
-  test('nothing accepted, nothing said', () => {
-    expect(bestOf([], 3)).toBeUndefined()
-  })
-  test('the largest ballot speaks, and only its copies count', () => {
-    expect(bestOf([copy(intact), copy(other, 20), copy(intact)], 3)).toEqual({
-      best: copy(other, 20),
-      holders: 1,
-    })
-  })
-  test('an intact copy speaks for a damaged one, which accepted it all the same', () => {
-    expect(bestOf([copy(damaged), copy(intact), copy(intact)], 3)).toEqual({ best: copy(intact), holders: 3 })
-  })
-  test('where every copy is damaged, one of them is shown, and the reader finds out', () => {
-    expect(bestOf([copy(damaged), copy(damaged)], 3)).toEqual({ best: copy(damaged), holders: 2 })
-  })
-  test('a ballot with a majority speaks, though a minority shows a larger one', () => {
-    const holders = [copy(intact), copy(intact, 20), copy(intact), copy(intact)]
-    expect(bestOf(holders, 3)).toEqual({ best: copy(intact), holders: 3 })
-  })
-  test('equal bytes at two ballots do not add up to a majority', () => {
-    const holders = [copy(intact), copy(intact, 20), copy(intact)]
-    expect(bestOf(holders, 3)).toEqual({ best: copy(intact, 20), holders: 1 })
-  })
-  test('two intact outcomes at one ballot are never counted together', () => {
-    expect(bestOf([copy(other), copy(intact), copy(intact)], 3)).toEqual({ best: copy(intact), holders: 2 })
-  })
-})
-
-describe('a renewal, completion or release that was not carried', () => {
-  const VOTES: Record<string, NodeAnswer | undefined> = {
-    R: { kind: 'renewed', nodeMs },
-    L: { kind: 'lost', fence: 60, nodeMs },
-    x: LETTERS.x,
-    q: LETTERS.q,
-    '-': undefined,
-  }
-  const rejected = (letters: string, settled: boolean) =>
-    explainRejected(
-      [...letters].map((letter) => VOTES[letter]),
-      settled,
-      ['renewed'],
-    )
-
-  test.each<[string, boolean, Rejection]>([
-    ['LLLLL', true, 'refused'],
-    ['LLLRR', true, 'refused'],
-    ['LLL--', false, 'refused'],
-    ['LLRRx', true, 'unavailable'],
-    ['LLxxx', true, 'unavailable'],
-    ['RRxxx', true, 'unavailable'],
-    ['RRLqq', true, 'unavailable'],
-    ['LLx--', false, 'undecided'],
-  ])('%s, settled %s: %s', (letters, settled, said) => {
-    expect(rejected(letters, settled)).toBe(said)
-  })
-
-  test('refused exactly where no behaviour of the silent nodes could give a majority', () => {
-    for (const letters of sequences('RLxq-', 5)) {
-      const atBest = [...letters].filter((letter) => letter !== 'L').length
-      expect(rejected(letters, true) === 'refused', letters).toBe(atBest < 3)
     }
   })
 })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { explainRefusedCompletion } from '../../../src/core/claims/refused-completion.ts'
 import type { NodeAnswer } from '../../../src/core/ports.ts'
+import { explainRefusedCompletion } from '../../../src/core/quorum/refused-completion.ts'
 import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
 import { sequences } from '../../support/sequences.ts'
 

@@ -1,19 +1,16 @@
 /**
- * Says what the answers of N independent nodes amount to, where the vote itself does not say it.
+ * Says what a claim amounts to that no majority granted, or in whose answers a completed outcome was seen.
  *
  * Owns the words held, duplicate, mismatch, stale, contended and unavailable; owns no sockets, timers or retries, and
  * does not count votes for: whether a majority granted is the round's own verdict. A node that did not answer in time
- * is neither for nor against, so silence is never read as "the key is free" nor as "somebody holds it". What records that
- * were only read amount to is `majority-read.ts`.
+ * is neither for nor against, so silence is never read as "the key is free" nor as "somebody holds it".
  */
 
 import type { NodeAnswer } from '../ports.ts'
-import { decodeOutcome, sameContent, saysOtherwise } from '../record/stored-outcome.ts'
+import { saysOtherwise } from '../record/stored-outcome.ts'
 import { NO_TOKEN, type Token } from '../record/token.ts'
 import { majorityOf } from '../units.ts'
-
-type Answers = readonly (NodeAnswer | undefined)[]
-type Completed = Extract<NodeAnswer, { kind: 'completed' }>
+import { type Answers, answered, bestCompleted, type Completed, withoutRoom } from './tally.ts'
 
 export type Refusal =
   /** A majority stands behind one completed outcome: it is chosen, for good. */
@@ -40,71 +37,6 @@ export type Refusal =
   | { readonly kind: 'unavailable'; readonly answered: number; readonly full: number }
   /** Fewer than a majority have answered yet, and others still may. */
   | { readonly kind: 'undecided' }
-
-/** Nodes that answered and whose answer counts. */
-export function answered(answers: Answers): readonly NodeAnswer[] {
-  return answers.filter(
-    (answer): answer is NodeAnswer =>
-      answer !== undefined && answer.kind !== 'unreachable' && answer.kind !== 'quarantined',
-  )
-}
-
-/** A majority is well: what could not be had is a claim that is new. */
-export function isForWantOfRoom({ answered, required, full = 0 }: Counted): boolean {
-  return answered + full >= required
-}
-
-type Counted = { readonly answered: number; readonly required: number; readonly full?: number }
-
-function withoutRoom(answers: Answers): number {
-  return answers.filter((answer) => answer?.kind === 'unreachable' && answer.full === true).length
-}
-
-type Accepted = { readonly acceptedToken: Token; readonly outcome: Buffer; readonly copied?: true }
-
-/**
- * The outcome that speaks among what nodes accepted, and how many nodes accepted that very one: the one that a majority
- * accepted at one ballot, which is chosen whatever larger ballots a minority shows; else the one with the largest ballot.
- * Equal bytes at several ballots never add up to a majority.
- *
- * One ballot has one value, so copies of one ballot are equal, unless a node's memory was altered. Such a node accepted the
- * outcome all the same, and counts; but an intact copy speaks.
- *
- * @param needed a majority of all nodes
- */
-export function bestOf<T extends Accepted>(
-  accepted: readonly T[],
-  needed: number,
-): { best: T; holders: number } | undefined {
-  const ballots = [...new Set(accepted.map(({ acceptedToken }) => acceptedToken))].sort((a, b) => b - a)
-  const bests = ballots.map((ballot) => bestAt(accepted.filter((one) => one.acceptedToken === ballot)))
-  return bests.find((best) => best !== undefined && best.holders >= needed) ?? bests[0]
-}
-
-/** @param copies of one ballot */
-function bestAt<T extends Accepted>(copies: readonly T[]): { best: T; holders: number } | undefined {
-  const [first] = copies
-  if (first === undefined) return undefined
-  // Offered again at the same ballot it may say another moment of its completion.
-  const holdersOf = (one: T) => copies.filter(({ outcome }) => sameContent(outcome, one.outcome)).length
-  // A copy that a node was told of when it was enrolled speaks, and is no vote.
-  const told = copies.filter(({ copied }) => copied !== undefined).length
-  if (holdersOf(first) === copies.length) return { best: first, holders: copies.length - told }
-
-  const intact = copies.filter(({ outcome }) => decodeOutcome(outcome).kind === 'intact')
-  const best = intact.reduce(
-    (top, next) => (holdersOf(next) > holdersOf(top) ? next : top),
-    intact[0] ?? first,
-  )
-  const holders = holdersOf(best) + (intact.length === 0 ? 0 : copies.length - intact.length)
-  return { best, holders: Math.max(0, holders - told) }
-}
-
-/** {@link bestOf} the completed records among answers to a claim or a completion. */
-export function bestCompleted(answers: Answers): { best: Completed; holders: number } | undefined {
-  const completed = answers.filter((answer): answer is Completed => answer?.kind === 'completed')
-  return completed.length === 0 ? undefined : bestOf(completed, majorityOf(answers.length))
-}
 
 /**
  * Whether another intact outcome stands at the same ballot: a holder completed one lease in two ways, against the rule, and
@@ -206,23 +138,4 @@ function majorityHolder(
     claims.set(claim, { count: known.count + 1, remainingMs })
   }
   return [...claims.values()].find(({ count }) => count >= needed)
-}
-
-/** What a renewal, completion or release that was not carried amounts to. */
-export type Rejection = 'refused' | 'unavailable' | 'undecided'
-
-/**
- * `refused` once a majority can no longer be won, whatever the silent nodes did; `unavailable` while they decide it.
- *
- * @param inFavour answers that count for the command
- */
-export function explainRejected(
-  answers: Answers,
-  settled: boolean,
-  inFavour: readonly NodeAnswer['kind'][],
-): Rejection {
-  const needed = majorityOf(answers.length)
-  const against = answered(answers).filter((answer) => !inFavour.includes(answer.kind)).length
-  if (answers.length - against < needed) return 'refused'
-  return settled ? 'unavailable' : 'undecided'
 }

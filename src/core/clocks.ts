@@ -1,0 +1,23 @@
+/**
+ * What is read of our own two clocks at one moment, and how far the clocks of others may drift apart from them.
+ *
+ * Source: redis.io, "Distributed Locks with Redis"; the 2 ms cover the granularity of expiry on a node.
+ */
+
+import type { Clock } from './ports.ts'
+
+/** Clock rates of nodes and sidecars are assumed to differ by less than this. */
+export const DRIFT_FACTOR = 0.01
+
+const EXPIRY_GRANULARITY_MS = 2
+
+/** By how much less a lease of this length is good for its holder than its node keeps it. */
+export function driftMs(leaseMs: number): number {
+  return Math.ceil(DRIFT_FACTOR * leaseMs) + EXPIRY_GRANULARITY_MS
+}
+
+export type Instant = { readonly monoMs: number; readonly wallMs: number }
+
+export function now(clock: Clock): Instant {
+  return { monoMs: clock.monoMs(), wallMs: clock.wallMs() }
+}

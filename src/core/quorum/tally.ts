@@ -1,0 +1,81 @@
+/**
+ * Counts the answers of N independent nodes: which of them count at all, and which outcome how many of them have accepted.
+ *
+ * Owns the counting and nothing of what it amounts to; that is a file for each kind of command beside this one. A node that
+ * did not answer in time is neither for nor against, and so is one in quarantine.
+ */
+
+import type { NodeAnswer } from '../ports.ts'
+import { decodeOutcome, sameContent } from '../record/stored-outcome.ts'
+import type { Token } from '../record/token.ts'
+import { majorityOf } from '../units.ts'
+
+/** One slot a node, in the order of the nodes; undefined while its answer is under way. */
+export type Answers = readonly (NodeAnswer | undefined)[]
+export type Completed = Extract<NodeAnswer, { kind: 'completed' }>
+
+/** Nodes that answered and whose answer counts. */
+export function answered(answers: Answers): readonly NodeAnswer[] {
+  return answers.filter(
+    (answer): answer is NodeAnswer =>
+      answer !== undefined && answer.kind !== 'unreachable' && answer.kind !== 'quarantined',
+  )
+}
+
+/** A majority is well: what could not be had is a claim that is new. */
+export function isForWantOfRoom({ answered, required, full = 0 }: Counted): boolean {
+  return answered + full >= required
+}
+
+type Counted = { readonly answered: number; readonly required: number; readonly full?: number }
+
+/** Nodes that are well and have no memory for a new claim. */
+export function withoutRoom(answers: Answers): number {
+  return answers.filter((answer) => answer?.kind === 'unreachable' && answer.full === true).length
+}
+
+type Accepted = { readonly acceptedToken: Token; readonly outcome: Buffer; readonly copied?: true }
+
+/**
+ * The outcome that speaks among what nodes accepted, and how many nodes accepted that very one: the one that a majority
+ * accepted at one ballot, which is chosen whatever larger ballots a minority shows; else the one with the largest ballot.
+ * Equal bytes at several ballots never add up to a majority.
+ *
+ * One ballot has one value, so copies of one ballot are equal, unless a node's memory was altered. Such a node accepted the
+ * outcome all the same, and counts; but an intact copy speaks.
+ *
+ * @param needed a majority of all nodes
+ */
+export function bestOf<T extends Accepted>(
+  accepted: readonly T[],
+  needed: number,
+): { best: T; holders: number } | undefined {
+  const ballots = [...new Set(accepted.map(({ acceptedToken }) => acceptedToken))].sort((a, b) => b - a)
+  const bests = ballots.map((ballot) => bestAt(accepted.filter((one) => one.acceptedToken === ballot)))
+  return bests.find((best) => best !== undefined && best.holders >= needed) ?? bests[0]
+}
+
+/** @param copies of one ballot */
+function bestAt<T extends Accepted>(copies: readonly T[]): { best: T; holders: number } | undefined {
+  const [first] = copies
+  if (first === undefined) return undefined
+  // Offered again at the same ballot it may say another moment of its completion.
+  const holdersOf = (one: T) => copies.filter(({ outcome }) => sameContent(outcome, one.outcome)).length
+  // A copy that a node was told of when it was enrolled speaks, and is no vote.
+  const told = copies.filter(({ copied }) => copied !== undefined).length
+  if (holdersOf(first) === copies.length) return { best: first, holders: copies.length - told }
+
+  const intact = copies.filter(({ outcome }) => decodeOutcome(outcome).kind === 'intact')
+  const best = intact.reduce(
+    (top, next) => (holdersOf(next) > holdersOf(top) ? next : top),
+    intact[0] ?? first,
+  )
+  const holders = holdersOf(best) + (intact.length === 0 ? 0 : copies.length - intact.length)
+  return { best, holders: Math.max(0, holders - told) }
+}
+
+/** {@link bestOf} the completed records among answers to a claim or a completion. */
+export function bestCompleted(answers: Answers): { best: Completed; holders: number } | undefined {
+  const completed = answers.filter((answer): answer is Completed => answer?.kind === 'completed')
+  return completed.length === 0 ? undefined : bestOf(completed, majorityOf(answers.length))
+}
