@@ -35,8 +35,8 @@ import { withQuorumBreaker } from '../core/nodes/quorum-breaker.ts'
 import { sealedNode } from '../core/nodes/sealed-node.ts'
 import type { Clock, Leases, Quorum, Random, RecordNode } from '../core/ports.ts'
 import { createEmbeddedNodes } from '../embedded/node.ts'
-import { createRedlockQuorum } from '../redlock/rounds.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
+import { createRedlockQuorum } from '../redlock/rounds.ts'
 
 type Outside = { readonly clock: Clock; readonly random: Random; readonly events: Events }
 

@@ -5,6 +5,7 @@
  * a value here (`unreachable`, `no_answer`), never an exception, because what it means is the core's to decide.
  */
 
+import type { HeaderList } from './header-list.ts'
 import type { Fingerprint, Owner, RecordAnswer, RecordCommand } from './record/record.ts'
 import type { StoredOutcome } from './record/stored-outcome.ts'
 import type { Token } from './record/token.ts'
@@ -212,9 +213,6 @@ export interface Leases {
    */
   read(key: string): Promise<ReadResult>
 }
-
-/** Whole headers as they crossed the wire: names in their own case, one entry a line, order kept. */
-export type HeaderList = readonly (readonly [name: string, value: string])[]
 
 /** What the application is told about its claim, besides the request itself. */
 export type ForwardContext = {

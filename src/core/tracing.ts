@@ -4,7 +4,7 @@
  * What happens in between is told by events. Owns the port and its silent form; spans are `observe/tracing.ts`.
  */
 
-import type { HeaderList } from './ports.ts'
+import type { HeaderList } from './header-list.ts'
 import type { Token } from './record/token.ts'
 
 export type TracedRequest = {

@@ -7,7 +7,7 @@
 
 import type { Duplex, Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
-import type { HeaderList } from '../core/ports.ts'
+import type { HeaderList } from '../core/header-list.ts'
 import { type ApplicationRequest, bodyOf, type ExchangeOptions, headersFrom, type Reply } from './exchange.ts'
 import { AnswerLate, AnswerMalformed, type Failure, failureOf } from './failure.ts'
 

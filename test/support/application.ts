@@ -5,7 +5,7 @@
 
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
-import type { HeaderList } from '../../src/core/ports.ts'
+import type { HeaderList } from '../../src/core/header-list.ts'
 
 type Seen = {
   readonly method: string

@@ -2,7 +2,7 @@
  * All lines of one header, in order, as they crossed the wire (Latin-1). Never joined: two lines are not one line.
  */
 
-import type { HeaderList } from '../ports.ts'
+import type { HeaderList } from '../header-list.ts'
 
 /** @param name in lower case */
 export function linesOf(headers: HeaderList, name: string): readonly string[] {

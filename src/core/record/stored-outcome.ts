@@ -7,7 +7,7 @@
  */
 
 import { hash } from 'node:crypto'
-import type { HeaderList } from '../ports.ts'
+import type { HeaderList } from '../header-list.ts'
 import type { Token } from './token.ts'
 
 export type StoredOutcome =

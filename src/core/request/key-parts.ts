@@ -12,7 +12,7 @@ import { type Json, parseJson } from '../formats/json.ts'
 import { parsePointer, valuesAt } from '../formats/json-pointer.ts'
 import { percentEncode } from '../formats/percent-encoding.ts'
 import { queryValues } from '../formats/query.ts'
-import type { HeaderList } from '../ports.ts'
+import type { HeaderList } from '../header-list.ts'
 import type { KeyPart, KeySource } from '../routes/route.ts'
 import {
   checkKey,

@@ -11,7 +11,7 @@ import { writeCanonical } from '../formats/canonical-json.ts'
 import { sha256Hex, wireBytes } from '../formats/framing.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import { parseJson } from '../formats/json.ts'
-import type { HeaderList } from '../ports.ts'
+import type { HeaderList } from '../header-list.ts'
 import type { PrincipalSource } from '../routes/route.ts'
 
 export const ANONYMOUS = 'anonymous'

@@ -9,7 +9,7 @@ import { canonicalJson, type RawJsonReason } from '../formats/canonical-json.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import { compileSelection, type JsonPointer } from '../formats/json-pointer.ts'
 import { parseMediaType } from '../formats/media-type.ts'
-import type { HeaderList } from '../ports.ts'
+import type { HeaderList } from '../header-list.ts'
 
 export type Redacted =
   | { readonly kind: 'redacted'; readonly headers: HeaderList; readonly body: Buffer }

@@ -7,7 +7,8 @@
 
 import { linesOf } from '../formats/header-lines.ts'
 import type { JsonPointer } from '../formats/json-pointer.ts'
-import type { ApplicationResponse, HeaderList } from '../ports.ts'
+import type { HeaderList } from '../header-list.ts'
+import type { ApplicationResponse } from '../ports.ts'
 import { isStorableHeader, type StoredOutcome } from '../record/stored-outcome.ts'
 import { redact } from './redaction.ts'
 

@@ -8,8 +8,8 @@
 
 import { lockIdOf } from '../../core/claims/lease.ts'
 import type { Decision } from '../../core/events.ts'
+import type { HeaderList } from '../../core/header-list.ts'
 import { type Execution, UNAVAILABLE_RETRY_AFTER_MS } from '../../core/outcome.ts'
-import type { HeaderList } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'

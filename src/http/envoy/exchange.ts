@@ -9,7 +9,8 @@
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { ForwardResult, HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/header-list.ts'
+import type { ForwardResult } from '../../core/ports.ts'
 import { OUTCOME_HEADER } from '../../core/routes/settlement.ts'
 import type { Answer } from '../message/answer.ts'
 import { namesOnlyWeSay, STATUS_HEADER } from '../message/headers.ts'

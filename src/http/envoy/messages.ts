@@ -8,7 +8,7 @@
 import { fileURLToPath } from 'node:url'
 import type { ServiceDefinition } from '@grpc/grpc-js'
 import { loadSync } from '@grpc/proto-loader'
-import type { HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/header-list.ts'
 
 export type HeaderValue = { readonly key?: string; readonly value?: string; readonly rawValue?: Buffer }
 export type HeaderMap = { readonly headers?: readonly HeaderValue[] }

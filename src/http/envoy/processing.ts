@@ -7,7 +7,7 @@
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/header-list.ts'
 import type { Route } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'

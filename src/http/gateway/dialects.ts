@@ -13,7 +13,7 @@
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/header-list.ts'
 import type { Dialect, Original } from '../check/original-request.ts'
 import type { AdmittedRequest } from '../request/admission.ts'
 

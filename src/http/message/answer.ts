@@ -6,8 +6,8 @@
  */
 
 import type { Decision } from '../../core/events.ts'
+import type { HeaderList } from '../../core/header-list.ts'
 import type { Execution } from '../../core/outcome.ts'
-import type { HeaderList } from '../../core/ports.ts'
 import { STATUS_HEADER } from './headers.ts'
 import { type Problem, type ProblemCode, problemDocument } from './problems.ts'
 

@@ -8,7 +8,8 @@
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { ForwardContext, HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/header-list.ts'
+import type { ForwardContext } from '../../core/ports.ts'
 
 /** What the client is told about its request (`docs/reference/http.md`). */
 export const STATUS_HEADER = 'Idempotency-Status'

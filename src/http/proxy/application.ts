@@ -5,7 +5,8 @@
  */
 
 import type { Duplex, Readable } from 'node:stream'
-import type { ForwardResult, HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/header-list.ts'
+import type { ForwardResult } from '../../core/ports.ts'
 
 export type ApplicationRequest = {
   readonly method: string

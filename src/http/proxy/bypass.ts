@@ -6,7 +6,7 @@
 
 import type { Readable } from 'node:stream'
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/header-list.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import {

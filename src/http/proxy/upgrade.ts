@@ -8,7 +8,7 @@
 import { type Duplex, Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/header-list.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import {
   type ForwardedHeaders,

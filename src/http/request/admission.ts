@@ -7,7 +7,7 @@
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/header-list.ts'
 import { namedByConnection } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 

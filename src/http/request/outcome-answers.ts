@@ -5,8 +5,9 @@
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
+import type { HeaderList } from '../../core/header-list.ts'
 import type { Outcome, Protection } from '../../core/outcome.ts'
-import type { ApplicationResponse, HeaderList } from '../../core/ports.ts'
+import type { ApplicationResponse } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { type Answer, type IdempotencyStatus, type ProblemContext, problemAnswer } from '../message/answer.ts'
 import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from '../message/headers.ts'

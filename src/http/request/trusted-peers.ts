@@ -5,7 +5,7 @@
  */
 
 import { BlockList, isIP } from 'node:net'
-import type { HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/header-list.ts'
 import { isForwarding } from '../message/headers.ts'
 
 /** The same as the setting's (`config/networks.ts`). */

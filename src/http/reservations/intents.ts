@@ -3,7 +3,7 @@
  */
 
 import { percentEncode } from '../../core/formats/percent-encoding.ts'
-import type { HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/header-list.ts'
 import { explain } from '../../core/request/explain.ts'
 import { fingerprint } from '../../core/request/fingerprint.ts'
 import { fingerprintOfName, recordKey, type Scope } from '../../core/request/identity.ts'

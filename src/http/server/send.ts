@@ -8,7 +8,7 @@
 
 import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { HeaderList } from '../../core/ports.ts'
+import type { HeaderList } from '../../core/header-list.ts'
 import type { Answer } from '../message/answer.ts'
 import type { Inbound } from './inbound.ts'
 

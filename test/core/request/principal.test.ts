@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
-import type { HeaderList } from '../../../src/core/ports.ts'
+import type { HeaderList } from '../../../src/core/header-list.ts'
 import { ANONYMOUS, principalFrom as principalBy, principalOf } from '../../../src/core/request/principal.ts'
 import type { PrincipalSource } from '../../../src/core/routes/route.ts'
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import type { ApplicationResponse, HeaderList } from '../../../src/core/ports.ts'
+import type { HeaderList } from '../../../src/core/header-list.ts'
+import type { ApplicationResponse } from '../../../src/core/ports.ts'
 import {
   type Disposition,
   dispositionOf,

@@ -5,7 +5,7 @@
  */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import type { HeaderList } from '../../../src/core/ports.ts'
+import type { HeaderList } from '../../../src/core/header-list.ts'
 import type { PrincipalSource } from '../../../src/core/routes/route.ts'
 import type { AdmittedRequest } from '../../../src/http/request/admission.ts'
 import { identify, type ScopeRules, scopeOf } from '../../../src/http/request/identify.ts'
