@@ -13,10 +13,10 @@ import type { ClockSample } from '../core/nodes/node-clocks.ts'
 import type { CopyPorts } from '../core/nodes/record-copying.ts'
 import { ANSWER_MAX_AGE_MS } from '../core/quorum/answer-age.ts'
 import { majorityOf } from '../core/units.ts'
+import type { ClusterNodes } from './cluster-nodes.ts'
 import { inTime } from './in-time.ts'
 import type { NodeFacts } from './inspection.ts'
 import type { Member, NodeState } from './member.ts'
-import type { RedisNodes } from './nodes.ts'
 import { writePulse } from './pulse.ts'
 
 /** A pulse that is late is none: the next look writes one. */
@@ -28,12 +28,12 @@ const WHY = {
 }
 
 export class NodeContinuity {
-  readonly #nodes: RedisNodes
+  readonly #nodes: ClusterNodes
   readonly #memory: ContinuityMemory
   readonly #continuing = new Continuing()
   readonly #watcher: Watcher
 
-  constructor(nodes: RedisNodes) {
+  constructor(nodes: ClusterNodes) {
     this.#nodes = nodes
     const { names = [], clockStepMs } = nodes.options
     const required = majorityOf(nodes.members.length)

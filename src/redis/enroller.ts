@@ -13,9 +13,10 @@ import { foundingWindowMs, type Proposal, proposedBy } from '../core/nodes/found
 import type { MergedKeys } from '../core/nodes/record-copying.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
+import type { ClusterNodes } from './cluster-nodes.ts'
+import type { NodeContinuity } from './continuity.ts'
 import type { NodeFacts } from './inspection.ts'
 import type { Member } from './member.ts'
-import type { RedisNodes } from './nodes.ts'
 
 /**
  * Records that are looked at in a second, for all nodes together: some 5 % of what a node can do beside its own work, and a
@@ -47,7 +48,8 @@ type AnyTurn = Turn | ContinuityTurn
 type FirstSeen = { readonly nonce: string; readonly nodeMs: number; readonly monoMs: number }
 
 export class Enroller {
-  readonly #nodes: RedisNodes
+  readonly #nodes: ClusterNodes
+  readonly #continuity: Pick<NodeContinuity, 'turn'>
   readonly #who: string
   readonly #pursuing = new Set<Member>()
   readonly #firstSeen = new Map<Member, FirstSeen>()
@@ -60,8 +62,9 @@ export class Enroller {
   /** Until when what was looked at so far is paid for, at the bounded rate. */
   #paidUntilMonoMs = Number.NEGATIVE_INFINITY
 
-  constructor(nodes: RedisNodes) {
+  constructor(nodes: ClusterNodes, continuity: Pick<NodeContinuity, 'turn'>) {
     this.#nodes = nodes
+    this.#continuity = continuity
     this.#who = nodes.options.random.hex(8)
   }
 
@@ -186,7 +189,7 @@ export class Enroller {
     const goOn = this.#pace(() => member.state.kind === 'quarantined' && !this.#nodes.closed)
     const { random, events } = options
     const ports = { target, occupy, events, goOn }
-    const continued = await this.#nodes.continuity
+    const continued = await this.#continuity
       .turn(member, facts, view.observedForMs, cluster, ports)
       .catch((cause: unknown) => this.#stumbled(member, cause))
     const { kind } = nextEnrolmentStep({ ...view, ...runIdsOf(peers) })

@@ -9,14 +9,14 @@
  * role and its eviction policy can change while the connection lives. How a node gets its vote back is `enroller.ts`.
  */
 
-import type { Events } from '../core/events.ts'
 import { isForgotten, type Leap } from '../core/nodes/clock-leaps.ts'
 import { type Cluster, isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
 import { nodeName } from '../core/nodes/groups.ts'
 import { memberList } from '../core/nodes/members.ts'
-import type { Clock, Random, Timer } from '../core/ports.ts'
+import type { Timer } from '../core/ports.ts'
 import { within } from '../core/retry.ts'
-import { createRedisClient, type RedisAddress } from './connect.ts'
+import type { ClusterNodes, RedisNodesOptions } from './cluster-nodes.ts'
+import { createRedisClient } from './connect.ts'
 import { NodeContinuity } from './continuity.ts'
 import { Enroller } from './enroller.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
@@ -27,35 +27,6 @@ import type { LookListener, Member, NodeState } from './member.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
 
-export type RedisNodesOptions = {
-  readonly addresses: readonly RedisAddress[]
-  /** What all sidecars call these nodes, in the same order; absent: which nodes others have is not looked at. */
-  readonly names?: readonly string[]
-  readonly deadlineMs: number
-  readonly connectTimeoutMs: number
-  readonly maxTokenAheadMs: number
-  /** How long a node that forgot must not vote, as this sidecar's longest lease demands; the cluster's longest counts. */
-  readonly quarantineMs: number
-  readonly answerMaxAgeMs: number
-  /** How far a node's clock may be stepped before its quarantine begins anew. */
-  readonly clockStepMs: number
-  /** Share of a node's `maxmemory` beyond which it is sent no new claims. Default: all of it. */
-  readonly claimsMemoryShare?: number
-  readonly clock: Clock
-  readonly random: Random
-  readonly events: Events
-  /** Only look: found and enrol nothing. */
-  readonly watchOnly?: boolean
-  /** Of several groups: stands before the names of its nodes. */
-  readonly group?: string
-  /** Whether a brand-new cluster may be founded now. Default: yes. */
-  readonly mayFound?: () => boolean
-  /** How long nobody may have objected before a brand-new cluster is founded. Default: as `core/nodes/founding.ts` says. */
-  readonly foundingWindowMs?: number
-  /** How often each node is looked at. Default {@link INSPECT_EVERY_MS}. */
-  readonly inspectEveryMs?: number
-}
-
 /** One INFO and one small script a second and node: a change of role or policy counts for no longer than that. */
 const INSPECT_EVERY_MS = 1_000
 
@@ -65,7 +36,7 @@ const INSPECT_DEADLINE_MS = 1_000
 /** How often a connection may be found unready before it is made anew: two seconds, far above loading's own "not yet". */
 const UNREADY_LOOKS_MAX = 3
 
-export class RedisNodes implements AsyncDisposable {
+export class RedisNodes implements ClusterNodes, AsyncDisposable {
   readonly nodes: readonly RedisNode[]
   readonly members: readonly Member[]
   readonly script: Script
@@ -92,9 +63,9 @@ export class RedisNodes implements AsyncDisposable {
       return { node, client, state, connection: 0, ...seen }
     })
     this.nodes = this.members.map((member) => member.node)
-    this.enroller = new Enroller(this)
     this.#known = new KnownCluster(options.events)
     this.continuity = new NodeContinuity(this)
+    this.enroller = new Enroller(this, this.continuity)
   }
 
   /** What is known of each node now, in the order of the addresses. */
