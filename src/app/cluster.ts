@@ -11,6 +11,7 @@ import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
 import { createEmbeddedWaitQueues } from '../embedded/wait-queues.ts'
 import type { NodeView } from '../http/admin/server.ts'
 import { standstillOf } from '../redis/loss.ts'
+import type { LookListener } from '../redis/member.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import { createRedisWaitQueues } from '../redis/wait-queues.ts'
 import { connectAll, hasMajority, openRedisGroups, trailOn, votersOf } from './redis-groups.ts'
@@ -47,7 +48,7 @@ export async function openNodes(
   const groups = opened.map(({ name, nodes }) => votingGroup(config, name, nodes, { clock, random, events }))
   const [first, ...rest] = groups
   if (first === undefined) throw new RangeError('a configuration has at least one group of nodes')
-  const refused = await connectAll(opened)
+  const refused = await connectAll(opened.map(({ nodes }, at) => ({ nodes, onLook: groups[at]?.onLook })))
   let agreed = groups.length === 1
   return {
     groups: [first, ...rest],
@@ -93,7 +94,7 @@ function votingGroup(
   name: string,
   redis: RedisNodes,
   { clock, random, events }: Ports,
-): NodeGroup & { views(): readonly NodeView[] } {
+): NodeGroup & { readonly onLook: LookListener; views(): readonly NodeView[] } {
   const guarded = guardNodes(config, redis, { clock, random, events })
   return {
     name,
@@ -105,6 +106,7 @@ function votingGroup(
       clock,
     }),
     redis: { nodes: redis, trail: trailOn(redis, clock) },
+    onLook: guarded.saw,
     views: () =>
       redis.states().map(({ name: node, state }, index) => {
         const of = name === '' ? {} : { group: name }

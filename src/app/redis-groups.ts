@@ -18,6 +18,7 @@ import { majorityOf } from '../core/units.ts'
 import { changeGroups, type GroupsChanged } from '../redis/change-groups.ts'
 import { changeMembers, type MembersChanged } from '../redis/change-members.ts'
 import { declareLoss, type LossDeclared, standstillOf } from '../redis/loss.ts'
+import type { LookListener } from '../redis/member.ts'
 import { RedisNodes } from '../redis/nodes.ts'
 import { createRedisTrail } from '../redis/trail.ts'
 import { systemClock } from '../system/clock.ts'
@@ -68,9 +69,16 @@ export function openRedisGroups(
   return opened
 }
 
-/** Dials all nodes of all groups. @returns the nodes that must not be used, each with its reason */
-export async function connectAll(groups: readonly RedisGroupNodes[]): Promise<readonly string[]> {
-  const refused = await Promise.all(groups.map(({ nodes }) => nodes.connect()))
+/**
+ * Dials all nodes of all groups.
+ *
+ * @param onLook of each group, who watches the clocks of its nodes
+ * @returns the nodes that must not be used, each with its reason
+ */
+export async function connectAll(
+  groups: readonly { readonly nodes: RedisNodes; readonly onLook?: LookListener | undefined }[],
+): Promise<readonly string[]> {
+  const refused = await Promise.all(groups.map(({ nodes, onLook }) => nodes.connect(onLook)))
   // Each was looked at before its fellows were: whether it may be founded is known only now.
   if (groups.length > 1) for (const { nodes } of groups) await nodes.enroller.foundIfNew()
   return refused.flat()

@@ -95,7 +95,6 @@ export function guardNodes(config: Config, redis: RedisNodes, outside: Outside):
     toleratedStepMs: config.clockStepMs,
     onLeap: (index, leap) => redis.distrust(index, leaptReason(leap.aheadMs), leap),
   })
-  redis.onLook = watched.saw
   return { ...watched, nodes: watched.nodes.map((node) => withBreaker(node, outside)) }
 }
 

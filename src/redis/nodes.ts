@@ -36,6 +36,9 @@ const INSPECT_DEADLINE_MS = 1_000
 /** How often a connection may be found unready before it is made anew: two seconds, far above loading's own "not yet". */
 const UNREADY_LOOKS_MAX = 3
 
+/** Where nobody watches the clocks. */
+const ALL_BELIEVED: LookListener = () => true
+
 export class RedisNodes implements ClusterNodes, AsyncDisposable {
   readonly nodes: readonly RedisNode[]
   readonly members: readonly Member[]
@@ -45,10 +48,9 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   readonly continuity: NodeContinuity
   readonly #inspections = new Map<Member, Promise<void>>()
   readonly #watches = new Map<Member, Timer>()
-  /** Who watches the clocks hears of them also while nobody asks for anything. */
-  onLook: LookListener | undefined
   #closed = false
   readonly #known: KnownCluster
+  #onLook: LookListener = ALL_BELIEVED
 
   constructor(options: RedisNodesOptions) {
     this.options = options
@@ -78,9 +80,13 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
 
   /**
    * Dials all nodes. Resolves when each has been inspected or could not be reached; a node that is down is dialled on.
+   *
+   * @param onLook told of the clock that each look at a node shows: who watches the clocks hears of them also while nobody asks
+   *   for anything. Default: all clocks are believed
    * @returns the nodes that must not be used, each with its reason: where there is one, do not start
    */
-  async connect(): Promise<readonly string[]> {
+  async connect(onLook: LookListener = ALL_BELIEVED): Promise<readonly string[]> {
+    this.#onLook = onLook
     const { clock, connectTimeoutMs } = this.options
     const readyMs = connectTimeoutMs + INSPECT_DEADLINE_MS
     await Promise.all(
@@ -146,7 +152,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       epoch: isEnrolled(facts) ? facts.epoch : undefined,
       deadlineMs: INSPECT_DEADLINE_MS,
       clock: this.options.clock,
-      counts: (sample, wallMs) => this.onLook?.(this.members.indexOf(member), sample, wallMs) ?? true,
+      counts: (sample, wallMs) => this.#onLook(this.members.indexOf(member), sample, wallMs),
       sameConnection: () => member.connection === connection && member.client.status === 'ready',
     })
   }
@@ -243,7 +249,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       else if (epoch !== undefined && evictedKeys > seen.evictedKeys && !this.options.watchOnly)
         member.distrusted = { epoch, reason: 'it has evicted keys' }
       const sample = { nodeMs, sentMonoMs, receivedMonoMs }
-      const counts = this.onLook?.(this.members.indexOf(member), sample, sentWallMs) ?? true
+      const counts = this.#onLook(this.members.indexOf(member), sample, sentWallMs)
       this.continuity.saw(member, facts, sample, counts)
       return facts
     } catch (cause) {

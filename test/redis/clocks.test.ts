@@ -154,13 +154,12 @@ test('a node of which a leap is told while it is being looked at does not vote w
   const leap = { fromMonoMs: 0, untilMonoMs: Number.POSITIVE_INFINITY, aheadMs: 2_000, nodeMs: 0 }
   const tell = () => second.distrust(0, 'its clock leapt', leap)
   let told = false
-  second.onLook = (index) => {
+  await second.connect((index) => {
     // By what another node answers, before this one has taken the quarantine.
     if (index === 0 && !told) setImmediate(tell)
     told ||= index === 0
     return true
-  }
-  await second.connect()
+  })
   await eventually('its epoch was taken away, and it is enrolled anew', () => {
     const { node, state } = first.nodes.members[0] ?? {}
     return state?.kind === 'voting' && node?.epoch !== before

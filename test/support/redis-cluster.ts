@@ -75,8 +75,7 @@ export async function joinCluster(
     toleratedStepMs: 1_000,
     onLeap: (index, leap) => nodes.distrust(index, `its clock leapt ${leap.aheadMs} ms ahead`, leap),
   })
-  if (guarded !== false) nodes.onLook = watched.saw
-  await nodes.connect()
+  await nodes.connect(guarded === false ? undefined : watched.saw)
   const voters = guarded === false ? nodes.nodes : watched.nodes.map((node) => withBreaker(node, outside))
   const quorum = createRedlockQuorum({ nodes: voters, ...outside })
   const plain = createLeases({ quorum, ...outside })
