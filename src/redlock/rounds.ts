@@ -21,7 +21,7 @@ import Redlock, { ExecutionError, Lock } from 'redlock'
 import type { Events } from '../core/events.ts'
 import type { Clock, NodeAnswer, Quorum, RecordNode, Round } from '../core/ports.ts'
 import { answered } from '../core/quorum/tally.ts'
-import { NO_OWNER, type Owner, type RecordCommand } from '../core/record/record.ts'
+import type { RecordCommand } from '../core/record/record.ts'
 import { majorityOf } from '../core/units.ts'
 
 /** Fewest and most nodes: below three nothing may fail, above nine every claim pays for nodes that add little. */
@@ -149,9 +149,6 @@ export function createRedlockQuorum({ nodes, clock, events }: RedlockQuorumOptio
       releaseScript: () => OPERATION.release,
     },
   )
-  let claimant: Owner = NO_OWNER
-  // The value of a lock is its owner, which the claim has drawn already: redlock would draw another for nobody to read.
-  Object.assign(redlock, { _random: () => claimant })
 
   /** The vote: true where a majority of distinct nodes is for the command, false where it no longer can be. */
   async function vote(round: OpenRound): Promise<boolean> {
@@ -161,7 +158,7 @@ export function createRedlockQuorum({ nodes, clock, events }: RedlockQuorumOptio
     try {
       switch (command.kind) {
         case 'claim':
-          claimant = command.owner
+          // It draws a value for the lock, which nobody reads: the claim has drawn its owner already.
           await redlock.acquire(resources, command.leaseMs)
           return true
         case 'renew':
