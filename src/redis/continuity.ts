@@ -4,12 +4,12 @@
  * Owns how the rules of `core/nodes/continuity.ts` meet the nodes of one cluster, and what is said of a node that waits.
  */
 
+import type { ClockSample } from '../core/nodes/clock-samples.ts'
 import { Continuing, type ContinuityTurn, judgeAt, type Watcher } from '../core/nodes/continuing.ts'
 import type { Continuity } from '../core/nodes/continuity.ts'
 import { ContinuityMemory, type Present } from '../core/nodes/continuity-memory.ts'
 import type { EnrolmentNode } from '../core/nodes/enrolment-node.ts'
 import { type Cluster, isQuarantined } from '../core/nodes/enrolment-rules.ts'
-import type { ClockSample } from '../core/nodes/node-clocks.ts'
 import type { CopyPorts } from '../core/nodes/record-copying.ts'
 import { ANSWER_MAX_AGE_MS } from '../core/quorum/answer-age.ts'
 import { majorityOf } from '../core/units.ts'

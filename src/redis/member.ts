@@ -1,7 +1,7 @@
 /** What a sidecar keeps of one node: its connection, what it is now, and what was seen of it before. */
 
 import type { Redis } from 'ioredis'
-import type { ClockSample } from '../core/nodes/node-clocks.ts'
+import type { ClockSample } from '../core/nodes/clock-samples.ts'
 import type { EpochSeen, NodeFacts } from './inspection.ts'
 import type { RedisNode } from './node.ts'
 

@@ -4,11 +4,11 @@
  * Owns this memory, and how a node looks by it. What follows from that is `continuity.ts`; asking the nodes is its user's.
  */
 
+import { type ClockSample, readingOf, stepBetween } from './clock-samples.ts'
 import type { ContinuityView, NodeView, Pulse } from './continuity.ts'
 import { PULSE_EVERY_MS } from './continuity.ts'
 import { isEnrolled, type Membership } from './enrolment-rules.ts'
 import { isAmongMost } from './first-sight.ts'
-import { type ClockSample, readingOf, stepBetween } from './node-clocks.ts'
 
 /** What a node says of itself. */
 export type ContinuityFacts = Membership & {

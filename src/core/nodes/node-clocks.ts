@@ -6,93 +6,32 @@
  *                  └→ leapt (ahead, by more than is tolerated, and the others did not) → a node that forgot
  *
  * A node's lease ends on the node's own clock. Where that clock jumps, leases end too early or too late; until the longest
- * of them is over on any clock, the node's answers say nothing. A step shows for free: between two answers the node's
- * time must have progressed by as much as our monotonic clock, give or take the round trips and what rates may differ.
- * An offset is another thing: tokens need no clock, so a constant one is only reported, and refused where that was chosen.
- * A leap ahead is a third: what the node was to remember may have expired by it (`clock-leaps.ts`). Until it is clear
- * whether it was the node that leapt, its votes do not count.
- * And a clock that has not been watched for long may have leapt before: what it says of a lease that has ended is believed only
+ * of them is over on any clock, the node's answers say nothing. Tokens need no clock, so a constant offset is only reported, and
+ * refused where that was chosen. After a jump ahead, what the node was to remember may have expired (`clock-leaps.ts`): until it
+ * is clear whether it was the node's clock that jumped, its votes do not count.
+ * A clock that has not been watched for long may have leapt before: what it says of a lease that has ended is believed only
  * where it agrees closely with the others (`first-sight.ts`).
  *
- * Owns two judgements, step and offset, as pure functions, and the wrapper of a node that applies them. What suspends a
+ * Owns the wrapper of a node that applies these judgements; what a step and an offset is, is `clock-samples.ts`. What suspends a
  * vote by other means (epoch, quarantine) is elsewhere. A pause of our own monotonic clock (a suspended machine) looks
  * like a step of every node and is treated as one: then nobody here knows how much time has passed.
  */
 
-import { DRIFT_FACTOR } from '../clocks.ts'
 import type { Events } from '../events.ts'
 import type { Clock, NodeAnswer, RecordNode } from '../ports.ts'
 import type { RecordCommand } from '../record/record.ts'
 import { majorityOf } from '../units.ts'
-import { GRANULARITY_MS, judgeLeap, type Leap, type Steady } from './clock-leaps.ts'
+import { judgeLeap, type Leap, type Steady } from './clock-leaps.ts'
+import {
+  BASELINE_MS,
+  type Baseline,
+  type ClockSample,
+  follow,
+  judgeOffset,
+  offsetOf,
+  readingOf,
+} from './clock-samples.ts'
 import { apartFromMost, isAmongMost, type Reading, toleratedApartMs } from './first-sight.ts'
-
-/** One answer: the node read its clock at some moment between sending and receiving. */
-export type ClockSample = {
-  readonly nodeMs: number
-  readonly sentMonoMs: number
-  readonly receivedMonoMs: number
-}
-
-/**
- * By how much at least the node's clock was stepped between two answers; negative: backwards; 0: nothing that round
- * trips and drift do not explain.
- */
-export function stepBetween(earlier: ClockSample, later: ClockSample): number {
-  const progressMs = later.nodeMs - earlier.nodeMs
-  const mostMs = (later.receivedMonoMs - earlier.sentMonoMs) * (1 + DRIFT_FACTOR)
-  // Negative where the two overlapped: then the node may have read its clock for the later one first.
-  const apartMs = later.sentMonoMs - earlier.receivedMonoMs
-  const leastMs = apartMs * (apartMs < 0 ? 1 + DRIFT_FACTOR : 1 - DRIFT_FACTOR)
-  if (progressMs - GRANULARITY_MS > mostMs) return progressMs - GRANULARITY_MS - mostMs
-  if (progressMs + GRANULARITY_MS < leastMs) return progressMs + GRANULARITY_MS - leastMs
-  return 0
-}
-
-export type Offset = { readonly offsetMs: number; readonly uncertaintyMs: number }
-
-/** How far the node's clock is ahead of our wall clock, and how wrong that may be: half a round trip. */
-export function offsetOf(nodeMs: number, sentWallMs: number, roundTripMs: number): Offset {
-  return { offsetMs: nodeMs - (sentWallMs + roundTripMs / 2), uncertaintyMs: roundTripMs / 2 }
-}
-
-/** Surely too far, surely not, or it cannot be told from this answer. */
-export function judgeOffset({ offsetMs, uncertaintyMs }: Offset, maxSkewMs: number): boolean | undefined {
-  if (Math.abs(offsetMs) - uncertaintyMs > maxSkewMs) return true
-  return Math.abs(offsetMs) + uncertaintyMs <= maxSkewMs ? false : undefined
-}
-
-/** How long a sample is compared with: a clock that runs wrong by 5 % shows within two of these. */
-const BASELINE_MS = 10_000
-
-/** What is remembered of a node's clock: the last answer for steps, one of some time ago for wrong rates. */
-export type Baseline = {
-  readonly last: ClockSample
-  readonly newer: ClockSample
-  readonly older: ClockSample
-}
-
-type Followed = {
-  readonly baseline: Baseline
-  readonly stepMs: number
-  /** When the earlier question was sent between which and this one the step lies. */
-  readonly fromMonoMs: number
-}
-
-/** @returns what to remember, and the step that this answer shows (0: none) */
-export function follow(known: Baseline | undefined, sample: ClockSample): Followed {
-  const fromMonoMs = sample.sentMonoMs
-  const anew: Baseline = { last: sample, newer: sample, older: sample }
-  if (known === undefined) return { baseline: anew, stepMs: 0, fromMonoMs }
-  const { last, older } = known
-  const sinceLastMs = stepBetween(last, sample)
-  if (sinceLastMs !== 0) return { baseline: anew, stepMs: sinceLastMs, fromMonoMs: last.sentMonoMs }
-  const sinceOlderMs = stepBetween(older, sample)
-  if (sinceOlderMs !== 0) return { baseline: anew, stepMs: sinceOlderMs, fromMonoMs: older.sentMonoMs }
-  if (sample.sentMonoMs - known.newer.sentMonoMs < BASELINE_MS)
-    return { baseline: { last: sample, newer: known.newer, older }, stepMs: 0, fromMonoMs }
-  return { baseline: { last: sample, newer: sample, older: known.newer }, stepMs: 0, fromMonoMs }
-}
 
 export type NodeClocksOptions = {
   readonly nodes: readonly RecordNode[]
@@ -140,10 +79,36 @@ export type WatchedNodes = {
 }
 
 export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
-  const { clock, events, suspendMs, maxSkewMs, enforce, toleratedStepMs } = options
-  const required = majorityOf(options.nodes.length)
-  const watched = options.nodes.map(
-    (): Watched => ({
+  const clocks = new NodeClocks(options)
+  const { watched } = clocks
+  return {
+    nodes: options.nodes.map((node, index) => {
+      const state = watched[index]
+      return state === undefined ? node : clocks.wrap(node, state)
+    }),
+    suspendedUntilMonoMs: (index) =>
+      watched[index]?.leap === undefined
+        ? (watched[index]?.suspendedUntilMonoMs ?? Number.NEGATIVE_INFINITY)
+        : Number.POSITIVE_INFINITY,
+    saw: (index, sample, sentWallMs) => {
+      const [node, state] = [options.nodes[index], watched[index]]
+      if (node === undefined || state === undefined) return true
+      clocks.judge(node.name, state, sample, sentWallMs)
+      return !isSuspended(state, sample.receivedMonoMs)
+    },
+  }
+}
+
+/** What is known of all clocks of one cluster, because each node is judged by the others. */
+class NodeClocks {
+  readonly watched: readonly Watched[]
+  readonly #options: NodeClocksOptions
+  readonly #required: number
+
+  constructor(options: NodeClocksOptions) {
+    this.#options = options
+    this.#required = majorityOf(options.nodes.length)
+    this.watched = options.nodes.map(() => ({
       baseline: undefined,
       steady: undefined,
       leap: undefined,
@@ -153,11 +118,13 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       believed: false,
       skewed: false,
       toldMonoMs: Number.NEGATIVE_INFINITY,
-    }),
-  )
+    }))
+  }
 
-  function judge(node: string, state: Watched, sample: ClockSample, sentWallMs: number): void {
-    judgeStep(node, state, sample)
+  /** What one more answer says of the clock of a node. */
+  judge(node: string, state: Watched, sample: ClockSample, sentWallMs: number): void {
+    const { events, maxSkewMs } = this.#options
+    this.#judgeStep(node, state, sample)
     const offset = offsetOf(sample.nodeMs, sentWallMs, sample.receivedMonoMs - sample.sentMonoMs)
     const skewed = judgeOffset(offset, maxSkewMs) ?? state.skewed
     if (skewed === state.skewed && sample.receivedMonoMs - state.toldMonoMs < OFFSET_EVERY_MS) return
@@ -167,7 +134,8 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
     events.publish({ kind: 'clock_offset', node, ...offset, skewed, changed })
   }
 
-  function judgeStep(node: string, state: Watched, sample: ClockSample): void {
+  #judgeStep(node: string, state: Watched, sample: ClockSample): void {
+    const { events, suspendMs, toleratedStepMs } = this.#options
     const { baseline, stepMs, fromMonoMs } = follow(state.baseline, sample)
     const { sentMonoMs, receivedMonoMs } = sample
     if (state.baseline === undefined) state.suspendedUntilMonoMs = receivedMonoMs + suspendMs
@@ -180,7 +148,7 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
     if (narrowest === undefined || receivedMonoMs - sentMonoMs < 2 * narrowest.uncertaintyMs)
       state.narrowest = readingOf(sample)
     state.baseline = baseline
-    believeMost()
+    this.#believeMost()
     const since = state.steady === undefined || stepMs > 0 ? sentMonoMs : state.steady.sinceMonoMs
     state.steady = { sinceMonoMs: since, lastMonoMs: Math.max(sentMonoMs, state.steady?.lastMonoMs ?? 0) }
     if (stepMs !== 0) {
@@ -193,28 +161,30 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       const { nodeMs } = sample
       state.leap = { fromMonoMs, untilMonoMs: receivedMonoMs, aheadMs: stepMs, nodeMs }
     }
-    judgeLeaps()
+    this.#judgeLeaps()
   }
 
-  function believeMost(): void {
+  #believeMost(): void {
     // Each answer comes by here, and after the first ones there is nobody left to be judged.
-    if (!watched.some(isUnjudged)) return
-    const readings = watched.flatMap(({ baseline }) =>
+    if (!this.watched.some(isUnjudged)) return
+    const { clock, toleratedStepMs } = this.#options
+    const readings = this.watched.flatMap(({ baseline }) =>
       baseline === undefined ? [] : readingOf(baseline.last),
     )
-    for (const state of watched) {
+    for (const state of this.watched) {
       if (state.believed || state.baseline === undefined) continue
-      const among = isAmongMost(readingOf(state.baseline.last), readings, toleratedStepMs, required)
+      const among = isAmongMost(readingOf(state.baseline.last), readings, toleratedStepMs, this.#required)
       if (among) state.suspendedUntilMonoMs = Number.NEGATIVE_INFINITY
       state.believed = among || clock.monoMs() >= state.suspendedUntilMonoMs
     }
   }
 
   /** Whether a lease that has ended by its clock has ended. */
-  function knowsLapses(state: Watched, leaseMs: number): boolean {
+  #knowsLapses(state: Watched, leaseMs: number): boolean {
+    const { clock, suspendMs } = this.#options
     const nowMonoMs = clock.monoMs()
     if (nowMonoMs - state.followedSinceMonoMs >= suspendMs) return true
-    const readings = watched.flatMap(({ baseline, narrowest }) =>
+    const readings = this.watched.flatMap(({ baseline, narrowest }) =>
       // One of long ago has drifted since.
       baseline === undefined ||
       narrowest === undefined ||
@@ -224,26 +194,29 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
     )
     const { narrowest } = state
     return (
-      narrowest !== undefined && apartFromMost(narrowest, readings, required) <= toleratedApartMs(leaseMs)
+      narrowest !== undefined &&
+      apartFromMost(narrowest, readings, this.#required) <= toleratedApartMs(leaseMs)
     )
   }
 
   /** An answer of one node may settle what another one did. */
-  function judgeLeaps(): void {
+  #judgeLeaps(): void {
     // Each answer comes by here, and hardly ever has any clock leapt.
-    if (!watched.some(({ leap }) => leap !== undefined)) return
-    for (const [index, state] of watched.entries()) {
+    if (!this.watched.some(({ leap }) => leap !== undefined)) return
+    for (const [index, state] of this.watched.entries()) {
       const { leap } = state
       if (leap === undefined) continue
-      const steady = watched.map((other) => other.steady)
-      const verdict = judgeLeap(leap, steady, required)
+      const steady = this.watched.map((other) => other.steady)
+      const verdict = judgeLeap(leap, steady, this.#required)
       if (verdict === 'unknown') continue
       state.leap = undefined
-      if (verdict === 'own') options.onLeap?.(index, leap)
+      if (verdict === 'own') this.#options.onLeap?.(index, leap)
     }
   }
 
-  function wrap(node: RecordNode, state: Watched): RecordNode {
+  /** The node, whose answers count as far as its clock allows. */
+  wrap(node: RecordNode, state: Watched): RecordNode {
+    const { clock, enforce } = this.#options
     return {
       name: node.name,
       execute: (command) => {
@@ -252,48 +225,25 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
         return node.execute(command).then((answer) => {
           if (answer.kind === 'unreachable') return answer
           const sample = { nodeMs: answer.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
-          judge(node.name, state, sample, sentWallMs)
+          this.judge(node.name, state, sample, sentWallMs)
           const suspended = isSuspended(state, sample.receivedMonoMs)
           const refused =
-            enforce && command.kind === 'claim' && watched.filter(({ skewed }) => skewed).length >= required
+            enforce &&
+            command.kind === 'claim' &&
+            this.watched.filter(({ skewed }) => skewed).length >= this.#required
           // It was executed, so whoever asked takes back what it may have granted; it does not count.
-          if (isTakeover(command, answer) && !knowsLapses(state, command.leaseMs))
+          if (isTakeover(command, answer) && !this.#knowsLapses(state, command.leaseMs))
             return uncounted(answer.nodeMs)
           return suspended || refused ? uncounted(answer.nodeMs) : answer
         })
       },
     }
   }
-
-  return {
-    nodes: options.nodes.map((node, index) => {
-      const state = watched[index]
-      return state === undefined ? node : wrap(node, state)
-    }),
-    suspendedUntilMonoMs: (index) =>
-      watched[index]?.leap === undefined
-        ? (watched[index]?.suspendedUntilMonoMs ?? Number.NEGATIVE_INFINITY)
-        : Number.POSITIVE_INFINITY,
-    saw: (index, sample, sentWallMs) => {
-      const [node, state] = [options.nodes[index], watched[index]]
-      if (node === undefined || state === undefined) return true
-      judge(node.name, state, sample, sentWallMs)
-      return !isSuspended(state, sample.receivedMonoMs)
-    },
-  }
 }
 
 /** It has been seen, and not yet among a majority. */
 function isUnjudged({ believed, baseline }: Watched): boolean {
   return !believed && baseline !== undefined
-}
-
-/** How far the node's clock is ahead of ours, as one answer shows it. */
-export function readingOf({ nodeMs, sentMonoMs, receivedMonoMs }: ClockSample): Reading {
-  return {
-    aheadMs: nodeMs - (sentMonoMs + receivedMonoMs) / 2,
-    uncertaintyMs: (receivedMonoMs - sentMonoMs) / 2,
-  }
 }
 
 function isSuspended({ leap, suspendedUntilMonoMs }: Watched, atMonoMs: number): boolean {

@@ -6,8 +6,8 @@ import {
   judgeOffset,
   offsetOf,
   stepBetween,
-  watchNodeClocks,
-} from '../../../src/core/nodes/node-clocks.ts'
+} from '../../../src/core/nodes/clock-samples.ts'
+import { watchNodeClocks } from '../../../src/core/nodes/node-clocks.ts'
 import type { RecordNode } from '../../../src/core/ports.ts'
 import type { RecordCommand } from '../../../src/core/record/record.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
