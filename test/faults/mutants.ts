@@ -59,8 +59,8 @@ export const MUTANTS: readonly Mutant[] = [
     // Asked once more before the work is begun.
     also: {
       file: 'src/core/claims/lease-keeper.ts',
-      from: "held: () => state === 'keeping' && keepableMs() > 0,",
-      to: 'held: () => true,',
+      from: "return this.#state === 'keeping' && this.#keepableMs() > 0",
+      to: 'return true',
     },
     trial: 'dead-grant',
     killedBy: ['carried-out-after-recorded', 'token-order'],

@@ -173,8 +173,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'keeper-warns-too-late',
     rule: 'a holder hears that its lease ends before it has ended',
     file: 'src/core/claims/lease-keeper.ts',
-    from: 'Math.max(0, keepableMs())',
-    to: 'Math.max(0, keepableMs()) + lease.leaseMs',
+    from: 'Math.max(0, this.#keepableMs())',
+    to: 'Math.max(0, this.#keepableMs()) + this.lease.leaseMs',
     killedBy: ['L8'],
   },
   {
@@ -340,7 +340,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'held-for-ever',
     rule: 'a process says "held" only under a live lease of its own',
-    file: SHARED,
+    file: 'src/core/claims/held-leases.ts',
     from: 'if (leftMs <= 0) {',
     to: 'if (leftMs < Number.NEGATIVE_INFINITY) {',
     killedBy: ['L5'],

@@ -60,111 +60,135 @@ export type LeaseKeeperPorts = {
   readonly events: Events
 }
 
-export function keepLease(
-  granted: Lease,
-  { leases, clock, random, events }: LeaseKeeperPorts,
-  { renewFraction, totalHoldMs }: Keeping,
-): LeaseKeeper {
-  const controller = new AbortController()
-  const startedMonoMs = clock.monoMs()
-  let lease = granted
-  let state: 'keeping' | 'lost' | 'stopped' = 'keeping'
-  let renewal: Timer
-  let deadline: Timer
-  let longest: Timer | undefined
+export function keepLease(granted: Lease, ports: LeaseKeeperPorts, keeping: Keeping): LeaseKeeper {
+  const kept = new KeptLease(granted, ports, keeping)
+  return {
+    lost: kept.lost,
+    lease: () => kept.lease,
+    held: () => kept.isHeld(),
+    raise: (token) => kept.raise(token),
+    stop: (ended) => kept.stop(ended),
+  }
+}
+
+class KeptLease {
+  /** As last renewed. */
+  lease: Lease
+  readonly #ports: LeaseKeeperPorts
+  readonly #renewFraction: number
+  readonly #startedMonoMs: number
+  readonly #losing = new AbortController()
+  #state: 'keeping' | 'lost' | 'stopped' = 'keeping'
+  #renewal: Timer | undefined
+  #deadline: Timer | undefined
+  #longest: Timer | undefined
+  #underWay: Promise<boolean> = Promise.resolve(true)
+
+  constructor(granted: Lease, ports: LeaseKeeperPorts, { renewFraction, totalHoldMs }: Keeping) {
+    const { clock, events } = ports
+    this.lease = granted
+    this.#ports = ports
+    this.#renewFraction = renewFraction
+    this.#startedMonoMs = clock.monoMs()
+    events.publish({ kind: 'lease_began', recordKey: granted.key, token: granted.token })
+    this.#armDeadline()
+    this.#armRenewal()
+    if (totalHoldMs < Number.POSITIVE_INFINITY)
+      this.#longest = clock.timer(totalHoldMs, () => this.#lose('expired'))
+  }
+
+  get lost(): AbortSignal {
+    return this.#losing.signal
+  }
+
+  isHeld(): boolean {
+    return this.#state === 'keeping' && this.#keepableMs() > 0
+  }
+
+  async raise(token: Token): Promise<boolean> {
+    await this.#underWay
+    if (token === this.lease.token) return this.#state === 'keeping'
+    this.lease = { ...this.lease, token }
+    return this.#renewOnce()
+  }
+
+  stop(ended: LeaseEnd): void {
+    if (this.#state !== 'keeping') return
+    this.#state = 'stopped'
+    this.#finish(ended)
+  }
+
+  #remainingMs(): number {
+    return remainingMs(this.lease, now(this.#ports.clock))
+  }
 
   /** Until the holder is to be warned, on whichever clock is sooner. */
-  function keepableMs(): number {
-    return remainingMs(lease, now(clock)) - Math.max(WARNING_MIN_MS, lease.leaseMs * WARNING_FRACTION)
+  #keepableMs(): number {
+    return this.#remainingMs() - Math.max(WARNING_MIN_MS, this.lease.leaseMs * WARNING_FRACTION)
   }
 
-  function armDeadline(): void {
-    deadline = clock.timer(Math.max(0, keepableMs()), () => lose('expired'))
+  #armDeadline(): void {
+    this.#deadline?.cancel()
+    this.#deadline = this.#ports.clock.timer(Math.max(0, this.#keepableMs()), () => this.#lose('expired'))
   }
 
-  function armRenewal(): void {
-    const validityMs = remainingMs(lease, now(clock))
+  #armRenewal(): void {
+    const { clock, random } = this.#ports
     // Up to a tenth earlier, so that leases that were taken together are not renewed together.
-    const delayMs = validityMs * renewFraction * (1 - 0.1 * random.fraction())
-    renewal = clock.timer(Math.max(0, delayMs), () => void renewOnce())
+    const delayMs = this.#remainingMs() * this.#renewFraction * (1 - 0.1 * random.fraction())
+    this.#renewal = clock.timer(Math.max(0, delayMs), () => void this.#renewOnce())
   }
-
-  let underWay: Promise<boolean> = Promise.resolve(true)
 
   /** One after the other: a renewal under the old token must not meet the new one on its way. */
-  function renewOnce(): Promise<boolean> {
-    underWay = underWay.then(renewNow)
-    return underWay
+  #renewOnce(): Promise<boolean> {
+    this.#underWay = this.#underWay.then(() => this.#renewNow())
+    return this.#underWay
   }
 
-  async function renewNow(): Promise<boolean> {
-    if (state !== 'keeping') return false
-    renewal.cancel()
-    const result = await leases.renew(lease)
-    if (state !== 'keeping') return false
+  async #renewNow(): Promise<boolean> {
+    if (this.#state !== 'keeping') return false
+    this.#renewal?.cancel()
+    const result = await this.#ports.leases.renew(this.lease)
+    if (this.#state !== 'keeping') return false
     switch (result.kind) {
       case 'renewed':
-        lease = result.lease
-        deadline.cancel()
-        armDeadline()
-        armRenewal()
+        this.lease = result.lease
+        this.#armDeadline()
+        this.#armRenewal()
         return true
       case 'lost':
-        lose('lost')
+        this.#lose('lost')
         return false
       case 'unavailable':
         // Nobody is known to have taken it: try again while it lasts. The deadline timer ends this, unless the wall clock
         // was set forward since it was armed.
-        if (keepableMs() > 0) armRenewal()
-        else lose('expired')
+        if (this.#keepableMs() > 0) this.#armRenewal()
+        else this.#lose('expired')
         return false
     }
   }
 
-  function lose(ended: 'expired' | 'lost'): void {
-    if (state !== 'keeping') return
-    state = 'lost'
-    finish(ended)
-    controller.abort(
-      new Error(
-        `the lease of token ${lease.token} ${ended === 'lost' ? 'was taken by another holder' : 'is about to end and is not renewed any more'}`,
-      ),
-    )
+  #lose(ended: 'expired' | 'lost'): void {
+    if (this.#state !== 'keeping') return
+    this.#state = 'lost'
+    this.#finish(ended)
+    const how =
+      ended === 'lost' ? 'was taken by another holder' : 'is about to end and is not renewed any more'
+    this.#losing.abort(new Error(`the lease of token ${this.lease.token} ${how}`))
   }
 
-  function finish(ended: LeaseEnd): void {
-    renewal.cancel()
-    deadline.cancel()
-    longest?.cancel()
-    const heldMs = clock.monoMs() - startedMonoMs
+  #finish(ended: LeaseEnd): void {
+    this.#renewal?.cancel()
+    this.#deadline?.cancel()
+    this.#longest?.cancel()
+    const { clock, events } = this.#ports
     events.publish({
       kind: 'lease_ended',
-      recordKey: lease.key,
-      token: lease.token,
+      recordKey: this.lease.key,
+      token: this.lease.token,
       ended,
-      heldMs,
-      remainingMs: remainingMs(lease, now(clock)),
+      heldMs: clock.monoMs() - this.#startedMonoMs,
+      remainingMs: this.#remainingMs(),
     })
-  }
-
-  events.publish({ kind: 'lease_began', recordKey: lease.key, token: lease.token })
-  armDeadline()
-  armRenewal()
-  if (totalHoldMs < Number.POSITIVE_INFINITY) longest = clock.timer(totalHoldMs, () => lose('expired'))
-  return {
-    lost: controller.signal,
-    lease: () => lease,
-    held: () => state === 'keeping' && keepableMs() > 0,
-    raise: async (token) => {
-      await underWay
-      if (token === lease.token) return state === 'keeping'
-      lease = { ...lease, token }
-      return renewOnce()
-    },
-    stop: (ended) => {
-      if (state !== 'keeping') return
-      state = 'stopped'
-      finish(ended)
-    },
   }
 }

@@ -44,145 +44,146 @@ export type LeasesOptions = {
   readonly events: Events
 }
 
-export function createLeases({ quorum, clock, random, events }: LeasesOptions): Leases {
-  const tokens = new TokenSource(() => clock.wallMs(), random.fraction())
-  const needed = majorityOf(quorum.nodeCount)
+/** What a command needs beside its lease. */
+type LeasePorts = Omit<LeasesOptions, 'random'>
 
-  function decode(key: string, bytes: Buffer): Extract<DecodedOutcome, { kind: 'intact' }> | undefined {
-    const decoded = decodeOutcome(bytes)
-    if (decoded.kind === 'intact') return decoded
-    events.publish({ kind: 'outcome_damaged', recordKey: key, reason: decoded.reason })
-    return undefined
-  }
-
-  async function renew(lease: Lease): Promise<RenewResult> {
-    const startedAt = now(clock)
-    const { key, token, owner, leaseMs, retentionMs, fingerprint, attempt } = lease
-    const command = {
-      kind: 'renew',
-      key,
-      token,
-      owner,
-      leaseMs,
-      fingerprint,
-      attempt,
-      keyTtlMs: retentionMs + leaseMs,
-    } as const
-    const round = await quorum.run(command)
-    const renewedLease = { ...lease, ...validityFrom(startedAt, leaseMs) }
-    const result: RenewResult =
-      round.carried && remainingMs(renewedLease, now(clock)) > 0
-        ? { kind: 'renewed', lease: renewedLease }
-        : await unrenewed(round)
-    const durationMs = clock.monoMs() - startedAt.monoMs
-    events.publish({ kind: 'lease_renewed', recordKey: key, result: result.kind, durationMs })
-    return result
-  }
-
-  async function unrenewed(round: Round): Promise<RenewResult> {
-    // Who finds the token too far ahead says nothing of another holder.
-    if ((await rejection(round, ['renewed', 'skewed'])) === 'refused') return { kind: 'lost' }
-    const skewed = round.answers.some((answer) => answer?.kind === 'skewed')
-    return { kind: 'unavailable', ...(skewed ? { skewed } : {}) }
-  }
-
-  async function complete(lease: Lease, outcome: StoredOutcome): Promise<CompleteResult> {
-    const startedMonoMs = clock.monoMs()
-    const result = await offer(lease, outcome)
-    const durationMs = clock.monoMs() - startedMonoMs
-    events.publish({ kind: 'outcome_offered', recordKey: lease.key, result: result.kind, durationMs })
-    return result
-  }
-
-  async function offer(lease: Lease, outcome: StoredOutcome): Promise<CompleteResult> {
-    const { key, token, owner, fingerprint, attempt, retentionMs } = lease
-    const bytes = encodeOutcome(outcome, token)
-    const round = await quorum.run({
-      kind: 'complete',
-      key,
-      token,
-      owner,
-      fingerprint,
-      attempt,
-      outcome: bytes,
-      keyTtlMs: retentionMs,
-    })
-    if (round.carried) return { kind: 'recorded' }
-    // What the first answers don't show may stand on the nodes that are still to come.
-    await round.settled
-    const says = explainRefusedCompletion(round.answers, { token, attempt, outcome: bytes })
-    if (says.kind !== 'fenced') return { kind: says.kind }
-    const { chosen } = says
-    // The lease may have been forgotten as not carried out, and the key used for another content since.
-    const winner = chosen?.fingerprint === fingerprint ? decode(key, chosen.outcome) : undefined
-    return chosen === undefined || winner === undefined
-      ? { kind: 'fenced' }
-      : { kind: 'fenced', winner: { outcome: winner.outcome, token: winner.token ?? chosen.acceptedToken } }
-  }
-
-  async function release(lease: Lease): Promise<ReleaseResult> {
-    const { key, token, owner, leaseMs, retentionMs } = lease
-    const startedMonoMs = clock.monoMs()
-    const round = await quorum.run({ kind: 'release', key, token, owner, keyTtlMs: retentionMs + leaseMs })
-    const result: ReleaseResult = round.carried
-      ? { kind: 'released' }
-      : { kind: (await rejection(round, ['released'])) === 'refused' ? 'not_owner' : 'unavailable' }
-    const durationMs = clock.monoMs() - startedMonoMs
-    events.publish({ kind: 'lease_released', recordKey: key, result: result.kind, durationMs })
-    return result
-  }
-
-  async function rejection(
-    round: Round,
-    inFavour: readonly NodeAnswer['kind'][],
-  ): Promise<'refused' | 'unavailable'> {
-    if (explainRejected(round.answers, false, inFavour) === 'undecided') await round.settled
-    return explainRejected(round.answers, true, inFavour) === 'refused' ? 'refused' : 'unavailable'
-  }
-
-  async function read(key: string): Promise<ReadResult> {
-    const round = await quorum.run({ kind: 'read', key })
-    if (explainRead(round.answers, false).kind === 'undecided') await round.settled
-    const says = explainRead(round.answers, true)
-    switch (says.kind) {
-      case 'unavailable':
-      case 'uncertain':
-        return { kind: 'unavailable', answered: says.answered, required: needed }
-      case 'absent':
-        return { kind: 'absent' }
-      case 'released':
-        return { kind: 'released', token: says.fence }
-      case 'claimed':
-        return claimed(says)
-      case 'sighted': {
-        if (await helpToMajority(key, says, round.answers, quorum)) return completed(key, says.record)
-        if (says.claim !== undefined) return { ...claimed(says.claim), sighted: true }
-        const { acceptedToken: token, attempt, fingerprint } = says.record
-        const sighted = { token, attempt, fingerprint }
-        return { kind: 'unavailable', answered: answered(round.answers).length, required: needed, sighted }
-      }
-      case 'completed':
-        return completed(key, says.record)
-      case 'undecided':
-        throw new Error('a settled round is never undecided')
-    }
-  }
-
-  function completed(key: string, record: CompletedRecord): ReadResult {
-    const { acceptedToken, attempt, fingerprint, outcome: bytes } = record
-    const decoded = decode(key, bytes)
-    if (decoded === undefined) return { kind: 'damaged' }
-    const { outcome, token = acceptedToken } = decoded
-    return { kind: 'completed', token, attempt, fingerprint, outcome }
-  }
-
+export function createLeases(options: LeasesOptions): Leases {
+  const { clock, random } = options
+  const ports = { ...options, tokens: new TokenSource(() => clock.wallMs(), random.fraction()) }
   return {
-    claim: (request) => claimIdentity(request, { quorum, tokens, clock, random, events }),
-    renew,
-    complete,
-    release,
-    read,
+    claim: (request) => claimIdentity(request, ports),
+    renew: (lease) => renew(lease, options),
+    complete: (lease, outcome) => complete(lease, outcome, options),
+    release: (lease) => release(lease, options),
+    read: (key) => read(key, options),
   }
+}
+
+async function renew(lease: Lease, { quorum, clock, events }: LeasePorts): Promise<RenewResult> {
+  const startedAt = now(clock)
+  const { key, token, owner, leaseMs, retentionMs, fingerprint, attempt } = lease
+  const command = {
+    kind: 'renew',
+    key,
+    token,
+    owner,
+    leaseMs,
+    fingerprint,
+    attempt,
+    keyTtlMs: retentionMs + leaseMs,
+  } as const
+  const round = await quorum.run(command)
+  const renewedLease = { ...lease, ...validityFrom(startedAt, leaseMs) }
+  const result: RenewResult =
+    round.carried && remainingMs(renewedLease, now(clock)) > 0
+      ? { kind: 'renewed', lease: renewedLease }
+      : await unrenewed(round)
+  const durationMs = clock.monoMs() - startedAt.monoMs
+  events.publish({ kind: 'lease_renewed', recordKey: key, result: result.kind, durationMs })
+  return result
+}
+
+async function unrenewed(round: Round): Promise<RenewResult> {
+  // Who finds the token too far ahead says nothing of another holder.
+  if ((await rejection(round, ['renewed', 'skewed'])) === 'refused') return { kind: 'lost' }
+  const skewed = round.answers.some((answer) => answer?.kind === 'skewed')
+  return { kind: 'unavailable', ...(skewed ? { skewed } : {}) }
+}
+
+async function complete(lease: Lease, outcome: StoredOutcome, ports: LeasePorts): Promise<CompleteResult> {
+  const { clock, events } = ports
+  const startedMonoMs = clock.monoMs()
+  const result = await offer(lease, outcome, ports)
+  const durationMs = clock.monoMs() - startedMonoMs
+  events.publish({ kind: 'outcome_offered', recordKey: lease.key, result: result.kind, durationMs })
+  return result
+}
+
+async function offer(
+  lease: Lease,
+  outcome: StoredOutcome,
+  { quorum, events }: LeasePorts,
+): Promise<CompleteResult> {
+  const { key, token, owner, fingerprint, attempt, retentionMs } = lease
+  const bytes = encodeOutcome(outcome, token)
+  const round = await quorum.run({
+    kind: 'complete',
+    key,
+    token,
+    owner,
+    fingerprint,
+    attempt,
+    outcome: bytes,
+    keyTtlMs: retentionMs,
+  })
+  if (round.carried) return { kind: 'recorded' }
+  // What the first answers don't show may stand on the nodes that are still to come.
+  await round.settled
+  const says = explainRefusedCompletion(round.answers, { token, attempt, outcome: bytes })
+  if (says.kind !== 'fenced') return { kind: says.kind }
+  const { chosen } = says
+  // The lease may have been forgotten as not carried out, and the key used for another content since.
+  const winner = chosen?.fingerprint === fingerprint ? decode(key, chosen.outcome, events) : undefined
+  return chosen === undefined || winner === undefined
+    ? { kind: 'fenced' }
+    : { kind: 'fenced', winner: { outcome: winner.outcome, token: winner.token ?? chosen.acceptedToken } }
+}
+
+async function release(lease: Lease, { quorum, clock, events }: LeasePorts): Promise<ReleaseResult> {
+  const { key, token, owner, leaseMs, retentionMs } = lease
+  const startedMonoMs = clock.monoMs()
+  const round = await quorum.run({ kind: 'release', key, token, owner, keyTtlMs: retentionMs + leaseMs })
+  const result: ReleaseResult = round.carried
+    ? { kind: 'released' }
+    : { kind: (await rejection(round, ['released'])) === 'refused' ? 'not_owner' : 'unavailable' }
+  const durationMs = clock.monoMs() - startedMonoMs
+  events.publish({ kind: 'lease_released', recordKey: key, result: result.kind, durationMs })
+  return result
+}
+
+async function rejection(
+  round: Round,
+  inFavour: readonly NodeAnswer['kind'][],
+): Promise<'refused' | 'unavailable'> {
+  if (explainRejected(round.answers, false, inFavour) === 'undecided') await round.settled
+  return explainRejected(round.answers, true, inFavour) === 'refused' ? 'refused' : 'unavailable'
+}
+
+async function read(key: string, { quorum, events }: LeasePorts): Promise<ReadResult> {
+  const required = majorityOf(quorum.nodeCount)
+  const round = await quorum.run({ kind: 'read', key })
+  if (explainRead(round.answers, false).kind === 'undecided') await round.settled
+  const says = explainRead(round.answers, true)
+  switch (says.kind) {
+    case 'unavailable':
+    case 'uncertain':
+      return { kind: 'unavailable', answered: says.answered, required }
+    case 'absent':
+      return { kind: 'absent' }
+    case 'released':
+      return { kind: 'released', token: says.fence }
+    case 'claimed':
+      return claimed(says)
+    case 'sighted': {
+      if (await helpToMajority(key, says, round.answers, quorum)) return completed(key, says.record, events)
+      if (says.claim !== undefined) return { ...claimed(says.claim), sighted: true }
+      const { acceptedToken: token, attempt, fingerprint } = says.record
+      const sighted = { token, attempt, fingerprint }
+      return { kind: 'unavailable', answered: answered(round.answers).length, required, sighted }
+    }
+    case 'completed':
+      return completed(key, says.record, events)
+    case 'undecided':
+      throw new Error('a settled round is never undecided')
+  }
+}
+
+function completed(key: string, record: CompletedRecord, events: Events): ReadResult {
+  const { acceptedToken, attempt, fingerprint, outcome: bytes } = record
+  const decoded = decode(key, bytes, events)
+  if (decoded === undefined) return { kind: 'damaged' }
+  const { outcome, token = acceptedToken } = decoded
+  return { kind: 'completed', token, attempt, fingerprint, outcome }
 }
 
 function claimed(read: ClaimedRead): Extract<ReadResult, { kind: 'claimed' }> {
@@ -193,4 +194,15 @@ function claimed(read: ClaimedRead): Extract<ReadResult, { kind: 'claimed' }> {
     ...(carried ? { carried } : {}),
     ...(leftovers === undefined ? {} : { leftovers }),
   }
+}
+
+function decode(
+  key: string,
+  bytes: Buffer,
+  events: Events,
+): Extract<DecodedOutcome, { kind: 'intact' }> | undefined {
+  const decoded = decodeOutcome(bytes)
+  if (decoded.kind === 'intact') return decoded
+  events.publish({ kind: 'outcome_damaged', recordKey: key, reason: decoded.reason })
+  return undefined
 }

@@ -11,11 +11,10 @@
  * The memory of outcomes is bounded (`outcome-memory.ts`). Nothing in it is needed: a process that starts empty asks the nodes.
  */
 
-import { now } from '../clocks.ts'
 import type { Events } from '../events.ts'
-import type { ClaimRequest, ClaimResult, Clock, Lease, Leases } from '../ports.ts'
+import type { ClaimRequest, ClaimResult, Clock, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
-import { remainingMs } from './lease.ts'
+import { HeldLeases } from './held-leases.ts'
 import { createOutcomeMemory } from './outcome-memory.ts'
 
 export type SharedLeasesOptions = {
@@ -31,22 +30,13 @@ export type SharedLeases = Leases & {
   whenEnded(key: string): Promise<void> | undefined
 }
 
-/** Fewer claims than this are not worth a walk over them. */
-const FORGET_FROM = 1_000
-
 /** A claim that is under way, and for which request. */
 type Asking = { readonly fingerprint: Fingerprint; readonly result: Promise<ClaimResult> }
 
-type Held = {
-  lease: Lease
-  readonly ended: PromiseWithResolvers<void>
-}
-
 export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLeasesOptions): SharedLeases {
   const asking = new Map<string, Asking>()
-  const held = new Map<string, Held>()
+  const held = new HeldLeases(clock)
   const known = createOutcomeMemory(outcomeBytesMax)
-  let forgetFrom = FORGET_FROM
 
   /** What is known here without asking, or undefined. */
   function answerHere({ key, fingerprint }: ClaimRequest): ClaimResult | undefined {
@@ -56,15 +46,10 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
       return { kind: 'duplicate', outcome: entry.outcome, token: entry.token, attempt: entry.attempt }
     }
     if (entry !== undefined) known.forget(key)
-    const holder = held.get(key)
+    const holder = held.find(key)
     if (holder === undefined) return undefined
-    const leftMs = remainingMs(holder.lease, now(clock))
-    if (leftMs <= 0) {
-      end(key, holder.lease)
-      return undefined
-    }
     return holder.lease.fingerprint === fingerprint
-      ? { kind: 'held', retryAfterMs: leftMs }
+      ? { kind: 'held', retryAfterMs: holder.leftMs }
       : { kind: 'mismatch' }
   }
 
@@ -91,10 +76,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
   async function ask(request: ClaimRequest): Promise<ClaimResult> {
     const { key, fingerprint, retentionMs } = request
     const result = await leases.claim(request)
-    if (result.kind === 'granted') {
-      if (held.size >= forgetFrom) forgetLapsed()
-      held.set(key, { lease: result.lease, ended: Promise.withResolvers() })
-    }
+    if (result.kind === 'granted') held.granted(result.lease)
     if (result.kind === 'duplicate') {
       const { outcome, token, attempt } = result
       // The nodes forget it when its retention is over; by our clocks that is not later than this.
@@ -117,31 +99,12 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     return result
   }
 
-  /**
-   * What is left to lapse (no answer came, a mark of a content) is not asked about again, as a rule. Once there are twice as
-   * many claims as the last time left standing: a claim costs the same, however many there are.
-   */
-  function forgetLapsed(): void {
-    const at = now(clock)
-    for (const [key, { lease }] of held) if (remainingMs(lease, at) <= 0) end(key, lease)
-    forgetFrom = Math.max(FORGET_FROM, 2 * held.size)
-  }
-
-  /** One claim has one owner; its token may be raised meanwhile. */
-  function end(key: string, lease: Pick<Lease, 'owner'>): void {
-    const holder = held.get(key)
-    if (holder?.lease.owner !== lease.owner) return
-    held.delete(key)
-    holder.ended.resolve()
-  }
-
   return {
     claim,
     renew: async (lease) => {
       const result = await leases.renew(lease)
-      const holder = held.get(lease.key)
-      if (result.kind === 'renewed' && holder?.lease.owner === lease.owner) holder.lease = result.lease
-      if (result.kind === 'lost') end(lease.key, lease)
+      if (result.kind === 'renewed') held.renewed(result.lease)
+      if (result.kind === 'lost') held.end(lease)
       return result
     },
     complete: async (lease, outcome) => {
@@ -156,15 +119,15 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
           untilMonoMs: clock.monoMs() + lease.retentionMs,
         })
       }
-      if (result.kind !== 'unavailable') end(lease.key, lease)
+      if (result.kind !== 'unavailable') held.end(lease)
       return result
     },
     release: async (lease) => {
       // Before the nodes are told: from here on the answer is theirs.
-      end(lease.key, lease)
+      held.end(lease)
       return leases.release(lease)
     },
     read: (key) => leases.read(key),
-    whenEnded: (key) => held.get(key)?.ended.promise,
+    whenEnded: (key) => held.whenEnded(key),
   }
 }

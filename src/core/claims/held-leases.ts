@@ -1,0 +1,76 @@
+/**
+ * The leases that this process holds, by their key, each until it ends.
+ *
+ *   granted → held (renewed) → ended (completed, given back, lost, or lapsed and looked for)
+ *
+ * Owns who waits for the end of one. A lease ends here by our own clocks, which is never later than on the nodes. What is
+ * answered while one is held is `shared-leases.ts`.
+ */
+
+import { now } from '../clocks.ts'
+import type { Clock, Lease } from '../ports.ts'
+import { remainingMs } from './lease.ts'
+
+/** Fewer leases than this are not worth a walk over them. */
+const FORGET_FROM = 1_000
+
+type Held = {
+  lease: Lease
+  readonly ended: PromiseWithResolvers<void>
+}
+
+export class HeldLeases {
+  readonly #clock: Clock
+  readonly #held = new Map<string, Held>()
+  #forgetFrom = FORGET_FROM
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  granted(lease: Lease): void {
+    if (this.#held.size >= this.#forgetFrom) this.#forgetLapsed()
+    this.#held.set(lease.key, { lease, ended: Promise.withResolvers() })
+  }
+
+  /** A lease on the key that is not over, and for how long. */
+  find(key: string): { readonly lease: Lease; readonly leftMs: number } | undefined {
+    const holder = this.#held.get(key)
+    if (holder === undefined) return undefined
+    const { lease } = holder
+    const leftMs = remainingMs(lease, now(this.#clock))
+    if (leftMs <= 0) {
+      this.end(lease)
+      return undefined
+    }
+    return { lease, leftMs }
+  }
+
+  renewed(lease: Lease): void {
+    const holder = this.#held.get(lease.key)
+    if (holder?.lease.owner === lease.owner) holder.lease = lease
+  }
+
+  /** One claim has one owner; its token may be raised meanwhile. */
+  end({ key, owner }: Pick<Lease, 'key' | 'owner'>): void {
+    const holder = this.#held.get(key)
+    if (holder?.lease.owner !== owner) return
+    this.#held.delete(key)
+    holder.ended.resolve()
+  }
+
+  /** Resolves when the lease on the key has ended; undefined where there is none. */
+  whenEnded(key: string): Promise<void> | undefined {
+    return this.#held.get(key)?.ended.promise
+  }
+
+  /**
+   * What is left to lapse (no answer came, a mark of a content) is not asked about again, as a rule. Once there are twice as
+   * many leases as the last time left standing: a claim costs the same, however many there are.
+   */
+  #forgetLapsed(): void {
+    const at = now(this.#clock)
+    for (const { lease } of this.#held.values()) if (remainingMs(lease, at) <= 0) this.end(lease)
+    this.#forgetFrom = Math.max(FORGET_FROM, 2 * this.#held.size)
+  }
+}
