@@ -285,8 +285,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'leapt-node-not-enrolled-again',
     rule: 'a node whose clock leapt ahead has forgotten, and is enrolled again',
     file: NODE_CLOCKS,
-    from: "if (verdict === 'own') options",
-    to: "if (verdict === 'own' && leap.aheadMs < 0) options",
+    from: "if (verdict === 'own') this.#options",
+    to: "if (verdict === 'own' && leap.aheadMs < 0) this.#options",
     killedBy: ['S1', 'S2', 'S5', 'S6'],
   },
   {
