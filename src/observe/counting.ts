@@ -8,7 +8,8 @@
 import type { ClaimEnd, CoreEvent } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import type { Subscriber } from './fan-out.ts'
-import { entrypointLabel, type Metrics, OTHER_ROUTE, READINESS_REASONS } from './metrics.ts'
+import { entrypointLabel, OTHER_ROUTE, READINESS_REASONS } from './metric-table.ts'
+import type { Metrics } from './metrics.ts'
 
 /** What is so at the moment of a scrape, rather than what has happened. */
 export type Standing = {
