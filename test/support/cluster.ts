@@ -41,9 +41,18 @@ export class ClusterNode implements RecordNode {
   }
 
   async record(key: string): Promise<NodeRecord | undefined> {
+    return (await this.#read(key)).record
+  }
+
+  async hasRunningLease(key: string): Promise<boolean> {
+    const { record, nodeMs } = await this.#read(key)
+    return record?.state === 'claimed' && record.leaseUntilNodeMs > nodeMs
+  }
+
+  async #read(key: string): Promise<Extract<NodeAnswer, { kind: 'record' }>> {
     const answer = await this.#node.execute({ kind: 'read', key })
     if (answer.kind !== 'record') throw new Error(`${this.name} can't be read: ${JSON.stringify(answer)}`)
-    return answer.record
+    return answer
   }
 }
 
