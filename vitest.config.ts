@@ -1,7 +1,17 @@
+import { join } from 'node:path'
 import { configDefaults, defineConfig } from 'vitest/config'
+
+// Tests start hundreds of processes of the sidecar. Most of what the start of one takes is the compiling of the same files.
+process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, '.tmp/compile-cache')
 
 /** Whole systems under load: they need both cores for themselves, or their deadlines measure the other tests. */
 const load = ['test/system/**/*.test.ts', 'test/faults/**/*.test.ts', 'test/cli/demo.test.ts']
+
+/**
+ * What `npm test` leaves to `npm test -- --all`, by the name of the file. A campaign, or a search, of which a short slice stands
+ * in a `*.test.ts` beside it: what a change breaks shows in the slice, what it breaks in one of a thousand cases shows here.
+ */
+const long = ['test/**/*.long.test.ts']
 
 export default defineConfig({
   test: {
@@ -14,7 +24,7 @@ export default defineConfig({
         test: {
           name: 'specifications',
           include: ['test/**/*.test.ts', 'examples/**/*.test.ts'],
-          exclude: [...configDefaults.exclude, ...load],
+          exclude: [...configDefaults.exclude, ...load, ...long],
           // Two cores: one worker for the tests, one for the servers that they start.
           maxWorkers: 2,
           sequence: { groupOrder: 0 },
@@ -25,8 +35,19 @@ export default defineConfig({
         test: {
           name: 'load',
           include: load,
+          exclude: [...configDefaults.exclude, ...long],
           maxWorkers: 1,
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'long',
+          include: long,
+          // Some are whole systems under load, the others run a process a core by themselves.
+          maxWorkers: 1,
+          sequence: { groupOrder: 2 },
         },
       },
       {
@@ -36,7 +57,7 @@ export default defineConfig({
           name: 'by hand',
           include: process.env.FENCEPOST_KAFKA_JARS === undefined ? [] : ['test/**/*.by-hand.ts'],
           maxWorkers: 1,
-          sequence: { groupOrder: 2 },
+          sequence: { groupOrder: 3 },
         },
       },
     ],

@@ -1,5 +1,5 @@
 /**
- * A hot key: bursts of a hundred duplicates over three sidecars, of which the application may see one.
+ * What a hot key costs: bursts of a hundred duplicates over three sidecars, of which the application may see one.
  *
  *     npm run bench -- hot-key
  *

@@ -2,11 +2,14 @@
  * `npm test`: server programs, lint, types, tests; the last line of its output is `N passed, N failed`, where lint and
  * types count as one check each. Ends with 0 only where something passed and nothing failed.
  *
- * Further arguments go to Vitest: `npm test -- test/core` runs one folder, and then a server program that is missing
- * stops only the tests that need it.
+ *   npm test              everything but the long tests (*.long.test.ts): some minutes
+ *   npm test -- --all     the long ones, too
+ *   npm test -- test/core any other arguments go to Vitest: the tests that they select, long ones among them, and nothing else.
+ *                         A server program that is missing stops only the tests that need it
  */
 import { spawn } from 'node:child_process'
 import { readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { FETCHED_PROGRAMS, fetchProgram } from '../test/support/fetched-programs.ts'
 import { provideServerPrograms, whatToInstall } from './server-programs.ts'
 import { sum, type Verdict, type VitestReport, verdictOnTests } from './verdict.ts'
@@ -20,17 +23,19 @@ const graceMs = 10_000
 /** Every test by name, with its time; kept until the next run. */
 const reportFile = '.tmp/test-report.json'
 
-async function main(vitestArguments: readonly string[]): Promise<number> {
-  const selected = vitestArguments.length > 0
+async function main(args: readonly string[]): Promise<number> {
+  const selection = args.filter((argument) => argument !== '--all')
+  const selected = selection.length > 0
   const missing = provideServerPrograms()
   for (const sentence of whatToInstall(missing)) console.error(sentence)
-  if (missing.length > 0 && !selected) return conclude([{ passed: 0, failed: missing.length, remarks: [] }])
+  if (selected) return conclude([await tests(selection, selected)])
+  if (missing.length > 0) return conclude([{ passed: 0, failed: missing.length, remarks: [] }])
 
-  if (!selected) await fetchPrograms()
+  await fetchPrograms()
   return conclude([
     await check('lint', 'biome', ['check', '.']),
     await check('types', 'tsc', ['--noEmit']),
-    await tests(vitestArguments, selected),
+    await tests(args.includes('--all') ? [] : ['--project', '!long'], selected),
   ])
 }
 
@@ -59,7 +64,7 @@ async function tests(args: readonly string[], selected: boolean): Promise<Verdic
     (text) => JSON.parse(text) as VitestReport,
     () => undefined,
   )
-  return verdictOnTests(report, code, selected)
+  return verdictOnTests(report, code, selected, join(import.meta.dirname, '..'))
 }
 
 /** Runs a program of node_modules/.bin, which scripts/run.mjs has put on the PATH. */

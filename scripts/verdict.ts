@@ -1,7 +1,10 @@
 /**
- * From what the checks of `npm test` came to, the two numbers of its last line. A check that says less than it should
- * (no test was run, one was skipped, an error outside of any test) is a failure, with a sentence.
+ * From what the checks of `npm test` came to, the two numbers of its last line, and for each test that failed the command that
+ * runs it alone. A check that says less than it should (no test was run, one was skipped, an error outside of any test) is a
+ * failure, with a sentence.
  */
+
+import { relative } from 'node:path'
 
 /** What we read of the report of Vitest's reporter `json`. */
 export type VitestReport = {
@@ -19,7 +22,8 @@ export type VitestReport = {
 
 export type VitestResult = {
   readonly status: string
-  readonly fullName: string
+  readonly ancestorTitles: readonly string[]
+  readonly title: string
   readonly failureMessages: readonly string[]
 }
 
@@ -31,26 +35,32 @@ export type Verdict = {
 
 /**
  * @param report undefined where Vitest wrote none
+ * @param root of the repository: files are named from here
  * @param selected the caller named files or tests: then it is no fault that others are not run
  */
 export function verdictOnTests(
   report: VitestReport | undefined,
   exitCode: number | null,
   selected: boolean,
+  root: string,
 ): Verdict {
   if (report === undefined)
     return { passed: 0, failed: 1, remarks: [`vitest ended with ${exitCode} and without a report`] }
   const remarks: string[] = []
   let failed = report.numFailedTests
-  for (const file of report.testResults) {
+  for (const { name, status, assertionResults } of report.testResults) {
+    const file = relative(root, name)
     // A file that could not be loaded has failed without a single test.
-    if (file.status === 'failed' && file.assertionResults.length === 0) {
+    if (status === 'failed' && assertionResults.length === 0) {
       failed += 1
-      remarks.push(`${file.name} could not be run`)
+      remarks.push(`${file} could not be run`, `  again: ${commandFor(file)}`)
     }
     // Once more at the very end: of a long log often only the end is kept.
-    for (const test of file.assertionResults)
-      if (test.status === 'failed') remarks.push(`${file.name} > ${test.fullName}: ${firstLine(test)}`)
+    for (const test of assertionResults)
+      if (test.status === 'failed') {
+        const title = titleOf(test)
+        remarks.push(`${file} > ${title}: ${firstLine(test)}`, `  again: ${commandFor(file, title)}`)
+      }
   }
   if (report.numPassedTests + failed === 0) {
     failed += 1
@@ -68,6 +78,21 @@ export function verdictOnTests(
     )
   }
   return { passed: report.numPassedTests, failed, remarks }
+}
+
+/** As Vitest joins the titles before it compares them with `-t`. */
+function titleOf({ ancestorTitles, title }: VitestResult): string {
+  return [...ancestorTitles, title].join(' > ')
+}
+
+/** For a POSIX shell. `-t` is a regular expression that is looked for anywhere in the titles: this one is found in one test. */
+export function commandFor(file: string, title?: string): string {
+  const pattern = title === undefined ? [] : ['-t', `^${title.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$`]
+  return ['npm', 'test', '--', file, ...pattern].map(shellQuoted).join(' ')
+}
+
+function shellQuoted(word: string): string {
+  return /^[\w./@:=,+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
 }
 
 function firstLine({ failureMessages: [message = 'without a message'] }: VitestResult): string {

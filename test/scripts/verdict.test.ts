@@ -1,10 +1,11 @@
+import { spawnSync } from 'node:child_process'
 import { expect, test } from 'vitest'
-import { sum, type VitestReport, verdictOnTests } from '../../scripts/verdict.ts'
+import { commandFor, sum, type VitestReport, verdictOnTests } from '../../scripts/verdict.ts'
 
 const ran = {
   name: 'a.test.ts',
   status: 'passed',
-  assertionResults: [{ status: 'passed', fullName: 'one', failureMessages: [] }],
+  assertionResults: [{ status: 'passed', ancestorTitles: [], title: 'one', failureMessages: [] }],
 }
 const broken = { name: 'b.test.ts', status: 'failed', assertionResults: [] }
 
@@ -32,22 +33,41 @@ test.each<[string, VitestReport | undefined, number | null, boolean, number, num
   ['one was skipped',                     report(3, 0, { numPendingTests: 1 }),  0, false,    3, 1],
   ['others were not selected',            report(3, 0, { numPendingTests: 9 }),  0, true,     3, 0],
 ])('%s', (_case, given, exitCode, selected, passed, failed) => {
-  expect(verdictOnTests(given, exitCode, selected)).toMatchObject({ passed, failed })
+  expect(verdictOnTests(given, exitCode, selected, '/root')).toMatchObject({ passed, failed })
 })
 
-test('a test that failed is named with the first line of its message', () => {
+test('a test that failed is named with the first line of its message and the command that runs it alone', () => {
   const failed = {
     status: 'failed',
-    fullName: 'it holds',
+    ancestorTitles: ['a claim'],
+    title: 'holds',
     failureMessages: ['expected 1 to be 2\n  at a.ts:3'],
   }
-  const silent = { status: 'failed', fullName: 'it ends', failureMessages: [] }
-  const file = { name: 'c.test.ts', status: 'failed', assertionResults: [failed, silent] }
-  expect(verdictOnTests(report(0, 2, { testResults: [ran, file] }), 1, false).remarks).toEqual([
-    'c.test.ts > it holds: expected 1 to be 2',
+  const silent = { status: 'failed', ancestorTitles: [], title: 'it ends', failureMessages: [] }
+  const file = { name: '/root/c.test.ts', status: 'failed', assertionResults: [failed, silent] }
+  const broken = { name: '/root/b.test.ts', status: 'failed', assertionResults: [] }
+  const given = report(0, 2, { testResults: [ran, file, broken] })
+  expect(verdictOnTests(given, 1, false, '/root').remarks).toEqual([
+    'c.test.ts > a claim > holds: expected 1 to be 2',
+    "  again: npm test -- c.test.ts -t '^a claim > holds$'",
     'c.test.ts > it ends: without a message',
+    "  again: npm test -- c.test.ts -t '^it ends$'",
+    'b.test.ts could not be run',
+    '  again: npm test -- b.test.ts',
   ])
 })
+
+test.each(["what isn't there (yet), and `id`", String.raw`$HOME "x" a|b [1] {2} c\d * + ? ^ 100 %: é`])(
+  'the command for the title %j passes the shell, and its pattern finds that title alone',
+  (title) => {
+    const [, words = ''] = commandFor('a.test.ts', title).split('npm test -- ')
+    const { stdout } = spawnSync('sh', ['-c', `printf '%s\\n' ${words}`], { encoding: 'utf8' })
+    const [file, option, pattern = '', ...more] = stdout.trimEnd().split('\n')
+    expect([file, option, more]).toEqual(['a.test.ts', '-t', []])
+    const found = [title, `${title}!`, `not ${title}`].filter((one) => new RegExp(pattern).test(one))
+    expect(found).toEqual([title])
+  },
+)
 
 test('the sum keeps every remark', () => {
   const lint = { passed: 0, failed: 1, remarks: ['lint'] }

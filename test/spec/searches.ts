@@ -17,6 +17,8 @@ export type Search = {
   readonly depth?: number
   /** Only by its name, or with --long. */
   readonly long?: true
+  /** Of every test run; the others, but for `long` ones, are in `spec.long.test.ts`. */
+  readonly slice?: true
 }
 
 const TWO = ['SESSIONS=2', 'BALLOTS=2']
@@ -29,6 +31,7 @@ export const SEARCHES: readonly Search[] = [
     name: 'two sessions',
     about: 'two claims of one key, also with the same token; every message as late as it likes',
     defines: [...TWO, 'SYMMETRY'],
+    slice: true,
   },
   {
     name: 'two contents',
@@ -127,6 +130,7 @@ export const SEARCHES: readonly Search[] = [
     defines: [...TWO, 'NO_TALLY'],
     breaks: 'majority_is_seen',
     depth: 60,
+    slice: true,
   },
   {
     name: 'told under a larger ballot',
@@ -148,6 +152,7 @@ export const SEARCHES: readonly Search[] = [
     defines: [...READING, 'NO_SIGHTING'],
     breaks: 'reads_are_true',
     depth: 60,
+    slice: true,
   },
   {
     name: 'silence is read as free',

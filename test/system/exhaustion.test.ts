@@ -1,24 +1,5 @@
-/** The short version of `npm run campaign -- exhaustion`: a tenth of the load for a few seconds; nothing grows, nobody else is refused. */
-import { expect, test } from 'vitest'
+/** The short version of `npm run campaign -- exhaustion`, of which `exhaustion.long.test.ts` has the other cases. */
 import { CASES } from '../exhaustion/cases.ts'
-import { runCase } from '../exhaustion/run.ts'
+import { testsOfCases } from '../exhaustion/held-cases.ts'
 
-/** Two above the limits of time of the run (5 s), after which slow clients are to be cut. */
-const SECONDS = 7
-
-test.each(CASES.map((one) => [one.name, one] as const))(
-  '%s: memory and descriptors stay, and other requests are answered',
-  async (name, one) => {
-    const report = await runCase(one, Math.ceil(one.count / 10), SECONDS)
-    expect(report.otherRequests).toBeGreaterThan(20)
-    expect(report.rssGrowth).toBeLessThan(1.3)
-    expect(report.descriptorGrowth).toBeLessThan(1.3)
-    if (name === 'idle') expect(report.held).toEqual({ connections: 1_000 })
-    // All of them wait, and one of them was carried out.
-    if (name === 'waiters') {
-      expect(report.held).toEqual({ waiting: 500, answered: 0 })
-      expect(report.executionsOfHeld).toBe(1)
-    }
-    if (name === 'slow') expect(report.held.cut).toBeGreaterThan(0)
-  },
-)
+testsOfCases(CASES.filter(({ name }) => name === 'waiters'))

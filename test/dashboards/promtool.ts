@@ -1,0 +1,52 @@
+/** The rules of Prometheus, and what promtool makes of them. */
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect } from 'vitest'
+import { stringify } from 'yaml'
+import { requireProgram } from '../support/programs.ts'
+import { HEALTHY_MINUTES, type Incident, seriesOf, USUAL } from './scenarios.ts'
+
+const root = join(import.meta.dirname, '../..')
+export const RULES = join(root, 'dashboards/rules/fencepost.rules.yaml')
+
+/** Which alerts fire at which minute, by promtool; throws with what it says where it is otherwise. */
+export async function play(
+  inputSeries: { series: string; values: string }[],
+  firing: Readonly<Record<number, readonly string[]>>,
+) {
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-rules-'))
+  try {
+    const file = join(folder, 'alerts.test.yaml')
+    const expectations = Object.entries(firing).map(([minute, expected]) => ({
+      expr: 'group by (alertname) (ALERTS{alertstate="firing"})',
+      eval_time: `${minute}m`,
+      exp_samples: [...expected].sort().map((name) => ({ labels: `{alertname="${name}"}`, value: 1 })),
+    }))
+    const test = { interval: '1m', input_series: inputSeries, promql_expr_test: expectations }
+    await writeFile(file, stringify({ rule_files: [RULES], evaluation_interval: '1m', tests: [test] }))
+    expect(await promtool('test', 'rules', file)).toContain('SUCCESS')
+  } finally {
+    await rm(folder, { recursive: true })
+  }
+}
+
+/** What it says; throws that where it does not end with 0. */
+export function promtool(...args: readonly string[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    execFile(requireProgram('promtool'), args, (cause, stdout, stderr) => {
+      if (cause === null) resolve(stdout + stderr)
+      else reject(new Error(stdout + stderr, { cause }))
+    })
+  })
+}
+
+export async function firesAloneAndResolves(incident: Incident): Promise<void> {
+  const end = HEALTHY_MINUTES + incident.minutes
+  await play(seriesOf(USUAL, incident), {
+    [HEALTHY_MINUTES - 1]: [],
+    [HEALTHY_MINUTES + incident.firesAfter]: [incident.alert, ...(incident.also ?? [])],
+    [end + incident.resolvedAfter]: [],
+  })
+}

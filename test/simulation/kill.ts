@@ -1,0 +1,28 @@
+/** One broken build, simulated until a checker notices it; and which of them every test run takes. */
+
+import { expect } from 'vitest'
+import { MUTANTS, type Mutant } from './mutants.ts'
+import { simulate } from './simulate.ts'
+
+/** One of each part of the protocol that is noticed within a second or two; `mutants.long.test.ts` takes all others. */
+const SLICE: readonly string[] = [
+  'complete-without-fence',
+  'minority-outcome-shown',
+  'quorum-of-two',
+  'no-copying',
+  'fail-open-unasked',
+]
+
+export const [inSlice, others] = [
+  MUTANTS.filter(({ name }) => SLICE.includes(name)),
+  MUTANTS.filter(({ name }) => !SLICE.includes(name)),
+]
+
+export async function isNoticed({ name, killedBy, only }: Mutant): Promise<void> {
+  const among = only === undefined ? [] : ['--only', only]
+  const { last, stdout, stderr } = await simulate('--mutant', name, '--histories', '20000', ...among)
+  const { broken, histories } = last as { broken: readonly string[]; histories: number }
+  const by = broken.filter((invariant) => killedBy.includes(invariant))
+  expect(by, `${stdout.slice(-2_000)}${stderr}`).not.toEqual([])
+  console.log(`${name}: killed by ${by.join(', ')} after ${histories} histories`)
+}
