@@ -41,7 +41,7 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
   'outcomes that are offered further': [[LIMITS, 'outcomes beyond the number that are offered further are given up']],
   'tenants whose new records are counted': [['test/core/request/tenant-quotas.test.ts', 'a million invented tenants']],
   'memory for recorded outcomes': [['test/core/claims/shared-leases.test.ts', 'the longest unused first, when memory is short']],
-  'memory for what is carried out without a quorum (`local`)': [['test/core/quorum-loss.test.ts', 'what a process carries out by itself has a bound']],
+  'memory for what is executed without a quorum (`local`)': [['test/core/quorum-loss.test.ts', 'what a process carries out by itself has a bound']],
   'reservations of one session, through one sidecar': [['test/support/reservation-problems.ts', "'session-reservations'"], ['test/http/proxy/problems.test.ts', 'PROBLEM_CODES']],
   'lease of a reservation': [['test/http/reservations/calls.test.ts', 'a huge lease']],
   'values of one reservation, entities besides': [['test/http/reservations/calls.test.ts', 'many names'], ['test/http/reservations/calls.test.ts', 'many entities']],
