@@ -36,6 +36,17 @@ test('every page of docs/ that code, configuration or another page names exists'
   expect(missing).toEqual([])
 })
 
+test('every file or folder of the repository that a page names in code exists', () => {
+  const inCode = /`((?:src|packages|test|spec|scripts|bench|deploy|dashboards|examples)\/[\w./-]+)`/g
+  const missing = pages.flatMap((page) =>
+    [...textOf(page).matchAll(inCode)]
+      .map(([, path = '']) => path)
+      .filter((path) => !existsSync(join(root, path)))
+      .map((path) => `${page}: ${path}`),
+  )
+  expect(missing).toEqual([])
+})
+
 test('docs/README.md leads to every page of docs/', () => {
   const named = linksOf('docs/README.md').map((link) => join('docs', link.replace(/#.*$/, '')))
   const others = written('docs/**/*.md').filter((page) => page !== 'docs/README.md')
