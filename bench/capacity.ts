@@ -10,7 +10,8 @@
  */
 import { Redis } from 'ioredis'
 import { createLeases } from '../src/core/claims/leases.ts'
-import type { Clock, Leases } from '../src/core/ports.ts'
+import type { Clock } from '../src/core/clock.ts'
+import type { Leases } from '../src/core/ports.ts'
 import { createRedlockQuorum } from '../src/redlock/rounds.ts'
 import { Scheduler } from '../test/simulation/scheduler.ts'
 import { startRedisServers } from '../test/support/redis-servers.ts'

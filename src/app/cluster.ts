@@ -3,10 +3,10 @@
  */
 
 import type { Config } from '../config/load.ts'
+import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import { nodeName, placementOf } from '../core/nodes/groups.ts'
 import { shareOfMemory } from '../core/nodes/node-memory.ts'
-import type { Clock, Random } from '../core/ports.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
 import { createEmbeddedWaitQueues } from '../embedded/wait-queues.ts'
 import type { NodeView } from '../http/admin/server.ts'

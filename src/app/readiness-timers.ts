@@ -3,10 +3,11 @@
  */
 
 import type { Config } from '../config/load.ts'
+import type { Clock, Random, Timer } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import type { ReadinessGate } from '../core/health/readiness.ts'
 import { claimSynthetically, syntheticPauseMs } from '../core/health/synthetic-claims.ts'
-import type { Clock, Leases, Random, Timer } from '../core/ports.ts'
+import type { Leases } from '../core/ports.ts'
 import { PROBE_KEY } from '../redis/keys.ts'
 
 export type ReadinessTimersPorts = {

@@ -7,7 +7,7 @@
  */
 
 import type { Config } from '../config/load.ts'
-import type { Clock, Timer } from '../core/ports.ts'
+import type { Clock, Timer } from '../core/clock.ts'
 import { within } from '../core/retry.ts'
 import type { SagaDesk, SagaStanding } from '../core/saga-desk.ts'
 import { createSagaDesk } from '../saga/desk.ts'

@@ -9,7 +9,7 @@ import { createSecureContext } from 'node:tls'
 import type { ListenerName } from '../config/listeners.ts'
 import type { Config } from '../config/load.ts'
 import { SETTINGS } from '../config/settings.ts'
-import type { Clock } from '../core/ports.ts'
+import type { Clock } from '../core/clock.ts'
 import type { Certificates, ListenerTls } from '../http/server/tls.ts'
 import { watchFiles } from '../system/file-watch.ts'
 

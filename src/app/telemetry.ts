@@ -6,10 +6,11 @@
 
 import type { DestinationStream, Logger } from 'pino'
 import type { Config } from '../config/load.ts'
+import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import { createReadinessGate, type ReadinessVerdict } from '../core/health/readiness.ts'
 import type { NodeVitals } from '../core/nodes/node-vitals.ts'
-import type { Clock, Leases, Random, RecordNode } from '../core/ports.ts'
+import type { Leases, RecordNode } from '../core/ports.ts'
 import type { SagaStanding } from '../core/saga-desk.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
 import type { Readiness } from '../http/admin/server.ts'

@@ -5,8 +5,8 @@
  * the moment, which is nothing where it is not elected and nothing of a node that did not answer the last time.
  */
 
+import type { Clock } from '../core/clock.ts'
 import type { NodeVitals } from '../core/nodes/node-vitals.ts'
-import type { Clock } from '../core/ports.ts'
 import { paused } from './sweeper.ts'
 
 export type VitalsSource = {

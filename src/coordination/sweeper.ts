@@ -6,6 +6,7 @@
  * no single node: what a node shows is checked by a quorum read before it is told to anybody, and decided by a claim.
  */
 
+import type { Clock, Timer } from '../core/clock.ts'
 import {
   adoptOutcome,
   concludeOrphan,
@@ -15,7 +16,7 @@ import {
   type OrphanSettled,
 } from '../core/coordination/settle-orphan.ts'
 import type { Trail } from '../core/coordination/trail.ts'
-import type { Clock, Leases, Timer } from '../core/ports.ts'
+import type { Leases } from '../core/ports.ts'
 import type { Token } from '../core/record/token.ts'
 import { isWork } from '../core/request/identity.ts'
 

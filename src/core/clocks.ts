@@ -4,7 +4,7 @@
  * Source: redis.io, "Distributed Locks with Redis"; the 2 ms cover the granularity of expiry on a node.
  */
 
-import type { Clock } from './ports.ts'
+import type { Clock } from './clock.ts'
 
 /** Clock rates of nodes and sidecars are assumed to differ by less than this. */
 export const DRIFT_FACTOR = 0.01

@@ -1,5 +1,5 @@
 /**
- * What the core needs from outside, as interfaces: nodes, rounds, time, randomness, the application.
+ * What the core needs from outside, as interfaces: nodes, rounds, the application. (Time and randomness: `clock.ts`.)
  *
  * Adapters translate at this door: no error, type or event of a library crosses it. An answer that could not be had is
  * a value here (`unreachable`, `no_answer`), never an exception, because what it means is the core's to decide.
@@ -9,25 +9,6 @@ import type { HeaderList } from './header-list.ts'
 import type { Fingerprint, Owner, RecordAnswer, RecordCommand } from './record/record.ts'
 import type { StoredOutcome } from './record/stored-outcome.ts'
 import type { Token } from './record/token.ts'
-
-/** Time. Durations are measured on the monotonic clock; the wall clock is for tokens, for display and as a second guard. */
-export interface Clock {
-  monoMs(): number
-  wallMs(): number
-  /** Calls `fire` once, `delayMs` from now on the monotonic clock, unless cancelled. Does not keep the process alive. */
-  timer(delayMs: number, fire: () => void): Timer
-}
-
-export interface Timer {
-  cancel(): void
-}
-
-export interface Random {
-  /** Uniform in [0, 1). */
-  fraction(): number
-  /** `byteCount` unpredictable bytes as lower-case hex digits. */
-  hex(byteCount: number): string
-}
 
 /** Why nothing is known of what a node did with a command. It may have executed it. */
 export type Unreachable = {

@@ -5,7 +5,7 @@
  * Source: AWS Architecture Blog, "Exponential Backoff And Jitter" (2015).
  */
 
-import type { Clock, Random } from './ports.ts'
+import type { Clock, Random } from './clock.ts'
 
 export type Backoff = { readonly initialMs: number; readonly maxMs: number }
 

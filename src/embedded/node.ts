@@ -5,8 +5,9 @@
  * within one sidecar only; `fencepost serve` says so when it starts with them.
  */
 
+import type { Clock } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
-import type { Clock, NodeAnswer, RecordNode } from '../core/ports.ts'
+import type { NodeAnswer, RecordNode } from '../core/ports.ts'
 import { ownBytes } from '../core/record/own-bytes.ts'
 import { fitsRecord, NOT_FITTING, type NodeRecord, type RecordCommand } from '../core/record/record.ts'
 import { applyCommand, beginsWork } from '../core/record/record-rules.ts'

@@ -1,7 +1,7 @@
 /** Wait queues inside this process: where the nodes are embedded, no other process waits in them. */
 
 import { updateEntry, type WaitQueue, type WaitQueues } from '../core/claims/wait-queue.ts'
-import type { Clock } from '../core/ports.ts'
+import type { Clock } from '../core/clock.ts'
 
 export function createEmbeddedWaitQueues(clock: Clock): WaitQueues {
   const queues = new Map<string, WaitQueue>()

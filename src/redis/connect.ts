@@ -5,7 +5,7 @@
  */
 
 import { Redis } from 'ioredis'
-import type { Random } from '../core/ports.ts'
+import type { Random } from '../core/clock.ts'
 
 export type RedisAddress = {
   /** `redis://[user:password@]host:port[/db]`, `rediss://…`, or the path of a Unix socket. */

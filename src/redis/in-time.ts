@@ -1,6 +1,6 @@
 /** Waiting for a node's answer: only the node's own silence counts as silence, not a stall of this process. */
 
-import type { Clock } from '../core/ports.ts'
+import type { Clock } from '../core/clock.ts'
 
 /**
  * The promise, or an error with the sentence. Timers run before sockets are read, so after a stall of our own loop the answer

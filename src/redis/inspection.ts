@@ -5,6 +5,7 @@
  */
 
 import type { Redis } from 'ioredis'
+import type { Clock } from '../core/clock.ts'
 import type { Pulse } from '../core/nodes/continuity.ts'
 import {
   type CopyProgress,
@@ -14,7 +15,6 @@ import {
 } from '../core/nodes/enrolment-rules.ts'
 import { markIn, membersDiffer, sameMembers } from '../core/nodes/members.ts'
 import type { NodeMemory } from '../core/nodes/node-memory.ts'
-import type { Clock } from '../core/ports.ts'
 import { inTime } from './in-time.ts'
 import { callMembership } from './membership.ts'
 import { readDurable, readPulse } from './pulse.ts'

@@ -9,8 +9,8 @@
 
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
+import type { Clock } from '../core/clock.ts'
 import type { Trail, TrailEntry, TrailKind, TrailStream } from '../core/coordination/trail.ts'
-import type { Clock } from '../core/ports.ts'
 import { within } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import { trailKey, trailMark } from './keys.ts'

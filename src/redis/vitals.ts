@@ -1,8 +1,8 @@
 /** Asks one node how its server is doing: three small commands, for the one sidecar that collects. */
 
 import type { Redis } from 'ioredis'
+import type { Clock } from '../core/clock.ts'
 import type { NodeVitals } from '../core/nodes/node-vitals.ts'
-import type { Clock } from '../core/ports.ts'
 import { within } from '../core/retry.ts'
 
 /** @throws Error where the node is not connected, or does not answer in time */

@@ -19,7 +19,8 @@
 
 import Redlock, { ExecutionError, Lock } from 'redlock'
 import type { Events } from '../core/events.ts'
-import type { Clock, NodeAnswer, Quorum, RecordNode, Round } from '../core/ports.ts'
+import type { Clock } from '../core/clock.ts'
+import type { NodeAnswer, Quorum, RecordNode, Round } from '../core/ports.ts'
 import { answered } from '../core/quorum/tally.ts'
 import type { RecordCommand } from '../core/record/record.ts'
 import { majorityOf } from '../core/units.ts'

@@ -2,7 +2,7 @@
  * The clock and the randomness of the process, for a kit that is given none. The only file of the kit that touches them.
  */
 import { randomBytes } from 'node:crypto'
-import type { Clock, Random } from '../core/ports.ts'
+import type { Clock, Random } from '../core/clock.ts'
 
 /** For loops that run until they are stopped: their timers alone would not keep the process. Returns the release. */
 export function keepProcessAlive(): () => void {

@@ -4,7 +4,7 @@
  * Owns the checks of what it is given and the listener that keeps a broken idle connection from ending the process.
  * Refuses to own the pool: whoever made it ends it.
  */
-import type { Clock, Random } from '../core/ports.ts'
+import type { Clock, Random } from '../core/clock.ts'
 import { processClock, processRandom } from './ambient.ts'
 import { identifier, type Pool, type Tx } from './database.ts'
 import { SagaConfigError } from './errors.ts'

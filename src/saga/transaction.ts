@@ -9,7 +9,7 @@
  * Source: PostgreSQL documentation, "Serialization Failure Handling" (mvcc-serialization-failure-handling).
  */
 import type { PoolClient } from 'pg'
-import type { Clock, Random } from '../core/ports.ts'
+import type { Clock, Random } from '../core/clock.ts'
 import type { Backoff } from '../core/retry.ts'
 import { jitteredDelayMs, pause } from '../core/retry.ts'
 import { asked, isConnectionLoss, markOutage, type Pool, sqlState, sqlStateOf, type Tx } from './database.ts'

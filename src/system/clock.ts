@@ -1,6 +1,6 @@
 /** The clocks and timers of this process, behind the `Clock` port. */
 
-import type { Clock } from '../core/ports.ts'
+import type { Clock } from '../core/clock.ts'
 
 export const systemClock: Clock = {
   monoMs: () => performance.now(),

@@ -6,7 +6,7 @@
  * is being replaced is missing for a moment.
  */
 
-import type { Clock } from '../core/ports.ts'
+import type { Clock } from '../core/clock.ts'
 
 const LOOK_EVERY_MS = 1_000
 

@@ -1,7 +1,7 @@
 /** The operating system's randomness, behind the `Random` port. */
 
 import { randomFillSync } from 'node:crypto'
-import type { Random } from '../core/ports.ts'
+import type { Random } from '../core/clock.ts'
 
 /** Drawn at once: a call of the operating system costs the same for one owner as for 256. */
 const pool = Buffer.alloc(4_096)

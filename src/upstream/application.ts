@@ -7,8 +7,9 @@
 
 import type { Readable } from 'node:stream'
 import { Pool } from 'undici'
+import type { Clock } from '../core/clock.ts'
 import { linesOf } from '../core/formats/header-lines.ts'
-import type { Clock, ForwardResult } from '../core/ports.ts'
+import type { ForwardResult } from '../core/ports.ts'
 import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
 import { AnswerLate, type Failure, failureOf } from './failure.ts'
 import { type Tunnel, tunnel } from './tunnel.ts'

@@ -10,7 +10,7 @@
 import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { HeaderList } from '../core/header-list.ts'
-import type { Clock } from '../core/ports.ts'
+import type { Clock } from '../core/clock.ts'
 import { AnswerLate, AnswerMalformed, ClaimEnded, type Failure, failureOf } from './failure.ts'
 
 export type ApplicationRequest = {

@@ -3,7 +3,8 @@
  * virtual clock, real servers on their own.
  */
 import { describe, expect, test } from 'vitest'
-import type { ClaimRequest, ClaimResult, Clock, Lease, Leases } from '../../src/core/ports.ts'
+import type { Clock } from '../../src/core/clock.ts'
+import type { ClaimRequest, ClaimResult, Lease, Leases } from '../../src/core/ports.ts'
 import { encodeOutcome, type StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { formatToken, millisecondOf, tokenAt } from '../../src/core/record/token.ts'
 import { pause } from '../../src/core/retry.ts'

@@ -3,7 +3,7 @@
  * reservations of a few values, in an order that the seed decides.
  */
 
-import type { Random } from '../../src/core/ports.ts'
+import type { Random } from '../../src/core/clock.ts'
 import { seededRandom } from '../support/seeded-random.ts'
 import type { Mode } from './application.ts'
 import type { Clients } from './clients.ts'

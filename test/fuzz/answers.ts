@@ -3,7 +3,7 @@
  * the same answer or none, what was answered as carried out was carried out once, and nothing fails inside the proxy.
  */
 import { type AddressInfo, createServer, type Socket } from 'node:net'
-import type { Random } from '../../src/core/ports.ts'
+import type { Random } from '../../src/core/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { mutate, pick, restructure } from '../support/mutations.ts'
 import { openWire, route, startProxy } from '../support/proxy.ts'

@@ -2,7 +2,7 @@
  * Mutated calls of the reservation API. What must hold, whatever they are: it lives, nothing fails inside it, every answer is
  * well formed, and a reservation that somebody else holds is never ended by a call that does not know its token.
  */
-import type { Random } from '../../src/core/ports.ts'
+import type { Random } from '../../src/core/clock.ts'
 import { mutate, pick, restructure } from '../support/mutations.ts'
 import { openWire } from '../support/proxy.ts'
 import { startReservationApi } from '../support/reservation-api.ts'

@@ -3,7 +3,7 @@
  * that the application counted are exactly those that were answered 2xx from it, and what it received is one request
  * after another to a reader that follows RFC 9112 by the letter.
  */
-import type { Random } from '../../src/core/ports.ts'
+import type { Random } from '../../src/core/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { mutate, pick, restructure } from '../support/mutations.ts'
 import { openWire, route, startProxy } from '../support/proxy.ts'

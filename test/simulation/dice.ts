@@ -6,7 +6,7 @@
  * splitmix32.
  */
 
-import type { Random } from '../../src/core/ports.ts'
+import type { Random } from '../../src/core/clock.ts'
 
 export class Dice implements Random {
   #a: number

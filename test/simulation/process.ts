@@ -6,7 +6,7 @@
  * due, and a dead one never goes on. Everything that reaches the core from outside passes `deliver`.
  */
 
-import type { Clock, Timer } from '../../src/core/ports.ts'
+import type { Clock, Timer } from '../../src/core/clock.ts'
 import type { Scheduler } from './scheduler.ts'
 
 /** Of an event loop that has much to do. */

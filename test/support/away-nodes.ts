@@ -1,6 +1,7 @@
 /** Embedded nodes that go away and come back with what they knew. */
+
+import type { Clock } from '../../src/core/clock.ts'
 import { SILENT } from '../../src/core/events.ts'
-import type { Clock } from '../../src/core/ports.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 
 export type AwayNodes = {

@@ -4,8 +4,9 @@
  */
 
 import { createLeases } from '../../src/core/claims/leases.ts'
+import type { Clock, Random } from '../../src/core/clock.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
-import type { Clock, Leases, NodeAnswer, Random, RecordNode } from '../../src/core/ports.ts'
+import type { Leases, NodeAnswer, RecordNode } from '../../src/core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'

@@ -1,8 +1,8 @@
 /** The real gateway listener on five embedded nodes, and what its checks have left on them. */
 import { randomUUID } from 'node:crypto'
 import { createLeases } from '../../src/core/claims/leases.ts'
+import type { Clock } from '../../src/core/clock.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
-import type { Clock } from '../../src/core/ports.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import { agreedSecret } from '../../src/core/reservations/reservation-secret.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'

@@ -2,7 +2,7 @@
  * Clocks for real servers in this process whose timers stay real. One moves when the test says so; one stands still while
  * the process does, so that what is promised of a process that runs can be asked for on a machine that holds it up.
  */
-import type { Clock } from '../../src/core/ports.ts'
+import type { Clock } from '../../src/core/clock.ts'
 import { systemClock } from '../../src/system/clock.ts'
 
 export type HeldClock = Clock & {

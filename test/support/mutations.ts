@@ -2,7 +2,7 @@
  * Makes hostile messages out of good ones: bytes flipped, cut, doubled, and the pieces that parsers disagree about put
  * where they do not belong. Seeded, so that a failure can be repeated.
  */
-import type { Random } from '../../src/core/ports.ts'
+import type { Random } from '../../src/core/clock.ts'
 
 /** What requests are smuggled with. */
 const PIECES = [

@@ -1,5 +1,5 @@
 /** Randomness that a failing test can repeat: mulberry32, behind the `Random` port. Never for anything secret. */
-import type { Random } from '../../src/core/ports.ts'
+import type { Random } from '../../src/core/clock.ts'
 
 export function seededRandom(seed: number): Random {
   let state = seed >>> 0

@@ -2,7 +2,7 @@
  * A clock that moves only when the test says so. Timers fire in the order of their time, each followed by everything
  * that its promises set off, so that a test that advances an hour sees the same order as a process that waits one.
  */
-import type { Clock, Timer } from '../../src/core/ports.ts'
+import type { Clock, Timer } from '../../src/core/clock.ts'
 
 /** 2026-01-01T00:00:00Z: tokens and records look like real ones. */
 export const VIRTUAL_START_WALL_MS = Date.UTC(2026, 0, 1)

@@ -7,7 +7,8 @@
  * answer means, and how many may wait at all, is the caller's to decide.
  */
 
-import type { ClaimResult, Clock, Random } from '../ports.ts'
+import type { Clock, Random } from '../clock.ts'
+import type { ClaimResult } from '../ports.ts'
 import { type Backoff, jitteredDelayMs, pauseUnless, whenAborted } from '../retry.ts'
 import type { FairQueue, Ticket } from './fair-queue.ts'
 import { isTaken, type Taken } from './waiters.ts'

@@ -10,7 +10,8 @@
 
 import { type Instant, now } from '../clocks.ts'
 import type { Events } from '../events.ts'
-import type { ClaimRequest, ClaimResult, Clock, NodeAnswer, Quorum, Random, Round } from '../ports.ts'
+import type { Clock, Random } from '../clock.ts'
+import type { ClaimRequest, ClaimResult, NodeAnswer, Quorum, Round } from '../ports.ts'
 import { explainRefusedClaim, type Refusal } from '../quorum/refused-claim.ts'
 import { answered, bestCompleted, isForWantOfRoom } from '../quorum/tally.ts'
 import type { Owner } from '../record/record.ts'

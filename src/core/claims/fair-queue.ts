@@ -10,7 +10,7 @@
  * majority no ticket is waited for.
  */
 
-import type { Clock, Random, Timer } from '../ports.ts'
+import type { Clock, Random, Timer } from '../clock.ts'
 import { majorityOf } from '../units.ts'
 import { isBefore, type QueueReply, type WaitQueues } from './wait-queue.ts'
 

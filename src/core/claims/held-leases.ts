@@ -8,7 +8,8 @@
  */
 
 import { now } from '../clocks.ts'
-import type { Clock, Lease } from '../ports.ts'
+import type { Clock } from '../clock.ts'
+import type { Lease } from '../ports.ts'
 import { remainingMs } from './lease.ts'
 
 /** Fewer leases than this are not worth a walk over them. */

@@ -15,7 +15,8 @@
 
 import { now } from '../clocks.ts'
 import type { Events, LeaseEnd } from '../events.ts'
-import type { Clock, Lease, Leases, Random, Timer } from '../ports.ts'
+import type { Clock, Random, Timer } from '../clock.ts'
+import type { Lease, Leases } from '../ports.ts'
 import type { Token } from '../record/token.ts'
 import { remainingMs } from './lease.ts'
 

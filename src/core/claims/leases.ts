@@ -8,19 +8,8 @@
 
 import { now } from '../clocks.ts'
 import type { Events } from '../events.ts'
-import type {
-  Clock,
-  CompleteResult,
-  Lease,
-  Leases,
-  NodeAnswer,
-  Quorum,
-  Random,
-  ReadResult,
-  ReleaseResult,
-  RenewResult,
-  Round,
-} from '../ports.ts'
+import type { Clock, Random } from '../clock.ts'
+import type { CompleteResult, Lease, Leases, NodeAnswer, Quorum, ReadResult, ReleaseResult, RenewResult, Round } from '../ports.ts'
 import { type ClaimedRead, type CompletedRecord, explainRead } from '../quorum/majority-read.ts'
 import { explainRefusedCompletion } from '../quorum/refused-completion.ts'
 import { explainRejected } from '../quorum/rejected-command.ts'

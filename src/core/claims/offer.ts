@@ -6,8 +6,9 @@
  * duplicates are refused: what is recorded late is still the truth.
  */
 
+import type { Clock, Random } from '../clock.ts'
 import type { Events } from '../events.ts'
-import type { Clock, CompleteResult, Leases, Random } from '../ports.ts'
+import type { CompleteResult, Leases } from '../ports.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import type { LeaseKeeper } from './lease-keeper.ts'

@@ -12,7 +12,8 @@
  */
 
 import type { Events } from '../events.ts'
-import type { ClaimRequest, ClaimResult, Clock, Leases } from '../ports.ts'
+import type { Clock } from '../clock.ts'
+import type { ClaimRequest, ClaimResult, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
 import { HeldLeases } from './held-leases.ts'
 import { createOutcomeMemory } from './outcome-memory.ts'

@@ -8,8 +8,9 @@
  * its own record, and then the first to write back wins and the other is told as a conflict.
  */
 
+import type { Clock, Random, Timer } from '../clock.ts'
 import type { Events, WriteBackEnd } from '../events.ts'
-import type { Clock, CompleteResult, Lease, Leases, Random, Timer } from '../ports.ts'
+import type { CompleteResult, Lease, Leases } from '../ports.ts'
 import { encodeOutcome, type StoredOutcome } from '../record/stored-outcome.ts'
 import { type Backoff, jitteredDelayMs } from '../retry.ts'
 

@@ -9,8 +9,9 @@
  */
 
 import { KEPT_WHILE_ALIVE, keepLease } from '../claims/lease-keeper.ts'
+import type { Clock, Random, Timer } from '../clock.ts'
 import type { Events } from '../events.ts'
-import type { Clock, Leases, Random, Timer } from '../ports.ts'
+import type { Leases } from '../ports.ts'
 import type { Token } from '../record/token.ts'
 
 export type Term = {

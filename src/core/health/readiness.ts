@@ -10,7 +10,7 @@
  * begins anew. A majority that can't vote, a clock that claims are refused for, and the end of the process need no brakes.
  */
 
-import type { Clock, Random } from '../ports.ts'
+import type { Clock, Random } from '../clock.ts'
 
 export type ReadinessReason = 'latency' | 'quorum' | 'clock' | 'shutdown'
 

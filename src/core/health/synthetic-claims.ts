@@ -5,8 +5,9 @@
  * when and what; it says nothing of readiness, which takes the duration of the first claim as a sample like any other.
  */
 
+import type { Clock, Random } from '../clock.ts'
 import type { Events } from '../events.ts'
-import type { Clock, Leases, Random } from '../ports.ts'
+import type { Leases } from '../ports.ts'
 
 export type SyntheticResult =
   | 'ok'

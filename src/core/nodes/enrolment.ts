@@ -7,7 +7,7 @@
  * An act that fails rejects; whoever drives it looks at the nodes again and goes on.
  */
 
-import type { Random } from '../ports.ts'
+import type { Random } from '../clock.ts'
 import type { EnrolmentNode, Peer } from './enrolment-node.ts'
 import {
   type Cluster,

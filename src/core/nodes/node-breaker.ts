@@ -5,8 +5,9 @@
  * nothing), and neither does a single record that the node can't use: it answered.
  */
 
+import type { Clock, Random } from '../clock.ts'
 import type { Events } from '../events.ts'
-import type { Clock, NodeAnswer, Random, RecordNode } from '../ports.ts'
+import type { NodeAnswer, RecordNode } from '../ports.ts'
 import { admit, type Breaker, type BreakerRules, CLOSED, report } from './breaker.ts'
 
 /**

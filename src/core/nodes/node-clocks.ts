@@ -18,7 +18,8 @@
  */
 
 import type { Events } from '../events.ts'
-import type { Clock, NodeAnswer, RecordNode } from '../ports.ts'
+import type { Clock } from '../clock.ts'
+import type { NodeAnswer, RecordNode } from '../ports.ts'
 import type { RecordCommand } from '../record/record.ts'
 import { majorityOf } from '../units.ts'
 import { judgeLeap, type Leap, type Steady } from './clock-leaps.ts'

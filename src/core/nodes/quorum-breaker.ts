@@ -9,7 +9,8 @@
  */
 
 import type { Events } from '../events.ts'
-import type { Clock, Leases, Random } from '../ports.ts'
+import type { Clock, Random } from '../clock.ts'
+import type { Leases } from '../ports.ts'
 import { isForWantOfRoom } from '../quorum/tally.ts'
 import { admit, type Breaker, type BreakerRules, CLOSED, report } from './breaker.ts'
 

@@ -17,8 +17,9 @@
  */
 
 import type { Background } from '../background.ts'
+import type { Clock, Random } from '../clock.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
-import type { Clock, Lease, Leases, Random } from '../ports.ts'
+import type { Lease, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 

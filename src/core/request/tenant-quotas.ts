@@ -11,7 +11,7 @@
  * would have been allowed, with a burst of one second.
  */
 
-import type { Clock } from '../ports.ts'
+import type { Clock } from '../clock.ts'
 
 export type QuotaReached = {
   readonly kind: 'reached'

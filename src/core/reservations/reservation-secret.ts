@@ -10,8 +10,9 @@
  */
 
 import { createHmac } from 'node:crypto'
+import type { Clock, Random } from '../clock.ts'
 import { sha256Hex } from '../formats/framing.ts'
-import type { Clock, Leases, Random } from '../ports.ts'
+import type { Leases } from '../ports.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import { SESSION_TAG_BYTES } from './reservations.ts'
 

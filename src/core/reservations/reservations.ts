@@ -15,7 +15,8 @@
  */
 
 import { isTaken } from '../claims/waiters.ts'
-import type { ClaimResult, CompleteResult, Lease, Leases, Random, ReadResult } from '../ports.ts'
+import type { Random } from '../clock.ts'
+import type { ClaimResult, CompleteResult, Lease, Leases, ReadResult } from '../ports.ts'
 import type { Fingerprint, Owner } from '../record/record.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'

@@ -9,7 +9,8 @@
  */
 
 import { createHash } from 'node:crypto'
-import type { Leases, Random } from '../../core/ports.ts'
+import type { Random } from '../../core/clock.ts'
+import type { Leases } from '../../core/ports.ts'
 import type { Scope } from '../../core/request/identity.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
 import { reservationIdOf } from '../../core/reservations/reservation-id.ts'

@@ -6,7 +6,7 @@
 
 import { createServer, type Socket } from 'node:net'
 import { Server } from '@grpc/grpc-js'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/clock.ts'
 import { trackInFlight } from '../server/in-flight.ts'
 import { type ListenAt, whereListening } from '../server/listen-address.ts'
 import type { ListenerTls } from '../server/tls.ts'

@@ -9,7 +9,8 @@
 
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
-import type { Clock, Leases } from '../../core/ports.ts'
+import type { Clock } from '../../core/clock.ts'
+import type { Leases } from '../../core/ports.ts'
 import { verifyReservationId } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import { complete, type EndResult, type Reservation, release } from '../../core/reservations/reservations.ts'

@@ -5,9 +5,9 @@
  * because the path and the headers of a check are those of somebody else's request, `Authorization` included.
  */
 
+import type { Clock } from '../../core/clock.ts'
 import type { Entrypoint, Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { Clock } from '../../core/ports.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check } from '../check/check.ts'
 import { checkAnswer } from '../check/check-answers.ts'
 import { TOKEN_HEADER, TOKEN_REQUIRED } from '../check/gateway-token.ts'

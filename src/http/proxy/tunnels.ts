@@ -7,7 +7,7 @@
 
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/clock.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import type { Arrived } from '../request/arrival.ts'

@@ -2,8 +2,9 @@
  * From what came of a call to its answer: THE table of the reservation API, and the sentences.
  */
 
+import type { Clock } from '../../core/clock.ts'
 import type { Decision } from '../../core/events.ts'
-import type { Clock, ReadResult } from '../../core/ports.ts'
+import type { ReadResult } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import type { Waited } from '../../core/reservations/reservation-wait.ts'
 import type { EndResult, ExtendResult, Reservation, Validity } from '../../core/reservations/reservations.ts'

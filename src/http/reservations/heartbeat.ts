@@ -10,8 +10,9 @@
 
 import type { ServerResponse } from 'node:http'
 import type { Keeping } from '../../core/claims/lease-keeper.ts'
+import type { Clock, Random } from '../../core/clock.ts'
 import type { Events } from '../../core/events.ts'
-import type { Clock, Leases, Random } from '../../core/ports.ts'
+import type { Leases } from '../../core/ports.ts'
 import { keepReservation } from '../../core/reservations/reservation-wait.ts'
 import type { Reservation, Validity } from '../../core/reservations/reservations.ts'
 import { type ReservedNow, times } from './answers.ts'

@@ -5,7 +5,7 @@
  * places on each of them, and a restarted sidecar counts anew. The bound is for what one caller can make us hold.
  */
 
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/clock.ts'
 import { type Reservation, SESSION_TAG_BYTES, type Validity } from '../../core/reservations/reservations.ts'
 
 export interface Outstanding {

@@ -7,8 +7,8 @@
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Keeping } from '../../core/claims/lease-keeper.ts'
+import type { Clock } from '../../core/clock.ts'
 import type { Events } from '../../core/events.ts'
-import type { Clock } from '../../core/ports.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { PROBLEMS } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'

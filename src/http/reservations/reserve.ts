@@ -5,7 +5,8 @@
  */
 
 import type { Waiters } from '../../core/claims/waiters.ts'
-import type { Clock, Leases, Random } from '../../core/ports.ts'
+import type { Clock, Random } from '../../core/clock.ts'
+import type { Leases } from '../../core/ports.ts'
 import { parseDuration, printDuration } from '../../core/quantity.ts'
 import type { Scope } from '../../core/request/identity.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'

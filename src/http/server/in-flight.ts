@@ -7,7 +7,7 @@
  * the listener's.
  */
 
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/clock.ts'
 
 export interface InFlight {
   readonly count: number

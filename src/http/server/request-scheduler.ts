@@ -6,7 +6,7 @@
  * later turns, in the order in which they came. Owns that order, and no limit: every request begins.
  */
 
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/clock.ts'
 
 export interface RequestScheduler {
   /** Undefined where the request may begin now, else resolves when it may. */

@@ -8,7 +8,7 @@
 
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/clock.ts'
 import type { Answer } from '../message/answer.ts'
 import { closesConnection } from '../message/problems.ts'
 import { type InFlight, trackInFlight } from './in-flight.ts'

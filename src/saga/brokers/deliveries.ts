@@ -5,7 +5,7 @@
  * Owns the count, the verdict on what is not ours, and the order of beginning and ending. How a broker hands messages out
  * and is told of verdicts is its adapter's ({@link Session}).
  */
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/clock.ts'
 import { pause } from '../../core/retry.ts'
 import { keepProcessAlive } from '../ambient.ts'
 import { BrokerUnavailableError } from '../errors.ts'

@@ -10,7 +10,7 @@
  * Source: Kafka documentation, "Design: message delivery semantics"; conformance by hand, see docs/guide/saga.md.
  */
 import type { Consumer, MessagesStream, Producer } from '@platformatic/kafka'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/clock.ts'
 import { pauseUnless } from '../../core/retry.ts'
 import { processClock } from '../ambient.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'

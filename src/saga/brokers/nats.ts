@@ -23,7 +23,7 @@ import {
   type NodeConnectionOptions,
   headers as natsHeaders,
 } from '@nats-io/transport-node'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/clock.ts'
 import { pause } from '../../core/retry.ts'
 import { processClock } from '../ambient.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'

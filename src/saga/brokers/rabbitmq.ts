@@ -10,7 +10,7 @@
  * Source: RabbitMQ documentation, "Consumer Acknowledgements and Publisher Confirms", "Quorum Queues".
  */
 import type { ConfirmChannel, ConsumeMessage } from 'amqplib'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/clock.ts'
 import { pause } from '../../core/retry.ts'
 import { processClock } from '../ambient.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'

@@ -10,7 +10,7 @@
  */
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/clock.ts'
 import { processClock } from '../ambient.ts'
 import { PublishDeferredError, PublishRefusedError } from '../errors.ts'
 import {

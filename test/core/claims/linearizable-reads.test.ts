@@ -5,8 +5,9 @@
  */
 import { describe, expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
+import type { Clock } from '../../../src/core/clock.ts'
 import { SILENT } from '../../../src/core/events.ts'
-import type { Clock, NodeAnswer, Quorum, ReadResult } from '../../../src/core/ports.ts'
+import type { NodeAnswer, Quorum, ReadResult } from '../../../src/core/ports.ts'
 import type { RecordCommand } from '../../../src/core/record/record.ts'
 import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
 import { EmbeddedNode } from '../../../src/embedded/node.ts'

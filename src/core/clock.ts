@@ -1,0 +1,24 @@
+/**
+ * Time and randomness, which everything that decides is given as arguments: a test moves the one and seeds the other.
+ *
+ * `system/` has those of the process, the saga kit has its own.
+ */
+
+/** Time. Durations are measured on the monotonic clock; the wall clock is for tokens, for display and as a second guard. */
+export interface Clock {
+  monoMs(): number
+  wallMs(): number
+  /** Calls `fire` once, `delayMs` from now on the monotonic clock, unless cancelled. Does not keep the process alive. */
+  timer(delayMs: number, fire: () => void): Timer
+}
+
+export interface Timer {
+  cancel(): void
+}
+
+export interface Random {
+  /** Uniform in [0, 1). */
+  fraction(): number
+  /** `byteCount` unpredictable bytes as lower-case hex digits. */
+  hex(byteCount: number): string
+}
