@@ -12,21 +12,29 @@ ARG RUNTIME_IMAGE=gcr.io/distroless/nodejs26-debian13:nonroot
 
 FROM ${BUILD_IMAGE} AS build
 WORKDIR /app
-COPY package.json package-lock.json .npmrc ./
+COPY package.json package-lock.json .npmrc LICENSE ./
+COPY packages/client/package.json ./packages/client/
+COPY packages/saga/package.json ./packages/saga/
 # No package runs code of its own here: Node is that of the image, and nothing else needs to be built.
 RUN npm ci --ignore-scripts && cp package-lock.json node_modules/.fencepost-lock
 COPY tsconfig.json tsconfig.build.json ./
 COPY scripts ./scripts
+COPY packages ./packages
 COPY src ./src
 RUN npm run build
 
 FROM ${BUILD_IMAGE} AS packages
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
+COPY packages/client/package.json ./packages/client/
+COPY packages/saga/package.json ./packages/saga/
+# The broker clients of the saga kit are optional peers, which the sidecar does not use: they are left out as optional.
 # Without their names the development packages are not missing from the bill, which is then made of what is installed.
-RUN npm ci --omit=dev --ignore-scripts \
+# npm's links to the two packages lead nowhere in the image: dist/ has them built.
+RUN npm ci --omit=dev --omit=optional --ignore-scripts \
   && npm pkg delete devDependencies \
-  && npm sbom --sbom-format=cyclonedx > sbom.cdx.json
+  && npm sbom --sbom-format=cyclonedx > sbom.cdx.json \
+  && rm -r node_modules/@fencepost
 
 FROM ${RUNTIME_IMAGE}
 ARG VERSION=0.1.0

@@ -7,10 +7,7 @@
  * Database and load share this machine; only the differences within one run mean anything. PostgreSQL runs without fsync, so
  * that the disk of this machine is not what is measured.
  */
-import { withIdempotency } from '../src/saga/idempotency.ts'
-import { createSagaKit } from '../src/saga/kit.ts'
-import { migrate } from '../src/saga/migrate.ts'
-import { runIdempotentStep } from '../src/saga/step.ts'
+import { createSagaKit, migrate, runIdempotentStep, withIdempotency } from '@fencepost/saga'
 import { startPostgres } from '../test/support/postgres-server.ts'
 import { alternate, type Contender, closedLoop, median } from './support/rounds.ts'
 

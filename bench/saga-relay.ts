@@ -8,20 +8,23 @@
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import {
+  createOutboxRelay,
+  createSagaKit,
+  enableNotify,
+  type MessagePublisher,
+  migrate,
+  publish,
+  type SagaEvent,
+  wakeOnNotify,
+} from '@fencepost/saga'
+import { createKafkaPublisher } from '@fencepost/saga/kafka'
+import { createMailboxPublisher } from '@fencepost/saga/mailbox'
+import { createNatsPublisher, createNatsSubscriber } from '@fencepost/saga/nats'
+import { createRabbitMqPublisher, createRabbitMqSubscriber } from '@fencepost/saga/rabbitmq'
+import { createRedisStreamsPublisher } from '@fencepost/saga/redis-streams'
+import { createWebhookPublisher, createWebhookReceiver } from '@fencepost/saga/webhook'
 import { Admin } from '@platformatic/kafka'
-import { createKafkaPublisher } from '../src/saga/brokers/kafka.ts'
-import { createMailboxPublisher } from '../src/saga/brokers/mailbox.ts'
-import { createNatsPublisher, createNatsSubscriber } from '../src/saga/brokers/nats.ts'
-import { createRabbitMqPublisher, createRabbitMqSubscriber } from '../src/saga/brokers/rabbitmq.ts'
-import { createRedisStreamsPublisher } from '../src/saga/brokers/redis-streams.ts'
-import { createWebhookPublisher, createWebhookReceiver } from '../src/saga/brokers/webhook.ts'
-import type { SagaEvent } from '../src/saga/events.ts'
-import { createSagaKit } from '../src/saga/kit.ts'
-import type { MessagePublisher } from '../src/saga/messages.ts'
-import { migrate } from '../src/saga/migrate.ts'
-import { enableNotify, wakeOnNotify } from '../src/saga/notify.ts'
-import { publish } from '../src/saga/outbox.ts'
-import { createOutboxRelay } from '../src/saga/relay.ts'
 import { kafkaProducer } from '../test/support/kafka-elsewhere.ts'
 import { startKafka } from '../test/support/kafka-server.ts'
 import { startNats } from '../test/support/nats-server.ts'

@@ -4,8 +4,9 @@
  * An earlier attempt may have written its row and died before it could say so (`attempt` above 1): then the row is there
  * already, and it is the answer.
  */
+
+import type { Reservation } from '@fencepost/client'
 import type pg from 'pg'
-import type { Reservation } from '../src/client/client.ts'
 
 export type Payment = { readonly payment_id: string; readonly order_id: string; readonly amount: number }
 

@@ -1,19 +1,98 @@
 /**
- * `npm run build`: dist/ from src/, anew: what the compiler makes of the TypeScript, and beside it every other file (Lua
- * scripts, SQL, schemas), which the code reads relative to itself.
+ * `npm run build`: dist/ from the sources, anew. The sidecar is in dist/ itself, with every file that the code reads relative
+ * to itself (Lua scripts, schemas); each package is in dist/packages/ as it is published (`npm pack ./dist/packages/client`).
+ *
+ * Owns the difference between a package in this repository and a published one. Here its `exports` name the sources, so that
+ * nothing has to be built, and no option set, before a program or a test runs. Published they name what the compiler made of
+ * them; dist/node_modules leads the built sidecar to these.
  *
  * Usage: node scripts/run.mjs scripts/build.ts [folder instead of dist]
  */
 import { spawnSync } from 'node:child_process'
-import { chmodSync, cpSync, rmSync } from 'node:fs'
-import { join } from 'node:path'
+import {
+  chmodSync,
+  copyFileSync,
+  cpSync,
+  globSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
+
+const PACKAGES = ['client', 'saga']
+/** What the kit takes of the sidecar's sources: the one file that reaches out of its package (packages/saga/src/core.ts). */
+const CORE = '../../../src/core/'
 
 const target = process.argv[2] ?? 'dist'
+const compiled = join(target, '.compiled')
 
 // Files of sources that are gone would be shipped for ever.
 rmSync(target, { recursive: true, force: true })
-const { status } = spawnSync('tsc', ['-p', 'tsconfig.build.json', '--outDir', target], { stdio: 'inherit' })
+const { status } = spawnSync('tsc', ['-p', 'tsconfig.build.json', '--outDir', compiled], { stdio: 'inherit' })
 if (status !== 0) process.exit(status ?? 1)
-cpSync('src', target, { recursive: true, filter: (path) => !/\.(ts|md)$/.test(path) })
-// `bin` of package.json: npm links it, and the shell starts it.
-chmodSync(join(target, 'main.js'), 0o755)
+placeSidecar()
+for (const name of PACKAGES) placePackage(name)
+rmSync(compiled, { recursive: true })
+
+function placeSidecar(): void {
+  const from = join(compiled, 'src')
+  for (const file of globSync('**/*.js', { cwd: from })) {
+    place(join(target, file), readFileSync(join(from, file), 'utf8'))
+    // Two folders less are between the map and its source than where it was written.
+    const map = readFileSync(join(from, `${file}.map`), 'utf8')
+    place(join(target, `${file}.map`), map.replace('"sources":["../../', '"sources":["'))
+  }
+  cpSync('src', target, { recursive: true, filter: (path) => !/\.(ts|md)$/.test(path) })
+  // `bin` of package.json: npm links it, and the shell starts it.
+  chmodSync(join(target, 'main.js'), 0o755)
+}
+
+function placePackage(name: string): void {
+  const source = join('packages', name)
+  const folder = join(target, 'packages', name)
+  const from = join(compiled, source, 'src')
+  for (const file of globSync('**/*.{js,d.ts}', { cwd: from })) {
+    const text = published(join(from, file))
+    for (const [, taken] of text.matchAll(new RegExp(`'${CORE}(.+)\\.[jt]s'`, 'g'))) placeCore(folder, taken!)
+    place(join(folder, file), text.replaceAll(CORE, './core/'))
+  }
+  const manifest = JSON.parse(readFileSync(join(source, 'package.json'), 'utf8')) as Manifest
+  place(join(folder, 'package.json'), `${JSON.stringify(publishedManifest(manifest), undefined, 2)}\n`)
+  copyFileSync(join(source, 'README.md'), join(folder, 'README.md'))
+  copyFileSync('LICENSE', join(folder, 'LICENSE'))
+  const links = join(target, 'node_modules/@fencepost')
+  mkdirSync(links, { recursive: true })
+  symlinkSync(join('../../packages', name), join(links, name))
+}
+
+/** With what it imports in turn. */
+function placeCore(folder: string, name: string): void {
+  for (const ending of ['.js', '.d.ts']) {
+    const text = published(join(compiled, 'src/core', name + ending))
+    place(join(folder, 'core', name + ending), text)
+    for (const [, next] of text.matchAll(/from '\.\/(.+)\.[jt]s'/g)) placeCore(folder, next!)
+  }
+}
+
+/** Without the line that leads to its source map, which is not published: the sources are not either. */
+function published(file: string): string {
+  return readFileSync(file, 'utf8').replace(/\n\/\/# sourceMappingURL=.*\s*$/, '\n')
+}
+
+type Manifest = { readonly private: true; readonly exports: Readonly<Record<string, string>> }
+
+function publishedManifest({ private: _, exports, ...rest }: Manifest): object {
+  const doors = Object.entries(exports).map(([door, source]) => {
+    const file = source.replace(/^\.\/src\/(.*)\.ts$/, './$1')
+    return [door, { types: `${file}.d.ts`, default: `${file}.js` }]
+  })
+  return { ...rest, exports: Object.fromEntries(doors) }
+}
+
+function place(file: string, text: string): void {
+  mkdirSync(dirname(file), { recursive: true })
+  writeFileSync(file, text)
+}

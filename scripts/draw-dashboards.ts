@@ -6,12 +6,11 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import { createOutboxRelay, publish } from '@fencepost/saga'
 import type { Panel } from '../dashboards/board.ts'
 import { BOARDS } from '../dashboards/boards.ts'
 import { type Drawn, drawBoard } from '../dashboards/draw.ts'
 import { filledIn, labelOf } from '../dashboards/query.ts'
-import { publish } from '../src/saga/outbox.ts'
-import { createOutboxRelay } from '../src/saga/relay.ts'
 import { startMonitoredStack, startSagaTables } from '../test/support/monitored-stack.ts'
 import { RecordingPublisher } from '../test/support/recording-publisher.ts'
 

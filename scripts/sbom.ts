@@ -1,8 +1,9 @@
 /**
  * `npm run --silent generate -- sbom`: what the running sidecar is made of, as CycloneDX.
  *
- * npm makes the bill of everything in the lock file, and the packages that are for development only are taken out here:
- * `npm sbom --omit=dev` (npm 11.19.1) also leaves out packages that both kinds need, `yaml` for one.
+ * npm makes the bill of everything in the lock file, and what the sidecar does not run is taken out here: `npm sbom --omit=dev`
+ * (npm 11.19.1) also leaves out packages that both kinds need, `yaml` for one. Not run are packages for development, optional ones
+ * (among them the clients of the saga kit's brokers, which are its optional peers), and our own, which are no dependency.
  */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -43,12 +44,26 @@ export function billOfMaterials(): Bill {
   }
 }
 
-/** `name@version` of every package of the lock file that is not for development. */
+/** As `npm ci --omit=dev --omit=optional` sees an entry of the lock file: it stays out of the image. */
+export function isLeftOut({ dev, optional, devOptional }: LockEntry): boolean {
+  return (dev ?? optional ?? devOptional) === true
+}
+
+export type LockEntry = {
+  readonly dev?: boolean
+  readonly optional?: boolean
+  readonly devOptional?: boolean
+  readonly version?: string
+}
+
+/** `name@version` of every package of the lock file that the sidecar runs with, our own left aside. */
 export function runningPackages(): ReadonlySet<string> {
   const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
-    packages: Record<string, { readonly dev?: boolean; readonly version?: string }>
+    packages: Record<string, LockEntry>
   }
-  const running = Object.entries(packages).filter(([path, { dev }]) => path !== '' && dev !== true)
+  const running = Object.entries(packages).filter(
+    ([path, entry]) => /node_modules\/(?!@fencepost\/)/.test(path) && !isLeftOut(entry),
+  )
   return new Set(running.map(([path, { version }]) => `${path.replace(/^.*node_modules\//, '')}@${version}`))
 }
 

@@ -117,7 +117,7 @@ async function build(config: Config, environment: AppEnvironment) {
       fairQueue: createFairQueue({ waitQueues: stack.waitQueues, clock, random }),
       background,
     },
-    answering: sagas === undefined ? core : { ...core, sagas: sagas.desk },
+    answering: sagas === undefined ? core : { ...core, sagas: sagas.admin },
     onFailure: (err, problemInstance) =>
       log.error(
         { fault: faultOf(err), problem_instance: problemInstance },
@@ -189,7 +189,7 @@ function adminOf({ telemetry, nodes, listeners, stack, sagas, secrets }: Parts, 
     writeBackPending: stack.writeBackPending(),
     sweeping: state.coordination?.sweeping(),
     vitals: state.coordination?.vitals(),
-    sagas: sagas?.standing(),
+    sagas: sagas?.backlog(),
   })
   return createAdminServer({
     readiness: () => telemetry.readiness(watched()),

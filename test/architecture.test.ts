@@ -5,16 +5,16 @@
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { expect, test } from 'vitest'
-import manifest from '../package.json' with { type: 'json' }
+import client from '../packages/client/package.json' with { type: 'json' }
+import kit from '../packages/saga/package.json' with { type: 'json' }
 import { codeOf, importsOf, linesWith } from './support/source-text.ts'
 
 const root = dirname(import.meta.dirname)
-const src = join(root, 'src')
 
 // biome-ignore format: one line reads as one set
 const adapters = ['config', 'http', 'redis', 'redlock', 'embedded', 'upstream', 'coordination', 'observe', 'system']
 
-/** Which layer may import which. A layer is a folder of src, or the file of that name. */
+/** Which layer may import which. A layer is a folder of src, or the file of that name; and so is each package. */
 const arrows: Record<string, readonly string[]> = {
   main: ['cli', 'core'],
   cli: ['app', 'config', 'core', 'demo', 'probe', 'saga'],
@@ -54,10 +54,13 @@ const arrowsOfHttp: Record<string, readonly string[]> = {
   admin: ['server'],
 }
 
+/** What the saga kit is built with of the sidecar's sources: what packages/saga/src/core.ts names, and what that imports. */
+const surfaceForTheKit = ['core/clock.ts', 'core/retry.ts', 'core/saga-admin.ts']
+
 /** Packages that show in one place only, so that replacing one is a change of that place. */
 const homes: Record<string, RegExp> = {
   redlock: /^redlock\//,
-  ioredis: /^(redis|saga)\//,
+  ioredis: /^(redis|saga\/brokers)\//,
   '@grpc': /^http\/envoy\//,
   fastify: /^http\//,
   '@fastify': /^http\//,
@@ -69,6 +72,9 @@ const homes: Record<string, RegExp> = {
   commander: /^cli\//,
   yaml: /^config\//,
   pg: /^saga\//,
+  amqplib: /^saga\/brokers\/rabbitmq/,
+  '@nats-io': /^saga\/brokers\/nats/,
+  '@platformatic': /^saga\/brokers\/kafka/,
 }
 
 /** What core may take from Node: pure computation. The client takes nothing: it runs wherever there is `fetch`. */
@@ -83,9 +89,28 @@ const ambient =
 const longTables = { 'config/settings.ts': 850 } as Record<string, number>
 const linesMax = 350
 
-const files = globSync('**/*.ts', { cwd: src }).sort()
-const sources = new Map(files.map((file) => [file, readFileSync(join(src, file), 'utf8')]))
+/** What stands in packages/NAME/src is the layer NAME, and has its name before that of its files. */
+const packages: Record<string, { readonly exports: Readonly<Record<string, string>> }> = { client, saga: kit }
+const isPackaged = (file: string) => (file.split('/')[0] ?? '') in packages
+const placeOf = (file: string) =>
+  join(root, isPackaged(file) ? `packages/${file.replace('/', '/src/')}` : `src/${file}`)
+const nameOf = (path: string) =>
+  relative(root, path)
+    .replace(/^packages\/(\w+)\/src\//, '$1/')
+    .replace(/^src\//, '')
+
+const everyFile = ['src', ...Object.keys(packages).map((name) => `packages/${name}/src`)]
+  .flatMap((folder) => globSync(`${folder}/**/*.{ts,lua,sql}`, { cwd: root }))
+  .map((path) => nameOf(join(root, path)))
+  .sort()
+const files = everyFile.filter((file) => file.endsWith('.ts'))
+const sources = new Map(everyFile.map((file) => [file, readFileSync(placeOf(file), 'utf8')]))
 const sourceOf = (file: string) => sources.get(file) ?? ''
+const doors = new Set(
+  Object.entries(packages).flatMap(([name, { exports }]) =>
+    Object.values(exports).map((path) => path.replace('./src', name)),
+  ),
+)
 const layerOf = (file: string) => (file.split('/')[0] ?? '').replace(/\.ts$/, '')
 
 test('imports follow the arrows', () => {
@@ -96,6 +121,29 @@ test('imports follow the arrows', () => {
       .filter((target) => target !== layerOf(file) && !arrows[layerOf(file)]?.includes(target)),
   )
   expect(wrong).toEqual([])
+})
+
+test('a package is imported by its name, and reaches out of itself in one file', () => {
+  const wrong = faults(files, (file) =>
+    localImports(file)
+      .filter(({ file: target, byName }) => {
+        if (layerOf(target) === layerOf(file)) return byName
+        return isPackaged(target) ? !byName : isPackaged(file) && file !== 'saga/core.ts'
+      })
+      .map(({ file: target }) => target),
+  )
+  expect(wrong).toEqual([])
+})
+
+test('the core shows the kit a few files and no more', () => {
+  const reached = new Set<string>()
+  const visit = (file: string): void => {
+    if (reached.has(file)) return
+    if (!isPackaged(file)) reached.add(file)
+    for (const imported of localImports(file)) visit(imported.file)
+  }
+  visit('saga/core.ts')
+  expect([...reached].sort()).toEqual(surfaceForTheKit)
 })
 
 test.each([
@@ -157,7 +205,8 @@ test('no file imports itself by a detour', () => {
     if (path.includes(file)) expect.fail([...path.slice(path.indexOf(file)), file].join(' → '))
     if (done.has(file)) return
     for (const imported of localImports(file)) {
-      if (!imported.typeOnly) visit(imported.file, [...path, file])
+      // In the packages a circle of types is one, too.
+      if (!imported.typeOnly || isPackaged(file)) visit(imported.file, [...path, file])
     }
     done.add(file)
   }
@@ -165,8 +214,8 @@ test('no file imports itself by a detour', () => {
 })
 
 test('a file says at its beginning what it owns, and can be read in one sitting', () => {
-  const wrong = faults(globSync('**/*.{ts,lua,sql}', { cwd: src }), (file) => {
-    const text = readFileSync(join(src, file), 'utf8')
+  const wrong = faults(everyFile, (file) => {
+    const text = sourceOf(file)
     const lines = text.split('\n').length - 1
     const header = file.endsWith('.ts') ? /^(#!.*\n)?\/\*\*/ : /^--/
     return [
@@ -177,18 +226,15 @@ test('a file says at its beginning what it owns, and can be read in one sitting'
   expect(wrong).toEqual([])
 })
 
-test('files are named by what they own, and only the entry points of the package re-export', () => {
+test('files are named by what they own, and only the doors of packages re-export', () => {
   const nameless = /(^|\/)(index|utils?|helpers?|common|types?|misc|shared|services?|controllers?)(\.ts$|\/)/
   expect(files.filter((file) => nameless.test(file))).toEqual([])
-  const entryPoints = JSON.stringify('exports' in manifest ? manifest.exports : {}).replaceAll('.js"', '.ts"')
-  const barrels = files.filter(
-    (file) => importsOf(sourceOf(file)).some((one) => one.reExport) && !entryPoints.includes(`dist/${file}"`),
-  )
-  expect(barrels).toEqual([])
+  const barrels = files.filter((file) => importsOf(sourceOf(file)).some((one) => one.reExport))
+  expect(barrels.filter((file) => !doors.has(file) && file !== 'saga/core.ts')).toEqual([])
 })
 
 test('nothing is left to do, and no test is left out', () => {
-  const written = globSync('{src,test,scripts,bench,examples,dashboards}/**/*.{ts,mjs,lua,sql,sh}', {
+  const written = globSync('{src,packages,test,scripts,bench,examples,dashboards}/**/*.{ts,mjs,lua,sql,sh}', {
     cwd: root,
     exclude: (path) => path.includes('node_modules'),
   })
@@ -225,18 +271,32 @@ function faults(among: readonly string[], find: (file: string) => readonly strin
   return among.flatMap((file) => find(file).map((fault) => `${file}: ${fault}`))
 }
 
-function localImports(file: string): { file: string; typeOnly: boolean }[] {
+/** Of this repository, by path or by the name of a package's door. */
+function localImports(file: string): { file: string; typeOnly: boolean; byName: boolean }[] {
   return importsOf(sourceOf(file))
-    .filter(({ specifier }) => specifier.startsWith('.'))
-    .map(({ specifier, typeOnly }) => ({
-      file: relative(src, join(src, dirname(file), specifier)),
-      typeOnly,
-    }))
+    .filter(({ specifier }) => isLocal(specifier))
+    .map(({ specifier, typeOnly }) => {
+      const byName = !specifier.startsWith('.')
+      return {
+        file: byName ? (fileOfDoor(specifier) ?? specifier) : nameOf(join(dirname(placeOf(file)), specifier)),
+        typeOnly,
+        byName,
+      }
+    })
+}
+
+function isLocal(specifier: string): boolean {
+  return specifier.startsWith('.') || specifier.startsWith('@fencepost/')
+}
+
+function fileOfDoor(specifier: string): string | undefined {
+  const [, name = '', door = ''] = /^@fencepost\/([^/]+)(.*)$/.exec(specifier) ?? []
+  return packages[name]?.exports[`.${door}`]?.replace('./src', name)
 }
 
 function packagesOf(file: string, which: 'all' | 'values' = 'all'): string[] {
   return importsOf(sourceOf(file))
-    .filter(({ specifier, typeOnly }) => !specifier.startsWith('.') && (which === 'all' || !typeOnly))
+    .filter(({ specifier, typeOnly }) => !isLocal(specifier) && (which === 'all' || !typeOnly))
     .map(({ specifier }) => specifier)
 }
 

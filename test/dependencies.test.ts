@@ -3,7 +3,9 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import manifest from '../package.json' with { type: 'json' }
-import { billOfMaterials, nameOf, runningPackages } from '../scripts/sbom.ts'
+import client from '../packages/client/package.json' with { type: 'json' }
+import kit from '../packages/saga/package.json' with { type: 'json' }
+import { billOfMaterials, isLeftOut, nameOf, runningPackages } from '../scripts/sbom.ts'
 
 const page = readFileSync(join(import.meta.dirname, '../docs/internals/dependencies.md'), 'utf8')
 
@@ -21,6 +23,30 @@ test.each([
   expect([...rows(heading).keys()].sort()).toEqual(Object.keys(dependencies).sort())
 })
 
+test('the client depends on nothing', () => {
+  expect(Object.keys(client).filter((name) => /dependencies/i.test(name))).toEqual([])
+})
+
+test('the saga kit depends on the client alone, and its peers are those of the page', () => {
+  expect(kit.dependencies).toEqual({ '@fencepost/client': client.version })
+  const documented = [...rows('Of the packages')].map(([name, optional]) => [name, optional === 'yes'])
+  const meta: Record<string, { optional: boolean }> = kit.peerDependenciesMeta
+  const peers = Object.keys(kit.peerDependencies).map((name) => [name, meta[name]?.optional === true])
+  expect(Object.fromEntries(documented)).toEqual(Object.fromEntries(peers))
+})
+
+test('no client of a broker is among what the sidecar runs with', () => {
+  const brokers = Object.keys(kit.peerDependenciesMeta).filter((name) => !(name in manifest.dependencies))
+  expect(brokers.length).toBeGreaterThan(3)
+  const running = [...runningPackages()].map((one) => one.replace(/@[^@]*$/, ''))
+  expect(running.filter((name) => brokers.includes(name))).toEqual([])
+})
+
+test('the three packages are of one version', () => {
+  const versions = [manifest.version, client.version, kit.version, manifest.dependencies['@fencepost/saga']]
+  expect(new Set([...versions, manifest.devDependencies['@fencepost/client']]).size).toBe(1)
+})
+
 test('the packages whose install scripts may run are those of the page', () => {
   const documented = [...rows('Install scripts')].map(([name, may]) => [name, may === 'yes'])
   expect(Object.fromEntries(documented)).toEqual(manifest.allowScripts)
@@ -35,6 +61,7 @@ type LockEntry = {
   readonly hasInstallScript?: boolean
   readonly optional?: boolean
   readonly dev?: boolean
+  readonly devOptional?: boolean
   readonly version?: string
   readonly license?: string
   readonly integrity?: string
@@ -43,10 +70,10 @@ type LockEntry = {
 const lock = JSON.parse(readFileSync(join(import.meta.dirname, '../package-lock.json'), 'utf8')) as {
   packages: Record<string, LockEntry>
 }
-const locked = Object.entries(lock.packages).map(([path, entry]) => ({
-  name: path.replace(/^.*node_modules\//, ''),
-  entry,
-}))
+/** Of others: the packages of this repository are links. */
+const locked = Object.entries(lock.packages)
+  .filter(([path]) => /node_modules\/(?!@fencepost\/)/.test(path))
+  .map(([path, entry]) => ({ name: path.replace(/^.*node_modules\//, ''), entry }))
 
 test('a package with an install script is on the list, allowed or not', () => {
   // Optional ones are for other platforms, or bring a program that is ready to use.
@@ -68,7 +95,7 @@ test('versions are exact: what is installed tomorrow is what was tested today', 
 })
 
 test('every package of the lock file has a hash that the registry signed, so that nobody can exchange it on the way', () => {
-  const unproven = locked.filter(({ name, entry }) => name !== '' && !/^sha512-/.test(entry.integrity ?? ''))
+  const unproven = locked.filter(({ entry }) => !/^sha512-/.test(entry.integrity ?? ''))
   expect(unproven.map(({ name }) => name)).toEqual([])
 })
 
@@ -83,12 +110,10 @@ test('every package states a licence of the list', () => {
     ),
   )
   expect(allowed.size).toBeGreaterThan(3)
-  const others = locked
-    .filter(({ name }) => name !== '')
-    .filter(({ entry }) => {
-      const of = allowed.get(entry.license)
-      return of === undefined || !(entry.dev === true ? of.development : of.running)
-    })
+  const others = locked.filter(({ entry }) => {
+    const of = allowed.get(entry.license)
+    return of === undefined || !(isLeftOut(entry) ? of.development : of.running)
+  })
   expect(others.map(({ name, entry }) => `${name}: ${entry.license}`)).toEqual([])
 })
 

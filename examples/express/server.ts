@@ -1,17 +1,12 @@
 /**
  * An Express application that takes each payment once: `POST /orders/:id/payment {"amount": 42}`.
  *
- * In an application of your own: `import { createClient, … } from 'fencepost/client'`.
+ * In an application of your own: `import { createClient, … } from '@fencepost/client'`.
  */
 import type { AddressInfo } from 'node:net'
+import { ConflictError, createClient, DuplicateError, QuorumUnavailableError } from '@fencepost/client'
 import express from 'express'
 import pg from 'pg'
-import {
-  ConflictError,
-  createClient,
-  DuplicateError,
-  QuorumUnavailableError,
-} from '../../src/client/client.ts'
 import { pay } from '../payments.ts'
 
 const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL ?? '' })

@@ -3,9 +3,10 @@
  *
  * The same as the one with Express, with the refusals in an error handler of the application.
  */
+
+import { ConflictError, createClient, DuplicateError, FencepostError } from '@fencepost/client'
 import Fastify from 'fastify'
 import pg from 'pg'
-import { ConflictError, createClient, DuplicateError, FencepostError } from '../../src/client/client.ts'
 import { pay } from '../payments.ts'
 
 const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL ?? '' })

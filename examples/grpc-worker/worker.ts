@@ -3,9 +3,10 @@
  *
  * gRPC clients retry on UNAVAILABLE by themselves; a retry of a call whose answer was lost gets the answer of the first.
  */
+
+import { ConflictError, createClient, DuplicateError, FencepostError } from '@fencepost/client'
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js'
 import pg from 'pg'
-import { ConflictError, createClient, DuplicateError, FencepostError } from '../../src/client/client.ts'
 import { type Payment, pay } from '../payments.ts'
 import { type ChargeReply, type ChargeRequest, PAYMENTS } from './service.ts'
 

@@ -5,14 +5,14 @@
  * over where the rows say that it stopped. Each step is written only where no larger token has written before.
  */
 import { setTimeout } from 'node:timers/promises'
-import pg from 'pg'
 import {
   ConflictError,
   createClient,
   DuplicateError,
   LeaseLostError,
   type Reservation,
-} from '../../src/client/client.ts'
+} from '@fencepost/client'
+import pg from 'pg'
 
 const STEPS = 6
 const STEP_MS = 250

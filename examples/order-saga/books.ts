@@ -1,7 +1,7 @@
 /**
  * The audit: our books against the provider's. Every rule is a sentence with a number that must be 0.
  */
-import { outboxLag, type SagaKit } from '../../src/saga.ts'
+import { outboxLag, type SagaKit } from '@fencepost/saga'
 import type { Provider } from './provider.ts'
 
 export type Books = {

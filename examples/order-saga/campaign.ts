@@ -5,8 +5,8 @@
  * system does with it is not repeatable, the orders and the moods of the provider are.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import { createRabbitMqSubscriber } from '../../src/saga/brokers/rabbitmq.ts'
-import { createSagaKit, migrate, publish, type SagaKit, withIdempotency } from '../../src/saga.ts'
+import { createSagaKit, migrate, publish, type SagaKit, withIdempotency } from '@fencepost/saga'
+import { createRabbitMqSubscriber } from '@fencepost/saga/rabbitmq'
 import { type PostgresServer, startPostgres } from '../../test/support/postgres-server.ts'
 import { TestProcess } from '../../test/support/processes.ts'
 import { type RabbitMqServer, startRabbitMq } from '../../test/support/rabbitmq-server.ts'

@@ -4,7 +4,7 @@
  * Read this file first: it is all that an application writes. That each step takes effect once, that the card is charged
  * under one key, that what was done is undone in reverse order, is the kit's part.
  */
-import { BusinessError, defineSaga, publish, type SagaKit, type Tx } from '../../src/saga.ts'
+import { BusinessError, defineSaga, publish, type SagaKit, type Tx } from '@fencepost/saga'
 
 export type Order = { readonly article: string; readonly amount: number }
 

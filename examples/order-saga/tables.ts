@@ -2,7 +2,7 @@
  * The tables of the three services (orders, inventory, ledger), in one database for the example's sake; each is written by
  * its own service only. The amounts are whole cents.
  */
-import type { SagaKit } from '../../src/saga.ts'
+import type { SagaKit } from '@fencepost/saga'
 
 export const articles = ['anvil', 'bolt', 'crate', 'drill', 'easel'] as const
 

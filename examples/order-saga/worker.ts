@@ -5,9 +5,7 @@
  *     orders   begins a saga for each order that was placed, and drives sagas
  *     ledger   writes down how each order ended
  */
-import pg from 'pg'
-import { createMailboxPublisher, createMailboxSubscriber } from '../../src/saga/brokers/mailbox.ts'
-import { createRabbitMqPublisher, createRabbitMqSubscriber } from '../../src/saga/brokers/rabbitmq.ts'
+
 import {
   createConsumer,
   createOutboxRelay,
@@ -16,7 +14,10 @@ import {
   type MessagePublisher,
   type MessageSubscriber,
   NonRetryableError,
-} from '../../src/saga.ts'
+} from '@fencepost/saga'
+import { createMailboxPublisher, createMailboxSubscriber } from '@fencepost/saga/mailbox'
+import { createRabbitMqPublisher, createRabbitMqSubscriber } from '@fencepost/saga/rabbitmq'
+import pg from 'pg'
 import { orderSaga } from './order-saga.ts'
 import type { Role, WorkerSettings } from './settings.ts'
 

@@ -5,8 +5,6 @@
  *     DATABASE_URL=postgres://… node scripts/run.mjs examples/quickstart/place-order.ts order-42
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import pg from 'pg'
-import { createMailboxPublisher, createMailboxSubscriber } from '../../src/saga/brokers/mailbox.ts'
 import {
   createConsumer,
   createOutboxRelay,
@@ -14,7 +12,9 @@ import {
   migrate,
   publish,
   withIdempotency,
-} from '../../src/saga.ts'
+} from '@fencepost/saga'
+import { createMailboxPublisher, createMailboxSubscriber } from '@fencepost/saga/mailbox'
+import pg from 'pg'
 
 const [order = 'order-42'] = process.argv.slice(2)
 const amount = 1200

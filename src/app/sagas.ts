@@ -1,23 +1,21 @@
 /**
- * The desk for sagas as the configuration wants it, and the standing that scrapes are answered from: nothing where no
+ * The administration of sagas as the configuration wants it, and the backlog that scrapes are answered from: nothing where no
  * database is configured.
  *
  * Owns how often the database is looked at. A scrape never asks it: it gets what was so at the last look, and where the last
  * look failed or is overdue it is told that nothing is known.
  */
 
+import { createSagaAdmin, openSagaKit, sagaBacklog } from '@fencepost/saga/admin'
 import type { Config } from '../config/load.ts'
 import type { Clock, Timer } from '../core/clock.ts'
 import { within } from '../core/retry.ts'
-import type { SagaDesk, SagaStanding } from '../core/saga-desk.ts'
-import { createSagaDesk } from '../saga/desk.ts'
-import { openSagaKit } from '../saga/open-kit.ts'
-import { sagaStanding } from '../saga/standing.ts'
+import type { SagaAdmin, SagaBacklog } from '../core/saga-admin.ts'
 
 export type OpenSagas = AsyncDisposable & {
-  readonly desk: SagaDesk
+  readonly admin: SagaAdmin
   /** At the last look; undefined where the database did not answer then. */
-  readonly standing: () => SagaStanding | undefined
+  readonly backlog: () => SagaBacklog | undefined
 }
 
 /** Of each pod: a few counts in the database, four times a minute. */
@@ -39,14 +37,14 @@ export function openSagas(
       within(
         clock,
         LOOK_DEADLINE_MS,
-        sagaStanding(open.kit, LOOK_DEADLINE_MS),
+        sagaBacklog(open.kit, LOOK_DEADLINE_MS),
         `no answer within ${LOOK_DEADLINE_MS} ms`,
       ),
     onError,
   )
   return {
-    desk: createSagaDesk(open.kit, onError),
-    standing: watch.standing,
+    admin: createSagaAdmin(open.kit, onError),
+    backlog: watch.backlog,
     [Symbol.asyncDispose]: () => {
       watch.stop()
       return open[Symbol.asyncDispose]()
@@ -55,17 +53,17 @@ export function openSagas(
 }
 
 /** Looks at once and then again and again, one look at a time. Only the first of several failures in a row is reported. */
-function watching(clock: Clock, look: () => Promise<SagaStanding>, onError: (error: unknown) => void) {
-  let standing: SagaStanding | undefined
+function watching(clock: Clock, look: () => Promise<SagaBacklog>, onError: (error: unknown) => void) {
+  let backlog: SagaBacklog | undefined
   let failing = false
   let stopped = false
   let timer: Timer | undefined
   const again = async () => {
     try {
-      standing = await look()
+      backlog = await look()
       failing = false
     } catch (error) {
-      standing = undefined
+      backlog = undefined
       if (!failing && !stopped) onError(error)
       failing = true
     }
@@ -73,7 +71,7 @@ function watching(clock: Clock, look: () => Promise<SagaStanding>, onError: (err
   }
   void again()
   return {
-    standing: () => standing,
+    backlog: () => backlog,
     stop: () => {
       stopped = true
       timer?.cancel()

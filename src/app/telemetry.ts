@@ -11,14 +11,14 @@ import type { Events } from '../core/events.ts'
 import { createReadinessGate, type ReadinessVerdict } from '../core/health/readiness.ts'
 import type { NodeVitals } from '../core/nodes/node-vitals.ts'
 import type { Leases, RecordNode } from '../core/ports.ts'
-import type { SagaStanding } from '../core/saga-desk.ts'
+import type { SagaBacklog } from '../core/saga-admin.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
 import type { Readiness } from '../http/admin/server.ts'
 import { countEvents, recordStanding, type Standing } from '../observe/counting.ts'
 import { fanOut, type Subscriber } from '../observe/fan-out.ts'
 import { createLog, logEvents } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
-import { recordSagaStanding } from '../observe/saga-gauges.ts'
+import { recordSagaBacklog } from '../observe/saga-gauges.ts'
 import { recordVitals } from '../observe/vitals-gauges.ts'
 import { type NodesSeen, readinessFacts } from './readiness-facts.ts'
 import { startReadinessTimers } from './readiness-timers.ts'
@@ -42,7 +42,7 @@ export type TelemetryEnvironment = {
 /** What is asked at a scrape or a probe. */
 export type Watched = NodesSeen & {
   /** Where a database is configured and has answered. */
-  readonly sagas: SagaStanding | undefined
+  readonly sagas: SagaBacklog | undefined
   /** Of the nodes by name, where this sidecar is elected to ask for them. */
   readonly vitals: ReadonlyMap<string, NodeVitals> | undefined
 } & Pick<Standing, 'inFlight' | 'leasesReserved' | 'writeBackPending' | 'sweeping'>
@@ -122,7 +122,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
         quarantined: view.state === 'quarantined',
       }))
       recordStanding(metrics, { ...watched, nodes, readiness: verdict(watched) })
-      recordSagaStanding(metrics.sagas, watched.sagas)
+      recordSagaBacklog(metrics.sagas, watched.sagas)
       recordVitals(metrics.vitals, watched.vitals)
       return metrics.exposition(accept)
     },

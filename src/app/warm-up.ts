@@ -7,8 +7,8 @@
  */
 
 import { createLeases } from '../core/claims/leases.ts'
-import { SILENT } from '../core/events.ts'
 import type { Clock, Random } from '../core/clock.ts'
+import { SILENT } from '../core/events.ts'
 import type { RecordNode } from '../core/ports.ts'
 import { WARM_UP_KEY } from '../redis/keys.ts'
 import { createRedlockQuorum } from '../redlock/rounds.ts'

@@ -5,9 +5,8 @@
  * Owns the words on the terminal. It needs the database alone, no sidecar: `--database` or DATABASE_URL.
  */
 
-import { InvalidArgumentError } from 'commander'
-import { openSagaKit } from '../saga/open-kit.ts'
 import {
+  compensateSaga,
   discardDeadLetters,
   getSaga,
   listDeadLetters,
@@ -19,8 +18,9 @@ import {
   runRetention,
   type SagaKit,
   SagaKitError,
-  turnSagaBack,
-} from '../saga.ts'
+} from '@fencepost/saga'
+import { openSagaKit } from '@fencepost/saga/admin'
+import { InvalidArgumentError } from 'commander'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 
 type Where = { readonly database?: string; readonly schema: string }
@@ -79,11 +79,11 @@ export const saga: Command = (args, io) =>
       )
     parser
       .command('compensate <id>')
-      .description('turn a saga back that is running or parked')
+      .description('compensate a saga that is running or parked')
       .option('--reason <text>', 'kept with the saga', 'asked for by an operator')
       .action((id: string, { reason }: { reason: string }) =>
         on(async (kit) =>
-          said(io, await turnSagaBack(kit, id, reason), `saga ${id} is neither running nor parked`),
+          said(io, await compensateSaga(kit, id, reason), `saga ${id} is neither running nor parked`),
         ),
       )
     const letters = parser.command('dead-letters').description('what was given up')

@@ -3,7 +3,7 @@
  *
  * Owns what is shown while nothing is known. Who looks at the database, and how often, is `app/sagas.ts`.
  */
-import { DEAD_LETTER_SOURCES, OPEN_SAGA_STATES, type SagaStanding } from '../core/saga-desk.ts'
+import { DEAD_LETTER_SOURCES, OPEN_SAGA_STATES, type SagaBacklog } from '../core/saga-admin.ts'
 import type { MakeGauge } from './gauge.ts'
 
 /** Partitions of the outbox share these labels, by the remainder: there may be a thousand of them. */
@@ -64,26 +64,26 @@ export function sagaGauges(gauge: MakeGauge) {
 }
 
 /** What is not known is no number: neither 0 nor what was so before. */
-export function recordSagaStanding(sagas: SagaGauges | undefined, standing: SagaStanding | undefined): void {
+export function recordSagaBacklog(sagas: SagaGauges | undefined, backlog: SagaBacklog | undefined): void {
   if (sagas === undefined) return
-  sagas.up.set(standing === undefined ? 0 : 1)
-  sagas.pending.set(standing?.outboxPending ?? Number.NaN)
-  sagas.parked.set(standing?.outboxParked ?? Number.NaN)
-  sagas.oldestAge.set((standing?.oldestPendingAgeMs ?? Number.NaN) / 1000)
-  sagas.inboxOpen.set(standing?.inboxOpen ?? Number.NaN)
-  sagas.deadRows.set(standing?.outboxDeadRows ?? Number.NaN)
-  sagas.transactionAge.set((standing?.oldestTransactionAgeMs ?? Number.NaN) / 1000)
+  sagas.up.set(backlog === undefined ? 0 : 1)
+  sagas.pending.set(backlog?.outboxPending ?? Number.NaN)
+  sagas.parked.set(backlog?.outboxParked ?? Number.NaN)
+  sagas.oldestAge.set((backlog?.oldestPendingAgeMs ?? Number.NaN) / 1000)
+  sagas.inboxOpen.set(backlog?.inboxOpen ?? Number.NaN)
+  sagas.deadRows.set(backlog?.outboxDeadRows ?? Number.NaN)
+  sagas.transactionAge.set((backlog?.oldestTransactionAgeMs ?? Number.NaN) / 1000)
   for (const source of DEAD_LETTER_SOURCES)
-    sagas.deadLetters.set({ source }, standing?.openDeadLetters[source] ?? Number.NaN)
-  for (const state of OPEN_SAGA_STATES) sagas.open.set({ state }, standing?.sagas[state] ?? Number.NaN)
+    sagas.deadLetters.set({ source }, backlog?.openDeadLetters[source] ?? Number.NaN)
+  for (const state of OPEN_SAGA_STATES) sagas.open.set({ state }, backlog?.sagas[state] ?? Number.NaN)
   for (const partition of PARTITION_LABELS)
-    sagas.partitionLag.set({ partition }, partitionLagS(standing, Number(partition)))
+    sagas.partitionLag.set({ partition }, partitionLagS(backlog, Number(partition)))
 }
 
 /** Of the partitions that share a label, the one that lags most. */
-function partitionLagS(standing: SagaStanding | undefined, label: number): number {
-  if (standing === undefined) return Number.NaN
-  const sharing = [...standing.partitionAgesMs].filter(
+function partitionLagS(backlog: SagaBacklog | undefined, label: number): number {
+  if (backlog === undefined) return Number.NaN
+  const sharing = [...backlog.partitionAgesMs].filter(
     ([partition]) => partition % PARTITION_LABELS.length === label,
   )
   return Math.max(0, ...sharing.map(([, ageMs]) => ageMs)) / 1000

@@ -7,8 +7,8 @@
  */
 
 import { mergedBaggage } from '../core/baggage.ts'
-import type { HeaderList } from '../core/header-list.ts'
 import type { Random } from '../core/clock.ts'
+import type { HeaderList } from '../core/header-list.ts'
 
 export const SAMPLED = 1
 /** Version, trace, parent, flags; a later version may have more behind it. */

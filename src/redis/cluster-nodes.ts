@@ -5,9 +5,9 @@
  * come back) and `continuity.ts` (what a node that was started again still remembers).
  */
 
+import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import type { Cluster } from '../core/nodes/enrolment-rules.ts'
-import type { Clock, Random } from '../core/clock.ts'
 import type { RedisAddress } from './connect.ts'
 import type { RedisEnrolmentNode } from './enrolment.ts'
 import type { NodeFacts } from './inspection.ts'

@@ -6,10 +6,10 @@
  */
 
 import type { Redis } from 'ioredis'
+import type { Clock } from '../core/clock.ts'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
 import type { Adoption, EnrolmentNode, Shown } from '../core/nodes/enrolment-node.ts'
 import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rules.ts'
-import type { Clock } from '../core/clock.ts'
 import { callBatch } from './batch.ts'
 import { adoptFrame, type Frame, showFrame, standingFrame } from './frames.ts'
 import { inTime } from './in-time.ts'

@@ -11,10 +11,10 @@
  */
 
 import type { Redis } from 'ioredis'
+import type { Clock, Timer } from '../core/clock.ts'
 import { type Instant, now } from '../core/clocks.ts'
 import type { Events } from '../core/events.ts'
 import { describeMemory, type NodeMemory, takesNewClaims } from '../core/nodes/node-memory.ts'
-import type { Clock, Timer } from '../core/clock.ts'
 import type { NodeAnswer, RecordNode } from '../core/ports.ts'
 import { ageMs } from '../core/quorum/answer-age.ts'
 import type { RecordCommand } from '../core/record/record.ts'

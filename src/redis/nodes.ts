@@ -9,11 +9,11 @@
  * role and its eviction policy can change while the connection lives. How a node gets its vote back is `enroller.ts`.
  */
 
+import type { Timer } from '../core/clock.ts'
 import { isForgotten, type Leap } from '../core/nodes/clock-leaps.ts'
 import { type Cluster, isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
 import { nodeName } from '../core/nodes/groups.ts'
 import { memberList } from '../core/nodes/members.ts'
-import type { Timer } from '../core/clock.ts'
 import { within } from '../core/retry.ts'
 import type { ClusterNodes, RedisNodesOptions } from './cluster-nodes.ts'
 import { createRedisClient } from './connect.ts'

@@ -18,8 +18,8 @@
  */
 
 import Redlock, { ExecutionError, Lock } from 'redlock'
-import type { Events } from '../core/events.ts'
 import type { Clock } from '../core/clock.ts'
+import type { Events } from '../core/events.ts'
 import type { NodeAnswer, Quorum, RecordNode, Round } from '../core/ports.ts'
 import { answered } from '../core/quorum/tally.ts'
 import type { RecordCommand } from '../core/record/record.ts'

@@ -9,8 +9,8 @@
 
 import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
-import type { HeaderList } from '../core/header-list.ts'
 import type { Clock } from '../core/clock.ts'
+import type { HeaderList } from '../core/header-list.ts'
 import { AnswerLate, AnswerMalformed, ClaimEnded, type Failure, failureOf } from './failure.ts'
 
 export type ApplicationRequest = {

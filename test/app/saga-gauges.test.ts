@@ -1,11 +1,11 @@
 // The gauges of messages and sagas: from looks at the database now and then, never from one made by a scrape.
 import { spawnSync } from 'node:child_process'
 import { createServer } from 'node:net'
+import { publish } from '@fencepost/saga'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openSagas } from '../../src/app/sagas.ts'
 import type { Config } from '../../src/config/load.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
-import { publish } from '../../src/saga/outbox.ts'
 import { eventually } from '../support/eventually.ts'
 import { startSagaTables } from '../support/monitored-stack.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
@@ -77,17 +77,17 @@ test('the database goes away: the next look says so, once in the log, and the on
   const clock = new VirtualClock()
   const errors: unknown[] = []
   await using sagas = openSagas(configOf(server.url, kit.schemaName), clock, (error) => errors.push(error))!
-  await eventually('the first look', () => sagas.standing() !== undefined)
+  await eventually('the first look', () => sagas.backlog() !== undefined)
   await server.kill()
   await clock.advance(15_000)
-  await eventually('a look that failed', () => sagas.standing() === undefined)
+  await eventually('a look that failed', () => sagas.backlog() === undefined)
   for (let look = 0; look < 3; look += 1) await clock.advance(15_000)
   await server.start()
   // A look is given up after five seconds of this clock: it must not be moved on before a look can have been answered.
   await eventually(
     'a look that was answered',
     async () => {
-      if (sagas.standing() !== undefined) return true
+      if (sagas.backlog() !== undefined) return true
       await clock.advance(15_000)
       return false
     },
@@ -106,7 +106,7 @@ test('a database that takes the connection and never answers: nothing is known, 
   const url = `postgres://nobody@127.0.0.1:${port}/nothing`
   const sagas = openSagas(configOf(url, 'fencepost'), clock, (error) => errors.push(error))!
   await eventually('a connection', () => sockets.size > 0)
-  expect(sagas.standing()).toBeUndefined()
+  expect(sagas.backlog()).toBeUndefined()
   await clock.advance(5_000)
   expect(errors).toMatchObject([{ message: 'no answer within 5000 ms' }])
   for (const socket of sockets) socket.destroy()

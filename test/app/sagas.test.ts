@@ -1,11 +1,8 @@
 // A sidecar with a database answers about sagas, dead letters and the outbox; one without has no such calls.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { createOutboxRelay, createSagaRunner, defineSaga, publish } from '@fencepost/saga'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { publish } from '../../src/saga/outbox.ts'
-import { createOutboxRelay } from '../../src/saga/relay.ts'
-import { defineSaga } from '../../src/saga/saga-definition.ts'
-import { createSagaRunner } from '../../src/saga/saga-runner.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'

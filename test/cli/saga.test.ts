@@ -1,10 +1,8 @@
 // The operator's commands on the tables of the saga kit.
+
+import { createOutboxRelay, createSagaRunner, defineSaga, publish } from '@fencepost/saga'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { saga } from '../../src/cli/saga.ts'
-import { publish } from '../../src/saga/outbox.ts'
-import { createOutboxRelay } from '../../src/saga/relay.ts'
-import { defineSaga } from '../../src/saga/saga-definition.ts'
-import { createSagaRunner } from '../../src/saga/saga-runner.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
@@ -84,7 +82,7 @@ test('an id that is given twice is one dead letter', async () => {
   expect(answer).toMatchObject({ exitCode: 1, stdout: '0 of 1\n' })
 })
 
-test('a parked saga is shown, retried and turned back; an unknown one is said to be unknown', async () => {
+test('a parked saga is shown, retried and compensated; the command says that an unknown one is unknown', async () => {
   let broken = true
   const stubborn = {
     name: 'stubborn',

@@ -1,5 +1,5 @@
 /** The client against the real API on embedded nodes; what its network does is the test's to say. */
-import { describe, expect, expectTypeOf, onTestFinished, test, vi } from 'vitest'
+
 import {
   ConflictError,
   createClient,
@@ -14,7 +14,8 @@ import {
   type Reservation,
   UndecidedError,
   UnreachableError,
-} from '../../src/client/client.ts'
+} from '@fencepost/client'
+import { describe, expect, expectTypeOf, onTestFinished, test, vi } from 'vitest'
 import { systemClock } from '../../src/system/clock.ts'
 import { createAwayNodes } from '../support/away-nodes.ts'
 import { eventually } from '../support/eventually.ts'

@@ -6,17 +6,18 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
 import lock from '../../package-lock.json' with { type: 'json' }
+import { isLeftOut, type LockEntry } from '../../scripts/sbom.ts'
 import { type BuiltImage, buildImage, jsonOf } from '../support/container-image.ts'
 
 let image: BuiltImage
 
-/** Those that no package of production brings along. */
+/** Those that no package of production brings along; the clients of the saga kit's brokers are among them. */
 const development = Object.keys(manifest.devDependencies).filter((name) => {
-  const entry: { dev?: boolean } | undefined = (lock.packages as Record<string, object>)[
-    `node_modules/${name}`
-  ]
-  return entry?.dev === true
+  const entry = (lock.packages as Record<string, LockEntry>)[`node_modules/${name}`]
+  return entry !== undefined && isLeftOut(entry)
 })
+/** Our own are built, and beside the sidecar. */
+const ofOthers = Object.keys(manifest.dependencies).filter((name) => !name.startsWith('@fencepost/'))
 
 async function missing(paths: readonly string[]): Promise<string[]> {
   const there = await Promise.all(
@@ -51,10 +52,14 @@ test('it holds what is compiled and the packages of production, and neither sour
     'dist/redis/lua/claim.lua',
     'package.json',
     'LICENSE',
-    ...Object.keys(manifest.dependencies).map((name) => `node_modules/${name}`),
+    'dist/node_modules/@fencepost/saga/admin.js',
+    ...ofOthers.map((name) => `node_modules/${name}`),
   ]
   expect(await missing(wanted)).toEqual([])
-  const unwanted = ['src', 'test', '.git', ...development.map((name) => `node_modules/${name}`)]
+  expect(development).toEqual(
+    expect.arrayContaining(['amqplib', '@nats-io/jetstream', '@platformatic/kafka']),
+  )
+  const unwanted = ['src', 'packages', 'test', '.git', ...development.map((name) => `node_modules/${name}`)]
   expect(await missing(unwanted)).toEqual(unwanted)
 })
 
@@ -78,7 +83,7 @@ test('its bill of materials names every package of production', async () => {
   expect(image.config.Labels['dev.fencepost.sbom']).toBe('/app/sbom.cdx.json')
   const { components } = (await jsonOf(image, 'app/sbom.cdx.json')) as { components: { name: string }[] }
   const named = new Set(components.map(({ name }) => name))
-  expect(Object.keys(manifest.dependencies).filter((name) => !named.has(name))).toEqual([])
+  expect(ofOthers.filter((name) => !named.has(name))).toEqual([])
   expect(development.filter((name) => named.has(name))).toEqual([])
 })
 

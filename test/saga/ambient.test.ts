@@ -1,7 +1,7 @@
 // The process's own clock and timers, as the kit uses them.
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { processClock } from '../../src/saga/ambient.ts'
+import { processClock } from '../../packages/saga/src/ambient.ts'
 
 const DAY_MS = 24 * 3_600_000
 

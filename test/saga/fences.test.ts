@@ -1,7 +1,7 @@
 // A resource that has seen a token refuses every lower one, and takes the same one again.
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { FencedOutError } from '../../src/saga/errors.ts'
-import { assertFence, fencedUpdate, RowNotFoundError } from '../../src/saga/fences.ts'
+import { FencedOutError } from '../../packages/saga/src/errors.ts'
+import { assertFence, fencedUpdate, RowNotFoundError } from '../../packages/saga/src/fences.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 

@@ -1,7 +1,7 @@
 // One key, one execution: the first carries the work out, the others get its result.
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { IdempotencyKeyReuseError, OperationInProgressError } from '../../src/saga/errors.ts'
-import { withIdempotency } from '../../src/saga/idempotency.ts'
+import { IdempotencyKeyReuseError, OperationInProgressError } from '../../packages/saga/src/errors.ts'
+import { withIdempotency } from '../../packages/saga/src/idempotency.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 

@@ -1,16 +1,24 @@
 // However often a message is delivered, it takes effect once; and the broker hears of it only after the commit.
 import { type EventEmitter, once } from 'node:events'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import type { Tx } from '../../src/saga/database.ts'
-import { replayOnce } from '../../src/saga/dead-letter-replay.ts'
-import { discardDeadLetters, listDeadLetters, replayDeadLetters } from '../../src/saga/dead-letters.ts'
-import { LockNotAcquiredError, NonRetryableError, OperationInProgressError } from '../../src/saga/errors.ts'
-import type { Handler, TransactionalHandler } from '../../src/saga/handlers.ts'
-import { Inbox, type InboxOptions } from '../../src/saga/inbox.ts'
-import { enter } from '../../src/saga/inbox-rows.ts'
-import type { InboundMessage } from '../../src/saga/messages.ts'
-import { newMessageId } from '../../src/saga/outbox.ts'
-import { hashOfText } from '../../src/saga/request-hash.ts'
+import type { Tx } from '../../packages/saga/src/database.ts'
+import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
+import {
+  discardDeadLetters,
+  listDeadLetters,
+  replayDeadLetters,
+} from '../../packages/saga/src/dead-letters.ts'
+import {
+  LockNotAcquiredError,
+  NonRetryableError,
+  OperationInProgressError,
+} from '../../packages/saga/src/errors.ts'
+import type { Handler, TransactionalHandler } from '../../packages/saga/src/handlers.ts'
+import { Inbox, type InboxOptions } from '../../packages/saga/src/inbox.ts'
+import { enter } from '../../packages/saga/src/inbox-rows.ts'
+import type { InboundMessage } from '../../packages/saga/src/messages.ts'
+import { newMessageId } from '../../packages/saga/src/outbox.ts'
+import { hashOfText } from '../../packages/saga/src/request-hash.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { openDoor } from '../support/door.ts'
 import { eventually } from '../support/eventually.ts'
@@ -426,7 +434,7 @@ test('the same id with another body, and the first exhausted: both are dead lett
   expect((await booked()).sort()).toEqual([1, 2])
 })
 
-test('a message that kills its consumer again and again is buried unopened', async () => {
+test('a message that kills its consumer again and again becomes a dead letter unopened', async () => {
   const one = inbox(book)
   const paid = message(1, 'a', { redelivered: true })
   // What five dead processes leave behind.

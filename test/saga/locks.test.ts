@@ -1,9 +1,9 @@
 // Several locks are taken in one order, kept while the work runs, and given back without hiding its result.
 import { expect, test } from 'vitest'
-import { LeaseLostError, LockNotAcquiredError } from '../../src/saga/errors.ts'
-import type { SagaEvent } from '../../src/saga/events.ts'
-import type { SagaKit } from '../../src/saga/kit.ts'
-import { type HeldLock, inLockOrder, withLocks } from '../../src/saga/locks.ts'
+import { LeaseLostError, LockNotAcquiredError } from '../../packages/saga/src/errors.ts'
+import type { SagaEvent } from '../../packages/saga/src/events.ts'
+import type { SagaKit } from '../../packages/saga/src/kit.ts'
+import { type HeldLock, inLockOrder, withLocks } from '../../packages/saga/src/locks.ts'
 import { MemoryLocks } from '../support/memory-locks.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 

@@ -1,8 +1,8 @@
 // Migrations go forward, once, whoever comes first; and the database is refused where it is not what we think.
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createSagaKit, type SagaKit } from '../../src/saga/kit.ts'
-import { migrate, plans } from '../../src/saga/migrate.ts'
-import { migrations } from '../../src/saga/schema.ts'
+import { createSagaKit, type SagaKit } from '../../packages/saga/src/kit.ts'
+import { migrate, plans } from '../../packages/saga/src/migrate.ts'
+import { migrations } from '../../packages/saga/src/schema.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 
 let server: PostgresServer

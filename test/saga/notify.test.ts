@@ -1,6 +1,6 @@
 // The hint is a hint: it costs one connection, also while the database is away, and none after it was closed.
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { wakeOnNotify } from '../../src/saga/notify.ts'
+import { wakeOnNotify } from '../../packages/saga/src/notify.ts'
 import { openDoor } from '../support/door.ts'
 import { eventually } from '../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'

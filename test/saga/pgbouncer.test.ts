@@ -1,7 +1,7 @@
 // Nothing of the kit clings to a session: everything works behind a pooler that lends a connection for a transaction.
 import { expect, test } from 'vitest'
-import { withIdempotency } from '../../src/saga/idempotency.ts'
-import { migrate } from '../../src/saga/migrate.ts'
+import { withIdempotency } from '../../packages/saga/src/idempotency.ts'
+import { migrate } from '../../packages/saga/src/migrate.ts'
 import { startPgBouncer } from '../support/pgbouncer-server.ts'
 import { startPostgres } from '../support/postgres-server.ts'
 import { testKit } from '../support/saga-kit.ts'

@@ -1,17 +1,17 @@
-// A message or an error that PostgreSQL cannot keep as it is: noted, counted and buried like any other, and never for ever.
+// A message or an error that PostgreSQL cannot keep as it is: noted, counted and dead-lettered like any other, and never for ever.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { replayOnce } from '../../src/saga/dead-letter-replay.ts'
-import { listDeadLetters, replayDeadLetters } from '../../src/saga/dead-letters.ts'
-import { NonRetryableError } from '../../src/saga/errors.ts'
-import type { TransactionalHandler } from '../../src/saga/handlers.ts'
-import { Inbox } from '../../src/saga/inbox.ts'
-import type { InboundMessage } from '../../src/saga/messages.ts'
-import { newMessageId, publish } from '../../src/saga/outbox.ts'
-import { createOutboxRelay } from '../../src/saga/relay.ts'
-import { defineSaga } from '../../src/saga/saga-definition.ts'
-import { getSaga } from '../../src/saga/saga-instances.ts'
-import { createSagaRunner } from '../../src/saga/saga-runner.ts'
-import { runIdempotentStep } from '../../src/saga/step.ts'
+import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
+import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
+import { NonRetryableError } from '../../packages/saga/src/errors.ts'
+import type { TransactionalHandler } from '../../packages/saga/src/handlers.ts'
+import { Inbox } from '../../packages/saga/src/inbox.ts'
+import type { InboundMessage } from '../../packages/saga/src/messages.ts'
+import { newMessageId, publish } from '../../packages/saga/src/outbox.ts'
+import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
+import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
+import { getSaga } from '../../packages/saga/src/saga-instances.ts'
+import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
+import { runIdempotentStep } from '../../packages/saga/src/step.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
@@ -88,7 +88,7 @@ test('a dead letter whose handler is gone is not replayed by nobody: it is dead 
   expect(handled).toEqual([{ n: 1 }])
 })
 
-test('a saga whose step fails with what PostgreSQL cannot keep is turned back all the same', async () => {
+test('a saga whose step fails with what PostgreSQL cannot keep is compensated all the same', async () => {
   const steps = [{ name: 'pay', maxAttempts: 1, effect: () => Promise.reject(new Error(`key ${NUL}`)) }]
   const runner = createSagaRunner({ kit, definitions: [defineSaga('order', steps)] })
   await kit.transaction((tx) => runner.begin(tx, 'order', { sagaId: 'a', input: {} }))

@@ -1,11 +1,12 @@
 // The quorum's reservations as locks of the kit, over the real reservation API on five nodes.
+
+import { createClient } from '@fencepost/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createClient } from '../../src/client/client.ts'
-import { LockNotAcquiredError, OperationInProgressError } from '../../src/saga/errors.ts'
-import { assertFence } from '../../src/saga/fences.ts'
-import { withIdempotency } from '../../src/saga/idempotency.ts'
-import { withLocks } from '../../src/saga/locks.ts'
-import { createQuorumLocks, withQuorumIdempotency } from '../../src/saga/quorum.ts'
+import { LockNotAcquiredError, OperationInProgressError } from '../../packages/saga/src/errors.ts'
+import { assertFence } from '../../packages/saga/src/fences.ts'
+import { withIdempotency } from '../../packages/saga/src/idempotency.ts'
+import { withLocks } from '../../packages/saga/src/locks.ts'
+import { createQuorumLocks, withQuorumIdempotency } from '../../packages/saga/src/quorum.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { startReservationApi, type TestApi } from '../support/reservation-api.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'

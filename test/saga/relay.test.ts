@@ -3,11 +3,15 @@
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { discardDeadLetters, listDeadLetters, replayDeadLetters } from '../../src/saga/dead-letters.ts'
-import { createSagaKit } from '../../src/saga/kit.ts'
-import { disableNotify, enableNotify, wakeOnNotify } from '../../src/saga/notify.ts'
-import { outboxLag, publish } from '../../src/saga/outbox.ts'
-import { createOutboxRelay, type OutboxRelay, type RelayOptions } from '../../src/saga/relay.ts'
+import {
+  discardDeadLetters,
+  listDeadLetters,
+  replayDeadLetters,
+} from '../../packages/saga/src/dead-letters.ts'
+import { createSagaKit } from '../../packages/saga/src/kit.ts'
+import { disableNotify, enableNotify, wakeOnNotify } from '../../packages/saga/src/notify.ts'
+import { outboxLag, publish } from '../../packages/saga/src/outbox.ts'
+import { createOutboxRelay, type OutboxRelay, type RelayOptions } from '../../packages/saga/src/relay.ts'
 import { eventually } from '../support/eventually.ts'
 import { runningClock } from '../support/held-clock.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'

@@ -1,6 +1,6 @@
 // Two requests are the same where JSON says the same; what JSON cannot carry is refused.
 import { expect, test } from 'vitest'
-import { canonicalJson, derivedKey, requestHash } from '../../src/saga/request-hash.ts'
+import { canonicalJson, derivedKey, requestHash } from '../../packages/saga/src/request-hash.ts'
 
 test.each<[unknown, string]>([
   [{ b: 1, a: 2 }, '{"a":2,"b":1}'],

@@ -8,11 +8,11 @@ import {
   OperationInProgressError,
   StepOvertakenError,
   StepSuspendedError,
-} from '../../src/saga/errors.ts'
-import { defineSaga, type SagaStepDefinition } from '../../src/saga/saga-definition.ts'
-import { getSaga, retrySaga, turnSagaBack } from '../../src/saga/saga-instances.ts'
-import { createSagaRunner, type SagaRunnerOptions } from '../../src/saga/saga-runner.ts'
-import { compensateSagaStep, processSagaStep } from '../../src/saga/saga-step.ts'
+} from '../../packages/saga/src/errors.ts'
+import { defineSaga, type SagaStepDefinition } from '../../packages/saga/src/saga-definition.ts'
+import { compensateSaga, getSaga, retrySaga } from '../../packages/saga/src/saga-instances.ts'
+import { createSagaRunner, type SagaRunnerOptions } from '../../packages/saga/src/saga-runner.ts'
+import { compensateSagaStep, processSagaStep } from '../../packages/saga/src/saga-step.ts'
 import { eventually } from '../support/eventually.ts'
 import { Declined, FakeProvider, type Mood } from '../support/fake-provider.ts'
 import { MemoryLocks } from '../support/memory-locks.ts'
@@ -203,7 +203,7 @@ test('a runner that vanished in an effect: another takes the saga over and repea
   expect([provider.kept, await reserved()]).toEqual([1, 1])
 })
 
-test('turned back by hand: undone from where it stood', async () => {
+test('a saga compensated by hand is undone from where it stood', async () => {
   const wait = Promise.withResolvers<never>()
   const later: SagaStepDefinition<Order> = { name: 'later', effect: () => wait.promise }
   const { runner: one, begin, settle } = runner([reserve, pay, later])
@@ -211,7 +211,7 @@ test('turned back by hand: undone from where it stood', async () => {
   void one.runOnce()
   while ((await countOf(kit, `saga_steps WHERE step = 'later' AND status = 'running'`)) === 0)
     await new Promise(setImmediate)
-  expect(await turnSagaBack(kit, 'a', 'customer called')).toBe(true)
+  expect(await compensateSaga(kit, 'a', 'customer called')).toBe(true)
   // The step is at work still: it is let finish or lapse before anything is undone.
   await one.runOnce()
   expect((await getSaga(kit, 'a'))!.status).toBe('compensating')

@@ -8,9 +8,10 @@ import {
   LeaseLostError,
   NonRetryableError,
   OperationInProgressError,
-} from '../../src/saga/errors.ts'
-import { runIdempotentStep, type StepHandlers, type StepRequest } from '../../src/saga/step.ts'
-import { unparkStep } from '../../src/saga/step-record.ts'
+} from '../../packages/saga/src/errors.ts'
+import { runIdempotentStep } from '../../packages/saga/src/step.ts'
+import type { StepHandlers, StepRequest } from '../../packages/saga/src/step-definition.ts'
+import { unparkStep } from '../../packages/saga/src/step-record.ts'
 import { eventually } from '../support/eventually.ts'
 import { Declined, FakeProvider } from '../support/fake-provider.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'

@@ -1,7 +1,7 @@
 // A transaction that ends badly says how, is run again only where that is right, and never ends the process.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { CommitOutcomeUnknownError, TransactionAbortedError } from '../../src/saga/errors.ts'
-import { createSagaKit } from '../../src/saga/kit.ts'
+import { CommitOutcomeUnknownError, TransactionAbortedError } from '../../packages/saga/src/errors.ts'
+import { createSagaKit } from '../../packages/saga/src/kit.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 

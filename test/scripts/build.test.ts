@@ -1,19 +1,46 @@
-/** What `npm run build` yields runs on its own: nothing of it is read from src/. */
-import { accessSync, constants, copyFileSync, existsSync, globSync, mkdirSync, rmSync } from 'node:fs'
-import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+/**
+ * What `npm run build` yields. The sidecar runs on its own: nothing of it is read from src/ or packages/. The two packages are
+ * tried as somebody else gets them: packed by npm, installed without a network into an empty folder, every door opened there.
+ */
+import {
+  accessSync,
+  constants,
+  copyFileSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
+import client from '../../packages/client/package.json' with { type: 'json' }
+import kit from '../../packages/saga/package.json' with { type: 'json' }
 import { TestProcess } from '../support/processes.ts'
 
 const root = join(import.meta.dirname, '../..')
 // Inside the repository, so that packages are found; as deep below its package.json as the real one.
 const folder = join(root, '.tmp', `build-${process.pid}`)
 
+async function done(command: string, args: readonly string[], cwd: string): Promise<string> {
+  await using child = new TestProcess(command, args, { cwd })
+  expect(await child.exited, child.output).toEqual({ code: 0, signal: null })
+  return child.output
+}
+
 beforeAll(async () => {
   mkdirSync(folder, { recursive: true })
   copyFileSync(join(root, 'package.json'), join(folder, 'package.json'))
-  await using build = new TestProcess(process.execPath, ['scripts/build.ts', join(folder, 'dist')])
-  expect(await build.exited, build.output).toEqual({ code: 0, signal: null })
+  await done(process.execPath, ['scripts/build.ts', join(folder, 'dist')], root)
 })
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
@@ -32,8 +59,118 @@ test('the command runs', async () => {
   expect(child.output.trim()).toBe(manifest.version)
 })
 
-test('every file that package.json exports is there', () => {
-  const named =
-    JSON.stringify('exports' in manifest ? manifest.exports : {}).match(/\.\/[^"]*\.[a-z.]+/g) ?? []
-  expect(named.filter((path) => !existsSync(join(folder, path)))).toEqual([])
+test('the built sidecar finds the built packages, and not their sources', () => {
+  const fromMain = createRequire(join(folder, 'dist/main.js'))
+  const places = ['@fencepost/saga', '@fencepost/saga/admin', '@fencepost/client'].map((name) =>
+    fromMain.resolve(name),
+  )
+  const packages = join(realpathSync(folder), 'dist/packages')
+  expect(places).toEqual(
+    ['saga/saga.js', 'saga/admin.js', 'client/client.js'].map((file) => join(packages, file)),
+  )
+})
+
+test('every source map of the sidecar leads to its source', () => {
+  const dist = join(folder, 'dist')
+  const maps = globSync('**/*.js.map', { cwd: dist })
+  expect(maps.length).toBeGreaterThan(100)
+  const astray = maps.filter((file) => {
+    const { sources } = JSON.parse(readFileSync(join(dist, file), 'utf8')) as { sources: string[] }
+    return sources.some((source) => !existsSync(join(dist, dirname(file), source)))
+  })
+  expect(astray).toEqual([])
+})
+
+describe('the packages, installed', () => {
+  const packages = { client, saga: kit }
+  /** Outside of the repository, so that nothing of it is found. */
+  const outside = realpathSync(mkdtempSync(join(tmpdir(), 'fencepost-packages-')))
+  const empty = join(outside, 'empty')
+  const doors = Object.values(packages).flatMap(({ name, exports }) =>
+    Object.keys(exports).map((door) => name + door.slice(1)),
+  )
+
+  beforeAll(async () => {
+    mkdirSync(empty)
+    writeFileSync(join(empty, 'package.json'), '{ "name": "somebody", "private": true, "type": "module" }\n')
+    for (const name of Object.keys(packages))
+      await done(
+        'npm',
+        ['pack', '--silent', '--pack-destination', outside, join(folder, 'dist/packages', name)],
+        root,
+      )
+    const tarballs = globSync('fencepost-*.tgz', { cwd: outside }).map((file) => join(outside, file))
+    // Their peers are the service's own to install: here those of the repository.
+    await done('npm', ['install', '--offline', '--no-audit', '--legacy-peer-deps', ...tarballs], empty)
+    for (const name of [...Object.keys(kit.peerDependencies), '@types/node', 'undici-types']) {
+      const link = join(empty, 'node_modules', name)
+      mkdirSync(dirname(link), { recursive: true })
+      symlinkSync(join(root, 'node_modules', name), link)
+    }
+  })
+  afterAll(() => rmSync(outside, { recursive: true, force: true }))
+
+  test('a tarball holds what is compiled, with declarations, manifest, page and licence, and nothing else', () => {
+    for (const [name, { exports }] of Object.entries(packages)) {
+      const place = join(empty, 'node_modules/@fencepost', name)
+      const files = (readdirSync(place, { recursive: true }) as string[]).filter((file) =>
+        statSync(join(place, file)).isFile(),
+      )
+      const others = files.filter((file) => !/\.(js|d\.ts)$/.test(file)).sort()
+      expect(others).toEqual(['LICENSE', 'README.md', 'package.json'])
+      const compiled = Object.values(exports).map((path) => path.replace(/^\.\/src\/(.*)\.ts$/, '$1.js'))
+      expect(compiled.filter((file) => !files.includes(file))).toEqual([])
+      const undeclared = files.filter(
+        (file) => file.endsWith('.js') && !files.includes(file.replace(/js$/, 'd.ts')),
+      )
+      expect(undeclared).toEqual([])
+    }
+  })
+
+  test('the kit brings the files of the core that it is built with, and no others', () => {
+    const core = globSync('core/*.js', { cwd: join(empty, 'node_modules/@fencepost/saga') })
+    expect(core.sort()).toEqual(['core/clock.js', 'core/retry.js', 'core/saga-admin.js'])
+  })
+
+  test('nothing in it leads out of its package or to a source', () => {
+    const faults = globSync('node_modules/@fencepost/*/**/*.{js,d.ts}', { cwd: empty }).filter((file) =>
+      /from '(\.\.\/){2,}|sourceMappingURL/.test(readFileSync(join(empty, file), 'utf8')),
+    )
+    expect(faults).toEqual([])
+  })
+
+  test('every door opens', async () => {
+    const program = doors.map(
+      (door) =>
+        `console.log(${JSON.stringify(door)}, Object.keys(await import(${JSON.stringify(door)})).length > 0)`,
+    )
+    const said = await done(process.execPath, ['--input-type=module', '-e', program.join('\n')], empty)
+    expect(said.trim().split('\n')).toEqual(doors.map((door) => `${door} true`))
+  })
+
+  test('every door has its types', async () => {
+    const lines = doors.map((door, index) => `import * as door${index} from '${door}'`)
+    const program = [
+      ...lines,
+      `export const doors = [${doors.map((_, index) => `door${index}`).join(', ')}]`,
+      `import { createClient, type Reservation } from '@fencepost/client'`,
+      `import { createSagaKit, createQuorumLocks, type SagaKitOptions } from '@fencepost/saga'`,
+      `export const held: Promise<Reservation> = createClient().reserve('a value')`,
+      `export const locks = createQuorumLocks(createClient())`,
+      `export const kit = (options: SagaKitOptions) => createSagaKit(options).partitions.toFixed()`,
+      `// @ts-expect-error: it has types, and they are not any`,
+      `export const wrong: number = createClient()`,
+    ]
+    writeFileSync(join(empty, 'program.ts'), program.join('\n'))
+    const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024', '--types', 'node']
+    const lib = ['--lib', 'es2024,esnext.disposable', '--skipLibCheck', 'false']
+    const tsc = join(root, 'node_modules/.bin/tsc')
+    await using check = new TestProcess(tsc, [...options, ...lib, '--listFiles', 'program.ts'], {
+      cwd: empty,
+    })
+    await check.exited
+    expect(check.output).toContain(join(empty, 'node_modules/@fencepost/saga/core/retry.d.ts'))
+    // What brokers' own declarations lack is not ours.
+    expect(check.output.match(/^(program\.ts|node_modules\/@fencepost).*error.*$/gm) ?? []).toEqual([])
+  })
 })

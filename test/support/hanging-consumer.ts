@@ -2,7 +2,7 @@
  * A consumer in a process of its own that takes one message and never comes to an end with it, to be killed.
  * Usage: node hanging-consumer.ts <adapter module> <factory> <options as JSON>
  */
-import type { MessageSubscriber } from '../../src/saga/messages.ts'
+import type { MessageSubscriber } from '@fencepost/saga'
 
 const [module, factory, options] = process.argv.slice(2)
 const adapter = await import(module!)

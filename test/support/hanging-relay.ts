@@ -2,9 +2,9 @@
  * A relay in a process of its own that takes its partitions, hands messages to a broker that never answers, and is killed.
  * Usage: node hanging-relay.ts <database URL> <schema> <lease, ms>
  */
+
+import { createOutboxRelay, createSagaKit } from '@fencepost/saga'
 import pg from 'pg'
-import { createSagaKit } from '../../src/saga/kit.ts'
-import { createOutboxRelay } from '../../src/saga/relay.ts'
 
 const [url, schema, leaseMs] = process.argv.slice(2)
 const kit = createSagaKit({ pool: new pg.Pool({ connectionString: url! }), schema: schema! })

@@ -2,8 +2,9 @@
  * Kafka's producer and subscriber from options that JSON can carry: for the conformance suite, here and in a process of
  * its own.
  */
+
+import { createKafkaSubscriber, type StringProducer } from '@fencepost/saga/kafka'
 import { Consumer, Producer, stringDeserializers, stringSerializers } from '@platformatic/kafka'
-import { createKafkaSubscriber, type StringProducer } from '../../src/saga/brokers/kafka.ts'
 
 /** Faults are told soon: the suite waits for them. */
 const impatient = {

@@ -1,9 +1,10 @@
 /**
  * A mailbox subscriber from options that JSON can carry, for a process of its own.
  */
+
+import { createSagaKit } from '@fencepost/saga'
+import { createMailboxSubscriber } from '@fencepost/saga/mailbox'
 import pg from 'pg'
-import { createMailboxSubscriber } from '../../src/saga/brokers/mailbox.ts'
-import { createSagaKit } from '../../src/saga/kit.ts'
 
 export function createMailboxSubscriberFor(options: {
   url: string

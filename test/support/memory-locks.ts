@@ -2,10 +2,10 @@
  * A lock manager inside the process, with the behaviour that counts: leases that end by the clock, all resources or none,
  * one rising token, renewal refused once the lease is over, and a release that spares the next holder.
  */
+
+import { type HeldLock, LeaseLostError, type LockManager, LockNotAcquiredError } from '@fencepost/saga'
+import { processClock } from '../../packages/saga/src/ambient.ts'
 import type { Clock } from '../../src/core/clock.ts'
-import { processClock } from '../../src/saga/ambient.ts'
-import { LeaseLostError, LockNotAcquiredError } from '../../src/saga/errors.ts'
-import type { HeldLock, LockManager } from '../../src/saga/locks.ts'
 
 type Entry = { readonly token: number; untilMonoMs: number }
 

@@ -1,8 +1,13 @@
 /**
  * A publisher that keeps what it is given, and refuses, hangs or is away as the test says, message by message.
  */
-import { BrokerUnavailableError, PublishRefusedError } from '../../src/saga/errors.ts'
-import type { MessagePublisher, OutboundMessage } from '../../src/saga/messages.ts'
+
+import {
+  BrokerUnavailableError,
+  type MessagePublisher,
+  type OutboundMessage,
+  PublishRefusedError,
+} from '@fencepost/saga'
 
 export type Reaction = 'confirm' | 'refuse' | 'unavailable' | 'hang'
 

@@ -1,7 +1,7 @@
 /** One `RedisNode` on one real server, enrolled by hand: for tests of the node itself, without the cluster around it. */
 import type { Redis } from 'ioredis'
-import { SILENT } from '../../src/core/events.ts'
 import type { Clock } from '../../src/core/clock.ts'
+import { SILENT } from '../../src/core/events.ts'
 import { ANSWER_MAX_AGE_MS } from '../../src/core/quorum/answer-age.ts'
 import { createRedisClient, type RedisAddress } from '../../src/redis/connect.ts'
 import { EPOCH_KEY } from '../../src/redis/keys.ts'

@@ -10,7 +10,7 @@ import type { Clock } from '../../src/core/clock.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import { agreedSecret, type ReservationSecret } from '../../src/core/reservations/reservation-secret.ts'
-import type { SagaDesk } from '../../src/core/saga-desk.ts'
+import type { SagaAdmin } from '../../src/core/saga-admin.ts'
 import { UNTRACED } from '../../src/core/tracing.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createReservationApi, type ReservationApiOptions } from '../../src/http/reservations/server.ts'
@@ -25,7 +25,7 @@ export type TestApiOptions = {
   readonly clock?: Clock
   readonly secret?: ReservationSecret
   readonly maxWaiters?: number
-  readonly sagas?: SagaDesk
+  readonly sagas?: SagaAdmin
   readonly tenants?: Partial<TenantLimits>
   /** Default: all are kept, for the test to look at. */
   readonly keepEvents?: boolean

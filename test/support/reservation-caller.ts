@@ -7,8 +7,8 @@
  */
 import { appendFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { createClient, FencepostError } from '@fencepost/client'
 import pg from 'pg'
-import { createClient, FencepostError } from '../../src/client/client.ts'
 
 const [mode = '', url = '', ...rest] = process.argv.slice(2)
 

@@ -1,5 +1,5 @@
 /** How each problem of the reservation API's own is reached; the ones it shares with the proxy are reached there. */
-import type { DeskAnswer } from '../../src/core/saga-desk.ts'
+import type { SagaAdminResult } from '../../src/core/saga-admin.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { createAwayNodes } from './away-nodes.ts'
 import { startReservationApi, type TestApi, type TestApiOptions } from './reservation-api.ts'
@@ -22,8 +22,8 @@ function post(api: TestApi, path: string, body: unknown, headers: Record<string,
   })
 }
 
-/** A desk that answers everything alike. */
-function desk(answer: DeskAnswer): TestApiOptions {
+/** An administration that answers everything alike. */
+function adminThatAnswers(answer: SagaAdminResult): TestApiOptions {
   const always = async () => answer
   const sagas = {
     show: always,
@@ -40,11 +40,15 @@ const mine = { session_id: 'mine', reserved_value: 'v' }
 const theirs = { session_id: 'theirs', reserved_value: 'v' }
 
 export const reservationProblems = {
-  'saga-unknown': () => asked((api) => fetch(`${api.origin}/v1/sagas/x`), desk({ kind: 'unknown' })),
+  'saga-unknown': () =>
+    asked((api) => fetch(`${api.origin}/v1/sagas/x`), adminThatAnswers({ kind: 'unknown' })),
   'saga-not-movable': () =>
-    asked((api) => post(api, '/v1/sagas/x/retry', {}), desk({ kind: 'refused', reason: 'it is not parked' })),
+    asked(
+      (api) => post(api, '/v1/sagas/x/retry', {}),
+      adminThatAnswers({ kind: 'refused', reason: 'it is not parked' }),
+    ),
   'database-unavailable': () =>
-    asked((api) => fetch(`${api.origin}/v1/outbox/lag`), desk({ kind: 'unavailable' })),
+    asked((api) => fetch(`${api.origin}/v1/outbox/lag`), adminThatAnswers({ kind: 'unavailable' })),
   'request-invalid': () => asked((api) => post(api, '/v1/reservations', { ...mine, surprise: 1 })),
   'reservation-id-invalid': () =>
     asked((api) => post(api, '/v1/reservations/r1_AAAA/extend', { fencing_token: 1 })),

@@ -1,10 +1,9 @@
 /**
- * A kit on a database of its own, migrated, with everything that it emitted, for tests of `src/saga`.
+ * A kit on a database of its own, migrated, with everything that it emitted, for tests of the saga kit.
  */
 
-import type { SagaEvent } from '../../src/saga/events.ts'
-import { createSagaKit, type SagaKit, type SagaKitOptions } from '../../src/saga/kit.ts'
-import { migrate } from '../../src/saga/migrate.ts'
+import type { SagaEvent } from '@fencepost/saga'
+import { createSagaKit, migrate, type SagaKit, type SagaKitOptions } from '@fencepost/saga'
 import type { PostgresServer } from './postgres-server.ts'
 
 export type TestKit = SagaKit & {

@@ -8,9 +8,9 @@
  * Simple" (adopting the accepted value with the largest ballot).
  */
 
+import type { Clock, Random } from '../clock.ts'
 import { type Instant, now } from '../clocks.ts'
 import type { Events } from '../events.ts'
-import type { Clock, Random } from '../clock.ts'
 import type { ClaimRequest, ClaimResult, NodeAnswer, Quorum, Round } from '../ports.ts'
 import { explainRefusedClaim, type Refusal } from '../quorum/refused-claim.ts'
 import { answered, bestCompleted, isForWantOfRoom } from '../quorum/tally.ts'

@@ -7,8 +7,8 @@
  * answered while one is held is `shared-leases.ts`.
  */
 
-import { now } from '../clocks.ts'
 import type { Clock } from '../clock.ts'
+import { now } from '../clocks.ts'
 import type { Lease } from '../ports.ts'
 import { remainingMs } from './lease.ts'
 

@@ -13,9 +13,9 @@
  * itself is not released, because the work may still be under way; it lapses, as that of a holder that died.
  */
 
+import type { Clock, Random, Timer } from '../clock.ts'
 import { now } from '../clocks.ts'
 import type { Events, LeaseEnd } from '../events.ts'
-import type { Clock, Random, Timer } from '../clock.ts'
 import type { Lease, Leases } from '../ports.ts'
 import type { Token } from '../record/token.ts'
 import { remainingMs } from './lease.ts'

@@ -6,10 +6,20 @@
  * round is bounded by the nodes' deadlines.
  */
 
+import type { Clock, Random } from '../clock.ts'
 import { now } from '../clocks.ts'
 import type { Events } from '../events.ts'
-import type { Clock, Random } from '../clock.ts'
-import type { CompleteResult, Lease, Leases, NodeAnswer, Quorum, ReadResult, ReleaseResult, RenewResult, Round } from '../ports.ts'
+import type {
+  CompleteResult,
+  Lease,
+  Leases,
+  NodeAnswer,
+  Quorum,
+  ReadResult,
+  ReleaseResult,
+  RenewResult,
+  Round,
+} from '../ports.ts'
 import { type ClaimedRead, type CompletedRecord, explainRead } from '../quorum/majority-read.ts'
 import { explainRefusedCompletion } from '../quorum/refused-completion.ts'
 import { explainRejected } from '../quorum/rejected-command.ts'

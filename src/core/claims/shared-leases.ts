@@ -11,8 +11,8 @@
  * The memory of outcomes is bounded (`outcome-memory.ts`). Nothing in it is needed: a process that starts empty asks the nodes.
  */
 
-import type { Events } from '../events.ts'
 import type { Clock } from '../clock.ts'
+import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
 import { HeldLeases } from './held-leases.ts'

@@ -17,8 +17,8 @@
  * like a step of every node and is treated as one: then nobody here knows how much time has passed.
  */
 
-import type { Events } from '../events.ts'
 import type { Clock } from '../clock.ts'
+import type { Events } from '../events.ts'
 import type { NodeAnswer, RecordNode } from '../ports.ts'
 import type { RecordCommand } from '../record/record.ts'
 import { majorityOf } from '../units.ts'

@@ -8,8 +8,8 @@
  * Owns the decision whether to claim at all.
  */
 
-import type { Events } from '../events.ts'
 import type { Clock, Random } from '../clock.ts'
+import type { Events } from '../events.ts'
 import type { Leases } from '../ports.ts'
 import { isForWantOfRoom } from '../quorum/tally.ts'
 import { admit, type Breaker, type BreakerRules, CLOSED, report } from './breaker.ts'

@@ -13,8 +13,8 @@ import {
   type LeaseKeeperPorts,
 } from '../claims/lease-keeper.ts'
 import type { Waiters } from '../claims/waiters.ts'
-import { now } from '../clocks.ts'
 import type { Clock, Random } from '../clock.ts'
+import { now } from '../clocks.ts'
 import type { Lease, Leases, RenewResult } from '../ports.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import {

@@ -6,10 +6,10 @@
  * is told to do about failures (`failure_mode_allow`) lets a request through that was refused.
  */
 
+import type { Clock } from '../../core/clock.ts'
 import type { Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
-import type { Clock } from '../../core/clock.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check, type ReadBody } from '../check/check.ts'
 import { checkAnswer, grantedHeaders, UPSTREAM_HEADERS } from '../check/check-answers.ts'
 import type { Original } from '../check/original-request.ts'

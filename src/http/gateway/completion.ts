@@ -7,9 +7,9 @@
  * (5xx, 429, a 4xx with Retry-After) gives the claim back, as the proxy does.
  */
 
+import type { Clock } from '../../core/clock.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
-import type { Clock } from '../../core/clock.ts'
 import type { Leases } from '../../core/ports.ts'
 import { verifyReservationId } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'

@@ -1,13 +1,13 @@
 /**
  * The calls about sagas, beside those about reservations, where a database is configured (docs/guide/saga.md).
  *
- * Owns their table: routing, validation and their part of the OpenAPI document are read from it. What they do is the
- * desk's (`core/saga-desk.ts`).
+ * Owns their table: routing, validation and their part of the OpenAPI document are read from it. What they do is
+ * `SagaAdmin`'s (`core/saga-admin.ts`).
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import Type from 'typebox'
-import type { DeskAnswer, SagaDesk } from '../../core/saga-desk.ts'
+import type { SagaAdmin, SagaAdminResult } from '../../core/saga-admin.ts'
 import { type ApiAnswer, problem } from './answers.ts'
 
 type SagaCall = {
@@ -16,7 +16,7 @@ type SagaCall = {
   readonly summary: string
   readonly body?: object
   readonly query?: object
-  readonly ask: (desk: SagaDesk, request: FastifyRequest) => Promise<DeskAnswer>
+  readonly ask: (admin: SagaAdmin, request: FastifyRequest) => Promise<SagaAdminResult>
 }
 
 const RETRY_SOON_MS = 1_000
@@ -36,45 +36,45 @@ const SAGA_CALLS = {
     method: 'GET',
     path: '/v1/sagas/{id}',
     summary: 'One saga: its state, its steps, attempts, last error, next attempt and trace',
-    ask: (desk, request) => desk.show(idOf(request)),
+    ask: (admin, request) => admin.show(idOf(request)),
   },
   retrySaga: {
     method: 'POST',
     path: '/v1/sagas/{id}/retry',
     summary: 'Let a parked saga go on where it stood',
-    ask: (desk, request) => desk.retry(idOf(request)),
+    ask: (admin, request) => admin.retry(idOf(request)),
   },
   compensateSaga: {
     method: 'POST',
     path: '/v1/sagas/{id}/compensate',
     summary: 'Turn a saga back that is running or parked',
     body: CompensateBody,
-    ask: (desk, request) => desk.compensate(idOf(request), (request.body as { reason: string }).reason),
+    ask: (admin, request) => admin.compensate(idOf(request), (request.body as { reason: string }).reason),
   },
   deadLetters: {
     method: 'GET',
     path: '/v1/dead-letters',
     summary: 'Messages that were given up, oldest first, at most 100',
-    ask: (desk) => desk.deadLetters(100),
+    ask: (admin) => admin.deadLetters(100),
   },
   replayDeadLetters: {
     method: 'POST',
     path: '/v1/dead-letters/replay',
     summary: 'Send dead letters on their way again',
     body: ReplayBody,
-    ask: (desk, request) => desk.replay((request.body as { ids: number[] }).ids),
+    ask: (admin, request) => admin.replay((request.body as { ids: number[] }).ids),
   },
   outboxLag: {
     method: 'GET',
     path: '/v1/outbox/lag',
     summary: 'What waits in the outbox, and for how long',
-    ask: (desk) => desk.lag(),
+    ask: (admin) => admin.lag(),
   },
 } as const satisfies Record<string, SagaCall>
 
 export function serveSagaCalls(
   app: FastifyInstance,
-  desk: SagaDesk,
+  admin: SagaAdmin,
   answer: (reply: FastifyReply, given: ApiAnswer) => FastifyReply,
 ): void {
   for (const call of Object.values(SAGA_CALLS) as SagaCall[])
@@ -82,11 +82,11 @@ export function serveSagaCalls(
       method: call.method,
       url: call.path.replace('{id}', ':id'),
       schema: call.body === undefined ? {} : { body: call.body },
-      handler: async (request, reply) => answer(reply, answerOf(await call.ask(desk, request))),
+      handler: async (request, reply) => answer(reply, answerOf(await call.ask(admin, request))),
     })
 }
 
-function answerOf(given: DeskAnswer): ApiAnswer {
+function answerOf(given: SagaAdminResult): ApiAnswer {
   switch (given.kind) {
     case 'done':
       return { kind: 'json', status: 200, body: given.body }

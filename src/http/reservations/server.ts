@@ -8,7 +8,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Events } from '../../core/events.ts'
 import type { Reservation } from '../../core/reservations/reservations.ts'
-import type { SagaDesk } from '../../core/saga-desk.ts'
+import type { SagaAdmin } from '../../core/saga-admin.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { trackInFlight } from '../server/in-flight.ts'
 import type { ListenAt } from '../server/listen-address.ts'
@@ -46,7 +46,7 @@ export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding' | 'heartbeats
     readonly events: Events
     readonly tracing: Tracing
     /** Present where a database is configured. */
-    readonly sagas?: SagaDesk
+    readonly sagas?: SagaAdmin
   }
 
 export interface ReservationApi {

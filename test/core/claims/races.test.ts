@@ -4,8 +4,8 @@
  */
 import { describe, expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
-import { SILENT } from '../../../src/core/events.ts'
 import type { Clock } from '../../../src/core/clock.ts'
+import { SILENT } from '../../../src/core/events.ts'
 import type { ClaimResult, Leases, RecordNode } from '../../../src/core/ports.ts'
 import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
 import { embeddedNodes } from '../../support/cluster.ts'

@@ -4,14 +4,14 @@
  */
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { BrokerUnavailableError, PublishRefusedError } from '../../../src/saga/errors.ts'
+import { BrokerUnavailableError, PublishRefusedError } from '../../../packages/saga/src/errors.ts'
 import type {
   InboundMessage,
   MessagePublisher,
   MessageSubscriber,
   OutboundMessage,
   Verdict,
-} from '../../../src/saga/messages.ts'
+} from '../../../packages/saga/src/messages.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startPostgres } from '../../support/postgres-server.ts'
 import { TestProcess } from '../../support/processes.ts'

@@ -2,10 +2,10 @@
  * From the transaction that writes an event to the transaction that handles it, over whatever lies between.
  */
 import { expect } from 'vitest'
-import { createConsumer } from '../../../src/saga/consumer.ts'
-import type { MessagePublisher, MessageSubscriber } from '../../../src/saga/messages.ts'
-import { publish } from '../../../src/saga/outbox.ts'
-import { createOutboxRelay } from '../../../src/saga/relay.ts'
+import { createConsumer } from '../../../packages/saga/src/consumer.ts'
+import type { MessagePublisher, MessageSubscriber } from '../../../packages/saga/src/messages.ts'
+import { publish } from '../../../packages/saga/src/outbox.ts'
+import { createOutboxRelay } from '../../../packages/saga/src/relay.ts'
 import { eventually } from '../../support/eventually.ts'
 import type { PostgresServer } from '../../support/postgres-server.ts'
 import { countOf, testKit } from '../../support/saga-kit.ts'

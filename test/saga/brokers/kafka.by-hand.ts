@@ -1,6 +1,6 @@
 // The Kafka adapter, on a real node. By hand, because it needs Java and the jars of Kafka: see docs/guide/saga.md.
 import { Admin } from '@platformatic/kafka'
-import { createKafkaPublisher } from '../../../src/saga/brokers/kafka.ts'
+import { createKafkaPublisher } from '../../../packages/saga/src/brokers/kafka.ts'
 import { eventually } from '../../support/eventually.ts'
 import { createKafkaSubscriberFor, kafkaProducer } from '../../support/kafka-elsewhere.ts'
 import { startKafka } from '../../support/kafka-server.ts'

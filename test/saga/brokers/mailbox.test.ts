@@ -1,5 +1,8 @@
 // Delivery inside the database conforms to what brokers do.
-import { createMailboxPublisher, createMailboxSubscriber } from '../../../src/saga/brokers/mailbox.ts'
+import {
+  createMailboxPublisher,
+  createMailboxSubscriber,
+} from '../../../packages/saga/src/brokers/mailbox.ts'
 import { startPostgres } from '../../support/postgres-server.ts'
 import { testKit } from '../../support/saga-kit.ts'
 import { brokerConformance, VISIBILITY_MS } from './conformance.ts'

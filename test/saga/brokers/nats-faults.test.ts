@@ -1,7 +1,7 @@
 // What the client of NATS does not even send is the message's fault and no outage: an outage would be waited for, for ever.
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createNatsPublisher, createNatsSubscriber } from '../../../src/saga/brokers/nats.ts'
-import { PublishRefusedError } from '../../../src/saga/errors.ts'
+import { createNatsPublisher, createNatsSubscriber } from '../../../packages/saga/src/brokers/nats.ts'
+import { PublishRefusedError } from '../../../packages/saga/src/errors.ts'
 import { type NatsServer, startNats } from '../../support/nats-server.ts'
 import { outbound } from './conformance.ts'
 

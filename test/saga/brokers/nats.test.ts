@@ -1,5 +1,5 @@
 // The NATS JetStream adapter, on a real server.
-import { createNatsPublisher, createNatsSubscriber } from '../../../src/saga/brokers/nats.ts'
+import { createNatsPublisher, createNatsSubscriber } from '../../../packages/saga/src/brokers/nats.ts'
 import { startNats } from '../../support/nats-server.ts'
 import { brokerConformance, VISIBILITY_MS } from './conformance.ts'
 
@@ -29,7 +29,7 @@ brokerConformance(async () => {
         destination: `t.${name}`,
         subscriber,
         elsewhere: {
-          module: `${import.meta.dirname}/../../../src/saga/brokers/nats.ts`,
+          module: `${import.meta.dirname}/../../../packages/saga/src/brokers/nats.ts`,
           factory: 'createNatsSubscriber',
           options,
         },

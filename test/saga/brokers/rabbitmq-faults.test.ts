@@ -1,9 +1,12 @@
 // What only RabbitMQ can do to a message or to its consumer, on a real node.
 import amqp from 'amqplib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createRabbitMqPublisher, createRabbitMqSubscriber } from '../../../src/saga/brokers/rabbitmq.ts'
-import { PublishRefusedError } from '../../../src/saga/errors.ts'
-import type { InboundMessage, OutboundMessage } from '../../../src/saga/messages.ts'
+import {
+  createRabbitMqPublisher,
+  createRabbitMqSubscriber,
+} from '../../../packages/saga/src/brokers/rabbitmq.ts'
+import { PublishRefusedError } from '../../../packages/saga/src/errors.ts'
+import type { InboundMessage, OutboundMessage } from '../../../packages/saga/src/messages.ts'
 import { openDoor } from '../../support/door.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type RabbitMqServer, startRabbitMq } from '../../support/rabbitmq-server.ts'

@@ -1,5 +1,8 @@
 // The RabbitMQ adapter, on a real node.
-import { createRabbitMqPublisher, createRabbitMqSubscriber } from '../../../src/saga/brokers/rabbitmq.ts'
+import {
+  createRabbitMqPublisher,
+  createRabbitMqSubscriber,
+} from '../../../packages/saga/src/brokers/rabbitmq.ts'
 import { startRabbitMq } from '../../support/rabbitmq-server.ts'
 import { brokerConformance } from './conformance.ts'
 
@@ -23,7 +26,7 @@ brokerConformance(async () => {
         destination: name,
         subscriber,
         elsewhere: {
-          module: `${import.meta.dirname}/../../../src/saga/brokers/rabbitmq.ts`,
+          module: `${import.meta.dirname}/../../../packages/saga/src/brokers/rabbitmq.ts`,
           factory: 'createRabbitMqSubscriber',
           options,
         },

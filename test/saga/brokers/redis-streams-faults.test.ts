@@ -4,7 +4,7 @@ import { test } from 'vitest'
 import {
   createRedisStreamsPublisher,
   createRedisStreamsSubscriber,
-} from '../../../src/saga/brokers/redis-streams.ts'
+} from '../../../packages/saga/src/brokers/redis-streams.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startRedisServers } from '../../support/redis-servers.ts'
 import { outbound } from './conformance.ts'

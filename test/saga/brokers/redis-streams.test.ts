@@ -2,7 +2,7 @@
 import {
   createRedisStreamsPublisher,
   createRedisStreamsSubscriber,
-} from '../../../src/saga/brokers/redis-streams.ts'
+} from '../../../packages/saga/src/brokers/redis-streams.ts'
 import { startRedisServers } from '../../support/redis-servers.ts'
 import { brokerConformance, VISIBILITY_MS } from './conformance.ts'
 
@@ -19,7 +19,7 @@ brokerConformance(async () => {
         destination: name,
         subscriber: createRedisStreamsSubscriber(options),
         elsewhere: {
-          module: `${import.meta.dirname}/../../../src/saga/brokers/redis-streams.ts`,
+          module: `${import.meta.dirname}/../../../packages/saga/src/brokers/redis-streams.ts`,
           factory: 'createRedisStreamsSubscriber',
           options,
         },

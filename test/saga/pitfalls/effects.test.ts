@@ -1,17 +1,17 @@
 // Pitfalls 1, 2, 7, 8, 11, 12 and 22: effects outside the database. Each first as it is usually written, then as the kit
 // does it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Tx } from '../../../src/saga/database.ts'
+import type { Tx } from '../../../packages/saga/src/database.ts'
 import {
   BusinessError,
   FencedOutError,
   OperationInProgressError,
   StepSuspendedError,
-} from '../../../src/saga/errors.ts'
-import { Inbox } from '../../../src/saga/inbox.ts'
-import { newMessageId, publish } from '../../../src/saga/outbox.ts'
-import { compensateSagaStep, processSagaStep } from '../../../src/saga/saga-step.ts'
-import { runIdempotentStep } from '../../../src/saga/step.ts'
+} from '../../../packages/saga/src/errors.ts'
+import { Inbox } from '../../../packages/saga/src/inbox.ts'
+import { newMessageId, publish } from '../../../packages/saga/src/outbox.ts'
+import { compensateSagaStep, processSagaStep } from '../../../packages/saga/src/saga-step.ts'
+import { runIdempotentStep } from '../../../packages/saga/src/step.ts'
 import { FakeProvider } from '../../support/fake-provider.ts'
 import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../../support/saga-kit.ts'

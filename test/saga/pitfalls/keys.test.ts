@@ -1,10 +1,10 @@
 // Pitfalls 3 to 6 and 18: keys, hashes and results. Each first as it is usually written, then as the kit does it.
 import { createHash, randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { sqlStateOf, type Tx } from '../../../src/saga/database.ts'
-import { fencedUpdate, RowNotFoundError } from '../../../src/saga/fences.ts'
-import { withIdempotency } from '../../../src/saga/idempotency.ts'
-import { requestHash } from '../../../src/saga/request-hash.ts'
+import { sqlStateOf, type Tx } from '../../../packages/saga/src/database.ts'
+import { fencedUpdate, RowNotFoundError } from '../../../packages/saga/src/fences.ts'
+import { withIdempotency } from '../../../packages/saga/src/idempotency.ts'
+import { requestHash } from '../../../packages/saga/src/request-hash.ts'
 import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
 import { type TestKit, testKit } from '../../support/saga-kit.ts'
 

@@ -1,7 +1,7 @@
 // Pitfalls 17 and 19: clean-up and broken connections. Each first as it is usually written, then as the kit does it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { runRetention } from '../../../src/saga/retention.ts'
-import { runIdempotentStep } from '../../../src/saga/step.ts'
+import { runRetention } from '../../../packages/saga/src/retention.ts'
+import { runIdempotentStep } from '../../../packages/saga/src/step.ts'
 import { FakeProvider } from '../../support/fake-provider.ts'
 import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
 import { TestProcess } from '../../support/processes.ts'
@@ -45,7 +45,7 @@ describe('19 · a connection breaks between two statements', () => {
   /** A process that holds a connection, has it ended by the server, and says whether it is still there. */
   const script = (body: string) => `
     import pg from 'pg'
-    import { createSagaKit } from '${import.meta.dirname}/../../../src/saga/kit.ts'
+    import { createSagaKit } from '${import.meta.dirname}/../../../packages/saga/src/kit.ts'
     const pool = new pg.Pool({ connectionString: '${server.url}' })
     const other = new pg.Client({ connectionString: '${server.url}' })
     await other.connect()

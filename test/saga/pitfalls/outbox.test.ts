@@ -1,9 +1,9 @@
 // Pitfalls 13 to 16 and 21: the outbox. Each first as it is usually written, then as the kit does it.
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { Inbox } from '../../../src/saga/inbox.ts'
-import { publish } from '../../../src/saga/outbox.ts'
-import { createOutboxRelay } from '../../../src/saga/relay.ts'
+import { Inbox } from '../../../packages/saga/src/inbox.ts'
+import { publish } from '../../../packages/saga/src/outbox.ts'
+import { createOutboxRelay } from '../../../packages/saga/src/relay.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
 import { type Reaction, RecordingPublisher } from '../../support/recording-publisher.ts'

@@ -1,0 +1,211 @@
+/**
+ * The client of the reservation API: `import { createClient } from '@fencepost/client'`.
+ *
+ *     const fencepost = createClient()
+ *     await using reservation = await fencepost.reserve('payment:order-4711')
+ *     await db.query(insert, [reservation.fencingToken])
+ *     await reservation.complete({ paymentId })
+ *
+ * Needs `fetch`, `AbortController` and timers and nothing else: Node, Deno, Bun, workers. The entry of the package.
+ */
+
+import { holdReservation, type Reservation } from './reservation.ts'
+import { call, type TransportOptions } from './transport.ts'
+
+export {
+  CompletionUndecidedError,
+  ConflictError,
+  DuplicateError,
+  EntityBusyError,
+  FencedError,
+  FencepostError,
+  LeaseLostError,
+  MismatchError,
+  type ProblemDocument,
+  QuorumUnavailableError,
+  RefusedError,
+  UndecidedError,
+  UnreachableError,
+} from './errors.ts'
+export type { Reservation } from './reservation.ts'
+
+export type ClientOptions = {
+  /** Of the sidecar. Default `http://127.0.0.1:8081`. */
+  readonly url?: string
+  /** Where the sidecar asks for one. */
+  readonly token?: string
+  /** Default: the runtime's. For unix sockets and tests. */
+  readonly fetch?: typeof fetch
+  /** Time for all tries of one call together. Default 5000. */
+  readonly retryForMs?: number
+  /** Time for one try. Default 2000. */
+  readonly callTimeoutMs?: number
+}
+
+/** A request that does not come through the proxy, identified as the proxy would. */
+export type DescribedRequest = {
+  readonly method: string
+  readonly path: string
+  readonly query?: string
+  readonly headers?: Readonly<Record<string, string | readonly string[]>>
+  readonly body?: string
+}
+
+export type ReserveOptions = {
+  /** Who asks: the same session that asks again gets the same reservation. Default: a new one. */
+  readonly sessionId?: string
+  readonly tenant?: string
+  readonly apiVersion?: string
+  /** What nobody else may work on meanwhile. */
+  readonly entities?: readonly string[]
+  readonly takeover?: 'reexecute' | 'indeterminate'
+  readonly leaseMs?: number
+  /** How long the outcome answers duplicates. */
+  readonly retentionMs?: number
+  /** How long the sidecar waits while somebody else holds it. Default 0. */
+  readonly waitMs?: number
+  /** Extend it by itself while it is held. Default true. */
+  readonly heartbeat?: boolean
+  /** Ends the asking. What was granted meanwhile is given back, unless `sessionId` is the caller's own. */
+  readonly signal?: AbortSignal
+}
+
+export type Intent = string | readonly string[] | DescribedRequest
+
+export type WithReservationOptions = ReserveOptions & {
+  /**
+   * When the work throws. `release` (default): nothing was done, somebody may try again at once. `hold`: something may have
+   * been done; the lease is left to end, and the next attempt is told that it is a further one. Where the lease was lost it
+   * is always left to end.
+   */
+  readonly onError?: 'release' | 'hold'
+}
+
+export type ReservationStatus = {
+  readonly state: 'FREE' | 'HELD' | 'LAPSED' | 'COMPLETED'
+  readonly fencingToken?: number
+  readonly attempt?: number
+  readonly remainingLeaseMs?: number
+  readonly result?: unknown
+}
+
+export interface Client {
+  /**
+   * @throws ConflictError where somebody else holds it, DuplicateError where it was done, MismatchError where its key was
+   *   used for something else, QuorumUnavailableError where nobody can know now
+   */
+  reserve(intent: Intent, options?: ReserveOptions): Promise<Reservation>
+  /** Works under a reservation, completes it with what the work returns, and returns that. */
+  withReservation<T>(
+    intent: Intent,
+    work: (reservation: Reservation) => Promise<T>,
+    options?: WithReservationOptions,
+  ): Promise<T>
+  /** The status of a value: free, held, lapsed or completed. */
+  read(
+    value: string,
+    options?: { readonly tenant?: string; readonly apiVersion?: string },
+  ): Promise<ReservationStatus>
+}
+
+const GIVE_BACK_RETRY_MS = 1_000
+
+export function createClient(options: ClientOptions = {}): Client {
+  const transport: TransportOptions = {
+    url: (options.url ?? 'http://127.0.0.1:8081').replace(/\/+$/, ''),
+    token: options.token,
+    fetch: options.fetch ?? ((input, init) => fetch(input, init)),
+    retryForMs: options.retryForMs ?? 5_000,
+    callTimeoutMs: options.callTimeoutMs ?? 2_000,
+  }
+
+  async function reserve(intent: Intent, given: ReserveOptions = {}): Promise<Reservation> {
+    const { signal, waitMs = 0, heartbeat = true } = given
+    const body = bodyOf(intent, given)
+    // Nothing was asked for yet: nothing is to be given back.
+    signal?.throwIfAborted()
+    try {
+      const granted = await call('POST', '/v1/reservations', body, transport, { signal, waitMs })
+      return holdReservation(granted, transport, { heartbeat })
+    } catch (error) {
+      // Where the session is the caller's own, another of its calls may hold the same reservation.
+      if (signal?.aborted && given.sessionId === undefined) void giveBack(body)
+      throw error
+    }
+  }
+
+  /** What was granted while nobody waited for it any more: nothing was begun under it, and it is not to stand in the way. */
+  async function giveBack({ wait: _, ...body }: Record<string, unknown>): Promise<void> {
+    try {
+      const granted = await call('POST', '/v1/reservations', body, transport, {
+        retryForMs: GIVE_BACK_RETRY_MS,
+      })
+      await holdReservation(granted, transport, { heartbeat: false })[Symbol.asyncDispose]()
+    } catch {
+      // Somebody else's, done, or the sidecar is not there: then the lease ends by itself, if there is one.
+    }
+  }
+
+  return {
+    reserve,
+    withReservation: async (intent, work, given = {}) => {
+      const reservation = await reserve(intent, given)
+      let result: Awaited<ReturnType<typeof work>>
+      try {
+        result = await work(reservation)
+      } catch (error) {
+        if (given.onError === 'hold') reservation.abandon()
+        await reservation[Symbol.asyncDispose]()
+        throw error
+      }
+      try {
+        await reservation.complete(result)
+      } finally {
+        // The work is done: where that could not be recorded, its lease ends and the next attempt is told.
+        reservation.abandon()
+      }
+      return result
+    },
+    read: async (value, { tenant, apiVersion } = {}) => {
+      const query = new URLSearchParams({
+        value,
+        ...(tenant === undefined ? {} : { tenant }),
+        ...(apiVersion === undefined ? {} : { api_version: apiVersion }),
+      })
+      const { body } = await call('GET', `/v1/reservations?${query}`, undefined, transport)
+      return statusFrom(body)
+    },
+  }
+}
+
+function bodyOf(intent: Intent, options: ReserveOptions): Record<string, unknown> {
+  const { sessionId, tenant, apiVersion, entities, takeover, leaseMs, retentionMs, waitMs } = options
+  return {
+    // Made once for all tries: a try whose answer was lost is then recognised by the next.
+    session_id: sessionId ?? crypto.randomUUID(),
+    ...named(intent),
+    ...(tenant === undefined ? {} : { tenant }),
+    ...(apiVersion === undefined ? {} : { api_version: apiVersion }),
+    ...(entities === undefined ? {} : { entities }),
+    ...(takeover === undefined ? {} : { takeover }),
+    ...(leaseMs === undefined ? {} : { lease: `${leaseMs}ms` }),
+    ...(retentionMs === undefined ? {} : { retention: `${retentionMs}ms` }),
+    ...(waitMs === undefined ? {} : { wait: `${waitMs}ms` }),
+  }
+}
+
+function named(intent: Intent): Record<string, unknown> {
+  if (typeof intent === 'string') return { reserved_value: intent }
+  return 'method' in intent ? { request: intent } : { reserved_values: intent }
+}
+
+function statusFrom(body: Record<string, unknown>): ReservationStatus {
+  const { state, fencing_token, attempt, remaining_lease_ms, result } = body
+  return {
+    state: state as ReservationStatus['state'],
+    ...(fencing_token === undefined ? {} : { fencingToken: Number(fencing_token) }),
+    ...(attempt === undefined ? {} : { attempt: Number(attempt) }),
+    ...(remaining_lease_ms === undefined ? {} : { remainingLeaseMs: Number(remaining_lease_ms) }),
+    ...(result === undefined ? {} : { result }),
+  }
+}

@@ -1,0 +1,211 @@
+/**
+ * The state of a reservation, its heartbeat and its warning.
+ *
+ *   held → held (extended) → ended (completed or released) | abandoned | lost
+ *
+ * `signal` aborts from a timer that is armed at the grant and again at each extension, *before* the lease ends, whatever the
+ * sidecar and the nodes do: also in a process that is cut off from all of them. A process that stood still learns of it when
+ * it goes on, a moment after its lease may have ended: `throwIfLost` looks at the clocks, and a write that matters carries
+ * the fencing token.
+ */
+
+import { CompletionUndecidedError, FencepostError, LeaseLostError } from './errors.ts'
+import { type Answered, call, nowMs, type TransportOptions } from './transport.ts'
+
+/** Of the lease: how long before its end the holder is warned; and never less than this. */
+const WARNING_FRACTION = 0.05
+const WARNING_MIN_MS = 20
+/** Two renewals in a row may fail. */
+const RENEWALS_PER_VALIDITY = 3
+const RELEASE_RETRY_MS = 1_000
+
+export type HoldOptions = { readonly heartbeat: boolean }
+
+type TimeoutId = ReturnType<typeof setTimeout>
+
+export class Holding {
+  readonly fencingToken: number
+  readonly #transport: TransportOptions
+  readonly #heartbeat: boolean
+  #id: string
+  #leaseMs: number
+  #state: 'held' | 'lost' | 'abandoned' | 'ended' = 'held'
+  /** The holder said so; whether it is recorded is another matter. */
+  #workIsDone = false
+  #extending = Promise.resolve()
+  #warnAtMs = 0
+  #warnAtWallMs = 0
+  #warning: TimeoutId | undefined
+  #beat: TimeoutId | undefined
+  readonly #lost = new AbortController()
+  /** Of extensions: also aborts where it ended well, so that nothing of it goes on. */
+  readonly #extensions = new AbortController()
+
+  constructor(granted: Answered, transport: TransportOptions, { heartbeat }: HoldOptions) {
+    const { body } = granted
+    this.fencingToken = Number(body.fencing_token)
+    this.#transport = transport
+    this.#heartbeat = heartbeat
+    this.#id = String(body.reservation_id)
+    this.#leaseMs = Number(body.lease_ms)
+    this.#validFor(granted)
+  }
+
+  get id(): string {
+    return this.#id
+  }
+
+  get signal(): AbortSignal {
+    return this.#lost.signal
+  }
+
+  remainingMs(): number {
+    if (this.#state !== 'held') return 0
+    return Math.max(0, Math.min(this.#warnAtMs - nowMs(), this.#warnAtWallMs - Date.now()))
+  }
+
+  throwIfLost(): void {
+    if (this.#state === 'held' && this.remainingMs() === 0) this.#lose(aboutToEnd(this.fencingToken))
+    this.signal.throwIfAborted()
+  }
+
+  /** One after the other: what is told of one must not be undone by another that was sent before it. */
+  extend(leaseMs?: number): Promise<void> {
+    const mine = this.#extending.then(() => this.#extendNow(leaseMs))
+    this.#extending = mine.catch(() => {})
+    return mine
+  }
+
+  complete(result?: unknown): Promise<void> {
+    this.#workIsDone = true
+    return this.#end('complete', result === undefined ? {} : { result })
+  }
+
+  release(): Promise<void> {
+    return this.#end('release', {})
+  }
+
+  abandon(): void {
+    if (this.#state !== 'held') return
+    this.#state = 'abandoned'
+    this.#stop()
+  }
+
+  async dispose(): Promise<void> {
+    // A release says that nothing was done, and the next attempt would be told that it is the first. Where completing
+    // failed, or the signal stopped the work in the middle, nobody can say so: the lease is left to end.
+    const nothingDone = this.#state === 'held' && !this.#workIsDone
+    if (this.#state === 'held') this.#state = 'abandoned'
+    this.#stop()
+    if (!nothingDone) return
+    try {
+      await this.#end('release', {}, RELEASE_RETRY_MS)
+    } catch (error) {
+      // Not ours any more, or the sidecar is not there: the lease ends by itself, and what is being thrown counts more.
+      if (!(error instanceof FencepostError)) throw error
+    }
+  }
+
+  #lose(error: LeaseLostError): void {
+    if (this.#state !== 'held') return
+    this.#state = 'lost'
+    this.#stop(error)
+    this.#lost.abort(error)
+  }
+
+  #stop(why = over(this.fencingToken)): void {
+    clearTimeout(this.#warning)
+    clearTimeout(this.#beat)
+    this.#extensions.abort(why)
+  }
+
+  /** Counted from before the request was sent: the answer may have been long on its way. */
+  #validFor({ body: { expires_in_ms }, sentAtMs }: Answered): void {
+    const validMs = Number(expires_in_ms) - Math.max(WARNING_MIN_MS, this.#leaseMs * WARNING_FRACTION)
+    this.#warnAtMs = sentAtMs + validMs
+    this.#warnAtWallMs = Date.now() - (nowMs() - sentAtMs) + validMs
+    clearTimeout(this.#warning)
+    const warn = () => this.#lose(aboutToEnd(this.fencingToken))
+    this.#warning = unreferenced(setTimeout(warn, Math.max(0, this.#warnAtMs - nowMs())))
+    if (this.#heartbeat) this.#armBeat()
+  }
+
+  #armBeat(): void {
+    clearTimeout(this.#beat)
+    const delayMs = (this.remainingMs() / RENEWALS_PER_VALIDITY) * (1 - 0.1 * Math.random())
+    this.#beat = unreferenced(setTimeout(() => void this.#extendQuietly(), delayMs))
+  }
+
+  async #extendQuietly(): Promise<void> {
+    try {
+      await this.extend()
+    } catch (error) {
+      if (this.#state !== 'held' || error instanceof LeaseLostError) return
+      // Everything but the sidecar's word that it is lost is tried again while time is left. The timer of the warning does
+      // not know that a machine stood still or that its clock was set.
+      if (this.remainingMs() > 0) this.#armBeat()
+      else this.#lose(aboutToEnd(this.fencingToken))
+    }
+  }
+
+  async #extendNow(leaseMs: number | undefined): Promise<void> {
+    const lease = leaseMs === undefined ? {} : { lease: `${leaseMs}ms` }
+    const members = { fencing_token: this.fencingToken, ...lease }
+    try {
+      const retryForMs = Math.min(this.#transport.retryForMs, this.remainingMs())
+      const limits = { retryForMs, signal: this.#extensions.signal }
+      const extended = await call('POST', this.#path('extend'), members, this.#transport, limits)
+      if (this.#state !== 'held') return
+      this.#id = String(extended.body.reservation_id)
+      if (leaseMs !== undefined) this.#leaseMs = leaseMs
+      this.#validFor(extended)
+    } catch (error) {
+      if (error instanceof LeaseLostError) this.#lose(error)
+      throw error
+    }
+  }
+
+  async #end(
+    how: 'complete' | 'release',
+    given: Record<string, unknown>,
+    retryForMs?: number,
+  ): Promise<void> {
+    const limits = retryForMs === undefined ? {} : { retryForMs }
+    const members = { fencing_token: this.fencingToken, ...given }
+    try {
+      await call('POST', this.#path(how), members, this.#transport, limits)
+      this.#state = 'ended'
+      this.#stop()
+    } catch (error) {
+      if (error instanceof LeaseLostError) this.#lose(error)
+      // Whatever stands, another holder came after: it is not ours any more.
+      if (error instanceof CompletionUndecidedError) this.#lose(overtaken(this.fencingToken, error))
+      throw error
+    }
+  }
+
+  #path(call: string): string {
+    return `/v1/reservations/${this.#id}/${call}`
+  }
+}
+
+function over(fencingToken: number): LeaseLostError {
+  const message = `the reservation of token ${fencingToken} was ended by its holder`
+  return new LeaseLostError(message, 0, { code: 'lease-lost' })
+}
+
+function overtaken(fencingToken: number, cause: CompletionUndecidedError): LeaseLostError {
+  const message = `somebody else came after token ${fencingToken}`
+  return new LeaseLostError(message, cause.status, { code: 'lease-lost' }, { cause })
+}
+
+function aboutToEnd(fencingToken: number): LeaseLostError {
+  const message = `the lease of token ${fencingToken} is about to end and could not be extended`
+  return new LeaseLostError(message, 0, { code: 'lease-lost' })
+}
+
+/** A heartbeat alone is no reason for a process to live on. Only Node's timers know the word. */
+function unreferenced<T>(timer: T): T {
+  ;(timer as { unref?: () => void }).unref?.()
+  return timer
+}

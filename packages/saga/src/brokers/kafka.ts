@@ -1,0 +1,229 @@
+/**
+ * Kafka, on @platformatic/kafka: a publisher that waits for all in-sync replicas, and a member of a consumer group.
+ *
+ * The application makes the client's producer and consumers (security and brokers are its own). A message is keyed by its
+ * aggregate, so that an aggregate stays in one partition, in order. Kafka is a log and no queue: it knows no "again later",
+ * so the member waits where it is, which also keeps the order; what is poison ends as a dead letter of the inbox. The offset
+ * is committed after each verdict, so of each partition only the first message after a join can have been handed out before:
+ * it is called redelivered, since Kafka cannot say.
+ *
+ * Source: Kafka documentation, "Design: message delivery semantics"; conformance by hand, see docs/guide/saga.md.
+ */
+import type { Consumer, MessagesStream, Producer } from '@platformatic/kafka'
+import { processClock } from '../ambient.ts'
+import type { Clock } from '../core.ts'
+import { pauseUnless } from '../core.ts'
+import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
+import {
+  inboundFrom,
+  type MessagePublisher,
+  type MessageSubscriber,
+  type OutboundMessage,
+  propertiesOf,
+} from '../messages.ts'
+import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
+
+/** Made with `stringSerializers`. */
+export type StringProducer = Producer<string, string, string, string>
+
+/** Made with `stringDeserializers`. */
+export type StringConsumer = Consumer<string, string, string, string>
+
+type Stream = MessagesStream<string, string, string, string>
+
+/** -1: all in-sync replicas have it. */
+const acksOfAll = -1
+
+/** So many go along at once; beyond, the next batch. */
+const batchMax = 500
+
+type Waiting = {
+  readonly message: OutboundMessage
+  readonly confirm: () => void
+  readonly fail: (error: Error) => void
+}
+
+/**
+ * Publishes to the topic that the destination names. What is asked for while a batch is under way goes along with the next
+ * one: a round for each message would be a fiftieth of a second for each.
+ */
+export function createKafkaPublisher(producer: StringProducer): MessagePublisher {
+  const waiting: Waiting[] = []
+  let sending = false
+
+  async function send(batch: readonly Waiting[]): Promise<void> {
+    try {
+      const messages = batch.map(({ message }) => recordOf(message))
+      await producer.send({ messages, acks: acksOfAll, idempotent: true })
+      for (const { confirm } of batch) confirm()
+    } catch (error) {
+      const half = Math.ceil(batch.length / 2)
+      if (batch.length > 1 && isRefusal(error)) {
+        // One of them is to blame. Those that Kafka has already taken come twice, which the inbox absorbs.
+        await send(batch.slice(0, half))
+        await send(batch.slice(half))
+      } else for (const { message, fail } of batch) fail(translated(error, message.destination))
+    }
+  }
+  async function sendAll(): Promise<void> {
+    if (sending) return
+    sending = true
+    while (waiting.length > 0) await send(waiting.splice(0, batchMax))
+    sending = false
+  }
+  return {
+    publish: (message) =>
+      new Promise<void>((confirm, fail) => {
+        waiting.push({ message, confirm, fail })
+        void sendAll()
+      }),
+    close: () => producer.close(),
+  }
+}
+
+function recordOf(message: OutboundMessage) {
+  const headers = { ...message.headers, ...propertiesOf(message) }
+  const key = `${message.aggregateType}/${message.aggregateId}`
+  return { topic: message.destination, key, value: message.body, headers }
+}
+
+function translated(error: unknown, topic: string): Error {
+  return isRefusal(error)
+    ? new PublishRefusedError(`Kafka refused a message for ${topic}`, { cause: error })
+    : new BrokerUnavailableError('Kafka did not answer', { cause: error })
+}
+
+/** What the client itself does not send: to an unknown topic, for example. */
+const refusedByClient = 'PLT_KFK_USER'
+
+/** Answers that are about this message and its topic, by their names in the Kafka protocol. */
+const refusals: ReadonlySet<unknown> = new Set([
+  'UNKNOWN_TOPIC_OR_PARTITION',
+  'INVALID_TOPIC_EXCEPTION',
+  'TOPIC_AUTHORIZATION_FAILED',
+  'MESSAGE_TOO_LARGE',
+  'RECORD_LIST_TOO_LARGE',
+  'INVALID_RECORD',
+  'POLICY_VIOLATION',
+])
+
+/** The client wraps the answer of the broker in errors of its own, some with several inside. */
+function isRefusal(error: unknown): boolean {
+  if (typeof error !== 'object' || error === null) return false
+  const { code, apiId, cause, errors } = error as Partial<
+    Record<'code' | 'apiId' | 'cause' | 'errors', unknown>
+  >
+  return (
+    code === refusedByClient ||
+    refusals.has(apiId) ||
+    isRefusal(cause) ||
+    (Array.isArray(errors) && errors.some(isRefusal))
+  )
+}
+
+export type KafkaSubscriberOptions = {
+  /** A new member of the group: for each subscription, and again after a fault. It is closed here. */
+  readonly connect: () => StringConsumer
+  readonly topics: readonly string[]
+  readonly clock?: Clock
+}
+
+/** One message at a time; more at once by more members of the group. */
+export function createKafkaSubscriber(options: KafkaSubscriberOptions): MessageSubscriber {
+  return subscriberOf('Kafka', (deliveries) => new KafkaSession(options, deliveries))
+}
+
+/** After a fault, before a new member is made. */
+const againMs = 250
+
+class KafkaSession implements Session {
+  readonly #options: KafkaSubscriberOptions
+  readonly #deliveries: Deliveries
+  readonly #clock: Clock
+  readonly #stopping = Promise.withResolvers<void>()
+  #consumer: StringConsumer | undefined
+  #stream: Stream | undefined
+  readonly #begunPartitions = new Set<string>()
+  #reading: Promise<void> = Promise.resolve()
+
+  constructor(options: KafkaSubscriberOptions, deliveries: Deliveries) {
+    this.#options = options
+    this.#deliveries = deliveries
+    this.#clock = options.clock ?? processClock
+  }
+
+  async begin(): Promise<void> {
+    this.#stream = await this.#join()
+    this.#reading = this.#deliveries.repeat(this.#clock, againMs, () => this.#read())
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.resolve()
+    // What is under way commits on the same connection: only the reading ends here.
+    this.#stream?.pause()
+    await this.#deliveries.allEnded()
+    await this.#stream?.close().catch(this.#deliveries.report)
+    await this.#reading
+  }
+
+  async leave(): Promise<void> {
+    await this.#consumer?.close(true)
+  }
+
+  async #join(): Promise<Stream> {
+    const consumer = this.#options.connect()
+    this.#consumer = consumer
+    consumer.on('consumer:group:join', () => this.#begunPartitions.clear())
+    this.#begunPartitions.clear()
+    return consumer.consume({
+      topics: [...this.#options.topics],
+      autocommit: false,
+      mode: 'committed',
+      fallbackMode: 'earliest',
+    })
+  }
+
+  async #read(): Promise<void> {
+    try {
+      this.#stream ??= await this.#join()
+      for await (const raw of this.#stream) {
+        this.#deliveries.begin(raw, () => this.#deliver(raw))
+        await this.#deliveries.allEnded()
+        if (this.#deliveries.stopped) return
+      }
+    } finally {
+      if (!this.#deliveries.stopped) await this.#abandon()
+    }
+  }
+
+  async #abandon(): Promise<void> {
+    const consumer = this.#consumer
+    this.#stream = undefined
+    this.#consumer = undefined
+    await consumer?.close(true).catch(() => {})
+  }
+
+  #isFirst({ topic, partition }: Raw): boolean {
+    const name = `${topic}/${partition}`
+    const first = !this.#begunPartitions.has(name)
+    this.#begunPartitions.add(name)
+    return first
+  }
+
+  async #deliver(raw: Raw): Promise<void> {
+    const message = inboundFrom(Object.fromEntries(raw.headers), raw.value, this.#isFirst(raw))
+    while (!this.#deliveries.stopped) {
+      const verdict = await this.#deliveries.verdictOn(message)
+      if (verdict.kind === 'ack') return void (await raw.commit())
+      await pauseUnless([this.#stopping.promise], verdict.delayMs, this.#clock)
+    }
+  }
+}
+
+type Raw = {
+  readonly topic: string
+  readonly partition: number
+  readonly headers: Map<string, string>
+  readonly value: string
+  commit(): void | Promise<void>
+}

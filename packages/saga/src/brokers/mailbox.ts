@@ -1,0 +1,140 @@
+/**
+ * Delivery inside the database: no broker at all. The relay moves a message from the outbox into the queue that its
+ * destination names, a consumer takes it from there.
+ *
+ * Owns the table `mailbox`. A taken message is invisible for `visibilityMs`, renewed while its handler runs, and comes
+ * again when its consumer dies. Meant for one database that serves both sides; throughput is that of the database.
+ */
+import { pauseUnless } from '../core.ts'
+import { isConnectionLoss } from '../database.ts'
+import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
+import type { SagaKit } from '../kit.ts'
+import { inboundFrom, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
+
+/** Publishes into the queues that the destination names, separated by commas. */
+export function createMailboxPublisher(kit: SagaKit): MessagePublisher {
+  return {
+    async publish(message) {
+      const queues = message.destination.split(',').map((queue) => queue.trim())
+      try {
+        await kit.pool.query(
+          `INSERT INTO ${kit.schema}.mailbox (queue, message_id, body, properties)
+           SELECT unnest($1::text[]), $2, $3, $4`,
+          [queues, message.messageId, message.body, { ...message.headers, ...propertiesOf(message) }],
+        )
+      } catch (error) {
+        if (isConnectionLoss(error))
+          throw new BrokerUnavailableError('database out of reach', { cause: error })
+        throw new PublishRefusedError('the mailbox refused the message', { cause: error })
+      }
+    },
+    async close() {},
+  }
+}
+
+export type MailboxOptions = {
+  readonly kit: SagaKit
+  readonly queue: string
+  /** Between two looks into an empty queue. Default 100. */
+  readonly pollIntervalMs?: number
+  /** After this a message of a dead consumer comes again. Default 30 s. */
+  readonly visibilityMs?: number
+}
+
+type Taken = { id: string; body: string; properties: Record<string, string>; deliveries: number }
+
+export function createMailboxSubscriber(options: MailboxOptions): MessageSubscriber {
+  return subscriberOf('the database', (deliveries) => new MailboxSession(options, deliveries))
+}
+
+class MailboxSession implements Session {
+  readonly #kit: SagaKit
+  readonly #queue: string
+  readonly #pollIntervalMs: number
+  readonly #visibilityMs: number
+  readonly #deliveries: Deliveries
+  readonly #me: string
+  #reading: Promise<void> = Promise.resolve()
+  #renewal: { cancel(): void } | undefined
+  readonly #stopping = Promise.withResolvers<void>()
+
+  constructor(options: MailboxOptions, deliveries: Deliveries) {
+    this.#kit = options.kit
+    this.#queue = options.queue
+    this.#pollIntervalMs = options.pollIntervalMs ?? 100
+    this.#visibilityMs = options.visibilityMs ?? 30_000
+    this.#deliveries = deliveries
+    this.#me = options.kit.random.hex(8)
+  }
+
+  async begin(): Promise<void> {
+    this.#renewLater()
+    this.#reading = this.#deliveries.repeat(this.#kit.clock, this.#pollIntervalMs, () => this.#readOnce())
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.resolve()
+    await this.#reading
+  }
+
+  async leave(): Promise<void> {
+    this.#renewal?.cancel()
+  }
+
+  async #readOnce(): Promise<void> {
+    const { room } = this.#deliveries
+    const taken = room > 0 ? await this.#take(room) : []
+    for (const one of taken) this.#deliveries.begin(one.id, () => this.#deliver(one))
+    if ((taken.length === room && room > 0) || this.#deliveries.stopped) return
+    await pauseUnless(
+      [this.#stopping.promise, this.#deliveries.whenOneEnds()],
+      this.#pollIntervalMs,
+      this.#kit.clock,
+    )
+  }
+
+  async #take(room: number): Promise<readonly Taken[]> {
+    const { schema } = this.#kit
+    const { rows } = await this.#kit.pool.query<Taken>(
+      `WITH next AS (SELECT id FROM ${schema}.mailbox WHERE queue = $1 AND available_at <= clock_timestamp()
+                     ORDER BY available_at, id LIMIT $2 FOR UPDATE SKIP LOCKED)
+       UPDATE ${schema}.mailbox m SET available_at = clock_timestamp() + $3 * interval '1 ms', taken_by = $4, deliveries = deliveries + 1
+       FROM next WHERE m.id = next.id RETURNING m.id, m.body, m.properties, m.deliveries`,
+      [this.#queue, room, this.#visibilityMs, this.#me],
+    )
+    return rows.sort((a, b) => Number(a.id) - Number(b.id))
+  }
+
+  async #deliver({ id, body, properties, deliveries }: Taken): Promise<void> {
+    const { schema, pool } = this.#kit
+    const message = inboundFrom(properties, body, deliveries > 1)
+    const verdict = await this.#deliveries.verdictOn(message)
+    switch (verdict.kind) {
+      case 'ack':
+        await pool.query(`DELETE FROM ${schema}.mailbox WHERE id = $1`, [id])
+        return
+      case 'again':
+        await pool.query(
+          `UPDATE ${schema}.mailbox SET available_at = clock_timestamp() + $2 * interval '1 ms', taken_by = NULL, deliveries = 0
+           WHERE id = $1 AND taken_by = $3`,
+          [id, verdict.delayMs, this.#me],
+        )
+        return
+    }
+  }
+
+  /** Keeps what is being worked on invisible to others. */
+  #renewLater(): void {
+    this.#renewal = this.#kit.clock.timer(this.#visibilityMs / 3, () => {
+      this.#kit.pool
+        .query(
+          `UPDATE ${this.#kit.schema}.mailbox SET available_at = clock_timestamp() + $1 * interval '1 ms'
+           WHERE id = ANY($2::bigint[]) AND taken_by = $3`,
+          [this.#visibilityMs, this.#deliveries.underWay, this.#me],
+        )
+        .catch(this.#deliveries.report)
+      this.#renewLater()
+    })
+  }
+}

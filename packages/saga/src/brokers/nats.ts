@@ -1,0 +1,209 @@
+/**
+ * NATS JetStream: a publisher that waits for the stream's acknowledgement, and a subscriber on a durable pull consumer.
+ *
+ * The message id goes along as `Nats-Msg-Id`, so that the stream drops repetitions within its window; the inbox does the
+ * rest. Acknowledgements are confirmed by the server (`ackAck`). While a handler runs, `working` keeps the message ours.
+ * A stream loses what was not yet written when its machine loses power, unless the server has `sync_interval: always`
+ * (or the stream several replicas on several machines): said here, because no client can see it.
+ *
+ * Source: NATS documentation, JetStream; jepsen.io, "NATS 2.12.1" (2025) on the default of sync_interval.
+ */
+import {
+  AckPolicy,
+  type ConsumerMessages,
+  DeliverPolicy,
+  type JetStreamClient,
+  type JsMsg,
+  jetstream,
+  jetstreamManager,
+} from '@nats-io/jetstream'
+import {
+  connect,
+  type NatsConnection,
+  type NodeConnectionOptions,
+  headers as natsHeaders,
+} from '@nats-io/transport-node'
+import { processClock } from '../ambient.ts'
+import type { Clock } from '../core.ts'
+import { pause } from '../core.ts'
+import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
+import { inboundFrom, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
+
+export type NatsOptions = { readonly connection: NodeConnectionOptions }
+
+/** For ever, at a steady pace: whoever uses us decides when to give up. */
+const reconnecting: NodeConnectionOptions = {
+  reconnect: true,
+  maxReconnectAttempts: -1,
+  reconnectTimeWait: 250,
+}
+
+export type NatsPublisherOptions = NatsOptions & {
+  /** For the acknowledgement of the stream. Default 5 s. */
+  readonly timeoutMs?: number
+}
+
+/** Publishes to the subject that the destination names; a stream must have it. */
+export function createNatsPublisher({
+  connection,
+  timeoutMs = 5_000,
+}: NatsPublisherOptions): MessagePublisher {
+  let opened: Promise<{ connection: NatsConnection; stream: JetStreamClient }> | undefined
+  const open = () => {
+    opened ??= connect({ ...reconnecting, ...connection }).then((made) => ({
+      connection: made,
+      stream: jetstream(made),
+    }))
+    return opened.catch((error: unknown) => {
+      opened = undefined
+      throw new BrokerUnavailableError('NATS is out of reach', { cause: error })
+    })
+  }
+  return {
+    async publish(message) {
+      const { stream } = await open()
+      const headers = natsHeaders()
+      for (const [name, value] of Object.entries({ ...message.headers, ...propertiesOf(message) }))
+        headers.set(name, value)
+      try {
+        await stream.publish(message.destination, message.body, {
+          msgID: message.messageId,
+          timeout: timeoutMs,
+          headers,
+          retries: 0,
+        })
+      } catch (error) {
+        throw translated(error, message.destination)
+      }
+    },
+    async close() {
+      const made = await opened?.catch(() => undefined)
+      await made?.connection.close()
+    },
+  }
+}
+
+/**
+ * What the stream answered is the message's fault, and so is a subject that no stream has (the client calls that "JetStream
+ * is not enabled", because nobody responded), and what the client does not even send: too large a message, for example. Everything about connections and time is the broker's.
+ */
+function translated(error: unknown, subject: string): Error {
+  const { name, message } = error as { name?: unknown; message?: unknown }
+  if (name === 'JetStreamNotEnabled')
+    return new PublishRefusedError(`no stream takes the subject ${subject}`, { cause: error })
+  if (name === 'JetStreamApiError' || name === 'InvalidArgumentError' || name === 'InvalidSubjectError')
+    return new PublishRefusedError(`NATS refused a message for ${subject}: ${String(message)}`, {
+      cause: error,
+    })
+  return new BrokerUnavailableError('NATS did not answer', { cause: error })
+}
+
+export type NatsSubscriberOptions = NatsOptions & {
+  readonly stream: string
+  /** Made with the stream's `subjects` where the stream does not exist yet; default: the stream must exist. */
+  readonly subjects?: readonly string[]
+  /** Name of the durable consumer. */
+  readonly durable: string
+  /** After this a message of a dead consumer comes again. Default 30 s. */
+  readonly ackWaitMs?: number
+  readonly clock?: Clock
+}
+
+export function createNatsSubscriber(options: NatsSubscriberOptions): MessageSubscriber {
+  return subscriberOf('NATS', (deliveries) => new NatsSession(options, deliveries))
+}
+
+/** After a fault, and after an iteration that ended without us. */
+const againMs = 250
+
+class NatsSession implements Session {
+  readonly #options: NatsSubscriberOptions
+  readonly #deliveries: Deliveries
+  readonly #clock: Clock
+  readonly #ackWaitMs: number
+  #connection: NatsConnection | undefined
+  #messages: ConsumerMessages | undefined
+  #reading: Promise<void> = Promise.resolve()
+
+  constructor(options: NatsSubscriberOptions, deliveries: Deliveries) {
+    this.#options = options
+    this.#deliveries = deliveries
+    this.#clock = options.clock ?? processClock
+    this.#ackWaitMs = options.ackWaitMs ?? 30_000
+  }
+
+  async begin(): Promise<void> {
+    const connection = await connect({ ...reconnecting, ...this.#options.connection })
+    this.#connection = connection
+    await this.#declare(connection)
+    this.#reading = this.#deliveries.repeat(this.#clock, againMs, () => this.#read(connection))
+  }
+
+  async stop(): Promise<void> {
+    this.#messages?.stop()
+    await this.#reading
+  }
+
+  async leave(): Promise<void> {
+    await this.#connection?.close()
+  }
+
+  async #declare(connection: NatsConnection): Promise<void> {
+    const { stream, subjects, durable } = this.#options
+    const manager = await jetstreamManager(connection)
+    if (subjects !== undefined)
+      await manager.streams
+        .info(stream)
+        .catch(() => manager.streams.add({ name: stream, subjects: [...subjects] }))
+    await manager.consumers.add(stream, {
+      durable_name: durable,
+      ack_policy: AckPolicy.Explicit,
+      deliver_policy: DeliverPolicy.All,
+      ack_wait: this.#ackWaitMs * 1_000_000,
+      // The inbox decides when it is enough.
+      max_deliver: -1,
+      // More than are handled at once: those that wait for their delay count, too.
+      max_ack_pending: 10_000,
+    })
+  }
+
+  /** Pulls no more than can be handled. */
+  async #read(connection: NatsConnection): Promise<void> {
+    const { stream, durable } = this.#options
+    const deliveries = this.#deliveries
+    const consumer = await jetstream(connection).consumers.get(stream, durable)
+    this.#messages = await consumer.consume({ max_messages: deliveries.concurrency, expires: 5_000 })
+    if (deliveries.stopped) this.#messages.stop()
+    for await (const message of this.#messages) {
+      deliveries.begin(message, () => this.#deliver(message))
+      await deliveries.untilRoom()
+    }
+    if (!deliveries.stopped) await pause(this.#clock, againMs)
+  }
+
+  async #deliver(raw: JsMsg): Promise<void> {
+    const properties: Record<string, string> = {}
+    for (const [name, [value]] of raw.headers ?? [])
+      if (value !== undefined && !name.startsWith('Nats-')) properties[name] = value
+    const message = inboundFrom(properties, raw.string(), raw.redelivered)
+    const stopKeeping = this.#keeping(raw)
+    try {
+      const verdict = await this.#deliveries.verdictOn(message)
+      if (verdict.kind === 'again') raw.nak(Math.max(1, Math.round(verdict.delayMs)))
+      else await raw.ackAck()
+    } finally {
+      stopKeeping()
+    }
+  }
+
+  #keeping(raw: JsMsg): () => void {
+    const next = () =>
+      this.#clock.timer(this.#ackWaitMs / 3, () => {
+        raw.working()
+        timer = next()
+      })
+    let timer = next()
+    return () => timer.cancel()
+  }
+}

@@ -1,0 +1,309 @@
+/**
+ * RabbitMQ: a publisher that believes only confirms, and a subscriber on a quorum queue.
+ *
+ * A publish is `mandatory`: a message that no queue would get is confirmed all the same, after it was returned, so the
+ * return is what decides. What the node answers by closing the channel (no such exchange, too large) is sent once more on a
+ * channel of its own, with everything else that was on its way, so that the one to blame is known. "Again later" is a copy into a delay queue (fixed time to live, dead-lettered back into the main
+ * queue, at least once), confirmed before the original is acknowledged; this works from RabbitMQ 3.10 on, and leaves the
+ * counting of attempts to the inbox. Connections (`rabbitmq-link.ts`) are made when needed and forgotten when they break.
+ *
+ * Source: RabbitMQ documentation, "Consumer Acknowledgements and Publisher Confirms", "Quorum Queues".
+ */
+import type { ConfirmChannel, ConsumeMessage } from 'amqplib'
+import { processClock } from '../ambient.ts'
+import type { Clock } from '../core.ts'
+import { pause } from '../core.ts'
+import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
+import {
+  inboundFrom,
+  type MessagePublisher,
+  type MessageSubscriber,
+  type OutboundMessage,
+  propertiesOf,
+} from '../messages.ts'
+import { delayBucketMs, delayBucketsMs } from './delay-buckets.ts'
+import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
+import {
+  ChannelRefusedError,
+  connect,
+  type Lane,
+  type Link,
+  laneOn,
+  type RabbitMqOptions,
+} from './rabbitmq-link.ts'
+
+export type Route = { readonly exchange: string; readonly routingKey: string }
+
+export type RabbitMqPublisherOptions = RabbitMqOptions & {
+  /** Default: the queue that the destination names, over the default exchange. */
+  readonly route?: (message: OutboundMessage) => Route
+}
+
+export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): MessagePublisher {
+  const route = options.route ?? (({ destination }) => ({ exchange: '', routingKey: destination }))
+  let link: Promise<Link> | undefined
+  let blocked = false
+  let trials: Promise<unknown> = Promise.resolve()
+
+  async function open(): Promise<Link> {
+    link ??= connect(options).then((fresh) => {
+      blocked = false
+      fresh.model.on('blocked', () => {
+        blocked = true
+      })
+      fresh.model.on('unblocked', () => {
+        blocked = false
+      })
+      fresh.closed.catch(forget)
+      return fresh
+    })
+    return link.catch((error: unknown) => {
+      forget()
+      throw new BrokerUnavailableError('RabbitMQ is out of reach', { cause: error })
+    })
+  }
+  const forget = () => {
+    link = undefined
+  }
+
+  async function send({ channel, closed, returned }: Lane, message: OutboundMessage): Promise<void> {
+    if (blocked) throw new BrokerUnavailableError('RabbitMQ has blocked publishers (memory or disk alarm)')
+    returned.delete(message.messageId)
+    await Promise.race([confirmed(channel, route(message), message), closed])
+    if (returned.delete(message.messageId))
+      throw new PublishRefusedError(`no queue would get a message for ${message.destination}`)
+  }
+
+  /** On a channel of its own, one after the other: which of those that were on the channel is it that the node refuses? */
+  function sendAlone(message: OutboundMessage, signal: AbortSignal): Promise<void> {
+    const trial = trials.then(async () => {
+      signal.throwIfAborted()
+      const { model, closed } = await open()
+      const lane = await Promise.race([laneOn(model), closed]).catch((error: unknown) => {
+        throw new BrokerUnavailableError('RabbitMQ gives no channel', { cause: error })
+      })
+      try {
+        await send(lane, message)
+      } catch (error) {
+        if (!(error instanceof ChannelRefusedError)) throw error
+        throw new PublishRefusedError(`RabbitMQ refused the message: ${error.message}`, { cause: error })
+      } finally {
+        await lane.channel.close().catch(() => {})
+      }
+    })
+    trials = trial.catch(() => {})
+    return trial
+  }
+
+  return {
+    async publish(message, signal) {
+      try {
+        await send(await open(), message)
+      } catch (error) {
+        if (!(error instanceof ChannelRefusedError)) throw error
+        await sendAlone(message, signal)
+      }
+    },
+    async close() {
+      const open = await link?.catch(() => undefined)
+      await open?.model.close().catch(() => {})
+    },
+  }
+}
+
+function confirmed(channel: ConfirmChannel, route: Route, message: OutboundMessage): Promise<void> {
+  const options = {
+    mandatory: true,
+    persistent: true,
+    contentType: 'application/json',
+    messageId: message.messageId,
+    type: message.type,
+    headers: { ...message.headers, ...propertiesOf(message) },
+  }
+  return new Promise((resolve, reject) => {
+    try {
+      channel.publish(route.exchange, route.routingKey, Buffer.from(message.body), options, (error) => {
+        if (error === null || error === undefined) resolve()
+        else reject(new PublishRefusedError('RabbitMQ refused the message', { cause: error }))
+      })
+    } catch (error) {
+      reject(new BrokerUnavailableError('the channel to RabbitMQ is closed', { cause: error }))
+    }
+  })
+}
+
+export type RabbitMqSubscriberOptions = RabbitMqOptions & {
+  /** Declared as a durable quorum queue, with one delay queue for each delay beside it. */
+  readonly queue: string
+  /** Bound to it where given; the exchanges must exist. */
+  readonly bindings?: readonly Route[]
+  readonly clock?: Clock
+}
+
+export function createRabbitMqSubscriber(options: RabbitMqSubscriberOptions): MessageSubscriber {
+  return subscriberOf('RabbitMQ', (deliveries) => new RabbitMqSession(options, deliveries))
+}
+
+const reconnectMs = 500
+
+/** The first connection must succeed; later ones are made again and again. */
+class RabbitMqSession implements Session {
+  readonly #options: RabbitMqSubscriberOptions
+  readonly #deliveries: Deliveries
+  readonly #clock: Clock
+  #link: Link | undefined
+  #consumerTag = ''
+
+  constructor(options: RabbitMqSubscriberOptions, deliveries: Deliveries) {
+    this.#options = options
+    this.#deliveries = deliveries
+    this.#clock = options.clock ?? processClock
+  }
+
+  begin(): Promise<void> {
+    return this.#consume()
+  }
+
+  async stop(): Promise<void> {
+    await this.#link?.channel.cancel(this.#consumerTag).catch(() => {})
+  }
+
+  async leave(): Promise<void> {
+    await this.#link?.model.close().catch(() => {})
+  }
+
+  async #consume(): Promise<void> {
+    const link = await connect(this.#options)
+    try {
+      await declare(link, this.#options)
+      await link.channel.prefetch(this.#deliveries.concurrency)
+      // One for each delivery that is being put off.
+      link.channel.setMaxListeners(this.#deliveries.concurrency + 10)
+      const { consumerTag } = await link.channel.consume(
+        this.#options.queue,
+        (raw) => this.#receive(link, raw),
+        {
+          noAck: false,
+        },
+      )
+      this.#consumerTag = consumerTag
+    } catch (error) {
+      await link.model.close().catch(() => {})
+      throw error
+    }
+    // Closed while it was being made: whoever closed did not know of this one.
+    if (this.#deliveries.stopped) return void (await link.model.close().catch(() => {}))
+    this.#link = link
+    link.closed.catch((error: unknown) => {
+      if (this.#deliveries.stopped) return
+      this.#deliveries.report(error)
+      void this.#again()
+    })
+  }
+
+  async #again(): Promise<void> {
+    let back = false
+    while (!back && !this.#deliveries.stopped) {
+      await pause(this.#clock, reconnectMs)
+      if (this.#deliveries.stopped) return
+      back = await this.#consume().then(
+        () => true,
+        (error: unknown) => {
+          this.#deliveries.report(error)
+          return false
+        },
+      )
+    }
+  }
+
+  #receive(link: Link, raw: ConsumeMessage | null): void {
+    if (raw === null) {
+      // The queue was deleted under us: begin again, and declare it again.
+      void link.model.close().catch(() => {})
+      return
+    }
+    this.#deliveries.begin(raw, () => this.#deliver(link, raw))
+  }
+
+  async #deliver(link: Link, raw: ConsumeMessage): Promise<void> {
+    const headers = (raw.properties.headers ?? {}) as Record<string, unknown>
+    const texts = Object.entries(headers).filter(
+      (entry): entry is [string, string] => typeof entry[1] === 'string',
+    )
+    const message = inboundFrom(
+      Object.fromEntries(texts),
+      raw.content.toString('utf8'),
+      raw.fields.redelivered,
+    )
+    const verdict = await this.#deliveries.verdictOn(message)
+    if (verdict.kind === 'again')
+      await this.#delay(link, raw, verdict.delayMs).catch(async (error: unknown) => {
+        // It stays unacknowledged, and comes again by a new connection, which declares the queues anew.
+        await link.model.close().catch(() => {})
+        throw error
+      })
+    link.channel.ack(raw)
+  }
+
+  /** The copy is safe before the original goes. */
+  async #delay({ channel, closed }: Link, raw: ConsumeMessage, delayMs: number): Promise<void> {
+    const queue = delayQueue(this.#options.queue, delayBucketMs(delayMs))
+    const id = crypto.randomUUID()
+    let returned = false
+    // Comes before the confirm, as at the publisher: the queue has been deleted, and nobody has the copy.
+    const onReturn = ({ properties }: { properties: { correlationId?: unknown } }) => {
+      returned ||= properties.correlationId === id
+    }
+    channel.on('return', onReturn)
+    const copied = new Promise<void>((resolve, reject) => {
+      const { messageId, type, contentType, headers } = raw.properties
+      const options = {
+        mandatory: true,
+        persistent: true,
+        correlationId: id,
+        messageId,
+        type,
+        contentType,
+        headers: withoutDeaths(headers ?? {}),
+      }
+      channel.sendToQueue(queue, raw.content, options, (error) => (error ? reject(error) : resolve()))
+    })
+    try {
+      await Promise.race([copied, closed])
+    } finally {
+      channel.off('return', onReturn)
+    }
+    if (returned) throw new PublishRefusedError(`the queue ${queue} is gone`)
+  }
+}
+
+/** RabbitMQ notes every dead-lettering in the headers, where it would see a loop one day. */
+function withoutDeaths(headers: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !/^x-(first-|last-)?death/.test(name)))
+}
+
+const delayQueue = (queue: string, delayMs: number) => `${queue}.again.${delayMs}ms`
+
+async function declare(
+  { model, channel }: Link,
+  { queue, bindings = [] }: RabbitMqSubscriberOptions,
+): Promise<void> {
+  const version = String(model.connection.serverProperties.version ?? '')
+  // From 4.0 on a quorum queue drops a message after 20 deliveries; here the inbox decides when it is enough.
+  const unlimited = Number.parseInt(version, 10) >= 4 ? { 'x-delivery-limit': -1 } : {}
+  const quorum = { 'x-queue-type': 'quorum' }
+  await channel.assertQueue(queue, { durable: true, arguments: { ...quorum, ...unlimited } })
+  for (const delayMs of delayBucketsMs)
+    await channel.assertQueue(delayQueue(queue, delayMs), {
+      durable: true,
+      arguments: {
+        ...quorum,
+        'x-message-ttl': delayMs,
+        'x-dead-letter-exchange': '',
+        'x-dead-letter-routing-key': queue,
+        'x-dead-letter-strategy': 'at-least-once',
+        'x-overflow': 'reject-publish',
+      },
+    })
+  for (const { exchange, routingKey } of bindings) await channel.bindQueue(queue, exchange, routingKey)
+}

@@ -1,0 +1,273 @@
+/**
+ * Redis Streams: a publisher that appends, and a subscriber in a consumer group.
+ *
+ * What a dead consumer held is claimed by the others (XAUTOCLAIM) when it has been idle for `visibilityMs`; what is being
+ * worked on is kept fresh meanwhile. "Again later" moves a message, in one script, from the group's pending list to a
+ * sorted set of the group, and from there, when due, to a stream of the group's own, so that other groups never see it.
+ * Redis confirms before it has written to disk unless `appendfsync always` is set; without it a crash of its machine loses
+ * what was confirmed last.
+ *
+ * Source: redis.io, XREADGROUP, XAUTOCLAIM.
+ */
+import { Redis } from 'ioredis'
+import { processClock } from '../ambient.ts'
+import { pauseUnless } from '../core.ts'
+import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
+import { inboundFrom, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
+
+export type RedisStreamsOptions = {
+  readonly url: string
+  /** Prefix of all keys. Default empty. */
+  readonly keyPrefix?: string
+}
+
+export type RedisStreamsPublisherOptions = RedisStreamsOptions & {
+  /**
+   * Streams are cut to about this length when written to: what the slowest group has not read by then is lost to it.
+   * Default: never cut.
+   */
+  readonly aboutMaxLength?: number
+}
+
+/** Appends to the stream that the destination names. */
+export function createRedisStreamsPublisher(options: RedisStreamsPublisherOptions): MessagePublisher {
+  const { url, keyPrefix = '', aboutMaxLength } = options
+  const redis = new Redis(url, {
+    // A command either reaches the server now or fails now: the outbox keeps the message, not a queue in memory.
+    protocol: 2,
+    enableOfflineQueue: false,
+    maxRetriesPerRequest: 0,
+    lazyConnect: true,
+    connectTimeout: 5_000,
+    retryStrategy: (attempt) => Math.min(50 * attempt, 1_000),
+  })
+  redis.on('error', () => {})
+  let connecting: Promise<void> | undefined
+  /** ioredis connects again by itself after a connection that stood; the first one is ours to make, until it stands. */
+  async function connected(): Promise<void> {
+    if (redis.status === 'ready') return
+    if (redis.status === 'wait' || redis.status === 'end')
+      connecting ??= redis.connect().finally(() => {
+        connecting = undefined
+      })
+    if (connecting === undefined) throw new Error(`the connection is ${redis.status}`)
+    await connecting
+  }
+  return {
+    async publish(message) {
+      try {
+        await connected()
+        const trim = aboutMaxLength === undefined ? [] : ['MAXLEN', '~', String(aboutMaxLength)]
+        const fields = Object.entries({ ...message.headers, ...propertiesOf(message) }).flat()
+        await redis.call(
+          'XADD',
+          `${keyPrefix}${message.destination}`,
+          ...trim,
+          '*',
+          'body',
+          message.body,
+          ...fields,
+        )
+      } catch (error) {
+        if (/^(WRONGTYPE|ERR|NOPERM)/.test(String((error as Error)?.message)))
+          throw new PublishRefusedError(`Redis refused a message for ${message.destination}`, {
+            cause: error,
+          })
+        throw new BrokerUnavailableError('Redis is out of reach', { cause: error })
+      }
+    },
+    async close() {
+      redis.disconnect()
+    },
+  }
+}
+
+export type RedisStreamsSubscriberOptions = RedisStreamsOptions & {
+  readonly stream: string
+  readonly group: string
+  /** Default: random. */
+  readonly consumer?: string
+  /** After this a message of a dead consumer is claimed by another. Default 30 s. */
+  readonly visibilityMs?: number
+}
+
+export function createRedisStreamsSubscriber(options: RedisStreamsSubscriberOptions): MessageSubscriber {
+  return subscriberOf('Redis', (deliveries) => new RedisStreamsSession(options, deliveries))
+}
+
+/** KEYS: stream of the entry, sorted set. ARGV: group, entry id, due (Unix ms), the entry as JSON. Answers 1. */
+const delayScript = `
+redis.call('ZADD', KEYS[2], ARGV[3], ARGV[4])
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
+return 1`
+
+/** KEYS: sorted set, the group's own stream. Moves what is due by the server's clock, at most 100; answers how many. */
+const dueScript = `
+local now = redis.call('TIME')
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now[1] * 1000 + math.floor(now[2] / 1000), 'LIMIT', 0, 100)
+for _, entry in ipairs(due) do
+  redis.call('XADD', KEYS[2], '*', unpack(cjson.decode(entry).fields))
+  redis.call('ZREM', KEYS[1], entry)
+end
+return #due`
+
+type Entry = readonly [id: string, fields: readonly string[]]
+
+const keyOf = (stream: string, id: string) => `${stream}/${id}`
+
+/** How long a read waits for something new, and how often delayed and orphaned messages are looked for. */
+const blockMs = 200
+
+class RedisStreamsSession implements Session {
+  readonly #deliveries: Deliveries
+  readonly #redis: Redis
+  readonly #blocking: Redis
+  readonly #streams: readonly [main: string, again: string]
+  readonly #delayed: string
+  readonly #group: string
+  readonly #me: string
+  readonly #visibilityMs: number
+  #reading: Promise<void> = Promise.resolve()
+  #keptAtMs = 0
+
+  constructor(options: RedisStreamsSubscriberOptions, deliveries: Deliveries) {
+    const { url, keyPrefix = '', stream, group, visibilityMs = 30_000 } = options
+    const settings = {
+      // RESP 3 has another shape for the answer of XREADGROUP.
+      protocol: 2 as const,
+      enableOfflineQueue: true,
+      maxRetriesPerRequest: 1,
+      lazyConnect: true,
+      connectTimeout: 5_000,
+      retryStrategy: (attempt: number) => Math.min(50 * attempt, 1_000),
+    }
+    this.#deliveries = deliveries
+    this.#redis = new Redis(url, settings)
+    this.#blocking = new Redis(url, settings)
+    for (const redis of [this.#redis, this.#blocking]) redis.on('error', deliveries.report)
+    const main = `${keyPrefix}${stream}`
+    this.#streams = [main, `${main}:again:${group}`]
+    this.#delayed = `${main}:delayed:${group}`
+    this.#group = group
+    this.#me = options.consumer ?? crypto.randomUUID()
+    this.#visibilityMs = visibilityMs
+  }
+
+  async begin(): Promise<void> {
+    await Promise.all([this.#redis.connect(), this.#blocking.connect()])
+    await this.#declare()
+    this.#reading = this.#deliveries.repeat(processClock, blockMs, () => this.#readOnce())
+  }
+
+  async stop(): Promise<void> {
+    await this.#reading
+  }
+
+  async leave(): Promise<void> {
+    this.#redis.disconnect()
+    this.#blocking.disconnect()
+  }
+
+  async #declare(): Promise<void> {
+    for (const stream of this.#streams)
+      await this.#redis.xgroup('CREATE', stream, this.#group, '0', 'MKSTREAM').catch((error: Error) => {
+        if (!error.message.startsWith('BUSYGROUP')) throw error
+      })
+  }
+
+  async #readOnce(): Promise<void> {
+    try {
+      await this.#redis.eval(dueScript, 2, this.#delayed, this.#streams[1])
+      await this.#keepMine()
+      const { room } = this.#deliveries
+      // Not until there is room: what is under way is to be kept meanwhile.
+      if (room <= 0) return await pauseUnless([this.#deliveries.whenOneEnds()], blockMs, processClock)
+      for (const stream of this.#streams) await this.#claimOrphans(stream, room)
+      await this.#readNew(room)
+    } catch (error) {
+      // A server that came back empty has no group any more.
+      if (/NOGROUP/.test(String((error as Error)?.message)))
+        await this.#declare().catch(this.#deliveries.report)
+      throw error
+    }
+  }
+
+  async #readNew(room: number): Promise<void> {
+    const args = [
+      'GROUP',
+      this.#group,
+      this.#me,
+      'COUNT',
+      String(room),
+      'BLOCK',
+      String(blockMs),
+      'STREAMS',
+      ...this.#streams,
+      '>',
+      '>',
+    ]
+    const answer = (await this.#blocking.call('XREADGROUP', ...args)) as [string, Entry[]][] | null
+    for (const [stream, entries] of answer ?? [])
+      for (const entry of entries) this.#start(stream, entry, false)
+  }
+
+  async #claimOrphans(stream: string, room: number): Promise<void> {
+    const answer = (await this.#redis.call(
+      ...([
+        'XAUTOCLAIM',
+        stream,
+        this.#group,
+        this.#me,
+        String(this.#visibilityMs),
+        '0-0',
+        'COUNT',
+        String(room),
+      ] as const),
+    )) as [string, (Entry | null)[]]
+    for (const entry of answer[1]) if (entry !== null) this.#start(stream, entry, true)
+  }
+
+  /** What is being worked on is not idle. */
+  async #keepMine(): Promise<void> {
+    const nowMs = performance.now()
+    const underWay = this.#deliveries.underWay.map(String)
+    if (nowMs - this.#keptAtMs < this.#visibilityMs / 3 || underWay.length === 0) return
+    this.#keptAtMs = nowMs
+    for (const stream of this.#streams) {
+      const prefix = keyOf(stream, '')
+      const ids = underWay.filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length))
+      if (ids.length > 0)
+        await this.#redis.call('XCLAIM', stream, this.#group, this.#me, '0', ...ids, 'JUSTID')
+    }
+  }
+
+  #start(stream: string, entry: Entry, redelivered: boolean): void {
+    this.#deliveries.begin(keyOf(stream, entry[0]), () => this.#deliver(stream, entry, redelivered))
+  }
+
+  async #deliver(stream: string, [id, fields]: Entry, redelivered: boolean): Promise<void> {
+    const properties: Record<string, string> = {}
+    for (let index = 0; index + 1 < fields.length; index += 2) properties[fields[index]!] = fields[index + 1]!
+    const { body = '', ...rest } = properties
+    const message = inboundFrom(rest, body, redelivered)
+    const verdict = await this.#deliveries.verdictOn(message)
+    if (verdict.kind === 'ack') await this.#redis.xack(stream, this.#group, id)
+    else {
+      const [seconds, microseconds] = (await this.#redis.time()) as unknown as [string, string]
+      const dueMs = Number(seconds) * 1000 + Number(microseconds) / 1000 + verdict.delayMs
+      await this.#redis.eval(
+        delayScript,
+        2,
+        stream,
+        this.#delayed,
+        this.#group,
+        id,
+        Math.round(dueMs),
+        JSON.stringify({ id, fields }),
+      )
+    }
+    // Of the main stream other groups may want it still; the group's own is nobody else's.
+    if (stream === this.#streams[1]) await this.#redis.xdel(stream, id)
+  }
+}

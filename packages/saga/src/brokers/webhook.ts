@@ -1,0 +1,218 @@
+/**
+ * HTTP webhooks: the relay posts a message to the URL that its destination names, the receiver's consumer answers when it
+ * has committed. There is no broker between them: what waits, waits in the outbox.
+ *
+ * 2xx is the confirm. 503 and 429 with Retry-After mean "again later" and cost no attempt; everything else does, and stops
+ * the aggregate for the relay's backoff. Requests are signed after the Standard Webhooks specification where a secret is
+ * given; the receiver refuses what is unsigned, altered or older than five minutes.
+ *
+ * Source: https://github.com/standard-webhooks/standard-webhooks (specification).
+ */
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
+import { processClock } from '../ambient.ts'
+import type { Clock } from '../core.ts'
+import { PublishDeferredError, PublishRefusedError } from '../errors.ts'
+import {
+  type InboundMessage,
+  inboundFrom,
+  type MessagePublisher,
+  type MessageSubscriber,
+  propertiesOf,
+  type Verdict,
+} from '../messages.ts'
+
+export type WebhookPublisherOptions = {
+  /** At least 24 bytes; the same at the receiver. */
+  readonly secret?: string
+  readonly clock?: Clock
+}
+
+export function createWebhookPublisher({
+  secret,
+  clock = processClock,
+}: WebhookPublisherOptions): MessagePublisher {
+  return {
+    async publish(message, signal) {
+      const headers: Record<string, string> = {
+        ...encoded({ ...message.headers, ...propertiesOf(message) }),
+        'content-type': 'application/json',
+        'idempotency-key': `"${message.messageId}"`,
+        ...(secret === undefined ? {} : signature(secret, message.messageId, clock.wallMs(), message.body)),
+      }
+      let response: Response
+      try {
+        response = await fetch(message.destination, {
+          method: 'POST',
+          headers,
+          body: message.body,
+          signal,
+          redirect: 'manual',
+        })
+      } catch (error) {
+        throw new PublishRefusedError(`no answer from ${hostOf(message.destination)}`, { cause: error })
+      }
+      await response.body?.cancel()
+      if (response.ok) return
+      const retryAfterMs = delayIn(response.headers.get('retry-after'), clock.wallMs())
+      if ((response.status === 503 || response.status === 429) && retryAfterMs !== undefined)
+        throw new PublishDeferredError(`${hostOf(message.destination)} asks to come again`, retryAfterMs)
+      throw new PublishRefusedError(`${hostOf(message.destination)} answered ${response.status}`)
+    },
+    async close() {},
+  }
+}
+
+/** A receiver that asks for more is asked again then: an aggregate must not stand still for years because of one answer. */
+const deferMaxMs = 3_600_000
+
+/** Seconds or an HTTP date (RFC 9110, section 10.2.3); undefined where it is neither. */
+function delayIn(retryAfter: string | null, wallMs: number): number | undefined {
+  if (retryAfter === null) return undefined
+  const delayMs = /^\d+(\.\d+)?$/.test(retryAfter)
+    ? Number(retryAfter) * 1_000
+    : Math.max(0, Date.parse(retryAfter) - wallMs)
+  return Number.isNaN(delayMs) ? undefined : Math.min(delayMs, deferMaxMs)
+}
+
+/** What no header carries as it is goes as an extended value: RFC 8187, section 3.2.1. */
+const extended = "UTF-8''"
+
+function encoded(headers: Record<string, string>): Record<string, string> {
+  return mapped(headers, (value) =>
+    /^[\t\x20-\x7e\x80-\xff]*$/.test(value) && value === value.trim() && !value.startsWith(extended)
+      ? value
+      : `${extended}${encodeURIComponent(value.toWellFormed())}`,
+  )
+}
+
+function decoded(headers: Record<string, string>): Record<string, string> {
+  return mapped(headers, (value) => {
+    if (!value.startsWith(extended)) return value
+    try {
+      return decodeURIComponent(value.slice(extended.length))
+    } catch {
+      // Somebody else's value: as it came.
+      return value
+    }
+  })
+}
+
+function mapped(headers: Record<string, string>, map: (value: string) => string): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, map(value)]))
+}
+
+/** Without the path and the query, where secrets are. */
+function hostOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).host : 'a destination that is no URL'
+}
+
+export type WebhookReceiverOptions = {
+  readonly secret?: string
+  /** Larger bodies are refused with 413. Default 1 MiB. */
+  readonly maxBodyBytes?: number
+  readonly clock?: Clock
+}
+
+export type WebhookReceiver = MessageSubscriber & {
+  /** To be mounted where the senders post: `createServer(receiver.listener)`. */
+  readonly listener: RequestListener
+}
+
+/** Older signatures are refused: what was recorded once cannot be sent again next week. */
+const toleranceMs = 5 * 60_000
+
+export function createWebhookReceiver(options: WebhookReceiverOptions = {}): WebhookReceiver {
+  const { secret, maxBodyBytes = 1024 * 1024, clock = processClock } = options
+  let handle: ((message: InboundMessage) => Promise<Verdict>) | undefined
+  let limit = 0
+  let onError: (error: unknown) => void = () => {}
+  const running = new Set<Promise<void>>()
+
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (request.method !== 'POST') return answer(response, 405, { allow: 'POST' })
+    const body = await readBody(request, maxBodyBytes)
+    if (body === undefined) return answer(response, 413)
+    const headers = Object.fromEntries(
+      Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
+    )
+    if (secret !== undefined && !isSigned(secret, headers, body, clock.wallMs())) return answer(response, 401)
+    const message = inboundFrom(decoded(carried(headers)), body, false)
+    if (message === undefined) return answer(response, 400)
+    // The signature names the message; what its consumer would know it by must be that one.
+    if (secret !== undefined && headers['webhook-id'] !== message.messageId) return answer(response, 401)
+    if (handle === undefined || running.size > limit) return answer(response, 503, { 'retry-after': '1' })
+    const verdict = await handle(message)
+    if (verdict.kind === 'ack') return answer(response, 204)
+    return answer(response, 503, { 'retry-after': String(Math.max(0, verdict.delayMs / 1000)) })
+  }
+
+  return {
+    listener: (request, response) => {
+      const done = serve(request, response).catch((error: unknown) => {
+        onError(error)
+        if (!response.headersSent) answer(response, 500)
+      })
+      running.add(done)
+      void done.then(() => running.delete(done))
+    },
+    async subscribe(next, { concurrency, onError: report }) {
+      handle = next
+      limit = concurrency
+      onError = report
+      return {
+        async close() {
+          handle = undefined
+          await Promise.all(running)
+        },
+      }
+    },
+  }
+}
+
+function answer(response: ServerResponse, status: number, headers: Record<string, string> = {}): void {
+  response.writeHead(status, headers).end()
+}
+
+async function readBody(request: IncomingMessage, maxBytes: number): Promise<string | undefined> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes > maxBytes) return undefined
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+/** Of the headers of a request, those that belong to the message and not to HTTP. */
+function carried(headers: Record<string, string>): Record<string, string> {
+  const http =
+    /^(host|connection|content-.*|accept.*|user-agent|transfer-encoding|sec-.*|webhook-.*|idempotency-key|expect)$/
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !http.test(name)))
+}
+
+function signature(secret: string, id: string, wallMs: number, body: string): Record<string, string> {
+  const timestamp = String(Math.floor(wallMs / 1000))
+  return {
+    'webhook-id': id,
+    'webhook-timestamp': timestamp,
+    'webhook-signature': `v1,${mac(secret, id, timestamp, body)}`,
+  }
+}
+
+function mac(secret: string, id: string, timestamp: string, body: string): string {
+  return createHmac('sha256', secret).update(`${id}.${timestamp}.${body}`).digest('base64')
+}
+
+function isSigned(secret: string, headers: Record<string, string>, body: string, wallMs: number): boolean {
+  const id = headers['webhook-id'] ?? ''
+  const timestamp = headers['webhook-timestamp'] ?? ''
+  if (!/^\d{1,12}$/.test(timestamp) || Math.abs(wallMs - Number(timestamp) * 1000) > toleranceMs) return false
+  const expected = Buffer.from(`v1,${mac(secret, id, timestamp, body)}`)
+  // Several signatures stand side by side while a secret is being changed.
+  return (headers['webhook-signature'] ?? '').split(' ').some((given) => {
+    const bytes = Buffer.from(given)
+    return bytes.length === expected.length && timingSafeEqual(bytes, expected)
+  })
+}

@@ -1,0 +1,279 @@
+/**
+ * The inbox: one row for each (consumer, message), which is what makes a second delivery harmless.
+ *
+ * Owns the SQL and the states: absent → processed; absent → retrying → … → processed | dead; dead → processed by replay.
+ * `waiting` keeps the place of a message behind one of its sequence that is being retried.
+ * `received` is a message that was begun and neither finished nor failed: its process died.
+ * The row is written *first*, in the transaction of the handler; a rival with the same message waits in that INSERT.
+ *
+ * Source: Eventuate Tram (received_messages), MassTransit (inbox state).
+ */
+import { asked, sqlStateOf, storable, type Tx } from './database.ts'
+import { IdempotencyKeyReuseError } from './errors.ts'
+import type { SagaKit } from './kit.ts'
+import type { Headers, InboundMessage } from './messages.ts'
+import { hashOfText } from './request-hash.ts'
+
+export type Entry = {
+  readonly consumerId: string
+  readonly message: InboundMessage
+  readonly hash: Buffer
+  /** null: stands in no order. */
+  readonly orderingKey: string | null
+  readonly retentionMs: number
+}
+
+export type Entrance =
+  | { readonly kind: 'go' }
+  | { readonly kind: 'done' }
+  /** Its own next attempt is not due, or an earlier message of its sequence is being retried. */
+  | { readonly kind: 'later'; readonly delayMs: number }
+  /** An earlier message of its sequence is dead: this one waits with it. */
+  | { readonly kind: 'behind' }
+
+/** Between these, a message comes again that has to wait for its predecessor. */
+const behindDelayMs = { min: 100, max: 1_000 }
+
+/** Those of the same sequence that must come first. */
+const open = (s: string) =>
+  `SELECT FROM ${s}.inbox b WHERE b.consumer_id = $1 AND b.ordering_key = $4 AND b.status IN ('retrying', 'waiting')`
+const dead = (s: string) =>
+  `SELECT FROM ${s}.dead_letters d WHERE d.consumer_id = $1 AND d.ordering_key = $4 AND d.status IN ('dead', 'replaying')`
+
+type InboxRow = { request_hash: Buffer; status: string; arrival: string; wait_ms: number }
+
+/** Takes the message, marked as processed: which becomes true with the commit of the handler's work. */
+export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entrance> {
+  const { consumerId, message, hash, orderingKey, retentionMs } = entry
+  const s = kit.schema
+  const inserted = await tx.query(
+    `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, ordering_key, status, processed_at, expires_at)
+     SELECT $1, $2::uuid, $3, $4::text, 'processed', clock_timestamp(), clock_timestamp() + $5 * interval '1 ms'
+     WHERE $4 IS NULL OR NOT (EXISTS (${open(s)} AND b.message_id <> $2) OR EXISTS (${dead(s)} AND d.message_id <> $2))
+     ON CONFLICT DO NOTHING`,
+    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+  )
+  if (inserted.rowCount === 1) return { kind: 'go' }
+  const { rows } = await tx.query<InboxRow>(
+    `SELECT request_hash, status, arrival,
+            (extract(epoch FROM coalesce(next_attempt_at, clock_timestamp()) - clock_timestamp()) * 1000)::float8 AS wait_ms
+     FROM ${s}.inbox WHERE consumer_id = $1 AND message_id = $2 FOR UPDATE`,
+    [consumerId, message.messageId],
+  )
+  const row = rows[0]
+  if (row !== undefined && !row.request_hash.equals(hash))
+    throw new IdempotencyKeyReuseError(consumerId, message.messageId)
+  if (row?.status === 'processed' || row?.status === 'dead') return { kind: 'done' }
+  if (row !== undefined && row.wait_ms > 0) return { kind: 'later', delayMs: row.wait_ms }
+  const obstacle = await obstacleOf(tx, s, entry, row)
+  if (obstacle !== undefined) return obstacle
+  const taken = await tx.query(
+    `INSERT INTO ${s}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, processed_at, expires_at)
+     VALUES ($1, $2, $3, $4, 'processed', clock_timestamp(), clock_timestamp() + $5 * interval '1 ms')
+     ON CONFLICT (consumer_id, message_id) DO UPDATE
+       SET status = 'processed', processed_at = clock_timestamp(), unfinished = 0, next_attempt_at = NULL,
+           expires_at = EXCLUDED.expires_at
+       WHERE i.status NOT IN ('processed', 'dead')`,
+    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+  )
+  // Where it had no row a moment ago, a rival may have written one since, and be through.
+  return { kind: taken.rowCount === 1 ? 'go' : 'done' }
+}
+
+/** What of its sequence must come before it: a dead one, or one that arrived earlier and is not through. */
+async function obstacleOf(
+  tx: Tx,
+  s: string,
+  entry: Entry,
+  row: InboxRow | undefined,
+): Promise<Entrance | undefined> {
+  const { consumerId, message, hash, orderingKey, retentionMs } = entry
+  if (orderingKey === null) return undefined
+  // Held until what goes behind them is written down: a discard that lets go of those behind would otherwise pass it by.
+  await tx.query(
+    `SELECT FROM ${s}.dead_letters WHERE consumer_id = $1 AND ordering_key = $2 AND status = 'dead' AND error_code <> 'behind'
+       AND message_id <> $3 ORDER BY id FOR SHARE`,
+    [consumerId, orderingKey, message.messageId],
+  )
+  const { rows } = await tx.query<{ status: string; wait_ms: number | null }>(
+    `SELECT status, 0 AS wait_ms FROM ${s}.dead_letters
+     WHERE consumer_id = $1 AND ordering_key = $2 AND status IN ('dead', 'replaying') AND message_id <> $3
+     UNION ALL
+     SELECT status, (extract(epoch FROM next_attempt_at - clock_timestamp()) * 1000)::float8 FROM ${s}.inbox
+     WHERE consumer_id = $1 AND ordering_key = $2 AND status IN ('retrying', 'waiting') AND message_id <> $3
+       AND ($4::bigint IS NULL OR arrival < $4)`,
+    [consumerId, orderingKey, message.messageId, row?.arrival ?? null],
+  )
+  if (rows.length === 0) return undefined
+  if (rows.some(({ status }) => status === 'dead')) return { kind: 'behind' }
+  // Its place is kept: what arrives after it has to wait for it, too.
+  await tx.query(
+    `INSERT INTO ${s}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
+     VALUES ($1, $2, $3, $4, 'waiting', clock_timestamp() + $5 * interval '1 ms')
+     ON CONFLICT (consumer_id, message_id) DO UPDATE SET status = 'waiting' WHERE i.status = 'received'`,
+    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+  )
+  const waitMs = Math.max(...rows.map(({ wait_ms }) => wait_ms ?? 0))
+  return { kind: 'later', delayMs: Math.min(behindDelayMs.max, Math.max(behindDelayMs.min, waitMs)) }
+}
+
+/** A delivery begins whose earlier one came to no end: counts them, for a message that kills its consumer. */
+export async function noteBegun(kit: SagaKit, entry: Entry): Promise<number> {
+  const { rows } = await asked(
+    kit.pool.query(
+      `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, unfinished, expires_at)
+     VALUES ($1, $2, $3, $4, 'received', 1, clock_timestamp() + $5 * interval '1 ms')
+     ON CONFLICT (consumer_id, message_id) DO UPDATE
+         SET unfinished = i.unfinished
+           + (i.status NOT IN ('processed', 'dead') AND i.request_hash = EXCLUDED.request_hash)::int
+       RETURNING unfinished`,
+      [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs],
+    ),
+  )
+  return rows[0].unfinished
+}
+
+/** It came to an end that costs no attempt; where it stands in an order it keeps its place there. */
+export async function noteDeferred(kit: SagaKit, entry: Entry): Promise<void> {
+  const { consumerId, message, hash, orderingKey, retentionMs } = entry
+  await asked(
+    kit.pool.query(
+      `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
+     VALUES ($1, $2, $3, $4, 'waiting', clock_timestamp() + $5 * interval '1 ms')
+     ON CONFLICT (consumer_id, message_id) DO UPDATE
+       SET unfinished = 0, status = CASE WHEN i.status = 'received' THEN 'waiting' ELSE i.status END`,
+      [consumerId, message.messageId, hash, orderingKey, retentionMs],
+    ),
+  )
+}
+
+/** One attempt more; answers how many there have been. */
+export async function noteAttempt(
+  kit: SagaKit,
+  entry: Entry,
+  reason: string,
+  delayOf: (attempts: number) => number,
+): Promise<{ readonly attempts: number; readonly delayMs: number }> {
+  const s = kit.schema
+  return kit.transaction(async (tx) => {
+    const { rows } = await tx.query<{ attempts: number }>(
+      `INSERT INTO ${s}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, attempts, last_error, expires_at)
+       VALUES ($1, $2, $3, $4, 'retrying', 1, $6, clock_timestamp() + $5 * interval '1 ms')
+       ON CONFLICT (consumer_id, message_id) DO UPDATE
+         SET attempts = i.attempts + 1, unfinished = 0, last_error = EXCLUDED.last_error,
+             status = CASE WHEN i.status IN ('processed', 'dead') THEN i.status ELSE 'retrying' END
+       RETURNING attempts`,
+      [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs, reason],
+    )
+    const { attempts } = rows[0]!
+    const delayMs = delayOf(attempts)
+    await tx.query(
+      `UPDATE ${s}.inbox SET next_attempt_at = clock_timestamp() + $3 * interval '1 ms' WHERE consumer_id = $1 AND message_id = $2`,
+      [entry.consumerId, entry.message.messageId, delayMs],
+    )
+    return { attempts, delayMs }
+  })
+}
+
+export type Cause = { readonly code: string; readonly message: string }
+
+/**
+ * Into the dead letters, and out of the way of its broker. What has gone through meanwhile is left alone. Another body under the
+ * same id is another message, whose sequence nobody knows: it becomes a dead letter under an id of its own, and the first one goes on.
+ */
+export async function deadLetterInbound(
+  kit: SagaKit,
+  tx: Tx,
+  entry: Entry,
+  cause: Cause,
+  parkSequence: boolean,
+): Promise<void> {
+  const { consumerId, message, hash, orderingKey, retentionMs } = entry
+  const s = kit.schema
+  const { rows } = await tx.query<{ attempts: number }>(
+    `INSERT INTO ${s}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
+     VALUES ($1, $2, $3, $4, 'dead', clock_timestamp() + $5 * interval '1 ms')
+     ON CONFLICT (consumer_id, message_id) DO UPDATE SET status = 'dead', unfinished = 0
+       WHERE i.status <> 'processed' AND i.request_hash = EXCLUDED.request_hash
+     RETURNING attempts`,
+    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+  )
+  if (rows[0] !== undefined)
+    return writeLetter(tx, s, entry, cause, parkSequence ? orderingKey : null, rows[0].attempts)
+  const first = await tx.query<{ request_hash: Buffer }>(
+    `SELECT request_hash FROM ${s}.inbox WHERE consumer_id = $1 AND message_id = $2`,
+    [consumerId, message.messageId],
+  )
+  if (first.rows[0]?.request_hash.equals(hash) !== false) return
+  const other: Entry = { ...entry, message: { ...message, messageId: idOfReuse(message.messageId, hash) } }
+  const { rowCount } = await tx.query(
+    `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, status, expires_at)
+     VALUES ($1, $2, $3, 'dead', clock_timestamp() + $4 * interval '1 ms') ON CONFLICT DO NOTHING`,
+    [consumerId, other.message.messageId, hash, retentionMs],
+  )
+  const reused = `${cause.message} (it came under the id ${message.messageId}, which belongs to another body)`
+  if (rowCount === 1) await writeLetter(tx, s, other, { ...cause, message: reused }, null, 0)
+}
+
+/** The same for the same body: delivered once more, it makes no second letter. A UUID of version 8 (RFC 9562). */
+function idOfReuse(messageId: string, hash: Buffer): string {
+  const digest = hashOfText(`${messageId} ${hash.toString('hex')}`).toString('hex')
+  const [a, b, c, d, e] = [
+    [2, 10],
+    [10, 14],
+    [14, 17],
+    [17, 20],
+    [20, 32],
+  ].map(([from, to]) => digest.slice(from, to))
+  return `${a}-${b}-8${c}-8${d}-${e}`
+}
+
+async function writeLetter(
+  tx: Tx,
+  s: string,
+  { consumerId, message }: Entry,
+  cause: Cause,
+  orderingKey: string | null,
+  attempts: number,
+): Promise<void> {
+  const write = (payload: string) =>
+    tx.query(
+      `INSERT INTO ${s}.dead_letters (source, consumer_id, message_id, aggregate_type, aggregate_id, ordering_key, type, destination,
+                                    payload, headers, error_code, error_message, attempts, created_at)
+     VALUES ('inbox', $1, $2, $3, $4, $5, $6, '', $7, $8, $9, $10, $11, coalesce($12::timestamptz, clock_timestamp()))
+     ON CONFLICT DO NOTHING`,
+      [
+        consumerId,
+        message.messageId,
+        storable(message.aggregateType),
+        storable(message.aggregateId),
+        orderingKey,
+        storable(message.type),
+        payload,
+        JSON.stringify(storableHeaders(message.headers)),
+        cause.code,
+        cause.message.slice(0, 2_000),
+        attempts,
+        instantOf(message.createdAt),
+      ],
+    )
+  // A dead letter must hold what was received, even where that is no JSON, or nested too deep: then as a JSON string.
+  await tx.query('SAVEPOINT letter')
+  try {
+    await write(message.body)
+  } catch (error) {
+    if (!/^(22|54)/.test(sqlStateOf(error) ?? '')) throw error
+    await tx.query('ROLLBACK TO SAVEPOINT letter')
+    await write(JSON.stringify(message.body))
+  }
+}
+
+function storableHeaders(headers: Headers): Headers {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [storable(name), storable(value)]))
+}
+
+/** null where it is none that PostgreSQL would read. */
+function instantOf(text: string): string | null {
+  const wallMs = Date.parse(text)
+  return wallMs >= 0 && wallMs < Date.UTC(10_000, 0) ? new Date(wallMs).toISOString() : null
+}

@@ -1,0 +1,298 @@
+/**
+ * The consumer without its broker: a delivery in, a verdict out.
+ *
+ *     inbox row first → handler, in the same transaction → COMMIT → and only then the broker is told
+ *
+ * What comes of a delivery:
+ *   processed, or processed before          ack
+ *   held by somebody else, not its turn      again later, no attempt spent
+ *   failed                                   again later, one attempt spent, up to `maxAttempts`
+ *   cannot succeed, or attempts exhausted    a dead letter, committed, then ack; what follows in its sequence waits behind it
+ * Attempts are counted here and not by the broker: brokers count differently, or not at all.
+ */
+import { type Backoff, jitteredDelayMs, pause } from './core.ts'
+import { isOutage, storable } from './database.ts'
+import { errorCode, errorText } from './error-json.ts'
+import {
+  AttemptsExhaustedError,
+  IdempotencyKeyReuseError,
+  LockNotAcquiredError,
+  NonRetryableError,
+  OperationInProgressError,
+  SagaConfigError,
+} from './errors.ts'
+import type { Handler, Received } from './handlers.ts'
+import { dayMs } from './idempotency.ts'
+import {
+  type Cause,
+  deadLetterInbound,
+  type Entry,
+  enter,
+  noteAttempt,
+  noteBegun,
+  noteDeferred,
+} from './inbox-rows.ts'
+import type { SagaKit } from './kit.ts'
+import type { InboundMessage, Verdict } from './messages.ts'
+import { derivedKey, hashOfText } from './request-hash.ts'
+import { inProcessSpan } from './trace-context.ts'
+
+export type InboxOptions = {
+  readonly kit: SagaKit
+  /** Two consumers of one database do not swallow each other's messages: the inbox knows them apart by this. */
+  readonly consumerId: string
+  /** By message type. Messages of other types are acknowledged and ignored. */
+  readonly handlers: Readonly<Record<string, Handler>>
+  /** Messages with the same key are handled one after the other, and wait for one that failed. Default: the aggregate. */
+  readonly orderingKey?: ((message: InboundMessage) => string | undefined) | 'none'
+  readonly retry?: { readonly maxAttempts?: number; readonly backoff?: Backoff }
+  /** Default `park-sequence`. */
+  readonly onExhausted?: 'park-sequence' | 'park-message'
+  /**
+   * A message that is to be tried again within this is kept and tried again here, its sequence behind it, instead of going
+   * back to the broker. Its place among the `concurrency` is taken meanwhile. Default 1 s; 0 gives everything back.
+   */
+  readonly retryInPlaceMs?: number
+  /** How long the inbox remembers. Must be longer than any redelivery. Default 7 days. */
+  readonly retentionMs?: number
+}
+
+/** A message that was begun so often without an end kills its consumer, and becomes a dead letter unopened. */
+const unfinishedMax = 5
+
+/** Tries in place of one delivery, so that nothing is kept from the broker for ever. */
+const inPlaceMax = 10
+
+/** Before a message is tried again that met a database out of reach. */
+const outageDelayMs = 1_000
+
+export class Inbox {
+  readonly #options: InboxOptions
+  readonly #maxAttempts: number
+  readonly #backoff: Backoff
+  readonly #retentionMs: number
+  readonly #retryInPlaceMs: number
+  #stopping = false
+  /** The last delivery under way for each ordering key, in this process. */
+  readonly #tails = new Map<string, Promise<unknown>>()
+
+  constructor(options: InboxOptions) {
+    this.#options = options
+    this.#maxAttempts = options.retry?.maxAttempts ?? 10
+    this.#backoff = options.retry?.backoff ?? { initialMs: 200, maxMs: 60_000 }
+    this.#retentionMs = options.retentionMs ?? 7 * dayMs
+    this.#retryInPlaceMs = options.retryInPlaceMs ?? 1_000
+    const horizonMs = this.#maxAttempts * this.#backoff.maxMs
+    if (this.#retentionMs <= horizonMs)
+      throw new SagaConfigError(
+        `retentionMs ${this.#retentionMs} must be longer than all retries together (${this.#maxAttempts} × ${this.#backoff.maxMs} ms = ${horizonMs} ms)`,
+      )
+  }
+
+  /** Never rejects. */
+  async receive(message: InboundMessage): Promise<Verdict> {
+    const { handlers } = this.#options
+    const handler = Object.hasOwn(handlers, message.type) ? handlers[message.type] : undefined
+    if (handler === undefined) return { kind: 'ack' }
+    let key: string | null
+    try {
+      key = orderingKeyOf(this.#options, message)
+    } catch (error) {
+      return this.#handleInPlace(message, unreadable(error), null)
+    }
+    if (key === null) return this.#handleInPlace(message, handler, key)
+    const before = this.#tails.get(key)
+    const mine = (before ?? Promise.resolve()).then(() => this.#handleInPlace(message, handler, key))
+    this.#tails.set(key, mine)
+    const verdict = await mine
+    if (this.#tails.get(key) === mine) this.#tails.delete(key)
+    return verdict
+  }
+
+  async #handleInPlace(message: InboundMessage, handler: Handler, key: string | null): Promise<Verdict> {
+    for (let attempt = 1; ; ) {
+      const end = await this.#handle(message, handler, key)
+      const verdict: Verdict = end.kind === 'away' ? { kind: 'again', delayMs: outageDelayMs } : end
+      if (verdict.kind === 'ack' || this.#stopping) return verdict
+      if (end.kind !== 'away' || key === null) {
+        if (verdict.delayMs > this.#retryInPlaceMs || attempt === inPlaceMax) return verdict
+        attempt += 1
+      }
+      await pause(this.#options.kit.clock, verdict.delayMs)
+    }
+  }
+
+  /** Gives back what would otherwise be tried again here. */
+  stop(): void {
+    this.#stopping = true
+  }
+
+  async #handle(message: InboundMessage, handler: Handler, orderingKey: string | null): Promise<End> {
+    const { kit, consumerId } = this.#options
+    const entry: Entry = {
+      consumerId,
+      message,
+      hash: hashOfText(message.body),
+      orderingKey,
+      retentionMs: this.#retentionMs,
+    }
+    const beganMonoMs = kit.clock.monoMs()
+    const tell = (outcome: 'processed' | 'duplicate' | 'retry' | 'defer' | 'dead_letter', error?: unknown) =>
+      kit.emit({
+        kind: 'consumed',
+        consumerId,
+        type: message.type,
+        outcome,
+        durationMs: kit.clock.monoMs() - beganMonoMs,
+        ...(outcome === 'processed' ? criticalTimeOf(kit, message) : {}),
+        ...(error === undefined ? {} : { error }),
+      })
+    try {
+      if (message.redelivered && (await noteBegun(kit, entry)) > unfinishedMax)
+        throw new NonRetryableError(`begun more than ${unfinishedMax} times without coming to an end`)
+      return await inProcessSpan(message.headers, consumerId, message.messageId, () =>
+        this.#attempt(entry, handler, tell),
+      )
+    } catch (error) {
+      return await this.#failed(entry, error, tell).catch((second: unknown) => {
+        kit.emit({ kind: 'consumer_error', consumerId, error: second })
+        return isOutage(second) ? away : ({ kind: 'again', delayMs: outageDelayMs } as const)
+      })
+    }
+  }
+
+  async #attempt(entry: Entry, handler: Handler, tell: Tell): Promise<Verdict> {
+    const { kit } = this.#options
+    const received: Received = { ...entry.message, payload: parsed(entry.message.body) }
+    if (typeof handler !== 'function') {
+      const early = await this.#lookAhead(entry, tell)
+      if (early !== undefined) return early
+      await handler.outside(received)
+    }
+    const entrance = await kit.transaction(async (tx) => {
+      const entered = await enter(kit, tx, entry)
+      if (entered.kind === 'go' && typeof handler === 'function') await handler(tx, received)
+      if (entered.kind === 'behind') await deadLetterInbound(kit, tx, entry, behind, true)
+      return entered
+    })
+    return this.#verdictOf(entry, entrance, tell)
+  }
+
+  /** For a handler that works outside: the same questions first, in a transaction that is rolled back. */
+  async #lookAhead(entry: Entry, tell: Tell): Promise<Verdict | undefined> {
+    const { kit } = this.#options
+    const entrance = await kit
+      .transaction(async (tx) => {
+        const entered = await enter(kit, tx, entry)
+        if (entered.kind === 'behind') await deadLetterInbound(kit, tx, entry, behind, true)
+        if (entered.kind === 'go') throw new LookedAhead()
+        return entered
+      })
+      .catch((error: unknown) => {
+        if (error instanceof LookedAhead) return undefined
+        throw error
+      })
+    return entrance === undefined ? undefined : this.#verdictOf(entry, entrance, tell)
+  }
+
+  async #verdictOf(entry: Entry, entrance: Awaited<ReturnType<typeof enter>>, tell: Tell): Promise<Verdict> {
+    switch (entrance.kind) {
+      case 'go':
+        tell('processed')
+        return { kind: 'ack' }
+      case 'done':
+        tell('duplicate')
+        return { kind: 'ack' }
+      case 'later':
+        await noteDeferred(this.#options.kit, entry)
+        tell('defer')
+        return { kind: 'again', delayMs: entrance.delayMs }
+      case 'behind':
+        tell('dead_letter')
+        return { kind: 'ack' }
+    }
+  }
+
+  async #failed(entry: Entry, error: unknown, tell: Tell): Promise<End> {
+    const { kit, onExhausted = 'park-sequence' } = this.#options
+    if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError) {
+      await noteDeferred(kit, entry)
+      tell('defer', error)
+      return { kind: 'again', delayMs: error.retryAfterMs }
+    }
+    if (isOutage(error)) {
+      tell('defer', error)
+      // Where the database is back: it came to an end, and keeps its place.
+      await noteDeferred(kit, entry)
+      return { kind: 'again', delayMs: outageDelayMs }
+    }
+    const message = errorText(error)
+    if (!isHopeless(error)) {
+      const { attempts, delayMs } = await noteAttempt(kit, entry, message, (count) =>
+        jitteredDelayMs(this.#backoff, count - 1, kit.random),
+      )
+      if (attempts < this.#maxAttempts) {
+        tell('retry', error)
+        return { kind: 'again', delayMs }
+      }
+    }
+    const cause = { code: errorCode(error), message }
+    await kit.transaction((tx) => deadLetterInbound(kit, tx, entry, cause, onExhausted === 'park-sequence'))
+    kit.emit({ kind: 'parked', what: `message ${entry.message.messageId}`, error })
+    tell('dead_letter', error)
+    return { kind: 'ack' }
+  }
+}
+
+/** `away`: the database is out of reach, so the place of the message in its sequence is known here alone, and is kept here. */
+type End = Verdict | { readonly kind: 'away' }
+
+const away: End = { kind: 'away' }
+
+type Tell = (outcome: 'processed' | 'duplicate' | 'retry' | 'defer' | 'dead_letter', error?: unknown) => void
+
+class LookedAhead extends Error {}
+
+const behind: Cause = { code: 'behind', message: 'an earlier message of its sequence is dead' }
+
+function isHopeless(error: unknown): boolean {
+  return (
+    error instanceof NonRetryableError ||
+    error instanceof IdempotencyKeyReuseError ||
+    error instanceof AttemptsExhaustedError
+  )
+}
+
+function parsed(body: string): unknown {
+  try {
+    return JSON.parse(body)
+  } catch (error) {
+    throw new NonRetryableError('the body of the message is not JSON', { cause: error })
+  }
+}
+
+function orderingKeyOf({ orderingKey }: InboxOptions, message: InboundMessage): string | null {
+  if (orderingKey === 'none') return null
+  if (orderingKey !== undefined) return kept(orderingKey(message) ?? null)
+  return message.aggregateId === '' ? null : kept(`${message.aggregateType}/${message.aggregateId}`)
+}
+
+/** It stands in indexes, whose entries have at most 2704 bytes. */
+const orderingKeyMaxBytes = 1_000
+
+function kept(key: string | null): string | null {
+  if (key === null) return null
+  return Buffer.byteLength(key) > orderingKeyMaxBytes ? derivedKey([key]) : storable(key)
+}
+
+/** A handler for a message that the application's own function could not read. */
+function unreadable(error: unknown): Handler {
+  return async () => {
+    throw new NonRetryableError('the ordering key of the message cannot be read', { cause: error })
+  }
+}
+
+function criticalTimeOf(kit: SagaKit, message: InboundMessage): { criticalTimeMs?: number } {
+  const writtenMs = Date.parse(message.createdAt)
+  return Number.isNaN(writtenMs) ? {} : { criticalTimeMs: Math.max(0, kit.clock.wallMs() - writtenMs) }
+}

@@ -1,0 +1,135 @@
+/**
+ * The rows of the outbox as the relay sees them: a batch to send, what was confirmed, what failed.
+ *
+ * Owns the SQL. Confirmed rows are deleted by id, never by a cursor: ids become visible out of order, and `id > last`
+ * would pass over the late ones. A failure stops its aggregate alone, by a row in `outbox_stops`.
+ */
+import type { SagaKit } from './kit.ts'
+import type { Headers, OutboundMessage } from './messages.ts'
+
+export type OutboxRow = {
+  readonly id: string
+  readonly attempts: number
+  readonly lastError: string | null
+  readonly ageMs: number
+  readonly message: OutboundMessage
+}
+
+/** Of these partitions, those with something to send. */
+export async function partitionsWithWork(
+  kit: SagaKit,
+  partitions: readonly number[],
+): Promise<readonly number[]> {
+  const { rows } = await kit.pool.query(
+    `SELECT p FROM unnest($1::smallint[]) AS p WHERE EXISTS (
+       SELECT 1 FROM ${kit.schema}.outbox WHERE partition = p AND available_at <= clock_timestamp())`,
+    [partitions],
+  )
+  return rows.map(({ p }) => p)
+}
+
+/** The oldest messages of a partition whose aggregates are not stopped. */
+export async function nextBatch(
+  kit: SagaKit,
+  partition: number,
+  size: number,
+): Promise<readonly OutboxRow[]> {
+  const s = kit.schema
+  const { rows } = await kit.pool.query(
+    `SELECT o.id::text AS id_text, message_id, aggregate_type, aggregate_id, type, destination, payload::text AS body, headers, attempts, last_error,
+              to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS created_at,
+              (extract(epoch FROM clock_timestamp() - created_at) * 1000)::float8 AS age_ms
+       FROM ${s}.outbox o
+       WHERE partition = $1 AND available_at <= clock_timestamp()
+         AND NOT EXISTS (SELECT 1 FROM ${s}.outbox_stops t WHERE t.aggregate_type = o.aggregate_type
+                         AND t.aggregate_id = o.aggregate_id AND t.until > clock_timestamp())
+       ORDER BY o.id LIMIT $2`,
+    [partition, size],
+  )
+  return rows.map((row) => ({
+    id: row.id_text,
+    attempts: row.attempts,
+    lastError: row.last_error,
+    ageMs: row.age_ms,
+    message: {
+      messageId: row.message_id,
+      aggregateType: row.aggregate_type,
+      aggregateId: row.aggregate_id,
+      type: row.type,
+      destination: row.destination,
+      body: row.body,
+      headers: row.headers as Headers,
+      createdAt: row.created_at,
+    },
+  }))
+}
+
+export async function deleteConfirmed(kit: SagaKit, rows: readonly OutboxRow[]): Promise<void> {
+  const s = kit.schema
+  await kit.pool.query(`DELETE FROM ${s}.outbox WHERE id = ANY($1::bigint[])`, [rows.map(({ id }) => id)])
+  const recovered = rows.filter(({ lastError }) => lastError !== null).map(({ message }) => message)
+  if (recovered.length === 0) return
+  await kit.pool.query(
+    `DELETE FROM ${s}.outbox_stops USING unnest($1::text[], $2::text[]) AS a (type, id)
+     WHERE aggregate_type = a.type AND aggregate_id = a.id AND until <> 'infinity'`,
+    [recovered.map(({ aggregateType }) => aggregateType), recovered.map(({ aggregateId }) => aggregateId)],
+  )
+}
+
+/** The aggregate stands still for a while; `attempts` is 1 more, or the same where none was spent. */
+export async function noteFailed(
+  kit: SagaKit,
+  row: OutboxRow,
+  attempts: number,
+  reason: string,
+  pauseMs: number,
+): Promise<void> {
+  const s = kit.schema
+  await kit.transaction(async (tx) => {
+    const { rowCount } = await tx.query(
+      `UPDATE ${s}.outbox SET attempts = $3, last_error = $2 WHERE id = $1`,
+      [row.id, reason, attempts],
+    )
+    // Deleted by somebody else meanwhile: then another relay got it through.
+    if (rowCount === 0) return
+    await tx.query(
+      `INSERT INTO ${s}.outbox_stops AS t VALUES ($1, $2, clock_timestamp() + $3 * interval '1 ms', $4)
+       ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET until = EXCLUDED.until, reason = EXCLUDED.reason
+       WHERE t.until <> 'infinity'`,
+      [row.message.aggregateType, row.message.aggregateId, pauseMs, reason],
+    )
+  })
+}
+
+/** The message moves to the dead letters; where asked for, its aggregate stands still until a person has looked. */
+export async function deadLetterOutbound(
+  kit: SagaKit,
+  row: OutboxRow,
+  failure: { readonly code: string; readonly message: string },
+  parkAggregate: boolean,
+): Promise<void> {
+  const s = kit.schema
+  await kit.transaction(async (tx) => {
+    const { rowCount } = await tx.query(
+      `WITH gone AS (DELETE FROM ${s}.outbox WHERE id = $1 RETURNING *)
+       INSERT INTO ${s}.dead_letters (source, message_id, outbox_id, partition, aggregate_type, aggregate_id, type, destination,
+                                      payload, headers, error_code, error_message, attempts, created_at)
+       SELECT 'outbox', message_id, id, partition, aggregate_type, aggregate_id, type, destination, payload, headers, $2, $3,
+              attempts + 1, created_at FROM gone`,
+      [row.id, failure.code, failure.message],
+    )
+    if (rowCount === 0) return
+    const { aggregateType, aggregateId } = row.message
+    if (parkAggregate)
+      await tx.query(
+        `INSERT INTO ${s}.outbox_stops VALUES ($1, $2, 'infinity', $3)
+         ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET until = 'infinity', reason = EXCLUDED.reason`,
+        [aggregateType, aggregateId, failure.message],
+      )
+    else
+      await tx.query(
+        `DELETE FROM ${s}.outbox_stops WHERE aggregate_type = $1 AND aggregate_id = $2 AND until <> 'infinity'`,
+        [aggregateType, aggregateId],
+      )
+  })
+}

@@ -1,0 +1,101 @@
+/**
+ * The quorum in the service of the kit: its reservations as locks, and as a first check before PostgreSQL is asked.
+ *
+ * Owns the translation between the client of the reservation API and the kit's words. The quorum saves work and spares the
+ * database; it is PostgreSQL that decides. Where the quorum cannot be asked, a lock is refused (nobody may think that he
+ * holds it), and the first check is left out (the second one is the one that counts).
+ */
+import {
+  type Client,
+  ConflictError,
+  DuplicateError,
+  QuorumUnavailableError,
+  type Reservation,
+  LeaseLostError as ReservationLostError,
+  UndecidedError,
+  UnreachableError,
+} from '@fencepost/client'
+import type { Tx } from './database.ts'
+import { LeaseLostError, LockNotAcquiredError, OperationInProgressError } from './errors.ts'
+import { type IdempotencyRequest, type Replayable, withIdempotency } from './idempotency.ts'
+import type { SagaKit } from './kit.ts'
+import type { LockManager } from './locks.ts'
+import { derivedKey } from './request-hash.ts'
+
+/** Before a lock is asked for again that could not be had because the quorum could not be asked. */
+const outageRetryMs = 1_000
+
+/** Locks on the quorum: all of the resources under one reservation, or none. */
+export function createQuorumLocks(client: Client, options: { readonly tenant?: string } = {}): LockManager {
+  return {
+    async acquire(resources, { leaseMs }) {
+      const reservation = await client
+        .reserve(
+          resources.map((resource) => `lock:${resource}`),
+          { leaseMs, heartbeat: false, ...options },
+        )
+        .catch((error: unknown) => {
+          throw new LockNotAcquiredError(resources, retryAfterMsOf(error), { cause: error })
+        })
+      return {
+        fencingToken: reservation.fencingToken,
+        signal: reservation.signal,
+        renew: (renewedMs) =>
+          reservation.extend(renewedMs).catch((error: unknown) => {
+            if (error instanceof ReservationLostError)
+              throw new LeaseLostError(resources.join(', '), { cause: error })
+            throw error
+          }),
+        // Not completed: a lock is taken again and again.
+        release: () => reservation.release(),
+      }
+    },
+  }
+}
+
+function retryAfterMsOf(error: unknown): number {
+  return error instanceof ConflictError ? error.retryAfterMs : outageRetryMs
+}
+
+export type HybridRequest = IdempotencyRequest & {
+  /** Of the reservation; renewed while the work runs. Default 30 s. */
+  readonly leaseMs?: number
+}
+
+/**
+ * {@link withIdempotency}, asked of the quorum first: a rival that is at work is turned away without a connection to the
+ * database. What the quorum says is done is looked up in PostgreSQL all the same.
+ */
+export async function withQuorumIdempotency<T>(
+  kit: SagaKit,
+  client: Client,
+  { leaseMs = 30_000, ...request }: HybridRequest,
+  work: (tx: Tx) => Promise<T>,
+): Promise<Replayable<T>> {
+  const value = derivedKey(['hybrid', request.scope, request.key])
+  const reservation = await client
+    .reserve(value, { leaseMs })
+    .catch((error: unknown): Reservation | undefined => {
+      if (error instanceof DuplicateError || isUnknown(error)) return undefined
+      if (error instanceof ConflictError)
+        throw new OperationInProgressError(`${request.scope} ${request.key}`, error.retryAfterMs)
+      throw error
+    })
+  try {
+    const answer = await withIdempotency(kit, request, work)
+    // A hint for those who come next; without it they find the same in PostgreSQL.
+    await reservation?.complete().catch(() => {})
+    return answer
+  } catch (error) {
+    await reservation?.release().catch(() => {})
+    throw error
+  }
+}
+
+function isUnknown(error: unknown): boolean {
+  return (
+    error instanceof QuorumUnavailableError ||
+    error instanceof UnreachableError ||
+    error instanceof UndecidedError
+  )
+}

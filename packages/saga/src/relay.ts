@@ -1,0 +1,271 @@
+/**
+ * Carries the outbox to a broker: at least once, and in order within an aggregate.
+ *
+ *     lease a partition → oldest rows of aggregates that are not stopped → send, each aggregate one after the other,
+ *     different aggregates at once → delete what was confirmed, in one statement
+ *
+ * The second message of an aggregate is sent when the first one is confirmed, so that a failure between them cannot turn
+ * them round. A message that fails stops its aggregate for a while; after `maxAttempts` it is parked, with its aggregate
+ * where asked for. A broker that cannot be reached costs no message an attempt.
+ * Polling is the guarantee. NOTIFY (`notify.ts`) only wakes the poll earlier.
+ */
+
+import { keepProcessAlive } from './ambient.ts'
+import { type Backoff, jitteredDelayMs } from './core.ts'
+import { errorCode, errorText } from './error-json.ts'
+import {
+  BrokerUnavailableError,
+  PublishDeferredError,
+  PublishRefusedError,
+  SagaConfigError,
+} from './errors.ts'
+import type { SagaKit } from './kit.ts'
+import type { MessagePublisher } from './messages.ts'
+import {
+  deadLetterOutbound,
+  deleteConfirmed,
+  nextBatch,
+  noteFailed,
+  type OutboxRow,
+  partitionsWithWork,
+} from './outbox-rows.ts'
+import { PartitionLeases } from './partition-leases.ts'
+import { inSendSpan } from './trace-context.ts'
+
+export type RelayOptions = {
+  readonly kit: SagaKit
+  readonly publisher: MessagePublisher
+  /** Default: random. */
+  readonly relayId?: string
+  /** Messages of one partition that are read at once. Default 100. */
+  readonly batchSize?: number
+  /** Between two looks at an empty outbox: the latency without NOTIFY. Default 100. */
+  readonly pollIntervalMs?: number
+  /** Within this another relay takes over from one that was killed. Default 10 s. */
+  readonly leaseMs?: number
+  /** After this without a confirm a message counts as failed, and will be sent again. Default 10 s. */
+  readonly publishTimeoutMs?: number
+  readonly retry?: { readonly maxAttempts?: number; readonly backoff?: Backoff }
+  /** Default `park-aggregate`: what comes after a lost event may make no sense without it. */
+  readonly onExhausted?: 'park-aggregate' | 'park-message'
+}
+
+export interface OutboxRelay extends AsyncDisposable {
+  readonly relayId: string
+  start(): void
+  /** Sends what can be sent now, once through; answers how many messages were confirmed. */
+  drainOnce(): Promise<number>
+  /** Look now instead of at the next poll. */
+  wake(): void
+  /** Finishes what is under way, hands the partitions back. The publisher stays open. */
+  stop(): Promise<void>
+}
+
+const unavailableBackoff: Backoff = { initialMs: 100, maxMs: 5_000 }
+
+type Sent =
+  | { readonly kind: 'confirmed'; readonly row: OutboxRow }
+  | { readonly kind: 'failed'; readonly row: OutboxRow; readonly error: unknown }
+
+export function createOutboxRelay(options: RelayOptions): OutboxRelay {
+  return new Relay(options)
+}
+
+class Relay implements OutboxRelay {
+  readonly relayId: string
+  readonly #kit: SagaKit
+  readonly #publisher: MessagePublisher
+  readonly #settings: Required<Omit<RelayOptions, 'kit' | 'publisher' | 'relayId' | 'retry'>>
+  readonly #maxAttempts: number
+  readonly #backoff: Backoff
+  readonly #leases: PartitionLeases
+  readonly #draining = new Map<number, Promise<number>>()
+  #refreshedMonoMs = Number.NEGATIVE_INFINITY
+  #pausedUntilMonoMs = Number.NEGATIVE_INFINITY
+  /** Failures to reach the broker in a row. */
+  #outages = 0
+  #running: Promise<void> | undefined
+  #stopped = false
+  #wake = Promise.withResolvers<void>()
+
+  constructor({ kit, publisher, relayId, retry, ...settings }: RelayOptions) {
+    this.#kit = kit
+    this.#publisher = publisher
+    this.relayId = relayId ?? `relay-${kit.random.hex(8)}`
+    this.#settings = {
+      batchSize: 100,
+      pollIntervalMs: 100,
+      leaseMs: 10_000,
+      publishTimeoutMs: 10_000,
+      onExhausted: 'park-aggregate',
+      ...settings,
+    }
+    this.#maxAttempts = retry?.maxAttempts ?? 10
+    this.#backoff = retry?.backoff ?? { initialMs: 100, maxMs: 60_000 }
+    if (this.#maxAttempts < 1) throw new SagaConfigError('retry.maxAttempts must be at least 1')
+    this.#leases = new PartitionLeases(kit, this.relayId, this.#settings.leaseMs)
+  }
+
+  start(): void {
+    this.#running ??= this.#run()
+  }
+
+  wake(): void {
+    this.#wake.resolve()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.wake()
+    await this.#running
+    await Promise.allSettled(this.#draining.values())
+    await this.#leases.leave()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop()
+  }
+
+  async drainOnce(): Promise<number> {
+    await this.#leases.refresh()
+    const ready = await partitionsWithWork(this.#kit, this.#leases.held)
+    const counts = await Promise.all(ready.map((partition) => this.#drain(partition)))
+    return counts.reduce((sum, count) => sum + count, 0)
+  }
+
+  async #run(): Promise<void> {
+    const release = keepProcessAlive()
+    while (!this.#stopped) {
+      this.#wake = Promise.withResolvers<void>()
+      try {
+        await this.#tick()
+      } catch (error) {
+        this.#kit.emit({ kind: 'relay_error', relayId: this.relayId, error })
+      }
+      const timer = this.#kit.clock.timer(this.#settings.pollIntervalMs, () => this.wake())
+      await this.#wake.promise
+      timer.cancel()
+    }
+    release()
+  }
+
+  async #tick(): Promise<void> {
+    const { clock } = this.#kit
+    if (clock.monoMs() - this.#refreshedMonoMs >= this.#settings.leaseMs / 4) {
+      await this.#leases.refresh()
+      this.#refreshedMonoMs = clock.monoMs()
+    }
+    const idle = this.#leases.held.filter((partition) => !this.#draining.has(partition))
+    await this.#leases.release(idle.slice(0, this.#leases.excess))
+    const mine = idle.filter((partition) => this.#leases.holds(partition))
+    if (mine.length === 0 || clock.monoMs() < this.#pausedUntilMonoMs) return
+    for (const partition of await partitionsWithWork(this.#kit, mine)) {
+      const drained = this.#drain(partition)
+        .catch((error: unknown) => {
+          this.#kit.emit({ kind: 'relay_error', relayId: this.relayId, error })
+          return 0
+        })
+        .finally(() => this.#draining.delete(partition))
+      this.#draining.set(partition, drained)
+    }
+  }
+
+  /** Batch after batch, while they are full, ours, and the broker takes them. */
+  async #drain(partition: number): Promise<number> {
+    let confirmed = 0
+    for (;;) {
+      const rows = await nextBatch(this.#kit, partition, this.#settings.batchSize)
+      if (rows.length === 0) return confirmed
+      const sent = await this.#sendAll(partition, rows)
+      const through = sent.filter(({ kind }) => kind === 'confirmed')
+      if (through.length > 0)
+        await deleteConfirmed(
+          this.#kit,
+          through.map(({ row }) => row),
+        )
+      confirmed += through.length
+      for (const one of sent) if (one.kind === 'failed') await this.#failed(one.row, one.error)
+      const goOn = through.length > 0 && rows.length === this.#settings.batchSize
+      if (!goOn || this.#stopped || this.#outages > 0 || !this.#leases.holds(partition)) return confirmed
+    }
+  }
+
+  async #sendAll(partition: number, rows: readonly OutboxRow[]): Promise<readonly Sent[]> {
+    const sequences = Map.groupBy(rows, ({ message }) => `${message.aggregateType}\0${message.aggregateId}`)
+    const sent = await Promise.all(
+      [...sequences.values()].map((sequence) => this.#sendInOrder(partition, sequence)),
+    )
+    return sent.flat()
+  }
+
+  /** Stops at the first failure: what comes after it must not overtake it. */
+  async #sendInOrder(partition: number, sequence: readonly OutboxRow[]): Promise<readonly Sent[]> {
+    const sent: Sent[] = []
+    for (const row of sequence) {
+      if (!this.#leases.holds(partition)) break
+      try {
+        await this.#send(row)
+        sent.push({ kind: 'confirmed', row })
+        this.#outages = 0
+      } catch (error) {
+        sent.push({ kind: 'failed', row, error })
+        break
+      }
+    }
+    return sent
+  }
+
+  async #send(row: OutboxRow): Promise<void> {
+    const { clock, emit } = this.#kit
+    const { destination, headers, messageId } = row.message
+    const beganMonoMs = clock.monoMs()
+    const abort = new AbortController()
+    const late = Promise.withResolvers<never>()
+    const timer = clock.timer(this.#settings.publishTimeoutMs, () => {
+      const error = new PublishRefusedError(`no confirm within ${this.#settings.publishTimeoutMs} ms`)
+      abort.abort(error)
+      late.reject(error)
+    })
+    try {
+      await inSendSpan(headers, destination, messageId, () =>
+        Promise.race([this.#publisher.publish(row.message, abort.signal), late.promise]),
+      )
+      const durationMs = clock.monoMs() - beganMonoMs
+      emit({ kind: 'published', destination, durationMs, ageMs: row.ageMs + durationMs })
+    } finally {
+      timer.cancel()
+    }
+  }
+
+  async #failed(row: OutboxRow, error: unknown): Promise<void> {
+    const { clock, emit, random } = this.#kit
+    emit({ kind: 'publish_failed', destination: row.message.destination, error })
+    if (error instanceof BrokerUnavailableError) {
+      // One outage, however many messages of how many partitions met it.
+      if (clock.monoMs() < this.#pausedUntilMonoMs) return
+      const pauseMs = jitteredDelayMs(unavailableBackoff, this.#outages, random)
+      this.#outages += 1
+      this.#pausedUntilMonoMs = clock.monoMs() + pauseMs
+      return
+    }
+    const message = errorText(error)
+    if (error instanceof PublishDeferredError) {
+      await noteFailed(this.#kit, row, row.attempts, message, error.retryAfterMs)
+      return
+    }
+    const attempts = row.attempts + 1
+    if (attempts < this.#maxAttempts) {
+      await noteFailed(
+        this.#kit,
+        row,
+        attempts,
+        message,
+        jitteredDelayMs(this.#backoff, row.attempts, random),
+      )
+      return
+    }
+    const failure = { code: errorCode(error), message }
+    await deadLetterOutbound(this.#kit, row, failure, this.#settings.onExhausted === 'park-aggregate')
+    emit({ kind: 'parked', what: `message ${row.message.messageId}`, error })
+  }
+}

@@ -1,0 +1,42 @@
+/**
+ * What an operator does with the kit's tables: `SagaAdmin`, the port of the sidecar's core, on PostgreSQL.
+ *
+ * Owns the translation of what PostgreSQL does into answers. Errors do not pass: they may quote what is secret.
+ */
+import type { SagaAdmin, SagaAdminResult } from './core.ts'
+import { listDeadLetters, replayDeadLetters } from './dead-letters.ts'
+import type { SagaKit } from './kit.ts'
+import { outboxLag } from './outbox.ts'
+import { compensateSaga, getSaga, retrySaga } from './saga-instances.ts'
+
+export function createSagaAdmin(kit: SagaKit, onError: (error: unknown) => void): SagaAdmin {
+  const answered = async (request: () => Promise<SagaAdminResult>): Promise<SagaAdminResult> => {
+    try {
+      return await request()
+    } catch (error) {
+      onError(error)
+      return { kind: 'unavailable' }
+    }
+  }
+  const show = async (sagaId: string): Promise<SagaAdminResult> => {
+    const body = await getSaga(kit, sagaId)
+    return body === undefined ? { kind: 'unknown' } : { kind: 'done', body }
+  }
+  const moved = async (sagaId: string, happened: boolean, otherwise: string): Promise<SagaAdminResult> => {
+    const shown = await show(sagaId)
+    return happened || shown.kind === 'unknown' ? shown : { kind: 'refused', reason: otherwise }
+  }
+  return {
+    show: (sagaId) => answered(() => show(sagaId)),
+    retry: (sagaId) => answered(async () => moved(sagaId, await retrySaga(kit, sagaId), 'it is not parked')),
+    compensate: (sagaId, reason) =>
+      answered(async () =>
+        moved(sagaId, await compensateSaga(kit, sagaId, reason), 'it is neither running nor parked'),
+      ),
+    deadLetters: (limit) =>
+      answered(async () => ({ kind: 'done', body: { dead_letters: await listDeadLetters(kit, { limit }) } })),
+    replay: (ids) =>
+      answered(async () => ({ kind: 'done', body: { replayed: await replayDeadLetters(kit, ids) } })),
+    lag: () => answered(async () => ({ kind: 'done', body: await outboxLag(kit) })),
+  }
+}

@@ -1,0 +1,215 @@
+/**
+ * The rows of sagas: begun, taken by a runner, moved on, shown, and moved by hand.
+ *
+ * Owns the SQL of `saga_instances`. A runner holds an instance by a lease; every write names it, so that a runner whose
+ * lease has lapsed changes nothing. What a step may do is decided by `saga-step.ts` all the same.
+ */
+import type { Tx } from './database.ts'
+import { IdempotencyKeyReuseError } from './errors.ts'
+import type { SagaKit } from './kit.ts'
+import { canonicalJson, hashOfText } from './request-hash.ts'
+import { askAgain, type StepStatus, unparkSagaSteps } from './saga-step-rows.ts'
+import { withCreationContext } from './trace-context.ts'
+
+export type SagaStatus = 'running' | 'completed' | 'compensating' | 'compensated' | 'parked'
+
+export type SagaView = {
+  readonly sagaId: string
+  readonly name: string
+  readonly status: SagaStatus
+  readonly input: unknown
+  /** Why it is compensated or was parked. */
+  readonly reason: string | null
+  readonly attempts: number
+  readonly lastError: string | null
+  readonly nextAttemptAt: Date | null
+  readonly traceId: string | null
+  readonly steps: readonly {
+    readonly name: string
+    readonly status: StepStatus
+    readonly attempts: number
+    readonly result: unknown
+    readonly lastError: string | null
+  }[]
+}
+
+export type StartSaga = { readonly sagaId: string; readonly input: unknown }
+
+/** Within the caller's transaction: the saga begins when that commits. The same id with another input is an error. */
+export async function insertSaga(
+  kit: SagaKit,
+  tx: Tx,
+  name: string,
+  stepNames: readonly string[],
+  { sagaId, input }: StartSaga,
+): Promise<boolean> {
+  const s = kit.schema
+  const text = canonicalJson(input)
+  const hash = hashOfText(`${name}\0${text}`)
+  const headers = withCreationContext({}, name, sagaId)
+  const inserted = await tx.query(
+    `INSERT INTO ${s}.saga_instances (saga_id, name, status, input, request_hash, headers)
+     VALUES ($1, $2, 'running', $3, $4, $5) ON CONFLICT DO NOTHING`,
+    [sagaId, name, text, hash, JSON.stringify(headers)],
+  )
+  if (inserted.rowCount === 0) {
+    const { rows } = await tx.query<{ request_hash: Buffer }>(
+      `SELECT request_hash FROM ${s}.saga_instances WHERE saga_id = $1`,
+      [sagaId],
+    )
+    if (!rows[0]!.request_hash.equals(hash)) throw new IdempotencyKeyReuseError(`saga ${name}`, sagaId)
+    return false
+  }
+  await tx.query(
+    `INSERT INTO ${s}.saga_steps (saga_id, step, status, position)
+     SELECT $1, step, 'pending', position FROM unnest($2::text[]) WITH ORDINALITY AS t (step, position)
+     ON CONFLICT DO NOTHING`,
+    [sagaId, stepNames],
+  )
+  return true
+}
+
+export type Taken = {
+  readonly sagaId: string
+  readonly name: string
+  readonly status: 'running' | 'compensating'
+  readonly input: unknown
+  readonly attempts: number
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** Sagas that are due and nobody's, or whose runner vanished. */
+export async function takeSagas(
+  kit: SagaKit,
+  owner: string,
+  names: readonly string[],
+  leaseMs: number,
+  limit: number,
+): Promise<readonly Taken[]> {
+  const s = kit.schema
+  const { rows } = await kit.pool.query(
+    `UPDATE ${s}.saga_instances SET owner = $1, lease_until = clock_timestamp() + $3 * interval '1 ms'
+     WHERE saga_id IN (SELECT saga_id FROM ${s}.saga_instances
+       WHERE status IN ('running', 'compensating') AND name = ANY($2)
+         AND next_attempt_at <= clock_timestamp() AND lease_until <= clock_timestamp()
+       ORDER BY next_attempt_at LIMIT $4 FOR UPDATE SKIP LOCKED)
+     RETURNING saga_id, name, status, input, attempts, headers`,
+    [owner, names, leaseMs, limit],
+  )
+  return rows.map((row) => ({ ...row, sagaId: row.saga_id }))
+}
+
+/** Still ours, and still going this way? Then for another lease. */
+export async function keepSaga(
+  kit: SagaKit,
+  owner: string,
+  { sagaId, status }: Pick<Taken, 'sagaId' | 'status'>,
+  leaseMs: number,
+): Promise<boolean> {
+  const { rowCount } = await kit.pool.query(
+    `UPDATE ${kit.schema}.saga_instances SET lease_until = clock_timestamp() + $4 * interval '1 ms'
+     WHERE saga_id = $1 AND owner = $2 AND status = $3 AND lease_until > clock_timestamp()`,
+    [sagaId, owner, status, leaseMs],
+  )
+  return rowCount === 1
+}
+
+export type Move = {
+  readonly status: SagaStatus
+  readonly attempts: number
+  readonly delayMs?: number
+  readonly lastError?: string
+  readonly reason?: string
+  /** For the final states: how long it can be asked about. */
+  readonly keepMs?: number
+}
+
+/** Lets go of the instance in its new state; false where somebody else has moved it meanwhile. */
+export async function moveSaga(kit: SagaKit, owner: string, saga: Taken, move: Move): Promise<boolean> {
+  const { rowCount } = await kit.pool.query(
+    `UPDATE ${kit.schema}.saga_instances
+     SET status = $4, attempts = $5, next_attempt_at = clock_timestamp() + $6 * interval '1 ms', last_error = $7,
+         reason = coalesce($8, reason), expires_at = clock_timestamp() + $9 * interval '1 ms',
+         owner = NULL, lease_until = '-infinity', updated_at = clock_timestamp()
+     WHERE saga_id = $1 AND owner = $2 AND status = $3`,
+    [
+      saga.sagaId,
+      owner,
+      saga.status,
+      move.status,
+      move.attempts,
+      move.delayMs ?? 0,
+      move.lastError ?? null,
+      move.reason ?? null,
+      move.keepMs ?? null,
+    ],
+  )
+  return rowCount === 1
+}
+
+export async function stepsOf(kit: SagaKit, sagaId: string): Promise<SagaView['steps']> {
+  const { rows } = await kit.pool.query(
+    `SELECT step AS name, status, attempts, result, last_error AS "lastError" FROM ${kit.schema}.saga_steps
+     WHERE saga_id = $1 ORDER BY position, created_at`,
+    [sagaId],
+  )
+  return rows
+}
+
+export async function getSaga(kit: SagaKit, sagaId: string): Promise<SagaView | undefined> {
+  const { rows } = await kit.pool.query(`SELECT * FROM ${kit.schema}.saga_instances WHERE saga_id = $1`, [
+    sagaId,
+  ])
+  const row = rows[0]
+  if (row === undefined) return undefined
+  const going = row.status === 'running' || row.status === 'compensating'
+  return {
+    sagaId,
+    name: row.name,
+    status: row.status,
+    input: row.input,
+    reason: row.reason,
+    attempts: row.attempts,
+    lastError: row.last_error,
+    nextAttemptAt: going ? row.next_attempt_at : null,
+    traceId: /^00-([0-9a-f]{32})-/.exec(row.headers.traceparent ?? '')?.[1] ?? null,
+    steps: await stepsOf(kit, sagaId),
+  }
+}
+
+/** A parked saga goes on where it stood: forward, where a no is asked for again, or back where it was being compensated. */
+export async function retrySaga(kit: SagaKit, sagaId: string): Promise<boolean> {
+  const s = kit.schema
+  return kit.transaction(async (tx) => {
+    const { rows } = await tx.query<{ status: SagaStatus }>(
+      `UPDATE ${s}.saga_instances SET attempts = 0, next_attempt_at = clock_timestamp(), updated_at = clock_timestamp(),
+         status = CASE WHEN EXISTS (SELECT 1 FROM ${s}.saga_steps t WHERE t.saga_id = $1
+                                    AND t.status IN ('compensating', 'compensated', 'suspended'))
+                  THEN 'compensating' ELSE 'running' END
+       WHERE saga_id = $1 AND status = 'parked' RETURNING status`,
+      [sagaId],
+    )
+    if (rows[0] === undefined) return false
+    await unparkSagaSteps(kit, tx, sagaId)
+    if (rows[0].status === 'running') await askAgain(kit, tx, sagaId)
+    return true
+  })
+}
+
+/** Compensates a saga that is running or parked. */
+export async function compensateSaga(kit: SagaKit, sagaId: string, reason: string): Promise<boolean> {
+  return kit.transaction(async (tx) => {
+    const { rowCount } = await tx.query(
+      `UPDATE ${kit.schema}.saga_instances
+       SET status = 'compensating', reason = $2, attempts = 0, next_attempt_at = clock_timestamp(), owner = NULL,
+           lease_until = '-infinity', updated_at = clock_timestamp()
+       WHERE saga_id = $1 AND status IN ('running', 'parked')`,
+      [sagaId, reason],
+    )
+    if (rowCount === 1) await unparkSagaSteps(kit, tx, sagaId)
+    return rowCount === 1
+  })
+}
+
+/** @deprecated The former name of {@link compensateSaga}. */
+export const turnSagaBack = compensateSaga

@@ -1,0 +1,341 @@
+/**
+ * Drives sagas: forward step by step, back step by step, and into the hands of a person where neither goes on.
+ *
+ * Owns the decisions; what is safe to repeat is owned by the steps. A runner may die anywhere: its lease lapses, another
+ * one takes the saga and repeats what was under way, under the same keys.
+ *
+ *     running      step done → next · no before the pivot, or attempts exhausted → compensating · fault → later
+ *     compensating step undone → the one before · fault → later, and after many: parked
+ */
+
+import { keepProcessAlive } from './ambient.ts'
+import { type Backoff, jitteredDelayMs } from './core.ts'
+import { isOutage, type Tx } from './database.ts'
+import { errorText } from './error-json.ts'
+import {
+  AttemptsExhaustedError,
+  type BusinessError,
+  LockNotAcquiredError,
+  OperationInProgressError,
+  SagaConfigError,
+  StepIrreversibleError,
+  StepSuspendedError,
+} from './errors.ts'
+import { dayMs } from './idempotency.ts'
+import type { SagaKit } from './kit.ts'
+import type { LockManager } from './locks.ts'
+import type { SagaContext, SagaDefinition, SagaStepDefinition } from './saga-definition.ts'
+import {
+  insertSaga,
+  keepSaga,
+  type Move,
+  moveSaga,
+  type SagaView,
+  type StartSaga,
+  stepsOf,
+  type Taken,
+  takeSagas,
+} from './saga-instances.ts'
+import { type Compensation, compensateSagaStep, processSagaStep } from './saga-step.ts'
+import type { StepStatus } from './saga-step-rows.ts'
+import { inProcessSpan } from './trace-context.ts'
+
+export type SagaRunnerOptions = {
+  readonly kit: SagaKit
+  // biome-ignore lint/suspicious/noExplicitAny: the inputs of different sagas have nothing in common
+  readonly definitions: readonly SagaDefinition<any>[]
+  readonly lockManager?: LockManager
+  /** Sagas under way at once. Default 10. */
+  readonly concurrency?: number
+  /** Between two looks for sagas that are due. Default 100. */
+  readonly pollIntervalMs?: number
+  readonly backoff?: Backoff
+  /** The lease of a saga is that of its step and this, for what lies between steps. Default 5 s. */
+  readonly marginMs?: number
+  /** How long a finished saga can be asked about. Default 30 days. */
+  readonly keepMs?: number
+}
+
+export interface SagaRunner extends AsyncDisposable {
+  /** Begins a saga when `tx` commits; false where it was begun before. */
+  begin(tx: Tx, name: string, saga: StartSaga): Promise<boolean>
+  start(): void
+  /** Moves everything on that is due now, as far as it goes; answers how many sagas were moved. */
+  runOnce(): Promise<number>
+  /** Lets what is under way come to the end of its step. */
+  stop(): Promise<void>
+}
+
+export function createSagaRunner(options: SagaRunnerOptions): SagaRunner {
+  return new Runner(options)
+}
+
+const defaultLeaseMs = 30_000
+
+// biome-ignore lint/suspicious/noExplicitAny: as above
+type AnyDefinition = SagaDefinition<any>
+// biome-ignore lint/suspicious/noExplicitAny: as above
+type AnyStep = SagaStepDefinition<any>
+type Next = 'go on' | Move
+
+class Runner implements SagaRunner {
+  readonly #kit: SagaKit
+  readonly #definitions: ReadonlyMap<string, AnyDefinition>
+  readonly #lockManager: LockManager | undefined
+  readonly #concurrency: number
+  readonly #pollIntervalMs: number
+  readonly #backoff: Backoff
+  readonly #marginMs: number
+  readonly #takeMs: number
+  readonly #keepMs: number
+  readonly #me: string
+  readonly #running = new Set<Promise<void>>()
+  #loop: Promise<void> | undefined
+  #stopped = false
+  #wake = Promise.withResolvers<void>()
+
+  constructor(options: SagaRunnerOptions) {
+    this.#kit = options.kit
+    this.#definitions = new Map(options.definitions.map((definition) => [definition.name, definition]))
+    this.#lockManager = options.lockManager
+    this.#concurrency = options.concurrency ?? 10
+    this.#pollIntervalMs = options.pollIntervalMs ?? 100
+    this.#backoff = options.backoff ?? { initialMs: 200, maxMs: 60_000 }
+    this.#marginMs = options.marginMs ?? 5_000
+    const leases = options.definitions.flatMap(({ steps }) =>
+      steps.map(({ leaseMs = defaultLeaseMs }) => leaseMs),
+    )
+    this.#takeMs = Math.max(...leases) + this.#marginMs
+    this.#keepMs = options.keepMs ?? 30 * dayMs
+    this.#me = `runner-${options.kit.random.hex(8)}`
+  }
+
+  async begin(tx: Tx, name: string, saga: StartSaga): Promise<boolean> {
+    const { steps } = this.#definitionOf(name)
+    return insertSaga(
+      this.#kit,
+      tx,
+      name,
+      steps.map((step) => step.name),
+      saga,
+    )
+  }
+
+  start(): void {
+    this.#loop ??= this.#run()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#wake.resolve()
+    await this.#loop
+    await Promise.all(this.#running)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop()
+  }
+
+  async runOnce(): Promise<number> {
+    let moved = 0
+    for (;;) {
+      const taken = await this.#take(this.#concurrency)
+      if (taken.length === 0) return moved
+      moved += taken.length
+      await Promise.all(taken.map((saga) => this.#advance(saga)))
+    }
+  }
+
+  async #run(): Promise<void> {
+    const release = keepProcessAlive()
+    while (!this.#stopped) {
+      this.#wake = Promise.withResolvers<void>()
+      const room = this.#concurrency - this.#running.size
+      const taken = room > 0 ? await this.#take(room).catch((error: unknown) => this.#tell(error)) : []
+      for (const saga of taken) {
+        const done = this.#advance(saga).catch((error: unknown) => void this.#tell(error))
+        this.#running.add(done)
+        void done.then(() => {
+          this.#running.delete(done)
+          this.#wake.resolve()
+        })
+      }
+      const timer = this.#kit.clock.timer(this.#pollIntervalMs, () => this.#wake.resolve())
+      await this.#wake.promise
+      timer.cancel()
+    }
+    release()
+  }
+
+  #take(limit: number): Promise<readonly Taken[]> {
+    return takeSagas(this.#kit, this.#me, [...this.#definitions.keys()], this.#takeMs, limit)
+  }
+
+  #tell(error: unknown): readonly Taken[] {
+    this.#kit.emit({ kind: 'saga_error', error })
+    return []
+  }
+
+  #definitionOf(name: string): AnyDefinition {
+    const definition = this.#definitions.get(name)
+    if (definition === undefined) throw new SagaConfigError(`no saga is defined by the name ${name}`)
+    return definition
+  }
+
+  /** As far as it goes now; then the instance is let go of, in its new state. */
+  #advance(saga: Taken): Promise<void> {
+    return inProcessSpan(saga.headers, `saga ${saga.name}`, saga.sagaId, async () => {
+      const definition = this.#definitionOf(saga.name)
+      const move = await (saga.status === 'running'
+        ? this.#forward(definition, saga)
+        : this.#back(definition, saga))
+      if (move === undefined || !(await moveSaga(this.#kit, this.#me, saga, move))) return
+      this.#kit.emit({ kind: 'saga_advanced', sagaId: saga.sagaId, name: saga.name, status: move.status })
+      if (move.status === 'parked')
+        this.#kit.emit({ kind: 'parked', what: `saga ${saga.sagaId}`, error: move.lastError ?? move.reason })
+    })
+  }
+
+  /** undefined where the saga is no longer ours. */
+  async #forward(definition: AnyDefinition, saga: Taken): Promise<Move | undefined> {
+    for (const [index, step] of definition.steps.entries()) {
+      const log = await stepsOf(this.#kit, saga.sagaId)
+      const strange = unknownStep(definition, log, ['pending', 'running'])
+      if (strange !== undefined) return this.#later(saga, strange.name, notOurs(strange))
+      if (log.find(({ name }) => name === step.name)?.status === 'done') continue
+      if (!(await this.#keep(saga, step))) return undefined
+      if (this.#stopped) return { status: 'running', attempts: saga.attempts }
+      const next = await this.#forwardOne(definition, index, saga, log)
+      if (next !== 'go on') return next
+    }
+    return { status: 'completed', attempts: 0, keepMs: this.#keepMs }
+  }
+
+  async #forwardOne(
+    definition: AnyDefinition,
+    index: number,
+    saga: Taken,
+    log: SagaView['steps'],
+  ): Promise<Next> {
+    const step = definition.steps[index]!
+    const context = contextOf(saga, log)
+    const pivot = definition.steps.find((one) => one.pivot === true)
+    const decided = log.some(({ name, status }) => name === pivot?.name && status === 'done')
+    const turnBack = (reason: string): Move =>
+      decided ? { status: 'parked', attempts: 0, reason } : { status: 'compensating', attempts: 0, reason }
+    try {
+      const outcome = await processSagaStep(
+        this.#kit,
+        {
+          sagaId: saga.sagaId,
+          step: step.name,
+          request: saga.input,
+          leaseMs: step.leaseMs ?? defaultLeaseMs,
+          position: index + 1,
+          resources: step.resources?.(context) ?? [],
+          ...(step.maxAttempts === undefined ? {} : { maxAttempts: step.maxAttempts }),
+          ...(this.#lockManager === undefined ? {} : { lockManager: this.#lockManager }),
+        },
+        stepHandlers(step, context),
+      )
+      return outcome.outcome === 'completed'
+        ? 'go on'
+        : turnBack(`${step.name}: ${JSON.stringify(outcome.result)}`)
+    } catch (error) {
+      if (error instanceof StepSuspendedError) return turnBack(error.message)
+      if (error instanceof AttemptsExhaustedError)
+        return turnBack(`${error.message}: ${errorText(error.cause)}`)
+      return this.#later(saga, step.name, error)
+    }
+  }
+
+  async #back(definition: AnyDefinition, saga: Taken): Promise<Move | undefined> {
+    const log = await stepsOf(this.#kit, saga.sagaId)
+    const strange = unknownStep(definition, log, ['pending', 'running', 'done', 'compensating'])
+    if (strange !== undefined) return this.#later(saga, strange.name, notOurs(strange))
+    const context = contextOf(saga, log)
+    // The pivot first, so that where it has been executed nothing of what came before it is undone.
+    const steps = [...definition.steps.entries()].reverse()
+    steps.sort(([, a], [, b]) => Number(b.pivot === true) - Number(a.pivot === true))
+    for (const [index, step] of steps) {
+      if (!(await this.#keep(saga, step))) return undefined
+      if (this.#stopped) return { status: 'compensating', attempts: saga.attempts }
+      try {
+        await compensateSagaStep(
+          this.#kit,
+          {
+            sagaId: saga.sagaId,
+            step: step.name,
+            leaseMs: step.leaseMs ?? defaultLeaseMs,
+            position: index + 1,
+            ...(step.pivot === true ? { irreversible: step.effect === undefined ? 'done' : 'begun' } : {}),
+          },
+          compensationOf(step, context),
+        )
+      } catch (error) {
+        if (error instanceof AttemptsExhaustedError)
+          return { status: 'parked', attempts: saga.attempts, lastError: errorText(error.cause ?? error) }
+        if (error instanceof StepIrreversibleError)
+          return { status: 'parked', attempts: 0, lastError: error.message }
+        return this.#later(saga, step.name, error)
+      }
+    }
+    return { status: 'compensated', attempts: 0, keepMs: this.#keepMs }
+  }
+
+  #keep(saga: Taken, step: AnyStep): Promise<boolean> {
+    return keepSaga(this.#kit, this.#me, saga, (step.leaseMs ?? defaultLeaseMs) + this.#marginMs)
+  }
+
+  #later(saga: Taken, step: string, error: unknown): Move {
+    if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError)
+      return { status: saga.status, attempts: saga.attempts, delayMs: error.retryAfterMs }
+    if (isOutage(error))
+      return { status: saga.status, attempts: saga.attempts, delayMs: 500, lastError: errorText(error) }
+    this.#kit.emit({ kind: 'saga_step_failed', sagaId: saga.sagaId, step, error })
+    const delayMs = jitteredDelayMs(this.#backoff, saga.attempts, this.#kit.random)
+    return { status: saga.status, attempts: saga.attempts + 1, delayMs, lastError: errorText(error) }
+  }
+}
+
+function contextOf({ sagaId, input }: Taken, log: SagaView['steps']): SagaContext<unknown> {
+  return { sagaId, input, results: Object.fromEntries(log.map(({ name, result }) => [name, result])) }
+}
+
+/** Of another version of the definition. That one knows how to carry the step out or undo it; here it would be passed over. */
+function unknownStep({ steps }: AnyDefinition, log: SagaView['steps'], statuses: readonly StepStatus[]) {
+  return log.find(
+    ({ name, status }) => statuses.includes(status) && !steps.some((step) => step.name === name),
+  )
+}
+
+function notOurs({ name, status }: SagaView['steps'][number]): SagaConfigError {
+  return new SagaConfigError(`step ${name} is ${status} and not in this definition of the saga`)
+}
+
+function stepHandlers(step: AnyStep, context: SagaContext<unknown>) {
+  const { commit, reject, reconcile } = step
+  return {
+    effect: (own: object) => step.effect?.({ ...own, ...context } as never) ?? Promise.resolve(null),
+    commit: async (tx: Tx, value: unknown, own: object) =>
+      commit === undefined ? value : commit(tx, value as never, { ...own, ...context } as never),
+    compensate: compensationOf(step, context),
+    ...(reject === undefined
+      ? {}
+      : {
+          reject: (tx: Tx, error: BusinessError, own: object) =>
+            reject(tx, error, { ...own, ...context } as never),
+        }),
+    ...(reconcile === undefined
+      ? {}
+      : { reconcile: (own: object) => reconcile({ ...own, ...context } as never) }),
+  }
+}
+
+function compensationOf({ compensate }: AnyStep, context: SagaContext<unknown>): Compensation {
+  const { effect, commit } = compensate ?? {}
+  return {
+    ...(effect === undefined ? {} : { effect: (own) => effect({ ...own, ...context }) }),
+    ...(commit === undefined ? {} : { commit: (tx, own) => commit(tx, { ...own, ...context }) }),
+  }
+}

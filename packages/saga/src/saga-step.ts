@@ -1,0 +1,201 @@
+/**
+ * A step of a saga and its compensation, in whichever order they arrive.
+ *
+ * Owns when each changes the rows of `saga_steps` (`saga-step-rows.ts`), which are the fence between the two. The row
+ * `running` is committed together with the claim, before the effect: so a crash in the effect leaves something to compensate.
+ * A compensation that comes before its step leaves `suspended`, and the step then refuses to run. A step that finds, when it
+ * wants to settle, that it has been compensated meanwhile, undoes its own effect once more.
+ *
+ *     pending → running → done → compensating → compensated
+ *                       → failed (the business said no; nothing to undo) → compensated
+ *     absent | pending → suspended
+ *
+ * Source: Seata, TCC fence (idempotence, hanging, empty rollback); Restate, compensation registered before the step.
+ */
+
+import { keepProcessAlive } from './ambient.ts'
+import { jitteredDelayMs, pause } from './core.ts'
+import type { Tx } from './database.ts'
+import { BusinessError, LeaseLostError, NonRetryableError } from './errors.ts'
+import { dayMs } from './idempotency.ts'
+import type { SagaKit } from './kit.ts'
+import { type LockManager, withLocks } from './locks.ts'
+import { derivedKey } from './request-hash.ts'
+import {
+  bar,
+  begin,
+  compensationScope,
+  end,
+  keyOf,
+  type StepRow,
+  setStatus,
+  statusOf,
+  stepScope,
+} from './saga-step-rows.ts'
+import { runIdempotentStep } from './step.ts'
+import type { StepContext, StepHandlers, StepOutcome } from './step-definition.ts'
+
+export type CompensationContext = StepContext & {
+  readonly sagaId: string
+  readonly step: string
+  /** The key under which the step called the provider: what is to be undone is known there by it. */
+  readonly stepKey: string
+  /** What the step returned; undefined where it is not known whether it took effect. */
+  readonly stepResult: unknown
+}
+
+/** Undoes a step. Must be right also where the step never took effect: nobody may know. */
+export type Compensation = {
+  readonly effect?: (context: CompensationContext) => Promise<void>
+  readonly commit?: (tx: Tx, context: CompensationContext) => Promise<void>
+}
+
+export type SagaStepRequest = {
+  readonly sagaId: string
+  readonly step: string
+  /** The message or input that asks for it. */
+  readonly request: unknown
+  readonly leaseMs: number
+  readonly maxAttempts?: number
+  readonly position?: number
+  /** Locked while the step runs, where a lock manager is given. */
+  readonly resources?: readonly string[]
+  readonly lockManager?: LockManager
+}
+
+export type SagaStepHandlers<V, R> = StepHandlers<V, R> & { readonly compensate?: Compensation }
+
+/** Long: the log of a saga answers for as long as the saga may be asked about. */
+const stepTtlMs = 90 * dayMs
+
+export async function processSagaStep<V, R>(
+  kit: SagaKit,
+  request: SagaStepRequest,
+  handlers: SagaStepHandlers<V, R>,
+): Promise<StepOutcome<R>> {
+  const { sagaId, step, leaseMs, resources = [], lockManager } = request
+  const execute = (held?: { fencingToken: number; signal: AbortSignal }) =>
+    runIdempotentStep<V, R>(
+      kit,
+      {
+        scope: stepScope,
+        key: keyOf(sagaId, step),
+        request: request.request,
+        leaseMs,
+        ttlMs: stepTtlMs,
+        ...(request.maxAttempts === undefined ? {} : { maxAttempts: request.maxAttempts }),
+        ...held,
+      },
+      handlers,
+      {
+        claimed: (tx, { attempt }) => begin(kit, tx, request, attempt),
+        settled: (tx, outcome, text) =>
+          end(kit, tx, request, outcome === 'completed' ? 'done' : 'failed', text),
+        unsettled: (value, context) =>
+          undoLate(kit, compensationContext(context, sagaId, step, value), leaseMs, handlers.compensate),
+      },
+    )
+  if (lockManager === undefined || resources.length === 0) return execute()
+  return withLocks(kit, lockManager, resources, { leaseMs }, execute)
+}
+
+/** About 15 s, as for what is to be settled; then a person has to look, for nobody else will. */
+const undoTries = 12
+const undoBackoff = { initialMs: 50, maxMs: 2_500 }
+
+/**
+ * Undoes what took effect, or may have, after its compensation, which therefore does not come again. What another process has
+ * executed under the same key, or is at work on, is left alone: it is the same effect.
+ */
+async function undoLate(
+  kit: SagaKit,
+  context: CompensationContext,
+  leaseMs: number,
+  compensation: Compensation | undefined,
+): Promise<void> {
+  const { effect } = compensation ?? {}
+  if (effect === undefined) return
+  const { sagaId, step } = context
+  const release = keepProcessAlive()
+  for (let attempt = 1; ; attempt += 1) {
+    // Its own signal: that of the step may have ended with its lease.
+    const abort = new AbortController()
+    const timer = kit.clock.timer(leaseMs, () => abort.abort(new LeaseLostError(`undoing ${sagaId} ${step}`)))
+    try {
+      const status = await kit.transaction((tx) => statusOf(kit, tx, sagaId, step))
+      if (isUndone(status)) await effect({ ...context, signal: abort.signal })
+      break
+    } catch (error) {
+      kit.emit({ kind: 'saga_step_failed', sagaId, step, error })
+      if (attempt === undoTries) {
+        kit.emit({ kind: 'parked', what: `the late effect of step ${step} of saga ${sagaId}`, error })
+        break
+      }
+      await pause(kit.clock, jitteredDelayMs(undoBackoff, attempt - 1, kit.random))
+    } finally {
+      timer.cancel()
+    }
+  }
+  release()
+}
+
+/** As far as the log of the saga knows, nothing of it stands. */
+function isUndone(status: string): boolean {
+  return status === 'compensating' || status === 'compensated' || status === 'failed'
+}
+
+export type CompensationRequest = StepRow & { readonly leaseMs: number; readonly maxAttempts?: number }
+
+/**
+ * Undoes a step: once where it took effect or may have; not at all where it surely did not.
+ * @throws OperationInProgressError while the step itself is at work
+ * @throws StepIrreversibleError where it is too late for that
+ */
+export async function compensateSagaStep(
+  kit: SagaKit,
+  request: CompensationRequest,
+  compensation: Compensation,
+): Promise<'compensated' | 'suspended'> {
+  const { sagaId, step, leaseMs, maxAttempts = 50 } = request
+  const barred = await kit.transaction((tx) => bar(kit, tx, request))
+  if (barred.kind !== 'undo') return barred.kind
+  await runIdempotentStep(
+    kit,
+    {
+      scope: compensationScope,
+      key: keyOf(sagaId, step),
+      request: null,
+      leaseMs,
+      maxAttempts,
+      ttlMs: stepTtlMs,
+    },
+    {
+      effect: async (context) => {
+        const own = compensationContext(context, sagaId, step, barred.stepResult)
+        await compensation.effect?.(own).catch(noIsNoOutcome)
+      },
+      commit: async (tx, _value, context) => {
+        await compensation.commit?.(tx, compensationContext(context, sagaId, step, barred.stepResult))
+        await setStatus(kit, tx, sagaId, step, 'compensated')
+      },
+    },
+  )
+  return 'compensated'
+}
+
+/** Of a step a no is an outcome. Of what must undo it, it is a fault that only a person can mend. */
+function noIsNoOutcome(error: unknown): never {
+  if (!(error instanceof BusinessError)) throw error
+  throw new NonRetryableError(error.message, { cause: error })
+}
+
+function compensationContext(
+  context: StepContext,
+  sagaId: string,
+  step: string,
+  stepResult: unknown,
+): CompensationContext {
+  const key = keyOf(sagaId, step)
+  const idempotencyKey = derivedKey([compensationScope, key])
+  return { ...context, idempotencyKey, sagaId, step, stepResult, stepKey: derivedKey([stepScope, key]) }
+}

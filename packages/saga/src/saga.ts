@@ -1,0 +1,54 @@
+/**
+ * The door of the package: `import { createSagaKit } from '@fencepost/saga'`. Nothing inside imports it.
+ *
+ * Adapters for brokers have doors of their own, so that nobody loads a client he does not use:
+ * `@fencepost/saga/rabbitmq`, `…/nats`, `…/redis-streams`, `…/webhook`, `…/mailbox`, `…/kafka`. What looks after the tables from
+ * outside has `@fencepost/saga/admin`.
+ */
+
+export { sagaBacklog } from './backlog.ts'
+export type { Consumer, ConsumerOptions } from './consumer.ts'
+export { createConsumer } from './consumer.ts'
+export type { SagaBacklog } from './core.ts'
+export type { Pool, Tx } from './database.ts'
+export type { DeadLetter, DeadLetterFilter } from './dead-letters.ts'
+export { discardDeadLetters, listDeadLetters, replayDeadLetters } from './dead-letters.ts'
+export * from './errors.ts'
+export type { SagaEvent, SagaEvents } from './events.ts'
+export { assertFence, fencedUpdate, RowNotFoundError } from './fences.ts'
+export type { Handler, OutsideHandler, Received, TransactionalHandler } from './handlers.ts'
+export type { IdempotencyRequest, Replayable } from './idempotency.ts'
+export { withIdempotency } from './idempotency.ts'
+export type { SagaKit, SagaKitOptions } from './kit.ts'
+export { createSagaKit } from './kit.ts'
+export type { HeldLock, LockManager, LockOptions, UnderLocks } from './locks.ts'
+export { withLocks } from './locks.ts'
+export type {
+  InboundMessage,
+  MessagePublisher,
+  MessageSubscriber,
+  OutboundMessage,
+  Subscription,
+  Verdict,
+} from './messages.ts'
+export { type PrometheusClient, sagaMetrics } from './metrics.ts'
+export { migrate, plans } from './migrate.ts'
+export { disableNotify, enableNotify, wakeOnNotify } from './notify.ts'
+export type { OutboxEvent, OutboxLag } from './outbox.ts'
+export { outboxLag, publish } from './outbox.ts'
+export { createQuorumLocks, withQuorumIdempotency } from './quorum.ts'
+export { runRecovery } from './recovery.ts'
+export type { OutboxRelay, RelayOptions } from './relay.ts'
+export { createOutboxRelay } from './relay.ts'
+export { runRetention } from './retention.ts'
+export type { SagaContext, SagaDefinition, SagaStepDefinition } from './saga-definition.ts'
+export { defineSaga } from './saga-definition.ts'
+export type { SagaStatus, SagaView } from './saga-instances.ts'
+export { compensateSaga, getSaga, retrySaga, turnSagaBack } from './saga-instances.ts'
+export type { SagaRunner, SagaRunnerOptions } from './saga-runner.ts'
+export { createSagaRunner } from './saga-runner.ts'
+export type { Compensation, SagaStepHandlers, SagaStepRequest } from './saga-step.ts'
+export { compensateSagaStep, processSagaStep } from './saga-step.ts'
+export { runIdempotentStep } from './step.ts'
+export type { StepContext, StepHandlers, StepOutcome, StepRequest } from './step-definition.ts'
+export { unparkStep } from './step-record.ts'

@@ -1,0 +1,62 @@
+/**
+ * A step as its caller defines it: what identifies it, its handlers, and what comes of it. `step.ts` runs it.
+ */
+import type { Tx } from './database.ts'
+import type { BusinessError } from './errors.ts'
+
+export type StepRequest = {
+  readonly scope: string
+  readonly key: string
+  readonly request: unknown
+  /** The effect must end within it; its signal aborts a little before. */
+  readonly leaseMs: number
+  /** Claims in all, those of crashed processes included. Default 5. */
+  readonly maxAttempts?: number
+  /** How long the outcome answers repetitions. Default 24 hours. */
+  readonly ttlMs?: number
+  /** The token of a lock that the caller holds; default: one of the database's own sequence. */
+  readonly fencingToken?: number
+  /** Further reasons to stop, for example the loss of a lock. */
+  readonly signal?: AbortSignal
+  /** Keep the request itself, so that `recovery.ts` can hand it out after a crash. Default false. */
+  readonly keepRequest?: boolean
+}
+
+export type StepContext = {
+  readonly scope: string
+  readonly key: string
+  /** For the provider: the same in every attempt, and in every process. */
+  readonly idempotencyKey: string
+  readonly fencingToken: number
+  /** 1, or more where an earlier attempt failed or vanished. */
+  readonly attempt: number
+  readonly signal: AbortSignal
+}
+
+export type StepHandlers<V, R> = {
+  /** Outside any transaction. Throw `BusinessError` for a definite no. */
+  readonly effect: (context: StepContext) => Promise<V>
+  /** Inside the settling transaction, together with the outcome. */
+  readonly commit: (tx: Tx, value: V, context: StepContext) => Promise<R>
+  /** What a definite no writes and answers. Default: the error's code, message and details as the result. */
+  readonly reject?: (tx: Tx, error: BusinessError, context: StepContext) => Promise<R>
+  /** Asked first from the second attempt on: what did the provider make of the earlier one? undefined: nothing. */
+  readonly reconcile?: (context: StepContext) => Promise<V | undefined>
+}
+
+export type StepOutcome<R> = {
+  readonly replayed: boolean
+  readonly outcome: 'completed' | 'failed'
+  readonly result: R
+}
+
+/** What a saga adds to the two transactions (`saga-step.ts`). */
+export type StepHooks<V> = {
+  readonly claimed?: (tx: Tx, context: { readonly attempt: number }) => Promise<void>
+  readonly settled?: (tx: Tx, outcome: 'completed' | 'failed', resultText: string) => Promise<void>
+  /**
+   * The effect has ended and its outcome is not written, or not by us: whoever undid it may have been there before it took
+   * place. `value` is undefined where it is not known whether it did. Does not reject: at times nobody waits for it any more.
+   */
+  readonly unsettled?: (value: V | undefined, context: StepContext) => Promise<void>
+}

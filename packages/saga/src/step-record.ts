@@ -1,0 +1,214 @@
+/**
+ * The record of a step: its two transactions, its takeover, its failure, in SQL.
+ *
+ * Owns every write to `idempotency_keys` that a step makes. Each of them names owner and fence, so that a process that
+ * comes back late changes nothing.
+ * Transitions: absent → in_progress → completed | failed | parked; in_progress → in_progress by takeover after the lease,
+ * under a higher fence; parked → in_progress by hand.
+ */
+import { jitteredDelayMs, pause } from './core.ts'
+import { isOutage, safeInteger, type Tx } from './database.ts'
+import { errorJson } from './error-json.ts'
+import {
+  IdempotencyKeyReuseError,
+  LeaseLostError,
+  NonRetryableError,
+  OperationInProgressError,
+  StepOvertakenError,
+} from './errors.ts'
+import { dayMs, serialised } from './idempotency.ts'
+import type { SagaKit } from './kit.ts'
+import type { StepHooks, StepOutcome, StepRequest } from './step-definition.ts'
+
+export type Claimed = { readonly kind: 'claimed'; readonly fence: number; readonly attempt: number }
+export type Settled<R> = {
+  readonly kind: 'settled'
+  readonly outcome: 'completed' | 'failed'
+  readonly result: R
+}
+export type Claim = {
+  readonly step: StepRequest
+  readonly owner: string
+  readonly hash: Buffer
+  readonly text: string
+}
+
+/** Tries of the settling transaction after a lost connection: about 15 s, a restart of the database. */
+const settleTries = 12
+const settleBackoff = { initialMs: 50, maxMs: 2_500 }
+
+/** First transaction. */
+export async function claimOrReplay<R>(
+  kit: SagaKit,
+  tx: Tx,
+  claim: Claim,
+  claimedHook: StepHooks<unknown>['claimed'],
+): Promise<Claimed | Settled<R> | { readonly kind: 'parked'; readonly attempts: number }> {
+  const { step, owner, hash, text } = claim
+  const { scope, key, leaseMs, maxAttempts = 5, ttlMs = dayMs } = step
+  const s = kit.schema
+  const inserted = await tx.query(
+    `INSERT INTO ${s}.idempotency_keys AS k (scope, key, request_hash, status, owner, fence, locked_until, request, expires_at)
+     VALUES ($1, $2, $3, 'in_progress', $4, nextval('${s}.fencing_tokens'),
+             clock_timestamp() + $5 * interval '1 ms', $6, clock_timestamp() + $7 * interval '1 ms')
+     ON CONFLICT (scope, key) DO UPDATE
+       SET request_hash = EXCLUDED.request_hash, status = 'in_progress', owner = EXCLUDED.owner, fence = EXCLUDED.fence,
+           locked_until = EXCLUDED.locked_until, attempts = 1, request = EXCLUDED.request, result = NULL, error = NULL,
+           created_at = clock_timestamp(), updated_at = clock_timestamp(), expires_at = EXCLUDED.expires_at
+       WHERE k.status IN ('completed', 'failed') AND k.expires_at < clock_timestamp()
+     RETURNING fence`,
+    [scope, key, hash, owner, leaseMs, step.keepRequest ? text : null, ttlMs],
+  )
+  if (inserted.rows[0] !== undefined) {
+    await claimedHook?.(tx, { attempt: 1 })
+    return { kind: 'claimed', fence: safeInteger(inserted.rows[0].fence), attempt: 1 }
+  }
+  const row = await lockRow(tx, s, scope, key)
+  if (!row.request_hash.equals(hash)) throw new IdempotencyKeyReuseError(scope, key)
+  switch (row.status) {
+    case 'completed':
+    case 'failed':
+      return { kind: 'settled', outcome: row.status, result: JSON.parse(row.result) as R }
+    case 'parked':
+      return { kind: 'parked', attempts: row.attempts }
+    case 'in_progress':
+      // Our own claim, whose COMMIT was answered by a lost connection.
+      if (row.owner === owner)
+        return { kind: 'claimed', fence: safeInteger(row.fence), attempt: row.attempts }
+      if (row.remaining_ms > 0) throw new OperationInProgressError(`${scope} ${key}`, row.remaining_ms)
+      if (row.attempts >= maxAttempts) {
+        await park(tx, s, claim)
+        return { kind: 'parked', attempts: row.attempts }
+      }
+      return takeOver(kit, tx, claim, claimedHook)
+  }
+}
+
+async function takeOver(
+  kit: SagaKit,
+  tx: Tx,
+  { step, owner }: Claim,
+  claimedHook: StepHooks<unknown>['claimed'],
+): Promise<Claimed> {
+  const s = kit.schema
+  const { rows } = await tx.query<{ fence: string; attempts: number }>(
+    `UPDATE ${s}.idempotency_keys
+     SET owner = $3, fence = nextval('${s}.fencing_tokens'), attempts = attempts + 1,
+         locked_until = clock_timestamp() + $4 * interval '1 ms', updated_at = clock_timestamp()
+     WHERE scope = $1 AND key = $2 RETURNING fence, attempts`,
+    [step.scope, step.key, owner, step.leaseMs],
+  )
+  const { fence, attempts } = rows[0]!
+  await claimedHook?.(tx, { attempt: attempts })
+  return { kind: 'claimed', fence: safeInteger(fence), attempt: attempts }
+}
+
+type KeyRow = {
+  request_hash: Buffer
+  status: 'in_progress' | 'completed' | 'failed' | 'parked'
+  owner: string
+  fence: string
+  attempts: number
+  result: string
+  remaining_ms: number
+}
+
+async function lockRow(tx: Tx, s: string, scope: string, key: string): Promise<KeyRow> {
+  const { rows } = await tx.query<KeyRow>(
+    `SELECT request_hash, status, owner, fence, attempts, result::text AS result,
+            (extract(epoch FROM locked_until - clock_timestamp()) * 1000)::float8 AS remaining_ms
+     FROM ${s}.idempotency_keys WHERE scope = $1 AND key = $2 FOR UPDATE`,
+    [scope, key],
+  )
+  if (rows[0] === undefined) throw new StepOvertakenError(`${scope} ${key}`)
+  return rows[0]
+}
+
+/** Second transaction, entered again after a lost connection: the row says whether it happened. */
+export function settle<R>(
+  kit: SagaKit,
+  { step: { scope, key, ttlMs = dayMs }, owner }: Claim,
+  { fence }: Claimed,
+  outcome: 'completed' | 'failed',
+  hooks: Pick<StepHooks<unknown>, 'settled'>,
+  write: (tx: Tx) => Promise<R>,
+): Promise<StepOutcome<R>> {
+  return surviving(kit, settleTries, () =>
+    kit.transaction(async (tx) => {
+      const row = await lockRow(tx, kit.schema, scope, key)
+      if (row.owner !== owner || safeInteger(row.fence) !== fence || row.status === 'parked') {
+        kit.emit({ kind: 'fenced_out', what: `${scope} ${key}` })
+        throw new StepOvertakenError(`${scope} ${key}`)
+      }
+      if (row.status !== 'in_progress')
+        return { replayed: false, outcome: row.status, result: JSON.parse(row.result) as R }
+      const text = serialised(await write(tx))
+      await hooks.settled?.(tx, outcome, text)
+      // Answers count from here: the step may have stood parked for longer than they last.
+      await tx.query(
+        `UPDATE ${kit.schema}.idempotency_keys
+         SET status = $3, result = $4, error = NULL, request = NULL, updated_at = clock_timestamp(),
+             expires_at = clock_timestamp() + $5 * interval '1 ms'
+         WHERE scope = $1 AND key = $2`,
+        [scope, key, outcome, text, ttlMs],
+      )
+      return { replayed: false, outcome, result: JSON.parse(text) as R }
+    }),
+  )
+}
+
+/**
+ * Gives the claim back at once where the attempt is surely over, so that the next need not wait for the lease; an effect
+ * that was abandoned while it ran keeps its lease. Returns the number of attempts where that was the last.
+ */
+export async function noteFailure(
+  kit: SagaKit,
+  claim: Claim,
+  { fence, attempt }: Claimed,
+  error: unknown,
+): Promise<number | undefined> {
+  const { step, owner } = claim
+  const last = attempt >= (step.maxAttempts ?? 5) || error instanceof NonRetryableError
+  try {
+    const { rowCount } = await kit.pool.query(
+      `UPDATE ${kit.schema}.idempotency_keys
+       SET error = $5, status = CASE WHEN $6 THEN 'parked' ELSE status END,
+           locked_until = CASE WHEN $7 THEN clock_timestamp() ELSE locked_until END, updated_at = clock_timestamp()
+       WHERE scope = $1 AND key = $2 AND owner = $3 AND fence = $4 AND status = 'in_progress'`,
+      [step.scope, step.key, owner, fence, errorJson(error), last, !(error instanceof LeaseLostError)],
+    )
+    if (last && rowCount === 1) return attempt
+  } catch {
+    // The database is away: the lease lapses by itself, and the first error is the one that tells the story.
+  }
+  return undefined
+}
+
+async function park(tx: Tx, s: string, { step }: Claim): Promise<void> {
+  await tx.query(
+    `UPDATE ${s}.idempotency_keys SET status = 'parked', updated_at = clock_timestamp() WHERE scope = $1 AND key = $2`,
+    [step.scope, step.key],
+  )
+}
+
+/** A parked step may be tried again, from its first attempt: a person has looked at it. What was abandoned keeps its lease. */
+export async function unparkStep(kit: SagaKit, scope: string, key: string): Promise<boolean> {
+  const { rowCount } = await kit.pool.query(
+    `UPDATE ${kit.schema}.idempotency_keys
+     SET status = 'in_progress', attempts = 0, owner = '', updated_at = clock_timestamp()
+     WHERE scope = $1 AND key = $2 AND status = 'parked'`,
+    [scope, key],
+  )
+  return rowCount === 1
+}
+
+export async function surviving<T>(kit: SagaKit, tries: number, run: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await run()
+    } catch (error) {
+      if (!isOutage(error) || attempt === tries) throw error
+      await pause(kit.clock, jitteredDelayMs(settleBackoff, attempt - 1, kit.random))
+    }
+  }
+}

@@ -1,0 +1,169 @@
+/**
+ * A step with an effect outside the database (a payment), in two short transactions around it:
+ *
+ *     claim   key in_progress, a new fence, a lease          COMMIT
+ *     effect  the provider is called with a derived key      no transaction, no connection
+ *     settle  only if the fence is still ours: result, rows of the application, events of the outbox    COMMIT
+ *
+ * A crash between them leaves `in_progress` with a lease that lapses. Whoever comes next takes over under a higher fence,
+ * asks the provider what became of it (`reconcile`) or calls it again under the same derived key. So the effect is once
+ * only as far as the provider honours that key; what is written here is once in any case.
+ * A definite no of the business is an outcome: committed, and replayed. Faults are thrown, and tried again up to
+ * `maxAttempts`; then the step is `parked` and waits for a person.
+ *
+ * Source: Brandur Leach, "Implementing Stripe-like Idempotency Keys in Postgres" (atomic phases).
+ */
+import {
+  AttemptsExhaustedError,
+  BusinessError,
+  LeaseLostError,
+  StepOvertakenError,
+  StepSuspendedError,
+} from './errors.ts'
+import type { SagaKit } from './kit.ts'
+import { canonicalJson, derivedKey, hashOfText } from './request-hash.ts'
+import type { StepContext, StepHandlers, StepHooks, StepOutcome, StepRequest } from './step-definition.ts'
+import { type Claim, type Claimed, claimOrReplay, noteFailure, settle, surviving } from './step-record.ts'
+
+export async function runIdempotentStep<V, R>(
+  kit: SagaKit,
+  step: StepRequest,
+  handlers: StepHandlers<V, R>,
+  hooks: StepHooks<V> = {},
+): Promise<StepOutcome<R>> {
+  const text = canonicalJson(step.request)
+  const claim: Claim = { step, owner: kit.random.hex(16), hash: hashOfText(text), text }
+  const begunMonoMs = kit.clock.monoMs()
+  const claimed = await surviving(kit, 3, () =>
+    kit.transaction((tx) => claimOrReplay<R>(kit, tx, claim, hooks.claimed)),
+  )
+  if (claimed.kind === 'parked') throw parkedError(kit, step, claimed.attempts, undefined)
+  if (claimed.kind === 'settled') {
+    kit.emit({ kind: 'replayed', scope: step.scope, outcome: claimed.outcome })
+    return { replayed: true, outcome: claimed.outcome, result: claimed.result }
+  }
+  if (claimed.attempt > 1)
+    kit.emit({ kind: 'taken_over', scope: step.scope, key: step.key, attempt: claimed.attempt })
+  return execute(kit, claim, claimed, begunMonoMs, handlers, hooks)
+}
+
+async function execute<V, R>(
+  kit: SagaKit,
+  claim: Claim,
+  claimed: Claimed,
+  begunMonoMs: number,
+  handlers: StepHandlers<V, R>,
+  hooks: StepHooks<V>,
+): Promise<StepOutcome<R>> {
+  const { step } = claim
+  const lease = leaseSignal(kit, step, begunMonoMs)
+  const context: StepContext = {
+    scope: step.scope,
+    key: step.key,
+    idempotencyKey: derivedKey([step.scope, step.key]),
+    fencingToken: step.fencingToken ?? claimed.fence,
+    attempt: claimed.attempt,
+    signal: lease.signal,
+  }
+  let answer: Answer<V> | undefined
+  try {
+    answer = await askProvider(step, context, handlers, hooks).finally(lease.end)
+    if (answer.kind === 'no') {
+      const { error } = answer
+      const reject = handlers.reject ?? (async () => refusal(error) as R)
+      return await settle(kit, claim, claimed, 'failed', hooks, (tx) => reject(tx, error, context))
+    }
+    const { value } = answer
+    return await settle(kit, claim, claimed, 'completed', hooks, (tx) => handlers.commit(tx, value, context))
+  } catch (error) {
+    const parkedAfter = isOvertaken(error) ? undefined : await noteFailure(kit, claim, claimed, error)
+    // What was abandoned tells by itself when it has ended; a no leaves nothing to undo.
+    const abandoned = answer === undefined && context.signal.aborted
+    if (!abandoned && answer?.kind !== 'no') await hooks.unsettled?.(answer?.value, context)
+    throw parkedAfter === undefined ? error : parkedError(kit, step, parkedAfter, error)
+  }
+}
+
+type Answer<V> =
+  | { readonly kind: 'yes'; readonly value: V }
+  | { readonly kind: 'no'; readonly error: BusinessError }
+
+async function askProvider<V, R>(
+  step: StepRequest,
+  context: StepContext,
+  handlers: StepHandlers<V, R>,
+  hooks: StepHooks<V>,
+): Promise<Answer<V>> {
+  const work = async () => {
+    const earlier = context.attempt > 1 ? await handlers.reconcile?.(context) : undefined
+    return earlier ?? (await handlers.effect(context))
+  }
+  const abandoned = (working: Promise<V>) =>
+    void working.then(
+      (value) => hooks.unsettled?.(value, context),
+      (error) => (error instanceof BusinessError ? undefined : hooks.unsettled?.(undefined, context)),
+    )
+  try {
+    const value = await untilAborted(context.signal, step, work, abandoned)
+    return { kind: 'yes', value }
+  } catch (error) {
+    if (error instanceof BusinessError) return { kind: 'no', error }
+    throw error
+  }
+}
+
+/** The step is no longer ours to settle. (A resource that fenced the commit out is a fault like others.) */
+function isOvertaken(error: unknown): boolean {
+  return error instanceof StepOvertakenError || error instanceof StepSuspendedError
+}
+
+function refusal({ code, message, details }: BusinessError): unknown {
+  return { code, message, details }
+}
+
+/** Aborts a tenth before the end of the lease: what reacts at once is over before somebody else begins. */
+function leaseSignal(
+  kit: SagaKit,
+  step: StepRequest,
+  begunMonoMs: number,
+): { signal: AbortSignal; end: () => void } {
+  const own = new AbortController()
+  const leftMs = begunMonoMs + step.leaseMs * 0.9 - kit.clock.monoMs()
+  const timer = kit.clock.timer(leftMs, () => own.abort(new LeaseLostError(`${step.scope} ${step.key}`)))
+  const signal = step.signal === undefined ? own.signal : AbortSignal.any([own.signal, step.signal])
+  return { signal, end: () => timer.cancel() }
+}
+
+/** Does not wait for an effect that ignores its signal; `onAbandoned` is given what is still under way. */
+async function untilAborted<V>(
+  signal: AbortSignal,
+  step: StepRequest,
+  work: () => Promise<V>,
+  onAbandoned: (working: Promise<V>) => void,
+): Promise<V> {
+  signal.throwIfAborted()
+  const working = work()
+  const over = Promise.withResolvers<never>()
+  const abandon = () => {
+    onAbandoned(working)
+    over.reject(new LeaseLostError(`${step.scope} ${step.key}`, { cause: signal.reason }))
+  }
+  signal.addEventListener('abort', abandon, { once: true })
+  if (signal.aborted) abandon()
+  try {
+    return await Promise.race([working, over.promise])
+  } finally {
+    signal.removeEventListener('abort', abandon)
+  }
+}
+
+function parkedError(
+  kit: SagaKit,
+  step: StepRequest,
+  attempts: number,
+  cause: unknown,
+): AttemptsExhaustedError {
+  const what = `${step.scope} ${step.key}`
+  kit.emit({ kind: 'parked', what, error: cause })
+  return new AttemptsExhaustedError(what, attempts, { cause })
+}

@@ -1,0 +1,138 @@
+/**
+ * One transaction, run as a whole, again where PostgreSQL says that running it again is the answer.
+ *
+ * Owns: BEGIN/COMMIT/ROLLBACK, the retry of serialization failures and deadlocks with the *whole* function (its decisions
+ * were made on a snapshot that did not hold), and the three ways in which a transaction ends badly in silence: a failed
+ * ROLLBACK that hides the first error, a COMMIT that is answered with ROLLBACK, and a COMMIT whose answer is lost.
+ * Refuses: retrying after a lost connection. Whether the work happened is then a question for an idempotency record.
+ *
+ * Source: PostgreSQL documentation, "Serialization Failure Handling" (mvcc-serialization-failure-handling).
+ */
+import type { PoolClient } from 'pg'
+import type { Backoff, Clock, Random } from './core.ts'
+import { jitteredDelayMs, pause } from './core.ts'
+import { asked, isConnectionLoss, markOutage, type Pool, sqlState, sqlStateOf, type Tx } from './database.ts'
+import { CommitOutcomeUnknownError, TransactionAbortedError } from './errors.ts'
+
+export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
+
+export type TransactionOptions = {
+  /** Default `read committed`: the kit's own guards do not need more. */
+  readonly isolation?: Isolation
+  readonly retry?: {
+    /** Runs of the function in all; the error of the last one is thrown. Default 5. */
+    readonly maxAttempts?: number
+    readonly sqlStates?: readonly string[]
+    readonly backoff?: Backoff
+  }
+  /** The server ends a statement that takes longer. Default: the server's own setting. */
+  readonly statementTimeoutMs?: number
+  /** The server ends the wait for a row lock after this. Default: the server's own setting. */
+  readonly lockTimeoutMs?: number
+  /** Told before each further run. */
+  readonly onRetry?: (sqlState: string, attempt: number) => void
+}
+
+export type TransactionPorts = { readonly clock: Clock; readonly random: Random }
+
+const retryDefaults = {
+  maxAttempts: 5,
+  sqlStates: [sqlState.serializationFailure, sqlState.deadlockDetected] as readonly string[],
+  // Long enough for the rival to commit, short enough to go unnoticed by a person.
+  backoff: { initialMs: 5, maxMs: 200 } as Backoff,
+}
+
+/** Runs `work` in a transaction and commits. Where it throws, nothing of it has happened (but see the errors above). */
+export async function runInTransaction<T>(
+  pool: Pool,
+  work: (tx: Tx) => Promise<T>,
+  options: TransactionOptions,
+  { clock, random }: TransactionPorts,
+): Promise<T> {
+  const retry = { ...retryDefaults, ...options.retry }
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await runOnce(pool, work, options)
+    } catch (error) {
+      const state = sqlStateOf(error)
+      if (state === undefined || !retry.sqlStates.includes(state) || attempt >= retry.maxAttempts) throw error
+      options.onRetry?.(state, attempt)
+      await pause(clock, jitteredDelayMs(retry.backoff, attempt - 1, random))
+    }
+  }
+}
+
+async function runOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>, options: TransactionOptions): Promise<T> {
+  const client = await asked(pool.connect())
+  // A checked-out client that loses its connection between two queries emits `error`; without a listener the process ends.
+  let lost: Error | undefined
+  const onError = (error: Error) => {
+    lost = error
+  }
+  client.on('error', onError)
+  let failure: unknown
+  try {
+    await client.query(begin(options))
+    const result = await work(client as Tx)
+    // Known before COMMIT is asked for: then nothing of it has happened.
+    if (lost !== undefined) throw lost
+    await commit(client)
+    return result
+  } catch (error) {
+    failure = error
+    if (!(error instanceof CommitOutcomeUnknownError)) {
+      failure = await rollback(client).then(
+        () => undefined,
+        (rollbackError: unknown) => rollbackError,
+      )
+      const ending = [error, lost].find(endedForTheWork)
+      if (ending !== undefined) throw ending
+      // A connection that still answers was not lost, however much the error looks like it: it is the work's own.
+      if (isConnectionLoss(failure)) markOutage(error)
+    }
+    throw error
+  } finally {
+    client.off('error', onError)
+    // A client whose transaction did not end in order is never lent again.
+    client.release(lost ?? (failure === undefined ? undefined : (failure as Error)))
+  }
+}
+
+/** The server ended the session because the work let it wait, or took too long: idle_in_transaction_session_timeout, transaction_timeout. */
+function endedForTheWork(error: unknown): boolean {
+  const state = sqlStateOf(error)
+  return state === sqlState.idleInTransaction || state === sqlState.transactionTimeout
+}
+
+/** One round trip: the settings are local to the transaction, so that a pooler in transaction mode sees none of them. */
+function begin({
+  isolation = 'read committed',
+  statementTimeoutMs,
+  lockTimeoutMs,
+}: TransactionOptions): string {
+  const settings = [
+    `BEGIN ISOLATION LEVEL ${isolation.toUpperCase()}`,
+    ...(statementTimeoutMs === undefined
+      ? []
+      : [`SET LOCAL statement_timeout = ${Math.ceil(statementTimeoutMs)}`]),
+    ...(lockTimeoutMs === undefined ? [] : [`SET LOCAL lock_timeout = ${Math.ceil(lockTimeoutMs)}`]),
+  ]
+  return settings.join('; ')
+}
+
+async function commit(client: PoolClient): Promise<void> {
+  let answer: { command: string }
+  try {
+    answer = await client.query('COMMIT')
+  } catch (error) {
+    // Without a state it is not the server's answer, but the client's word that there was none (a time-out, for example).
+    if (isConnectionLoss(error) || sqlStateOf(error) === undefined)
+      throw new CommitOutcomeUnknownError({ cause: error })
+    throw error
+  }
+  if (answer.command !== 'COMMIT') throw new TransactionAbortedError()
+}
+
+async function rollback(client: PoolClient): Promise<void> {
+  await client.query('ROLLBACK')
+}
