@@ -1,0 +1,286 @@
+/**
+ * The bytes that are handed to ioredis, argument by argument: `PreparedCommand` leaves out the encoding of the library, so
+ * nothing else would notice one that is wrong. What a node answers to them is the contract suite's.
+ */
+import type { Command, Redis } from 'ioredis'
+import { describe, expect, test } from 'vitest'
+import type { RecordCommand } from '../../src/core/record/record.ts'
+import { type Batch, callBatch } from '../../src/redis/batch.ts'
+import { adoptFrame, type Frame, frameOf, showFrame, standingFrame } from '../../src/redis/frames.ts'
+
+const SCRIPT = { source: 'return "ä"', sha1: '5ca1ab1e'.repeat(5) }
+const KEY = 'dedup:shop:test:v1:1'
+const owner = '0123456789abcdef'.repeat(2)
+const fingerprint = 'f'.repeat(64)
+const token = 1_764_000_000_000_001
+const claim = {
+  kind: 'claim',
+  key: KEY,
+  token,
+  owner,
+  leaseMs: 30_000,
+  fingerprint,
+  keyTtlMs: 86_430_000,
+} as const
+const NO_OWNER = '0'.repeat(32)
+const NO_FINGERPRINT = '0'.repeat(64)
+
+/** What one call hands to ioredis, one entry a command, one character a byte. @param replies an error is thrown */
+async function sentBy(batch: Batch, replies: readonly unknown[]): Promise<readonly string[]> {
+  const sent: string[] = []
+  const left = [...replies]
+  const client = {
+    sendCommand: async (command: Command) => {
+      sent.push((command.toWritable({} as never) as Buffer).toString('latin1'))
+      const reply = left.shift()
+      if (reply instanceof Error) throw reply
+      return reply
+    },
+  }
+  await callBatch(client as unknown as Redis, SCRIPT, batch)
+  return sent
+}
+
+const batchOf = (frames: readonly Frame[], more: Partial<Batch> = {}): Batch => ({
+  epoch: 'e-1',
+  maxTokenAheadMs: 10_000,
+  frames,
+  ...more,
+})
+
+/** As RESP has it. */
+const respOf = (...args: readonly string[]) =>
+  `*${args.length}\r\n${args.map((one) => `$${one.length}\r\n${one}\r\n`).join('')}`
+
+const reply = (...lines: readonly string[]) => [['1000 1', ...lines].join('\n')]
+
+describe('a frame, field by field', () => {
+  const commands: readonly [RecordCommand, readonly string[]][] = [
+    [
+      claim,
+      [
+        'C',
+        '1764000000000001',
+        '0000000000000000',
+        owner,
+        '0001',
+        fingerprint,
+        '0000000000030000',
+        '0000000086430000',
+        '00000000',
+      ],
+    ],
+    [
+      { ...claim, kind: 'renew', attempt: 12 },
+      [
+        'N',
+        '1764000000000001',
+        '0000000000000000',
+        owner,
+        '0012',
+        fingerprint,
+        '0000000000030000',
+        '0000000086430000',
+        '00000000',
+      ],
+    ],
+    [
+      {
+        kind: 'complete',
+        key: KEY,
+        token,
+        owner,
+        fingerprint,
+        attempt: 1,
+        outcome: Buffer.from([1, 0, 0xff, 10]),
+        keyTtlMs: 86_400_000,
+      },
+      [
+        'D',
+        '1764000000000001',
+        '0000000000000000',
+        owner,
+        '0001',
+        fingerprint,
+        '0000000000000000',
+        '0000000086400000',
+        '00000004',
+        '\x01\x00\xff\n',
+      ],
+    ],
+    [
+      {
+        kind: 'complete',
+        key: KEY,
+        token,
+        owner,
+        fingerprint,
+        attempt: 2,
+        outcome: Buffer.from('ä'),
+        keyTtlMs: 1.9,
+        acceptedToken: 1024,
+      },
+      [
+        'D',
+        '1764000000000001',
+        '0000000000001024',
+        owner,
+        '0002',
+        fingerprint,
+        '0000000000000000',
+        '0000000000000001',
+        '00000002',
+        '\xc3\xa4',
+      ],
+    ],
+    [
+      { kind: 'release', key: KEY, token, owner, keyTtlMs: 86_430_000 },
+      [
+        'R',
+        '1764000000000001',
+        '0000000000000000',
+        owner,
+        '0000',
+        NO_FINGERPRINT,
+        '0000000000000000',
+        '0000000086430000',
+        '00000000',
+      ],
+    ],
+    [
+      { kind: 'read', key: KEY },
+      [
+        'G',
+        '0000000000000000',
+        '0000000000000000',
+        NO_OWNER,
+        '0000',
+        NO_FINGERPRINT,
+        '0000000000000000',
+        '0000000000000000',
+        '00000000',
+      ],
+    ],
+  ]
+
+  test.each(commands.map(([command, fields]) => [command.kind, command, fields] as const))(
+    'of the command %s',
+    (_, command, fields) => {
+      expect(frameOf(command)).toEqual({ key: `$${KEY.length}\r\n${KEY}\r\n`, bytes: fields.join('') })
+    },
+  )
+
+  const enrolment: readonly [string, Frame, string, readonly string[]][] = [
+    [
+      'show with the outcome',
+      showFrame(KEY, true),
+      KEY,
+      [
+        'S',
+        '0000000000000000',
+        '0000000000000000',
+        NO_OWNER,
+        '0001',
+        NO_FINGERPRINT,
+        '0000000000000000',
+        '0000000000000000',
+        '00000000',
+      ],
+    ],
+    [
+      'show without the outcome',
+      showFrame(KEY, false),
+      KEY,
+      [
+        'S',
+        '0000000000000000',
+        '0000000000000000',
+        NO_OWNER,
+        '0000',
+        NO_FINGERPRINT,
+        '0000000000000000',
+        '0000000000000000',
+        '00000000',
+      ],
+    ],
+    [
+      'standing',
+      standingFrame('ab'.repeat(16)),
+      'dedup::quarantine',
+      [
+        'Q',
+        '0000000000000000',
+        '0000000000000000',
+        'ab'.repeat(16),
+        '0000',
+        NO_FINGERPRINT,
+        '0000000000000000',
+        '0000000000000000',
+        '00000000',
+      ],
+    ],
+    [
+      'adopt',
+      adoptFrame(KEY, Buffer.from([0x31, 0xfe]), true, 5_000),
+      KEY,
+      [
+        'A',
+        '0000000000000000',
+        '0000000000000000',
+        NO_OWNER,
+        '0001',
+        NO_FINGERPRINT,
+        '0000000000000000',
+        '0000000000005000',
+        '00000002',
+        '1\xfe',
+      ],
+    ],
+  ]
+
+  test.each(enrolment)('of the enrolment command %s', (_, frame, key, fields) => {
+    expect(frame).toEqual({ key: `$${key.length}\r\n${key}\r\n`, bytes: fields.join('') })
+  })
+})
+
+describe('a call of the batch script', () => {
+  const { bytes } = frameOf(claim)
+
+  test('is EVALSHA with the keys, then epoch, tolerated skew and all frames in one argument', async () => {
+    const other = { ...claim, key: 'dedup:käse:test:v1:2' }
+    const sent = await sentBy(batchOf([frameOf(claim), frameOf(other)]), [reply('granted 1', 'granted 1')])
+    const otherKey = Buffer.from(other.key).toString('latin1')
+    expect(sent).toEqual([
+      respOf('evalsha', SCRIPT.sha1, '3', 'dedup::epoch', KEY, otherKey, 'e-1', '10000', bytes + bytes),
+    ])
+  })
+
+  test('spelled out to the last byte', async () => {
+    const sent = await sentBy(batchOf([frameOf({ kind: 'read', key: 'dedup:a' })]), [reply('absent')])
+    const zeros = '0'.repeat(172)
+    expect(sent).toEqual([
+      `*8\r\n$7\r\nevalsha\r\n$40\r\n${SCRIPT.sha1}\r\n$1\r\n2\r\n$12\r\ndedup::epoch\r\n$7\r\ndedup:a\r\n$3\r\ne-1\r\n$5\r\n10000\r\n$173\r\nG${zeros}\r\n`,
+    ])
+  })
+
+  test('says of a node that is taken for full that it must grant no new claim', async () => {
+    const sent = await sentBy(batchOf([frameOf(claim)], { full: true }), [reply('full')])
+    expect(sent).toEqual([
+      respOf('evalsha', SCRIPT.sha1, '2', 'dedup::epoch', KEY, 'e-1', '10000', bytes, 'full'),
+    ])
+  })
+
+  test('is EVAL with the source, and the same arguments, where the node does not know the script', async () => {
+    const sent = await sentBy(batchOf([frameOf(claim)]), [
+      new Error('NOSCRIPT No matching script.'),
+      reply('granted 1'),
+    ])
+    const args = ['2', 'dedup::epoch', KEY, 'e-1', '10000', bytes]
+    const source = Buffer.from(SCRIPT.source).toString('latin1')
+    expect(sent).toEqual([respOf('evalsha', SCRIPT.sha1, ...args), respOf('eval', source, ...args)])
+  })
+
+  test('is not repeated after any other error', async () => {
+    await expect(sentBy(batchOf([frameOf(claim)]), [new Error('LOADING')])).rejects.toThrow('LOADING')
+  })
+})
