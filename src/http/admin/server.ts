@@ -1,9 +1,9 @@
 /**
  * The admin listener: probes for the kubelet, metrics for Prometheus.
  *
- *   /livez     the event loop turns; never anything of Redis, or an outage there would restart every pod
- *   /startupz  configuration is parsed and all listeners are open; not the quorum, or an outage there would block every start
- *   /readyz    requests can be served now; the reasons why not stand in the body
+ *   /livez     the event loop runs; never the state of Redis, or its outage would restart every pod
+ *   /startupz  all listeners are open; never the quorum, or its outage would block every start
+ *   /readyz    requests can be served now; the body has the reasons why not
  *   /metrics   Prometheus exposition
  */
 
@@ -14,19 +14,19 @@ import type { ListenerTls } from '../server/tls.ts'
 export type Readiness = {
   readonly ready: boolean
   readonly reasons: readonly string[]
-  /** Of recent claims; absent where they are too few. */
+  /** Of recent claims; absent where there are too few. */
   readonly acquireP95Ms?: number
   readonly nodes: readonly NodeView[]
 }
 export type NodeView = {
   readonly name: string
-  /** The quorum that it is of, where there are several. */
+  /** Its quorum group, where there are several. */
   readonly group?: string
   readonly state: string
   readonly reason?: string
-  /** When the server process of the node was started, where it is known. */
+  /** Start of the node's server process, where known. */
   readonly startedWallMs?: number
-  /** How much of its memory it uses, where that is known and has a limit. */
+  /** Share of its memory in use, where known and limited. */
   readonly memoryShare?: number
 }
 
@@ -34,7 +34,7 @@ export const HEADER_BYTES_MAX = 8 * 1024
 export const REQUEST_TIMEOUT_MS = 5_000
 export const CONNECTIONS_MAX = 256
 
-/** Probes and scrapes are small GETs from inside the cluster, over a few connections: what is larger is not one of them. */
+/** Probes and scrapes are small GETs from inside the cluster, over a few connections; nothing else is served. */
 const LIMITS: RoutedLimits = {
   headerBytesMax: HEADER_BYTES_MAX,
   bodyBytesMax: 1024,
@@ -47,7 +47,7 @@ const LIMITS: RoutedLimits = {
 export type AdminPorts = {
   readonly readiness: () => Readiness
   readonly started: () => boolean
-  /** @param accept what the scrape asks for: OpenMetrics carries exemplars, the older text format does not */
+  /** @param accept of the scrape: OpenMetrics has exemplars, the older text format does not */
   readonly scrape: (
     accept: string | undefined,
   ) => Promise<{ readonly contentType: string; readonly text: string }>
@@ -58,7 +58,7 @@ export function createAdminServer({ readiness, started, scrape, tls }: AdminPort
   const server = createRoutedListener(LIMITS, tls, {
     return503OnClosing: true,
     clientErrorHandler: (_error, socket) => {
-      // Whoever sends this is no probe: it is told in one line, and nothing of what it sent.
+      // Not a probe: one line is enough, and repeats nothing of what was sent.
       if (socket.writable)
         socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
       socket.destroySoon()

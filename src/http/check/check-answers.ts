@@ -1,9 +1,9 @@
 /**
- * From what a check came to, to what its gateway is told: exactly 200 for "let it through", else the status for the client.
+ * The answer to a gateway for each result of a check: exactly 200 for "let it through", else the status for the client.
  *
- * nginx takes of a refusal nothing but 401 and 403: it is told 403, with the client's status in `Fencepost-Status`, and its
- * configuration turns that into the answer. `Fencepost-Reservation-Id` is for the application and never for the client:
- * whoever has it can end the claim.
+ * nginx accepts only 401 and 403 as a refusal: it gets 403, with the client's status in `Fencepost-Status`, and its configuration
+ * makes the answer of that. `Fencepost-Reservation-Id` is for the application and never for the client: with it anyone can end the
+ * claim.
  */
 
 import { lockIdOf } from '../../core/claims/lease.ts'
@@ -16,7 +16,7 @@ import type { Problem } from '../message/problems.ts'
 import type { Checked, Decided, Granted } from './check.ts'
 import type { Dialect } from './original-request.ts'
 
-/** What a granted request brings to the application. A client that sends one of them itself must not be believed. */
+/** Headers of a granted request for the application. A client's own lines of these names must not reach it. */
 export const UPSTREAM_HEADERS = [
   'Fencepost-Fencing-Token',
   'Fencepost-Lock-Id',
@@ -76,13 +76,13 @@ function allowed(decision: Decision, headers: HeaderList, dialect: Dialect): Ans
   }
 }
 
-/** So that nothing that a client says in our place reaches the application. nginx replaces each header by itself. */
+/** Removes lines that only the sidecar may set. nginx replaces each header by itself. */
 function absentHeaders(names: readonly string[], dialect: Dialect): HeaderList {
   switch (dialect) {
     case 'ext-authz':
       return names.length === 0 ? [] : [['x-envoy-auth-headers-to-remove', names.join(',')]]
     case 'forward-auth':
-      // Traefik and Caddy copy what is there; an empty line replaces the client's.
+      // Traefik and Caddy copy present lines; an empty one replaces the client's.
       return names.map((name) => [name, ''])
     case 'auth-request':
       return []

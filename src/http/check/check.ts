@@ -1,11 +1,11 @@
 /**
- * A check: may this request go on to the application? The gateway carries it out; we claim its record, and whoever learns
- * what came of it (the application by the reservation API, or the gateway by `/v1/gateway/complete`) ends the claim.
+ * A check: may this request go on to the application? The gateway forwards it; the sidecar claims its record; and the one that
+ * knows the outcome ends the claim (the application by the reservation API, or the gateway by `/v1/gateway/complete`).
  *
- * Owns which record a check is about where the gateway hands on no body or a part of it: then only the client's key can
- * identify it, and the fingerprint covers the head alone and is marked so. A fingerprint is never made of part of a body.
+ * Owns the identity of a request whose body the gateway does not send, or sends in part: then only the client's key can identify
+ * it, and the fingerprint covers the head alone and is marked so. A fingerprint never covers part of a body.
  *
- * The lease is the route's, and nobody renews it here: it has to be longer than the gateway waits for the application.
+ * The lease is the route's, and it is not renewed: it must be longer than the gateway waits for the application.
  */
 
 import { createHash } from 'node:crypto'
@@ -49,7 +49,7 @@ export type Granted = {
   readonly idempotencyKey: string
 }
 
-/** `passed`: nothing to protect. `unprotected`: it should be, the quorum is lost, and the route lets it through. */
+/** `passed`: not protected. `unprotected`: should be protected, but there is no quorum, and the route fails open. */
 export type Decided =
   | Granted
   | { readonly kind: 'passed' }
@@ -85,7 +85,7 @@ export async function check(
   const refused = (problem: Problem): Checked => ({ ...of, decided: { kind: 'refused', problem } })
   const scope = scopeOf(original.request, rules)
   if ('code' in scope) return refused(scope)
-  // Before the body is read, as the proxy does it: what a slow tenant keeps waiting is its own place.
+  // Before the body is read, as in the proxy: a slow tenant occupies its own quota.
   const place = ports.quotas.enter(scope.tenant)
   if (place.kind === 'reached') return refused(quotaProblem(place))
   using _ = place
@@ -122,7 +122,7 @@ async function claim(
   const lost = (decided: Decided): Decided =>
     route.onQuorumLoss === 'fail-open' ? { kind: 'unprotected' } : decided
   if (signing === undefined) return lost(NO_QUORUM)
-  // The hop's id makes its second question about one request the same question. Without one every question is a new one.
+  // With the hop's id a second check of one request is the same check. Without an id every check is a new one.
   const sessionTag =
     hopId === undefined
       ? random.hex(SESSION_TAG_BYTES)
@@ -150,7 +150,7 @@ async function identityOf(
   rules: ScopeRules,
 ): Promise<Identification> {
   if (known === 'whole') {
-    // In mode `both` the same content under another key is not looked for: a check has no second record to keep.
+    // Mode `both` does not look for the same content under another key: a check keeps no second record.
     return identify({ request, body, route, params }, scope, rules)
   }
   const fromBody = route.key.parts.some((part) => part.in === 'body')
@@ -163,7 +163,7 @@ async function identityOf(
     : identified
 }
 
-/** They speak of a body that we have not seen. */
+/** They describe a body that the sidecar has not seen. */
 const BODY_HEADERS = new Set([
   'content-digest',
   'content-encoding',
@@ -184,7 +184,7 @@ function withoutBody(known: 'partial' | 'unknown', route: ProtectedRoute): Probl
       }
 }
 
-/** A head alone must never equal a whole request with an empty body. */
+/** A head alone must never equal a complete request with an empty body. */
 function headOnly(fingerprint: string): string {
   return createHash('sha256').update(`fencepost-head-only/1\0${fingerprint}`).digest('hex')
 }

@@ -1,4 +1,4 @@
-/** How a gateway shows its token, where the configuration asks for one. */
+/** The token of a gateway, where the configuration requires one. */
 
 import type { Problem } from '../message/problems.ts'
 

@@ -1,18 +1,18 @@
 /**
- * The request that a check is about: somebody else's request, described by a gateway.
+ * The request that a check is about, as a gateway describes it.
  *
- * Owns the form only. Reading it from HTTP is `gateway/dialects.ts`, from a message of Envoy `envoy/authorization.ts`.
+ * Owns the form only. `gateway/dialects.ts` reads it from HTTP, `envoy/authorization.ts` from a message of Envoy.
  */
 
 import type { AdmittedRequest } from '../request/admission.ts'
 
-/** How a gateway asks and wants to be answered. */
+/** How a gateway describes a request and expects the answer. */
 export type Dialect = 'ext-authz' | 'auth-request' | 'forward-auth'
 
 export type Original = {
   readonly dialect: Dialect
   readonly request: AdmittedRequest
   readonly hopId: string | undefined
-  /** Whether what comes with the check is the whole body, a part of it, or says nothing about it. */
+  /** Whether the check has the whole body, a part of it, or does not show whether there is one. */
   readonly body: 'whole' | 'partial' | 'unknown'
 }

@@ -1,9 +1,9 @@
 /**
- * Who answered a request: the application, or Envoy in its place. Envoy hands on its own answers like those of the
- * application, and a 503 of it may mean that nothing was sent, or that the answer was lost.
+ * Who answered a request: the application, or Envoy in its place. Envoy's own answers look like those of the application, and its
+ * 503 may mean that nothing was sent, or that the answer was lost.
  *
- * Owns the reading of Envoy's own words for it (the attribute `response.code_details`). What it does not say in words that
- * are known here is not known: the request may have been carried out.
+ * Owns reading Envoy's reason (the attribute `response.code_details`). With a reason that is not known here, the request may have
+ * been executed.
  *
  * Source: Envoy, "Response Code Details"; its stream reset reasons in envoy/http/codec.h.
  */
@@ -12,7 +12,7 @@ import type { Attribute } from './messages.ts'
 
 export type AnsweredBy =
   | { readonly kind: 'application' }
-  /** Envoy answered by itself, and nothing was to be sent: no route, a redirect, another filter that refused. */
+  /** Envoy answered by itself and sent nothing: no route, a redirect, another filter that refused. */
   | { readonly kind: 'envoy' }
   /** No connection to the application. */
   | { readonly kind: 'never_sent'; readonly detail: string }
@@ -33,7 +33,7 @@ export function answeredBy(attributes: Readonly<Record<string, Attribute>>): Ans
       detail: 'Envoy does not say who answered: response_attributes has to name response.code_details',
     }
   if (NOTHING_TO_SEND.test(detail)) return { kind: 'envoy' }
-  // An attempt that found no connection says nothing of those before it.
+  // A failed last attempt proves nothing about earlier attempts.
   const attempts = attributes['upstream.request_attempt_count']?.numberValue
   if (NO_CONNECTION.test(detail) && attempts === 1) return { kind: 'never_sent', detail }
   const cause = /timeout/.test(detail) ? 'timeout' : /protocol_error/.test(detail) ? 'malformed' : 'reset'

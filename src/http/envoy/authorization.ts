@@ -1,9 +1,9 @@
 /**
- * Envoy's ext_authz over gRPC: the same check as over HTTP (`check/check.ts`), asked and answered in messages.
+ * Envoy's ext_authz over gRPC: the same check as over HTTP (`check/check.ts`), in messages.
  *
- * Owns what of such a question is the request, and what is known of its body: bytes that are fewer than the request states
- * are a part, and a part is no body. Refusals are answers here, 503 included, with their headers; so nothing that the filter
- * is told to do about failures (`failure_mode_allow`) lets a request through that was refused.
+ * Owns reading the request from a message, and what is known of its body: fewer bytes than the request states are a part, and a
+ * part never counts as a body. Refusals are answers, 503 included, with their headers; so the filter's setting for failures
+ * (`failure_mode_allow`) never lets a refused request through.
  */
 
 import type { Clock } from '../../core/clock.ts'
@@ -14,7 +14,7 @@ import { type Checked, type CheckOptions, type CheckPorts, check, type ReadBody 
 import { checkAnswer, grantedHeaders, UPSTREAM_HEADERS } from '../check/check-answers.ts'
 import type { Original } from '../check/original-request.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
-import { namesOnlyWeSay } from '../message/headers.ts'
+import { sidecarHeaderNames } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 import { type AdmissionRules, admit } from '../request/admission.ts'
 import { decidedEvent } from '../request/decided-event.ts'
@@ -33,7 +33,7 @@ type AuthorizationOptions = CheckOptions & { readonly rules: AdmissionRules }
 
 type AuthorizationPorts = CheckPorts & FailurePorts & { readonly clock: Clock; readonly events: Events }
 
-/** Never rejects. @param busy why nothing new is begun, where that is so */
+/** Never rejects. @param busy the reason why nothing new is admitted, if there is one */
 export async function authorize(
   request: CheckRequest,
   busy: () => Problem | undefined,
@@ -53,7 +53,7 @@ export async function authorize(
   return response
 }
 
-/** What Envoy gets, and the same answer as the client or the application has it, for the events. */
+/** The message for Envoy, and the answer that it stands for, for events. */
 type Authorized = { readonly response: CheckResponse; readonly answer: Answer; readonly checked?: Checked }
 
 async function authorized(
@@ -103,7 +103,7 @@ function questionFrom({ attributes }: CheckRequest, rules: AdmissionRules): Ques
       const { request } = admission
       const known = knownOf(http, lines)
       const bytes = known === 'whole' && http.rawBody !== undefined ? http.rawBody : Buffer.alloc(0)
-      // Envoy's own number of the request comes with every repetition of its question, and no client can name it.
+      // Envoy repeats its own number of the request with every retry of a check, and no client can set it.
       const hopId = id === undefined || id === '' ? linesOf(lines, 'x-request-id')[0] : `envoy\0${id}`
       const original = { dialect: 'ext-authz', request, hopId, body: known } as const
       return { kind: 'question', original, readBody: async (limitBytes) => within(bytes, limitBytes) }
@@ -120,7 +120,7 @@ function within(bytes: Buffer, limitBytes: number): Body {
   return bytes.length > limitBytes ? tooLarge(limitBytes) : { kind: 'whole', bytes }
 }
 
-/** Where nothing comes nothing is known: the filter may have been told to hand on no body. */
+/** No bytes prove nothing: the filter may be configured to send no body. */
 function knownOf({ rawBody, size = -1 }: CheckedHttpRequest, lines: HeaderList): Original['body'] {
   if (linesOf(lines, 'x-envoy-auth-partial-body').some((value) => value !== 'false')) return 'partial'
   if (rawBody === undefined || rawBody.length === 0) return 'unknown'
@@ -139,10 +139,10 @@ function responseFor({ decided }: Checked, { request }: Original, answer: Answer
   }
 }
 
-/** Also where Envoy is told to show us a part of the head only, what fencepost alone may say is taken away. */
+/** Removes headers that only the sidecar may set, also where Envoy is configured to send only part of the head. */
 function letThrough(came: HeaderList, headers: HeaderList): CheckResponse {
   const set = new Set(headers.map(([name]) => name.toLowerCase()))
-  const foreign = [...UPSTREAM_HEADERS.map((name) => name.toLowerCase()), ...namesOnlyWeSay(came)]
+  const foreign = [...UPSTREAM_HEADERS.map((name) => name.toLowerCase()), ...sidecarHeaderNames(came)]
   const headersToRemove = [...new Set(foreign)].filter((name) => !set.has(name))
   return { status: { code: GRPC_OK }, okResponse: { headers: setting(headers, 'text'), headersToRemove } }
 }
@@ -154,13 +154,13 @@ function refusal({ status, headers, body }: Answer): CheckResponse {
     deniedResponse: {
       status: { code: status },
       headers: setting(shown, 'text'),
-      // Of a check it is never a stream.
+      // The answer to a check is never a stream.
       body: Buffer.isBuffer(body) ? body.toString('utf8') : '',
     },
   }
 }
 
-/** Any other than 0 refuses; what the client is told is in the answer. */
+/** Any code but 0 refuses; the answer has what the client gets. */
 const GRPC_OK = 0
 const GRPC_PERMISSION_DENIED = 7
 

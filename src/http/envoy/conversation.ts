@@ -1,28 +1,28 @@
 /**
- * One stream of ext_proc as a conversation: Envoy says something, and is answered.
+ * One stream of ext_proc as a conversation: Envoy sends a message, and waits for the reply.
  *
- * Owns the order of what is said and when it is over, without events of gRPC. Mind what the end means to Envoy: a stream
- * that ends well lets the request go on without us, and one that ends with an error answers the client 5xx.
+ * Owns the order of messages and the end of the stream, without events of gRPC. The end has a meaning for Envoy: after a regular
+ * end the request goes on without us, after an error Envoy answers the client with 5xx.
  */
 
 import type { ServerDuplexStream, ServerErrorResponse } from '@grpc/grpc-js'
 import type { ProcessingRequest, ProcessingResponse } from './messages.ts'
 
 export interface Conversation {
-  /** What Envoy says next; undefined where the stream has ended. */
+  /** Envoy's next message; undefined where the stream has ended. */
   next(): Promise<ProcessingRequest | undefined>
-  /** Envoy has ended the stream, or said more without waiting: what it waited for is over. */
+  /** Envoy has ended the stream, or sent more without waiting for a reply: no reply counts any more. */
   wentOn(): boolean
   answer(response: ProcessingResponse): void
   /** Aborts when Envoy has ended the stream, as it does with the request that the stream is about. */
   readonly ended: AbortSignal
   /** Let Envoy go on without us. */
   leave(): void
-  /** Nothing must go on. */
+  /** Stop the request. */
   fail(why: Partial<ServerErrorResponse>): void
 }
 
-/** Envoy waits for an answer to what it said; whoever does not is read no further. */
+/** Envoy waits for replies; a peer that does not is read no further. */
 const AHEAD_MAX = 4
 
 export function converse(call: ServerDuplexStream<ProcessingRequest, ProcessingResponse>): Conversation {
@@ -46,7 +46,7 @@ export function converse(call: ServerDuplexStream<ProcessingRequest, ProcessingR
     if (said.length >= AHEAD_MAX) call.pause()
   })
   call.on('end', over).on('cancelled', over).on('close', over)
-  // Of a stream that we fail ourselves, and of one that breaks.
+  // For a stream that we fail ourselves, and one that breaks.
   call.on('error', over)
 
   return {

@@ -1,4 +1,4 @@
-/** TLS of the gRPC listener: that of every other listener (`server/tls.ts`), in the form that gRPC's server takes. */
+/** TLS of the gRPC listener: the same as on every other listener (`server/tls.ts`), in the form that gRPC takes. */
 
 import { ServerCredentials } from '@grpc/grpc-js'
 import { contextOf, type ListenerTls, tlsOptions } from '../server/tls.ts'
@@ -14,7 +14,7 @@ export function listenerCredentials(
 
 class ListenerCredentials extends ServerCredentials {
   constructor(tls: ListenerTls, handshakeTimeoutMs: number) {
-    // HTTP/2 is what its server offers by itself.
+    // gRPC's server offers HTTP/2 by itself.
     const { ALPNProtocols: _, ...options } = tlsOptions(tls, handshakeTimeoutMs)
     super(options, contextOf(tls.current()))
     tls.onChange(() =>

@@ -1,11 +1,11 @@
 /**
- * Envoy between a request and its application, as ext_proc shows it: the request is Envoy's to send and the answer is
- * Envoy's to pass on, and both wait for what is said here.
+ * A request and its answer as ext_proc shows them: Envoy sends the request to the application and the answer to the client, and
+ * both wait for the replies from here.
  *
  *   requestHeaders → requestBody → (the application works) → responseHeaders → responseBody
  *
- * Owns what is said at which of these: `forward` is "go on, and tell me what came of it", the counterpart of the proxy's
- * own connection to the application. It decides nothing about the request: that is `core/deduplicate.ts`.
+ * Owns the reply to each of these: `forward` lets the request go on and waits for the answer, like the proxy's own connection to the
+ * application. It decides nothing about the request: `core/deduplicate.ts` does.
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
@@ -13,7 +13,7 @@ import type { HeaderList } from '../../core/header-list.ts'
 import type { ForwardResult } from '../../core/ports.ts'
 import { OUTCOME_HEADER } from '../../core/routes/settlement.ts'
 import type { Answer } from '../message/answer.ts'
-import { namesOnlyWeSay, STATUS_HEADER } from '../message/headers.ts'
+import { STATUS_HEADER, sidecarHeaderNames } from '../message/headers.ts'
 import { type Body, tooLarge } from '../server/inbound.ts'
 import { type AnsweredBy, answeredBy } from './answered-by.ts'
 import type { Conversation } from './conversation.ts'
@@ -32,30 +32,33 @@ import {
 } from './messages.ts'
 
 export interface Exchange {
-  /** Of the request, with its pseudo-headers. */
+  /** The head of the request, with its pseudo-headers. */
   readonly head: HeaderList
   readBody(limitBytes: number): Promise<Body>
   /** Lets the request go on to the application with these header lines, and waits for the answer. Never rejects. */
   forward(lines: HeaderList, storedLimitBytes: number): Promise<ForwardResult>
-  /** Lets go on what Envoy holds, request or answer; nothing more of it is seen. */
+  /** Lets the message that Envoy holds go on, request or answer; Envoy shows nothing more of it. */
   passOn(answer?: Answer): void
-  /** An answer in the place of what Envoy holds. */
+  /** Sends an answer in place of the message that Envoy holds. */
   replace(answer: Answer): void
 }
 
-/** Said in the log, by its name: the filter is not told what docs/guide/gateways.md asks for, and the application worked unguarded. */
+/**
+ * The log has this name: the filter is not configured as docs/guide/gateways.md requires, and the application executed a request
+ * without a claim.
+ */
 class SentUnclaimed extends Error {
   override readonly name = 'SentUnclaimed'
 }
 
-/** What Envoy was told to show; the first message says it. */
+/** What Envoy is configured to show; its first message states it. */
 type Shown = { readonly requestBody: boolean; readonly responseBody: boolean }
 
 export function exchangeOver(conversation: Conversation, first: ProcessingRequest): Exchange {
   const head = linesFrom(first.requestHeaders?.headers)
   const headers = ordinaryLines(head)
   const shown = shownBy(first)
-  const foreign = namesOnlyWeSay(headers)
+  const foreign = sidecarHeaderNames(headers)
   let ofAnswer: readonly string[] = []
   const held = heldMessage(conversation)
 
@@ -66,10 +69,10 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
     if (!shown.requestBody) return { kind: 'refused', problem: BODY_NOT_SHOWN }
     held.goOn({ removeHeaders: foreign }, EVERYTHING)
     const message = await held.next()
-    // At trailers the head can not be changed any more, and the application would get no token.
+    // At trailers the head can't be changed any more, and the application would get no token.
     if (message?.request === 'requestTrailers') return { kind: 'refused', problem: TRAILERS_ALONE }
     if (message?.request !== 'requestBody') {
-      // Envoy has answered in the meantime (a body above its own limit), or its client is gone.
+      // Envoy has answered by itself (a body above its own limit), or its client has disconnected.
       const unguarded = message !== undefined && by(message).kind === 'application'
       passOn()
       if (unguarded) throw new SentUnclaimed()
@@ -77,7 +80,7 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
     }
     const bytes = bytesOf(message.requestBody)
     if (bytes.length > limitBytes) return tooLarge(limitBytes)
-    // Never a fingerprint of a part.
+    // A fingerprint never covers a part.
     if (stated !== undefined && bytes.length !== Number(stated))
       return { kind: 'refused', problem: NOT_WHOLE }
     return { kind: 'whole', bytes }
@@ -102,14 +105,14 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
     const lines = linesFrom(message.responseHeaders?.headers)
     const status = Number(pseudoHeader(lines, ':status'))
     const own = ordinaryLines(lines)
-    ofAnswer = namesOnlyWeSay(own)
+    ofAnswer = sidecarHeaderNames(own)
     const from = by(message)
     switch (from.kind) {
       case 'never_sent':
       case 'no_answer':
         return from
       case 'envoy':
-        // Nothing has happened, and this is not the outcome of anything.
+        // Nothing was executed, so this answer is no outcome.
         return answered(status, [...own, [OUTCOME_HEADER, 'release']], Buffer.alloc(0))
       case 'application':
         break
@@ -126,8 +129,8 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
     if (answer === undefined || !held.isOfAnswer) {
       held.goOn({ removeHeaders: foreign }, NOTHING_MORE)
     } else {
-      const told = answer.headers.filter(([name]) => name === STATUS_HEADER)
-      held.goOn({ setHeaders: setting(told, 'bytes'), removeHeaders: ofAnswer }, BODY_PASSES_BY)
+      const status = answer.headers.filter(([name]) => name === STATUS_HEADER)
+      held.goOn({ setHeaders: setting(status, 'bytes'), removeHeaders: ofAnswer }, BODY_PASSES_BY)
     }
     conversation.leave()
   }
@@ -144,7 +147,7 @@ function shownBy({ protocolConfig }: ProcessingRequest): Shown {
   const { requestBodyMode, responseBodyMode } = protocolConfig ?? {}
   return {
     requestBody: requestBodyMode === BODY_MODES.buffered,
-    // Buffered to its end Envoy answers 500 in the place of an answer that is larger than its buffer.
+    // In mode BUFFERED Envoy answers 500 where an answer is larger than its buffer.
     responseBody: responseBodyMode === BODY_MODES.bufferedPartial || responseBodyMode === BODY_MODES.buffered,
   }
 }

@@ -1,7 +1,7 @@
 /**
- * The connections of the gRPC listener: TLS, their number and keep-alive, and their end.
+ * The connections of the gRPC listener: TLS, their number, keep-alive, and their end.
  *
- * Owns the sockets, because gRPC reports the end of a call before its answer is written. Of gRPC nothing but this folder knows.
+ * Owns the sockets, because gRPC reports the end of a call before its answer is written. Only this folder uses gRPC.
  */
 
 import { createServer, type Socket } from 'node:net'
@@ -17,7 +17,7 @@ export type GrpcLimits = {
   readonly inFlightMax: number
   readonly connectionsMax: number
   readonly handshakeTimeoutMs: number
-  /** Of one message: a body that is handed on, and what is around it. */
+  /** Largest message: a body, and what surrounds it. */
   readonly messageBytesMax: number
 }
 
@@ -25,14 +25,14 @@ export interface GrpcListener {
   /** For its services. */
   readonly grpc: Server
   listen(at: ListenAt): Promise<string>
-  /** Takes no new connections; resolves when those that stand have ended. */
+  /** Accepts no new connections; resolves when the open ones have ended. */
   close(): Promise<void>
   /** Begins no new calls; resolves when connections have ended by themselves, after `withinMs` at the latest. */
   flushed(withinMs: number): Promise<void>
   cut(): void
 }
 
-/** How soon an Envoy that is gone without a word is noticed: then its streams end, and their leases with them. */
+/** How soon a silently dead Envoy is noticed: then its streams end, and their leases with them. */
 const KEEPALIVE_MS = 10_000
 const KEEPALIVE_ANSWER_MS = 5_000
 
@@ -77,7 +77,7 @@ export function createGrpcListener(
       new Promise<void>((resolve) => {
         listener.close(() => resolve())
       }),
-    // Connections end by themselves once what was answered on them is written; gRPC's own word for it comes too early.
+    // Connections end by themselves once their answers are written; gRPC's own callback comes too early.
     flushed: async (withinMs) => {
       grpc.tryShutdown(() => {})
       if (withinMs > 0) await open.idleOrAfter(withinMs)

@@ -1,8 +1,7 @@
 /**
- * The message that Envoy holds until it is answered, and how it is let go on or replaced.
+ * The message that Envoy holds until it gets a reply: it is let go on, or replaced.
  *
- * Owns which phase of the exchange that is, so that nothing is answered twice. What is changed is the exchange's
- * (`exchange.ts`).
+ * Owns the phase of the exchange, so that no message gets two replies. `exchange.ts` decides what is changed in it.
  */
 
 import type { Answer } from '../message/answer.ts'
@@ -18,14 +17,14 @@ import {
 
 export interface HeldMessage {
   readonly isOfAnswer: boolean
-  /** The next one; undefined where Envoy has ended the stream. */
+  /** Waits for the next message; undefined where Envoy has ended the stream. */
   next(): Promise<ProcessingRequest | undefined>
-  /** Lets it go on, if there is one. */
+  /** Lets the message go on, if Envoy holds one. */
   goOn(mutation: Partial<HeaderMutation>, modeOverride?: ProcessingMode): void
   replace(answer: Answer): void
 }
 
-/** Of a stream that has begun with the head of a request. */
+/** @param conversation has begun with the head of a request */
 export function heldMessage(conversation: Conversation): HeldMessage {
   let phase: Phase | undefined = 'requestHeaders'
 

@@ -1,8 +1,8 @@
 /**
  * The messages of Envoy's two services, as they are on the wire (the .proto files beside this one) and as types.
  *
- * Owns how header lines cross: names in lower case and values as the bytes that came, each byte one character (Latin-1), as
- * Node's parser gives them to the proxy. So a request has one identity, whichever way it came.
+ * Owns the conversion of header lines: names in lower case, and values as the bytes received, each byte one character (Latin-1), as
+ * Node's parser gives them to the proxy. So a request has the same identity through both.
  */
 
 import { fileURLToPath } from 'node:url'
@@ -48,7 +48,7 @@ export type HttpHead = { readonly headers?: HeaderMap; readonly endOfStream?: bo
 export type HttpBody = { readonly body?: Buffer; readonly endOfStream?: boolean }
 export type Attribute = { readonly stringValue?: string; readonly numberValue?: number }
 
-/** What Envoy says, and what it has to be answered with: a message of the same name. */
+/** A message of Envoy; its reply has the same name. */
 export type Phase =
   | 'requestHeaders'
   | 'requestBody'
@@ -93,7 +93,7 @@ export type ProcessingMode = {
 }
 const [SEND, SKIP] = [1, 2]
 
-/** For one request: neither its body nor anything of its answer is sent here. */
+/** For one request: Envoy sends neither its body nor anything of its answer. */
 export const NOTHING_MORE: ProcessingMode = {
   responseHeaderMode: SKIP,
   requestBodyMode: BODY_MODES.none,
@@ -101,11 +101,11 @@ export const NOTHING_MORE: ProcessingMode = {
   requestTrailerMode: SKIP,
   responseTrailerMode: SKIP,
 }
-/** For one answer: its body passes by. */
+/** For one answer: Envoy does not send its body. */
 export const BODY_PASSES_BY: ProcessingMode = { ...NOTHING_MORE, responseHeaderMode: SEND }
 /**
- * For one request: everything. Trailers too: a body that is nothing but trailers is not sent as a body, and Envoy would let
- * the request go on with nobody having answered for it.
+ * For one request: everything, trailers too. A body of nothing but trailers is not sent as a body, and Envoy would let the request
+ * go on without a decision.
  */
 export const EVERYTHING: ProcessingMode = {
   responseHeaderMode: SEND,
@@ -150,7 +150,7 @@ export function pseudoHeader(lines: HeaderList, name: string): string | undefine
   return lines.find(([each]) => each === name)?.[1]
 }
 
-/** The first line of a name replaces what is there, further ones stand beside it. */
+/** The first line of a name replaces existing ones, further lines are added. */
 export function setting(lines: HeaderList, as: 'bytes' | 'text'): HeaderValueOption[] {
   const begun = new Set<string>()
   return lines.map(([name, value]) => {

@@ -1,9 +1,9 @@
 /**
- * Envoy's ext_proc: requests and answers that pass through Envoy, protected by the same algorithm as behind the proxy. What
- * there is a connection to the application is here "let Envoy go on, and wait for its answer".
+ * Envoy's ext_proc: requests and answers that pass through Envoy, protected by the same algorithm as in the proxy. Instead of a
+ * connection to the application there is the exchange with Envoy (`exchange.ts`).
  *
- * Owns the way of one request from its stream to its answer. Envoy aborts what its client gives up; then nobody knows what
- * became of the request, and its claim stays until its lease ends.
+ * Owns the way of one request from its stream to its answer. Envoy aborts a request that its client gives up; then its outcome is
+ * unknown, and its claim stays until the lease ends.
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
@@ -36,7 +36,7 @@ export type ProcessingOptions = ProtectOptions & {
 
 export type ProcessingPorts = ProtectPorts & FailurePorts & { readonly tracing: Tracing }
 
-/** Never rejects. @param busy why nothing new is begun, where that is so */
+/** Never rejects. @param busy the reason why nothing new is admitted, if there is one */
 export async function processOne(
   conversation: Conversation,
   busy: () => Problem | undefined,
@@ -50,7 +50,7 @@ export async function processOne(
     await serve(exchange, conversation.ended, busy, startedMonoMs, options, ports)
     return
   }
-  // An answer of Envoy to a request that another filter refused before we saw it.
+  // Envoy's answer to a request that another filter refused before this one saw it.
   if (first?.request === 'responseHeaders') {
     conversation.answer({ responseHeaders: { response: {} } })
     conversation.leave()
@@ -87,7 +87,7 @@ async function serve(
       request,
       route: match.route,
       params: match.params,
-      // Envoy's own timeouts end the waiting.
+      // Envoy's own timeouts apply.
       answerWithinMs: undefined,
       readBody: exchange.readBody,
       abandoned: ended,
@@ -127,7 +127,7 @@ async function serve(
   })
 }
 
-/** Without an answer where Envoy has ended the stream before the request was whole. */
+/** Without an answer where Envoy ended the stream before the request was complete. */
 type Done = { readonly answer?: Answer; readonly passesOn: boolean; readonly about?: About }
 
 function doneWith(result: Protected): Done {
@@ -145,7 +145,7 @@ function replacing(answer: Answer): Done {
   return { answer, passesOn: false }
 }
 
-/** What the application is told besides the request. */
+/** Header lines for the application besides the request's own. */
 function linesTowards(
   { headers }: AdmittedRequest,
   claimed: Claimed | undefined,
@@ -166,7 +166,7 @@ function asksForUpgrade(headers: HeaderList): boolean {
 const BYPASSED: Done = {
   passesOn: true,
   answer: {
-    // Of the check; what the application answers passes by unseen.
+    // The status of the check; the application's answer is not seen.
     status: 200,
     headers: [],
     body: Buffer.alloc(0),

@@ -1,8 +1,8 @@
 /**
  * The listener for Envoy's gRPC services: ext_authz (`authorization.ts`) and ext_proc (`processing.ts`).
  *
- * Owns the token, the number of checks and of streams under way, and the end: a draining sidecar admits nothing new, and
- * answers what it has begun. Its connections are `grpc-listener.ts`.
+ * Owns the token, the number of checks and streams in flight, and the drain: a draining sidecar admits nothing new, and answers
+ * what it has begun. `grpc-listener.ts` has its connections.
  */
 
 import {
@@ -40,7 +40,7 @@ export type EnvoyOptions = CheckOptions & {
   readonly renewFraction: number
   /** Events carry the client's key itself, not only its hash. */
   readonly rawKeys: boolean
-  /** Envoy must show one of them where given, as metadata `fencepost-gateway-token`; asked at each call. */
+  /** Where given, Envoy must send one of them as metadata `fencepost-gateway-token`; read at each call. */
   readonly tokens: (() => readonly string[]) | undefined
   /** Present where the listener speaks TLS. */
   readonly tls?: ListenerTls
@@ -53,9 +53,9 @@ export type EnvoyPorts = CheckPorts & Omit<ProcessingPorts, 'waitersOf'>
 
 export interface EnvoyServer {
   listen(at: ListenAt): Promise<string>
-  /** Checks and requests under way now. */
+  /** Checks and requests in flight. */
   inFlight(): number
-  /** Admits nothing new; answers what is under way for `graceMs`. */
+  /** Admits nothing new; finishes what is in flight within `graceMs`. */
   close(graceMs: number): Promise<void>
 }
 
@@ -70,7 +70,7 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
   const listener = createGrpcListener(limits, options.tls, ports.clock)
   const inFlight = trackInFlight(ports.clock)
 
-  async function underWay<T>(work: () => Promise<T>): Promise<T> {
+  async function counted<T>(work: () => Promise<T>): Promise<T> {
     inFlight.begin()
     try {
       return await work()
@@ -84,7 +84,7 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
     return options.tokens === undefined || isToken(shown?.toString(), options.tokens())
   }
 
-  /** Why nothing new is begun: there is no room for it, or no time. */
+  /** The reason why nothing new is admitted: the sidecar is full or draining. */
   function busy(): Problem | undefined {
     if (inFlight.draining) return DRAINING
     return inFlight.count > limits.inFlightMax ? overloaded(limits.inFlightMax, 'checks') : undefined
@@ -93,16 +93,14 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
   listener.grpc.addService(AUTHORIZATION, {
     check: (call: ServerUnaryCall<CheckRequest, CheckResponse>, done: sendUnaryData<CheckResponse>) => {
       if (!hasToken(call.metadata)) return done(TOKEN_MISSING)
-      void underWay(() => authorize(call.request, busy, ruled, ports)).then((response) =>
-        done(null, response),
-      )
+      void counted(() => authorize(call.request, busy, ruled, ports)).then((response) => done(null, response))
     },
   })
   listener.grpc.addService(EXTERNAL_PROCESSOR, {
     process: (call: ServerDuplexStream<ProcessingRequest, ProcessingResponse>) => {
       const conversation = converse(call)
       if (!hasToken(call.metadata)) return conversation.fail(TOKEN_MISSING)
-      void underWay(() => processOne(conversation, busy, ruled, processingPorts))
+      void counted(() => processOne(conversation, busy, ruled, processingPorts))
     },
   })
 
@@ -118,7 +116,7 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
       const closed = listener.close()
       const untilMonoMs = ports.clock.monoMs() + graceMs
       await inFlight.idleOrAfter(graceMs)
-      // What was answered last may still be on its way.
+      // The last answers may not be written yet.
       if (inFlight.count === 0)
         await listener.flushed(Math.min(FLUSH_MS_MAX, untilMonoMs - ports.clock.monoMs()))
       listener.cut()
@@ -127,7 +125,7 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
   }
 }
 
-/** Envoy makes an error of its own of this, and lets nothing through. */
+/** Envoy makes this an error of its own, and lets nothing through. */
 const TOKEN_MISSING = {
   code: status.UNAUTHENTICATED,
   details: 'Send the token as metadata fencepost-gateway-token.',

@@ -1,10 +1,10 @@
 /**
  * `POST /v1/gateway/complete`: a gateway that sees answers reports one, and the route's claim becomes its outcome.
- * `POST /v1/gateway/release`: it gives the claim back.
+ * `POST /v1/gateway/release`: it releases the claim.
  *
- * Owns the form of the report and what is kept of it. The claim is named by the reservation id that the check was answered
- * with, which is signed: nobody ends a claim that was not given to them. An answer that by its status settles nothing
- * (5xx, 429, a 4xx with Retry-After) gives the claim back, as the proxy does.
+ * Owns the form of the report and what is stored of it. The signed reservation id of the check's answer names the claim: only its
+ * holder can end it. An answer whose status settles nothing (5xx, 429, a 4xx with Retry-After) releases the claim, as in the
+ * proxy.
  */
 
 import type { Clock } from '../../core/clock.ts'
@@ -23,7 +23,7 @@ import type { Body } from '../server/inbound.ts'
 type Report = {
   readonly status: number
   readonly headers: HeaderList
-  /** Absent where the gateway could not keep it: then duplicates are refused instead of replayed. */
+  /** Absent where the gateway could not keep it: then duplicates are refused and not replayed. */
   readonly body: Buffer | undefined
 }
 
@@ -50,7 +50,7 @@ function reportFrom(bytes: Buffer): Report | undefined {
   }
   if (body === undefined) return { status, headers: lines, body }
   const decoded = Buffer.from(body, 'base64')
-  // Node decodes what it can, and leaves out the rest.
+  // Node decodes what it can, and skips the rest.
   return withoutPadding(decoded.toString('base64')) === withoutPadding(body)
     ? { status, headers: lines, body: decoded }
     : undefined
@@ -67,7 +67,7 @@ export type CompletionPorts = SettlePorts & {
   readonly newInstance: () => string
 }
 
-/** Answers a gateway that says how it ended; undefined where it went away before its report was whole. */
+/** Answers a gateway's report; undefined where the gateway disconnected before its report was complete. */
 export async function endClaim(
   { method, path, headers }: AdmittedRequest,
   read: () => Promise<Body>,
@@ -97,7 +97,7 @@ function endOf(end: Settled, problem: (of: Problem) => Answer): Answer {
 
 type Settled = EndResult | { readonly kind: 'held' }
 
-/** What the answer of the application makes of the claim. */
+/** Settles the claim by the application's answer. */
 async function settle(
   reservation: Reservation,
   { status, headers, body }: Report,

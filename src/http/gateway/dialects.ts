@@ -1,12 +1,12 @@
 /**
- * Which request a gateway asks about: each gateway describes it in its own way, and this is the one table of these ways.
+ * The request that a gateway asks about: each gateway describes it in its own dialect, and this is the one table of them.
  *
  *   /v1/gateway/ext-authz/…     Envoy ext_authz over HTTP: the request itself, its path behind the prefix
  *   /v1/gateway/auth-request    nginx: X-Original-Method, X-Original-URI, X-Original-Host; never a body
  *   /v1/gateway/forward-auth    Caddy, Traefik, HAProxy: X-Forwarded-Method, X-Forwarded-Uri, X-Forwarded-Host
  *
- * Owns reading these, and what is known about the body. Part of a body is no body: nothing here hands one on as whole.
- * Where the describing headers are missing the request can't be what a gateway sent, and is refused.
+ * Owns reading these, and what is known about the body. Part of a body never counts as a body. Where the describing headers are
+ * missing, the request is not from a gateway, and is refused.
  *
  * Source: Envoy, ext_authz.proto (path prefix, `x-envoy-auth-partial-body`); nginx, ngx_http_auth_request_module; Traefik,
  * ForwardAuth; Caddy, forward_auth.
@@ -17,13 +17,13 @@ import type { HeaderList } from '../../core/header-list.ts'
 import type { Dialect, Original } from '../check/original-request.ts'
 import type { AdmittedRequest } from '../request/admission.ts'
 
-/** The hop's own id of a request: who asks twice with it is one asker (a retried check), not a duplicate. */
+/** The gateway's own id of a request: a second check with it is a retry of the check, not a duplicate of the request. */
 const HOP_ID_HEADER = 'fencepost-hop-id'
 
 const PREFIX = '/v1/gateway/'
 const EXT_AUTHZ = `${PREFIX}ext-authz`
 const HOP_IDS: Record<Dialect, string> = {
-  // Envoy can't add a header to the check that varies with the request; its own id of the request is there already.
+  // Envoy can't add a header that varies with the request to the check; its own request id is there already.
   'ext-authz': 'x-request-id',
   'auth-request': HOP_ID_HEADER,
   'forward-auth': HOP_ID_HEADER,
@@ -34,7 +34,7 @@ export type OriginalRequest =
   | { readonly kind: 'not_a_check' }
   | { readonly kind: 'malformed'; readonly detail: string }
 
-/** @param bodyComes bytes of a body come with the check */
+/** @param bodyComes the check has bytes of a body */
 export function originalOf(check: AdmittedRequest, bodyComes: boolean): OriginalRequest {
   const { path } = check
   if (path === EXT_AUTHZ || path.startsWith(`${EXT_AUTHZ}/`))
@@ -78,7 +78,7 @@ function malformed(name: string): OriginalRequest {
 function original(dialect: Dialect, request: AdmittedRequest, bodyComes: boolean): OriginalRequest {
   const [hopId] = linesOf(request.headers, HOP_IDS[dialect])
   const partial = linesOf(request.headers, 'x-envoy-auth-partial-body').some((value) => value !== 'false')
-  // A check without bytes says nothing: Envoy sends `content-length: 0` also where it was told to hand on no body.
+  // No bytes prove nothing: Envoy sends `content-length: 0` also where it is configured to send no body.
   const body = partial ? 'partial' : bodyComes ? 'whole' : 'unknown'
   return {
     kind: 'original',

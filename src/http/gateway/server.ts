@@ -1,8 +1,8 @@
 /**
- * The gateway listener: answers the questions of gateways that stand in front of the application themselves.
+ * The gateway listener: answers checks of gateways in front of the application.
  *
- * Owns the token, and that a draining sidecar admits nothing new and still takes completions. It is a listener of its own,
- * because the path and the headers of a check are those of somebody else's request, `Authorization` included.
+ * Owns the token, and that a draining sidecar admits nothing new and still accepts completions. It is a listener of its own,
+ * because the path and the headers of a check belong to another request, `Authorization` included.
  */
 
 import type { Clock } from '../../core/clock.ts'
@@ -30,11 +30,11 @@ import { endClaim, NO_CALL } from './completion.ts'
 import { originalOf } from './dialects.ts'
 
 export type GatewayOptions = CheckOptions & {
-  /** Gateways must show one of them where given, as `Fencepost-Gateway-Token`; asked at each call, because they may change. */
+  /** Where given, gateways must send one of them as `Fencepost-Gateway-Token`; read at each call, because they may change. */
   readonly tokens: (() => readonly string[]) | undefined
   /** Present where the listener speaks TLS. */
   readonly tls?: ListenerTls
-  /** Of a completion: the head of the report besides the body that may be stored. */
+  /** Largest report: the largest body that is stored, and a head. */
   readonly reportBytesMax: number
   readonly limits: ListenerLimits & { readonly inFlightMax: number; readonly headerLinesMax: number }
 }
@@ -43,7 +43,7 @@ export type GatewayPorts = CheckPorts & FailurePorts & { readonly clock: Clock; 
 
 export interface GatewayServer {
   listen(at: ListenAt): Promise<string>
-  /** Admits nothing new; takes completions for `graceMs`, or until nothing is under way. */
+  /** Admits nothing new; accepts completions for `graceMs`, or until nothing is in flight. */
   close(graceMs: number): Promise<void>
 }
 
@@ -71,7 +71,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
     if (answer !== undefined) await server.send(inbound, answer)
   }
 
-  /** Undefined where the gateway went away before its question was whole. */
+  /** Undefined where the gateway disconnected before its request was complete. */
   async function answerTo(inbound: Inbound, admission: Admission): Promise<Answer | undefined> {
     if (admission.kind === 'refused') return problem(admission.problem)
     if (admission.kind === 'options') return problem(NO_CALL)
@@ -112,7 +112,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
 
   function refusalOf({ req }: Inbound, original: Original): Problem | undefined {
     if (server.inFlight.draining) return DRAINING
-    // Of what is not protected a gateway may ask with the handshake's own headers (Caddy does): it is a check like any other.
+    // A gateway may send the handshake's own headers (Caddy does): on an unprotected route that is a check like any other.
     return offersWebSocket(req) && isProtected(original) ? NO_UPGRADE : undefined
   }
 

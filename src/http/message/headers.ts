@@ -1,5 +1,5 @@
 /**
- * Which headers cross the sidecar, in both directions, and which are the sidecar's own.
+ * Which headers the sidecar forwards, in both directions, and which only the sidecar may set.
  *
  * Owns the lists. What is stored of an answer is `core/routes/settlement.ts`. Header lines are kept as pairs in their order and
  * case; nothing is joined, so that two lines stay two lines.
@@ -11,12 +11,12 @@ import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { ForwardContext } from '../../core/ports.ts'
 
-/** What the client is told about its request (`docs/reference/http.md`). */
+/** In answers to clients (`docs/reference/http.md`). */
 export const STATUS_HEADER = 'Idempotency-Status'
 export const REPLAYED_HEADER = 'Idempotent-Replayed'
 export const CREATED_AT_HEADER = 'Idempotency-Created-At'
 
-/** Speak of one connection only; never passed on. */
+/** Hop-by-hop: they describe one connection and are never forwarded. */
 const HOP_BY_HOP = new Set([
   'connection',
   'keep-alive',
@@ -31,14 +31,14 @@ const HOP_BY_HOP = new Set([
   'http2-settings',
 ])
 
-/** Written anew by whoever sends the message on. */
+/** Set anew by each sender. */
 const FRAMING = new Set(['content-length', 'host', 'expect'])
 
 /**
- * Ours to say: neither a client nor an application may say them in our place. With underscores too: an application behind CGI,
- * WSGI or Rack reads both spellings as one name.
+ * Only the sidecar sets these: clients and applications may not. Underscores count as well: an application behind CGI, WSGI or
+ * Rack reads both spellings as one name.
  */
-function isOurs(lowerName: string): boolean {
+function isSidecarHeader(lowerName: string): boolean {
   return (
     /^fencepost[-_]/.test(lowerName) ||
     lowerName === 'idempotency-status' ||
@@ -47,12 +47,12 @@ function isOurs(lowerName: string): boolean {
   )
 }
 
-/** Names of these lines that are ours to say, each once. */
-export function namesOnlyWeSay(headers: HeaderList): readonly string[] {
-  return [...new Set(headers.map(([name]) => name.toLowerCase()).filter(isOurs))]
+/** The names in these lines that only the sidecar may set, each once. */
+export function sidecarHeaderNames(headers: HeaderList): readonly string[] {
+  return [...new Set(headers.map(([name]) => name.toLowerCase()).filter(isSidecarHeader))]
 }
 
-/** Where a request came from, as told by whoever was in front. */
+/** Where a request came from, as the previous hop states it. */
 export function isForwarding(lowerName: string): boolean {
   return lowerName.startsWith('x-forwarded-') || lowerName === 'forwarded' || lowerName === 'x-real-ip'
 }
@@ -77,19 +77,19 @@ export function namedByConnection(headers: HeaderList): ReadonlySet<string> {
 export type Hop = {
   readonly peerAddress: string | undefined
   readonly scheme: 'http' | 'https'
-  /** What the client called us. */
+  /** The host that the client addressed. */
   readonly host: string | undefined
   readonly httpVersion: string
 }
 
 /**
- * `append`: the peer is believed, and added to what it says. `replace`: what it says is dropped, and only the peer itself
- * is told. `off`: neither read nor written.
+ * `append`: what the peer states is kept, and the peer itself appended. `replace`: what the peer states is dropped, and only
+ * the peer itself is stated. `off`: neither read nor written.
  */
 export type ForwardedHeaders = 'append' | 'replace' | 'off'
 
 export type Claimed = ForwardContext & {
-  /** The client's key as it came, or one made of the fingerprint. */
+  /** The client's key as received, or one derived from the fingerprint. */
   readonly idempotencyKey: string
 }
 
@@ -103,7 +103,8 @@ export function towardsApplication(
   const dropped = namedByConnection(headers)
   const kept = headers.filter(([name]) => {
     const lower = name.toLowerCase()
-    if (HOP_BY_HOP.has(lower) || FRAMING.has(lower) || dropped.has(lower) || isOurs(lower)) return false
+    if (HOP_BY_HOP.has(lower) || FRAMING.has(lower) || dropped.has(lower) || isSidecarHeader(lower))
+      return false
     if (isForwarding(lower)) return forwarded === 'off' || (forwarded === 'append' && !REWRITTEN.has(lower))
     return claimed === undefined || lower !== 'idempotency-key'
   })
@@ -118,13 +119,13 @@ export function towardsApplication(
 const REWRITTEN = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host'])
 
 function forwardedBy(headers: HeaderList, hop: Hop, forwarded: 'append' | 'replace'): [string, string][] {
-  const told = (name: string): readonly string[] => (forwarded === 'append' ? linesOf(headers, name) : [])
+  const stated = (name: string): readonly string[] => (forwarded === 'append' ? linesOf(headers, name) : [])
   const peer = hop.peerAddress === undefined ? [] : [hop.peerAddress]
-  const chain = [...told('x-forwarded-for'), ...peer].join(', ')
-  const host = told('x-forwarded-host')[0] ?? hop.host
+  const chain = [...stated('x-forwarded-for'), ...peer].join(', ')
+  const host = stated('x-forwarded-host')[0] ?? hop.host
   return [
     ...(chain === '' ? [] : [['X-Forwarded-For', chain] as [string, string]]),
-    ['X-Forwarded-Proto', told('x-forwarded-proto')[0] ?? hop.scheme],
+    ['X-Forwarded-Proto', stated('x-forwarded-proto')[0] ?? hop.scheme],
     ...(host === undefined ? [] : [['X-Forwarded-Host', host] as [string, string]]),
   ]
 }
@@ -138,13 +139,18 @@ export function claimedLines(claimed: Claimed): [string, string][] {
   ]
 }
 
-/** The header lines of an answer for the client, without framing: the length is known to whoever writes it. */
+/** The header lines of an answer for the client, without framing: the writer knows the length. */
 export function towardsClient(headers: HeaderList): [string, string][] {
   const dropped = namedByConnection(headers)
   return headers
     .filter(([name]) => {
       const lower = name.toLowerCase()
-      return !(HOP_BY_HOP.has(lower) || lower === 'content-length' || dropped.has(lower) || isOurs(lower))
+      return !(
+        HOP_BY_HOP.has(lower) ||
+        lower === 'content-length' ||
+        dropped.has(lower) ||
+        isSidecarHeader(lower)
+      )
     })
     .map(([name, value]) => [name, value])
 }

@@ -1,8 +1,8 @@
 /**
- * THE table of problems: every code that a client can be answered with, its status, its title, and whether trying again
- * can help. `docs/reference/problems.md` lists exactly these codes; a test compares both directions.
+ * THE table of problems: every code that a client can receive, its status, its title, and whether a retry can help.
+ * `docs/reference/problems.md` lists exactly these codes; a test compares both directions.
  *
- * Owns the form of a problem document. When which problem arises is decided elsewhere; what else an answer says
+ * Owns the form of a problem document. Other modules decide which problem arises; the rest of an answer
  * (`Idempotency-Status`) is `answer.ts`.
  *
  * Source: RFC 9457.
@@ -13,7 +13,7 @@ import type { QuotaReached } from '../../core/request/tenant-quotas.ts'
 type Row = {
   readonly status: number
   readonly title: string
-  /** The same request, sent again later, can be answered otherwise. */
+  /** The same request, sent again later, can get another answer. */
   readonly retryable: boolean
 }
 
@@ -123,22 +123,22 @@ export type ProblemCode = keyof typeof PROBLEMS
 
 export const PROBLEM_CODES = Object.keys(PROBLEMS) as readonly ProblemCode[]
 
-/** Identifies kinds of problems; the page behind it is `docs/reference/problems.md`, one section a code. */
+/** Prefix of every problem type. Its page is `docs/reference/problems.md`, with one section for each code. */
 export const PROBLEM_TYPE_BASE = 'https://fencepost.dev/problems/'
 
 export type Problem = {
   readonly code: ProblemCode
-  /** One sentence or two: what is the matter with this request, with the number of the limit, and what to do. */
+  /** One sentence or two: what is wrong with this request, with the number of the limit, and what to do. */
   readonly detail: string
   readonly idempotencyKey?: string | undefined
   readonly retryAfterMs?: number
-  /** The status that a request was answered with whose answer was not kept. */
+  /** The status of the original answer, where that answer was not kept. */
   readonly originalStatus?: number
-  /** Extension members (RFC 9457, section 3.2) of this code alone. */
+  /** Extension members (RFC 9457, section 3.2) that only this code has. */
   readonly more?: Readonly<Record<string, unknown>>
 }
 
-/** What a tenant is told that has used up its share (`core/request/tenant-quotas.ts`). */
+/** The problem of a tenant that has reached a quota (`core/request/tenant-quotas.ts`). */
 export function quotaProblem({ quota, limit, retryAfterMs }: QuotaReached): Problem {
   return quota === 'in-flight'
     ? {
@@ -153,7 +153,7 @@ export function quotaProblem({ quota, limit, retryAfterMs }: QuotaReached): Prob
       }
 }
 
-/** After these what follows on the connection can't be trusted to be a request, or there should be nothing. */
+/** After these the connection closes: what follows may not be a request, or nothing may follow. */
 export function closesConnection(code: string): boolean {
   return CLOSING.has(code)
 }
@@ -173,7 +173,7 @@ export type ProblemDocument = {
   readonly body: Buffer
 }
 
-/** @param instance a UUID of this occurrence, also written to the log */
+/** @param instance UUID of this occurrence, which the log has, too */
 export function problemDocument(problem: Problem, instance: string): ProblemDocument {
   const { status, title, retryable } = PROBLEMS[problem.code]
   const retryAfterSeconds =
@@ -200,7 +200,7 @@ export function problemDocument(problem: Problem, instance: string): ProblemDocu
   }
 }
 
-/** `Retry-After` knows whole seconds only; zero would be an invitation to hammer. */
+/** `Retry-After` has whole seconds only; zero would invite an immediate retry. */
 function wholeSeconds(durationMs: number): number {
   return Math.max(1, Math.ceil(durationMs / 1_000))
 }

@@ -1,4 +1,4 @@
-/** Why there was no majority, in the words of an answer. */
+/** Why there was no majority, as a sentence for the client. */
 
 import { NOT_COUNTED } from '../../core/outcome.ts'
 

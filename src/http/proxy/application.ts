@@ -1,7 +1,7 @@
 /**
- * What the proxy needs from the application behind it, as an interface; `upstream/` implements it.
+ * The application behind the proxy, as the interface that `upstream/` implements.
  *
- * Owns the words only. A failure is a value: whether the request may have been carried out decides what is answered.
+ * Owns the types only. A failure is a value: the answer depends on whether the request may have been executed.
  */
 
 import type { Duplex, Readable } from 'node:stream'
@@ -10,18 +10,18 @@ import type { ForwardResult } from '../../core/ports.ts'
 
 export type ApplicationRequest = {
   readonly method: string
-  /** Path and query exactly as they came; begins with a slash. */
+  /** Path and query exactly as received; begins with a slash. */
   readonly target: string
   readonly headers: HeaderList
   readonly body: Buffer | Readable | undefined
 }
 
 export type ForwardLimits = {
-  /** From the hand-over of the request to the whole answer. */
+  /** From sending the request to the complete answer. */
   readonly answerWithinMs: number
-  /** Longest body that is kept in memory; a longer one is passed on as a stream. */
+  /** Longest body that is kept in memory; a longer one is streamed. */
   readonly storedLimitBytes: number
-  /** Aborts when nobody waits for the answer any more; then a stream has `answerWithinMs` left to end. */
+  /** Aborts when no client waits for the answer any more; then a stream has `answerWithinMs` left to end. */
   readonly abandoned?: AbortSignal
 }
 
@@ -29,7 +29,7 @@ export type Reply = {
   readonly kind: 'answered'
   readonly status: number
   readonly headers: HeaderList
-  /** Fails where the answer is cut. Has to be read to its end or destroyed. */
+  /** Fails where the answer is cut. The caller reads it to the end or destroys it. */
   readonly body: Readable
 }
 
@@ -40,7 +40,7 @@ export type Failure = Exclude<ForwardResult, { kind: 'answered' }>
 /** Nothing here rejects. */
 export interface Application {
   forward(request: ApplicationRequest, limits: ForwardLimits): Promise<ForwardResult>
-  /** Passes the answer on as it comes. `answerWithinMs` is for its head. */
+  /** Streams the answer. `answerWithinMs` is for its head. */
   stream(request: ApplicationRequest, answerWithinMs: number, signal: AbortSignal): Promise<Reply | Failure>
   upgrade(
     request: ApplicationRequest,

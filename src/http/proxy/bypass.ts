@@ -1,7 +1,7 @@
 /**
- * A request that nothing protects: passed to the application and back as it comes, in both directions at once.
+ * An unprotected request: streamed to the application and back, in both directions at once.
  *
- * Owns that the slower side sets the pace, and that either side's going away ends the other's.
+ * Owns backpressure, and that a disconnect of either side ends the other.
  */
 
 import type { Readable } from 'node:stream'
@@ -35,7 +35,7 @@ export type BypassCall = {
   readonly hop: Hop
   readonly answerWithinMs: number
   readonly forwarded: ForwardedHeaders
-  /** Where it was read already. */
+  /** Where it is read already. */
   readonly body?: Buffer
 }
 
@@ -54,18 +54,22 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
     abandoned(inbound.res),
   )
   if (reply.kind === 'answered') return passed(reply.status, reply.headers, reply.body)
-  const told = { instance: ports.newInstance }
-  // The body ended in garbage or too late: that is what the client has to hear, not that the application heard a part.
-  if (inbound.cut.aborted) return problemAnswer(inbound.cut.reason as Problem, told, 'bypassed')
+  const context = { instance: ports.newInstance }
+  // The body was malformed or late: this is the client's answer, not what the application made of a part of it.
+  if (inbound.cut.aborted) return problemAnswer(inbound.cut.reason as Problem, context, 'bypassed')
   if (reply.kind === 'never_sent') {
     return problemAnswer(
       { code: 'application-unreachable', detail: 'No connection to the application. Nothing was sent.' },
-      told,
+      context,
       'bypassed',
     )
   }
   const { code, detail } = noAnswer(reply.cause, call.answerWithinMs)
-  return problemAnswer({ code, detail: `${detail} The request may have been carried out.` }, told, 'bypassed')
+  return problemAnswer(
+    { code, detail: `${detail} The request may have been carried out.` },
+    context,
+    'bypassed',
+  )
 }
 
 function passed(status: number, headers: HeaderList, body: Readable): Answer {
@@ -83,7 +87,7 @@ function passed(status: number, headers: HeaderList, body: Readable): Answer {
   }
 }
 
-/** A length that the client stated holds for what is passed on; a body without one goes on in chunks. */
+/** The length that the client stated; a body without one is sent in chunks. */
 function lengthOf(request: AdmittedRequest, body: Buffer | Readable | undefined): HeaderList {
   const length = linesOf(request.headers, 'content-length')[0]
   return length === undefined || body === undefined || Buffer.isBuffer(body)

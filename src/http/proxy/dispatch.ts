@@ -1,7 +1,7 @@
 /**
- * Which way a request goes that has arrived at the proxy: it is refused, passed through, or protected.
+ * Dispatches a request that has arrived at the proxy: refuse it, bypass protection, or protect it.
  *
- * Owns the order of these questions. What is decided about a protected request is decided in `core/deduplicate.ts`.
+ * Owns the order of these decisions. Everything about a protected request is decided in `core/deduplicate.ts`.
  */
 
 import { type Answer, problemAnswer } from '../message/answer.ts'
@@ -24,14 +24,14 @@ export type DispatchOptions = ProtectOptions & {
 
 export type DispatchPorts = ProtectPorts & ForwardPorts
 
-/** What the proxy has taken on. */
+/** How busy the proxy is. */
 export type Load = {
   readonly draining: () => boolean
-  /** Requests and tunnels, what is asked about included where it is under way already. */
-  readonly underWay: () => number
+  /** Requests and tunnels in flight. A request counts from its arrival, a tunnel from its upgrade. */
+  readonly inFlight: () => number
 }
 
-/** Without an answer where the client went away before its request was whole. */
+/** Without an answer where the client disconnected before its request was complete. */
 export type Dispatched = { readonly answer?: Answer; readonly about?: About }
 
 export async function dispatch(
@@ -47,7 +47,7 @@ export async function dispatch(
   const { inFlightMax } = options.limits
   if (admission.kind === 'refused') return refused(admission.problem)
   if (admission.kind === 'options') return { answer: OPTIONS_ANSWER }
-  if (load.underWay() > inFlightMax) return refused(overloaded(inFlightMax, 'requests'))
+  if (load.inFlight() > inFlightMax) return refused(overloaded(inFlightMax, 'requests'))
   const { request } = admission
   const call = { inbound, request, hop: hopOf(inbound.req, request), forwarded: options.forwarded }
   if (matched === undefined || matched.route.mode === 'bypass') {
@@ -55,7 +55,7 @@ export async function dispatch(
     return { answer: await bypass({ ...call, answerWithinMs }, ports) }
   }
   if (load.draining()) return refused(DRAINING)
-  // Any other protocol is an offer, which is declined by not taking it: Java's HttpClient offers h2c with every request.
+  // Offers of other protocols are declined by ignoring them: Java's HttpClient offers h2c with every request.
   if (offersWebSocket(inbound.req)) return refused(NO_UPGRADE)
 
   const { route, params } = matched

@@ -1,5 +1,5 @@
 /**
- * What the proxy adds to a protected request: its own connections, on which the body is read and the application is reached.
+ * The proxy's side of a protected request: reading its body from the client, and sending it to the application.
  */
 
 import type { IncomingMessage } from 'node:http'
@@ -41,7 +41,7 @@ export function protectedCall(
         answerWithinMs: route.upstreamTimeoutMs,
         storedLimitBytes: route.storedResponseLimitBytes,
         abandoned: gone,
-        // It may wait there for a connection, while its lease is lost and another holder executes it.
+        // While it waits for a connection there, its lease may be lost, and another holder may execute it.
         ...(claimed === undefined ? {} : { mayBegin: claimed.held }),
       },
     )

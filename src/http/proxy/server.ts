@@ -25,7 +25,7 @@ import { createTunnels } from './tunnels.ts'
 
 export type ProxyOptions = DispatchOptions & {
   readonly routes: readonly Route[]
-  /** Whose headers of tenant, version, client and origin are believed. */
+  /** Peers whose headers of tenant, version, client and origin count. */
   readonly trustedPeers: Peers
   /** Present where the listener speaks TLS. */
   readonly tls?: ListenerTls
@@ -39,7 +39,7 @@ export type ProxyPorts = Omit<ProtectPorts, 'waitersOf'> & ForwardPorts & Failur
 export interface ProxyServer {
   /** Where it listens: `http://host:port`, or `unix:/path`. */
   listen(at: ListenAt): Promise<string>
-  /** Requests under way now. */
+  /** Requests in flight. */
   inFlight(): number
   /** From now on new protected requests get 503. Resolves when the last one is answered, or after `graceMs`. */
   close(graceMs: number): Promise<void>
@@ -50,7 +50,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   const arrive = createArrival(options)
   const load: Load = {
     draining: () => server.inFlight.draining,
-    underWay: () => server.inFlight.count + tunnels.count,
+    inFlight: () => server.inFlight.count + tunnels.count,
   }
   const tunnels = createTunnels(options, { ...ports, arrive, load, publish })
   const server = createRequestServer(options, { handle, upgrade: tunnels.take }, ports)

@@ -1,4 +1,4 @@
-/** A request of a client as traces see it: nothing of its path or headers but the trace context. */
+/** A request as traces record it: of its path and headers only the trace context. */
 
 import type { IncomingMessage } from 'node:http'
 import type { TracedRequest } from '../../core/tracing.ts'

@@ -1,8 +1,7 @@
 /**
- * Requests for a WebSocket: which of them are passed on, and the connections that have become tunnels.
+ * Requests for a WebSocket: which of them are forwarded, and the connections that become tunnels.
  *
- * Owns the set of tunnels, which count as under way and are cut at the end of a drain. Handing two connections to each other
- * is `upgrade.ts`.
+ * Owns the set of tunnels, which count as in flight and are cut at the end of a drain. `upgrade.ts` connects the two ends.
  */
 
 import type { IncomingMessage } from 'node:http'
@@ -50,7 +49,7 @@ export function createTunnels(options: DispatchOptions, ports: TunnelPorts): Tun
     }
     if (admission.kind === 'refused') return refuse(admission.problem)
     if (load.draining()) return refuse(DRAINING)
-    if (load.underWay() >= inFlightMax) return refuse(overloaded(inFlightMax, 'requests'))
+    if (load.inFlight() >= inFlightMax) return refuse(overloaded(inFlightMax, 'requests'))
     if (admission.kind === 'options' || (route !== undefined && route.mode !== 'bypass'))
       return refuse(NO_UPGRADE)
     const { request } = admission

@@ -1,8 +1,8 @@
 /**
- * WebSocket connections on routes that nothing protects: the handshake is passed on, then the bytes.
+ * WebSocket connections on unprotected routes: forwards the handshake, then the bytes.
  *
- * Owns the hand-over of both connections to each other. Any other protocol is not offered to the application, and a
- * protected request is never turned into a connection on which anything could follow (RFC 9110, section 7.8).
+ * Owns joining both connections. Other protocols are not offered to the application, and a protected request never becomes a
+ * connection on which anything could follow (RFC 9110, section 7.8).
  */
 
 import { type Duplex, Readable } from 'node:stream'
@@ -24,7 +24,7 @@ import type { Application } from './application.ts'
 
 export type UpgradeCall = {
   readonly socket: Duplex
-  /** What the client sent after its head. */
+  /** Bytes that the client sent after its head. */
   readonly first: Buffer
   readonly request: AdmittedRequest
   readonly hop: Hop
@@ -40,8 +40,8 @@ export async function passUpgrade(
   const { socket, request } = call
   socket.on('error', () => {})
   const headers = towardsApplication(request.headers, call.hop, call.forwarded)
-  const asked = { method: request.method, target: request.target, headers, body: undefined }
-  const reply = await ports.application.upgrade(asked, 'websocket', call.answerWithinMs)
+  const handshake = { method: request.method, target: request.target, headers, body: undefined }
+  const reply = await ports.application.upgrade(handshake, 'websocket', call.answerWithinMs)
   switch (reply.kind) {
     case 'tunnel':
       socket.write(switching(reply.headers))
@@ -78,7 +78,7 @@ export async function passUpgrade(
   }
 }
 
-/** Already on the wire; for whoever counts. */
+/** Already sent; for metrics and the log. */
 const SWITCHED: Answer = {
   status: 101,
   headers: [],
@@ -97,7 +97,7 @@ function raw(socket: Duplex, answer: Answer): Promise<void> {
   })
 }
 
-/** It may be any answer, of any length: Node has given the connection to us, and frames nothing on it any more. */
+/** Any answer, of any length: Node has handed over the connection, and does not frame what is sent on it. */
 async function asItComes(
   socket: Duplex,
   answer: Answer,
@@ -120,7 +120,7 @@ async function asItComes(
     }
     if (chunked) yield Buffer.from('0\r\n\r\n')
   }
-  // Cut by the application, or by a client that went away: both end.
+  // The application cut it, or the client disconnected: both ends close.
   await pipeline(Readable.from(bytes()), socket).catch(() => {})
   socket.destroy()
 }
@@ -136,7 +136,7 @@ function switching(headers: HeaderList): Buffer {
   return Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1')
 }
 
-/** Both connections end together, whoever begins. */
+/** When one connection ends, the other ends as well. */
 function joined(one: Duplex, other: Duplex): Promise<void> {
   return new Promise((resolve) => {
     const end = (): void => {

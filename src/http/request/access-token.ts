@@ -1,8 +1,8 @@
-/** Whether a caller has shown a token that the configuration asks for. */
+/** Whether a caller has a token that the configuration requires. */
 
 import { createHash, timingSafeEqual } from 'node:crypto'
 
-/** By their hashes, so that neither length nor content shows in the time it takes; all of them, so that it does not tell which. */
+/** Compares hashes, and all of them: the time reveals neither length nor content, nor which token matched. */
 export function isToken(shown: string | undefined, expected: readonly string[]): boolean {
   const hash = (text: string) => createHash('sha256').update(text).digest()
   const given = hash(shown?.trim() ?? '')

@@ -1,9 +1,9 @@
 /**
- * Which requests are let in at all: framing, `Host`, target and `Connection` as RFC 9112 demands them, beyond what Node's
- * parser refuses by itself.
+ * Which requests are admitted at all: framing, `Host`, target and `Connection` as RFC 9112 requires them, beyond what Node's
+ * parser rejects by itself.
  *
- * Owns the rules as pure functions over the raw header lines: Node's own object of headers keeps the first of two `Host`
- * lines, joins others, and is not what is hashed or passed on.
+ * Owns the rules as pure functions over the raw header lines: Node's own object of headers keeps the first of two `Host` lines,
+ * joins others, and is neither hashed nor forwarded.
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
@@ -13,7 +13,7 @@ import type { Problem } from '../message/problems.ts'
 
 export type RawRequest = {
   readonly method: string
-  /** The target as it came. */
+  /** The target as received. */
   readonly target: string
   readonly httpVersion: string
   readonly headers: HeaderList
@@ -21,12 +21,12 @@ export type RawRequest = {
 
 export type AdmittedRequest = {
   readonly method: string
-  /** Path and query, byte for byte as they came; begins with a slash. */
+  /** Path and query, byte for byte as received; begins with a slash. */
   readonly target: string
   readonly path: string
   /** Without `?`; undefined where the target has none. */
   readonly query: string | undefined
-  /** What the client called us. */
+  /** The host that the client addressed. */
   readonly host: string | undefined
   readonly httpVersion: string
   readonly headers: HeaderList
@@ -35,16 +35,16 @@ export type AdmittedRequest = {
 export type Admission =
   | { readonly kind: 'admitted'; readonly request: AdmittedRequest }
   | { readonly kind: 'refused'; readonly problem: Problem }
-  /** `OPTIONS *`, or the last hop that the client allows: we are the one that it asks. */
+  /** `OPTIONS *`, or no hop is left (`Max-Forwards: 0`): the sidecar itself answers. */
   | { readonly kind: 'options' }
 
 export type AdmissionRules = {
   readonly headerLinesMax: number
-  /** Lower-case names that decide what a request is; one that `Connection` names would be removed on the way. */
+  /** Lower-case names that decide what a request is. `Connection` may not name them: it would remove them. */
   readonly endToEnd: ReadonlySet<string>
 }
 
-/** What no client may ask to have removed, wherever fencepost is used. */
+/** `Connection` may never name these, whatever the configuration. */
 export const ALWAYS_END_TO_END = [
   'idempotency-key',
   'authorization',
@@ -60,7 +60,7 @@ export const ALWAYS_END_TO_END = [
 const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(:[0-9]*)?$/
 const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 const FIELD_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
-/** RFC 9110, section 5.5; Node's parser lets more controls pass than may be passed on. */
+/** RFC 9110, section 5.5; Node's parser accepts more controls than may be forwarded. */
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 const MAX_FORWARDS = /^[0-9]+$/
 
@@ -127,7 +127,7 @@ function framingFault(headers: HeaderList, httpVersion: string): Problem | undef
   if (linesOf(headers, 'content-length').length > 0)
     return bad('The request has both Transfer-Encoding and Content-Length.')
   const listed = codings.flatMap((line) => line.toLowerCase().split(',')).map((coding) => coding.trim())
-  // Where the last coding is another one nobody can tell where the body ends.
+  // With another last coding the end of the body is unknown.
   if (listed.includes('') || listed.indexOf('chunked') !== listed.length - 1)
     return bad('The last transfer coding, and only the last, has to be "chunked".')
   if (listed.length === 1) return undefined

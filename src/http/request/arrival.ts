@@ -1,8 +1,8 @@
 /**
- * What a request is when it arrives: admitted or refused, with the headers that its peer may set, and on which route.
+ * What a request is when it arrives: admitted or refused, with the headers that its peer may set, and its route.
  *
- * Owns the order of the three: framing and targets first (`admission.ts`), then the claims of peers that nobody trusts are
- * taken away, and only what is left chooses a route and an identity.
+ * Owns the order of the three: framing and target first (`admission.ts`), then headers that an untrusted peer may not set are
+ * removed (`trusted-peers.ts`), and only what is left selects a route and an identity.
  */
 
 import type { IncomingMessage } from 'node:http'
@@ -10,14 +10,14 @@ import { matchRoute, type Route, type RouteMatchResult } from '../../core/routes
 import { headerPairs, isForwarding } from '../message/headers.ts'
 import { type Admission, ALWAYS_END_TO_END, admit, type RawRequest } from './admission.ts'
 import type { ScopeRules } from './identify.ts'
-import { type Peers, trustedPeers, withoutClaims } from './trusted-peers.ts'
+import { type Peers, trustedPeers, withoutUntrusted } from './trusted-peers.ts'
 
 export type Arrived = { readonly admission: Admission; readonly matched?: RouteMatchResult }
 
 export type ArrivalRules = {
   readonly routes: readonly Route[]
   readonly scope: ScopeRules
-  /** Whose headers of tenant, version, client and origin are believed. */
+  /** Peers whose headers of tenant, version, client and origin count. */
   readonly trustedPeers: Peers
   readonly limits: { readonly headerLinesMax: number }
 }
@@ -32,7 +32,7 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
     const sent = admit(rawOf(req), rules)
     if (sent.kind !== 'admitted') return { admission: sent }
     const believed = trusts(req.socket.remoteAddress)
-    const headers = believed ? sent.request.headers : withoutClaims(sent.request.headers, claims)
+    const headers = believed ? sent.request.headers : withoutUntrusted(sent.request.headers, claims)
     const admission: Admission = { kind: 'admitted', request: { ...sent.request, headers } }
     const { method, host, path } = admission.request
     const facts = { method, host, path, headers: believed ? req.headers : without(req.headers, claims) }
@@ -41,7 +41,7 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
   }
 }
 
-/** The head as it came; the target stands under another name once the listener's `rewriteUrl` has taken its place. */
+/** The head as received. Once the listener's `rewriteUrl` has replaced the target, Fastify keeps it as `originalUrl`. */
 export function rawOf(req: IncomingMessage): RawRequest {
   const { originalUrl } = req as IncomingMessage & { readonly originalUrl?: string }
   return {
@@ -58,7 +58,7 @@ function without(headers: IncomingMessage['headers'], names: readonly string[]):
   )
 }
 
-/** What decides who a request is: nobody may have it removed on the way by naming it in `Connection`. */
+/** Headers that decide what a request is: `Connection` may not name them. */
 export function endToEndHeaders({
   routes,
   scope,

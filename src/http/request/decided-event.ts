@@ -1,20 +1,20 @@
-/** What a listener tells of an answer: the event that log lines and `fencepost_decisions_total` are made of. */
+/** The event of an answer, from which log lines and `fencepost_decisions_total` are made. */
 
 import type { DecidedEvent, Entrypoint } from '../../core/events.ts'
 import type { Answer } from '../message/answer.ts'
 
-export type Asked = {
+export type DecisionContext = {
   readonly entrypoint: Entrypoint
   readonly route: string | undefined
   readonly durationMs: number
   readonly recordKey?: string | undefined
   readonly tenant?: string | undefined
-  /** The client's own key; only where the configuration wants it shown. */
+  /** The client's own key; only where the configuration wants it in the log. */
   readonly shownKey?: string | undefined
 }
 
-export function decidedEvent(answer: Answer, asked: Asked): DecidedEvent {
-  const { entrypoint, route, durationMs, recordKey, tenant, shownKey } = asked
+export function decidedEvent(answer: Answer, context: DecisionContext): DecidedEvent {
+  const { entrypoint, route, durationMs, recordKey, tenant, shownKey } = context
   return {
     kind: 'decided',
     entrypoint,

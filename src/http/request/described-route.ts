@@ -1,8 +1,8 @@
 /**
- * The route of a request that is described to us: by a gateway, by Envoy, or by a caller of the reservation API.
+ * The route of a request that a gateway, Envoy, or a caller of the reservation API describes.
  *
- * Owns turning header lines into what routes are matched by. Node has done that already for a request on a connection of
- * ours (`arrival.ts`).
+ * Owns the conversion of header lines to what routes match. For a request on a connection of ours Node has done it
+ * (`arrival.ts`).
  */
 
 import { matchRoute, type Route, type RouteMatchResult } from '../../core/routes/route.ts'

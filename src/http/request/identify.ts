@@ -1,8 +1,8 @@
 /**
- * Who a protected request is: its scope, its key, its fingerprint, and under which key its record is kept.
+ * The identity of a protected request: its scope, its key, its fingerprint, and the key of its record.
  *
- * Owns the translation from a route's choices and from what `core` finds wrong with a request to a problem. Nothing is
- * claimed and nothing is sent before this has succeeded.
+ * Owns the translation of a route's choices into that identity, and of what `core` finds wrong with a request into a problem.
+ * Nothing is claimed and nothing is sent before this succeeds.
  */
 
 import { hash } from 'node:crypto'
@@ -34,11 +34,11 @@ export type Identified = {
   readonly kind: 'identified'
   readonly recordKey: string
   readonly fingerprint: Fingerprint
-  /** For messages to the client; it sent it. */
+  /** The key that the client sent, for messages to it. */
   readonly clientKey: string | undefined
-  /** What the application is given as the key. */
+  /** The key that the application receives. */
   readonly keyForApplication: string
-  /** In mode `both`: the record that remembers under which key this content came. */
+  /** In mode `both`: the record of the key under which this content arrived. */
   readonly contentRecord?: { readonly recordKey: string; readonly fingerprint: Fingerprint }
   /** Records of the entities that the request names; none where it names none. */
   readonly entityKeys: readonly string[]
@@ -110,7 +110,7 @@ export async function identify(
   }
 }
 
-/** For what is read from the body, keys and entities; what can't be decoded can't be read, and is told as such. */
+/** The decoded body, where keys or entities are read from it. A body that can't be decoded stays as it is, and can't be read. */
 async function plainBody({ request, body, route }: Subject): Promise<Uint8Array> {
   const read = [...(route.mode === 'content' ? [] : route.key.parts), ...route.entities]
   if (!read.some((part) => part.in === 'body')) return body
@@ -119,7 +119,7 @@ async function plainBody({ request, body, route }: Subject): Promise<Uint8Array>
   return decoded.kind === 'decoded' ? decoded.bytes : body
 }
 
-/** An entity that the request does not name is none that it works on; one that can't be read is an error. */
+/** The request does not work on an entity that it does not name; an entity that can't be read is an error. */
 function entityKeys(route: ProtectedRoute, carrier: KeyCarrier, scope: Scope): { keys: string[] } | Problem {
   const keys: string[] = []
   for (const source of route.entities) {
@@ -134,10 +134,10 @@ function entityKeys(route: ProtectedRoute, carrier: KeyCarrier, scope: Scope): {
   return { keys }
 }
 
-/** A small body may unfold to a large one; beyond this it is hashed as it came (`content-coding.ts`). */
+/** A small body may decode to a large one; beyond this factor it is hashed as received (`content-coding.ts`). */
 const DECODED_FACTOR = 4
 
-/** The client's own line where it is the key; else one that is the same for every attempt of the same request. */
+/** The client's own line where it is the key; else a key that is the same for every attempt of the same request. */
 function keyForApplication(
   { request: { headers }, route: { key } }: Subject,
   clientKey: string | undefined,

@@ -1,5 +1,5 @@
 /**
- * From what happened to a request to what its client is told: the table of `docs/reference/http.md`, row by row.
+ * The answer for each outcome of a request: the table of `docs/reference/http.md`, row by row.
  *
  * Owns status, `Idempotency-Status` and the sentences. Pure; writing to a connection is `server/send.ts`.
  */
@@ -14,7 +14,7 @@ import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from
 import type { Problem } from '../message/problems.ts'
 import { whyUnavailable } from '../message/unavailable.ts'
 
-/** @param answerWithinMs what the application was given for its answer; undefined where somebody else waited for it */
+/** @param answerWithinMs the application's time limit; undefined where a gateway sets it */
 export function answerFor(
   outcome: Outcome,
   context: ProblemContext,
@@ -56,13 +56,13 @@ const NO_HTTP_ANSWER: Problem = {
 }
 
 /** Outcomes that are answered with a problem. */
-type Unanswered = Exclude<
+type Unsuccessful = Exclude<
   Outcome,
   { kind: 'created' | 'released' | 'unstored' | 'unprotected' | 'replayed' | 'gone' }
 >
 
 /** `Idempotency-Status` beside a problem, where the table of `docs/reference/http.md` gives it one. */
-const STATUS_OF: Partial<Record<Unanswered['kind'], IdempotencyStatus>> = {
+const STATUS_OF: Partial<Record<Unsuccessful['kind'], IdempotencyStatus>> = {
   mismatch: 'mismatch',
   duplicate_content: 'duplicate-content',
   in_progress: 'in-progress',
@@ -71,7 +71,7 @@ const STATUS_OF: Partial<Record<Unanswered['kind'], IdempotencyStatus>> = {
   indeterminate: 'indeterminate',
 }
 
-function problemFor(outcome: Unanswered, answerWithinMs: number | undefined): Problem {
+function problemFor(outcome: Unsuccessful, answerWithinMs: number | undefined): Problem {
   switch (outcome.kind) {
     case 'mismatch':
       return {
@@ -184,7 +184,7 @@ function passedOn(response: ApplicationResponse, status: IdempotencyStatus): Ans
   }
 }
 
-/** What the application stated: of HEAD nobody else can know it, and of a stream the client notices by it when it is cut. */
+/** The length that the application states. For HEAD only it knows; in a stream it shows the client that the stream was cut. */
 function lengthOf(response: Pick<ApplicationResponse, 'headers'>): HeaderList {
   const length = linesOf(response.headers, 'content-length')[0]
   return length === undefined ? [] : [['Content-Length', length]]

@@ -1,9 +1,9 @@
 /**
- * A protected request: read it whole, find out who it is, and let `deduplicate` decide.
+ * A protected request: read it in full, identify it, and let `deduplicate` decide.
  *
- * Owns the order of these steps. How the request is read and how the application is reached is the caller's: the proxy has
- * a connection of its own to both, behind Envoy it is Envoy that has them. From the moment the request is whole nothing
- * that happens to its client's connection matters: a lost answer is what duplicates are for.
+ * Owns the order of these steps. The caller provides how the request is read and how the application is reached: the proxy has
+ * connections of its own, and for ext_proc Envoy has them. Once the request is complete, the fate of its client's connection does
+ * not matter: the client gets a lost answer by sending the request again.
  */
 
 import type { FairQueue } from '../../core/claims/fair-queue.ts'
@@ -40,17 +40,17 @@ export type ProtectedCall = {
   readonly request: AdmittedRequest
   readonly route: ProtectedRoute
   readonly params: PathParameters
-  /** What the application is given for its answer; undefined where somebody else waits for it. */
+  /** The application's time limit; undefined where a gateway sets it. */
   readonly answerWithinMs: number | undefined
-  /** The body, whole, if it is not longer than this. */
+  /** The whole body, if it is not longer than this. */
   readonly readBody: (limitBytes: number) => Promise<Body>
-  /** Aborts when nobody waits for the answer any more. */
+  /** Aborts when no client waits for the answer any more. */
   readonly abandoned: AbortSignal
-  /** Hands the request to the application: with its claim, or with none where nothing stands guard. Never rejects. */
+  /** Sends the request to the application: with its claim, or without one where it is unprotected. Never rejects. */
   readonly forward: (body: Buffer, claimed: Claimed | undefined) => Promise<ForwardResult>
 }
 
-/** Whose request it was, for the events. */
+/** The identity of a request, for events. */
 export type About = {
   readonly recordKey: string
   readonly tenant: string
@@ -61,13 +61,13 @@ export type Protected =
   | {
       readonly kind: 'answer'
       readonly answer: Answer
-      /** It is the application's answer that came now, and not one in its place. */
+      /** The answer is the application's own, of this execution. */
       readonly passesOn: boolean
       readonly about?: About
     }
-  /** The client went away before its request was whole. */
+  /** The client disconnected before its request was complete. */
   | { readonly kind: 'gone' }
-  /** No key, and the route does not require one: it is passed on, the body having been read. */
+  /** No key, and the route does not require one: it is forwarded unprotected, with the body that was read. */
   | { readonly kind: 'unkeyed'; readonly body: Buffer }
 
 export async function protect(
@@ -84,7 +84,7 @@ export async function protect(
   })
   const scope = scopeOf(request, options.scope)
   if ('code' in scope) return refuse(scope)
-  // Before the body is read: what a slow tenant keeps waiting is its own place.
+  // Before the body is read: a slow tenant occupies its own quota.
   const place = ports.quotas.enter(scope.tenant)
   if (place.kind === 'reached') return refuse(quotaProblem(place))
   using _ = place
@@ -99,23 +99,23 @@ export async function protect(
     case 'unkeyed':
       return { kind: 'unkeyed', body: body.bytes }
     case 'refused': {
-      const told = { idempotencyKey: identified.clientKey, instance }
-      return { kind: 'answer', answer: problemAnswer(identified.problem, told), passesOn: false }
+      const context = { idempotencyKey: identified.clientKey, instance }
+      return { kind: 'answer', answer: problemAnswer(identified.problem, context), passesOn: false }
     }
     case 'identified': {
-      const told = { idempotencyKey: identified.clientKey, instance }
+      const context = { idempotencyKey: identified.clientKey, instance }
       const outcome = await once(call, identified, body.bytes, options, ports)
-      if (!madeARecord(outcome)) place.notNew()
+      if (!madeNewRecord(outcome)) place.notNew()
       const { recordKey, clientKey } = identified
       const about = { recordKey, tenant: scope.tenant, clientKey }
-      const answer = answerFor(outcome, told, call.answerWithinMs)
+      const answer = answerFor(outcome, context, call.answerWithinMs)
       return { kind: 'answer', answer, passesOn: 'response' in outcome, about }
     }
   }
 }
 
-/** Whether the request took its key, rather than finding what an earlier one had left under it. */
-function madeARecord(outcome: Outcome): boolean {
+/** Whether the request made a new record, rather than finding one of an earlier request. */
+function madeNewRecord(outcome: Outcome): boolean {
   switch (outcome.kind) {
     case 'created':
     case 'released':
@@ -148,7 +148,7 @@ async function once(
   const { route } = call
   let result: ForwardResult | undefined
   const forward = async (context: ForwardContext | undefined): Promise<ForwardResult> => {
-    // Nothing stands guard where there is no claim; the application's own defence is then the key alone.
+    // Without a claim the request is unprotected; the application then has the key alone to detect duplicates.
     const claimed = context && { ...context, idempotencyKey: identified.keyForApplication }
     result = await call.forward(body, claimed)
     return result
@@ -205,12 +205,12 @@ export function waitersByRoute(): (route: ProtectedRoute) => Waiters {
   }
 }
 
-/** An answer that a later holder's outcome replaced still occupies a connection until it is read. */
+/** An answer that a later holder's outcome replaces still occupies a connection until it is read. */
 async function drain(stream: AsyncIterable<Buffer> | undefined): Promise<void> {
   if (stream === undefined) return
   try {
     for await (const _ of stream);
   } catch {
-    // Cut by the application; nobody was reading.
+    // The application cut it; nobody was reading.
   }
 }

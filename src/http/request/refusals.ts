@@ -1,4 +1,4 @@
-/** Why a request is not looked at, whoever sent it: the server ends, has no room, failed, or is asked for another protocol. */
+/** Refusals that do not depend on the request: the sidecar drains, is full, fails, or may not change the protocol. */
 
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
@@ -26,11 +26,11 @@ export function overloaded(limit: number, what: 'requests' | 'checks'): Problem 
 
 export type FailurePorts = {
   readonly newInstance: () => string
-  /** Called with a fault of our own; the client got 500 with this instance. */
+  /** Receives a fault of the sidecar itself; the client got 500 with this instance. */
   readonly onFailure: (error: unknown, instance: string) => void
 }
 
-/** Reports a fault of our own, and answers with the instance that was reported. */
+/** Reports a fault of the sidecar itself, and answers with the reported instance. */
 export function failureAnswer(error: unknown, what: 'request' | 'check', ports: FailurePorts): Answer {
   const instance = ports.newInstance()
   ports.onFailure(error, instance)

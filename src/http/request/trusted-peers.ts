@@ -1,7 +1,7 @@
 /**
- * Whose headers are believed: which peers may say for whom a request is made and where it came from.
+ * Trusted peers: who may state on whose behalf a request is made, and where it came from.
  *
- * Owns the test of one address. A peer on a Unix socket has none, and is trusted: the file system has let it in.
+ * Owns the test of one address. A peer on a Unix socket has none, and is trusted: the file system controls who can connect.
  */
 
 import { BlockList, isIP } from 'node:net'
@@ -32,8 +32,8 @@ export function trustedPeers(peers: Peers): (address: string | undefined) => boo
   }
 }
 
-/** What a peer that is not trusted has said about tenant, version, client and origin, taken out as if it had not been sent. */
-export function withoutClaims(headers: HeaderList, scopeHeaders: readonly string[]): HeaderList {
+/** The headers without what an untrusted peer states about tenant, version, client and origin. */
+export function withoutUntrusted(headers: HeaderList, scopeHeaders: readonly string[]): HeaderList {
   return headers.filter(([name]) => {
     const lower = name.toLowerCase()
     return !scopeHeaders.includes(lower) && !isForwarding(lower)

@@ -1,5 +1,5 @@
 /**
- * From what came of a call to its answer: THE table of the reservation API, and the sentences.
+ * The answer for each result of a call: THE table of the reservation API, and its sentences.
  */
 
 import type { Clock } from '../../core/clock.ts'
@@ -66,12 +66,12 @@ export type ReservedNow = {
 export function reservedBody(
   reservation: Reservation,
   validity: Validity,
-  told: { readonly id: string; readonly sessionId: string },
+  ids: { readonly id: string; readonly sessionId: string },
   clock: Clock,
 ): ReservedOutput {
   return {
-    reservation_id: told.id,
-    session_id: told.sessionId,
+    reservation_id: ids.id,
+    session_id: ids.sessionId,
     status: 'SUCCESS',
     fencing_token: reservation.token,
     ...times(validity, clock),
@@ -80,7 +80,7 @@ export function reservedBody(
   }
 }
 
-/** @param nameOf what the caller called the intent that is in the way */
+/** @param nameOf the caller's name for the intent that conflicts */
 export function refusedAnswer(
   refused: Exclude<Waited, { kind: 'reserved' }>,
   nameOf: (recordKey: string) => string,
@@ -153,7 +153,7 @@ export function refusedAnswer(
   }
 }
 
-/** What a caller is told of an outcome: what it reported, or the answer that the proxy recorded. */
+/** An outcome as callers get it: the reported result, or the answer that the proxy recorded. */
 function resultOf(outcome: StoredOutcome): Record<string, unknown> {
   switch (outcome.kind) {
     case 'result':
@@ -208,7 +208,7 @@ const UNDECIDED = problem(
   { retryAfterMs: RETRY_SOON_MS, more: { reservation_status: 'UNDECIDED' } },
 )
 
-/** A token that is not the one of the id proves nothing. */
+/** A token that does not belong to the id proves nothing. */
 export function wrongTokenAnswer(call: 'extend' | 'end'): ApiAnswer {
   return call === 'extend' ? LOST : FENCED
 }
@@ -226,7 +226,7 @@ export function endedAnswer(ended: EndResult, id: string, status: 'COMPLETED' | 
   }
 }
 
-/** What stands for an intent, or why that is not known. */
+/** The status of an intent, or why it is not known. */
 export function intentStatusOf(found: ReadResult): IntentStatusOutput | Problem {
   switch (found.kind) {
     case 'absent':
@@ -262,7 +262,7 @@ export function intentStatusOf(found: ReadResult): IntentStatusOutput | Problem 
   }
 }
 
-/** In the words of the metric of decisions. */
+/** The label of `fencepost_decisions_total`. */
 export function decisionOf(answer: ApiAnswer): Decision {
   if (answer.kind === 'json') return 'acquired'
   switch (answer.problem.code) {

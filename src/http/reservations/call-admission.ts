@@ -1,7 +1,7 @@
 /**
- * Which calls are let in: those with a token, in the order in which they came, while there is room.
+ * Which calls are admitted: those with a token, in order of arrival, while there is room.
  *
- * Owns the count of calls under way. A stream that keeps a reservation is no call any more; it has a limit of its own.
+ * Owns the count of calls in flight. A stream that keeps a reservation has a limit of its own and does not count here.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -12,7 +12,7 @@ import type { RequestScheduler } from '../server/request-scheduler.ts'
 import { type ApiAnswer, problem } from './answers.ts'
 
 export type AdmissionOptions = {
-  /** Callers must show one of them where given; asked at each call, because they may change. */
+  /** Where given, callers must send one of them; read at each call, because they may change. */
   readonly apiTokens: (() => readonly string[]) | undefined
   readonly limits: { readonly inFlightMax: number }
 }

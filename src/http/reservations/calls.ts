@@ -28,11 +28,11 @@ export type Call = {
   readonly body?: Schema
   readonly query?: Schema
   readonly success: { readonly status: 200 | 201; readonly schema: Schema; readonly lines?: Schema }
-  /** Besides those that every call has. */
+  /** Besides those of every call. */
   readonly problems: readonly ProblemCode[]
 }
 
-/** What any call may be answered with. */
+/** The problems of every call. */
 export const PROBLEMS_OF_ALL: readonly ProblemCode[] = [
   'malformed-request',
   'token-required',

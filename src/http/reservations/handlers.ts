@@ -1,9 +1,8 @@
 /**
  * What each call of the reservation API does, from a validated input to an answer.
  *
- * Owns the order of the steps: who asks, which records, the core's word on them, the answer. Nothing is remembered here
- * but which reservations of ours are still under way, so that a draining sidecar waits for them: every call is served
- * from the id and the nodes alone.
+ * Owns the order of the steps: the caller, the records, the core's decision, the answer. Every call is served from the id and the
+ * nodes alone; the only state here is which reservations of this sidecar are still open, so that a drain waits for them.
  */
 
 import type { Leases, ReadResult } from '../../core/ports.ts'
@@ -99,8 +98,8 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
       const intent = intentOfName('reservation', query.value, scopeOf(query, options.scope))
       if ('code' in intent) return refusal(intent)
       const [found] = await read([intent], leases)
-      const told = intentStatusOf(found!)
-      return 'code' in told ? refusal(told) : { kind: 'json', status: 200, body: told }
+      const status = intentStatusOf(found!)
+      return 'code' in status ? refusal(status) : { kind: 'json', status: 200, body: status }
     },
 
     standingOfReservation: async (id: string): Promise<ApiAnswer> => {
@@ -109,13 +108,13 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
     },
 
     fingerprint: async (input: FingerprintInput): Promise<ApiAnswer> => {
-      const told = await explained(input, options.scope, options)
-      return isProblem(told) ? refusal(told) : { kind: 'json', status: 200, body: told }
+      const body = await explained(input, options.scope, options)
+      return isProblem(body) ? refusal(body) : { kind: 'json', status: 200, body }
     },
   }
 }
 
-/** The reservation that an id carries, and the secret to sign it anew with. */
+/** The reservation that an id contains, and the secret that signs it anew. */
 async function opened(
   id: string,
   ports: Pick<HandlerPorts, 'secret' | 'tracing'>,
@@ -141,22 +140,22 @@ const FOREIGN = problem(
   'The id is not one that a sidecar of this cluster has given out. Nothing was changed.',
 )
 
-function isProblem(told: Record<string, unknown> | Problem): told is Problem {
-  return 'code' in told
+function isProblem(body: Record<string, unknown> | Problem): body is Problem {
+  return 'code' in body
 }
 
 async function reservationStatus(id: string, reservation: Reservation, leases: Leases): Promise<ApiAnswer> {
   const { owner, token, attempt, intents } = reservation
   const found = await read(intents, leases)
-  const told = found.map(intentStatusOf)
-  const fault = told.find((one) => 'code' in one) ?? (found.some(isOfSeveral) ? UNSURE : undefined)
+  const statuses = found.map(intentStatusOf)
+  const fault = statuses.find((one) => 'code' in one) ?? (found.some(isOfSeveral) ? UNSURE : undefined)
   if (fault !== undefined && 'code' in fault) return refusal(fault)
   const states = found.map((one) => {
     if (one.kind === 'completed') return one.token === token ? ('COMPLETED' as const) : ('LOST' as const)
     if (one.kind !== 'claimed' || one.owner !== owner || one.token !== token) return 'LOST' as const
     return one.remainingMs > 0 ? ('HELD' as const) : ('LAPSED' as const)
   })
-  // The worst of them: a reservation of several is held only where all are.
+  // The worst state counts: a reservation of several intents is held only where all are.
   const state =
     (['LOST', 'LAPSED', 'HELD', 'COMPLETED'] as const).find((one) => states.includes(one)) ?? 'LOST'
   const body: ReservationStatusOutput = {
@@ -164,12 +163,12 @@ async function reservationStatus(id: string, reservation: Reservation, leases: L
     state,
     fencing_token: token,
     attempt,
-    intents: told.flatMap((one) => ('code' in one ? [] : [one])),
+    intents: statuses.flatMap((one) => ('code' in one ? [] : [one])),
   }
   return { kind: 'json', status: 200, body }
 }
 
-/** Leftovers of several claims: it may be ours that lapsed, or that somebody else came after. */
+/** Leftovers of several claims: ours may have lapsed, or another holder may have come after. */
 function isOfSeveral(found: ReadResult): boolean {
   return found.kind === 'claimed' && found.leftovers !== undefined
 }

@@ -1,11 +1,11 @@
 /**
- * Keeps a reservation for a caller that can not run timers, for as long as the caller's connection stands.
+ * Renews a reservation for a caller that can't run timers, while the caller's connection is open.
  *
  *   reserved → (renewed)* → lease-lost | ended | the connection closes
  *
- * One JSON object a line. Owns the stream and when it ends; renewing is the core's. Where the connection closes the duty
- * ends and not the lease: the caller may still be working, or complete through another sidecar. A caller that stands
- * still with its connection open is kept for `totalHoldMs` and no longer; asking again with the same session goes on.
+ * One JSON object a line. Owns the stream and when it ends; the core renews. When the connection closes, renewing ends and not the
+ * lease: the caller may still be working, or complete through another sidecar. A caller that hangs with its connection open keeps
+ * its reservation for at most `totalHoldMs`; reserving again in the same session continues it.
  */
 
 import type { ServerResponse } from 'node:http'
@@ -19,7 +19,7 @@ import { type ReservedNow, times } from './answers.ts'
 import { keyOf } from './outstanding.ts'
 import type { HeartbeatLineOutput } from './schemas.ts'
 
-/** What a caller may leave unread before its connection counts as closed. */
+/** How much a caller may leave unread before its connection counts as closed. */
 const UNREAD_BYTES_MAX = 64 * 1024
 
 export type HeartbeatPorts = {
@@ -33,11 +33,11 @@ export type HeartbeatPorts = {
 type EndReason = Extract<HeartbeatLineOutput, { event: 'ended' }>['reason']
 
 export interface Heartbeats {
-  /** Resolves when the stream has ended, whoever ended it. */
+  /** Resolves when the stream has ended, for whatever reason. */
   stream(reserved: ReservedNow, response: ServerResponse, keeping: Keeping): Promise<void>
   /**
-   * For how long its caller may extend it: never for less than its stream relies on, which from now on renews for as long.
-   * To be asked before it is extended: a renewal that was sent before then also arrives before.
+   * The lease for an extension by the caller: never shorter than what its stream relies on, which from now on renews for as long.
+   * Call it before extending: a renewal that was sent before then also arrives before.
    */
   leaseMsFor(reservation: Reservation, wantedMs: number): number
   /** The reservation was completed or released. */
@@ -46,7 +46,7 @@ export interface Heartbeats {
   readonly open: number
 }
 
-/** `leaseMs`: for how long it renews. */
+/** `leaseMs`: the lease that it renews for. */
 type Stream = { readonly key: string; leaseMs: number }
 
 export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {

@@ -1,5 +1,5 @@
 /**
- * From what a caller names to records: values, entities, and requests that are identified as the proxy would.
+ * The records that a caller names: by values, by entities, and by requests, which are identified as in the proxy.
  */
 
 import { percentEncode } from '../../core/formats/percent-encoding.ts'
@@ -16,19 +16,19 @@ import { routeFor } from '../request/described-route.ts'
 import { fingerprintProblem, identify, rulesOf } from '../request/identify.ts'
 import { type DescribedRequestInput, type FingerprintInput, LIMITS, type ReserveInput } from './schemas.ts'
 
-/** For requests that are described: what the proxy would make of them. */
+/** What identifies a described request, as in the proxy. */
 export type Describing = { readonly routes: readonly Route[]; readonly principal: PrincipalRules }
 
 export type ScopeNames = { readonly tenant?: string; readonly api_version?: string }
 
-/** What is to be reserved, and what the caller called it. */
+/** What to reserve, and the caller's names for it. */
 export type Wanted = {
   readonly kind: 'wanted'
   readonly scope: Scope
   readonly intents: readonly Intent[]
   readonly entities: readonly Intent[]
   readonly names: ReadonlyMap<string, string>
-  /** What the route of a described request says; its entities are among those above. */
+  /** Settings of the described request's route; its entities are among those above. */
   readonly route?: Pick<ProtectedRoute, 'retentionMs' | 'takeover'>
 }
 
@@ -94,7 +94,7 @@ export function intentOfName(mode: 'reservation' | 'entity', name: string, scope
       code: 'request-invalid',
       detail: `A value has ${bytes} bytes of UTF-8, at most ${LIMITS.valueBytesMax} are accepted.`,
     }
-  // Routes of the proxy name an entity by parts of the request, percent-encoded: both must mean the same record.
+  // Routes name an entity by parts of the request, percent-encoded: both must mean the same record.
   const value = mode === 'entity' ? percentEncode(name) : name
   const key = value === undefined ? undefined : recordKey({ ...scope, mode, value })
   if (key === undefined) return { code: 'request-invalid', detail: 'A value has a lone surrogate.' }
@@ -138,7 +138,7 @@ async function identifiedAs(
   }
 }
 
-/** What the debugging call tells: the fingerprint as the matching route computes it. */
+/** For debugging: the fingerprint as the matching route computes it. */
 export async function explained(
   { request: described, ...names }: FingerprintInput,
   defaults: Scope,

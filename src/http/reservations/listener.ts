@@ -1,8 +1,8 @@
 /**
  * The listener of the reservation API: JSON in and out, whatever the call.
  *
- * Owns what of HTTP is no matter of a call: what the parser could not take, the form of a body, and errors as problem
- * documents. Its limits are `server/routed-listener.ts`.
+ * Owns the part of HTTP that is the same for every call: what the parser rejects, the form of a body, and errors as problem
+ * documents. `server/routed-listener.ts` has its limits.
  */
 
 import type { FastifyError, FastifyInstance, FastifyReply } from 'fastify'
@@ -15,7 +15,7 @@ import { validatorOf } from './validation.ts'
 
 export type ListenerPorts = {
   readonly newInstance: () => string
-  /** Told of a fault of our own; the caller got 500 with this instance. */
+  /** Receives a fault of the sidecar itself; the caller got 500 with this instance. */
   readonly onFailure: (error: unknown, instance: string) => void
 }
 
@@ -26,7 +26,7 @@ export function createListener(
 ): FastifyInstance {
   const faults = createConnectionFaults(limits, newInstance)
   const app = createRoutedListener(limits, tls, {
-    // While draining, calls on what was given out are still answered; `close` is called after that.
+    // While it drains, calls on open reservations are still answered; `close` comes after that.
     return503OnClosing: false,
     frameworkErrors: (_error, _request, reply) =>
       void sendProblem(
@@ -56,7 +56,7 @@ export function createListener(
   })
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (reply.sent) return reply
-    // A caller that goes away in the middle of its body is no fault of ours; nobody is left to read this.
+    // A caller that disconnects in the middle of its body is no fault of the sidecar; nobody reads this answer.
     const known = problemOf(error, limits.bodyBytesMax) ?? (request.raw.complete ? undefined : BROKEN_OFF)
     if (known !== undefined) return sendProblem(reply, known, newInstance())
     const instance = newInstance()

@@ -1,5 +1,5 @@
 /**
- * `/openapi.json`: the OpenAPI 3.1 document of the reservation API, made of the tables that serve it.
+ * `/openapi.json`: the OpenAPI 3.1 document of the reservation API, made from the tables that serve it.
  *
  * Source: OpenAPI Specification 3.1.1. Its schemas are JSON Schema (draft 2020-12), which is what TypeBox writes.
  */
@@ -92,7 +92,7 @@ function queryParameters(query: Schema): readonly Record<string, unknown>[] {
   }))
 }
 
-/** One response a status; its description and examples name the codes that it may have. */
+/** One response for each status; its description and examples name its possible codes. */
 function problemResponses(codes: readonly ProblemCode[]): Record<string, unknown> {
   const byStatus = Map.groupBy(new Set(codes), (code) => PROBLEMS[code].status)
   return Object.fromEntries(

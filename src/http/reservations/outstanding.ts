@@ -1,8 +1,8 @@
 /**
- * Which reservations that were given out here are under way: for the drain, and for how many one session may hold.
+ * The open reservations of this sidecar: for its drain, and for the limit of one session.
  *
- * Owns no truth. What is reserved stands on the nodes; a session that goes through several sidecars has its number of
- * places on each of them, and a restarted sidecar counts anew. The bound is for what one caller can make us hold.
+ * Owns no truth: the nodes have what is reserved. A session on several sidecars has its limit on each of them, and a restarted
+ * sidecar counts anew. The limit bounds what one caller can make a sidecar hold.
  */
 
 import type { Clock } from '../../core/clock.ts'
@@ -14,7 +14,7 @@ export interface Outstanding {
   /**
    * Undefined where the session may hold another one, else its limit.
    *
-   * @param recordKey of the first intent: a session that asks again for what it holds asks for no place
+   * @param recordKey of the first intent: reserving again what the session holds needs no further place
    */
   full(sessionTag: string, recordKey: string): number | undefined
 }
@@ -49,7 +49,7 @@ export function trackOutstanding(clock: Clock, perSessionMax: number) {
 
   return {
     held: (reservation: Reservation, validity: Pick<Validity, 'validUntilMonoMs'>): void => {
-      // Lapsed ones are forgotten now and then, and not at each call: that would be a scan a call.
+      // Lapsed ones are dropped now and then: doing it at each call would be a scan for each call.
       if (size % 1_024 === 1_023) forgetLapsed()
       const session = sessionOf(reservation)
       const held = sessions.get(session) ?? new Map<string, Held>()
@@ -89,12 +89,12 @@ export function trackOutstanding(clock: Clock, perSessionMax: number) {
   }
 }
 
-/** The first half of an owner names its session (`core/reservations/reservations.ts`). */
+/** The first half of an owner is its session (`core/reservations/reservations.ts`). */
 function sessionOf({ owner }: Reservation): string {
   return owner.slice(0, 2 * SESSION_TAG_BYTES)
 }
 
-/** Owner and token together are one reservation. */
+/** Owner and token together identify a reservation. */
 export function keyOf({ owner, token }: Reservation): string {
   return `${owner}-${token}`
 }

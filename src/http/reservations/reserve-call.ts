@@ -1,8 +1,7 @@
 /**
- * The call that reserves: the only one that a draining sidecar refuses, that is counted as a decision, and that may stay open
- * as a stream.
+ * The call that reserves: only this call is refused by a draining sidecar, counts as a decision, and may stay open as a stream.
  *
- * Owns its answer. What is reserved is decided in `reserve.ts`; the stream is `heartbeat.ts`.
+ * Owns its answer. `reserve.ts` decides about the reservation; `heartbeat.ts` is the stream.
  */
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -57,7 +56,7 @@ export function createReserveCall(
     if (inFlight.draining) reply.header('Connection', 'close')
     if (made.kind !== 'reserved' || !streamed) return answer(reply, done)
     reply.hijack()
-    // Gone while we asked the nodes: nobody reads a stream, and the lease is left to its holder or to its end.
+    // The caller disconnected meanwhile: nobody reads a stream, and the lease is left to its holder or to its end.
     if (!reply.raw.destroyed) await heartbeats.stream(made, reply.raw, options)
     return reply
   }

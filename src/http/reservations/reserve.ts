@@ -1,7 +1,7 @@
 /**
- * Reserving: from a validated input to a reservation, or to why there is none.
+ * Reserving: from a validated input to a reservation, or to the reason why there is none.
  *
- * Owns the order of the steps and the durations that a caller may ask for. Which records are meant is `intents.ts`.
+ * Owns the order of the steps and the durations that a caller may choose. `intents.ts` finds the records.
  */
 
 import type { Waiters } from '../../core/claims/waiters.ts'
@@ -50,7 +50,7 @@ export type ReservePorts = {
   readonly tracing: Pick<Tracing, 'claimed'>
 }
 
-/** Shorter ones are used up by the rounds that take and renew them. */
+/** Shorter leases are used up by the rounds that take and renew them. */
 export const LEASE_MIN_MS = 100
 const RETENTION_MIN_MS = 1_000
 /** How long a call waits for the nodes to agree on the secret that signs ids. */
@@ -85,8 +85,8 @@ export async function reserveFor(
   outstanding.held(reservation, validity)
   const trace = ports.tracing.claimed(reservation.intents[0]!.recordKey)
   const traced = trace === undefined ? reservation : { ...reservation, trace }
-  const told = { id: reservationIdOf(traced, secret), sessionId: input.session_id }
-  const body = reservedBody(reservation, validity, told, clock)
+  const ids = { id: reservationIdOf(traced, secret), sessionId: input.session_id }
+  const body = reservedBody(reservation, validity, ids, clock)
   return { kind: 'reserved', reservation, validity, body, recordKey: reservation.intents[0]!.recordKey }
 }
 

@@ -1,8 +1,8 @@
 /**
- * What callers of the reservation API send and get: THE source of its validation, its types and its OpenAPI document.
+ * What callers of the reservation API send and receive: THE source of its validation, its types and its OpenAPI document.
  *
- * Owns the limits, each with its number. Members that are not named here are refused: a misspelt option that is ignored
- * is a promise that is not kept.
+ * Owns the limits, each with its number. Unknown members are refused: to ignore a misspelt option would break a promise
+ * silently.
  */
 
 import Type, { type Static, type TSchema } from 'typebox'
@@ -10,7 +10,7 @@ import Type, { type Static, type TSchema } from 'typebox'
 export const LIMITS = {
   /** Each is a record on every node, claimed one after the other. */
   valuesMax: 32,
-  /** Of UTF-8. A value is a name; what is longer is content, and has a hash. */
+  /** In UTF-8. A value is a name; for longer content use a hash. */
   valueBytesMax: 1_024,
   entitiesMax: 8,
   sessionIdCharsMax: 256,
@@ -80,7 +80,7 @@ const Attempt = Type.Integer({
   description: 'Above 1: an earlier holder’s lease ended and nobody knows what became of its work.',
 })
 
-/** A description of an HTTP request that does not come through the proxy. */
+/** A description of an HTTP request that does not pass through the proxy. */
 const DescribedRequest = Type.Object(
   {
     method: Type.String({ pattern: '^[A-Z]{1,32}$', examples: ['POST'] }),
@@ -261,7 +261,7 @@ export const ValueQuery = Type.Object(
   closed,
 )
 
-/** What stands on the nodes for one intent. */
+/** What the nodes record for one intent. */
 export const IntentStatus = Type.Object(
   {
     state: Type.Union([

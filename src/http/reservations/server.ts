@@ -1,8 +1,8 @@
 /**
  * The reservation API on its listener.
  *
- * Owns how its parts stand together, and the end: a draining sidecar reserves nothing new, and extends, completes and releases
- * what it has given out until that has ended or the grace is over.
+ * Owns the composition of its parts, and the drain: a draining sidecar reserves nothing new, and extends, completes and releases
+ * its open reservations until they have ended or the grace period is over.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -52,9 +52,9 @@ export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding' | 'heartbeats
 export interface ReservationApi {
   /** Where it listens: `http://host:port`, or `unix:/path`. */
   listen(at: ListenAt): Promise<string>
-  /** Reservations that were given out here and are under way, but those that are kept for their callers. */
+  /** Open reservations of this sidecar, without those that a stream renews. */
   held(): number
-  /** Reserves nothing new; resolves when what was given out here has ended or lapsed, at most after `graceMs`. */
+  /** Reserves nothing new; resolves when its open reservations have ended or lapsed, at most after `graceMs`. */
   close(graceMs: number): Promise<void>
 }
 
@@ -103,7 +103,7 @@ export function createReservationApi(
   return {
     listen: async ({ kind: _, ...where }) => {
       const address = await app.listen(where)
-      // Agreed on before the first call needs it; where the nodes are not there yet, that call asks again.
+      // Agreed on before the first call needs it; where the nodes can't be reached yet, that call tries again.
       void ports.secret.current(SECRET_SOON_MS)
       return 'path' in where ? `unix:${where.path}` : address
     },
@@ -118,7 +118,7 @@ export function createReservationApi(
 
 type Serve = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>
 
-/** The calls of the table, each with its handler; what its schema lets through is what the handler takes. */
+/** The calls of the table, each with its handler; the handler's input is what its schema accepts. */
 function serveCalls(
   app: FastifyInstance,
   reserve: Serve,

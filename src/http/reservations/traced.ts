@@ -1,11 +1,11 @@
-/** The calls of the API as traces see them: where a call begins and ends, and what its caller is given to send on. */
+/** The calls of the API in traces: where a call begins and ends, and the baggage that its caller propagates. */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { lockIdOf } from '../../core/claims/lease.ts'
 import type { Token } from '../../core/record/token.ts'
 import type { Tracing } from '../../core/tracing.ts'
 
-/** To be added before all other hooks: what they and the handlers do belongs to the call. */
+/** Must be added before all other hooks: their work and the handlers' belongs to the call. */
 export function traceCalls(app: FastifyInstance, tracing: Tracing): void {
   app.addHook('onRequest', (request, reply, next) => {
     const trace = tracing.request({
@@ -19,7 +19,7 @@ export function traceCalls(app: FastifyInstance, tracing: Tracing): void {
   })
 }
 
-/** As logs and traces call it: by its first record. */
+/** The id in logs and traces: that of its first record. */
 export function lockOf(made: {
   readonly reservation: { readonly token: Token }
   readonly recordKey: string
@@ -27,7 +27,7 @@ export function lockOf(made: {
   return lockIdOf({ key: made.recordKey, token: made.reservation.token })
 }
 
-/** We can't change the context of our caller: it gets the merged baggage and sends it on itself. */
+/** The sidecar can't change its caller's context: the caller gets the merged baggage and propagates it itself. */
 export function giveBaggage(
   request: FastifyRequest,
   reply: FastifyReply,

@@ -1,11 +1,11 @@
-/** Fastify's validation, by TypeBox: the schemas of `schemas.ts` are checked as they stand, nothing is coerced. */
+/** Validates with TypeBox inside Fastify: the schemas of `schemas.ts` as they are, without coercion. */
 
 import { Compile } from 'typebox/compile'
 import type { Schema } from './schemas.ts'
 
 type Fault = { readonly instancePath: string; readonly message: string; readonly keyword: string }
 
-/** First what a caller can mend: a union that fails says less than the member that failed. */
+/** These come last: a failed union says less than the failed member. */
 const LAST = new Set(['oneOf', 'anyOf', 'boolean', 'not'])
 
 export function validatorOf(schema: unknown) {
@@ -19,7 +19,7 @@ export function validatorOf(schema: unknown) {
   }
 }
 
-/** Says which member is unknown, missing or one too many, where the validator only says that one is. */
+/** Names the unknown member, where the validator only says that there is one. */
 function named(fault: Fault & { readonly params?: unknown }): Fault {
   const { keyword, instancePath } = fault
   const { additionalProperties } = (fault.params ?? {}) as { additionalProperties?: readonly string[] }

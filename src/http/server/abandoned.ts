@@ -1,8 +1,8 @@
 /**
- * Tells that nobody waits for an answer any more: its client went away before it was sent whole.
+ * A signal that aborts when the client disconnects before its answer is sent in full.
  *
- * An answer that was sent whole is not abandoned, although its response closes too: to abort then would tell nobody
- * anything, and makes an error with its stack for each request.
+ * A response that was sent in full closes, too, and does not abort: nobody would listen, and each abort creates an error with
+ * its stack.
  */
 import type { ServerResponse } from 'node:http'
 

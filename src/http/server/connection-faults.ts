@@ -1,9 +1,9 @@
 /**
- * What Node's parser could not take: garbage, heads that are too large, requests that do not arrive in time.
+ * What Node's parser rejects: malformed bytes, heads that are too large, requests that do not arrive in time.
  *
- * Owns the answer to them and, above all, whose answer it is. While an earlier request of the same connection waits for
- * its answer, nothing may be written: the client would take it for that one. And where the garbage is inside the body of
- * a request that is being read, it is that request's own problem.
+ * Owns the answer to them and, above all, which request it answers. While an earlier request on the same connection waits for
+ * its answer, nothing is written: the client would take it for that answer. Malformed bytes inside a body that is being read
+ * are a problem of that request.
  */
 
 import type { Duplex } from 'node:stream'
@@ -15,9 +15,9 @@ import { writeRaw } from './send.ts'
 type Connection = { latest: Inbound; readonly unanswered: Set<Inbound> }
 
 export type ConnectionFaults = {
-  /** Makes a request known; `cut` is what aborts its {@link Inbound.cut}. */
+  /** Registers a request; `cut` aborts its {@link Inbound.cut}. */
   admit(inbound: Inbound, cut: AbortController): void
-  /** No earlier request of this connection waits for its answer. */
+  /** No earlier request on this connection waits for its answer. */
   isQuiet(socket: Duplex): boolean
   /** For Node's `clientError`. */
   onClientError(error: NodeJS.ErrnoException, socket: Duplex): void
@@ -67,7 +67,7 @@ export type FaultLimits = {
   readonly requestTimeoutMs: number
 }
 
-/** Undefined where the connection itself is gone. */
+/** Undefined where the connection itself is closed. */
 function problemOf(error: NodeJS.ErrnoException, limits: FaultLimits): Problem | undefined {
   switch (error.code) {
     case 'ECONNRESET':
@@ -85,7 +85,7 @@ function problemOf(error: NodeJS.ErrnoException, limits: FaultLimits): Problem |
         detail: `The head of a request has to arrive within ${limits.headersTimeoutMs} ms and all of it within ${limits.requestTimeoutMs} ms. Nothing was carried out.`,
       }
     default:
-      // A handshake that failed: there is no TLS to tell anything on.
+      // The handshake failed: there is no channel for an answer.
       if (/^(ERR_SSL_|ERR_TLS_|EPROTO)/.test(error.code ?? '')) return undefined
       return { code: 'malformed-request', detail: 'This is not a well-formed HTTP/1.1 request (RFC 9112).' }
   }

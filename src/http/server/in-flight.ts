@@ -1,10 +1,10 @@
 /**
- * What is under way on a listener, and how its end is waited for.
+ * Counts what is in flight on a listener, and waits for it when the listener drains.
  *
- *   serving → draining → idle, or the grace is over
+ *   serving → draining → idle, or the grace period ends
  *
- * Owns the count and that a listener drains. What a draining listener still takes, and what it cuts when the grace is over, is
- * the listener's.
+ * Owns the count and the draining state. The listener decides what it still accepts while it drains, and what it cuts after the
+ * grace period.
  */
 
 import type { Clock } from '../../core/clock.ts'
@@ -15,7 +15,7 @@ export interface InFlight {
   begin(): void
   end(): void
   drain(): void
-  /** Resolves when nothing is under way, or after `graceMs`. */
+  /** Resolves when nothing is in flight, or after `graceMs`. */
   idleOrAfter(graceMs: number): Promise<void>
 }
 

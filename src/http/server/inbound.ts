@@ -1,9 +1,8 @@
 /**
- * One request of a client as it stands on its connection: what was received, what can still be received, and whether
- * the client is still there.
+ * One request on its connection: what was received, what can still be received, and whether the client is still connected.
  *
- * Owns reading the body within a limit. A connection that delivers garbage or nothing in the middle of a body does not
- * make Node fail the request; `connection-faults.ts` cuts it with the problem to answer with.
+ * Owns reading the body within a limit. Where a connection delivers malformed bytes or stalls in the middle of a body, Node does
+ * not fail the request; `connection-faults.ts` cuts it, with the problem to answer.
  */
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -15,14 +14,14 @@ export type Inbound = {
   readonly res: ServerResponse
   /** The client waits for `100 Continue` before it sends the body. */
   readonly expectsContinue: boolean
-  /** Aborts, with a {@link Problem} as its reason, where the rest of the request will not come. */
+  /** Aborts, with a {@link Problem} as its reason, where the rest of the request will not arrive. */
   readonly cut: AbortSignal
 }
 
 export type Body =
   | { readonly kind: 'whole'; readonly bytes: Buffer }
   | { readonly kind: 'refused'; readonly problem: Problem }
-  /** The client went away before the request was whole: there is nobody to answer and nothing to carry out. */
+  /** The client disconnected before the request was complete: there is nobody to answer and nothing to execute. */
   | { readonly kind: 'gone' }
 
 export function hasBody({ req }: Inbound): boolean {
@@ -41,7 +40,7 @@ export function readBody(inbound: Inbound, limitBytes: number): Promise<Body> {
     const settle = (body: Body): void => {
       req.off('data', onData).off('end', onEnd).off('close', onGone).off('error', onGone)
       cut.removeEventListener('abort', onCut)
-      // What still comes of a request that was refused is not for anybody.
+      // The rest of a refused request is discarded.
       if (body.kind === 'refused') req.on('error', () => {}).pause()
       resolve(body)
     }
@@ -71,8 +70,8 @@ export function tooLarge(limitBytes: number): Body {
 }
 
 /**
- * The body as it comes, with backpressure. Destroying it leaves the client's connection alone, so that there is a way to
- * answer on; a client that goes away, or whose body is cut, destroys it.
+ * The body as it arrives, with backpressure. Destroying the stream leaves the client's connection open for an answer; a client
+ * that disconnects, or whose body is cut, destroys the stream.
  */
 export function bodyStream(inbound: Inbound): Readable {
   const { req, res, cut } = inbound

@@ -1,4 +1,4 @@
-/** Where a listener is told to listen, and how it says where it does. */
+/** The address that a listener is given, and the address that it reports. */
 
 import type { Server } from 'node:net'
 
@@ -6,7 +6,7 @@ export type ListenAt =
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
   | { readonly kind: 'unix'; readonly path: string }
 
-/** Of a server that listens: `http://host:port`, `https://host:port`, or `unix:/path`. */
+/** The address of a listening server: `http://host:port`, `https://host:port`, or `unix:/path`. */
 export function whereListening(server: Pick<Server, 'address'>, encrypted: boolean): string {
   const at = server.address()
   if (typeof at === 'string' || at === null) return `unix:${at}`

@@ -1,9 +1,9 @@
 /**
- * Fastify in front of Node's HTTP server, with every limit written out.
+ * Fastify in front of Node's HTTP server, for requests that are forwarded or judged as they are; with every limit written out.
  *
- * Owns what of HTTP never reaches a handler: limits of heads and times, CONNECT, unknown expectations, what the parser
- * could not take. Fastify's routing and body parsing are not used, because both change what is passed on (a normalised
- * target, a parsed body): every request is taken at `onRequest`.
+ * Owns the part of HTTP that never reaches a handler: limits of heads and times, CONNECT, unknown expectations, what the parser
+ * rejects. Fastify's routing and body parsing are not used, because both change what is forwarded (a normalised target, a parsed
+ * body): every request is taken at `onRequest`.
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
@@ -32,11 +32,11 @@ export type ListenerLimits = {
 export type Handlers = {
   /** Never rejects. */
   readonly take: (inbound: Inbound) => Promise<void>
-  /** A client that asks for a WebSocket. Never rejects. Absent where the request is taken like any other. */
+  /** A client requests a WebSocket. Never rejects. Without it such a request is taken like any other. */
   readonly takeUpgrade?: (req: IncomingMessage, socket: Duplex, first: Buffer) => Promise<void>
 }
 
-/** How often connections are looked at for the timeouts of heads and requests. */
+/** How often connections are checked for timeouts of heads and requests. */
 const TIMEOUT_CHECK_MS = 500
 
 export function createListener(
@@ -46,14 +46,14 @@ export function createListener(
   tls: ListenerTls | undefined,
 ): FastifyInstance {
   const expecting = new WeakSet<IncomingMessage>()
-  /** Their client was told that no answer follows: what it sent behind must not be carried out behind its back. */
+  /** Their client knows that no answer follows: a request that it sent behind must not be executed unseen. */
   const ending = new WeakSet<Duplex>()
   const faults = createConnectionFaults(limits, newInstance)
   const app = Fastify({
     logger: false,
     forceCloseConnections: false,
     return503OnClosing: false,
-    // Fastify has nothing to route: whatever the target is, it is the hook below that takes the request.
+    // Fastify routes nothing: the hook below takes every request, whatever its target.
     rewriteUrl: () => '/',
     clientErrorHandler: (error, socket) => faults.onClientError(error, socket),
     serverFactory: (handler) => {
@@ -73,14 +73,14 @@ export function createListener(
     return on
   }
   const server = app.server as Server
-  // Node drops header lines beyond its count without a word, and with them a key. All are kept, and counted by us.
+  // Node drops header lines beyond its limit silently, and a key with them. Keep all of them; admission counts them.
   server.maxHeadersCount = 0
   server.maxRequestsPerSocket = limits.requestsPerConnectionMax
   server.maxConnections = limits.connectionsMax
   server.timeout = 0
 
-  // Node remembers an address that was asked for while its connection stood. Of a peer that has reset it there is none, and
-  // nobody knows who asks: it would be taken for one on a Unix socket, which is trusted (`request/trusted-peers.ts`).
+  // Node caches an address that was read while the connection was open. A peer that has reset it has none, and would look like a
+  // peer on a Unix socket, which is trusted (`request/trusted-peers.ts`).
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
     if (socket.remoteAddress === undefined && typeof server.address() !== 'string') socket.destroy()
   })
@@ -89,7 +89,7 @@ export function createListener(
     const cut = new AbortController()
     const inbound = { req, res, expectsContinue: expecting.has(req), cut: cut.signal }
     faults.admit(inbound, cut)
-    // The answer before it on its connection leaves its time limit there, and Node cuts one whose answer does not mind.
+    // The previous answer leaves its timeout on the connection; without a listener here Node cuts this one for it.
     res.on('timeout', () => {})
     return inbound
   }
@@ -132,11 +132,11 @@ function serverOptions(limits: ListenerLimits, faults: ConnectionFaults, upgrade
     keepAliveTimeout: limits.keepAliveTimeoutMs,
     connectionsCheckingInterval: TIMEOUT_CHECK_MS,
     insecureHTTPParser: false,
-    // Checked by ourselves, with a problem document for an answer.
+    // Admission checks it, and answers with a problem document.
     requireHostHeader: false,
     noDelay: true,
-    // A request that asks for another protocol is otherwise an ordinary one. So is one behind others that are not
-    // answered yet: whoever takes a connection over writes to it at once.
+    // Any other request for a protocol change is an ordinary request. So is one behind requests that are not answered yet: a
+    // tunnel writes to the connection at once.
     shouldUpgradeCallback: (req: IncomingMessage) =>
       upgrades && asksForWebSocket(req) && faults.isQuiet(req.socket),
   }

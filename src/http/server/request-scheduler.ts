@@ -1,9 +1,9 @@
 /**
  * How many requests begin in one turn of the event loop.
  *
- * A burst of a thousand requests is a thousand readable sockets, which Node hands over in one turn: were all of them begun
- * there, scrapes, probes and renewals would wait for their work of 100 ms and more. So a few begin at once, and the others in
- * later turns, in the order in which they came. Owns that order, and no limit: every request begins.
+ * A burst of a thousand requests is a thousand readable sockets, which Node delivers in one turn. Beginning all of them there
+ * would delay scrapes, probes and renewals by 100 ms and more. So a few begin at once, and the others in later turns, in order of
+ * arrival. Owns that order, and no limit: every request begins.
  */
 
 import type { Clock } from '../../core/clock.ts'
@@ -13,9 +13,9 @@ export interface RequestScheduler {
   begin(): Promise<void> | undefined
 }
 
-/** At some 150 µs each they hold up whoever else is waiting for some 3 ms; a scrape waits for several turns. */
+/** At some 150 µs each they delay everything else by some 3 ms; a scrape waits for several turns. */
 const A_TURN = 16
-/** Longer ago than this is another turn: asking the loop itself would cost it a turn for each request. */
+/** After this time a new turn is assumed: asking the loop itself would cost a turn for each request. */
 const TURN_MS = 5
 
 export function createRequestScheduler({ monoMs }: Pick<Clock, 'monoMs'>): RequestScheduler {

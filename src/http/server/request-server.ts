@@ -1,9 +1,9 @@
 /**
- * A server for requests that are taken whole, whatever their path: from its connection to the handler, and from the handler's
- * answer back to the connection.
+ * A server that hands every request to one handler, whatever its path: from the connection to the handler, and from the
+ * handler's answer back to the connection.
  *
- * Owns when a request begins, how many are under way, after which answer a connection ends, and the drain. What is done with
- * a request is the handler's; limits of heads and times are the listener's (`listener.ts`).
+ * Owns when a request begins, how many are in flight, which answer ends a connection, and the drain. The handler decides what
+ * to do with a request; `listener.ts` has the limits of heads and times.
  */
 
 import type { IncomingMessage, Server } from 'node:http'
@@ -33,9 +33,9 @@ export type RequestServerPorts = {
 }
 
 export type RequestHandlers = {
-  /** @param startedMonoMs when the request came, which may be earlier than when it begins */
+  /** @param startedMonoMs when the request arrived, which may be earlier than when it begins */
   readonly handle: (inbound: Inbound, startedMonoMs: number) => Promise<void>
-  /** A client that asks for a WebSocket. Never rejects. Absent where such a request is handled like any other. */
+  /** A client requests a WebSocket. Never rejects. Without it such a request is handled like any other. */
   readonly upgrade?: (req: IncomingMessage, socket: Duplex, first: Buffer) => Promise<void>
 }
 
@@ -43,14 +43,14 @@ export interface RequestServer {
   readonly inFlight: InFlight
   /** Where it listens: `http://host:port`, or `unix:/path`. */
   listen(at: ListenAt): Promise<string>
-  /** No request that follows this one on its connection is handled. */
+  /** Handles no request that follows this one on its connection. */
   endAfter(inbound: Inbound): void
   /** Never rejects. */
   send(inbound: Inbound, answer: Answer): Promise<void>
   /**
-   * Drains: what is under way has `graceMs`, then its connections are cut.
+   * Drains: requests in flight have `graceMs`, then all connections are cut.
    *
-   * @param cut ends what stands on connections that were handed over, and are not the server's any more
+   * @param cut ends connections that were handed over, which the server does not know any more
    */
   close(graceMs: number, cut?: () => void): Promise<void>
 }
@@ -80,7 +80,7 @@ export function createRequestServer(
     try {
       const turn = scheduler.begin()
       if (turn !== undefined) await turn
-      // Otherwise its client was told that no answer follows: what is executed now would be executed behind its back.
+      // The client of an ending connection knows that no answer follows: a request from it must not be executed unseen.
       if (!ending.has(inbound.req.socket)) await handle(inbound, startedMonoMs)
     } catch (error) {
       onFailure(error, newInstance())

@@ -1,8 +1,8 @@
 /**
- * Fastify with its routes and its body parsing, for listeners whose paths are our own, with every limit written out.
+ * Fastify with its routes and its body parsing, for listeners with paths of their own; with every limit written out.
  *
- * Owns limits of heads, bodies, times and connections, and TLS. Requests that are somebody else's, and are taken whole,
- * arrive on `listener.ts`.
+ * Owns limits of heads, bodies, times and connections, and TLS. Requests of applications, whose paths are not ours, arrive on
+ * `listener.ts`.
  */
 
 import type { Server as TlsServer } from 'node:https'
@@ -16,7 +16,7 @@ export type RoutedLimits = FaultLimits & {
   readonly connectionsMax: number
 }
 
-/** How often connections are looked at for the timeouts of heads and requests. */
+/** How often connections are checked for timeouts of heads and requests. */
 const TIMEOUT_CHECK_MS = 500
 
 export function createRoutedListener(
@@ -31,7 +31,7 @@ export function createRoutedListener(
     requestTimeout: limits.requestTimeoutMs,
     connectionTimeout: 0,
     forceCloseConnections: true,
-    // Ids are longer than Fastify's default; their own limit is checked where they are read.
+    // Ids are longer than Fastify's default; they have a limit of their own where they are read.
     routerOptions: { maxParamLength: limits.headerBytesMax },
     ...serverOptions(
       {

@@ -1,9 +1,9 @@
 /**
  * Writes an answer to a client.
  *
- * Owns framing (`Content-Length` of what is in memory, whatever is stated; without a body what is stated), backpressure, how long a slow
- * reader may take, and that an answer that is given before the request was read to its end reaches its client: closing a
- * connection with unread bytes resets it, and the reset may overtake the answer.
+ * Owns framing (`Content-Length` of a body in memory is its own length, whatever is stated; without a body it is what is stated),
+ * backpressure, and how long a slow reader may take. An answer that is sent before its request was read to the end reaches its
+ * client: closing a connection with unread bytes resets it, and the reset may overtake the answer.
  */
 
 import { type ServerResponse, STATUS_CODES } from 'node:http'
@@ -15,15 +15,15 @@ import type { Inbound } from './inbound.ts'
 export type SendOptions = {
   /** Longest silence of a client that does not read its answer. */
   readonly readerIdleMs: number
-  /** The connection is closed after this answer. */
+  /** Close the connection after this answer. */
   readonly close: boolean
 }
 
-/** What is still read of a request that was refused, so that its client can read why. */
+/** How much of a refused request is still read, so that its client can read the answer. */
 const LINGER_MS = 1_000
 const LINGER_BYTES = 1024 * 1024
 
-/** Resolves when the answer has been handed over or its client is gone. Never rejects. */
+/** Resolves when the answer is handed over, or the client has disconnected. Never rejects. */
 export async function send(inbound: Inbound, answer: Answer, options: SendOptions): Promise<void> {
   const { req, res } = inbound
   if (res.destroyed || res.headersSent) {
@@ -66,23 +66,23 @@ function framed({ status, headers, body }: Answer, bodyless: boolean): HeaderLis
   // RFC 9110, section 8.6: 204 has no Content-Length.
   if (status === 204) return headers.filter((header) => !isLength(header))
   if (!Buffer.isBuffer(body)) return headers
-  // That of an answer with a body, which only the application can state: `0` would be another answer than it gave.
+  // The length of the answer with a body, which only the application knows: `0` would change its answer.
   if (bodyless && (status === 304 || body.length === 0 || headers.some(isLength))) return headers
-  // A record may be written by others than us: its word on the length must not decide where the next answer begins.
+  // Other programs can write records: a length from a record must not decide where the next answer begins.
   return [...headers.filter((header) => !isLength(header)), ['Content-Length', String(body.length)]]
 }
 
-/** Ends the connection, and not the answer, where the source is cut: the client must not take the part for the whole. */
+/** Where the source is cut, ends the connection and not the answer: the client must not take a part for the whole. */
 async function pour(body: AsyncIterable<Buffer>, inbound: Inbound, readerIdleMs: number): Promise<void> {
   const { res } = inbound
-  // Between two parts it is the application that is silent, and how long it may be is not for here.
+  // Between two parts the application is silent, and upstream/ limits for how long.
   res.setTimeout(0)
-  // Node holds the head back for the first part, to write both at once. Of an event stream that part may be hours away.
+  // Node holds the head back until the first part, to write both at once. In an event stream that may take hours.
   const alone = setImmediate(() => res.flushHeaders())
   try {
     for await (const part of unbroken(body)) {
       clearImmediate(alone)
-      // A client that has gone does not end the application's work: the rest is read, for nobody.
+      // A client that disconnects does not end the application's work: the rest is read and discarded.
       if (res.destroyed || res.write(part)) continue
       res.setTimeout(readerIdleMs)
       await room(res)
@@ -94,13 +94,13 @@ async function pour(body: AsyncIterable<Buffer>, inbound: Inbound, readerIdleMs:
     res.end()
   } catch {
     clearImmediate(alone)
-    // Cut before its first part: the head still says that it was carried out.
+    // Cut before the first part: the head still shows that the request was executed.
     res.flushHeaders()
     res.destroy()
   }
 }
 
-/** Resolves when the client has read enough, or is gone. */
+/** Resolves when the client has read enough, or has disconnected. */
 function room(res: ServerResponse): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
@@ -116,18 +116,18 @@ async function discard(answer: Answer): Promise<void> {
   try {
     for await (const _ of unbroken(answer.body));
   } catch {
-    // Cut by the application; nobody was reading.
+    // The application cut it; nobody was reading.
   }
 }
 
-/** Without `return()`, which would end the application's connection where reading stops early. */
+/** Never calls `return()`, which would end the application's connection where reading stops early. */
 async function* unbroken(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   const parts = body[Symbol.asyncIterator]()
   for (let part = await parts.next(); part.done !== true; part = await parts.next()) yield part.value
 }
 
 async function linger({ req, res, cut }: Inbound): Promise<void> {
-  // Where the rest was garbage or did not come, there is nothing to wait for.
+  // Where the rest is malformed or does not arrive, there is nothing to wait for.
   if (req.complete || req.destroyed || res.destroyed || cut.aborted) return
   await new Promise<void>((resolve) => {
     let bytes = 0
@@ -152,7 +152,7 @@ async function linger({ req, res, cut }: Inbound): Promise<void> {
   })
 }
 
-/** For connections that Node gave to us without a response: upgrades, CONNECT, what could not be parsed. */
+/** For connections that Node hands over without a response: upgrades, CONNECT, what could not be parsed. */
 export function writeRaw(socket: Duplex, answer: Answer, after: () => void): void {
   const body = Buffer.isBuffer(answer.body) ? answer.body : Buffer.alloc(0)
   socket.on('error', () => {})

@@ -1,8 +1,7 @@
 /**
- * TLS on a listener: what is spoken, who must show a certificate, and how a renewed certificate comes into force.
+ * TLS on a listener: versions, client certificates, and how a renewed certificate takes effect.
  *
- * Owns the options, every one that we rely on written out. Connections that stand keep the certificate that they began
- * with; new ones get the new one.
+ * Owns the options, every one that we rely on written out. Open connections keep their certificate; new ones get the new one.
  */
 
 import type { TlsOptions } from 'node:tls'
@@ -11,13 +10,13 @@ export type Certificates = {
   /** PEM: the certificate, then its chain. */
   readonly cert: string
   readonly key: string
-  /** PEM. Where given, a client without a certificate of theirs is cut. */
+  /** PEM. Where given, a client without a certificate signed by it is disconnected. */
   readonly clientCa: string | undefined
 }
 
 export type ListenerTls = {
   readonly current: () => Certificates
-  /** Told whenever they have changed. */
+  /** Calls the listener after each change. */
   readonly onChange: (listener: () => void) => void
 }
 
@@ -27,20 +26,20 @@ export function tlsOptions(tls: ListenerTls, handshakeTimeoutMs: number): TlsOpt
     ...contextOf(tls.current()),
     minVersion: 'TLSv1.2',
     ALPNProtocols: ['http/1.1'],
-    // Node waits for two minutes; a client that does not finish its handshake holds a connection.
+    // Node's default is two minutes; a client that does not finish its handshake holds a connection.
     handshakeTimeout: handshakeTimeoutMs,
     requestCert: verifies,
     rejectUnauthorized: verifies,
   }
 }
 
-/** For Fastify, which makes its server itself: the options of Node's server, under the name that its kind wants. */
+/** The options of Node's server, as Fastify takes them, which creates its server itself. */
 export function serverOptions<O extends { readonly headersTimeout: number }>(
   http: O,
   tls: ListenerTls | undefined,
 ): { readonly http: O } {
   if (tls === undefined) return { http }
-  // Fastify's types make another type of server of this; what is used of it is the same.
+  // Fastify's types make this another type of server; what is used of it is the same.
   return { https: { ...http, ...tlsOptions(tls, http.headersTimeout) } } as unknown as { readonly http: O }
 }
 

@@ -1,4 +1,4 @@
-/** Whether a request offers to change its connection to a WebSocket. Other protocols are never taken up. */
+/** Whether a request offers to change its connection to a WebSocket. Other protocols are never accepted. */
 
 import type { IncomingMessage } from 'node:http'
 
