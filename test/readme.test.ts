@@ -7,6 +7,10 @@ import { startPostgres } from './support/postgres-server.ts'
 import { TestProcess } from './support/processes.ts'
 import { requireProgram } from './support/programs.ts'
 
+/** Three processes start one after the other, on a machine that may run other tests. */
+const PATIENCE = { withinMs: 60_000 }
+const LIMIT = { timeout: 240_000 }
+
 const page = readFileSync(join(import.meta.dirname, '../README.md'), 'utf8')
 
 /** The blocks of shell of the section whose heading begins so. */
@@ -39,13 +43,13 @@ function shell(script: string, env: Readonly<Record<string, string>>): TestProce
   return new TestProcess('bash', ['-c', script], { name: script.slice(0, 60), env })
 }
 
-test('the proxy: the second copy of a payment is answered from the record', async () => {
+test('the proxy: the second copy of a payment is answered from the record', LIMIT, async () => {
   const [application = '', sidecar = '', requests = ''] = blocksOf('Quickstart: put the proxy')
   const ports = await onFreePorts()
   await using app = ports.shell(application)
-  await app.http(`http://127.0.0.1:${ports.application}/`, 201)
+  await app.http(`http://127.0.0.1:${ports.application}/`, 201, PATIENCE)
   await using serve = ports.shell(sidecar)
-  await serve.http(`http://127.0.0.1:${ports.proxy}/`, 201)
+  await serve.http(`http://127.0.0.1:${ports.proxy}/`, 201, PATIENCE)
   await using curl = ports.shell(requests)
   expect(await curl.exited).toEqual({ code: 0, signal: null })
   const said = [...curl.output.matchAll(/^idempotency-status: (\w+)|^(charge \d+)$/gim)]
@@ -55,11 +59,11 @@ test('the proxy: the second copy of a payment is answered from the record', asyn
   expect(said.map(([, status, body]) => status ?? body)).toEqual(['created', charge, 'replayed', charge])
 })
 
-test('localhost: the second worker is told of the duplicate, with its result', async () => {
+test('localhost: the second worker is told of the duplicate, with its result', LIMIT, async () => {
   const [sidecar = '', work = '', duplicate = ''] = blocksOf('Quickstart: reserve')
   const ports = await onFreePorts()
   await using serve = ports.shell(sidecar)
-  await serve.http(`http://127.0.0.1:${ports.api}/openapi.json`)
+  await serve.http(`http://127.0.0.1:${ports.api}/openapi.json`, 200, PATIENCE)
   await using worker = ports.shell(work)
   expect(await worker.exited).toEqual({ code: 0, signal: null })
   expect(worker.output).toContain('"status":"COMPLETED"')
@@ -68,7 +72,7 @@ test('localhost: the second worker is told of the duplicate, with its result', a
   expect(other.output).toMatch(/"reservation_status":"DUPLICATE".*"result":\{"paid":1200\}/)
 })
 
-test('sagas: an order is placed and handled once', async () => {
+test('sagas: an order is placed and handled once', LIMIT, async () => {
   const [command = ''] = blocksOf('Quickstart: sagas')
   await using database = await startPostgres()
   const { shell: run } = await onFreePorts()
