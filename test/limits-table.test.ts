@@ -7,7 +7,7 @@ const root = join(import.meta.dirname, '..')
 const page = readFileSync(join(root, 'docs/reference/http.md'), 'utf8')
 
 const LIMITS = 'test/http/proxy/limits.test.ts'
-const BEYOND = '%s beyond its limit is told the number'
+const BEYOND = '%s above its limit gets the limit in the answer'
 
 // biome-ignore format: one line a row of the page
 const REACHED: Record<string, readonly (readonly [file: string, title: string])[]> = {
@@ -16,29 +16,29 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
   'time for the head': [[LIMITS, 'a slow head']],
   'time for the whole request': [[LIMITS, 'a slow body']],
   'body of a protected request': [[LIMITS, "'a body'"]],
-  'the same when decoded, for the fingerprint': [[LIMITS, 'a body that unfolds to %i bytes']],
-  'stored answer': [['test/http/proxy/answers.test.ts', 'an answer too large to be kept']],
+  'the same when decoded, for the fingerprint': [[LIMITS, 'a body that decodes to %i bytes']],
+  'stored answer': [['test/http/proxy/answers.test.ts', 'an answer too large to be stored']],
   'head of an answer': [['test/http/proxy/upstream.test.ts', 'a head above 64 KiB']],
-  'requests in flight, WebSockets included': [[LIMITS, 'requests in flight and waiting duplicates are told their numbers']],
-  'protected requests and checks of one tenant in flight': [[LIMITS, 'a tenant with too many %s is told the number'], ['test/http/gateway/tenants.test.ts', 'a tenant with too many checks under way']],
-  'new records of one tenant within a second': [[LIMITS, 'a tenant with too many %s is told the number'], ['test/http/gateway/tenants.test.ts', 'a tenant with too many new records']],
-  'waiting duplicates of one route': [[LIMITS, 'requests in flight and waiting duplicates are told their numbers']],
-  'waiting of one of them': [['test/http/proxy/answers.test.ts', 'a wait ends: in progress']],
-  'connecting to the application': [[LIMITS, 'an application that does not take connections']],
-  'the whole answer of the application': [['test/http/proxy/upstream.test.ts', 'an application that drips its body for ever is 504 too']],
+  'requests in flight, WebSockets included': [[LIMITS, 'requests in flight and waiting duplicates get their limits']],
+  'protected requests and checks of one tenant in flight': [[LIMITS, 'a tenant with too many %s gets the limit'], ['test/http/gateway/tenants.test.ts', 'a tenant with too many checks in flight']],
+  'new records of one tenant within a second': [[LIMITS, 'a tenant with too many %s gets the limit'], ['test/http/gateway/tenants.test.ts', 'a tenant with too many new records']],
+  'waiting duplicates of one route': [[LIMITS, 'requests in flight and waiting duplicates get their limits']],
+  'waiting of one of them': [['test/http/proxy/answers.test.ts', 'a duplicate whose wait ends is in progress']],
+  'connecting to the application': [[LIMITS, 'an application that does not accept connections']],
+  'the whole answer of the application': [['test/http/proxy/upstream.test.ts', 'a client gets 504 from an application that drips its body for ever']],
   'silence within a streamed answer': [['test/http/proxy/bypass.test.ts', 'an answer that falls silent is cut']],
   'a client that does not read its answer': [['test/http/proxy/lifecycle.test.ts', 'a client that does not read its answer is cut off']],
-  'connections of clients': [[LIMITS, 'connections beyond their number are closed at once']],
+  'connections of clients': [[LIMITS, 'connections above the limit are closed at once']],
   'requests of one connection': [[LIMITS, 'a connection is closed after its number of requests']],
   'idle connection of a client': [[LIMITS, 'an idle connection is closed']],
   'the key': [[LIMITS, "'a key'"]],
   'tenant, API version': [[LIMITS, "'a tenant'"], [LIMITS, "'a version'"]],
   'handshake of TLS': [['test/app/listeners.test.ts', 'a handshake that does not come is cut']],
-  'holding a record, renewals included': [[LIMITS, 'a request that is held beyond the total hold']],
+  'holding a record, renewals included': [[LIMITS, 'a request beyond the total hold']],
   'all rounds of a claim': [['test/redis/node.test.ts', 'nobody is granted or renewed a lease that was over by then']],
   'one node, for one command': [['test/redis/node.test.ts', 'stands still gets no answer within the deadline']],
-  'recording an outcome, while the client waits': [['test/http/proxy/answers.test.ts', 'carried out, and the quorum did not take the outcome: unstored']],
-  'outcomes that are offered further': [[LIMITS, 'outcomes beyond the number that are offered further are given up']],
+  'recording an outcome, while the client waits': [['test/http/proxy/answers.test.ts', 'an outcome that the quorum does not record is unstored']],
+  'outcomes that are offered further': [[LIMITS, 'outcomes above the limit of background retries are given up']],
   'tenants whose new records are counted': [['test/core/request/tenant-quotas.test.ts', 'a million invented tenants']],
   'memory for recorded outcomes': [['test/core/claims/shared-leases.test.ts', 'the longest unused first, when memory is short']],
   'memory for what is executed without a quorum (`local`)': [['test/core/quorum-loss.test.ts', 'what a process carries out by itself has a bound']],
@@ -47,8 +47,8 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
   'values of one reservation, entities besides': [['test/http/reservations/calls.test.ts', 'many names'], ['test/http/reservations/calls.test.ts', 'many entities']],
   'a reserved value, a session id, a reservation id': [['test/http/reservations/calls.test.ts', 'a long name'], ['test/http/reservations/calls.test.ts', 'a long session'], ['test/http/reservations/calls.test.ts', 'a huge id']],
   'a message of Envoy over gRPC': [['test/http/envoy/services.test.ts', 'a message above the limit ends its call only']],
-  'head, time, connections on the admin listener': [['test/http/admin/framing.test.ts', 'a head that is too large'], ['test/http/admin/framing.test.ts', 'a head that does not come is cut after its 5 seconds'], ['test/http/admin/framing.test.ts', 'connections beyond 256 are cut at once']],
-  draining: [['test/app/drain.test.ts', 'what is still under way after limits.drain is cut off'], ['test/http/proxy/lifecycle.test.ts', 'what is still under way when the grace ends is cut off']],
+  'head, time, connections on the admin listener': [['test/http/admin/framing.test.ts', 'a head that is too large'], ['test/http/admin/framing.test.ts', 'a head that does not arrive is cut after 5 seconds'], ['test/http/admin/framing.test.ts', 'connections beyond 256 are cut at once']],
+  draining: [['test/app/drain.test.ts', 'what is still under way after limits.drain is cut off'], ['test/http/proxy/lifecycle.test.ts', 'requests in flight are cut off when the grace period ends']],
 }
 
 const section = page.slice(page.indexOf('## Limits'), page.indexOf('## Shutting down'))

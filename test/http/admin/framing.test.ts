@@ -61,7 +61,7 @@ test.each<[what: string, bytes: string, answer: RegExp]>([
   expect((await fetch(`http://127.0.0.1:${port}/livez`)).status).toBe(200)
 })
 
-test('a head that does not come is cut after its 5 seconds, while probes are answered', async () => {
+test('a head that does not arrive is cut after 5 seconds, while probes are answered', async () => {
   const startedMs = performance.now()
   await using slow = await openWire(port)
   slow.send('GET /livez HT')

@@ -30,7 +30,7 @@ const given = {
 test.each<[what: string, messages: readonly ProcessingRequest[], over: boolean]>([
   ['has ended the stream', [], true],
   ['has answered by itself', [given], false],
-])('where Envoy %s before the claim was granted, nothing was sent', async (_, messages, over) => {
+])('nothing is sent where Envoy %s before the claim is granted', async (_, messages, over) => {
   const { conversation, answers } = said(messages, over)
   const exchange = exchangeOver(conversation, requestHead({}))
   expect(await exchange.forward([['fencepost-attempt', '1']], 1_024)).toMatchObject({ kind: 'never_sent' })

@@ -60,7 +60,7 @@ function post(key: string, more: Record<string, string> = {}, body = '{"amount":
   })
 }
 
-test('what is not protected goes through, without a word of ours', async () => {
+test('an unprotected request passes, without headers of the sidecar', async () => {
   const answer = await fetch(`${envoy.origin}/things?page=2`, { headers: { 'Fencepost-Fencing-Token': '1' } })
   expect(answer.status).toBe(201)
   const [request] = seen()
@@ -68,7 +68,7 @@ test('what is not protected goes through, without a word of ours', async () => {
   expect(request!.values('fencepost-fencing-token')).toEqual([])
 })
 
-test('the first passes with its token, a concurrent duplicate gets 409, a later one the first answer', async () => {
+test('the first request passes with its token, a concurrent duplicate gets 409, a later duplicate the first answer', async () => {
   const key = randomUUID()
   const held = Promise.withResolvers<void>()
   application.respond = async (request, response, execution) => {
@@ -106,7 +106,7 @@ test('the first passes with its token, a concurrent duplicate gets 409, a later 
   expect(seen()).toHaveLength(1)
 })
 
-test('an answer is replayed byte by byte, with each line of its head that is stored', async () => {
+test('an answer is replayed byte for byte, with each stored header line', async () => {
   const key = randomUUID()
   const bytes = Buffer.from(Array.from({ length: 512 }, (_, index) => index % 256))
   application.respond = (_request, response) => {
@@ -130,7 +130,7 @@ test('an answer is replayed byte by byte, with each line of its head that is sto
   expect(seen()).toHaveLength(1)
 })
 
-test('without a body in either direction, and without a type, nothing is added', async () => {
+test('nothing is added to a request and an answer without body and content type', async () => {
   const key = randomUUID()
   application.respond = (_request, response) => {
     response.writeHead(204).end()
@@ -146,7 +146,7 @@ test('without a body in either direction, and without a type, nothing is added',
   expect(seen()).toHaveLength(1)
 })
 
-test('the key of another request is refused with 422, and without a key the content is it', async () => {
+test('the key of another request is refused with 422, and without a key the content is the key', async () => {
   const key = randomUUID()
   expect((await post(key, {}, '{"amount":1}')).status).toBe(201)
   expect((await post(key, {}, '{"amount":2}')).status).toBe(422)
@@ -165,7 +165,7 @@ test.each([
   ['the limit of the route, stated', 600_000, true],
   ['the limit of the route, in chunks', 600_000, false],
   ['what Envoy holds back', 3_000_000, false],
-])('a body beyond %s is refused with 413 and not carried out', async (_, length, stated) => {
+])('a body above %s is refused with 413 and not executed', async (_, length, stated) => {
   const answer = await fetch(`${envoy.origin}/payments`, {
     method: 'POST',
     headers: { 'Idempotency-Key': randomUUID() },
@@ -181,7 +181,7 @@ test.each([
   ['in chunks', 200_000, false],
   ['in chunks, and longer than Envoy holds back', 5_000_000, false],
 ])(
-  'an answer %s that is too large to be kept goes to the first; others are told so',
+  'an answer %s that is too large to be stored goes to the first request; duplicates get 410',
   async (_, length, stated) => {
     const key = randomUUID()
     application.respond = (_request, response) => {
@@ -220,7 +220,7 @@ function withTrailers(key: string, body: string | undefined): Promise<Record<str
   })
 }
 
-test('a request with trailers is claimed as any other; trailers alone, to which nothing can be added, are refused', async () => {
+test('a request with trailers is claimed like any other; trailers without a body are refused', async () => {
   const key = randomUUID()
   const answers = [await withTrailers(key, 'body'), await withTrailers(key, 'body')]
   expect(answers.map((head) => [head[':status'], head['idempotency-status']])).toEqual([
@@ -232,7 +232,7 @@ test('a request with trailers is claimed as any other; trailers alone, to which 
   expect(seen().map((request) => request.body.toString())).toEqual(['body'])
 })
 
-test('an answer that settles nothing gives the claim back', async () => {
+test('an answer that settles nothing releases the claim', async () => {
   const key = randomUUID()
   application.respond = (_request, response) => {
     response.writeHead(503).end()
@@ -244,7 +244,7 @@ test('an answer that settles nothing gives the claim back', async () => {
   expect(seen().map((request) => request.values('fencepost-attempt'))).toEqual([['1'], ['1']])
 })
 
-test('an application that breaks off may have done it: 502, and the claim stays', async () => {
+test('a client gets 502 from an application that breaks off, and the claim stays', async () => {
   const key = randomUUID()
   application.respond = (_request, response) => {
     response.socket?.destroy()
@@ -257,7 +257,7 @@ test('an application that breaks off may have done it: 502, and the claim stays'
   expect(seen()).toHaveLength(1)
 })
 
-test('a client that leaves ends its request at Envoy; what became of it is not known, and the claim stays', async () => {
+test('a client that disconnects ends its request at Envoy; its outcome is unknown, and the claim stays', async () => {
   const key = randomUUID()
   const arrived = Promise.withResolvers<void>()
   const gone = Promise.withResolvers<void>()
@@ -286,7 +286,7 @@ test('a client that leaves ends its request at Envoy; what became of it is not k
   expect(seen()).toHaveLength(1)
 })
 
-test('where nothing listens nothing was sent: 502, and the next attempt is the first', async () => {
+test('without a listening application the answer is 502, nothing is sent, and the next attempt is the first', async () => {
   const nobody = await startApplication()
   await using other = await startGateway(EXT_PROC, nobody.origin, { 8083: sidecar.gatewayGrpc })
   await nobody[Symbol.asyncDispose]()
@@ -298,12 +298,12 @@ test('where nothing listens nothing was sent: 502, and the next attempt is the f
   expect(seen().map((request) => request.values('fencepost-attempt'))).toEqual([['1']])
 })
 
-describe('once too few nodes answer', () => {
+describe('without a quorum', () => {
   beforeAll(async () => {
     await Promise.all([nodes.kill(0), nodes.kill(1)])
   })
 
-  test('503 with Retry-After, and nothing goes through', async () => {
+  test('requests get 503 with Retry-After, and nothing passes', async () => {
     const answer = await post(randomUUID())
     expect(answer.status).toBe(503)
     expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0)
@@ -312,12 +312,12 @@ describe('once too few nodes answer', () => {
   })
 })
 
-describe('once the sidecar is gone', () => {
+describe('without the sidecar', () => {
   beforeAll(async () => {
     await sidecar.process.end({ signal: 'SIGKILL' })
   })
 
-  test('503, and nothing goes through', async () => {
+  test('requests get 503, and nothing passes', async () => {
     expect((await post(randomUUID())).status).toBe(503)
     expect(seen()).toEqual([])
   })

@@ -55,7 +55,7 @@ describe('ext_authz', () => {
       : `${answer.deniedResponse.status.code} ${JSON.parse(answer.deniedResponse.body).code}`
   const whole = (text: string): CheckedHttpRequest => ({ rawBody: Buffer.from(text), size: text.length })
 
-  test('a check that Envoy repeats is the same check: let through again, with the same token', async () => {
+  test('a retry of Envoy’s check is the same check: let through again, with the same token', async () => {
     const key = randomUUID()
     const first = await ask({ 'idempotency-key': key }, { id: '17' })
     const again = await ask({ 'idempotency-key': key }, { id: '17' })
@@ -72,14 +72,14 @@ describe('ext_authz', () => {
     expect(other.status.code).not.toBe(0)
   })
 
-  test('of what is not protected every name of ours is taken away', async () => {
+  test('an unprotected request loses every sidecar header', async () => {
     const answer = await ask({ fencepost_attempt: '7', 'idempotency-status': 'created' }, { method: 'GET' })
     expect(answer.okResponse?.headers ?? []).toEqual([])
     const taken = ['fencepost-reservation-id', 'fencepost_attempt', 'idempotency-status']
     expect(answer.okResponse?.headersToRemove).toEqual(expect.arrayContaining(taken))
   })
 
-  test('the body is compared where all of it is there, and never a part', async () => {
+  test('a complete body is fingerprinted, and never a part', async () => {
     const key = randomUUID()
     const head = { 'idempotency-key': key }
     expect(codeOf(await ask(head, { id: '1', ...whole('one') }))).toBe('let through')
@@ -120,7 +120,7 @@ describe('ext_authz', () => {
     expect(codeOf(await ask(headers, { id: randomUUID(), ...more }))).toBe(code)
   })
 
-  test('headers come as a map where Envoy is not told to send them raw', async () => {
+  test('headers arrive as a map where Envoy is not configured to send them raw', async () => {
     const { headerMap: _, ...http } = {
       headerMap: undefined,
       method: 'POST',
@@ -157,7 +157,7 @@ describe('ext_proc', () => {
       : `${refused.status.code} ${setBy(refused.headers.setHeaders)['idempotency-status']}`
   }
 
-  test('let through with its token, recorded, and replayed', async () => {
+  test('a request is let through with its token, its answer is recorded, and replayed', async () => {
     const key = randomUUID()
     const { stream, told, headers } = await letThrough(key, '{}')
     expect(Object.keys(told ?? {})).toContain('requestBody')
@@ -233,7 +233,7 @@ describe('ext_proc', () => {
     },
   )
 
-  test('a stream that is over in the middle of the answer leaves the claim', async () => {
+  test('a stream that ends in the middle of the answer leaves the claim', async () => {
     const key = randomUUID()
     const { stream } = await letThrough(key)
     stream.say(answerHead(200, {}, { body: true }))
@@ -261,7 +261,7 @@ describe('ext_proc', () => {
     expect((await stream.answer())?.immediateResponse?.status.code).toBe(500)
   })
 
-  test('a body that is not as long as it is said to be, or too long, is refused', async () => {
+  test('a body of another length than stated, or too long, is refused', async () => {
     for (const [stated, body, status] of [
       ['5', 'abc', 400],
       ['2000', undefined, 413],
@@ -278,7 +278,7 @@ describe('ext_proc', () => {
     }
   })
 
-  test('an Envoy that sent a protected request before it was claimed is told of in the log', async () => {
+  test('the log reports an Envoy that sends a protected request before it is claimed', async () => {
     const stream = envoy.process()
     stream.say(requestHead({ 'idempotency-key': randomUUID() }, { body: true }))
     expect((await stream.answer())?.modeOverride).toMatchObject({ requestBodyMode: 2, requestTrailerMode: 1 })
@@ -293,7 +293,7 @@ describe('ext_proc', () => {
     expect((await stream.answer())?.immediateResponse?.status.code).toBe(501)
   })
 
-  test('what is not protected is let go on at its head, and nothing more of it is asked for', async () => {
+  test('an unprotected request goes on at its head, and Envoy sends nothing more of it', async () => {
     const stream = envoy.process()
     stream.say(requestHead({ 'fencepost-lock-id': 'forged' }, { body: true, method: 'GET' }))
     const answer = await stream.answer()
@@ -308,21 +308,21 @@ describe('ext_proc', () => {
     await expect(stream.answer()).rejects.toThrow(/request_header_mode/)
   })
 
-  test('an answer of Envoy to what was refused before it came here passes', async () => {
+  test('Envoy’s answer to a request that another filter refused passes', async () => {
     const stream = envoy.process()
     stream.say(answerHead(403, {}, { details: 'rbac_access_denied' }))
     expect(await stream.answer()).toHaveProperty('responseHeaders')
     expect(await stream.answer()).toBeUndefined()
   })
 
-  test('decisions are counted as those of a gateway', async () => {
+  test('each protected request publishes its decision', async () => {
     const metrics = await fetch(`${sidecar.admin}/metrics`).then((answer) => answer.text())
     expect(metrics).toMatch(
       /fencepost_decisions_total\{outcome="duplicate_completed",entrypoint="gateway"\} [1-9]/,
     )
   })
 
-  test('a route that waits holds a duplicate back until there is an answer to replay', async () => {
+  test('on a waiting route a duplicate waits for the answer to replay', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'fencepost-routes-'))
     try {
       const route = {
@@ -376,7 +376,7 @@ describe('ext_proc', () => {
 })
 
 describe('the listener', () => {
-  test('a draining sidecar begins nothing new and answers what it has begun', async () => {
+  test('a draining sidecar admits nothing new and answers what it has begun', async () => {
     await using leaving = await startSidecar({ ...ENV, FENCEPOST_DRAIN_TIMEOUT: '10s' })
     using client = envoyClient(leaving.gatewayGrpc)
     const begun = client.process()
@@ -396,7 +396,7 @@ describe('the listener', () => {
     await ended
   })
 
-  test('where there is a token nothing is answered without it; TLS and certificates are those of the gateway', async () => {
+  test('with a configured token every call without it is refused; TLS and certificates are the gateway’s', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'fencepost-token-'))
     using authority = makeAuthority()
     const [server, known] = [authority.sign('server'), authority.sign('client')]

@@ -196,7 +196,7 @@ test.each<[what: string, bytes: string]>([
   ['a head', 'GET /v1/gateway/forward-auth HTTP/1.1\r\nHost'],
   ['a body', `${ENVOY}Content-Length: 9\r\n\r\n`],
   ['a report', `${REPORT}Content-Length: 9\r\n\r\n`],
-])('%s that does not come: 408, and nothing is recorded', async (_what, bytes) => {
+])('%s that does not arrive is answered with 408, and nothing is recorded', async (_what, bytes) => {
   const answer = await asked(bytes, hasty)
   expect({ status: answer.status, recorded: answer.recorded }).toEqual({ status: 408, recorded: '' })
 })
@@ -218,7 +218,7 @@ test.each<[what: string, refused: string]>([
   expect(gateway.claimed().length).toBe(before)
 })
 
-test('of two checks behind each other each gets its own answer, in order', async () => {
+test('two pipelined checks get their own answers, in order', async () => {
   await using wire = await openWire(gateway.port)
   const check = `${HEAD.replace('KEY', 'pipelined')}\r\n`
   wire.send(check + check)
@@ -226,7 +226,7 @@ test('of two checks behind each other each gets its own answer, in order', async
   expect(wire.received().match(/^HTTP\/1\.1 \d{3}/gm)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 409'])
 })
 
-test('connections beyond their number are closed at once', async () => {
+test('connections above the limit are closed at once', async () => {
   await using full = await startGatewayListener({ limits: { connectionsMax: 1 } })
   await using first = await openWire(full.port)
   first.send(`${HEAD}\r\n`)

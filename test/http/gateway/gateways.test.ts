@@ -96,7 +96,7 @@ async function complete(request: ReturnType<typeof seen>[number]): Promise<numbe
   return answer.status
 }
 
-test('a WebSocket that nothing protects goes through Caddy, which asks with the headers of its handshake', async () => {
+test('an unprotected WebSocket passes through Caddy, whose check has the headers of the handshake', async () => {
   const { host, port } = new URL(gateways.get('caddy')!.origin)
   await using wire = await openWire(Number(port))
   wire.send(
@@ -107,7 +107,7 @@ test('a WebSocket that nothing protects goes through Caddy, which asks with the 
 })
 
 describe.each(NAMES)('%s', (name) => {
-  test('what is not protected goes through, without a word of ours', async () => {
+  test('an unprotected request passes, without headers of the sidecar', async () => {
     const answer = await fetch(`${gateways.get(name)!.origin}/things?page=2`, {
       headers: {
         'Fencepost-Fencing-Token': '1',
@@ -125,7 +125,7 @@ describe.each(NAMES)('%s', (name) => {
     expect(request!.values('fencepost_fencing_token')).toEqual([])
   })
 
-  test('the first passes with its token, a concurrent duplicate gets 409, one that comes later is refused', async () => {
+  test('the first request passes with its token, a concurrent duplicate gets 409, a later duplicate is refused', async () => {
     const key = randomUUID()
     const held = Promise.withResolvers<void>()
     application.respond = async (request, response, execution) => {
@@ -158,7 +158,7 @@ describe.each(NAMES)('%s', (name) => {
     expect(seen()).toHaveLength(1)
   })
 
-  test('a client that names the hop’s id itself is still two requests', async () => {
+  test('two requests of a client that sets the hop’s id itself are still two requests', async () => {
     const key = randomUUID()
     const held = Promise.withResolvers<void>()
     application.respond = async (request, response, execution) => {
@@ -181,7 +181,7 @@ describe.each(NAMES)('%s', (name) => {
     expect(seen()).toHaveLength(1)
   })
 
-  test('without a key, where the content is the key, nothing is guessed from a body that is not there', async () => {
+  test('a request without a key and without its body is refused where the content is the key', async () => {
     const answer = await fetch(`${gateways.get(name)!.origin}/payments`, {
       method: 'POST',
       body: randomUUID(),
@@ -192,7 +192,7 @@ describe.each(NAMES)('%s', (name) => {
     expect(seen()).toHaveLength(handedOn ? 1 : 0)
   })
 
-  test('a large body is either not looked at or refused, and never looked at in part', async () => {
+  test('a large body is either ignored or refused, and never fingerprinted in part', async () => {
     const key = randomUUID()
     const large = 'x'.repeat(200_000)
     const answer = await post(name, key, {}, large)
@@ -209,7 +209,7 @@ describe.each(NAMES)('%s', (name) => {
   })
 })
 
-test.each(NAMES)('%s tells a tenant beyond its quota 429 and when to come again', async (name) => {
+test.each(NAMES)('%s answers a tenant above its quota with 429 and Retry-After', async (name) => {
   const tenant = `full-${name}`
   await using wires = new AsyncDisposableStack()
   // Checks whose bodies do not come hold the places of their tenant.
@@ -235,21 +235,18 @@ test.each(NAMES)('%s tells a tenant beyond its quota 429 and when to come again'
   expect((await post(name, randomUUID())).status).toBe(201)
 })
 
-test.each(COMPLETES)(
-  '%s reports an answer that settles nothing, which gives the claim back',
-  async (name) => {
-    const key = randomUUID()
-    application.respond = (_request, response) => {
-      response.writeHead(503).end()
-    }
-    expect((await post(name, key)).status).toBe(503)
-    application.respond = answered
-    expect((await post(name, key)).status).toBe(201)
-    expect(seen()).toHaveLength(2)
-  },
-)
+test.each(COMPLETES)('%s reports an answer that settles nothing, which releases the claim', async (name) => {
+  const key = randomUUID()
+  application.respond = (_request, response) => {
+    response.writeHead(503).end()
+  }
+  expect((await post(name, key)).status).toBe(503)
+  application.respond = answered
+  expect((await post(name, key)).status).toBe(201)
+  expect(seen()).toHaveLength(2)
+})
 
-describe('once too few nodes answer', () => {
+describe('without a quorum', () => {
   beforeAll(async () => {
     await Promise.all([nodes.kill(0), nodes.kill(1)])
   })
@@ -263,7 +260,7 @@ describe('once too few nodes answer', () => {
   })
 })
 
-describe('once the sidecar is gone', () => {
+describe('without the sidecar', () => {
   beforeAll(async () => {
     await sidecar.process.end({ signal: 'SIGKILL' })
   })

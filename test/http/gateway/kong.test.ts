@@ -49,7 +49,7 @@ const seen = () => application.seen.slice(counted.seenBefore)
 const post = (key: string, { path = '/payments', body = '{}' } = {}) =>
   fetch(kong.origin + path, { method: 'POST', headers: { 'Idempotency-Key': key }, body })
 
-test('an application that gives no answer may still be at work: its claim stays', async () => {
+test('the claim of an application that does not answer stays, because it may still be working', async () => {
   const key = randomUUID()
   application.respond = (_request, response) => {
     response.socket?.destroy()
@@ -65,17 +65,20 @@ test.each<[outcome: string, status: number, next: number]>([
   ['store', 503, 409],
   ['release', 201, 201],
   ['hold', 201, 409],
-])('the application’s own word counts, and is not for the client: %s', async (outcome, status, next) => {
-  const key = randomUUID()
-  application.respond = (_request, response) => {
-    response.writeHead(status, { 'Fencepost-Outcome': outcome }).end()
-  }
-  const first = await post(key)
-  expect([first.status, first.headers.has('fencepost-outcome')]).toEqual([status, false])
-  expect((await post(key)).status).toBe(next)
-})
+])(
+  'the application’s own outcome header counts, and does not reach the client: %s',
+  async (outcome, status, next) => {
+    const key = randomUUID()
+    application.respond = (_request, response) => {
+      response.writeHead(status, { 'Fencepost-Outcome': outcome }).end()
+    }
+    const first = await post(key)
+    expect([first.status, first.headers.has('fencepost-outcome')]).toEqual([status, false])
+    expect((await post(key)).status).toBe(next)
+  },
+)
 
-test('a body too large to be handed on: where it would be the key 413, else the key alone counts', async () => {
+test('a body too large for the gateway is refused with 413 where the content is the key; otherwise the key alone counts', async () => {
   const body = 'x'.repeat(65_537)
   const keyless = await fetch(`${kong.origin}/payments`, { method: 'POST', body })
   expect([keyless.status, ((await keyless.json()) as { code: string }).code]).toEqual([413, 'body-too-large'])
@@ -104,7 +107,7 @@ test('for a client of HTTP/2 the report goes out after the answer', async () => 
   expect(seen()).toHaveLength(1)
 })
 
-test('a check whose answer is lost on a kept connection is asked again, and is the same check', async () => {
+test('a check whose answer is lost on a keep-alive connection is sent again, and is the same check', async () => {
   // Kong keeps this connection.
   expect((await post(randomUUID())).status).toBe(201)
   relay.loseNextAnswer()
@@ -114,7 +117,7 @@ test('a check whose answer is lost on a kept connection is asked again, and is t
   expect(seen().map((request) => request.values('fencepost-attempt'))).toEqual([['1'], ['1']])
 })
 
-test('a report whose answer is lost is made again, and changes nothing more', async () => {
+test('a report whose answer is lost is sent again, and changes nothing more', async () => {
   const key = randomUUID()
   application.respond = (_request, response) => {
     // The check has been answered by now: what is lost is the answer to the report.
@@ -128,20 +131,20 @@ test('a report whose answer is lost is made again, and changes nothing more', as
   expect([later.status, later.headers.has('retry-after')]).toEqual([409, false])
 })
 
-test('over TLS, also on a connection that is kept', async () => {
+test('checks work over TLS, also on a keep-alive connection', async () => {
   for (let request = 0; request < 2; request += 1)
     expect((await post(randomUUID(), { path: '/tls-unverified/payments' })).status).toBe(201)
   expect(seen().map((request) => request.values('fencepost-attempt'))).toEqual([['1'], ['1']])
 })
 
-test('a certificate that nobody vouches for is no fencepost: nothing passes, however often it is asked', async () => {
+test('a certificate that no CA signed is refused: nothing passes, however often the check is sent', async () => {
   // Some handshakes are over at once, and are refused in another way.
   for (let request = 0; request < 200; request += 1)
     expect((await post(randomUUID(), { path: '/tls/payments' })).status).toBe(503)
   expect(seen()).toEqual([])
 })
 
-test('a request with more header lines than Kong hands out is refused', async () => {
+test('a request with more header lines than Kong forwards is refused', async () => {
   const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, index) => [`x${index}`, '1']))
   const answer = await fetch(`${kong.origin}/payments`, { method: 'POST', headers: many, body: '{}' })
   expect(answer.status).toBe(400)

@@ -44,7 +44,7 @@ const say = (call: 'complete' | 'release', reservationId: string, report: unknow
 
 const idOf = (answer: Response) => answer.headers.get('fencepost-reservation-id') ?? ''
 
-test('a check that the gateway repeats is the same check: 200 again, with the same token', async () => {
+test('a retry of a check is the same check: 200 again, with the same token', async () => {
   const key = randomUUID()
   const first = await ask(key, { 'Fencepost-Hop-Id': 'hop-1' })
   const again = await ask(key, { 'Fencepost-Hop-Id': 'hop-1' })
@@ -54,7 +54,7 @@ test('a check that the gateway repeats is the same check: 200 again, with the sa
   expect((await ask(key)).status).toBe(409)
 })
 
-test('nginx is told 403 and the client’s status', async () => {
+test('nginx gets 403, and the client’s status in a header', async () => {
   const key = randomUUID()
   const check = () =>
     fetch(`${sidecar.gateway}/v1/gateway/auth-request`, {
@@ -65,7 +65,7 @@ test('nginx is told 403 and the client’s status', async () => {
   expect([refused.status, refused.headers.get('fencepost-status')]).toEqual([403, '409'])
 })
 
-test('Envoy’s check is the request itself behind the prefix; a part of a body is no body', async () => {
+test('Envoy’s check is the request itself behind the prefix, and part of a body never counts as a body', async () => {
   const check = (body: string, headers: Record<string, string>) =>
     fetch(`${sidecar.gateway}/v1/gateway/ext-authz/payments?a=1`, { method: 'POST', body, headers })
   const key = randomUUID()
@@ -109,7 +109,7 @@ test('an application that works longer than the lease of its check extends it by
   expect((await ask(key)).status).toBe(409)
 })
 
-test('a claim that is released is free again', async () => {
+test('a released claim can be claimed again', async () => {
   const key = randomUUID()
   const granted = await ask(key)
   expect((await say('release', idOf(granted))).status).toBe(204)
@@ -118,7 +118,7 @@ test('a claim that is released is free again', async () => {
 })
 
 test.each(['bm8=\n', 'b m8=', 'bm8-', 'n\u00f6', 'bm8=bm8=', 'b', 7])(
-  'a body that is not base64, %j, completes nothing: what can be read of it is not the answer',
+  'a report whose body is not base64, %j, completes nothing',
   async (body) => {
     const key = randomUUID()
     const granted = await ask(key)
@@ -128,7 +128,7 @@ test.each(['bm8=\n', 'b m8=', 'bm8-', 'n\u00f6', 'bm8=bm8=', 'b', 7])(
   },
 )
 
-test('nobody ends a claim without the id that was given out for it', async () => {
+test('a claim ends only with the reservation id of its check', async () => {
   const granted = await ask(randomUUID())
   const id = idOf(granted)
   const forged = `${id.slice(0, -1)}${id.endsWith('A') ? 'B' : 'A'}`
@@ -139,12 +139,12 @@ test('nobody ends a claim without the id that was given out for it', async () =>
   expect((await say('complete', id, { status: 99 })).status).toBe(400)
 })
 
-test('a check that does not say which request it is about is refused', async () => {
+test('a check that does not describe its request is refused', async () => {
   for (const uri of ['payments', '/a b', 'http://else/payments', '/#x'])
     expect([uri, (await ask('key', {}, uri)).status]).toEqual([uri, 400])
 })
 
-test('where there is a token, nothing is answered without it', async () => {
+test('with a configured token every call without it is refused', async () => {
   const url = `${guarded.gateway}/v1/gateway/ext-authz/payments`
   const check = (headers: Record<string, string>) => fetch(url, { headers }).then(({ status }) => status)
   expect(await check({})).toBe(401)
@@ -152,7 +152,7 @@ test('where there is a token, nothing is answered without it', async () => {
   expect(await check({ 'Fencepost-Gateway-Token': 'open sesame' })).toBe(200)
 })
 
-test('checks and their answers are counted', async () => {
+test('each check publishes its decision', async () => {
   await ask(randomUUID())
   const metrics = await fetch(`${sidecar.admin}/metrics`).then((answer) => answer.text())
   expect(metrics).toMatch(/fencepost_decisions_total\{outcome="acquired",entrypoint="gateway"\} [1-9]/)

@@ -12,7 +12,7 @@ const check = ({ origin }: GatewayListener, key: string, headers: Record<string,
     headers: { 'idempotency-key': key, ...headers },
   })
 
-test('a tenant with too many new records is told the number, another one passes, and duplicates do not count', async () => {
+test('a tenant with too many new records gets the limit, another tenant passes, and duplicates do not count', async () => {
   const quotaClock = heldClock()
   await using gateway = await startGatewayListener({ tenants: { newRecordsPerSecondMax: 2 }, quotaClock })
   const hop = { 'x-request-id': 'one' }
@@ -32,7 +32,7 @@ test('a tenant with too many new records is told the number, another one passes,
   expect((await check(gateway, 'c')).status).toBe(200)
 })
 
-test('a tenant with too many checks under way is told the number, and what it keeps waiting is its own place', async () => {
+test('a tenant with too many checks in flight gets the limit, and a slow check occupies its own quota', async () => {
   await using gateway = await startGatewayListener({ tenants: { inFlightMax: 1 } })
   await using slow = await openWire(gateway.port)
   slow.send(
@@ -52,7 +52,7 @@ test('a tenant with too many checks under way is told the number, and what it ke
   expect((await check(gateway, 'd')).status).toBe(200)
 })
 
-test('a check that makes no record gives its place back: refused, without a key, of a client that goes away', async () => {
+test('a check that makes no new record frees its quota: refused, without a key, or of a client that disconnects', async () => {
   await using gateway = await startGatewayListener({ tenants: { newRecordsPerSecondMax: 1, inFlightMax: 1 } })
   await using gone = await openWire(gateway.port)
   gone.send(
@@ -68,7 +68,7 @@ test('a check that makes no record gives its place back: refused, without a key,
   expect((await check(gateway, 'a')).status).toBe(200)
 })
 
-test('without Authorization the client header names whose request it is, where it is believed', async () => {
+test('without Authorization the client header of a trusted peer names the principal', async () => {
   await using gateway = await startGatewayListener()
   const statuses = async (of: GatewayListener, ...clients: Record<string, string>[]) => {
     const told: number[] = []

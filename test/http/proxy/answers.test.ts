@@ -27,7 +27,7 @@ async function heldFirst(
   return { first, release: held.release }
 }
 
-test('first, carried out: created', async () => {
+test('a first request is executed: created', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   const response = await proxy.post('k')
@@ -36,7 +36,7 @@ test('first, carried out: created', async () => {
   expect(response.headers.get('idempotent-replayed')).toBeNull()
 })
 
-test('a duplicate of a completed one: replayed, with the date of the first and not to be cached', async () => {
+test('a duplicate of a completed request is replayed, with the date of the first and without caching', async () => {
   await using application = await startApplication((_request, response) => {
     response.writeHead(
       201,
@@ -77,7 +77,7 @@ test('a duplicate of a completed one: replayed, with the date of the first and n
   expect(application.seen.length).toBe(1)
 })
 
-test('the same key with another fingerprint: mismatch, also while the first is carried out', async () => {
+test('the same key with another fingerprint is a mismatch, also while the first request executes', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   const { first, release } = await heldFirst(application, proxy)
@@ -91,7 +91,7 @@ test('the same key with another fingerprint: mismatch, also while the first is c
   expect(application.seen.length).toBe(1)
 })
 
-test('a concurrent duplicate: in progress, with a time to come back', async () => {
+test('a concurrent duplicate is in progress, with Retry-After', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, { routes: [route({ leaseMs: 20_000 })] })
   const { first, release } = await heldFirst(application, proxy)
@@ -103,7 +103,7 @@ test('a concurrent duplicate: in progress, with a time to come back', async () =
   expect(told(await first)).toBe('201 created')
 })
 
-test('a concurrent duplicate on a route that waits: replayed when the first is done', async () => {
+test('a concurrent duplicate on a waiting route is replayed when the first request ends', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, {
     routes: [route({ onContention: 'wait', wait: { maxMs: 5_000, maxWaiters: 10 } })],
@@ -121,7 +121,7 @@ test('a concurrent duplicate on a route that waits: replayed when the first is d
   expect(application.seen.length).toBe(1)
 })
 
-test('a wait ends: in progress', async () => {
+test('a duplicate whose wait ends is in progress', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, {
     routes: [route({ onContention: 'wait', wait: { maxMs: 100, maxWaiters: 10 } })],
@@ -145,7 +145,7 @@ test.each<[policy: 'fail-closed' | 'fail-open' | 'local', first: string, second:
   expect(application.seen.length).toBe(called)
 })
 
-test('with two of five nodes down nothing is different', async () => {
+test('with two of five nodes down requests are answered as before', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   for (const node of proxy.nodes.slice(0, 2)) node.stop()
@@ -153,7 +153,7 @@ test('with two of five nodes down nothing is different', async () => {
   expect(told(await proxy.post('k'))).toBe('201 replayed')
 })
 
-test('carried out, and the quorum did not take the outcome: unstored, and the lock stays', async () => {
+test('an outcome that the quorum does not record is unstored, and the claim stays', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   application.respond = (_request, response) => {
@@ -166,7 +166,7 @@ test('carried out, and the quorum did not take the outcome: unstored, and the lo
   expect(application.seen.length).toBe(1)
 })
 
-test('an answer too large to be kept: whole to the first, and a tombstone to the others', async () => {
+test('an answer too large to be stored reaches the first request in full, and leaves a tombstone for duplicates', async () => {
   const body = 'x'.repeat(1_000_000)
   await using application = await startApplication((_request, response) => {
     response.writeHead(201, { Location: '/large', 'Content-Type': 'text/plain' }).end(body)
@@ -185,7 +185,7 @@ test('an answer too large to be kept: whole to the first, and a tombstone to the
   expect(application.seen.length).toBe(1)
 })
 
-test('an event stream is passed on as it comes, and leaves a tombstone', async () => {
+test('an event stream is streamed, and leaves a tombstone', async () => {
   const held = hold()
   await using application = await startApplication(async (_request, response) => {
     response.writeHead(200, { 'Content-Type': 'text/event-stream' })
@@ -218,7 +218,7 @@ test('the head of an event stream does not wait for its first event', async () =
   held.release()
 })
 
-test('a path that nothing protects: bypassed', async () => {
+test('an unprotected path is bypassed', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   expect(told(await proxy.fetch('/things'))).toBe('201 bypassed')
@@ -316,7 +316,7 @@ test.each<[status: number, headers: Record<string, string>, first: string, secon
   expect([one, two].some((answer) => answer.headers.has('fencepost-outcome'))).toBe(false)
 })
 
-test('a route may store what is not stored by default, and keep no bodies', async () => {
+test('a route may store answers that are not stored by default, and omit bodies', async () => {
   await using application = await startApplication((request, response) => {
     response.writeHead(request.target === '/fails' ? 500 : 200).end('body')
   })
@@ -382,7 +382,7 @@ test.each<[what: string, type: string, body: string, second: string, replayed: s
     '410 gone',
     undefined,
   ],
-])('of %s what a route redacts is not stored', async (_what, type, body, second, replayed) => {
+])('the parts of %s that a route redacts are not stored', async (_what, type, body, second, replayed) => {
   await using application = await startApplication((_request, response) => {
     response.writeHead(201, { 'Content-Type': type }).end(Buffer.from(body, 'latin1'))
   })
@@ -415,7 +415,7 @@ test('a browser shows a replay to the page that asked, as it showed the first an
   }
 })
 
-test('without a key the content is the key; in mode both it is noticed under another key', async () => {
+test('without a key the content is the key; in mode both it conflicts under another key', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, { routes: [route({ mode: 'content' })] })
   expect(told(await proxy.post(undefined, '{"a":1,"b":2}'))).toBe('201 created')
@@ -439,7 +439,7 @@ test('in mode both a released request leaves its content free for another key', 
   expect(told(await proxy.post('one'))).toBe('409 duplicate-content')
 })
 
-test('in mode both nothing is carried out where the content can’t be marked, and the key is free again', async () => {
+test('in mode both a request whose content can’t be marked is not executed, and its key is free again', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, { routes: [route({ mode: 'both' })] })
   const healed = proxy.nodes.slice(0, 3).map((node) => {
@@ -460,7 +460,7 @@ test('in mode both nothing is carried out where the content can’t be marked, a
   expect(told(await proxy.post('k'))).toBe('201 created')
 })
 
-test('in mode both content may be carried out again where the route says so', async () => {
+test('in mode both a route may allow the same content again', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, {
     routes: [route({ mode: 'both', duplicateContent: 'execute' })],
@@ -471,7 +471,7 @@ test('in mode both content may be carried out again where the route says so', as
   ])
 })
 
-test('where no key is required and there is none, the request passes through', async () => {
+test('a request without a key passes where none is required', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   expect(told(await proxy.post(undefined, '{"a":1}'))).toBe('201 bypassed')

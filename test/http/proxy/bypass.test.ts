@@ -41,7 +41,7 @@ test('a body arrives while it is being sent, and an answer while it is being mad
   expect(heard).toEqual(['one', 'two'])
 })
 
-test('an application that does not read stops the client', async () => {
+test('an application that does not read pauses the client', async () => {
   await using application = await startApplication()
   application.onRequest = (request) => void request.pause()
   await using proxy = await startProxy(application.origin)
@@ -63,7 +63,7 @@ test('an application that does not read stops the client', async () => {
   expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(20_000_000)
 })
 
-test('a client that does not read stops the application', async () => {
+test('a client that does not read pauses the application', async () => {
   let written = 0
   await using application = await startApplication()
   application.onRequest = (_request, response) => {
@@ -98,7 +98,7 @@ test('a large body goes through unchanged, with its length', async () => {
   expect(application.seen[0]?.values('content-length')).toEqual(['3000000'])
 })
 
-test('a client that goes away ends the application’s answer', async () => {
+test('a client that disconnects ends the application’s answer', async () => {
   const closed = hold()
   await using application = await startApplication()
   application.onRequest = (_request, response) => {
@@ -115,7 +115,7 @@ test('a client that goes away ends the application’s answer', async () => {
   await eventually('nothing is left', () => proxy.proxy.inFlight() === 0)
 })
 
-test('an answer that is cut is cut for the client too, and not ended', async () => {
+test('an answer that the application cuts is cut for the client, too, and not ended', async () => {
   await using application = await startRawApplication(
     'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n',
     'end',
@@ -142,7 +142,7 @@ test('an answer that falls silent is cut', async () => {
 test.each<[what: string, answer: string, status: number, code: string]>([
   ['no answer', '', 502, 'application-reset'],
   ['no HTTP', 'SSH-2.0\r\n\r\n', 502, 'application-malformed'],
-])('%s: a problem, said to be bypassed', async (_what, bytes, status, code) => {
+])('%s is a problem with the status bypassed', async (_what, bytes, status, code) => {
   await using application = await startRawApplication(bytes, 'end')
   await using proxy = await startProxy(application.origin)
   const answer = await proxy.fetch('/x')
@@ -150,7 +150,7 @@ test.each<[what: string, answer: string, status: number, code: string]>([
   expect(await answer.json()).toMatchObject({ code })
 })
 
-test('no application: 502 at once', async () => {
+test('a missing application is 502 at once', async () => {
   await using proxy = await startProxy(`http://127.0.0.1:${await freePort()}`)
   expect((await proxy.fetch('/x', { method: 'PUT', body: 'x' })).status).toBe(502)
 })
@@ -170,7 +170,7 @@ test.each(['GET', 'PUT', 'DELETE', 'OPTIONS', 'PROPFIND', 'QUERY', 'M-SEARCH'])(
 const HANDSHAKE =
   'GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n\r\n'
 
-test('a WebSocket is passed through, with what came right behind its handshake', async () => {
+test('a WebSocket is forwarded, with the bytes right behind its handshake', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   await using wire = await openWire(proxy.port)
@@ -201,7 +201,7 @@ test('a WebSocket behind an unanswered request is answered in its turn, as an or
   expect(wire.received().match(/HTTP\/1\.1 [0-9]+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200'])
 })
 
-test('an application that refuses a WebSocket is heard', async () => {
+test('the application’s refusal of a WebSocket reaches the client', async () => {
   await using application = await startRawApplication('HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno')
   await using proxy = await startProxy(application.origin)
   await using wire = await openWire(proxy.port)
@@ -215,7 +215,7 @@ test.each([
   ['HTTP/1.1', 'Content-Length: 100\r\n\r\nfirst', '\r\n\r\nfirst'],
   ['HTTP/1.0', 'Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n', '\r\n\r\nfirst'],
 ])(
-  'an answer to a WebSocket that does not end is passed on as it comes, and kept by nobody: %s, %j',
+  'an endless answer to a WebSocket request is streamed and not buffered: %s, %j',
   async (version, answered, passed) => {
     await using application = await startRawApplication(`HTTP/1.1 200 OK\r\n${answered}`)
     await using proxy = await startProxy(application.origin)
@@ -228,7 +228,7 @@ test.each([
   },
 )
 
-test('a WebSocket without an application is 502', async () => {
+test('a WebSocket without an application gets 502', async () => {
   await using proxy = await startProxy(`http://127.0.0.1:${await freePort()}`)
   await using wire = await openWire(proxy.port)
   wire.send(HANDSHAKE)

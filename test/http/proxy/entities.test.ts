@@ -39,7 +39,7 @@ test('different requests of one account never overlap; those of another account 
   expect((await proxy.post('none', '{}')).status).toBe(200)
 })
 
-test('who may not wait longer is told so, nothing was carried out, and a retry is', async () => {
+test('a request whose wait ends gets a problem and is not executed, and its retry is', async () => {
   const held = hold()
   await using application = await startApplication(async (request, response) => {
     if (request.values('idempotency-key')[0] === 'first') await held.released

@@ -215,7 +215,7 @@ test('trailers are not merged into the headers', async () => {
   expect([seen?.values('x-t'), seen?.values('trailer')]).toEqual([[], []])
 })
 
-test('of a pipelined pair each gets its own answer, in order', async () => {
+test('two pipelined requests get their own answers, in order', async () => {
   await proxy.post('pipelined')
   await using wire = await openWire(proxy.port)
   const request = (key: string) =>
@@ -228,7 +228,7 @@ test('of a pipelined pair each gets its own answer, in order', async () => {
   ])
 })
 
-test('garbage behind a request that is being carried out does not answer that request', async () => {
+test('malformed bytes behind an executing request do not answer that request', async () => {
   const before = application.seen.length
   await using wire = await openWire(proxy.port)
   wire.send(`${HEAD.replace('KEY', 'before-garbage')}Content-Length: 2\r\n\r\n{}garbage\r\n\r\n`)
@@ -244,7 +244,7 @@ test.each([
     'PUT /x HTTP/1.1\r\nHost: a\r\nExpect: cake\r\nContent-Length: 4\r\n\r\nbody',
   ],
   ['a body that is too large', `${HEAD}Content-Length: 1048577\r\n\r\n${'x'.repeat(1_048_577)}`],
-])('behind %s nothing is carried out on the same connection', async (_what, refused) => {
+])('behind %s nothing is executed on the same connection', async (_what, refused) => {
   const upgrade = 'Upgrade: websocket\r\nConnection: Upgrade\r\n'
   for (const lines of ['', upgrade]) {
     const answer = await answerTo(`${refused}GET /behind HTTP/1.1\r\nHost: a\r\n${lines}\r\n`)
@@ -254,7 +254,7 @@ test.each([
   expect(application.seen.filter((seen) => seen.target === '/behind')).toEqual([])
 })
 
-test('OPTIONS * and an OPTIONS on its last hop are answered here', async () => {
+test('OPTIONS * and an OPTIONS on its last hop are answered by the sidecar', async () => {
   const star = await answerTo('OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n')
   const last = await answerTo('OPTIONS /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n')
   expect([star.status, star.called, last.status, last.called]).toEqual([204, 0, 204, 0])
@@ -262,7 +262,7 @@ test('OPTIONS * and an OPTIONS on its last hop are answered here', async () => {
   expect(application.seen.at(-1)?.values('max-forwards')).toEqual(['2'])
 })
 
-test('100 is sent once, and only where the body is wanted', async () => {
+test('100 Continue is sent once, and only where the body is read', async () => {
   await using wire = await openWire(proxy.port)
   wire.send(`${HEAD.replace('KEY', 'expects')}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n`)
   await eventually('100 Continue', () => wire.received() === 'HTTP/1.1 100 Continue\r\n\r\n')
@@ -275,7 +275,7 @@ test('100 is sent once, and only where the body is wanted', async () => {
   expect(tooLarge.wire).not.toContain('100 Continue')
 })
 
-test('after all this the proxy is alive and nothing failed inside it', async () => {
+test('after all malformed requests the proxy serves, and has reported no failure', async () => {
   expect((await proxy.post('alive')).status).toBe(201)
   expect(proxy.failures).toEqual([])
   await eventually('no request is left', () => proxy.proxy.inFlight() === 0)

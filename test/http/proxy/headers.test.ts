@@ -76,7 +76,7 @@ test.each<[policy: ForwardedHeaders, xff: string[], proto: string[]]>([
   expect(seen.values('x-forwarded-port')).toEqual(policy === 'replace' ? [] : ['9'])
 })
 
-test('the application learns its claim: key, token, lock and attempt', async () => {
+test('the application gets its claim: key, token, lock and attempt', async () => {
   const seen = await sent('')
   expect(seen.values('idempotency-key')).toEqual(['k-1'])
   expect(seen.values('fencepost-attempt')).toEqual(['1'])
@@ -87,7 +87,7 @@ test('the application learns its claim: key, token, lock and attempt', async () 
   ])
 })
 
-test('without a client key the application is given one that is the same for every attempt', async () => {
+test('without a client key the application gets a key that is the same for every attempt', async () => {
   await using application = await startApplication((_request, response) => {
     response.writeHead(503).end()
   })
@@ -103,7 +103,7 @@ test.each<[what: string, key: Partial<ProtectedRoute['key']>]>([
   ['a member of the body', { parts: [{ in: 'body', pointer: '/payment' }] }],
   ['another header', { headers: ['x-payment', 'idempotency-key'] }],
 ])(
-  'where %s is the key, an Idempotency-Key that differs with every attempt is not what the application is given',
+  'where %s is the key, the application does not get an Idempotency-Key that differs with every attempt',
   async (_what, key) => {
     await using application = await startApplication((_request, response) => {
       response.writeHead(503).end()
@@ -117,7 +117,7 @@ test.each<[what: string, key: Partial<ProtectedRoute['key']>]>([
   },
 )
 
-test('the bytes of a JSON body arrive as they were sent', async () => {
+test('a JSON body arrives byte for byte', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   const body = '{ "n" : 9007199254740993, "n" : 1e400, "\\u0041": 1 }\n'
@@ -125,7 +125,7 @@ test('the bytes of a JSON body arrive as they were sent', async () => {
   expect(application.seen[0]?.body.toString()).toBe(body)
 })
 
-test('to the client: fields of one connection, what Connection names and what is ours stay behind, also in what is stored', async () => {
+test('to the client: hop-by-hop fields, fields that Connection names and sidecar headers are dropped, also from the record', async () => {
   await using application = await startApplication((_request, response) => {
     response.sendDate = false
     response.writeHead(

@@ -125,7 +125,7 @@ test.each<[what: string, one: Asked, other: Asked, same: boolean]>([
   ])
 })
 
-test('a key made of parts of the request', async () => {
+test('a key can be made of parts of the request', async () => {
   await using proxy = await startProxy(application.origin, {
     routes: [
       route({
@@ -167,7 +167,7 @@ test('a key made of parts of the request', async () => {
   ])
 })
 
-test('tenant, version and client are not taken from clients that are not trusted to say them', async () => {
+test('tenant, version and client are ignored from untrusted clients', async () => {
   await using proxy = await startProxy(application.origin, {
     options: {
       scope: {
@@ -183,7 +183,7 @@ test('tenant, version and client are not taken from clients that are not trusted
   expect(await statuses(proxy, {}, other)).toEqual(['201 created', '201 replayed'])
 })
 
-test('another Host is the same request: a retry may come by another name of the application', async () => {
+test('a request with another Host is the same request: a retry may use another name of the application', async () => {
   const ask = async (host: string) => {
     await using wire = await openWire(keyed.port)
     wire.send(
@@ -199,7 +199,7 @@ test('another Host is the same request: a retry may come by another name of the 
   ])
 })
 
-test('users told apart by a cookie alone are one, unless the route says who they are', async () => {
+test('users who differ by a cookie alone are one principal, unless the route configures the principal', async () => {
   const users: Asked[] = [
     { headers: { cookie: 'session=ann', 'x-user-id': 'ann' } },
     { headers: { cookie: 'session=bob', 'x-user-id': 'bob' } },

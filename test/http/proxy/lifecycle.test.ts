@@ -32,7 +32,7 @@ test('a client that disconnects does not end the work, and its retry gets the st
   expect(application.seen.length).toBe(1)
 })
 
-test('a client that goes away before its request is whole leaves nothing behind', async () => {
+test('a client that disconnects before its request is complete leaves no record', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   {
@@ -46,7 +46,7 @@ test('a client that goes away before its request is whole leaves nothing behind'
 })
 
 test.each(['wait', 'coordinate'] as const)(
-  'twenty at once with one key are carried out once (%s)',
+  'twenty simultaneous requests with one key are executed once (%s)',
   async (onContention) => {
     await using application = await startApplication()
     await using proxy = await startProxy(application.origin, {
@@ -59,7 +59,7 @@ test.each(['wait', 'coordinate'] as const)(
   },
 )
 
-test('a waiting client that goes away gives its place back, and nothing is carried out for it', async () => {
+test('a waiting client that disconnects frees its place, and nothing is executed for it', async () => {
   const held = hold()
   await using application = await startApplication(async (_request, response) => {
     await held.released
@@ -97,7 +97,7 @@ test('two sidecars on the same nodes behave as one', async () => {
   expect(application.seen.length).toBe(1)
 })
 
-test('after a lost answer the key is taken until the lease ends; then a retry is attempt 2 with a larger token', async () => {
+test('after a lost answer the key stays claimed until the lease ends; then a retry is attempt 2 with a larger token', async () => {
   await using application = await startApplication((_request, response, execution) => {
     if (execution === 1) response.socket?.resetAndDestroy()
     else response.writeHead(201).end()
@@ -111,7 +111,7 @@ test('after a lost answer the key is taken until the lease ends; then a retry is
   expect(tokens[1]).toBeGreaterThan(tokens[0]!)
 })
 
-test('a closing proxy finishes what it has, and its port is closed', async () => {
+test('a draining proxy finishes its requests, and its port is closed', async () => {
   const held = hold()
   await using application = await startApplication(async (_request, response) => {
     await held.released
@@ -128,7 +128,7 @@ test('a closing proxy finishes what it has, and its port is closed', async () =>
   await closed
 })
 
-test('what is still under way when the grace ends is cut off', async () => {
+test('requests in flight are cut off when the grace period ends', async () => {
   await using application = await startApplication(() => {})
   await using proxy = await startProxy(application.origin)
   const first = proxy.post('k').catch((error: unknown) => error)
@@ -161,7 +161,7 @@ test.each([
   await eventually('nothing is left', () => proxy.proxy.inFlight() === 0)
 })
 
-test('a body that turns to garbage is that request’s own problem', async () => {
+test('malformed bytes in a body are answered as a problem of that request', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   for (const method of ['POST', 'PUT']) {
@@ -184,19 +184,16 @@ test.each([
     'in chunks',
     `Transfer-Encoding: chunked\r\n\r\n${`${(65_536).toString(16)}\r\n${'x'.repeat(65_536)}\r\n`.repeat(40)}0\r\n\r\n`,
   ],
-])(
-  'a body above the limit, %s, gets its 413 although it was never read, and claims nothing',
-  async (_what, rest) => {
-    await using application = await startApplication()
-    await using proxy = await startProxy(application.origin)
-    await using wire = await openWire(proxy.port)
-    wire.send(`POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\n${rest}`)
-    await eventually('an answer', () => wire.received().endsWith('}'))
-    expect(wire.received()).toMatch(/^HTTP\/1\.1 413 /)
-    expect(wire.received()).toContain('1048576 bytes')
-    expect(proxy.events.filter((event) => event.kind === 'claim_ended')).toEqual([])
-  },
-)
+])('a body above the limit, %s, gets 413 without being read, and claims nothing', async (_what, rest) => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.send(`POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\n${rest}`)
+  await eventually('an answer', () => wire.received().endsWith('}'))
+  expect(wire.received()).toMatch(/^HTTP\/1\.1 413 /)
+  expect(wire.received()).toContain('1048576 bytes')
+  expect(proxy.events.filter((event) => event.kind === 'claim_ended')).toEqual([])
+})
 
 test('a client that does not read its answer is cut off', async () => {
   await using application = await startApplication((_request, response) => {
@@ -213,7 +210,7 @@ test('a client that does not read its answer is cut off', async () => {
 test.each([
   ['event stream', '/events'],
   ['answer behind another one on its connection', '/first', '/slow'],
-])('a client is not cut off for the silence of the application: %s', async (_what, ...targets) => {
+])('a client is not cut off while the application is silent: %s', async (_what, ...targets) => {
   const held = hold()
   await using application = await startApplication(async (request, response) => {
     if (request.target === '/large') return void response.writeHead(200).end(Buffer.alloc(50_000_000))
@@ -237,7 +234,7 @@ test.each([
   await eventually('all of it', () => listening.received().split('data: 2').length === targets.length + 1)
 })
 
-test('every decision is told once, without the key or the body', async () => {
+test('every decision is published once, without the key or the body', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   await proxy.post('canary-key', '{"canary":"body"}', { authorization: 'Bearer canary-token' })

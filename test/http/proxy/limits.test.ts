@@ -30,7 +30,7 @@ test.each<[what: string, bytes: string, limit: string]>([
   ['a key', HEAD.replace('k\r\n', `${'k'.repeat(256)}\r\nContent-Length: 0\r\n\r\n`), 'at most 255'],
   ['a version', `${HEAD}X-Api-Version: ${'v'.repeat(129)}\r\nContent-Length: 0\r\n\r\n`, 'at most 128'],
   ['a tenant', `${HEAD}X-Tenant-Id: ${'t'.repeat(129)}\r\nContent-Length: 0\r\n\r\n`, 'at most 128'],
-])('%s beyond its limit is told the number', async (what, bytes, limit) => {
+])('%s above its limit gets the limit in the answer', async (what, bytes, limit) => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, {
     routes: [route({ bodyLimitBytes: 100 })],
@@ -48,7 +48,7 @@ test.each<[what: string, bytes: string, limit: string]>([
   expect(application.seen.length).toBe(0)
 })
 
-test('requests in flight and waiting duplicates are told their numbers, and a place that becomes free is used', async () => {
+test('requests in flight and waiting duplicates get their limits, and a free place is used', async () => {
   const held = hold()
   await using application = await startApplication(async (_request, response) => {
     await held.released
@@ -77,7 +77,7 @@ test('requests in flight and waiting duplicates are told their numbers, and a pl
   expect((await proxy.post('yet-another')).status).toBe(200)
 })
 
-test('a request that is held beyond the total hold loses its record: the next attempt is carried out, and its outcome stands', async () => {
+test('a request beyond the total hold loses its claim: the next attempt is executed, and its outcome is recorded', async () => {
   const held = hold()
   await using application = await startApplication(async (seen, response, execution) => {
     if (execution === 1) await held.released
@@ -102,7 +102,7 @@ test.each<[what: string, tenants: object, said: string]>([
   ['requests under way', { inFlightMax: 1 }, '1 requests of this tenant are under way'],
   ['new records', { newRecordsPerSecondMax: 1 }, 'more than 1 new records within a second'],
 ])(
-  'a tenant with too many %s is told the number, another one is carried out, and duplicates are answered',
+  'a tenant with too many %s gets the limit, another tenant’s requests are executed, and duplicates are answered',
   async (_what, tenants, said) => {
     const held = hold()
     await using application = await startApplication(async (seen, response) => {
@@ -142,7 +142,7 @@ test('a connection is closed after its number of requests', async () => {
   ).toEqual(['Connection: keep-alive', 'Connection: close'])
 })
 
-test('connections beyond their number are closed at once', async () => {
+test('connections above the limit are closed at once', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, { limits: { connectionsMax: 1 } })
   await using first = await openWire(proxy.port)
@@ -157,7 +157,7 @@ test.each<[bytes: number, second: string]>([
   [400, '201 replayed'],
   // Beyond four times the limit of the body it is compared as it came.
   [401, '422 mismatch'],
-])('a body that unfolds to %i bytes where 100 may be sent, in another coding: %s', async (bytes, second) => {
+])('a body that decodes to %i bytes where 100 may be sent, in another coding: %s', async (bytes, second) => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, { routes: [route({ bodyLimitBytes: 100 })] })
   const plain = 'x'.repeat(bytes)
@@ -182,7 +182,7 @@ test('an idle connection is closed', async () => {
   await wire.ended
 })
 
-test('an application that does not take connections was never sent to: 502, and a retry is safe', async () => {
+test('an application that does not accept connections is 502: nothing is sent, and a retry is safe', async () => {
   // It listens and accepts nothing: once its queue is full, connecting to it goes on and on.
   const listens = `const server = require('net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => {
     require('fs').writeSync(1, 'port ' + server.address().port + '\\n')
@@ -204,7 +204,7 @@ test('an application that does not take connections was never sent to: 502, and 
   for (const socket of queue) socket.destroy()
 })
 
-test('outcomes beyond the number that are offered further are given up: their locks lapse, the others are recorded', async () => {
+test('outcomes above the limit of background retries are given up: their claims lapse, the others are recorded', async () => {
   let down = false
   const nodes = createEmbeddedNodes(5, systemClock, 10_000, SILENT).map((node) => ({
     ...node,

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { startApplication } from '../../support/application.ts'
 import { startProxy } from '../../support/proxy.ts'
 
-test('a request sent twice is carried out once, and answered twice alike', async () => {
+test('a request sent twice is executed once, and answered twice alike', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   const first = await proxy.post('k-1')

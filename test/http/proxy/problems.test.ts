@@ -251,7 +251,7 @@ const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
   },
 }
 
-describe('every code is reached, with the status and the words of the table', () => {
+describe('every code is reached, with status and title of the table', () => {
   test.each(PROBLEM_CODES)('%s', async (code) => {
     const { status, document, retryAfter } = await scenarios[code]()
     const { status: expected, title, retryable } = PROBLEMS[code]
@@ -284,7 +284,7 @@ test.each([
   [1_000, 1],
   [1_001, 2],
   [29_999.5, 30],
-])('a wait of %d ms is told as %d whole seconds', (retryAfterMs, seconds) => {
+])('Retry-After for %d ms is %d whole seconds', (retryAfterMs, seconds) => {
   const document = problemDocument({ code: 'draining', detail: 'x', retryAfterMs }, 'i')
   expect(document.headers).toContainEqual(['Retry-After', String(seconds)])
   expect(JSON.parse(document.body.toString()).retry_after).toBe(seconds)

@@ -27,7 +27,7 @@ test.each<[peer: string | undefined, trusted: boolean]>([
   ['', false],
   // A Unix socket: who may open its file may speak.
   [undefined, true],
-])('of 10.0.0.0/8 and fe80::/16, %s', (peer, trusted) => {
+])('membership in 10.0.0.0/8 and fe80::/16: %s', (peer, trusted) => {
   expect(trustedPeers(blocks('10.0.0.0/8', 'fe80::/16'))(peer)).toBe(trusted)
 })
 
@@ -45,7 +45,7 @@ const SAID = {
 test.each<[what: string, peers: ReturnType<typeof blocks>, tenant: string[], chain: string]>([
   ['believed', blocks('127.0.0.0/8'), ['victim'], '1.2.3.4, 127.0.0.1'],
   ['dropped', blocks('10.0.0.0/8'), [], '127.0.0.1'],
-])('what a peer says of tenant, client and origin is %s', async (_what, peers, tenant, chain) => {
+])('what a peer states of tenant, client and origin is %s', async (_what, peers, tenant, chain) => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, { options: { trustedPeers: peers } })
   await proxy.post('k', '{}', SAID)
@@ -57,7 +57,7 @@ test.each<[what: string, peers: ReturnType<typeof blocks>, tenant: string[], cha
   expect(seen?.values('forwarded').length).toBe(tenant.length)
 })
 
-test('an untrusted peer reads nothing of a tenant by naming it, and matches no route by it', async () => {
+test('an untrusted peer that names a tenant gets none of its records and matches no route by it', async () => {
   await using application = await startApplication()
   await using trusted = await startProxy(application.origin)
   await using untrusted = await startProxy(application.origin, {
@@ -79,7 +79,7 @@ test('an untrusted peer reads nothing of a tenant by naming it, and matches no r
   expect(await stolen.json()).toEqual({ execution: 2 })
 })
 
-test('an untrusted peer is nobody else by naming a client: what a trusted one asked under that name it does not get', async () => {
+test('an untrusted peer that names a client does not get the answers of that client', async () => {
   await using application = await startApplication()
   await using trusted = await startProxy(application.origin)
   const shared = { nodes: trusted.nodes }
@@ -97,7 +97,7 @@ test('an untrusted peer is nobody else by naming a client: what a trusted one as
   expect(await status(trusted.post('k'))).toBe('replayed')
 })
 
-test('an untrusted peer that resets its connection at once is not believed: it has no address any more', async () => {
+test('an untrusted peer that resets its connection at once is not trusted, although it has no address any more', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, { options: { trustedPeers: blocks() } })
   const lines = Object.entries(SAID).map(([name, value]) => `${name}: ${value}\r\n`)

@@ -240,7 +240,7 @@ test.each<Row>([
   expect(proxy.failures).toEqual([])
 })
 
-test('a stream that breaks before its first part was carried out: the client gets its head, and a cut body', async () => {
+test('a stream that breaks before its first part reaches the client with its head and a cut body', async () => {
   const chunksOfChunks = 'Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n'
   await using application = await startRawApplication(`${OK}${chunksOfChunks}`)
   await using proxy = await startProxy(application.origin)
@@ -251,7 +251,7 @@ test('a stream that breaks before its first part was carried out: the client get
   expect(application.requests.length).toBe(1)
 })
 
-test('what the application sends beyond its answer reaches nobody', async () => {
+test('bytes behind the application’s answer are discarded', async () => {
   const two = `${OK}Content-Length: 2\r\n\r\nok${OK}Content-Length: 6\r\n\r\nsecret`
   await using application = await startRawApplication(two)
   await using proxy = await startProxy(application.origin)
@@ -259,7 +259,7 @@ test('what the application sends beyond its answer reaches nobody', async () => 
   expect(bodies).toEqual(['ok', 'ok', 'ok'])
 })
 
-test('an application that does not answer in time is 504, and its lock stays', async () => {
+test('a client gets 504 from an application that does not answer in time, and the claim stays', async () => {
   await using application = await startApplication(() => {})
   await using proxy = await startProxy(application.origin, { routes: [route({ upstreamTimeoutMs: 500 })] })
   const first = await proxy.post('late')
@@ -273,7 +273,7 @@ test('an application that does not answer in time is 504, and its lock stays', a
   expect(application.seen.length).toBe(1)
 })
 
-test('an application that drips its body for ever is 504 too', async () => {
+test('a client gets 504 from an application that drips its body for ever', async () => {
   await using application = await startApplication((_request, response) => {
     response.writeHead(200, { 'Content-Length': 1_000 })
     const drip = setInterval(() => response.write('x'), 20)
@@ -283,7 +283,7 @@ test('an application that drips its body for ever is 504 too', async () => {
   expect((await proxy.post('drip')).status).toBe(504)
 })
 
-test('a refused connection is 502 at once, nothing was sent, and a retry is carried out', async () => {
+test('a refused connection is 502 at once, nothing is sent, and a retry is executed', async () => {
   const port = await freePort()
   await using proxy = await startProxy(`http://127.0.0.1:${port}`)
   const first = await proxy.post('refused')
@@ -305,7 +305,7 @@ test('a refused connection is 502 at once, nothing was sent, and a retry is carr
   late.close()
 })
 
-test('the application may listen on a Unix socket; one that is missing was never sent to', async () => {
+test('the application may listen on a Unix socket, and nothing is sent to a missing one', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-'))
   const path = join(folder, 'application.sock')
   await using proxy = await startProxy(`unix:${path}`)

@@ -119,7 +119,7 @@ test.each([
   ['believed', true],
   ['not believed', false],
 ])(
-  'two requests are one exactly when everything that identifies them is equal; what headers claim is %s',
+  'two requests are the same exactly when everything that identifies them is equal; scope headers are %s',
   async (_what, trusted) => {
     const rules = { ...RULES, trusted }
     await fc.assert(
@@ -140,7 +140,7 @@ function sameQuery(one: string | undefined, other: string | undefined): boolean 
   return read(one) === read(other)
 }
 
-test('a request that is described to the reservation API is the request that the proxy sees', async () => {
+test('a described request has the same identity in the reservation API as in the proxy', async () => {
   await fc.assert(
     fc.asyncProperty(asked, fc.constantFrom(...SOURCES), fc.boolean(), async (one, source, trusted) => {
       const rules = { ...RULES, trusted }

@@ -49,7 +49,7 @@ test('an intent is reserved, extended and completed, and answered from its recor
   expect(await api.call(`/v1/reservations/${id}`)).toMatchObject({ body: { state: 'COMPLETED' } })
 })
 
-test('what is released can be reserved again, under a larger token and as a first attempt', async () => {
+test('a released value can be reserved again, with a larger token and as a first attempt', async () => {
   await using api = await startReservationApi()
   const first = await api.reserve({ session_id: 's', reserved_value: 'v' })
   expect(
@@ -60,7 +60,7 @@ test('what is released can be reserved again, under a larger token and as a firs
   expect(second.attempt).toBe(1)
 })
 
-test('the same session that asks again for what it holds gets the same reservation, also from another sidecar', async () => {
+test('a session that reserves again what it holds gets the same reservation, also from another sidecar', async () => {
   await using api = await startReservationApi()
   await using other = await startReservationApi({ nodes: api.nodes })
   const input = { session_id: 's', reserved_values: ['a', 'b'] }
@@ -72,7 +72,7 @@ test('the same session that asks again for what it holds gets the same reservati
   expect(less.status).toBe(201)
 })
 
-test('several values are taken all or none, and end together', async () => {
+test('several values are reserved all or none, and end together', async () => {
   await using api = await startReservationApi()
   const b = await api.reserve({ session_id: 'one', reserved_value: 'b' })
   const both = { session_id: 'two', reserved_values: ['a', 'b', 'c'] }
@@ -92,7 +92,7 @@ test('several values are taken all or none, and end together', async () => {
     })
 })
 
-test('an id is served by any sidecar of the cluster, and by one that started later', async () => {
+test('any sidecar of the cluster serves an id, also one that started later', async () => {
   await using first = await startReservationApi()
   const reserved = await first.reserve({ session_id: 's', reserved_value: 'v' })
   await first[Symbol.asyncDispose]()
@@ -102,7 +102,7 @@ test('an id is served by any sidecar of the cluster, and by one that started lat
   expect(await later.call(`/v1/reservations/${reserved.id}/complete`, token)).toMatchObject({ status: 200 })
 })
 
-test('whoever waits gets it when it is free', async () => {
+test('a waiting caller gets the reservation when it is free', async () => {
   await using api = await startReservationApi()
   const first = await api.reserve({ session_id: 'one', reserved_value: 'v' })
   const second = reserveAt(api.origin, { session_id: 'two', reserved_value: 'v', wait: '10s' })
@@ -166,7 +166,7 @@ test('a request has the entities, the takeover policy and the retention of its r
   ).toMatchObject({ status: 400, body: { code: 'request-invalid' } })
 })
 
-test('tenants do not meet', async () => {
+test('two tenants can reserve the same value', async () => {
   await using api = await startReservationApi()
   const value = { session_id: 's', reserved_value: 'v' }
   await api.reserve({ ...value, tenant: 'one' })
@@ -268,7 +268,7 @@ describe('bad input is refused and changes nothing', () => {
     expect(api.failures).toEqual([])
   })
 
-  test('a wrong token on a genuine id: 410, and the holder goes on', async () => {
+  test('a wrong token with a genuine id gets 410, and the reservation stays', async () => {
     await using api = await startReservationApi()
     const { id: genuine, token } = await api.reserve({ session_id: 'holder', reserved_value: 'v' })
     const before = await snapshot(api.nodes, [keyOf('v')])
@@ -340,7 +340,7 @@ describe('the bearer token', () => {
   })
 })
 
-test('with fewer nodes than a majority: 503 with Retry-After, and afterwards as if nothing had been', async () => {
+test('without a majority of nodes calls get 503 with Retry-After, and work again afterwards', async () => {
   await using api = await startReservationApi()
   const first = await api.reserve({ session_id: 's', reserved_value: 'v' })
   for (const node of api.nodes.slice(0, 3)) node.stop()
@@ -356,7 +356,7 @@ test('with fewer nodes than a majority: 503 with Retry-After, and afterwards as 
   }
 })
 
-test('a draining sidecar reserves nothing new and still serves what it gave out, until that has ended', async () => {
+test('a draining sidecar reserves nothing new, and still serves its open reservations until they end', async () => {
   await using api = await startReservationApi()
   const { id, token } = await api.reserve({ session_id: 's', reserved_value: 'v' })
   const closed = api.close(60_000)
@@ -410,7 +410,7 @@ test('an entity keeps others away until the reservation ends, however it ends', 
   }
 })
 
-test('{a,b} and {b,a} never both win and never wait for each other in a circle', async () => {
+test('{a,b} and {b,a} never both win and never deadlock', async () => {
   await using one = await startReservationApi()
   await using two = await startReservationApi({ nodes: one.nodes })
   let holders = 0

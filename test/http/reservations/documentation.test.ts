@@ -8,7 +8,7 @@ import { startPostgres } from '../../support/postgres-server.ts'
 const page = readFileSync(new URL('../../../docs/reference/reservations.md', import.meta.url), 'utf8')
 const sectionOf = (heading: string) => page.split(/^## /m).find((text) => text.startsWith(heading)) ?? ''
 
-test('every call stands on the page, and no other', () => {
+test('the page lists exactly the calls of the table', () => {
   const documented = [...sectionOf('The calls').matchAll(/^\| `(GET|POST) ([^\s`?]+)/gm)].map(
     ([, method, path]) => `${method} ${path}`,
   )
@@ -16,7 +16,7 @@ test('every call stands on the page, and no other', () => {
   expect(documented.sort()).toEqual(served.map((call) => call.replace('{reservation_id}', '{id}')).sort())
 })
 
-test('every member of a reservation stands on the page, with its limits', () => {
+test('the page lists every member of a reservation with its limits', () => {
   const table = sectionOf('The calls').split('| member |')[1] ?? ''
   const documented = [...table.matchAll(/^\| ((?:`\w+`(?:, )?)+) \|/gm)].flatMap(([, names = '']) =>
     [...names.matchAll(/`(\w+)`/g)].map(([, name]) => name),

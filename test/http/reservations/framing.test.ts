@@ -85,7 +85,7 @@ test.each<[what: string, change: (id: string) => string, token: number, statuses
   ['NUL and line breaks', () => 'r1_\0\r\nX-A: b', 1, [400]],
   ['the names of JavaScript', () => '__proto__', 1, [400]],
   ['nothing', () => '', 1, [400, 404]],
-])('%s neither ends nor extends what somebody holds', async (_what, change, token, statuses) => {
+])('%s neither ends nor extends a reservation', async (_what, change, token, statuses) => {
   await using api = await startReservationApi()
   const held = await api.reserve({ session_id: 'holder', reserved_value: 'held' })
   const keys = api.events.flatMap((event) => (event.kind === 'lease_began' ? [event.recordKey] : []))
@@ -100,7 +100,7 @@ test.each<[what: string, change: (id: string) => string, token: number, statuses
   expect(api.failures).toEqual([])
 })
 
-test('a caller that goes away in the middle of its body is no failure of ours', async () => {
+test('a caller that disconnects in the middle of its body is not reported as a failure', async () => {
   await using api = await startReservationApi()
   for (let caller = 0; caller < 20; caller += 1) {
     await using wire = await openWire(Number(new URL(api.origin).port))
@@ -112,7 +112,7 @@ test('a caller that goes away in the middle of its body is no failure of ours', 
   expect(api.failures).toEqual([])
 })
 
-test('a pair of calls behind each other is answered in order, and a refused one ends the connection', async () => {
+test('two pipelined calls are answered in order, and a refused call ends the connection', async () => {
   await using api = await startReservationApi()
   await using wire = await openWire(Number(new URL(api.origin).port))
   const good = `${HEAD}${LENGTH}\r\n${BODY}`
@@ -122,7 +122,7 @@ test('a pair of calls behind each other is answered in order, and a refused one 
   expect(wire.received().match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 201', 'HTTP/1.1 201', 'HTTP/1.1 400'])
 })
 
-test('connections beyond their number are closed at once', async () => {
+test('connections above the limit are closed at once', async () => {
   await using api = await startReservationApi({ limits: { connectionsMax: 1 } })
   const port = Number(new URL(api.origin).port)
   await using first = await openWire(port)

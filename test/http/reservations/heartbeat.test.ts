@@ -43,7 +43,7 @@ test('the reservation is renewed for longer than its lease, and the stream ends 
   expect(stream.lines.at(-1)).toEqual({ event: 'ended', reason: 'settled' })
 })
 
-test('a caller that hangs up ends the duty and not the lease', async () => {
+test('a caller that disconnects ends the renewing and not the lease', async () => {
   await using api = await startReservationApi()
   const stream = await open(api, { lease: '3s' })
   stream.hangUp()
@@ -56,7 +56,7 @@ test('a caller that hangs up ends the duty and not the lease', async () => {
   })
 })
 
-test('the line lease-lost is written while the lease still stands, when the nodes are gone', async () => {
+test('without nodes the line lease-lost is written before the lease ends', async () => {
   // By a clock that stands still while the process does: nobody is warned in time then.
   using clock = runningClock()
   await using api = await startReservationApi({ clock })
@@ -73,7 +73,7 @@ test('the line lease-lost is written while the lease still stands, when the node
   expect(writtenWallMs).toBeLessThan(Date.parse(until))
 })
 
-test('the line lease-lost comes when somebody else has it', async () => {
+test('the line lease-lost is written when another holder has the reservation', async () => {
   await using api = await startReservationApi()
   const stream = await open(api, { lease: '30s' })
   const other = await startReservationApi({ nodes: api.nodes })
@@ -89,7 +89,7 @@ test('the line lease-lost comes when somebody else has it', async () => {
   stream.hangUp()
 })
 
-test('one stream keeps it for the total hold and no longer; the same session goes on', async () => {
+test('one stream renews for at most the total hold, and the same session continues', async () => {
   await using api = await startReservationApi({ options: { totalHoldMs: 150 } })
   const stream = await open(api, { lease: '10s' })
   await stream.closed
@@ -112,7 +112,7 @@ test('a draining sidecar ends its streams and leaves the leases', async () => {
   await closed
 })
 
-test('a conflict is an ordinary answer', async () => {
+test('a conflict is answered without a stream', async () => {
   await using api = await startReservationApi()
   await api.reserve({ session_id: 'holder', reserved_value: 'v' })
   const held = await api.call('/v1/reservations', { session_id: 's', reserved_value: 'v', heartbeat: true })
@@ -123,7 +123,7 @@ test.each([
   ['longer', '2s', '20s'],
   ['shorter', '20s', '2s'],
 ])(
-  'extended by its caller for %s: the stream and the caller rely on the longer of the two',
+  'after an extension by the caller for %s the longer lease holds for stream and caller',
   async (_how, lease, other) => {
     await using api = await startReservationApi()
     const stream = await open(api, { lease })

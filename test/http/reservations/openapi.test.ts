@@ -19,7 +19,7 @@ async function served(): Promise<Document> {
   return (await api.call('/openapi.json')).body as Document
 }
 
-test('it describes exactly the calls of the table', async () => {
+test('the document describes exactly the calls of the table', async () => {
   const { openapi, paths } = await served()
   expect(openapi).toBe('3.1.1')
   const described = Object.entries(paths).flatMap(([path, operations]) =>
@@ -29,7 +29,7 @@ test('it describes exactly the calls of the table', async () => {
   expect(described.sort()).toEqual(table.sort())
 })
 
-test('every problem of a call stands under its status, with an example', async () => {
+test('the document has every problem of a call under its status, with an example', async () => {
   const { paths } = await served()
   for (const name of CALL_NAMES) {
     const call: Call = CALLS[name]
@@ -60,7 +60,7 @@ test('the examples of bodies and answers fit their schemas', async () => {
   expect(looked).toBeGreaterThanOrEqual(6)
 })
 
-test('what is answered fits the schema that it is described by', async () => {
+test('answers match their documented schemas', async () => {
   await using api = await startReservationApi()
   const reserved = await api.call('/v1/reservations', { session_id: 's', reserved_value: 'v' })
   const { reservation_id: id, fencing_token } = reserved.body

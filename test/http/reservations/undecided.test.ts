@@ -44,7 +44,7 @@ test('a completion that a majority refuses and a node takes is undecided, not fe
   expect(await complete(late, { payment: 'p-2' })).toMatchObject({ status: 410, body: { code: 'fenced' } })
 })
 
-test('a completion that met too few nodes, and was adopted by another session’s claim, is 200 when it is asked for again', async () => {
+test('a completion without a quorum that another session’s claim adopted is 200 when it is repeated', async () => {
   await using on = await start()
   const { api, away, complete } = on
   const first = await api.reserve(FIRST)
@@ -57,7 +57,7 @@ test('a completion that met too few nodes, and was adopted by another session’
   expect(await complete(first, 'paid')).toMatchObject({ status: 200, body: { status: 'COMPLETED' } })
 })
 
-test('a completion that comes too late for every node is fenced, and nothing of it stands', async () => {
+test('a completion that is too late on every node is fenced, and nothing of it is recorded', async () => {
   await using on = await start()
   const { api, complete } = on
   const late = await api.reserve(FIRST)

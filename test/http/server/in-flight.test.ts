@@ -14,7 +14,7 @@ function trackerAt() {
   return { clock, inFlight, ended, drain }
 }
 
-test('a drain with nothing under way ends at once', async () => {
+test('a drain with nothing in flight ends at once', async () => {
   const { clock, inFlight, ended, drain } = trackerAt()
   expect(inFlight.draining).toBe(false)
   drain('only', 1_000)
@@ -26,7 +26,7 @@ test('a drain with nothing under way ends at once', async () => {
   })
 })
 
-test('a drain ends with the last request under way, and leaves no timer', async () => {
+test('a drain ends with the last request in flight, and leaves no timer', async () => {
   const { clock, inFlight, ended, drain } = trackerAt()
   inFlight.begin()
   inFlight.begin()

@@ -23,7 +23,7 @@ function schedulerAt() {
 }
 const turnOfLoop = () => new Promise((resolve) => setImmediate(resolve))
 
-test('of a burst a few begin at once and the others in later turns, in their order', async () => {
+test('a few requests of a burst begin at once, and the others in later turns, in order of arrival', async () => {
   const { arrive, order } = schedulerAt()
   const all = Array.from({ length: 100 }, (_, request) => arrive(request))
   const begun: number[] = [order.length]
@@ -36,7 +36,7 @@ test('of a burst a few begin at once and the others in later turns, in their ord
   expect(order).toEqual(order.toSorted((a, b) => a - b))
 })
 
-test('whoever comes while others wait comes behind them', async () => {
+test('a request that arrives while others wait begins after them', async () => {
   const { arrive, order, advance } = schedulerAt()
   const burst = Array.from({ length: 40 }, (_, request) => arrive(request))
   advance(1_000)
@@ -46,7 +46,7 @@ test('whoever comes while others wait comes behind them', async () => {
   expect(order.at(-1)).toBe(40)
 })
 
-test('what comes one after the other never waits', () => {
+test('requests that arrive one after the other never wait', () => {
   const { arrive, order, advance } = schedulerAt()
   for (let request = 0; request < 1_000; request += 1) {
     void arrive(request)
@@ -55,7 +55,7 @@ test('what comes one after the other never waits', () => {
   expect(order).toHaveLength(1_000)
 })
 
-test('fifteen hundred requests at the same moment hold up a scrape for less than 100 ms of CPU', async () => {
+test('fifteen hundred simultaneous requests delay a scrape by less than 100 ms of CPU', async () => {
   const program = fileURLToPath(new URL('../../../bench/longest-turn.ts', import.meta.url))
   await using bench = new TestProcess(process.execPath, [program], { name: 'bench/longest-turn.ts' })
   const { code } = await bench.exited

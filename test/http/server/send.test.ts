@@ -12,7 +12,7 @@ test.each([
   ['with its length', [['Content-Length', String(BYTES)]]],
   ['in chunks', []],
 ] as const)(
-  'a streamed answer arrives whole although the request goes on behind it, %s',
+  'a streamed answer arrives in full while the rest of its request is still arriving, %s',
   async (_how, headers) => {
     let rest = (): void => {}
     const { promise: sent, resolve: whenSent } = Promise.withResolvers<void>()
