@@ -29,11 +29,11 @@ import type { Clock, Random } from '../core/clock.ts'
 import { trailOverGroups } from '../core/coordination/group-trail.ts'
 import type { Trail } from '../core/coordination/trail.ts'
 import { type Events, SILENT } from '../core/events.ts'
+import { encryptedNode } from '../core/nodes/encrypted-node.ts'
 import { type Placement, routeLeases, routeWaitQueues } from '../core/nodes/groups.ts'
 import { withBreaker } from '../core/nodes/node-breaker.ts'
 import { type WatchedNodes, watchNodeClocks } from '../core/nodes/node-clocks.ts'
 import { withQuorumBreaker } from '../core/nodes/quorum-breaker.ts'
-import { sealedNode } from '../core/nodes/sealed-node.ts'
 import type { Leases, Quorum, RecordNode } from '../core/ports.ts'
 import { createEmbeddedNodes } from '../embedded/node.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
@@ -181,7 +181,7 @@ function roundsOver(
   tracedNode = (node: RecordNode) => node,
 ): Quorum {
   const ring = config.keyRing?.ring
-  const encrypted = ring === undefined ? nodes : nodes.map((node) => sealedNode(node, ring))
+  const encrypted = ring === undefined ? nodes : nodes.map((node) => encryptedNode(node, ring))
   return createRedlockQuorum({ nodes: encrypted.map(tracedNode), clock, events })
 }
 

@@ -6,7 +6,7 @@
  * refused is left out: that value has its own error.
  */
 
-import { DRIFT_FACTOR, driftMs } from '../core/clocks.ts'
+import { DRIFT_FACTOR, driftMs } from '../core/clock-drift.ts'
 import { SYNTHETIC_CALLS } from '../core/health/synthetic-claims.ts'
 import { printDuration } from '../core/quantity.ts'
 import { answerMaxAgeMs } from '../core/quorum/answer-age.ts'

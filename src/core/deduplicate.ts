@@ -16,9 +16,9 @@
 
 import { claimWhenFree } from './claims/claim-when-free.ts'
 import { lockIdOf } from './claims/lease.ts'
-import { keepLease, type LeaseKeeper } from './claims/lease-keeper.ts'
-import { offerLater } from './claims/offer.ts'
-import { besidesOwnRecord } from './claims/own-record.ts'
+import { type LeaseRenewer, renewLease } from './claims/lease-renewer.ts'
+import { reconcileLocalRecord } from './claims/local-record.ts'
+import { recordInBackground } from './claims/recording.ts'
 import { isTaken, type Taken } from './claims/waiters.ts'
 import { LEASE_ENDED, type Outcome, type Protection, replay, unavailable, unprotected } from './outcome.ts'
 import type { ClaimRequest, ClaimResult, Lease } from './ports.ts'
@@ -61,7 +61,7 @@ async function claimOrWait(
   const { leases, localLeases, whenEnded, waiters, fairQueue, clock } = ports
   const claim = async () => {
     const claimed = await leases.claim(claimRequestOf(request))
-    return policy.onQuorumLoss === 'local' ? besidesOwnRecord(claimed, leases, localLeases) : claimed
+    return policy.onQuorumLoss === 'local' ? reconcileLocalRecord(claimed, leases, localLeases) : claimed
   }
   const first = policy.waitMs > 0 && fairQueue?.isWaitedFor(key) === true ? BEHIND : await claim()
   if (!isTaken(first) || policy.waitMs === 0) return first
@@ -109,37 +109,37 @@ async function withContentMarked(request: ProtectedRequest, lease: Lease, guard:
 
 async function workUnderLease(request: ProtectedRequest, lease: Lease, guard: Guard): Promise<Outcome> {
   const { entities, policy, abandoned } = request
-  const keeper = keepLease(lease, guard, policy)
+  const renewer = renewLease(lease, guard, policy)
   try {
-    const locked = entities && (await lockEntities(entities, keeper, policy, abandoned, guard))
+    const locked = entities && (await lockEntities(entities, renewer, policy, abandoned, guard))
     if (locked !== undefined && locked.kind !== 'locked') {
-      await endLease('released', keeper, guard)
+      await endLease('released', renewer, guard)
       return locked
     }
     using _ = locked
-    const held = locked === undefined ? keeper.held : () => keeper.held() && locked.held()
-    const { outcome, lease: fate } = await forwardAndSettle(request, keeper, held, guard)
-    await endLease(fate, keeper, guard)
+    const held = locked === undefined ? renewer.held : () => renewer.held() && locked.held()
+    const { outcome, lease: fate } = await forwardAndSettle(request, renewer, held, guard)
+    await endLease(fate, renewer, guard)
     // Without an answer the application may still be at work on them: their leases are left to end, like the record's.
     if (outcome.kind !== 'indeterminate') await locked?.unlock()
     return outcome
   } catch (fault) {
     // Whether the application has begun is not known here, so the lease is left to lapse, as that of a process that died.
-    keeper.stop('abandoned')
+    renewer.stop('abandoned')
     throw fault
   }
 }
 
 async function forwardAndSettle(
   request: ProtectedRequest,
-  keeper: LeaseKeeper,
+  renewer: LeaseRenewer,
   held: () => boolean,
   guard: Guard,
 ): Promise<Settled> {
   // It may have ended since it was granted: while a content was marked, or this process stood still.
   if (!held()) return { outcome: LEASE_ENDED, lease: 'released' }
-  const { token, attempt } = keeper.lease()
-  const execution = { token, attempt, lockId: lockIdOf(keeper.lease()) }
+  const { token, attempt } = renewer.lease()
+  const execution = { token, attempt, lockId: lockIdOf(renewer.lease()) }
   const result = await request.forward({ ...execution, held })
   switch (result.kind) {
     case 'never_sent':
@@ -152,22 +152,22 @@ async function forwardAndSettle(
     }
     case 'answered': {
       const executed = { protection: guard.protection, execution }
-      return settle(result.response, executed, request.policy, keeper, guard)
+      return settle(result.response, executed, request.policy, renewer, guard)
     }
   }
 }
 
-async function endLease(fate: LeaseFate, keeper: LeaseKeeper, guard: Guard): Promise<void> {
+async function endLease(fate: LeaseFate, renewer: LeaseRenewer, guard: Guard): Promise<void> {
   if (typeof fate === 'object') {
     const { stillToRecord } = fate
-    const offered = guard.background.start(() => offerLater(stillToRecord, keeper, guard))
+    const offered = guard.background.start(() => recordInBackground(stillToRecord, renewer, guard))
     // Else it ends when the offering does.
-    if (!offered) keeper.stop('abandoned')
+    if (!offered) renewer.stop('abandoned')
     return
   }
-  // The keeper stops first: a renewal that meets its own release would look like a lost lease.
-  keeper.stop(fate)
-  if (fate === 'released') await guard.leases.release(keeper.lease())
+  // The renewer stops first: a renewal that meets its own release would look like a lost lease.
+  renewer.stop(fate)
+  if (fate === 'released') await guard.leases.release(renewer.lease())
 }
 
 function claimRequestOf({ recordKey: key, fingerprint, policy }: ProtectedRequest): ClaimRequest {

@@ -5,7 +5,7 @@
 
 import type { Background } from './background.ts'
 import type { FairQueue } from './claims/fair-queue.ts'
-import type { Keeping } from './claims/lease-keeper.ts'
+import type { Keeping } from './claims/lease-renewer.ts'
 import type { Waiters } from './claims/waiters.ts'
 import type { Clock, Random } from './clock.ts'
 import type { Events } from './events.ts'

@@ -5,8 +5,8 @@
  * value, which `deduplicate.ts` carries out for every way in which a request can end.
  */
 
-import type { LeaseKeeper } from './claims/lease-keeper.ts'
-import { type OfferPorts, offerOutcome } from './claims/offer.ts'
+import type { LeaseRenewer } from './claims/lease-renewer.ts'
+import { type RecordingPorts, recordWithRetry } from './claims/recording.ts'
 import type { LeaseEnd } from './events.ts'
 import { type Execution, type Outcome, type Protection, replay } from './outcome.ts'
 import type { ApplicationResponse } from './ports.ts'
@@ -31,8 +31,8 @@ export async function settle(
   response: ApplicationResponse,
   executed: Executed,
   policy: SettlePolicy,
-  keeper: LeaseKeeper,
-  ports: OfferPorts,
+  renewer: LeaseRenewer,
+  ports: RecordingPorts,
 ): Promise<Settled> {
   switch (dispositionOf(response, policy)) {
     case 'hold':
@@ -40,7 +40,7 @@ export async function settle(
     case 'release':
       return { outcome: { kind: 'released', response, ...executed }, lease: 'released' }
     case 'store':
-      return record(response, executed, policy, keeper, ports)
+      return record(response, executed, policy, renewer, ports)
   }
 }
 
@@ -49,11 +49,11 @@ async function record(
   response: ApplicationResponse,
   executed: Executed,
   policy: SettlePolicy,
-  keeper: LeaseKeeper,
-  ports: OfferPorts,
+  renewer: LeaseRenewer,
+  ports: RecordingPorts,
 ): Promise<Settled> {
   const stored = storedOutcomeOf(response, policy, ports.clock.wallMs())
-  const result = await offerOutcome(stored, policy.settleBudgetMs, keeper, ports)
+  const result = await recordWithRetry(stored, policy.settleBudgetMs, renewer, ports)
   switch (result.kind) {
     case 'recorded':
       return { outcome: { kind: 'created', response, ...executed }, lease: 'completed' }

@@ -12,7 +12,7 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock, Timer } from '../core/clock.ts'
-import { type Instant, now } from '../core/clocks.ts'
+import { type Instant, now } from '../core/clock-drift.ts'
 import type { Events } from '../core/events.ts'
 import { describeMemory, type NodeMemory, takesNewClaims } from '../core/nodes/node-memory.ts'
 import type { NodeAnswer, RecordNode } from '../core/ports.ts'
@@ -39,7 +39,7 @@ export const BATCH_MAX_BYTES = 1024 * 1024
  * Most calls that a node may owe us while one of them is overdue. A process that stands still keeps its connection: without
  * a limit every command of that time would be kept, and carried out when it goes on, long after anybody waits.
  */
-export const OWED_MAX_CALLS = 16
+export const MAX_IN_FLIGHT_CALLS = 16
 
 /** It was read too late: this process stood still, for longer than an answer may be old or the lease lasts that it speaks of. */
 const OVER: NodeAnswer = {
@@ -90,7 +90,7 @@ export class RedisNode implements RecordNode {
   #flushing = false
   #gathering: Timer | undefined
   /** Calls without an answer yet, oldest first, and how many of them are overdue. */
-  readonly #owed = new Set<Call>()
+  readonly #inFlight = new Set<Call>()
   #overdue = 0
   #deadline: Timer | undefined
 
@@ -185,7 +185,7 @@ export class RedisNode implements RecordNode {
     // After the callbacks of this turn, and before the loop waits for sockets again: a lone command loses no time.
     setImmediate(() => {
       this.#flushing = false
-      if (this.#owed.size === this.#overdue) this.#send()
+      if (this.#inFlight.size === this.#overdue) this.#send()
       else if (this.#waiting.length > 0)
         this.#gathering ??= this.#options.clock.timer(GATHER_MS, () => {
           this.#gathering = undefined
@@ -201,15 +201,15 @@ export class RedisNode implements RecordNode {
     if (batch.length === 0) return
     this.#waiting = []
     this.#waitingBytes = 0
-    if (this.#overdue > 0 && this.#owed.size >= OWED_MAX_CALLS) {
-      const detail = `${this.#owed.size} calls are unanswered, ${this.#overdue} of them overdue`
+    if (this.#overdue > 0 && this.#inFlight.size >= MAX_IN_FLIGHT_CALLS) {
+      const detail = `${this.#inFlight.size} calls are unanswered, ${this.#overdue} of them overdue`
       for (const asked of batch)
         this.#answer(asked, { kind: 'unreachable', reason: 'refused', detail, silent: true })
       return
     }
     const deadlineMonoMs = this.#options.clock.monoMs() + this.#options.deadlineMs
     const call: Call = { batch, deadlineMonoMs, settled: false }
-    this.#owed.add(call)
+    this.#inFlight.add(call)
     this.#watchDeadline()
     void this.#carryOut(call)
   }
@@ -222,7 +222,7 @@ export class RedisNode implements RecordNode {
     } catch (cause) {
       answers = cause instanceof Error ? cause : new Error(String(cause))
     }
-    this.#owed.delete(call)
+    this.#inFlight.delete(call)
     if (call.settled) this.#overdue -= 1
     else this.#settle(call, answers)
     // What was waiting for this answer goes now, together with what follows from it.
@@ -249,7 +249,7 @@ export class RedisNode implements RecordNode {
   #watchDeadline(): void {
     if (this.#deadline !== undefined) return
     let next: Call | undefined
-    for (const call of this.#owed) {
+    for (const call of this.#inFlight) {
       if (call.settled) continue
       next = call
       break
@@ -270,7 +270,7 @@ export class RedisNode implements RecordNode {
   #giveUp(): void {
     const { clock, deadlineMs } = this.#options
     const monoMs = clock.monoMs()
-    for (const call of this.#owed) {
+    for (const call of this.#inFlight) {
       if (call.settled || call.deadlineMonoMs > monoMs) continue
       this.#overdue += 1
       call.settled = true

@@ -21,7 +21,7 @@ const SHA1 = createHash('sha1').update(SOURCE).digest('hex')
 const REST_MS = 5
 
 /** Calls that one node may owe us; beyond, it is not asked until it has answered some. */
-const OWED_MAX = 16
+const MAX_IN_FLIGHT_CALLS = 16
 
 export type RedisWaitQueuesOptions = {
   /** One a node; undefined where nothing may be sent to it now. */
@@ -37,14 +37,16 @@ export function createRedisWaitQueues({
   deadlineMs,
   clock,
 }: RedisWaitQueuesOptions): WaitQueues {
-  const owed = new WeakMap<Redis, number>()
+  const inFlight = new WeakMap<Redis, number>()
   const needed = majorityOf(nodeCount)
 
   async function ask(client: Redis, key: string, entry: QueueEntry): Promise<QueueReply | undefined> {
-    const owes = owed.get(client) ?? 0
-    if (owes >= OWED_MAX) return undefined
-    owed.set(client, owes + 1)
-    const call = sendEntry(client, key, entry).finally(() => owed.set(client, (owed.get(client) ?? 1) - 1))
+    const calls = inFlight.get(client) ?? 0
+    if (calls >= MAX_IN_FLIGHT_CALLS) return undefined
+    inFlight.set(client, calls + 1)
+    const call = sendEntry(client, key, entry).finally(() =>
+      inFlight.set(client, (inFlight.get(client) ?? 1) - 1),
+    )
     // Who does not answer is not counted; that is all there is to know of it here.
     return within(clock, deadlineMs, call, 'no answer').catch(() => undefined)
   }

@@ -14,7 +14,7 @@
  *  - it ignores scripts that are strings and would send its own: scripts are functions;
  *  - it has no deadline for a node: every `RecordNode` has one of its own and never rejects;
  *  - an even number of nodes may never settle: refused here;
- *  - `using()` aborts late or never and extends in a hot loop: not used, see `core/claims/lease-keeper.ts`.
+ *  - `using()` aborts late or never and extends in a hot loop: not used, see `core/claims/lease-renewer.ts`.
  */
 
 import Redlock, { ExecutionError, Lock } from 'redlock'

@@ -58,7 +58,7 @@ export const MUTANTS: readonly Mutant[] = [
     to: 'if (lease.attempt > 0) {',
     // Asked once more before the work is begun.
     also: {
-      file: 'src/core/claims/lease-keeper.ts',
+      file: 'src/core/claims/lease-renewer.ts',
       from: "return this.#state === 'keeping' && this.#keepableMs() > 0",
       to: 'return true',
     },

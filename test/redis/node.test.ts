@@ -9,7 +9,7 @@ import type { RecordCommand } from '../../src/core/record/record.ts'
 import { tokenAt } from '../../src/core/record/token.ts'
 import { createRedisClient } from '../../src/redis/connect.ts'
 import { EPOCH_KEY } from '../../src/redis/keys.ts'
-import { BATCH_MAX_BYTES, BATCH_MAX_COMMANDS, GATHER_MS, OWED_MAX_CALLS } from '../../src/redis/node.ts'
+import { BATCH_MAX_BYTES, BATCH_MAX_COMMANDS, GATHER_MS, MAX_IN_FLIGHT_CALLS } from '../../src/redis/node.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -291,11 +291,11 @@ describe('a server that', () => {
     await using other = await openRedisNode({ url: own.at(0).url }, { deadlineMs: 60 })
     own.pause(0)
     const reasons: string[] = []
-    for (let call = 0; call < OWED_MAX_CALLS + 5; call += 1) {
+    for (let call = 0; call < MAX_IN_FLIGHT_CALLS + 5; call += 1) {
       const answer = await other.node.execute(claim(newKey()))
       reasons.push(answer.kind === 'unreachable' ? answer.reason : answer.kind)
     }
-    expect(reasons).toEqual([...Array(OWED_MAX_CALLS).fill('timeout'), ...Array(5).fill('refused')])
+    expect(reasons).toEqual([...Array(MAX_IN_FLIGHT_CALLS).fill('timeout'), ...Array(5).fill('refused')])
     own.resume(0)
     await eventually('the node to answer again', async () => {
       const answer = await other.node.execute(claim(newKey()))

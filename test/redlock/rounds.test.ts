@@ -7,7 +7,7 @@
 import Redlock, { ExecutionError } from 'redlock'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createBackground } from '../../src/core/background.ts'
-import { KEPT_WHILE_ALIVE, keepLease } from '../../src/core/claims/lease-keeper.ts'
+import { KEPT_WHILE_ALIVE, renewLease } from '../../src/core/claims/lease-renewer.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import { createWaiters } from '../../src/core/claims/waiters.ts'
 import { deduplicate } from '../../src/core/deduplicate.ts'
@@ -317,7 +317,7 @@ describe('our use of it', () => {
       const { claim, clock, cluster, asked } = ours()
       const result = await claim()
       if (result.kind !== 'granted') throw new Error('not granted')
-      const keeper = keepLease(
+      const renewer = renewLease(
         result.lease,
         {
           leases: cluster.leases,
@@ -330,7 +330,7 @@ describe('our use of it', () => {
       if (condition === 'deaf') cluster.set('deaf', 0, 1, 2, 3, 4)
       else for (const node of cluster.nodes) node.before = () => new Promise<void>(() => {})
       let abortedAtMs = Number.POSITIVE_INFINITY
-      keeper.lost.addEventListener('abort', () => {
+      renewer.lost.addEventListener('abort', () => {
         abortedAtMs = clock.monoMs()
       })
       await clock.advance(20_000)

@@ -4,7 +4,7 @@
  * Owns what they do, as the plan tells them. Everything that decides is production code.
  */
 
-import { KEPT_WHILE_ALIVE, keepLease } from '../../src/core/claims/lease-keeper.ts'
+import { KEPT_WHILE_ALIVE, renewLease } from '../../src/core/claims/lease-renewer.ts'
 import { deduplicate } from '../../src/core/deduplicate.ts'
 import type { Outcome } from '../../src/core/outcome.ts'
 import type { ForwardContext } from '../../src/core/ports.ts'
@@ -236,13 +236,13 @@ async function reservation(
     history.shown.push({ key, fingerprint, content, askedMs, atMs: scheduler.nowMs, by: 'replayed' })
   }
   if (claimed.kind !== 'granted') return
-  const keeper = keepLease(claimed.lease, { leases, clock, random, events }, KEPT_WHILE_ALIVE)
+  const renewer = renewLease(claimed.lease, { leases, clock, random, events }, KEPT_WHILE_ALIVE)
   const lost = new Promise<void>((resolve) => {
-    keeper.lost.addEventListener('abort', () => resolve(), { once: true })
+    renewer.lost.addEventListener('abort', () => resolve(), { once: true })
   })
   application.write(submission.key, claimed.lease.token)
   await Promise.race([pause(clock, operation.workMs), lost])
-  const lease = keeper.lease()
+  const lease = renewer.lease()
   const result: StoredOutcome = {
     kind: 'result',
     result: `reservation ${submission.index}`,
@@ -253,31 +253,31 @@ async function reservation(
     case 'completes':
     case 'completes_twice':
       // Stopped first: a renewal under way must do no harm to what follows.
-      keeper.stop('completed')
+      renewer.stop('completed')
       await leases.complete(lease, result)
       if (operation.ends === 'completes_twice') await leases.complete(lease, result)
       if (grant !== undefined) grant.abandonedMs = scheduler.nowMs
       return
     case 'releases':
       await leases.release(lease)
-      keeper.stop('released')
+      renewer.stop('released')
       return
     case 'completes_later':
       // Without an answer the first time, or to be sure: it says the same again, when its lease may be over.
-      keeper.stop('completed')
+      renewer.stop('completed')
       await leases.complete(lease, result)
       if (grant !== undefined) grant.abandonedMs = scheduler.nowMs
       await pause(clock, 1.5 * operation.leaseMs)
       await leases.complete(lease, { ...result, completedAtWallMs: clock.wallMs() })
       return
     case 'vanishes':
-      keeper.stop('abandoned')
+      renewer.stop('abandoned')
       if (grant !== undefined) grant.abandonedMs = scheduler.nowMs
       return
     case 'late_complete':
     case 'late_release':
       // A holder that does not listen: it acts long after its lease has ended, and writes to the resource besides.
-      keeper.stop('abandoned')
+      renewer.stop('abandoned')
       if (grant !== undefined) grant.abandonedMs = scheduler.nowMs
       await pause(clock, 2 * operation.leaseMs)
       application.write(submission.key, lease.token)

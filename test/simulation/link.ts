@@ -5,7 +5,7 @@
  * a partition swallows them. It keeps the contract of the port: settled within the node's deadline, never rejected.
  */
 
-import { now } from '../../src/core/clocks.ts'
+import { now } from '../../src/core/clock-drift.ts'
 import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
 import { ageMs } from '../../src/core/quorum/answer-age.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'

@@ -172,7 +172,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'keeper-warns-too-late',
     rule: 'a holder hears that its lease ends before it has ended',
-    file: 'src/core/claims/lease-keeper.ts',
+    file: 'src/core/claims/lease-renewer.ts',
     from: 'Math.max(0, this.#keepableMs())',
     to: 'Math.max(0, this.#keepableMs()) + this.lease.leaseMs',
     killedBy: ['L8'],

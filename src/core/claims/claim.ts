@@ -9,7 +9,7 @@
  */
 
 import type { Clock, Random } from '../clock.ts'
-import { type Instant, now } from '../clocks.ts'
+import { type Instant, now } from '../clock-drift.ts'
 import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, NodeAnswer, Quorum, Round } from '../ports.ts'
 import { explainRefusedClaim, type Refusal } from '../quorum/refused-claim.ts'

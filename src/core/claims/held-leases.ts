@@ -8,7 +8,7 @@
  */
 
 import type { Clock } from '../clock.ts'
-import { now } from '../clocks.ts'
+import { now } from '../clock-drift.ts'
 import type { Lease } from '../ports.ts'
 import { remainingMs } from './lease.ts'
 

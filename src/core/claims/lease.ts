@@ -8,7 +8,7 @@
  * Source: redis.io, "Distributed Locks with Redis", steps 3 and 4.
  */
 
-import { driftMs, type Instant } from '../clocks.ts'
+import { driftMs, type Instant } from '../clock-drift.ts'
 import type { Lease } from '../ports.ts'
 
 /** Until when a lease of `leaseMs` is valid whose first message was sent after `startedAt`. */

@@ -7,7 +7,7 @@
  */
 
 import type { Clock, Random } from '../clock.ts'
-import { now } from '../clocks.ts'
+import { now } from '../clock-drift.ts'
 import type { Events } from '../events.ts'
 import type {
   CompleteResult,

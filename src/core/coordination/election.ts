@@ -8,7 +8,7 @@
  * sweeper's do, which only proposes what claims then decide.
  */
 
-import { KEPT_WHILE_ALIVE, keepLease } from '../claims/lease-keeper.ts'
+import { KEPT_WHILE_ALIVE, renewLease } from '../claims/lease-renewer.ts'
 import type { Clock, Random, Timer } from '../clock.ts'
 import type { Events } from '../events.ts'
 import type { Leases } from '../ports.ts'
@@ -76,18 +76,18 @@ export function stand(options: CandidateOptions): Candidate {
     // Contended: candidates race, and who led until then may lead still.
     if (claimed.kind !== 'contended') filled = claimed.kind === 'granted' || claimed.kind === 'held'
     if (claimed.kind === 'granted') {
-      const keeper = keepLease(claimed.lease, options, KEPT_WHILE_ALIVE)
+      const renewer = renewLease(claimed.lease, options, KEPT_WHILE_ALIVE)
       leading = true
       try {
-        const over = AbortSignal.any([keeper.lost, stopped.signal])
+        const over = AbortSignal.any([renewer.lost, stopped.signal])
         await options.lead({ token: claimed.lease.token, over })
       } catch (cause) {
         options.onFailure(cause)
       } finally {
         leading = false
         filled = false
-        keeper.stop('released')
-        await leases.release(keeper.lease())
+        renewer.stop('released')
+        await leases.release(renewer.lease())
       }
     }
     tryLater()

@@ -11,7 +11,7 @@
  * Owns this judgement as a pure function. What a jump is, is seen in `node-clocks.ts`; what follows from it is enrolment.
  */
 
-import { DRIFT_FACTOR } from '../clocks.ts'
+import { DRIFT_FACTOR } from '../clock-drift.ts'
 import { enrolledAtNodeMs } from './enrolment-rules.ts'
 
 /** A node's time is cut to whole milliseconds. */

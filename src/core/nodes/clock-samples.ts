@@ -7,7 +7,7 @@
  * Owns the arithmetic as pure functions. What follows from it for a node's votes is `node-clocks.ts`.
  */
 
-import { DRIFT_FACTOR } from '../clocks.ts'
+import { DRIFT_FACTOR } from '../clock-drift.ts'
 import { GRANULARITY_MS } from './clock-leaps.ts'
 import type { Reading } from './first-sight.ts'
 

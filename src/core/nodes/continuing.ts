@@ -5,7 +5,7 @@
  * not allowed here, or fails, leaves the node to its quarantine.
  */
 
-import { driftMs } from '../clocks.ts'
+import { driftMs } from '../clock-drift.ts'
 import { type Continuity, type ContinuityView, judgeContinuity } from './continuity.ts'
 import type { EnrolmentNode } from './enrolment-node.ts'
 import type { Cluster, CopyProgress, Quarantine } from './enrolment-rules.ts'

@@ -14,7 +14,7 @@
  * `enrolment.ts`, the storing of them an adapter's.
  */
 
-import { driftMs } from '../clocks.ts'
+import { driftMs } from '../clock-drift.ts'
 
 /** Why a node has no epoch. Only nodes of which nobody knows better can be those of a brand-new cluster. */
 export type Origin = 'new' | 'forgot'

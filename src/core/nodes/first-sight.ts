@@ -12,7 +12,7 @@
  * Owns these judgements as pure functions, and nothing of what follows from them.
  */
 
-import { driftMs } from '../clocks.ts'
+import { driftMs } from '../clock-drift.ts'
 
 /** How far a node's clock is ahead of a monotonic one, and how wrong that may be: half a round trip. */
 export type Reading = { readonly aheadMs: number; readonly uncertaintyMs: number }

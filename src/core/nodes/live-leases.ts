@@ -8,7 +8,7 @@
  * Owns which leases those are. A claim that too few nodes can ever have granted is nobody's; one that is completed needs none any more.
  */
 
-import { driftMs } from '../clocks.ts'
+import { driftMs } from '../clock-drift.ts'
 import { NO_OWNER, type NodeRecord } from '../record/record.ts'
 import type { Sighting } from '../record/record-merge.ts'
 import type { EnrolmentNode, Shown } from './enrolment-node.ts'

@@ -6,7 +6,7 @@
  * started again, flushed or enrolled since knows more or less than it did, and is heard again.
  */
 
-import { driftMs } from '../clocks.ts'
+import { driftMs } from '../clock-drift.ts'
 import type { Sighting } from '../record/record-merge.ts'
 import type { NodeView } from './continuity.ts'
 import type { EnrolmentNode } from './enrolment-node.ts'

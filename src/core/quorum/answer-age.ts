@@ -9,7 +9,7 @@
  * Embedded nodes need no such limit: they stand still with the process, and lose their memory with it.
  */
 
-import { driftMs, type Instant } from '../clocks.ts'
+import { driftMs, type Instant } from '../clock-drift.ts'
 
 /**
  * No answer counts that is read later than this after it was asked for, on the monotonic or the wall clock, whichever shows

@@ -11,7 +11,12 @@
 
 import { claimWhenFree } from '../claims/claim-when-free.ts'
 import type { FairQueue } from '../claims/fair-queue.ts'
-import { type Keeping, keepLease, type LeaseKeeper, type LeaseKeeperPorts } from '../claims/lease-keeper.ts'
+import {
+  type Keeping,
+  type LeaseRenewer,
+  type LeaseRenewerPorts,
+  renewLease,
+} from '../claims/lease-renewer.ts'
 import { isTaken, type Taken } from '../claims/waiters.ts'
 import type { Clock, Random } from '../clock.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
@@ -31,7 +36,7 @@ export type EntityPolicy = Keeping & {
   readonly budgetMs: number
 }
 
-export type EntityPorts = Omit<LeaseKeeperPorts, 'leases'> & {
+export type EntityPorts = Omit<LeaseRenewerPorts, 'leases'> & {
   readonly leases: Leases
   readonly clock: Clock
   readonly random: Random
@@ -59,35 +64,35 @@ const BEHIND: Taken = { kind: 'held', retryAfterMs: RETRY_SOON_MS }
 /** @param holder keeps the record of the request; it is raised to the token of the entities */
 export async function lockEntities(
   entities: EntityLocks,
-  holder: LeaseKeeper,
+  holder: LeaseRenewer,
   policy: EntityPolicy,
   abandoned: AbortSignal | undefined,
   ports: EntityPorts,
 ): Promise<Locked> {
-  const keepers: LeaseKeeper[] = []
+  const renewers: LeaseRenewer[] = []
   const untilMonoMs = ports.clock.monoMs() + entities.waitMs
   try {
     for (const key of inOneOrder(entities.recordKeys)) {
       const claimed = await claimOrWait(key, holder.lease().owner, policy, untilMonoMs, abandoned, ports)
       if (claimed.kind !== 'granted') {
-        await unlock(keepers, ports)
+        await unlock(renewers, ports)
         return refusalOf(claimed)
       }
-      keepers.push(keepLease(claimed.lease, ports, policy))
+      renewers.push(renewLease(claimed.lease, ports, policy))
     }
-    if (!(await raiseToOneToken([holder, ...keepers], ports.leases))) {
-      await unlock(keepers, ports)
+    if (!(await raiseToOneToken([holder, ...renewers], ports.leases))) {
+      await unlock(renewers, ports)
       return { kind: 'unavailable', answered: 0, required: NOT_COUNTED, retryAfterMs: RETRY_SOON_MS }
     }
   } catch (fault) {
-    abandon(keepers)
+    abandon(renewers)
     throw fault
   }
   return {
     kind: 'locked',
-    held: () => keepers.every((keeper) => keeper.held()),
-    unlock: () => unlock(keepers, ports),
-    [Symbol.dispose]: () => abandon(keepers),
+    held: () => renewers.every((renewer) => renewer.held()),
+    unlock: () => unlock(renewers, ports),
+    [Symbol.dispose]: () => abandon(renewers),
   }
 }
 
@@ -97,28 +102,28 @@ function inOneOrder(recordKeys: readonly string[]): readonly string[] {
 }
 
 /** @returns false where it is not known of each that a majority took it */
-async function raiseToOneToken(all: readonly LeaseKeeper[], leases: Leases): Promise<boolean> {
-  const before = all.map((keeper) => keeper.lease())
+async function raiseToOneToken(all: readonly LeaseRenewer[], leases: Leases): Promise<boolean> {
+  const before = all.map((renewer) => renewer.lease())
   const token = Math.max(...before.map((lease) => lease.token))
-  const raised = await Promise.all(all.map((keeper) => keeper.raise(token)))
+  const raised = await Promise.all(all.map((renewer) => renewer.raise(token)))
   if (raised.every(Boolean)) return true
   // Where a claim could not be raised, nodes may hold either token. Under the larger one the holder gives back its own.
   await Promise.all(before.filter((lease) => lease.token !== token).map((lease) => leases.release(lease)))
   return false
 }
 
-async function unlock(keepers: readonly LeaseKeeper[], { leases, fairQueue }: EntityPorts): Promise<void> {
+async function unlock(renewers: readonly LeaseRenewer[], { leases, fairQueue }: EntityPorts): Promise<void> {
   await Promise.all(
-    keepers.map(async (keeper) => {
-      keeper.stop('released')
-      await leases.release(keeper.lease())
-      fairQueue?.freed(keeper.lease().key)
+    renewers.map(async (renewer) => {
+      renewer.stop('released')
+      await leases.release(renewer.lease())
+      fairQueue?.freed(renewer.lease().key)
     }),
   )
 }
 
-function abandon(keepers: readonly LeaseKeeper[]): void {
-  for (const keeper of keepers) keeper.stop('abandoned')
+function abandon(renewers: readonly LeaseRenewer[]): void {
+  for (const renewer of renewers) renewer.stop('abandoned')
 }
 
 function refusalOf(claimed: Exclude<ClaimResult, { kind: 'granted' }>): Exclude<Locked, { kind: 'locked' }> {

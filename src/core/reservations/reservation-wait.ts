@@ -2,19 +2,19 @@
  * What a reservation does over time: waiting for its turn, and being kept while its holder's connection stands.
  *
  * Nothing is held while waiting: every try is all or nothing, so those who wait for each other's records never meet in a
- * circle. Keeping is `lease-keeper.ts`, over all leases of the reservation as if they were one.
+ * circle. Keeping is `lease-renewer.ts`, over all leases of the reservation as if they were one.
  */
 
 import { remainingMs } from '../claims/lease.ts'
 import {
   KEPT_WHILE_ALIVE,
-  keepLease,
-  type LeaseKeeper,
-  type LeaseKeeperPorts,
-} from '../claims/lease-keeper.ts'
+  type LeaseRenewer,
+  type LeaseRenewerPorts,
+  renewLease,
+} from '../claims/lease-renewer.ts'
 import type { Waiters } from '../claims/waiters.ts'
 import type { Clock, Random } from '../clock.ts'
-import { now } from '../clocks.ts'
+import { now } from '../clock-drift.ts'
 import type { Lease, Leases, RenewResult } from '../ports.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import {
@@ -76,7 +76,7 @@ async function reserveAlive(
   return { kind: 'conflict', intent: intents[0]!, entity: false, retryAfterMs: leaseMs }
 }
 
-export type ReservationKeeperPorts = Omit<LeaseKeeperPorts, 'leases'> & { readonly leases: Leases }
+export type ReservationRenewerPorts = Omit<LeaseRenewerPorts, 'leases'> & { readonly leases: Leases }
 
 export type Kept = {
   readonly reservation: Reservation
@@ -86,12 +86,12 @@ export type Kept = {
 }
 
 /** @param onRenewed told of every renewal */
-export function keepReservation(
+export function renewReservation(
   { reservation, validity, leaseMs: leaseMsNow }: Kept,
   onRenewed: (validity: Validity) => void,
   renewFraction: number,
-  ports: ReservationKeeperPorts,
-): LeaseKeeper {
+  ports: ReservationRenewerPorts,
+): LeaseRenewer {
   const { intents, owner, token, attempt, leaseMs, retentionMs } = reservation
   const { recordKey: key, fingerprint } = intents[0]!
   const asOne = { key, fingerprint, owner, token, attempt, leaseMs, retentionMs, ...validity }
@@ -104,5 +104,5 @@ export function keepReservation(
       return { kind: 'renewed', lease: { ...lease, leaseMs, ...extended.validity } }
     },
   }
-  return keepLease(asOne, { ...ports, leases: asOneLease }, { ...KEPT_WHILE_ALIVE, renewFraction })
+  return renewLease(asOne, { ...ports, leases: asOneLease }, { ...KEPT_WHILE_ALIVE, renewFraction })
 }

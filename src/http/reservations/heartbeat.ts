@@ -9,11 +9,11 @@
  */
 
 import type { ServerResponse } from 'node:http'
-import type { Keeping } from '../../core/claims/lease-keeper.ts'
+import type { Keeping } from '../../core/claims/lease-renewer.ts'
 import type { Clock, Random } from '../../core/clock.ts'
 import type { Events } from '../../core/events.ts'
 import type { Leases } from '../../core/ports.ts'
-import { keepReservation } from '../../core/reservations/reservation-wait.ts'
+import { renewReservation } from '../../core/reservations/reservation-wait.ts'
 import type { Reservation, Validity } from '../../core/reservations/reservations.ts'
 import { type ReservedNow, times } from './answers.ts'
 import { keyOf } from './outstanding.ts'
@@ -66,7 +66,7 @@ export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
           if (response.writableLength > UNREAD_BYTES_MAX) response.destroy()
         }
         const stream = { key: keyOf(reservation), leaseMs: reservation.leaseMs }
-        const keeper = keepReservation(
+        const renewer = renewReservation(
           { reservation, validity, leaseMs: () => stream.leaseMs },
           (renewed) => {
             ports.onRenewed(reservation, renewed)
@@ -76,19 +76,19 @@ export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
           ports,
         )
         const end = (reason: EndReason): void => {
-          keeper.stop(reason === 'settled' ? 'completed' : 'abandoned')
+          renewer.stop(reason === 'settled' ? 'completed' : 'abandoned')
           response.end(`${JSON.stringify({ event: 'ended', reason } satisfies HeartbeatLineOutput)}\n`)
         }
         const longest = clock.timer(totalHoldMs, () => end('total-hold'))
         streams.set(end, stream)
-        keeper.lost.addEventListener('abort', () => {
-          write({ event: 'lease-lost', detail: sentenceOf(keeper.lost.reason) })
+        renewer.lost.addEventListener('abort', () => {
+          write({ event: 'lease-lost', detail: sentenceOf(renewer.lost.reason) })
           response.end()
         })
         response.on('error', () => {})
         response.once('close', () => {
           longest.cancel()
-          keeper.stop('abandoned')
+          renewer.stop('abandoned')
           streams.delete(end)
           resolve()
         })

@@ -5,7 +5,7 @@
  */
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Keeping } from '../../core/claims/lease-keeper.ts'
+import type { Keeping } from '../../core/claims/lease-renewer.ts'
 import type { Clock } from '../../core/clock.ts'
 import type { Events } from '../../core/events.ts'
 import type { Tracing } from '../../core/tracing.ts'

@@ -2,8 +2,8 @@
 import { describe, expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
 import { SILENT } from '../../../src/core/events.ts'
+import { encryptedNode } from '../../../src/core/nodes/encrypted-node.ts'
 import { open, parseKeyRing, seal } from '../../../src/core/nodes/key-ring.ts'
-import { sealedNode } from '../../../src/core/nodes/sealed-node.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
 import { systemRandom } from '../../../src/system/random.ts'
@@ -76,7 +76,7 @@ describe('the record protocol on sealed nodes', () => {
     budgetMs: 100,
   }
   const leasesOn = (nodes: ReturnType<typeof createEmbeddedNodes>, ring: ReturnType<typeof ringOf>) => {
-    const sealed = nodes.map((node) => sealedNode(node, ring))
+    const sealed = nodes.map((node) => encryptedNode(node, ring))
     const quorum = createRedlockQuorum({ nodes: sealed, clock, events: SILENT })
     return createLeases({ quorum, clock, random: systemRandom, events: SILENT })
   }

@@ -1,6 +1,6 @@
 /** Locks on entities, on five embedded nodes under a clock of the test. */
 import { expect, test } from 'vitest'
-import { KEPT_WHILE_ALIVE, keepLease } from '../../../src/core/claims/lease-keeper.ts'
+import { KEPT_WHILE_ALIVE, renewLease } from '../../../src/core/claims/lease-renewer.ts'
 import { createLeases } from '../../../src/core/claims/leases.ts'
 import { SILENT } from '../../../src/core/events.ts'
 import type { Lease } from '../../../src/core/ports.ts'
@@ -31,12 +31,12 @@ function cluster() {
     const fingerprint = 'f'.repeat(64)
     const claimed = await leases.claim({ key: `dedup:t:e:v:${name}`, fingerprint, ...POLICY })
     if (claimed.kind !== 'granted') throw new Error(claimed.kind)
-    return keepLease(claimed.lease, ports, KEPT_WHILE_ALIVE)
+    return renewLease(claimed.lease, ports, KEPT_WHILE_ALIVE)
   }
   const lock = async (name: string, entities: string[], waitMs: number, abandoned?: AbortSignal) => {
-    const keeper = await hold(name)
+    const renewer = await hold(name)
     const recordKeys = entities.map(E)
-    return { keeper, locked: await lockEntities({ recordKeys, waitMs }, keeper, POLICY, abandoned, ports) }
+    return { renewer, locked: await lockEntities({ recordKeys, waitMs }, renewer, POLICY, abandoned, ports) }
   }
   return { clock, nodes, leases, lock, ports, hold }
 }
@@ -45,16 +45,16 @@ test('all records are raised to one token, larger than every earlier one of each
   const { leases, lock, clock } = cluster()
   const first = await lock('one', ['a', 'b'], 0)
   if (first.locked.kind !== 'locked') throw new Error(first.locked.kind)
-  const token = first.keeper.lease().token
-  for (const key of [first.keeper.lease().key, E('a'), E('b')])
+  const token = first.renewer.lease().token
+  for (const key of [first.renewer.lease().key, E('a'), E('b')])
     expect(await leases.read(key)).toMatchObject({ kind: 'claimed', token })
   await first.locked.unlock()
   const second = await lock('two', ['b'], 0)
   expect(second.locked.kind).toBe('locked')
-  expect(second.keeper.lease().token).toBeGreaterThan(token)
+  expect(second.renewer.lease().token).toBeGreaterThan(token)
   if (second.locked.kind === 'locked') await second.locked.unlock()
-  first.keeper.stop('completed')
-  second.keeper.stop('completed')
+  first.renewer.stop('completed')
+  second.renewer.stop('completed')
   expect(clock.pendingTimers).toBe(0)
 })
 
@@ -67,12 +67,12 @@ test('they are kept for longer than a lease; whoever waits gets them when they a
     second = done
   })
   await clock.advance(20_000)
-  expect([second, first.keeper.lost.aborted]).toEqual([undefined, false])
+  expect([second, first.renewer.lost.aborted]).toEqual([undefined, false])
   await first.locked.unlock()
   await clock.during(waiting)
   expect(second?.locked.kind).toBe('locked')
   // The record of the one that waited was kept all the while.
-  expect(second?.keeper.lost.aborted).toBe(false)
+  expect(second?.renewer.lost.aborted).toBe(false)
 })
 
 test('beyond its time it is busy, and what it had is free again', async () => {
@@ -107,7 +107,7 @@ test('whether the work is over is not known: the entity stays taken until its le
   const first = await lock('one', ['a'], 0)
   if (first.locked.kind !== 'locked') throw new Error(first.locked.kind)
   first.locked[Symbol.dispose]()
-  first.keeper.stop('abandoned')
+  first.renewer.stop('abandoned')
   expect((await lock('two', ['a'], 0)).locked.kind).toBe('entity_busy')
   await clock.advance(POLICY.leaseMs)
   const third = await lock('three', ['a'], 0)
@@ -123,7 +123,7 @@ test('where not all can be raised to one token, what stands under either token i
   const request = { key, fingerprint: 'f'.repeat(64), ...POLICY }
   const claimed = await leases.claim(request)
   if (claimed.kind !== 'granted') throw new Error(claimed.kind)
-  const keeper = keepLease(claimed.lease, ports, KEPT_WHILE_ALIVE)
+  const renewer = renewLease(claimed.lease, ports, KEPT_WHILE_ALIVE)
   // The record is to be raised to the token of the entity: three nodes are away for just that moment.
   for (const node of nodes)
     node.before = (command) => {
@@ -131,11 +131,11 @@ test('where not all can be raised to one token, what stands under either token i
       if (command.kind === 'release') set('well', 0, 1, 2)
     }
   const locked = await clock.during(
-    lockEntities({ recordKeys: [E('a')], waitMs: 0 }, keeper, POLICY, undefined, ports),
+    lockEntities({ recordKeys: [E('a')], waitMs: 0 }, renewer, POLICY, undefined, ports),
   )
   expect(locked).toMatchObject({ kind: 'unavailable' })
-  keeper.stop('released')
-  await leases.release(keeper.lease())
+  renewer.stop('released')
+  await leases.release(renewer.lease())
   for (const of of [key, E('a')])
     expect(await Promise.all(nodes.map(async (node) => (await node.record(of))?.state))).toEqual(
       Array(5).fill('released'),
@@ -145,19 +145,19 @@ test('where not all can be raised to one token, what stands under either token i
 
 test('an entity whose lease was lost is not held, also while the record of the request is', async () => {
   const { leases, clock, ports, hold } = cluster()
-  const keeper = await hold('one')
+  const renewer = await hold('one')
   // The nodes of another group, which are away.
   const lost = {
     ...leases,
     renew: async (lease: Lease) =>
       lease.key === E('a') ? ({ kind: 'unavailable' } as const) : leases.renew(lease),
   }
-  const locked = await lockEntities({ recordKeys: [E('a')], waitMs: 0 }, keeper, POLICY, undefined, {
+  const locked = await lockEntities({ recordKeys: [E('a')], waitMs: 0 }, renewer, POLICY, undefined, {
     ...ports,
     leases: lost,
   })
   if (locked.kind !== 'locked') throw new Error(locked.kind)
-  expect([keeper.held(), locked.held()]).toEqual([true, true])
+  expect([renewer.held(), locked.held()]).toEqual([true, true])
   await clock.advance(POLICY.leaseMs)
-  expect([keeper.held(), locked.held()]).toEqual([true, false])
+  expect([renewer.held(), locked.held()]).toEqual([true, false])
 })

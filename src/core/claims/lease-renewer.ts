@@ -14,7 +14,7 @@
  */
 
 import type { Clock, Random, Timer } from '../clock.ts'
-import { now } from '../clocks.ts'
+import { now } from '../clock-drift.ts'
 import type { Events, LeaseEnd } from '../events.ts'
 import type { Lease, Leases } from '../ports.ts'
 import type { Token } from '../record/token.ts'
@@ -35,7 +35,7 @@ export const KEPT_WHILE_ALIVE: Keeping = { renewFraction: 1 / 3, totalHoldMs: Nu
 const WARNING_FRACTION = 0.05
 const WARNING_MIN_MS = 5
 
-export type LeaseKeeper = {
+export type LeaseRenewer = {
   /** Aborts before the lease ends without having been renewed, or as soon as another holder is known. */
   readonly lost: AbortSignal
   /** The lease as last renewed. */
@@ -54,15 +54,15 @@ export type LeaseKeeper = {
   stop(ended: LeaseEnd): void
 }
 
-export type LeaseKeeperPorts = {
+export type LeaseRenewerPorts = {
   readonly leases: Pick<Leases, 'renew'>
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
 }
 
-export function keepLease(granted: Lease, ports: LeaseKeeperPorts, keeping: Keeping): LeaseKeeper {
-  const kept = new KeptLease(granted, ports, keeping)
+export function renewLease(granted: Lease, ports: LeaseRenewerPorts, keeping: Keeping): LeaseRenewer {
+  const kept = new Renewal(granted, ports, keeping)
   return {
     lost: kept.lost,
     lease: () => kept.lease,
@@ -72,10 +72,10 @@ export function keepLease(granted: Lease, ports: LeaseKeeperPorts, keeping: Keep
   }
 }
 
-class KeptLease {
+class Renewal {
   /** As last renewed. */
   lease: Lease
-  readonly #ports: LeaseKeeperPorts
+  readonly #ports: LeaseRenewerPorts
   readonly #renewFraction: number
   readonly #startedMonoMs: number
   readonly #losing = new AbortController()
@@ -85,7 +85,7 @@ class KeptLease {
   #longest: Timer | undefined
   #underWay: Promise<boolean> = Promise.resolve(true)
 
-  constructor(granted: Lease, ports: LeaseKeeperPorts, { renewFraction, totalHoldMs }: Keeping) {
+  constructor(granted: Lease, ports: LeaseRenewerPorts, { renewFraction, totalHoldMs }: Keeping) {
     const { clock, events } = ports
     this.lease = granted
     this.#ports = ports

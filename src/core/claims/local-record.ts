@@ -1,13 +1,13 @@
 /**
- * What the quorum grants, besides what this process carried out by itself while the quorum was lost (`local`).
+ * Reconciles a grant of the quorum with what this process executed by itself while the quorum was lost (`local`).
  *
- * Until it is written back the quorum does not know of it: its grant does not say that nothing was carried out. Owns only
+ * Until that is written back, the quorum does not know of it: its grant does not say that nothing was executed. Owns only
  * what a grant then amounts to; where the quorum has an answer, that answer stands. Nothing is written here.
  */
 
 import type { ClaimResult, Leases } from '../ports.ts'
 
-export async function besidesOwnRecord(
+export async function reconcileLocalRecord(
   claimed: ClaimResult,
   leases: Pick<Leases, 'release'>,
   own: Pick<Leases, 'read'>,

@@ -1,5 +1,5 @@
 /**
- * A node that is never shown an outcome: outcomes are sealed on their way to it and opened on their way back.
+ * A node that is never shown an outcome: outcomes are encrypted on their way to it and decrypted on their way back.
  *
  * Stands in front of any `RecordNode`, so that the record protocol above it knows nothing of keys. What can't be opened is
  * handed on as it is: its first byte makes it a damaged outcome (`stored-outcome.ts`), which is neither replayed nor
@@ -10,14 +10,14 @@ import type { NodeAnswer, RecordNode } from '../ports.ts'
 import type { RecordCommand } from '../record/record.ts'
 import { type KeyRing, open, seal } from './key-ring.ts'
 
-export function sealedNode(node: RecordNode, ring: KeyRing): RecordNode {
+export function encryptedNode(node: RecordNode, ring: KeyRing): RecordNode {
   return {
     name: node.name,
-    execute: async (command) => opened(await node.execute(sealed(command, ring)), command.key, ring),
+    execute: async (command) => opened(await node.execute(encrypted(command, ring)), command.key, ring),
   }
 }
 
-function sealed(command: RecordCommand, ring: KeyRing): RecordCommand {
+function encrypted(command: RecordCommand, ring: KeyRing): RecordCommand {
   return command.kind === 'complete'
     ? { ...command, outcome: seal(ring, command.key, command.outcome) }
     : command

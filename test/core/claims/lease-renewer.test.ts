@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { validityFrom } from '../../../src/core/claims/lease.ts'
-import { keepLease } from '../../../src/core/claims/lease-keeper.ts'
-import { driftMs } from '../../../src/core/clocks.ts'
+import { renewLease } from '../../../src/core/claims/lease-renewer.ts'
+import { driftMs } from '../../../src/core/clock-drift.ts'
 import type { CoreEvent } from '../../../src/core/events.ts'
 import type { Lease, RenewResult } from '../../../src/core/ports.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
@@ -31,7 +31,7 @@ function keep(
     retentionMs: 60_000,
     ...validityFrom({ monoMs: clock.monoMs(), wallMs: clock.wallMs() }, LEASE_MS),
   }
-  const keeper = keepLease(
+  const renewer = renewLease(
     lease,
     {
       leases: {
@@ -50,33 +50,33 @@ function keep(
     },
     { renewFraction, totalHoldMs },
   )
-  return { clock, events, renewedAtMs, keeper }
+  return { clock, events, renewedAtMs, renewer }
 }
 
 const never = () => new Promise<never>(() => {})
 
 describe('a lease is kept', () => {
   test('by renewing it at every third of its validity', async () => {
-    const { clock, renewedAtMs, keeper } = keep(() => 'renewed')
+    const { clock, renewedAtMs, renewer } = keep(() => 'renewed')
     await clock.advance(VALID_MS + 1)
     expect(renewedAtMs.map(Math.round)).toEqual([1, 2, 3].map((third) => Math.round((third * VALID_MS) / 3)))
-    expect(keeper.lost.aborted).toBe(false)
+    expect(renewer.lost.aborted).toBe(false)
   })
 
   test.each([0.25, 0.1])('or earlier: at %f of it, where the configuration says so', async (share) => {
-    const { clock, renewedAtMs, keeper } = keep(() => 'renewed', 0, undefined, share)
+    const { clock, renewedAtMs, renewer } = keep(() => 'renewed', 0, undefined, share)
     await clock.advance(3 * share * VALID_MS + 1)
     expect(renewedAtMs.map(Math.round)).toEqual(
       [1, 2, 3].map((times) => Math.round(times * share * VALID_MS)),
     )
-    keeper.stop('completed')
+    renewer.stop('completed')
   })
 
   test('for as long as renewals succeed', async () => {
-    const { clock, keeper } = keep(() => 'renewed')
+    const { clock, renewer } = keep(() => 'renewed')
     await clock.advance(50 * LEASE_MS)
-    expect(keeper.lost.aborted).toBe(false)
-    expect(keeper.lease().validUntilMonoMs).toBeGreaterThan(50 * LEASE_MS)
+    expect(renewer.lost.aborted).toBe(false)
+    expect(renewer.lease().validUntilMonoMs).toBeGreaterThan(50 * LEASE_MS)
   })
 
   test('a little earlier each, by up to a tenth, so that leases taken together part', async () => {
@@ -86,9 +86,9 @@ describe('a lease is kept', () => {
   })
 
   test('over two renewals in a row that fail', async () => {
-    const { clock, renewedAtMs, keeper } = keep((renewal) => (renewal <= 2 ? 'unavailable' : 'renewed'))
+    const { clock, renewedAtMs, renewer } = keep((renewal) => (renewal <= 2 ? 'unavailable' : 'renewed'))
     await clock.advance(2 * LEASE_MS)
-    expect(keeper.lost.aborted).toBe(false)
+    expect(renewer.lost.aborted).toBe(false)
     expect(renewedAtMs.length).toBeGreaterThan(3)
   })
 })
@@ -98,11 +98,11 @@ describe('the holder is warned before the lease ends', () => {
     ['nodes refuse nothing and grant nothing', () => 'unavailable' as const],
     ['nodes never answer', never],
   ])('where %s', async (_, answer) => {
-    const { clock, keeper, events } = keep(answer)
+    const { clock, renewer, events } = keep(answer)
     await clock.advance(VALID_MS - WARNING_MS - 1)
-    expect(keeper.lost.aborted).toBe(false)
+    expect(renewer.lost.aborted).toBe(false)
     await clock.advance(1)
-    expect(keeper.lost.aborted).toBe(true)
+    expect(renewer.lost.aborted).toBe(true)
     expect(events).toMatchObject([
       { kind: 'lease_began' },
       { kind: 'lease_ended', ended: 'expired', remainingMs: WARNING_MS },
@@ -111,11 +111,11 @@ describe('the holder is warned before the lease ends', () => {
 
   test('and what a renewal says after that makes no difference', async () => {
     const { promise, resolve } = Promise.withResolvers<RenewResult['kind']>()
-    const { clock, keeper } = keep(() => promise)
+    const { clock, renewer } = keep(() => promise)
     await clock.advance(VALID_MS)
     resolve('renewed')
     await clock.advance(LEASE_MS)
-    expect(keeper.lost.aborted).toBe(true)
+    expect(renewer.lost.aborted).toBe(true)
     expect(clock.pendingTimers).toBe(0)
   })
 
@@ -126,33 +126,33 @@ describe('the holder is warned before the lease ends', () => {
   })
 
   test('at the next failed renewal where the wall clock was set forward, without a hot loop', async () => {
-    const { clock, renewedAtMs, keeper } = keep(() => 'unavailable')
+    const { clock, renewedAtMs, renewer } = keep(() => 'unavailable')
     clock.stepWall(3_600_000)
     await clock.advance(VALID_MS / 3)
-    expect(keeper.lost.aborted).toBe(true)
+    expect(renewer.lost.aborted).toBe(true)
     expect(renewedAtMs.length).toBe(1)
   })
 })
 
 test('another holder ends it at once', async () => {
-  const { clock, keeper, events } = keep(() => 'lost')
+  const { clock, renewer, events } = keep(() => 'lost')
   await clock.advance(VALID_MS / 3)
-  expect(keeper.lost.aborted).toBe(true)
-  expect(String(keeper.lost.reason)).toContain('taken by another holder')
+  expect(renewer.lost.aborted).toBe(true)
+  expect(String(renewer.lost.reason)).toContain('taken by another holder')
   expect(events).toMatchObject([{ kind: 'lease_began' }, { kind: 'lease_ended', ended: 'lost' }])
   expect(clock.pendingTimers).toBe(0)
 })
 
 describe('when it is stopped', () => {
   test('no timer is left, nothing is renewed any more, and nobody is warned', async () => {
-    const { clock, renewedAtMs, keeper, events } = keep(() => 'renewed')
+    const { clock, renewedAtMs, renewer, events } = keep(() => 'renewed')
     await clock.advance(VALID_MS / 2)
-    keeper.stop('completed')
-    keeper.stop('abandoned')
+    renewer.stop('completed')
+    renewer.stop('abandoned')
     expect(clock.pendingTimers).toBe(0)
     await clock.advance(10 * LEASE_MS)
     expect(renewedAtMs.length).toBe(1)
-    expect(keeper.lost.aborted).toBe(false)
+    expect(renewer.lost.aborted).toBe(false)
     expect(events).toMatchObject([
       { kind: 'lease_began' },
       { kind: 'lease_ended', ended: 'completed', heldMs: VALID_MS / 2 },
@@ -161,23 +161,23 @@ describe('when it is stopped', () => {
 
   test('during a renewal, what that says makes no difference', async () => {
     const { promise, resolve } = Promise.withResolvers<RenewResult['kind']>()
-    const { clock, keeper } = keep(() => promise)
+    const { clock, renewer } = keep(() => promise)
     await clock.advance(VALID_MS / 3)
-    keeper.stop('released')
+    renewer.stop('released')
     resolve('lost')
     await clock.advance(LEASE_MS)
-    expect(keeper.lost.aborted).toBe(false)
+    expect(renewer.lost.aborted).toBe(false)
     expect(clock.pendingTimers).toBe(0)
   })
 })
 
 describe('however long the work takes, a lease is kept no longer than the total hold', () => {
   test('then its holder is told, and it is left to lapse', async () => {
-    const { clock, events, renewedAtMs, keeper } = keep(() => 'renewed', 0, 2 * LEASE_MS)
+    const { clock, events, renewedAtMs, renewer } = keep(() => 'renewed', 0, 2 * LEASE_MS)
     await clock.advance(2 * LEASE_MS - 1)
-    expect(keeper.lost.aborted).toBe(false)
+    expect(renewer.lost.aborted).toBe(false)
     await clock.advance(1)
-    expect(keeper.lost.aborted).toBe(true)
+    expect(renewer.lost.aborted).toBe(true)
     const renewals = renewedAtMs.length
     await clock.advance(10 * LEASE_MS)
     expect(renewedAtMs.length).toBe(renewals)
@@ -186,9 +186,9 @@ describe('however long the work takes, a lease is kept no longer than the total 
   })
 
   test('and work that ends before leaves no timer behind', async () => {
-    const { clock, keeper } = keep(() => 'renewed', 0, 2 * LEASE_MS)
+    const { clock, renewer } = keep(() => 'renewed', 0, 2 * LEASE_MS)
     await clock.advance(LEASE_MS)
-    keeper.stop('completed')
+    renewer.stop('completed')
     expect(clock.pendingTimers).toBe(0)
   })
 })
@@ -196,17 +196,17 @@ describe('however long the work takes, a lease is kept no longer than the total 
 describe('raised to a larger token', () => {
   test('it is renewed under it at once, after a renewal that is under way, and kept under it', async () => {
     const first = Promise.withResolvers<RenewResult['kind']>()
-    const { clock, renewedAtMs, keeper } = keep((renewal) => (renewal === 1 ? first.promise : 'renewed'))
+    const { clock, renewedAtMs, renewer } = keep((renewal) => (renewal === 1 ? first.promise : 'renewed'))
     await clock.advance(VALID_MS / 3)
-    const raised = keeper.raise(20)
+    const raised = renewer.raise(20)
     await clock.advance(0)
-    expect([renewedAtMs.length, keeper.lease().token]).toEqual([1, 10])
+    expect([renewedAtMs.length, renewer.lease().token]).toEqual([1, 10])
     first.resolve('renewed')
     expect(await raised).toBe(true)
-    expect([renewedAtMs.length, keeper.lease().token]).toEqual([2, 20])
+    expect([renewedAtMs.length, renewer.lease().token]).toEqual([2, 20])
     await clock.advance(VALID_MS)
-    expect([renewedAtMs.length > 3, keeper.lease().token, keeper.lost.aborted]).toEqual([true, 20, false])
-    keeper.stop('completed')
+    expect([renewedAtMs.length > 3, renewer.lease().token, renewer.lost.aborted]).toEqual([true, 20, false])
+    renewer.stop('completed')
     expect(clock.pendingTimers).toBe(0)
   })
 
@@ -214,9 +214,9 @@ describe('raised to a larger token', () => {
     ['unavailable', false],
     ['lost', true],
   ])('%s: it is told that it is not', async (kind, lost) => {
-    const { keeper } = keep(() => kind)
-    expect(await keeper.raise(20)).toBe(false)
-    expect(keeper.lost.aborted).toBe(lost)
-    keeper.stop('released')
+    const { renewer } = keep(() => kind)
+    expect(await renewer.raise(20)).toBe(false)
+    expect(renewer.lost.aborted).toBe(lost)
+    renewer.stop('released')
   })
 })
