@@ -212,7 +212,7 @@ async function listen(
 }
 
 function coordinate(config: Config, { stack, core, listeners, log }: Parts): Coordination | undefined {
-  return openCoordinations(config, stack.offices, {
+  return openCoordinations(config, stack.coordinated, {
     ...core,
     application: listeners.application,
     onFailure: (err) => log.warn({ err }, 'coordination stumbled'),

@@ -9,13 +9,13 @@ import { createNodeCollector } from '../coordination/node-collector.ts'
 import { createSweeper, type OrphanSeen, paused, type Verdict } from '../coordination/sweeper.ts'
 import { lockIdOf } from '../core/claims/lease.ts'
 import type { Clock, Random } from '../core/clock.ts'
-import { stand } from '../core/coordination/election.ts'
+import { campaign } from '../core/coordination/election.ts'
 import { type Trail, trailOf } from '../core/coordination/trail.ts'
 import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
 import type { NodeVitals } from '../core/nodes/node-vitals.ts'
 import type { Leases } from '../core/ports.ts'
 import type { Application } from '../http/proxy/application.ts'
-import { SWEEPER_OFFICE } from '../redis/keys.ts'
+import { SWEEPER_LEADERSHIP } from '../redis/keys.ts'
 import { lapsedClaims } from '../redis/lapsed.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import { readVitals } from '../redis/vitals.ts'
@@ -36,7 +36,7 @@ export type Coordination = AsyncDisposable & {
   readonly leading: boolean
   sweeping(): {
     readonly leading: boolean
-    /** The office of each group is held by somebody. */
+    /** Each group has a leader. */
     readonly filled: boolean
     readonly orphansOpen: number | undefined
   }
@@ -44,16 +44,15 @@ export type Coordination = AsyncDisposable & {
   vitals(): ReadonlyMap<string, NodeVitals> | undefined
 }
 
-/** What there is for each quorum group: its nodes, its trail, its office. */
-type Office = Pick<CoordinationPorts, 'redis' | 'trail' | 'leases'>
+/** What there is for each quorum group. Each has a leader of its own, so that a lost one stops no other one from being swept. */
+export type CoordinatedGroup = Pick<CoordinationPorts, 'redis' | 'trail' | 'leases'>
 
-/** Each group has an office of its own, so that a lost one stops nobody's sweeping but its own. */
 export function openCoordinations(
   config: Config,
-  offices: readonly Office[],
-  ports: Omit<CoordinationPorts, keyof Office>,
+  groups: readonly CoordinatedGroup[],
+  ports: Omit<CoordinationPorts, keyof CoordinatedGroup>,
 ): Coordination | undefined {
-  const all = offices.map((office) => openCoordination(config, { ...ports, ...office }))
+  const all = groups.map((group) => openCoordination(config, { ...ports, ...group }))
   if (all.length === 0) return undefined
   return {
     get leading() {
@@ -79,8 +78,8 @@ export function openCoordinations(
   }
 }
 
-/** How long the office stays empty when its holder dies: but no longer than a lease that nodes wait for. */
-const OFFICE_LEASE_MS = 15_000
+/** How long there is no leader when one dies: but no longer than a lease that nodes wait for. */
+const LEADERSHIP_LEASE_MS = 15_000
 /** Nobody waits for it with a request. */
 const VITALS_DEADLINE_MS = 1_000
 
@@ -103,12 +102,12 @@ function openCoordination(config: Config, ports: CoordinationPorts): Coordinatio
   }))
   const collector = createNodeCollector(sources, config.nodeCollectionIntervalMs, clock)
   let orphansOpen: number | undefined
-  const candidate = stand({
+  const candidate = campaign({
     ...ports,
-    // An office is no work of a request: its lease is not counted among theirs.
+    // Leading is no work of a request: its lease is not counted among theirs.
     events: SILENT,
-    recordKey: SWEEPER_OFFICE,
-    leaseMs: Math.min(OFFICE_LEASE_MS, Math.max(config.leaseMs, config.reservationMaxLeaseMs)),
+    recordKey: SWEEPER_LEADERSHIP,
+    leaseMs: Math.min(LEADERSHIP_LEASE_MS, Math.max(config.leaseMs, config.reservationMaxLeaseMs)),
     lead: async ({ over }) => {
       const ended = new AbortController()
       const collecting = collector.collect(AbortSignal.any([over, ended.signal]))

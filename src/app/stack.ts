@@ -38,6 +38,7 @@ import type { Leases, Quorum, RecordNode } from '../core/ports.ts'
 import { createEmbeddedNodes } from '../embedded/node.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import { createRedlockQuorum } from '../redlock/rounds.ts'
+import type { CoordinatedGroup } from './coordination.ts'
 
 type Outside = { readonly clock: Clock; readonly random: Random; readonly events: Events }
 
@@ -57,12 +58,8 @@ export type Stack = Disposable & {
   readonly trail: Trail | undefined
   /** Of each group without its breaker, telling nobody: for synthetic claims. */
   readonly probed: readonly Leases[]
-  /** Of each group that outlives the process, for its office and its trail. */
-  readonly offices: readonly {
-    readonly redis: RedisNodes
-    readonly trail: Trail
-    readonly leases: Leases
-  }[]
+  /** The groups that outlive the process: what is elected, swept and written down there. */
+  readonly coordinated: readonly CoordinatedGroup[]
 }
 
 /** One whole quorum, as the stack stands on it. */
@@ -133,7 +130,7 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
             placement,
           ),
     probed: groups.map(({ probed }) => probed),
-    offices: groups.flatMap(({ redis, guarded: leases }) =>
+    coordinated: groups.flatMap(({ redis, guarded: leases }) =>
       redis === undefined ? [] : [{ redis: redis.nodes, trail: redis.trail, leases }],
     ),
     [Symbol.dispose]: () => {

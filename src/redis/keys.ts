@@ -44,8 +44,8 @@ export function waitQueueKey(recordKey: string): string {
   return `dedup::line:${recordKey}`
 }
 
-/** The record of the office whose holder sweeps. */
-export const SWEEPER_OFFICE = 'dedup::office:sweeper'
+/** The record whose holder leads, and sweeps. */
+export const SWEEPER_LEADERSHIP = 'dedup::office:sweeper'
 
 /** Matches the records of requests and none of the keys above. */
 export const RECORD_PATTERN = 'dedup:[^:]*'

@@ -386,7 +386,7 @@ export const [inSlice, others] = [
   INCIDENTS.filter(({ alert }) => !SLICE.includes(alert)),
 ]
 
-/** There is one office for all sidecars that share nodes, and it is held in one namespace. */
+/** There is one leader of all sidecars that share nodes, and it is in one namespace. */
 export const SWEEPER_ELSEWHERE: Scenario = {
   ...USUAL,
   [at('fencepost_sweeper_leading')]: [[1, 0]],

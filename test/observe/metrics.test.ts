@@ -158,7 +158,7 @@ test('leases of the proxy and of the reservation API are counted together, until
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_UPSTREAM: application.url,
   })
-  // The office is filled soon after the start. Before anything is reserved: what lapses below is an orphan of the next round.
+  // There is a leader soon after the start. Before anything is reserved: what lapses below is an orphan of the next round.
   await eventually('the sweeper has been round', async () => {
     const series = seriesOf(await scrape(sidecar.admin))
     return series.get('fencepost_sweeper_leading') === 1 && series.get('fencepost_orphans_open') === 0

@@ -1,7 +1,7 @@
 // What sidecars do together, on real nodes: one sweeps, all write the trail, an operator decides.
 import { expect, test } from 'vitest'
 import { createSweeper, type OrphanSeen, type Verdict } from '../../src/coordination/sweeper.ts'
-import { stand, type Term } from '../../src/core/coordination/election.ts'
+import { campaign, type Term } from '../../src/core/coordination/election.ts'
 import { concludeOrphan, forgetOrphan } from '../../src/core/coordination/settle-orphan.ts'
 import type { TrailEntry } from '../../src/core/coordination/trail.ts'
 import { SILENT } from '../../src/core/events.ts'
@@ -226,7 +226,7 @@ test('one candidate leads; when it is gone another does, under a larger token', 
   await using other = await joinCluster(servers.urls)
   const terms: { name: string; term: Term }[] = []
   const candidate = (name: string, { leases }: Sidecar) =>
-    stand({
+    campaign({
       recordKey: 'dedup::office:test',
       // Long enough to be kept by a process that is held up for two seconds.
       leaseMs: 3_000,

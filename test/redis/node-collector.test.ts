@@ -52,7 +52,7 @@ test('of two sidecars one asks the nodes, and when it is killed the other does; 
 
   sidecars[leader]?.process.signal('SIGKILL')
   const other = sidecars[1 - leader] as Sidecar
-  // The office of a dead holder is free when its lease of 15 s is over.
+  // The leadership of a dead holder is free when its lease of 15 s is over.
   const after = await eventually(
     'the other asks the nodes',
     async () => {

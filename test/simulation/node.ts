@@ -12,7 +12,7 @@ import type { NodeAnswer } from '../../src/core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { applyCommand } from '../../src/core/record/record-rules.ts'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
-import { MAX_TOKEN_AHEAD_MS, OFFICE } from './plan.ts'
+import { LEADERSHIP, MAX_TOKEN_AHEAD_MS } from './plan.ts'
 import { EPOCH_WALL_MS } from './process.ts'
 import type { Scheduler } from './scheduler.ts'
 
@@ -148,9 +148,9 @@ export class SimulatedNode {
     return this.#embedded.kept(key)
   }
 
-  /** Of the records of requests; that of an office is kept for a day. */
+  /** Of the records of requests; that of a leadership is kept for a day. */
   longestTtlMs(): number {
-    const keys = [...this.keys].filter((key) => key !== OFFICE)
+    const keys = [...this.keys].filter((key) => key !== LEADERSHIP)
     return Math.max(0, ...keys.map((key) => this.#embedded.kept(key)?.ttlMs ?? 0))
   }
 

@@ -18,8 +18,8 @@ import {
 } from './scenarios.ts'
 import { SELDOM, SITUATIONS, type Situation } from './situations.ts'
 
-/** The record of the office whose holder sweeps. */
-export const OFFICE = 'dedup::office:sweeper'
+/** The record whose holder leads, and sweeps. */
+export const LEADERSHIP = 'dedup::office:sweeper'
 
 export const LEASE_MS = 1_000
 /** Longest lease that anybody takes; what quarantine waits for. */

@@ -1,5 +1,5 @@
 /**
- * The office of the sweeper in a simulated cluster: every process stands for it, and who holds it looks for orphans.
+ * The leadership of the sweeper in a simulated cluster: every process campaigns for it, and the leader looks for orphans.
  *
  * Owns what the sweeper needs from outside, over simulated nodes and an application that knows what it did: the walk over
  * a node's claims, the dead letters, the question. Election, sweeping and settling are production code. What is told
@@ -7,7 +7,7 @@
  */
 
 import { createSweeper, paused, type Verdict } from '../../src/coordination/sweeper.ts'
-import { stand } from '../../src/core/coordination/election.ts'
+import { campaign } from '../../src/core/coordination/election.ts'
 import type { Trail, TrailEntry } from '../../src/core/coordination/trail.ts'
 import type { Leases } from '../../src/core/ports.ts'
 import { majorityOf } from '../../src/core/units.ts'
@@ -16,11 +16,11 @@ import { streamOf } from './dice.ts'
 import { call } from './enroller.ts'
 import type { History } from './history.ts'
 import type { SimulatedNode } from './node.ts'
-import { LEASE_MS, OFFICE, type Plan, RETENTION_MS } from './plan.ts'
+import { LEADERSHIP, LEASE_MS, type Plan, RETENTION_MS } from './plan.ts'
 import type { Scheduler } from './scheduler.ts'
 import { type Sidecar, unattended } from './sidecar.ts'
 
-const OFFICE_LEASE_MS = 1_200
+const LEADERSHIP_LEASE_MS = 1_200
 const SWEEP_EVERY_MS = 400
 
 export type SweepingPorts = {
@@ -33,7 +33,7 @@ export type SweepingPorts = {
 }
 
 /** @returns what ends its candidacy */
-export function standForOffice(sidecar: Sidecar, number: number, ports: SweepingPorts): () => void {
+export function campaignToSweep(sidecar: Sidecar, number: number, ports: SweepingPorts): () => void {
   const { plan, nodes, scheduler, history, application, healed } = ports
   const { process, guarded, events } = sidecar
   const { clock } = process
@@ -83,9 +83,9 @@ export function standForOffice(sidecar: Sidecar, number: number, ports: Sweeping
     })
   }
 
-  const candidate = stand({
-    recordKey: OFFICE,
-    leaseMs: OFFICE_LEASE_MS,
+  const candidate = campaign({
+    recordKey: LEADERSHIP,
+    leaseMs: LEADERSHIP_LEASE_MS,
     lead: async ({ over }) => {
       history.saw('swept')
       while (!over.aborted) {
@@ -138,7 +138,7 @@ function checkLetter(
 export function checkOrphansTold(nodes: readonly SimulatedNode[], history: History, nowMs: number): void {
   const keys = new Set(nodes.flatMap((node) => [...node.keys]))
   for (const key of keys) {
-    if (key === OFFICE || history.orphansTold.has(key)) continue
+    if (key === LEADERSHIP || history.orphansTold.has(key)) continue
     const lapsed = nodes.flatMap((node) => {
       const record = node.peek(key)
       // For long enough that somebody has come by.

@@ -30,12 +30,12 @@ import {
 import { SimulatedProcess } from './process.ts'
 import { Scheduler } from './scheduler.ts'
 import { type Sidecar, startSidecar } from './sidecar.ts'
-import { checkOrphansTold, standForOffice } from './sweeping.ts'
+import { campaignToSweep, checkOrphansTold } from './sweeping.ts'
 import { Votes } from './votes.ts'
 
 /** When every request has ended, and every node votes again. */
 const IDLE_MS = HEAL_MS + 8_000
-/** When nobody holds anything: who stood for an office has finished its round of sweeping and left it. */
+/** When nobody holds anything: who led has finished its round of sweeping and given it up. */
 const LEFT_MS = IDLE_MS + 4_000
 /** Clocks that were set right have leapt: their nodes have been enrolled again. */
 const PROBE_MS = LEFT_MS + 5_000
@@ -170,16 +170,16 @@ export class World {
       ...(plan.cluster === undefined || duty === 'enrols' ? {} : { membership: this.#membership }),
     })
     if (this.#healed) for (const link of sidecar.links) link.heal()
-    if (plan.sweep !== 'no') this.#stand(sidecar)
+    if (plan.sweep !== 'no') this.#campaign(sidecar)
     return sidecar
   }
 
-  #stand(sidecar: Sidecar): void {
+  #campaign(sidecar: Sidecar): void {
     const { plan, nodes, scheduler, history } = this
     const { application } = this.#actors
     const healed = () => this.#healed
     const ports = { plan, nodes, scheduler, history, application, healed }
-    this.#candidates.push(standForOffice(sidecar, this.#started, ports))
+    this.#candidates.push(campaignToSweep(sidecar, this.#started, ports))
   }
 
   #perform(operation: Operation, index: number, healed = false): void {

@@ -7,7 +7,7 @@
 
 import { NO_OWNER, type NodeRecord, type RecordCommand } from '../../src/core/record/record.ts'
 import { millisecondOf } from '../../src/core/record/token.ts'
-import { MAX_TOKEN_AHEAD_MS, OFFICE } from '../simulation/plan.ts'
+import { LEADERSHIP, MAX_TOKEN_AHEAD_MS } from '../simulation/plan.ts'
 import { contentOfBytes } from '../simulation/sidecar.ts'
 import type { Event, Kept, Recorded } from './recorder.ts'
 
@@ -37,7 +37,7 @@ export function driverOf({ events, nodeCount }: Recorded): {
 } {
   const keys = new Set(
     events.flatMap((event) =>
-      event.kind === 'executed' && event.command.key !== OFFICE ? [event.command.key] : [],
+      event.kind === 'executed' && event.command.key !== LEADERSHIP ? [event.command.key] : [],
     ),
   )
   const traces = [...keys]

@@ -28,7 +28,7 @@ export type Keeping = {
   readonly totalHoldMs: number
 }
 
-/** For what ends by itself: offices. */
+/** For what ends by itself: leading. */
 export const KEPT_WHILE_ALIVE: Keeping = { renewFraction: 1 / 3, totalHoldMs: Number.POSITIVE_INFINITY }
 
 /** Of the lease: how long before the deadline the holder is warned. Also never less than a few timer ticks. */

@@ -1,5 +1,5 @@
 /**
- * Leader election on the record protocol: whoever claims the record of an office leads, for as long as the lease is kept.
+ * Leader election on the record protocol: whoever claims the record of a leadership leads, for as long as the lease is kept.
  *
  *   following → leading (claimed) → following (lease lost, or stopped)
  *
@@ -16,15 +16,15 @@ import type { Token } from '../record/token.ts'
 
 export type Term = {
   readonly token: Token
-  /** Aborts when the office is lost, or the candidate is stopped. */
+  /** Aborts when the leadership is lost, or the candidate is stopped. */
   readonly over: AbortSignal
 }
 
 export type CandidateOptions = {
-  /** The record that stands for the office. */
+  /** The record whose holder leads. */
   readonly recordKey: string
   readonly leaseMs: number
-  /** Does the work of the office until `term.over` aborts. What it rejects with ends the term. */
+  /** Does the work of the leader until `term.over` aborts. What it rejects with ends the term. */
   readonly lead: (term: Term) => Promise<void>
   readonly onFailure: (cause: unknown) => void
   readonly leases: Leases
@@ -35,19 +35,19 @@ export type CandidateOptions = {
 
 export type Candidate = AsyncDisposable & {
   readonly leading: boolean
-  /** Somebody holds the office, this one or another, as far as this one knows. */
+  /** Some candidate leads, this one or another, as far as this one knows. */
   readonly filled: boolean
 }
 
-/** Every office has one fingerprint: candidates differ in their owner only. */
-const OFFICE_FINGERPRINT = 'f'.repeat(64)
+/** Every leadership has one fingerprint: candidates differ in their owner only. */
+const LEADERSHIP_FINGERPRINT = 'f'.repeat(64)
 
-/** How long nodes remember an office that nobody holds: its fence must outlive every message of an old term. */
-const OFFICE_RETENTION_MS = 24 * 3_600_000
+/** How long nodes remember a leadership without a holder: its fence must outlive every message of an old term. */
+const LEADERSHIP_RETENTION_MS = 24 * 3_600_000
 
 const CLAIM_BUDGET_MS = 500
 
-export function stand(options: CandidateOptions): Candidate {
+export function campaign(options: CandidateOptions): Candidate {
   const { recordKey: key, leaseMs, leases, clock, random } = options
   const stopped = new AbortController()
   let leading = false
@@ -66,9 +66,9 @@ export function stand(options: CandidateOptions): Candidate {
   async function once(): Promise<void> {
     const claimed = await leases.claim({
       key,
-      fingerprint: OFFICE_FINGERPRINT,
+      fingerprint: LEADERSHIP_FINGERPRINT,
       leaseMs,
-      retentionMs: OFFICE_RETENTION_MS,
+      retentionMs: LEADERSHIP_RETENTION_MS,
       budgetMs: CLAIM_BUDGET_MS,
       // An owner of its own, so that a shared view of claims does not answer for the nodes.
       owner: random.hex(16),
