@@ -1,12 +1,18 @@
-/** docs/reference/reservations.md says what is served, and its SQL does what it says. */
+/** docs/reference/reservations.md says what is served, and the SQL of docs/guide/reservations.md does what it says. */
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { CALL_NAMES, CALLS } from '../../../src/http/reservations/calls.ts'
 import { LIMITS, ReserveBody } from '../../../src/http/reservations/schemas.ts'
 import { startPostgres } from '../../support/postgres-server.ts'
 
-const page = readFileSync(new URL('../../../docs/reference/reservations.md', import.meta.url), 'utf8')
-const sectionOf = (heading: string) => page.split(/^## /m).find((text) => text.startsWith(heading)) ?? ''
+const pages = ['reference', 'guide'].map((folder) =>
+  readFileSync(new URL(`../../../docs/${folder}/reservations.md`, import.meta.url), 'utf8'),
+)
+const sectionOf = (heading: string) =>
+  pages
+    .join('\n')
+    .split(/^## /m)
+    .find((text) => text.startsWith(heading)) ?? ''
 
 test('the page lists exactly the calls of the table', () => {
   const documented = [...sectionOf('The calls').matchAll(/^\| `(GET|POST) ([^\s`?]+)/gm)].map(
