@@ -7,17 +7,14 @@ import { seedOfRun } from '../support/seeded-random.ts'
 import { reportAsText } from './report.ts'
 import { runFaults } from './run.ts'
 
-/** @param keysMin of which the history must tell, at least: it was traffic */
-export async function breaksNoPromise(
-  only: readonly string[],
-  { keysMin }: { readonly keysMin: number },
-): Promise<void> {
+export async function breaksNoPromise(only: readonly string[]): Promise<void> {
   const historyFile = join(mkdtempSync(join(tmpdir(), 'fencepost-history-')), 'history.jsonl')
   const report = await runFaults({ seed: seedOfRun('faults'), lastsMs: 60_000, only, historyFile })
   console.info(reportAsText(report))
   expect(report.violations, `the history is in ${historyFile}`).toEqual([])
   expect(report.invalid).toEqual([])
-  expect(report.porcupine?.keys).toBeGreaterThan(keysMin)
+  // It was traffic.
+  expect(report.porcupine?.keys).toBeGreaterThan(100)
   rmSync(dirname(historyFile), { recursive: true })
   expect(report.history.faults.map(({ id }) => id).sort()).toEqual([...only].sort())
 }

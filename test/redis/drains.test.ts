@@ -3,7 +3,7 @@
 import { cp, rm } from 'node:fs/promises'
 import { join as pathOf } from 'node:path'
 import { Redis } from 'ioredis'
-import { expect, onTestFinished, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { nodes } from '../../src/cli/nodes.ts'
 import { quarantineMsFor } from '../../src/core/nodes/enrolment-rules.ts'
 import { PULSE_KEY } from '../../src/redis/keys.ts'
@@ -20,17 +20,9 @@ const SYNCED: Readonly<Record<string, RedisServersOptions>> = {
   everysec: { appendOnly: true, config: ['appendfsync everysec'] },
 }
 
-async function start(count: number, options: RedisServersOptions): Promise<RedisServers> {
-  const servers = await startRedisServers(count, options)
-  onTestFinished(() => servers[Symbol.asyncDispose]())
-  return servers
-}
-
-async function join({ urls }: RedisServers): Promise<Sidecar> {
+function join({ urls }: RedisServers): Promise<Sidecar> {
   const names = urls.map((url) => new URL(url).host)
-  const sidecar = await joinCluster(urls, { names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 200 })
-  onTestFinished(() => sidecar[Symbol.asyncDispose]())
-  return sidecar
+  return joinCluster(urls, { names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 200 })
 }
 
 /** As an operator sees it. */
@@ -87,186 +79,189 @@ async function hasRecord(servers: RedisServers, index: number, name: string): Pr
   }
 }
 
-test.for(['always', 'everysec'])(
-  'five nodes with appendfsync %s, started again one after another as each is back, vote without a quarantine and forget nothing',
-  { timeout: 60_000 },
-  async (policy) => {
-    const servers = await start(5, SYNCED[policy] ?? {})
-    const sidecar = await join(servers)
+// Side by side: they wait for pulses, inspections and syncs, each with nodes of its own.
+describe.concurrent('nodes that are started again with their data:', () => {
+  test.for(['always', 'everysec'])(
+    'five nodes with appendfsync %s, started again one after another as each is back, vote without a quarantine and forget nothing',
+    { timeout: 60_000 },
+    async (policy) => {
+      await using servers = await startRedisServers(5, SYNCED[policy] ?? {})
+      await using sidecar = await join(servers)
+      await sidecar.votes(5)
+      await pulsing(sidecar)
+      const startedMs = Date.now()
+      const names: string[] = []
+      for (const index of [0, 1, 2, 3, 4]) {
+        names.push(`before ${index}`)
+        await sidecar.carryOut(`before ${index}`)
+        await servers.stop(index)
+        names.push(`without ${index}`)
+        await sidecar.carryOut(`without ${index}`)
+        await servers.start(index)
+        await eventually(`node ${index} votes again`, () => sidecar.states()[index] === 'voting', {
+          withinMs: 15_000,
+        })
+      }
+      await sidecar.votes(5)
+      expect(Date.now() - startedMs).toBeLessThan(QUARANTINE_MS)
+      for (const name of names) expect(await sidecar.claim(name)).toMatchObject({ outcome: outcomeOf(name) })
+    },
+  )
+
+  test('all five nodes with appendfsync always killed at once, with their data, vote again by themselves', async () => {
+    await using servers = await startRedisServers(5, SYNCED.always ?? {})
+    await using sidecar = await join(servers)
     await sidecar.votes(5)
     await pulsing(sidecar)
-    const startedMs = Date.now()
-    const names: string[] = []
-    for (const index of [0, 1, 2, 3, 4]) {
-      names.push(`before ${index}`)
-      await sidecar.carryOut(`before ${index}`)
-      await servers.stop(index)
-      names.push(`without ${index}`)
-      await sidecar.carryOut(`without ${index}`)
-      await servers.start(index)
-      await eventually(`node ${index} votes again`, () => sidecar.states()[index] === 'voting', {
-        withinMs: 15_000,
-      })
-    }
+    await sidecar.carryOut('before')
+    await Promise.all([0, 1, 2, 3, 4].map((index) => servers.kill(index)))
+    await Promise.all([0, 1, 2, 3, 4].map((index) => servers.start(index)))
     await sidecar.votes(5)
-    expect(Date.now() - startedMs).toBeLessThan(QUARANTINE_MS)
-    for (const name of names) expect(await sidecar.claim(name)).toMatchObject({ outcome: outcomeOf(name) })
-  },
-)
-
-test('all five nodes with appendfsync always killed at once, with their data, vote again by themselves', async () => {
-  const servers = await start(5, SYNCED.always ?? {})
-  const sidecar = await join(servers)
-  await sidecar.votes(5)
-  await pulsing(sidecar)
-  await sidecar.carryOut('before')
-  await Promise.all([0, 1, 2, 3, 4].map((index) => servers.kill(index)))
-  await Promise.all([0, 1, 2, 3, 4].map((index) => servers.start(index)))
-  await sidecar.votes(5)
-  expect(await sidecar.claim('before')).toMatchObject({ outcome: outcomeOf('before') })
-})
-
-test('a volume that was set back is noticed, and its node is told what it lacks before it votes', async () => {
-  const servers = await start(5, SYNCED.always ?? {})
-  const sidecar = await join(servers)
-  await sidecar.votes(5)
-  await pulsing(sidecar)
-  await sidecar.carryOut('in the snapshot')
-  const setBack = await snapshot(servers, 0)
-  await notedSince(sidecar, 0, Date.now())
-  await sidecar.carryOut('after the snapshot')
-  await servers.kill(0)
-  await setBack()
-  await servers.start(0)
-  await eventually('it votes again', () => sidecar.states()[0] === 'voting', { withinMs: 15_000 })
-  expect(await hasRecord(servers, 0, 'after the snapshot')).toBe(true)
-  expect(await hasRecord(servers, 0, 'in the snapshot')).toBe(true)
-})
-
-test('two volumes that were set back and a third node that may have lost a second stay closed, and the status says why', async () => {
-  const servers = await start(5, SYNCED.everysec ?? {})
-  const sidecar = await join(servers)
-  await sidecar.votes(5)
-  await pulsing(sidecar)
-  const [first, second] = [await snapshot(servers, 0), await snapshot(servers, 1)]
-  await notedSince(sidecar, 0, Date.now())
-  await sidecar.carryOut('after the snapshots')
-  for (const index of [0, 1, 2]) await servers.kill(index)
-  await first()
-  await second()
-  for (const index of [0, 1, 2]) await servers.start(index)
-  // Far longer than it takes a node that may vote again.
-  await eventually(
-    'they wait',
-    () =>
-      sidecar.nodes
-        .states()
-        .slice(0, 3)
-        .every(
-          ({ state }) =>
-            state.kind === 'quarantined' &&
-            state.facts.nodeMs - (state.facts.quarantine?.sinceNodeMs ?? Infinity) > 4_000,
-        ),
-    { withinMs: 15_000 },
-  )
-  const [node0, node1, node2] = sidecar.nodes.options.names ?? []
-  const { stdout, exitCode } = await status(servers)
-  expect(exitCode).toBe(69)
-  expect(stdout).toContain(
-    `may be forgotten by 3 of 5 nodes, and by 2 it may be: ${node0}, ${node1}, ${node2}`,
-  )
-  expect(await sidecar.claim('after the snapshots', { budgetMs: 200 })).toMatchObject({ kind: 'unavailable' })
-})
-
-test('with the third node synced always, two volumes that were set back heal by themselves', async () => {
-  const servers = await start(5, {
-    appendOnly: true,
-    config: (index) => (index === 2 ? [] : ['appendfsync everysec']),
+    expect(await sidecar.claim('before')).toMatchObject({ outcome: outcomeOf('before') })
   })
-  const sidecar = await join(servers)
-  await sidecar.votes(5)
-  await pulsing(sidecar)
-  const [first, second] = [await snapshot(servers, 0), await snapshot(servers, 1)]
-  await notedSince(sidecar, 0, Date.now())
-  await sidecar.carryOut('after the snapshots')
-  for (const index of [0, 1, 2]) await servers.kill(index)
-  await first()
-  await second()
-  for (const index of [0, 1, 2]) await servers.start(index)
-  await sidecar.votes(5)
-  for (const index of [0, 1]) expect(await hasRecord(servers, index, 'after the snapshots')).toBe(true)
-})
 
-test('a sidecar that has just started finds all nodes restarted, with appendfsync always: it tells each what all show, and they vote', async () => {
-  const servers = await start(5, SYNCED.always ?? {})
-  const before = await join(servers)
-  await before.votes(5)
-  await pulsing(before)
-  await before.carryOut('before')
-  await before[Symbol.asyncDispose]()
-  await Promise.all([0, 1, 2, 3, 4].map((index) => servers.kill(index)))
-  await Promise.all([0, 1, 2, 3, 4].map((index) => servers.start(index)))
-  const after = await join(servers)
-  await after.votes(5)
-  expect(await after.claim('before')).toMatchObject({ outcome: outcomeOf('before') })
-})
-
-test('all nodes killed at once with appendfsync everysec stay closed: each may have lost the same second', async () => {
-  const servers = await start(3, SYNCED.everysec ?? {})
-  const sidecar = await join(servers)
-  await sidecar.votes(3)
-  await pulsing(sidecar)
-  await Promise.all([0, 1, 2].map((index) => servers.kill(index)))
-  await Promise.all([0, 1, 2].map((index) => servers.start(index)))
-  await eventually('the status says so', async () =>
-    (await status(servers)).stdout.includes('may be forgotten by 3 of 3 nodes, and by 1 it may be'),
-  )
-})
-
-test('a node is written its pulse twice a second at most, however many sidecars look at it, also where its memory is full', async () => {
-  const servers = await start(3, { appendOnly: true, maxMemory: '3mb' })
-  const names = servers.urls.map((url) => new URL(url).host)
-  const looks = { names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 40 }
-  const sidecars = await Promise.all([0, 1, 2].map(() => joinCluster(servers.urls, looks)))
-  onTestFinished(async () => {
-    for (const sidecar of sidecars) await sidecar[Symbol.asyncDispose]()
+  test('a volume that was set back is noticed, and its node is told what it lacks before it votes', async () => {
+    await using servers = await startRedisServers(5, SYNCED.always ?? {})
+    await using sidecar = await join(servers)
+    await sidecar.votes(5)
+    await pulsing(sidecar)
+    await sidecar.carryOut('in the snapshot')
+    const setBack = await snapshot(servers, 0)
+    await notedSince(sidecar, 0, Date.now())
+    await sidecar.carryOut('after the snapshot')
+    await servers.kill(0)
+    await setBack()
+    await servers.start(0)
+    await eventually('it votes again', () => sidecar.states()[0] === 'voting', { withinMs: 15_000 })
+    expect(await hasRecord(servers, 0, 'after the snapshot')).toBe(true)
+    expect(await hasRecord(servers, 0, 'in the snapshot')).toBe(true)
   })
-  for (const sidecar of sidecars) await sidecar.votes(3)
-  const client = new Redis(servers.at(0).url)
-  onTestFinished(() => client.disconnect())
-  // Below what it takes already: every write that needs memory is refused from now on.
-  await client.config('SET', 'maxmemory', '1')
-  const pulseMs = async () => Number(await client.hget(PULSE_KEY, 'ms'))
-  await client.config('RESETSTAT')
-  const fromMs = await pulseMs()
-  const untilMs = await eventually('it goes on', async () => {
-    const now = await pulseMs()
-    return now > fromMs + 3_000 ? now : undefined
-  })
-  const writes = Number(/cmdstat_hset:calls=(\d+)/.exec(await client.info('commandstats'))?.[1] ?? 0)
-  expect(writes).toBeLessThanOrEqual((untilMs - fromMs) / 500 + 2)
-})
 
-test('a node whose user may not ask how it syncs is told what the others remember, and votes all the same', async () => {
-  const rights = '-@all +@read +@write +@scripting +@connection +info +time -config'
-  const servers = await start(3, {
-    appendOnly: true,
-    config: [
-      'user default on nopass ~* &* +@all',
-      `user fencepost on >secret ~dedup:* resetchannels ${rights}`,
-    ],
+  test('two volumes that were set back and a third node that may have lost a second stay closed, and the status says why', async () => {
+    await using servers = await startRedisServers(5, SYNCED.everysec ?? {})
+    await using sidecar = await join(servers)
+    await sidecar.votes(5)
+    await pulsing(sidecar)
+    const [first, second] = [await snapshot(servers, 0), await snapshot(servers, 1)]
+    await notedSince(sidecar, 0, Date.now())
+    await sidecar.carryOut('after the snapshots')
+    for (const index of [0, 1, 2]) await servers.kill(index)
+    await first()
+    await second()
+    for (const index of [0, 1, 2]) await servers.start(index)
+    // Far longer than it takes a node that may vote again.
+    await eventually(
+      'they wait',
+      () =>
+        sidecar.nodes
+          .states()
+          .slice(0, 3)
+          .every(
+            ({ state }) =>
+              state.kind === 'quarantined' &&
+              state.facts.nodeMs - (state.facts.quarantine?.sinceNodeMs ?? Infinity) > 4_000,
+          ),
+      { withinMs: 15_000 },
+    )
+    const [node0, node1, node2] = sidecar.nodes.options.names ?? []
+    const { stdout, exitCode } = await status(servers)
+    expect(exitCode).toBe(69)
+    expect(stdout).toContain(
+      `may be forgotten by 3 of 5 nodes, and by 2 it may be: ${node0}, ${node1}, ${node2}`,
+    )
+    expect(await sidecar.claim('after the snapshots', { budgetMs: 200 })).toMatchObject({
+      kind: 'unavailable',
+    })
   })
-  const names = servers.urls.map((url) => new URL(url).host)
-  const addresses = servers.urls.map((url) => ({ url, username: 'fencepost', password: 'secret' }))
-  const settings = { addresses, names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 200 }
-  const sidecar = await joinCluster(servers.urls, settings)
-  onTestFinished(() => sidecar[Symbol.asyncDispose]())
-  await sidecar.votes(3)
-  await pulsing(sidecar)
-  const [state] = sidecar.nodes.states()
-  expect(state?.state).toMatchObject({ kind: 'voting', facts: { durable: false } })
-  await sidecar.carryOut('before')
-  await servers.kill(0)
-  await servers.start(0)
-  await eventually('it votes again', () => sidecar.states()[0] === 'voting', { withinMs: 15_000 })
+
+  test('with the third node synced always, two volumes that were set back heal by themselves', async () => {
+    await using servers = await startRedisServers(5, {
+      appendOnly: true,
+      config: (index) => (index === 2 ? [] : ['appendfsync everysec']),
+    })
+    await using sidecar = await join(servers)
+    await sidecar.votes(5)
+    await pulsing(sidecar)
+    const [first, second] = [await snapshot(servers, 0), await snapshot(servers, 1)]
+    await notedSince(sidecar, 0, Date.now())
+    await sidecar.carryOut('after the snapshots')
+    for (const index of [0, 1, 2]) await servers.kill(index)
+    await first()
+    await second()
+    for (const index of [0, 1, 2]) await servers.start(index)
+    await sidecar.votes(5)
+    for (const index of [0, 1]) expect(await hasRecord(servers, index, 'after the snapshots')).toBe(true)
+  })
+
+  test('a sidecar that has just started finds all nodes restarted, with appendfsync always: it tells each what all show, and they vote', async () => {
+    await using servers = await startRedisServers(5, SYNCED.always ?? {})
+    await using before = await join(servers)
+    await before.votes(5)
+    await pulsing(before)
+    await before.carryOut('before')
+    await before[Symbol.asyncDispose]()
+    await Promise.all([0, 1, 2, 3, 4].map((index) => servers.kill(index)))
+    await Promise.all([0, 1, 2, 3, 4].map((index) => servers.start(index)))
+    await using after = await join(servers)
+    await after.votes(5)
+    expect(await after.claim('before')).toMatchObject({ outcome: outcomeOf('before') })
+  })
+
+  test('all nodes killed at once with appendfsync everysec stay closed: each may have lost the same second', async () => {
+    await using servers = await startRedisServers(3, SYNCED.everysec ?? {})
+    await using sidecar = await join(servers)
+    await sidecar.votes(3)
+    await pulsing(sidecar)
+    await Promise.all([0, 1, 2].map((index) => servers.kill(index)))
+    await Promise.all([0, 1, 2].map((index) => servers.start(index)))
+    await eventually('the status says so', async () =>
+      (await status(servers)).stdout.includes('may be forgotten by 3 of 3 nodes, and by 1 it may be'),
+    )
+  })
+
+  test('a node is written its pulse twice a second at most, however many sidecars look at it, also where its memory is full', async () => {
+    await using servers = await startRedisServers(3, { appendOnly: true, maxMemory: '3mb' })
+    const names = servers.urls.map((url) => new URL(url).host)
+    const looks = { names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 40 }
+    const sidecars = await Promise.all([0, 1, 2].map(() => joinCluster(servers.urls, looks)))
+    await using stack = new AsyncDisposableStack()
+    for (const sidecar of sidecars) stack.use(sidecar)
+    for (const sidecar of sidecars) await sidecar.votes(3)
+    const client = new Redis(servers.at(0).url)
+    stack.defer(() => client.disconnect())
+    // Below what it takes already: every write that needs memory is refused from now on.
+    await client.config('SET', 'maxmemory', '1')
+    const pulseMs = async () => Number(await client.hget(PULSE_KEY, 'ms'))
+    await client.config('RESETSTAT')
+    const fromMs = await pulseMs()
+    const untilMs = await eventually('it goes on', async () => {
+      const now = await pulseMs()
+      return now > fromMs + 3_000 ? now : undefined
+    })
+    const writes = Number(/cmdstat_hset:calls=(\d+)/.exec(await client.info('commandstats'))?.[1] ?? 0)
+    expect(writes).toBeLessThanOrEqual((untilMs - fromMs) / 500 + 2)
+  })
+
+  test('a node whose user may not ask how it syncs is told what the others remember, and votes all the same', async () => {
+    const rights = '-@all +@read +@write +@scripting +@connection +info +time -config'
+    await using servers = await startRedisServers(3, {
+      appendOnly: true,
+      config: [
+        'user default on nopass ~* &* +@all',
+        `user fencepost on >secret ~dedup:* resetchannels ${rights}`,
+      ],
+    })
+    const names = servers.urls.map((url) => new URL(url).host)
+    const addresses = servers.urls.map((url) => ({ url, username: 'fencepost', password: 'secret' }))
+    const settings = { addresses, names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 200 }
+    await using sidecar = await joinCluster(servers.urls, settings)
+    await sidecar.votes(3)
+    await pulsing(sidecar)
+    const [state] = sidecar.nodes.states()
+    expect(state?.state).toMatchObject({ kind: 'voting', facts: { durable: false } })
+    await sidecar.carryOut('before')
+    await servers.kill(0)
+    await servers.start(0)
+    await eventually('it votes again', () => sidecar.states()[0] === 'voting', { withinMs: 15_000 })
+  })
 })
