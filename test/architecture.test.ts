@@ -7,6 +7,7 @@ import { dirname, join, relative } from 'node:path'
 import { expect, test } from 'vitest'
 import client from '../packages/client/package.json' with { type: 'json' }
 import kit from '../packages/saga/package.json' with { type: 'json' }
+import { sizeOf, sourceGraphOf } from './support/source-graph.ts'
 import { codeOf, importsOf, linesWith } from './support/source-text.ts'
 
 const root = dirname(import.meta.dirname)
@@ -88,6 +89,7 @@ const ambient =
 /** A table of data is one piece, however long. */
 const longTables = { 'config/settings.ts': 850 } as Record<string, number>
 const linesMax = 350
+const functionLinesMax = 80
 
 /** What stands in packages/NAME/src is the layer NAME, and has its name before that of its files. */
 const packages: Record<string, { readonly exports: Readonly<Record<string, string>> }> = { client, saga: kit }
@@ -199,18 +201,25 @@ test('only main.ts touches the process', () => {
   expect(touching).toEqual([])
 })
 
-test('no file imports itself by a detour', () => {
-  const done = new Set<string>()
-  const visit = (file: string, path: readonly string[]): void => {
-    if (path.includes(file)) expect.fail([...path.slice(path.indexOf(file)), file].join(' → '))
-    if (done.has(file)) return
-    for (const imported of localImports(file)) {
-      // Of types alone, too: what only types close is as hard to read, and one value import away from a real circle.
-      visit(imported.file, [...path, file])
-    }
-    done.add(file)
-  }
-  for (const file of files) visit(file, [])
+// Types count, too: what only types close is as hard to read, and one value import away from a real circle.
+test('no imports go in a circle, those of types included', () => {
+  const graph = sourceGraphOf(root)
+  console.info(sizeOf(graph))
+  expect(graph.circles).toEqual([])
+})
+
+test('the limits that CONTRIBUTING.md states are the ones that are enforced', () => {
+  const { overrides } = JSON.parse(readFileSync(join(root, 'biome.json'), 'utf8'))
+  const [{ includes, linter }] = overrides
+  const { level, options } = linter.rules.complexity.noExcessiveLinesPerFunction
+  expect({ includes, level, options }).toEqual({
+    includes: ['src/**', 'packages/**'],
+    level: 'error',
+    options: { maxLines: functionLinesMax, skipBlankLines: true },
+  })
+  expect(readFileSync(join(root, 'CONTRIBUTING.md'), 'utf8')).toContain(
+    `Files of at most ${linesMax} lines, functions of at most ${functionLinesMax} that are not blank`,
+  )
 })
 
 test('a file says at its beginning what it owns, and can be read in one sitting', () => {
