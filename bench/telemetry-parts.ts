@@ -36,7 +36,7 @@ function eventsOf(token: number): CoreEvent[] {
   const of = { recordKey: RECORD_KEY, token, durationMs: 1 }
   const round = {
     kind: 'round_settled',
-    carried: true,
+    majorityReached: true,
     answered: 5,
     votes: 5,
     margin: 2,

@@ -32,7 +32,7 @@ export function createHandCountedQuorum(nodes: readonly RecordNode[]): Quorum {
           if (answer.kind === VOTE_FOR[command.kind]) votes += 1
           const against = nodes.length - missing - votes
           if (votes === needed || against === needed)
-            resolve({ carried: votes >= needed, answers, settled: settled.promise })
+            resolve({ majorityReached: votes >= needed, answers, settled: settled.promise })
           if (missing === 0) settled.resolve()
         })
       }

@@ -84,16 +84,16 @@ export function createSweeper(options: SweeperOptions) {
   async function look(recordKey: string): Promise<boolean> {
     const record = await leases.read(recordKey)
     // An outcome that a node shows and reading could not help to a majority: a claim adopts it, where nobody holds the record.
-    if (record.kind === 'unavailable' && record.sighted !== undefined)
-      return !(await adoptOutcome({ recordKey, ...record.sighted }, terms, leases))
+    if (record.kind === 'unavailable' && record.minorityOutcome !== undefined)
+      return !(await adoptOutcome({ recordKey, ...record.minorityOutcome }, terms, leases))
     if (record.kind !== 'claimed' || record.remainingMs > 0) return false
     const { token, attempt, fingerprint } = record
     const orphan: OrphanSeen = { recordKey, token, attempt, fingerprint }
     // A node shows an outcome: whoever claims it adopts that, and then it is none.
-    if (record.sighted === true) return !(await adoptOutcome(orphan, terms, leases))
+    if (record.minorityOutcome === true) return !(await adoptOutcome(orphan, terms, leases))
     // Whoever says that it was not carried out refuses its token, and all below it, from now on: so it must be one that every
     // later claim exceeds. One of a minority may stay ahead of them, and what is asked in its name can't be settled.
-    if (ask !== undefined && record.carried === true && (await isOverBy(ask, orphan))) return false
+    if (ask !== undefined && record.majorityReached === true && (await isOverBy(ask, orphan))) return false
     await report(orphan)
     return true
   }

@@ -28,7 +28,7 @@ export type CoreEvent =
   | {
       readonly kind: 'round_settled'
       readonly command: RecordCommand['kind']
-      readonly carried: boolean
+      readonly majorityReached: boolean
       /** Nodes whose answer counted, whatever it was. */
       readonly answered: number
       readonly votes: number

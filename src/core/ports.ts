@@ -43,7 +43,7 @@ export interface RecordNode {
 /** One command sent to all nodes, and what came of it. */
 export type Round = {
   /** A majority voted for the command. */
-  readonly carried: boolean
+  readonly majorityReached: boolean
   /** One slot a node, in the order of the nodes; undefined while its answer is under way. Filled in as answers arrive. */
   readonly answers: readonly (NodeAnswer | undefined)[]
   /** Resolves when every node has answered or was given up. */
@@ -150,9 +150,9 @@ export type ReadResult =
       readonly remainingMs: number
       readonly fingerprint: Fingerprint
       /** Some node shows an outcome that a majority surely does not have: a claim adopts it. */
-      readonly sighted?: true
+      readonly minorityOutcome?: true
       /** A majority shows its token or a larger one: every claim from now on has a larger one. */
-      readonly carried?: true
+      readonly majorityReached?: true
       /** Over, and left of several claims: which of them a majority had granted is not known. */
       readonly leftovers?: true
     }
@@ -167,13 +167,13 @@ export type ReadResult =
     }
   /**
    * Nothing is known that no acknowledged call may contradict: too few nodes answered, or those that did (`answered` is not below
-   * `required`) do not show it on a majority. `sighted`: an outcome that one of them shows, which a claim would adopt.
+   * `required`) do not show it on a majority. `minorityOutcome`: an outcome that one of them shows, which a claim would adopt.
    */
   | {
       readonly kind: 'unavailable'
       readonly answered: number
       readonly required: number
-      readonly sighted?: {
+      readonly minorityOutcome?: {
         readonly token: Token
         readonly attempt: number
         readonly fingerprint: Fingerprint

@@ -65,7 +65,7 @@ export function countEvents(
       case 'round_settled':
         if (event.command !== 'claim') return
         metrics.quorumAttempts[event.answered >= required ? 'success' : 'failure'].add(1)
-        if (event.carried) metrics.quorumMargin.observe(event.margin)
+        if (event.majorityReached) metrics.quorumMargin.observe(event.margin)
         return
       case 'decided':
         metrics.decisions[event.decision][entrypointLabel(event.entrypoint)].add(1)

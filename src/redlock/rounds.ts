@@ -74,11 +74,11 @@ class OpenRound implements Round {
     this.#votesFor = skip.size
   }
 
-  get carried(): boolean {
+  get majorityReached(): boolean {
     return this.#verdict === true
   }
 
-  /** For what is told of the round; whether it is carried is redlock's to say. */
+  /** For what is told of the round; whether a majority was reached is redlock's to say. */
   get votesFor(): number {
     return this.#votesFor
   }
@@ -180,11 +180,11 @@ export function createRedlockQuorum({ nodes, clock, events }: RedlockQuorumOptio
 
   async function run(command: RecordCommand, skip: ReadonlySet<number> = NOBODY): Promise<Round> {
     const startedMonoMs = clock.monoMs()
-    const round = new OpenRound(command, skip, nodeCount, ({ carried, answers, votesFor }) =>
+    const round = new OpenRound(command, skip, nodeCount, ({ majorityReached, answers, votesFor }) =>
       events.publish({
         kind: 'round_settled',
         command: command.kind,
-        carried,
+        majorityReached,
         answered: skip.size + answered(answers).length,
         votes: votesFor,
         margin: votesFor - majorityOf(nodeCount),

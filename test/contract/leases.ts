@@ -186,7 +186,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await states()).toEqual(Array(5).fill('released'))
       // Read when the lease was over, the votes of a busy machine's nodes are none, and there was nothing to expire.
       const granted = cluster.events.some(
-        (event) => event.kind === 'round_settled' && event.command === 'claim' && event.carried,
+        (event) => event.kind === 'round_settled' && event.command === 'claim' && event.majorityReached,
       )
       expect(kinds().includes('claim_expired')).toBe(granted)
     })
@@ -618,11 +618,11 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
         kind: 'unavailable',
         answered: 4,
         required: 3,
-        sighted: { token: late.token + 1, attempt: 1, fingerprint: F },
+        minorityOutcome: { token: late.token + 1, attempt: 1, fingerprint: F },
       })
       // Where the third says that it has it not, nobody was told that it is recorded.
       cluster.set('well', 2)
-      expect(await leases.read(key)).toMatchObject({ kind: 'claimed', attempt: 2, sighted: true })
+      expect(await leases.read(key)).toMatchObject({ kind: 'claimed', attempt: 2, minorityOutcome: true })
     })
 
     test('does not call free what is held and then extended, because others have released larger tokens where it was missed', async () => {

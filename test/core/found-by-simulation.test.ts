@@ -37,7 +37,7 @@ describe('found by simulation', () => {
         nodeCount: 3,
         run: async (command): Promise<Round> => {
           sent.push(command)
-          return { carried: false, answers, settled: Promise.resolve() }
+          return { majorityReached: false, answers, settled: Promise.resolve() }
         },
       }
       const clock = { monoMs: () => 0, wallMs: () => wallMs, timer: () => ({ cancel: () => {} }) }
@@ -70,7 +70,7 @@ describe('found by simulation', () => {
           rounds.length === 1
             ? [...Array(3)].map(() => ({ kind: 'skewed', nodeMs: 1_000 }))
             : [...Array(3)].map(() => ({ kind: 'granted', attempt: 1, nodeMs: 1_000 }))
-        return { carried: rounds.length > 1, answers, settled: Promise.resolve() }
+        return { majorityReached: rounds.length > 1, answers, settled: Promise.resolve() }
       },
     }
     const clock = { monoMs: () => 0, wallMs: () => HOUR_MS, timer: () => ({ cancel: () => {} }) }

@@ -249,7 +249,7 @@ class Explorer {
         yield this.#show(state, index, value, this.#spread(state, index, refusal.chosen, answers))
         return
       }
-      case 'sighted':
+      case 'minority_outcome':
         if (refusal.mayWriteBack) {
           this.#reached.add('adopts')
           const value = this.#tables.valueOf(refusal.best.outcome)

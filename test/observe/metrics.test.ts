@@ -265,17 +265,17 @@ describe('what is counted when', () => {
     ],
     [
       'a round that a majority answered is a success of the quorum, also where the lock is held',
-      { ...round, carried: false, answered: 3 },
+      { ...round, majorityReached: false, answered: 3 },
       { 'fencepost_quorum_attempts_total{result="success"}': 1, fencepost_quorum_margin_votes_count: 0 },
     ],
     [
       'one that only a minority answered is a failure',
-      { ...round, carried: false, answered: 2 },
+      { ...round, majorityReached: false, answered: 2 },
       { 'fencepost_quorum_attempts_total{result="failure"}': 1 },
     ],
     [
       'a round of another command is no attempt',
-      { ...round, command: 'renew', carried: false, answered: 2 },
+      { ...round, command: 'renew', majorityReached: false, answered: 2 },
       { 'fencepost_quorum_attempts_total{result="failure"}': 0 },
     ],
     [

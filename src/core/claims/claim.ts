@@ -118,15 +118,17 @@ async function proposeOnce(
 async function stepFrom(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<Step> {
   const { request } = proposal
   // A takeover waits for every node: one that the majority did not need may hold what the last attempt achieved.
-  if (round.carried && attemptOf(round.answers) > 1) await round.settled
-  if (round.carried && bestCompleted(round.answers) === undefined) return settleGrant(proposal, round, ports)
+  if (round.majorityReached && attemptOf(round.answers) > 1) await round.settled
+  if (round.majorityReached && bestCompleted(round.answers) === undefined)
+    return settleGrant(proposal, round, ports)
 
   const refusal = await explain(round)
   if (refusal.kind === 'completed') {
     void round.settled.then(() => spread(proposal, round, refusal.chosen, ports))
     return duplicate(request, refusal.chosen, ports)
   }
-  if (refusal.kind === 'sighted' && refusal.mayWriteBack) return adopt(proposal, round, refusal.best, ports)
+  if (refusal.kind === 'minority_outcome' && refusal.mayWriteBack)
+    return adopt(proposal, round, refusal.best, ports)
   await releaseGranted(proposal, round, ports)
   return stepAfter(refusal, ports)
 }
@@ -168,12 +170,12 @@ async function explain(round: Round): Promise<Refusal> {
  * Fewer than a majority hold an outcome, and a majority promised us their vote: write that outcome under our own token.
  * Only when a majority has it may it be shown to anybody.
  */
-async function adopt(proposal: Proposal, round: Round, sighted: Completed, ports: ClaimPorts): Promise<Step> {
+async function adopt(proposal: Proposal, round: Round, shown: Completed, ports: ClaimPorts): Promise<Step> {
   const { request, owner, token } = proposal
   const { key } = request
   // A damaged copy may have an intact one on a node that has not answered yet.
-  if (decodeOutcome(sighted.outcome).kind === 'damaged') await round.settled
-  const best = bestCompleted(round.answers)?.best ?? sighted
+  if (decodeOutcome(shown.outcome).kind === 'damaged') await round.settled
+  const best = bestCompleted(round.answers)?.best ?? shown
   const { fingerprint, attempt, outcome } = best
   if (decodeOutcome(outcome).kind === 'damaged') {
     // Writing it again would put a damaged copy above an intact one that we can't see.
@@ -190,7 +192,7 @@ async function adopt(proposal: Proposal, round: Round, sighted: Completed, ports
   const command = { kind: 'complete', key, token, acceptedToken: token, owner } as const
   const adopted = { fingerprint, attempt, outcome, keyTtlMs: request.retentionMs }
   const written = await ports.quorum.run({ ...command, ...adopted })
-  if (written.carried) {
+  if (written.majorityReached) {
     ports.events.publish({ kind: 'outcome_adopted', recordKey: key, token })
     return duplicate(request, { ...best, acceptedToken: token }, ports)
   }
@@ -249,7 +251,7 @@ function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, ports: Clai
     case 'skewed':
       ports.tokens.rewindTo(refusal.nodeMs)
       return { kind: 'again', above: NO_TOKEN, atOnce: true, otherwise: unavailable(0, ports) }
-    case 'sighted':
+    case 'minority_outcome':
     case 'contended':
       return again(CONTENDED, refusal.above)
     case 'unavailable': {

@@ -15,12 +15,12 @@ import { NO_OWNER, type Owner } from '../record/record.ts'
 import { decodeOutcome } from '../record/stored-outcome.ts'
 
 type Answers = readonly (NodeAnswer | undefined)[]
-type Sighted = Extract<MajorityRead, { kind: 'sighted' }>
+type MinorityOutcome = Extract<MajorityRead, { kind: 'minority_outcome' }>
 
 /** @returns whether a majority is known to have it now */
 export async function helpToMajority(
   key: string,
-  { record, claim }: Sighted,
+  { record, claim }: MinorityOutcome,
   answers: Answers,
   quorum: Quorum,
 ): Promise<boolean> {
@@ -35,7 +35,7 @@ export async function helpToMajority(
   const command = { kind: 'complete', key, token, owner, fingerprint, attempt, outcome, keyTtlMs } as const
   // Also to those that showed it: they may have lost it since, and answers of one round alone are of one age.
   const round = await quorum.run(command)
-  if (round.carried) return true
+  if (round.majorityReached) return true
   await round.settled
   return explainRefusedCompletion(round.answers, { token, attempt, outcome }).kind === 'recorded'
 }

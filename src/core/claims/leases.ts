@@ -74,7 +74,7 @@ async function renew(lease: Lease, { quorum, clock, events }: LeasePorts): Promi
   const round = await quorum.run(command)
   const renewedLease = { ...lease, ...validityFrom(startedAt, leaseMs) }
   const result: RenewResult =
-    round.carried && remainingMs(renewedLease, now(clock)) > 0
+    round.majorityReached && remainingMs(renewedLease, now(clock)) > 0
       ? { kind: 'renewed', lease: renewedLease }
       : await unrenewed(round)
   const durationMs = clock.monoMs() - startedAt.monoMs
@@ -115,7 +115,7 @@ async function offer(
     outcome: bytes,
     keyTtlMs: retentionMs,
   })
-  if (round.carried) return { kind: 'recorded' }
+  if (round.majorityReached) return { kind: 'recorded' }
   // What the first answers don't show may stand on the nodes that are still to come.
   await round.settled
   const says = explainRefusedCompletion(round.answers, { token, attempt, outcome: bytes })
@@ -132,7 +132,7 @@ async function release(lease: Lease, { quorum, clock, events }: LeasePorts): Pro
   const { key, token, owner, leaseMs, retentionMs } = lease
   const startedMonoMs = clock.monoMs()
   const round = await quorum.run({ kind: 'release', key, token, owner, keyTtlMs: retentionMs + leaseMs })
-  const result: ReleaseResult = round.carried
+  const result: ReleaseResult = round.majorityReached
     ? { kind: 'released' }
     : { kind: (await rejection(round, ['released'])) === 'refused' ? 'not_owner' : 'unavailable' }
   const durationMs = clock.monoMs() - startedMonoMs
@@ -163,12 +163,12 @@ async function read(key: string, { quorum, events }: LeasePorts): Promise<ReadRe
       return { kind: 'released', token: says.fence }
     case 'claimed':
       return claimed(says)
-    case 'sighted': {
+    case 'minority_outcome': {
       if (await helpToMajority(key, says, round.answers, quorum)) return completed(key, says.record, events)
-      if (says.claim !== undefined) return { ...claimed(says.claim), sighted: true }
+      if (says.claim !== undefined) return { ...claimed(says.claim), minorityOutcome: true }
       const { acceptedToken: token, attempt, fingerprint } = says.record
-      const sighted = { token, attempt, fingerprint }
-      return { kind: 'unavailable', answered: answered(round.answers).length, required, sighted }
+      const minorityOutcome = { token, attempt, fingerprint }
+      return { kind: 'unavailable', answered: answered(round.answers).length, required, minorityOutcome }
     }
     case 'completed':
       return completed(key, says.record, events)
@@ -186,11 +186,11 @@ function completed(key: string, record: CompletedRecord, events: Events): ReadRe
 }
 
 function claimed(read: ClaimedRead): Extract<ReadResult, { kind: 'claimed' }> {
-  const { fence: token, carried, leftovers, ...claim } = read
+  const { fence: token, majorityReached, leftovers, ...claim } = read
   return {
     ...claim,
     token,
-    ...(carried ? { carried } : {}),
+    ...(majorityReached ? { majorityReached } : {}),
     ...(leftovers === undefined ? {} : { leftovers }),
   }
 }

@@ -5,9 +5,9 @@
  * extension, completion or release that was acknowledged is known to a majority, so to all nodes that were heard but as many as a
  * minority. What a majority may hold and is not seen to hold is `uncertain`: neither free nor held, neither over nor recorded.
  *
- *   completed   a majority has accepted the outcome at one ballot
- *   sighted     a node shows an outcome, and no majority is seen to have it: `leases.ts` helps it to one, or it is not known
- *   claimed     a majority shows this claim, running or over; or leftovers of several on a majority, all over
+ *   completed          a majority has accepted the outcome at one ballot
+ *   minority_outcome   a node shows an outcome, and no majority is seen to have it: `leases.ts` helps it to one, or it is not known
+ *   claimed            a majority shows this claim, running or over; or leftovers of several on a majority, all over
  *   released, absent   no claim stands that a majority may have granted
  *
  * What a refused claim amounts to is `refused-claim.ts`.
@@ -32,7 +32,7 @@ export type MajorityRead =
    * Whether it is chosen is not known, or it is not yet. `claim`: it is surely not, and this claim stands on a majority beside
    * it.
    */
-  | { readonly kind: 'sighted'; readonly record: CompletedRecord; readonly claim?: ClaimedRead }
+  | { readonly kind: 'minority_outcome'; readonly record: CompletedRecord; readonly claim?: ClaimedRead }
   | ClaimedRead
   | { readonly kind: 'released'; readonly fence: Token }
   | { readonly kind: 'absent' }
@@ -51,7 +51,7 @@ export type ClaimedRead = {
   readonly attempt: number
   readonly fingerprint: Fingerprint
   /** A majority shows this token or a larger one: every claim from now on has a larger one. */
-  readonly carried: boolean
+  readonly majorityReached: boolean
   /** Leftovers of several claims: which of them a majority granted is not known. */
   readonly leftovers?: true
 }
@@ -74,10 +74,9 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
     return settled ? { kind: 'unavailable', answered: reads.length } : { kind: 'undecided' }
 
   const outcomes = reads.flatMap(({ record }) => (record?.state === 'completed' ? [record] : []))
-  const sighting = bestOf(outcomes, needed)
-  if (sighting !== undefined && sighting.holders >= needed)
-    return { kind: 'completed', record: sighting.best }
-  if (sighting !== undefined && !settled) return { kind: 'undecided' }
+  const leading = bestOf(outcomes, needed)
+  if (leading !== undefined && leading.holders >= needed) return { kind: 'completed', record: leading.best }
+  if (leading !== undefined && !settled) return { kind: 'undecided' }
 
   const views = claimsAmong(reads, needed)
   const heard: Heard = { reads, silent: answers.length - reads.length, needed, views, outcomes }
@@ -88,13 +87,13 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
   )
     return { kind: 'undecided' }
   const standing = claimOfMajority(heard)
-  if (sighting !== undefined) {
+  if (leading !== undefined) {
     // Acceptances at smaller ballots may lie under those that are shown, so nodes are counted whatever their ballot.
     const surelyNotChosen = outcomes.length + heard.silent < needed
-    const { best: record } = sighting
+    const { best: record } = leading
     return standing !== undefined && surelyNotChosen
-      ? { kind: 'sighted', record, claim: standing }
-      : { kind: 'sighted', record }
+      ? { kind: 'minority_outcome', record, claim: standing }
+      : { kind: 'minority_outcome', record }
   }
   if (standing !== undefined) return standing
   const said = withoutClaimOfMajority(heard)
@@ -107,8 +106,9 @@ function claimsAmong(reads: readonly Read[], needed: number): readonly ClaimedRe
       if (record?.state !== 'claimed') return []
       const { fence, owner, attempt, fingerprint, leaseUntilNodeMs } = record
       const remainingMs = Math.max(0, leaseUntilNodeMs - nodeMs)
-      const carried = reads.filter((other) => (other.record?.fence ?? NO_TOKEN) >= fence).length >= needed
-      return [{ kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs, carried }]
+      const majorityReached =
+        reads.filter((other) => (other.record?.fence ?? NO_TOKEN) >= fence).length >= needed
+      return [{ kind: 'claimed', fence, owner, attempt, fingerprint, remainingMs, majorityReached }]
     })
     .sort((one, other) => other.fence - one.fence || other.remainingMs - one.remainingMs)
 }
@@ -126,7 +126,7 @@ function isSame(one: ClaimedRead, other: ClaimedRead): boolean {
   return one.fence === other.fence && one.owner === other.owner
 }
 
-/** Nodes that show the claim, or an outcome of it: who has that has carried the claim. */
+/** Nodes that show the claim, or an outcome of it: a node that has that had granted the claim. */
 function holdersOf(claim: ClaimedRead, { views, outcomes }: Heard): number {
   const shown = views.filter((view) => isSame(view, claim)).length
   const done = outcomes.filter(
@@ -171,8 +171,8 @@ function withoutClaimOfMajority(heard: Heard): MajorityRead {
 }
 
 /**
- * Which of several claims that are over speaks: the largest that a majority may have carried. A larger one was nobody's: it hides
- * none that was somebody's. A takeover that was given back has carried its token also to nodes that knew of no earlier attempt:
+ * Which of several claims that are over speaks: the largest that a majority may have granted. A larger one was granted to no
+ * holder, so it hides none. A takeover that was given back has put its token also on nodes that knew of no earlier attempt:
  * they show it as released.
  */
 function speakerOf({ reads, views, silent, needed }: Heard): ClaimedRead | undefined {

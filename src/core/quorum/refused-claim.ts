@@ -17,7 +17,7 @@ export type Refusal =
   | { readonly kind: 'completed'; readonly chosen: Completed }
   /** Fewer hold it. `promised` of a majority allow the asker to write it back under its own token. */
   | {
-      readonly kind: 'sighted'
+      readonly kind: 'minority_outcome'
       readonly best: Completed
       readonly mayWriteBack: boolean
       /** Nothing below or at it gets the promises. */
@@ -52,17 +52,16 @@ function isDisputed(answers: Answers, best: Completed): boolean {
 }
 
 /**
- * Explains a claim that was not carried by a majority, or in whose answers a completed outcome was seen.
+ * Explains a claim that no majority granted, or in whose answers a completed outcome was seen.
  *
  * @param settled every node has answered or was given up: no `undecided` any more
  */
 export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal {
   const needed = majorityOf(answers.length)
   const heard = answered(answers)
-  const sighting = bestCompleted(answers)
+  const leading = bestCompleted(answers)
 
-  if (sighting !== undefined && sighting.holders >= needed)
-    return { kind: 'completed', chosen: sighting.best }
+  if (leading !== undefined && leading.holders >= needed) return { kind: 'completed', chosen: leading.best }
   if (heard.length < needed)
     return settled
       ? { kind: 'unavailable', answered: heard.length, full: withoutRoom(answers) }
@@ -78,22 +77,23 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
     answer.kind === 'stale' || (answer.kind === 'completed' && !answer.promised) ? [answer.fence] : [],
   )
   const above = Math.max(NO_TOKEN, ...fences)
-  const disputed = sighting !== undefined && isDisputed(answers, sighting.best)
-  if (sighting !== undefined && promises >= needed && !disputed) {
-    return { kind: 'sighted', best: sighting.best, mayWriteBack: true, above }
+  const disputed = leading !== undefined && isDisputed(answers, leading.best)
+  if (leading !== undefined && promises >= needed && !disputed) {
+    return { kind: 'minority_outcome', best: leading.best, mayWriteBack: true, above }
   }
-  if (sighting === undefined) {
+  if (leading === undefined) {
     const holder = majorityHolder(heard, needed)
     if (holder !== undefined) return { kind: 'held', remainingMs: holder.remainingMs }
   }
   // Nodes that find our clock wrong say nothing of the record: what it amounts to is up to the others, so hear them all.
-  if (!settled && (sighting !== undefined || skewed.length > 0)) return { kind: 'undecided' }
+  if (!settled && (leading !== undefined || skewed.length > 0)) return { kind: 'undecided' }
   // A larger token needs none of them. A smaller one, which they ask for, would be below the fences of the others for good.
   const larger = fences.length > 0 && promises + fences.length >= needed
   // As little as it takes: the clock of the last node that is needed for a majority.
   const nodeMs = larger ? undefined : skewed.sort((a, b) => b - a)[needed - promises - 1]
   if (nodeMs !== undefined) return { kind: 'skewed', nodeMs }
-  if (sighting !== undefined) return { kind: 'sighted', best: sighting.best, mayWriteBack: false, above }
+  if (leading !== undefined)
+    return { kind: 'minority_outcome', best: leading.best, mayWriteBack: false, above }
   // Only where a larger token would have won. Else others are racing, and to race at once again helps nobody.
   if (fences.length > 0 && promises + fences.length + skewed.length >= needed) return { kind: 'stale', above }
   return { kind: 'contended', above }

@@ -1,5 +1,5 @@
 /**
- * Says what a completion amounts to that no majority carried.
+ * Says what a completion amounts to that no majority took.
  *
  *   recorded     what was offered is what stands: a majority accepted it, under this token or by an adoption
  *   fenced       surely without effect: another outcome is chosen, or every node says that it has none of this one

@@ -1,5 +1,5 @@
 /**
- * Says what a renewal or a release amounts to that no majority carried.
+ * Says what a renewal or a release amounts to that no majority took.
  *
  * Owns one question: whether the nodes that are silent could still have made the difference.
  */

@@ -304,7 +304,7 @@ async function whereLost(
 ): Promise<EndResult> {
   const others = intents.filter((lease) => !lost.includes(lease))
   const standing = await Promise.all(others.map(({ key }) => leases.read(key)))
-  const untouched = standing.every((one) => one.kind === 'claimed' && one.sighted === undefined)
+  const untouched = standing.every((one) => one.kind === 'claimed' && one.minorityOutcome === undefined)
   return { kind: untouched ? 'fenced' : 'undecided' }
 }
 

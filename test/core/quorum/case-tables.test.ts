@@ -218,7 +218,7 @@ function refusalInWords(refusal: Refusal): string {
   switch (refusal.kind) {
     case 'completed':
       return `completed at ${refusal.chosen.acceptedToken}`
-    case 'sighted':
+    case 'minority_outcome':
       return `minority outcome at ${refusal.best.acceptedToken}, ${refusal.mayWriteBack ? 'adopt it' : 'not ours to adopt'}`
     case 'held':
       return `held ${refusal.remainingMs} ms`
@@ -244,7 +244,7 @@ function readInWords(read: MajorityRead): string {
       const { fence, attempt, remainingMs, leftovers } = read
       return `claimed ${fence}, attempt ${attempt}, ${remainingMs} ms left${leftovers === undefined ? '' : ', of several'}`
     }
-    case 'sighted': {
+    case 'minority_outcome': {
       const beside = read.claim === undefined ? '' : `, beside ${readInWords(read.claim)}`
       return `minority outcome at ${read.record.acceptedToken}${beside}`
     }

@@ -65,9 +65,9 @@ describe('reading', () => {
         return `completed at ${said.record.acceptedToken}`
       case 'claimed':
         return sayClaim(said)
-      case 'sighted': {
+      case 'minority_outcome': {
         const beside = said.claim === undefined ? '' : `, beside ${sayClaim(said.claim)}`
-        return `sighted at ${said.record.acceptedToken}${beside}`
+        return `minority outcome at ${said.record.acceptedToken}${beside}`
       }
       case 'released':
         return `released ${said.fence}`
@@ -86,9 +86,12 @@ describe('reading', () => {
     ['VVPPP', true],
     ['VVPPa', true],
     ['VVPPx', false],
-  ])('%s: every later claim has a larger token than the one that is shown: %s', (letters, carried) => {
-    expect(read(letters)).toMatchObject({ kind: 'claimed', carried })
-  })
+  ])(
+    '%s: every later claim has a larger token than the one that is shown: %s',
+    (letters, majorityReached) => {
+      expect(read(letters)).toMatchObject({ kind: 'claimed', majorityReached })
+    },
+  )
 
   test('a chosen outcome is never overlooked, whichever majority answers first', () => {
     for (const rest of sequences('aLPURQCx', 2)) {

@@ -58,8 +58,8 @@ function say(letters: string, settled: boolean): string {
   switch (refusal.kind) {
     case 'completed':
       return `completed at ${refusal.chosen.acceptedToken}`
-    case 'sighted':
-      return `sighted at ${refusal.best.acceptedToken}, ${refusal.mayWriteBack ? 'write it back' : 'no majority promised'}`
+    case 'minority_outcome':
+      return `minority outcome at ${refusal.best.acceptedToken}, ${refusal.mayWriteBack ? 'write it back' : 'no majority promised'}`
     case 'held':
       return `held ${refusal.remainingMs}`
     case 'stale':
@@ -76,7 +76,7 @@ function say(letters: string, settled: boolean): string {
   }
 }
 
-describe('a claim that was not carried', () => {
+describe('a claim that no majority granted', () => {
   test('the last of the holders to lapse says how long', () => {
     const answers = [100, 300, 200].map((remainingMs) => ({ ...LETTERS.H, remainingMs }) as NodeAnswer)
     expect(explainRefusedClaim([...answers, undefined, undefined], false)).toEqual({
@@ -123,7 +123,7 @@ describe('a claim that was not carried', () => {
       const withLargerToken = count(letters, 'c', 'S') > 0 && count(letters, 'G', 'C', 'c', 'S') >= 3
       const withLowerToken =
         !withLargerToken && count(letters, 'G', 'C') < 3 && count(letters, 'G', 'C', 'W') >= 3
-      const expected = withLowerToken ? /^(completed|skewed)/ : /^(completed|sighted)/
+      const expected = withLowerToken ? /^(completed|skewed)/ : /^(completed|minority outcome)/
       if (seen && !expected.test(said)) expect.fail(`${letters}: ${said}`)
       if (said.endsWith('write it back') && count(letters, 'G', 'C') < 3) expect.fail(`${letters}: ${said}`)
     }

@@ -49,7 +49,7 @@ const say = (letters: string) =>
 /** All that five nodes can answer, and what it amounts to. */
 const ALL = sequences('RFEHAOxq', 5).map((letters) => ({ letters, said: say(letters) }))
 
-describe('a completion that no majority carried', () => {
+describe('a completion that no majority took', () => {
   test('fenced is said only where another outcome stands, or all nodes answered and none has this one', () => {
     for (const { letters, said } of ALL) {
       if (said !== 'fenced') continue

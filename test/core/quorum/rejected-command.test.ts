@@ -6,7 +6,7 @@ import { sequences } from '../../support/sequences.ts'
 // Rules over all that nodes can answer. What single rounds amount to is tables/rejected-command.txt.
 const nodeMs = 1_000
 
-describe('a renewal, completion or release that was not carried', () => {
+describe('a renewal, completion or release that no majority took', () => {
   const VOTES: Record<string, NodeAnswer | undefined> = {
     R: { kind: 'renewed', nodeMs },
     L: { kind: 'lost', fence: 60, nodeMs },
