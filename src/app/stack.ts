@@ -91,7 +91,7 @@ export function guardNodes(config: Config, redis: RedisNodes, outside: Outside):
     maxSkewMs: config.clockMaxSkewMs,
     enforce: config.clockEnforce,
     toleratedStepMs: config.clockStepMs,
-    onLeap: (index, leap) => redis.distrust(index, leaptReason(leap.aheadMs), leap),
+    onForwardJump: (index, jump) => redis.invalidateEpoch(index, jumpReason(jump.aheadMs), jump),
   })
   return { ...watched, nodes: watched.nodes.map((node) => withBreaker(node, outside)) }
 }
@@ -192,6 +192,6 @@ function ownLeases({ tokenAheadMs }: Config, { clock, random }: Outside): Leases
   return createLeases({ quorum, clock, random, events: SILENT })
 }
 
-function leaptReason(aheadMs: number): string {
-  return `its clock leapt ${(aheadMs / 1_000).toFixed(1)} s ahead of the others: what it was to remember may have expired`
+function jumpReason(aheadMs: number): string {
+  return `its clock jumped ${(aheadMs / 1_000).toFixed(1)} s ahead of the others: what it was to remember may have expired`
 }

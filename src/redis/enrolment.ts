@@ -124,7 +124,7 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
     const reply = await this.#batch(keys.map((key) => showFrame(key, whole)))
     const sample = { nodeMs: reply.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
-    // A clock that has leapt may have ended what it would show, and the epoch stands until somebody sees that.
+    // A clock that has jumped may have ended what it would show, and the epoch stands until somebody sees that.
     const voting = counts(sample, sentWallMs) && reply.enrolled
     return { voting, sightings: decodeShown(reply) }
   }

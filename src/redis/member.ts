@@ -22,7 +22,7 @@ export type Member = {
   /** In this process's life it had a vote: an empty node is one that forgot, not a new one. */
   wasVoting: boolean
   /** What it promised under this epoch it may have forgotten, although the epoch stands. */
-  distrusted: { readonly epoch: string; readonly reason: string } | undefined
+  invalidated: { readonly epoch: string; readonly reason: string } | undefined
   /** When it was last looked at. */
   epochSeen: EpochSeen | undefined
 }

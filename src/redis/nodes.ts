@@ -10,7 +10,7 @@
  */
 
 import type { Timer } from '../core/clock.ts'
-import { isForgotten, type Leap } from '../core/nodes/clock-leaps.ts'
+import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
 import { type Cluster, isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
 import { nodeName } from '../core/nodes/groups.ts'
 import { memberList } from '../core/nodes/members.ts'
@@ -61,7 +61,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       const name = nodeName(index, options.group)
       const node = new RedisNode({ ...options, name, client, script: this.script, onForgot })
       const state: NodeState = { kind: 'down', reason: 'not connected yet' }
-      const seen = { unreadyLooks: 0, wasVoting: false, epochSeen: undefined, distrusted: undefined }
+      const seen = { unreadyLooks: 0, wasVoting: false, epochSeen: undefined, invalidated: undefined }
       return { node, client, state, connection: 0, ...seen }
     })
     this.nodes = this.members.map((member) => member.node)
@@ -157,12 +157,12 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     })
   }
 
-  /** What it promised before its clock leapt it has forgotten unsaid: an epoch of before is taken away, and it is enrolled again. */
-  distrust(index: number, reason: string, leap: Leap): void {
+  /** A forward clock jump may have silently expired what it promised: its epoch of before is invalid, and it is enrolled again. */
+  invalidateEpoch(index: number, reason: string, jump: ForwardJump): void {
     const member = this.members[index]
     const { epoch, sinceMonoMs = Number.NEGATIVE_INFINITY } = member?.epochSeen ?? {}
-    if (member === undefined || epoch === undefined || !isForgotten(epoch, sinceMonoMs, leap)) return
-    member.distrusted = { epoch, reason }
+    if (member === undefined || epoch === undefined || !isForgotten(epoch, sinceMonoMs, jump)) return
+    member.invalidated = { epoch, reason }
     if (member.state.kind === 'voting') member.node.useEpoch(NO_EPOCH)
     void this.inspect(member)
   }
@@ -208,7 +208,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
           await this.enrolmentNode(member, facts).revoke(facts.epoch)
         return
       }
-      if (facts.epoch !== undefined && facts.epoch === member.distrusted?.epoch) {
+      if (facts.epoch !== undefined && facts.epoch === member.invalidated?.epoch) {
         await this.enrolmentNode(member, facts).revoke(facts.epoch)
         facts = await this.#look(member)
         if (!still()) return
@@ -220,11 +220,11 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
         await this.enrolmentNode(member, facts).raise(this.cluster())
       // Judged again: its twin may have been looked at in the meantime.
       if (!still() || this.#refused(member, facts)) return
-      // What another node answered meanwhile may have settled that this one leapt.
-      if (facts.epoch === member.distrusted?.epoch) return void this.inspect(member)
+      // What another node answered meanwhile may have settled that this one jumped.
+      if (facts.epoch === member.invalidated?.epoch) return void this.inspect(member)
       member.wasVoting = true
       this.#known.learn(facts)
-      member.distrusted = undefined
+      member.invalidated = undefined
       member.node.useEpoch(facts.epoch)
       this.#become(member, { kind: 'voting', facts })
       await this.continuity.keepPulse(member, facts)
@@ -247,7 +247,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
         member.epochSeen = { epoch, sinceMonoMs: receivedMonoMs, evictedKeys }
       // Its policy may have been another one between two looks.
       else if (epoch !== undefined && evictedKeys > seen.evictedKeys && !this.options.watchOnly)
-        member.distrusted = { epoch, reason: 'it has evicted keys' }
+        member.invalidated = { epoch, reason: 'it has evicted keys' }
       const sample = { nodeMs, sentMonoMs, receivedMonoMs }
       const counts = this.#onLook(this.members.indexOf(member), sample, sentWallMs)
       this.continuity.saw(member, facts, sample, counts)
@@ -295,7 +295,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     }
     if (!still() || this.#refused(member, known)) return
     const reason = forgot
-      ? (member.distrusted?.reason ?? 'it forgot what it had promised')
+      ? (member.invalidated?.reason ?? 'it forgot what it had promised')
       : 'no node has ever been enrolled'
     this.#become(member, { kind: 'quarantined', facts: known, reason })
     this.enroller.pursue(member)

@@ -28,9 +28,9 @@ export const FAULTS_OF_CLOCKS: readonly Fault[] = [
         const { stage, fraction, demand } = context
         const nodes = choose(fraction, NODES, fraction() < 0.5 ? 1 : 2)
         for (const node of nodes) stage.nodeClocks[node]?.set(offsetMs, ratePpm)
-        // What leaps ahead may have forgotten, and is treated so.
+        // What jumps ahead may have forgotten, and is treated so.
         if (offsetMs > 0)
-          await demand('a node whose clock leapt ahead loses its epoch', 10_000, () =>
+          await demand('a node whose clock jumped ahead loses its epoch', 10_000, () =>
             unenrolled(stage, nodes),
           )
         await pause(2_500)
@@ -51,7 +51,7 @@ export const FAULTS_OF_CLOCKS: readonly Fault[] = [
       const { stage, fraction, demand } = context
       const nodes = choose(fraction, NODES, 3)
       for (const node of nodes) stage.nodeClocks[node]?.set(LEASE_MS)
-      await demand('with three clocks that leapt nothing is granted', 3_000, () => refused(context))
+      await demand('with three clocks that jumped nothing is granted', 3_000, () => refused(context))
       await pause(QUARANTINE_MS)
       for (const node of nodes) stage.nodeClocks[node]?.set(0)
       await pause(QUARANTINE_MS)

@@ -1,4 +1,4 @@
-/** Real servers whose wall clocks leap, run apart and are set right again. Needs a C compiler for the library that does it. */
+/** Real servers whose wall clocks jump, run apart and are set right again. Needs a C compiler for the library that does it. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -41,14 +41,14 @@ function at(servers: RedisServers, index: number): Redis {
   return client
 }
 
-/** Long enough that every node's clock has been seen to go on steadily before it leaps. */
+/** Long enough that every node's clock has been seen to go on steadily before it jumps. */
 async function seenSteady(sidecar: Sidecar): Promise<void> {
   for (let n = 0; n < 3; n += 1) await sidecar.carryOut(`steady ${n} ${performance.now()}`)
 }
 
 const duplicate = (name: string) => ({ kind: 'duplicate', outcome: outcomeOf(name) })
 
-test('a node whose clock leaps past the retention and back has forgotten: it votes again only when it was told', async () => {
+test('a node whose clock jumps past the retention and back has forgotten: it votes again only when it was told', async () => {
   const { servers, clocks } = await start(5)
   const sidecar = await joined(servers.urls)
   const other = await joined(servers.urls)
@@ -71,12 +71,12 @@ test('a node whose clock leaps past the retention and back has forgotten: it vot
     expect.objectContaining({
       kind: 'node_state',
       to: 'quarantined',
-      reason: expect.stringContaining('leapt'),
+      reason: expect.stringContaining('jumped'),
     }),
   )
 })
 
-test('what two of three nodes knew is not carried out again when the clock of one of them leaps', async () => {
+test('what two of three nodes knew is not carried out again when the clock of one of them jumps', async () => {
   const { servers, clocks } = await start(3)
   const links: FaultLink[] = []
   for (const url of servers.urls) links.push(await startFaultLink(Number(new URL(url).port)))
@@ -142,7 +142,7 @@ test.each([
   },
 )
 
-test('a node of which a leap is told while it is being looked at does not vote when the look is over', async () => {
+test('a node of which a jump is told while it is being looked at does not vote when the look is over', async () => {
   await using servers = await startRedisServers(3)
   const first = await joinCluster(servers.urls)
   onTestFinished(() => first[Symbol.asyncDispose]())
@@ -151,8 +151,8 @@ test('a node of which a leap is told while it is being looked at does not vote w
   // Its longer quarantine is written to each node after the first look.
   const second = new RedisNodes({ ...first.nodes.options, quarantineMs: QUARANTINE_MS + 1 })
   onTestFinished(() => second[Symbol.asyncDispose]())
-  const leap = { fromMonoMs: 0, untilMonoMs: Number.POSITIVE_INFINITY, aheadMs: 2_000, nodeMs: 0 }
-  const tell = () => second.distrust(0, 'its clock leapt', leap)
+  const jump = { fromMonoMs: 0, untilMonoMs: Number.POSITIVE_INFINITY, aheadMs: 2_000, nodeMs: 0 }
+  const tell = () => second.invalidateEpoch(0, 'its clock jumped', jump)
   let told = false
   await second.connect((index) => {
     // By what another node answers, before this one has taken the quarantine.

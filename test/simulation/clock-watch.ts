@@ -1,13 +1,13 @@
 /**
- * What a sidecar runs against nodes' clocks that leap: a look at each node about once a second, and the watch of production over
+ * What a sidecar runs against nodes' clocks that jump: a look at each node about once a second, and the watch of production over
  * everything that is seen of their clocks.
  *
- * Owns the looks, and what production's `redis/nodes.ts` does of a node that leapt: its answers do not count from then on, its
- * epoch is taken away, and it is enrolled again. What a leap is, and whose, is production code.
+ * Owns the looks, and what production's `redis/nodes.ts` does of a node that jumped: its answers do not count from then on, its
+ * epoch is taken away, and it is enrolled again. What a jump is, and whose, is production code.
  */
 
 import { SILENT } from '../../src/core/events.ts'
-import { isForgotten, type Leap } from '../../src/core/nodes/clock-leaps.ts'
+import { type ForwardJump, isForgotten } from '../../src/core/nodes/clock-jumps.ts'
 import { type WatchedNodes, watchNodeClocks } from '../../src/core/nodes/node-clocks.ts'
 import type { Dice } from './dice.ts'
 import { CLOCK_STEP_MS, CLUSTER, call } from './enroller.ts'
@@ -45,17 +45,17 @@ export function watchClocks(ports: ClockWatchPorts): Pick<WatchedNodes, 'nodes' 
     maxSkewMs: MAX_TOKEN_AHEAD_MS,
     enforce: false,
     toleratedStepMs: CLOCK_STEP_MS,
-    onLeap: distrust,
+    onForwardJump: invalidateEpoch,
   })
   /** The epoch that each node showed when it was last looked at, and since when. */
   const epochSeen = nodes.map(({ epoch }) => ({ epoch, sinceMonoMs: clock.monoMs() }))
 
-  function distrust(index: number, leap: Leap): void {
+  function invalidateEpoch(index: number, jump: ForwardJump): void {
     const node = nodes[index]
     const { epoch, sinceMonoMs = Number.NEGATIVE_INFINITY } = epochSeen[index] ?? {}
-    if (node === undefined || epoch === undefined || !isForgotten(epoch, sinceMonoMs, leap)) return
+    if (node === undefined || epoch === undefined || !isForgotten(epoch, sinceMonoMs, jump)) return
     history.saw('leap_noticed')
-    links[index]?.distrust(epoch)
+    links[index]?.invalidateEpoch(epoch)
     void revoke(node, epoch)
   }
 
@@ -76,7 +76,7 @@ export function watchClocks(ports: ClockWatchPorts): Pick<WatchedNodes, 'nodes' 
       epochSeen[index] = { epoch: seen.epoch, sinceMonoMs: receivedMonoMs }
     watched.saw(index, { nodeMs: seen.nodeMs, sentMonoMs, receivedMonoMs }, sentWallMs)
     // Taking its epoch away may have failed before.
-    if (seen.epoch !== undefined && links[index]?.distrusted === seen.epoch) await revoke(node, seen.epoch)
+    if (seen.epoch !== undefined && links[index]?.invalidated === seen.epoch) await revoke(node, seen.epoch)
   }
 
   function lookLater(node: SimulatedNode): void {

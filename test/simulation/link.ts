@@ -43,7 +43,7 @@ export class Link implements RecordNode {
   #epoch: string | undefined
 
   /** Under this epoch its answers count no more, whatever they say. */
-  #distrusted: string | undefined
+  #invalidated: string | undefined
 
   constructor(ports: LinkPorts) {
     this.name = ports.node.name
@@ -79,12 +79,12 @@ export class Link implements RecordNode {
     this.#epoch = this.#ports.node.epoch
   }
 
-  distrust(epoch: string): void {
-    this.#distrusted = epoch
+  invalidateEpoch(epoch: string): void {
+    this.#invalidated = epoch
   }
 
-  get distrusted(): string | undefined {
-    return this.#distrusted
+  get invalidated(): string | undefined {
+    return this.#invalidated
   }
 
   execute(command: RecordCommand): Promise<NodeAnswer> {
@@ -130,7 +130,7 @@ export class Link implements RecordNode {
     for (let copy = 0; copy < (twice ? 2 : 1); copy += 1) {
       if (this.#lost(this.#cutUntilMs)) continue
       const { runId } = node
-      const epoch = this.#epoch === this.#distrusted ? undefined : this.#epoch
+      const epoch = this.#epoch === this.#invalidated ? undefined : this.#epoch
       scheduler.at(Math.max(scheduler.nowMs + this.#delayMs(copy), this.#delayedUntilMs), () =>
         node.arrive(runId, () => {
           const answer = node.execute(command, epoch)

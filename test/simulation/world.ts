@@ -37,7 +37,7 @@ import { Votes } from './votes.ts'
 const IDLE_MS = HEAL_MS + 8_000
 /** When nobody holds anything: who led has finished its round of sweeping and given it up. */
 const LEFT_MS = IDLE_MS + 4_000
-/** Clocks that were set right have leapt: their nodes have been enrolled again. */
+/** Clocks that were set right have jumped: their nodes have been enrolled again. */
 const PROBE_MS = LEFT_MS + 5_000
 /** What drift and the granularity of expiry leave of the margin of a lease. */
 const STEP_TOLERATED_MS = 3
@@ -63,8 +63,8 @@ export class World {
   readonly #enrolling = new Set<number>()
   /** Nodes whose clock was set further than is tolerated; never a majority. */
   readonly #stepped = new Set<number>()
-  /** Nodes whose clock leapt ahead, with the epoch under which they have forgotten since. */
-  readonly #leapt = new Map<number, string | undefined>()
+  /** Nodes whose clock jumped ahead, with the epoch under which they have forgotten since. */
+  readonly #jumped = new Map<number, string | undefined>()
   readonly #candidates: (() => void)[] = []
   #started = 0
   #healed = false
@@ -225,7 +225,7 @@ export class World {
       case 'node_leap': {
         const node = this.#node(fault.node)
         if (!node.voting || !this.#othersAreWell(node)) return
-        this.#leapt.set(fault.node, node.epoch)
+        this.#jumped.set(fault.node, node.epoch)
         node.stepClock(fault.ms)
         history.saw('node_leapt')
         return
@@ -365,9 +365,9 @@ export class World {
     return this.nodes.slice(from, from + nodeCount)
   }
 
-  /** It leapt, and nobody has taken its vote away yet. */
+  /** It jumped, and nobody has taken its vote away yet. */
   #hasForgotten({ index, epoch }: SimulatedNode): boolean {
-    return this.#leapt.has(index) && this.#leapt.get(index) === epoch
+    return this.#jumped.has(index) && this.#jumped.get(index) === epoch
   }
 
   #enrolSoon(node: SimulatedNode): void {
@@ -380,7 +380,7 @@ export class World {
       enrol(node, this.#enrollerPorts(dice, this.#groupOf(node))).then(
         () => {
           this.#enrolling.delete(node.index)
-          if (this.#leapt.has(node.index) && !this.#hasForgotten(node)) history.saw('enrolled_after_leap')
+          if (this.#jumped.has(node.index) && !this.#hasForgotten(node)) history.saw('enrolled_after_leap')
         },
         (cause: unknown) => history.violated('rejected', scheduler.nowMs, String(cause)),
       )
@@ -514,7 +514,7 @@ export class World {
   }
 
   isStepped(node: number): boolean {
-    return this.#stepped.has(node) || this.#leapt.has(node)
+    return this.#stepped.has(node) || this.#jumped.has(node)
   }
 
   alive(processName: string): boolean {

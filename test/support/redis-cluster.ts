@@ -73,7 +73,8 @@ export async function joinCluster(
     maxSkewMs: 50,
     enforce: typeof guarded === 'object' && guarded.enforce,
     toleratedStepMs: 1_000,
-    onLeap: (index, leap) => nodes.distrust(index, `its clock leapt ${leap.aheadMs} ms ahead`, leap),
+    onForwardJump: (index, jump) =>
+      nodes.invalidateEpoch(index, `its clock jumped ${jump.aheadMs} ms ahead`, jump),
   })
   await nodes.connect(guarded === false ? undefined : watched.saw)
   const voters = guarded === false ? nodes.nodes : watched.nodes.map((node) => withBreaker(node, outside))

@@ -8,7 +8,7 @@
  */
 
 import { DRIFT_FACTOR } from '../clock-drift.ts'
-import { GRANULARITY_MS } from './clock-leaps.ts'
+import { GRANULARITY_MS } from './clock-jumps.ts'
 import type { Reading } from './first-sight.ts'
 
 /** One answer: the node read its clock at some moment between sending and receiving. */

@@ -152,7 +152,7 @@ export function lossWindowOf(node: NodeView, view: ContinuityView): LossWindow |
 }
 
 /**
- * A node may forget while its process goes on: flushed, its epoch taken away because its clock leapt or it evicted keys. By then it was
+ * A node may forget while its process goes on: flushed, its epoch taken away because its clock jumped or it evicted keys. By then it was
  * noticed when its quarantine began, and it has been counted for nothing since.
  */
 function forgotUntilMs({ membership, startedNodeMs }: WaitingNode): number {

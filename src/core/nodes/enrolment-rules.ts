@@ -71,7 +71,7 @@ export function quarantineMsFor(longestLeaseMs: number, clockStepMs: number): nu
 
 /**
  * The epoch of one run of a node's process. The nonce keeps two enrolments of the same run apart; the node's own time says
- * whether it was enrolled before its clock leapt or after it.
+ * whether it was enrolled before its clock jumped or after it.
  */
 export function epochFor(runId: string, nonce: string, nodeMs: number): string {
   return `1:${runId}:${nonce}:${nodeMs}`

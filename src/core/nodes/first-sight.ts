@@ -1,12 +1,12 @@
 /**
  * Tells whether a node's clock is one to be believed when it is seen for the first time.
  *
- * A watcher that has just begun has not seen a leap of a moment ago: the node that forgot by it answers like any other, until
- * somebody who saw it takes its epoch away. But a clock that has leapt is not where the others are. So a node is believed at
+ * A watcher that has just begun has not seen a jump of a moment ago: the node that forgot by it answers like any other, until
+ * somebody who saw it takes its epoch away. But a clock that has jumped is not where the others are. So a node is believed at
  * first sight where a majority, itself among them, shows one time; another one waits for as long as after a step.
  *
  * That is enough to tell who has forgotten, and far too coarse for leases: what a node says of a lease that has ended is wrong by as much as
- * its clock leapt while the lease ran, and its holder stops earlier than the node by nothing but what clocks may drift apart. Whoever has
+ * its clock jumped while the lease ran, and its holder stops earlier than the node by nothing but what clocks may drift apart. Whoever has
  * watched a clock for as long as the longest lease knows; until then a clock must be closer to the others than that.
  *
  * Owns these judgements as pure functions, and nothing of what follows from them.
@@ -43,7 +43,7 @@ export function apartFromMost(one: Reading, others: readonly Reading[], required
 
 /**
  * How far clocks may be apart where leases of that length are taken over by what one of them says. A clock that stood so far behind the
- * others may have leapt by twice as much, to so far ahead of them: two thirds of what the holder allows for drift. The last one is left for
+ * others may have jumped by twice as much, to so far ahead of them: two thirds of what the holder allows for drift. The last one is left for
  * drift, and is ten times what a bad clock does.
  */
 export function toleratedApartMs(leaseMs: number): number {

@@ -1,15 +1,15 @@
 /**
  * Watches the clocks of the nodes through the TIME that every answer carries, and takes a node's vote away for a while
- * where its clock was stepped; for good, until it is enrolled again, where it leapt ahead.
+ * where its clock was stepped; for good, until it is enrolled again, where it jumped ahead.
  *
  *   counted → suspended (a step was seen) → counted (the longest lease is over)
- *                  └→ leapt (ahead, by more than is tolerated, and the others did not) → a node that forgot
+ *                  └→ jumped (ahead, by more than is tolerated, and the others did not) → a node that forgot
  *
  * A node's lease ends on the node's own clock. Where that clock jumps, leases end too early or too late; until the longest
  * of them is over on any clock, the node's answers say nothing. Tokens need no clock, so a constant offset is only reported, and
- * refused where that was chosen. After a jump ahead, what the node was to remember may have expired (`clock-leaps.ts`): until it
+ * refused where that was chosen. After a jump ahead, what the node was to remember may have expired (`clock-jumps.ts`): until it
  * is clear whether it was the node's clock that jumped, its votes do not count.
- * A clock that has not been watched for long may have leapt before: what it says of a lease that has ended is believed only
+ * A clock that has not been watched for long may have jumped before: what it says of a lease that has ended is believed only
  * where it agrees closely with the others (`first-sight.ts`).
  *
  * Owns the wrapper of a node that applies these judgements; what a step and an offset is, is `clock-samples.ts`. What suspends a
@@ -22,7 +22,7 @@ import type { Events } from '../events.ts'
 import type { NodeAnswer, RecordNode } from '../ports.ts'
 import type { RecordCommand } from '../record/record.ts'
 import { majorityOf } from '../units.ts'
-import { judgeLeap, type Leap, type Steady } from './clock-leaps.ts'
+import { type ForwardJump, judgeForwardJump, type Steady } from './clock-jumps.ts'
 import {
   BASELINE_MS,
   type Baseline,
@@ -46,16 +46,16 @@ export type NodeClocksOptions = {
   /** How far a node's clock may jump ahead before what it remembers is no longer trusted. */
   readonly toleratedStepMs: number
   /** Told once of each jump that was the node's own: what it promised before it has forgotten. */
-  readonly onLeap?: (index: number, leap: Leap) => void
+  readonly onForwardJump?: (index: number, jump: ForwardJump) => void
 }
 
 type Watched = {
   baseline: Baseline | undefined
   steady: Steady
   /** A jump ahead of which it is not clear yet whose it was. */
-  leap: Leap | undefined
+  jump: ForwardJump | undefined
   suspendedUntilMonoMs: number
-  /** Since when no leap can have been missed, but one that a round trip hides. */
+  /** Since when no jump can have been missed, but one that a round trip hides. */
   followedSinceMonoMs: number
   /** Of the readings since then the one that says most. */
   narrowest: Reading | undefined
@@ -65,7 +65,7 @@ type Watched = {
   toldMonoMs: number
 }
 
-/** A node is looked at once a second; in a longer gap drift alone would hide a leap that a lease does not allow for. */
+/** A node is looked at once a second; in a longer gap drift alone would hide a jump that a lease does not allow for. */
 const FOLLOWED_GAP_MS = 3_000
 
 /** How often an offset is told, at most, for each node. */
@@ -88,7 +88,7 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       return state === undefined ? node : clocks.wrap(node, state)
     }),
     suspendedUntilMonoMs: (index) =>
-      watched[index]?.leap === undefined
+      watched[index]?.jump === undefined
         ? (watched[index]?.suspendedUntilMonoMs ?? Number.NEGATIVE_INFINITY)
         : Number.POSITIVE_INFINITY,
     saw: (index, sample, sentWallMs) => {
@@ -112,7 +112,7 @@ class NodeClocks {
     this.watched = options.nodes.map(() => ({
       baseline: undefined,
       steady: undefined,
-      leap: undefined,
+      jump: undefined,
       suspendedUntilMonoMs: Number.NEGATIVE_INFINITY,
       followedSinceMonoMs: Number.POSITIVE_INFINITY,
       narrowest: undefined,
@@ -160,9 +160,9 @@ class NodeClocks {
     }
     if (stepMs > toleratedStepMs) {
       const { nodeMs } = sample
-      state.leap = { fromMonoMs, untilMonoMs: receivedMonoMs, aheadMs: stepMs, nodeMs }
+      state.jump = { fromMonoMs, untilMonoMs: receivedMonoMs, aheadMs: stepMs, nodeMs }
     }
-    this.#judgeLeaps()
+    this.#judgeForwardJumps()
   }
 
   #believeMost(): void {
@@ -201,17 +201,17 @@ class NodeClocks {
   }
 
   /** An answer of one node may settle what another one did. */
-  #judgeLeaps(): void {
-    // Each answer comes by here, and hardly ever has any clock leapt.
-    if (!this.watched.some(({ leap }) => leap !== undefined)) return
+  #judgeForwardJumps(): void {
+    // Each answer comes by here, and hardly ever has any clock jumped.
+    if (!this.watched.some(({ jump }) => jump !== undefined)) return
     for (const [index, state] of this.watched.entries()) {
-      const { leap } = state
-      if (leap === undefined) continue
+      const { jump } = state
+      if (jump === undefined) continue
       const steady = this.watched.map((other) => other.steady)
-      const verdict = judgeLeap(leap, steady, this.#required)
+      const verdict = judgeForwardJump(jump, steady, this.#required)
       if (verdict === 'unknown') continue
-      state.leap = undefined
-      if (verdict === 'own') this.#options.onLeap?.(index, leap)
+      state.jump = undefined
+      if (verdict === 'own') this.#options.onForwardJump?.(index, jump)
     }
   }
 
@@ -247,8 +247,8 @@ function isUnjudged({ believed, baseline }: Watched): boolean {
   return !believed && baseline !== undefined
 }
 
-function isSuspended({ leap, suspendedUntilMonoMs }: Watched, atMonoMs: number): boolean {
-  return leap !== undefined || atMonoMs < suspendedUntilMonoMs
+function isSuspended({ jump, suspendedUntilMonoMs }: Watched, atMonoMs: number): boolean {
+  return jump !== undefined || atMonoMs < suspendedUntilMonoMs
 }
 
 /** A claim of before was over by the node's clock. */

@@ -84,7 +84,7 @@ export async function copyPages(
   } finally {
     await Promise.allSettled(copying)
   }
-  // Had its clock leapt on the way, it would have shown fewer keys than it knew, and said nothing.
+  // Had its clock jumped on the way, it would have shown fewer keys than it knew, and said nothing.
   if (!lossDeclared && !(await source.node.show([], false)).voting)
     throw new Error(`${source.node.name} stopped voting while its keys were gone through`)
   return advanced(quarantine.progress, source.runId, cursor, copied)

@@ -1,4 +1,4 @@
-/** What a sidecar that has just started believes of a node whose clock leapt a moment before, while a lease was running. */
+/** What a sidecar that has just started believes of a node whose clock jumped a moment before, while a lease was running. */
 import { expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
 import { SILENT } from '../../../src/core/events.ts'
@@ -78,7 +78,7 @@ function cluster() {
 }
 
 test.each([900, 300, 150])(
-  'a lease of ten seconds is not granted a second time before it is over, where a node leapt %i ms ahead before the other sidecar started',
+  'a lease of ten seconds is not granted a second time before it is over, where a node jumped %i ms ahead before the other sidecar started',
   async (leapMs) => {
     const { clock, aheadMs, start, pass } = cluster()
     const holder = await start([0, 1, 2]).claim()
@@ -114,7 +114,7 @@ test('where no majority of the clocks agrees, what is free is granted at once, a
   expect(await fresh.claim()).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
 })
 
-test('a clock that was not looked at for a while may have leapt by what drift allows: it is judged as at first sight', async () => {
+test('a clock that was not looked at for a while may have jumped by what drift allows: it is judged as at first sight', async () => {
   const { aheadMs, start, pass } = cluster()
   const watching = start()
   await pass(LONGEST_LEASE_MS + 1_000, watching)

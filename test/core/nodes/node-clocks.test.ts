@@ -77,7 +77,7 @@ const READ = { kind: 'read', key: 'k' } satisfies RecordCommand
 function watch(count: number, enforce = false) {
   const clock = new VirtualClock()
   const events: CoreEvent[] = []
-  const leapt: number[] = []
+  const jumped: number[] = []
   const aheadMs = Array.from({ length: count }, () => 0)
   const nodes = aheadMs.map(
     (_, index): RecordNode => ({
@@ -97,7 +97,7 @@ function watch(count: number, enforce = false) {
     maxSkewMs: 50,
     enforce,
     toleratedStepMs: 1_000,
-    onLeap: (index) => void leapt.push(index),
+    onForwardJump: (index) => void jumped.push(index),
   })
   const ask = (index: number, command: RecordCommand) => watched.nodes[index]!.execute(command)
   const saw = (index: number) => {
@@ -105,7 +105,7 @@ function watch(count: number, enforce = false) {
     const nodeMs = Math.floor(clock.wallMs()) + (aheadMs[index] ?? 0)
     watched.saw(index, { nodeMs, sentMonoMs: at, receivedMonoMs: at }, clock.wallMs())
   }
-  return { clock, events, aheadMs, ask, leapt, saw }
+  return { clock, events, aheadMs, ask, jumped, saw }
 }
 
 test('the votes of a node whose clock was stepped do not count until the longest lease is over', async () => {
@@ -124,7 +124,7 @@ test('the votes of a node whose clock was stepped do not count until the longest
 })
 
 describe('at first sight', () => {
-  test('a node that is not where a majority of the clocks is has no vote until the longest lease is over: it may have leapt a moment ago', async () => {
+  test('a node that is not where a majority of the clocks is has no vote until the longest lease is over: it may have jumped a moment ago', async () => {
     const { clock, aheadMs, ask, saw } = watch(5)
     aheadMs[3] = 60_000
     for (const index of [0, 1, 2, 3, 4]) saw(index)
@@ -195,7 +195,7 @@ test('where it is enforced, claims do not count while a majority of the clocks i
   expect(await ask(1, READ)).toMatchObject({ kind: 'granted' })
 })
 
-describe('a leap ahead', () => {
+describe('a jump ahead', () => {
   const all = [0, 1, 2, 3, 4]
 
   async function steady(count = 5) {
@@ -209,43 +209,43 @@ describe('a leap ahead', () => {
   }
 
   test.each([[[2]], [[2, 4]]])(
-    'of %j: they forgot, as soon as a majority is seen not to have leapt',
+    'of %j: they forgot, as soon as a majority is seen not to have jumped',
     async (which) => {
-      const { aheadMs, leapt, ask, askAll } = await steady()
+      const { aheadMs, jumped, ask, askAll } = await steady()
       for (const index of which) aheadMs[index] = 60_000
       for (const index of which) expect(await ask(index, READ)).toMatchObject({ kind: 'quarantined' })
-      expect(leapt).toEqual([])
+      expect(jumped).toEqual([])
       await askAll([0, 1])
-      expect(leapt).toEqual([])
+      expect(jumped).toEqual([])
       await askAll([3])
-      expect(leapt).toEqual(which.length === 1 ? [2] : [2, 4])
+      expect(jumped).toEqual(which.length === 1 ? [2] : [2, 4])
       await askAll()
-      expect(leapt).toHaveLength(which.length)
+      expect(jumped).toHaveLength(which.length)
     },
   )
 
   test('of all, which is what a suspended watcher sees: nobody forgot, and nobody votes until the longest lease is over', async () => {
-    const { aheadMs, leapt, clock, askAll } = await steady()
+    const { aheadMs, jumped, clock, askAll } = await steady()
     aheadMs.fill(60_000)
     for (const answer of await askAll()) expect(answer).toMatchObject({ kind: 'quarantined' })
     await clock.advance(30_000)
     for (const answer of await askAll()) expect(answer).toMatchObject({ kind: 'granted' })
-    expect(leapt).toEqual([])
+    expect(jumped).toEqual([])
   })
 
   test('while it can not be told whose it was, the votes do not count, however long that takes', async () => {
-    const { aheadMs, leapt, clock, ask, askAll } = await steady()
+    const { aheadMs, jumped, clock, ask, askAll } = await steady()
     aheadMs[2] = 60_000
     await askAll([0, 1, 2])
     await clock.advance(300_000)
     expect(await ask(2, READ)).toMatchObject({ kind: 'quarantined' })
-    expect(leapt).toEqual([])
+    expect(jumped).toEqual([])
     await ask(4, READ)
-    expect(leapt).toEqual([2])
+    expect(jumped).toEqual([2])
   })
 
   test('within what is tolerated, and a step back, is none: leases are waited for, and nothing is forgotten', async () => {
-    const { aheadMs, leapt, askAll } = await steady()
+    const { aheadMs, jumped, askAll } = await steady()
     aheadMs[1] = 900
     aheadMs[2] = -60_000
     const answers = await askAll()
@@ -256,14 +256,14 @@ describe('a leap ahead', () => {
       'granted',
       'granted',
     ])
-    expect(leapt).toEqual([])
+    expect(jumped).toEqual([])
   })
 
   test('that is undone between two answers to commands is seen by the looks at the node', async () => {
-    const { aheadMs, leapt, clock, askAll, saw } = await steady()
+    const { aheadMs, jumped, clock, askAll, saw } = await steady()
     aheadMs[2] = 60_000
     for (const index of all) saw(index)
-    expect(leapt).toEqual([2])
+    expect(jumped).toEqual([2])
     await clock.advance(10)
     aheadMs[2] = 0
     expect((await askAll())[2]).toMatchObject({ kind: 'quarantined' })

@@ -1,12 +1,12 @@
 /**
  * Tells whether a clock that jumped ahead was the node's own, and the node has therefore forgotten.
  *
- *   steady → leapt (a jump was seen) → own (a majority did not jump) | ours (too few can say so)
+ *   steady → jumped ahead → own (a majority did not jump) | ours (too few can say so)
  *
- * A node keeps a record until an hour of its own clock. Where this clock leaps ahead, records are over before their time,
+ * A node keeps a record until an hour of its own clock. Where this clock jumps ahead, records are over before their time,
  * fences with them, and setting it right again brings none of them back: that is a node that forgot. But all that anybody
  * sees is that the node's time went on faster than the watcher's, and a watcher that was suspended sees the same of every
- * node. So a node is judged by the other nodes: it leapt where a majority went on steadily through that very time.
+ * node. So a node is judged by the other nodes: it jumped where a majority went on steadily through that very time.
  *
  * Owns this judgement as a pure function. What a jump is, is seen in `node-clocks.ts`; what follows from it is enrolment.
  */
@@ -18,7 +18,7 @@ import { enrolledAtNodeMs } from './enrolment-rules.ts'
 export const GRANULARITY_MS = 1
 
 /** A jump ahead: it happened between the sending of one question and the answer to a later one. */
-export type Leap = {
+export type ForwardJump = {
   readonly fromMonoMs: number
   readonly untilMonoMs: number
   readonly aheadMs: number
@@ -29,17 +29,17 @@ export type Leap = {
 /** Between which questions a node has not jumped ahead; undefined where it has never answered. */
 export type Steady = { readonly sinceMonoMs: number; readonly lastMonoMs: number } | undefined
 
-export type LeapVerdict = 'own' | 'ours' | 'unknown'
+export type JumpVerdict = 'own' | 'ours' | 'unknown'
 
 /**
  * @param steady one entry a node, that of the node itself among them: it is none of its witnesses
  * @param required a majority of all nodes
  */
-export function judgeLeap(
-  { fromMonoMs, untilMonoMs }: Leap,
+export function judgeForwardJump(
+  { fromMonoMs, untilMonoMs }: ForwardJump,
   steady: readonly Steady[],
   required: number,
-): LeapVerdict {
+): JumpVerdict {
   const able = steady.filter((node) => node === undefined || node.sinceMonoMs <= fromMonoMs)
   const witnesses = able.filter((node) => node !== undefined && node.lastMonoMs >= untilMonoMs)
   if (witnesses.length >= required) return 'own'
@@ -47,20 +47,20 @@ export function judgeLeap(
 }
 
 /**
- * Whether the node showed this time surely before it leapt, by its own clock: after the leap it has shown nothing earlier than
- * this, were it at the very beginning of the gap. A leap that is shorter than the gap leaves times that may be of either side.
+ * Whether the node showed this time surely before it jumped, by its own clock: after the jump it has shown nothing earlier than
+ * this, were it at the very beginning of the gap. A jump that is shorter than the gap leaves times that may be of either side.
  */
-function isBeforeLeap(nodeMs: number, leap: Leap): boolean {
-  const gapMs = (leap.untilMonoMs - leap.fromMonoMs) * (1 + DRIFT_FACTOR)
-  return nodeMs < leap.nodeMs - gapMs - GRANULARITY_MS
+function isBeforeJump(nodeMs: number, jump: ForwardJump): boolean {
+  const gapMs = (jump.untilMonoMs - jump.fromMonoMs) * (1 + DRIFT_FACTOR)
+  return nodeMs < jump.nodeMs - gapMs - GRANULARITY_MS
 }
 
 /**
- * Whether what the node promised under an epoch it has forgotten by this leap. An epoch that was first seen after the leap is
+ * Whether what the node promised under an epoch it has forgotten by this jump. An epoch that was first seen after the jump is
  * taken for one of after it, unless the node's own time of its enrolment says otherwise: others may have enrolled it already.
  */
-export function isForgotten(epoch: string, firstSeenMonoMs: number, leap: Leap): boolean {
-  if (firstSeenMonoMs < leap.untilMonoMs) return true
+export function isForgotten(epoch: string, firstSeenMonoMs: number, jump: ForwardJump): boolean {
+  if (firstSeenMonoMs < jump.untilMonoMs) return true
   const enrolledNodeMs = enrolledAtNodeMs(epoch)
-  return enrolledNodeMs !== undefined && isBeforeLeap(enrolledNodeMs, leap)
+  return enrolledNodeMs !== undefined && isBeforeJump(enrolledNodeMs, jump)
 }
