@@ -182,7 +182,7 @@ function roundsOver(
   return createRedlockQuorum({ nodes: encrypted.map(tracedNode), clock, events })
 }
 
-/** As much as waits to be written back, at most: what is carried out beyond it nobody else would ever be told of. */
+/** As much as waits to be written back, at most: what is executed beyond it nobody else would ever be told of. */
 const OWN_RECORD_BYTES_MAX = 64 * 1024 * 1024
 
 /** It publishes nothing: its rounds must not count as rounds of the quorum. */

@@ -1,5 +1,5 @@
 /**
- * THE algorithm: one logical request is carried out once, or it is said why that is not known.
+ * THE algorithm: one logical request is executed once, or its outcome says why that is not known.
  *
  *   claim ─┬─ granted ──── work under the lease ─── settle ─── created | released | unstored | indeterminate | never_sent
  *          ├─ duplicate ── replayed | gone
@@ -145,7 +145,7 @@ async function forwardAndSettle(
     case 'never_sent':
       return { outcome: { kind: 'never_sent', detail: result.detail }, lease: 'released' }
     case 'no_answer': {
-      // It may have been carried out. The claim stays until its lease ends; then the next attempt is a takeover.
+      // It may have been executed. The claim stays until its lease ends; then the next attempt is a takeover.
       const { leaseMs: retryAfterMs } = request.policy
       const outcome: Outcome = { kind: 'indeterminate', cause: result.cause, retryAfterMs, execution }
       return { outcome, lease: 'abandoned' }

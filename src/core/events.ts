@@ -198,7 +198,7 @@ export type NodeEvent =
     }
   /** A step failed and is taken again. */
   | { readonly kind: 'enrolment_stumbled'; readonly node: string; readonly reason: string }
-  /** An operator decided to go on without what too many nodes forgot: duplicates of before may be carried out again. */
+  /** An operator decided to go on without what too many nodes forgot: duplicates of before may be executed again. */
   | { readonly kind: 'loss_declared'; readonly node: string; readonly by: string }
   | { readonly kind: 'node_enrolled'; readonly node: string; readonly copied: number }
 

@@ -19,33 +19,33 @@ export type Protection = 'quorum' | 'local' | 'none'
 export const NOT_COUNTED = 0
 
 export type Outcome =
-  /** Carried out now; a majority has recorded the answer. */
+  /** Executed now; a majority has recorded the answer. */
   | {
       readonly kind: 'created'
       readonly response: ApplicationResponse
       readonly protection: Protection
       readonly execution: Execution
     }
-  /** Carried out earlier: the recorded answer. */
+  /** Executed earlier: the recorded answer. */
   | {
       readonly kind: 'replayed'
       readonly stored: Extract<StoredOutcome, { kind: 'response' | 'result' }>
       readonly token: Token
     }
-  /** Carried out earlier, and the answer could not be kept: it is never carried out again. */
+  /** Executed earlier, and the answer could not be kept: it is never executed again. */
   | {
       readonly kind: 'gone'
       readonly stored: Extract<StoredOutcome, { kind: 'tombstone' }>
       readonly token: Token
     }
-  /** The application answered, and by policy nothing is recorded: a retry is carried out. */
+  /** The application answered, and by policy nothing is recorded: a retry is executed. */
   | {
       readonly kind: 'released'
       readonly response: ApplicationResponse
       readonly protection: Protection
       readonly execution: Execution
     }
-  /** Carried out, and not recorded: the quorum did not take it, or policy holds the claim until its lease ends. */
+  /** Executed, and not recorded: the quorum did not take it, or policy holds the claim until its lease ends. */
   | {
       readonly kind: 'unstored'
       readonly response: ApplicationResponse
@@ -65,7 +65,7 @@ export type Outcome =
   | { readonly kind: 'undecided'; readonly retryAfterMs: number }
   /** More requests wait for one key than the limit allows. */
   | { readonly kind: 'too_many_waiters'; readonly limit: number; readonly retryAfterMs: number }
-  /** Fewer than a majority of nodes answered; nothing was carried out. */
+  /** Fewer than a majority of nodes answered; nothing was executed. */
   | {
       readonly kind: 'unavailable'
       readonly answered: number
@@ -74,16 +74,16 @@ export type Outcome =
       readonly full?: number
       readonly retryAfterMs: number
     }
-  /** The record of this request is damaged: it is neither replayed nor carried out again. */
+  /** The record of this request is damaged: it is neither replayed nor executed again. */
   | { readonly kind: 'damaged' }
-  /** Sent to the application, and no whole answer came back. It may have been carried out. */
+  /** Sent to the application, and no whole answer came back. It may have been executed. */
   | {
       readonly kind: 'indeterminate'
       readonly cause: 'reset' | 'timeout' | 'malformed'
       readonly retryAfterMs: number
       readonly execution: Execution
     }
-  /** The application could not be reached; nothing was carried out. */
+  /** The application could not be reached; nothing was executed. */
   | { readonly kind: 'never_sent'; readonly detail: string }
 
 /** Under which claim the application was called. */

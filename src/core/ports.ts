@@ -215,7 +215,7 @@ export type ApplicationResponse = {
 /**
  * What came of handing a request to the application.
  * `never_sent`: no byte of it left (refused, no connection, its claim ended before there was one): a retry is safe.
- * `no_answer`: it may have been carried out.
+ * `no_answer`: it may have been executed.
  */
 export type ForwardResult =
   | { readonly kind: 'answered'; readonly response: ApplicationResponse }

@@ -31,9 +31,9 @@ export type ProtectedRequest = {
   /** The record's key on the nodes (`identity.ts`). */
   readonly recordKey: string
   readonly fingerprint: Fingerprint
-  /** Given where the same content under another key is not to be carried out. */
+  /** Given where the same content under another key is not to be executed. */
   readonly contentRecord?: ContentRecord
-  /** Given where requests of one entity are carried out one after the other. */
+  /** Given where requests of one entity are executed one after the other. */
   readonly entities?: EntityLocks
   readonly policy: DedupPolicy
   /** Aborts when nobody waits for the answer any more. Ends waiting for another's outcome, never work that has begun. */

@@ -2,7 +2,7 @@
  * What becomes of the application's answer: the outcome that the client is shown, and the fate of the lease.
  *
  * Owns the decision, and offers what is to be recorded to the nodes while the client waits. It ends no lease: the fate is a
- * value, which `deduplicate.ts` carries out for every way in which a request can end.
+ * value, which `deduplicate.ts` applies for every way in which a request can end.
  */
 
 import type { LeaseRenewer } from './claims/lease-renewer.ts'

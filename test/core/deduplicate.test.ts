@@ -213,6 +213,37 @@ describe('the first request', () => {
     expect(ports.background.running).toBe(0)
   })
 
+  test('whose entities can not be locked for a fault of the sidecar leaves all its leases to lapse', async () => {
+    const { ports, clock, told, states, cluster } = sidecar()
+    const [one, other] = ['1', '2'].map((digit) => `dedup:t:e:v:lock:${digit.repeat(64)}`)
+    const faulty: typeof ports.leases.claim = async (asked) => {
+      if (asked.key === other) throw new Error('a fault of ours')
+      return ports.leases.claim(asked)
+    }
+    const outcome = deduplicate(
+      {
+        recordKey: KEY,
+        fingerprint: 'f'.repeat(64),
+        entities: { recordKeys: [one!, other!], waitMs: 0 },
+        policy: POLICY,
+        forward: async (context) => {
+          told.push(context)
+          return answered()
+        },
+      },
+      { ...ports, leases: { ...ports.leases, claim: faulty } },
+    )
+    await expect(outcome).rejects.toThrow('a fault of ours')
+    expect(told).toEqual([])
+    expect(await states()).toEqual(Array(5).fill('claimed'))
+    expect((await ports.leases.read(one!)).kind).toBe('claimed')
+    expect(cluster.events.filter((event) => event.kind === 'lease_ended')).toMatchObject([
+      { recordKey: one, ended: 'abandoned' },
+      { recordKey: KEY, ended: 'abandoned' },
+    ])
+    expect(clock.pendingTimers).toBe(0)
+  })
+
   test('whose handing over fails in the sidecar itself keeps its claim and stops renewing', async () => {
     const { request, clock, states } = sidecar()
     const broken = Promise.reject(new Error('a fault of ours'))

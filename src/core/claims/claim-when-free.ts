@@ -46,7 +46,7 @@ export async function claimWhenFree(first: Taken, wanted: Wanted, ports: WaitPor
     const ended = whenEnded?.(key)
     const ending = ended && { ended, withinMs: last.retryAfterMs }
     await untilNextClaim({ ticket, retry, backoff: wanted.backoff, ending, left, leftMs }, ports)
-    // Claiming now could mean to carry it out for nobody, and a place is for those who wait.
+    // Claiming now could mean to execute it for a caller that is gone, and a place is for those who wait.
     if (abandoned?.aborted === true) return last
     const next = await claim()
     // An outcome is for all who wait; what was given back without one is for one of them after the other.

@@ -2,7 +2,7 @@
  * Deciding about an orphan: a claim that lapsed without an outcome, so that nobody knows whether its work was done.
  *
  * Owns the ways to answer the question on the record itself, all by claiming it first, so that a decision never overtakes
- * a request that is being carried out again at the same moment.
+ * a request that is being executed again at the same moment.
  */
 
 import type { ClaimResult, Leases } from '../ports.ts'
@@ -37,7 +37,7 @@ export type DecisionTerms = { readonly leaseMs: number; readonly retentionMs: nu
 const BUDGET_MS = 2_000
 
 /**
- * It was not carried out: the next request is a first attempt again, of any content. Where a node misses a part of the
+ * It was not executed: the next request is a first attempt again, of any content. Where a node misses a part of the
  * decision the next request may still be told that it is the second attempt: the cautious side to err on.
  */
 export async function forgetOrphan(
@@ -63,7 +63,7 @@ export async function forgetOrphan(
   })
 }
 
-/** It was carried out, and this is its outcome: duplicates are answered with it. */
+/** It was executed, and this is its outcome: duplicates are answered with it. */
 export async function concludeOrphan(
   orphan: Orphan,
   outcome: StoredOutcome,

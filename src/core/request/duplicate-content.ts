@@ -2,7 +2,7 @@
  * Remembers under which key a content came, so that the same content under another key is noticed.
  *
  * Owns a second record, the mark, keyed by the content, whose fingerprint stands for the key. It is claimed and, once the
- * request was carried out, simply left: a claim that lapsed still says whose it was, and refuses everybody else as a mismatch.
+ * request was executed, simply left: a claim that lapsed still says whose it was, and refuses everybody else as a mismatch.
  * What became of the request is the other record's to say.
  *
  *   A mark lives as long as the record that it belongs to.
@@ -13,7 +13,7 @@
  *   - It is removed whenever the record is given back, and before it: then nothing is on record for this content, and another
  *     key may bring it. A removal that the nodes don't take is tried again.
  *   - It has the attempt of the record. Given back, a takeover leaves in both what it found: whether the earlier attempt was
- *     carried out is not known, so its content stays marked. A first attempt leaves nothing in either.
+ *     executed is not known, so its content stays marked. A first attempt leaves nothing in either.
  */
 
 import type { Background } from '../background.ts'

@@ -61,7 +61,7 @@ export type ProtectedRoute = {
   readonly bodyStorage: 'full' | 'none'
   /** JSON Pointers into a JSON response body, whose values are not stored. */
   readonly redact: readonly JsonPointer[]
-  /** Requests that name the same entity are carried out one after the other. Empty: no serialising. */
+  /** Requests that name the same entity are executed one after the other. Empty: no serialising. */
   readonly entities: readonly EntitySource[]
   readonly entityWaitMs: number
   readonly upstreamTimeoutMs: number

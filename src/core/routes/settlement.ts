@@ -25,7 +25,7 @@ export type StoringPolicy = {
   readonly redact: readonly JsonPointer[]
 }
 
-/** Answers that say "not now" or "not you": carrying the request out later is legitimate. */
+/** Answers that say "not now" or "not you": executing the request later is legitimate. */
 const RELEASED_4XX = new Set([401, 403, 407, 408, 421, 425, 429])
 
 /** The application's own word on what happened; stripped before anybody else sees it. */
@@ -40,7 +40,7 @@ export function dispositionOf(
   if (last === 'store' || last === 'release' || last === 'hold') return last
   const { status } = response
   // An application that refuses and asks for a retry has not settled the request. With 2xx and 3xx it says when to look for the
-  // result of what it accepted (RFC 9110, section 10.2.3): carried out again that would be carried out twice.
+  // result of what it accepted (RFC 9110, section 10.2.3): executed again that would be executed twice.
   if (status >= 400 && linesOf(response.headers, 'retry-after').length > 0) return 'release'
   const chosen = policy.store[String(status)] ?? policy.store[`${Math.floor(status / 100)}xx`]
   if (chosen !== undefined) return chosen
