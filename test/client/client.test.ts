@@ -49,7 +49,7 @@ test('an intent is reserved, done once, and known from then on', async () => {
   })
 })
 
-test('what is left without completing it is released', async () => {
+test('a reservation that is left without completing it is released', async () => {
   await using api = await startReservationApi()
   const client = createClient({ url: api.origin })
   {
@@ -60,8 +60,8 @@ test('what is left without completing it is released', async () => {
   expect(again.attempt).toBe(1)
 })
 
-describe('what may have been done is not given back as if nothing had', () => {
-  test('complete failed: the lease is left to end, and the next attempt is told that it is one', async () => {
+describe('a reservation whose work may have been done is not released', () => {
+  test('where complete failed, the lease is left to end, and the next attempt is told that it is the second', async () => {
     await using api = await startReservationApi()
     const client = createClient({
       url: api.origin,
@@ -79,7 +79,7 @@ describe('what may have been done is not given back as if nothing had', () => {
     expect(next.attempt).toBe(2)
   })
 
-  test('the signal stopped the work: nobody knows how far it had come', async () => {
+  test('where the signal stopped the work, the lease is left to end, too', async () => {
     await using api = await startReservationApi()
     let cut = false
     const client = createClient({
@@ -132,7 +132,7 @@ describe('withReservation', () => {
   })
 })
 
-test('the heartbeat holds it for as long as the work takes', async () => {
+test('the heartbeat extends the lease for as long as the work takes', async () => {
   await using api = await startReservationApi()
   const client = createClient({ url: api.origin })
   await using reservation = await client.reserve('v', { leaseMs: 2_000 })
@@ -169,7 +169,7 @@ test('cut off from everything, the signal fires before the lease has ended on th
   expect(reservation.remainingMs).toBe(0)
 })
 
-test('the wall clock is far ahead, as after a machine stood still: the signal fires at the next failed extension', async () => {
+test('where the wall clock is far ahead, as after a machine stood still, the signal fires at the next failed extension', async () => {
   await using api = await startReservationApi()
   let tries = 0
   let cut = false
@@ -201,7 +201,7 @@ test('a result that can not be written as JSON is an error of its own, and anoth
   expect(await client.read('v')).toMatchObject({ result: { rows: '1' } })
 })
 
-test('one extension after the other: what an earlier one says late does not stand over a later one', async () => {
+test('extensions run one after the other, so a late answer to an earlier one does not replace that of a later one', async () => {
   await using api = await startReservationApi()
   const asked: string[] = []
   let answerFirst = (): void => {}
@@ -252,7 +252,7 @@ test.each(['complete', 'release', 'abandon', Symbol.asyncDispose] as const)(
   },
 )
 
-test('an answer that was lost is asked for again, and it is the same reservation', async () => {
+test('a reservation whose answer was lost is requested again, and is the same one', async () => {
   await using api = await startReservationApi()
   const tokens: unknown[] = []
   let lost = 2
@@ -270,7 +270,7 @@ test('an answer that was lost is asked for again, and it is the same reservation
   expect(tokens).toEqual([reservation.fencingToken, reservation.fencingToken])
 })
 
-test('a conflict with a try of its own that had no answer is none', async () => {
+test('a conflict with an own try that had no answer is tried again, and ends in the reservation', async () => {
   await using api = await startReservationApi()
   let tries = 0
   const client = createClient({
@@ -288,7 +288,7 @@ test('a conflict with a try of its own that had no answer is none', async () => 
   expect([tries, reservation.attempt]).toEqual([3, 1])
 })
 
-test('Retry-After is honoured, and the budget ends it', async () => {
+test('retries wait for Retry-After, and end with the time budget', async () => {
   await using api = await startReservationApi()
   for (const node of api.nodes.slice(0, 3)) node.stop()
   const askedAtMs: number[] = []
@@ -307,7 +307,7 @@ test('Retry-After is honoured, and the budget ends it', async () => {
   expect(Math.min(...gaps)).toBeGreaterThanOrEqual(1_000)
 })
 
-test('asking can be ended by the caller', async () => {
+test('the caller can abort a request for a reservation', async () => {
   await using api = await startReservationApi()
   const client = createClient({ url: api.origin })
   await using _ = await client.reserve('v')
@@ -377,7 +377,7 @@ describe('every refusal has its class', () => {
   })
 })
 
-test('a result of which it is not known whether it stands is an error of its own, and reserving again tells', async () => {
+test('a completion whose effect is unknown is an error of its own, and reserving again tells what stands', async () => {
   const { nodes, away } = createAwayNodes(systemClock)
   await using api = await startReservationApi({ nodes })
   const client = createClient({ url: api.origin, retryForMs: 100 })

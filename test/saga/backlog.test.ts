@@ -17,7 +17,7 @@ afterAll(() => server[Symbol.asyncDispose]())
 
 const LONG_ENOUGH_MS = 5_000
 
-test('an empty database: nothing waits', async () => {
+test('in an empty database no message or saga waits', async () => {
   const kit = await testKit(server)
   expect(await sagaBacklog(kit, LONG_ENOUGH_MS)).toMatchObject({
     outboxPending: 0,
@@ -30,7 +30,7 @@ test('an empty database: nothing waits', async () => {
   })
 })
 
-test('messages by partition with the age of the oldest, what is parked, and the dead', async () => {
+test('the backlog counts messages by partition with the age of the oldest, parked ones and dead letters', async () => {
   const kit = await testKit(server)
   const send = (aggregateId: string) =>
     kit.transaction((tx) => publish(kit, tx, { aggregateType: 'a', aggregateId, type: 'T', payload: {} }))
@@ -57,7 +57,7 @@ test('messages by partition with the age of the oldest, what is parked, and the 
   expect(backlog.oldestPendingAgeMs).toBe(backlog.partitionAgesMs.get(3))
 })
 
-test('sagas by state; those at their end are not counted', async () => {
+test('the backlog counts sagas by state, and leaves those at their end out', async () => {
   const kit = await testKit(server)
   const stuck = async () => {
     throw new Error('down')
@@ -80,7 +80,7 @@ test('sagas by state; those at their end are not counted', async () => {
   expect((await sagaBacklog(kit, LONG_ENOUGH_MS)).sagas).toEqual({ running: 1, compensating: 0, parked: 1 })
 })
 
-test('a lock on the tables ends the look, not the service', async () => {
+test('a lock on the tables ends the query of the backlog, not the service', async () => {
   const kit = await testKit(server)
   const holder = await server.pool().connect()
   try {
@@ -92,7 +92,7 @@ test('a lock on the tables ends the look, not the service', async () => {
   }
 })
 
-test('an open transaction shows its age', async () => {
+test('the backlog shows the age of the oldest open transaction', async () => {
   const kit = await testKit(server)
   const holder = await server.pool().connect()
   try {

@@ -55,7 +55,7 @@ test('the same key in another scope is another key', async () => {
   expect((await record('scoped', {}, 'two')).replayed).toBe(false)
 })
 
-test('work that throws leaves no trace, and the next one carries it out', async () => {
+test('work that throws leaves no trace, and the next caller executes it', async () => {
   const failing = withIdempotency(kit, { scope: 'test', key: 'thrown', request: {} }, async (tx) => {
     await tx.query(`INSERT INTO effects (key) VALUES ('thrown')`)
     throw new Error('no')
@@ -106,7 +106,7 @@ test('the first answer and the replay are the same values: what JSON keeps', asy
   expect(second).toEqual({ replayed: true, result: first.result })
 })
 
-test('an expired key is carried out again', async () => {
+test('work under an expired key is executed again', async () => {
   await record('old')
   await kit.pool.query(
     `UPDATE ${kit.schema}.idempotency_keys SET expires_at = clock_timestamp() - interval '1 s' WHERE key = 'old'`,
@@ -115,7 +115,7 @@ test('an expired key is carried out again', async () => {
   expect(await effectsOf('old')).toBe(2)
 })
 
-test('a connection lost during the work is carried out once all the same', async () => {
+test('work that loses its connection is executed once all the same', async () => {
   let runs = 0
   const answer = await withIdempotency(kit, { scope: 'test', key: 'lost', request: {} }, async (tx) => {
     runs += 1

@@ -82,7 +82,7 @@ test('the quorum turns a rival away early; PostgreSQL has the result for those w
   expect(await ask()).toEqual({ replayed: true, result: 'first' })
 })
 
-test('PostgreSQL decides: what only the quorum believes done is carried out, what only PostgreSQL has is replayed', async () => {
+test('PostgreSQL decides: what only the quorum believes done is executed, what only PostgreSQL has is replayed', async () => {
   const ask = (key: string, at = client()) =>
     withQuorumIdempotency(kit, at, { scope: 's', key, request: {} }, async () => key)
   await ask('forgotten')

@@ -56,7 +56,7 @@ function versionWithin(backoffMs: number, ...steps: Step[]) {
   }
 }
 
-test('a compensation that is refused is not taken for one that was carried out: the saga is parked, and retry asks again', async () => {
+test('a compensation that is refused does not count as executed: the saga is parked, and retry asks again', async () => {
   let refusing = true
   const refund = async (stepKey: string) => {
     if (refusing) throw new BusinessError('too_late', 'refunds are closed')

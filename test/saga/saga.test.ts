@@ -84,7 +84,7 @@ const reserved = () => countOf(kit, `fences WHERE resource LIKE 'stock/%'`)
 const statuses = (saga: { steps: readonly { name: string; status: string }[] }) =>
   saga.steps.map(({ name, status }) => `${name} ${status}`)
 
-test('forward: every step in order, each seeing the results of those before', async () => {
+test('a saga runs its steps in order, each seeing the results of those before', async () => {
   let seen: unknown
   const see: SagaStepDefinition<Order> = { name: 'see', effect: async ({ results }) => (seen = results) }
   const { begin, settle } = runner([reserve, pay, see])
@@ -96,7 +96,7 @@ test('forward: every step in order, each seeing the results of those before', as
   expect([provider.kept, await reserved()]).toEqual([1, 1])
 })
 
-test('a no of the business: what was done before is undone, what comes after never begins', async () => {
+test('where the business says no, the steps before are compensated and those after never begin', async () => {
   provider.moods.push('decline')
   const { begin, settle } = runner([reserve, pay, ship])
   await begin('a')
@@ -107,7 +107,7 @@ test('a no of the business: what was done before is undone, what comes after nev
   expect([provider.kept, await reserved()]).toEqual([0, 0])
 })
 
-test('attempts exhausted with an unknown outcome: undone, too, for it may have taken effect', async () => {
+test('a step whose attempts are exhausted with an unknown outcome is compensated, too, for it may have taken effect', async () => {
   provider.moods.push('fail-after', 'fail-after', 'fail-after')
   const { begin, settle } = runner([reserve, pay, ship])
   await begin('a')
@@ -177,7 +177,7 @@ test('beginning twice begins once; the same id with another input is refused', a
   expect(await reserved()).toBe(1)
 })
 
-test('two hundred sagas and four runners: each is carried out once', async () => {
+test('two hundred sagas and four runners: each is executed once', async () => {
   const runners = Array.from({ length: 4 }, () => runner([reserve, pay, ship], { pollIntervalMs: 5 }))
   await Promise.all(Array.from({ length: 200 }, (_, index) => runners[0]!.begin(`s${index}`)))
   for (const one of runners) one.runner.start()

@@ -63,7 +63,7 @@ function pay(
   })
 }
 
-test('carried out once, replayed afterwards', async () => {
+test('a step is executed once and replayed afterwards', async () => {
   const provider = new FakeProvider()
   expect(await pay(provider, 'once')).toEqual({
     replayed: false,
@@ -78,7 +78,7 @@ test('carried out once, replayed afterwards', async () => {
   expect([provider.calls.length, await paymentsOf('once')]).toEqual([1, 1])
 })
 
-test('twenty at once: one calls the provider, the others are told to come back, and then replay', async () => {
+test('of twenty callers at once one calls the provider, the others are told to come back, and then replay', async () => {
   const provider = new FakeProvider()
   const go = Promise.withResolvers<void>()
   provider.hold = go.promise
@@ -282,7 +282,7 @@ test('a commit that cannot reach what it calls is a fault like others, and not e
   expect(runs).toBe(1)
 })
 
-test('the backend dies in the settling transaction: entered again, written once', async () => {
+test('where the backend dies in the settling transaction, it is entered again, and the outcome is written once', async () => {
   const provider = new FakeProvider()
   let runs = 0
   const outcome = await pay(

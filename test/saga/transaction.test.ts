@@ -157,7 +157,7 @@ test('a statement that takes too long is ended by the server', async () => {
   }
 })
 
-test('a COMMIT that is not answered in time is called unknown, too: the server may be carrying it out', async () => {
+test('a COMMIT that is not answered in time is called unknown, too: the server may be executing it', async () => {
   const impatient = createSagaKit({ pool: server.pool({ query_timeout: 3_000 }) })
   await kit.pool.query(`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$`)

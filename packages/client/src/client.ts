@@ -56,13 +56,13 @@ export type ReserveOptions = {
   readonly sessionId?: string
   readonly tenant?: string
   readonly apiVersion?: string
-  /** What nobody else may work on meanwhile. */
+  /** What no other holder may work on meanwhile. */
   readonly entities?: readonly string[]
   readonly takeover?: 'reexecute' | 'indeterminate'
   readonly leaseMs?: number
   /** How long the outcome answers duplicates. */
   readonly retentionMs?: number
-  /** How long the sidecar waits while somebody else holds it. Default 0. */
+  /** How long the sidecar waits while another holder has it. Default 0. */
   readonly waitMs?: number
   /** Extend it by itself while it is held. Default true. */
   readonly heartbeat?: boolean
@@ -74,7 +74,7 @@ export type Intent = string | readonly string[] | DescribedRequest
 
 export type WithReservationOptions = ReserveOptions & {
   /**
-   * When the work throws. `release` (default): nothing was done, somebody may try again at once. `hold`: something may have
+   * When the work throws. `release` (default): nothing was done, and another caller may try at once. `hold`: something may have
    * been done; the lease is left to end, and the next attempt is told that it is a further one. Where the lease was lost it
    * is always left to end.
    */
@@ -91,8 +91,8 @@ export type ReservationStatus = {
 
 export interface Client {
   /**
-   * @throws ConflictError where somebody else holds it, DuplicateError where it was done, MismatchError where its key was
-   *   used for something else, QuorumUnavailableError where nobody can know now
+   * @throws ConflictError where another holder has it, DuplicateError where it was done, MismatchError where its key was
+   *   used for something else, QuorumUnavailableError where that cannot be known now
    */
   reserve(intent: Intent, options?: ReserveOptions): Promise<Reservation>
   /** Works under a reservation, completes it with what the work returns, and returns that. */
@@ -134,7 +134,7 @@ export function createClient(options: ClientOptions = {}): Client {
     }
   }
 
-  /** What was granted while nobody waited for it any more: nothing was begun under it, and it is not to stand in the way. */
+  /** What was granted after the caller had stopped waiting: nothing was begun under it, and it is not to stand in the way. */
   async function giveBack({ wait: _, ...body }: Record<string, unknown>): Promise<void> {
     try {
       const granted = await call('POST', '/v1/reservations', body, transport, {
@@ -142,7 +142,7 @@ export function createClient(options: ClientOptions = {}): Client {
       })
       await holdReservation(granted, transport, { heartbeat: false })[Symbol.asyncDispose]()
     } catch {
-      // Somebody else's, done, or the sidecar is not there: then the lease ends by itself, if there is one.
+      // Another holder's, done, or the sidecar is not there: then the lease ends by itself, if there is one.
     }
   }
 

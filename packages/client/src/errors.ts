@@ -1,13 +1,13 @@
 /**
  * What can go wrong with a reservation, as classes: `instanceof` and not texts.
  *
- *   FencepostError ─┬─ ConflictError ── EntityBusyError     somebody else holds it: later, perhaps
+ *   FencepostError ─┬─ ConflictError ── EntityBusyError     another holder has it: later, perhaps
  *                   ├─ DuplicateError                       it was done: here is its result
  *                   ├─ MismatchError                        the key was used for another request
  *                   ├─ UndecidedError                       an earlier attempt ended without an outcome
  *                   ├─ LeaseLostError ── FencedError        it is no longer ours: stop
  *                   ├─ CompletionUndecidedError             whether our result stands is not known: reserve again to know
- *                   ├─ QuorumUnavailableError               nobody can know now; safe to ask again
+ *                   ├─ QuorumUnavailableError               it cannot be known now; safe to request again
  *                   ├─ UnreachableError                     the sidecar did not answer
  *                   └─ RefusedError                         the call itself is wrong
  */
@@ -44,7 +44,7 @@ export class FencepostError extends Error {
   }
 }
 
-/** Somebody else holds it. */
+/** Another holder has it. */
 export class ConflictError extends FencepostError {
   override readonly name: string = 'ConflictError'
   /** Which of the values is in the way. */
@@ -58,7 +58,7 @@ export class ConflictError extends FencepostError {
   }
 }
 
-/** Somebody else works on one of the entities. */
+/** Another holder works on one of the entities. */
 export class EntityBusyError extends ConflictError {
   override readonly name = 'EntityBusyError'
 }
@@ -91,7 +91,7 @@ export class UndecidedError extends FencepostError {
   override readonly name = 'UndecidedError'
 }
 
-/** It is no longer ours. Stop working: somebody else may have begun. */
+/** It is no longer ours. Stop working: another holder may have begun. */
 export class LeaseLostError extends FencepostError {
   override readonly name: string = 'LeaseLostError'
 }
@@ -102,7 +102,7 @@ export class FencedError extends LeaseLostError {
 }
 
 /**
- * Somebody else came after, and whether our result stands is not known: some node has it, or may have it. Neither take back what
+ * A later holder took over, and whether our result stands is not known: some node has it, or may have it. Neither take back what
  * was done nor do it again before it is known. `reserve` the same again: a {@link DuplicateError} has the result that stands; a
  * reservation says that none does yet, and its `attempt` is above 1, so look whether the effect is there.
  */

@@ -93,7 +93,7 @@ export class Holding {
 
   async dispose(): Promise<void> {
     // A release says that nothing was done, and the next attempt would be told that it is the first. Where completing
-    // failed, or the signal stopped the work in the middle, nobody can say so: the lease is left to end.
+    // failed, or the signal stopped the work in the middle, the holder can't say so: the lease is left to end.
     const nothingDone = this.#state === 'held' && !this.#workIsDone
     if (this.#state === 'held') this.#state = 'abandoned'
     this.#stop()

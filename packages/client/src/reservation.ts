@@ -11,7 +11,7 @@ export interface Reservation extends AsyncDisposable {
   readonly sessionId: string
   /** Larger than that of every earlier holder: give it to what you write to. */
   readonly fencingToken: number
-  /** Above 1: an earlier holder's lease ended and nobody knows what became of its work. */
+  /** Above 1: an earlier holder's lease ended without an outcome, and what became of its work is unknown. */
   readonly attempt: number
   /** Aborts with a `LeaseLostError` before the lease is lost. Pass it on to everything that can be cancelled. */
   readonly signal: AbortSignal
@@ -23,13 +23,13 @@ export interface Reservation extends AsyncDisposable {
   extend(leaseMs?: number): Promise<void>
   /**
    * Records the outcome: duplicates are told `result`, any JSON value.
-   * @throws FencedError where somebody came after
-   * @throws CompletionUndecidedError where somebody came after and `result` may stand all the same: reserve again to know
+   * @throws FencedError where a later holder took over
+   * @throws CompletionUndecidedError where a later holder took over and `result` may stand all the same: reserve again to know
    */
   complete(result?: unknown): Promise<void>
-  /** Gives it back: nothing was done. @throws FencedError where somebody came after */
+  /** Gives it back: nothing was done. @throws FencedError where a later holder took over */
   release(): Promise<void>
-  /** Stops the heartbeat and leaves the lease to end: something may have been done, and nobody knows what. */
+  /** Stops the heartbeat and leaves the lease to end: something may have been done, and what is unknown. */
   abandon(): void
   /** Releases it where nothing has been said of it; abandons it where `complete` was called, or the lease was lost. */
   [Symbol.asyncDispose](): Promise<void>

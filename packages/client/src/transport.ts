@@ -33,7 +33,7 @@ export type Answered = {
   readonly sentAtMs: number
 }
 
-/** Never goes back, and does not notice when somebody sets the clock. */
+/** Never goes back, and does not notice when the system's clock is set. */
 export function nowMs(): number {
   return performance.now()
 }

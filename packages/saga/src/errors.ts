@@ -21,7 +21,7 @@ export class IdempotencyKeyReuseError extends SagaKitError {
   }
 }
 
-/** Somebody works on it now. Come back after `retryAfterMs`; this is no failed attempt. */
+/** Another process works on it now. Come back after `retryAfterMs`; this is no failed attempt. */
 export class OperationInProgressError extends SagaKitError {
   readonly retryAfterMs: number
   constructor(what: string, retryAfterMs: number) {

@@ -179,7 +179,7 @@ export type Cause = { readonly code: string; readonly message: string }
 
 /**
  * Into the dead letters, and out of the way of its broker. What has gone through meanwhile is left alone. Another body under the
- * same id is another message, whose sequence nobody knows: it becomes a dead letter under an id of its own, and the first one goes on.
+ * same id is another message, whose sequence is unknown: it becomes a dead letter under an id of its own, and the first one goes on.
  */
 export async function deadLetterInbound(
   kit: SagaKit,

@@ -5,7 +5,7 @@
  *
  * What comes of a delivery:
  *   processed, or processed before          ack
- *   held by somebody else, not its turn      again later, no attempt spent
+ *   held by another holder, not its turn     again later, no attempt spent
  *   failed                                   again later, one attempt spent, up to `maxAttempts`
  *   cannot succeed, or attempts exhausted    a dead letter, committed, then ack; what follows in its sequence waits behind it
  * Attempts are counted here and not by the broker: brokers count differently, or not at all.

@@ -9,7 +9,7 @@
 import { LeaseLostError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 
-/** All or nothing. @throws LockNotAcquiredError where one of the resources is held by somebody else. */
+/** All or nothing. @throws LockNotAcquiredError where one of the resources has another holder. */
 export interface LockManager {
   acquire(resources: readonly string[], options: { readonly leaseMs: number }): Promise<HeldLock>
 }
@@ -17,9 +17,9 @@ export interface LockManager {
 export interface HeldLock {
   /** One token for all resources; higher than that of every earlier holder of any of them. */
   readonly fencingToken: number
-  /** Aborts when the lease is over or known to be lost, before somebody else can hold it. */
+  /** Aborts when the lease is over or known to be lost, before another holder can have it. */
   readonly signal: AbortSignal
-  /** @throws LeaseLostError where somebody else may hold it by now. */
+  /** @throws LeaseLostError where another holder may have it by now. */
   renew(leaseMs: number): Promise<void>
   /** Of no effect where the lease is lost. */
   release(): Promise<void>

@@ -56,7 +56,7 @@ export async function wakeOnNotify(
     client = next
     // Only of one that stood: a connection that could not be made ends, too, and is tried again by whoever made it.
     next.once('end', () => void again())
-    // What was notified while nobody listened.
+    // What was notified while no connection listened.
     relay.wake()
   }
   const again = async (): Promise<void> => {

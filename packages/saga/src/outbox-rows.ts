@@ -90,7 +90,7 @@ export async function noteFailed(
       `UPDATE ${s}.outbox SET attempts = $3, last_error = $2 WHERE id = $1`,
       [row.id, reason, attempts],
     )
-    // Deleted by somebody else meanwhile: then another relay got it through.
+    // Deleted meanwhile: then another relay got it through.
     if (rowCount === 0) return
     await tx.query(
       `INSERT INTO ${s}.outbox_stops AS t VALUES ($1, $2, clock_timestamp() + $3 * interval '1 ms', $4)

@@ -98,7 +98,7 @@ export class PartitionLeases {
     ])
   }
 
-  /** Messages of partitions that are not there would wait for ever, and nobody would be told. */
+  /** Messages of partitions that are not there would wait for ever, without an error. */
   #requireSame(partitions: number): void {
     if (partitions === this.#kit.partitions) return
     throw new SagaConfigError(

@@ -1,5 +1,5 @@
 /**
- * Removes what nobody will ask for any more: in batches, so that no statement runs for long, and by one process at a time.
+ * Removes what has expired: in batches, so that no statement runs for long, and by one process at a time.
  *
  * What is under way is never removed: keys in progress or parked, open dead letters, sagas that are not at an end.
  */
@@ -46,7 +46,7 @@ const expired = {
   outbox_relays: `alive_until < clock_timestamp() - interval '1 hour'`,
 } as const
 
-/** undefined where somebody else holds the lock. */
+/** undefined where another process holds the lock. */
 function deleteBatch(
   kit: SagaKit,
   table: string,

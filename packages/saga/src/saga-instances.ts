@@ -78,7 +78,7 @@ export type Taken = {
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** Sagas that are due and nobody's, or whose runner vanished. */
+/** Sagas that are due and without a runner, or whose runner vanished. */
 export async function takeSagas(
   kit: SagaKit,
   owner: string,
@@ -124,7 +124,7 @@ export type Move = {
   readonly keepMs?: number
 }
 
-/** Lets go of the instance in its new state; false where somebody else has moved it meanwhile. */
+/** Lets go of the instance in its new state; false where another runner has moved it meanwhile. */
 export async function moveSaga(kit: SagaKit, owner: string, saga: Taken, move: Move): Promise<boolean> {
   const { rowCount } = await kit.pool.query(
     `UPDATE ${kit.schema}.saga_instances

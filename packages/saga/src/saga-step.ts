@@ -44,7 +44,7 @@ export type CompensationContext = StepContext & {
   readonly stepResult: unknown
 }
 
-/** Undoes a step. Must be right also where the step never took effect: nobody may know. */
+/** Undoes a step. Must be right also where the step never took effect: that may be unknown. */
 export type Compensation = {
   readonly effect?: (context: CompensationContext) => Promise<void>
   readonly commit?: (tx: Tx, context: CompensationContext) => Promise<void>
@@ -99,7 +99,7 @@ export async function processSagaStep<V, R>(
   return withLocks(kit, lockManager, resources, { leaseMs }, execute)
 }
 
-/** About 15 s, as for what is to be settled; then a person has to look, for nobody else will. */
+/** About 15 s, as for what is to be settled; then a person has to look, for no process will. */
 const undoTries = 12
 const undoBackoff = { initialMs: 50, maxMs: 2_500 }
 

@@ -1,7 +1,7 @@
 /**
  * The door of the package: `import { createSagaKit } from '@fencepost/saga'`. Nothing inside imports it.
  *
- * Adapters for brokers have doors of their own, so that nobody loads a client he does not use:
+ * Adapters for brokers have doors of their own, so that a service loads no client that it does not use:
  * `@fencepost/saga/rabbitmq`, `…/nats`, `…/redis-streams`, `…/webhook`, `…/mailbox`, `…/kafka`. What looks after the tables from
  * outside has `@fencepost/saga/admin`.
  */

@@ -56,7 +56,7 @@ export type StepHooks<V> = {
   readonly settled?: (tx: Tx, outcome: 'completed' | 'failed', resultText: string) => Promise<void>
   /**
    * The effect has ended and its outcome is not written, or not by us: whoever undid it may have been there before it took
-   * place. `value` is undefined where it is not known whether it did. Does not reject: at times nobody waits for it any more.
+   * place. `value` is undefined where it is not known whether it did. Does not reject: at times its caller waits for it no longer.
    */
   readonly unsettled?: (value: V | undefined, context: StepContext) => Promise<void>
 }

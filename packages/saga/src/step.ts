@@ -121,7 +121,7 @@ function refusal({ code, message, details }: BusinessError): unknown {
   return { code, message, details }
 }
 
-/** Aborts a tenth before the end of the lease: what reacts at once is over before somebody else begins. */
+/** Aborts a tenth before the end of the lease: what reacts at once is over before another process begins. */
 function leaseSignal(
   kit: SagaKit,
   step: StepRequest,

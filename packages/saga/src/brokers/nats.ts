@@ -86,7 +86,7 @@ export function createNatsPublisher({
 
 /**
  * What the stream answered is the message's fault, and so is a subject that no stream has (the client calls that "JetStream
- * is not enabled", because nobody responded), and what the client does not even send: too large a message, for example. Everything about connections and time is the broker's.
+ * is not enabled", because no server responded), and what the client does not even send: too large a message, for example. Everything about connections and time is the broker's.
  */
 function translated(error: unknown, subject: string): Error {
   const { name, message } = error as { name?: unknown; message?: unknown }

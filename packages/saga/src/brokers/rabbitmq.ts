@@ -250,7 +250,7 @@ class RabbitMqSession implements Session {
     const queue = delayQueue(this.#options.queue, delayBucketMs(delayMs))
     const id = crypto.randomUUID()
     let returned = false
-    // Comes before the confirm, as at the publisher: the queue has been deleted, and nobody has the copy.
+    // Comes before the confirm, as at the publisher: the queue has been deleted, and no queue has the copy.
     const onReturn = ({ properties }: { properties: { correlationId?: unknown } }) => {
       returned ||= properties.correlationId === id
     }

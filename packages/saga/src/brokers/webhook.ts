@@ -92,7 +92,7 @@ function decoded(headers: Record<string, string>): Record<string, string> {
     try {
       return decodeURIComponent(value.slice(extended.length))
     } catch {
-      // Somebody else's value: as it came.
+      // Another sender's value: as it came.
       return value
     }
   })
