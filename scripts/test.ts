@@ -32,11 +32,11 @@ async function main(args: readonly string[]): Promise<number> {
   if (missing.length > 0) return conclude([{ passed: 0, failed: missing.length, remarks: [] }])
 
   await fetchPrograms()
-  return conclude([
-    await check('lint', 'biome', ['check', '.']),
-    await check('types', 'tsc', ['--noEmit']),
-    await tests(args.includes('--all') ? [] : ['--project', '!long'], selected),
+  const checks = await Promise.all([
+    check('lint', 'biome', ['check', '.']),
+    check('types', 'tsc', ['--noEmit']),
   ])
+  return conclude([...checks, await tests(args.includes('--all') ? [] : ['--project', '!long'], selected)])
 }
 
 /** Before the tests, because to build one takes minutes of all cores. What can't be had fails the tests that need it. */
