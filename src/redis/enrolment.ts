@@ -8,16 +8,16 @@
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
-import type { Adoption, EnrolmentNode, Shown } from '../core/nodes/enrolment-node.ts'
+import type { Adoption, EnrolmentNode, Inspection } from '../core/nodes/enrolment-node.ts'
 import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rules.ts'
 import { callBatch } from './batch.ts'
-import { adoptFrame, type Frame, showFrame, standingFrame } from './frames.ts'
+import { adoptFrame, type Frame, inspectFrame, standingFrame } from './frames.ts'
 import { inTime } from './in-time.ts'
 import { RECORD_PATTERN } from './keys.ts'
 import { callMembership } from './membership.ts'
 import { NO_EPOCH } from './node.ts'
 import type { Script } from './scripts.ts'
-import { decodeShown, packRecord } from './wire.ts'
+import { decodeSnapshots, packRecord } from './wire.ts'
 
 /** Keys that one SCAN looks at: less than a millisecond of the node's time. */
 const SCAN_COUNT = 1_000
@@ -119,14 +119,14 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     return { keys, cursor: next }
   }
 
-  async show(keys: readonly string[], whole: boolean): Promise<Shown> {
+  async inspect(keys: readonly string[], whole: boolean): Promise<Inspection> {
     const { clock, counts } = this.#options
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
-    const reply = await this.#batch(keys.map((key) => showFrame(key, whole)))
+    const reply = await this.#batch(keys.map((key) => inspectFrame(key, whole)))
     const sample = { nodeMs: reply.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
     // A clock that has jumped may have ended what it would show, and the epoch stands until somebody sees that.
     const voting = counts(sample, sentWallMs) && reply.enrolled
-    return { voting, sightings: decodeShown(reply) }
+    return { voting, snapshots: decodeSnapshots(reply) }
   }
 
   async adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void> {

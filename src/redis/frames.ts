@@ -70,7 +70,7 @@ function encode(command: RecordCommand): string {
 }
 
 /** `whole`: with the outcome; else the header only. */
-export function showFrame(key: string, whole: boolean): Frame {
+export function inspectFrame(key: string, whole: boolean): Frame {
   return {
     key: argument(key),
     bytes: fixed('S', NO_TOKEN, NO_OWNER, whole ? 1 : 0, NO_FINGERPRINT, 0, 0, ''),

@@ -19,12 +19,12 @@ export async function lapsedClaims(
   const node = nodes.enrolmentNode(member, member.state.facts)
   const step = await node.keys(cursor)
   if (step.keys.length === 0) return { found: [], cursor: step.cursor }
-  const { sightings } = await node.show(step.keys, false)
+  const { snapshots } = await node.inspect(step.keys, false)
   const found = step.keys.flatMap((recordKey, at) => {
-    const sighting = sightings[at]
-    if (sighting === undefined || sighting === 'damaged' || sighting.record.state !== 'claimed') return []
-    const { fence, leaseUntilNodeMs } = sighting.record
-    return leaseUntilNodeMs <= sighting.nodeMs ? [{ recordKey, fence }] : []
+    const snapshot = snapshots[at]
+    if (snapshot === undefined || snapshot === 'damaged' || snapshot.record.state !== 'claimed') return []
+    const { fence, leaseUntilNodeMs } = snapshot.record
+    return leaseUntilNodeMs <= snapshot.nodeMs ? [{ recordKey, fence }] : []
   })
   return { found, cursor: step.cursor }
 }

@@ -5,7 +5,7 @@
  * sentence, because then the node runs another script than ours or its data were altered.
  */
 
-import type { ShownRecord } from '../core/nodes/enrolment-node.ts'
+import type { SizedSnapshot } from '../core/nodes/enrolment-node.ts'
 import type { NodeAnswer, Unreachable } from '../core/ports.ts'
 import type { NodeRecord } from '../core/record/record.ts'
 import { formatToken, parseToken, type Token } from '../core/record/token.ts'
@@ -125,7 +125,11 @@ function noRoom(detail: string): Unreachable {
  * What `show.lua` says of each record; `damaged`: another program's value under our name, or an altered one, told apart
  * from a record that is not there.
  */
-export function decodeShown({ nodeMs, lines, bytes }: BatchReply): (ShownRecord | undefined | 'damaged')[] {
+export function decodeSnapshots({
+  nodeMs,
+  lines,
+  bytes,
+}: BatchReply): (SizedSnapshot | undefined | 'damaged')[] {
   let bytesTaken = 0
   return lines.map((line) => {
     const [kind = '', ttl, size] = line.split(' ')

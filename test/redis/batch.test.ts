@@ -6,7 +6,7 @@ import type { Command, Redis } from 'ioredis'
 import { describe, expect, test } from 'vitest'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { type Batch, callBatch } from '../../src/redis/batch.ts'
-import { adoptFrame, type Frame, frameOf, showFrame, standingFrame } from '../../src/redis/frames.ts'
+import { adoptFrame, type Frame, frameOf, inspectFrame, standingFrame } from '../../src/redis/frames.ts'
 
 const SCRIPT = { source: 'return "ä"', sha1: '5ca1ab1e'.repeat(5) }
 const KEY = 'dedup:shop:test:v1:1'
@@ -173,7 +173,7 @@ describe('a frame, field by field', () => {
   const enrolment: readonly [string, Frame, string, readonly string[]][] = [
     [
       'show with the outcome',
-      showFrame(KEY, true),
+      inspectFrame(KEY, true),
       KEY,
       [
         'S',
@@ -189,7 +189,7 @@ describe('a frame, field by field', () => {
     ],
     [
       'show without the outcome',
-      showFrame(KEY, false),
+      inspectFrame(KEY, false),
       KEY,
       [
         'S',

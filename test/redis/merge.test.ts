@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { NodeRecord } from '../../src/core/record/record.ts'
-import { adoptRecord, mergeSightings } from '../../src/core/record/record-merge.ts'
+import { adoptRecord, mergeSnapshots } from '../../src/core/record/record-merge.ts'
 import { RedisEnrolmentNode } from '../../src/redis/enrolment.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { packRecord } from '../../src/redis/wire.ts'
@@ -43,15 +43,15 @@ test('a Redis node that is told of a record holds what the rules say', { timeout
         runs += 1
         const key = `dedup:t:e:v:${runs}`
         if (own !== undefined) await client.set(key, packRecord(own), 'PX', 500_000)
-        const merged = mergeSightings(
+        const merged = mergeSnapshots(
           others.map((one) => ({ record: one, nodeMs: nowMs, ttlMs: 400_000 })),
           needed,
         )
         if (merged === undefined) throw new Error('something was told')
         await node.adopt(nonce, [{ key, merged }])
 
-        const { sightings } = await node.show([key], true)
-        const [shown] = sightings
+        const { snapshots } = await node.inspect([key], true)
+        const [shown] = snapshots
         if (shown === undefined || shown === 'damaged') throw new Error(`the record is ${shown}`)
         expect(withoutClock(shown.record, shown.nodeMs)).toEqual(
           withoutClock(adoptRecord(own, merged, shown.nodeMs), shown.nodeMs),

@@ -22,7 +22,7 @@ import {
   quarantineMsFor,
 } from '../../src/core/nodes/enrolment-rules.ts'
 import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
-import type { Sighting } from '../../src/core/record/record-merge.ts'
+import type { RecordSnapshot } from '../../src/core/record/record-merge.ts'
 import { adoptRecord } from '../../src/core/record/record-merge.ts'
 import { pause } from '../../src/core/retry.ts'
 import { majorityOf } from '../../src/core/units.ts'
@@ -262,16 +262,16 @@ export class SimulatedEnrolmentNode implements EnrolmentNode {
     })
   }
 
-  async show(keys: readonly string[], whole: boolean) {
+  async inspect(keys: readonly string[], whole: boolean) {
     const { clock } = this.#ports.process
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
-    const { nodeMs, voting, sightings } = await this.#call(() => ({
+    const { nodeMs, voting, snapshots } = await this.#call(() => ({
       nodeMs: Math.floor(this.#node.nodeMs),
       voting: this.#node.voting && this.#node.epoch === this.#epoch,
-      sightings: keys.map((key) => sightingOf(this.#node, key, whole)),
+      snapshots: keys.map((key) => snapshotOf(this.#node, key, whole)),
     }))
     const sample = { nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
-    return { voting: this.#ports.counts(this.#node.index, sample, sentWallMs) && voting, sightings }
+    return { voting: this.#ports.counts(this.#node.index, sample, sentWallMs) && voting, snapshots }
   }
 
   async adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void> {
@@ -339,7 +339,7 @@ export class SimulatedEnrolmentNode implements EnrolmentNode {
   }
 }
 
-function sightingOf(node: SimulatedNode, key: string, whole: boolean): Sighting | undefined {
+function snapshotOf(node: SimulatedNode, key: string, whole: boolean): RecordSnapshot | undefined {
   const kept = node.kept(key)
   if (kept === undefined) return undefined
   const { record, ttlMs } = kept

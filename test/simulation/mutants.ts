@@ -301,8 +301,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'copying-from-a-leapt-node',
     rule: 'a node whose clock has leapt is not asked what it remembers, also before its vote was taken away',
     file: 'test/simulation/enroller.ts',
-    from: 'sentWallMs) && voting, sightings }',
-    to: 'sentWallMs) !== undefined && voting, sightings }',
+    from: 'sentWallMs) && voting, snapshots }',
+    to: 'sentWallMs) !== undefined && voting, snapshots }',
     killedBy: ['S5', 'S6', 'S2'],
   },
   {

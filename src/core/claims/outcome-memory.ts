@@ -4,6 +4,9 @@
  * Owns the bound and the order of use, which is a list through the entries themselves. A `Map` keeps an order too, but to
  * move an entry to its end leaves a hole where it stood: one key asked for again and again walks over its own holes at each
  * request, and so does whoever looks for the oldest. What may be answered from here is `shared-leases.ts`.
+ *
+ * Ours and not `lru-cache` from npm: measured side by side, hits cost about the same there and remembering an outcome half as
+ * much again, and `core/` takes no packages.
  */
 
 import { ownBytes } from '../record/own-bytes.ts'

@@ -1,18 +1,18 @@
 /** A node as enrolment sees it: the port between what has to be done and whatever the nodes are. */
 
-import type { Merged, Sighting } from '../record/record-merge.ts'
+import type { Merged, RecordSnapshot } from '../record/record-merge.ts'
 import type { Cluster, CopyProgress, Origin } from './enrolment-rules.ts'
 
-/** What one node shows of some records. */
-export type Shown = {
+/** What one node has of some records. */
+export type Inspection = {
   /** It was enrolled when it answered: what it does not show it never knew. */
   readonly voting: boolean
   /** One entry a key, in order; undefined: it has none. `damaged` where it can't be read. */
-  readonly sightings: readonly (ShownRecord | 'damaged' | undefined)[]
+  readonly snapshots: readonly (SizedSnapshot | 'damaged' | undefined)[]
 }
 
 /** `sizeBytes`: how large it is with its outcome, where the node says so. */
-export type ShownRecord = Sighting & { readonly sizeBytes?: number }
+export type SizedSnapshot = RecordSnapshot & { readonly sizeBytes?: number }
 
 export type Adoption = { readonly key: string; readonly merged: Merged }
 
@@ -30,7 +30,7 @@ export interface EnrolmentNode {
   /** Some of its keys, and how to ask for more; `FIRST_CURSOR` at the end. A key that stays is shown at least once. */
   keys(cursor: string): Promise<{ readonly keys: readonly string[]; readonly cursor: string }>
   /** @param whole with outcomes; else records show an empty one */
-  show(keys: readonly string[], whole: boolean): Promise<Shown>
+  inspect(keys: readonly string[], whole: boolean): Promise<Inspection>
   /** Tells it records, all or none: rejects, and changes nothing, where the nonce does not stand at that moment (`mayBeTold`). */
   adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void>
   /**

@@ -10,8 +10,8 @@
 
 import { driftMs } from '../clock-drift.ts'
 import { NO_OWNER, type NodeRecord } from '../record/record.ts'
-import type { Sighting } from '../record/record-merge.ts'
-import type { EnrolmentNode, Shown } from './enrolment-node.ts'
+import type { RecordSnapshot } from '../record/record-merge.ts'
+import type { EnrolmentNode, Inspection } from './enrolment-node.ts'
 
 export type LeaseWatch = {
   monoMs(): number
@@ -24,13 +24,13 @@ export type LeaseWatch = {
 type Running = { readonly record: Extract<NodeRecord, { state: 'claimed' }>; readonly remainingMs: number }
 
 /**
- * @param sightings of each key, one entry a node that was heard; it was asked at `askedMonoMs`
+ * @param snapshots of each key, one entry a node that was heard; it was asked at `askedMonoMs`
  * @param longestMs no lease is longer
  */
 export async function keepLeases(
   target: EnrolmentNode,
   keys: readonly string[],
-  sightings: readonly (readonly Sighting[])[],
+  snapshots: readonly (readonly RecordSnapshot[])[],
   {
     required,
     longestMs,
@@ -38,29 +38,29 @@ export async function keepLeases(
   }: { readonly required: number; readonly longestMs: number; readonly askedMonoMs: number },
   watch: LeaseWatch,
 ): Promise<void> {
-  const running = keys.map((_, index) => runningLeases(sightings[index] ?? [], required, longestMs, watch))
+  const running = keys.map((_, index) => runningLeases(snapshots[index] ?? [], required, longestMs, watch))
   const wanted = keys.flatMap((key, index) => ((running[index]?.length ?? 0) > 0 ? [{ key, index }] : []))
   if (wanted.length === 0) return
   // As it is now: something that came between looking and telling may have stood above what was told.
-  const own = await target.show(
+  const own = await target.inspect(
     wanted.map(({ key }) => key),
     false,
   )
   const elapsedMs = watch.monoMs() - askedMonoMs
   for (const [at, { index }] of wanted.entries()) {
     for (const lease of running[index] ?? []) {
-      if (!isKept(lease, own.sightings[at], elapsedMs + driftMs(elapsedMs))) watch.owes(lease.remainingMs)
+      if (!isKept(lease, own.snapshots[at], elapsedMs + driftMs(elapsedMs))) watch.owes(lease.remainingMs)
     }
   }
 }
 
 function runningLeases(
-  sightings: readonly Sighting[],
+  snapshots: readonly RecordSnapshot[],
   required: number,
   longestMs: number,
   { mayHaveForgotten }: LeaseWatch,
 ): readonly Running[] {
-  const all = sightings.flatMap(({ record, nodeMs }): Running[] => {
+  const all = snapshots.flatMap(({ record, nodeMs }): Running[] => {
     if (record.state !== 'claimed' || record.leaseUntilNodeMs <= nodeMs) return []
     return [{ record, remainingMs: Math.min(longestMs, record.leaseUntilNodeMs - nodeMs) }]
   })
@@ -73,7 +73,7 @@ function runningLeases(
 /** For as long as the lease runs, the node refuses everybody but its holder. */
 function isKept(
   { record: claim, remainingMs }: Running,
-  own: Shown['sightings'][number],
+  own: Inspection['snapshots'][number],
   elapsedMs: number,
 ): boolean {
   if (own === undefined || own === 'damaged') return own === 'damaged'

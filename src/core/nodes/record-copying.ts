@@ -7,8 +7,8 @@
 
 import type { Events } from '../events.ts'
 import type { NodeRecord } from '../record/record.ts'
-import { leasedAtMost, type Merged, mergeSightings, type Sighting } from '../record/record-merge.ts'
-import type { Adoption, EnrolmentNode, Peer, Shown } from './enrolment-node.ts'
+import { leasedAtMost, type Merged, mergeSnapshots, type RecordSnapshot } from '../record/record-merge.ts'
+import type { Adoption, EnrolmentNode, Inspection, Peer } from './enrolment-node.ts'
 import {
   advanced,
   type CopyProgress,
@@ -32,7 +32,7 @@ export type CopyPorts = {
 export type MergedKeys = { has(key: string): boolean; add(key: string): unknown }
 
 /** A node whose records are looked at. */
-export type Source = Omit<Peer, 'node'> & { readonly node: Pick<EnrolmentNode, 'name' | 'keys' | 'show'> }
+export type Source = Omit<Peer, 'node'> & { readonly node: Pick<EnrolmentNode, 'name' | 'keys' | 'inspect'> }
 
 export type CopyView = Pick<EnrolmentView, 'quarantine' | 'quarantineMs' | 'required'> & {
   /** So many have to be heard of each record; where it is not given a majority of all. */
@@ -85,7 +85,7 @@ export async function copyPages(
     await Promise.allSettled(copying)
   }
   // Had its clock jumped on the way, it would have shown fewer keys than it knew, and said nothing.
-  if (!lossDeclared && !(await source.node.show([], false)).voting)
+  if (!lossDeclared && !(await source.node.inspect([], false)).voting)
     throw new Error(`${source.node.name} stopped voting while its keys were gone through`)
   return advanced(quarantine.progress, source.runId, cursor, copied)
 }
@@ -127,13 +127,13 @@ async function copyKeys(
 ): Promise<number> {
   const askedMonoMs = leases?.monoMs() ?? 0
   const [own, heard] = await Promise.all([
-    target.show(keys, false),
+    target.inspect(keys, false),
     hear(keys, source, witnesses, hearAtLeast, lossDeclared),
   ])
   tellOfDamage(keys, heard, events)
   const news: News[] = keys.flatMap((key, index) => {
-    const seen = mergeSightings(sightingsAt(heard, index), required)
-    if (seen === undefined || isKnown(own.sightings[index], seen)) return []
+    const seen = mergeSnapshots(snapshotsAt(heard, index), required)
+    if (seen === undefined || isKnown(own.snapshots[index], seen)) return []
     return [{ key, index, merged: leasedAtMost(seen, longestLeaseMs) }]
   })
   const short = news.filter(({ merged }) => merged.record.state !== 'completed')
@@ -146,14 +146,14 @@ async function copyKeys(
     copied += adoptions.length
   }
   if (leases !== undefined) {
-    const sightings = keys.map((_, index) => sightingsAt(heard, index))
+    const snapshots = keys.map((_, index) => snapshotsAt(heard, index))
     const terms = { required, longestMs: longestLeaseMs, askedMonoMs }
-    await keepLeases(target, keys, sightings, terms, leases)
+    await keepLeases(target, keys, snapshots, terms, leases)
   }
   return copied
 }
 
-type Heard = { readonly node: Source['node']; readonly sightings: Shown['sightings'] }
+type Heard = { readonly node: Source['node']; readonly snapshots: Inspection['snapshots'] }
 
 /** The headers of `keys` on so many voting nodes, the source among them. */
 async function hear(
@@ -163,13 +163,13 @@ async function hear(
   atLeast: number,
   lossDeclared: boolean,
 ): Promise<readonly Heard[]> {
-  const answers = await Promise.allSettled(witnesses.map(({ node }) => node.show(keys, false)))
+  const answers = await Promise.allSettled(witnesses.map(({ node }) => node.inspect(keys, false)))
   const heard = answers.flatMap((answer, index): Heard[] => {
     const witness = witnesses[index]
     if (answer.status === 'rejected' || witness === undefined) return []
     // A voter that turns out to have forgotten would pass for one that never knew.
     if (!answer.value.voting && !lossDeclared) return []
-    return [{ node: witness.node, sightings: answer.value.sightings }]
+    return [{ node: witness.node, snapshots: answer.value.snapshots }]
   })
   if (!heard.some(({ node }) => node === source.node))
     throw new Error(`${source.node.name} stopped voting while its records were copied`)
@@ -189,7 +189,7 @@ function toLoad(news: readonly News[], heard: readonly Heard[], turn: number): r
   const byHolder = new Map<Heard, News[]>()
   for (const one of news) {
     if (one.merged.record.state !== 'completed') continue
-    const holder = inTurn.find(({ sightings }) => accepted(sightings[one.index]) === accepted(one.merged))
+    const holder = inTurn.find(({ snapshots }) => accepted(snapshots[one.index]) === accepted(one.merged))
     if (holder === undefined) throw new Error('a merged outcome is held by nobody')
     byHolder.set(holder, [...(byHolder.get(holder) ?? []), one])
   }
@@ -203,15 +203,15 @@ async function loadOutcomes(
   heard: readonly Heard[],
   required: number,
 ): Promise<readonly Adoption[]> {
-  const { sightings } = await holder.node.show(
+  const { snapshots } = await holder.node.inspect(
     wanted.map(({ key }) => key),
     true,
   )
   return wanted.flatMap(({ key, index }, at): Adoption[] => {
-    const whole = sightings[at]
-    const others = heard.flatMap((one) => (one === holder ? [] : intact(one.sightings[index])))
-    // First, because of sightings of one outcome the first is kept, and the others are headers without it.
-    const merged = mergeSightings([...intact(whole), ...others], required)
+    const whole = snapshots[at]
+    const others = heard.flatMap((one) => (one === holder ? [] : intact(one.snapshots[index])))
+    // First, because of snapshots of one outcome the first is kept, and the others are headers without it.
+    const merged = mergeSnapshots([...intact(whole), ...others], required)
     // Gone or overtaken between the two looks: this page is gone through again.
     if (merged?.record.state === 'completed' && outcomeIn(merged) !== outcomeIn(whole))
       throw new Error('an outcome was replaced while it was copied')
@@ -227,7 +227,7 @@ function bySize(wanted: readonly News[], holder: Heard): readonly (readonly News
   const portions: News[][] = []
   let bytes = Number.POSITIVE_INFINITY
   for (const one of wanted) {
-    const seen = holder.sightings[one.index]
+    const seen = holder.snapshots[one.index]
     const size = seen === undefined || seen === 'damaged' ? 0 : (seen.sizeBytes ?? 0)
     if (bytes + size > LOAD_MAX_BYTES) {
       portions.push([])
@@ -242,16 +242,16 @@ function bySize(wanted: readonly News[], holder: Heard): readonly (readonly News
 function tellOfDamage(keys: readonly string[], heard: readonly Heard[], events: Events): void {
   const reason = 'a record can’t be read by the node that keeps it'
   for (const [index, recordKey] of keys.entries()) {
-    if (heard.some(({ sightings }) => sightings[index] === 'damaged'))
+    if (heard.some(({ snapshots }) => snapshots[index] === 'damaged'))
       events.publish({ kind: 'outcome_damaged', recordKey, reason })
   }
 }
 
-function sightingsAt(heard: readonly Heard[], index: number): readonly Sighting[] {
-  return heard.flatMap(({ sightings }) => intact(sightings[index]))
+function snapshotsAt(heard: readonly Heard[], index: number): readonly RecordSnapshot[] {
+  return heard.flatMap(({ snapshots }) => intact(snapshots[index]))
 }
 
-function intact(seen: Sighting | 'damaged' | undefined): readonly Sighting[] {
+function intact(seen: RecordSnapshot | 'damaged' | undefined): readonly RecordSnapshot[] {
   return seen === undefined || seen === 'damaged' ? [] : [seen]
 }
 
@@ -269,7 +269,7 @@ function outcomeIn(seen: { readonly record: NodeRecord } | 'damaged' | undefined
 }
 
 /** What the node has already it need not be told: one that kept most of its memory is told little. */
-function isKnown(own: Sighting | 'damaged' | undefined, { record: theirs, ttlMs }: Merged): boolean {
+function isKnown(own: RecordSnapshot | 'damaged' | undefined, { record: theirs, ttlMs }: Merged): boolean {
   // What it can't read it can't adopt either.
   if (own === undefined || own === 'damaged') return own === 'damaged'
   const { record } = own

@@ -7,7 +7,7 @@
  */
 
 import { driftMs } from '../clock-drift.ts'
-import type { Sighting } from '../record/record-merge.ts'
+import type { RecordSnapshot } from '../record/record-merge.ts'
 import type { NodeView } from './continuity.ts'
 import type { EnrolmentNode } from './enrolment-node.ts'
 import { type CopyProgress, FIRST_CURSOR, NOTHING_COPIED } from './enrolment-rules.ts'
@@ -107,15 +107,15 @@ function limited(keys: Set<string>) {
 
 /** What it shows is heard although it does not vote; and its leases as if its clock were that far behind. */
 function waiting(node: Source['node'], slackMs: number): Source['node'] {
-  const later = (seen: Sighting): Sighting => ({ ...seen, nodeMs: seen.nodeMs - slackMs })
+  const later = (seen: RecordSnapshot): RecordSnapshot => ({ ...seen, nodeMs: seen.nodeMs - slackMs })
   return {
     name: node.name,
     keys: (cursor) => node.keys(cursor),
-    show: async (keys, whole) => {
-      const { sightings } = await node.show(keys, whole)
+    inspect: async (keys, whole) => {
+      const { snapshots } = await node.inspect(keys, whole)
       return {
         voting: true,
-        sightings: sightings.map((seen) =>
+        snapshots: snapshots.map((seen) =>
           seen === undefined || seen === 'damaged' ? seen : { ...seen, ...later(seen) },
         ),
       }

@@ -21,7 +21,7 @@ type Undecided = Exclude<NodeRecord, Completed>
 type Claimed = Extract<NodeRecord, { state: 'claimed' }>
 
 /** One record as one node shows it. */
-export type Sighting = {
+export type RecordSnapshot = {
   readonly record: NodeRecord
   /** The node's own clock at that moment. */
   readonly nodeMs: number
@@ -45,35 +45,35 @@ export function onNoClock(record: NodeRecord, nodeMs: number): NodeRecord {
 }
 
 /**
- * What the sightings of one record amount to; undefined where no node has it.
+ * What the snapshots of one record amount to; undefined where no node has it.
  *
  * @param needed a majority of all nodes of the cluster
  */
-export function mergeSightings(sightings: readonly Sighting[], needed: number): Merged | undefined {
-  const [first, ...rest] = sightings.map(({ record, nodeMs }) => onNoClock(record, nodeMs))
+export function mergeSnapshots(snapshots: readonly RecordSnapshot[], needed: number): Merged | undefined {
+  const [first, ...rest] = snapshots.map(({ record, nodeMs }) => onNoClock(record, nodeMs))
   if (first === undefined) return undefined
   const record = rest.reduce(mergeRecords, first)
-  const ttlMs = Math.max(...sightings.map((sighting) => sighting.ttlMs))
+  const ttlMs = Math.max(...snapshots.map((snapshot) => snapshot.ttlMs))
   if (record.state === 'claimed')
     return { record: ofWhatMayStand(record, [first, ...rest], needed), ttlMs, chosen: false }
   if (record.state === 'released') return { record, ttlMs, chosen: false }
-  const accepted = chosenAmong(sightings, needed)
+  const accepted = chosenAmong(snapshots, needed)
   if (accepted === undefined) return { record: markCopied(record, false), ttlMs, chosen: false }
   // Whatever larger ballots a minority shows: fence and owner are the highest, the outcome is the chosen one.
   const { fence, owner } = record
   return { record: markCopied({ ...accepted, fence, owner }, true), ttlMs, chosen: true }
 }
 
-/** The outcome that a majority accepted at one ballot. Of its sightings the first, which may be the only one with its bytes. */
-function chosenAmong(sightings: readonly Sighting[], needed: number): Completed | undefined {
-  const votes = sightings.flatMap(({ record }) =>
+/** The outcome that a majority accepted at one ballot. Of its snapshots the first, which may be the only one with its bytes. */
+function chosenAmong(snapshots: readonly RecordSnapshot[], needed: number): Completed | undefined {
+  const votes = snapshots.flatMap(({ record }) =>
     record.state === 'completed' && record.copied === undefined ? [record] : [],
   )
   const isChosen = ({ acceptedToken }: Completed) =>
     votes.filter((vote) => vote.acceptedToken === acceptedToken).length >= needed
   const ballot = votes.find(isChosen)?.acceptedToken
   if (ballot === undefined) return undefined
-  return sightings
+  return snapshots
     .map(({ record }) => record)
     .find((record): record is Completed => record.state === 'completed' && record.acceptedToken === ballot)
 }

@@ -2,16 +2,16 @@ import { describe, expect, test } from 'vitest'
 import type { EnrolmentNode } from '../../../src/core/nodes/enrolment-node.ts'
 import { keepLeases } from '../../../src/core/nodes/live-leases.ts'
 import { NO_OWNER, type NodeRecord } from '../../../src/core/record/record.ts'
-import type { Sighting } from '../../../src/core/record/record-merge.ts'
+import type { RecordSnapshot } from '../../../src/core/record/record-merge.ts'
 
 const NODE_MS = 1_000_000
 const ANN = 'a'.repeat(32)
 const BOB = 'b'.repeat(32)
 const CONTENT = 'f'.repeat(64)
 
-const seen = (record: NodeRecord): Sighting => ({ record, nodeMs: NODE_MS, ttlMs: 60_000 })
+const seen = (record: NodeRecord): RecordSnapshot => ({ record, nodeMs: NODE_MS, ttlMs: 60_000 })
 
-function claim(owner: string, fence: number, remainingMs: number): Sighting {
+function claim(owner: string, fence: number, remainingMs: number): RecordSnapshot {
   const leaseUntilNodeMs = NODE_MS + remainingMs
   return seen({
     state: 'claimed',
@@ -26,7 +26,7 @@ function claim(owner: string, fence: number, remainingMs: number): Sighting {
 
 const released = (fence: number) => seen({ state: 'released', fence })
 
-function completed(acceptedToken: number): Sighting {
+function completed(acceptedToken: number): RecordSnapshot {
   const outcome = Buffer.from('done')
   const known = {
     owner: ANN,
@@ -41,16 +41,16 @@ function completed(acceptedToken: number): Sighting {
 
 /** For how long a node has to wait that holds `own` after it was told, where five nodes are, one of which does not vote. */
 async function owedMs(
-  own: Sighting | undefined,
-  others: readonly Sighting[],
+  own: RecordSnapshot | undefined,
+  others: readonly RecordSnapshot[],
   elapsedMs = 0,
 ): Promise<number> {
   let monoMs = 0
   let owed = 0
   const target = {
-    show: async () => {
+    inspect: async () => {
       monoMs = elapsedMs
-      return { voting: false, sightings: [own] }
+      return { voting: false, snapshots: [own] }
     },
   } as unknown as EnrolmentNode
   await keepLeases(
@@ -72,7 +72,7 @@ async function owedMs(
 describe('a running lease that two others show, of which a third may have been the node that forgot', () => {
   const running = [claim(ANN, 10, 5_000), claim(ANN, 10, 4_000)]
 
-  test.for<[string, Sighting | undefined, number]>([
+  test.for<[string, RecordSnapshot | undefined, number]>([
     ['is kept by a node that has it', claim(ANN, 10, 5_000), 0],
     ['is kept by a node that refuses everybody for as long', claim(NO_OWNER, 20, 5_000), 0],
     ['is waited for where the node has it for a shorter time', claim(ANN, 10, 100), 5_000],

@@ -22,13 +22,13 @@ function voter(name: string, records: ReadonlyMap<string, NodeRecord>, answers =
   const node = {
     name,
     keys: async () => ({ keys: [...records.keys()], cursor: '0' }),
-    show: async (keys: readonly string[]) => {
+    inspect: async (keys: readonly string[]) => {
       if (keys.length === 0 && !answers()) throw new Error('no answer')
-      const sightings = keys.map((key) => {
+      const snapshots = keys.map((key) => {
         const record = records.get(key)
         return record && { record, nodeMs: NODE_MS, ttlMs: 60_000 }
       })
-      return { voting: true, sightings }
+      return { voting: true, snapshots }
     },
   }
   return { node, runId: name, voting: true }
@@ -47,9 +47,9 @@ test('what a node owes for a key that it was told stays known, also where the tu
   // It has taken somebody else's claim meanwhile, and keeps that one.
   const target = {
     name: 'c',
-    show: async (keys: readonly string[]) => ({
+    inspect: async (keys: readonly string[]) => ({
       voting: false,
-      sightings: keys.map(() => ({ record: claimed('b', 20), nodeMs: NODE_MS, ttlMs: 60_000 })),
+      snapshots: keys.map(() => ({ record: claimed('b', 20), nodeMs: NODE_MS, ttlMs: 60_000 })),
     }),
     adopt: async () => {},
   } as unknown as EnrolmentNode

@@ -5,9 +5,9 @@ import {
   adoptRecord,
   leasedAtMost,
   mergeRecords,
-  mergeSightings,
+  mergeSnapshots,
   onNoClock,
-  type Sighting,
+  type RecordSnapshot,
 } from '../../../src/core/record/record-merge.ts'
 import { arbitraryRecord } from '../../support/arbitrary-records.ts'
 
@@ -79,44 +79,44 @@ describe('two nodes remember one record differently; what a third is told', () =
   })
 })
 
-const seen = (record: NodeRecord, ttlMs = 1_000): Sighting => ({ record, nodeMs: 0, ttlMs })
+const seen = (record: NodeRecord, ttlMs = 1_000): RecordSnapshot => ({ record, nodeMs: 0, ttlMs })
 
 test('an outcome that a majority accepted is told as theirs, however far the fence was raised since', () => {
   const majority = [seen(completed(5, 9)), seen(completed(5, 7)), seen(completed(5, 5))]
-  expect(mergeSightings(majority, 3)).toMatchObject({ chosen: true, record: { fence: 9 } })
-  expect(mergeSightings(majority, 3)?.record).not.toHaveProperty('copied')
+  expect(mergeSnapshots(majority, 3)).toMatchObject({ chosen: true, record: { fence: 9 } })
+  expect(mergeSnapshots(majority, 3)?.record).not.toHaveProperty('copied')
 })
 
 test('an outcome that a majority accepted at one token is told as theirs, though a minority shows it at a larger one', () => {
-  const sightings = [seen(completed(9)), seen(completed(5, 9)), seen(completed(5, 9)), seen(completed(5, 7))]
-  expect(mergeSightings(sightings, 3)).toEqual({ record: completed(5, 9), ttlMs: 1_000, chosen: true })
+  const snapshots = [seen(completed(9)), seen(completed(5, 9)), seen(completed(5, 9)), seen(completed(5, 7))]
+  expect(mergeSnapshots(snapshots, 3)).toEqual({ record: completed(5, 9), ttlMs: 1_000, chosen: true })
 })
 
 test('a copy is no vote: two that accepted and one that was told are no majority of three', () => {
-  const sightings = [seen(completed(5, 9)), seen(completed(5, 9)), seen(completed(5, 9, true))]
-  expect(mergeSightings(sightings, 3)).toMatchObject({ chosen: false, record: { copied: true } })
+  const snapshots = [seen(completed(5, 9)), seen(completed(5, 9)), seen(completed(5, 9, true))]
+  expect(mergeSnapshots(snapshots, 3)).toMatchObject({ chosen: false, record: { copied: true } })
 })
 
 test('the longest memory is kept, and what nobody has is nothing', () => {
-  expect(mergeSightings([seen(released(5), 10), seen(released(4), 99)], 2)?.ttlMs).toBe(99)
-  expect(mergeSightings([], 2)).toBeUndefined()
+  expect(mergeSnapshots([seen(released(5), 10), seen(released(4), 99)], 2)?.ttlMs).toBe(99)
+  expect(mergeSnapshots([], 2)).toBeUndefined()
 })
 
 test('a lease runs on the clock of the node that is told', () => {
-  const merged = mergeSightings([{ record: claimed(5, 1, 10_500), nodeMs: 10_000, ttlMs: 1 }], 1)
+  const merged = mergeSnapshots([{ record: claimed(5, 1, 10_500), nodeMs: 10_000, ttlMs: 1 }], 1)
   expect(merged && adoptRecord(undefined, merged, 7_000_000)).toMatchObject({ leaseUntilNodeMs: 7_000_500 })
 })
 
 // Found by simulation: one clock that was set back by half a minute kept a key from everybody for as long, by way of a second node.
 test('no lease is told as longer than any can be, as one looks on a clock that was set back', () => {
-  const merged = mergeSightings([{ record: claimed(5, 1, 40_500), nodeMs: 10_000, ttlMs: 1 }], 1)
+  const merged = mergeSnapshots([{ record: claimed(5, 1, 40_500), nodeMs: 10_000, ttlMs: 1 }], 1)
   expect(merged && leasedAtMost(merged, 1_500).record).toMatchObject({ leaseUntilNodeMs: 1_500 })
   expect(merged && leasedAtMost(merged, 60_000)).toBe(merged)
 })
 
 // Found by simulation: the claim of another content, granted in quarantine, was given back and left nothing of the attempt.
 test('a node that granted another content while it did not vote is told of the claim that it forgot, above its own promise', () => {
-  const merged = mergeSightings([{ record: lapsed(5, 2), nodeMs: 10_000, ttlMs: 1 }], 1)
+  const merged = mergeSnapshots([{ record: lapsed(5, 2), nodeMs: 10_000, ttlMs: 1 }], 1)
   const stray: NodeRecord = { ...claimed(9, 1, 10_900, BOB), fingerprint: 'e'.repeat(64) } as NodeRecord
   const told = merged && adoptRecord(stray, merged, 10_000)
   expect(told).toEqual({ ...givenBack(9, 2), fingerprint: PRINT })
@@ -147,9 +147,9 @@ describe('nodes of five show claims of two contents; what one that forgot is tol
       of(MANY, givenBack(9, 2)),
     ],
   ])('%s', (_, shown, told) => {
-    const sightings = shown.map((record) => ({ record, nodeMs: 0, ttlMs: 1_000 }))
-    for (const seen of [sightings, sightings.toReversed()])
-      expect(mergeSightings(seen, 3)?.record).toEqual(told)
+    const snapshots = shown.map((record) => ({ record, nodeMs: 0, ttlMs: 1_000 }))
+    for (const seen of [snapshots, snapshots.toReversed()])
+      expect(mergeSnapshots(seen, 3)?.record).toEqual(told)
   })
 })
 
