@@ -149,7 +149,7 @@ const watched = {
   writeBackPending: 0,
   sweeping: undefined,
   sagas: undefined,
-  vitals: undefined,
+  nodeStats: undefined,
 } as const
 const scrapes: number[] = []
 for (let i = 0; i < 200; i += 1) {

@@ -188,7 +188,7 @@ function adminOf({ telemetry, nodes, listeners, stack, sagas, secrets }: Parts, 
     leasesReserved: listeners.reserved(),
     writeBackPending: stack.writeBackPending(),
     sweeping: state.coordination?.sweeping(),
-    vitals: state.coordination?.vitals(),
+    nodeStats: state.coordination?.nodeStats(),
     sagas: sagas?.backlog(),
   })
   return createAdminServer({

@@ -12,13 +12,13 @@ import type { Clock, Random } from '../core/clock.ts'
 import { campaign } from '../core/coordination/election.ts'
 import { type Trail, trailOf } from '../core/coordination/trail.ts'
 import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
-import type { NodeVitals } from '../core/nodes/node-vitals.ts'
+import type { NodeStats } from '../core/nodes/node-stats.ts'
 import type { Leases } from '../core/ports.ts'
 import type { Application } from '../http/proxy/application.ts'
 import { SWEEPER_LEADERSHIP } from '../redis/keys.ts'
 import { lapsedClaims } from '../redis/lapsed.ts'
+import { readNodeStats } from '../redis/node-stats.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
-import { readVitals } from '../redis/vitals.ts'
 
 export type CoordinationPorts = {
   readonly redis: RedisNodes
@@ -41,7 +41,7 @@ export type Coordination = AsyncDisposable & {
     readonly orphansOpen: number | undefined
   }
   /** Of the nodes, by their names; undefined where another sidecar is elected to ask for them. */
-  vitals(): ReadonlyMap<string, NodeVitals> | undefined
+  nodeStats(): ReadonlyMap<string, NodeStats> | undefined
 }
 
 /** What there is for each quorum group. Each has a leader of its own, so that a lost one stops no other one from being swept. */
@@ -68,9 +68,9 @@ export function openCoordinations(
         orphansOpen,
       }
     },
-    vitals: () => {
-      const known = all.flatMap((one) => one.vitals() ?? [])
-      return known.length === 0 ? undefined : new Map(known.flatMap((vitals) => [...vitals]))
+    nodeStats: () => {
+      const known = all.flatMap((one) => one.nodeStats() ?? [])
+      return known.length === 0 ? undefined : new Map(known.flatMap((nodeStats) => [...nodeStats]))
     },
     [Symbol.asyncDispose]: async () => {
       await Promise.all(all.map((one) => one[Symbol.asyncDispose]()))
@@ -81,7 +81,7 @@ export function openCoordinations(
 /** How long there is no leader when one dies: but no longer than a lease that nodes wait for. */
 const LEADERSHIP_LEASE_MS = 15_000
 /** Nobody waits for it with a request. */
-const VITALS_DEADLINE_MS = 1_000
+const NODE_STATS_DEADLINE_MS = 1_000
 
 function openCoordination(config: Config, ports: CoordinationPorts): Coordination {
   const { redis, clock } = ports
@@ -98,7 +98,7 @@ function openCoordination(config: Config, ports: CoordinationPorts): Coordinatio
   })
   const sources = redis.members.map(({ node, client }) => ({
     name: node.name,
-    read: () => readVitals(client, VITALS_DEADLINE_MS, clock),
+    read: () => readNodeStats(client, NODE_STATS_DEADLINE_MS, clock),
   }))
   const collector = createNodeCollector(sources, config.nodeCollectionIntervalMs, clock)
   let orphansOpen: number | undefined
@@ -128,7 +128,7 @@ function openCoordination(config: Config, ports: CoordinationPorts): Coordinatio
     get leading() {
       return candidate.leading
     },
-    vitals: collector.vitals,
+    nodeStats: collector.nodeStats,
     sweeping: () => ({ leading: candidate.leading, filled: candidate.filled, orphansOpen }),
     [Symbol.asyncDispose]: () => candidate[Symbol.asyncDispose](),
   }

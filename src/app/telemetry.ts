@@ -9,7 +9,7 @@ import type { Config } from '../config/load.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import { createReadinessGate, type ReadinessVerdict } from '../core/health/readiness.ts'
-import type { NodeVitals } from '../core/nodes/node-vitals.ts'
+import type { NodeStats } from '../core/nodes/node-stats.ts'
 import type { Leases, RecordNode } from '../core/ports.ts'
 import type { SagaBacklog } from '../core/saga-admin.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
@@ -18,8 +18,8 @@ import { countEvents, recordStanding, type Standing } from '../observe/counting.
 import { fanOut, type Subscriber } from '../observe/fan-out.ts'
 import { createLog, logEvents } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
+import { recordNodeStats } from '../observe/node-stats-gauges.ts'
 import { recordSagaBacklog } from '../observe/saga-gauges.ts'
-import { recordVitals } from '../observe/vitals-gauges.ts'
 import { type NodesSeen, readinessFacts } from './readiness-facts.ts'
 import { startReadinessTimers } from './readiness-timers.ts'
 
@@ -44,7 +44,7 @@ export type Watched = NodesSeen & {
   /** Where a database is configured and has answered. */
   readonly sagas: SagaBacklog | undefined
   /** Of the nodes by name, where this sidecar is elected to ask for them. */
-  readonly vitals: ReadonlyMap<string, NodeVitals> | undefined
+  readonly nodeStats: ReadonlyMap<string, NodeStats> | undefined
 } & Pick<Standing, 'inFlight' | 'leasesReserved' | 'writeBackPending' | 'sweeping'>
 
 export type Telemetry = AsyncDisposable & {
@@ -73,7 +73,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     required,
     routes,
     sagas: config.sagaDatabase !== undefined,
-    vitals: config.nodeCollectionIntervalMs > 0,
+    nodeStats: config.nodeCollectionIntervalMs > 0,
   })
   const traces = config.tracing ? await openTraces(config, environment) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
@@ -123,7 +123,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       }))
       recordStanding(metrics, { ...watched, nodes, readiness: verdict(watched) })
       recordSagaBacklog(metrics.sagas, watched.sagas)
-      recordVitals(metrics.vitals, watched.vitals)
+      recordNodeStats(metrics.nodeStats, watched.nodeStats)
       return metrics.exposition(accept)
     },
     start: (groups) => {

@@ -1,36 +1,36 @@
 /**
- * Looks at the vitals of all nodes now and then, for as long as this sidecar is elected to.
+ * Looks at the stats of all nodes now and then, for as long as this sidecar is elected to.
  *
  * One sidecar asks for all of them: as many as there are pods would cost the nodes more than it tells. Owns what is known at
  * the moment, which is nothing where it is not elected and nothing of a node that did not answer the last time.
  */
 
 import type { Clock } from '../core/clock.ts'
-import type { NodeVitals } from '../core/nodes/node-vitals.ts'
+import type { NodeStats } from '../core/nodes/node-stats.ts'
 import { paused } from './sweeper.ts'
 
-export type VitalsSource = {
+export type NodeStatsSource = {
   readonly name: string
   /** Rejects where the node can't be asked. */
-  read(): Promise<NodeVitals>
+  read(): Promise<NodeStats>
 }
 
 export type NodeCollector = {
   /** By name of the node; undefined where somebody else is elected. */
-  vitals(): ReadonlyMap<string, NodeVitals> | undefined
+  nodeStats(): ReadonlyMap<string, NodeStats> | undefined
   /** Looks again and again until it is over. */
   collect(over: AbortSignal): Promise<void>
 }
 
 /** @param everyMs 0: never */
 export function createNodeCollector(
-  sources: readonly VitalsSource[],
+  sources: readonly NodeStatsSource[],
   everyMs: number,
   clock: Clock,
 ): NodeCollector {
-  let known: ReadonlyMap<string, NodeVitals> | undefined
+  let known: ReadonlyMap<string, NodeStats> | undefined
 
-  async function lookOnce(): Promise<ReadonlyMap<string, NodeVitals>> {
+  async function lookOnce(): Promise<ReadonlyMap<string, NodeStats>> {
     const looks = await Promise.allSettled(sources.map((source) => source.read()))
     return new Map(
       looks.flatMap((look, index) => {
@@ -41,7 +41,7 @@ export function createNodeCollector(
   }
 
   return {
-    vitals: () => known,
+    nodeStats: () => known,
     collect: async (over) => {
       if (everyMs === 0) return
       while (!over.aborted) {

@@ -12,9 +12,9 @@ import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/event
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import { BUCKETS_S } from './buckets.ts'
 import type { MakeGauge } from './gauge.ts'
+import { nodeStatsGauges } from './node-stats-gauges.ts'
 import { sagaGauges } from './saga-gauges.ts'
 import { Tally, type talliesOf } from './tallies.ts'
-import { vitalsGauges } from './vitals-gauges.ts'
 
 const DECISIONS: readonly Decision[] = [
   'acquired',
@@ -58,8 +58,8 @@ export type MetricsOptions = {
   readonly routes: readonly string[]
   /** A database of the saga kit is configured. Default false. */
   readonly sagas?: boolean
-  /** Vitals of the nodes are collected by whichever sidecar is elected. Default false. */
-  readonly vitals?: boolean
+  /** Stats of the nodes are collected by whichever sidecar is elected. Default false. */
+  readonly nodeStats?: boolean
 }
 
 /** How each kind of metric is made and registered. */
@@ -80,7 +80,7 @@ export function defineMetrics(kinds: Kinds, options: MetricsOptions) {
   gauge('fencepost_quorum_nodes', 'Nodes of a quorum that are configured.', {}, groupNodes)
   return {
     sagas: options.sagas === true ? sagaGauges(gauge) : undefined,
-    vitals: options.vitals === true ? vitalsGauges(gauge, nodes) : undefined,
+    nodeStats: options.nodeStats === true ? nodeStatsGauges(gauge, nodes) : undefined,
     labelledRoutes: new Set(route),
     ...claimMetrics(kinds, groupNodes - required),
     ...nodeMetrics(kinds, nodes),

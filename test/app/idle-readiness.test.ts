@@ -50,7 +50,7 @@ async function idlePod(env: Record<string, string> = {}) {
     agreed: true,
     standstills: [],
     sagas: undefined,
-    vitals: undefined,
+    nodeStats: undefined,
     inFlight: 0,
     leasesReserved: 0,
     writeBackPending: 0,

@@ -75,7 +75,7 @@ describe('what is written about alerts', () => {
       required: 1,
       routes: [],
       sagas: true,
-      vitals: true,
+      nodeStats: true,
     })
     const exposed = [...(await exposition()).text.matchAll(/^# TYPE (\S+)/gm)].map(
       ([, name]) => name as string,

@@ -27,7 +27,7 @@ function metricsOf(routes: readonly string[] = ['payments']) {
     routes,
     // The most that there can be.
     sagas: true,
-    vitals: true,
+    nodeStats: true,
   })
   let traceId: string | undefined
   const count = countEvents(metrics, 3, () => traceId)
@@ -399,14 +399,14 @@ describe('what is counted when', () => {
     expect(await shown()).toEqual([3, 2, 2, 0])
   })
 
-  test('each node more is 17 series, and 21 where vitals are collected', async () => {
+  test('each node more is 17 series, and 21 where stats of nodes are collected', async () => {
     const names = (count: number) => Array.from({ length: count }, (_, at) => `redis-${at}`)
-    for (const [vitals, each] of [
+    for (const [nodeStats, each] of [
       [false, 17],
       [true, 21],
     ] as const) {
       const of = async (count: number) => {
-        const options = { version: '1', nodeVersion: '26', groupNodes: 5, required: 3, routes: [], vitals }
+        const options = { version: '1', nodeVersion: '26', groupNodes: 5, required: 3, routes: [], nodeStats }
         const { text } = await createMetrics({ ...options, nodes: names(count) }).exposition()
         return seriesOf(text).size
       }

@@ -1,7 +1,7 @@
 // Memory, evictions and slow log of the nodes, asked for by one sidecar for all of them.
 import { expect, test } from 'vitest'
 import { createNodeCollector } from '../../src/coordination/node-collector.ts'
-import { readVitals } from '../../src/redis/vitals.ts'
+import { readNodeStats } from '../../src/redis/node-stats.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
@@ -81,16 +81,16 @@ test('a node that does not answer is not known, the others are; a slow command i
   await eventually('its connection is gone', () => last?.client.status !== 'ready')
   const sources = members.map(({ node, client }) => ({
     name: node.name,
-    read: () => readVitals(client, 10_000, systemClock),
+    read: () => readNodeStats(client, 10_000, systemClock),
   }))
   const over = new AbortController()
   const collector = createNodeCollector(sources, 60_000, systemClock)
-  expect(collector.vitals()).toBeUndefined()
+  expect(collector.nodeStats()).toBeUndefined()
   const collecting = collector.collect(over.signal)
-  const vitals = await eventually('a look', () => collector.vitals())
-  expect([...vitals.keys()]).toEqual(['redis-0', 'redis-1'])
-  expect(vitals.get('redis-0')?.slowlogLength).toBeGreaterThan(0)
+  const nodeStats = await eventually('a look', () => collector.nodeStats())
+  expect([...nodeStats.keys()]).toEqual(['redis-0', 'redis-1'])
+  expect(nodeStats.get('redis-0')?.slowlogLength).toBeGreaterThan(0)
   over.abort()
   await collecting
-  expect(collector.vitals()).toBeUndefined()
+  expect(collector.nodeStats()).toBeUndefined()
 })

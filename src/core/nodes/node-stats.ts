@@ -1,6 +1,6 @@
 /** How a node is doing besides its votes: what its server says of its memory and of commands that took long. */
 
-export type NodeVitals = {
+export type NodeStats = {
   readonly memoryUsedBytes: number
   /** Memory of the process by memory of its data; means nothing while there is little of either. */
   readonly memoryFragmentationRatio: number

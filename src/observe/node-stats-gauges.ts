@@ -5,12 +5,12 @@
  * all pods is what the elected one knows.
  */
 
-import type { NodeVitals } from '../core/nodes/node-vitals.ts'
+import type { NodeStats } from '../core/nodes/node-stats.ts'
 import type { MakeGauge } from './gauge.ts'
 
-export type VitalsGauges = ReturnType<typeof vitalsGauges>
+export type NodeStatsGauges = ReturnType<typeof nodeStatsGauges>
 
-export function vitalsGauges(gauge: MakeGauge, node: readonly string[]) {
+export function nodeStatsGauges(gauge: MakeGauge, node: readonly string[]) {
   const unknown = Number.NaN
   return {
     nodes: node,
@@ -46,17 +46,17 @@ export function vitalsGauges(gauge: MakeGauge, node: readonly string[]) {
   }
 }
 
-/** @param vitals undefined where this sidecar is not elected */
-export function recordVitals(
-  gauges: VitalsGauges | undefined,
-  vitals: ReadonlyMap<string, NodeVitals> | undefined,
+/** @param nodeStats undefined where this sidecar is not elected */
+export function recordNodeStats(
+  gauges: NodeStatsGauges | undefined,
+  nodeStats: ReadonlyMap<string, NodeStats> | undefined,
 ): void {
   if (gauges === undefined) return
-  gauges.elected.set(vitals === undefined ? 0 : 1)
+  gauges.elected.set(nodeStats === undefined ? 0 : 1)
   for (const node of gauges.nodes) {
-    const known = vitals?.get(node)
-    for (const name of VITALS) gauges[name].set({ node }, known?.[name] ?? Number.NaN)
+    const known = nodeStats?.get(node)
+    for (const name of NODE_STATS) gauges[name].set({ node }, known?.[name] ?? Number.NaN)
   }
 }
 
-const VITALS = ['memoryUsedBytes', 'memoryFragmentationRatio', 'evictedKeys', 'slowlogLength'] as const
+const NODE_STATS = ['memoryUsedBytes', 'memoryFragmentationRatio', 'evictedKeys', 'slowlogLength'] as const

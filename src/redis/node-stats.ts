@@ -2,11 +2,11 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import type { NodeVitals } from '../core/nodes/node-vitals.ts'
+import type { NodeStats } from '../core/nodes/node-stats.ts'
 import { within } from '../core/retry.ts'
 
 /** @throws Error where the node is not connected, or does not answer in time */
-export async function readVitals(client: Redis, deadlineMs: number, clock: Clock): Promise<NodeVitals> {
+export async function readNodeStats(client: Redis, deadlineMs: number, clock: Clock): Promise<NodeStats> {
   if (client.status !== 'ready') throw new Error('not connected')
   // Older users of docs/operations/nodes.md may not ask for it; the rest is worth having without.
   const slowlog = client.call('SLOWLOG', 'LEN').catch(() => Number.NaN)
