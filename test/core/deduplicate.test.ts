@@ -91,7 +91,7 @@ function sidecar({ waiters = 10, background = 10, shared = false } = {}) {
 }
 
 describe('the first request', () => {
-  test('is carried out under a claim, recorded by all nodes, and leaves no timer', async () => {
+  test('a first request is executed under a claim, recorded by all nodes, and leaves no timer', async () => {
     const { request, told, states, clock } = sidecar()
     expect(await request()).toMatchObject({ kind: 'created', response: CREATED, protection: 'quorum' })
     expect(told).toMatchObject([{ attempt: 1, lockId: expect.stringMatching(/^0{16}-\d{16}$/) }])
@@ -99,7 +99,7 @@ describe('the first request', () => {
     expect(clock.pendingTimers).toBe(0)
   })
 
-  test('renews its claim for as long as the application works', async () => {
+  test('a first request renews its claim for as long as the application works', async () => {
     const { begun, clock, cluster } = sidecar()
     const { outcome, answer } = await begun()
     await clock.advance(10 * LEASE_MS)
@@ -108,7 +108,7 @@ describe('the first request', () => {
     expect(cluster.events.some((event) => event.kind === 'lease_renewed')).toBe(true)
   })
 
-  test('that never reached the application is released: a retry runs as the first', async () => {
+  test('a request that never reached the application is released: a retry is a first attempt', async () => {
     const { request, told, states } = sidecar()
     expect(await request({ kind: 'never_sent', detail: 'refused' })).toEqual({
       kind: 'never_sent',
@@ -119,7 +119,7 @@ describe('the first request', () => {
     expect(told.map((context) => context?.attempt)).toEqual([1, 1])
   })
 
-  test('whose lease ends while its content is marked is not begun: somebody else may be at it by then', async () => {
+  test('a request whose lease ends while its content is marked is not begun: another holder may execute it by then', async () => {
     const { ports, clock, told, states } = sidecar()
     const content = `dedup:t:e:v:content:${'1'.repeat(64)}`
     // Longer than the lease: the nodes contend, or this process stands still.
@@ -149,7 +149,7 @@ describe('the first request', () => {
     expect((await ports.leases.read(content)).kind).toBe('released')
   })
 
-  test('tells whoever sends it whether its lease still stands', async () => {
+  test('whoever sends a request to the application can ask whether its lease still stands', async () => {
     const { request, begun, told, clock, cluster } = sidecar()
     const { outcome, answer } = await begun()
     const held = told[0]?.held
@@ -165,7 +165,7 @@ describe('the first request', () => {
   })
 
   test.each(['reset', 'timeout', 'malformed'] as const)(
-    'whose answer was lost (%s) keeps its claim until the lease ends; then a retry takes over',
+    'a request whose answer was lost (%s) keeps its claim until the lease ends; then a retry takes over',
     async (cause) => {
       const { request, told, clock } = sidecar()
       expect(await request({ kind: 'no_answer', cause, detail: '' })).toMatchObject({
@@ -181,14 +181,14 @@ describe('the first request', () => {
     },
   )
 
-  test('that the application answers with 503 is released', async () => {
+  test('a request that the application answers with 503 is released', async () => {
     const { request, states } = sidecar()
     expect(await request(answered({ status: 503 }))).toMatchObject({ kind: 'released' })
     expect(await states()).toEqual(Array(5).fill('released'))
     expect(await request()).toMatchObject({ kind: 'created', execution: { attempt: 1 } })
   })
 
-  test('that is released never counts as a lost lease, though a renewal meets the release', async () => {
+  test('a released request never counts as a lost lease, though a renewal meets the release', async () => {
     const { begun, clock, cluster } = sidecar()
     const { outcome, answer } = await begun()
     for (const node of cluster.nodes) {
@@ -205,7 +205,7 @@ describe('the first request', () => {
     ])
   })
 
-  test('that the application holds is neither recorded nor released, nor offered later', async () => {
+  test('an answer that the application holds is neither recorded nor released, now or later', async () => {
     const { request, states, ports } = sidecar()
     const held = answered({ headers: [['fencepost-outcome', 'hold']] })
     expect(await request(held)).toMatchObject({ kind: 'unstored' })
@@ -213,7 +213,7 @@ describe('the first request', () => {
     expect(ports.background.running).toBe(0)
   })
 
-  test('whose entities can not be locked for a fault of the sidecar leaves all its leases to lapse', async () => {
+  test('a request whose entities can not be locked for a fault of the sidecar leaves all its leases to lapse', async () => {
     const { ports, clock, told, states, cluster } = sidecar()
     const [one, other] = ['1', '2'].map((digit) => `dedup:t:e:v:lock:${digit.repeat(64)}`)
     const faulty: typeof ports.leases.claim = async (asked) => {
@@ -244,7 +244,7 @@ describe('the first request', () => {
     expect(clock.pendingTimers).toBe(0)
   })
 
-  test('whose handing over fails in the sidecar itself keeps its claim and stops renewing', async () => {
+  test('a request whose forwarding fails in the sidecar itself keeps its claim and stops renewing', async () => {
     const { request, clock, states } = sidecar()
     const broken = Promise.reject(new Error('a fault of ours'))
     await expect(request(broken)).rejects.toThrow('a fault of ours')
@@ -254,7 +254,7 @@ describe('the first request', () => {
 })
 
 describe('a duplicate', () => {
-  test('of a completed one gets the recorded answer, and the application hears nothing', async () => {
+  test('a duplicate of a completed request gets the recorded answer, and the application is not called', async () => {
     const { request, told } = sidecar()
     await request()
     expect(await request()).toMatchObject({
@@ -265,21 +265,21 @@ describe('a duplicate', () => {
     expect(told.length).toBe(1)
   })
 
-  test('of one whose answer could not be kept is told so, and nothing is carried out again', async () => {
+  test('a duplicate of a request whose answer could not be kept is told so, and nothing is executed again', async () => {
     const { request, told } = sidecar()
     await request(answered({ oversized: { stream: (async function* () {})() } }))
     expect(await request()).toMatchObject({ kind: 'gone', stored: { kind: 'tombstone', status: 201 } })
     expect(told.length).toBe(1)
   })
 
-  test('of one under way is refused, with the time that its lease has left', async () => {
+  test('a duplicate of a request under way is refused, with the time that its lease has left', async () => {
     const { begun, request, clock } = sidecar()
     await begun()
     await clock.advance(2_000)
     expect(await request()).toEqual({ kind: 'in_progress', retryAfterMs: LEASE_MS - 2_000 })
   })
 
-  test('with another content is a mismatch, while it is under way, afterwards, and after it lapsed', async () => {
+  test('a duplicate with another content is a mismatch, while the first is under way, afterwards, and after it lapsed', async () => {
     const { begun, request, clock } = sidecar()
     const other = { fingerprint: '9'.repeat(64) }
     const { outcome, answer } = await begun()
@@ -292,7 +292,7 @@ describe('a duplicate', () => {
     expect(await request(answered(), other)).toEqual({ kind: 'mismatch' })
   })
 
-  test('whose record is damaged on every node is neither replayed nor carried out', async () => {
+  test('a duplicate whose record is corrupt on every node is neither replayed nor executed', async () => {
     const { cluster, request, told } = sidecar()
     for (const node of cluster.nodes) await node.apply(completion(1, Buffer.from('not an outcome')))
     expect(await request()).toEqual({ kind: 'damaged' })
@@ -307,7 +307,7 @@ function completion(token: number, outcome: Buffer): RecordCommand {
 }
 
 describe('a duplicate that may wait', () => {
-  test('gets the answer of the first once it is there', async () => {
+  test('a waiting duplicate gets the answer of the first once it is there', async () => {
     const { begun, request, clock, told } = sidecar()
     const { outcome, answer } = await begun()
     const waiting = request(answered(), { waitMs: 5_000 })
@@ -318,7 +318,7 @@ describe('a duplicate that may wait', () => {
     expect(told.length).toBe(1)
   })
 
-  test('carries it out itself where the first was released', async () => {
+  test('a waiting duplicate is executed where the first was released', async () => {
     const { begun, request, clock } = sidecar()
     const { outcome, answer } = await begun()
     const waiting = request(answered(), { waitMs: 5_000 })
@@ -328,7 +328,7 @@ describe('a duplicate that may wait', () => {
     expect(await clock.during(waiting)).toMatchObject({ kind: 'created' })
   })
 
-  test('is refused when its time is over, and gives its place back', async () => {
+  test('a waiting duplicate is refused when its time is over, and gives its place back', async () => {
     const { begun, request, clock } = sidecar({ waiters: 1 })
     await begun()
     for (let round = 0; round < 2; round += 1) {
@@ -337,7 +337,7 @@ describe('a duplicate that may wait', () => {
     }
   })
 
-  test('is refused at once where as many wait as may', async () => {
+  test('a duplicate is refused at once where as many wait as may', async () => {
     const { begun, request, clock } = sidecar({ waiters: 1 })
     await begun()
     const first = request(answered(), { waitMs: 500 })
@@ -346,7 +346,7 @@ describe('a duplicate that may wait', () => {
     await clock.during(first)
   })
 
-  test('is told when the quorum is lost meanwhile', async () => {
+  test('a waiting duplicate is told when the quorum is lost meanwhile', async () => {
     const { begun, request, clock, cluster } = sidecar()
     await begun()
     const waiting = request(answered(), { waitMs: 5_000 })
@@ -364,7 +364,7 @@ describe('a takeover', () => {
     return on
   }
 
-  test('is not made where the route leaves it to somebody else, now or later', async () => {
+  test('a lapsed claim is not taken over where the route leaves the decision to others, now or later', async () => {
     const { request, told, clock } = await lapsed()
     for (let retry = 0; retry < 3; retry += 1) {
       expect(await request(answered(), { takeover: 'indeterminate' })).toEqual({
@@ -377,14 +377,14 @@ describe('a takeover', () => {
     expect(await request()).toMatchObject({ kind: 'created', execution: { attempt: 2 } })
   })
 
-  test('that is released leaves the question of the first attempt open', async () => {
+  test('a released takeover leaves the question of the first attempt open', async () => {
     const { request, states } = await lapsed()
     expect(await request(answered({ status: 503 }))).toMatchObject({ kind: 'released' })
     expect(await states()).toEqual(Array(5).fill('claimed'))
     expect(await request()).toMatchObject({ kind: 'created', execution: { attempt: 2 } })
   })
 
-  test('fences the late holder, which answers with the outcome of the one after it', async () => {
+  test('a takeover fences the late holder, which answers with the outcome of the one after it', async () => {
     const { begun, request, cluster, clock } = sidecar()
     const late = await begun()
     cluster.set('deaf', 0, 1, 2, 3, 4)
@@ -399,7 +399,7 @@ describe('a takeover', () => {
     })
   })
 
-  test('fences the late holder, which is refused while the one after it works', async () => {
+  test('a takeover fences the late holder, which is refused while the one after it works', async () => {
     const { begun, cluster, clock } = sidecar()
     const late = await begun()
     cluster.set('deaf', 0, 1, 2, 3, 4)
@@ -412,7 +412,7 @@ describe('a takeover', () => {
 })
 
 describe('without a quorum', () => {
-  test('nothing is carried out', async () => {
+  test('without a quorum nothing is executed', async () => {
     const { cluster, request, told, clock } = sidecar()
     cluster.set('deaf', 0, 1, 2)
     expect(await clock.during(request())).toEqual({
@@ -424,7 +424,7 @@ describe('without a quorum', () => {
     expect(told.length).toBe(0)
   })
 
-  test('with two nodes gone all is as ever', async () => {
+  test('with two nodes of five gone requests are executed and replayed', async () => {
     const { cluster, request } = sidecar()
     cluster.set('deaf', 0, 4)
     expect(await request()).toMatchObject({ kind: 'created' })
@@ -441,14 +441,17 @@ describe('without a quorum', () => {
       { kind: 'no_answer', cause: 'reset', detail: 'x' },
       { kind: 'indeterminate', cause: 'reset', execution: { lockId: '' } },
     ],
-  ])('a route that fails open passes it on with nothing standing guard: %j', async (result, outcome) => {
-    const { cluster, request, told, clock } = sidecar()
-    cluster.set('deaf', 0, 1, 2)
-    expect(await clock.during(request(result, { onQuorumLoss: 'fail-open' }))).toMatchObject(outcome)
-    expect(told).toEqual([undefined])
-  })
+  ])(
+    'without a quorum a route that fails open forwards the request unprotected: %j',
+    async (result, outcome) => {
+      const { cluster, request, told, clock } = sidecar()
+      cluster.set('deaf', 0, 1, 2)
+      expect(await clock.during(request(result, { onQuorumLoss: 'fail-open' }))).toMatchObject(outcome)
+      expect(told).toEqual([undefined])
+    },
+  )
 
-  test('a route that chose local deduplicates in this process, and says so', async () => {
+  test('without a quorum a route that chose local deduplicates in this process, and says so', async () => {
     const { cluster, request, told, clock } = sidecar()
     cluster.set('deaf', 0, 1, 2, 3, 4)
     const local = { onQuorumLoss: 'local' } as const
@@ -460,7 +463,7 @@ describe('without a quorum', () => {
     expect(told.length).toBe(1)
   })
 
-  test('what such a route carried out meanwhile is not carried out again when the quorum is back', async () => {
+  test('what a route executed under local protection is not executed again when the quorum is back', async () => {
     const { cluster, request, told, clock } = sidecar()
     const local = { onQuorumLoss: 'local' } as const
     cluster.set('deaf', 0, 1, 2, 3, 4)
@@ -477,7 +480,7 @@ describe('without a quorum', () => {
   })
 
   // docs/reference/http.md says so: the claim was the quorum's, and nothing of it is left here once it has lapsed.
-  test('what such a route began under the quorum it begins again, as a first attempt, once that lease has lapsed', async () => {
+  test('what a local route began under the quorum it begins again, as a first attempt, once that lease has lapsed', async () => {
     const { cluster, request, told, clock } = sidecar({ shared: true })
     const local = { onQuorumLoss: 'local' } as const
     const work = Promise.withResolvers<ForwardResult>()
@@ -495,7 +498,7 @@ describe('without a quorum', () => {
     await clock.during(first)
   })
 
-  test('nor what it is still at work on; and what it got no answer to is another attempt', async () => {
+  test('what a local route still works on is not begun again under the quorum; what it got no answer to is another attempt', async () => {
     const { cluster, request, told, clock } = sidecar()
     const local = { onQuorumLoss: 'local' } as const
     cluster.set('deaf', 0, 1, 2, 3, 4)
@@ -527,7 +530,7 @@ describe('where the quorum goes away between claim and completion', () => {
   const late = (events: readonly { kind: string }[]) =>
     events.filter((event) => event.kind === 'settled_late')
 
-  test('the client has its real answer within the budget, and duplicates are not carried out', async () => {
+  test('a client whose outcome can not be recorded has its real answer within the budget, and duplicates are not executed', async () => {
     const { clock, cluster, request, told } = await unstored()
     expect(clock.monoMs()).toBeLessThanOrEqual(POLICY.settleBudgetMs)
     expect(await clock.during(request())).toMatchObject({ kind: 'unavailable' })
@@ -537,7 +540,7 @@ describe('where the quorum goes away between claim and completion', () => {
     expect(told.length).toBe(1)
   })
 
-  test('the outcome goes on being offered, and is recorded when the quorum is back', async () => {
+  test('an outcome that was not recorded in time is recorded when the quorum is back', async () => {
     const { clock, cluster, request, ports, told } = await unstored()
     expect(ports.background.running).toBe(1)
     await clock.advance(10_000)
@@ -552,14 +555,14 @@ describe('where the quorum goes away between claim and completion', () => {
     expect(clock.pendingTimers).toBe(0)
   })
 
-  test('it is given up when the lease can no longer be kept, in bounded time', async () => {
+  test('recording in the background is given up when the lease can no longer be kept, in bounded time', async () => {
     const { clock, cluster, ports } = await unstored()
     await clock.during(ports.background.drained(), 2 * LEASE_MS)
     expect(late(cluster.events)).toMatchObject([{ result: 'unavailable' }])
     expect(clock.pendingTimers).toBe(0)
   })
 
-  test('it gives way to whoever took over', async () => {
+  test('recording in the background gives way to a later holder', async () => {
     const { clock, cluster, ports, request } = await unstored()
     // Two nodes kept it; the others forgot, and somebody claims there.
     cluster.set('well', 0, 1, 2)
@@ -571,7 +574,7 @@ describe('where the quorum goes away between claim and completion', () => {
     expect(await request()).toEqual({ kind: 'damaged' })
   })
 
-  test('nodes that renew the lease but never take the outcome are not asked for ever', async () => {
+  test('recording in the background ends also where nodes renew the lease but never take the outcome', async () => {
     const on = sidecar()
     const { outcome, answer } = await on.begun()
     for (const node of on.cluster.nodes) {
@@ -586,7 +589,7 @@ describe('where the quorum goes away between claim and completion', () => {
     expect(on.clock.pendingTimers).toBe(0)
   })
 
-  test('what is beyond the limit of the background is not offered again, and its lease is let go', async () => {
+  test('an outcome beyond the limit of the background is not recorded later, and its lease is left to lapse', async () => {
     const { ports, clock, cluster } = await unstored(0)
     expect(ports.background.running).toBe(0)
     expect(clock.pendingTimers).toBe(0)

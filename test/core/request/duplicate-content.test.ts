@@ -91,7 +91,7 @@ const AWAY: readonly (readonly number[])[] = [
 
 describe('one content under two keys, one after the other', () => {
   test.each(AWAY.map((first) => ({ first })))(
-    'is carried out once, with nodes $first away at first and any two later',
+    'one content under two keys, one after the other, is executed once, with nodes $first away at first and any two later',
     async ({ first }) => {
       for (const later of AWAY) {
         const { clock, cluster, carriedOut, send } = twoSidecars()
@@ -110,7 +110,7 @@ describe('one content under two keys, one after the other', () => {
   )
 })
 
-test('one content under two keys at once, nodes slow and two of them away: never is it carried out for both', async () => {
+test('one content under two keys at once is never executed for both, with slow nodes and two of them away', async () => {
   let refused = 0
   for (let seed = 1; seed <= 300; seed += 1) {
     const { clock, cluster, carriedOut, send } = twoSidecars()
@@ -144,7 +144,7 @@ describe('the mark of a content', () => {
     return { outcome, answer: resolve }
   }
 
-  test('stands for as long as the outcome does, however long the work took', async () => {
+  test('the mark of a content stands for as long as the outcome does, however long the work took', async () => {
     const on = twoSidecars()
     const { clock, send } = on
     const { outcome, answer } = await begun(on, '1', 0)
@@ -160,7 +160,7 @@ describe('the mark of a content', () => {
     expect(await clock.during(send('2', 1))).toMatchObject({ kind: 'created' })
   })
 
-  test('stands until the outcome was kept long enough, though its nodes were away during the work', async () => {
+  test('the mark of a content stands as long as the outcome, though its nodes were away during the work', async () => {
     const on = twoSidecars()
     const { clock, cluster, send } = on
     // Only the mark is not renewed: it may stand on nodes of another group.
@@ -181,15 +181,18 @@ describe('the mark of a content', () => {
   test.each([
     ['is answered with an error that is not kept', answeredWith(503), 'released'],
     ['never reached the application', { kind: 'never_sent', detail: 'refused' } as const, 'never_sent'],
-  ])('of a request that %s is gone with it: another key may bring the content', async (_, result, kind) => {
-    const { clock, carriedOut, send } = twoSidecars()
-    expect(await clock.during(send('1', 0, result))).toMatchObject({ kind })
-    expect(await clock.during(send('2', 1))).toMatchObject({ kind: 'created' })
-    expect(await clock.during(send('1', 0))).toEqual({ kind: 'duplicate_content' })
-    expect(carriedOut).toEqual(['1', '2'])
-  })
+  ])(
+    'the mark of a request that %s is gone with it: another key may bring the content',
+    async (_, result, kind) => {
+      const { clock, carriedOut, send } = twoSidecars()
+      expect(await clock.during(send('1', 0, result))).toMatchObject({ kind })
+      expect(await clock.during(send('2', 1))).toMatchObject({ kind: 'created' })
+      expect(await clock.during(send('1', 0))).toEqual({ kind: 'duplicate_content' })
+      expect(carriedOut).toEqual(['1', '2'])
+    },
+  )
 
-  test('of a released request goes as soon as its nodes answer again, where they did not at the release', async () => {
+  test('the mark of a released request is removed as soon as its nodes answer again', async () => {
     const { clock, cluster, send } = twoSidecars()
     let away = true
     for (const node of cluster.nodes)
@@ -203,7 +206,7 @@ describe('the mark of a content', () => {
     expect(await clock.during(send('2', 1))).toMatchObject({ kind: 'created' })
   })
 
-  test('whose removal was lost with its process is removed by the next attempt that is given back', async () => {
+  test('a mark whose removal was lost with its process is removed by the next attempt that is released', async () => {
     const { clock, cluster, send, sidecars } = twoSidecars()
     for (const node of cluster.nodes)
       node.before = (command) => {
@@ -222,7 +225,7 @@ describe('the mark of a content', () => {
     expect(await clock.during(send('2', 1))).toMatchObject({ kind: 'created' })
   })
 
-  test('is not taken from a later attempt by a late answer of an earlier one that releases', async () => {
+  test('the mark of a later attempt is not removed by a late release of an earlier one', async () => {
     const on = twoSidecars()
     const { clock, cluster, carriedOut, send } = on
     // Nothing is renewed, and the mark is claimed a moment after the record: its lease ends a moment later.
@@ -248,7 +251,7 @@ describe('the mark of a content', () => {
     expect(carriedOut).toEqual(['1', '1'])
   })
 
-  test('of an attempt of which nothing is known stays, also when the attempt after it is given back', async () => {
+  test('the mark of an attempt without a known outcome stays, also when the attempt after it is released', async () => {
     const { clock, send } = twoSidecars()
     const lost: ForwardResult = { kind: 'no_answer', cause: 'reset', detail: '' }
     expect(await clock.during(send('1', 0, lost))).toMatchObject({ kind: 'indeterminate' })

@@ -41,7 +41,7 @@ function cluster() {
   return { clock, nodes, leases, lock, ports, hold }
 }
 
-test('all records are raised to one token, larger than every earlier one of each entity', async () => {
+test('all records of a request are raised to one token, larger than every earlier one of each entity', async () => {
   const { leases, lock, clock } = cluster()
   const first = await lock('one', ['a', 'b'], 0)
   if (first.locked.kind !== 'locked') throw new Error(first.locked.kind)
@@ -58,7 +58,7 @@ test('all records are raised to one token, larger than every earlier one of each
   expect(clock.pendingTimers).toBe(0)
 })
 
-test('they are kept for longer than a lease; whoever waits gets them when they are free, in one order', async () => {
+test('locks of entities are kept for longer than a lease; a waiting request gets them when they are free, in one order', async () => {
   const { lock, clock } = cluster()
   const first = await lock('one', ['a', 'b'], 0)
   if (first.locked.kind !== 'locked') throw new Error(first.locked.kind)
@@ -75,7 +75,7 @@ test('they are kept for longer than a lease; whoever waits gets them when they a
   expect(second?.renewer.lost.aborted).toBe(false)
 })
 
-test('beyond its time it is busy, and what it had is free again', async () => {
+test('a request that waited its whole time finds the entity busy, and frees the locks that it had', async () => {
   const { lock, clock, leases } = cluster()
   await lock('one', ['b'], 0)
   const second = await clock.during(lock('two', ['a', 'b'], 1_000))
@@ -83,7 +83,7 @@ test('beyond its time it is busy, and what it had is free again', async () => {
   expect(await leases.read(E('a'))).toMatchObject({ kind: 'released' })
 })
 
-test('nobody waits for the answer any more: it ends at once', async () => {
+test('waiting for an entity ends at once when the caller is gone', async () => {
   const { lock, clock } = cluster()
   await lock('one', ['a'], 0)
   const gone = new AbortController()
@@ -93,7 +93,7 @@ test('nobody waits for the answer any more: it ends at once', async () => {
   expect((await clock.during(waiting, 1_000)).locked).toMatchObject({ kind: 'entity_busy' })
 })
 
-test('with a lost quorum it is unavailable', async () => {
+test('without a quorum an entity is unavailable', async () => {
   const { lock, nodes, clock } = cluster()
   const first = await lock('one', ['a'], 0)
   for (const node of nodes.slice(0, 3)) node.stop()
@@ -102,7 +102,7 @@ test('with a lost quorum it is unavailable', async () => {
   await expect(clock.during(lock('two', ['a'], 0))).rejects.toThrow('unavailable')
 })
 
-test('whether the work is over is not known: the entity stays taken until its lease ends', async () => {
+test('an entity whose work may not be over stays taken until its lease ends', async () => {
   const { lock, clock } = cluster()
   const first = await lock('one', ['a'], 0)
   if (first.locked.kind !== 'locked') throw new Error(first.locked.kind)
@@ -114,7 +114,7 @@ test('whether the work is over is not known: the entity stays taken until its le
   expect(third.locked.kind).toBe('locked')
 })
 
-test('where not all can be raised to one token, what stands under either token is given back: no attempt is left behind', async () => {
+test('where not all records can be raised to one token, claims under either token are released, and no attempt is left behind', async () => {
   const clock = new VirtualClock()
   const random = seededRandom(7)
   const { nodes, leases, set } = createCluster(clock, random)
