@@ -8,7 +8,7 @@
 import { setTimeout } from 'node:timers/promises'
 import type { DestinationStream } from 'pino'
 import { nodeNamesOf, type OpenNodes, openNodes } from './app/cluster.ts'
-import { type Coordination, openCoordinations, writeTrail } from './app/coordination.ts'
+import { appendAudit, type Coordination, openCoordinations } from './app/coordination.ts'
 import { type ListenerAddresses, opened, openListeners } from './app/listeners.ts'
 import { openSagas } from './app/sagas.ts'
 import { openSecrets, type Secrets } from './app/secrets.ts'
@@ -98,8 +98,10 @@ async function build(config: Config, environment: AppEnvironment) {
   const secrets = secretsOf(config, environment.readFile, log)
   const nodes = await connectedNodes(config, telemetry)
   const stack = openStack(config, nodes, { clock, random, events, tracedNode, required: size.required })
-  if (stack.trail !== undefined)
-    telemetry.tell(writeTrail(stack.trail, clock, (err) => log.warn({ err }, 'the trail was not written')))
+  if (stack.auditLog !== undefined)
+    telemetry.tell(
+      appendAudit(stack.auditLog, clock, (err) => log.warn({ err }, 'the audit log was not written')),
+    )
   const { tenantInFlight: inFlightMax, tenantNewRecords: newRecordsPerSecondMax } = config
   const quotas = createTenantQuotas({ inFlightMax, newRecordsPerSecondMax }, clock)
   const core = { leases: stack.leases, quotas, clock, random, events, tracing }

@@ -1,5 +1,5 @@
 /**
- * What sidecars do together: one of them is elected and sweeps; all of them write the trail.
+ * What sidecars do together: one of them is elected and sweeps; all of them write the audit log.
  *
  * Embedded nodes have neither: nothing outlives their process that somebody could look at later.
  */
@@ -9,8 +9,8 @@ import { createNodeCollector } from '../coordination/node-collector.ts'
 import { createSweeper, type OrphanSeen, paused, type Verdict } from '../coordination/sweeper.ts'
 import { lockIdOf } from '../core/claims/lease.ts'
 import type { Clock, Random } from '../core/clock.ts'
+import { type AuditLog, auditEntryOf } from '../core/coordination/audit-log.ts'
 import { campaign } from '../core/coordination/election.ts'
-import { type Trail, trailOf } from '../core/coordination/trail.ts'
 import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
 import type { NodeStats } from '../core/nodes/node-stats.ts'
 import type { Leases } from '../core/ports.ts'
@@ -22,7 +22,7 @@ import type { RedisNodes } from '../redis/nodes.ts'
 
 export type CoordinationPorts = {
   readonly redis: RedisNodes
-  readonly trail: Trail
+  readonly auditLog: AuditLog
   readonly leases: Leases
   readonly clock: Clock
   readonly random: Random
@@ -45,7 +45,7 @@ export type Coordination = AsyncDisposable & {
 }
 
 /** What there is for each quorum group. Each has a leader of its own, so that a lost one stops no other one from being swept. */
-export type CoordinatedGroup = Pick<CoordinationPorts, 'redis' | 'trail' | 'leases'>
+export type CoordinatedGroup = Pick<CoordinationPorts, 'redis' | 'auditLog' | 'leases'>
 
 export function openCoordinations(
   config: Config,
@@ -176,23 +176,23 @@ function verdictIn(body: Buffer): Verdict | undefined {
 /** Entries that wait to be written; beyond, they are dropped and counted as a failure. */
 const PENDING_MAX = 100
 
-/** A subscriber that writes the trail; what can't be written is told to `onFailure` and stands in the log anyway. */
-export function writeTrail(
-  trail: Trail,
+/** A subscriber that writes the audit log; what can't be written is told to `onFailure` and stands in the log anyway. */
+export function appendAudit(
+  auditLog: AuditLog,
   clock: Clock,
   onFailure: (cause: unknown) => void,
 ): (event: CoreEvent) => void {
   let pending = 0
   const wallMs = () => clock.wallMs()
   return (event) => {
-    const line = trailOf(event, wallMs)
+    const line = auditEntryOf(event, wallMs)
     if (line === undefined) return
     if (pending >= PENDING_MAX)
-      return onFailure(new Error(`${PENDING_MAX} entries of the trail wait already`))
+      return onFailure(new Error(`${PENDING_MAX} entries of the audit log wait already`))
     pending += 1
-    void trail.append(line.stream, line.entry).then((written) => {
+    void auditLog.append(line.stream, line.entry).then((written) => {
       pending -= 1
-      if (!written) onFailure(new Error(`no majority took an entry of the trail (${line.entry.kind})`))
+      if (!written) onFailure(new Error(`no majority took an entry of the audit log (${line.entry.kind})`))
     })
   }
 }

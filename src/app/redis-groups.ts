@@ -6,8 +6,8 @@
 import { nameOfNode, type RedisAddress, type RedisGroup } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
 import type { Clock, Random } from '../core/clock.ts'
-import { trailOverGroups } from '../core/coordination/group-trail.ts'
-import type { Trail } from '../core/coordination/trail.ts'
+import type { AuditLog } from '../core/coordination/audit-log.ts'
+import { auditLogOverGroups } from '../core/coordination/group-audit-log.ts'
 import type { Events } from '../core/events.ts'
 import type { Cluster } from '../core/nodes/enrolment-rules.ts'
 import { mayBeFounded } from '../core/nodes/founding.ts'
@@ -16,12 +16,12 @@ import { groupList } from '../core/nodes/members.ts'
 import type { Leases } from '../core/ports.ts'
 import { answerMaxAgeMs } from '../core/quorum/answer-age.ts'
 import { majorityOf } from '../core/units.ts'
+import { createRedisAuditLog } from '../redis/audit-log.ts'
 import { changeGroups, type GroupsChanged } from '../redis/change-groups.ts'
 import { changeMembers, type MembersChanged } from '../redis/change-members.ts'
 import { declareLoss, type LossDeclared, standstillOf } from '../redis/loss.ts'
 import type { LookListener } from '../redis/member.ts'
 import { RedisNodes } from '../redis/nodes.ts'
-import { createRedisTrail } from '../redis/trail.ts'
 import { systemClock } from '../system/clock.ts'
 import { systemRandom } from '../system/random.ts'
 import { operatorLeases } from './stack.ts'
@@ -94,12 +94,12 @@ function isBrandNew({ members }: RedisNodes): boolean {
 }
 
 /** Written and read rarely, and nobody waits for it with a request: longer than a claim's command may take. */
-const TRAIL_DEADLINE_MS = 1_000
+const AUDIT_DEADLINE_MS = 1_000
 
-export function trailOn(redis: RedisNodes, clock: Clock): Trail {
-  return createRedisTrail({
+export function auditLogOn(redis: RedisNodes, clock: Clock): AuditLog {
+  return createRedisAuditLog({
     clients: () => votersOf(redis),
-    deadlineMs: TRAIL_DEADLINE_MS,
+    deadlineMs: AUDIT_DEADLINE_MS,
     clock,
   })
 }
@@ -126,7 +126,7 @@ export type OpenCluster = {
 /** All groups, for the commands. */
 export type OpenClusters = AsyncDisposable & {
   readonly groups: readonly OpenCluster[]
-  readonly trail: Trail
+  readonly auditLog: AuditLog
   readonly leases: Leases
   connect(): Promise<readonly string[]>
   /** From now on identities are placed among these groups. */
@@ -159,8 +159,8 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
       declareLoss: (confirmation, by) => declareLoss(nodes, confirmation, by),
       changeMembers: (confirmation, by) => changeMembers(nodes, list, confirmation, by),
     })),
-    trail: trailOverGroups(
-      opened.map(({ nodes }) => trailOn(nodes, clock)),
+    auditLog: auditLogOverGroups(
+      opened.map(({ nodes }) => auditLogOn(nodes, clock)),
       placement,
     ),
     leases: routeLeases(opened.map(leasesOf), placement, {

@@ -26,8 +26,8 @@ import { type SharedLeases, shareLeases } from '../core/claims/shared-leases.ts'
 import type { WaitQueues } from '../core/claims/wait-queue.ts'
 import { createWriteBack, type WriteBack } from '../core/claims/write-back.ts'
 import type { Clock, Random } from '../core/clock.ts'
-import { trailOverGroups } from '../core/coordination/group-trail.ts'
-import type { Trail } from '../core/coordination/trail.ts'
+import type { AuditLog } from '../core/coordination/audit-log.ts'
+import { auditLogOverGroups } from '../core/coordination/group-audit-log.ts'
 import { type Events, SILENT } from '../core/events.ts'
 import { encryptedNode } from '../core/nodes/encrypted-node.ts'
 import { type Placement, routeLeases, routeWaitQueues } from '../core/nodes/groups.ts'
@@ -55,7 +55,7 @@ export type Stack = Disposable & {
   readonly local: Leases
   writeBackPending(): number
   readonly waitQueues: WaitQueues
-  readonly trail: Trail | undefined
+  readonly auditLog: AuditLog | undefined
   /** Of each group without its breaker, telling nobody: for synthetic claims. */
   readonly probed: readonly Leases[]
   /** The groups that outlive the process: what is elected, swept and written down there. */
@@ -70,8 +70,8 @@ export type NodeGroup = {
   readonly nodes: readonly RecordNode[]
   /** Where those who wait for a record stand. */
   readonly waitQueues: WaitQueues
-  /** The connections and the trail behind them; undefined where the nodes are embedded. */
-  readonly redis: { readonly nodes: RedisNodes; readonly trail: Trail } | undefined
+  /** The connections and the audit log behind them; undefined where the nodes are embedded. */
+  readonly redis: { readonly nodes: RedisNodes; readonly auditLog: AuditLog } | undefined
 }
 
 export type NodeGroups = {
@@ -122,16 +122,16 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
     ),
     writeBackPending: () => groups.reduce((sum, { writeBack }) => sum + writeBack.pending(), 0),
     waitQueues: routeWaitQueues([first.waitQueues, ...rest.map(({ waitQueues }) => waitQueues)], placement),
-    trail:
+    auditLog:
       redis.length === 0
         ? undefined
-        : trailOverGroups(
-            redis.map(({ trail }) => trail),
+        : auditLogOverGroups(
+            redis.map(({ auditLog }) => auditLog),
             placement,
           ),
     probed: groups.map(({ probed }) => probed),
     coordinated: groups.flatMap(({ redis, guarded: leases }) =>
-      redis === undefined ? [] : [{ redis: redis.nodes, trail: redis.trail, leases }],
+      redis === undefined ? [] : [{ redis: redis.nodes, auditLog: redis.auditLog, leases }],
     ),
     [Symbol.dispose]: () => {
       for (const { writeBack } of groups) writeBack[Symbol.dispose]()

@@ -7,13 +7,13 @@
 
 import { type OpenClusters, openClusters } from '../app/redis-groups.ts'
 import { loadConfig } from '../config/load.ts'
+import type { AuditEntry, AuditStream } from '../core/coordination/audit-log.ts'
 import {
   concludeOrphan,
   type DecisionTerms,
   forgetOrphan,
   type OrphanSettled,
 } from '../core/coordination/settle-orphan.ts'
-import type { TrailEntry, TrailStream } from '../core/coordination/trail.ts'
 import { SILENT } from '../core/events.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'
@@ -79,8 +79,8 @@ async function onCluster(io: Io, act: OnCluster): Promise<ExitCode> {
   return await act(cluster, loaded.config)
 }
 
-const list = (io: Io, stream: TrailStream, options: ListOptions) =>
-  onCluster(io, async ({ trail }) => {
+const list = (io: Io, stream: AuditStream, options: ListOptions) =>
+  onCluster(io, async ({ auditLog }) => {
     const limit = Number(options.limit)
     if (!Number.isInteger(limit) || limit < 1 || limit > LIST_MAX) {
       io.stderr.write(
@@ -88,7 +88,7 @@ const list = (io: Io, stream: TrailStream, options: ListOptions) =>
       )
       return EXIT.usage
     }
-    const read = await trail.read(stream, limit)
+    const read = await auditLog.read(stream, limit)
     if (read.kind === 'unavailable') return unavailable(io, read)
     for (const entry of read.entries)
       io.stdout.write(`${options.json ? JSON.stringify(entry) : lineOf(entry)}\n`)
@@ -123,14 +123,14 @@ const decide = (io: Io, id: string, act: 'requeue' | 'discard', { by, completed 
     const done = movedOn === undefined ? act : 'drop'
     const how = movedOn === undefined ? (completed === true ? { as: 'completed' } : {}) : { because: movedOn }
     const fields = { act: done, entry: id, by: who, ...how }
-    const written = await cluster.trail.append('audit', {
+    const written = await cluster.auditLog.append('audit', {
       id: `operator:${done}:${id}`,
       kind: 'operator',
       atWallMs: Date.now(),
       recordKey: entry.recordKey,
       fields,
     })
-    const removed = await cluster.trail.remove('dead-letters', id)
+    const removed = await cluster.auditLog.remove('dead-letters', id)
     if (!written || !removed) {
       io.stderr.write('It was decided, but too few nodes took the note of it. Try again.\n')
       return EXIT.unavailable
@@ -145,7 +145,7 @@ const decide = (io: Io, id: string, act: 'requeue' | 'discard', { by, completed 
 
 function settle(
   cluster: OpenClusters,
-  entry: TrailEntry,
+  entry: AuditEntry,
   act: 'requeue' | 'discard',
   terms: DecisionTerms,
 ): Promise<OrphanSettled> {
@@ -161,8 +161,8 @@ function settle(
   return concludeOrphan(orphan, outcome, terms, cluster.leases)
 }
 
-async function find(io: Io, { trail }: OpenClusters, id: string): Promise<TrailEntry | ExitCode> {
-  const read = await trail.read('dead-letters', LIST_MAX)
+async function find(io: Io, { auditLog }: OpenClusters, id: string): Promise<AuditEntry | ExitCode> {
+  const read = await auditLog.read('dead-letters', LIST_MAX)
   if (read.kind === 'unavailable') return unavailable(io, read)
   const entry = read.entries.find((one) => one.id === id)
   if (entry !== undefined) return entry
@@ -177,7 +177,7 @@ function unavailable(io: Io, { answered, required }: { answered: number; require
   return EXIT.unavailable
 }
 
-function lineOf({ id, kind, atWallMs, fields }: TrailEntry): string {
+function lineOf({ id, kind, atWallMs, fields }: AuditEntry): string {
   const rest = Object.entries(fields).map(([name, value]) => `${name}=${value}`)
   return [new Date(atWallMs).toISOString(), kind, id, ...rest].join('  ')
 }

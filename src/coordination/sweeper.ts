@@ -7,6 +7,7 @@
  */
 
 import type { Clock, Timer } from '../core/clock.ts'
+import type { AuditLog } from '../core/coordination/audit-log.ts'
 import {
   adoptOutcome,
   concludeOrphan,
@@ -15,7 +16,6 @@ import {
   type Orphan,
   type OrphanSettled,
 } from '../core/coordination/settle-orphan.ts'
-import type { Trail } from '../core/coordination/trail.ts'
 import type { Leases } from '../core/ports.ts'
 import type { Token } from '../core/record/token.ts'
 import { isWork } from '../core/request/identity.ts'
@@ -34,7 +34,7 @@ export type SweeperOptions = {
   /** One a node. */
   readonly sources: readonly RecordSource[]
   readonly leases: Leases
-  readonly trail: Trail
+  readonly auditLog: AuditLog
   readonly clock: Clock
   /** Of the claims that settle what the application answers, and their outcomes. */
   readonly terms: DecisionTerms
@@ -52,7 +52,7 @@ const STEP_PAUSE_MS = 20
 const REPORTED_MAX = 10_000
 
 export function createSweeper(options: SweeperOptions) {
-  const { sources, leases, trail, clock, terms, ask, onFailure } = options
+  const { sources, leases, auditLog, clock, terms, ask, onFailure } = options
   const reported = new Set<string>()
 
   /** @returns how many orphans were found that stand; settled ones do not count */
@@ -117,7 +117,7 @@ export function createSweeper(options: SweeperOptions) {
     const id = `orphan:${recordKey.slice(-16)}:${token}`
     if (reported.has(id)) return
     const fields = { token: String(token), attempt: String(attempt), fingerprint }
-    const written = await trail.append('dead-letters', {
+    const written = await auditLog.append('dead-letters', {
       id,
       kind: 'orphan',
       atWallMs: clock.wallMs(),

@@ -44,7 +44,7 @@ type Looked = Awaited<ReturnType<typeof look>>
  * @param groups all that there are and all that there are to be
  * @param to the names of those that there are to be
  * @param confirmation the ids of the clusters that are changed
- * @param by who changes them, for the trail that stays on the nodes
+ * @param by who changes them, for the audit log that stays on the nodes
  */
 export async function changeGroups(
   groups: readonly GroupOfNodes[],

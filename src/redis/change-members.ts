@@ -30,7 +30,7 @@ export type MembersChanged =
 
 /**
  * @param confirmation the id of the cluster
- * @param by who changes it, for the trail that stays on the nodes
+ * @param by who changes it, for the audit log that stays on the nodes
  */
 export async function changeMembers(
   { members, options }: RedisNodes,

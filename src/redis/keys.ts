@@ -1,6 +1,6 @@
 /** Keys on a node that belong to no request. Their tenant part is empty, which no request's key can have. */
 
-import type { TrailStream } from '../core/coordination/trail.ts'
+import type { AuditStream } from '../core/coordination/audit-log.ts'
 
 /** Says that this node is enrolled, and since when: {@link import('./enrolment.ts')}. */
 export const EPOCH_KEY = 'dedup::epoch'
@@ -29,13 +29,13 @@ export const WARM_UP_KEY = 'dedup::warm-up:'
 /** Followed by anything: synthetic claims that measure the nodes while there is little traffic. */
 export const PROBE_KEY = 'dedup::probe:'
 
-/** Streams of the trail: dead letters and audit. */
-export function trailKey(stream: TrailStream): string {
+/** Streams of the audit log: dead letters and audit. */
+export function auditStreamKey(stream: AuditStream): string {
   return `dedup::${stream}`
 }
 
-/** Says that an entry of the trail was written to this node. */
-export function trailMark(stream: TrailStream, id: string): string {
+/** Says that an entry of the audit log was written to this node. */
+export function auditMark(stream: AuditStream, id: string): string {
   return `dedup::${stream}:${id}`
 }
 

@@ -21,7 +21,7 @@ export const NAMELESS = 'nothing-is-known'
 
 /**
  * @param confirmation the id of the cluster as `fencepost nodes status` shows it, or {@link NAMELESS}
- * @param by who declares it, for the trail that stays on the nodes
+ * @param by who declares it, for the audit log that stays on the nodes
  */
 export async function declareLoss(
   nodes: RedisNodes,

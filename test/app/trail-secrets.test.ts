@@ -1,5 +1,5 @@
 /**
- * No secret in the trail: what is written down on the nodes for somebody to look at later, entry by entry, and the names of all
+ * No secret in the audit log: what is written down on the nodes for somebody to look at later, entry by entry, and the names of all
  * keys there. Real sidecars are led to write an entry of each kind that a request can cause.
  */
 import { Redis } from 'ioredis'
@@ -85,7 +85,7 @@ const entry = (kind: string) =>
     withinMs: 60_000,
   })
 
-test('no entry of the trail and no key on the nodes has a word of a request in it', {
+test('no entry of the audit log and no key on the nodes has a word of a request in it', {
   timeout: 120_000,
 }, async () => {
   // A reservation that its caller forgets.

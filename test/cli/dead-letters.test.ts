@@ -1,8 +1,8 @@
 // What somebody decides about an orphan, and what the terminal says of it, on real nodes.
 import { expect, onTestFinished, test } from 'vitest'
 import { deadLetters } from '../../src/cli/dead-letters.ts'
-import type { TrailEntry } from '../../src/core/coordination/trail.ts'
-import { createRedisTrail } from '../../src/redis/trail.ts'
+import type { AuditEntry } from '../../src/core/coordination/audit-log.ts'
+import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { eventually } from '../support/eventually.ts'
@@ -14,13 +14,13 @@ async function orphaned() {
   onTestFinished(() => servers[Symbol.asyncDispose]())
   const sidecar = await joinCluster(servers.urls)
   onTestFinished(() => sidecar[Symbol.asyncDispose]())
-  const trail = createRedisTrail({
+  const auditLog = createRedisAuditLog({
     clients: () => sidecar.nodes.members.map(({ client }) => client),
     deadlineMs: 2_000,
     clock: systemClock,
   })
   /** A claim that lapses, and the letter that the sweeper writes of it. */
-  const lapse = async (): Promise<TrailEntry> => {
+  const lapse = async (): Promise<AuditEntry> => {
     const claimed = await sidecar.claim('order', { leaseMs: 2_000, retentionMs: 60_000 })
     if (claimed.kind !== 'granted') throw new Error(claimed.kind)
     const { key, token, attempt, fingerprint } = claimed.lease
@@ -31,7 +31,7 @@ async function orphaned() {
     const fields = { token: String(token), attempt: String(attempt), fingerprint }
     return { id: `orphan:${token}`, kind: 'orphan', atWallMs: 1, recordKey: key, fields }
   }
-  const letter = async (entry: TrailEntry) => expect(await trail.append('dead-letters', entry)).toBe(true)
+  const letter = async (entry: AuditEntry) => expect(await auditLog.append('dead-letters', entry)).toBe(true)
   const run = async (...args: string[]) => {
     const { io, stdout, stderr } = bufferedIo({
       FENCEPOST_REDIS_NODES: servers.nodesSetting,
@@ -44,7 +44,7 @@ async function orphaned() {
     return { exit: await deadLetters(args, io), told: stdout() + stderr() }
   }
   const audited = async () => {
-    const read = await trail.read('audit', 100)
+    const read = await auditLog.read('audit', 100)
     if (read.kind !== 'entries') throw new Error(read.kind)
     return read.entries.map(({ fields }) => [fields.act, fields.because])
   }

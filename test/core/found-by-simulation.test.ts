@@ -164,7 +164,7 @@ describe('found by simulation', () => {
           lapsed: async () => ({ found: [{ recordKey: key, token: other }], cursor: '0' }),
         })),
         leases,
-        trail: {
+        auditLog: {
           append: async (_stream, { id }) => told.push(id) > 0,
           read: async () => ({ kind: 'entries', entries: [] }),
           remove: async () => true,

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { expect, onTestFinished, test } from 'vitest'
-import { createRedisTrail } from '../../src/redis/trail.ts'
+import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, outcomeOf } from '../support/redis-cluster.ts'
@@ -29,13 +29,13 @@ test('a cluster lives with exactly the rights that docs/operations/nodes.md list
   expect(await sidecar.leases.renew(claimed.lease)).toMatchObject({ kind: 'renewed' })
   expect(await sidecar.leases.release(claimed.lease)).toEqual({ kind: 'released' })
   const clients = () => sidecar.nodes.members.map(({ client }) => client)
-  const trail = createRedisTrail({ clients, deadlineMs: 2_000, clock: systemClock })
+  const auditLog = createRedisAuditLog({ clients, deadlineMs: 2_000, clock: systemClock })
   const entry = { id: 'an orphan', kind: 'orphan', atWallMs: 1, recordKey: 'k', fields: {} } as const
   await servers.start(1)
   await sidecar.votes(3)
-  expect(await trail.append('dead-letters', entry)).toBe(true)
-  expect(await trail.read('dead-letters', 1)).toEqual({ kind: 'entries', entries: [entry] })
-  expect(await trail.remove('dead-letters', entry.id)).toBe(true)
+  expect(await auditLog.append('dead-letters', entry)).toBe(true)
+  expect(await auditLog.read('dead-letters', 1)).toEqual({ kind: 'entries', entries: [entry] })
+  expect(await auditLog.remove('dead-letters', entry.id)).toBe(true)
 })
 
 test('a node whose user must not choose the database of the URL is down, and not used in another database', async () => {

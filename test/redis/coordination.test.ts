@@ -1,13 +1,13 @@
-// What sidecars do together, on real nodes: one sweeps, all write the trail, an operator decides.
+// What sidecars do together, on real nodes: one sweeps, all write the audit log, an operator decides.
 import { expect, test } from 'vitest'
 import { createSweeper, type OrphanSeen, type Verdict } from '../../src/coordination/sweeper.ts'
+import type { AuditEntry } from '../../src/core/coordination/audit-log.ts'
 import { campaign, type Term } from '../../src/core/coordination/election.ts'
 import { concludeOrphan, forgetOrphan } from '../../src/core/coordination/settle-orphan.ts'
-import type { TrailEntry } from '../../src/core/coordination/trail.ts'
 import { SILENT } from '../../src/core/events.ts'
 import { contentMarkOf, ENTITY_MARK } from '../../src/core/request/identity.ts'
+import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { lapsedClaims } from '../../src/redis/lapsed.ts'
-import { createRedisTrail } from '../../src/redis/trail.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { eventually } from '../support/eventually.ts'
@@ -18,10 +18,10 @@ const RETENTION_MS = 60_000
 const TERMS = { leaseMs: 10_000, retentionMs: RETENTION_MS }
 const NEVER = new AbortController().signal
 
-function trailOf({ nodes }: Sidecar) {
+function auditLogOf({ nodes }: Sidecar) {
   const clients = () =>
     nodes.members.map(({ state, client }) => (state.kind === 'voting' ? client : undefined))
-  return createRedisTrail({ clients, deadlineMs: 2_000, clock: systemClock })
+  return createRedisAuditLog({ clients, deadlineMs: 2_000, clock: systemClock })
 }
 
 function sweeperOf(sidecar: Sidecar, ask?: (orphan: OrphanSeen) => Promise<Verdict>) {
@@ -33,7 +33,7 @@ function sweeperOf(sidecar: Sidecar, ask?: (orphan: OrphanSeen) => Promise<Verdi
       },
     })),
     leases: sidecar.leases,
-    trail: trailOf(sidecar),
+    auditLog: auditLogOf(sidecar),
     clock: systemClock,
     terms: TERMS,
     ask,
@@ -56,7 +56,7 @@ async function lapsedClaim(sidecar: Sidecar, name: string, under = keyOf(name)):
   return key
 }
 
-const entry = (id: string, atWallMs: number): TrailEntry => ({
+const entry = (id: string, atWallMs: number): AuditEntry => ({
   id,
   kind: 'orphan',
   atWallMs,
@@ -64,11 +64,11 @@ const entry = (id: string, atWallMs: number): TrailEntry => ({
   fields: { a: 'b' },
 })
 
-test('the trail: entries of a majority, merged by their own ids, each once, whoever writes it', async () => {
+test('the audit log: entries of a majority, merged by their own ids, each once, whoever writes it', async () => {
   await using servers = await startRedisServers(5)
   await using one = await joinCluster(servers.urls)
   await using other = await joinCluster(servers.urls)
-  const [here, there] = [trailOf(one), trailOf(other)]
+  const [here, there] = [auditLogOf(one), auditLogOf(other)]
   expect(await here.append('dead-letters', entry('second', 2))).toBe(true)
   expect(await there.append('dead-letters', entry('first', 1))).toBe(true)
   expect(await there.append('dead-letters', entry('second', 2))).toBe(true)
@@ -90,15 +90,18 @@ test('the trail: entries of a majority, merged by their own ids, each once, whoe
 test('an entry that was broken off half-way is written by whoever tells it again', async () => {
   await using servers = await startRedisServers(3)
   await using sidecar = await joinCluster(servers.urls)
-  const trail = trailOf(sidecar)
+  const auditLog = auditLogOf(sidecar)
   const allow = (rule: string) =>
     Promise.all(sidecar.nodes.members.map(({ client }) => client.call('ACL', 'SETUSER', 'default', rule)))
   // As a crash, a lost connection or a full node between its commands would.
   await allow('-xadd')
-  expect(await trail.append('dead-letters', entry('an orphan', 1))).toBe(false)
+  expect(await auditLog.append('dead-letters', entry('an orphan', 1))).toBe(false)
   await allow('+xadd')
-  expect(await trail.append('dead-letters', entry('an orphan', 1))).toBe(true)
-  expect(await trail.read('dead-letters', 10)).toEqual({ kind: 'entries', entries: [entry('an orphan', 1)] })
+  expect(await auditLog.append('dead-letters', entry('an orphan', 1))).toBe(true)
+  expect(await auditLog.read('dead-letters', 10)).toEqual({
+    kind: 'entries',
+    entries: [entry('an orphan', 1)],
+  })
 })
 
 test('the sweeper writes an orphan down once, and neither live claims, outcomes, entities nor marks of contents', async () => {
@@ -112,7 +115,7 @@ test('the sweeper writes an orphan down once, and neither live claims, outcomes,
 
   expect(await sweeperOf(sidecar).sweepOnce(NEVER)).toBe(1)
   expect(await sweeperOf(sidecar).sweepOnce(NEVER)).toBe(1)
-  const read = await trailOf(sidecar).read('dead-letters', 10)
+  const read = await auditLogOf(sidecar).read('dead-letters', 10)
   expect(read.kind === 'entries' && read.entries.map(({ recordKey }) => recordKey)).toEqual([orphan])
 })
 
@@ -151,7 +154,7 @@ test.each<Verdict>(['completed', 'released'])(
       return verdict
     })
     expect(await sweeper.sweepOnce(NEVER)).toBe(0)
-    const read = await trailOf(sidecar).read('dead-letters', 10)
+    const read = await auditLogOf(sidecar).read('dead-letters', 10)
     expect(read.kind === 'entries' && read.entries).toEqual([])
     expect(await sidecar.claim('again')).toMatchObject({ kind: 'duplicate', outcome: { result: 'paid' } })
   },

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { tokenAt } from '../../src/core/record/token.ts'
-import { createRedisTrail } from '../../src/redis/trail.ts'
+import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { createRedisWaitQueues } from '../../src/redis/wait-queues.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { type OpenNode, openRedisNode, STANDING_CLOCK } from '../support/redis-node.ts'
@@ -173,15 +173,15 @@ describe('a node at maxmemory', () => {
     expect(await operator.strlen(granted)).toBe(166)
   })
 
-  test('takes no entry of the trail and leaves no mark of it, so that the entry is written when there is room', async () => {
+  test('takes no entry of the audit log and leaves no mark of it, so that the entry is written when there is room', async () => {
     const clock = { ...STANDING_CLOCK, timer: systemClock.timer }
-    const trail = createRedisTrail({ clients: () => [opened.client], deadlineMs: 5_000, clock })
+    const auditLog = createRedisAuditLog({ clients: () => [opened.client], deadlineMs: 5_000, clock })
     const entry = { id: 'fact-1', kind: 'orphan', atWallMs: nowMs, recordKey: 'k', fields: {} } as const
     await fill()
-    expect(await trail.append('audit', entry)).toBe(false)
+    expect(await auditLog.append('audit', entry)).toBe(false)
     await operator.config('SET', 'maxmemory', '0')
-    expect(await trail.append('audit', entry)).toBe(true)
-    expect(await trail.read('audit', 10)).toMatchObject({ kind: 'entries', entries: [{ id: 'fact-1' }] })
+    expect(await auditLog.append('audit', entry)).toBe(true)
+    expect(await auditLog.read('audit', 10)).toMatchObject({ kind: 'entries', entries: [{ id: 'fact-1' }] })
   })
 
   test('keeps no queue of those who wait, so that no request waits for a call that cannot come', async () => {

@@ -7,8 +7,8 @@
  */
 
 import { createSweeper, paused, type Verdict } from '../../src/coordination/sweeper.ts'
+import type { AuditEntry, AuditLog } from '../../src/core/coordination/audit-log.ts'
 import { campaign } from '../../src/core/coordination/election.ts'
-import type { Trail, TrailEntry } from '../../src/core/coordination/trail.ts'
 import type { Leases } from '../../src/core/ports.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import type { Application } from './application.ts'
@@ -49,7 +49,7 @@ export function campaignToSweep(sidecar: Sidecar, number: number, ports: Sweepin
       return guarded.read(key)
     },
   }
-  const trail: Pick<Trail, 'append'> = {
+  const auditLog: Pick<AuditLog, 'append'> = {
     append: async (_, entry) => {
       if (!healed() && dice.chance(plan.network.lossRate)) return false
       checkLetter(entry, lookedMs.get(entry.recordKey) ?? 0, ports)
@@ -66,7 +66,7 @@ export function campaignToSweep(sidecar: Sidecar, number: number, ports: Sweepin
       },
     })),
     leases,
-    trail: trail as Trail,
+    auditLog: auditLog as AuditLog,
     clock,
     terms: { leaseMs: LEASE_MS, retentionMs: RETENTION_MS },
     ask: plan.sweep === 'asks' ? ({ recordKey, token }) => asked(recordKey, token) : undefined,
@@ -113,7 +113,7 @@ function lapsedOn(node: SimulatedNode) {
 
 /** D1: nothing is an orphan that had an outcome when it was looked at. D2: nor what somebody still holds. */
 function checkLetter(
-  { recordKey, fields }: TrailEntry,
+  { recordKey, fields }: AuditEntry,
   lookedMs: number,
   { history, scheduler }: SweepingPorts,
 ) {

@@ -1,5 +1,5 @@
 /**
- * The trail: what somebody has to look at later, kept on a majority of the nodes.
+ * The audit log: what somebody has to look at later, kept on a majority of the nodes.
  *
  * Two streams: `dead-letters`, each entry a question that an operator answers (requeue or discard); and `audit`, which is
  * only read. Owns the words of an entry and which events become one. Entries carry hashes, tokens and names, never a
@@ -8,41 +8,41 @@
 
 import type { CoreEvent } from '../events.ts'
 
-export type TrailStream = 'dead-letters' | 'audit'
+export type AuditStream = 'dead-letters' | 'audit'
 
-export type TrailKind =
+export type AuditKind =
   /** A claim lapsed without an outcome: nobody knows what became of its work. */
   'orphan' | 'fenced_completion' | 'renewal_lost' | 'conflict' | 'degraded' | 'operator'
 
-export type TrailEntry = {
+export type AuditEntry = {
   /** Unique, and the same for the same fact, so that two writers of one fact write one entry. */
   readonly id: string
-  readonly kind: TrailKind
+  readonly kind: AuditKind
   readonly atWallMs: number
   readonly recordKey: string
   /** What else is known, as text. */
   readonly fields: Readonly<Record<string, string>>
 }
 
-export type TrailRead =
-  | { readonly kind: 'entries'; readonly entries: readonly TrailEntry[] }
+export type AuditRead =
+  | { readonly kind: 'entries'; readonly entries: readonly AuditEntry[] }
   | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
 
 /** Kept on the nodes. Nothing here rejects. */
-export interface Trail {
+export interface AuditLog {
   /** False where fewer than a majority took it. Writing an entry again that stands already changes nothing. */
-  append(stream: TrailStream, entry: TrailEntry): Promise<boolean>
+  append(stream: AuditStream, entry: AuditEntry): Promise<boolean>
   /** The newest `limit` entries, oldest first, merged from a majority. */
-  read(stream: TrailStream, limit: number): Promise<TrailRead>
+  read(stream: AuditStream, limit: number): Promise<AuditRead>
   /** False where fewer than a majority dropped it. */
-  remove(stream: TrailStream, id: string): Promise<boolean>
+  remove(stream: AuditStream, id: string): Promise<boolean>
 }
 
 /** Which events are written down, and where; undefined for all others. */
-export function trailOf(
+export function auditEntryOf(
   event: CoreEvent,
   wallMs: () => number,
-): { readonly stream: TrailStream; readonly entry: TrailEntry } | undefined {
+): { readonly stream: AuditStream; readonly entry: AuditEntry } | undefined {
   switch (event.kind) {
     case 'completed':
     case 'settled_late':
@@ -76,7 +76,7 @@ export function trailOf(
   }
 }
 
-function audit(kind: TrailKind, recordKey: string, fields: Record<string, string>, atWallMs: number) {
+function audit(kind: AuditKind, recordKey: string, fields: Record<string, string>, atWallMs: number) {
   return {
     stream: 'audit' as const,
     entry: { id: `${kind}:${atWallMs}:${recordKey.slice(-16)}`, kind, atWallMs, recordKey, fields },

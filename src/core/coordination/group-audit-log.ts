@@ -1,24 +1,27 @@
 /**
- * The trail over several quorum groups: written to one of them, read from all.
+ * The audit log over several quorum groups: written to one of them, read from all.
  *
  * An entry goes to the group that keeps its record, or, while that one is away, to another: what has to be said of a lost
  * group must not be lost with it. The same entry in two groups is one entry, because its id is the same.
  */
 
-import type { Trail, TrailEntry } from './trail.ts'
+import type { AuditEntry, AuditLog } from './audit-log.ts'
 
 /** @param placement the index of the group that keeps the record of a key */
-export function trailOverGroups(trails: readonly Trail[], placement: (recordKey: string) => number): Trail {
+export function auditLogOverGroups(
+  auditLogs: readonly AuditLog[],
+  placement: (recordKey: string) => number,
+): AuditLog {
   return {
     append: async (stream, entry) => {
       const own = placement(entry.recordKey)
-      const inTurn = [...trails.slice(own), ...trails.slice(0, own)]
-      for (const trail of inTurn) if (await trail.append(stream, entry)) return true
+      const inTurn = [...auditLogs.slice(own), ...auditLogs.slice(0, own)]
+      for (const auditLog of inTurn) if (await auditLog.append(stream, entry)) return true
       return false
     },
     read: async (stream, limit) => {
-      const entries = new Map<string, TrailEntry>()
-      for (const read of await Promise.all(trails.map((trail) => trail.read(stream, limit)))) {
+      const entries = new Map<string, AuditEntry>()
+      for (const read of await Promise.all(auditLogs.map((auditLog) => auditLog.read(stream, limit)))) {
         // What a lost group knows can't be told from what is not there.
         if (read.kind === 'unavailable') return read
         for (const entry of read.entries) entries.set(entry.id, entry)
@@ -27,6 +30,6 @@ export function trailOverGroups(trails: readonly Trail[], placement: (recordKey:
       return { kind: 'entries', entries: inTime.slice(-limit) }
     },
     remove: async (stream, id) =>
-      (await Promise.all(trails.map((trail) => trail.remove(stream, id)))).every(Boolean),
+      (await Promise.all(auditLogs.map((auditLog) => auditLog.remove(stream, id)))).every(Boolean),
   }
 }

@@ -1,5 +1,5 @@
 /**
- * The trail on Redis Streams, one stream a node, written to a majority.
+ * The audit log on Redis Streams, one stream a node, written to a majority.
  *
  * Streams want ids that only grow, and two sidecars write at once: so each node gives its own stream id, and the entry
  * carries its own. Readers merge by the entry's id. Length is capped per node; the oldest entries go first.
@@ -10,29 +10,29 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import type { Trail, TrailEntry, TrailKind, TrailStream } from '../core/coordination/trail.ts'
+import type { AuditEntry, AuditKind, AuditLog, AuditStream } from '../core/coordination/audit-log.ts'
 import { within } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
-import { trailKey, trailMark } from './keys.ts'
+import { auditMark, auditStreamKey } from './keys.ts'
 
 const APPEND = readFileSync(new URL('./lua/trail.lua', import.meta.url), 'utf8')
 
 /** Entries of one stream on one node: some 3 MiB. */
-export const TRAIL_MAX_ENTRIES = 10_000
+export const AUDIT_MAX_ENTRIES = 10_000
 
 /** For how long an entry that was written is not written again: longer than anybody goes on finding the same fact. */
 const MARK_LIFETIME_MS = 7 * 24 * 3_600_000
 
-export type RedisTrailOptions = {
+export type RedisAuditLogOptions = {
   /** One a node; undefined where nothing may be sent to it now. */
   readonly clients: () => readonly (Redis | undefined)[]
   readonly deadlineMs: number
   readonly clock: Clock
 }
 
-type Found = { readonly streamId: string; readonly entry: TrailEntry }
+type Found = { readonly streamId: string; readonly entry: AuditEntry }
 
-export function createRedisTrail({ clients, deadlineMs, clock }: RedisTrailOptions): Trail {
+export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLogOptions): AuditLog {
   /** What each node answered; undefined where it did not. */
   async function onEach<T>(ask: (client: Redis) => Promise<T>): Promise<readonly (T | undefined)[]> {
     return Promise.all(
@@ -47,8 +47,8 @@ export function createRedisTrail({ clients, deadlineMs, clock }: RedisTrailOptio
   const carried = (answers: readonly unknown[]) =>
     answers.filter((answer) => answer !== undefined).length >= majorityOf(answers.length)
 
-  async function entriesOf(client: Redis, stream: TrailStream, limit: number): Promise<readonly Found[]> {
-    const rows = await client.xrevrange(trailKey(stream), '+', '-', 'COUNT', limit)
+  async function entriesOf(client: Redis, stream: AuditStream, limit: number): Promise<readonly Found[]> {
+    const rows = await client.xrevrange(auditStreamKey(stream), '+', '-', 'COUNT', limit)
     return rows.flatMap(([streamId, fields]) => {
       const entry = entryFrom(fields)
       return entry === undefined ? [] : [{ streamId, entry }]
@@ -58,10 +58,10 @@ export function createRedisTrail({ clients, deadlineMs, clock }: RedisTrailOptio
   return {
     append: async (stream, entry) => {
       const answers = await onEach(async (client) => {
-        const keys = [trailKey(stream), trailMark(stream, entry.id)]
+        const keys = [auditStreamKey(stream), auditMark(stream, entry.id)]
         const body = JSON.stringify({ recordKey: entry.recordKey, fields: entry.fields })
         const row = ['id', entry.id, 'kind', entry.kind, 'at', String(entry.atWallMs), 'body', body]
-        return client.eval(APPEND, keys.length, ...keys, TRAIL_MAX_ENTRIES, MARK_LIFETIME_MS, ...row)
+        return client.eval(APPEND, keys.length, ...keys, AUDIT_MAX_ENTRIES, MARK_LIFETIME_MS, ...row)
       })
       return carried(answers)
     },
@@ -78,9 +78,9 @@ export function createRedisTrail({ clients, deadlineMs, clock }: RedisTrailOptio
     },
     remove: async (stream, id) => {
       const answers = await onEach(async (client) => {
-        const found = await entriesOf(client, stream, TRAIL_MAX_ENTRIES)
+        const found = await entriesOf(client, stream, AUDIT_MAX_ENTRIES)
         const ids = found.filter(({ entry }) => entry.id === id).map(({ streamId }) => streamId)
-        return ids.length === 0 ? 0 : client.xdel(trailKey(stream), ...ids)
+        return ids.length === 0 ? 0 : client.xdel(auditStreamKey(stream), ...ids)
       })
       return carried(answers)
     },
@@ -88,14 +88,14 @@ export function createRedisTrail({ clients, deadlineMs, clock }: RedisTrailOptio
 }
 
 /** Undefined where it is none of ours. */
-function entryFrom(fields: readonly string[]): TrailEntry | undefined {
+function entryFrom(fields: readonly string[]): AuditEntry | undefined {
   const row = new Map<string, string>()
   for (let i = 0; i + 1 < fields.length; i += 2) row.set(fields[i]!, fields[i + 1]!)
   const [id, kind, at, body] = [row.get('id'), row.get('kind'), Number(row.get('at')), row.get('body')]
   if (id === undefined || kind === undefined || body === undefined || !Number.isFinite(at)) return undefined
   try {
-    const { recordKey, fields: known } = JSON.parse(body) as Pick<TrailEntry, 'recordKey' | 'fields'>
-    return { id, kind: kind as TrailKind, atWallMs: at, recordKey, fields: known }
+    const { recordKey, fields: known } = JSON.parse(body) as Pick<AuditEntry, 'recordKey' | 'fields'>
+    return { id, kind: kind as AuditKind, atWallMs: at, recordKey, fields: known }
   } catch {
     return undefined
   }
