@@ -178,7 +178,7 @@ export function createRedlockQuorum({ nodes, clock, events }: RedlockQuorumOptio
     }
   }
 
-  async function run(command: RecordCommand, skip: ReadonlySet<number> = NOBODY): Promise<Round> {
+  async function run(command: RecordCommand, skip: ReadonlySet<number> = NO_NODES): Promise<Round> {
     const startedMonoMs = clock.monoMs()
     const round = new OpenRound(command, skip, nodeCount, ({ majorityReached, answers, votesFor }) =>
       events.publish({
@@ -197,7 +197,7 @@ export function createRedlockQuorum({ nodes, clock, events }: RedlockQuorumOptio
   return { nodeCount, run }
 }
 
-const NOBODY: ReadonlySet<number> = new Set()
+const NO_NODES: ReadonlySet<number> = new Set()
 
 /** What redlock takes for a Redis client. */
 type Voter = { evalsha(operation: string, keyCount: number, args: readonly unknown[]): Promise<number> }

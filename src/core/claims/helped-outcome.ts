@@ -1,5 +1,5 @@
 /**
- * Helps an outcome that some nodes have accepted to a majority, for who only looks.
+ * Helps an outcome that some nodes have accepted to a majority, for a caller that only reads.
  *
  * Owns the message that its holder sent: the same outcome at the same ballot, under the same owner, for as long as the nodes that
  * have it still keep it. In Paxos anybody may send an accept again, because one ballot has one value; nothing is promised, nothing is

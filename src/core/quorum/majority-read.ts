@@ -1,7 +1,7 @@
 /**
- * Says what the records that nodes show of one identity amount to, for who only looks.
+ * Says what the records that nodes show of one identity amount to, for a caller that only reads.
  *
- * Owns one promise: nothing that is said contradicts a call that was acknowledged before the nodes were asked. A claim,
+ * Owns one promise: no result contradicts a call that was acknowledged before the nodes were asked. A claim,
  * extension, completion or release that was acknowledged is known to a majority, so to all nodes that were heard but as many as a
  * minority. What a majority may hold and is not seen to hold is `uncertain`: neither free nor held, neither over nor recorded.
  *
