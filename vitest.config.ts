@@ -4,7 +4,7 @@ import { configDefaults, defineConfig } from 'vitest/config'
 // Tests start hundreds of processes of the sidecar. Most of what the start of one takes is the compiling of the same files.
 process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, '.tmp/compile-cache')
 
-/** Whole systems under load: they need both cores for themselves, or their deadlines measure the other tests. */
+/** Whole systems under load, many processes each: two of them fill both cores, and the specifications are not beside them. */
 const load = ['test/system/**/*.test.ts', 'test/faults/**/*.test.ts', 'test/cli/demo.test.ts']
 
 /**
@@ -36,7 +36,7 @@ export default defineConfig({
           name: 'load',
           include: load,
           exclude: [...configDefaults.exclude, ...long],
-          maxWorkers: 1,
+          maxWorkers: 2,
           sequence: { groupOrder: 1 },
         },
       },
