@@ -30,6 +30,28 @@ type partition struct {
 	until func(int64) partition
 }
 
+// The operations that had begun by a moment, and how many of them must have happened: one that had not ended by then need not have.
+// `timesOf` shows when an operation began, and lets its end and whether it is optional be changed.
+func begunBy[O any](
+	moment int64, ops []O, timesOf func(*O) (call int64, end *int64, optional *bool),
+) (operations []porcupine.Operation, required int) {
+	operations = []porcupine.Operation{}
+	for _, op := range ops {
+		call, end, optional := timesOf(&op)
+		if call > moment {
+			continue
+		}
+		if *end > moment {
+			*optional, *end = true, never
+		}
+		if !*optional {
+			required++
+		}
+		operations = append(operations, porcupine.Operation{Input: op, Call: call, Return: *end})
+	}
+	return operations, required
+}
+
 // Whether anything is said that must have happened.
 func (part partition) required() bool {
 	for _, one := range part.operations {

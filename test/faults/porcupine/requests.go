@@ -51,20 +51,9 @@ func requests(lines []line) []partition {
 }
 
 func request(key string, ops []requestOp, until int64) partition {
-	required := 0
-	operations := []porcupine.Operation{}
-	for _, op := range ops {
-		if op.call > until {
-			continue
-		}
-		if op.end > until {
-			op.optional, op.end = true, never
-		}
-		if !op.optional {
-			required++
-		}
-		operations = append(operations, porcupine.Operation{Input: op, Call: op.call, Return: op.end})
-	}
+	operations, required := begunBy(until, ops, func(op *requestOp) (int64, *int64, *bool) {
+		return op.call, &op.end, &op.optional
+	})
 	return partition{
 		kind: "request", key: key, model: requestModel(required), operations: inLanes(operations),
 		until: func(moment int64) partition { return request(key, ops, moment) },

@@ -59,20 +59,9 @@ func reservations(lines []line) []partition {
 }
 
 func reservation(key string, ops []reservationOp, until int64) partition {
-	required := 0
-	operations := []porcupine.Operation{}
-	for _, op := range ops {
-		if op.call > until {
-			continue
-		}
-		if op.end > until {
-			op.optional, op.end = true, never
-		}
-		if !op.optional {
-			required++
-		}
-		operations = append(operations, porcupine.Operation{Input: op, Call: op.call, Return: op.end})
-	}
+	operations, required := begunBy(until, ops, func(op *reservationOp) (int64, *int64, *bool) {
+		return op.call, &op.end, &op.optional
+	})
 	return partition{
 		kind: "reservation", key: key, model: reservationModel(required), operations: inLanes(operations),
 		until: func(moment int64) partition { return reservation(key, ops, moment) },
