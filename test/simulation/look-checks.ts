@@ -5,7 +5,7 @@
  */
 
 import type { ReadResult } from '../../src/core/ports.ts'
-import { type Grant, type History, isHeldThrough, type Looked } from './history.ts'
+import { type Grant, type History, isHeldThrough, type Looked, rememberedUntilMs } from './history.ts'
 import { contentOf } from './sidecar.ts'
 
 /** R1 and R2: what is told of a record contradicts nothing that somebody was told before it was asked for. */
@@ -23,6 +23,7 @@ export function checkLooks(history: History): void {
     }
     for (const grant of history.grants) {
       if (grant.lease.key !== key || grant.grantedMs >= askedMs) continue
+      checkToken(history, looked, grant)
       if (grant.releasedMs !== undefined && grant.releasedMs < askedMs) checkGivenBack(history, looked, grant)
       else if (isHeldThrough(grant, askedMs, answeredMs)) checkHeld(history, looked, grant)
     }
@@ -55,6 +56,14 @@ function checkGivenBack(history: History, looked: Looked, { lease, process }: Gr
   if (result.kind !== 'claimed' || result.remainingMs === 0) return
   if (result.owner === lease.owner && result.token === lease.token)
     wrong(history, looked, 'R2', `although ${process} had given it back`)
+}
+
+/** Whose lease is shown, also where it is over, came last: an application that is asked what became of it is asked about that one. */
+function checkToken(history: History, looked: Looked, grant: Grant): void {
+  const { result, answeredMs } = looked
+  if (result.kind !== 'claimed' || result.token >= grant.lease.token) return
+  if (rememberedUntilMs(grant) < answeredMs) return
+  wrong(history, looked, 'R3', `although ${grant.process} had been granted ${grant.lease.token}`)
 }
 
 function wrong(history: History, looked: Looked, invariant: string, why: string): void {

@@ -610,6 +610,24 @@ export const MUTANTS: readonly Mutant[] = [
     to: '',
     killedBy: ['R2'],
   },
+  {
+    name: 'later-tokens-forgotten',
+    rule: 'what was given back on a majority is told with its token, also where somebody else has come and gone since',
+    file: 'src/core/quorum/majority-read.ts',
+    from: 'const promised = reads.map(({ record }) => record?.fence ?? NO_TOKEN)',
+    to: 'const promised = views.map(({ fence }) => fence)',
+    killedBy: ['R3'],
+    only: 'leftovers',
+  },
+  {
+    name: 'token-of-the-one-before',
+    rule: 'a claim that stands again is told under the token of the one that was given back',
+    file: 'src/core/quorum/majority-read.ts',
+    from: 'return { ...speaker, fence: largest, owner: NO_OWNER, majorityReached }',
+    to: 'return majorityReached ? speaker : { ...speaker }',
+    killedBy: ['R3'],
+    only: 'leftovers',
+  },
 ]
 
 /** Breaks the modules that are loaded from now on. To be called before any of them is. */

@@ -111,6 +111,28 @@ function looksWhileAnOutcomeSpreads(dice: Dice, nodeCount: number) {
   return { operations, faults }
 }
 
+/** One claimant after another takes over what lapsed, each through nodes of its own, and gives it back; somebody looks at what they left. */
+function takeoversGivenBack(dice: Dice, nodeCount: number) {
+  const operations: Operation[] = []
+  const faults: Fault[] = []
+  let atMs = 50
+  for (let made = dice.between(3, 6); made > 0; made -= 1) {
+    const process = dice.between(0, 2)
+    const workMs = dice.pick([2, 50, 300])
+    operations.push(
+      reservation(atMs, process, workMs, dice.pick(['releases', 'releases', 'vanishes'] as const)),
+    )
+    if (dice.chance(0.8))
+      faults.push(...cut(process, someAway(dice, nodeCount), atMs - 5, dice.pick([100, 600, 2_000])))
+    atMs += dice.pick([20, 400, LEASE_MS - 100, LEASE_MS + 100])
+  }
+  for (let looks = dice.between(4, 8); looks > 0; looks -= 1) {
+    const lookMs = 50 + LEASE_MS + dice.fraction() * (atMs + 500)
+    operations.push({ kind: 'read', atMs: lookMs, process: dice.between(0, 2), key: 0 })
+  }
+  return { operations, faults }
+}
+
 /** A holder completes after its lease, what a minority takes; or hears no answer, and says the same again. */
 function completesTooLate(dice: Dice, nodeCount: number) {
   const late = dice.chance(0.6)
@@ -268,6 +290,7 @@ export const NARROW_PLACES: Readonly<Record<string, Situation>> = {
   races: contentsRace,
   frozen: frozenWithAnswersWaiting,
   looks: looksWhileAnOutcomeSpreads,
+  leftovers: takeoversGivenBack,
   refused: completesTooLate,
   overtaken: enrolmentOvertaken,
   clocksApart: groupsWithClocksApart,

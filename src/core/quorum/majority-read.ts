@@ -172,16 +172,18 @@ function withoutClaimOfMajority(heard: Heard): MajorityRead {
 
 /**
  * Which of several claims that are over speaks: the largest that a majority may have granted. A larger one was granted to no
- * holder, so it hides none. A takeover that was given back has put its token also on nodes that knew of no earlier attempt:
- * they show it as released.
+ * holder, so it hides none. Whoever granted a claim promised its token, and promises only rise: it shows that token or a larger
+ * one, also where its claim was given back, or another one has come and gone since. Where no node shows the claim of that token any
+ * more, one below it that it took over stands again, under the token of the one that was given back.
  */
 function speakerOf({ reads, views, silent, needed }: Heard): ClaimedRead | undefined {
-  const claims = views.map(({ fence }) => fence)
-  const givenBack = reads.flatMap(({ record }) =>
-    record?.state === 'released' && claims.includes(record.fence) ? [record.fence] : [],
-  )
-  const largest = [...claims, ...givenBack].sort((one, other) => other - one)[needed - 1 - silent]
-  return views.find(({ fence }) => largest !== undefined && fence <= largest) ?? views[0]
+  const promised = reads.map(({ record }) => record?.fence ?? NO_TOKEN).sort((one, other) => other - one)
+  const largest = promised[needed - 1 - silent]
+  const speaker = views.find(({ fence }) => largest !== undefined && fence <= largest)
+  if (largest === undefined || speaker === undefined) return views[0]
+  if (speaker.fence === largest) return speaker
+  const majorityReached = promised.filter((fence) => fence >= largest).length >= needed
+  return { ...speaker, fence: largest, owner: NO_OWNER, majorityReached }
 }
 
 function isLapsed(view: ClaimedRead | undefined): boolean {

@@ -268,10 +268,14 @@ func (r register) standing(op reservationOp) (register, bool) {
 		if op.State == "LAPSED" && op.ShownToken == r.largest && r.attempt > 1 {
 			return r, true
 		}
-		// A reservation of which nobody heard: how long it lasts is not known.
+		// A reservation of which nobody heard: how long it lasts is not known. One that is over may also be one that fewer nodes than a
+		// majority granted, told because the others were silent: the next look need not show it.
 		after, free := r.free(op.end)
-		after.largest, after.holder, after.until = op.ShownToken, op.ShownToken, after.floor
-		return after, free && op.foreign && op.ShownToken > r.largest
+		allowed := free && op.foreign && op.ShownToken > r.largest
+		if op.State == "HELD" {
+			after.largest, after.holder, after.until = op.ShownToken, op.ShownToken, after.floor
+		}
+		return after, allowed
 	}
 	return r, false
 }
