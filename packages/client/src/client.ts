@@ -6,7 +6,7 @@
  *     await db.query(insert, [reservation.fencingToken])
  *     await reservation.complete({ paymentId })
  *
- * Needs `fetch`, `AbortController` and timers and nothing else: Node, Deno, Bun, workers. The entry of the package.
+ * Needs only `fetch`, `AbortController` and timers: Node, Deno, Bun, workers. The entry of the package.
  */
 
 import { holdReservation, type Reservation } from './reservation.ts'
@@ -30,9 +30,9 @@ export {
 export type { Reservation } from './reservation.ts'
 
 export type ClientOptions = {
-  /** Of the sidecar. Default `http://127.0.0.1:8081`. */
+  /** The sidecar's. Default `http://127.0.0.1:8081`. */
   readonly url?: string
-  /** Where the sidecar asks for one. */
+  /** Where the sidecar requires one. */
   readonly token?: string
   /** Default: the runtime's. For unix sockets and tests. */
   readonly fetch?: typeof fetch
@@ -52,21 +52,21 @@ export type DescribedRequest = {
 }
 
 export type ReserveOptions = {
-  /** Who asks: the same session that asks again gets the same reservation. Default: a new one. */
+  /** Identifies the caller: reserving again in the same session gets the same reservation. Default: a new one. */
   readonly sessionId?: string
   readonly tenant?: string
   readonly apiVersion?: string
-  /** What no other holder may work on meanwhile. */
+  /** No other holder may work on these meanwhile. */
   readonly entities?: readonly string[]
   readonly takeover?: 'reexecute' | 'indeterminate'
   readonly leaseMs?: number
-  /** How long the outcome answers duplicates. */
+  /** How long duplicates are answered with the outcome. */
   readonly retentionMs?: number
   /** How long the sidecar waits while another holder has it. Default 0. */
   readonly waitMs?: number
   /** Extend it by itself while it is held. Default true. */
   readonly heartbeat?: boolean
-  /** Ends the asking. What was granted meanwhile is given back, unless `sessionId` is the caller's own. */
+  /** Cancels the call. A reservation granted meanwhile is released, unless `sessionId` is the caller's own. */
   readonly signal?: AbortSignal
 }
 
@@ -74,9 +74,9 @@ export type Intent = string | readonly string[] | DescribedRequest
 
 export type WithReservationOptions = ReserveOptions & {
   /**
-   * When the work throws. `release` (default): nothing was done, and another caller may try at once. `hold`: something may have
-   * been done; the lease is left to end, and the next attempt is told that it is a further one. Where the lease was lost it
-   * is always left to end.
+   * If the work throws. `release` (default): nothing was done, and another caller may try at once. `hold`: something
+   * may have been done; the lease runs out, and the next attempt learns that it is not the first. A lost lease always
+   * runs out.
    */
   readonly onError?: 'release' | 'hold'
 }
@@ -91,11 +91,11 @@ export type ReservationStatus = {
 
 export interface Client {
   /**
-   * @throws ConflictError where another holder has it, DuplicateError where it was done, MismatchError where its key was
-   *   used for something else, QuorumUnavailableError where that cannot be known now
+   * @throws ConflictError if another holder has it, DuplicateError if it was done, MismatchError if its key was used
+   *   for something else, QuorumUnavailableError if that cannot be known now
    */
   reserve(intent: Intent, options?: ReserveOptions): Promise<Reservation>
-  /** Works under a reservation, completes it with what the work returns, and returns that. */
+  /** Works under a reservation, completes it with the result of the work, and returns that result. */
   withReservation<T>(
     intent: Intent,
     work: (reservation: Reservation) => Promise<T>,
@@ -122,19 +122,22 @@ export function createClient(options: ClientOptions = {}): Client {
   async function reserve(intent: Intent, given: ReserveOptions = {}): Promise<Reservation> {
     const { signal, waitMs = 0, heartbeat = true } = given
     const body = bodyOf(intent, given)
-    // Nothing was asked for yet: nothing is to be given back.
+    // No call was sent yet, so there is nothing to release.
     signal?.throwIfAborted()
     try {
       const granted = await call('POST', '/v1/reservations', body, transport, { signal, waitMs })
       return holdReservation(granted, transport, { heartbeat })
     } catch (error) {
-      // Where the session is the caller's own, another of its calls may hold the same reservation.
+      // With the caller's own session, another of its calls may hold the same reservation.
       if (signal?.aborted && given.sessionId === undefined) void giveBack(body)
       throw error
     }
   }
 
-  /** What was granted after the caller had stopped waiting: nothing was begun under it, and it is not to stand in the way. */
+  /**
+   * Releases what was granted after the caller stopped waiting: no work began under it, and it must not block other
+   * claimants.
+   */
   async function giveBack({ wait: _, ...body }: Record<string, unknown>): Promise<void> {
     try {
       const granted = await call('POST', '/v1/reservations', body, transport, {
@@ -142,7 +145,7 @@ export function createClient(options: ClientOptions = {}): Client {
       })
       await holdReservation(granted, transport, { heartbeat: false })[Symbol.asyncDispose]()
     } catch {
-      // Another holder's, done, or the sidecar is not there: then the lease ends by itself, if there is one.
+      // Another holder has it, it was done, or the sidecar is away: a lease, if there is one, runs out.
     }
   }
 
@@ -161,7 +164,7 @@ export function createClient(options: ClientOptions = {}): Client {
       try {
         await reservation.complete(result)
       } finally {
-        // The work is done: where that could not be recorded, its lease ends and the next attempt is told.
+        // The work is done: if that could not be recorded, the lease runs out and the next attempt learns of this one.
         reservation.abandon()
       }
       return result
@@ -181,7 +184,7 @@ export function createClient(options: ClientOptions = {}): Client {
 function bodyOf(intent: Intent, options: ReserveOptions): Record<string, unknown> {
   const { sessionId, tenant, apiVersion, entities, takeover, leaseMs, retentionMs, waitMs } = options
   return {
-    // Made once for all tries: a try whose answer was lost is then recognised by the next.
+    // Made once for all tries: a try recognises an earlier one whose answer was lost.
     session_id: sessionId ?? crypto.randomUUID(),
     ...named(intent),
     ...(tenant === undefined ? {} : { tenant }),

@@ -1,18 +1,18 @@
 /**
- * What can go wrong with a reservation, as classes: `instanceof` and not texts.
+ * What can go wrong with a reservation, as classes: test with `instanceof`, not by message.
  *
  *   FencepostError ─┬─ ConflictError ── EntityBusyError     another holder has it: later, perhaps
  *                   ├─ DuplicateError                       it was done: here is its result
  *                   ├─ MismatchError                        the key was used for another request
  *                   ├─ UndecidedError                       an earlier attempt ended without an outcome
  *                   ├─ LeaseLostError ── FencedError        it is no longer ours: stop
- *                   ├─ CompletionUndecidedError             whether our result stands is not known: reserve again to know
- *                   ├─ QuorumUnavailableError               it cannot be known now; safe to request again
+ *   ├─ CompletionUndecidedError             it is unknown whether our result stands: reserve again to find out
+ *   ├─ QuorumUnavailableError               it cannot be known now; safe to send again
  *                   ├─ UnreachableError                     the sidecar did not answer
  *                   └─ RefusedError                         the call itself is wrong
  */
 
-/** An RFC 9457 document as the sidecar writes it, as far as this client looks at it. */
+/** An RFC 9457 document of the sidecar, as far as this client reads it. */
 export type ProblemDocument = {
   readonly code?: string
   readonly title?: string
@@ -30,9 +30,9 @@ export type ProblemDocument = {
 
 export class FencepostError extends Error {
   override readonly name: string = 'FencepostError'
-  /** Of the answer; 0 where there was none. */
+  /** The answer's; 0 without an answer. */
   readonly status: number
-  /** Code of the problem (docs/reference/problems.md); empty where the answer was none of the sidecar's. */
+  /** Code of the problem (docs/reference/problems.md); empty where the sidecar did not answer with one. */
   readonly code: string
   readonly problem: ProblemDocument
 
@@ -47,7 +47,7 @@ export class FencepostError extends Error {
 /** Another holder has it. */
 export class ConflictError extends FencepostError {
   override readonly name: string = 'ConflictError'
-  /** Which of the values is in the way. */
+  /** The value that conflicts. */
   readonly value: string | undefined
   readonly retryAfterMs: number
 
@@ -66,7 +66,7 @@ export class EntityBusyError extends ConflictError {
 /** It was done before. Do not do it again. */
 export class DuplicateError extends FencepostError {
   override readonly name = 'DuplicateError'
-  /** What whoever did it reported. */
+  /** The result that its holder reported. */
   readonly result: unknown
   readonly fencingToken: number
   readonly attempt: number
@@ -81,36 +81,36 @@ export class DuplicateError extends FencepostError {
   }
 }
 
-/** The key of the request was first used for another one. */
+/** The key was first used for another request. */
 export class MismatchError extends FencepostError {
   override readonly name = 'MismatchError'
 }
 
-/** An earlier attempt ended without an outcome, and `takeover: 'indeterminate'` asks for no other. */
+/** An earlier attempt ended without an outcome, and `takeover: 'indeterminate'` allows no other. */
 export class UndecidedError extends FencepostError {
   override readonly name = 'UndecidedError'
 }
 
-/** It is no longer ours. Stop working: another holder may have begun. */
+/** No longer ours. Stop working: another holder may have begun. */
 export class LeaseLostError extends FencepostError {
   override readonly name: string = 'LeaseLostError'
 }
 
-/** Too late to complete or release: whoever came after has the word. */
+/** Too late to complete or release: a later holder decides. */
 export class FencedError extends LeaseLostError {
   override readonly name = 'FencedError'
 }
 
 /**
- * A later holder took over, and whether our result stands is not known: some node has it, or may have it. Neither take back what
- * was done nor do it again before it is known. `reserve` the same again: a {@link DuplicateError} has the result that stands; a
- * reservation says that none does yet, and its `attempt` is above 1, so look whether the effect is there.
+ * A later holder took over, and it is unknown whether our result stands: some node has it, or may have it. Neither undo
+ * the work nor repeat it before that is known. `reserve` the same again: a {@link DuplicateError} has the result that
+ * stands; a reservation means that none does yet, and its `attempt` is above 1, so check whether the effect took place.
  */
 export class CompletionUndecidedError extends FencepostError {
   override readonly name = 'CompletionUndecidedError'
 }
 
-/** Fewer nodes answered than are needed to know anything, for all of the time that there was for retries. */
+/** Fewer nodes replied than a decision needs, during the whole retry budget. */
 export class QuorumUnavailableError extends FencepostError {
   override readonly name = 'QuorumUnavailableError'
 }
@@ -120,7 +120,7 @@ export class UnreachableError extends FencepostError {
   override readonly name = 'UnreachableError'
 }
 
-/** The sidecar refuses the call: its form, its token, its size, or too many others are under way. */
+/** The sidecar refuses the call: its form, its token, its size, or too many others in flight. */
 export class RefusedError extends FencepostError {
   override readonly name = 'RefusedError'
 }

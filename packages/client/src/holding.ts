@@ -3,16 +3,16 @@
  *
  *   held → held (extended) → ended (completed or released) | abandoned | lost
  *
- * `signal` aborts from a timer that is armed at the grant and again at each extension, *before* the lease ends, whatever the
- * sidecar and the nodes do: also in a process that is cut off from all of them. A process that stood still learns of it when
- * it goes on, a moment after its lease may have ended: `throwIfLost` looks at the clocks, and a write that matters carries
- * the fencing token.
+ * A timer, armed at the grant and again at each extension, aborts `signal` *before* the lease ends, whatever the
+ * sidecar and the nodes do: also in a process that is cut off from all of them. A process that was suspended notices
+ * only when it resumes, a moment after its lease may have ended: so `throwIfLost` reads the clocks, and every write
+ * that matters carries the fencing token.
  */
 
 import { CompletionUndecidedError, FencepostError, LeaseLostError } from './errors.ts'
 import { type Answered, call, nowMs, type TransportOptions } from './transport.ts'
 
-/** Of the lease: how long before its end the holder is warned; and never less than this. */
+/** Share of the lease: how long before its end the holder is warned, and the least time. */
 const WARNING_FRACTION = 0.05
 const WARNING_MIN_MS = 20
 /** Two renewals in a row may fail. */
@@ -30,7 +30,7 @@ export class Holding {
   #id: string
   #leaseMs: number
   #state: 'held' | 'lost' | 'abandoned' | 'ended' = 'held'
-  /** The holder said so; whether it is recorded is another matter. */
+  /** The holder ended it; whether the nodes recorded that is another matter. */
   #workIsDone = false
   #extending = Promise.resolve()
   #warnAtMs = 0
@@ -38,7 +38,7 @@ export class Holding {
   #warning: TimeoutId | undefined
   #beat: TimeoutId | undefined
   readonly #lost = new AbortController()
-  /** Of extensions: also aborts where it ended well, so that nothing of it goes on. */
+  /** Of extensions: also aborts after a good end, so that none continues. */
   readonly #extensions = new AbortController()
 
   constructor(granted: Answered, transport: TransportOptions, { heartbeat }: HoldOptions) {
@@ -69,7 +69,7 @@ export class Holding {
     this.signal.throwIfAborted()
   }
 
-  /** One after the other: what is told of one must not be undone by another that was sent before it. */
+  /** One after the other: an answer must not undo that of an extension sent later. */
   extend(leaseMs?: number): Promise<void> {
     const mine = this.#extending.then(() => this.#extendNow(leaseMs))
     this.#extending = mine.catch(() => {})
@@ -92,8 +92,8 @@ export class Holding {
   }
 
   async dispose(): Promise<void> {
-    // A release says that nothing was done, and the next attempt would be told that it is the first. Where completing
-    // failed, or the signal stopped the work in the middle, the holder can't say so: the lease is left to end.
+    // A release states that nothing was done, and the next attempt would count as the first. If completing failed, or
+    // the signal stopped the work in the middle, the holder can't state that: the lease runs out.
     const nothingDone = this.#state === 'held' && !this.#workIsDone
     if (this.#state === 'held') this.#state = 'abandoned'
     this.#stop()
@@ -101,7 +101,7 @@ export class Holding {
     try {
       await this.#end('release', {}, RELEASE_RETRY_MS)
     } catch (error) {
-      // Not ours any more, or the sidecar is not there: the lease ends by itself, and what is being thrown counts more.
+      // No longer ours, or the sidecar is away: the lease runs out, and the error being thrown counts more.
       if (!(error instanceof FencepostError)) throw error
     }
   }
@@ -119,7 +119,7 @@ export class Holding {
     this.#extensions.abort(why)
   }
 
-  /** Counted from before the request was sent: the answer may have been long on its way. */
+  /** Counts from before the request was sent: the answer may have been long in transit. */
   #validFor({ body: { expires_in_ms }, sentAtMs }: Answered): void {
     const validMs = Number(expires_in_ms) - Math.max(WARNING_MIN_MS, this.#leaseMs * WARNING_FRACTION)
     this.#warnAtMs = sentAtMs + validMs
@@ -141,8 +141,8 @@ export class Holding {
       await this.extend()
     } catch (error) {
       if (this.#state !== 'held' || error instanceof LeaseLostError) return
-      // Everything but the sidecar's word that it is lost is tried again while time is left. The timer of the warning does
-      // not know that a machine stood still or that its clock was set.
+      // While time is left, only the sidecar's word that the lease is lost ends the retries. The timer of the warning
+      // does not notice that the machine was suspended or its clock was set.
       if (this.remainingMs() > 0) this.#armBeat()
       else this.#lose(aboutToEnd(this.fencingToken))
     }
@@ -178,7 +178,7 @@ export class Holding {
       this.#stop()
     } catch (error) {
       if (error instanceof LeaseLostError) this.#lose(error)
-      // Whatever stands, another holder came after: it is not ours any more.
+      // Whichever result stands, a later holder took over: the lease is no longer ours.
       if (error instanceof CompletionUndecidedError) this.#lose(overtaken(this.fencingToken, error))
       throw error
     }
@@ -204,7 +204,7 @@ function aboutToEnd(fencingToken: number): LeaseLostError {
   return new LeaseLostError(message, 0, { code: 'lease-lost' })
 }
 
-/** A heartbeat alone is no reason for a process to live on. Only Node's timers know the word. */
+/** A heartbeat alone must not keep a process alive. Only Node's timers have `unref`. */
 function unreferenced<T>(timer: T): T {
   ;(timer as { unref?: () => void }).unref?.()
   return timer

@@ -1,41 +1,42 @@
 /**
- * A reservation in the hands of the caller that works under it. What it does is `holding.ts`'s; this is what the caller sees.
+ * A reservation as its holder sees it. `holding.ts` does the work.
  */
 
 import { Holding, type HoldOptions } from './holding.ts'
 import type { Answered, TransportOptions } from './transport.ts'
 
 export interface Reservation extends AsyncDisposable {
-  /** Any sidecar serves it: another process may complete what this one has reserved. */
+  /** Any sidecar serves it: another process may complete what this one reserved. */
   readonly id: string
   readonly sessionId: string
-  /** Larger than that of every earlier holder: give it to what you write to. */
+  /** Larger than every earlier holder's: send it with each write. */
   readonly fencingToken: number
-  /** Above 1: an earlier holder's lease ended without an outcome, and what became of its work is unknown. */
+  /** Above 1: an earlier holder's lease ended without an outcome, and the fate of its work is unknown. */
   readonly attempt: number
-  /** Aborts with a `LeaseLostError` before the lease is lost. Pass it on to everything that can be cancelled. */
+  /** Aborts with a `LeaseLostError` before the lease is lost. Pass it to everything that can be cancelled. */
   readonly signal: AbortSignal
-  /** Until the signal aborts, on whichever clock has less; 0 where it is over. */
+  /** Until the signal aborts, on whichever clock has less left; 0 after the end. */
   readonly remainingMs: number
-  /** @throws LeaseLostError where the lease is lost or about to be */
+  /** @throws LeaseLostError if the lease is lost or about to be */
   throwIfLost(): void
-  /** Holds it for longer; the heartbeat does this by itself. @throws LeaseLostError where it is no longer ours */
+  /** Extends the lease; the heartbeat does this by itself. @throws LeaseLostError if it is no longer ours */
   extend(leaseMs?: number): Promise<void>
   /**
-   * Records the outcome: duplicates are told `result`, any JSON value.
-   * @throws FencedError where a later holder took over
-   * @throws CompletionUndecidedError where a later holder took over and `result` may stand all the same: reserve again to know
+   * Records the outcome: duplicates get `result`, any JSON value.
+   * @throws FencedError if a later holder took over
+   * @throws CompletionUndecidedError if a later holder took over and `result` may still stand: reserve again to find
+   *   out
    */
   complete(result?: unknown): Promise<void>
-  /** Gives it back: nothing was done. @throws FencedError where a later holder took over */
+  /** Releases it: nothing was done. @throws FencedError if a later holder took over */
   release(): Promise<void>
-  /** Stops the heartbeat and leaves the lease to end: something may have been done, and what is unknown. */
+  /** Stops the heartbeat and lets the lease run out: something may have been done, it is unknown what. */
   abandon(): void
-  /** Releases it where nothing has been said of it; abandons it where `complete` was called, or the lease was lost. */
+  /** Releases it, unless the holder has ended it; abandons it if `complete` was called or the lease was lost. */
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** Its functions work also where the caller takes them out of the object: `const { extend, signal } = reservation`. */
+/** Its functions also work detached from the object: `const { extend, signal } = reservation`. */
 export function holdReservation(
   granted: Answered,
   transport: TransportOptions,

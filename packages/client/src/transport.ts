@@ -1,9 +1,9 @@
 /**
- * One call to the sidecar, tried again while that can help and while there is time.
+ * One call to the sidecar, retried while that can help and time is left.
  *
- * Owns retries: what is safe to repeat is repeated after the time that the sidecar gives (`Retry-After`), or after a
- * growing time where it gives none, always with jitter, inside one budget for all tries. Every call of the API is safe to
- * repeat: reserving for its session, the others for what they carry.
+ * Owns retries: repeats what is safe to repeat after the time that the sidecar states (`Retry-After`), or after a
+ * growing delay without one, always with jitter, inside one budget for all tries. Every call of the API is safe to
+ * repeat: reserving because of its session, the others because of what they carry.
  */
 
 import { errorFrom, type FencepostError, type ProblemDocument, UnreachableError } from './errors.ts'
@@ -12,28 +12,28 @@ export type TransportOptions = {
   readonly url: string
   readonly token: string | undefined
   readonly fetch: typeof fetch
-  /** Time for all tries of one call together. */
+  /** Budget for all tries of one call. */
   readonly retryForMs: number
-  /** Time for one try, besides what the call itself waits. */
+  /** Time for one try, besides the waiting that the call requests. */
   readonly callTimeoutMs: number
 }
 
 export type CallOptions = {
   /** Ends the call at once. */
   readonly signal?: AbortSignal | undefined
-  /** Waiting that the sidecar was asked for. */
+  /** Waiting that the call requested of the sidecar. */
   readonly waitMs?: number
-  /** Less than the usual budget, where the time is short. */
+  /** Less than the usual budget, if time is short. */
   readonly retryForMs?: number
 }
 
 export type Answered = {
   readonly body: Record<string, unknown>
-  /** Just before the try that was answered, on {@link nowMs}. */
+  /** Just before the try that got the answer, on {@link nowMs}. */
   readonly sentAtMs: number
 }
 
-/** Never goes back, and does not notice when the system's clock is set. */
+/** Never goes back, and does not notice a change of the system's clock. */
 export function nowMs(): number {
   return performance.now()
 }
@@ -49,7 +49,7 @@ export async function call(
   options: TransportOptions,
   { signal, waitMs = 0, retryForMs = options.retryForMs }: CallOptions = {},
 ): Promise<Answered> {
-  // Before the first try: what can't be written as JSON is the caller's error and no failure of a call.
+  // Before the first try: what JSON can't express is the caller's error, not a failed call.
   const text = body === undefined ? undefined : JSON.stringify(body)
   const untilMs = nowMs() + retryForMs + waitMs
   let silent = false
@@ -59,10 +59,10 @@ export async function call(
     const { error, retryAfterMs } = tried
     signal?.throwIfAborted()
     const ceilingMs = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** retry)
-    // What the sidecar asks for is the least; those who were turned away together do not return together.
+    // The sidecar states the minimum; callers that were refused together must not return together.
     const askedMs = typeof retryAfterMs === 'number' ? retryAfterMs : 0
     const delayMs = askedMs + Math.random() * ceilingMs
-    // Where a try had no answer, it may be that one of our own that holds it, and is still at it.
+    // After a try without an answer, the holder may be an earlier try of our own, still in progress.
     const ours = silent && error.code === 'reservation-conflict'
     silent ||= error instanceof UnreachableError
     if ((retryAfterMs === 'never' && !ours) || nowMs() + delayMs >= untilMs) throw error
@@ -72,7 +72,7 @@ export async function call(
 
 type Failed = {
   readonly error: FencepostError
-  /** What the sidecar asks for; undefined where it does not say. */
+  /** What the sidecar states; undefined without a statement. */
   readonly retryAfterMs: number | undefined | 'never'
 }
 

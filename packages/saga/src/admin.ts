@@ -1,6 +1,6 @@
 /**
- * The door for programs that look after the kit's tables instead of working with them, such as the sidecar and its command
- * line: `import { openSagaKit } from '@fencepost/saga/admin'`. Nothing inside imports it.
+ * The entry point for programs that administer the kit's tables instead of working with them, such as the sidecar and
+ * its command line: `import { openSagaKit } from '@fencepost/saga/admin'`. No module of the package imports it.
  */
 
 export { sagaBacklog } from './backlog.ts'

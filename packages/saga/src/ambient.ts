@@ -1,16 +1,16 @@
 /**
- * The clock and the randomness of the process, for a kit that is given none. The only file of the kit that touches them.
+ * The clock and the randomness of the process: a kit's default. The only file of the kit that touches them.
  */
 import { randomBytes } from 'node:crypto'
 import type { Clock, Random } from './core.ts'
 
-/** For loops that run until they are stopped: their timers alone would not keep the process. Returns the release. */
+/** For loops that run until stopped: their timers alone would not keep the process alive. Returns the release. */
 export function keepProcessAlive(): () => void {
   const hold = setInterval(() => {}, 2 ** 30)
   return () => clearInterval(hold)
 }
 
-/** Beyond it Node waits for 1 ms instead. */
+/** A longer delay Node turns into 1 ms. */
 const timerMaxMs = 2 ** 31 - 1
 
 export const processClock: Clock = {

@@ -1,14 +1,14 @@
 /**
- * What waits among messages and sagas: one look at the tables, for gauges.
+ * The backlog of messages and sagas: one query over the tables, for gauges.
  *
- * Owns the query. It counts, so it is asked now and then and not at every scrape, and it is given up after a while: an
- * operator's question must not become the database's trouble.
+ * Owns the query. It counts rows, so it runs now and then, not at every scrape, and it has a time limit: a gauge must
+ * not become the database's trouble.
  */
 import type { SagaBacklog } from './core.ts'
 import { safeInteger } from './database.ts'
 import type { SagaKit } from './kit.ts'
 
-/** @throws what PostgreSQL or the connection says, at the latest after `timeoutMs` for each statement */
+/** @throws what PostgreSQL or the connection reports, at the latest after `timeoutMs` for each statement */
 export async function sagaBacklog(kit: SagaKit, timeoutMs: number): Promise<SagaBacklog> {
   const s = kit.schema
   return kit.transaction(

@@ -1,8 +1,7 @@
 /**
  * The idempotent consumer: a message takes effect once in the database, however often it is delivered.
  *
- * Owns the subscription at the broker and the look for dead letters that are to be replayed. What comes of a delivery is the
- * inbox's (`inbox.ts`).
+ * Owns the subscription at the broker and the poll for dead letters to replay. `inbox.ts` decides about a delivery.
  */
 import { keepProcessAlive } from './ambient.ts'
 import { replayOnce } from './dead-letter-replay.ts'
@@ -13,7 +12,7 @@ export type ConsumerOptions = InboxOptions & {
   readonly subscriber: MessageSubscriber
   /** Default 10. */
   readonly concurrency?: number
-  /** How often dead letters that were told to be replayed are looked for. Default 1 s. */
+  /** Interval of the poll for dead letters to replay. Default 1 s. */
   readonly replayIntervalMs?: number
 }
 

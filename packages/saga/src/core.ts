@@ -1,9 +1,9 @@
 /**
- * Everything that the kit takes of the sidecar's core: time and randomness as types, waiting between tries, and the port behind
- * which an operator's calls about sagas are answered.
+ * Everything that the kit uses of the sidecar's core: types for time and randomness, waiting between tries, and the
+ * port for an operator's calls about sagas.
  *
- * The only file of the package that reaches out of it. What stands here, and what that imports, is built into the package; the
- * architecture test names those files.
+ * The only file of the package that reaches out of it. What it exports, and what that imports, is built into the
+ * package; the architecture test names those files.
  */
 
 export type { Clock, Random, Timer } from '../../../src/core/clock.ts'

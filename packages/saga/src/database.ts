@@ -1,9 +1,9 @@
 /**
- * What the kit needs of PostgreSQL: something with `query(text, values)`, and a pool of `pg`.
+ * What the kit needs of PostgreSQL: an object with `query(text, values)`, and a pool of `pg`.
  *
- * Owns the narrow interface that application code may also satisfy with its own transaction (a query builder's, for
- * example), the reading of SQLSTATE, and the quoting of identifiers. All instants are read from the database's clock
- * (`clock_timestamp()`), because leases are compared by several machines and only the database is common to them.
+ * Owns the narrow interface that application code can satisfy with its own transaction (a query builder's, for
+ * example), reading SQLSTATE, and quoting identifiers. All instants come from the database's clock
+ * (`clock_timestamp()`), because several machines compare leases and share only the database.
  */
 import type { Pool } from 'pg'
 import { CommitOutcomeUnknownError, SagaConfigError } from './errors.ts'
@@ -32,7 +32,7 @@ export const sqlState = {
 
 export function sqlStateOf(error: unknown): string | undefined {
   const code = (error as { code?: unknown } | null)?.code
-  // With a digit: EPIPE is five capitals, too.
+  // With a digit: EPIPE has five capitals as well.
   return typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(code) ? code : undefined
 }
 
@@ -41,9 +41,9 @@ const lossSentences =
   /connection (terminated|error|ended)|client (has encountered|was closed)|timeout exceeded when trying to connect/i
 
 /**
- * The connection is gone, or the server is. What was under way may have happened.
- * Class 08 (connection exception), 57P01..57P03 (shut down, crash, starting up), 53300 (no connection is left), sockets, and
- * the sentences of pg and of its pool, which has none to give.
+ * The connection or the server is gone. The statement in flight may have taken effect.
+ * Class 08 (connection exception), 57P01..57P03 (shut down, crash, starting up), 53300 (no connection is left),
+ * sockets, sentences of pg, and of its pool when no connection is free.
  */
 export function isConnectionLoss(error: unknown): boolean {
   const state = sqlStateOf(error)
@@ -53,15 +53,15 @@ export function isConnectionLoss(error: unknown): boolean {
   return typeof message === 'string' && lossSentences.test(message)
 }
 
-/** By identity, for an error of the application's may have the same code. */
+/** By identity, because an error of the application may have the same code. */
 const metOutage = new WeakSet<object>()
 
-/** The connection of the kit was lost while this happened, whatever the error itself says. */
+/** Marks an error during which the kit lost its connection, whatever the error itself says. */
 export function markOutage(error: unknown): void {
   if (typeof error === 'object' && error !== null) metOutage.add(error)
 }
 
-/** A question of the kit's own, outside a transaction. */
+/** A query of the kit's own, outside a transaction. */
 export async function asked<T>(question: Promise<T>): Promise<T> {
   try {
     return await question
@@ -72,8 +72,8 @@ export async function asked<T>(question: Promise<T>): Promise<T> {
 }
 
 /**
- * The kit's own database was out of reach. Decided by where the error was raised: a handler that cannot reach something else
- * throws the same codes, and that is a failure of its own.
+ * The kit's own database was out of reach. The place that raised the error decides: a handler that cannot reach another
+ * system throws the same codes, and that is the handler's failure.
  */
 export function isOutage(error: unknown): boolean {
   return (
@@ -98,7 +98,7 @@ export function tableName(name: string): string {
   return name.split('.').map(identifier).join('.')
 }
 
-/** As PostgreSQL can keep it: its text has no NUL, and its jsonb no half of a surrogate pair. */
+/** As PostgreSQL can store it: its text has no NUL, and its jsonb no half of a surrogate pair. */
 export function storable(text: string): string {
   return text.replaceAll('\0', '\u{FFFD}').toWellFormed()
 }

@@ -1,10 +1,10 @@
 /**
- * The consumer's side of replaying: takes up the dead letters of its inbox that a person has told to be replayed.
+ * The consumer's side of replaying: takes up the dead letters of its inbox that an operator requested to replay.
  *
- * Each in a transaction of its own, in the order in which they had first arrived, which is that of their sequence; a handler that
- * works outside is called while none is open. One that fails again is dead again, and so is everything of its sequence that
- * waited behind it. One whose step is in progress, whose lock is held, or that met an outage of the database,
- * waits its turn, and so do those behind it.
+ * Each in a transaction of its own, in the order of first arrival, which is that of its sequence; a handler that works
+ * outside runs without an open transaction. A letter that fails again is dead again, and so are those of its sequence
+ * behind it. A letter whose step is in progress, whose lock is held, or that met an outage of the database waits, and
+ * so do those behind it.
  */
 import { isOutage, type Tx } from './database.ts'
 import { errorJson } from './error-json.ts'
@@ -24,7 +24,7 @@ type Letter = {
   created_at: Date
 }
 
-/** Answers how many went through. */
+/** Returns how many succeeded. */
 export async function replayOnce(
   kit: SagaKit,
   consumerId: string,
@@ -90,7 +90,7 @@ const arrivalOf = (s: string, letter: string) =>
   `coalesce((SELECT i.arrival FROM ${s}.inbox i
              WHERE i.consumer_id = ${letter}.consumer_id AND i.message_id = ${letter}.message_id), 0)`
 
-/** undefined where another process is at it, or at one of its sequence that comes before. */
+/** undefined while another process handles it, or an earlier one of its sequence is open. */
 async function take(tx: Tx, s: string, id: string): Promise<Letter | undefined> {
   const { rows } = await tx.query<Letter>(
     `SELECT id, message_id, aggregate_type, aggregate_id, ordering_key, type, payload::text AS body, headers, created_at

@@ -1,9 +1,9 @@
 /**
- * What was given up, kept with its reason until a person decides: replay it or discard it.
+ * Dead letters: given up, kept with the reason until a person decides to replay or discard them.
  *
- * A dead letter of the outbox goes back with its old id, that is to the head of its aggregate, and the aggregate goes on
- * after it. A dead letter of an inbox is taken up again by its consumer (`consumer.ts`), the messages parked behind it
- * after it, in their order.
+ * A dead letter of the outbox returns with its old id, that is to the head of its aggregate, which then continues. A
+ * consumer replays the dead letters of its inbox (`dead-letter-replay.ts`), and after each the messages parked behind
+ * it, in their order.
  */
 import { safeInteger, type Tx } from './database.ts'
 import type { SagaKit } from './kit.ts'
@@ -31,7 +31,7 @@ export type DeadLetterFilter = {
   readonly limit?: number
 }
 
-/** Those that wait for a decision or for their consumer, oldest first. */
+/** Open ones, which wait for a decision or for their consumer, oldest first. */
 export async function listDeadLetters(
   kit: SagaKit,
   filter: DeadLetterFilter = {},
@@ -69,7 +69,7 @@ type Touched = {
   aggregate_id: string
 }
 
-/** Sends them on their way again; answers how many of the ids were dead letters. */
+/** Requests their replay; returns how many of the ids were dead letters. */
 export async function replayDeadLetters(kit: SagaKit, ids: readonly number[]): Promise<number> {
   const s = kit.schema
   return kit.transaction(async (tx) => {
@@ -91,7 +91,7 @@ export async function replayDeadLetters(kit: SagaKit, ids: readonly number[]): P
   })
 }
 
-/** Gives them up for good; what was parked behind them goes on without them. */
+/** Gives them up for good; what was parked behind them continues without them. */
 export async function discardDeadLetters(kit: SagaKit, ids: readonly number[]): Promise<number> {
   const s = kit.schema
   return kit.transaction(async (tx) => {
@@ -106,7 +106,7 @@ export async function discardDeadLetters(kit: SagaKit, ids: readonly number[]): 
   })
 }
 
-/** What waited behind them goes on, unless a further dead letter of the same sequence is still there. */
+/** What waited behind them continues, unless the same sequence has a further dead letter. */
 async function letGo(tx: Tx, s: string, rows: readonly Touched[]): Promise<void> {
   const outbox = rows.filter(({ source }) => source === 'outbox')
   await tx.query(

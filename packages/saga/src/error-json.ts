@@ -1,8 +1,9 @@
 /**
- * An error as it is kept beside the row that it stopped: its name, message and code, bounded. Never its properties, which
- * may hold what a client library thought worth keeping, headers and secrets included.
+ * An error as stored beside the row that it stopped: its name, message and code, bounded. Never its properties, where
+ * client libraries keep headers and secrets.
  *
- * What PostgreSQL cannot keep is replaced: an error quotes what it met, and one that cannot be noted would come for ever.
+ * What PostgreSQL cannot store is replaced: an error quotes its input, and one that cannot be stored would recur for
+ * ever.
  */
 import { storable } from './database.ts'
 

@@ -1,8 +1,7 @@
 /**
- * Everything that the saga kit throws on purpose, one class for one situation, each with a stable `code`.
+ * Every error that the saga kit throws on purpose, one class for one situation, each with a stable `code`.
  *
- * Owns the words; what a situation means for a message (try again, come back later, give up) is decided in
- * `consumer.ts`, and its HTTP status where HTTP is spoken.
+ * Owns the words. `inbox.ts` decides what a situation means for a message (retry, later, give up).
  */
 
 export class SagaKitError extends Error {
@@ -14,14 +13,14 @@ export class SagaKitError extends Error {
   }
 }
 
-/** The key was used before with another request. Trying again cannot help. */
+/** The key was used before with another request. A retry cannot help. */
 export class IdempotencyKeyReuseError extends SagaKitError {
   constructor(scope: string, key: string) {
     super('idempotency_key_reuse', `the key ${key} in scope ${scope} belongs to another request`)
   }
 }
 
-/** Another process works on it now. Come back after `retryAfterMs`; this is no failed attempt. */
+/** Another process works on it now. Come back after `retryAfterMs`; this costs no attempt. */
 export class OperationInProgressError extends SagaKitError {
   readonly retryAfterMs: number
   constructor(what: string, retryAfterMs: number) {
@@ -30,7 +29,7 @@ export class OperationInProgressError extends SagaKitError {
   }
 }
 
-/** The locks are held by others. Come back later; this is no failed attempt. */
+/** Other holders have the locks. Come back later; this costs no attempt. */
 export class LockNotAcquiredError extends SagaKitError {
   readonly retryAfterMs: number
   constructor(resources: readonly string[], retryAfterMs: number, options?: ErrorOptions) {
@@ -39,14 +38,14 @@ export class LockNotAcquiredError extends SagaKitError {
   }
 }
 
-/** A newer holder has written already: what this one knows is old, and nothing of it may be written. */
+/** A newer holder has written already: this one's knowledge is old, and it may write nothing. */
 export class FencedOutError extends SagaKitError {
   constructor(what: string, options?: ErrorOptions) {
     super('fenced_out', `${what} has been taken over by a newer holder`, options)
   }
 }
 
-/** The step itself was taken over while its effect ran: its outcome is another's to write. */
+/** Another process took the step over while its effect ran, and writes the outcome. */
 export class StepOvertakenError extends FencedOutError {}
 
 /** The lock ended before the work did. */
@@ -56,7 +55,7 @@ export class LeaseLostError extends SagaKitError {
   }
 }
 
-/** Thrown by application code: trying again cannot help (a message that cannot be parsed, an unknown customer). */
+/** Thrown by application code: a retry cannot help (a message that cannot be parsed, an unknown customer). */
 export class NonRetryableError extends SagaKitError {
   constructor(message: string, options?: ErrorOptions) {
     super('non_retryable', message, options)
@@ -64,8 +63,8 @@ export class NonRetryableError extends SagaKitError {
 }
 
 /**
- * Thrown by an effect where the answer is a definite no of the business (card declined, out of stock). It is an outcome
- * and not a fault: it is committed by `reject`, and replayed to whoever asks again.
+ * Thrown by an effect on a definite refusal by the business (card declined, out of stock). It is an outcome and not a
+ * fault: `reject` commits it, and repetitions get it again.
  */
 export class BusinessError extends SagaKitError {
   readonly details: unknown
@@ -75,7 +74,7 @@ export class BusinessError extends SagaKitError {
   }
 }
 
-/** The step has been tried as often as allowed and waits for a person (status `parked`). */
+/** The step has used all its attempts and waits for a person (status `parked`). */
 export class AttemptsExhaustedError extends SagaKitError {
   readonly attempts: number
   constructor(what: string, attempts: number, options?: ErrorOptions) {
@@ -84,28 +83,31 @@ export class AttemptsExhaustedError extends SagaKitError {
   }
 }
 
-/** The compensation of this step came first; the step must not be executed any more. */
+/** The compensation of this step came first; the step must never be executed. */
 export class StepSuspendedError extends SagaKitError {
   constructor(sagaId: string, step: string, status: string) {
     super('step_suspended', `step ${step} of saga ${sagaId} may not run: it is ${status}`)
   }
 }
 
-/** The saga's pivot has been executed, or may have been: there is only a way forward. */
+/** The saga's pivot was executed, or may have been: the saga can only go forward. */
 export class StepIrreversibleError extends SagaKitError {
   constructor(sagaId: string, step: string, status: string) {
     super('step_irreversible', `step ${step} of saga ${sagaId} cannot be undone: it is ${status}`)
   }
 }
 
-/** The connection broke, or an answer did not come in time, while COMMIT was under way: the transaction happened or it did not. Ask the record. */
+/**
+ * The connection broke, or no reply came in time, during COMMIT: the transaction happened or it did not. Read the
+ * record.
+ */
 export class CommitOutcomeUnknownError extends SagaKitError {
   constructor(options?: ErrorOptions) {
     super('commit_outcome_unknown', 'COMMIT was not answered: its outcome is unknown', options)
   }
 }
 
-/** A statement failed, the error was swallowed, and COMMIT was answered with ROLLBACK. */
+/** A statement failed, the error was swallowed, and the reply to COMMIT was ROLLBACK. */
 export class TransactionAbortedError extends SagaKitError {
   constructor() {
     super(
@@ -115,21 +117,21 @@ export class TransactionAbortedError extends SagaKitError {
   }
 }
 
-/** The publisher cannot reach its broker. Says nothing about any message, so no attempt is spent. */
+/** The publisher cannot reach its broker. Says nothing about a message, so it costs no attempt. */
 export class BrokerUnavailableError extends SagaKitError {
   constructor(message: string, options?: ErrorOptions) {
     super('broker_unavailable', message, options)
   }
 }
 
-/** The broker refused this message (no route, too large, nacked): an attempt is spent. */
+/** The broker refused this message (no route, too large, nacked): this costs an attempt. */
 export class PublishRefusedError extends SagaKitError {
   constructor(message: string, options?: ErrorOptions) {
     super('publish_refused', message, options)
   }
 }
 
-/** The receiver asks to be left alone for a while: the message comes again, and no attempt is spent. */
+/** The receiver requests a pause: the message is sent again later, and this costs no attempt. */
 export class PublishDeferredError extends SagaKitError {
   readonly retryAfterMs: number
   constructor(message: string, retryAfterMs: number) {
@@ -138,7 +140,7 @@ export class PublishDeferredError extends SagaKitError {
   }
 }
 
-/** What the kit was told cannot work. */
+/** An invalid option of the kit. */
 export class SagaConfigError extends SagaKitError {
   constructor(message: string) {
     super('invalid_configuration', message)

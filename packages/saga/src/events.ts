@@ -1,5 +1,5 @@
 /**
- * What happened in the kit, as one closed union. The kit logs nothing and counts nothing: subscribers do
+ * The events of the kit, as one closed union. The kit logs nothing and counts nothing: subscribers do
  * (`metrics.ts` here, an application's logger there). A subscriber must not throw.
  */
 
@@ -25,7 +25,7 @@ export type SagaEvent =
       readonly type: string
       readonly outcome: 'processed' | 'duplicate' | 'retry' | 'defer' | 'dead_letter'
       readonly durationMs: number
-      /** From the writing of the message to the commit of its processing. */
+      /** From writing the message to committing its processing. */
       readonly criticalTimeMs?: number
       readonly error?: unknown
     }

@@ -1,10 +1,10 @@
 /**
- * The last word on who may write: a resource accepts a fencing token only if it has seen no higher one.
+ * The final check of who may write: a resource accepts a fencing token only if it has seen no higher one.
  *
- * A lock is an optimisation: its holder may be paused for longer than its lease and write afterwards. What makes that
- * harmless is that the resource itself compares tokens, inside the transaction that writes. The same token may write
- * again (`<=`): one holder has many writes. All tokens for one resource must come from one source, either the lock manager
- * or the steps of this kit; they count differently.
+ * A lock is an optimisation: its holder may be paused for longer than its lease and write afterwards. That is harmless
+ * because the resource itself compares tokens, inside the transaction that writes. The same token may write again
+ * (`<=`): one holder has many writes. All tokens for one resource must come from one source, either the lock manager or
+ * the steps of this kit, because they count differently.
  *
  * Source: Martin Kleppmann, "How to do distributed locking" (2016).
  */
@@ -34,11 +34,11 @@ export type FencedUpdate = {
   readonly table: string
   readonly id: string | number
   readonly fencingToken: number
-  /** Column names and their new values. */
+  /** Columns and their new values. */
   readonly set: Readonly<Record<string, unknown>>
 }
 
-/** The row to be updated is not there: said, because an UPDATE of no row looks like success. */
+/** The row to update does not exist: an error, because an UPDATE of no row looks like success. */
 export class RowNotFoundError extends SagaKitError {
   constructor(table: string, id: string | number) {
     super('row_not_found', `${table} has no row with id ${id}`)

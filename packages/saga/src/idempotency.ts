@@ -1,10 +1,10 @@
 /**
- * Work that lives in the database alone: the key, the work and its result are one transaction.
+ * Work inside the database alone: the key, the work and its result are one transaction.
  *
  * The key is inserted *first*. A rival with the same key waits inside that INSERT until the first one commits, and then
- * reads the result in a new statement, under READ COMMITTED; a rival of one that rolled back goes ahead itself. So there
- * is no state "in progress" to see, to clean up or to be stuck in, and a crash leaves nothing behind.
- * Refuses: work that calls something outside the database (`step.ts`): it would be repeated by every retry.
+ * reads the result in a new statement, under READ COMMITTED; a rival of one that rolled back goes ahead itself. So no
+ * state "in progress" exists to clean up or to be stuck in, and a crash leaves nothing behind.
+ * Refuses: work that calls anything outside the database (`step.ts`), because every retry would repeat it.
  *
  * Source: PostgreSQL documentation, INSERT … ON CONFLICT; Brandur Leach, "Implementing Stripe-like Idempotency Keys".
  */
@@ -15,14 +15,14 @@ import { requestHash } from './request-hash.ts'
 import type { TransactionOptions } from './transaction.ts'
 
 export type IdempotencyRequest = {
-  /** Names the operation: the same key in another scope is another key. */
+  /** Names the operation: the same key in another scope is a different key. */
   readonly scope: string
   readonly key: string
-  /** What is asked for. The same key with another request is an error. */
+  /** The request. The same key with another request is an error. */
   readonly request: unknown
-  /** How long the result answers repetitions. Default 24 hours. */
+  /** How long repetitions get the result. Default 24 hours. */
   readonly ttlMs?: number
-  /** When a rival is at work: wait for its result, or say so at once. Default `wait`. */
+  /** While a rival works: wait for its result, or throw at once. Default `wait`. */
   readonly onInProgress?: 'wait' | 'throw'
   readonly transaction?: TransactionOptions
 }
@@ -31,15 +31,15 @@ export type Replayable<T> = { readonly replayed: boolean; readonly result: T }
 
 export const dayMs = 24 * 60 * 60 * 1000
 
-/** How long `onInProgress: 'throw'` waits for a rival that may be just about to commit. */
+/** How long `onInProgress: 'throw'` waits for a rival that may be about to commit. */
 const rivalPatienceMs = 20
 
-/** Re-entries after a lost connection; the record decides whether there is still something to do. */
+/** Re-entries after a lost connection; the record decides whether work is left. */
 const reentriesMax = 3
 
 /**
- * Carries out `work` once for each (scope, key), together with everything that it writes through `tx`.
- * The result is what JSON keeps of it, the first time and every time: a Date is a string, and nothing is null.
+ * Executes `work` once for each (scope, key), together with everything that it writes through `tx`.
+ * The result is what JSON keeps of it, also the first time: a Date becomes a string, and undefined becomes null.
  */
 export async function withIdempotency<T>(
   kit: SagaKit,
@@ -86,7 +86,7 @@ async function attempt<T>(
   }
 }
 
-/** Row written: the key is ours. An expired row counts as none. */
+/** True if the row was written: the key is ours. An expired row counts as none. */
 async function claim(tx: Tx, s: string, request: IdempotencyRequest, hash: Buffer): Promise<boolean> {
   try {
     const { rowCount } = await tx.query(
@@ -105,7 +105,7 @@ async function claim(tx: Tx, s: string, request: IdempotencyRequest, hash: Buffe
   }
 }
 
-/** Only the wait for the key means "in progress"; the application's own lock timeouts are its own. */
+/** Only waiting for the key means "in progress"; a lock timeout of the application does not. */
 class KeyBusy extends Error {
   constructor(options: ErrorOptions) {
     super('the key is being claimed by somebody else', options)
@@ -127,14 +127,14 @@ async function replay<T>(
     `SELECT request_hash, status, result::text AS result FROM ${s}.idempotency_keys WHERE scope = $1 AND key = $2`,
     [scope, key],
   )
-  // The row was seen by the INSERT and is locked by it: retention cannot have removed it since.
+  // The INSERT saw and locked the row, so retention cannot have removed it since.
   const row = rows[0]!
   if (!row.request_hash.equals(hash)) throw new IdempotencyKeyReuseError(scope, key)
   if (row.status !== 'completed') throw new IdempotencyKeyReuseError(scope, key)
   return { replayed: true, result: JSON.parse(row.result) as T }
 }
 
-/** What the caller gets and what is stored are the same text, so that a replay cannot differ from the first answer. */
+/** The caller gets the stored text, so a replay cannot differ from the first answer. */
 export function serialised(result: unknown): string {
   return JSON.stringify(result ?? null)
 }

@@ -1,10 +1,10 @@
 /**
- * The inbox: one row for each (consumer, message), which is what makes a second delivery harmless.
+ * The inbox: one row for each (consumer, message), which makes a second delivery harmless.
  *
- * Owns the SQL and the states: absent → processed; absent → retrying → … → processed | dead; dead → processed by replay.
- * `waiting` keeps the place of a message behind one of its sequence that is being retried.
- * `received` is a message that was begun and neither finished nor failed: its process died.
- * The row is written *first*, in the transaction of the handler; a rival with the same message waits in that INSERT.
+ * Owns the SQL and the states: absent → processed; absent → retrying → … → processed | dead; dead → processed by
+ * replay. `waiting` keeps the place of a message behind a retried one of its sequence.
+ * `received` is a message whose processing neither finished nor failed: its process died.
+ * The row is written *first*, in the handler's transaction; a rival with the same message waits in that INSERT.
  *
  * Source: Eventuate Tram (received_messages), MassTransit (inbox state).
  */
@@ -18,7 +18,7 @@ export type Entry = {
   readonly consumerId: string
   readonly message: InboundMessage
   readonly hash: Buffer
-  /** null: stands in no order. */
+  /** null: not part of any order. */
   readonly orderingKey: string | null
   readonly retentionMs: number
 }
@@ -28,13 +28,13 @@ export type Entrance =
   | { readonly kind: 'done' }
   /** Its own next attempt is not due, or an earlier message of its sequence is being retried. */
   | { readonly kind: 'later'; readonly delayMs: number }
-  /** An earlier message of its sequence is dead: this one waits with it. */
+  /** An earlier message of its sequence is dead: this one is parked with it. */
   | { readonly kind: 'behind' }
 
-/** Between these, a message comes again that has to wait for its predecessor. */
+/** Bounds of the delay for a message that waits for its predecessor. */
 const behindDelayMs = { min: 100, max: 1_000 }
 
-/** Those of the same sequence that must come first. */
+/** Messages of the same sequence that must come first. */
 const open = (s: string) =>
   `SELECT FROM ${s}.inbox b WHERE b.consumer_id = $1 AND b.ordering_key = $4 AND b.status IN ('retrying', 'waiting')`
 const dead = (s: string) =>
@@ -42,7 +42,7 @@ const dead = (s: string) =>
 
 type InboxRow = { request_hash: Buffer; status: string; arrival: string; wait_ms: number }
 
-/** Takes the message, marked as processed: which becomes true with the commit of the handler's work. */
+/** Marks the message as processed, which takes effect with the commit of the handler's work. */
 export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entrance> {
   const { consumerId, message, hash, orderingKey, retentionMs } = entry
   const s = kit.schema
@@ -76,11 +76,11 @@ export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entranc
        WHERE i.status NOT IN ('processed', 'dead')`,
     [consumerId, message.messageId, hash, orderingKey, retentionMs],
   )
-  // Where it had no row a moment ago, a rival may have written one since, and be through.
+  // There was no row before: a rival may have written one since, and finished.
   return { kind: taken.rowCount === 1 ? 'go' : 'done' }
 }
 
-/** What of its sequence must come before it: a dead one, or one that arrived earlier and is not through. */
+/** The message of its sequence that must come first: a dead one, or an earlier one that is not finished. */
 async function obstacleOf(
   tx: Tx,
   s: string,
@@ -89,7 +89,7 @@ async function obstacleOf(
 ): Promise<Entrance | undefined> {
   const { consumerId, message, hash, orderingKey, retentionMs } = entry
   if (orderingKey === null) return undefined
-  // Held until what goes behind them is written down: a discard that lets go of those behind would otherwise pass it by.
+  // Held until the messages behind them are recorded: otherwise a discard that releases those would miss them.
   await tx.query(
     `SELECT FROM ${s}.dead_letters WHERE consumer_id = $1 AND ordering_key = $2 AND status = 'dead' AND error_code <> 'behind'
        AND message_id <> $3 ORDER BY id FOR SHARE`,
@@ -106,7 +106,7 @@ async function obstacleOf(
   )
   if (rows.length === 0) return undefined
   if (rows.some(({ status }) => status === 'dead')) return { kind: 'behind' }
-  // Its place is kept: what arrives after it has to wait for it, too.
+  // Keeps its place: later messages of the sequence must wait for it.
   await tx.query(
     `INSERT INTO ${s}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
      VALUES ($1, $2, $3, $4, 'waiting', clock_timestamp() + $5 * interval '1 ms')
@@ -117,7 +117,7 @@ async function obstacleOf(
   return { kind: 'later', delayMs: Math.min(behindDelayMs.max, Math.max(behindDelayMs.min, waitMs)) }
 }
 
-/** A delivery begins whose earlier one came to no end: counts them, for a message that kills its consumer. */
+/** Counts deliveries that began and never ended, to detect a message that kills its consumer. */
 export async function noteBegun(kit: SagaKit, entry: Entry): Promise<number> {
   const { rows } = await asked(
     kit.pool.query(
@@ -133,7 +133,7 @@ export async function noteBegun(kit: SagaKit, entry: Entry): Promise<number> {
   return rows[0].unfinished
 }
 
-/** It came to an end that costs no attempt; where it stands in an order it keeps its place there. */
+/** The delivery ended without costing an attempt; an ordered message keeps its place. */
 export async function noteDeferred(kit: SagaKit, entry: Entry): Promise<void> {
   const { consumerId, message, hash, orderingKey, retentionMs } = entry
   await asked(
@@ -147,7 +147,7 @@ export async function noteDeferred(kit: SagaKit, entry: Entry): Promise<void> {
   )
 }
 
-/** One attempt more; answers how many there have been. */
+/** Counts one more attempt; returns how many there were. */
 export async function noteAttempt(
   kit: SagaKit,
   entry: Entry,
@@ -178,8 +178,9 @@ export async function noteAttempt(
 export type Cause = { readonly code: string; readonly message: string }
 
 /**
- * Into the dead letters, and out of the way of its broker. What has gone through meanwhile is left alone. Another body under the
- * same id is another message, whose sequence is unknown: it becomes a dead letter under an id of its own, and the first one goes on.
+ * Makes the message a dead letter, so that its broker can forget it. A message that was processed meanwhile stays
+ * processed. Another body under the same id is another message, of unknown sequence: it becomes a dead letter under an
+ * id of its own, and the first one continues.
  */
 export async function deadLetterInbound(
   kit: SagaKit,
@@ -215,7 +216,7 @@ export async function deadLetterInbound(
   if (rowCount === 1) await writeLetter(tx, s, other, { ...cause, message: reused }, null, 0)
 }
 
-/** The same for the same body: delivered once more, it makes no second letter. A UUID of version 8 (RFC 9562). */
+/** Derived from the body: a further delivery makes no second letter. A UUID of version 8 (RFC 9562). */
 function idOfReuse(messageId: string, hash: Buffer): string {
   const digest = hashOfText(`${messageId} ${hash.toString('hex')}`).toString('hex')
   const [a, b, c, d, e] = [
@@ -257,7 +258,7 @@ async function writeLetter(
         instantOf(message.createdAt),
       ],
     )
-  // A dead letter must hold what was received, even where that is no JSON, or nested too deep: then as a JSON string.
+  // A dead letter must hold what was received, also if that is no JSON or nested too deep: then as a JSON string.
   await tx.query('SAVEPOINT letter')
   try {
     await write(message.body)
@@ -272,7 +273,7 @@ function storableHeaders(headers: Headers): Headers {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [storable(name), storable(value)]))
 }
 
-/** null where it is none that PostgreSQL would read. */
+/** null if PostgreSQL would not read it. */
 function instantOf(text: string): string | null {
   const wallMs = Date.parse(text)
   return wallMs >= 0 && wallMs < Date.UTC(10_000, 0) ? new Date(wallMs).toISOString() : null

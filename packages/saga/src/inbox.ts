@@ -1,14 +1,14 @@
 /**
  * The consumer without its broker: a delivery in, a verdict out.
  *
- *     inbox row first → handler, in the same transaction → COMMIT → and only then the broker is told
+ *     inbox row first → handler, in the same transaction → COMMIT → only then the broker gets its verdict
  *
- * What comes of a delivery:
+ * Verdicts:
  *   processed, or processed before          ack
  *   held by another holder, not its turn     again later, no attempt spent
  *   failed                                   again later, one attempt spent, up to `maxAttempts`
- *   cannot succeed, or attempts exhausted    a dead letter, committed, then ack; what follows in its sequence waits behind it
- * Attempts are counted here and not by the broker: brokers count differently, or not at all.
+ *   cannot succeed, or attempts exhausted    a dead letter, committed, then ack; its sequence waits behind it
+ * The inbox counts attempts, because brokers count differently or not at all.
  */
 import { type Backoff, jitteredDelayMs, pause } from './core.ts'
 import { isOutage, storable } from './database.ts'
@@ -39,31 +39,34 @@ import { inProcessSpan } from './trace-context.ts'
 
 export type InboxOptions = {
   readonly kit: SagaKit
-  /** Two consumers of one database do not swallow each other's messages: the inbox knows them apart by this. */
+  /** Distinguishes the consumers of one database, so that they do not swallow each other's messages. */
   readonly consumerId: string
   /** By message type. Messages of other types are acknowledged and ignored. */
   readonly handlers: Readonly<Record<string, Handler>>
-  /** Messages with the same key are handled one after the other, and wait for one that failed. Default: the aggregate. */
+  /** Messages with the same key are handled in order, and wait for one that failed. Default: the aggregate. */
   readonly orderingKey?: ((message: InboundMessage) => string | undefined) | 'none'
   readonly retry?: { readonly maxAttempts?: number; readonly backoff?: Backoff }
   /** Default `park-sequence`. */
   readonly onExhausted?: 'park-sequence' | 'park-message'
   /**
-   * A message that is to be tried again within this is kept and tried again here, its sequence behind it, instead of going
-   * back to the broker. Its place among the `concurrency` is taken meanwhile. Default 1 s; 0 gives everything back.
+   * A retry due within this time happens here, its sequence waiting behind it, instead of going back to the broker. It
+   * keeps its place among the `concurrency` meanwhile. Default 1 s; 0 gives everything back.
    */
   readonly retryInPlaceMs?: number
-  /** How long the inbox remembers. Must be longer than any redelivery. Default 7 days. */
+  /** How long the inbox remembers messages. Must be longer than any redelivery. Default 7 days. */
   readonly retentionMs?: number
 }
 
-/** A message that was begun so often without an end kills its consumer, and becomes a dead letter unopened. */
+/**
+ * After this many deliveries without an end a message counts as killing its consumer, and becomes a dead letter
+ * unopened.
+ */
 const unfinishedMax = 5
 
-/** Tries in place of one delivery, so that nothing is kept from the broker for ever. */
+/** Tries in place of one delivery, so that no message is kept from the broker for ever. */
 const inPlaceMax = 10
 
-/** Before a message is tried again that met a database out of reach. */
+/** Delay before the retry of a message that met an unreachable database. */
 const outageDelayMs = 1_000
 
 export class Inbox {
@@ -73,7 +76,7 @@ export class Inbox {
   readonly #retentionMs: number
   readonly #retryInPlaceMs: number
   #stopping = false
-  /** The last delivery under way for each ordering key, in this process. */
+  /** The last delivery in flight for each ordering key, in this process. */
   readonly #tails = new Map<string, Promise<unknown>>()
 
   constructor(options: InboxOptions) {
@@ -122,7 +125,7 @@ export class Inbox {
     }
   }
 
-  /** Gives back what would otherwise be tried again here. */
+  /** From now on gives messages back to the broker instead of retrying here. */
   stop(): void {
     this.#stopping = true
   }
@@ -178,7 +181,7 @@ export class Inbox {
     return this.#verdictOf(entry, entrance, tell)
   }
 
-  /** For a handler that works outside: the same questions first, in a transaction that is rolled back. */
+  /** For a handler that works outside: the same checks first, in a transaction that is rolled back. */
   async #lookAhead(entry: Entry, tell: Tell): Promise<Verdict | undefined> {
     const { kit } = this.#options
     const entrance = await kit
@@ -222,7 +225,7 @@ export class Inbox {
     }
     if (isOutage(error)) {
       tell('defer', error)
-      // Where the database is back: it came to an end, and keeps its place.
+      // If the database is back: the delivery has ended, and the message keeps its place.
       await noteDeferred(kit, entry)
       return { kind: 'again', delayMs: outageDelayMs }
     }
@@ -244,7 +247,9 @@ export class Inbox {
   }
 }
 
-/** `away`: the database is out of reach, so the place of the message in its sequence is known here alone, and is kept here. */
+/**
+ * `away`: the database is out of reach, so only this process knows the message's place in its sequence, and keeps it.
+ */
 type End = Verdict | { readonly kind: 'away' }
 
 const away: End = { kind: 'away' }
@@ -277,7 +282,7 @@ function orderingKeyOf({ orderingKey }: InboxOptions, message: InboundMessage): 
   return message.aggregateId === '' ? null : kept(`${message.aggregateType}/${message.aggregateId}`)
 }
 
-/** It stands in indexes, whose entries have at most 2704 bytes. */
+/** The key is indexed, and index entries have at most 2704 bytes. */
 const orderingKeyMaxBytes = 1_000
 
 function kept(key: string | null): string | null {
@@ -285,7 +290,7 @@ function kept(key: string | null): string | null {
   return Buffer.byteLength(key) > orderingKeyMaxBytes ? derivedKey([key]) : storable(key)
 }
 
-/** A handler for a message that the application's own function could not read. */
+/** The handler for a message that the application's own `orderingKey` could not read. */
 function unreadable(error: unknown): Handler {
   return async () => {
     throw new NonRetryableError('the ordering key of the message cannot be read', { cause: error })

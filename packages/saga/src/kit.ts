@@ -1,8 +1,8 @@
 /**
- * The kit: a pool, a schema, a clock, and what subscribers are told. Every function of the saga kit takes it first.
+ * The kit: a pool, a schema, a clock and event subscribers. Every function of the saga kit takes it first.
  *
- * Owns the checks of what it is given and the listener that keeps a broken idle connection from ending the process.
- * Refuses to own the pool: whoever made it ends it.
+ * Owns checking its options, and the listener that keeps a broken idle connection from ending the process.
+ * Refuses to own the pool: the application that made it ends it.
  */
 
 import { processClock, processRandom } from './ambient.ts'
@@ -14,10 +14,10 @@ import { runInTransaction, type TransactionOptions } from './transaction.ts'
 
 export type SagaKitOptions = {
   readonly pool: Pool
-  /** The tables live in a schema of their own. Default `fencepost`. */
+  /** The tables have a schema of their own. Default `fencepost`. */
   readonly schema?: string
   /**
-   * Into how many partitions the outbox is divided, which is the largest number of relays that can share the work.
+   * Number of partitions of the outbox, which is the largest number of relays that can share the work.
    * May change only while the outbox is empty. Default 16.
    */
   readonly partitions?: number

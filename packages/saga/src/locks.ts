@@ -1,15 +1,15 @@
 /**
  * Locks on several resources at once, kept alive while the work runs.
  *
- * Owns the order (duplicates removed, sorted by bytes, so that two callers never wait for each other crosswise), the
+ * Owns the order (without duplicates, sorted by bytes, so that two callers never wait for each other crosswise), the
  * renewal, and a release that never hides the result of the work. Refuses to lock anything itself: that is the
- * `LockManager`'s, which takes all or nothing. Safety is not here but in the fencing token (`fences.ts`).
+ * `LockManager`'s, which takes all or nothing. The fencing token (`fences.ts`) provides the safety, not the lock.
  */
 
 import { LeaseLostError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 
-/** All or nothing. @throws LockNotAcquiredError where one of the resources has another holder. */
+/** All or nothing. @throws LockNotAcquiredError if another holder has one of the resources. */
 export interface LockManager {
   acquire(resources: readonly string[], options: { readonly leaseMs: number }): Promise<HeldLock>
 }
@@ -17,11 +17,11 @@ export interface LockManager {
 export interface HeldLock {
   /** One token for all resources; higher than that of every earlier holder of any of them. */
   readonly fencingToken: number
-  /** Aborts when the lease is over or known to be lost, before another holder can have it. */
+  /** Aborts when the lease is over or known to be lost, before another holder can get it. */
   readonly signal: AbortSignal
-  /** @throws LeaseLostError where another holder may have it by now. */
+  /** @throws LeaseLostError if another holder may have it by now. */
   renew(leaseMs: number): Promise<void>
-  /** Of no effect where the lease is lost. */
+  /** Has no effect after the lease is lost. */
   release(): Promise<void>
 }
 
@@ -47,20 +47,20 @@ export async function withLocks<T>(
   try {
     return await work({ fencingToken: lock.fencingToken, signal: lock.signal })
   } catch (error) {
-    // What failed because it was told to stop, failed because the lease was lost.
+    // The work failed because of its signal: the cause is the lost lease.
     if (lock.signal.aborted && error === lock.signal.reason)
       throw new LeaseLostError(sorted.join(', '), { cause: error })
     throw error
   } finally {
     stopRenewal()
-    // The work is done or has failed, and that is what counts: a lock that cannot be released ends with its lease.
+    // The result of the work counts: a lock that cannot be released ends with its lease.
     await lock.release().catch((error: unknown) => {
       kit.emit({ kind: 'lock_release_failed', resources: sorted, error })
     })
   }
 }
 
-/** Without duplicates, sorted by bytes: the same on every machine, whatever its locale. */
+/** Without duplicates, sorted by bytes: the same on every machine, in every locale. */
 export function inLockOrder(resources: readonly string[]): readonly string[] {
   return [...new Set(resources.map((resource) => resource.normalize('NFC')))].sort((a, b) =>
     Buffer.compare(Buffer.from(a), Buffer.from(b)),
@@ -74,7 +74,7 @@ function renewing(kit: SagaKit, lock: HeldLock, resources: readonly string[], le
     return kit.clock.timer(leaseMs / 3, () => {
       lock
         .renew(leaseMs)
-        // Losing the lease is told by `signal`; a failed renewal may still be followed by one that works.
+        // `signal` reports a lost lease; after a failed renewal another one may succeed.
         .catch((error: unknown) => kit.emit({ kind: 'lock_renewal_failed', resources, error }))
         .finally(() => {
           if (!stopped && !lock.signal.aborted) timer = schedule()

@@ -1,14 +1,14 @@
 /**
- * Messages, and the two doors of a broker: a publisher takes one and confirms it, a subscriber hands one over and is told
- * what became of it. Every adapter under `brokers/` implements these and passes one conformance suite.
+ * Messages, and the two interfaces of a broker: a publisher takes a message and confirms it, a subscriber delivers one
+ * and learns the verdict. Every adapter under `brokers/` implements these and passes one conformance suite.
  *
- * What adapters may not do: decide about attempts (the inbox counts them), give up a message, or change its body.
+ * Adapters may not decide about attempts (the inbox counts them), give up a message, or change its body.
  */
 
 export type Headers = Readonly<Record<string, string>>
 
 export type OutboundMessage = {
-  /** A UUID; the consumer's inbox knows the message by it. */
+  /** A UUID; the consumer's inbox identifies the message by it. */
   readonly messageId: string
   readonly aggregateType: string
   readonly aggregateId: string
@@ -24,9 +24,9 @@ export type OutboundMessage = {
 
 export interface MessagePublisher {
   /**
-   * Resolves when the broker has taken responsibility for the message, and only then.
-   * @throws BrokerUnavailableError where the broker could not be asked, so that no attempt is spent
-   * @throws PublishRefusedError where it refused this message, for example because no queue would get it
+   * Resolves only when the broker has taken responsibility for the message.
+   * @throws BrokerUnavailableError if the broker could not be reached, which costs no attempt
+   * @throws PublishRefusedError if it refused this message, for example because no queue takes it
    */
   publish(message: OutboundMessage, signal: AbortSignal): Promise<void>
   close(): Promise<void>
@@ -40,25 +40,27 @@ export type InboundMessage = {
   readonly body: string
   readonly headers: Headers
   readonly createdAt: string
-  /** The broker has handed it out before, and does not know that we asked it to come back. */
+  /** The broker delivered it before, and does not know that we requested the redelivery. */
   readonly redelivered: boolean
 }
 
 /**
- * What became of a delivery. `retry` and `defer` both ask for it again after a while; the difference (an attempt was spent
- * or not) is in the inbox already. There is no "dead letter" for a broker: that row is committed before the `ack`.
+ * The verdict on a delivery. `retry` and `defer` both request redelivery after a while; whether that cost an attempt is
+ * in the inbox already. A broker needs no "dead letter": that row is committed before the `ack`.
  */
 export type Verdict = { readonly kind: 'ack' } | { readonly kind: 'again'; readonly delayMs: number }
 
 export interface Subscription {
-  /** Takes no further messages, waits for those under way, and closes. What was not acknowledged comes again. */
+  /**
+   * Takes no further messages, waits for those in flight, and closes. The broker redelivers what was not acknowledged.
+   */
   close(): Promise<void>
 }
 
 export type SubscribeOptions = {
-  /** Deliveries under way at once. */
+  /** Most deliveries in flight at once. */
   readonly concurrency: number
-  /** What went wrong between the broker and us; the adapter goes on by itself. */
+  /** Faults between the broker and us; the adapter recovers by itself. */
   readonly onError: (error: unknown) => void
 }
 
@@ -70,7 +72,7 @@ export interface MessageSubscriber {
   ): Promise<Subscription>
 }
 
-/** Names of our properties where a broker has only headers. */
+/** Header names of our properties, for brokers that have only headers. */
 const propertyHeader = {
   messageId: 'fencepost-message-id',
   aggregateType: 'fencepost-aggregate-type',
@@ -89,7 +91,7 @@ export function propertiesOf(message: OutboundMessage): Record<string, string> {
   }
 }
 
-/** undefined where something that is not ours was delivered. */
+/** undefined for a message that is not ours. */
 export function inboundFrom(
   properties: Readonly<Record<string, string | undefined>>,
   body: string,

@@ -1,8 +1,8 @@
 /**
- * The kit's events as metrics of the application that it runs in: `createSagaKit({ events: sagaMetrics(promClient) })`.
+ * The kit's events as metrics of the application: `createSagaKit({ events: sagaMetrics(promClient) })`.
  *
- * Owns names, labels and buckets. It is handed the application's own Prometheus client, so that there is one registry in a
- * process and the kit brings none. No label comes from a message's content; destinations and types are the application's own.
+ * Owns names, labels and buckets. It uses the application's own Prometheus client, so that a process has one registry
+ * and the kit brings none. No label comes from a message's content; destinations and types are the application's own.
  */
 import type { SagaEvent, SagaEvents } from './events.ts'
 
@@ -11,13 +11,13 @@ type Counter = { inc(labels: Labels, value?: number): void }
 type Histogram = { observe(labels: Labels, value: number): void }
 type Naming = { name: string; help: string; labelNames: string[] }
 
-/** What is needed of prom-client. */
+/** The part of prom-client that is needed. */
 export type PrometheusClient = {
   readonly Counter: new (options: Naming) => Counter
   readonly Histogram: new (options: Naming & { buckets: number[] }) => Histogram
 }
 
-/** From one commit on the same machine to an outage that a person notices. */
+/** From one commit on the same machine to an outage that people notice. */
 const secondsBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 
 const countersByName = {

@@ -1,9 +1,9 @@
 /**
  * Brings the schema to the version of this code: forward only, all of it in one transaction.
  *
- * The advisory lock belongs to the transaction and not to the session, so that it is right behind a pooler in transaction
- * mode, and so that a process that dies leaves none behind. Two processes that start together: one migrates, the other
- * waits, sees that nothing is left to do, and goes on.
+ * The advisory lock belongs to the transaction, not to the session: that works behind a pooler in transaction mode, and
+ * a process that dies leaves no lock behind. Of two processes that start together one migrates; the other waits, finds
+ * nothing left to do, and continues.
  * Refuses: a database that is newer than this code, and a released migration that was edited.
  */
 import { createHash } from 'node:crypto'
@@ -18,7 +18,7 @@ export type MigrationReport = {
   readonly version: number
 }
 
-/** The SQL of every migration, for someone whose database is changed by other hands than the application's. */
+/** The SQL of every migration, for databases whose schema the application may not change. */
 export function plans(schema: string, partitions = partitionsDefault): string {
   const s = identifier(schema)
   requirePartitions(partitions)
@@ -38,9 +38,9 @@ WHERE NOT EXISTS (SELECT FROM ${s}.outbox_partitions);`,
 }
 
 export type MigrateOptions = {
-  /** Apply nothing, and say what would be. */
+  /** Apply nothing, and report what would be applied. */
   readonly dryRun?: boolean
-  /** Leave a number of partitions alone that the services have set. Default false. */
+  /** Keep the number of partitions that the services have set. Default false. */
   readonly keepPartitions?: boolean
 }
 
@@ -105,7 +105,7 @@ function currentVersion(pending: readonly Migration[]): number {
   return (pending[0]?.version ?? migrations.at(-1)!.version + 1) - 1
 }
 
-/** The number of partitions decides which relay sees a message: it may change only while no message waits. */
+/** The number of partitions decides which relay sees a message: it may change only while the outbox is empty. */
 async function setPartitions(tx: Tx, s: string, partitions: number, keep: boolean): Promise<void> {
   const { rows } = await tx.query(`SELECT count(*) AS count FROM ${s}.outbox_partitions`)
   const present = safeInteger(rows[0]!.count)

@@ -1,9 +1,9 @@
 /**
- * An optional hint that something is in the outbox, so that a relay need not wait for its next poll.
+ * An optional hint that the outbox has messages, so that a relay need not wait for its next poll.
  *
- * A hint and no transport: NOTIFY carries no message, may be lost with its connection, and is missed by nobody because the
- * poll goes on. It costs a lock that all committing transactions of the *server* share, which is why it is off unless
- * asked for, and why it is one notification a statement, without payload (those of one transaction are merged).
+ * A hint and no transport: NOTIFY carries no message and may be lost with its connection, which is harmless because the
+ * poll goes on. It costs a lock that all committing transactions of the *server* share: so it is off by default, and a
+ * statement sends one notification, without payload (those of one transaction are merged).
  * LISTEN needs a session: a direct connection, not a pooler in transaction mode.
  */
 import pg from 'pg'
@@ -13,7 +13,7 @@ import type { OutboxRelay } from './relay.ts'
 
 const channelOf = (kit: SagaKit) => `fencepost_${kit.schemaName}`.slice(0, 63)
 
-/** A server that accepts and says nothing is given up after this. */
+/** Time limit for a server that accepts the connection and does not reply. */
 const connectTimeoutMs = 5_000
 
 /** Writers notify from now on. */
@@ -32,7 +32,7 @@ export async function disableNotify(kit: SagaKit): Promise<void> {
   await kit.pool.query(`DROP TRIGGER IF EXISTS outbox_notify ON ${kit.schema}.outbox`)
 }
 
-/** Wakes the relay at every notification; reconnects by itself, for ever, until closed. */
+/** Wakes the relay at every notification; reconnects by itself until closed. */
 export async function wakeOnNotify(
   kit: SagaKit,
   relay: Pick<OutboxRelay, 'relayId' | 'wake'>,
@@ -51,12 +51,12 @@ export async function wakeOnNotify(
       await next.end().catch(() => {})
       throw error
     }
-    // Closed meanwhile: whoever closed it did not know of this one.
+    // Closed meanwhile: the dispose function did not know of this connection.
     if (closed) return next.end()
     client = next
-    // Only of one that stood: a connection that could not be made ends, too, and is tried again by whoever made it.
+    // Only after success: a connection attempt that failed ends too, and its caller retries it.
     next.once('end', () => void again())
-    // What was notified while no connection listened.
+    // There may be notifications that no connection received.
     relay.wake()
   }
   const again = async (): Promise<void> => {

@@ -1,5 +1,5 @@
 /**
- * A kit on a connection string, for programs that have no pool of their own: a few connections, closed with the kit.
+ * A kit from a connection string, for programs without a pool of their own: a few connections, closed with the kit.
  */
 import pg from 'pg'
 import { createSagaKit, type SagaKit } from './kit.ts'

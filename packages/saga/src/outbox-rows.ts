@@ -1,8 +1,8 @@
 /**
- * The rows of the outbox as the relay sees them: a batch to send, what was confirmed, what failed.
+ * The rows of the outbox as the relay sees them: a batch to send, confirmed ones, failed ones.
  *
  * Owns the SQL. Confirmed rows are deleted by id, never by a cursor: ids become visible out of order, and `id > last`
- * would pass over the late ones. A failure stops its aggregate alone, by a row in `outbox_stops`.
+ * would miss the late ones. A failure stops only its aggregate, by a row in `outbox_stops`.
  */
 import type { SagaKit } from './kit.ts'
 import type { Headers, OutboundMessage } from './messages.ts'
@@ -15,7 +15,7 @@ export type OutboxRow = {
   readonly message: OutboundMessage
 }
 
-/** Of these partitions, those with something to send. */
+/** The partitions among these that have messages to send. */
 export async function partitionsWithWork(
   kit: SagaKit,
   partitions: readonly number[],
@@ -28,7 +28,7 @@ export async function partitionsWithWork(
   return rows.map(({ p }) => p)
 }
 
-/** The oldest messages of a partition whose aggregates are not stopped. */
+/** The oldest messages of a partition, without stopped aggregates. */
 export async function nextBatch(
   kit: SagaKit,
   partition: number,
@@ -76,7 +76,7 @@ export async function deleteConfirmed(kit: SagaKit, rows: readonly OutboxRow[]):
   )
 }
 
-/** The aggregate stands still for a while; `attempts` is 1 more, or the same where none was spent. */
+/** Stops the aggregate for a while; `attempts` is 1 more, or unchanged if the failure costs none. */
 export async function noteFailed(
   kit: SagaKit,
   row: OutboxRow,
@@ -90,7 +90,7 @@ export async function noteFailed(
       `UPDATE ${s}.outbox SET attempts = $3, last_error = $2 WHERE id = $1`,
       [row.id, reason, attempts],
     )
-    // Deleted meanwhile: then another relay got it through.
+    // The row is gone: another relay got it confirmed.
     if (rowCount === 0) return
     await tx.query(
       `INSERT INTO ${s}.outbox_stops AS t VALUES ($1, $2, clock_timestamp() + $3 * interval '1 ms', $4)
@@ -101,7 +101,7 @@ export async function noteFailed(
   })
 }
 
-/** The message moves to the dead letters; where asked for, its aggregate stands still until a person has looked. */
+/** Moves the message to the dead letters; on request its aggregate stops until a person decides. */
 export async function deadLetterOutbound(
   kit: SagaKit,
   row: OutboxRow,

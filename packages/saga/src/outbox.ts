@@ -1,9 +1,9 @@
 /**
- * The transactional outbox: an event is a row, written in the transaction that makes it true, and relayed afterwards.
+ * The transactional outbox: an event is a row, written in the transaction that makes it true, and relayed later.
  *
- * Owns the insertion and its order. Ids are given when a row is written and not when its transaction commits, so two
- * transactions could commit the events of one aggregate the other way round; unless told otherwise, publishing takes a
- * transaction-level lock on the aggregate first, and then the order of ids is the order of commits.
+ * Owns the insertion and its order. A row gets its id when it is written, not when its transaction commits, so two
+ * transactions could commit events of one aggregate in the other order. By default publishing first takes a
+ * transaction-level lock on the aggregate; then the order of ids is the order of commits.
  * Refuses: to publish outside a transaction of the caller's, and to talk to a broker (`relay.ts`).
  */
 import { safeInteger, type Tx } from './database.ts'
@@ -13,7 +13,7 @@ import { type Headers, uuidPattern } from './messages.ts'
 import { withCreationContext } from './trace-context.ts'
 
 export type OutboxEvent = {
-  /** A UUID; default: a new one, rising with time. */
+  /** A UUID; default: a new one, which increases with time. */
   readonly id?: string
   readonly aggregateType: string
   readonly aggregateId: string
@@ -23,13 +23,13 @@ export type OutboxEvent = {
   readonly headers?: Headers
   /** What the publisher reads; default: the aggregate type. */
   readonly destination?: string
-  /** Not before then. Such a message stands outside the order of its aggregate. */
+  /** Not sent earlier. Such a message is outside the order of its aggregate. */
   readonly availableAt?: Date
   /** Keep the order of commits within the aggregate. Default true. */
   readonly ordered?: boolean
 }
 
-/** So few that a transaction with a million events does not fill the server's lock table. */
+/** Small enough that a transaction with a million events does not fill the server's lock table. */
 const orderingLocks = 1024
 
 /** Writes the event; returns its message id. */
@@ -52,7 +52,7 @@ export async function publish(kit: SagaKit, tx: Tx, event: OutboxEvent): Promise
     JSON.stringify(headers),
     event.availableAt ?? null,
   ]
-  // The lock is taken in a subquery, that is before the identity of the row is drawn.
+  // A subquery, so that the lock is taken before the row gets its id.
   const order = ordered
     ? `(SELECT pg_advisory_xact_lock(hashtext('${kit.schemaName}/outbox'), $10)) AS ordered`
     : undefined
@@ -67,11 +67,11 @@ export async function publish(kit: SagaKit, tx: Tx, event: OutboxEvent): Promise
 }
 
 export type OutboxLag = {
-  /** Messages that could go now. */
+  /** Messages that could be sent now. */
   readonly pending: number
   /** Messages whose aggregate is parked. */
   readonly parked: number
-  /** Age of the oldest pending one; 0 where there is none. */
+  /** Age of the oldest pending one; 0 without one. */
   readonly oldestAgeMs: number
 }
 
@@ -92,7 +92,7 @@ export async function outboxLag(kit: SagaKit): Promise<OutboxLag> {
   }
 }
 
-/** UUID version 7: the first 48 bits are the millisecond, so that new rows lie together in the index. */
+/** UUID version 7: the first 48 bits are the millisecond, so new rows are adjacent in the index. */
 export function newMessageId(kit: SagaKit): string {
   const time = kit.clock.wallMs().toString(16).slice(0, 12).padStart(12, '0')
   const random = kit.random.hex(10)
@@ -100,7 +100,7 @@ export function newMessageId(kit: SagaKit): string {
   return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(0, 3)}-${variant}${random.slice(4, 7)}-${random.slice(7, 19)}`
 }
 
-/** FNV-1a, 32 bits: spreads aggregates over partitions, the same in every process and version. */
+/** FNV-1a, 32 bits: distributes aggregates over partitions, the same in every process and version. */
 function hashOf(text: string): number {
   let hash = 0x811c9dc5
   for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0

@@ -1,9 +1,9 @@
 /**
- * Which partitions of the outbox this relay may work on, shared out evenly among the relays that are alive.
+ * Which partitions of the outbox this relay may work on: an equal share for each relay that is alive.
  *
- * A lease is a row, renewed every quarter of `leaseMs` and lasting three quarters, so that what a killed relay held is
- * with another one within `leaseMs`. It works behind a pooler, unlike a session's advisory lock.
- * Here a lease counts from *before* the renewal was asked for, on the monotonic clock; so we stop before others may begin.
+ * A lease is a row, renewed every quarter of `leaseMs` and lasting three quarters, so that another relay takes over a
+ * killed relay's partitions within `leaseMs`. It works behind a pooler, unlike a session's advisory lock.
+ * This process counts a lease from *before* the renewal, on the monotonic clock, so it stops before others may begin.
  * Losing one mid-batch means duplicates, which the inbox absorbs; it never means loss.
  */
 import { safeInteger } from './database.ts'
@@ -31,12 +31,12 @@ export class PartitionLeases {
     return (this.#held.get(partition) ?? 0) > this.#kit.clock.monoMs()
   }
 
-  /** How many partitions others are waiting for; the relay hands them back when nothing of them is under way. */
+  /** Partitions above the fair share; the relay hands them back when none of their messages is in flight. */
   get excess(): number {
     return this.#excess
   }
 
-  /** Renews what is held and takes what is free, up to a fair share. */
+  /** Renews what this relay holds and takes free partitions, up to a fair share. */
   async refresh(): Promise<void> {
     const askedMonoMs = this.#kit.clock.monoMs()
     const s = this.#kit.schema
@@ -90,7 +90,7 @@ export class PartitionLeases {
     this.#tell()
   }
 
-  /** Hands everything back and leaves the ring. */
+  /** Hands all partitions back and leaves the list of relays. */
   async leave(): Promise<void> {
     await this.release([...this.#held.keys()])
     await this.#kit.pool.query(`DELETE FROM ${this.#kit.schema}.outbox_relays WHERE relay_id = $1`, [
@@ -98,7 +98,7 @@ export class PartitionLeases {
     ])
   }
 
-  /** Messages of partitions that are not there would wait for ever, without an error. */
+  /** Messages of partitions that do not exist would wait for ever, without an error. */
   #requireSame(partitions: number): void {
     if (partitions === this.#kit.partitions) return
     throw new SagaConfigError(

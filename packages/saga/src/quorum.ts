@@ -1,10 +1,9 @@
 /**
- * The quorum in the service of the kit: its reservations as locks, and as a first check before PostgreSQL is asked.
+ * The quorum behind the kit: its reservations as locks, and as a first check before PostgreSQL.
  *
- * Owns the translation between the client of the reservation API and the kit's words. The quorum saves work and spares the
- * database; it is PostgreSQL that decides. Where the quorum cannot be asked, a lock is refused (nobody may think that he
- * holds it), and the first check is left out (the second one is the one that counts).
- */
+ * Owns the translation between the client of the reservation API and the kit's words. The quorum saves work and spares
+ * the database; PostgreSQL decides. If the quorum is unavailable, a lock is refused (no caller may believe that it
+ * holds one), and the first check is left out (the second one is the one that counts).
 import {
   type Client,
   ConflictError,
@@ -22,10 +21,10 @@ import type { SagaKit } from './kit.ts'
 import type { LockManager } from './locks.ts'
 import { derivedKey } from './request-hash.ts'
 
-/** Before a lock is asked for again that could not be had because the quorum could not be asked. */
+/** Delay before a lock is requested again after the quorum was unavailable. */
 const outageRetryMs = 1_000
 
-/** Locks on the quorum: all of the resources under one reservation, or none. */
+/** Locks on the quorum: all resources under one reservation, or none. */
 export function createQuorumLocks(client: Client, options: { readonly tenant?: string } = {}): LockManager {
   return {
     async acquire(resources, { leaseMs }) {
@@ -46,7 +45,7 @@ export function createQuorumLocks(client: Client, options: { readonly tenant?: s
               throw new LeaseLostError(resources.join(', '), { cause: error })
             throw error
           }),
-        // Not completed: a lock is taken again and again.
+        // Released, not completed: a lock is taken again and again.
         release: () => reservation.release(),
       }
     },
@@ -58,13 +57,13 @@ function retryAfterMsOf(error: unknown): number {
 }
 
 export type HybridRequest = IdempotencyRequest & {
-  /** Of the reservation; renewed while the work runs. Default 30 s. */
+  /** The reservation's lease, renewed while the work runs. Default 30 s. */
   readonly leaseMs?: number
 }
 
 /**
- * {@link withIdempotency}, asked of the quorum first: a rival that is at work is turned away without a connection to the
- * database. What the quorum says is done is looked up in PostgreSQL all the same.
+ * {@link withIdempotency} behind a check of the quorum: a rival of a request in progress is refused without a
+ * connection to the database. If the quorum says that the request is done, PostgreSQL still has the result.
  */
 export async function withQuorumIdempotency<T>(
   kit: SagaKit,
@@ -83,7 +82,7 @@ export async function withQuorumIdempotency<T>(
     })
   try {
     const answer = await withIdempotency(kit, request, work)
-    // A hint for those who come next; without it they find the same in PostgreSQL.
+    // A hint for later requests; without it they find the same in PostgreSQL.
     await reservation?.complete().catch(() => {})
     return answer
   } catch (error) {

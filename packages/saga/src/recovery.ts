@@ -1,8 +1,8 @@
 /**
- * Finishes steps whose process died and whose caller does not come back: asks the application to repeat them.
+ * Finishes steps whose process died and whose caller does not come back: the application repeats them.
  *
- * Sagas and consumers come back by themselves (a saga is due, a message is redelivered). A step that was run on its own,
- * with `keepRequest`, is handed here to the handler of its scope, which calls `runIdempotentStep` again with the same key.
+ * Sagas and consumers come back by themselves (a saga is due, a message is redelivered). A step that ran on its own,
+ * with `keepRequest`, goes to the handler of its scope, which calls `runIdempotentStep` again with the same key.
  */
 import type { SagaKit } from './kit.ts'
 
@@ -16,7 +16,7 @@ export type Recoverable = {
 export type RecoveryReport = {
   readonly recovered: number
   readonly failed: number
-  /** Lapsed without a kept request or without a handler: their callers must come back, or a person must look. */
+  /** Lapsed without a kept request or a handler: their callers must come back, or a person must look. */
   readonly leftAlone: number
   readonly parked: number
 }

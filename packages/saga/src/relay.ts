@@ -1,12 +1,12 @@
 /**
- * Carries the outbox to a broker: at least once, and in order within an aggregate.
+ * Relays the outbox to a broker: at least once, and in order within an aggregate.
  *
- *     lease a partition → oldest rows of aggregates that are not stopped → send, each aggregate one after the other,
- *     different aggregates at once → delete what was confirmed, in one statement
+ *     lease a partition → oldest rows of aggregates that are not stopped → send, in order within each aggregate,
+ *     different aggregates concurrently → delete the confirmed rows, in one statement
  *
- * The second message of an aggregate is sent when the first one is confirmed, so that a failure between them cannot turn
- * them round. A message that fails stops its aggregate for a while; after `maxAttempts` it is parked, with its aggregate
- * where asked for. A broker that cannot be reached costs no message an attempt.
+ * The second message of an aggregate is sent after the first one is confirmed, so a failure between them cannot reorder
+ * them. A message that fails stops its aggregate for a while; after `maxAttempts` it is parked, by default with its
+ * aggregate. An unreachable broker costs no message an attempt.
  * Polling is the guarantee. NOTIFY (`notify.ts`) only wakes the poll earlier.
  */
 
@@ -37,27 +37,27 @@ export type RelayOptions = {
   readonly publisher: MessagePublisher
   /** Default: random. */
   readonly relayId?: string
-  /** Messages of one partition that are read at once. Default 100. */
+  /** Messages of one partition that are read together. Default 100. */
   readonly batchSize?: number
-  /** Between two looks at an empty outbox: the latency without NOTIFY. Default 100. */
+  /** Between two polls of an empty outbox: the latency without NOTIFY. Default 100. */
   readonly pollIntervalMs?: number
-  /** Within this another relay takes over from one that was killed. Default 10 s. */
+  /** Within this time another relay takes over from a killed one. Default 10 s. */
   readonly leaseMs?: number
-  /** After this without a confirm a message counts as failed, and will be sent again. Default 10 s. */
+  /** After this time without a confirm a message counts as failed, and is sent again. Default 10 s. */
   readonly publishTimeoutMs?: number
   readonly retry?: { readonly maxAttempts?: number; readonly backoff?: Backoff }
-  /** Default `park-aggregate`: what comes after a lost event may make no sense without it. */
+  /** Default `park-aggregate`: events after a lost one may make no sense without it. */
   readonly onExhausted?: 'park-aggregate' | 'park-message'
 }
 
 export interface OutboxRelay extends AsyncDisposable {
   readonly relayId: string
   start(): void
-  /** Sends what can be sent now, once through; answers how many messages were confirmed. */
+  /** Sends what can be sent now, once; returns how many messages were confirmed. */
   drainOnce(): Promise<number>
-  /** Look now instead of at the next poll. */
+  /** Polls now instead of at the next interval. */
   wake(): void
-  /** Finishes what is under way, hands the partitions back. The publisher stays open. */
+  /** Finishes messages in flight and hands the partitions back. The publisher stays open. */
   stop(): Promise<void>
 }
 
@@ -170,7 +170,7 @@ class Relay implements OutboxRelay {
     }
   }
 
-  /** Batch after batch, while they are full, ours, and the broker takes them. */
+  /** Batch after batch, while they are full, the lease is ours, and the broker accepts messages. */
   async #drain(partition: number): Promise<number> {
     let confirmed = 0
     for (;;) {
@@ -198,7 +198,7 @@ class Relay implements OutboxRelay {
     return sent.flat()
   }
 
-  /** Stops at the first failure: what comes after it must not overtake it. */
+  /** Stops at the first failure: later messages must not overtake the failed one. */
   async #sendInOrder(partition: number, sequence: readonly OutboxRow[]): Promise<readonly Sent[]> {
     const sent: Sent[] = []
     for (const row of sequence) {
@@ -241,7 +241,7 @@ class Relay implements OutboxRelay {
     const { clock, emit, random } = this.#kit
     emit({ kind: 'publish_failed', destination: row.message.destination, error })
     if (error instanceof BrokerUnavailableError) {
-      // One outage, however many messages of how many partitions met it.
+      // One outage, however many messages and partitions met it.
       if (clock.monoMs() < this.#pausedUntilMonoMs) return
       const pauseMs = jitteredDelayMs(unavailableBackoff, this.#outages, random)
       this.#outages += 1

@@ -1,17 +1,17 @@
 /**
  * The identity of a request: SHA-256 over its canonical JSON, so that the order of object members does not matter.
  *
- * Owns the canonical form of *JavaScript values* after RFC 8785 (members sorted by UTF-16 code units, numbers and strings
- * as ECMAScript writes them). What JSON cannot carry without loss (undefined inside arrays, BigInt, NaN, a lone surrogate)
- * is refused: a hash over something else than the request would call different requests equal.
+ * Owns the canonical form of *JavaScript values* after RFC 8785 (members sorted by UTF-16 code units, numbers and
+ * strings as ECMAScript writes them). Refuses what JSON loses (undefined inside arrays, BigInt, NaN, a lone surrogate):
+ * different requests would get equal hashes.
  */
 import { createHash } from 'node:crypto'
 import { NonRetryableError } from './errors.ts'
 
-/** First byte of every stored hash: a changed rule must not be taken for a changed request. */
+/** First byte of every stored hash: a changed rule must not look like a changed request. */
 const scheme = 1
 
-/** Deeper nesting is refused, before it becomes a stack overflow. */
+/** Deeper nesting is refused, before the stack overflows. */
 const depthMax = 200
 
 export function requestHash(request: unknown): Buffer {
@@ -22,7 +22,7 @@ export function hashOfText(text: string): Buffer {
   return Buffer.concat([Buffer.of(scheme), createHash('sha256').update(text, 'utf8').digest()])
 }
 
-/** Several strings as one key, without two lists ever giving the same key. */
+/** Several strings as one key; two different lists never give the same key. */
 export function derivedKey(parts: readonly string[]): string {
   const hash = createHash('sha256')
   for (const part of parts) hash.update(`${Buffer.byteLength(part)}:${part}`)

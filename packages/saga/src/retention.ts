@@ -1,14 +1,14 @@
 /**
- * Removes what has expired: in batches, so that no statement runs for long, and by one process at a time.
+ * Deletes what has expired: in batches, so that no statement runs for long, and in one process at a time.
  *
- * What is under way is never removed: keys in progress or parked, open dead letters, sagas that are not at an end.
+ * Never deletes what is in progress: keys in progress or parked, open dead letters, unfinished sagas.
  */
 import type { SagaKit } from './kit.ts'
 
 export type RetentionOptions = {
-  /** Rows a statement. Default 1000. */
+  /** Rows per statement. Default 1000. */
   readonly batchSize?: number
-  /** Batches a table and run; the next run goes on. Default 100. */
+  /** Batches per table and run; the next run continues. Default 100. */
   readonly maxBatches?: number
   /** How long replayed and discarded dead letters are kept. Default 30 days. */
   readonly deadLettersMs?: number
@@ -16,7 +16,7 @@ export type RetentionOptions = {
 
 export type RetentionReport = Readonly<Record<string, number>>
 
-/** Answers how many rows went, by table; nothing where another process is at it. */
+/** Returns the number of deleted rows by table; 0 while another process is at it. */
 export async function runRetention(kit: SagaKit, options: RetentionOptions = {}): Promise<RetentionReport> {
   const { batchSize = 1_000, maxBatches = 100, deadLettersMs = 30 * 24 * 3_600_000 } = options
   const report: Record<string, number> = {}
@@ -35,7 +35,7 @@ export async function runRetention(kit: SagaKit, options: RetentionOptions = {})
 
 const expired = {
   idempotency_keys: `status IN ('completed', 'failed') AND expires_at < clock_timestamp()`,
-  // A dead letter that is replayed may be of a message that its consumer has: it was given up for want of a confirm.
+  // A dead letter of the outbox may be a message that its consumer has: only its confirm was missing.
   inbox: `expires_at < clock_timestamp()
     AND NOT EXISTS (SELECT FROM {s}.dead_letters d WHERE d.message_id = t.message_id AND d.status <> 'discarded')`,
   dead_letters: `status IN ('replayed', 'discarded') AND replayed_at < clock_timestamp() - $2 * interval '1 ms'`,
@@ -46,7 +46,7 @@ const expired = {
   outbox_relays: `alive_until < clock_timestamp() - interval '1 hour'`,
 } as const
 
-/** undefined where another process holds the lock. */
+/** undefined while another process holds the lock. */
 function deleteBatch(
   kit: SagaKit,
   table: string,

@@ -1,7 +1,7 @@
 /**
- * What an operator does with the kit's tables: `SagaAdmin`, the port of the sidecar's core, on PostgreSQL.
+ * An operator's calls on the kit's tables: `SagaAdmin`, the port of the sidecar's core, on PostgreSQL.
  *
- * Owns the translation of what PostgreSQL does into answers. Errors do not pass: they may quote what is secret.
+ * Owns the translation of PostgreSQL's results into answers. Errors do not pass, because they may quote secrets.
  */
 import type { SagaAdmin, SagaAdminResult } from './core.ts'
 import { listDeadLetters, replayDeadLetters } from './dead-letters.ts'

@@ -1,8 +1,9 @@
 /**
- * What a saga is: named steps in order, each with what undoes it.
+ * The definition of a saga: named steps in order, each with its compensation.
  *
- * Owns the shape and its check. Steps before the pivot can be undone; the pivot decides; steps after it can only be
- * repeated until they succeed, so they need no compensation and a no of the business there parks the saga for a person.
+ * Owns the form and its check. Steps before the pivot can be undone; the pivot decides; steps after it can only be
+ * repeated until they succeed, so they need no compensation, and a refusal by the business there parks the saga for a
+ * person.
  */
 import type { Tx } from './database.ts'
 import { type BusinessError, SagaConfigError } from './errors.ts'
@@ -12,17 +13,17 @@ import type { StepContext } from './step-definition.ts'
 export type SagaContext<I> = {
   readonly sagaId: string
   readonly input: I
-  /** What the earlier steps returned, by name. */
+  /** Results of the earlier steps, by name. */
   readonly results: Readonly<Record<string, unknown>>
 }
 
 export type SagaStepDefinition<I> = {
   readonly name: string
-  /** Outside any transaction; its value goes to `commit`. */
+  /** Outside any transaction; its value is passed to `commit`. */
   readonly effect?: (context: StepContext & SagaContext<I>) => Promise<unknown>
-  /** Asked first from the second attempt on; undefined where the effect did not take place. */
+  /** Called first from the second attempt on; undefined if the effect did not take place. */
   readonly reconcile?: (context: StepContext & SagaContext<I>) => Promise<unknown>
-  /** In the transaction that settles the step; what it returns is the result of the step. Default: the effect's value. */
+  /** In the transaction that settles the step; returns the step's result. Default: the effect's value. */
   readonly commit?: (tx: Tx, value: never, context: StepContext & SagaContext<I>) => Promise<unknown>
   readonly reject?: (tx: Tx, error: BusinessError, context: StepContext & SagaContext<I>) => Promise<unknown>
   readonly compensate?: {
@@ -30,7 +31,7 @@ export type SagaStepDefinition<I> = {
     readonly commit?: (tx: Tx, context: CompensationContext & SagaContext<I>) => Promise<void>
   }
   readonly pivot?: boolean
-  /** Locked while it runs, where the runner has a lock manager. */
+  /** Locked while the step runs, if the runner has a lock manager. */
   readonly resources?: (context: SagaContext<I>) => readonly string[]
   /** The effect must end within it. Default 30 s. */
   readonly leaseMs?: number

@@ -1,8 +1,8 @@
 /**
- * The rows of sagas: begun, taken by a runner, moved on, shown, and moved by hand.
+ * The rows of sagas: inserted, taken by a runner, moved, read, and changed by an operator.
  *
- * Owns the SQL of `saga_instances`. A runner holds an instance by a lease; every write names it, so that a runner whose
- * lease has lapsed changes nothing. What a step may do is decided by `saga-step.ts` all the same.
+ * Owns the SQL of `saga_instances`. A runner holds an instance by a lease; every write names its owner, so a runner
+ * whose lease has lapsed changes nothing. What a step may do is still decided by `saga-step.ts`.
  */
 import type { Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
@@ -18,7 +18,7 @@ export type SagaView = {
   readonly name: string
   readonly status: SagaStatus
   readonly input: unknown
-  /** Why it is compensated or was parked. */
+  /** Why it is being compensated or was parked. */
   readonly reason: string | null
   readonly attempts: number
   readonly lastError: string | null
@@ -35,7 +35,7 @@ export type SagaView = {
 
 export type StartSaga = { readonly sagaId: string; readonly input: unknown }
 
-/** Within the caller's transaction: the saga begins when that commits. The same id with another input is an error. */
+/** In the caller's transaction: the saga begins when that commits. The same id with another input is an error. */
 export async function insertSaga(
   kit: SagaKit,
   tx: Tx,
@@ -78,7 +78,7 @@ export type Taken = {
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** Sagas that are due and without a runner, or whose runner vanished. */
+/** Sagas that are due and have no runner, or whose runner vanished. */
 export async function takeSagas(
   kit: SagaKit,
   owner: string,
@@ -99,7 +99,7 @@ export async function takeSagas(
   return rows.map((row) => ({ ...row, sagaId: row.saga_id }))
 }
 
-/** Still ours, and still going this way? Then for another lease. */
+/** Renews the lease; false if the saga is no longer ours or its status has changed. */
 export async function keepSaga(
   kit: SagaKit,
   owner: string,
@@ -120,11 +120,11 @@ export type Move = {
   readonly delayMs?: number
   readonly lastError?: string
   readonly reason?: string
-  /** For the final states: how long it can be asked about. */
+  /** For the final states: how long the saga remains readable. */
   readonly keepMs?: number
 }
 
-/** Lets go of the instance in its new state; false where another runner has moved it meanwhile. */
+/** Saves the new state and releases the instance; false if another runner has moved it meanwhile. */
 export async function moveSaga(kit: SagaKit, owner: string, saga: Taken, move: Move): Promise<boolean> {
   const { rowCount } = await kit.pool.query(
     `UPDATE ${kit.schema}.saga_instances
@@ -177,7 +177,7 @@ export async function getSaga(kit: SagaKit, sagaId: string): Promise<SagaView | 
   }
 }
 
-/** A parked saga goes on where it stood: forward, where a no is asked for again, or back where it was being compensated. */
+/** A parked saga continues where it stopped: forward, repeating a refused step, or with its compensation. */
 export async function retrySaga(kit: SagaKit, sagaId: string): Promise<boolean> {
   const s = kit.schema
   return kit.transaction(async (tx) => {

@@ -1,11 +1,11 @@
 /**
- * Drives sagas: forward step by step, back step by step, and into the hands of a person where neither goes on.
+ * Drives sagas: forward step by step, back step by step, or parked for a person when neither is possible.
  *
- * Owns the decisions; what is safe to repeat is owned by the steps. A runner may die anywhere: its lease lapses, another
- * one takes the saga and repeats what was under way, under the same keys.
+ * Owns the decisions; the steps own what is safe to repeat. A runner may die anywhere: its lease lapses, another one
+ * takes the saga and repeats the step in progress, under the same keys.
  *
- *     running      step done → next · no before the pivot, or attempts exhausted → compensating · fault → later
- *     compensating step undone → the one before · fault → later, and after many: parked
+ *     running      step done → next · refused before the pivot, or attempts exhausted → compensating · fault → later
+ *     compensating step undone → the previous one · fault → later, and after many: parked
  */
 
 import { keepProcessAlive } from './ambient.ts'
@@ -45,24 +45,24 @@ export type SagaRunnerOptions = {
   // biome-ignore lint/suspicious/noExplicitAny: the inputs of different sagas have nothing in common
   readonly definitions: readonly SagaDefinition<any>[]
   readonly lockManager?: LockManager
-  /** Sagas under way at once. Default 10. */
+  /** Sagas in progress at once. Default 10. */
   readonly concurrency?: number
-  /** Between two looks for sagas that are due. Default 100. */
+  /** Between two polls for sagas that are due. Default 100. */
   readonly pollIntervalMs?: number
   readonly backoff?: Backoff
-  /** The lease of a saga is that of its step and this, for what lies between steps. Default 5 s. */
+  /** A saga's lease is its step's plus this, for the time between steps. Default 5 s. */
   readonly marginMs?: number
-  /** How long a finished saga can be asked about. Default 30 days. */
+  /** How long a finished saga remains readable. Default 30 days. */
   readonly keepMs?: number
 }
 
 export interface SagaRunner extends AsyncDisposable {
-  /** Begins a saga when `tx` commits; false where it was begun before. */
+  /** Begins a saga when `tx` commits; false if it exists already. */
   begin(tx: Tx, name: string, saga: StartSaga): Promise<boolean>
   start(): void
-  /** Moves everything on that is due now, as far as it goes; answers how many sagas were moved. */
+  /** Advances every saga that is due now, as far as it can go; returns how many sagas moved. */
   runOnce(): Promise<number>
-  /** Lets what is under way come to the end of its step. */
+  /** Ends after the steps in progress. */
   stop(): Promise<void>
 }
 
@@ -182,7 +182,7 @@ class Runner implements SagaRunner {
     return definition
   }
 
-  /** As far as it goes now; then the instance is let go of, in its new state. */
+  /** Advances the saga as far as it can go now, then releases the instance in its new state. */
   #advance(saga: Taken): Promise<void> {
     return inProcessSpan(saga.headers, `saga ${saga.name}`, saga.sagaId, async () => {
       const definition = this.#definitionOf(saga.name)
@@ -196,7 +196,7 @@ class Runner implements SagaRunner {
     })
   }
 
-  /** undefined where the saga is no longer ours. */
+  /** undefined if the saga is no longer ours. */
   async #forward(definition: AnyDefinition, saga: Taken): Promise<Move | undefined> {
     for (const [index, step] of definition.steps.entries()) {
       const log = await stepsOf(this.#kit, saga.sagaId)
@@ -254,7 +254,7 @@ class Runner implements SagaRunner {
     const strange = unknownStep(definition, log, ['pending', 'running', 'done', 'compensating'])
     if (strange !== undefined) return this.#later(saga, strange.name, notOurs(strange))
     const context = contextOf(saga, log)
-    // The pivot first, so that where it has been executed nothing of what came before it is undone.
+    // The pivot first: if it was executed, no earlier step is undone.
     const steps = [...definition.steps.entries()].reverse()
     steps.sort(([, a], [, b]) => Number(b.pivot === true) - Number(a.pivot === true))
     for (const [index, step] of steps) {
@@ -302,7 +302,7 @@ function contextOf({ sagaId, input }: Taken, log: SagaView['steps']): SagaContex
   return { sagaId, input, results: Object.fromEntries(log.map(({ name, result }) => [name, result])) }
 }
 
-/** Of another version of the definition. That one knows how to carry the step out or undo it; here it would be passed over. */
+/** A step of another version of the definition, which can execute or undo it; this version would skip it. */
 function unknownStep({ steps }: AnyDefinition, log: SagaView['steps'], statuses: readonly StepStatus[]) {
   return log.find(
     ({ name, status }) => statuses.includes(status) && !steps.some((step) => step.name === name),

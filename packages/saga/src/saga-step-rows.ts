@@ -1,8 +1,8 @@
 /**
  * The rows of `saga_steps`, which are the fence between a step and its compensation.
  *
- * Owns every write to that table that a step or a compensation makes, and under which keys both stand in the idempotency
- * store. Everything here runs in the caller's transaction.
+ * Owns every write of a step or a compensation to that table, and their keys in the idempotency store. Everything here
+ * runs in the caller's transaction.
  */
 import type { Tx } from './database.ts'
 import { OperationInProgressError, StepIrreversibleError, StepSuspendedError } from './errors.ts'
@@ -13,7 +13,7 @@ export type StepRow = {
   readonly sagaId: string
   readonly step: string
   readonly position?: number
-  /** From where on there is nothing that could undo it: `begun` where it has an effect, which may have taken place. */
+  /** The point after which the step can't be undone: `begun` if it has an effect, which may have taken place. */
   readonly irreversible?: 'begun' | 'done'
 }
 
@@ -62,7 +62,7 @@ export type Barred =
   | { readonly kind: 'compensated' | 'suspended' }
   | { readonly kind: 'undo'; readonly stepResult: unknown }
 
-/** Bars a step for its compensation: from here on it can neither begin nor settle. */
+/** Bars a step for its compensation: from now on it can neither begin nor settle. */
 export async function bar(
   kit: SagaKit,
   tx: Tx,
@@ -105,8 +105,8 @@ export async function bar(
 }
 
 /**
- * After the lock on the step's row, in a statement of its own: one that waited for that lock would not see the claim that was
- * committed meanwhile. Also where that was the last attempt: an effect that was abandoned may still be on its way.
+ * In a statement of its own after the lock on the step's row: a statement that waited for the lock would not see a
+ * claim committed meanwhile. Also after the last attempt: an abandoned effect may still be running.
  */
 async function assertNotAtWork(kit: SagaKit, tx: Tx, sagaId: string, step: string): Promise<void> {
   const { rows } = await tx.query<{ working_ms: number }>(
@@ -131,7 +131,7 @@ export async function setStatus(
   )
 }
 
-/** A no after the pivot: forward is the only way, so it is asked for again. */
+/** A refusal after the pivot: the saga can only go forward, so the step is repeated. */
 export async function askAgain(kit: SagaKit, tx: Tx, sagaId: string): Promise<void> {
   const s = kit.schema
   const { rows } = await tx.query<{ step: string }>(
@@ -145,7 +145,7 @@ export async function askAgain(kit: SagaKit, tx: Tx, sagaId: string): Promise<vo
   )
 }
 
-/** What a person has looked at may be tried again. */
+/** A person has looked: parked steps may be retried. */
 export async function unparkSagaSteps(kit: SagaKit, tx: Tx, sagaId: string): Promise<void> {
   const s = kit.schema
   const { rows } = await tx.query<{ step: string }>(`SELECT step FROM ${s}.saga_steps WHERE saga_id = $1`, [

@@ -2,12 +2,12 @@
  * A step of a saga and its compensation, in whichever order they arrive.
  *
  * Owns when each changes the rows of `saga_steps` (`saga-step-rows.ts`), which are the fence between the two. The row
- * `running` is committed together with the claim, before the effect: so a crash in the effect leaves something to compensate.
- * A compensation that comes before its step leaves `suspended`, and the step then refuses to run. A step that finds, when it
- * wants to settle, that it has been compensated meanwhile, undoes its own effect once more.
+ * `running` is committed together with the claim, before the effect: so a crash in the effect leaves something to
+ * compensate. A compensation that comes before its step leaves `suspended`, and the step then refuses to run. A step
+ * that was compensated before it settles undoes its own effect once more.
  *
  *     pending → running → done → compensating → compensated
- *                       → failed (the business said no; nothing to undo) → compensated
+ *                       → failed (refused by the business; nothing to undo) → compensated
  *     absent | pending → suspended
  *
  * Source: Seata, TCC fence (idempotence, hanging, empty rollback); Restate, compensation registered before the step.
@@ -38,13 +38,13 @@ import type { StepContext, StepHandlers, StepOutcome } from './step-definition.t
 export type CompensationContext = StepContext & {
   readonly sagaId: string
   readonly step: string
-  /** The key under which the step called the provider: what is to be undone is known there by it. */
+  /** The key under which the step called the provider: the provider knows the effect by it. */
   readonly stepKey: string
-  /** What the step returned; undefined where it is not known whether it took effect. */
+  /** The result of the step; undefined if it is unknown whether it took effect. */
   readonly stepResult: unknown
 }
 
-/** Undoes a step. Must be right also where the step never took effect: that may be unknown. */
+/** Undoes a step. Must also be right if the step never took effect: that may be unknown. */
 export type Compensation = {
   readonly effect?: (context: CompensationContext) => Promise<void>
   readonly commit?: (tx: Tx, context: CompensationContext) => Promise<void>
@@ -53,19 +53,19 @@ export type Compensation = {
 export type SagaStepRequest = {
   readonly sagaId: string
   readonly step: string
-  /** The message or input that asks for it. */
+  /** The message or input that requests it. */
   readonly request: unknown
   readonly leaseMs: number
   readonly maxAttempts?: number
   readonly position?: number
-  /** Locked while the step runs, where a lock manager is given. */
+  /** Locked while the step runs, if there is a lock manager. */
   readonly resources?: readonly string[]
   readonly lockManager?: LockManager
 }
 
 export type SagaStepHandlers<V, R> = StepHandlers<V, R> & { readonly compensate?: Compensation }
 
-/** Long: the log of a saga answers for as long as the saga may be asked about. */
+/** Long: the saga's log must answer for as long as the saga is readable. */
 const stepTtlMs = 90 * dayMs
 
 export async function processSagaStep<V, R>(
@@ -99,13 +99,13 @@ export async function processSagaStep<V, R>(
   return withLocks(kit, lockManager, resources, { leaseMs }, execute)
 }
 
-/** About 15 s, as for what is to be settled; then a person has to look, for no process will. */
+/** About 15 s, as for settling; then a person has to look, because no process will. */
 const undoTries = 12
 const undoBackoff = { initialMs: 50, maxMs: 2_500 }
 
 /**
- * Undoes what took effect, or may have, after its compensation, which therefore does not come again. What another process has
- * executed under the same key, or is at work on, is left alone: it is the same effect.
+ * Undoes an effect that took place, or may have, after its compensation, which does not run again. Leaves alone what
+ * another process has executed, or is executing, under the same key: it is the same effect.
  */
 async function undoLate(
   kit: SagaKit,
@@ -118,7 +118,7 @@ async function undoLate(
   const { sagaId, step } = context
   const release = keepProcessAlive()
   for (let attempt = 1; ; attempt += 1) {
-    // Its own signal: that of the step may have ended with its lease.
+    // Its own signal: the step's may have ended with its lease.
     const abort = new AbortController()
     const timer = kit.clock.timer(leaseMs, () => abort.abort(new LeaseLostError(`undoing ${sagaId} ${step}`)))
     try {
@@ -139,7 +139,7 @@ async function undoLate(
   release()
 }
 
-/** As far as the log of the saga knows, nothing of it stands. */
+/** According to the saga's log, the step has no effect. */
 function isUndone(status: string): boolean {
   return status === 'compensating' || status === 'compensated' || status === 'failed'
 }
@@ -147,9 +147,9 @@ function isUndone(status: string): boolean {
 export type CompensationRequest = StepRow & { readonly leaseMs: number; readonly maxAttempts?: number }
 
 /**
- * Undoes a step: once where it took effect or may have; not at all where it surely did not.
- * @throws OperationInProgressError while the step itself is at work
- * @throws StepIrreversibleError where it is too late for that
+ * Undoes a step: once if it took effect or may have; not at all if it surely did not.
+ * @throws OperationInProgressError while the step itself runs
+ * @throws StepIrreversibleError if it is too late for that
  */
 export async function compensateSagaStep(
   kit: SagaKit,
@@ -183,7 +183,7 @@ export async function compensateSagaStep(
   return 'compensated'
 }
 
-/** Of a step a no is an outcome. Of what must undo it, it is a fault that only a person can mend. */
+/** A refused step is an outcome. A refused compensation is a fault that only a person can fix. */
 function noIsNoOutcome(error: unknown): never {
   if (!(error instanceof BusinessError)) throw error
   throw new NonRetryableError(error.message, { cause: error })

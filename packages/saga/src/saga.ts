@@ -1,9 +1,10 @@
 /**
- * The door of the package: `import { createSagaKit } from '@fencepost/saga'`. Nothing inside imports it.
+ * The entry point of the package: `import { createSagaKit } from '@fencepost/saga'`. No module of the package imports
+ * it.
  *
- * Adapters for brokers have doors of their own, so that a service loads no client that it does not use:
- * `@fencepost/saga/rabbitmq`, `…/nats`, `…/redis-streams`, `…/webhook`, `…/mailbox`, `…/kafka`. What looks after the tables from
- * outside has `@fencepost/saga/admin`.
+ * Adapters for brokers have their own entry points, so that a service loads only the clients that it uses:
+ * `@fencepost/saga/rabbitmq`, `…/nats`, `…/redis-streams`, `…/webhook`, `…/mailbox`, `…/kafka`. Programs that
+ * administer the tables use `@fencepost/saga/admin`.
  */
 
 export { sagaBacklog } from './backlog.ts'

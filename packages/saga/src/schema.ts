@@ -2,7 +2,7 @@
  * The tables of the kit, as numbered migrations that are never edited once released: a change is a further migration.
  *
  * Owns the SQL text and nothing else (`migrate.ts` applies it). `{s}` stands for the quoted schema.
- * Payloads and results are `json` and not `jsonb`: what was written is what is read, byte for byte.
+ * Payloads and results are `json` and not `jsonb`: they are read back byte for byte as written.
  * Column names follow Debezium's outbox (aggregate_type, aggregate_id, type, payload) and Eventuate's received messages.
  */
 
@@ -186,7 +186,7 @@ CREATE TABLE {s}.saga_steps (
   PRIMARY KEY (saga_id, step)
 );`
 
-/** Sagas that wait for a person are counted every few seconds, and there are ever fewer of them than of the others. */
+/** Sagas that wait for a person are counted every few seconds, and there are always fewer of them than of others. */
 const parkedSagas = `
 CREATE INDEX saga_instances_parked ON {s}.saga_instances (saga_id) WHERE status = 'parked';`
 

@@ -1,5 +1,5 @@
 /**
- * A step as its caller defines it: what identifies it, its handlers, and what comes of it. `step.ts` runs it.
+ * A step as its caller defines it: its identity, its handlers, and its outcome. `step.ts` runs it.
  */
 import type { Tx } from './database.ts'
 import type { BusinessError } from './errors.ts'
@@ -10,15 +10,15 @@ export type StepRequest = {
   readonly request: unknown
   /** The effect must end within it; its signal aborts a little before. */
   readonly leaseMs: number
-  /** Claims in all, those of crashed processes included. Default 5. */
+  /** All claims, including those of crashed processes. Default 5. */
   readonly maxAttempts?: number
-  /** How long the outcome answers repetitions. Default 24 hours. */
+  /** How long repetitions get the outcome. Default 24 hours. */
   readonly ttlMs?: number
-  /** The token of a lock that the caller holds; default: one of the database's own sequence. */
+  /** The token of a lock that the caller holds; default: one from the database's own sequence. */
   readonly fencingToken?: number
   /** Further reasons to stop, for example the loss of a lock. */
   readonly signal?: AbortSignal
-  /** Keep the request itself, so that `recovery.ts` can hand it out after a crash. Default false. */
+  /** Keep the request itself, so that `recovery.ts` can pass it on after a crash. Default false. */
   readonly keepRequest?: boolean
 }
 
@@ -28,19 +28,19 @@ export type StepContext = {
   /** For the provider: the same in every attempt, and in every process. */
   readonly idempotencyKey: string
   readonly fencingToken: number
-  /** 1, or more where an earlier attempt failed or vanished. */
+  /** 1, or more if an earlier attempt failed or vanished. */
   readonly attempt: number
   readonly signal: AbortSignal
 }
 
 export type StepHandlers<V, R> = {
-  /** Outside any transaction. Throw `BusinessError` for a definite no. */
+  /** Outside any transaction. Throw `BusinessError` for a definite refusal. */
   readonly effect: (context: StepContext) => Promise<V>
   /** Inside the settling transaction, together with the outcome. */
   readonly commit: (tx: Tx, value: V, context: StepContext) => Promise<R>
-  /** What a definite no writes and answers. Default: the error's code, message and details as the result. */
+  /** What a definite refusal writes and returns. Default: the error's code, message and details as the result. */
   readonly reject?: (tx: Tx, error: BusinessError, context: StepContext) => Promise<R>
-  /** Asked first from the second attempt on: what did the provider make of the earlier one? undefined: nothing. */
+  /** Called first from the second attempt on: the provider's result of the earlier attempt; undefined: none. */
   readonly reconcile?: (context: StepContext) => Promise<V | undefined>
 }
 
@@ -55,8 +55,9 @@ export type StepHooks<V> = {
   readonly claimed?: (tx: Tx, context: { readonly attempt: number }) => Promise<void>
   readonly settled?: (tx: Tx, outcome: 'completed' | 'failed', resultText: string) => Promise<void>
   /**
-   * The effect has ended and its outcome is not written, or not by us: whoever undid it may have been there before it took
-   * place. `value` is undefined where it is not known whether it did. Does not reject: at times its caller waits for it no longer.
+   * The effect has ended and its outcome is not written, or not by us: a compensation may have run before the effect
+   * took place. `value` is undefined if it is unknown whether it did. Must not reject: its caller may no longer wait
+   * for it.
    */
   readonly unsettled?: (value: V | undefined, context: StepContext) => Promise<void>
 }

@@ -1,10 +1,10 @@
 /**
- * The record of a step: its two transactions, its takeover, its failure, in SQL.
+ * The record of a step: its two transactions, its takeover, its failure, as SQL.
  *
- * Owns every write to `idempotency_keys` that a step makes. Each of them names owner and fence, so that a process that
- * comes back late changes nothing.
+ * Owns every write of a step to `idempotency_keys`. Each names owner and fence, so a process that comes back late
+ * changes nothing.
  * Transitions: absent → in_progress → completed | failed | parked; in_progress → in_progress by takeover after the lease,
- * under a higher fence; parked → in_progress by hand.
+ * under a higher fence; parked → in_progress by an operator.
  */
 import { jitteredDelayMs, pause } from './core.ts'
 import { isOutage, safeInteger, type Tx } from './database.ts'
@@ -72,7 +72,7 @@ export async function claimOrReplay<R>(
     case 'parked':
       return { kind: 'parked', attempts: row.attempts }
     case 'in_progress':
-      // Our own claim, whose COMMIT was answered by a lost connection.
+      // Our own claim: the connection was lost during its COMMIT.
       if (row.owner === owner)
         return { kind: 'claimed', fence: safeInteger(row.fence), attempt: row.attempts }
       if (row.remaining_ms > 0) throw new OperationInProgressError(`${scope} ${key}`, row.remaining_ms)
@@ -124,7 +124,7 @@ async function lockRow(tx: Tx, s: string, scope: string, key: string): Promise<K
   return rows[0]
 }
 
-/** Second transaction, entered again after a lost connection: the row says whether it happened. */
+/** Second transaction, repeated after a lost connection: the row says whether it happened. */
 export function settle<R>(
   kit: SagaKit,
   { step: { scope, key, ttlMs = dayMs }, owner }: Claim,
@@ -144,7 +144,7 @@ export function settle<R>(
         return { replayed: false, outcome: row.status, result: JSON.parse(row.result) as R }
       const text = serialised(await write(tx))
       await hooks.settled?.(tx, outcome, text)
-      // Answers count from here: the step may have stood parked for longer than they last.
+      // Retention counts from here: the step may have been parked for longer than that.
       await tx.query(
         `UPDATE ${kit.schema}.idempotency_keys
          SET status = $3, result = $4, error = NULL, request = NULL, updated_at = clock_timestamp(),
@@ -158,8 +158,8 @@ export function settle<R>(
 }
 
 /**
- * Gives the claim back at once where the attempt is surely over, so that the next need not wait for the lease; an effect
- * that was abandoned while it ran keeps its lease. Returns the number of attempts where that was the last.
+ * Ends the claim at once if the attempt is surely over, so that the next need not wait for the lease; an effect that
+ * was abandoned while it ran keeps its lease. Returns the number of attempts if that was the last.
  */
 export async function noteFailure(
   kit: SagaKit,
@@ -179,7 +179,7 @@ export async function noteFailure(
     )
     if (last && rowCount === 1) return attempt
   } catch {
-    // The database is away: the lease lapses by itself, and the first error is the one that tells the story.
+    // The database is away: the lease lapses, and the first error is the one to report.
   }
   return undefined
 }
@@ -191,7 +191,9 @@ async function park(tx: Tx, s: string, { step }: Claim): Promise<void> {
   )
 }
 
-/** A parked step may be tried again, from its first attempt: a person has looked at it. What was abandoned keeps its lease. */
+/**
+ * Allows a parked step again, from its first attempt, after a person has looked. An abandoned effect keeps its lease.
+ */
 export async function unparkStep(kit: SagaKit, scope: string, key: string): Promise<boolean> {
   const { rowCount } = await kit.pool.query(
     `UPDATE ${kit.schema}.idempotency_keys

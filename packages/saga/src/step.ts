@@ -5,10 +5,10 @@
  *     effect  the provider is called with a derived key      no transaction, no connection
  *     settle  only if the fence is still ours: result, rows of the application, events of the outbox    COMMIT
  *
- * A crash between them leaves `in_progress` with a lease that lapses. Whoever comes next takes over under a higher fence,
- * asks the provider what became of it (`reconcile`) or calls it again under the same derived key. So the effect is once
- * only as far as the provider honours that key; what is written here is once in any case.
- * A definite no of the business is an outcome: committed, and replayed. Faults are thrown, and tried again up to
+ * A crash between them leaves `in_progress` with a lease that lapses. The next caller takes over under a higher fence,
+ * asks the provider for the earlier result (`reconcile`) or calls it again under the same derived key. So the effect
+ * takes place once only if the provider honours that key; the database writes happen once in any case.
+ * A definite refusal by the business is an outcome: committed, and replayed. Faults are thrown, and retried up to
  * `maxAttempts`; then the step is `parked` and waits for a person.
  *
  * Source: Brandur Leach, "Implementing Stripe-like Idempotency Keys in Postgres" (atomic phases).
@@ -77,7 +77,7 @@ async function execute<V, R>(
     return await settle(kit, claim, claimed, 'completed', hooks, (tx) => handlers.commit(tx, value, context))
   } catch (error) {
     const parkedAfter = isOvertaken(error) ? undefined : await noteFailure(kit, claim, claimed, error)
-    // What was abandoned tells by itself when it has ended; a no leaves nothing to undo.
+    // An abandoned effect reports its own end; a refusal leaves nothing to undo.
     const abandoned = answer === undefined && context.signal.aborted
     if (!abandoned && answer?.kind !== 'no') await hooks.unsettled?.(answer?.value, context)
     throw parkedAfter === undefined ? error : parkedError(kit, step, parkedAfter, error)
@@ -112,7 +112,7 @@ async function askProvider<V, R>(
   }
 }
 
-/** The step is no longer ours to settle. (A resource that fenced the commit out is a fault like others.) */
+/** The step is no longer ours to settle. (A resource whose fence refused the commit is an ordinary fault.) */
 function isOvertaken(error: unknown): boolean {
   return error instanceof StepOvertakenError || error instanceof StepSuspendedError
 }
@@ -121,7 +121,7 @@ function refusal({ code, message, details }: BusinessError): unknown {
   return { code, message, details }
 }
 
-/** Aborts a tenth before the end of the lease: what reacts at once is over before another process begins. */
+/** Aborts a tenth before the end of the lease: an effect that reacts at once ends before another process begins. */
 function leaseSignal(
   kit: SagaKit,
   step: StepRequest,
@@ -134,7 +134,7 @@ function leaseSignal(
   return { signal, end: () => timer.cancel() }
 }
 
-/** Does not wait for an effect that ignores its signal; `onAbandoned` is given what is still under way. */
+/** Does not wait for an effect that ignores its signal; `onAbandoned` gets its promise. */
 async function untilAborted<V>(
   signal: AbortSignal,
   step: StepRequest,

@@ -1,6 +1,6 @@
 /**
- * The creation context of a message: written into its headers when it is inserted into the outbox, so that the trace goes
- * on at the consumer, however long the message waited and whoever relayed it.
+ * The creation context of a message: written into its headers when it is inserted into the outbox, so that the trace
+ * continues at the consumer, however long the message waited and whichever relay sent it.
  *
  * Owns the few spans of the kit: `create` at insertion, `send` at the relay, `process` at the consumer. Without an
  * OpenTelemetry SDK in the process every call here does nothing.
@@ -11,7 +11,7 @@ import type { Headers } from './messages.ts'
 
 const tracer = trace.getTracer('fencepost/saga')
 
-/** The headers with traceparent and tracestate of a new `create` span; those of the caller win. */
+/** The headers with traceparent and tracestate of a new `create` span; the caller's headers win. */
 export function withCreationContext(headers: Headers, destination: string, messageId: string): Headers {
   const span = tracer.startSpan(`create ${destination}`, {
     kind: SpanKind.PRODUCER,

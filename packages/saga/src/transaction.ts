@@ -1,10 +1,10 @@
 /**
- * One transaction, run as a whole, again where PostgreSQL says that running it again is the answer.
+ * One transaction, repeated as a whole when PostgreSQL asks for it.
  *
- * Owns: BEGIN/COMMIT/ROLLBACK, the retry of serialization failures and deadlocks with the *whole* function (its decisions
- * were made on a snapshot that did not hold), and the three ways in which a transaction ends badly in silence: a failed
- * ROLLBACK that hides the first error, a COMMIT that is answered with ROLLBACK, and a COMMIT whose answer is lost.
- * Refuses: retrying after a lost connection. Whether the work happened is then a question for an idempotency record.
+ * Owns: BEGIN/COMMIT/ROLLBACK, the retry of serialization failures and deadlocks with the *whole* function (its
+ * decisions were made on a snapshot that did not hold), and the three silent bad ends of a transaction: a failed
+ * ROLLBACK that hides the first error, a COMMIT answered with ROLLBACK, and a COMMIT whose answer is lost.
+ * Refuses: retrying after a lost connection. Only an idempotency record knows whether the work happened.
  *
  * Source: PostgreSQL documentation, "Serialization Failure Handling" (mvcc-serialization-failure-handling).
  */
@@ -17,7 +17,7 @@ import { CommitOutcomeUnknownError, TransactionAbortedError } from './errors.ts'
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 
 export type TransactionOptions = {
-  /** Default `read committed`: the kit's own guards do not need more. */
+  /** Default `read committed`: the kit's own guards need no more. */
   readonly isolation?: Isolation
   readonly retry?: {
     /** Runs of the function in all; the error of the last one is thrown. Default 5. */
@@ -29,7 +29,7 @@ export type TransactionOptions = {
   readonly statementTimeoutMs?: number
   /** The server ends the wait for a row lock after this. Default: the server's own setting. */
   readonly lockTimeoutMs?: number
-  /** Told before each further run. */
+  /** Called before each further run. */
   readonly onRetry?: (sqlState: string, attempt: number) => void
 }
 
@@ -38,11 +38,11 @@ export type TransactionPorts = { readonly clock: Clock; readonly random: Random 
 const retryDefaults = {
   maxAttempts: 5,
   sqlStates: [sqlState.serializationFailure, sqlState.deadlockDetected] as readonly string[],
-  // Long enough for the rival to commit, short enough to go unnoticed by a person.
+  // Long enough for the rival to commit, short enough that people do not notice.
   backoff: { initialMs: 5, maxMs: 200 } as Backoff,
 }
 
-/** Runs `work` in a transaction and commits. Where it throws, nothing of it has happened (but see the errors above). */
+/** Runs `work` in a transaction and commits. If it throws, nothing has happened (except as the errors above say). */
 export async function runInTransaction<T>(
   pool: Pool,
   work: (tx: Tx) => Promise<T>,
@@ -74,7 +74,7 @@ async function runOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>, options: Tra
   try {
     await client.query(begin(options))
     const result = await work(client as Tx)
-    // Known before COMMIT is asked for: then nothing of it has happened.
+    // Lost before COMMIT was sent: nothing has happened.
     if (lost !== undefined) throw lost
     await commit(client)
     return result
@@ -87,24 +87,27 @@ async function runOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>, options: Tra
       )
       const ending = [error, lost].find(endedForTheWork)
       if (ending !== undefined) throw ending
-      // A connection that still answers was not lost, however much the error looks like it: it is the work's own.
+      // A connection that still replies was not lost, even if the error looks like it: the work raised that error.
       if (isConnectionLoss(failure)) markOutage(error)
     }
     throw error
   } finally {
     client.off('error', onError)
-    // A client whose transaction did not end in order is never lent again.
+    // A client whose transaction did not end properly is never reused.
     client.release(lost ?? (failure === undefined ? undefined : (failure as Error)))
   }
 }
 
-/** The server ended the session because the work let it wait, or took too long: idle_in_transaction_session_timeout, transaction_timeout. */
+/**
+ * The server ended the session because the work paused or ran too long: idle_in_transaction_session_timeout,
+ * transaction_timeout.
+ */
 function endedForTheWork(error: unknown): boolean {
   const state = sqlStateOf(error)
   return state === sqlState.idleInTransaction || state === sqlState.transactionTimeout
 }
 
-/** One round trip: the settings are local to the transaction, so that a pooler in transaction mode sees none of them. */
+/** One round trip: the settings are local to the transaction, so a pooler in transaction mode never sees them. */
 function begin({
   isolation = 'read committed',
   statementTimeoutMs,
@@ -125,7 +128,7 @@ async function commit(client: PoolClient): Promise<void> {
   try {
     answer = await client.query('COMMIT')
   } catch (error) {
-    // Without a state it is not the server's answer, but the client's word that there was none (a time-out, for example).
+    // An error without a state is not the server's: the client had no answer (a timeout, for example).
     if (isConnectionLoss(error) || sqlStateOf(error) === undefined)
       throw new CommitOutcomeUnknownError({ cause: error })
     throw error

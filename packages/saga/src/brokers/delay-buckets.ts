@@ -1,8 +1,8 @@
 /**
- * Fixed delays for brokers that cannot delay a single message: the largest one that is not longer than what was asked.
+ * Fixed delays for brokers that can't delay a single message: the largest one that is not above the requested delay.
  *
- * Coming back too early is harmless, because the inbox knows when the next attempt is due and sends the message away again;
- * a queue for every possible delay would not be.
+ * A message that returns too early does no harm: the inbox knows when its next attempt is due, and sends it away again.
+ * A queue for every possible delay would do harm.
  */
 export const delayBucketsMs = [100, 1_000, 5_000, 30_000, 300_000] as const
 

@@ -1,9 +1,9 @@
 /**
- * What every subscriber does the same way: deliveries under way at once, each handled, told to the broker and never twice
- * at the same time; faults reported and survived; an end that waits for what is under way.
+ * What all subscribers share: concurrent deliveries, each handled, acknowledged and never handled twice at the same
+ * time; faults reported and survived; a close that waits for deliveries in flight.
  *
- * Owns the count, the verdict on what is not ours, and the order of beginning and ending. How a broker hands messages out
- * and is told of verdicts is its adapter's ({@link Session}).
+ * Owns the count, the verdict on messages that are not ours, and the order of start and stop. How a broker hands out
+ * messages and learns verdicts is its adapter's ({@link Session}).
  */
 
 import { keepProcessAlive } from '../ambient.ts'
@@ -14,13 +14,13 @@ import type { InboundMessage, MessageSubscriber, SubscribeOptions, Verdict } fro
 
 type Handle = (message: InboundMessage) => Promise<Verdict>
 
-/** One subscription as its broker's adapter sees it. */
+/** One subscription, implemented by the broker's adapter. */
 export interface Session {
-  /** Connects, declares, begins to take messages. What it throws is told as "out of reach". */
+  /** Connects, declares, begins to take messages. What it throws is reported as "out of reach". */
   begin(): Promise<void>
-  /** Takes no more. Deliveries under way go on, and can still be acknowledged. */
+  /** Takes no more. Deliveries in flight go on, and can still be acknowledged. */
   stop(): Promise<void>
-  /** Nothing is under way any more, or it never began. */
+  /** Called when no delivery is in flight, or `begin` failed. */
   leave(): Promise<void>
 }
 
@@ -33,7 +33,7 @@ export function subscriberOf(broker: string, open: (deliveries: Deliveries) => S
       try {
         await session.begin()
       } catch (error) {
-        // Why it could not begin matters more than what goes wrong while it is given up.
+        // Why `begin` failed matters more than a failing cleanup.
         await session.leave().catch(() => {})
         release()
         throw new BrokerUnavailableError(`${broker} is out of reach`, { cause: error })
@@ -81,22 +81,22 @@ export class Deliveries {
     return [...this.#running.keys()]
   }
 
-  /** Nothing where a delivery of the same key is under way: the broker has handed out again what we still hold. */
+  /** Does nothing while a delivery of the same key is in flight: the broker redelivered what we still hold. */
   begin(key: unknown, deliver: () => Promise<void>): void {
     if (this.#running.has(key)) return
-    // What fails here was not acknowledged, and comes again.
+    // A failed delivery is not acknowledged, so the broker redelivers it.
     const done = deliver()
       .catch(this.report)
       .finally(() => this.#running.delete(key))
     this.#running.set(key, done)
   }
 
-  /** What is not ours is acknowledged: it would come for ever. */
+  /** Acknowledges what is not ours: otherwise the broker would redeliver it for ever. */
   async verdictOn(message: InboundMessage | undefined): Promise<Verdict> {
     return message === undefined ? { kind: 'ack' } : this.#handle(message)
   }
 
-  /** undefined where nothing is under way. */
+  /** undefined without a delivery in flight. */
   whenOneEnds(): Promise<void> | undefined {
     return this.#running.size === 0 ? undefined : Promise.race(this.#running.values())
   }
@@ -109,7 +109,7 @@ export class Deliveries {
     await Promise.all(this.#running.values())
   }
 
-  /** Again and again until stopped; after a fault, which is reported, only when `pauseMs` have passed. */
+  /** Repeats until stopped; reports a fault, and pauses for `pauseMs` after it. */
   async repeat(clock: Clock, pauseMs: number, step: () => Promise<void>): Promise<void> {
     while (!this.#stopped) {
       try {

@@ -1,11 +1,11 @@
 /**
  * Kafka, on @platformatic/kafka: a publisher that waits for all in-sync replicas, and a member of a consumer group.
  *
- * The application makes the client's producer and consumers (security and brokers are its own). A message is keyed by its
- * aggregate, so that an aggregate stays in one partition, in order. Kafka is a log and no queue: it knows no "again later",
- * so the member waits where it is, which also keeps the order; what is poison ends as a dead letter of the inbox. The offset
- * is committed after each verdict, so of each partition only the first message after a join can have been handed out before:
- * it is called redelivered, since Kafka cannot say.
+ * The application makes the client's producer and consumers (security and brokers are its own). A message is keyed by
+ * its aggregate, so an aggregate stays in one partition, in order. Kafka is a log and no queue, without "again later":
+ * so the member waits in place, which also keeps the order; a poison message becomes a dead letter of the inbox. The
+ * offset is committed after each verdict, so only the first message of each partition after a join can be a repetition:
+ * it counts as redelivered, because Kafka can't tell.
  *
  * Source: Kafka documentation, "Design: message delivery semantics"; conformance by hand, see docs/guide/saga.md.
  */
@@ -23,18 +23,18 @@ import {
 } from '../messages.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
-/** Made with `stringSerializers`. */
+/** Create it with `stringSerializers`. */
 export type StringProducer = Producer<string, string, string, string>
 
-/** Made with `stringDeserializers`. */
+/** Create it with `stringDeserializers`. */
 export type StringConsumer = Consumer<string, string, string, string>
 
 type Stream = MessagesStream<string, string, string, string>
 
-/** -1: all in-sync replicas have it. */
+/** -1: all in-sync replicas. */
 const acksOfAll = -1
 
-/** So many go along at once; beyond, the next batch. */
+/** Messages of one batch; the others go with the next one. */
 const batchMax = 500
 
 type Waiting = {
@@ -44,8 +44,8 @@ type Waiting = {
 }
 
 /**
- * Publishes to the topic that the destination names. What is asked for while a batch is under way goes along with the next
- * one: a round for each message would be a fiftieth of a second for each.
+ * Publishes to the topic that the destination names. Messages that arrive while a batch is in flight go with the next
+ * one: a round trip for each would cost a fiftieth of a second each.
  */
 export function createKafkaPublisher(producer: StringProducer): MessagePublisher {
   const waiting: Waiting[] = []
@@ -59,7 +59,7 @@ export function createKafkaPublisher(producer: StringProducer): MessagePublisher
     } catch (error) {
       const half = Math.ceil(batch.length / 2)
       if (batch.length > 1 && isRefusal(error)) {
-        // One of them is to blame. Those that Kafka has already taken come twice, which the inbox absorbs.
+        // One message is to blame. Kafka may have some of the others already; the inbox absorbs the repetitions.
         await send(batch.slice(0, half))
         await send(batch.slice(half))
       } else for (const { message, fail } of batch) fail(translated(error, message.destination))
@@ -93,10 +93,10 @@ function translated(error: unknown, topic: string): Error {
     : new BrokerUnavailableError('Kafka did not answer', { cause: error })
 }
 
-/** What the client itself does not send: to an unknown topic, for example. */
+/** What the client itself refuses to send: to an unknown topic, for example. */
 const refusedByClient = 'PLT_KFK_USER'
 
-/** Answers that are about this message and its topic, by their names in the Kafka protocol. */
+/** Refusals of this message or its topic, by their names in the Kafka protocol. */
 const refusals: ReadonlySet<unknown> = new Set([
   'UNKNOWN_TOPIC_OR_PARTITION',
   'INVALID_TOPIC_EXCEPTION',
@@ -107,7 +107,7 @@ const refusals: ReadonlySet<unknown> = new Set([
   'POLICY_VIOLATION',
 ])
 
-/** The client wraps the answer of the broker in errors of its own, some with several inside. */
+/** The client wraps the broker's reply in errors of its own, some with several inside. */
 function isRefusal(error: unknown): boolean {
   if (typeof error !== 'object' || error === null) return false
   const { code, apiId, cause, errors } = error as Partial<
@@ -122,18 +122,18 @@ function isRefusal(error: unknown): boolean {
 }
 
 export type KafkaSubscriberOptions = {
-  /** A new member of the group: for each subscription, and again after a fault. It is closed here. */
+  /** Makes a new member of the group: for each subscription, and again after a fault. The subscriber closes it. */
   readonly connect: () => StringConsumer
   readonly topics: readonly string[]
   readonly clock?: Clock
 }
 
-/** One message at a time; more at once by more members of the group. */
+/** One message at a time; more members of the group handle more at once. */
 export function createKafkaSubscriber(options: KafkaSubscriberOptions): MessageSubscriber {
   return subscriberOf('Kafka', (deliveries) => new KafkaSession(options, deliveries))
 }
 
-/** After a fault, before a new member is made. */
+/** Pause after a fault, before the next member. */
 const againMs = 250
 
 class KafkaSession implements Session {
@@ -159,7 +159,7 @@ class KafkaSession implements Session {
 
   async stop(): Promise<void> {
     this.#stopping.resolve()
-    // What is under way commits on the same connection: only the reading ends here.
+    // Deliveries in flight commit on the same connection: only reading ends here.
     this.#stream?.pause()
     await this.#deliveries.allEnded()
     await this.#stream?.close().catch(this.#deliveries.report)

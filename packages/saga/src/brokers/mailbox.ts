@@ -1,9 +1,10 @@
 /**
- * Delivery inside the database: no broker at all. The relay moves a message from the outbox into the queue that its
- * destination names, a consumer takes it from there.
+ * Delivery inside the database, without a broker: the relay moves a message from the outbox into the queue that its
+ * destination names, and a consumer takes it from there.
  *
- * Owns the table `mailbox`. A taken message is invisible for `visibilityMs`, renewed while its handler runs, and comes
- * again when its consumer dies. Meant for one database that serves both sides; throughput is that of the database.
+ * Owns the table `mailbox`. A taken message is invisible for `visibilityMs`, renewed while its handler runs, and
+ * becomes visible again when its consumer dies. For one database that serves both sides; throughput is that of the
+ * database.
  */
 import { pauseUnless } from '../core.ts'
 import { isConnectionLoss } from '../database.ts'
@@ -36,9 +37,9 @@ export function createMailboxPublisher(kit: SagaKit): MessagePublisher {
 export type MailboxOptions = {
   readonly kit: SagaKit
   readonly queue: string
-  /** Between two looks into an empty queue. Default 100. */
+  /** Between two polls of an empty queue. Default 100. */
   readonly pollIntervalMs?: number
-  /** After this a message of a dead consumer comes again. Default 30 s. */
+  /** After this time a dead consumer's message is redelivered. Default 30 s. */
   readonly visibilityMs?: number
 }
 
@@ -124,7 +125,7 @@ class MailboxSession implements Session {
     }
   }
 
-  /** Keeps what is being worked on invisible to others. */
+  /** Keeps messages in flight invisible to other consumers. */
   #renewLater(): void {
     this.#renewal = this.#kit.clock.timer(this.#visibilityMs / 3, () => {
       this.#kit.pool

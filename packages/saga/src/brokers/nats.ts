@@ -1,10 +1,10 @@
 /**
  * NATS JetStream: a publisher that waits for the stream's acknowledgement, and a subscriber on a durable pull consumer.
  *
- * The message id goes along as `Nats-Msg-Id`, so that the stream drops repetitions within its window; the inbox does the
- * rest. Acknowledgements are confirmed by the server (`ackAck`). While a handler runs, `working` keeps the message ours.
- * A stream loses what was not yet written when its machine loses power, unless the server has `sync_interval: always`
- * (or the stream several replicas on several machines): said here, because no client can see it.
+ * The message id is sent as `Nats-Msg-Id`, so the stream drops repetitions within its window; the inbox does the rest.
+ * The server confirms acknowledgements (`ackAck`). While a handler runs, `working` keeps the message ours. On power
+ * loss a stream loses what was not yet written, unless the server has `sync_interval: always` (or the stream has
+ * replicas on several machines): no client can detect that.
  *
  * Source: NATS documentation, JetStream; jepsen.io, "NATS 2.12.1" (2025) on the default of sync_interval.
  */
@@ -32,7 +32,7 @@ import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 export type NatsOptions = { readonly connection: NodeConnectionOptions }
 
-/** For ever, at a steady pace: whoever uses us decides when to give up. */
+/** For ever, at a steady pace: the caller decides when to give up. */
 const reconnecting: NodeConnectionOptions = {
   reconnect: true,
   maxReconnectAttempts: -1,
@@ -40,7 +40,7 @@ const reconnecting: NodeConnectionOptions = {
 }
 
 export type NatsPublisherOptions = NatsOptions & {
-  /** For the acknowledgement of the stream. Default 5 s. */
+  /** Time for the stream's acknowledgement. Default 5 s. */
   readonly timeoutMs?: number
 }
 
@@ -85,8 +85,9 @@ export function createNatsPublisher({
 }
 
 /**
- * What the stream answered is the message's fault, and so is a subject that no stream has (the client calls that "JetStream
- * is not enabled", because no server responded), and what the client does not even send: too large a message, for example. Everything about connections and time is the broker's.
+ * The message's fault: an error that the stream replied, a subject without a stream (the client says "JetStream is not
+ * enabled", because no server responded), and what the client refuses to send, such as too large a message. Everything
+ * about connections and time is the broker's fault.
  */
 function translated(error: unknown, subject: string): Error {
   const { name, message } = error as { name?: unknown; message?: unknown }
@@ -101,11 +102,11 @@ function translated(error: unknown, subject: string): Error {
 
 export type NatsSubscriberOptions = NatsOptions & {
   readonly stream: string
-  /** Made with the stream's `subjects` where the stream does not exist yet; default: the stream must exist. */
+  /** Creates the stream with these `subjects` if it does not exist; default: the stream must exist. */
   readonly subjects?: readonly string[]
-  /** Name of the durable consumer. */
+  /** The durable consumer's name. */
   readonly durable: string
-  /** After this a message of a dead consumer comes again. Default 30 s. */
+  /** After this time a dead consumer's message is redelivered. Default 30 s. */
   readonly ackWaitMs?: number
   readonly clock?: Clock
 }
@@ -114,7 +115,7 @@ export function createNatsSubscriber(options: NatsSubscriberOptions): MessageSub
   return subscriberOf('NATS', (deliveries) => new NatsSession(options, deliveries))
 }
 
-/** After a fault, and after an iteration that ended without us. */
+/** Pause after a fault, and after an iteration that ended unexpectedly. */
 const againMs = 250
 
 class NatsSession implements Session {
@@ -161,14 +162,14 @@ class NatsSession implements Session {
       ack_policy: AckPolicy.Explicit,
       deliver_policy: DeliverPolicy.All,
       ack_wait: this.#ackWaitMs * 1_000_000,
-      // The inbox decides when it is enough.
+      // The inbox counts attempts.
       max_deliver: -1,
-      // More than are handled at once: those that wait for their delay count, too.
+      // More than are handled at once: messages that wait for their delay count as well.
       max_ack_pending: 10_000,
     })
   }
 
-  /** Pulls no more than can be handled. */
+  /** Pulls no more messages than there is room for. */
   async #read(connection: NatsConnection): Promise<void> {
     const { stream, durable } = this.#options
     const deliveries = this.#deliveries

@@ -1,8 +1,8 @@
 /**
- * Connections and channels of RabbitMQ, and how they end: the connection broke, or the node closed the channel because of
- * something that was sent on it.
+ * Connections and channels of RabbitMQ, and how they end: the connection broke, or the node closed the channel because
+ * of a message.
  *
- * Owns the telling of the two apart. What is then done with the messages that were on their way is `rabbitmq.ts`'s.
+ * Owns distinguishing the two. `rabbitmq.ts` decides what happens to messages in flight.
  * Source: AMQP 0-9-1, "Constants" (soft errors) and channel.close.
  */
 import amqp, { type ChannelModel, type ConfirmChannel } from 'amqplib'
@@ -14,19 +14,21 @@ export type RabbitMqOptions = {
   readonly heartbeatSeconds?: number
 }
 
-/** A confirm channel; `closed` rejects when it ends, and is never left unhandled. */
+/** A confirm channel; `closed` rejects when it ends, and always has a handler. */
 export type Lane = {
   readonly channel: ConfirmChannel
   readonly closed: Promise<never>
   readonly end: (error?: Error) => void
-  /** Ids of messages that no queue would get. Comes before the confirm of the same message (AMQP 0-9-1, basic.return). */
+  /**
+   * Ids of messages that no queue takes. A return precedes the confirm of the same message (AMQP 0-9-1, basic.return).
+   */
   readonly returned: Set<string>
 }
 
-/** One connection with one channel; it is closed when the channel ends. */
+/** One connection with one channel; the connection closes when the channel ends. */
 export type Link = Lane & { readonly model: ChannelModel }
 
-/** The node closed the channel and left the connection: something that was sent on it was wrong. It does not say what. */
+/** The node closed the channel and kept the connection: some message was wrong. It does not say which. */
 export class ChannelRefusedError extends BrokerUnavailableError {}
 
 /** Soft errors of AMQP 0-9-1: content too large, access refused, not found, resource locked, precondition failed. */

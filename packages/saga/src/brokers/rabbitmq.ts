@@ -1,11 +1,12 @@
 /**
- * RabbitMQ: a publisher that believes only confirms, and a subscriber on a quorum queue.
+ * RabbitMQ: a publisher that trusts only confirms, and a subscriber on a quorum queue.
  *
- * A publish is `mandatory`: a message that no queue would get is confirmed all the same, after it was returned, so the
- * return is what decides. What the node answers by closing the channel (no such exchange, too large) is sent once more on a
- * channel of its own, with everything else that was on its way, so that the one to blame is known. "Again later" is a copy into a delay queue (fixed time to live, dead-lettered back into the main
- * queue, at least once), confirmed before the original is acknowledged; this works from RabbitMQ 3.10 on, and leaves the
- * counting of attempts to the inbox. Connections (`rabbitmq-link.ts`) are made when needed and forgotten when they break.
+ * A publish is `mandatory`: a message that no queue takes is returned and then confirmed all the same, so the return
+ * decides. When the node closes the channel (no such exchange, too large), every message in flight is sent once more on
+ * a channel of its own, which shows the one to blame. "Again later" is a copy into a delay queue (fixed time to live,
+ * dead-lettered back into the main queue, at least once), confirmed before the original is acknowledged; this needs
+ * RabbitMQ 3.10, and leaves counting attempts to the inbox. Connections (`rabbitmq-link.ts`) are made when needed, and
+ * forgotten when they break.
  *
  * Source: RabbitMQ documentation, "Consumer Acknowledgements and Publisher Confirms", "Quorum Queues".
  */
@@ -74,7 +75,7 @@ export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): Mess
       throw new PublishRefusedError(`no queue would get a message for ${message.destination}`)
   }
 
-  /** On a channel of its own, one after the other: which of those that were on the channel is it that the node refuses? */
+  /** Each on a channel of its own, one after the other: this shows which message the node refuses. */
   function sendAlone(message: OutboundMessage, signal: AbortSignal): Promise<void> {
     const trial = trials.then(async () => {
       signal.throwIfAborted()
@@ -133,9 +134,9 @@ function confirmed(channel: ConfirmChannel, route: Route, message: OutboundMessa
 }
 
 export type RabbitMqSubscriberOptions = RabbitMqOptions & {
-  /** Declared as a durable quorum queue, with one delay queue for each delay beside it. */
+  /** Declared as a durable quorum queue, beside one delay queue for each delay. */
   readonly queue: string
-  /** Bound to it where given; the exchanges must exist. */
+  /** Bound to the queue; the exchanges must exist. */
   readonly bindings?: readonly Route[]
   readonly clock?: Clock
 }
@@ -146,7 +147,7 @@ export function createRabbitMqSubscriber(options: RabbitMqSubscriberOptions): Me
 
 const reconnectMs = 500
 
-/** The first connection must succeed; later ones are made again and again. */
+/** The first connection must succeed; later ones are retried. */
 class RabbitMqSession implements Session {
   readonly #options: RabbitMqSubscriberOptions
   readonly #deliveries: Deliveries
@@ -177,7 +178,7 @@ class RabbitMqSession implements Session {
     try {
       await declare(link, this.#options)
       await link.channel.prefetch(this.#deliveries.concurrency)
-      // One for each delivery that is being put off.
+      // One for each delivery that is being delayed.
       link.channel.setMaxListeners(this.#deliveries.concurrency + 10)
       const { consumerTag } = await link.channel.consume(
         this.#options.queue,
@@ -191,7 +192,7 @@ class RabbitMqSession implements Session {
       await link.model.close().catch(() => {})
       throw error
     }
-    // Closed while it was being made: whoever closed did not know of this one.
+    // Closed meanwhile: `close` did not know of this connection.
     if (this.#deliveries.stopped) return void (await link.model.close().catch(() => {}))
     this.#link = link
     link.closed.catch((error: unknown) => {
@@ -218,7 +219,7 @@ class RabbitMqSession implements Session {
 
   #receive(link: Link, raw: ConsumeMessage | null): void {
     if (raw === null) {
-      // The queue was deleted under us: begin again, and declare it again.
+      // The queue was deleted: reconnect, and declare it again.
       void link.model.close().catch(() => {})
       return
     }
@@ -238,19 +239,19 @@ class RabbitMqSession implements Session {
     const verdict = await this.#deliveries.verdictOn(message)
     if (verdict.kind === 'again')
       await this.#delay(link, raw, verdict.delayMs).catch(async (error: unknown) => {
-        // It stays unacknowledged, and comes again by a new connection, which declares the queues anew.
+        // Unacknowledged, it is redelivered on a new connection, which declares the queues anew.
         await link.model.close().catch(() => {})
         throw error
       })
     link.channel.ack(raw)
   }
 
-  /** The copy is safe before the original goes. */
+  /** The copy is confirmed before the original is acknowledged. */
   async #delay({ channel, closed }: Link, raw: ConsumeMessage, delayMs: number): Promise<void> {
     const queue = delayQueue(this.#options.queue, delayBucketMs(delayMs))
     const id = crypto.randomUUID()
     let returned = false
-    // Comes before the confirm, as at the publisher: the queue has been deleted, and no queue has the copy.
+    // A return precedes the confirm: the queue was deleted, and no queue has the copy.
     const onReturn = ({ properties }: { properties: { correlationId?: unknown } }) => {
       returned ||= properties.correlationId === id
     }
@@ -277,7 +278,7 @@ class RabbitMqSession implements Session {
   }
 }
 
-/** RabbitMQ notes every dead-lettering in the headers, where it would see a loop one day. */
+/** RabbitMQ records every dead-lettering in the headers, and would one day take them for a loop. */
 function withoutDeaths(headers: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !/^x-(first-|last-)?death/.test(name)))
 }
@@ -289,7 +290,7 @@ async function declare(
   { queue, bindings = [] }: RabbitMqSubscriberOptions,
 ): Promise<void> {
   const version = String(model.connection.serverProperties.version ?? '')
-  // From 4.0 on a quorum queue drops a message after 20 deliveries; here the inbox decides when it is enough.
+  // From 4.0 on a quorum queue drops a message after 20 deliveries; here the inbox counts attempts.
   const unlimited = Number.parseInt(version, 10) >= 4 ? { 'x-delivery-limit': -1 } : {}
   const quorum = { 'x-queue-type': 'quorum' }
   await channel.assertQueue(queue, { durable: true, arguments: { ...quorum, ...unlimited } })

@@ -1,11 +1,11 @@
 /**
  * Redis Streams: a publisher that appends, and a subscriber in a consumer group.
  *
- * What a dead consumer held is claimed by the others (XAUTOCLAIM) when it has been idle for `visibilityMs`; what is being
- * worked on is kept fresh meanwhile. "Again later" moves a message, in one script, from the group's pending list to a
- * sorted set of the group, and from there, when due, to a stream of the group's own, so that other groups never see it.
- * Redis confirms before it has written to disk unless `appendfsync always` is set; without it a crash of its machine loses
- * what was confirmed last.
+ * The other consumers claim a dead consumer's messages (XAUTOCLAIM) after `visibilityMs` without activity; a live one
+ * keeps its messages fresh. "Again later" moves a message, in one script, from the group's pending list to a sorted set
+ * of the group, and from there, when due, to a stream of the group's own, so that other groups never see it. Without
+ * `appendfsync always` Redis confirms before it has written to disk: a crash of its machine loses the last confirmed
+ * messages.
  *
  * Source: redis.io, XREADGROUP, XAUTOCLAIM.
  */
@@ -24,7 +24,7 @@ export type RedisStreamsOptions = {
 
 export type RedisStreamsPublisherOptions = RedisStreamsOptions & {
   /**
-   * Streams are cut to about this length when written to: what the slowest group has not read by then is lost to it.
+   * Writing cuts streams to about this length: a group that has not read the older entries by then loses them.
    * Default: never cut.
    */
   readonly aboutMaxLength?: number
@@ -34,7 +34,7 @@ export type RedisStreamsPublisherOptions = RedisStreamsOptions & {
 export function createRedisStreamsPublisher(options: RedisStreamsPublisherOptions): MessagePublisher {
   const { url, keyPrefix = '', aboutMaxLength } = options
   const redis = new Redis(url, {
-    // A command either reaches the server now or fails now: the outbox keeps the message, not a queue in memory.
+    // A command reaches the server now or fails now: the outbox keeps the message, not a queue in memory.
     protocol: 2,
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
@@ -44,7 +44,7 @@ export function createRedisStreamsPublisher(options: RedisStreamsPublisherOption
   })
   redis.on('error', () => {})
   let connecting: Promise<void> | undefined
-  /** ioredis connects again by itself after a connection that stood; the first one is ours to make, until it stands. */
+  /** ioredis reconnects only after a first connection, which is ours to make. */
   async function connected(): Promise<void> {
     if (redis.status === 'ready') return
     if (redis.status === 'wait' || redis.status === 'end')
@@ -88,7 +88,7 @@ export type RedisStreamsSubscriberOptions = RedisStreamsOptions & {
   readonly group: string
   /** Default: random. */
   readonly consumer?: string
-  /** After this a message of a dead consumer is claimed by another. Default 30 s. */
+  /** After this time another consumer claims a dead one's message. Default 30 s. */
   readonly visibilityMs?: number
 }
 
@@ -116,7 +116,7 @@ type Entry = readonly [id: string, fields: readonly string[]]
 
 const keyOf = (stream: string, id: string) => `${stream}/${id}`
 
-/** How long a read waits for something new, and how often delayed and orphaned messages are looked for. */
+/** How long a read waits for new messages, and how often delayed and orphaned ones are checked. */
 const blockMs = 200
 
 class RedisStreamsSession implements Session {
@@ -134,7 +134,7 @@ class RedisStreamsSession implements Session {
   constructor(options: RedisStreamsSubscriberOptions, deliveries: Deliveries) {
     const { url, keyPrefix = '', stream, group, visibilityMs = 30_000 } = options
     const settings = {
-      // RESP 3 has another shape for the answer of XREADGROUP.
+      // RESP 3 has another form for the reply to XREADGROUP.
       protocol: 2 as const,
       enableOfflineQueue: true,
       maxRetriesPerRequest: 1,
@@ -181,12 +181,12 @@ class RedisStreamsSession implements Session {
       await this.#redis.eval(dueScript, 2, this.#delayed, this.#streams[1])
       await this.#keepMine()
       const { room } = this.#deliveries
-      // Not until there is room: what is under way is to be kept meanwhile.
+      // Wait for room without reading, but keep renewing messages in flight.
       if (room <= 0) return await pauseUnless([this.#deliveries.whenOneEnds()], blockMs, processClock)
       for (const stream of this.#streams) await this.#claimOrphans(stream, room)
       await this.#readNew(room)
     } catch (error) {
-      // A server that came back empty has no group any more.
+      // A server that restarted empty has no group.
       if (/NOGROUP/.test(String((error as Error)?.message)))
         await this.#declare().catch(this.#deliveries.report)
       throw error
@@ -228,7 +228,7 @@ class RedisStreamsSession implements Session {
     for (const entry of answer[1]) if (entry !== null) this.#start(stream, entry, true)
   }
 
-  /** What is being worked on is not idle. */
+  /** Messages in flight must not count as idle. */
   async #keepMine(): Promise<void> {
     const nowMs = performance.now()
     const underWay = this.#deliveries.underWay.map(String)
@@ -267,7 +267,7 @@ class RedisStreamsSession implements Session {
         JSON.stringify({ id, fields }),
       )
     }
-    // Of the main stream other groups may want it still; the group's own is nobody else's.
+    // Other groups may still need an entry of the main stream; only this group reads its own stream.
     if (stream === this.#streams[1]) await this.#redis.xdel(stream, id)
   }
 }

@@ -1,10 +1,10 @@
 /**
- * HTTP webhooks: the relay posts a message to the URL that its destination names, the receiver's consumer answers when it
- * has committed. There is no broker between them: what waits, waits in the outbox.
+ * HTTP webhooks: the relay posts a message to the URL that its destination names, and the receiver's consumer answers
+ * when it has committed. Without a broker between them, messages wait in the outbox.
  *
- * 2xx is the confirm. 503 and 429 with Retry-After mean "again later" and cost no attempt; everything else does, and stops
- * the aggregate for the relay's backoff. Requests are signed after the Standard Webhooks specification where a secret is
- * given; the receiver refuses what is unsigned, altered or older than five minutes.
+ * 2xx is the confirm. 503 and 429 with Retry-After mean "again later" and cost no attempt; every other status costs
+ * one, and stops the aggregate for the relay's backoff. With a secret, requests are signed after the Standard Webhooks
+ * specification; the receiver refuses what is unsigned, altered or older than five minutes.
  *
  * Source: https://github.com/standard-webhooks/standard-webhooks (specification).
  */
@@ -23,7 +23,7 @@ import {
 } from '../messages.ts'
 
 export type WebhookPublisherOptions = {
-  /** At least 24 bytes; the same at the receiver. */
+  /** At least 24 bytes; the same as the receiver's. */
   readonly secret?: string
   readonly clock?: Clock
 }
@@ -63,10 +63,10 @@ export function createWebhookPublisher({
   }
 }
 
-/** A receiver that asks for more is asked again then: an aggregate must not stand still for years because of one answer. */
+/** A longer Retry-After counts as this much: one answer must not stop an aggregate for years. */
 const deferMaxMs = 3_600_000
 
-/** Seconds or an HTTP date (RFC 9110, section 10.2.3); undefined where it is neither. */
+/** Seconds or an HTTP date (RFC 9110, section 10.2.3); undefined for anything else. */
 function delayIn(retryAfter: string | null, wallMs: number): number | undefined {
   if (retryAfter === null) return undefined
   const delayMs = /^\d+(\.\d+)?$/.test(retryAfter)
@@ -75,7 +75,7 @@ function delayIn(retryAfter: string | null, wallMs: number): number | undefined 
   return Number.isNaN(delayMs) ? undefined : Math.min(delayMs, deferMaxMs)
 }
 
-/** What no header carries as it is goes as an extended value: RFC 8187, section 3.2.1. */
+/** A value that no header can carry becomes an extended value: RFC 8187, section 3.2.1. */
 const extended = "UTF-8''"
 
 function encoded(headers: Record<string, string>): Record<string, string> {
@@ -92,7 +92,7 @@ function decoded(headers: Record<string, string>): Record<string, string> {
     try {
       return decodeURIComponent(value.slice(extended.length))
     } catch {
-      // Another sender's value: as it came.
+      // Another sender's value, kept as received.
       return value
     }
   })
@@ -102,7 +102,7 @@ function mapped(headers: Record<string, string>, map: (value: string) => string)
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, map(value)]))
 }
 
-/** Without the path and the query, where secrets are. */
+/** Without path and query, which may contain secrets. */
 function hostOf(url: string): string {
   return URL.canParse(url) ? new URL(url).host : 'a destination that is no URL'
 }
@@ -115,11 +115,11 @@ export type WebhookReceiverOptions = {
 }
 
 export type WebhookReceiver = MessageSubscriber & {
-  /** To be mounted where the senders post: `createServer(receiver.listener)`. */
+  /** Mount it where the senders post: `createServer(receiver.listener)`. */
   readonly listener: RequestListener
 }
 
-/** Older signatures are refused: what was recorded once cannot be sent again next week. */
+/** Older signatures are refused: a recorded request cannot be replayed next week. */
 const toleranceMs = 5 * 60_000
 
 export function createWebhookReceiver(options: WebhookReceiverOptions = {}): WebhookReceiver {
@@ -139,7 +139,7 @@ export function createWebhookReceiver(options: WebhookReceiverOptions = {}): Web
     if (secret !== undefined && !isSigned(secret, headers, body, clock.wallMs())) return answer(response, 401)
     const message = inboundFrom(decoded(carried(headers)), body, false)
     if (message === undefined) return answer(response, 400)
-    // The signature names the message; what its consumer would know it by must be that one.
+    // The signature covers this id; the consumer must know the message by the same one.
     if (secret !== undefined && headers['webhook-id'] !== message.messageId) return answer(response, 401)
     if (handle === undefined || running.size > limit) return answer(response, 503, { 'retry-after': '1' })
     const verdict = await handle(message)
@@ -185,7 +185,7 @@ async function readBody(request: IncomingMessage, maxBytes: number): Promise<str
   return Buffer.concat(chunks).toString('utf8')
 }
 
-/** Of the headers of a request, those that belong to the message and not to HTTP. */
+/** The headers of a request that belong to the message, not to HTTP. */
 function carried(headers: Record<string, string>): Record<string, string> {
   const http =
     /^(host|connection|content-.*|accept.*|user-agent|transfer-encoding|sec-.*|webhook-.*|idempotency-key|expect)$/
@@ -210,7 +210,7 @@ function isSigned(secret: string, headers: Record<string, string>, body: string,
   const timestamp = headers['webhook-timestamp'] ?? ''
   if (!/^\d{1,12}$/.test(timestamp) || Math.abs(wallMs - Number(timestamp) * 1000) > toleranceMs) return false
   const expected = Buffer.from(`v1,${mac(secret, id, timestamp, body)}`)
-  // Several signatures stand side by side while a secret is being changed.
+  // While a secret is being changed, several signatures stand side by side.
   return (headers['webhook-signature'] ?? '').split(' ').some((given) => {
     const bytes = Buffer.from(given)
     return bytes.length === expected.length && timingSafeEqual(bytes, expected)
