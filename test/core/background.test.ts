@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { createBackground } from '../../src/core/background.ts'
 
-test('no more than the limit runs, and what is refused was not begun', async () => {
+test('no more work than the limit runs, and refused work never begins', async () => {
   const background = createBackground(1, () => {})
   const { promise, resolve } = Promise.withResolvers<void>()
   let begun = 0
@@ -17,7 +17,7 @@ test('no more than the limit runs, and what is refused was not begun', async () 
   expect(background.start(work)).toBe(true)
 })
 
-test('drained waits for work that work has begun', async () => {
+test('drained also waits for work that was started by other work', async () => {
   const background = createBackground(5, () => {})
   const done: string[] = []
   background.start(async () => {
@@ -32,7 +32,7 @@ test('drained waits for work that work has begun', async () => {
   expect(done).toEqual(['first', 'second'])
 })
 
-test('a failure is told, and harms nothing else', async () => {
+test('a failure is reported and stops no other work', async () => {
   const failures: unknown[] = []
   const background = createBackground(5, (cause) => void failures.push(cause))
   background.start(() => Promise.reject(new Error('a fault')))

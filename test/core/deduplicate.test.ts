@@ -1,4 +1,4 @@
-/** Every branch of the algorithm, on five nodes inside the process; the application answers when the test says so. */
+/** Every branch of the algorithm, on five embedded nodes; the application answers when the test says so. */
 import { describe, expect, test } from 'vitest'
 import { createBackground } from '../../src/core/background.ts'
 import { shareLeases } from '../../src/core/claims/shared-leases.ts'
@@ -122,7 +122,7 @@ describe('the first request', () => {
   test('a request whose lease ends while its content is marked is not begun: another holder may execute it by then', async () => {
     const { ports, clock, told, states } = sidecar()
     const content = `dedup:t:e:v:content:${'1'.repeat(64)}`
-    // Longer than the lease: the nodes contend, or this process stands still.
+    // Longer than the lease: claims contend, or this process is suspended.
     const slowly: typeof ports.leases.claim = async (asked) => {
       const claimed = await ports.leases.claim(asked)
       if (asked.key === content) await pause(clock, LEASE_MS)
@@ -145,11 +145,11 @@ describe('the first request', () => {
     expect(await outcome).toMatchObject({ kind: 'unavailable', retryAfterMs: 1_000 })
     expect(told).toEqual([])
     expect(await states()).toEqual(Array(5).fill('released'))
-    // Nor is its content marked any more. Whoever took the key over meanwhile has a mark of its own.
+    // Nor is its content marked any more: a holder that took the key over meanwhile has a mark of its own.
     expect((await ports.leases.read(content)).kind).toBe('released')
   })
 
-  test('whoever sends a request to the application can ask whether its lease still stands', async () => {
+  test('the forwarding of a request can ask whether its lease still stands', async () => {
     const { request, begun, told, clock, cluster } = sidecar()
     const { outcome, answer } = await begun()
     const held = told[0]?.held
@@ -213,7 +213,7 @@ describe('the first request', () => {
     expect(ports.background.running).toBe(0)
   })
 
-  test('a request whose entities can not be locked for a fault of the sidecar leaves all its leases to lapse', async () => {
+  test('a request whose entity locks fail by a fault of the sidecar leaves all its leases to lapse', async () => {
     const { ports, clock, told, states, cluster } = sidecar()
     const [one, other] = ['1', '2'].map((digit) => `dedup:t:e:v:lock:${digit.repeat(64)}`)
     const faulty: typeof ports.leases.claim = async (asked) => {
@@ -265,7 +265,7 @@ describe('a duplicate', () => {
     expect(told.length).toBe(1)
   })
 
-  test('a duplicate of a request whose answer could not be kept is told so, and nothing is executed again', async () => {
+  test('a duplicate of a request whose answer could not be kept is told so, and is not executed again', async () => {
     const { request, told } = sidecar()
     await request(answered({ oversized: { stream: (async function* () {})() } }))
     expect(await request()).toMatchObject({ kind: 'gone', stored: { kind: 'tombstone', status: 201 } })
@@ -337,7 +337,7 @@ describe('a duplicate that may wait', () => {
     }
   })
 
-  test('a duplicate is refused at once where as many wait as may', async () => {
+  test('a duplicate is refused at once where the limit of waiters is reached', async () => {
     const { begun, request, clock } = sidecar({ waiters: 1 })
     await begun()
     const first = request(answered(), { waitMs: 500 })
@@ -364,7 +364,7 @@ describe('a takeover', () => {
     return on
   }
 
-  test('a lapsed claim is not taken over where the route leaves the decision to others, now or later', async () => {
+  test('a lapsed claim is not taken over, now or later, where the route leaves the decision open', async () => {
     const { request, told, clock } = await lapsed()
     for (let retry = 0; retry < 3; retry += 1) {
       expect(await request(answered(), { takeover: 'indeterminate' })).toEqual({
@@ -384,7 +384,7 @@ describe('a takeover', () => {
     expect(await request()).toMatchObject({ kind: 'created', execution: { attempt: 2 } })
   })
 
-  test('a takeover fences the late holder, which answers with the outcome of the one after it', async () => {
+  test('a takeover fences the late holder, which answers with the outcome of its successor', async () => {
     const { begun, request, cluster, clock } = sidecar()
     const late = await begun()
     cluster.set('deaf', 0, 1, 2, 3, 4)
@@ -399,7 +399,7 @@ describe('a takeover', () => {
     })
   })
 
-  test('a takeover fences the late holder, which is refused while the one after it works', async () => {
+  test('a takeover fences the late holder, which is refused while its successor works', async () => {
     const { begun, cluster, clock } = sidecar()
     const late = await begun()
     cluster.set('deaf', 0, 1, 2, 3, 4)
@@ -412,7 +412,7 @@ describe('a takeover', () => {
 })
 
 describe('without a quorum', () => {
-  test('without a quorum nothing is executed', async () => {
+  test('without a quorum no request is executed', async () => {
     const { cluster, request, told, clock } = sidecar()
     cluster.set('deaf', 0, 1, 2)
     expect(await clock.during(request())).toEqual({
@@ -463,7 +463,7 @@ describe('without a quorum', () => {
     expect(told.length).toBe(1)
   })
 
-  test('what a route executed under local protection is not executed again when the quorum is back', async () => {
+  test('a request executed under local protection is not executed again when the quorum is back', async () => {
     const { cluster, request, told, clock } = sidecar()
     const local = { onQuorumLoss: 'local' } as const
     cluster.set('deaf', 0, 1, 2, 3, 4)
@@ -479,8 +479,8 @@ describe('without a quorum', () => {
     expect(told.length).toBe(1)
   })
 
-  // docs/reference/http.md says so: the claim was the quorum's, and nothing of it is left here once it has lapsed.
-  test('what a local route began under the quorum it begins again, as a first attempt, once that lease has lapsed', async () => {
+  // Per docs/reference/http.md: the claim stood on the quorum, and this process forgets it once it has lapsed.
+  test('a local route repeats a request that began under the quorum as a first attempt after that lease', async () => {
     const { cluster, request, told, clock } = sidecar({ shared: true })
     const local = { onQuorumLoss: 'local' } as const
     const work = Promise.withResolvers<ForwardResult>()
@@ -498,7 +498,7 @@ describe('without a quorum', () => {
     await clock.during(first)
   })
 
-  test('what a local route still works on is not begun again under the quorum; what it got no answer to is another attempt', async () => {
+  test('under the quorum a locally running request is refused, and an unanswered one is another attempt', async () => {
     const { cluster, request, told, clock } = sidecar()
     const local = { onQuorumLoss: 'local' } as const
     cluster.set('deaf', 0, 1, 2, 3, 4)
@@ -530,7 +530,7 @@ describe('where the quorum goes away between claim and completion', () => {
   const late = (events: readonly { kind: string }[]) =>
     events.filter((event) => event.kind === 'settled_late')
 
-  test('a client whose outcome can not be recorded has its real answer within the budget, and duplicates are not executed', async () => {
+  test('without a record the client gets its answer within the budget, and duplicates are not executed', async () => {
     const { clock, cluster, request, told } = await unstored()
     expect(clock.monoMs()).toBeLessThanOrEqual(POLICY.settleBudgetMs)
     expect(await clock.during(request())).toMatchObject({ kind: 'unavailable' })
@@ -564,7 +564,7 @@ describe('where the quorum goes away between claim and completion', () => {
 
   test('recording in the background gives way to a later holder', async () => {
     const { clock, cluster, ports, request } = await unstored()
-    // Two nodes kept it; the others forgot, and somebody claims there.
+    // Two nodes kept it; the others forgot, and another claimant takes it there.
     cluster.set('well', 0, 1, 2)
     for (const node of cluster.nodes.slice(0, 3)) {
       await node.apply(completion(Number.MAX_SAFE_INTEGER - 1, Buffer.from('another')))
@@ -574,7 +574,7 @@ describe('where the quorum goes away between claim and completion', () => {
     expect(await request()).toEqual({ kind: 'damaged' })
   })
 
-  test('recording in the background ends also where nodes renew the lease but never take the outcome', async () => {
+  test('recording in the background also ends where nodes renew the lease but never take the outcome', async () => {
     const on = sidecar()
     const { outcome, answer } = await on.begun()
     for (const node of on.cluster.nodes) {

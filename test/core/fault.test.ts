@@ -18,7 +18,7 @@ test.each<[what: string, error: () => unknown]>([
   ['another property', () => Object.assign(new Error('a'), { command: { args: [SECRET] } })],
   ['a cause', () => new Error('a', { cause: new TypeError(SECRET) })],
   ['a stack of its own', () => Object.assign(new Error('a'), { stack: SECRET })],
-  ['what quotes its input', () => caught(() => JSON.parse(SECRET))],
+  ['an error that quotes its input', () => caught(() => JSON.parse(SECRET))],
   ['no error at all', () => SECRET],
   ['an object', () => ({ message: SECRET, stack: SECRET })],
 ])('%s of a fault is not repeated', (_what, error) => {
@@ -27,14 +27,14 @@ test.each<[what: string, error: () => unknown]>([
   expect(JSON.stringify(faultOf(fault))).not.toContain(SECRET)
 })
 
-test('type, code and place are told, and those of its causes', () => {
+test('type, code and place are reported, and those of the causes', () => {
   const cause = Object.assign(new RangeError('a'), { code: 'ERR_B' })
   const words = lastWords(new TypeError('c', { cause }))
   expect(words).toMatch(/^fencepost failed: TypeError\n {4}at [^\n]*fault\.test\.ts:\d+:\d+/)
   expect(words).toMatch(/^caused by: RangeError \(ERR_B\)\n {4}at [^\n]*fault\.test\.ts:\d+:\d+/m)
 })
 
-test('a circle of causes ends', () => {
+test('a cycle of causes ends', () => {
   const one = new Error('a')
   one.cause = one
   expect(lastWords(one).match(/caused by/g)).toHaveLength(5)

@@ -1,4 +1,4 @@
-/** Violations that the simulation found, each held by the smallest case that shows it. */
+/** Violations that the simulation found, each as the smallest case that shows it. */
 
 import { describe, expect, test } from 'vitest'
 import { createSweeper } from '../../src/coordination/sweeper.ts'
@@ -26,7 +26,7 @@ describe('found by simulation', () => {
     ['an hour ahead', HOUR_MS, 1_000],
     ['right', 10_000, 50_000],
   ])(
-    'an outcome that is told to a node that missed it is kept as long as was asked for at most: a clock %s',
+    'an outcome copied to a node that missed it outlives no requested retention: a clock %s',
     async (_, wallMs, keyTtlMs) => {
       const outcome = encodeOutcome({ kind: 'result', result: 1, completedAtWallMs: 0 })
       const held = { fingerprint: 'f', acceptedToken: 1, attempt: 1, outcome, nodeMs: 0 }
@@ -56,11 +56,11 @@ describe('found by simulation', () => {
 
   test.each([
     [
-      'the next round has another owner, so that late messages of the first are not taken for its own',
+      'the next round has another owner, so that late messages of the first are not mistaken for its own',
       undefined,
     ],
     ['a claimant whose owner was given stops', 'b'.repeat(32)],
-  ])('where the next token has to be smaller, %s', async (_, owner) => {
+  ])('where the next token must be smaller, %s', async (_, owner) => {
     const rounds: Extract<RecordCommand, { kind: 'claim' }>[] = []
     const quorum: Quorum = {
       nodeCount: 3,
@@ -114,7 +114,7 @@ describe('found by simulation', () => {
   })
 
   test.each([HOUR_MS, -HOUR_MS])(
-    'what a process carried out by itself it still knows when its wall clock was set by %i ms',
+    'a process still knows what it executed by itself after its wall clock steps by %i ms',
     async (stepMs) => {
       const clock = new VirtualClock()
       const quorum = createRedlockQuorum({
@@ -140,11 +140,11 @@ describe('found by simulation', () => {
   )
 
   test.each([
-    ['one that the other three nodes granted is asked about', [2, 3, 4], ['its own'], 0],
-    ['nothing is asked about, and nothing is told', [], [], 0],
+    ['the claim that the other three nodes granted is asked about', [2, 3, 4], ['its own'], 0],
+    ['no claim is asked about, and no entry is written', [], [], 0],
   ] as const)(
-    'of a lapsed claim that was never granted, and is larger than what was, nobody is asked: %s',
-    async (_, nodesOfIts, asked, letters) => {
+    'the application is not asked about a lapsed, never granted claim that is larger than a granted one: %s',
+    async (_, nodesOfIts, asked, entries) => {
       const clock = new VirtualClock()
       const nodes = createEmbeddedNodes(5, clock, 50, SILENT)
       const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
@@ -158,14 +158,14 @@ describe('found by simulation', () => {
       await clock.advance(2_000)
 
       const questions: (string | undefined)[] = []
-      const told: string[] = []
+      const appended: string[] = []
       const sweeper = createSweeper({
         sources: nodes.map(() => ({
           lapsed: async () => ({ found: [{ recordKey: key, token: other }], cursor: '0' }),
         })),
         leases,
         auditLog: {
-          append: async (_stream, { id }) => told.push(id) > 0,
+          append: async (_stream, { id }) => appended.push(id) > 0,
           read: async () => ({ kind: 'entries', entries: [] }),
           remove: async () => true,
         },
@@ -185,17 +185,13 @@ describe('found by simulation', () => {
         await swept
       }
       expect(questions).toEqual(asked)
-      expect(told.length).toBe(letters)
+      expect(appended.length).toBe(entries)
     },
   )
 
   test.each([
     ['the outcome of the winner', ITS, ITS],
-    [
-      'no outcome of another content, for which the key was used once its own claim was forgotten',
-      OTHER,
-      undefined,
-    ],
+    ['no outcome of another content that used the key after its own claim was forgotten', OTHER, undefined],
   ])('a late holder is told %s', async (_, fingerprint, shown) => {
     const clock = new VirtualClock()
     const nodes = createEmbeddedNodes(3, clock, 50, SILENT)

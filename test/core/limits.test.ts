@@ -30,7 +30,7 @@ const limits = {
 }
 const UNITS: Record<string, number> = { MiB: 1024 * 1024, KiB: 1024 }
 
-test('docs/reference/fingerprint.md lists exactly the limits that there are, with their numbers', () => {
+test('docs/reference/fingerprint.md lists every limit with its number, and no other', () => {
   const page = readFileSync(new URL('../../docs/reference/fingerprint.md', import.meta.url), 'utf8')
   const rows = page.matchAll(/^\| ([\d,]+) (\w+)[^|]*\| `([A-Z_]+)`/gm)
   const documented = [...rows].map(([, digits, unit, name]) => [

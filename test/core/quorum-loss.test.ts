@@ -25,7 +25,7 @@ const outcome = (body: string): StoredOutcome => ({
   completedAtWallMs: 0,
 })
 
-/** A quorum that can be lost, and the leases of this process alone. */
+/** A quorum that can be lost, and the local leases of this process. */
 function pod(more: Partial<WriteBackOptions> = {}) {
   const clock = new VirtualClock()
   const random = seededRandom(7)
@@ -78,7 +78,7 @@ function pod(more: Partial<WriteBackOptions> = {}) {
   }
 }
 
-test('while the quorum is lost for a minute nodes are asked a few times a second; once it is back, within two seconds', async () => {
+test('without a quorum nodes get a few calls a second; claims are granted two seconds after its return', async () => {
   const { clock, guarded, lose, asked, breaker } = pod()
   lose(true)
   // Ten requests at a time, a hundred times a second.
@@ -99,7 +99,7 @@ test('while the quorum is lost for a minute nodes are asked a few times a second
   expect(await guarded.claim(request('b'))).toMatchObject({ kind: 'granted' })
 })
 
-test('a moment without a quorum does not open it', async () => {
+test('a moment without a quorum does not open the breaker', async () => {
   const { clock, guarded, lose, asked } = pod()
   lose(true)
   for (let n = 0; n < 9; n += 1) {
@@ -121,7 +121,7 @@ test('a local completion is written back when the quorum returns, and then answe
   expect(await shared.claim(request('a'))).toMatchObject({ kind: 'duplicate', outcome: outcome('done here') })
 })
 
-test('where somebody else has carried it out meanwhile, its outcome stands and the conflict is told', async () => {
+test('where another sidecar executed the request meanwhile, its outcome stands, with a conflict event', async () => {
   const { clock, shared, writeBack, carryOut, lose, writtenBack } = pod()
   lose(true)
   await carryOut(writeBack.local, 'a', 'done here')
@@ -132,7 +132,7 @@ test('where somebody else has carried it out meanwhile, its outcome stands and t
   expect(await shared.claim(request('a'))).toMatchObject({ outcome: outcome('done elsewhere') })
 })
 
-test('somebody who works on it right now is waited for, and does not hold up the others', async () => {
+test('write-back waits for another holder at work, which does not delay the other outcomes', async () => {
   const { clock, shared, writeBack, carryOut, lose, writtenBack } = pod()
   lose(true)
   await carryOut(writeBack.local, 'a', 'done here')
@@ -147,7 +147,7 @@ test('somebody who works on it right now is waited for, and does not hold up the
   expect(writeBack.pending()).toBe(0)
 })
 
-test('what has no room, what is too old and what is left at the end is dropped, and each is told', async () => {
+test('an outcome without room, too old or left at the end is dropped, and each drop is reported', async () => {
   const { clock, writeBack, carryOut, lose, writtenBack } = pod({ queueMax: 2 })
   lose(true)
   for (const name of ['a', 'b', 'c']) await carryOut(writeBack.local, name, 'done')
@@ -160,7 +160,7 @@ test('what has no room, what is too old and what is left at the end is dropped, 
   expect(writtenBack().length).toBe(4)
 })
 
-test('what a process carries out by itself has a bound: beyond it nothing is begun, until something is over', async () => {
+test('local protection has a bound: beyond it no request begins until a record expires', async () => {
   const clock = new VirtualClock()
   const nodes = createEmbeddedNodes(1, clock, 10_000, SILENT, 10_000)
   const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
@@ -173,7 +173,7 @@ test('what a process carries out by itself has a bound: beyond it nothing is beg
     expect(await local.complete(claimed.lease, outcome('x'.repeat(4_000)))).toEqual({ kind: 'recorded' })
   }
   expect(await ask('one more')).toMatchObject({ kind: 'unavailable' })
-  // What it knows it goes on knowing, and what it has begun it records.
+  // It still knows its outcomes, and records the one that it began.
   expect(await ask('large 0')).toMatchObject({ kind: 'duplicate' })
   if (begun.kind !== 'granted') throw new Error(begun.kind)
   expect(await local.complete(begun.lease, outcome('late'))).toEqual({ kind: 'recorded' })

@@ -1,4 +1,4 @@
-// Waiting in order, over five nodes under a clock of the test: who is called when, and what faults do to the order.
+// Waiting in order over five nodes, on a virtual clock: which waiter is called when, and what faults do to the order.
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { ALIVE_MS, createFairQueue, type Ticket } from '../../../src/core/claims/fair-queue.ts'
@@ -9,7 +9,7 @@ import { VirtualClock } from '../../support/virtual-clock.ts'
 
 const KEY = 'dedup:t:e:v:lock:k'
 
-/** Five nodes that answer after a moment, as many processes as a test wants, and who can be cut off from whom. */
+/** Five nodes that answer after a moment, and any number of processes, each of which can be cut off from any node. */
 function world(seed = 1) {
   const clock = new VirtualClock()
   const random = seededRandom(seed)
@@ -22,7 +22,7 @@ function world(seed = 1) {
       update: async (key, entry) => {
         looks += 1
         await pause(clock, 1 + random.fraction())
-        // A process that died asks nothing more, and hears nothing.
+        // A dead process sends no request and gets no reply.
         if (!alive) return new Promise<never>(() => {})
         return nodes.flatMap((node, index) => {
           if (node.deaf || !reaches(index)) return []
@@ -79,7 +79,7 @@ test('waiters of two processes are called in the order in which they came', asyn
   expect([one.isWaitedFor(KEY), other.isWaitedFor(KEY)]).toEqual([false, false])
 })
 
-test('all waiters of a process ask the nodes together, and seldom while one of them is first', async () => {
+test('all waiters of a process share one poll of the nodes, which is rare while one of them is first', async () => {
   const { clock, processOf, looks } = world()
   const one = processOf()
   const waiters = Array.from({ length: 50 }, (_, n) => waiter(String(n), one.enter(KEY), []))
@@ -104,7 +104,7 @@ test('a waiter that leaves the queue before it is called is not waited for', asy
   expect(order.at(-1)).toBe('3')
 })
 
-test('callAll calls all who wait, in all processes; whoever comes later waits', async () => {
+test('callAll calls every waiter of every process; a later arrival waits', async () => {
   const { clock, processOf } = world()
   const [one, other] = [processOf(), processOf()]
   const order: string[] = []
@@ -125,7 +125,7 @@ test('callAll calls all who wait, in all processes; whoever comes later waits', 
   expect(order).toEqual(['2', '3', '4', 'late'])
 })
 
-test('a process that dies while it is first holds up the others for as long as it counts as alive', async () => {
+test('a process that dies while it is first delays the others until its entry expires', async () => {
   const { clock, processOf } = world()
   const [doomed, other] = [processOf(), processOf()]
   const order: string[] = []
@@ -138,7 +138,7 @@ test('a process that dies while it is first holds up the others for as long as i
   expect(order).toEqual(['next'])
 })
 
-test('with two nodes of five away the order is kept; with three each tries for itself, and waits in order again afterwards', async () => {
+test('two nodes of five away keep the order; three away let waiters try at random until they are back', async () => {
   const { clock, processOf, nodes } = world()
   const [one, other] = [processOf(), processOf()]
   for (const index of [0, 3]) nodes[index]!.deaf = true
@@ -162,7 +162,7 @@ test('with two nodes of five away the order is kept; with three each tries for i
   expect(order.at(-1)).toBe('3')
 })
 
-test('nodes that forget the queue, one after the other, cost no waiter its place', async () => {
+test('a queue that the nodes forget one after the other costs no waiter its place', async () => {
   const { clock, processOf, nodes } = world()
   const [one, other] = [processOf(), processOf()]
   const order: string[] = []

@@ -1,4 +1,4 @@
-/** A read that helps an outcome of a minority: what it may count for it. */
+/** A read that helps a minority outcome: which nodes it may count for it. */
 
 import { expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
@@ -29,7 +29,7 @@ const COMPLETE = {
 } as const
 const SILENCE: NodeAnswer = { kind: 'unreachable', reason: 'timeout', detail: 'away' }
 
-/** Of three nodes that were claimed the first has accepted the outcome. Then a read, which helps it. */
+/** Three nodes granted the claim and the first accepted the outcome. Then a read helps the outcome. */
 async function readOf({ lost, reached }: { lost: boolean; reached: readonly number[] }) {
   let nowMs = NOW_MS
   const clock: Clock = { monoMs: () => nowMs, wallMs: () => nowMs, timer: () => ({ cancel: () => {} }) }
@@ -45,7 +45,7 @@ async function readOf({ lost, reached }: { lost: boolean; reached: readonly numb
   let forgot = false
   const execute = async (at: number, command: RecordCommand) => {
     if (command.kind === 'read') return states[at]!.apply(command)
-    // Meanwhile it was enrolled again, with what a majority of the others remembers.
+    // Meanwhile it was enrolled again, with a copy of the records of the others.
     if (lost && !forgot && remembered !== undefined) first.put(KEY, remembered.record, remembered.ttlMs)
     forgot = true
     return reached.includes(at) ? states[at]!.apply(command) : SILENCE
@@ -61,14 +61,14 @@ async function readOf({ lost, reached }: { lost: boolean; reached: readonly numb
   return { said: said.kind, having }
 }
 
-test('a node that showed an outcome, and has forgotten it when the others are asked to accept it, does not count for it', async () => {
+test('a node that showed an outcome and forgot it before the others accept it does not count for it', async () => {
   expect(await readOf({ lost: true, reached: [1] })).toEqual({ said: 'claimed', having: 1 })
 })
 
-test('a node that showed an outcome counts for it again where it answers that it has it', async () => {
+test('a node that showed an outcome counts for it again once it answers that it has it', async () => {
   expect(await readOf({ lost: false, reached: [0, 1] })).toEqual({ said: 'completed', having: 2 })
 })
 
-test('a node that has forgotten an outcome accepts it again with the others', async () => {
+test('a node that forgot an outcome accepts it again with the others', async () => {
   expect(await readOf({ lost: true, reached: [0, 1] })).toEqual({ said: 'completed', having: 2 })
 })

@@ -11,7 +11,7 @@ const LEASE_MS = 30_000
 const VALID_MS = LEASE_MS - driftMs(LEASE_MS)
 const WARNING_MS = LEASE_MS * 0.05
 
-/** Answers renewals as `answer` says, at once or when the test lets it. */
+/** Answers renewals as `answer` says, at once or when the test releases them. */
 function keep(
   answer: (renewal: number) => RenewResult['kind'] | Promise<RenewResult['kind']>,
   random = 0,
@@ -55,37 +55,40 @@ function keep(
 
 const never = () => new Promise<never>(() => {})
 
-describe('a lease is kept', () => {
-  test('by renewing it at every third of its validity', async () => {
+describe('keeping a lease', () => {
+  test('a lease is renewed at every third of its validity', async () => {
     const { clock, renewedAtMs, renewer } = keep(() => 'renewed')
     await clock.advance(VALID_MS + 1)
     expect(renewedAtMs.map(Math.round)).toEqual([1, 2, 3].map((third) => Math.round((third * VALID_MS) / 3)))
     expect(renewer.lost.aborted).toBe(false)
   })
 
-  test.each([0.25, 0.1])('or earlier: at %f of it, where the configuration says so', async (share) => {
-    const { clock, renewedAtMs, renewer } = keep(() => 'renewed', 0, undefined, share)
-    await clock.advance(3 * share * VALID_MS + 1)
-    expect(renewedAtMs.map(Math.round)).toEqual(
-      [1, 2, 3].map((times) => Math.round(times * share * VALID_MS)),
-    )
-    renewer.stop('completed')
-  })
+  test.each([0.25, 0.1])(
+    'the configuration may renew a lease earlier: at %f of its validity',
+    async (share) => {
+      const { clock, renewedAtMs, renewer } = keep(() => 'renewed', 0, undefined, share)
+      await clock.advance(3 * share * VALID_MS + 1)
+      expect(renewedAtMs.map(Math.round)).toEqual(
+        [1, 2, 3].map((times) => Math.round(times * share * VALID_MS)),
+      )
+      renewer.stop('completed')
+    },
+  )
 
-  test('for as long as renewals succeed', async () => {
+  test('a lease is kept for as long as renewals succeed', async () => {
     const { clock, renewer } = keep(() => 'renewed')
     await clock.advance(50 * LEASE_MS)
     expect(renewer.lost.aborted).toBe(false)
     expect(renewer.lease().validUntilMonoMs).toBeGreaterThan(50 * LEASE_MS)
   })
 
-  test('a little earlier each, by up to a tenth, so that leases taken together part', async () => {
+  test('each renewal comes up to a tenth early, so that leases taken together drift apart', async () => {
     const { clock, renewedAtMs } = keep(() => 'renewed', 0.999)
     await clock.advance(VALID_MS / 3)
     expect(renewedAtMs[0]).toBeCloseTo((VALID_MS / 3) * 0.9001, 0)
   })
 
-  test('over two renewals in a row that fail', async () => {
+  test('a lease outlives two failed renewals in a row', async () => {
     const { clock, renewedAtMs, renewer } = keep((renewal) => (renewal <= 2 ? 'unavailable' : 'renewed'))
     await clock.advance(2 * LEASE_MS)
     expect(renewer.lost.aborted).toBe(false)
@@ -95,7 +98,7 @@ describe('a lease is kept', () => {
 
 describe('the holder is warned before the lease ends', () => {
   test.each([
-    ['nodes refuse nothing and grant nothing', () => 'unavailable' as const],
+    ['nodes neither refuse nor grant', () => 'unavailable' as const],
     ['nodes never answer', never],
   ])('where %s', async (_, answer) => {
     const { clock, renewer, events } = keep(answer)
@@ -109,7 +112,7 @@ describe('the holder is warned before the lease ends', () => {
     ])
   })
 
-  test('and what a renewal says after that makes no difference', async () => {
+  test('a renewal that answers after the warning changes nothing', async () => {
     const { promise, resolve } = Promise.withResolvers<RenewResult['kind']>()
     const { clock, renewer } = keep(() => promise)
     await clock.advance(VALID_MS)
@@ -119,13 +122,13 @@ describe('the holder is warned before the lease ends', () => {
     expect(clock.pendingTimers).toBe(0)
   })
 
-  test('without renewing in a hot loop until then', async () => {
+  test('failing renewals do not loop hot before the warning', async () => {
     const { clock, renewedAtMs } = keep(() => 'unavailable')
     await clock.advance(LEASE_MS)
     expect(renewedAtMs.length).toBeLessThan(12)
   })
 
-  test('at the next failed renewal where the wall clock was set forward, without a hot loop', async () => {
+  test('after a forward step of the wall clock the next failed renewal warns, without a hot loop', async () => {
     const { clock, renewedAtMs, renewer } = keep(() => 'unavailable')
     clock.stepWall(3_600_000)
     await clock.advance(VALID_MS / 3)
@@ -134,7 +137,7 @@ describe('the holder is warned before the lease ends', () => {
   })
 })
 
-test('another holder ends it at once', async () => {
+test('another holder ends a lease at once', async () => {
   const { clock, renewer, events } = keep(() => 'lost')
   await clock.advance(VALID_MS / 3)
   expect(renewer.lost.aborted).toBe(true)
@@ -143,8 +146,8 @@ test('another holder ends it at once', async () => {
   expect(clock.pendingTimers).toBe(0)
 })
 
-describe('when it is stopped', () => {
-  test('no timer is left, nothing is renewed any more, and nobody is warned', async () => {
+describe('a stopped renewer', () => {
+  test('a stopped renewer leaves no timer, renews no lease and warns no holder', async () => {
     const { clock, renewedAtMs, renewer, events } = keep(() => 'renewed')
     await clock.advance(VALID_MS / 2)
     renewer.stop('completed')
@@ -159,7 +162,7 @@ describe('when it is stopped', () => {
     ])
   })
 
-  test('during a renewal, what that says makes no difference', async () => {
+  test('a renewer that is stopped during a renewal ignores its answer', async () => {
     const { promise, resolve } = Promise.withResolvers<RenewResult['kind']>()
     const { clock, renewer } = keep(() => promise)
     await clock.advance(VALID_MS / 3)
@@ -171,8 +174,8 @@ describe('when it is stopped', () => {
   })
 })
 
-describe('however long the work takes, a lease is kept no longer than the total hold', () => {
-  test('then its holder is told, and it is left to lapse', async () => {
+describe('the total hold', () => {
+  test('at the total hold the holder is warned, and the lease is left to lapse', async () => {
     const { clock, events, renewedAtMs, renewer } = keep(() => 'renewed', 0, 2 * LEASE_MS)
     await clock.advance(2 * LEASE_MS - 1)
     expect(renewer.lost.aborted).toBe(false)
@@ -185,7 +188,7 @@ describe('however long the work takes, a lease is kept no longer than the total 
     expect(events.at(-1)).toMatchObject({ kind: 'lease_ended', ended: 'expired' })
   })
 
-  test('and work that ends before leaves no timer behind', async () => {
+  test('work that ends before the total hold leaves no timer', async () => {
     const { clock, renewer } = keep(() => 'renewed', 0, 2 * LEASE_MS)
     await clock.advance(LEASE_MS)
     renewer.stop('completed')
@@ -193,8 +196,8 @@ describe('however long the work takes, a lease is kept no longer than the total 
   })
 })
 
-describe('raised to a larger token', () => {
-  test('it is renewed under it at once, after a renewal that is under way, and kept under it', async () => {
+describe('raising a lease to a larger token', () => {
+  test('a raised lease is renewed under the larger token right after a running renewal, and stays so', async () => {
     const first = Promise.withResolvers<RenewResult['kind']>()
     const { clock, renewedAtMs, renewer } = keep((renewal) => (renewal === 1 ? first.promise : 'renewed'))
     await clock.advance(VALID_MS / 3)
@@ -213,7 +216,7 @@ describe('raised to a larger token', () => {
   test.each<[RenewResult['kind'], lost: boolean]>([
     ['unavailable', false],
     ['lost', true],
-  ])('%s: it is told that it is not', async (kind, lost) => {
+  ])('where the renewal is %s, raising fails', async (kind, lost) => {
     const { renewer } = keep(() => kind)
     expect(await renewer.raise(20)).toBe(false)
     expect(renewer.lost.aborted).toBe(lost)

@@ -16,12 +16,12 @@ test('a lease shorter than its drift is over before it begins', () => {
 })
 
 test.each([
-  ['nothing happened', 0, 0, 29_698],
+  ['no time passed', 0, 0, 29_698],
   ['time passed', 10_000, 0, 19_698],
   ['the wall clock was set forward', 0, 29_000, 698],
   ['the wall clock was set back', 10_000, -3_600_000, 19_698],
   ['it is over by both clocks', 30_000, 0, -302],
-])('where %s, the clock that has less left speaks', async (_, passedMs, steppedMs, left) => {
+])('where %s, the clock that has less left decides', async (_, passedMs, steppedMs, left) => {
   const clock = new VirtualClock()
   const lease = validityFrom(now(clock), 30_000)
   await clock.advance(passedMs)

@@ -1,6 +1,6 @@
 /**
- * Races of several contents for one key, followed until somebody has won: five healthy nodes, each a few milliseconds away, and
- * sidecars that know nothing of each other. As tests, of so many seeds.
+ * Races of several contents for one key until one claimant wins: five healthy nodes, each a few milliseconds away, and
+ * sidecars that do not know of each other. As tests, over a number of seeds.
  */
 import { describe, expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
@@ -18,7 +18,7 @@ const BUDGET_MS = 100
 
 type Ways = { readonly clock: Clock; readonly delayMs: () => number }
 
-/** The way from one sidecar to a node and back: as late as the dice say, in the order in which it was sent. */
+/** The connection from one sidecar to a node: delays from the seed, messages in the order in which they were sent. */
 function faraway(node: RecordNode, { clock, delayMs }: Ways): RecordNode {
   const way = () => {
     let lastMonoMs = 0
@@ -86,7 +86,7 @@ export function testsOfRaces(seeds: number): void {
       expect(lost).toEqual([])
     })
 
-    test('of one content is granted to exactly one, too', async () => {
+    test('a race of one content also has exactly one winner', async () => {
       const lost: string[] = []
       for (let seed = 1; seed <= seeds; seed += 1) {
         const results = await race(Array(3).fill('a'.repeat(64)), seed, 10)

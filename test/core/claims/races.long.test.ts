@@ -1,4 +1,4 @@
-/** Races of several contents for one key, followed until somebody has won. */
+/** Races of several contents for one key until one claimant wins. */
 import { testsOfRaces } from './raced.ts'
 
 testsOfRaces(5_000)

@@ -1,4 +1,4 @@
-/** Races of several contents for one key, followed until somebody has won; `races.long.test.ts` follows ten times as many. */
+/** Races of several contents for one key until one claimant wins; `races.long.test.ts` runs ten times as many. */
 import { testsOfRaces } from './raced.ts'
 
 testsOfRaces(500)

@@ -1,7 +1,7 @@
 /**
- * Reads against acknowledged calls, exhaustively: from each of a few histories of one record, all views of the nodes that it can have
- * left (which nodes each call reached, a majority at least where it was acknowledged), all sets of nodes that then answer, and
- * what is said of them. As tests, on so many nodes.
+ * Reads against acknowledged calls, exhaustively: for each of a few histories of one record, every state that it can
+ * leave on the nodes (which nodes each call reached; an acknowledged one reached a majority), every set of nodes that
+ * then replies, and what the read says. As tests, on a number of nodes.
  */
 import { describe, expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
@@ -28,7 +28,7 @@ type Call = {
   readonly atMs: number
   readonly acknowledged: boolean
 }
-/** What may be said after all of it; `unavailable` always may. */
+/** What the read may say after all of it; `unavailable` always. */
 type History = { readonly calls: readonly Call[]; readonly readAtMs: number; readonly may: readonly string[] }
 
 const claim = (token: number, owner: string) =>
@@ -44,12 +44,12 @@ const failed = (command: RecordCommand, atMs = 0): Call => ({ command, atMs, ack
 
 const HISTORIES: Record<string, History> = {
   held: { calls: [done(claim(T1, ANN))], readAtMs: 10, may: ['held by Ann'] },
-  'held, while another one lost to it': {
+  'held, while another claimant lost': {
     calls: [done(claim(T1, ANN)), failed(claim(T2, BOB))],
     readAtMs: 10,
     may: ['held by Ann'],
   },
-  'held, while another one lost to it and gave back what it got': {
+  'held, while another claimant lost and released its grants': {
     calls: [done(claim(T1, ANN)), failed(claim(T2, BOB)), failed(release(T2, BOB))],
     readAtMs: 10,
     may: ['held by Ann'],
@@ -75,7 +75,7 @@ const HISTORIES: Record<string, History> = {
     readAtMs: 2_000,
     may: ['completed with paid'],
   },
-  'completed, and adopted in part by one who missed that': {
+  'completed, and adopted in part by a claimant that missed that': {
     calls: [done(claim(T1, ANN)), done(complete(T1, ANN, 'paid'), 10), failed(complete(T2, BOB, 'paid'), 20)],
     readAtMs: 30,
     may: ['completed with paid'],
@@ -90,7 +90,7 @@ const HISTORIES: Record<string, History> = {
     readAtMs: 2_000,
     may: ['free'],
   },
-  'released, and held by another one': {
+  'released, and held by another claimant': {
     calls: [done(claim(T1, ANN)), done(release(T1, ANN), 10), done(claim(T2, BOB), 1_500)],
     readAtMs: 1_600,
     may: ['held by Bob'],
@@ -100,7 +100,7 @@ const HISTORIES: Record<string, History> = {
     readAtMs: 1_600,
     may: ['held by Bob'],
   },
-  'lapsed, taken over, and completed too late by the first, which was not acknowledged': {
+  'lapsed, taken over, and completed too late by the first holder, unacknowledged': {
     calls: [done(claim(T1, ANN)), done(claim(T2, BOB), 1_500), failed(complete(T1, ANN, 'late'), 1_600)],
     readAtMs: 1_700,
     may: ['held by Bob'],
@@ -130,13 +130,13 @@ export function testsOfReads(count: number): void {
             )
         }
       }
-      // With all nodes there and nothing on the way, it knows.
+      // With every node up and no message on the way, the read knows.
       for (const may of history.may) expect([...said.keys()]).toContain(may)
     })
   })
 }
 
-/** Each call on each set of nodes that it may have reached, in order: what that leaves on the nodes, each once. */
+/** Each state, once, that the calls can leave on the nodes, over all sets of nodes that each call may have reached. */
 function reachable(
   calls: readonly Call[],
   count: number,
@@ -149,7 +149,7 @@ function reachable(
       for (const reached of subsets(count)) {
         const next = [...path, reached]
         const { nodes, votes } = after(calls.slice(0, index + 1), next, count)
-        // What was acknowledged had a majority of votes, what was not had fewer.
+        // An acknowledged call had a majority of votes, any other had fewer.
         if (call.acknowledged !== votes >= needed) continue
         longer.set(JSON.stringify(nodes.map((node) => node.kept(KEY))), next)
       }

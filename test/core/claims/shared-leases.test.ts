@@ -1,4 +1,4 @@
-// Duplicates that one process can answer by itself: which, and which not.
+// Which duplicates one process can answer by itself.
 import { beforeEach, describe, expect, test } from 'vitest'
 import { type SharedLeases, shareLeases } from '../../../src/core/claims/shared-leases.ts'
 import { SILENT } from '../../../src/core/events.ts'
@@ -37,7 +37,7 @@ const response = (body: string): StoredOutcome => ({
   completedAtWallMs: clock.wallMs(),
 })
 
-/** Nodes that answer a claim when the test says so, and everything else at once. */
+/** Nodes that answer a claim when the test says so, and any other command at once. */
 const nodes = (): Leases => ({
   claim: () => {
     const claim = Promise.withResolvers<ClaimResult>()
@@ -71,8 +71,8 @@ async function granted(): Promise<Lease> {
   return result.lease
 }
 
-describe('duplicates while the first is being asked for', () => {
-  test('share its one round: one is granted, the others are held, another fingerprint is a mismatch', async () => {
+describe('duplicates while the first claim is under way', () => {
+  test('of duplicates in one round one is granted, others are held, another fingerprint is a mismatch', async () => {
     const all = [shared.claim(request), shared.claim(request), shared.claim(request), shared.claim(other)]
     expect(claims).toHaveLength(1)
     claims[0]?.resolve({ kind: 'granted', lease: lease() })
@@ -85,14 +85,14 @@ describe('duplicates while the first is being asked for', () => {
     { kind: 'mismatch' },
     { kind: 'unavailable', answered: 1, required: 3 },
     { kind: 'damaged' },
-  ])('share what it was told: $kind', async (told) => {
+  ])('duplicates share the answer to the first: $kind', async (told) => {
     const all = [shared.claim(request), shared.claim(request)]
     claims[0]?.resolve(told)
     expect(await Promise.all(all)).toEqual([told, told])
     expect(claims).toHaveLength(1)
   })
 
-  test('of another fingerprint ask for themselves where the first was not granted', async () => {
+  test('a duplicate of another fingerprint claims for itself where the first was not granted', async () => {
     const first = shared.claim(request)
     const second = shared.claim(other)
     claims[0]?.resolve({ kind: 'mismatch' })
@@ -105,7 +105,7 @@ describe('duplicates while the first is being asked for', () => {
 })
 
 describe('duplicates while this process holds the claim', () => {
-  test('are held for what is left of the lease, renewals included', async () => {
+  test('a duplicate is held for what is left of the lease, renewals included', async () => {
     const mine = await granted()
     await clock.advance(20_000)
     expect(await shared.claim(request)).toEqual({ kind: 'held', retryAfterMs: 10_000 })
@@ -113,7 +113,7 @@ describe('duplicates while this process holds the claim', () => {
     expect(await shared.claim(request)).toEqual({ kind: 'held', retryAfterMs: LEASE_MS })
   })
 
-  test('ask the nodes again when the lease has ended, or was released', async () => {
+  test('a duplicate claims on the nodes once the lease has ended or was released', async () => {
     const mine = await granted()
     await clock.advance(LEASE_MS)
     void shared.claim(request)
@@ -125,7 +125,7 @@ describe('duplicates while this process holds the claim', () => {
     expect(claims).toHaveLength(3)
   })
 
-  test('are told when it ends', async () => {
+  test('a waiting duplicate learns when the lease ends', async () => {
     const mine = await granted()
     let ended = false
     void shared.whenEnded(request.key)?.then(() => {
@@ -137,14 +137,14 @@ describe('duplicates while this process holds the claim', () => {
     expect(shared.whenEnded(request.key)).toBeUndefined()
   })
 
-  test('an owner of its own always asks: it may be the holder', async () => {
+  test('a claim under a given owner always goes to the nodes: it may be the holder', async () => {
     await granted()
     void shared.claim({ ...request, owner: 'd'.repeat(32) })
     expect(claims).toHaveLength(2)
   })
 })
 
-test('claims that are left to lapse are forgotten, and those that are renewed are not', async () => {
+test('a claim that lapses is forgotten, and a renewed one is not', async () => {
   const claimed = async (key: string): Promise<Lease> => {
     const claim = shared.claim({ ...request, key })
     claims.at(-1)?.resolve({ kind: 'granted', lease: { ...lease(), key } })
@@ -171,7 +171,7 @@ test('claims that are left to lapse are forgotten, and those that are renewed ar
 })
 
 describe('duplicates of a recorded outcome', () => {
-  test('get it without a round, until its retention is over', async () => {
+  test('a duplicate gets a recorded outcome without a round, until its retention is over', async () => {
     const mine = await granted()
     await shared.complete(mine, response('done'))
     expect(await shared.claim(request)).toMatchObject({
@@ -185,7 +185,7 @@ describe('duplicates of a recorded outcome', () => {
     expect(claims).toHaveLength(2)
   })
 
-  test('that the nodes told of is kept for the rest of its retention', async () => {
+  test('an outcome that came from the nodes is kept for the rest of its retention', async () => {
     const first = shared.claim(request)
     const outcome = response('done')
     await clock.advance(10_000)
@@ -198,7 +198,7 @@ describe('duplicates of a recorded outcome', () => {
     expect(claims).toHaveLength(2)
   })
 
-  test('take no more memory than they are counted with: a part of what came from a node does not keep the whole', async () => {
+  test('an outcome takes no more memory than is counted: a part of a node reply does not keep the whole', async () => {
     const received = Buffer.alloc(1_000_000, 'x')
     const outcome = { ...response(''), body: received.subarray(500, 700) }
     await shared.complete(lease(), outcome)
@@ -209,7 +209,7 @@ describe('duplicates of a recorded outcome', () => {
     expect(body.buffer.byteLength).toBe(200)
   })
 
-  test('are dropped, the longest unused first, when memory is short', async () => {
+  test('outcomes are dropped, the longest unused first, when memory is short', async () => {
     const complete = (key: string, bytes: number) =>
       shared.complete({ ...lease(), key }, response('x'.repeat(bytes)))
     const asks = async (key: string) => {

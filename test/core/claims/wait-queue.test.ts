@@ -1,4 +1,4 @@
-// What one node does with the entries of those who wait for a record.
+// What one node does with the queue entries of a record.
 import { expect, test } from 'vitest'
 import {
   ALIVE_MAX_MS,
@@ -27,13 +27,13 @@ function queueOf(...entries: readonly QueueEntry[]): WaitQueue | undefined {
   )
 }
 
-test('an update is told the largest number, and who is first of the other processes', () => {
+test('an update returns the largest number and the first of the other processes', () => {
   const queue = queueOf(says(A, { first: 3, last: 7 }), says(B, { first: 5, last: 6 }))
   const { reply } = updateEntry(queue, says('c'.repeat(16), { draws: 2 }), NOW)
   expect(reply).toEqual({ highest: 7, ahead: { number: 3, process: A }, openTo: 0, nodeMs: NOW })
 })
 
-test('a process that draws is behind all others until its number is known', () => {
+test('a process that draws a number is behind all others until that number is known', () => {
   const queue = queueOf(says(A, { first: 3, last: 7 }), says(B, { draws: 2 }))
   expect(queue?.places.get(B)).toEqual({ first: 8, last: 9, untilNodeMs: NOW + 2_000 })
 })
@@ -58,7 +58,7 @@ test('an entry that is not updated in time is gone, and so is one too far in the
   expect(look(NOW - ALIVE_MAX_MS)).toBeUndefined()
 })
 
-test('numbers up to the open one need not wait, and new ones are above it', () => {
+test('numbers up to the open one do not wait, and new numbers are above it', () => {
   const queue = queueOf(says(A, { first: 2, last: 5 }), says(B, { first: 3, last: 3, openTo: 9 }))
   expect(updateEntry(queue, says(A, { first: 2, last: 5 }), NOW).reply).toMatchObject({
     highest: 9,

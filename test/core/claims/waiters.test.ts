@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { createWaiters } from '../../../src/core/claims/waiters.ts'
 
-test('no more than the limit wait for one key, and another key is no concern of theirs', () => {
+test('no more than the limit wait for one key, and another key has a limit of its own', () => {
   const waiters = createWaiters(2, 100)
   expect(waiters.enter('a')).toBeDefined()
   expect(waiters.enter('a')).toBeDefined()
@@ -10,14 +10,14 @@ test('no more than the limit wait for one key, and another key is no concern of 
   expect(waiters.limit).toBe(2)
 })
 
-test('no more than the limit of the process wait for all keys together', () => {
+test('no more than the limit of the process wait over all keys', () => {
   const waiters = createWaiters(10, 2)
   waiters.enter('a')
   waiters.enter('b')
   expect(waiters.enter('c')).toBeUndefined()
 })
 
-test('a place that is given back is free again, once', () => {
+test('a place that is given back is free again, and only once', () => {
   const waiters = createWaiters(1, 1)
   const place = waiters.enter('a')
   place?.[Symbol.dispose]()

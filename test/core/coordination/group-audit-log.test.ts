@@ -1,4 +1,4 @@
-// The audit log over several groups: written to one, read from all, and a lost group is not passed over in silence.
+// The audit log over several groups: written to one, read from all, and a lost group is an error.
 import { expect, test } from 'vitest'
 import type { AuditEntry, AuditLog } from '../../../src/core/coordination/audit-log.ts'
 import { auditLogOverGroups } from '../../../src/core/coordination/group-audit-log.ts'
@@ -11,7 +11,7 @@ const entry = (id: string, atWallMs: number): AuditEntry => ({
   fields: {},
 })
 
-/** One group's audit log, in memory, which can be lost. */
+/** The audit log of one group, in memory, which can be lost. */
 function memoryAuditLog() {
   const entries = new Map<string, AuditEntry>()
   const state = { lost: false }
@@ -26,7 +26,7 @@ function memoryAuditLog() {
   return { auditLog, state, ids: () => [...entries.keys()] }
 }
 
-test('an entry stands in the group of its record, or, while that one is lost, in another', async () => {
+test('an entry stands in the group of its record, or in another while that group is lost', async () => {
   const [a, b] = [memoryAuditLog(), memoryAuditLog()]
   const auditLog = auditLogOverGroups([a.auditLog, b.auditLog], (key) => (key.startsWith('b') ? 1 : 0))
   expect(await auditLog.append('audit', entry('b1', 3))).toBe(true)
@@ -38,7 +38,7 @@ test('an entry stands in the group of its record, or, while that one is lost, in
   expect(await auditLog.append('audit', entry('a2', 2))).toBe(false)
 })
 
-test('it is read whole, the newest last, or not at all; what stands twice is one, and is removed everywhere', async () => {
+test('a read is whole, newest entry last, or fails; a doubled entry is read once and removed everywhere', async () => {
   const [a, b] = [memoryAuditLog(), memoryAuditLog()]
   const auditLog = auditLogOverGroups([a.auditLog, b.auditLog], () => 0)
   await b.auditLog.append('audit', entry('x', 1))

@@ -7,7 +7,7 @@ import { fuzzFingerprints } from '../../fuzz/fingerprints.ts'
 import { document } from '../../support/arbitrary-json.ts'
 import { meaningOf } from '../../support/exact-json.ts'
 
-// The vectors in test/vectors/canonical-json.json are the table; here is what a table cannot show.
+// The vectors in test/vectors/canonical-json.json are the table; these are the properties that a table cannot show.
 
 const canonical = (text: string) => canonicalJson(Buffer.from(text, 'utf8'))
 
@@ -15,7 +15,7 @@ test('two documents have one fingerprint exactly when they mean the same, or are
   await fuzzFingerprints({ pairs: 3_000 })
 })
 
-test('a canonical text is canonical, is what was meant, and is refused exactly where something is lost', () => {
+test('a canonical text is its own canonical text and keeps the meaning; a lossy text is refused', () => {
   fc.assert(
     fc.property(document, (text) => {
       const result = canonical(text)
@@ -77,11 +77,11 @@ test.each<[name: string, text: string, reason: string]>([
   ['a million digits of exponent', `1e${'9'.repeat(1_000_000)}`, 'number_not_exact'],
   ['a million quotes', '"'.repeat(1_000_001), 'syntax'],
   ['a million backslashes', `"${'\\'.repeat(1_000_000)}`, 'syntax'],
-])('%s: compared byte for byte, and nothing is thrown', (_name, text, reason) => {
+])('%s: compared byte for byte, without an exception', (_name, text, reason) => {
   expect(canonical(text)).toMatchObject({ kind: 'raw', reason })
 })
 
-test('a million zeros around a number change nothing', () => {
+test('a million zeros around a number do not change it', () => {
   const zeros = '0'.repeat(1_000_000)
   expect(canonical(`1${zeros}e-1000000`)).toEqual({ kind: 'canonical', text: '1' })
   expect(canonical(`0.${zeros}1e1000001`)).toEqual({ kind: 'canonical', text: '1' })

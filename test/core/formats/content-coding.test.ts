@@ -41,7 +41,7 @@ test.each(names)('%s: cut short, continued or broken, it is left as it came', as
     })
 })
 
-test.each(names)('%s: a result of the limit is had, one byte more is not', async (coding) => {
+test.each(names)('%s: a result of the limit is decoded, one byte more is not', async (coding) => {
   const bytes = encode(TEXT, [coding])
   expect(await decodeBody(bytes, [coding], TEXT.length)).toMatchObject({ kind: 'decoded' })
   expect(await decodeBody(bytes, [coding], TEXT.length - 1)).toMatchObject({
@@ -64,7 +64,7 @@ test.each<[name: string, codings: string[], reason: string]>([
   })
 })
 
-test('deflate is the zlib format; the bare stream that some send for it is left as it came', async () => {
+test('deflate is the zlib format; the bare stream that some clients send is left as it came', async () => {
   expect(await decodeBody(deflateRawSync(TEXT), ['deflate'], 10_000)).toMatchObject({
     reason: 'broken_coding',
   })

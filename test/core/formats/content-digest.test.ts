@@ -21,7 +21,7 @@ test.each<[name: string, lines: string[], outcome: string | undefined]>([
   ['both', [`sha-256=${of('sha256')}, sha-512=${of('sha512')}`], FINE],
   ['on two lines', [`sha-256=${of('sha256')}`, `sha-512=${of('sha512')}`], FINE],
   ['parameters', [`sha-256=${of('sha256')};a=1;b`], FINE],
-  ['an algorithm that we do not know', ['md5=:AAAA:, unixsum=1, x=(1 2);y'], FINE],
+  ['an unknown algorithm', ['md5=:AAAA:, unixsum=1, x=(1 2);y'], FINE],
   ['the last of one algorithm counts', [`sha-256=${of('sha256', 'x')}, sha-256=${of('sha256')}`], FINE],
   ['another body', [`sha-256=${of('sha256', 'x')}`], MISMATCH],
   ['one of two is wrong', [`sha-256=${of('sha256')}, sha-512=${of('sha512', 'x')}`], MISMATCH],

@@ -21,7 +21,7 @@ test.each<[pointer: string, tokens: string[] | undefined]>([
   expect(parsePointer(pointer)).toEqual(tokens)
 })
 
-// The document of RFC 6901, section 5, and what each of its pointers is there.
+// The document of RFC 6901, section 5, and what each of its pointers selects.
 const document = parseJson(
   Buffer.from(
     '{"foo":["bar","baz"],"":0,"a/b":1,"c%d":2,"e^f":3,"g|h":4,"i\\\\j":5,"k\\"l":6," ":7,"m~n":8}',

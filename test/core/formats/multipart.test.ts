@@ -71,7 +71,7 @@ test('a part is its name, file name, type, other fields and content', () => {
 })
 
 test.each<[name: string, lines: string[], reason: string]>([
-  ['nothing', [''], 'broken_boundaries'],
+  ['an empty body', [''], 'broken_boundaries'],
   ['only the end', ['--X--'], 'broken_boundaries'],
   ['a preamble', ['hello', '--X', DISPOSITION, '', 'v', '--X--'], 'broken_boundaries'],
   ['an epilogue', ['--X', DISPOSITION, '', 'v', '--X--', 'bye'], 'broken_boundaries'],
@@ -113,7 +113,7 @@ test.each<[name: string, lines: string[], reason: string]>([
 })
 
 test.each([undefined, '', 'a'.repeat(71), 'ends in a space ', 'a"b', 'a\r\nb', 'ä'])(
-  'boundary %j is none',
+  '%j is no boundary',
   (boundary) => {
     expect(readMultipartForm(body('--X--'), boundary)).toMatchObject({ reason: 'no_valid_boundary' })
   },

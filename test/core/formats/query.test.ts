@@ -54,7 +54,7 @@ test('a canonical query is its own canonical query', () => {
   )
 })
 
-test('10,000 parameters are sorted, 10,001 are taken as they came', () => {
+test('10,000 parameters are sorted, 10,001 stay as they came', () => {
   const query = (parameters: number) => ['z=1', ...new Array(parameters - 1).fill('a=1')].join('&')
   expect(canonicalQuery(query(QUERY_PARAMETERS_MAX))).toMatchObject({ kind: 'sorted' })
   const longer = query(QUERY_PARAMETERS_MAX + 1)

@@ -5,7 +5,7 @@ import {
   parseStringItem,
 } from '../../../src/core/formats/structured-field.ts'
 
-// Rows in the manner of the working group's own tests: what a field is, or that it must be refused.
+// Rows as in the working group's own tests: the value of a field, or that it is refused.
 
 test.each<[field: string, value: string | undefined]>([
   ['"a"', 'a'],
@@ -64,7 +64,7 @@ test.each<[field: string, names: string[] | undefined]>([
   expect(dictionary && [...dictionary.keys()]).toEqual(names)
 })
 
-test('a field of the limit is read, one character more is refused, and ten million do not throw', () => {
+test('a field of the limit is read, one character more is refused, and ten million never throw', () => {
   const item = (length: number) => parseStringItem(`"${'a'.repeat(length - 2)}"`)
   expect(item(FIELD_LENGTH_MAX)).toHaveLength(FIELD_LENGTH_MAX - 2)
   expect(item(FIELD_LENGTH_MAX + 1)).toBeUndefined()

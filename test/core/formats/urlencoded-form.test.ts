@@ -47,7 +47,7 @@ test.each([
   expect(read(body)).toMatchObject({ kind: 'raw', reason })
 })
 
-test('pairs come back however they are escaped, as the platform reads them', () => {
+test('pairs are read as the platform reads them, however they are escaped', () => {
   const char = fc.constantFrom('a', 'é', '&', '=', '+', ' ', '%', '\0', '😀')
   const word = fc.array(char, { maxLength: 4 }).map((chars) => chars.join(''))
   fc.assert(

@@ -1,4 +1,4 @@
-// When slow claims take a pod out of service, and when they do not: the brakes, one row each, on a virtual clock.
+// When slow claims take a pod out of service: the brakes, one row each, on a virtual clock.
 import { describe, expect, test } from 'vitest'
 import { createReadinessGate, type ReadinessOptions } from '../../../src/core/health/readiness.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
@@ -64,7 +64,7 @@ describe('the latency gate, one letter an evaluation: R ready, - unready', () =>
     ['19 claims in the window are no evidence', [[[19, 900]], NONE, NONE, NONE], 'RRRR'],
     ['20 are', [[[20, 900]], NONE, NONE], 'RR-'],
     [
-      'they leave with the window, and what is unready without evidence stays so',
+      'slow claims leave with the window, and an unready pod without evidence stays unready',
       [[[20, 900]], ...times(13, NONE)],
       'RR------------',
     ],
@@ -74,12 +74,12 @@ describe('the latency gate, one letter an evaluation: R ready, - unready', () =>
       'RR---R',
     ],
     [
-      'between the thresholds nothing changes',
+      'between the thresholds the state stays',
       [...times(3, SLOW), ...times(5, [[100_000, 130]])],
       'RR------',
     ],
     [
-      'a slow one in between begins the row anew',
+      'a slow one in between restarts the count',
       [...times(3, SLOW), MANY_FAST, MANY_FAST, [[10_000_000, 200]]],
       'RR----',
     ],
@@ -91,12 +91,12 @@ describe('the latency gate, one letter an evaluation: R ready, - unready', () =>
     [0, 'RR----R'],
     [0.999, 'RR------R'],
   ])('the shortest time unready is spread by 20 %% either way: dice %d', async (fraction, states) => {
-    // Three fast evaluations are there after 15 s; 25 s · 0.8 = 20 s and 25 s · 1.2 = 30 s are what is waited for.
+    // Three fast evaluations take 15 s; the shortest time unready is between 25 s · 0.8 = 20 s and 25 s · 1.2 = 30 s.
     const periods = [...times(3, SLOW), ...times(states.length - 3, MANY_FAST)]
     expect((await play(periods, { minUnreadyMs: 25_000 }, fraction)).states).toBe(states)
   })
 
-  test('where it only reports, the pod stays ready and says what is slow', async () => {
+  test('a gate that only reports leaves the pod ready and says what is slow', async () => {
     const { gate, states } = await play(times(4, SLOW), { latencyGate: 'report' })
     expect(states).toBe('RRRR')
     const { ready, failing, reasons, p95Ms } = gate.verdict(SERVING)
@@ -107,7 +107,7 @@ describe('the latency gate, one letter an evaluation: R ready, - unready', () =>
   })
 })
 
-describe('what needs no brakes', () => {
+describe('readiness without brakes', () => {
   const gate = createReadinessGate(OPTIONS, { clock: new VirtualClock(), random: { fraction: () => 0.5 } })
   test.each([
     ['all well', {}, true, [], []],
@@ -135,7 +135,7 @@ describe('what needs no brakes', () => {
       ['1 of 5 nodes can vote, 3 are needed'],
     ],
     [
-      'not all groups were seen yet',
+      'not every group was seen yet',
       { groupsLost: ['b'], notAgreed: true },
       false,
       ['quorum'],
@@ -143,8 +143,8 @@ describe('what needs no brakes', () => {
         'no majority was seen of b yet, and only all groups together show that every sidecar has the same ones',
       ],
     ],
-    ['it starts', { phase: 'starting' }, false, [], ['it is starting']],
-    ['it drains', { phase: 'draining' }, false, ['shutdown'], ['it is draining']],
+    ['the process starts', { phase: 'starting' }, false, [], ['it is starting']],
+    ['the process drains', { phase: 'draining' }, false, ['shutdown'], ['it is draining']],
     [
       'claims are refused for the clocks',
       { clockRefusal: 'clocks differ' },
@@ -153,7 +153,7 @@ describe('what needs no brakes', () => {
       ['clocks differ'],
     ],
     [
-      'two things at once are both said',
+      'two reasons at once are both listed',
       { phase: 'draining', voting: 0 },
       false,
       ['shutdown', 'quorum'],

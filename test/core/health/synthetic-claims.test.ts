@@ -1,4 +1,4 @@
-// Claims of our own where there are none to judge by: each one proves the promise, or says how it fails.
+// Synthetic claims where there is no traffic to judge by: each one proves the promise, or says how it fails.
 import { expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
 import { type CoreEvent, SILENT } from '../../../src/core/events.ts'
@@ -26,7 +26,7 @@ function cluster() {
   return { nodes, leases, clock, probe, results }
 }
 
-test('on healthy nodes each is granted once and leaves nothing held', async () => {
+test('on healthy nodes a synthetic claim is granted once and leaves no key held', async () => {
   const { leases, probe, results } = cluster()
   await probe()
   await probe()
@@ -34,7 +34,7 @@ test('on healthy nodes each is granted once and leaves nothing held', async () =
   expect((await leases.read(KEY)).kind).toBe('released')
 })
 
-test('with two nodes stopped, too', async () => {
+test('with two nodes stopped a synthetic claim is granted once', async () => {
   const { nodes, probe, results } = cluster()
   nodes[0]?.stop()
   nodes[1]?.stop()
@@ -42,14 +42,14 @@ test('with two nodes stopped, too', async () => {
   expect(results()).toEqual(['ok'])
 })
 
-test('without a majority nobody can tell', async () => {
+test('without a majority the result is unknown', async () => {
   const { nodes, probe, results } = cluster()
   for (const node of nodes.slice(0, 3)) node.stop()
   await probe()
   expect(results()).toEqual(['error'])
 })
 
-test('a key that somebody holds although it is nobody’s is a false positive', async () => {
+test('a synthetic key that another claimant holds is a false positive', async () => {
   const { leases, probe, results } = cluster()
   await leases.claim({
     key: KEY,
@@ -62,7 +62,7 @@ test('a key that somebody holds although it is nobody’s is a false positive', 
   expect(results()).toEqual(['false_positive'])
 })
 
-test('nodes that grant twice are a false negative', async () => {
+test('two grants of one key are a false negative', async () => {
   const { leases, probe, results } = cluster()
   let nth = 0
   const forgetful: Pick<Leases, 'claim' | 'release'> = {

@@ -16,23 +16,23 @@ test.each<[before: Breaker, atMs: number, admitted: string, after: Breaker]>([
   [CLOSED, 0, 'yes', CLOSED],
   [failing(2), 0, 'yes', failing(2)],
   [open(100), 99, 'no', open(100)],
-  // Whoever comes first after its time is the probe; all others are turned away until it is answered.
+  // The first call after the open time is the probe; all others are refused until it is answered.
   [open(100, 2), 100, 'probe', halfOpen(2)],
   [halfOpen(), 100, 'no', halfOpen()],
 ])('%j is asked at %i: %s, then %j', (before, atMs, admitted, after) => {
   expect(admit(before, atMs)).toEqual({ admitted, breaker: after })
 })
 
-// One row: what it was, how the question had been admitted, whether it was answered, when, by which rules; what it is then.
+// One row: the state before, how the call was admitted, whether it was answered, when, by which rules; the state after.
 test.each<[Breaker, 'yes' | 'probe', boolean, number, BreakerRules, Breaker]>([
   [CLOSED, 'yes', true, 5, RULES, CLOSED],
   [CLOSED, 'yes', false, 5, RULES, failing(1, 5)],
   [failing(2, 5), 'yes', true, 9, RULES, CLOSED],
   [failing(2, 5), 'yes', false, 9, RULES, open(9 + 50)],
-  // Many failures in a moment are not an outage yet, where it has to last.
+  // Many failures in a moment are not yet an outage where the rules demand that it lasts.
   [failing(9, 5), 'yes', false, 900, LASTING, failing(10, 5)],
   [failing(10, 5), 'yes', false, 1_005, LASTING, open(1_055)],
-  // What was asked before it opened decides nothing any more.
+  // A call from before it opened no longer counts.
   [open(100), 'yes', true, 50, RULES, open(100)],
   [open(100), 'yes', false, 50, RULES, open(100)],
   [halfOpen(), 'yes', true, 100, RULES, halfOpen()],

@@ -9,7 +9,7 @@ import {
 } from '../../../src/core/nodes/continuity.ts'
 
 const CLUSTER = { id: 'c1', quarantineMs: 61_602 }
-/** When the pulse was written that survives. */
+/** When the surviving pulse was written. */
 const PULSE_MS = 1_000_000
 const STARTED_MS = PULSE_MS + 20_000
 
@@ -20,7 +20,7 @@ function pulseOf(name: string, nodeMs: number, more: Partial<Pulse> = {}): Pulse
 
 type Setting = Partial<Omit<WaitingNode, 'pulse'>> & { readonly pulse?: Partial<Pulse> | 'none' }
 
-/** Started again at STARTED_MS with its data, by default under `appendfsync always`; seen five seconds later. */
+/** Restarted at STARTED_MS with its data, by default under `appendfsync always`; seen five seconds later. */
 function restarted(name: string, { pulse = {}, ...more }: Setting = {}): WaitingNode {
   return {
     kind: 'waiting',
@@ -80,8 +80,8 @@ const judged = (target: WaitingNode, ...others: readonly NodeView[]) =>
 
 const others = ['b', 'c', 'd', 'e'].map((name) => voting(name))
 
-describe('a node that was started again with its data', () => {
-  test('has forgotten nothing where each write was on its disk before it was answered', () => {
+describe('a node that restarts with its data', () => {
+  test('a node that synced every write before its answer has forgotten no record', () => {
     expect(judged(restarted('a'), ...others)).toBe('intact')
   })
 
@@ -90,13 +90,13 @@ describe('a node that was started again with its data', () => {
     ['the disk synced once a second when it voted', { pulse: { durable: false } }],
     ['another node knows of a later pulse: its volume was set back', { notedPulseMs: PULSE_MS + 1 }],
     ['this process saw a later pulse: its volume was set back', { seenPulseMs: PULSE_MS + 1 }],
-    ['its clock may be another one, and leases would end early', { clockRanOn: false }],
+    ['its clock may be another one, which ends leases early', { clockRanOn: false }],
     ['its pulse is of an earlier run than its epoch', { pulse: { runId: 'a0' } }],
-  ])('is told what all others know where %s', ([, more]) => {
+  ])('a node gets the records of all others where %s', ([, more]) => {
     expect(judged(restarted('a', more), ...others)).toBe('union')
   })
 
-  test('is told what all others know where nobody was there to see a later pulse', () => {
+  test('a node gets the records of all others where no sidecar could see a later pulse', () => {
     const blind = ['b', 'c', 'd', 'e'].map((name) => voting(name, { others: new Map() }))
     expect(judged(restarted('a'), ...blind)).toBe('union')
     const long = ['b', 'c', 'd', 'e'].map((name) =>
@@ -114,17 +114,17 @@ describe('a node that was started again with its data', () => {
       'belongs to another cluster',
       { membership: { ...restarted('a').membership, cluster: { ...CLUSTER, id: 'c2' } } },
     ],
-  ])('waits as every node that forgot where it %s', ([, more]) => {
+  ])('a node waits like any node that forgot where it %s', ([, more]) => {
     expect(judged(restarted('a', more), ...others)).toBe('unknown')
   })
 
-  test('waits where its clock is not that of the others', () => {
+  test('a node waits where its clock disagrees with the others', () => {
     expect(judged(restarted('a', { clockAgrees: false }), ...others)).toBe('closed')
   })
 })
 
 describe('the loss window', () => {
-  test('begins at the pulse that survives and ends with the start of the process', () => {
+  test('the loss window begins at the surviving pulse and ends with the start of the process', () => {
     const node = lossy('a')
     expect(lossWindowOf(node, view(node, ...others))).toEqual({
       fromMs: PULSE_MS,
@@ -132,13 +132,13 @@ describe('the loss window', () => {
     })
   })
 
-  test('begins at the enrolment where the node was enrolled after its pulse', () => {
+  test('the loss window begins at the enrolment of a node that was enrolled after its pulse', () => {
     const membership = { ...restarted('a').membership, epoch: `1:a1:nonce:${PULSE_MS + 7_000}` }
     const node = lossy('a', { membership, pulse: { runId: 'a0' } })
     expect(lossWindowOf(node, view(node, ...others))?.fromMs).toBe(PULSE_MS + 7_000)
   })
 
-  test('of an empty node is all that was before it was noticed', () => {
+  test('the loss window of an empty node is all time before it was noticed', () => {
     const node = empty('a')
     expect(lossWindowOf(node, view(node, ...others))).toEqual({
       fromMs: Number.NEGATIVE_INFINITY,
@@ -146,7 +146,7 @@ describe('the loss window', () => {
     })
   })
 
-  test('of a node that was flushed while its process went on is all that was before that was noticed', () => {
+  test('the loss window of a node that was flushed at run time is all time before that was noticed', () => {
     const nodeMs = STARTED_MS + 5_000
     const quarantine = {
       runId: 'a2',
@@ -165,9 +165,9 @@ describe('the loss window', () => {
 
   test.for<[string, Setting]>([
     ['remembers a time after its start', { pulse: { nodeMs: STARTED_MS + 3_000 } }],
-    ['was started in what is to come', { startedNodeMs: STARTED_MS + 10_000 }],
-    ['has a clock that is not that of the others', { clockAgrees: false }],
-  ])('of a node that %s is everything', ([, more]) => {
+    ['was started in the future', { startedNodeMs: STARTED_MS + 10_000 }],
+    ['has a clock that disagrees with the others', { clockAgrees: false }],
+  ])('the loss window of a node that %s is all time', ([, more]) => {
     const node = lossy('a', more)
     expect(lossWindowOf(node, view(node, ...others))).toEqual({
       fromMs: Number.NEGATIVE_INFINITY,
@@ -177,7 +177,7 @@ describe('the loss window', () => {
 })
 
 describe('of five nodes, at every instant two may be silent or have forgotten it', () => {
-  /** Its window begins and ends so much later. */
+  /** Its window begins and ends `ms` later. */
   const later = (name: string, ms: number) =>
     lossy(name, {
       pulse: { nodeMs: PULSE_MS + ms },
@@ -222,7 +222,7 @@ describe('of five nodes, at every instant two may be silent or have forgotten it
     expect(judged(lossy('a'), ...nodes)).toBe(expected)
   })
 
-  test('why not says when and who', () => {
+  test('the reason against a continuation names the time and the nodes', () => {
     const target = lossy('a')
     expect(judgeContinuity(target, view(target, lossy('b'), silent('c'), voting('d'), voting('e')))).toEqual({
       kind: 'closed',

@@ -37,13 +37,13 @@ const copied = (done: string[], source?: { runId: string; cursor: string }) =>
 
 test.each<[what: string, view: EnrolmentView, step: EnrolmentStep]>([
   [
-    'before the quarantine is over it waits',
+    'before the quarantine is over the node waits',
     over({ nodeMs: 30_999, observedForMs: 29_999 }),
     { kind: 'wait', remainingMs: 1 },
   ],
-  ['after it, the first voter is gone through', over(), { kind: 'copy', sourceRunId: 'a', cursor: '0' }],
+  ['after it, the first voter is copied', over(), { kind: 'copy', sourceRunId: 'a', cursor: '0' }],
   [
-    'it goes on where it was',
+    'copying resumes where it was',
     over({ quarantine: copied(['a'], { runId: 'b', cursor: '17' }) }),
     { kind: 'copy', sourceRunId: 'b', cursor: '17' },
   ],
@@ -58,7 +58,7 @@ test.each<[what: string, view: EnrolmentView, step: EnrolmentStep]>([
     { kind: 'finish' },
   ],
   [
-    'a voter that restarted since was gone through all the same',
+    'a voter that has restarted since still counts as copied',
     over({ quarantine: copied(['a', 'b', 'old']) }),
     { kind: 'finish' },
   ],
@@ -74,12 +74,12 @@ test.each<[what: string, view: EnrolmentView, step: EnrolmentStep]>([
     { kind: 'copy', sourceRunId: 'a', cursor: '0' },
   ],
   [
-    'after a declared loss everyone who answers is heard',
+    'after a declared loss every node that answers is copied',
     over({ quarantine: { ...copied(['a']), declaredBy: 'ann' }, voting: ['a'], others: ['c'] }),
     { kind: 'copy', sourceRunId: 'c', cursor: '0' },
   ],
   [
-    'after a declared loss, when all were heard',
+    'after a declared loss, when all were copied',
     over({ quarantine: { ...copied(['a', 'c']), declaredBy: 'ann' }, voting: ['a'], others: ['c'] }),
     { kind: 'finish' },
   ],
@@ -110,7 +110,7 @@ test('the quarantine outlives the longest lease on a clock that drifts and is st
   expect(quarantineMsFor(30_000, 1_000)).toBe(30_000 + 302 + 1_000)
 })
 
-test('progress: a source that is through is named once, whoever finished it', () => {
+test('progress names a copied source once, whichever sidecar finished it', () => {
   const half = advanced(NOTHING_COPIED, 'a', '17', 5)
   expect(half).toEqual({ done: [], source: { runId: 'a', cursor: '17' }, copied: 5 })
   const whole = advanced(half, 'a', '0', 2)
@@ -126,6 +126,6 @@ test.each<[what: string, member: Membership, told: boolean]>([
   ['votes', member('1:run1:n'), false],
   ['votes, and the nonce is still written there', member('1:run1:n', 'forgot', 'run1'), false],
   ['has forgotten everything', member(), false],
-])('a node that %s may be told what the others remember: %s', (_, one, told) => {
+])('a node that %s may get the records of the others: %s', (_, one, told) => {
   expect(mayBeTold(one, 'n')).toBe(told)
 })

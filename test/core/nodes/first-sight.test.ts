@@ -1,4 +1,4 @@
-/** What a sidecar that has just started believes of a node whose clock jumped a moment before, while a lease was running. */
+/** A sidecar that has just started, and a node whose clock jumped a moment before, while a lease was running. */
 import { expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
 import { SILENT } from '../../../src/core/events.ts'
@@ -78,23 +78,23 @@ function cluster() {
 }
 
 test.each([900, 300, 150])(
-  'a lease of ten seconds is not granted a second time before it is over, where a node jumped %i ms ahead before the other sidecar started',
-  async (leapMs) => {
+  'a lease is not granted again before it is over where a node jumped %i ms ahead before the other sidecar started',
+  async (jumpMs) => {
     const { clock, aheadMs, start, pass } = cluster()
     const holder = await start([0, 1, 2]).claim()
     if (holder.kind !== 'granted') throw new Error(holder.kind)
-    aheadMs[2] = leapMs
+    aheadMs[2] = jumpMs
     const other = start()
     await pass(holder.lease.validUntilMonoMs - clock.monoMs() - 20, other)
     const early = await other.claim()
-    // Where it was granted, nothing that the first may still do lies after that.
+    // A grant is right only once the first holder may do no more.
     expect(early.kind === 'granted' && clock.monoMs() - 200 < holder.lease.validUntilMonoMs).toBe(false)
     await pass(2_000, other)
     expect(await other.claim()).toMatchObject({ kind: 'granted' })
   },
 )
 
-test('where clocks are as far apart as they are with NTP, a sidecar takes over at once what has lapsed', async () => {
+test('where clocks agree as closely as NTP keeps them, a sidecar takes a lapsed claim over at once', async () => {
   const { aheadMs, start, pass } = cluster()
   aheadMs.splice(0, 5, 3, -4, 5, 0, -2)
   expect(await start().claim()).toMatchObject({ kind: 'granted' })
@@ -102,7 +102,7 @@ test('where clocks are as far apart as they are with NTP, a sidecar takes over a
   expect(await start().claim()).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
 })
 
-test('where no majority of the clocks agrees, what is free is granted at once, and what has lapsed when every lease of before is over', async () => {
+test('where clocks disagree a free key is granted at once, a lapsed one after the longest lease', async () => {
   const { aheadMs, start, pass } = cluster()
   aheadMs.splice(0, 5, 0, 200, 400, 600, 800)
   expect(await start().claim()).toMatchObject({ kind: 'granted' })
@@ -114,11 +114,11 @@ test('where no majority of the clocks agrees, what is free is granted at once, a
   expect(await fresh.claim()).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
 })
 
-test('a clock that was not looked at for a while may have jumped by what drift allows: it is judged as at first sight', async () => {
+test('a clock that was not sampled for a while is judged as at first sight: drift may hide a jump', async () => {
   const { aheadMs, start, pass } = cluster()
   const watching = start()
   await pass(LONGEST_LEASE_MS + 1_000, watching)
-  // Cut off from it, and somebody else claims there meanwhile.
+  // Cut off from it, and another sidecar claims there meanwhile.
   await pass(20_000)
   const holder = await start([0, 1, 2]).claim()
   if (holder.kind !== 'granted') throw new Error(holder.kind)
@@ -129,7 +129,7 @@ test('a clock that was not looked at for a while may have jumped by what drift a
   expect((await watching.claim()).kind).not.toBe('granted')
 })
 
-test('what a round trip may hide counts as a difference', () => {
+test('the uncertainty of a round trip counts as a difference', () => {
   const exact = { aheadMs: 0, uncertaintyMs: 0 }
   const vague = { aheadMs: 1, uncertaintyMs: 40 }
   expect(apartFromMost(exact, [exact, vague, vague], 2)).toBe(41)

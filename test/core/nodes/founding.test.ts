@@ -29,20 +29,20 @@ test.each<[what: string, member: Membership | undefined, founded: boolean]>([
   expect(mayBeFounded([...two, member])).toBe(founded)
 })
 
-test('a proposal stands since it was first seen on all nodes, and begins anew where one of them forgot', () => {
+test('a proposal counts from its first sight on all nodes, and starts again where one of them forgot', () => {
   const first = proposedBy(two, undefined, 100)
   expect(first).toEqual({ nonces: ['a', 'b'], sinceMonoMs: 100 })
   expect(proposedBy(two, first, 900)).toBe(first)
   expect(proposedBy([waiting('a'), waiting('another')], first, 900)).toMatchObject({ sinceMonoMs: 900 })
 })
 
-test('a proposal that could not be seen on one of the nodes stands no more', () => {
+test('a proposal that one of the nodes does not show is void', () => {
   const first = proposedBy(two, undefined, 100)
   expect(proposedBy([waiting('a'), undefined], first, 500)).toBeUndefined()
   expect(proposedBy([waiting('a'), waiting('b', { origin: 'forgot' })], first, 500)).toBeUndefined()
 })
 
-test('the window outlasts an attempt to dial that began too early', () => {
+test('the window outlasts a connection attempt that began too early', () => {
   expect(foundingWindowMs(90)).toBe(FOUNDING_WINDOW_MS)
   expect(foundingWindowMs(5_000)).toBeGreaterThan(6_000)
 })

@@ -1,4 +1,4 @@
-// Which group keeps an identity: the same for everybody, even, and moved by nothing but the groups there are.
+// Which group keeps an identity: the same on every sidecar, evenly spread, and a function of the set of groups alone.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
@@ -26,13 +26,13 @@ const chosenBy = (groups: readonly string[]) => {
 }
 
 describe('placement', () => {
-  test('is written down: whoever changes it moves records of everybody', () => {
+  test('placement is pinned: a change would move records of every cluster', () => {
     const place = chosenBy(['a', 'b', 'c'])
     const placed = Array.from({ length: 12 }, (_, index) => place(keyOf(String(index)))).join('')
     expect(placed).toBe(PLACED)
   })
 
-  test('is the same in whatever order the groups are named', () => {
+  test('placement does not depend on the order of the groups', () => {
     fc.assert(
       fc.property(names, keys, fc.infiniteStream(fc.nat()), (groups, some, dice) => {
         const shuffled = [...groups].sort(() => ((dice.next().value ?? 0) % 2 === 0 ? 1 : -1))
@@ -41,7 +41,7 @@ describe('placement', () => {
     )
   })
 
-  test('another group takes from the others and moves nothing between them; without it all is as before', () => {
+  test('a new group takes keys from the others and moves none between them', () => {
     fc.assert(
       fc.property(names, keys, (groups, some) => {
         const [added, ...before] = groups
@@ -54,7 +54,7 @@ describe('placement', () => {
   })
 
   test.each([2, 3, 4])(
-    'over %i groups is even within a twentieth, and one more takes no more than its share',
+    'placement over %i groups is even within a twentieth, and one more group takes only its share',
     (count) => {
       const random = seededRandom(seedOfRun('placement'))
       const groups = Array.from({ length: count }, () => random.hex(4))
@@ -106,7 +106,7 @@ describe('leases over groups', () => {
     expect(new Set(some.map(placement)).size).toBe(2)
   })
 
-  test('without agreement on the groups nothing is claimed, renewed, completed, released or read', async () => {
+  test('without agreement on the groups every claim, renewal, completion, release and read is refused', async () => {
     let agreed = true
     const { leases } = groups({ agreed: () => agreed })
     const claimed = await leases.claim(claimOf('k'))
@@ -126,7 +126,7 @@ describe('leases over groups', () => {
     expect((await leases.complete(lease, outcome)).kind).toBe('recorded')
   })
 
-  test('records that are reserved together on several groups have one owner and one token', async () => {
+  test('records reserved together on several groups have one owner and one token', async () => {
     const { leases, each, clock, nodes } = groups()
     const intents = some.slice(0, 6).map((key) => ({ recordKey: key, fingerprint: fingerprintOfName(key) }))
     expect(new Set(intents.map(({ recordKey }) => placement(recordKey))).size).toBe(2)

@@ -1,4 +1,4 @@
-/** Sealed outcomes: what a node sees, who can open it, and that the record protocol does not notice. */
+/** Encrypted outcomes: what a node sees, which key opens it, and that the record protocol does not notice. */
 import { describe, expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
 import { SILENT } from '../../../src/core/events.ts'
@@ -17,8 +17,8 @@ const ringOf = (...lines: string[]) => {
 }
 const plain = Buffer.from('a card number')
 
-describe('sealing', () => {
-  test('the first key seals, and every key of the ring opens', () => {
+describe('encryption', () => {
+  test('the first key encrypts, and every key of the ring decrypts', () => {
     const old = ringOf(line('2025', 1))
     const rotated = ringOf('# the new one first', line('2026', 2), '', line('2025', 1))
     expect(open(rotated, 'r', seal(old, 'r', plain))).toEqual({ kind: 'opened', plain })
@@ -27,32 +27,32 @@ describe('sealing', () => {
     expect(open(ringOf(line('2025', 9)), 'r', seal(old, 'r', plain))).toMatchObject({ kind: 'refused' })
   })
 
-  test('nothing of the content is to be seen, and the same outcome is the same bytes', () => {
+  test('the ciphertext shows no content, and the same outcome gives the same bytes', () => {
     const ring = ringOf(line('k', 1))
-    const sealed = seal(ring, 'r', plain)
-    expect(sealed.includes('card')).toBe(false)
-    expect(seal(ring, 'r', plain).equals(sealed)).toBe(true)
-    expect(seal(ring, 's', plain).equals(sealed)).toBe(false)
-    expect(seal(ring, 'r', Buffer.from('a card numbeR')).subarray(3, 15).equals(sealed.subarray(3, 15))).toBe(
-      false,
-    )
+    const encrypted = seal(ring, 'r', plain)
+    expect(encrypted.includes('card')).toBe(false)
+    expect(seal(ring, 'r', plain).equals(encrypted)).toBe(true)
+    expect(seal(ring, 's', plain).equals(encrypted)).toBe(false)
+    expect(
+      seal(ring, 'r', Buffer.from('a card numbeR')).subarray(3, 15).equals(encrypted.subarray(3, 15)),
+    ).toBe(false)
   })
 
-  test('moved to another record, or with any bit changed, it does not open', () => {
+  test('an outcome that is moved to another record, or changed in any bit, does not decrypt', () => {
     const ring = ringOf(line('k', 1))
-    const sealed = seal(ring, 'r', plain)
-    expect(open(ring, 's', sealed)).toMatchObject({ kind: 'refused' })
-    for (let bit = 0; bit < sealed.length * 8; bit += 1) {
-      const flipped = Buffer.from(sealed)
+    const encrypted = seal(ring, 'r', plain)
+    expect(open(ring, 's', encrypted)).toMatchObject({ kind: 'refused' })
+    for (let bit = 0; bit < encrypted.length * 8; bit += 1) {
+      const flipped = Buffer.from(encrypted)
       flipped.writeUInt8(flipped.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3)
       expect(open(ring, 'r', flipped).kind, `bit ${bit}`).not.toBe('opened')
     }
-    for (let length = 1; length < sealed.length; length += 1)
-      expect(open(ring, 'r', sealed.subarray(0, length)).kind).toBe('refused')
+    for (let length = 1; length < encrypted.length; length += 1)
+      expect(open(ring, 'r', encrypted.subarray(0, length)).kind).toBe('refused')
   })
 
   test.each<[what: string, content: string]>([
-    ['nothing', '\n# only this\n'],
+    ['no line', '\n# only this\n'],
     ['no key', 'k'],
     ['a short key', `k ${Buffer.alloc(16).toString('base64')}`],
     ['a long key', `k ${Buffer.alloc(33).toString('base64')}`],
@@ -65,7 +65,7 @@ describe('sealing', () => {
   })
 })
 
-describe('the record protocol on sealed nodes', () => {
+describe('the record protocol on encrypted nodes', () => {
   const clock = new VirtualClock()
   const outcome = { kind: 'result', result: 'secret result', completedAtWallMs: 1 } as const
   const request = {
@@ -76,18 +76,18 @@ describe('the record protocol on sealed nodes', () => {
     budgetMs: 100,
   }
   const leasesOn = (nodes: ReturnType<typeof createEmbeddedNodes>, ring: ReturnType<typeof ringOf>) => {
-    const sealed = nodes.map((node) => encryptedNode(node, ring))
+    const encrypted = nodes.map((node) => encryptedNode(node, ring))
     const quorum = createRedlockQuorum({ nodes: sealed, clock, events: SILENT })
     return createLeases({ quorum, clock, random: systemRandom, events: SILENT })
   }
 
-  test('an outcome is replayed as it was, and no node has seen it', async () => {
+  test('an outcome is replayed as it was, and no node sees its content', async () => {
     const nodes = createEmbeddedNodes(5, clock, 10_000, SILENT)
     const leases = leasesOn(nodes, ringOf(line('k', 1)))
     const claimed = await leases.claim(request)
     if (claimed.kind !== 'granted') throw new Error(claimed.kind)
     expect(await leases.complete(claimed.lease, outcome)).toEqual({ kind: 'recorded' })
-    // Asked again by one whose ring was rotated meanwhile: still the same outcome.
+    // A sidecar with a rotated ring reads the same outcome.
     const rotated = leasesOn(nodes, ringOf(line('new', 2), line('k', 1)))
     expect(await rotated.complete(claimed.lease, { ...outcome, completedAtWallMs: 2 })).toEqual({
       kind: 'recorded',
@@ -100,7 +100,7 @@ describe('the record protocol on sealed nodes', () => {
     }
   })
 
-  test('without the key it is damaged: neither shown nor carried out again', async () => {
+  test('an outcome without its key is damaged: the request is neither answered nor executed again', async () => {
     const nodes = createEmbeddedNodes(5, clock, 10_000, SILENT)
     const leases = leasesOn(nodes, ringOf(line('k', 1)))
     const claimed = await leases.claim(request)
@@ -111,7 +111,7 @@ describe('the record protocol on sealed nodes', () => {
     expect(await stranger.read(request.key)).toEqual({ kind: 'damaged' })
   })
 
-  test('outcomes from before there was a key ring are read as they are', async () => {
+  test('outcomes from before the key ring are read as they are', async () => {
     const nodes = createEmbeddedNodes(5, clock, 10_000, SILENT)
     const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
     const before = createLeases({ quorum, clock, random: systemRandom, events: SILENT })

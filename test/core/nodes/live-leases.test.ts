@@ -39,7 +39,7 @@ function completed(acceptedToken: number): RecordSnapshot {
   return seen({ state: 'completed', fence: acceptedToken, ...known })
 }
 
-/** For how long a node has to wait that holds `own` after it was told, where five nodes are, one of which does not vote. */
+/** How long a node that holds `own` after the copy has to wait: one of five nodes, which does not vote. */
 async function owedMs(
   own: RecordSnapshot | undefined,
   others: readonly RecordSnapshot[],
@@ -69,23 +69,23 @@ async function owedMs(
   return owed
 }
 
-describe('a running lease that two others show, of which a third may have been the node that forgot', () => {
+describe('a running lease that two others show, while the node that forgot may be the third of its majority', () => {
   const running = [claim(ANN, 10, 5_000), claim(ANN, 10, 4_000)]
 
   test.for<[string, RecordSnapshot | undefined, number]>([
-    ['is kept by a node that has it', claim(ANN, 10, 5_000), 0],
-    ['is kept by a node that refuses everybody for as long', claim(NO_OWNER, 20, 5_000), 0],
-    ['is waited for where the node has it for a shorter time', claim(ANN, 10, 100), 5_000],
-    ['is waited for where the node keeps a claim of somebody else', claim(BOB, 20, 9_000), 5_000],
+    ['is kept by a node that holds it', claim(ANN, 10, 5_000), 0],
+    ['is kept by a node that refuses every claimant for as long', claim(NO_OWNER, 20, 5_000), 0],
+    ['is waited for where the node holds it for a shorter time', claim(ANN, 10, 100), 5_000],
+    ['is waited for where the node keeps a claim of another owner', claim(BOB, 20, 9_000), 5_000],
     ['is waited for where a larger token was given back', released(20), 5_000],
-    ['is waited for where the node has nothing', undefined, 5_000],
-    ['is waited for where only an outcome of before it stands', completed(5), 5_000],
-    ['needs no more where its outcome stands', completed(10), 0],
+    ['is waited for where the node has no record', undefined, 5_000],
+    ['is waited for where only an earlier outcome stands', completed(5), 5_000],
+    ['is over where its outcome stands', completed(10), 0],
   ])('%s', async ([, own, expected]) => {
     expect(await owedMs(own, running)).toBe(expected)
   })
 
-  test('runs on while the node is told, and counts for what is left', async () => {
+  test('a lease runs on during the copy, and only the rest of it is waited for', async () => {
     expect(await owedMs(claim(ANN, 10, 4_600), running, 400)).toBe(0)
     expect(await owedMs(claim(ANN, 10, 4_000), running, 400)).toBe(5_000)
   })
@@ -95,6 +95,6 @@ test('a claim that too few nodes can have granted is not waited for', async () =
   expect(await owedMs(claim(BOB, 20, 9_000), [claim(ANN, 10, 5_000), claim(BOB, 20, 9_000)])).toBe(0)
 })
 
-test('no lease is taken for longer than any lease is', async () => {
+test('no lease is waited for longer than the longest lease', async () => {
   expect(await owedMs(released(20), [claim(ANN, 10, 900_000), claim(ANN, 10, 900_000)])).toBe(60_000)
 })

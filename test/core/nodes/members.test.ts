@@ -1,4 +1,4 @@
-// Which changes of the list of nodes keep every promise, as a table and by counting.
+// Which changes of the list of nodes keep every promise, as a table and by enumeration.
 import { expect, test } from 'vitest'
 import {
   groupList,
@@ -16,7 +16,7 @@ test.each<[from: string, to: string, may: boolean]>([
   // Growing by two.
   ['abc', 'abcde', true],
   ['abcde', 'abcdefg', true],
-  // Of three that stay not four can be asked.
+  // Three stay, and a majority of seven is four.
   ['abc', 'abcdefg', false],
   // A server moves.
   ['abc', 'abd', true],
@@ -26,14 +26,14 @@ test.each<[from: string, to: string, may: boolean]>([
   ['abc', 'ade', false],
   // Growing and moving at once.
   ['abc', 'abdef', false],
-  // What three of five know may be known to one of the three that stay.
+  // Of a majority of five only one may stay.
   ['abcde', 'abc', false],
   ['abcdefg', 'abcde', false],
 ])('from %s to %s: %s', (from, to, may) => {
   expect(whyNotChange(of(from), of(to)) === undefined).toBe(may)
 })
 
-test('that is: whoever is asked before a new node votes, somebody of each old majority is among them', () => {
+test('a change is safe where every majority that is read before a new node votes meets every old majority', () => {
   const subsets = (all: readonly string[], size: number): string[][] =>
     size === 0
       ? [[]]
@@ -58,7 +58,7 @@ test('that is: whoever is asked before a new node votes, somebody of each old ma
       }
 })
 
-test('the order of a list means nothing; the sentence shows both', () => {
+test('the order of a list has no meaning; the sentence shows both lists', () => {
   expect(sameMembers(of('abc'), of('cab'))).toBe(true)
   expect(sameMembers(of('abc'), of('abcde'))).toBe(false)
   expect(membersDiffer(of('cba'), of('abcde'))).toContain(
@@ -66,13 +66,13 @@ test('the order of a list means nothing; the sentence shows both', () => {
   )
 })
 
-test('the list of one of several groups names them all, in one order; the only group needs none', () => {
+test('the list of one of several groups names all groups in one order; an only group names none', () => {
   const list = groupList(of('cab'), 'south', ['south', 'north'])
   expect(markIn(list)).toEqual({ group: 'south', groups: ['north', 'south'] })
   expect(nodesIn(list)).toEqual(of('cab'))
   expect(groupList(of('abc'), 'one', ['one'])).toEqual(of('abc'))
   expect(markIn(of('abc'))).toBeUndefined()
-  // A group that others went on without: no configuration has a list like that.
+  // A group that the others abandoned: no configuration has a list like that.
   expect(markIn(groupList(of('abc'), 'south', ['north']))).toEqual({ group: 'south', groups: ['north'] })
 })
 

@@ -39,7 +39,7 @@ function broken(first: NodeAnswer) {
   }
 }
 
-test('a silent node is asked three times, then left alone, and with one probe at a time found again', async () => {
+test('a silent node gets three calls, then one probe at a time, until it answers again', async () => {
   const { clock, ask, say, asked, changes } = broken(SILENT)
   for (let n = 0; n < 100; n += 1) {
     await ask()
@@ -59,7 +59,7 @@ test('a silent node is asked three times, then left alone, and with one probe at
   expect(changes()).toEqual(['open', 'half_open', 'open', 'half_open', 'closed'])
 })
 
-test('however long a node was silent, it is found again within its longest pause', async () => {
+test('a node is found again within its longest pause, however long it was silent', async () => {
   const { clock, ask, say } = broken(SILENT)
   for (let second = 0; second < 60; second += 1) {
     await ask()
@@ -73,13 +73,13 @@ test('however long a node was silent, it is found again within its longest pause
 test.each([
   ['that is down', DOWN],
   ['that cannot use one record', BAD_RECORD],
-])('a node %s is asked every time', async (_, answer) => {
+])('a node %s gets every call', async (_, answer) => {
   const { ask, asked } = broken(answer)
   for (let n = 0; n < 20; n += 1) await ask()
   expect(asked()).toBe(20)
 })
 
-test('a probe that finds the connection down leaves it open', async () => {
+test('a probe that finds the connection down leaves the breaker open', async () => {
   const { clock, ask, say, asked, changes } = broken(SILENT)
   for (let n = 0; n < 3; n += 1) {
     await ask()
@@ -93,7 +93,7 @@ test('a probe that finds the connection down leaves it open', async () => {
   expect(changes()).toEqual(['open', 'half_open', 'open'])
 })
 
-test('one late call, however many questions it carried, is not a silent node', async () => {
+test('one late call, however many commands it carried, does not make a silent node', async () => {
   const { ask, say, asked, changes } = broken(SILENT)
   await Promise.all(Array.from({ length: 128 }, ask))
   say(WELL)

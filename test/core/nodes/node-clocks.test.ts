@@ -18,7 +18,7 @@ const sample = (nodeMs: number, sentMonoMs: number, receivedMonoMs: number): Clo
   receivedMonoMs,
 })
 
-// First answer: node time 1000, sent at 0, received at 10. What the second one shows.
+// First answer: node time 1000, sent at 0, received at 10. Rows: what the second one shows.
 test.each<[what: string, second: ClockSample, stepMs: number]>([
   ['as much time as passed here', sample(2_000, 1_000, 1_010), 0],
   ['all of both round trips', sample(2_010, 1_000, 1_010), 0],
@@ -32,7 +32,7 @@ test.each<[what: string, second: ClockSample, stepMs: number]>([
   expect(stepBetween(sample(1_000, 0, 10), second)).toBeCloseTo(stepMs, 5)
 })
 
-test('a clock that runs slow by five percent is found within two baselines, one that drifts by half a percent never', () => {
+test('a clock five percent slow is found within two baselines; a drift of half a percent never is', () => {
   const firstStep = (rate: number): number | undefined => {
     let baseline = follow(undefined, sample(0, 0, 1)).baseline
     for (let monoMs = 10; monoMs <= 60_000; monoMs += 10) {
@@ -108,7 +108,7 @@ function watch(count: number, enforce = false) {
   return { clock, events, aheadMs, ask, jumped, saw }
 }
 
-test('the votes of a node whose clock was stepped do not count until the longest lease is over', async () => {
+test('the votes of a node do not count after a step of its clock until the longest lease is over', async () => {
   const { clock, events, aheadMs, ask } = watch(1)
   expect(await ask(0, READ)).toMatchObject({ kind: 'granted' })
   await clock.advance(1_000)
@@ -124,7 +124,7 @@ test('the votes of a node whose clock was stepped do not count until the longest
 })
 
 describe('at first sight', () => {
-  test('a node that is not where a majority of the clocks is has no vote until the longest lease is over: it may have jumped a moment ago', async () => {
+  test('a node apart from most clocks has no vote for the longest lease: it may have just jumped', async () => {
     const { clock, aheadMs, ask, saw } = watch(5)
     aheadMs[3] = 60_000
     for (const index of [0, 1, 2, 3, 4]) saw(index)
@@ -136,7 +136,7 @@ describe('at first sight', () => {
     expect(await ask(3, READ)).toMatchObject({ kind: 'granted' })
   })
 
-  test('as soon as a majority shows one time its votes count, that of a node which comes later too', async () => {
+  test('once a majority shows one time its votes count, and so does that of a later node', async () => {
     const { clock, aheadMs, ask } = watch(5)
     aheadMs[1] = 900
     expect(await ask(0, READ)).toMatchObject({ kind: 'quarantined' })
@@ -148,7 +148,7 @@ describe('at first sight', () => {
     expect(await ask(4, READ)).toMatchObject({ kind: 'granted' })
   })
 
-  test('that of a clock which was stepped before is not counted either, wherever it stands now', async () => {
+  test('the vote of a node whose clock was stepped before does not count, wherever the clock stands now', async () => {
     const { clock, aheadMs, ask, saw } = watch(3)
     aheadMs[0] = -60_000
     for (const index of [0, 1, 2]) saw(index)
@@ -160,7 +160,7 @@ describe('at first sight', () => {
   })
 })
 
-test('our own wall clock may be set as anybody likes: no vote is lost by it', async () => {
+test('a step of our own wall clock costs no vote', async () => {
   const { clock, events, aheadMs, ask } = watch(1)
   await ask(0, READ)
   await clock.advance(100)
@@ -170,7 +170,7 @@ test('our own wall clock may be set as anybody likes: no vote is lost by it', as
   expect(events.filter(({ kind }) => kind === 'clock_stepped')).toEqual([])
 })
 
-test('an offset is told once a second and node, and when it becomes too large', async () => {
+test('an offset is reported once a second and node, and when it becomes too large', async () => {
   const { clock, events, aheadMs, ask } = watch(1)
   for (let n = 0; n < 50; n += 1) {
     await ask(0, READ)
@@ -183,7 +183,7 @@ test('an offset is told once a second and node, and when it becomes too large', 
   expect(offsets().at(-1)).toMatchObject({ skewed: true, changed: true, offsetMs: 60 })
 })
 
-test('where it is enforced, claims do not count while a majority of the clocks is too far off', async () => {
+test('enforced, the limit refuses claims while a majority of the clocks is too far off', async () => {
   const { aheadMs, ask } = watch(3, true)
   aheadMs[0] = 500
   await ask(0, CLAIM)
@@ -195,7 +195,7 @@ test('where it is enforced, claims do not count while a majority of the clocks i
   expect(await ask(1, READ)).toMatchObject({ kind: 'granted' })
 })
 
-describe('a jump ahead', () => {
+describe('a forward clock jump', () => {
   const all = [0, 1, 2, 3, 4]
 
   async function steady(count = 5) {
@@ -209,7 +209,7 @@ describe('a jump ahead', () => {
   }
 
   test.each([[[2]], [[2, 4]]])(
-    'of %j: they forgot, as soon as a majority is seen not to have jumped',
+    'a forward jump of %j makes them forget, as soon as a majority shows no jump',
     async (which) => {
       const { aheadMs, jumped, ask, askAll } = await steady()
       for (const index of which) aheadMs[index] = 60_000
@@ -224,7 +224,7 @@ describe('a jump ahead', () => {
     },
   )
 
-  test('of all, which is what a suspended watcher sees: nobody forgot, and nobody votes until the longest lease is over', async () => {
+  test('a forward jump of all nodes, as after a suspension, makes none forget and suspends all votes', async () => {
     const { aheadMs, jumped, clock, askAll } = await steady()
     aheadMs.fill(60_000)
     for (const answer of await askAll()) expect(answer).toMatchObject({ kind: 'quarantined' })
@@ -233,7 +233,7 @@ describe('a jump ahead', () => {
     expect(jumped).toEqual([])
   })
 
-  test('while it can not be told whose it was, the votes do not count, however long that takes', async () => {
+  test('while a forward jump can not be attributed, the votes do not count, however long that takes', async () => {
     const { aheadMs, jumped, clock, ask, askAll } = await steady()
     aheadMs[2] = 60_000
     await askAll([0, 1, 2])
@@ -244,7 +244,7 @@ describe('a jump ahead', () => {
     expect(jumped).toEqual([2])
   })
 
-  test('within what is tolerated, and a step back, is none: leases are waited for, and nothing is forgotten', async () => {
+  test('a tolerated jump or a step back makes no node forget: it waits for the leases', async () => {
     const { aheadMs, jumped, askAll } = await steady()
     aheadMs[1] = 900
     aheadMs[2] = -60_000
@@ -259,7 +259,7 @@ describe('a jump ahead', () => {
     expect(jumped).toEqual([])
   })
 
-  test('that is undone between two answers to commands is seen by the looks at the node', async () => {
+  test('a forward jump that is undone between two answers to commands is seen by the looks at the node', async () => {
     const { aheadMs, jumped, clock, askAll, saw } = await steady()
     aheadMs[2] = 60_000
     for (const index of all) saw(index)

@@ -17,7 +17,7 @@ const claimed = (owner: string, fence: number): NodeRecord => ({
   claimedAtNodeMs: NODE_MS,
 })
 
-/** A node that votes and shows these records. @param answers asked before each look without a key, which ends a turn */
+/** A voting node with these records. @param answers called before each look without a key, which ends a turn */
 function voter(name: string, records: ReadonlyMap<string, NodeRecord>, answers = () => true): UnionSource {
   const node = {
     name,
@@ -34,7 +34,7 @@ function voter(name: string, records: ReadonlyMap<string, NodeRecord>, answers =
   return { node, runId: name, voting: true }
 }
 
-test('what a node owes for a key that it was told stays known, also where the turn fails after that', async () => {
+test('the wait that a node owes for a copied key is remembered, also where the turn fails after the copy', async () => {
   const quarantine: Quarantine = {
     runId: 'c',
     nonce: 'n',
@@ -44,7 +44,7 @@ test('what a node owes for a key that it was told stays known, also where the tu
   }
   const terms = { quarantine, quarantineMs: 10_000, required: 2, slackMs: 0 }
   const ports = { monoMs: () => 0, events: { publish: () => {} } }
-  // It has taken somebody else's claim meanwhile, and keeps that one.
+  // It has granted another owner's claim meanwhile, and keeps that one.
   const target = {
     name: 'c',
     inspect: async (keys: readonly string[]) => ({

@@ -3,8 +3,8 @@
  *
  *   completed@10  granted  silent  =>  minority outcome at 10, adopt it
  *
- * Owns the form of a line. Each file says at its beginning what its words mean; which answer a word stands for, and how the
- * result is put into words, is `case-tables.test.ts`.
+ * Owns the form of a line. Each file begins with what its words mean; `case-tables.test.ts` decides which answer a word
+ * stands for, and how a result is worded.
  */
 
 import { readFileSync } from 'node:fs'
@@ -33,7 +33,7 @@ export function casesOf(table: string): readonly Case[] {
 /** `completed-x@20#2/lapsed=two~7^90`, taken apart; what is not there is undefined. */
 export type Word = {
   readonly kind: string
-  /** Of another request than the one that is asked about. */
+  /** Of another request than the one in question. */
   readonly request: string | undefined
   readonly at: number
   readonly attempt: number
@@ -44,7 +44,7 @@ export type Word = {
   readonly promised: number | undefined
 }
 
-/** @throws Error where it has not the form of a word */
+/** @throws Error at a text that is not a word */
 export function wordOf(text: string): Word {
   const form =
     /^(?<kind>[a-z]+)(-(?<request>[xy]))?(@(?<at>\d+))?(#(?<attempt>\d+))?(\/(?<left>\d+|lapsed|given-back))?(=(?<says>[a-z]+))?(~(?<moment>\d+))?(\^(?<promised>\d+))?$/

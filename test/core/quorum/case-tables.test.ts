@@ -12,7 +12,7 @@ import { casesOf, type Word, wordOf } from './case-table.ts'
 
 const nodeMs = 1_000
 
-/** A table, the interpretation that it is about, and the words with which each of its results begins. */
+/** A table, the interpretation that it tests, and the words with which each of its results begins. */
 type Table = {
   readonly name: string
   readonly results: readonly string[]
@@ -119,14 +119,14 @@ function contentOf(outcome: Buffer): string {
     : 'corrupt'
 }
 
-/** What a completion offers: an outcome that says nothing else is this one. */
+/** What a completion offers; an outcome without other words is this one. */
 const OFFERED = { token: 10, attempt: 1, outcome: outcomeOf('one', 1) }
 
 function leftMsOf({ left }: Word): number {
   return left === 'lapsed' || left === 'given-back' ? 0 : Number(left)
 }
 
-/** No record is shown, nor anything done. */
+/** Words of a node that shows no record and does no work. */
 function withoutAnswer(kind: string): NodeAnswer | undefined | 'an answer' {
   switch (kind) {
     case 'silent':

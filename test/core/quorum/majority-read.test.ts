@@ -5,7 +5,7 @@ import type { NodeRecord } from '../../../src/core/record/record.ts'
 import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
 import { permutations, sequences } from '../../support/sequences.ts'
 
-// Rules over all that nodes can answer. What single rounds amount to is tables/majority-read.txt.
+// Rules over everything that nodes can answer. Single rounds are in tables/majority-read.txt.
 const nodeMs = 1_000
 const owner = 'a'.repeat(32)
 const fingerprint = 'f'.repeat(64)
@@ -86,12 +86,9 @@ describe('reading', () => {
     ['VVPPP', true],
     ['VVPPa', true],
     ['VVPPx', false],
-  ])(
-    '%s: every later claim has a larger token than the one that is shown: %s',
-    (letters, majorityReached) => {
-      expect(read(letters)).toMatchObject({ kind: 'claimed', majorityReached })
-    },
-  )
+  ])('%s: every later claim has a larger token than the one shown: %s', (letters, majorityReached) => {
+    expect(read(letters)).toMatchObject({ kind: 'claimed', majorityReached })
+  })
 
   test('a chosen outcome is never overlooked, whichever majority answers first', () => {
     for (const rest of sequences('aLPURQCx', 2)) {

@@ -4,7 +4,7 @@ import { explainRefusedClaim } from '../../../src/core/quorum/refused-claim.ts'
 import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
 import { sequences } from '../../support/sequences.ts'
 
-// Rules over all that nodes can answer. What single rounds amount to is tables/refused-claim.txt.
+// Rules over everything that nodes can answer. Single rounds are in tables/refused-claim.txt.
 const nodeMs = 1_000
 const fingerprint = 'f'.repeat(64)
 const outcome = outcomeSaying('one')
@@ -77,7 +77,7 @@ function say(letters: string, settled: boolean): string {
 }
 
 describe('a claim that no majority granted', () => {
-  test('the last of the holders to lapse says how long', () => {
+  test('the last holder to lapse decides the remaining time', () => {
     const answers = [100, 300, 200].map((remainingMs) => ({ ...LETTERS.H, remainingMs }) as NodeAnswer)
     expect(explainRefusedClaim([...answers, undefined, undefined], false)).toEqual({
       kind: 'held',
@@ -90,7 +90,7 @@ describe('a claim that no majority granted', () => {
   const count = (letters: string, ...wanted: string[]) =>
     [...letters].filter((letter) => wanted.includes(letter)).length
 
-  test('once settled it is never undecided, and unavailable exactly where fewer than a majority answered', () => {
+  test('a settled claim is never undecided, and is unavailable exactly where fewer than a majority answered', () => {
     for (const letters of all) {
       const said = say(letters, true)
       if (said === 'undecided') expect.fail(letters)
@@ -108,7 +108,7 @@ describe('a claim that no majority granted', () => {
     }
   })
 
-  test('nodes that find our clock wrong first do not hide what the others say (found by simulation)', () => {
+  test('nodes that first reject our clock do not hide the answers of the others (found by simulation)', () => {
     expect(say('WMW--', false)).toBe('undecided')
     expect(say('WMWGW', true)).toBe('skewed at 500')
     expect(say('WCW--', false)).toBe('undecided')
@@ -119,7 +119,7 @@ describe('a claim that no majority granted', () => {
     for (const letters of all) {
       const said = say(letters, true)
       const seen = count(letters, 'C', 'c') > 0 && count(letters, 'x') < 3 && count(letters, 'M') < 3
-      // Where our clock was found wrong, the next token may get the promises that are missing: found by simulation.
+      // Where nodes rejected our clock, the next token may get the missing promises: found by simulation.
       const withLargerToken = count(letters, 'c', 'S') > 0 && count(letters, 'G', 'C', 'c', 'S') >= 3
       const withLowerToken =
         !withLargerToken && count(letters, 'G', 'C') < 3 && count(letters, 'G', 'C', 'W') >= 3
@@ -129,7 +129,7 @@ describe('a claim that no majority granted', () => {
     }
   })
 
-  test('which node said what makes no difference, nor does quarantined instead of silent', () => {
+  test('the order of the nodes makes no difference, nor does quarantined instead of silent', () => {
     for (const letters of all) {
       const sorted = [...letters].sort().join('')
       if (say(letters, true) !== say(sorted, true)) expect.fail(`${letters} and ${sorted} differ`)
@@ -138,7 +138,7 @@ describe('a claim that no majority granted', () => {
     }
   })
 
-  test('what is said early of a chosen outcome or another request does not change with the rest', () => {
+  test('an early answer of a chosen outcome or another request does not change with later answers', () => {
     for (const early of sequences('GHMCcx', 3)) {
       const said = say(`${early}--`, false)
       if (!/^(completed|mismatch)/.test(said)) continue

@@ -4,7 +4,7 @@ import { explainRefusedCompletion } from '../../../src/core/quorum/refused-compl
 import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
 import { sequences } from '../../support/sequences.ts'
 
-// Rules over all that nodes can answer. What single rounds amount to is tables/refused-completion.txt.
+// Rules over everything that nodes can answer. Single rounds are in tables/refused-completion.txt.
 const nodeMs = 1_000
 const outcomeOf = (result: string, completedAtWallMs: number) =>
   encodeOutcome({ kind: 'result', result, completedAtWallMs })
@@ -30,7 +30,7 @@ const LETTERS: Record<string, NodeAnswer | undefined> = {
   F: { kind: 'fenced', fence: 20, nodeMs },
   /** Offered at this very token before, at another moment. */
   E: completed(10, { outcome: outcomeOf('paid', 7) }),
-  /** The same, and learnt when the node was enrolled. */
+  /** The same, copied when the node was enrolled. */
   H: completed(10, { copied: true }),
   /** Adopted by a later claimant. */
   A: completed(20, { outcome: outcomeOf('paid', 7) }),
@@ -46,11 +46,11 @@ const say = (letters: string) =>
     OFFERED,
   ).kind
 
-/** All that five nodes can answer, and what it amounts to. */
+/** Everything that five nodes can answer, and what it amounts to. */
 const ALL = sequences('RFEHAOxq', 5).map((letters) => ({ letters, said: say(letters) }))
 
-describe('a completion that no majority took', () => {
-  test('fenced is said only where another outcome stands, or all nodes answered and none has this one', () => {
+describe('a completion that no majority accepted', () => {
+  test('a completion is fenced only where another outcome stands, or all nodes answered and none has this one', () => {
     for (const { letters, said } of ALL) {
       if (said !== 'fenced') continue
       const count = (...wanted: string[]) => [...letters].filter((letter) => wanted.includes(letter)).length
@@ -58,7 +58,7 @@ describe('a completion that no majority took', () => {
     }
   })
 
-  test('recorded is said only where a majority shows this outcome at one token', () => {
+  test('a completion is recorded only where a majority shows this outcome at one token', () => {
     for (const { letters, said } of ALL) {
       const count = (...wanted: string[]) => [...letters].filter((letter) => wanted.includes(letter)).length
       if ((said === 'recorded') !== (count('R', 'E') >= 3 || count('A') >= 3)) expect.fail(letters)

@@ -3,10 +3,10 @@ import type { NodeAnswer } from '../../../src/core/ports.ts'
 import { explainRejected } from '../../../src/core/quorum/rejected-command.ts'
 import { sequences } from '../../support/sequences.ts'
 
-// Rules over all that nodes can answer. What single rounds amount to is tables/rejected-command.txt.
+// Rules over everything that nodes can answer. Single rounds are in tables/rejected-command.txt.
 const nodeMs = 1_000
 
-describe('a renewal, completion or release that no majority took', () => {
+describe('a renewal, completion or release that no majority accepted', () => {
   const VOTES: Record<string, NodeAnswer | undefined> = {
     R: { kind: 'renewed', nodeMs },
     L: { kind: 'lost', fence: 60, nodeMs },
@@ -21,7 +21,7 @@ describe('a renewal, completion or release that no majority took', () => {
       ['renewed'],
     )
 
-  test('refused exactly where no behaviour of the silent nodes could give a majority', () => {
+  test('a command is refused exactly where no behaviour of the silent nodes can give a majority', () => {
     for (const letters of sequences('RLxq-', 5)) {
       const atBest = [...letters].filter((letter) => letter !== 'L').length
       expect(rejected(letters, true) === 'refused', letters).toBe(atBest < 3)

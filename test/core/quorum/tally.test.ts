@@ -19,22 +19,22 @@ describe('the outcome of a ballot, where copies differ', () => {
   const other = outcomeSaying('two')
   const copy = (bytes: Buffer, acceptedToken = 10) => ({ acceptedToken, outcome: Buffer.from(bytes) })
 
-  test('nothing accepted, nothing said', () => {
+  test('without an accepted outcome there is no result', () => {
     expect(bestOf([], 3)).toBeUndefined()
   })
-  test('the largest ballot speaks, and only its copies count', () => {
+  test('the largest ballot decides, and only its copies count', () => {
     expect(bestOf([copy(intact), copy(other, 20), copy(intact)], 3)).toEqual({
       best: copy(other, 20),
       holders: 1,
     })
   })
-  test('an intact copy speaks for a damaged one, which accepted it all the same', () => {
+  test('an intact copy stands in for a damaged one, whose node accepted it all the same', () => {
     expect(bestOf([copy(damaged), copy(intact), copy(intact)], 3)).toEqual({ best: copy(intact), holders: 3 })
   })
-  test('where every copy is damaged, one of them is shown, and the reader finds out', () => {
+  test('where every copy is damaged, the result is one of them, and its reader detects the damage', () => {
     expect(bestOf([copy(damaged), copy(damaged)], 3)).toEqual({ best: copy(damaged), holders: 2 })
   })
-  test('a ballot with a majority speaks, though a minority shows a larger one', () => {
+  test('a ballot with a majority decides, though a minority shows a larger one', () => {
     const holders = [copy(intact), copy(intact, 20), copy(intact), copy(intact)]
     expect(bestOf(holders, 3)).toEqual({ best: copy(intact), holders: 3 })
   })

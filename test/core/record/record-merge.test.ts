@@ -43,7 +43,7 @@ const completed = (
   ...(copied ? { copied: true as const } : {}),
 })
 
-describe('two nodes remember one record differently; what a third is told', () => {
+describe('two nodes remember one record differently; a third gets', () => {
   test.each<[what: string, one: NodeRecord, other: NodeRecord, merged: NodeRecord]>([
     ['the larger fence', released(5), released(9), released(9)],
     ['the claim with the larger token', lapsed(5), claimed(9, 2, 900, BOB), claimed(9, 2, 900, BOB)],
@@ -51,9 +51,9 @@ describe('two nodes remember one record differently; what a third is told', () =
     // Found by simulation: two claimants had proposed one token, and the release was the other's.
     ['a claim rather than a release of the same token', claimed(5), released(5), claimed(5)],
     ['a takeover rather than what its release left behind', claimed(5, 3), givenBack(5, 2), claimed(5, 3)],
-    // Found by simulation: the node had forgotten the first attempt, and giving the takeover back left nothing of it.
+    // Found by simulation: the node had forgotten the first attempt, and giving the takeover back left no trace of it.
     [
-      'what was there before a claim that its node took for the first',
+      'the record before a claim that its node took for the first',
       claimed(5),
       givenBack(5, 1),
       claimed(5, 2),
@@ -62,9 +62,9 @@ describe('two nodes remember one record differently; what a third is told', () =
     ['an attempt that only a node with a smaller fence knows of', lapsed(5, 2), released(9), givenBack(9, 2)],
     ['the outcome rather than its claim', claimed(5), completed(5), completed(5)],
     ['the outcome with the larger token', completed(5), completed(9), completed(9)],
-    // Nobody above promised: repeating an acceptance is like hearing the message late.
-    ['an outcome that nothing was promised above', lapsed(4), completed(5), completed(5)],
-    // Somebody did: repeating it would be accepting against a promise. It is told, and marked.
+    // No larger promise: repeating an acceptance equals a late message.
+    ['an outcome with no larger promise above it', lapsed(4), completed(5), completed(5)],
+    // A larger promise: repeating it would accept against that promise. It is copied, and marked as a copy.
     ['an outcome below a promise', claimed(9, 1, 900, BOB), completed(5), completed(5, 9, true, BOB)],
     ['an outcome below the fence of a release', released(9), completed(5), completed(5, 9, true, NO_OWNER)],
     [
@@ -81,41 +81,41 @@ describe('two nodes remember one record differently; what a third is told', () =
 
 const seen = (record: NodeRecord, ttlMs = 1_000): RecordSnapshot => ({ record, nodeMs: 0, ttlMs })
 
-test('an outcome that a majority accepted is told as theirs, however far the fence was raised since', () => {
+test('an outcome that a majority accepted is copied as accepted, however far the fence was raised since', () => {
   const majority = [seen(completed(5, 9)), seen(completed(5, 7)), seen(completed(5, 5))]
   expect(mergeSnapshots(majority, 3)).toMatchObject({ chosen: true, record: { fence: 9 } })
   expect(mergeSnapshots(majority, 3)?.record).not.toHaveProperty('copied')
 })
 
-test('an outcome that a majority accepted at one token is told as theirs, though a minority shows it at a larger one', () => {
+test('an outcome with a majority at one token is copied as accepted, though a minority shows it at a larger one', () => {
   const snapshots = [seen(completed(9)), seen(completed(5, 9)), seen(completed(5, 9)), seen(completed(5, 7))]
   expect(mergeSnapshots(snapshots, 3)).toEqual({ record: completed(5, 9), ttlMs: 1_000, chosen: true })
 })
 
-test('a copy is no vote: two that accepted and one that was told are no majority of three', () => {
+test('a copy is no vote: two that accepted and one copy are no majority of three', () => {
   const snapshots = [seen(completed(5, 9)), seen(completed(5, 9)), seen(completed(5, 9, true))]
   expect(mergeSnapshots(snapshots, 3)).toMatchObject({ chosen: false, record: { copied: true } })
 })
 
-test('the longest memory is kept, and what nobody has is nothing', () => {
+test('the longest memory is kept, and no records merge to none', () => {
   expect(mergeSnapshots([seen(released(5), 10), seen(released(4), 99)], 2)?.ttlMs).toBe(99)
   expect(mergeSnapshots([], 2)).toBeUndefined()
 })
 
-test('a lease runs on the clock of the node that is told', () => {
+test('a copied lease runs on the clock of the node that gets it', () => {
   const merged = mergeSnapshots([{ record: claimed(5, 1, 10_500), nodeMs: 10_000, ttlMs: 1 }], 1)
   expect(merged && adoptRecord(undefined, merged, 7_000_000)).toMatchObject({ leaseUntilNodeMs: 7_000_500 })
 })
 
-// Found by simulation: one clock that was set back by half a minute kept a key from everybody for as long, by way of a second node.
-test('no lease is told as longer than any can be, as one looks on a clock that was set back', () => {
+// Found by simulation: by way of a second node, one clock set back by half a minute blocked a key for as long.
+test('no lease is copied as longer than the longest, as one appears on a clock that was set back', () => {
   const merged = mergeSnapshots([{ record: claimed(5, 1, 40_500), nodeMs: 10_000, ttlMs: 1 }], 1)
   expect(merged && leasedAtMost(merged, 1_500).record).toMatchObject({ leaseUntilNodeMs: 1_500 })
   expect(merged && leasedAtMost(merged, 60_000)).toBe(merged)
 })
 
-// Found by simulation: the claim of another content, granted in quarantine, was given back and left nothing of the attempt.
-test('a node that granted another content while it did not vote is told of the claim that it forgot, above its own promise', () => {
+// Found by simulation: another content, granted in quarantine, was given back and left no trace of the attempt.
+test('a node that granted another content without a vote gets the forgotten claim, above its own promise', () => {
   const merged = mergeSnapshots([{ record: lapsed(5, 2), nodeMs: 10_000, ttlMs: 1 }], 1)
   const stray: NodeRecord = { ...claimed(9, 1, 10_900, BOB), fingerprint: 'e'.repeat(64) } as NodeRecord
   const told = merged && adoptRecord(stray, merged, 10_000)
@@ -126,18 +126,18 @@ test('a node that granted another content while it did not vote is told of the c
 const record = arbitraryRecord(1_000_000)
 const held = (one: NodeRecord) => onNoClock(one, 1_000_000)
 
-/** Found by simulation: a claim that one node alone had kept took a node away from the content that three others showed. */
-describe('nodes of five show claims of two contents; what one that forgot is told', () => {
+/** Found by simulation: a claim that a single node kept took a node away from the content that three others showed. */
+describe('nodes of five show claims of two contents; a node that forgot gets', () => {
   const [MANY, FEW] = ['1'.repeat(64), '2'.repeat(64)]
   const of = (fingerprint: string, record: NodeRecord) => ({ ...record, fingerprint }) as NodeRecord
   const [many, few] = [of(MANY, lapsed(5)), of(FEW, givenBack(9, 1))]
   test.each<[what: string, shown: readonly NodeRecord[], told: NodeRecord]>([
     ['the only one that a majority can have granted', [few, many, many, many], of(MANY, givenBack(9, 1))],
-    ['of two that a majority can have granted the larger', [few, few, many, many], few],
-    ['the larger where too few were heard to tell', [few, many, many], few],
+    ['the larger of two that a majority can have granted', [few, few, many, many], few],
+    ['the larger where too few answered to tell', [few, many, many], few],
     ['the larger where the others may have given theirs back', [few, many, released(3), released(3)], few],
     [
-      'what runs goes on running, for nobody who is known here',
+      'a running lease, under no known owner',
       [few, many, many, of(MANY, claimed(5, 1, 900))],
       of(MANY, claimed(9, 1, 900, NO_OWNER)),
     ],
@@ -153,7 +153,7 @@ describe('nodes of five show claims of two contents; what one that forgot is tol
   })
 })
 
-test('merging raises: no fence and no accepted token is ever lowered, in any order, and twice is once', () => {
+test('merging never lowers a fence or an accepted token, in any order, and is idempotent', () => {
   fc.assert(
     fc.property(record, record, (one, other) => {
       const [a, b] = [held(one), held(other)]

@@ -94,12 +94,12 @@ describe('in every history of one record', () => {
     each(({ before, after }) => fenceOf(after) >= fenceOf(before))
   })
 
-  test('what is refused or read changes nothing', () => {
+  test('a refused command or a read changes no record', () => {
     const refusals = ['held', 'mismatch', 'stale', 'skewed', 'lost', 'fenced', 'not_owner', 'record']
     each(({ answer, before, after }) => !refusals.includes(answer.kind) || before === after)
   })
 
-  test('a live lease is taken from nobody but by a completion at a larger token', () => {
+  test('only a completion at a larger token ends the live lease of another owner', () => {
     each(({ before, command, nodeMs, after }) => {
       if (!isLive(before, nodeMs) || before?.state !== 'claimed' || command.kind === 'read') return true
       if (command.owner === before.owner || before === after) return true
@@ -136,7 +136,7 @@ describe('in every history of one record', () => {
     })
   })
 
-  test('recorded is answered exactly where the node then holds that outcome at that token', () => {
+  test('a node answers recorded exactly where it then holds that outcome at that token', () => {
     each(({ command, answer, after }) => {
       if (command.kind !== 'complete') return true
       const holds =
@@ -147,21 +147,21 @@ describe('in every history of one record', () => {
     })
   })
 
-  test('a promise is kept: after it nothing below is granted, renewed or recorded anew', () => {
+  test('a node keeps its promise: it grants, renews and records no smaller token', () => {
     each(({ before, command, answer, after }) => {
       if (command.kind === 'read' || command.token >= fenceOf(before)) return true
       return !['granted', 'renewed'].includes(answer.kind) && before === after
     })
   })
 
-  test('the content of a claim or of an outcome is never exchanged by another claim', () => {
+  test('no claim replaces the content of another claim or of an outcome', () => {
     each(({ before, command, after }) => {
       if (command.kind !== 'claim' || before === undefined || before.state === 'released') return true
       return after !== undefined && after.state !== 'released' && after.fingerprint === before.fingerprint
     })
   })
 
-  test('every answer there is, is given', () => {
+  test('every answer occurs', () => {
     // `skewed` needs a token of another time; the contract suite has it.
     expect([...new Set(steps.map(({ answer }) => answer.kind))].sort()).toEqual(
       [
@@ -182,7 +182,7 @@ describe('in every history of one record', () => {
   })
 })
 
-describe('a renewal with a token that is too far ahead of the clock of the node', () => {
+describe('a renewal with a token too far ahead of the clock of the node', () => {
   const nodeMs = Date.UTC(2026, 0, 1)
   const far = tokenAt(nodeMs + 3_600_000)
   const owner = 'a'.repeat(32)
@@ -208,14 +208,14 @@ describe('a renewal with a token that is too far ahead of the clock of the node'
   })
 
   test.each([
-    ['a record that is not there', undefined],
+    ['an absent record', undefined],
     ['its own claim at a smaller token', held(tokenAt(nodeMs))],
     ['a released record', { state: 'released', fence: tokenAt(nodeMs) } as const],
-  ])('is refused for %s, and nothing is written', (_, record) => {
+  ])('a renewal too far ahead is refused for %s, and leaves it as it was', (_, record) => {
     expect(applyCommand(record, renewal, nodeMs, 10_000)).toEqual({ answer: { kind: 'skewed', nodeMs } })
   })
 
-  test('is granted where the node has promised that token already: its clock was set back since', () => {
+  test('a renewal is granted where the node has already promised that token: its clock was set back since', () => {
     expect(applyCommand(held(far), renewal, nodeMs, 10_000).answer).toEqual({ kind: 'renewed', nodeMs })
   })
 })

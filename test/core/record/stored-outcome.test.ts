@@ -34,14 +34,14 @@ describe('an outcome comes back as it was', () => {
     expect(decodeOutcome(encodeOutcome(stored))).toEqual({ kind: 'intact', outcome: stored })
   })
 
-  test('its encoding is the same every time, so that nodes can compare it', () => {
+  test('an outcome is encoded to the same bytes every time, so that nodes can compare it', () => {
     expect(
       encodeOutcome(outcome).equals(encodeOutcome({ ...outcome, body: Buffer.from(outcome.body) })),
     ).toBe(true)
   })
 })
 
-/** Bytes that a stranger wrote with a digest that fits. */
+/** Forged bytes with a digest that fits. */
 function forged(head: unknown, body = ''): Buffer {
   const headBytes = Buffer.from(typeof head === 'string' ? head : JSON.stringify(head))
   const length = Buffer.alloc(4)
@@ -59,7 +59,7 @@ describe('damage is refused with its reason, and never replayed in part', () => 
   })
 
   test.each<[string, Buffer, string]>([
-    ['nothing', Buffer.alloc(0), '0 bytes, at least 37 expected'],
+    ['no bytes', Buffer.alloc(0), '0 bytes, at least 37 expected'],
     ['cut within the digest', bytes.subarray(0, 20), '20 bytes'],
     ['cut within the head', bytes.subarray(0, 60), 'wrong digest'],
     ['cut within the body', bytes.subarray(0, -1), 'wrong digest'],
@@ -107,7 +107,7 @@ describe('damage is refused with its reason, and never replayed in part', () => 
     expect(decodeOutcome(long)).toEqual({ kind: 'damaged', reason: 'head is longer than the record' })
   })
 
-  test('any single bit that is flipped anywhere', () => {
+  test('any single flipped bit', () => {
     for (let bit = 0; bit < bytes.length * 8; bit += 1) {
       const flipped = Buffer.from(bytes)
       flipped[bit >> 3] = (flipped[bit >> 3] ?? 0) ^ (1 << (bit & 7))
@@ -116,7 +116,7 @@ describe('damage is refused with its reason, and never replayed in part', () => 
   })
 })
 
-test('whatever an application answers, what is stored of it can be replayed', () => {
+test('the stored part of any answer of an application can be replayed', () => {
   const policy = {
     store: [] as never,
     storedHeaders: ['x', 'location'],
@@ -156,7 +156,7 @@ describe('two encoded outcomes', () => {
     expect([saysOtherwise(one, other), saysOtherwise(other, one)]).toEqual([otherwise, otherwise])
   })
 
-  test('the token of the holder comes back, and one that is no token is damage', () => {
+  test('the token of the holder comes back, and an invalid one is damage', () => {
     expect(decodeOutcome(said('paid', 1, 7))).toMatchObject({ kind: 'intact', token: 7 })
     expect(decodeOutcome(said('paid', 1, 7.5)).kind).toBe('damaged')
   })

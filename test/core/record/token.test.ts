@@ -13,20 +13,20 @@ const NOW_MS = Date.UTC(2026, 0, 1)
 const token = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER })
 
 describe('a token on a node', () => {
-  test('has sixteen digits until the year 2248', () => {
+  test('a token has sixteen digits until the year 2248', () => {
     expect(formatToken(tokenAt(NOW_MS))).toBe('1809639014400000')
     expect(formatToken(NO_TOKEN)).toBe('0'.repeat(16))
     expect(tokenAt(Date.UTC(2248, 0, 1))).toBeLessThan(Number.MAX_SAFE_INTEGER)
   })
-  test('comes back as it was', () => {
+  test('a formatted token is parsed to the same token', () => {
     fc.assert(fc.property(token, (one) => parseToken(formatToken(one)) === one))
   })
-  test('is ordered as text as it is as a number', () => {
+  test('tokens have the same order as text and as numbers', () => {
     fc.assert(
       fc.property(token, token, (one, other) => formatToken(one) < formatToken(other) === one < other),
     )
   })
-  test('knows its millisecond', () => {
+  test('a token names its millisecond', () => {
     expect(millisecondOf(tokenAt(NOW_MS))).toBe(NOW_MS)
     expect(millisecondOf(tokenAt(NOW_MS) + 1023)).toBe(NOW_MS)
     expect(millisecondOf(tokenAt(NOW_MS) + 1024)).toBe(NOW_MS + 1)
@@ -40,17 +40,17 @@ describe('a token on a node', () => {
     ' 000000000000001',
     '-000000000000001',
     '1e00000000000001',
-  ])('%j is none', (text) => {
+  ])('%j is no token', (text) => {
     expect(() => parseToken(text)).toThrow('not a fencing token')
   })
-  test('above 2^53 - 1 is refused, because it would lose digits', () => {
+  test('a token above 2^53 - 1 is refused, because it would lose digits', () => {
     expect(parseToken('9007199254740991')).toBe(Number.MAX_SAFE_INTEGER)
     expect(() => parseToken('9007199254740993')).toThrow('above 2^53 - 1')
   })
 })
 
 describe('the tokens that a process proposes', () => {
-  test('increase, whatever its clock does', () => {
+  test('proposed tokens increase, whatever the clock does', () => {
     const steps = fc.array(fc.integer({ min: -10_000, max: 10_000 }))
     fc.assert(
       fc.property(steps, (clockSteps) => {
@@ -67,7 +67,7 @@ describe('the tokens that a process proposes', () => {
       }),
     )
   })
-  test('are above what was seen, and near the clock', () => {
+  test('a proposed token is above every token seen, and near the clock', () => {
     const source = new TokenSource(() => NOW_MS)
     expect(source.next()).toBe(tokenAt(NOW_MS))
     expect(source.next()).toBe(tokenAt(NOW_MS) + 1)
@@ -77,14 +77,14 @@ describe('the tokens that a process proposes', () => {
     expect(above).toBeLessThanOrEqual(seen + 1024)
     expect(source.next(5)).toBe(above + 1)
   })
-  test('differ between processes that propose in one millisecond, also above the same fence', () => {
+  test('two processes propose different tokens in one millisecond, also above the same fence', () => {
     const [one, other] = [0.25, 0.75].map((share) => new TokenSource(() => NOW_MS, share))
     expect(one?.next()).not.toBe(other?.next())
     const fence = tokenAt(NOW_MS + 5) + 700
     expect(one?.next(fence)).not.toBe(other?.next(fence))
     expect(millisecondOf(one?.next() ?? 0) - NOW_MS).toBeLessThanOrEqual(6)
   })
-  test('stay near the time of nodes that found our clock ahead, though it still is', () => {
+  test('proposed tokens stay near the time of nodes that found our clock ahead', () => {
     let wallMs = NOW_MS + 3_600_000
     const source = new TokenSource(() => wallMs)
     source.next()
@@ -93,7 +93,7 @@ describe('the tokens that a process proposes', () => {
     wallMs += 10
     expect(source.next()).toBe(tokenAt(NOW_MS + 10))
   })
-  test('do not go back because a node is ahead of us', () => {
+  test('a node that is ahead of us does not lower proposed tokens', () => {
     const source = new TokenSource(() => NOW_MS)
     const first = source.next()
     source.rewindTo(NOW_MS + 60_000)

@@ -1,4 +1,4 @@
-/** One content under two keys, in mode `both`: which of the two is carried out, whatever nodes are away. */
+/** One content under two keys, in mode `both`: only one of them is executed, whichever nodes are away. */
 import { describe, expect, test } from 'vitest'
 import { createBackground } from '../../../src/core/background.ts'
 import { shareLeases } from '../../../src/core/claims/shared-leases.ts'
@@ -38,7 +38,7 @@ function answeredWith(status: number): ForwardResult {
   return { kind: 'answered', response: { status, headers: [], body: Buffer.from('paid') } }
 }
 
-/** Two sidecars on five nodes, and an application that answers with what it is given. */
+/** Two sidecars on five nodes, and an application that answers as the test says. */
 function twoSidecars() {
   const clock = new VirtualClock()
   const random = seededRandom(11)
@@ -123,7 +123,7 @@ test('one content under two keys at once is never executed for both, with slow n
     cluster.set('well', 0, 1, 2, 3, 4)
     cluster.set('deaf', somewhere(), somewhere())
     const outcomes = await clock.during(both)
-    // Two of them may be away while each is asked once more, now that both were answered.
+    // Both were answered: send each once more while two nodes may be away.
     cluster.set('well', 0, 1, 2, 3, 4)
     cluster.set('deaf', somewhere(), somewhere())
     for (const [at, key] of ['1', '2'].entries()) outcomes.push(await clock.during(send(key, at as 0 | 1)))
@@ -144,7 +144,7 @@ describe('the mark of a content', () => {
     return { outcome, answer: resolve }
   }
 
-  test('the mark of a content stands for as long as the outcome does, however long the work took', async () => {
+  test('the mark of a content stands as long as the outcome, however long the work took', async () => {
     const on = twoSidecars()
     const { clock, send } = on
     const { outcome, answer } = await begun(on, '1', 0)
@@ -155,7 +155,7 @@ describe('the mark of a content', () => {
     await clock.advance(RETENTION_MS - 1_000)
     expect(await clock.during(send('1', 1))).toMatchObject({ kind: 'replayed' })
     expect(await clock.during(send('2', 1))).toEqual({ kind: 'duplicate_content' })
-    // And not much longer: a lease and a retention after its last renewal.
+    // Not much longer: a lease and a retention after its last renewal.
     await clock.advance(1_000 + LEASE_MS)
     expect(await clock.during(send('2', 1))).toMatchObject({ kind: 'created' })
   })
@@ -212,13 +212,13 @@ describe('the mark of a content', () => {
       node.before = (command) => {
         node.condition = command.kind === 'release' && command.key === CONTENT ? 'deaf' : 'well'
       }
-    // The process ends with it: nothing goes on in the background.
+    // The process ends with it: no background work goes on.
     const [first] = sidecars
     Object.assign(first as object, { background: createBackground(0, () => {}) })
     expect(await clock.during(send('1', 0, answeredWith(503)))).toMatchObject({ kind: 'released' })
     for (const node of cluster.nodes) node.before = () => {}
     cluster.set('well', 0, 1, 2, 3, 4)
-    // The mark of the first attempt is live for a lease: who has it now is not known to be gone.
+    // The mark of the first attempt is live for a lease: its holder is not known to be gone.
     expect(await clock.during(send('1', 1))).toMatchObject({ kind: 'in_progress' })
     await clock.advance(LEASE_MS)
     expect(await clock.during(send('1', 1, answeredWith(503)))).toMatchObject({ kind: 'released' })
@@ -228,7 +228,7 @@ describe('the mark of a content', () => {
   test('the mark of a later attempt is not removed by a late release of an earlier one', async () => {
     const on = twoSidecars()
     const { clock, cluster, carriedOut, send } = on
-    // Nothing is renewed, and the mark is claimed a moment after the record: its lease ends a moment later.
+    // No lease is renewed. The mark is claimed a moment after the record, so its lease ends a moment later.
     for (const node of cluster.nodes)
       node.before = async (command) => {
         node.condition = command.kind === 'renew' ? 'deaf' : 'well'

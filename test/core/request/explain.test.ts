@@ -5,7 +5,7 @@ import { explain, SHOWN_BODY_BYTES_MAX } from '../../../src/core/request/explain
 import { compileRules } from '../../../src/core/request/fingerprint.ts'
 import { fingerprintOf, HEAD, headOf, JSON_HEAD } from '../../support/requests.ts'
 
-test('shows each component in the order in which they are hashed, and their bytes make the hash', async () => {
+test('an explanation lists the components in hash order, and their bytes make the hash', async () => {
   const compiled = compileRules({ headers: ['x-a', 'x-b'], body: { kind: 'all' } })
   if (compiled.kind === 'invalid') expect.fail(compiled.detail)
   const head = { ...headOf('application/json', ['X-B', 'é'], ['x-b', '2']), query: 'b=1&a=%7e' }
@@ -36,13 +36,13 @@ test('shows each component in the order in which they are hashed, and their byte
   expect(JSON.parse(JSON.stringify(shown))).toEqual(shown)
 })
 
-test('says why a body was compared byte for byte', async () => {
+test('an explanation says why a body was compared byte for byte', async () => {
   const { body } = explain(await fingerprintOf(JSON_HEAD, '{"a":1,"a":1}'))
   expect(body).toMatchObject({ form: 'bytes', doubt: { reason: 'duplicate_member' } })
   expect(explain(await fingerprintOf(JSON_HEAD, '{}')).body).not.toHaveProperty('doubt')
 })
 
-test('shows bytes that are no text in base64 only, and of a long body only its length', async () => {
+test('an explanation shows binary bytes in base64 only, and of a long body only its length', async () => {
   const { body } = explain(await fingerprintOf(HEAD, Buffer.from('ff', 'hex')))
   expect(body.canonical).toEqual({ base64: '/w==' })
   const long = explain(await fingerprintOf(HEAD, new Uint8Array(SHOWN_BODY_BYTES_MAX + 1)))

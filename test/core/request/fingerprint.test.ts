@@ -42,7 +42,7 @@ const withHeader = (name: string, value: string): RequestHead => ({ ...HEAD, hea
 describe('which requests are one request', () => {
   type Request = [head: RequestHead, body: string | Uint8Array]
   test.each<[name: string, first: Request, second: Request, same: boolean]>([
-    // JSON: what it means.
+    // JSON: its meaning.
     [
       '2^53 + 1 and 2^53',
       [JSON_HEAD, '{"id":9007199254740993}'],
@@ -61,9 +61,9 @@ describe('which requests are one request', () => {
       OTHER,
     ],
     ['with and without a byte order mark', [JSON_HEAD, '\ufeff{}'], [JSON_HEAD, '{}'], OTHER],
-    ['__proto__ and nothing', [JSON_HEAD, '{"__proto__":{"a":1}}'], [JSON_HEAD, '{}'], OTHER],
+    ['__proto__ and no member', [JSON_HEAD, '{"__proto__":{"a":1}}'], [JSON_HEAD, '{}'], OTHER],
     ['the number 1 and the string "1"', [JSON_HEAD, '1'], [JSON_HEAD, '"1"'], OTHER],
-    ['null and nothing', [JSON_HEAD, '{"a":null}'], [JSON_HEAD, '{}'], OTHER],
+    ['null and no member', [JSON_HEAD, '{"a":null}'], [JSON_HEAD, '{}'], OTHER],
     ['elements in another order', [JSON_HEAD, '[1,2]'], [JSON_HEAD, '[2,1]'], OTHER],
     ['a canonical text under a type that is no JSON', [JSON_HEAD, '{}'], [headOf('text/plain'), '{}'], OTHER],
     ['whitespace of what is no JSON by type', [HEAD, '{ }'], [HEAD, '{}'], OTHER],
@@ -110,7 +110,7 @@ describe('which requests are one request', () => {
       [{ ...HEAD, query: 'a=2&a=1' }, ''],
       OTHER,
     ],
-    ['a header that nobody chose', [HEAD, ''], [withHeader('X-Request-Id', '1'), ''], SAME],
+    ['a header that the rules did not choose', [HEAD, ''], [withHeader('X-Request-Id', '1'), ''], SAME],
     ['another key', [withHeader('Idempotency-Key', 'a'), ''], [withHeader('Idempotency-Key', 'b'), ''], SAME],
     ['case of the type', [JSON_HEAD, '{}'], [headOf('Application/JSON'), '{}'], SAME],
     ['no type and an empty one', [HEAD, ''], [headOf(''), ''], OTHER],
@@ -169,7 +169,7 @@ describe('chosen headers', () => {
 })
 
 describe('rules', () => {
-  test('are part of the scheme, whatever their order and repetition', () => {
+  test('rules are part of the scheme, whatever their order and repetition', () => {
     const scheme = (policy: FingerprintPolicy) => rulesOf(policy).scheme
     const all = { kind: 'all' } as const
     expect(scheme({ headers: [], body: all })).toBe(SCHEME_VERSION)
@@ -192,7 +192,7 @@ describe('rules', () => {
 })
 
 describe('no two heads meet', () => {
-  // Few and short texts made of what could be mistaken for a delimiter: equal heads and shifted ones are both common.
+  // Few and short texts of possible delimiters: equal heads and shifted ones are both common.
   const text = fc.stringMatching(/^[a:%/&=\0]{0,3}$/)
   const head: fc.Arbitrary<RequestHead> = fc.record({
     tenant: text,
@@ -270,7 +270,7 @@ describe('limits and refusals', () => {
     })
   })
 
-  test('a bomb is not unpacked beyond the limit, and is compared as it came', async () => {
+  test('a decompression bomb is not unpacked beyond the limit, and is compared as it came', async () => {
     const bomb = gzipSync(Buffer.alloc(DECODED_BYTES_MAX + 1))
     expect(bomb.length).toBeLessThan(DECODED_BYTES_MAX / 500)
     const { body } = await fingerprintOf(gzipped('')[0], bomb)
@@ -297,7 +297,7 @@ describe('limits and refusals', () => {
     expect(Object.isFrozen(DEFAULT_LIMITS) && Object.isFrozen(DEFAULT_RULES)).toBe(true)
   })
 
-  test('nothing rejects, whatever the headers and the bytes', async () => {
+  test('a fingerprint never rejects, whatever the headers and the bytes', async () => {
     const value = fc.oneof(
       fc.constantFrom(
         'application/json',
@@ -333,14 +333,14 @@ describe('limits and refusals', () => {
   })
 })
 
-describe('a body that goes by as a stream', () => {
+describe('a streamed body', () => {
   const streamed = (head: RequestHead, chunks: readonly Uint8Array[]) => {
     const stream = streamFingerprint(head)
     for (const chunk of chunks) stream.update(chunk)
     return stream.finish()
   }
 
-  test('has the fingerprint of the buffered body where that is taken as bytes, however it is cut', async () => {
+  test('a streamed body has the fingerprint of the same buffered bytes, however it is cut', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.uint8Array()), async (chunks) => {
         const result = streamed(HEAD, chunks)
@@ -349,7 +349,7 @@ describe('a body that goes by as a stream', () => {
     )
   })
 
-  test('is never taken for the canonical form of a buffered one', async () => {
+  test('a streamed body never equals the canonical form of a buffered one', async () => {
     const result = streamed(JSON_HEAD, [Buffer.from('{}')])
     expect(result).toMatchObject({
       kind: 'fingerprint',
@@ -358,12 +358,12 @@ describe('a body that goes by as a stream', () => {
     expect(result).not.toMatchObject({ hash: await hashOf(JSON_HEAD, '{}') })
   })
 
-  test('keeps its codings as a component', () => {
+  test('a streamed body keeps its codings as a component', () => {
     const [head, bytes] = gzipped('{}')
     expect(streamed(head, [bytes])).toMatchObject({ body: { codings: ['gzip'] } })
   })
 
-  test('is verified against its Content-Digest at the end', () => {
+  test('a streamed body is verified against its Content-Digest at the end', () => {
     const digest = createHash('sha512').update('ab').digest('base64')
     const head = withHeader('Content-Digest', `sha-512=:${digest}:`)
     expect(streamed(head, [Buffer.from('a'), Buffer.from('b')])).toMatchObject({ kind: 'fingerprint' })

@@ -20,7 +20,7 @@ test('the quoted and the raw form of one key are one key', () => {
   )
 })
 
-test('whatever is taken for a key is 1 to 255 bytes of printable ASCII', () => {
+test('every accepted key is 1 to 255 bytes of printable ASCII', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 300 }), fc.boolean(), (value, strict) => {
       const parsed = parseIdempotencyKey([value], { strict, minLength: 1 })

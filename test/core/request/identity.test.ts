@@ -79,13 +79,13 @@ test('two identities have one key exactly when they are equal in every field', (
   )
 })
 
-test('a key has five parts of harmless characters (six for an entity), ends in a hash, and is none of our own keys', () => {
+test('a key has five parts of harmless characters (six for an entity), ends in a hash, and is no internal key', () => {
   fc.assert(
     fc.property(identity, (one) => {
       const key = keyOf(one)
       expect(key).toMatch(/^dedup(:[A-Za-z0-9._%-]+){3}(:lock)?:[0-9a-f]{64}$/)
       expect(key.startsWith('dedup::')).toBe(false)
-      // Whoever looks for work that was left undone must find that of every tenant.
+      // The sweeper must find the unfinished work of every tenant.
       expect(isWork(key)).toBe(one.mode !== 'entity')
       expect(isWork(contentMarkOf(key))).toBe(false)
     }),
@@ -94,7 +94,7 @@ test('a key has five parts of harmless characters (six for an entity), ends in a
   expect(EPOCH_KEY.startsWith('dedup::')).toBe(true)
 })
 
-test('the key that a client sent is nowhere to be seen', () => {
+test('no record key contains the key that a client sent', () => {
   expect(keyOf({ ...PLAIN, key: 'card-4111' })).not.toContain('4111')
 })
 

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { type KeyCarrier, keyOf } from '../../../src/core/request/key-parts.ts'
 import type { KeyPart, KeySource } from '../../../src/core/routes/route.ts'
 
-const NOTHING: KeyCarrier = { headers: [], query: undefined, pathParameters: {}, body: new Uint8Array() }
+const EMPTY: KeyCarrier = { headers: [], query: undefined, pathParameters: {}, body: new Uint8Array() }
 const SOURCE: KeySource = {
   headers: ['idempotency-key'],
   parts: [],
@@ -11,7 +11,7 @@ const SOURCE: KeySource = {
   minLength: 1,
   format: 'any',
 }
-const withBody = (json: string): KeyCarrier => ({ ...NOTHING, body: Buffer.from(json) })
+const withBody = (json: string): KeyCarrier => ({ ...EMPTY, body: Buffer.from(json) })
 const fromParts = (parts: readonly KeyPart[], carrier: KeyCarrier) => keyOf({ ...SOURCE, parts }, carrier)
 const result = (parts: readonly KeyPart[], carrier: KeyCarrier) => {
   const parsed = fromParts(parts, carrier)
@@ -63,7 +63,7 @@ test.each<[query: string | undefined, key: string]>([
   ['id', 'empty'],
   ['id=a&id=a', 'not_one_scalar'],
 ])('query %j: %s', (query, key) => {
-  expect(result([{ in: 'query', name: 'id' }], { ...NOTHING, query })).toBe(key)
+  expect(result([{ in: 'query', name: 'id' }], { ...EMPTY, query })).toBe(key)
 })
 
 test.each<[name: string, query: string]>([
@@ -73,7 +73,7 @@ test.each<[name: string, query: string]>([
   ['é', '%C3%A9=1'],
   ['50%', '50%25=1'],
 ])('a query parameter is found under the name that an application reads: %j in %j', (name, query) => {
-  expect(result([{ in: 'query', name }], { ...NOTHING, query })).toBe('1')
+  expect(result([{ in: 'query', name }], { ...EMPTY, query })).toBe('1')
 })
 
 test.each<[parameters: Record<string, string>, key: string]>([
@@ -82,17 +82,17 @@ test.each<[parameters: Record<string, string>, key: string]>([
   [{ id: '' }, 'empty'],
   [{}, 'missing'],
 ])('path parameters %j: %s', (pathParameters, key) => {
-  expect(result([{ in: 'path', parameter: 'id' }], { ...NOTHING, pathParameters })).toBe(key)
+  expect(result([{ in: 'path', parameter: 'id' }], { ...EMPTY, pathParameters })).toBe(key)
 })
 
 test('a parameter that only all objects have is missing', () => {
-  expect(result([{ in: 'path', parameter: 'constructor' }], NOTHING)).toBe('missing')
+  expect(result([{ in: 'path', parameter: 'constructor' }], EMPTY)).toBe('missing')
 })
 
 test('a header part is read as a key is', () => {
   const part: KeyPart = { in: 'header', name: 'x-order' }
   const carrier = (...lines: string[]): KeyCarrier => ({
-    ...NOTHING,
+    ...EMPTY,
     headers: lines.map((line) => ['X-Order', line] as const),
   })
   expect(result([part], carrier('"a b"'))).toBe('a%20b')
@@ -118,7 +118,7 @@ test('two lists of parts have one key exactly when they are equal', () => {
   const values = fc.record({ a: value, b: value })
   fc.assert(
     fc.property(values, values, (first, second) => {
-      const key = (pathParameters: Record<string, string>) => result(parts, { ...NOTHING, pathParameters })
+      const key = (pathParameters: Record<string, string>) => result(parts, { ...EMPTY, pathParameters })
       expect(key(first) === key(second)).toBe(first.a === second.a && first.b === second.b)
     }),
     { numRuns: 2_000 },
@@ -127,7 +127,7 @@ test('two lists of parts have one key exactly when they are equal', () => {
 
 test('the first header that the request carries is the key, and an invalid one is not passed over', () => {
   const source = { ...SOURCE, headers: ['idempotency-key', 'x-request-key'] }
-  const carrier = (...headers: [string, string][]): KeyCarrier => ({ ...NOTHING, headers })
+  const carrier = (...headers: [string, string][]): KeyCarrier => ({ ...EMPTY, headers })
   expect(keyOf(source, carrier(['X-Request-Key', 'b']))).toEqual({ kind: 'key', key: 'b' })
   expect(keyOf(source, carrier(['X-Request-Key', 'b'], ['Idempotency-Key', 'a']))).toEqual({
     kind: 'key',
@@ -136,7 +136,7 @@ test('the first header that the request carries is the key, and an invalid one i
   expect(keyOf(source, carrier(['X-Request-Key', 'b'], ['Idempotency-Key', '']))).toMatchObject({
     reason: 'empty',
   })
-  expect(keyOf(source, NOTHING)).toEqual({ kind: 'missing' })
+  expect(keyOf(source, EMPTY)).toEqual({ kind: 'missing' })
 })
 
 test('a joined key keeps to the limits of a key', () => {

@@ -11,14 +11,14 @@ const token = (payload: string) => `Bearer e30.${Buffer.from(payload).toString('
 const JWT = { kind: 'jwt', claim: 'sub' } as const
 const jwt = (payload: string) => principalFrom(JWT, [['Authorization', token(payload)]])
 
-test('of one Authorization line it is the SHA-256 of its bytes', () => {
+test('the principal of one Authorization line is the SHA-256 of its bytes', () => {
   expect(principalOf(['Bearer abc'])).toBe(sha256('Bearer abc'))
   expect(principalOf(['Basic \u00e9'])).toBe(sha256('Basic \u00e9'))
   expect(principalOf([''])).toBe(sha256(''))
   expect(principalOf([])).toBe(ANONYMOUS)
 })
 
-test('no two principals meet', () => {
+test('no two principals collide', () => {
   const header = (name: string, ...values: string[]) =>
     principalFrom(
       { kind: 'header', name },
@@ -76,13 +76,13 @@ const AUTHORIZATION = { kind: 'authorization' } as const
 const BY_HEADER = { kind: 'header', name: 'x-user' } as const
 
 test.each<[what: string, source: PrincipalSource, headers: HeaderList, names: boolean]>([
-  ['a request with nothing else', AUTHORIZATION, [], true],
-  ['one without the header of its route', BY_HEADER, [], true],
-  ['one without the claim of its route', JWT, [], true],
-  ['one with credentials', AUTHORIZATION, [['Authorization', 'Bearer a']], false],
-  ['one with empty credentials', AUTHORIZATION, [['Authorization', '']], false],
-  ['one with the header of its route', BY_HEADER, [['X-User', 'a']], false],
-  ['one with the claim of its route', JWT, [['Authorization', token('{"sub":"a"}')]], false],
+  ['a request without credentials', AUTHORIZATION, [], true],
+  ['a request without the header of its route', BY_HEADER, [], true],
+  ['a request without the claim of its route', JWT, [], true],
+  ['a request with credentials', AUTHORIZATION, [['Authorization', 'Bearer a']], false],
+  ['a request with empty credentials', AUTHORIZATION, [['Authorization', '']], false],
+  ['a request with the header of its route', BY_HEADER, [['X-User', 'a']], false],
+  ['a request with the claim of its route', JWT, [['Authorization', token('{"sub":"a"}')]], false],
 ])(
   'of %s, the client header names the client: only where it would be anonymous',
   (_what, source, headers, names) => {

@@ -1,4 +1,4 @@
-/** What one tenant may use, and that counting tenants costs bounded memory, whatever names arrive. */
+/** The quotas of one tenant, and the bounded memory of counting tenants, whatever names arrive. */
 import { describe, expect, test } from 'vitest'
 import { createTenantQuotas, type Place, TENANTS_MAX } from '../../../src/core/request/tenant-quotas.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
@@ -17,7 +17,7 @@ const placeFrom = (taken: ReturnType<ReturnType<typeof createTenantQuotas>['ente
 }
 
 describe('requests under way', () => {
-  test('are bounded for one tenant, and another is not told', () => {
+  test('requests under way are bounded for one tenant without an effect on another', () => {
     const { quotas: of } = quotas({ inFlightMax: 2 })
     const first = placeFrom(of.enter('a'))
     placeFrom(of.enter('a'))
@@ -31,7 +31,7 @@ describe('requests under way', () => {
 })
 
 describe('new records', () => {
-  test('may come at once up to the number of a second, and then at that rate', async () => {
+  test('new records may come in a burst of one second, and then at that rate', async () => {
     const { clock, quotas: of } = quotas({ newRecordsPerSecondMax: 7 })
     const taken = () => Array.from({ length: 20 }, () => of.enter('a')).filter((one) => one.kind === 'place')
     expect(taken().length).toBe(7)
@@ -43,7 +43,7 @@ describe('new records', () => {
     expect(taken().length).toBe(7)
   })
 
-  test('are not those that were there already', () => {
+  test('existing records do not count as new', () => {
     const { quotas: of } = quotas({ newRecordsPerSecondMax: 2 })
     for (let replay = 0; replay < 50; replay += 1) {
       const place = placeFrom(of.enter('a'))
@@ -57,7 +57,7 @@ describe('new records', () => {
     ])
   })
 
-  test('are refused with the time after which one more is accepted', async () => {
+  test('a new record beyond the rate is refused with the time after which one more is accepted', async () => {
     const { clock, quotas: of } = quotas({ newRecordsPerSecondMax: 4 })
     for (let taken = 0; taken < 4; taken += 1) of.enter('a')
     const refused = of.enter('a')

@@ -1,4 +1,4 @@
-/** Locks on entities, on five embedded nodes under a clock of the test. */
+/** Locks on entities, on five embedded nodes and a virtual clock. */
 import { expect, test } from 'vitest'
 import { KEPT_WHILE_ALIVE, renewLease } from '../../../src/core/claims/lease-renewer.ts'
 import { createLeases } from '../../../src/core/claims/leases.ts'
@@ -58,7 +58,7 @@ test('all records of a request are raised to one token, larger than every earlie
   expect(clock.pendingTimers).toBe(0)
 })
 
-test('locks of entities are kept for longer than a lease; a waiting request gets them when they are free, in one order', async () => {
+test('entity locks outlast a lease; a waiting request gets them when they are free, in one order', async () => {
   const { lock, clock } = cluster()
   const first = await lock('one', ['a', 'b'], 0)
   if (first.locked.kind !== 'locked') throw new Error(first.locked.kind)
@@ -71,7 +71,7 @@ test('locks of entities are kept for longer than a lease; a waiting request gets
   await first.locked.unlock()
   await clock.during(waiting)
   expect(second?.locked.kind).toBe('locked')
-  // The record of the one that waited was kept all the while.
+  // The waiting request kept its own record all the while.
   expect(second?.renewer.lost.aborted).toBe(false)
 })
 
@@ -83,7 +83,7 @@ test('a request that waited its whole time finds the entity busy, and frees the 
   expect(await leases.read(E('a'))).toMatchObject({ kind: 'released' })
 })
 
-test('waiting for an entity ends at once when the caller is gone', async () => {
+test('waiting for an entity ends at once when the caller disconnects', async () => {
   const { lock, clock } = cluster()
   await lock('one', ['a'], 0)
   const gone = new AbortController()
@@ -114,7 +114,7 @@ test('an entity whose work may not be over stays taken until its lease ends', as
   expect(third.locked.kind).toBe('locked')
 })
 
-test('where not all records can be raised to one token, claims under either token are released, and no attempt is left behind', async () => {
+test('where one record can not be raised to the common token, all claims are released without an attempt', async () => {
   const clock = new VirtualClock()
   const random = seededRandom(7)
   const { nodes, leases, set } = createCluster(clock, random)
@@ -124,7 +124,7 @@ test('where not all records can be raised to one token, claims under either toke
   const claimed = await leases.claim(request)
   if (claimed.kind !== 'granted') throw new Error(claimed.kind)
   const renewer = renewLease(claimed.lease, ports, KEPT_WHILE_ALIVE)
-  // The record is to be raised to the token of the entity: three nodes are away for just that moment.
+  // Three nodes are away for just the moment in which the record is raised to the token of the entity.
   for (const node of nodes)
     node.before = (command) => {
       if (command.kind === 'renew') set('deaf', 0, 1, 2)
@@ -143,7 +143,7 @@ test('where not all records can be raised to one token, claims under either toke
   expect(await leases.claim(request)).toMatchObject({ kind: 'granted', lease: { attempt: 1 } })
 })
 
-test('an entity whose lease was lost is not held, also while the record of the request is', async () => {
+test('an entity whose lease was lost is not held, even while the record of the request is', async () => {
   const { leases, clock, ports, hold } = cluster()
   const renewer = await hold('one')
   // The nodes of another group, which are away.

@@ -1,4 +1,4 @@
-/** Ids carry a reservation whole, and nobody without the secret makes or changes one. */
+/** An id carries the whole reservation, and only the secret makes or changes one. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
@@ -61,7 +61,7 @@ const reservation: fc.Arbitrary<Reservation> = fc
   }))
 
 describe('an id', () => {
-  test('is read back to the same reservation', () => {
+  test('an id is parsed to the same reservation', () => {
     fc.assert(
       fc.property(reservation, (of) => {
         expect(verifyReservationId(reservationIdOf(of, SECRET), [SECRET])).toEqual({
@@ -73,7 +73,7 @@ describe('an id', () => {
     )
   })
 
-  test('of the longest reservation that the API grants is within its limit, for values of names alone', () => {
+  test('the id of the longest reservation that the API grants keeps to the limit, for values of names alone', () => {
     const name = '%FF'.repeat(128)
     const names = Array.from(
       { length: LIMITS.valuesMax },
@@ -97,7 +97,7 @@ describe('an id', () => {
     expect(LIMITS.idCharsMax).toBe(RESERVATION_ID_CHARS_MAX)
   })
 
-  test('with any character changed, cut or added, or under another secret, is foreign', () => {
+  test('an id with a character changed, cut or added, or under another secret, is foreign', () => {
     const [of] = fc.sample(reservation, { numRuns: 1, seed: 1 })
     const id = reservationIdOf(of!, SECRET)
     const changed = [...id].map((char, at) => id.slice(0, at) + (char === 'A' ? 'B' : 'A') + id.slice(at + 1))
@@ -152,14 +152,14 @@ describe('the secret', () => {
     return { clock, secrets, takeAway, empty }
   }
 
-  test('is one for all that ask at the same moment, and for whoever comes later', async () => {
+  test('sidecars that read the secret at the same moment or later get the same one', async () => {
     const { clock, secrets } = sidecars(8)
     const agreed = await clock.during(Promise.all(secrets.map((one) => one.current(5_000))))
     expect(new Set(agreed.map(([secret]) => secret?.toString('hex'))).size).toBe(1)
     expect(agreed[0]?.[0]?.length).toBe(32)
   })
 
-  test('is not there without a quorum, and is as soon as there is one', async () => {
+  test('the secret is missing without a quorum, and there as soon as there is one', async () => {
     const { clock, secrets, takeAway } = sidecars(1)
     takeAway(3)
     expect(await clock.during(secrets[0]!.current(1_000))).toEqual([])
@@ -167,7 +167,7 @@ describe('the secret', () => {
     expect((await clock.during(secrets[0]!.current(1_000))).length).toBe(1)
   })
 
-  test('is looked at again after a while: emptied nodes get a new one, and the old one still verifies', async () => {
+  test('the secret is read again later: emptied nodes get a new one, and the old one still verifies', async () => {
     const first = sidecars(1)
     const [before] = await first.clock.during(first.secrets[0]!.current(1_000))
     first.empty()
@@ -181,12 +181,12 @@ describe('the secret', () => {
     expect(after[0]).not.toEqual(before)
   })
 
-  test('from a file: the first line signs, all verify', async () => {
+  test('of a secret file the first line signs, and all lines verify', async () => {
     const secrets = await givenSecret('new\n\nold\n').current(0)
     expect(secrets.map(String)).toEqual(['new', 'old'])
   })
 
-  test('stands under a key that no request can have, and that is copied with the records of requests', () => {
+  test('the secret stands under a key that no request can have, and is copied with the records', () => {
     expect(SECRET_RECORD_KEY).toMatch(/^dedup:[^:]/)
     fc.assert(
       fc.property(fc.string({ minLength: 1, maxLength: 20 }), (tenant) => {
@@ -196,7 +196,7 @@ describe('the secret', () => {
     )
   })
 
-  test('names a session in its own scope', () => {
+  test('the secret names a session in its own scope', () => {
     const tags = [
       { tenant: 't', env: 'e', sessionId: 's' },
       { tenant: 't', env: 'es', sessionId: '' },

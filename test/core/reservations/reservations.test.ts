@@ -71,7 +71,7 @@ const SILENCE: NodeAnswer = { kind: 'unreachable', reason: 'timeout', detail: ''
 const outcome = (result: unknown, completedAtWallMs: number) =>
   ({ kind: 'result', result, completedAtWallMs }) as const
 
-test('each value once, in the order of the keys, and one token for all', async () => {
+test('a reservation has each value once, in the order of the keys, and one token for all', async () => {
   const { mustReserve, leases } = cluster()
   const reservation = await mustReserve('s', ['b', 'a', 'b', 'c'])
   expect(reservation.intents).toEqual(['a', 'b', 'c'].map(intentOf))
@@ -79,7 +79,7 @@ test('each value once, in the order of the keys, and one token for all', async (
     expect(await leases.read(recordKey)).toMatchObject({ kind: 'claimed', token: reservation.token })
 })
 
-test('completed on one record only, the same completion again finishes it, and another one does not', async () => {
+test('a completion that reached one record only is finished by the same one again, and not by another', async () => {
   const { mustReserve, meddleWith, leases, clock } = cluster()
   const reservation = await mustReserve('s', ['a', 'b'])
   meddleWith(({ kind, key }) => (kind === 'complete' && key === keyOf('b') ? SILENCE : undefined))
@@ -96,7 +96,7 @@ test('completed on one record only, the same completion again finishes it, and a
   expect(await leases.read(keyOf('a'))).toMatchObject({ outcome: { result: 'paid' } })
 })
 
-test('too few nodes take the common token: nothing is reserved, and it is not called a conflict', async () => {
+test('a common token that too few nodes accept reserves no record, and is not called a conflict', async () => {
   const { tryReserve, mustReserve, meddleWith } = cluster()
   meddleWith(({ kind }, node) => (kind === 'renew' && node < 3 ? SILENCE : undefined))
   expect(await tryReserve('s', ['a', 'b'])).toEqual({ kind: 'unsettled' })
@@ -105,7 +105,7 @@ test('too few nodes take the common token: nothing is reserved, and it is not ca
   expect(other.attempt).toBe(1)
 })
 
-test('a reservation over two groups of nodes whose clocks are an hour apart lifts no record out of reach', async () => {
+test('a reservation over two groups whose clocks are an hour apart leaves every record claimable', async () => {
   const HOUR_MS = 3_600_000
   const clock = new VirtualClock()
   const random = seededRandom(5)
@@ -128,7 +128,7 @@ test('a reservation over two groups of nodes whose clocks are an hour apart lift
     retentionMs: 60_000,
     budgetMs: 100,
   })
-  // Somebody with the clock of the second group was there before: its record has the token of another hour.
+  // An earlier holder had the clock of the second group: its record has the token of another hour.
   const before = await groups[1]?.sidecar(ahead).claim(claimOf('b'))
   if (before?.kind !== 'granted') throw new Error('not granted')
   await early.release(before.lease)
@@ -143,7 +143,7 @@ test('a reservation over two groups of nodes whose clocks are an hour apart lift
     budgetMs: 100,
   }
   expect(await clock.during(reserve(request, leases, random))).toEqual({ kind: 'unsettled', skewed: true })
-  // Both were given back, and anybody may have them at once.
+  // Both were given back and are free at once.
   expect(await clock.during(inTime.claim(claimOf('a')))).toMatchObject({
     kind: 'granted',
     lease: { attempt: 1 },
@@ -154,7 +154,7 @@ test('a reservation over two groups of nodes whose clocks are an hour apart lift
   })
 })
 
-test('the session is recognised while it holds, and not after, nor for more than it holds', async () => {
+test('a session is recognised while it holds, and only for what it holds', async () => {
   const { mustReserve, tryReserve, clock } = cluster()
   const first = await mustReserve('s', ['a', 'b'])
   await clock.advance(5_000)
@@ -171,7 +171,7 @@ test('the session is recognised while it holds, and not after, nor for more than
   expect(later.attempt).toBe(2)
 })
 
-test('a lapsed reservation that nobody took can be extended; one that was taken is lost for good', async () => {
+test('a lapsed reservation can be extended until another session takes it; then it is lost for good', async () => {
   const { mustReserve, leases, clock } = cluster()
   const first = await mustReserve('s', ['a', 'b'])
   await clock.advance(10_001)
@@ -183,13 +183,13 @@ test('a lapsed reservation that nobody took can be extended; one that was taken 
   expect(await leases.read(keyOf('b'))).toMatchObject({ kind: 'claimed', token: second.token })
 })
 
-test('one of several was taken by somebody else: none is recorded as done, in whatever order', async () => {
+test('where another session took one of several records, none is recorded as done, in either order', async () => {
   for (const taken of ['a', 'b']) {
     const { mustReserve, leases, clock } = cluster()
     const first = await mustReserve('s', ['a', 'b'])
     await clock.advance(10_001)
     const second = await mustReserve('other', [taken])
-    // Its holder is told that it came too late, and takes back what it did for both.
+    // Its holder learns that it came too late, and undoes its work for both.
     expect(await complete(first, outcome('paid', 1), leases)).toEqual({ kind: 'fenced' })
     expect(await leases.read(keyOf(taken))).toMatchObject({ kind: 'claimed', token: second.token })
     expect(await leases.read(keyOf(taken === 'a' ? 'b' : 'a'))).toMatchObject({ kind: 'claimed' })
@@ -198,7 +198,7 @@ test('one of several was taken by somebody else: none is recorded as done, in wh
   }
 })
 
-test('completed on one record, and another one taken by somebody else since: it is not said that nothing was changed', async () => {
+test('a completion that reached one record is undecided once another session takes the other record', async () => {
   const { mustReserve, meddleWith, leases, clock } = cluster()
   const first = await mustReserve('s', ['a', 'b'])
   meddleWith(({ kind, key }) => (kind === 'complete' && key === keyOf('b') ? SILENCE : undefined))
@@ -209,7 +209,7 @@ test('completed on one record, and another one taken by somebody else since: it 
   expect(await complete(first, outcome('paid', 2), leases)).toEqual({ kind: 'undecided' })
 })
 
-test('completed on one record, and asked for by others since: the same completion again still finishes it', async () => {
+test('a completion that reached one record is finished by the same one again, after other sessions too', async () => {
   const { mustReserve, tryReserve, meddleWith, leases, clock } = cluster()
   const reservation = await mustReserve('s', ['a', 'b'])
   meddleWith(({ kind, key }) => (kind === 'complete' && key === keyOf('b') ? SILENCE : undefined))
@@ -220,7 +220,7 @@ test('completed on one record, and asked for by others since: the same completio
   expect(await leases.read(keyOf('b'))).toMatchObject({ kind: 'completed', outcome: { result: 'paid' } })
 })
 
-test('entities are given back with the last word, and only when every intent has its outcome', async () => {
+test('entities are released with the last call, and only when every intent has its outcome', async () => {
   const { mustReserve, meddleWith, leases, clock } = cluster()
   const entities = [intentOf('entity')]
   const reservation = await mustReserve('s', ['a'], { entities })
@@ -236,7 +236,7 @@ test('entities are given back with the last word, and only when every intent has
   expect(await leases.read(keyOf('entity'))).toMatchObject({ kind: 'released' })
 })
 
-test('undecided: the lapsed claim stays as it was, however often it is asked for', async () => {
+test('an undecided claim stays lapsed as it was, however often sessions try to reserve it', async () => {
   const { mustReserve, tryReserve, leases, clock } = cluster()
   await mustReserve('s', ['b'])
   await clock.advance(10_001)
@@ -249,7 +249,7 @@ test('undecided: the lapsed claim stays as it was, however often it is asked for
   expect((await mustReserve('s2', ['b'])).attempt).toBe(2)
 })
 
-test('a second attempt at one of several is none at the others: extended and released, those are as if never asked for', async () => {
+test('a second attempt at one record is a first at the others, and a release leaves those without one', async () => {
   const { mustReserve, leases, clock } = cluster()
   await mustReserve('s', ['b'])
   await clock.advance(10_001)
@@ -265,9 +265,9 @@ test('a second attempt at one of several is none at the others: extended and rel
   expect((await mustReserve('later', ['a'], { takeover: 'indeterminate' })).attempt).toBe(1)
 })
 
-test('what took longer to get than it lasts is given back and not handed out', async () => {
+test('a reservation that took longer to get than it lasts is given back and not handed out', async () => {
   const { ask, meddleWith, leases, clock, random } = cluster()
-  // Whoever claims the second value lets more time pass than the lease has.
+  // The claim of the second value lets more time pass than the lease has.
   meddleWith(({ kind, key }) => {
     if (kind === 'renew' && key === keyOf('a')) clock.stepWall(20_000)
     return undefined

@@ -13,8 +13,8 @@ const policy: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full
 const disposition = (status: number, headers: HeaderList = [], store: StoringPolicy['store'] = {}) =>
   dispositionOf({ status, headers }, { ...policy, store })
 
-describe('what is done with an answer', () => {
-  test('by default, status by status', () => {
+describe('the settlement of an answer', () => {
+  test('by default the status decides what an answer settles', () => {
     const released = [401, 403, 407, 408, 421, 425, 429]
     for (let status = 200; status <= 999; status += 1) {
       const expected: Disposition =
@@ -24,7 +24,7 @@ describe('what is done with an answer', () => {
   })
 
   test.each<[status: number, headers: HeaderList, store: StoringPolicy['store'], Disposition]>([
-    // The route's word: the exact status before its class.
+    // The route decides: the exact status before its class.
     [503, [], { '5xx': 'store' }, 'store'],
     [503, [], { '5xx': 'store', '503': 'hold' }, 'hold'],
     [404, [], { '4xx': 'release' }, 'release'],
@@ -33,11 +33,11 @@ describe('what is done with an answer', () => {
     [409, [['Retry-After', '5']], { '4xx': 'store' }, 'release'],
     [404, [['retry-after', '']], {}, 'release'],
     [503, [['Retry-After', '5']], { '5xx': 'store' }, 'release'],
-    // What was accepted is: there it says when to ask for the result, and to carry it out again would be once too often.
+    // A 202 has settled it: its header says when to fetch the result, and another execution would be one too many.
     [202, [['Retry-After', '5']], {}, 'store'],
     [303, [['Retry-After', '5']], {}, 'store'],
     [200, [['Retry-After', '5']], { '200': 'release' }, 'release'],
-    // The application's own word goes before everything.
+    // The application's own header precedes everything.
     [500, [['Fencepost-Outcome', 'store']], {}, 'store'],
     [200, [['fencepost-outcome', ' Release ']], {}, 'release'],
     [
@@ -58,7 +58,7 @@ describe('what is done with an answer', () => {
       {},
       'release',
     ],
-    // A word that it does not know is none.
+    // An unknown value is ignored.
     [500, [['fencepost-outcome', 'keep']], {}, 'release'],
     [200, [['fencepost-outcome', '']], {}, 'store'],
   ])('%i %j under %j: %s', (status, headers, store, expected) => {
@@ -104,8 +104,8 @@ describe('which headers are stored', () => {
     '%s is not, though the route asks for it',
     (name) => expect(kept(name, 'v', [name.toLowerCase()])).toBe(false),
   )
-  test('what the route names is', () => expect(kept('Digest', 'v', ['digest'])).toBe(true))
-  test('what Connection names is not, in any case and place', () => {
+  test('a header that the route names is stored', () => expect(kept('Digest', 'v', ['digest'])).toBe(true))
+  test('a header that Connection names is not stored, in any case and place', () => {
     const headers: HeaderList = [
       ['X-Hop', '1'],
       ['Connection', 'close, x-hop'],
@@ -113,7 +113,7 @@ describe('which headers are stored', () => {
     ]
     expect(storedHeadersOf(headers, [])).toEqual([['X-Stay', '2']])
   })
-  test('repeated ones stay repeated, in their order and case', () => {
+  test('repeated headers stay repeated, in their order and case', () => {
     const headers: HeaderList = [
       ['Link', '</a>'],
       ['X-B', '1'],
@@ -137,7 +137,7 @@ describe('what is recorded', () => {
   }
   const oversized = { stream: (async function* () {})() }
 
-  test('the whole answer', () => {
+  test('the whole answer is recorded', () => {
     expect(storedOutcomeOf(response, policy, 7)).toEqual({
       kind: 'response',
       status: 201,
@@ -146,7 +146,7 @@ describe('what is recorded', () => {
       completedAtWallMs: 7,
     })
   })
-  test('of an answer without a body the length that it states, and of one with a body its body', () => {
+  test('of an answer without a body its stated length is recorded, and of one with a body the body', () => {
     const headers: HeaderList = [['content-length', '4']]
     expect(storedOutcomeOf({ ...response, headers, body: Buffer.alloc(0) }, policy, 7)).toMatchObject({
       headers: [['Content-Length', '4']],
@@ -156,7 +156,7 @@ describe('what is recorded', () => {
   test.each([
     ['larger than may be stored', { ...response, oversized }, policy],
     ['of a route that stores no bodies', response, { ...policy, bodyStorage: 'none' as const }],
-  ])('a tombstone with its location for an answer %s', (_, answer, by) => {
+  ])('an answer %s is recorded as a tombstone with its location', (_, answer, by) => {
     expect(storedOutcomeOf(answer, by, 7)).toEqual({
       kind: 'tombstone',
       status: 201,
@@ -164,7 +164,7 @@ describe('what is recorded', () => {
       completedAtWallMs: 7,
     })
   })
-  test('a tombstone without one where there is none, or none that could be replayed', () => {
+  test('a tombstone has no location where the answer has none, or none that can be replayed', () => {
     for (const headers of [[], [['Location', '/a\r\nb']]] as HeaderList[]) {
       const stored = storedOutcomeOf({ ...response, headers, oversized }, policy, 7)
       expect(stored).toEqual({ kind: 'tombstone', status: 201, completedAtWallMs: 7 })
