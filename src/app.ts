@@ -1,8 +1,8 @@
 /**
- * The composition root, in the order of its phases: builds every part of the sidecar, opens its listeners, drains, and takes
- * it down again.
+ * The composition root, in the order of its phases: builds every part of the sidecar, opens its listeners, drains, and
+ * disposes of it.
  *
- * With what it composes in `app/` the only place that sees two adapters. It decides nothing about requests.
+ * Together with `app/` the only place that sees two adapters. It decides nothing about requests.
  */
 
 import { setTimeout } from 'node:timers/promises'
@@ -33,22 +33,22 @@ export type AppEnvironment = {
   readonly hostname: string
   readonly logTo: DestinationStream
   readonly readFile: ReadFile
-  /** In traces; `OTEL_SERVICE_NAME`. */
+  /** `OTEL_SERVICE_NAME`, for traces. */
   readonly serviceName?: string | undefined
-  /** What watches, instead of log, metrics, traces and readiness: for measuring what those cost. */
+  /** Replaces log, metrics, traces and readiness, to measure what they cost. */
   readonly openTelemetry?: typeof openTelemetry
 }
 
 export interface App extends AsyncDisposable {
-  /** Where it really listens, ports resolved; absent where a listener is off. */
+  /** The actual addresses, ports resolved; absent for a listener that is off. */
   readonly addresses: Readonly<ListenerAddresses & { admin?: string }>
-  /** Refuses new work and waits for what is under way, at most `limits.drain`. */
+  /** Refuses new work and waits for requests in flight, at most `limits.drain`. */
   drain(): Promise<void>
-  /** Of embedded nodes only: for the demonstration and for tests. */
+  /** Embedded nodes only: for the demonstration and for tests. */
   stopEmbeddedNode(index: number): void
 }
 
-/** @throws StartRefused where the nodes are not what they must be, or a listener can't be opened */
+/** @throws StartRefused if a node is unfit or a listener can't be opened */
 export async function createApp(config: Config, environment: AppEnvironment): Promise<App> {
   const parts = await build(config, environment)
   const state: State = { phase: 'starting', coordination: undefined }
@@ -64,7 +64,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     addresses = await listen(config, admin, parts)
     state.coordination = coordinate(config, parts)
   } catch (cause) {
-    // A port that is taken: what is open already would keep the process, which serves nothing.
+    // A port is taken: the listeners that are open already would keep alive a process that serves nothing.
     await dispose()
     throw cause
   }
@@ -87,10 +87,10 @@ type State = { phase: Watched['phase']; coordination: Coordination | undefined }
 
 type Parts = Awaited<ReturnType<typeof build>>
 
-/** Outcomes that are still offered to the quorum after their clients were answered; beyond, they are given up. */
+/** Outcomes that are still being recorded after their clients were answered; any beyond are given up. */
 export const LATE_OFFERS_MAX = 1_000
 
-/** Every part in the order of their dependency. Nothing listens yet. */
+/** Builds every part in order of dependency. Nothing listens yet. */
 async function build(config: Config, environment: AppEnvironment) {
   const size = sizeOf(config)
   const telemetry = await telemetryOf(config, environment, size)
@@ -137,7 +137,7 @@ async function build(config: Config, environment: AppEnvironment) {
     background,
     sagas,
     listeners,
-    /** Of what listens nowhere. */
+    /** Disposes of all parts but the listeners. */
     [Symbol.asyncDispose]: async () => {
       stack[Symbol.dispose]()
       await telemetry[Symbol.asyncDispose]()
@@ -150,7 +150,7 @@ async function build(config: Config, environment: AppEnvironment) {
 
 function sizeOf(config: Config) {
   const nodeNames = nodeNamesOf(config)
-  // Groups are all of one size.
+  // All groups have the same size.
   const nodeCount = nodeNames[0]?.length ?? 0
   return { nodeNames: nodeNames.flat(), nodeCount, required: majorityOf(nodeCount) }
 }
@@ -179,7 +179,7 @@ async function connectedNodes(config: Config, { events }: Pick<Telemetry, 'event
   return nodes
 }
 
-/** Probes and scrapes, answered from what all parts say in that moment. */
+/** Probes and scrapes, answered from the current state of all parts. */
 function adminOf({ telemetry, nodes, listeners, stack, sagas, secrets }: Parts, state: State) {
   const watched = (): Watched => ({
     phase: state.phase,
@@ -201,7 +201,7 @@ function adminOf({ telemetry, nodes, listeners, stack, sagas, secrets }: Parts, 
   })
 }
 
-/** Probes first: whoever waits for the sidecar sees that it starts. */
+/** Probes first: the kubelet then sees that the sidecar is starting. */
 async function listen(
   { adminListen: at }: Config,
   admin: ReturnType<typeof adminOf>,
@@ -225,13 +225,13 @@ async function drain(config: Config, { log, listeners, background }: Parts, stat
   state.phase = 'draining'
   log.info('draining: new work is refused, work under way is finished')
   const untilMonoMs = clock.monoMs() + config.drainTimeoutMs
-  // What is reserved goes on being extended and completed while the proxy finishes its requests, and the sweeper may be
+  // Holders go on extending and completing reservations while the proxy finishes its requests, and the sweeper may be
   // waiting for the application.
   await Promise.all([state.coordination?.[Symbol.asyncDispose](), listeners.close(config.drainTimeoutMs)])
   await within(background.drained(), untilMonoMs - clock.monoMs())
 }
 
-/** Waits, but not longer than there is time for. This timer does keep the process alive. */
+/** Waits for the work within the limit. Unlike other timers this one keeps the process alive. */
 async function within(work: Promise<void>, limitMs: number): Promise<void> {
   const ended = new AbortController()
   const overdue = setTimeout(Math.max(0, limitMs), undefined, { signal: ended.signal }).catch(() => {})

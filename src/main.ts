@@ -29,7 +29,8 @@ const io: Io = {
   nodeOptions: [...process.execArgv, ...(process.env.NODE_OPTIONS ?? '').split(/\s+/)],
   onParentMessage: (listener) => {
     process.on('message', listener)
-    // A listener keeps the channel referenced, and the channel the process: it would never end after its drain.
+    // A listener keeps the channel referenced, and the channel keeps the process alive: it would never end after its
+    // drain.
     process.channel?.unref()
   },
   signals: {
@@ -42,30 +43,31 @@ const io: Io = {
   },
 }
 
-// Node's own last words print the message and every property of the error: what a client sent, the command of a database
-// client with its password. Whatever report is asked for (`--report-*`) must not list the environment either, nor stop the
-// process to ask for the names of all its peers.
+// Node's own report of a fault prints the message and every property of the error: a client's request, a database
+// client's command with its password. A report (`--report-*`) must not list the environment either, nor stop the
+// process to resolve the names of all its peers.
 Object.assign(process.report, { excludeEnv: true, excludeNetwork: true })
 process.on('uncaughtException', (fault) => {
-  const told = lastWords(fault)
-  writeSync(process.stderr.fd, told)
+  const report = lastWords(fault)
+  writeSync(process.stderr.fd, report)
   if (process.report.reportOnUncaughtException) {
     const bare = new Error('left out')
-    bare.stack = told
+    bare.stack = report
     process.report.writeReport(bare)
   }
   process.exit(EXIT.failure)
 })
 
-// `fencepost config print | head` closes the pipe early: nobody is left to tell anything to. What runs until it is told to
-// stop is told so, once: a sidecar without a reader of its log still has requests to bring to their end.
-let heard = true
+// `fencepost config print | head` closes the pipe early: the output has no reader left. A command that runs until
+// stopped gets one SIGTERM: a sidecar without a reader of its log still has requests to finish.
+let hasReader = true
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
-  if (!heard) return
-  heard = false
+  if (!hasReader) return
+  hasReader = false
   if (!process.emit('SIGTERM', 'SIGTERM')) process.exit(0)
 })
 
-// Set and not exited with: what is still open then is a defect to be seen, and output on pipes is not cut off.
+// Set instead of calling exit: a handle that is still open then is a defect to be seen, and piped output is not cut
+// off.
 process.exitCode = await program(process.argv.slice(2), io)

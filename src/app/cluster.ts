@@ -1,5 +1,5 @@
 /**
- * Composes the nodes from the configuration, group by group, as the sidecar uses them.
+ * Composes the sidecar's nodes from the configuration, group by group.
  */
 
 import type { Config } from '../config/load.ts'
@@ -21,15 +21,15 @@ const EMBEDDED_NODES = 5
 
 export type OpenNodes = AsyncDisposable &
   NodeGroups & {
-    /** Nodes that must not be used, each with its reason. Where there is one, the sidecar must not start. */
+    /** Nodes that must not be used, each with its reason. With any of them the sidecar must not start. */
     readonly refused: readonly string[]
     views(): readonly NodeView[]
-    /** Of each group that does not come back by itself: why, and what to do. */
+    /** For each group that cannot recover by itself: why, and what to do. */
     standstills(): readonly string[]
     stopEmbedded(index: number): void
   }
 
-/** As the nodes call themselves, in their order, group by group. */
+/** The names that the nodes report, in their order, group by group. */
 export function nodeNamesOf({ redisNodes }: Pick<Config, 'redisNodes'>): readonly (readonly string[])[] {
   if (redisNodes.kind === 'embedded')
     return [Array.from({ length: EMBEDDED_NODES }, (_, index) => `embedded-${index}`)]
@@ -88,7 +88,7 @@ function embeddedNodes(config: Config, clock: Clock, events: Events): OpenNodes 
 
 type Ports = { readonly clock: Clock; readonly random: Random; readonly events: Events }
 
-/** The nodes of a group, guarded, and what is seen of them. */
+/** The guarded nodes of a group, and their views. */
 function votingGroup(
   config: Config,
   name: string,

@@ -1,7 +1,7 @@
 /**
- * What sidecars do together: one of them is elected and sweeps; all of them write the audit log.
+ * What sidecars do together: one elected sidecar sweeps; all of them append to the audit log.
  *
- * Embedded nodes have neither: nothing outlives their process that somebody could look at later.
+ * Embedded nodes have neither, because their records end with their process.
  */
 
 import type { Config } from '../config/load.ts'
@@ -27,7 +27,7 @@ export type CoordinationPorts = {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
-  /** Who is asked about orphans, where the configuration names a path. */
+  /** The application that resolves orphans, if the configuration names a path. */
   readonly application: Pick<Application, 'forward'> | undefined
   readonly onFailure: (cause: unknown) => void
 }
@@ -40,11 +40,11 @@ export type Coordination = AsyncDisposable & {
     readonly filled: boolean
     readonly orphansOpen: number | undefined
   }
-  /** Of the nodes, by their names; undefined where another sidecar is elected to ask for them. */
+  /** Stats of the nodes, by name; undefined while another sidecar is elected to collect them. */
   nodeStats(): ReadonlyMap<string, NodeStats> | undefined
 }
 
-/** What there is for each quorum group. Each has a leader of its own, so that a lost one stops no other one from being swept. */
+/** The ports of one quorum group. Each has its own leader, so that a lost group does not stop sweeping in the others. */
 export type CoordinatedGroup = Pick<CoordinationPorts, 'redis' | 'auditLog' | 'leases'>
 
 export function openCoordinations(
@@ -78,9 +78,9 @@ export function openCoordinations(
   }
 }
 
-/** How long there is no leader when one dies: but no longer than a lease that nodes wait for. */
+/** The longest time without a leader after one dies, but never above a lease that nodes accept. */
 const LEADERSHIP_LEASE_MS = 15_000
-/** Nobody waits for it with a request. */
+/** No request waits for these stats. */
 const NODE_STATS_DEADLINE_MS = 1_000
 
 function openCoordination(config: Config, ports: CoordinationPorts): Coordination {
@@ -104,7 +104,7 @@ function openCoordination(config: Config, ports: CoordinationPorts): Coordinatio
   let orphansOpen: number | undefined
   const candidate = campaign({
     ...ports,
-    // Leading is no work of a request: its lease is not counted among theirs.
+    // Not the lease of a request, so events must not count it.
     events: SILENT,
     recordKey: SWEEPER_LEADERSHIP,
     leaseMs: Math.min(LEADERSHIP_LEASE_MS, Math.max(config.leaseMs, config.reservationMaxLeaseMs)),
@@ -134,7 +134,7 @@ function openCoordination(config: Config, ports: CoordinationPorts): Coordinatio
   }
 }
 
-/** The longest an application may think about an orphan; it is asked again in the next round. */
+/** Time limit for the application's answer about an orphan; the next round sends the question again. */
 const ANSWER_WITHIN_MS = 5_000
 const ANSWER_MAX_BYTES = 4_096
 
@@ -154,7 +154,7 @@ export function askOf(
       { answerWithinMs: ANSWER_WITHIN_MS, storedLimitBytes: ANSWER_MAX_BYTES },
     )
     if (result.kind !== 'answered') return 'unknown'
-    // Nobody reads the rest of an answer that is too large: begun and broken off, it gives its connection back.
+    // The rest of an oversized answer is not needed: starting and stopping the read returns the connection.
     for await (const _ of result.response.oversized?.stream ?? []) break
     if (result.response.status !== 200) return 'unknown'
     const verdict = verdictIn(result.response.body)
@@ -173,10 +173,10 @@ function verdictIn(body: Buffer): Verdict | undefined {
   }
 }
 
-/** Entries that wait to be written; beyond, they are dropped and counted as a failure. */
+/** Entries waiting to be written; any beyond are dropped and reported as a failure. */
 const PENDING_MAX = 100
 
-/** A subscriber that writes the audit log; what can't be written is told to `onFailure` and stands in the log anyway. */
+/** A subscriber that appends to the audit log; `onFailure` gets what can't be written, and the log has it anyway. */
 export function appendAudit(
   auditLog: AuditLog,
   clock: Clock,

@@ -1,4 +1,4 @@
-/** The listener for Envoy's gRPC services as the configuration wants it. */
+/** The listener for Envoy's gRPC services, as configured. */
 
 import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
@@ -7,12 +7,14 @@ import { gatewaySecret } from './gateway.ts'
 import { scopeRules } from './scope-rules.ts'
 import type { Secrets } from './secrets.ts'
 
-/** What is around a body in a message: the head of its request, and gRPC's own fields. */
+/** The rest of a message besides a body: the head of its request, and gRPC's own fields. */
 const AROUND_BYTES = 64 * 1024
-/** Envoy may hold back more of an answer than is stored of it, and hands on what it has: 1 MiB by default, twice that at most. */
+/**
+ * Envoy may buffer more of an answer than is stored, and sends all that it has: 1 MiB by default, at most twice that.
+ */
 const HELD_BY_ENVOY_BYTES = 2 * 1024 * 1024
 
-/** The listener, or undefined where it is off. gRPC is loaded only where it listens: it takes a tenth of a second. */
+/** The listener, or undefined if it is off. Loads gRPC only if needed: that takes a tenth of a second. */
 export async function openEnvoy(
   config: Config,
   core: Omit<EnvoyPorts, 'secret' | 'newInstance' | 'onFailure'>,

@@ -1,4 +1,4 @@
-/** The gateway listener as the configuration wants it. */
+/** The gateway listener, as configured. */
 
 import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
@@ -8,7 +8,7 @@ import { listenerLimits } from './listener-limits.ts'
 import { scopeRules } from './scope-rules.ts'
 import type { Secrets } from './secrets.ts'
 
-/** The gateway listener, or undefined where it is off. */
+/** The gateway listener, or undefined if it is off. */
 export function openGateway(
   config: Config,
   core: Pick<GatewayPorts, 'leases' | 'quotas' | 'clock' | 'random' | 'events'>,
@@ -24,7 +24,7 @@ export function openGateway(
       scope: scopeRules(config),
       tokens: secrets.apiTokens,
       ...(tls === undefined ? {} : { tls }),
-      // base64 of the largest body that is stored, and as much again as a head may have.
+      // The largest stored body as base64, plus as much again as a head may have.
       reportBytesMax: Math.ceil(config.storedResponseLimitBytes * 1.4) + config.headerLimitBytes,
       limits: {
         ...listenerLimits(config),

@@ -1,4 +1,4 @@
-/** The limits that every listener for requests of others has, as the configuration wants them. */
+/** The limits of every listener for clients' requests, as configured. */
 
 import type { Config } from '../config/load.ts'
 import type { ListenerLimits } from '../http/server/listener.ts'

@@ -1,6 +1,5 @@
 /**
- * The listeners for requests (proxy, reservation API, gateway, Envoy), as the configuration wants them: opened, counted and
- * closed together.
+ * The listeners for requests (proxy, reservation API, gateway, Envoy): opened, counted and closed together.
  */
 
 import type { Config } from '../config/load.ts'
@@ -12,27 +11,27 @@ import { openReservationApi } from './reservation-api.ts'
 import type { Secrets } from './secrets.ts'
 import { StartRefused } from './start-refused.ts'
 
-/** Where each really listens, ports resolved; absent where it is off. */
+/** The actual addresses, ports resolved; absent for a listener that is off. */
 export type ListenerAddresses = { proxy?: string; api?: string; gateway?: string; gatewayGrpc?: string }
 
 export type ListenersPorts = {
-  /** Of those that execute requests themselves: proxy and Envoy. */
+  /** For listeners that execute requests themselves: proxy and Envoy. */
   readonly executing: Parameters<typeof openProxy>[1]
-  /** Of those that answer an application, which executes them. */
+  /** For listeners that answer an application, which executes requests. */
   readonly answering: Parameters<typeof openReservationApi>[2]
   readonly onFailure: ReservationApiPorts['onFailure']
 }
 
 export type Listeners = {
-  /** What is asked of the application besides requests; undefined where the proxy is off. */
+  /** For calls to the application besides requests; undefined if the proxy is off. */
   readonly application: NonNullable<ReturnType<typeof openProxy>>['application'] | undefined
-  /** Requests under way now. */
+  /** Requests in flight. */
   inFlight(): number
-  /** Reservations that were given out here and are under way. */
+  /** Open reservations that this sidecar granted. */
   reserved(): number
-  /** @throws StartRefused where one can't be opened */
+  /** @throws StartRefused if one can't be opened */
   listen(): Promise<ListenerAddresses>
-  /** Refuses new work, and waits for what is under way, at most `graceMs`. */
+  /** Refuses new work, and waits for requests in flight, at most `graceMs`. */
   close(graceMs: number): Promise<void>
 }
 
@@ -55,7 +54,7 @@ export async function openListeners(
       if (api !== undefined) addresses.api = await opened('api', () => api.listen())
       if (gateway !== undefined) addresses.gateway = await opened('gateway', () => gateway.listen())
       if (envoy !== undefined) addresses.gatewayGrpc = await opened('gateway gRPC', () => envoy.listen())
-      // Last: a client that finds it open finds everything behind it open, too.
+      // Last: a client that finds it open finds everything behind it open as well.
       if (proxy !== undefined) addresses.proxy = await opened('proxy', () => proxy.listen())
       return addresses
     },

@@ -1,4 +1,4 @@
-/** The proxy and the application behind it, as the configuration wants them. */
+/** The proxy and the application behind it, as configured. */
 
 import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
@@ -8,7 +8,7 @@ import { listenerLimits } from './listener-limits.ts'
 import { scopeRules } from './scope-rules.ts'
 import type { Secrets } from './secrets.ts'
 
-/** Both, or undefined where the proxy is off. */
+/** Both, or undefined if the proxy is off. */
 export function openProxy(
   config: Config,
   core: Omit<ProxyPorts, 'application' | 'newInstance' | 'onFailure'>,

@@ -1,5 +1,5 @@
 /**
- * What readiness is judged by, counted from the nodes as they stand: the votes of each quorum group, and whether clocks
+ * The facts that readiness is judged by, counted from the nodes: the votes of each quorum group, and whether clocks
  * keep claims from being granted.
  */
 
@@ -9,9 +9,9 @@ import type { NodeView } from '../http/admin/server.ts'
 export type NodesSeen = {
   readonly phase: ReadinessFacts['phase']
   readonly nodes: readonly NodeView[]
-  /** All quorum groups were seen to be the ones that are configured. */
+  /** Every quorum group confirmed the configured groups. */
   readonly agreed: boolean
-  /** Of each group whose votes do not come back by themselves: why, and what to do. */
+  /** For each group whose votes do not come back by themselves: why, and what to do. */
   readonly standstills: readonly string[]
 }
 
@@ -21,7 +21,7 @@ export type QuorumSize = {
   readonly required: number
 }
 
-/** @param skewed names of the nodes whose clocks are further off than tolerated; undefined where that refuses no claim */
+/** @param skewed names of the nodes whose clocks are off by more than tolerated; undefined if that refuses no claim */
 export function readinessFacts(
   { phase, nodes, agreed, standstills }: NodesSeen,
   skewed: ReadonlySet<string> | undefined,
@@ -61,7 +61,7 @@ function groupsOf(nodes: readonly NodeView[], skewed: ReadonlySet<string> | unde
   }))
 }
 
-/** Of several groups the claims of each would have to be refused. */
+/** With several groups, only if every group refuses claims. */
 function refusalFor(
   groups: readonly Group[],
   voting: number,

@@ -1,5 +1,5 @@
 /**
- * The two timers of readiness: its evaluations, and the synthetic claims while there are too few real ones to judge by.
+ * The two timers of readiness: its evaluations, and the synthetic claims while real ones are too few.
  */
 
 import type { Config } from '../config/load.ts'
@@ -17,7 +17,7 @@ export type ReadinessTimersPorts = {
   readonly events: Events
 }
 
-/** @param groups claimed on in turn */
+/** @param groups get the claims in turn */
 export function startReadinessTimers(
   gate: ReadinessGate,
   groups: readonly Pick<Leases, 'claim' | 'release'>[],
@@ -35,11 +35,11 @@ export function startReadinessTimers(
     timers.add(timer)
   }
 
-  // Neither a restarted process nor a later claim of this one must meet what an earlier one could not give back.
+  // A new key: an earlier claim, also of an earlier process, may not have been released.
   const freshKey = () => `${PROBE_KEY}${instance}:${random.hex(8)}`
   let key = freshKey()
   let next = 0
-  // A quarter more than there have to be: a slice of the window that ends takes its claims away.
+  // A quarter above the minimum: each slice of the window that ends takes its claims away.
   const enough = config.readinessMinSamples * 1.25
 
   every(gate.evaluateEveryMs, gate.evaluate)

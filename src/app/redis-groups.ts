@@ -1,6 +1,6 @@
 /**
- * Composes the Redis nodes of each quorum group from the configuration: for the sidecar, and, by themselves, for the
- * commands that look after nodes.
+ * Composes the Redis nodes of each quorum group from the configuration: for the sidecar, and separately for the
+ * commands that manage nodes.
  */
 
 import { nameOfNode, type RedisAddress, type RedisGroup } from '../config/addresses.ts'
@@ -26,14 +26,14 @@ import { systemClock } from '../system/clock.ts'
 import { systemRandom } from '../system/random.ts'
 import { operatorLeases } from './stack.ts'
 
-/** A group, not connected yet. */
+/** A group, not yet connected. */
 export type RedisGroupNodes = {
-  /** Empty where it is the only one. */
+  /** Empty for the only group. */
   readonly name: string
   readonly addresses: readonly RedisAddress[]
-  /** As all sidecars call its nodes. */
+  /** Its nodes' names, the same for all sidecars. */
   readonly nodeNames: readonly string[]
-  /** What stands on each of them: these names, and which groups there are. */
+  /** The list that each node stores: these names, and the groups. */
   readonly list: readonly string[]
   readonly nodes: RedisNodes
 }
@@ -61,7 +61,7 @@ export function openRedisGroups(
       config.redisNodeNames?.slice(before, before + addresses.length) ?? addresses.map(nameOfNode)
     before += addresses.length
     const list = groupList(nodeNames, given, names)
-    // A group whose fellows can't be asked may be one that others placed among different ones before.
+    // The group may have been placed among different groups before: only the nodes of the other groups can tell.
     const mayFound = () =>
       opened.every(({ nodes }, other) => other === at || isBrandNew(nodes) || hasMajority(nodes))
     const nodes = redisNodesOf(config, addresses, list, name, mayFound, ports)
@@ -73,14 +73,14 @@ export function openRedisGroups(
 /**
  * Dials all nodes of all groups.
  *
- * @param onLook of each group, who watches the clocks of its nodes
+ * @param onLook per group: the listener that watches the clocks of its nodes
  * @returns the nodes that must not be used, each with its reason
  */
 export async function connectAll(
   groups: readonly { readonly nodes: RedisNodes; readonly onLook?: LookListener | undefined }[],
 ): Promise<readonly string[]> {
   const refused = await Promise.all(groups.map(({ nodes, onLook }) => nodes.connect(onLook)))
-  // Each was looked at before its fellows were: whether it may be founded is known only now.
+  // Each group was inspected before the others: only now is it known whether it may be founded.
   if (groups.length > 1) for (const { nodes } of groups) await nodes.enroller.foundIfNew()
   return refused.flat()
 }
@@ -93,7 +93,7 @@ function isBrandNew({ members }: RedisNodes): boolean {
   return mayBeFounded(members.map(({ state }) => (state.kind === 'quarantined' ? state.facts : undefined)))
 }
 
-/** Written and read rarely, and nobody waits for it with a request: longer than a claim's command may take. */
+/** Longer than a claim's command may take: the audit log is written and read rarely, and no request waits for it. */
 const AUDIT_DEADLINE_MS = 1_000
 
 export function auditLogOn(redis: RedisNodes, clock: Clock): AuditLog {
@@ -108,18 +108,18 @@ export function votersOf(redis: RedisNodes) {
   return redis.members.map(({ state, client }) => (state.kind === 'voting' ? client : undefined))
 }
 
-/** The nodes of one group by themselves, for `fencepost nodes`. */
+/** The nodes of one group, for `fencepost nodes`. */
 export type OpenCluster = {
-  /** Empty where it is the only one. */
+  /** Empty for the only group. */
   readonly name: string
   /** Of each node, in the order of the setting, without credentials. */
   readonly addresses: readonly string[]
   states(): ReturnType<RedisNodes['states']>
   cluster(): Cluster
-  /** Why no vote comes back by itself any more, and what to do. */
+  /** Why votes no longer come back by themselves, and what to do. */
   standstill(): string | undefined
   declareLoss(confirmation: string | undefined, by: string): Promise<LossDeclared>
-  /** From now on the cluster consists of the nodes of the configuration. */
+  /** Makes the configured nodes the cluster's members. */
   changeMembers(confirmation: string | undefined, by: string): Promise<MembersChanged>
 }
 
@@ -129,7 +129,7 @@ export type OpenClusters = AsyncDisposable & {
   readonly auditLog: AuditLog
   readonly leases: Leases
   connect(): Promise<readonly string[]>
-  /** From now on identities are placed among these groups. */
+  /** Makes these groups the ones among which identities are placed. */
   changeGroups(
     to: readonly string[] | undefined,
     confirmation: string | undefined,
@@ -139,7 +139,7 @@ export type OpenClusters = AsyncDisposable & {
 
 /**
  * @param watchOnly change nothing on the nodes
- * @returns undefined where the nodes are embedded
+ * @returns undefined for embedded nodes
  */
 export function openClusters(config: Config, events: Events, watchOnly: boolean): OpenClusters | undefined {
   if (config.redisNodes.kind === 'embedded') return undefined
@@ -169,7 +169,7 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
     }),
     connect: () => connectAll(opened),
     changeGroups: (to, confirmation, by) => {
-      // Here the only one has a name as well.
+      // Here even the only group has a name.
       const groups = opened.map((group, at) => ({ ...group, name: given[at]?.name ?? group.name }))
       return changeGroups(groups, to ?? groups.map(({ name }) => name), confirmation, by)
     },

@@ -1,4 +1,4 @@
-/** The reservation API as the configuration wants it. */
+/** The reservation API, as configured. */
 
 import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
@@ -8,7 +8,7 @@ import { createReservationApi, type ReservationApiPorts } from '../http/reservat
 import { scopeRules } from './scope-rules.ts'
 import type { Secrets } from './secrets.ts'
 
-/** The reservation API, or undefined where it is off. */
+/** The reservation API, or undefined if it is off. */
 export function openReservationApi(
   config: Config,
   version: string,

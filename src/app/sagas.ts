@@ -1,9 +1,8 @@
 /**
- * The administration of sagas as the configuration wants it, and the backlog that scrapes are answered from: nothing where no
- * database is configured.
+ * The administration of sagas as configured, and the backlog for scrapes: undefined without a configured database.
  *
- * Owns how often the database is looked at. A scrape never asks it: it gets what was so at the last look, and where the last
- * look failed or is overdue it is told that nothing is known.
+ * Owns how often the database is queried. A scrape never queries it: it gets the last result, and nothing if the last
+ * query failed or is overdue.
  */
 
 import { createSagaAdmin, openSagaKit, sagaBacklog } from '@fencepost/saga/admin'
@@ -14,13 +13,13 @@ import type { SagaAdmin, SagaBacklog } from '../core/saga-admin.ts'
 
 export type OpenSagas = AsyncDisposable & {
   readonly admin: SagaAdmin
-  /** At the last look; undefined where the database did not answer then. */
+  /** From the last query; undefined if the database did not reply. */
   readonly backlog: () => SagaBacklog | undefined
 }
 
-/** Of each pod: a few counts in the database, four times a minute. */
+/** Per pod: a few counts in the database, four times a minute. */
 const LOOK_EVERY_MS = 15_000
-/** A look that takes longer has failed: connecting, and each of its statements. */
+/** Time limit of a query: for connecting, and for each statement. */
 const LOOK_DEADLINE_MS = 5_000
 
 export function openSagas(
@@ -52,7 +51,7 @@ export function openSagas(
   }
 }
 
-/** Looks at once and then again and again, one look at a time. Only the first of several failures in a row is reported. */
+/** Queries at once and then periodically, one query at a time. Reports only the first of several failures in a row. */
 function watching(clock: Clock, look: () => Promise<SagaBacklog>, onError: (error: unknown) => void) {
   let backlog: SagaBacklog | undefined
   let failing = false

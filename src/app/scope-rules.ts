@@ -1,4 +1,4 @@
-/** Whose word on tenant, version and client counts, as the configuration says: the same for the proxy and the gateways. */
+/** Which peers may state tenant, version and client, as configured: the same for the proxy and the gateways. */
 
 import type { Config } from '../config/load.ts'
 import type { ScopeRules } from '../http/request/identify.ts'

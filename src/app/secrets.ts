@@ -1,8 +1,8 @@
 /**
- * What is read from files and may change while the sidecar runs: the token of the API, the certificates of the listeners.
+ * Files that may change while the sidecar runs: the token of the API, the certificates of the listeners.
  *
- * Owns that a change is whole before it is in force: a certificate that does not belong to its key is refused, told to
- * the log, and the one before stays.
+ * Owns that only a complete change takes effect: a certificate that does not belong to its key is refused and logged,
+ * and the previous one stays.
  */
 
 import { createSecureContext } from 'node:tls'
@@ -14,20 +14,23 @@ import type { Certificates, ListenerTls } from '../http/server/tls.ts'
 import { watchFiles } from '../system/file-watch.ts'
 
 export type Secrets = Disposable & {
-  /** Tokens that callers of the API may show now; undefined where none is asked for. */
+  /** Tokens that callers of the API may send now; undefined if none is required. */
   readonly apiTokens: (() => readonly string[]) | undefined
-  /** Undefined where the listener speaks plain text. */
+  /** Undefined if the listener speaks plain text. */
   tls(listener: ListenerName): ListenerTls | undefined
 }
 
-type Told = { info(fields: object, message: string): void; error(fields: object, message: string): void }
+type SecretsLog = {
+  info(fields: object, message: string): void
+  error(fields: object, message: string): void
+}
 
-/** @throws where certificate and key do not belong together */
+/** @throws if certificate and key do not belong together */
 export function openSecrets(
   config: Config,
   readFile: (path: string) => string,
   clock: Clock,
-  log: Told,
+  log: SecretsLog,
 ): Secrets {
   const { apiToken, tlsCert, tlsKey, tlsClientCa } = config
   const listeners: (() => void)[] = []

@@ -2,22 +2,25 @@
  * The stack: everything that a claim passes on its way to the nodes, listed once. Outermost first:
  *
  *   request
- *     shared leases     one process asks the nodes once for what several of its requests want, and remembers outcomes
- *     group routing     of several quorum groups the one that keeps the record; with one group there is nothing in between
- *     quorum breaker    answers at once while its group has no majority. Inside the routing: a lost group refuses its own
- *                       records only. Inside the shared leases: what is known here is answered without a quorum, too
+ *     shared leases     one round serves several requests of this process for the same record; remembers outcomes
+ *     group routing     selects the quorum group that keeps the record; absent with one group
+ *     quorum breaker    answers at once while its group has no majority. Inside the routing: a lost group refuses only
+ *     its
+ *                       own records. Inside the shared leases: remembered outcomes are answered without a quorum
  *     leases            the record protocol: claim, renew, complete, release, read
  *     rounds            one command to all nodes of the group, decided by a majority (redlock)
- *     tracing           a span for each command, where that is asked for; outside the breaker, so that what it kept from a
+ *     tracing           a span for each command, if configured; outside the breaker, so that a command that it kept
+ *     from a
  *                       node shows as well
- *     encryption        where there is a key ring, no node is shown an outcome; whatever looks at replies further inside
- *                       looks at their kind and time only
- *     node breaker      spares a node that does not answer. Outside the clock watch: what was not sent says nothing of a clock
+ *     encryption        with a key ring, no node sees an outcome; layers further inside see only kind and time of a
+ *     reply
+ *     node breaker      spares a node that does not reply. Outside the clock watch: an unsent command says nothing of a
+ *     clock
  *     clock watch       next to the node, so that it times every reply; takes away the votes of a node whose clock jumped
  *   node                Redis, or embedded
  *
- * Beside it stands what routes fall back to that chose `local`: the same protocol on one node inside this process, behind the
- * write-back, which tells the quorum of each group what was completed here once it is back.
+ * Beside it stands the fallback of routes with `local`: the same protocol on one node inside this process, behind the
+ * write-back, which records in the quorum of each group, once it is back, what was completed here.
  */
 
 import type { Config } from '../config/load.ts'
@@ -49,40 +52,40 @@ export type StackPorts = Outside & {
 }
 
 export type Stack = Disposable & {
-  /** All of it. */
+  /** The whole stack. */
   readonly leases: SharedLeases
-  /** Of this process alone, for routes that chose `local`: what is completed here is written back. */
+  /** This process's own records, for routes with `local`: the write-back records completions in the quorum. */
   readonly local: Leases
   writeBackPending(): number
   readonly waitQueues: WaitQueues
   readonly auditLog: AuditLog | undefined
-  /** Of each group without its breaker, telling nobody: for synthetic claims. */
+  /** Each group without its breaker and without events: for synthetic claims. */
   readonly probed: readonly Leases[]
-  /** The groups that outlive the process: what is elected, swept and written down there. */
+  /** The groups that outlive the process: for election, sweeping and the audit log. */
   readonly coordinated: readonly CoordinatedGroup[]
 }
 
-/** One whole quorum, as the stack stands on it. */
+/** One whole quorum, under the stack. */
 export type NodeGroup = {
-  /** Empty where it is the only one. */
+  /** Empty for the only group. */
   readonly name: string
   /** Guarded ({@link guardNodes}). */
   readonly nodes: readonly RecordNode[]
-  /** Where those who wait for a record stand. */
+  /** Order those who wait for a record. */
   readonly waitQueues: WaitQueues
-  /** The connections and the audit log behind them; undefined where the nodes are embedded. */
+  /** The connections and their audit log; undefined for embedded nodes. */
   readonly redis: { readonly nodes: RedisNodes; readonly auditLog: AuditLog } | undefined
 }
 
 export type NodeGroups = {
   readonly groups: readonly [NodeGroup, ...NodeGroup[]]
-  /** Which of them keeps a record. */
+  /** The group of a record. */
   readonly placement: Placement
-  /** Whether every group was seen to have a majority that names the same groups: once is enough, as long as it votes. */
+  /** Whether every group once had a majority that names the same groups: once is enough while it votes. */
   agreed(): boolean
 }
 
-/** Clock watch and node breaker: around the nodes of a group before they are dialled. */
+/** Clock watch and node breaker, around the nodes of a group before they are connected. */
 export function guardNodes(config: Config, redis: RedisNodes, outside: Outside): WatchedNodes {
   const watched = watchNodeClocks({
     ...outside,
@@ -96,7 +99,7 @@ export function guardNodes(config: Config, redis: RedisNodes, outside: Outside):
   return { ...watched, nodes: watched.nodes.map((node) => withBreaker(node, outside)) }
 }
 
-/** Everything above, on nodes that are guarded and connected. */
+/** The whole stack, on nodes that are guarded and connected. */
 export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts): Stack {
   const { clock, events, required } = ports
   const { placement } = nodes
@@ -115,7 +118,7 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
       clock,
       events,
     }),
-    // A process's own record needs nobody's agreement.
+    // A process's own record needs no agreement of groups.
     local: routed(
       groups.map(({ writeBack }) => writeBack.local),
       () => true,
@@ -139,7 +142,7 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
   }
 }
 
-/** What a command of an operator asks through: it is alone, asks once, and wants to hear what the nodes say now. */
+/** For an operator's command, which sends one call and needs the nodes' current replies: no sharing, no breaker. */
 export function operatorLeases(config: Config, nodes: readonly RecordNode[], outside: Outside): Leases {
   return createLeases({ ...outside, quorum: roundsOver(config, nodes, outside) })
 }
@@ -182,10 +185,10 @@ function roundsOver(
   return createRedlockQuorum({ nodes: encrypted.map(tracedNode), clock, events })
 }
 
-/** As much as waits to be written back, at most: what is executed beyond it nobody else would ever be told of. */
+/** As much as the write-back holds, at most: no other sidecar would ever learn of an execution beyond it. */
 const OWN_RECORD_BYTES_MAX = 64 * 1024 * 1024
 
-/** It publishes nothing: its rounds must not count as rounds of the quorum. */
+/** Without events: its rounds must not count as rounds of the quorum. */
 function ownLeases({ tokenAheadMs }: Config, { clock, random }: Outside): Leases {
   const nodes = createEmbeddedNodes(1, clock, tokenAheadMs, SILENT, OWN_RECORD_BYTES_MAX)
   const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })

@@ -1,5 +1,5 @@
 /**
- * The sidecar must not run like this: the message says what to change.
+ * The sidecar must not start like this: the message says what to change.
  */
 
 export class StartRefused extends Error {

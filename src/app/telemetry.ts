@@ -1,7 +1,7 @@
 /**
- * The part of the composition root that watches: log, metrics and readiness around the events of the core.
+ * The observing part of the composition root: log, metrics and readiness around the events of the core.
  *
- * Owns their wiring: who hears of an event, and what a probe and a scrape are answered from.
+ * Owns their wiring: which subscribers get an event, and what a probe and a scrape are answered from.
  */
 
 import type { DestinationStream, Logger } from 'pino'
@@ -32,32 +32,32 @@ export type TelemetryEnvironment = {
   readonly random: Random
   /** Names of the nodes of all groups, in their order. */
   readonly nodeNames: readonly string[]
-  /** Of one group, and a majority of it. */
+  /** One group's nodes, and a majority of them. */
   readonly nodeCount: number
   readonly required: number
   /** `OTEL_SERVICE_NAME`, where it is set. */
   readonly serviceName?: string | undefined
 }
 
-/** What is asked at a scrape or a probe. */
+/** The state that scrapes and probes read. */
 export type Watched = NodesSeen & {
-  /** Where a database is configured and has answered. */
+  /** If a database is configured and has replied. */
   readonly sagas: SagaBacklog | undefined
-  /** Of the nodes by name, where this sidecar is elected to ask for them. */
+  /** By node name, if this sidecar is elected to collect them. */
   readonly nodeStats: ReadonlyMap<string, NodeStats> | undefined
 } & Pick<Standing, 'inFlight' | 'leasesReserved' | 'writeBackPending' | 'sweeping'>
 
 export type Telemetry = AsyncDisposable & {
   readonly tracing: Tracing
-  /** The node with a span for each of its commands, where that is asked for. */
+  /** The node with a span for each of its commands, if configured. */
   readonly tracedNode: (node: RecordNode) => RecordNode
   readonly log: Logger
   readonly events: Events
-  /** From now on told of every event as well. */
+  /** Adds a subscriber to every further event. */
   tell(subscriber: Subscriber): void
   readiness(watched: Watched): Readiness
   scrape(watched: Watched, accept: string | undefined): Promise<{ contentType: string; text: string }>
-  /** Begins to evaluate, and to claim synthetically where there are too few claims to judge by. */
+  /** Starts evaluations, and synthetic claims while real ones are too few. */
   start(groups: readonly Pick<Leases, 'claim' | 'release'>[]): void
 }
 
@@ -78,7 +78,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
   const traces = config.tracing ? await openTraces(config, environment) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
   const gate = createReadinessGate(config, { clock, random })
-  /** Nodes whose clocks are further off than tolerated. */
+  /** Nodes whose clocks are off by more than tolerated. */
   const skewed = new Set<string>()
   const subscribers: Subscriber[] = [
     logEvents(log, {
@@ -91,7 +91,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     countEvents(metrics, required, () => traces?.active()?.traceId),
     ...traced,
     (event) => {
-      // Without a round the nodes were not asked: that says nothing of them.
+      // Without a round no command was sent, so the claim says nothing of the nodes.
       if (event.kind === 'claim_ended' && event.rounds > 0) gate.observe(event.durationMs)
       if (event.kind !== 'clock_offset') return
       if (event.skewed) skewed.add(event.node)

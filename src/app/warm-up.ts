@@ -1,9 +1,9 @@
 /**
- * A few claims before the first request comes, so that it does not pay for code that is compiled while it runs: the first
- * rounds of a fresh process take some hundred times as long as later ones, longer than a claim may.
+ * A few claims before the first request, so that it does not pay for compilation: the first rounds of a fresh process
+ * take some hundred times as long as later ones, longer than a claim may.
  *
- * On a key of its own, which no request can have, and with a lifetime of seconds. Nothing depends on its success: a
- * cluster that does not answer now is told of by readiness.
+ * On a key of its own, which no request can have, with a lifetime of seconds. Nothing depends on its success: readiness
+ * reports a cluster that does not reply.
  */
 
 import { createLeases } from '../core/claims/leases.ts'
@@ -15,7 +15,7 @@ import { createRedlockQuorum } from '../redlock/rounds.ts'
 
 const CYCLES = 100
 
-/** Beyond it the nodes are slow, and waiting longer would only delay the start. */
+/** Beyond it the nodes are slow, and further waiting would only delay the start. */
 const WARM_UP_MAX_MS = 300
 
 export async function warmUp(nodes: readonly RecordNode[], clock: Clock, random: Random): Promise<void> {

@@ -1,8 +1,8 @@
 /**
- * What a command of the command line is: a function of its arguments and of everything outside, to an exit code.
+ * A command of the command line: a function of its arguments and its environment to an exit code.
  *
  * A command lives in its own file `cli/<name>.ts`, exports such a function, and has one line in `commands.ts`. It reads
- * its arguments with commander through `withArguments`, and never touches `process`: what it needs comes in `Io`.
+ * its arguments with commander through `withArguments`, and never touches `process`: `Io` has what it needs.
  */
 
 import type { Writable } from 'node:stream'
@@ -14,23 +14,23 @@ export type Io = {
   readonly env: Environment
   readonly stdout: Writable
   readonly stderr: Writable
-  /** Whole file as UTF-8; throws with a sentence where it can't be read. */
+  /** Whole file as UTF-8; throws with a sentence if it can't be read. */
   readonly readFile: ReadFile
   readonly signals: Signals
   /** Of this package. */
   readonly version: string
   /** Of Node.js, without `v`. */
   readonly nodeVersion: string
-  /** What Node itself was started with, `NODE_OPTIONS` included. */
+  /** The options of Node itself, `NODE_OPTIONS` included. */
   readonly nodeOptions: readonly string[]
   /** Name of this machine; in Kubernetes the name of the pod. */
   readonly hostname: string
-  /** Messages of a parent process that started us as its child: the demonstration and tests. */
+  /** Messages of a parent process that started this one: the demonstration and tests. */
   readonly onParentMessage: (listener: (message: unknown) => void) => void
 }
 
 interface Signals {
-  /** From now on these signals no longer end the process; the returned function takes the listener back. */
+  /** From now on these signals no longer end the process; the returned function removes the listener. */
   onStop(listener: (signal: StopSignal) => void): () => void
 }
 
@@ -40,18 +40,18 @@ export type StopSignal = 'SIGTERM' | 'SIGINT'
 export const EXIT = { ok: 0, failure: 1, usage: 64, unavailable: 69, configuration: 78 } as const
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 
-/** Of a file with several tokens, while they are rotated, any will do: the first is shown. */
+/** A file has several tokens while they are rotated, and any of them works: the first is sent. */
 export function tokenIn(content: string): string {
   return content.trim().split(/\s*\n/)[0] ?? ''
 }
 
-/** Asked before it is sent: who refuses it later may quote it. RFC 9110, section 5.5. */
+/** Checked before sending: the code that refuses it later may quote it. RFC 9110, section 5.5. */
 export function faultOfToken(token: string | undefined): string | undefined {
   if (token === undefined || /^[\t\x20-\x7e\x80-\xff]*$/.test(token)) return undefined
   return 'the token (its file, first line) has a character that no header takes; it is not shown here'
 }
 
-/** Of an option: the file's first token, or a sentence where the file cannot be read. */
+/** For an option: the file's first token, or a sentence if the file cannot be read. */
 export function tokenAt(path: string | undefined, io: Io): { token: string | undefined } | { fault: string } {
   if (path === undefined) return { token: undefined }
   try {
@@ -62,7 +62,7 @@ export function tokenAt(path: string | undefined, io: Io): { token: string | und
   }
 }
 
-/** A sentence where one of them is no address. */
+/** A sentence if one of them is no address. */
 export function faultOfAddress(
   option: string,
   addresses: readonly (string | undefined)[],
@@ -100,7 +100,7 @@ export async function withArguments(
   try {
     await parser.parseAsync(args, { from: 'user' })
   } catch (cause) {
-    // Commander has already written its sentence; asking for help or the version is no failure.
+    // Commander has already written its sentence; a request for help or the version is no failure.
     if (cause instanceof CommanderError) return cause.exitCode === 0 ? EXIT.ok : EXIT.usage
     throw cause
   }

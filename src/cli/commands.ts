@@ -1,6 +1,6 @@
 /**
- * The table of commands: one line each. A command's file is loaded when it is run, so that `config check` does not wait
- * for the server's libraries.
+ * The table of commands: one line each. A command's file is loaded only when it runs, so that `config check` does not
+ * wait for the server's libraries.
  */
 
 import type { Command } from './command.ts'

@@ -54,7 +54,7 @@ function print(loaded: LoadedConfig, asJson: boolean, io: Io): ExitCode {
   return EXIT.ok
 }
 
-/** What every command does with a configuration that is refused. */
+/** How every command reports a refused configuration. */
 export function refuse(loaded: LoadedConfig & { readonly kind: 'invalid' }, io: Io): ExitCode {
   io.stderr.write(`${describeErrors(loaded.errors)}\n`)
   return EXIT.configuration

@@ -1,8 +1,8 @@
 /**
- * `fencepost dead-letters list | show | requeue | discard | audit`: the questions that only somebody can answer.
+ * `fencepost dead-letters list | show | requeue | discard | audit`: the questions that only an operator can answer.
  *
- * Owns the words on the terminal. An orphan is a request that may have been carried out: whoever requeues it says that it
- * was not, whoever discards it as completed says that it was.
+ * Owns the words on the terminal. An orphan is a request that may have been executed: an operator who requeues it
+ * states that it was not, one who discards it as completed states that it was.
  */
 
 import { type OpenClusters, openClusters } from '../app/redis-groups.ts'

@@ -1,5 +1,5 @@
 /**
- * `fencepost demo`: five nodes, an application, the sidecar in front, and a storm of duplicates that is carried out once.
+ * `fencepost demo`: five nodes, an application, the sidecar in front, and a storm of duplicates that is executed once.
  */
 
 import { startPaymentApplication } from '../demo/payment-application.ts'
@@ -20,10 +20,10 @@ const PAYMENTS = 50
 const COPIES = 20
 const CONCURRENCY = 100
 
-/** How long one charge takes: long enough that its duplicates arrive while it is under way. */
+/** Duration of one charge: long enough for its duplicates to arrive meanwhile. */
 const CHARGE_MS = 20
 
-/** Which node dies half way through the storm. */
+/** The node that dies half way through the storm. */
 const VICTIM = 2
 
 export const demo: Command = (args, io) =>
@@ -36,7 +36,7 @@ export const demo: Command = (args, io) =>
 
 async function demonstrate(io: Io, keep: boolean): Promise<ExitCode> {
   const say = (line: string) => void io.stdout.write(`${line}\n`)
-  // Heard from the start: whatever ends the demonstration, its nodes and its sidecar end with it.
+  // Listens from the start: however the demonstration ends, its nodes and its sidecar end with it.
   using stop = stopRequest(io)
   const program = findRedisProgram(io.env.PATH ?? '')
   await using redis = program === undefined ? undefined : await startRedisProcesses(program, NODES)

@@ -1,13 +1,13 @@
-/** A line that says how things stand: written over on a terminal, and a line each time where nobody sees it change. */
+/** A status line: overwritten on a terminal, and a new line each time elsewhere. */
 
 import type { Writable } from 'node:stream'
 
 export type LiveLine = {
   readonly onTerminal: boolean
   show(line: string): void
-  /** Stays, above the live line. */
+  /** Prints a line that stays, above the live line. */
   aside(line: string): void
-  /** What is shown stays. */
+  /** Keeps what is shown. */
   end(): void
 }
 

@@ -1,4 +1,4 @@
-/** What `fencepost nodes` shows of the nodes of each quorum group, on the terminal and as JSON. */
+/** The output of `fencepost nodes` for the nodes of each quorum group, on the terminal and as JSON. */
 
 import type { OpenCluster } from '../app/redis-groups.ts'
 import { printDuration } from '../core/quantity.ts'
@@ -15,7 +15,7 @@ export function lossDeclared(cluster: OpenCluster): boolean {
     .some(({ state }) => state.kind === 'quarantined' && state.facts.quarantine?.declaredBy !== undefined)
 }
 
-/** With one group as it always was; several are a list. */
+/** The original form for one group; a list for several. */
 export function described(groups: readonly OpenCluster[]) {
   const [only] = groups
   return groups.length === 1 && only !== undefined

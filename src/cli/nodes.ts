@@ -1,8 +1,8 @@
 /**
- * `fencepost nodes status | enroll | declare-loss | change-members | change-groups`: which nodes vote, and what an operator can
- * do about those that don't.
+ * `fencepost nodes status | enroll | declare-loss | change-members | change-groups`: which nodes vote, and what an
+ * operator can do about those that don't.
  *
- * Owns the words on the terminal. What a node is and may do is decided elsewhere; running sidecars enrol nodes by
+ * Owns the words on the terminal. Other modules decide what a node is and may do; running sidecars enrol nodes by
  * themselves, so `enroll` is for a cluster without sidecars and for watching.
  */
 
@@ -74,13 +74,13 @@ async function onClusters(io: Io, events: Events, watchOnly: boolean, act: OnClu
     return EXIT.usage
   }
   await clusters.connect()
-  // Awaited here: the connections are closed when this function is left.
+  // Awaited here, because leaving this function closes the connections.
   return await act(clusters)
 }
 
 type OnCluster = (cluster: OpenCluster) => Promise<ExitCode>
 
-/** An act on one group, which is to be named where there are several. */
+/** Acts on one group, which the operator must name if there are several. */
 function onCluster(
   io: Io,
   group: string | undefined,
@@ -222,10 +222,10 @@ function sayingOn(io: Io) {
   }
 }
 
-/** Nodes that all say nothing for a moment are a busy machine; so long, and there is nothing to wait for. */
+/** A short silence of all nodes is a busy machine; after this long there is nothing to wait for. */
 const SILENCE_MS = 5_000
 
-/** Progress on the terminal, and a promise of the next event: nothing here asks again and again. */
+/** Progress on the terminal, and a promise of the next event, so that no code here polls. */
 type Progress = Events & { next(): Promise<void> }
 
 function progressOn(io: Io): Progress {

@@ -1,7 +1,7 @@
 /**
  * `fencepost probe`: a continuous flood of synthetic duplicates against running sidecars.
  *
- * Ends with 1 where anything was treated wrongly or could not be asked, so that `--once` is a check for CI and `helm test`.
+ * Exits with 1 if a duplicate was treated wrongly or a sidecar did not answer: `--once` is a check for CI, `helm test`.
  */
 
 import { createServer } from 'node:http'
@@ -111,7 +111,7 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
   return tally.wrong === 0 && tally.volleys > 0 ? EXIT.ok : EXIT.failure
 }
 
-/** Open loop: a volley begins at its time, whether or not the one before has ended. */
+/** Open loop: a volley begins at its time, whether or not the previous one has ended. */
 async function send(
   flood: FloodOptions,
   everyMs: number,
@@ -119,17 +119,17 @@ async function send(
   tally: Tally,
   stopped: () => boolean,
 ) {
-  const underWay = new Set<Promise<void>>()
+  const inFlight = new Set<Promise<void>>()
   const startedMs = performance.now()
   for (let number = 0; number < volleys && !stopped(); number += 1) {
     const one: Promise<void> = volley(number, flood).then((result) => {
       tally.add(result)
-      underWay.delete(one)
+      inFlight.delete(one)
     })
-    underWay.add(one)
+    inFlight.add(one)
     await pause(Math.max(0, startedMs + (number + 1) * everyMs - performance.now()))
   }
-  await Promise.all(underWay)
+  await Promise.all(inFlight)
 }
 
 async function servedAt(at: string | undefined, tally: Tally, io: Io): Promise<AsyncDisposable> {

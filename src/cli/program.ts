@@ -5,14 +5,14 @@
 import { type Command, type ExitCode, type Io, withArguments } from './command.ts'
 import { COMMANDS } from './commands.ts'
 
-/** Runs the command that `args` name. What it throws is a defect of ours and is left to the caller. */
+/** Runs the command that `args` name. What it throws is a defect and is left to the caller. */
 export async function program(args: readonly string[], io: Io): Promise<ExitCode> {
   const row = args[0] !== undefined && Object.hasOwn(COMMANDS, args[0]) ? COMMANDS[args[0]] : undefined
   if (row !== undefined) return (await row.load())(args.slice(1), io)
   return frontPage(args, io)
 }
 
-/** `--help`, `--version`, and whatever is no command. */
+/** `--help`, `--version`, and everything that is no command. */
 const frontPage: Command = (args, io) =>
   withArguments('', args, io, (parser) => {
     parser
@@ -24,7 +24,7 @@ const frontPage: Command = (args, io) =>
         'after',
         '\nSettings are FENCEPOST_* variables and a YAML file named by FENCEPOST_CONFIG: see docs/reference/configuration.md.',
       )
-    // For the list and for suggestions only: a command that exists was found before.
+    // For the list and for suggestions only: existing commands were found above.
     for (const [name, { summary }] of Object.entries(COMMANDS))
       parser.command(name).summary(summary).description(summary)
   })

@@ -1,8 +1,8 @@
 /**
- * `fencepost saga migrate | plans | lag | show | retry | compensate | dead-letters | retention`: what an operator does with
- * the tables of the saga kit.
+ * `fencepost saga migrate | plans | lag | show | retry | compensate | dead-letters | retention`: an operator's commands
+ * for the tables of the saga kit.
  *
- * Owns the words on the terminal. It needs the database alone, no sidecar: `--database` or DATABASE_URL.
+ * Owns the words on the terminal. It needs only the database, no sidecar: `--database` or DATABASE_URL.
  */
 
 import {
@@ -109,7 +109,7 @@ export const saga: Command = (args, io) =>
       .action(() => on(async (kit) => printed(print, await runRetention(kit))))
   })
 
-/** Asked before the database is: to that one it is an error like any other. */
+/** Checked before the database is queried, which would report it as an error like any other. */
 function wholeNumber(text: string): number {
   const number = Number(text)
   if (/^\d+$/.test(text) && Number.isSafeInteger(number) && number > 0) return number
@@ -146,7 +146,7 @@ async function onKit(
     await using open = openSagaKit(url, schema, partitions)
     return await act(open.kit)
   } catch (error) {
-    // Without the URL: it has a password in it.
+    // Without the URL, which contains a password.
     const { code, message } = error as { code?: string; message?: string }
     io.stderr.write(`${message || code || 'the database did not answer'}\n`)
     return error instanceof SagaKitError ? EXIT.failure : EXIT.unavailable

@@ -1,10 +1,10 @@
 /**
- * `fencepost selftest`: whether what is installed does what it is for, as `helm test` asks it.
+ * `fencepost selftest`: whether an installation works, for `helm test`.
  *
  *   acquire → a duplicate is refused → release → acquire again → release; then how many of the nodes vote
  *
- * By default with a sidecar of its own, from the same configuration, that listens on loopback only; `--url` asks one that
- * runs. It uses the API like everybody else, under a tenant of its own, and leaves records of a second.
+ * By default it starts its own sidecar, from the same configuration, listening on loopback only; `--url` names a
+ * running one. It uses the API like any other caller, under a tenant of its own, and leaves records of one second.
  */
 
 import { randomUUID } from 'node:crypto'
@@ -74,7 +74,7 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
     const { apiToken } = loaded.config
     const token = apiToken === undefined ? undefined : tokenIn(apiToken.content)
     const target = { api, admin: adminAddress, token }
-    // Awaited here: the sidecar is closed when this function is left.
+    // Awaited here, because leaving this function closes the sidecar.
     return await check(target, options, io)
   } catch (cause) {
     if (!(cause instanceof StartRefused)) throw cause
@@ -89,12 +89,12 @@ const OWN_LISTENERS = {
   FENCEPOST_GATEWAY_LISTEN: 'off',
   FENCEPOST_GATEWAY_GRPC_LISTEN: 'off',
   FENCEPOST_ADMIN_LISTEN: '127.0.0.1:0',
-  // Nobody else reaches these two, and no certificate is for 127.0.0.1.
+  // Only this process reaches these two, and no certificate is for 127.0.0.1.
   FENCEPOST_TLS_LISTENERS: 'proxy',
   FENCEPOST_LOG_LEVEL: 'error',
 }
 
-/** A step that did not go as it must; the message says what came instead. */
+/** A step with a wrong result; the message says which. */
 class StepFailed extends Error {
   override readonly name = 'StepFailed'
 }
@@ -144,7 +144,7 @@ async function check(target: Target, { majority }: Options, io: Io): Promise<Exi
 type Reply = Readonly<Record<string, unknown>>
 
 async function call(target: Target, path: string, expected: number, body: Reply): Promise<Reply> {
-  const { status, json } = await ask(target.api + path, {
+  const { status, json } = await request(target.api + path, {
     method: 'POST',
     headers: {
       'content-type': 'application/json',
@@ -153,12 +153,12 @@ async function call(target: Target, path: string, expected: number, body: Reply)
     body: JSON.stringify(body),
   })
   if (status === expected) return json
-  const told = typeof json.detail === 'string' ? `: ${json.detail}` : ''
-  throw new StepFailed(`expected ${expected} of POST ${path.slice(0, 40)}, got ${status}${told}`)
+  const detail = typeof json.detail === 'string' ? `: ${json.detail}` : ''
+  throw new StepFailed(`expected ${expected} of POST ${path.slice(0, 40)}, got ${status}${detail}`)
 }
 
 async function nodesOf(admin: string) {
-  const { json } = await ask(`${admin}/readyz`, {})
+  const { json } = await request(`${admin}/readyz`, {})
   const nodes = (json.nodes ?? []) as readonly {
     name: string
     state: string
@@ -175,7 +175,7 @@ async function nodesOf(admin: string) {
   return { voting, total: nodes.length, worstShare: Math.min(...shares), others: others.join('') }
 }
 
-async function ask(url: string, init: RequestInit): Promise<{ status: number; json: Reply }> {
+async function request(url: string, init: RequestInit): Promise<{ status: number; json: Reply }> {
   try {
     const response = await fetch(url, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) })
     return { status: response.status, json: (await response.json()) as Reply }

@@ -1,5 +1,5 @@
 /**
- * `fencepost serve`: reads the configuration, runs the sidecar until it is told to stop, drains, exits 0.
+ * `fencepost serve`: reads the configuration, runs the sidecar until a signal stops it, drains, exits 0.
  */
 
 import { StartRefused } from '../app/start-refused.ts'
@@ -15,7 +15,7 @@ export const serve: Command = (args, io) =>
       .action(async () => done(await run(io)))
   })
 
-/** Options of Node that write its memory to a file, or show it to a debugger. */
+/** Options of Node that write its memory to a file, or expose it to a debugger. */
 const WRITES_MEMORY = /^--(heapsnapshot|heap-prof|inspect|abort-on-uncaught-exception)/
 
 async function run(io: Io): Promise<ExitCode> {

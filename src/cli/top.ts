@@ -36,7 +36,7 @@ async function run(admins: readonly string[], once: boolean, io: Io): Promise<Ex
     const changes = new Map<string, Change>()
     for (const [admin, sample] of after) changes.set(admin, { before: before.get(admin), after: sample })
     const screen = `${screenOf(changes).join('\n')}\n`
-    // Home, the screen, and clear what was below.
+    // Home, clear everything below, then the screen.
     io.stdout.write(once ? screen : `\u001b[H\u001b[2J${screen}`)
     if (once) return [...after.values()].every(({ series }) => series !== undefined) ? EXIT.ok : EXIT.failure
     before = after
