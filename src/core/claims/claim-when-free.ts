@@ -1,10 +1,10 @@
 /**
- * Waits for a record that another request holds, and claims it again and again until it can be had.
+ * Waits for a record that another request holds, and claims it again and again until it is granted or answered.
  *
  *   taken → pause, or wait for one's turn → claim → answered | taken: once more, until the time is over
  *
- * Owns when the next claim is made: in turn where the route asks for that, else with a growing, jittered backoff. What the
- * answer means, and how many may wait at all, is the caller's to decide.
+ * Owns when the next claim is made: in turn where the route asks for that, else with a growing, jittered backoff. The
+ * caller decides what the answer means, and how many may wait at all.
  */
 
 import type { Clock, Random } from '../clock.ts'
@@ -13,29 +13,29 @@ import { type Backoff, jitteredDelayMs, pauseUnless, whenAborted } from '../retr
 import type { FairQueue, Ticket } from './fair-queue.ts'
 import { isTaken, type Taken } from './waiters.ts'
 
-/** Between the claims of the one that is first: no other one claims meanwhile. */
+/** Between the claims of the one that is first: no other waiter claims meanwhile. */
 const CALLED_BACKOFF: Backoff = { initialMs: 5, maxMs: 40 }
 
 export type Wanted = {
   readonly key: string
   readonly claim: () => Promise<ClaimResult>
   readonly untilMonoMs: number
-  /** Between the claims of those that try for themselves. */
+  /** Between the claims of waiters outside a queue. */
   readonly backoff: Backoff
-  /** Aborts when nobody waits for the answer any more. */
+  /** Aborts when the caller no longer waits for the answer. */
   readonly abandoned: AbortSignal | undefined
-  /** Where this process itself holds the record: resolves when that has ended. Then no backoff is waited out. */
+  /** Where this process itself holds the record: resolves when that has ended, which ends the backoff. */
   readonly whenEnded?: (key: string) => Promise<void> | undefined
 }
 
 export type WaitPorts = {
-  /** Where those who wait are let in one after the other; absent where each tries for itself. */
+  /** Lets waiters in one after the other; absent where each tries for itself. */
   readonly fairQueue?: FairQueue
   readonly clock: Clock
   readonly random: Random
 }
 
-/** @returns the first answer that is not "taken"; the last one of all where the time is over or nobody waits any more */
+/** @returns the first answer that is not "taken"; the last one where the time is over or the caller is gone */
 export async function claimWhenFree(first: Taken, wanted: Wanted, ports: WaitPorts): Promise<ClaimResult> {
   const { key, claim, untilMonoMs, abandoned, whenEnded } = wanted
   using ticket = ports.fairQueue?.enter(key)
@@ -46,10 +46,10 @@ export async function claimWhenFree(first: Taken, wanted: Wanted, ports: WaitPor
     const ended = whenEnded?.(key)
     const ending = ended && { ended, withinMs: last.retryAfterMs }
     await untilNextClaim({ ticket, retry, backoff: wanted.backoff, ending, left, leftMs }, ports)
-    // Claiming now could mean to execute it for a caller that is gone, and a place is for those who wait.
+    // A claim now could execute it for a caller that is gone, and would take a place from one that waits.
     if (abandoned?.aborted === true) return last
     const next = await claim()
-    // An outcome is for all who wait; what was given back without one is for one of them after the other.
+    // An outcome answers every waiter; a release without one lets in one waiter after the other.
     if (next.kind === 'duplicate' || next.kind === 'damaged') ticket?.callAll()
     if (!isTaken(next)) return next
     last = next
@@ -58,16 +58,16 @@ export async function claimWhenFree(first: Taken, wanted: Wanted, ports: WaitPor
 
 type NextClaim = {
   readonly ticket: Ticket | undefined
-  /** How many claims have been in vain. */
+  /** How many claims were in vain. */
   readonly retry: number
   readonly backoff: Backoff
-  /** Instead of the backoff, where it is known when what is waited for will end: at most so long. */
+  /** Replaces the backoff, at most for so long, where the end of the wait is known. */
   readonly ending: { readonly ended: Promise<void>; readonly withinMs: number } | undefined
   readonly left: Promise<void> | undefined
   readonly leftMs: number
 }
 
-/** Ends after `leftMs`, or when nobody waits for the answer, whatever comes. */
+/** Ends after `leftMs` at the latest, or when the caller is gone. */
 async function untilNextClaim(
   { ticket, retry, backoff, ending, left, leftMs }: NextClaim,
   { clock, random }: WaitPorts,

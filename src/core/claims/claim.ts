@@ -2,7 +2,7 @@
  * Claiming one identity on the quorum: rounds of proposals until one is granted, refused for good, or the budget ends.
  *
  * Owns which token to propose, when a claim is valid, when an outcome is adopted instead of executed again, and when to
- * try once more. The meaning of a round's answers is `core/quorum/refused-claim.ts`; what a holder does afterwards is `leases.ts`.
+ * retry. `core/quorum/refused-claim.ts` explains a round's answers; what a holder does afterwards is `leases.ts`.
  *
  * Source: redis.io, "Distributed Locks with Redis" (validity, release after a failed round); L. Lamport, "Paxos Made
  * Simple" (adopting the accepted value with the largest ballot).
@@ -21,10 +21,10 @@ import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import { majorityOf } from '../units.ts'
 import { remainingMs, validityFrom } from './lease.ts'
 
-/** Between rounds that nobody won. Short, because a round takes about a millisecond; jittered, because others wait too. */
+/** Between rounds without a winner. Short, as a round takes about a millisecond; jittered, as others wait too. */
 const CONTENTION_BACKOFF: Backoff = { initialMs: 4, maxMs: 40 }
 
-/** What a client is told to wait where nobody is known to hold the key: races end within a budget. */
+/** Retry-After for a client where no holder is known: races end within a budget. */
 const CONTENDED_RETRY_AFTER_MS = 1_000
 
 export type ClaimPorts = {
@@ -58,7 +58,7 @@ type Step =
 
 const CONTENDED: ClaimResult = { kind: 'contended', retryAfterMs: CONTENDED_RETRY_AFTER_MS }
 
-/** Claims within `request.budgetMs`; a round under way when the budget ends is finished, bounded by the nodes' deadlines. */
+/** Claims within `request.budgetMs`; a round under way at its end is finished, bounded by the nodes' deadlines. */
 export async function claimIdentity(request: ClaimRequest, ports: ClaimPorts): Promise<ClaimResult> {
   const { clock, random, events } = ports
   const startedMonoMs = clock.monoMs()
@@ -87,8 +87,8 @@ export async function claimIdentity(request: ClaimRequest, ports: ClaimPorts): P
 
     token = ports.tokens.next(step.above)
     if (token > largest) continue
-    // Tokens were rewound. Messages of the earlier round may still be under way, and above this one they would pass for a
-    // later round of the same claimant: claim again, and release what is granted now. So be somebody else, or stop.
+    // Tokens were rewound. Late messages of an earlier round have larger tokens and pass for a later round of the same
+    // claimant: they could claim again, or release what is granted now. So take another owner, or stop.
     if (request.owner !== undefined) return end(step.otherwise)
     owner = random.hex(16)
   }
@@ -114,10 +114,10 @@ async function proposeOnce(
   return { step, heard: answered(round.answers).length }
 }
 
-/** A result, or the reason to try once more. */
+/** A result, or the reason for another round. */
 async function stepFrom(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<Step> {
   const { request } = proposal
-  // A takeover waits for every node: one that the majority did not need may hold what the last attempt achieved.
+  // A takeover waits for every node: one beyond the majority may hold the outcome of the last attempt.
   if (round.majorityReached && attemptOf(round.answers) > 1) await round.settled
   if (round.majorityReached && bestCompleted(round.answers) === undefined)
     return settleGrant(proposal, round, ports)
@@ -158,7 +158,7 @@ async function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts):
   return again(unavailable(answered(round.answers).length, ports))
 }
 
-/** Waits for the rest of a round only where the answers so far do not say what it amounts to. */
+/** Waits for the rest of a round only where the answers so far do not decide it. */
 async function explain(round: Round): Promise<Refusal> {
   const early = explainRefusedClaim(round.answers, false)
   if (early.kind !== 'undecided') return early
@@ -168,12 +168,12 @@ async function explain(round: Round): Promise<Refusal> {
 
 /**
  * Fewer than a majority hold an outcome, and a majority promised us their vote: write that outcome under our own token.
- * Only when a majority has it may it be shown to anybody.
+ * A caller may see it only once a majority has it.
  */
 async function adopt(proposal: Proposal, round: Round, shown: Completed, ports: ClaimPorts): Promise<Step> {
   const { request, owner, token } = proposal
   const { key } = request
-  // A damaged copy may have an intact one on a node that has not answered yet.
+  // A node that has not answered yet may have an intact copy.
   if (decodeOutcome(shown.outcome).kind === 'damaged') await round.settled
   const best = bestCompleted(round.answers)?.best ?? shown
   const { fingerprint, attempt, outcome } = best
@@ -183,12 +183,12 @@ async function adopt(proposal: Proposal, round: Round, shown: Completed, ports: 
     return duplicate(request, best, ports)
   }
   const seen = round.answers.flatMap((answer) => (answer?.kind === 'completed' ? [answer] : []))
-  // One outcome at two tokens is an adoption that broke off, and no conflict.
+  // One outcome at two tokens is an interrupted adoption, and no conflict.
   if (seen.some((one) => saysOtherwise(one.outcome, outcome))) {
     const tokens = [...new Set(seen.map(({ acceptedToken }) => acceptedToken))]
     ports.events.publish({ kind: 'conflict_repaired', recordKey: key, tokens })
   }
-  // Only in place of what was promised to us: a record that has expired since took its promise along, and is somebody's now.
+  // It replaces only the promise made to us: that expires with the record, and another claimant may hold the key now.
   const command = { kind: 'complete', key, token, acceptedToken: token, owner } as const
   const adopted = { fingerprint, attempt, outcome, keyTtlMs: request.retentionMs }
   const written = await ports.quorum.run({ ...command, ...adopted })
@@ -201,9 +201,9 @@ async function adopt(proposal: Proposal, round: Round, shown: Completed, ports: 
 }
 
 /**
- * A majority holds the outcome, and some nodes granted us a claim because they missed it: they get the outcome instead,
- * at the token at which it was chosen and for what is left of its time. Else they would show a claim that nobody works under
- * until its lease ends. At our own token it would be accepted anew: by a minority, which hides that it was chosen.
+ * A majority holds the outcome, and some nodes granted us a claim because they missed it: write the outcome to them, at
+ * the token at which it was chosen and for the rest of its time. Else they would show a claim without a holder until
+ * its lease ends. At our own token it would be a new acceptance by a minority, which hides that it was chosen.
  */
 async function spread(proposal: Proposal, round: Round, chosen: Completed, ports: ClaimPorts): Promise<void> {
   const others = round.answers.flatMap((answer, index) => (answer?.kind === 'granted' ? [] : [index]))
@@ -213,7 +213,7 @@ async function spread(proposal: Proposal, round: Round, chosen: Completed, ports
   const decoded = decodeOutcome(outcome)
   if (decoded.kind === 'damaged') return releaseGranted(proposal, round, ports)
   const leftMs = Math.ceil(decoded.outcome.completedAtWallMs + request.retentionMs - ports.clock.wallMs())
-  // Our wall clock and the other one may be an hour apart: never longer than was asked for, nor forgotten at once.
+  // Our wall clock and the holder's may be an hour apart: never keep it longer than requested, nor forget it at once.
   const ttlMs = Math.min(request.retentionMs, Math.max(request.leaseMs, leftMs))
   const { key } = request
   const command = {
@@ -256,7 +256,7 @@ function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, ports: Clai
       return again(CONTENDED, refusal.above)
     case 'unavailable': {
       const result = unavailable(refusal.answered, ports, refusal.full)
-      // The nodes are well, and no round of this claim makes room.
+      // The nodes are healthy, and no round of this claim makes room.
       return isForWantOfRoom(result) ? { kind: 'done', result } : again(result)
     }
     case 'undecided':
@@ -273,7 +273,7 @@ function unavailable(answeredNodes: number, ports: ClaimPorts, full = 0): Unavai
   return { kind: 'unavailable', answered: answeredNodes, required, ...(full === 0 ? {} : { full }) }
 }
 
-/** Sends a release to every node that granted or may have, before anything else is tried; the others hear nothing. */
+/** Sends a release to every node that granted or may have, before the next attempt; the other nodes get none. */
 async function releaseGranted(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<void> {
   const { request, owner, token } = proposal
   const skip = new Set(round.answers.flatMap((answer, index) => (mayHaveGranted(answer) ? [] : [index])))
@@ -290,7 +290,7 @@ function mayHaveGranted(answer: NodeAnswer | undefined): boolean {
   return answer.kind === 'granted' || answer.kind === 'quarantined'
 }
 
-/** The fence is remembered for as long as an outcome would be, and for the lease before it. */
+/** The fence outlives the lease by as long as an outcome would be kept. */
 function keyTtlMs(request: Pick<ClaimRequest, 'retentionMs' | 'leaseMs'>): number {
   return request.retentionMs + request.leaseMs
 }

@@ -1,13 +1,13 @@
 /**
- * Lets those who wait for one record claim it one after the other, in the order in which they came, over all sidecars.
+ * Lets the waiters for one record claim it in order of arrival, over all sidecars.
  *
  *   enter → (order not known yet) → waiting → first: called, claims again and again → leave
  *                                      └─ order can't be known (too few nodes): claims as everybody does
  *
- * Owns the waiters of this process, one queue a key, and the asking of the nodes: once for all waiters of a key, and soon
- * again while another process is first. Nothing rests on it: whoever believes that it is first claims, and the claim
- * decides. A process that died stands in the way until its entry is {@link ALIVE_MS} old; with fewer nodes than a
- * majority no ticket is waited for.
+ * Owns the waiters of this process, one queue per key, and the requests to the nodes: one for all waiters of a key,
+ * repeated soon while another process is first. No promise rests on it: a waiter that believes that it is first claims,
+ * and the claim decides. A dead process blocks the queue until its entry is {@link ALIVE_MS} old; with fewer nodes than
+ * a majority no waiter waits for its ticket.
  */
 
 import type { Clock, Random, Timer } from '../clock.ts'
@@ -17,10 +17,10 @@ import { isBefore, type QueueReply, type WaitQueues } from './wait-queue.ts'
 /** How long a process that died, or is cut off, keeps its place. */
 export const ALIVE_MS = 2_000
 
-/** Between two looks at a queue in which another process is first. Half of it is what a handing-over costs on average. */
+/** Between two looks at a queue in which another process is first. On average a handover costs half of it. */
 const LOOK_EVERY_MS = 30
 
-/** While one of ours is first, or the nodes can't be asked: only so that our entry stays. */
+/** While one of ours is first, or the nodes can't be reached: only to keep our entry. */
 const UPDATE_EVERY_MS = 400
 
 /** A place in the queue. Disposing leaves it. */
@@ -29,18 +29,18 @@ export type Ticket = Disposable & {
   untilCalled(): Promise<void>
   /** It is known to be first; false: claim as one of many. */
   readonly called: boolean
-  /** Resolves when what it waits for was given back in this process. */
+  /** Resolves when this process released what it waits for. */
   readonly freed: Promise<void>
-  /** There is nothing to wait for any more: everybody who waits now may claim. */
+  /** The wait is over for all: every current waiter may claim. */
   callAll(): void
 }
 
 export type FairQueue = {
-  /** Whether a request of this process waits for it: then whoever comes goes behind, and does not claim at once. */
+  /** Whether a request of this process waits for it: then a newcomer goes behind, and does not claim at once. */
   isWaitedFor(key: string): boolean
   /** A place at the end. */
   enter(key: string): Ticket
-  /** It was given back by this process. */
+  /** This process released it. */
   freed(key: string): void
 }
 
@@ -64,7 +64,7 @@ export function createFairQueue(ports: FairQueuePorts): FairQueue {
   }
 }
 
-/** One who waits. `number` is 0 until it has drawn one. */
+/** One waiter. `number` is 0 until it has drawn one. */
 type Waiter = { number: number; readonly woken: PromiseWithResolvers<void>[] }
 
 /** The waiters of this process for one key. */
@@ -74,10 +74,10 @@ class KeyQueue {
   readonly #onEmpty: () => void
   readonly #ports: FairQueuePorts
   readonly #needed: number
-  /** In the order in which they came; those with a number first. */
+  /** In order of arrival; those with a number first. */
   readonly #waiting: Waiter[] = []
   #openTo = 0
-  /** Everybody who waits at the next look is to be called. */
+  /** Call every waiter at the next look. */
   #opening = false
   /** Of the last look; undefined before the first, and where too few nodes replied. */
   #seen: readonly QueueReply[] | undefined
@@ -87,7 +87,7 @@ class KeyQueue {
   #next: Timer | undefined
   #freed = Promise.withResolvers<void>()
 
-  /** @param onEmpty the last of them has left */
+  /** @param onEmpty called when the last waiter has left */
   constructor(key: string, process: string, onEmpty: () => void, ports: FairQueuePorts) {
     this.#key = key
     this.#process = process
@@ -156,7 +156,7 @@ class KeyQueue {
       if (this.#blind || this.#isFirst(one)) for (const { resolve } of one.woken.splice(0)) resolve()
   }
 
-  /** Asks now, or once more where a reply is under way that does not know of the change. */
+  /** Sends now, or once more where a request under way predates the change. */
   #ask(): void {
     this.#changed = true
     if (this.#asking) return
@@ -179,7 +179,7 @@ class KeyQueue {
     this.#next = clock.timer(everyMs, () => this.#ask())
   }
 
-  /** Sends our entry to the nodes, and takes from their replies the numbers of those who have none yet. */
+  /** Sends our entry to the nodes, and numbers the waiters that have none yet from their replies. */
   async #update(): Promise<void> {
     const drawing = this.#waiting.filter(({ number }) => number === 0)
     const first = this.#waiting[0]?.number ?? 0

@@ -1,10 +1,10 @@
 /**
  * The leases that this process holds, by their key, each until it ends.
  *
- *   granted → held (renewed) → ended (completed, given back, lost, or lapsed and looked for)
+ *   granted → held (renewed) → ended (completed, released, lost, or found lapsed)
  *
- * Owns who waits for the end of one. A lease ends here by our own clocks, which is never later than on the nodes. What is
- * answered while one is held is `shared-leases.ts`.
+ * Owns the waiters for the end of one. A lease ends here by our own clocks, which is never later than on the nodes.
+ * What is answered while one is held is `shared-leases.ts`.
  */
 
 import type { Clock } from '../clock.ts'
@@ -34,7 +34,7 @@ export class HeldLeases {
     this.#held.set(lease.key, { lease, ended: Promise.withResolvers() })
   }
 
-  /** A lease on the key that is not over, and for how long. */
+  /** A live lease on the key, and its remaining time. */
   find(key: string): { readonly lease: Lease; readonly leftMs: number } | undefined {
     const holder = this.#held.get(key)
     if (holder === undefined) return undefined
@@ -66,8 +66,8 @@ export class HeldLeases {
   }
 
   /**
-   * What is left to lapse (no answer came, a mark of a content) is not asked about again, as a rule. Once there are twice as
-   * many leases as the last time left standing: a claim costs the same, however many there are.
+   * A lease that is left to lapse (no answer came, a mark of a content) is rarely looked up again. Sweeping once their
+   * number has doubled since the last sweep keeps the cost of a claim constant.
    */
   #forgetLapsed(): void {
     const at = now(this.#clock)

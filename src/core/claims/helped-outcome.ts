@@ -1,9 +1,9 @@
 /**
- * Helps an outcome that some nodes have accepted to a majority, for a caller that only reads.
+ * Helps an outcome of a minority to a majority, for a caller that only reads.
  *
- * Owns the message that its holder sent: the same outcome at the same ballot, under the same owner, for as long as the nodes that
- * have it still keep it. In Paxos anybody may send an accept again, because one ballot has one value; nothing is promised, nothing is
- * claimed, and who came after with a larger token refuses it as it refused the holder's.
+ * Owns resending the holder's message: the same outcome at the same ballot, under the same owner, for as long as the
+ * nodes that have it keep it. In Paxos any process may resend an accept, because one ballot has one value; it promises
+ * nothing and claims nothing, and a later claimant's larger token refuses it as it refused the holder's.
  *
  * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.2.
  */
@@ -25,22 +25,22 @@ export async function helpToMajority(
   quorum: Quorum,
 ): Promise<boolean> {
   const { acceptedToken: token, attempt, fingerprint, outcome } = record
-  // A majority has promised itself to who came after.
+  // A majority promised its vote to a later claimant.
   if (claim !== undefined && claim.fence > token) return false
-  // A damaged copy must not be put where an intact one could be.
+  // A damaged copy must not take the place of an intact one.
   if (decodeOutcome(outcome).kind === 'damaged') return false
   const keyTtlMs = lifetimeOf(record, answers)
   if (keyTtlMs === 0) return false
   const owner = ownerOf(token, answers)
   const command = { kind: 'complete', key, token, owner, fingerprint, attempt, outcome, keyTtlMs } as const
-  // Also to those that showed it: they may have lost it since, and answers of one round alone are of one age.
+  // Also to the nodes that showed it: they may have lost it since, and only answers of one round have one age.
   const round = await quorum.run(command)
   if (round.majorityReached) return true
   await round.settled
   return explainRefusedCompletion(round.answers, { token, attempt, outcome }).kind === 'recorded'
 }
 
-/** Of the nodes that show it, the longest; 0 where none says. */
+/** The longest lifetime among the nodes that show it; 0 where none has one. */
 function lifetimeOf(of: CompletedRecord, answers: Answers): number {
   const lifetimes = answers.flatMap((answer) =>
     answer?.kind === 'record' &&
@@ -52,7 +52,7 @@ function lifetimeOf(of: CompletedRecord, answers: Answers): number {
   return Math.max(0, ...lifetimes)
 }
 
-/** Who was promised the token. Where no node shows it, none is left that would ask for its owner. */
+/** The claimant that was promised the token. If no node shows it, no node is left that would check its owner. */
 function ownerOf(token: number, answers: Answers): Owner {
   for (const answer of answers) {
     const record = answer?.kind === 'record' ? answer.record : undefined

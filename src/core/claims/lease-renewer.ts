@@ -1,16 +1,15 @@
 /**
- * Keeps one lease alive while its holder works, and says in time when it no longer can.
+ * Renews one lease while its holder works, and warns in time when it no longer can.
  *
  *   keeping → keeping (renewed; or a renewal failed and time is left) | lost | stopped
  *
  * Owns the schedule: a renewal at about every third of the validity (or earlier, where the configuration says so),
- * jittered, so that two in a row may fail. The signal
- * `lost` fires from a timer that was armed when the lease was granted, *before* the deadline, whatever the nodes do or
- * don't: a holder must stop writing while it still holds. It never claims again: continuity is what the fencing token
- * proves, and a new claim would be another token.
+ * jittered, so that two in a row may fail. The signal `lost` fires from a timer armed when the lease was granted,
+ * *before* the deadline, whatever the nodes do: a holder must stop writing while it still holds. It never claims again:
+ * the fencing token proves continuity, and a new claim would be another token.
  *
- * Where `totalHoldMs` is finite, renewing ends then: what an application that never answers can keep is bounded. The lease
- * itself is not released, because the work may still be under way; it lapses, as that of a holder that died.
+ * Where `totalHoldMs` is finite, renewing ends then: an application that never answers keeps a bounded lease. The lease
+ * itself is not released, because the work may still be under way; it lapses, like that of a dead holder.
  */
 
 import type { Clock, Random, Timer } from '../clock.ts'
@@ -20,7 +19,7 @@ import type { Lease, Leases } from '../ports.ts'
 import type { Token } from '../record/token.ts'
 import { remainingMs } from './lease.ts'
 
-/** How a lease is kept, and for how long. */
+/** How a lease is renewed, and for how long. */
 export type Keeping = {
   /** Share of the validity after which it is renewed; at most a third, or two failed renewals could lose it. */
   readonly renewFraction: number
@@ -28,10 +27,10 @@ export type Keeping = {
   readonly totalHoldMs: number
 }
 
-/** For what ends by itself: leading. */
+/** For a lease that its holder ends itself: the leadership. */
 export const KEPT_WHILE_ALIVE: Keeping = { renewFraction: 1 / 3, totalHoldMs: Number.POSITIVE_INFINITY }
 
-/** Of the lease: how long before the deadline the holder is warned. Also never less than a few timer ticks. */
+/** Share of the lease: how long before the deadline the holder is warned. Also never less than a few timer ticks. */
 const WARNING_FRACTION = 0.05
 const WARNING_MIN_MS = 5
 
@@ -41,16 +40,16 @@ export type LeaseRenewer = {
   /** The lease as last renewed. */
   lease(): Lease
   /**
-   * Whether it is kept and not about to end on either clock: also where this process stood still, and `lost` has had no turn
-   * to fire yet. What has not begun by then must not.
+   * Whether it is kept and not about to end on either clock: also after a suspension, before `lost` could fire. Work
+   * that has not begun by then must not begin.
    */
   held(): boolean
   /**
-   * Renews it now under a larger token, so that everything granted before that token is fenced. False where a majority is
-   * not known to have taken it.
+   * Renews it now under a larger token, which fences everything granted before that token. False unless a majority is
+   * known to have taken it.
    */
   raise(token: Token): Promise<boolean>
-  /** Stops renewing. Nothing is released: what the holder achieved decides that. */
+  /** Stops renewing. It releases nothing: the holder's result decides that. */
   stop(ended: LeaseEnd): void
 }
 
@@ -123,7 +122,7 @@ class Renewal {
     return remainingMs(this.lease, now(this.#ports.clock))
   }
 
-  /** Until the holder is to be warned, on whichever clock is sooner. */
+  /** Time until the holder's warning, on whichever clock is sooner. */
   #keepableMs(): number {
     return this.#remainingMs() - Math.max(WARNING_MIN_MS, this.lease.leaseMs * WARNING_FRACTION)
   }
@@ -135,12 +134,12 @@ class Renewal {
 
   #armRenewal(): void {
     const { clock, random } = this.#ports
-    // Up to a tenth earlier, so that leases that were taken together are not renewed together.
+    // Up to a tenth earlier, so that leases taken together are not renewed together.
     const delayMs = this.#remainingMs() * this.#renewFraction * (1 - 0.1 * random.fraction())
     this.#renewal = clock.timer(Math.max(0, delayMs), () => void this.#renewOnce())
   }
 
-  /** One after the other: a renewal under the old token must not meet the new one on its way. */
+  /** In sequence: a renewal under the old token must not meet the new one on its way. */
   #renewOnce(): Promise<boolean> {
     this.#underWay = this.#underWay.then(() => this.#renewNow())
     return this.#underWay
@@ -161,8 +160,8 @@ class Renewal {
         this.#lose('lost')
         return false
       case 'unavailable':
-        // Nobody is known to have taken it: try again while it lasts. The deadline timer ends this, unless the wall clock
-        // was set forward since it was armed.
+        // No other claimant is known to have taken it: retry while it lasts. The deadline timer ends this, unless the
+        // wall clock was set forward since it was armed.
         if (this.#keepableMs() > 0) this.#armRenewal()
         else this.#lose('expired')
         return false

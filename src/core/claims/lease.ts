@@ -1,9 +1,9 @@
 /**
- * How long a claim is good for, computed by the claimant from its own clocks.
+ * How long a claim is valid, computed by the claimant from its own clocks.
  *
  * A claim is valid from the moment *before* its first message was sent, minus what clocks may drift apart during the
- * lease. Two clocks guard it, and the sooner one ends it: the monotonic clock does not see a suspended machine on every
- * system, the wall clock can be stepped.
+ * lease. It ends on the sooner of two clocks: the monotonic clock misses a suspended machine on some systems, the wall
+ * clock can be stepped.
  *
  * Source: redis.io, "Distributed Locks with Redis", steps 3 and 4.
  */

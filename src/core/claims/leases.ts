@@ -1,5 +1,5 @@
 /**
- * What a holder does on the quorum: renew, complete, release; and reading for everybody else.
+ * What a holder does on the quorum: renew, complete, release; and reads for every caller.
  *
  * Owns the quorum side of the record protocol together with `claim.ts`. It sends rounds through the `Quorum` port and
  * leaves single nodes to `record-rules.ts` and the meaning of their answers to `core/quorum/`. Every promise settles: a
@@ -83,7 +83,7 @@ async function renew(lease: Lease, { quorum, clock, events }: LeasePorts): Promi
 }
 
 async function unrenewed(round: Round): Promise<RenewResult> {
-  // Who finds the token too far ahead says nothing of another holder.
+  // A node that finds the token too far ahead says nothing of another holder.
   if ((await rejection(round, ['renewed', 'skewed'])) === 'refused') return { kind: 'lost' }
   const skewed = round.answers.some((answer) => answer?.kind === 'skewed')
   return { kind: 'unavailable', ...(skewed ? { skewed } : {}) }
@@ -116,12 +116,12 @@ async function offer(
     keyTtlMs: retentionMs,
   })
   if (round.majorityReached) return { kind: 'recorded' }
-  // What the first answers don't show may stand on the nodes that are still to come.
+  // An outcome or claim missing from the first answers may be on the nodes still to come.
   await round.settled
   const says = explainRefusedCompletion(round.answers, { token, attempt, outcome: bytes })
   if (says.kind !== 'fenced') return { kind: says.kind }
   const { chosen } = says
-  // The lease may have been forgotten as not carried out, and the key used for another content since.
+  // The lease may have been forgotten as not executed, and the key used for another content since.
   const winner = chosen?.fingerprint === fingerprint ? decode(key, chosen.outcome, events) : undefined
   return chosen === undefined || winner === undefined
     ? { kind: 'fenced' }

@@ -1,8 +1,8 @@
 /**
  * Reconciles a grant of the quorum with what this process executed by itself while the quorum was lost (`local`).
  *
- * Until that is written back, the quorum does not know of it: its grant does not say that nothing was executed. Owns only
- * what a grant then amounts to; where the quorum has an answer, that answer stands. Nothing is written here.
+ * Until that is written back, the quorum does not know of it: its grant does not prove that nothing was executed. Owns
+ * only what a grant then amounts to; where the quorum has an answer, that answer stands. It writes nothing.
  */
 
 import type { ClaimResult, Leases } from '../ports.ts'
@@ -16,7 +16,7 @@ export async function reconcileLocalRecord(
   const { lease } = claimed
   const known = await own.read(lease.key)
   if (known.kind === 'absent' || known.kind === 'released') return claimed
-  // What is not known may be an outcome: nothing is begun beside it.
+  // The unknown may be an outcome: begin nothing beside it.
   if (known.kind === 'unavailable' || known.kind === 'damaged') {
     await leases.release(lease)
     return known

@@ -1,12 +1,12 @@
 /**
- * The outcomes that this process remembers: so many bytes of them, and of those the ones that were used last.
+ * The outcomes that this process remembers: a bounded number of bytes, the most recently used ones.
  *
- * Owns the bound and the order of use, which is a list through the entries themselves. A `Map` keeps an order too, but to
- * move an entry to its end leaves a hole where it stood: one key asked for again and again walks over its own holes at each
- * request, and so does whoever looks for the oldest. What may be answered from here is `shared-leases.ts`.
+ * Owns the bound and the order of use, a list through the entries themselves. A `Map` keeps an order too, but moving an
+ * entry to its end leaves a hole: one key requested again and again walks over its own holes each time, and so does a
+ * search for the oldest. `shared-leases.ts` decides what may be answered from here.
  *
- * Ours and not `lru-cache` from npm: measured side by side on a busy machine, hits cost a fifth to a third less there and remembering
- * an outcome half as much again, and `core/` takes no packages.
+ * Ours and not `lru-cache` from npm: measured side by side on a busy machine, hits cost a fifth to a third less there
+ * and remembering an outcome half as much again, and `core/` takes no packages.
  */
 
 import { ownBytes } from '../record/own-bytes.ts'
@@ -23,13 +23,13 @@ export type Known = {
 }
 
 export type OutcomeMemory = {
-  /** What is known of the key; it counts as used now. */
+  /** The entry of the key; it counts as used now. */
   find(key: string): Known | undefined
   remember(key: string, known: Known): void
   forget(key: string): void
 }
 
-/** Of an entry besides its outcome: keys, numbers, the map's own. An estimate, on the high side. */
+/** Of an entry besides its outcome: keys, numbers, the map's overhead. An estimate, on the high side. */
 const ENTRY_OVERHEAD_BYTES = 512
 
 type Entry = {
@@ -40,10 +40,10 @@ type Entry = {
   older: Entry | Ends
   newer: Entry | Ends
 }
-/** The list is a ring: after the newest and before the oldest comes this. */
+/** The list is a ring: this stands after the newest and before the oldest. */
 type Ends = { older: Entry | Ends; newer: Entry | Ends; readonly key?: never }
 
-/** @param bytesMax counted as body, headers and a fixed overhead; the longest unused go first */
+/** @param bytesMax counted as body, headers and a fixed overhead; the least recently used go first */
 export function createOutcomeMemory(bytesMax: number): OutcomeMemory {
   const entries = new Map<string, Entry>()
   const ends = {} as Ends

@@ -1,9 +1,9 @@
 /**
  * Records an outcome on the quorum, with retries: first while its client waits, then in the background.
  *
- * Owns how often and how long. Each attempt sends the same outcome, because one lease has one; what the result means for the
- * request is `settle.ts`. A client that was answered in between was told `unstored`, and until the lease ends duplicates are
- * refused: an outcome that is recorded late is still the truth.
+ * Owns how often and how long. Each attempt sends the same outcome, because one lease has one; `settle.ts` decides what
+ * the result means for the request. Until it is recorded the client is answered `unstored`, and duplicates are refused
+ * while the lease lasts: an outcome that is recorded late is still the truth.
  */
 
 import type { Clock, Random } from '../clock.ts'
@@ -22,16 +22,13 @@ export type RecordingPorts = {
 
 const IN_TIME_BACKOFF: Backoff = { initialMs: 10, maxMs: 250 }
 
-/** After the client has its answer there is no hurry, and the nodes have trouble enough. */
+/** The client has its answer: no hurry, and the nodes have trouble enough. */
 const LATE_BACKOFF: Backoff = { initialMs: 100, maxMs: 2_000 }
 
-/** In leases: nodes that renew a lease but never take its outcome are not asked for ever. */
+/** In leases: bounds the offers to nodes that renew a lease but never take its outcome. */
 const LATE_LEASES_MAX = 20
 
-/**
- * Offers the outcome until a majority has it, a majority refuses it for good (which may leave it undecided), or the time for it is
- * over.
- */
+/** Offers the outcome until a majority has it or refuses it for good (perhaps undecided), or time runs out. */
 export async function recordWithRetry(
   outcome: StoredOutcome,
   budgetMs: number,
@@ -50,7 +47,7 @@ export async function recordWithRetry(
   }
 }
 
-/** Goes on offering for as long as the lease can be kept, and once more when it is lost; then the renewer is stopped. */
+/** Goes on offering while the lease can be renewed, and once more when it is lost; then stops the renewer. */
 export async function recordInBackground(
   outcome: StoredOutcome,
   renewer: LeaseRenewer,

@@ -1,14 +1,14 @@
 /**
- * What this process knows already, so that it need not ask the nodes again.
+ * Answers from what this process already knows, without a round.
  *
- *   nothing known → asking (others join) → held here → outcome known, or nothing
+ *   nothing known → requested (others join) → held here → outcome known, or nothing
  *
- * Stands in front of `Leases` and answers three kinds of duplicates without a round: those that arrive while the same
- * claim is being asked for (they share its answer), while this process holds the record (held), and after a majority has
- * recorded its outcome (the outcome). Each of these answers is one that the nodes would give or would have given: "held"
- * and "mismatch" are said only under a live lease of our own, an outcome only once a majority holds it, which is for good.
+ * Stands in front of `Leases` and answers three kinds of duplicates without a round: those that arrive while a claim of
+ * the same request is under way (they share its result), while this process holds the record (held), and after a
+ * majority has recorded its outcome (the outcome). The nodes would give, or would have given, each of these answers:
+ * "held" and "mismatch" only under a live lease of our own, an outcome only once a majority holds it for good.
  *
- * The memory of outcomes is bounded (`outcome-memory.ts`). Nothing in it is needed: a process that starts empty asks the nodes.
+ * The memory of outcomes is bounded (`outcome-memory.ts`) and only saves rounds: a process may start without it.
  */
 
 import type { Clock } from '../clock.ts'
@@ -22,16 +22,16 @@ export type SharedLeasesOptions = {
   readonly leases: Leases
   readonly clock: Clock
   readonly events: Events
-  /** Most memory for outcomes, counted as body, headers and a fixed overhead; the longest unused go first. */
+  /** Most memory for outcomes, counted as body, headers and a fixed overhead; the least recently used go first. */
   readonly outcomeBytesMax: number
 }
 
 export type SharedLeases = Leases & {
-  /** Resolves when the claim that this process holds on `key` has ended; undefined where it holds none. */
+  /** Resolves when this process's claim on `key` has ended; undefined where it holds none. */
   whenEnded(key: string): Promise<void> | undefined
 }
 
-/** A claim that is under way, and for which request. */
+/** A claim under way, and the request that it is for. */
 type Asking = { readonly fingerprint: Fingerprint; readonly result: Promise<ClaimResult> }
 
 export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLeasesOptions): SharedLeases {
@@ -39,7 +39,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
   const held = new HeldLeases(clock)
   const known = createOutcomeMemory(outcomeBytesMax)
 
-  /** What is known here without asking, or undefined. */
+  /** The answer known without a round, or undefined. */
   function answerHere({ key, fingerprint }: ClaimRequest): ClaimResult | undefined {
     const entry = known.find(key)
     if (entry !== undefined && entry.untilMonoMs > clock.monoMs()) {
@@ -54,7 +54,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
       : { kind: 'mismatch' }
   }
 
-  /** Told like every other claim, with no round. */
+  /** Reported like every other claim, with no round. */
   function told(request: ClaimRequest, result: ClaimResult): ClaimResult {
     events.publish({
       kind: 'claim_ended',
@@ -66,10 +66,10 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     return result
   }
 
-  /** Joins a claim of the same key that is under way, and reads its answer as one who came second. */
+  /** Joins a claim of the same key that is under way, and reads its result as the second claimant. */
   async function join(request: ClaimRequest, underWay: Asking): Promise<ClaimResult> {
     const first = await underWay.result
-    // For the same request every answer but "granted" is ours too; granted to the first, we are its duplicate.
+    // For the same request every result but "granted" is ours too; if the first was granted, we are its duplicate.
     if (request.fingerprint === underWay.fingerprint && first.kind !== 'granted') return told(request, first)
     return claim(request)
   }
@@ -80,7 +80,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     if (result.kind === 'granted') held.granted(result.lease)
     if (result.kind === 'duplicate') {
       const { outcome, token, attempt } = result
-      // The nodes forget it when its retention is over; by our clocks that is not later than this.
+      // The nodes forget it after its retention; by our clocks that is not later than this.
       const leftMs = retentionMs - Math.max(0, clock.wallMs() - outcome.completedAtWallMs)
       if (leftMs > 0)
         known.remember(key, { outcome, fingerprint, token, attempt, untilMonoMs: clock.monoMs() + leftMs })
@@ -89,7 +89,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
   }
 
   async function claim(request: ClaimRequest): Promise<ClaimResult> {
-    // A claimant with an owner of its own may be the holder itself, asking again.
+    // A claimant with an owner of its own may be the holder itself, retrying.
     if (request.owner !== undefined) return leases.claim(request)
     const here = answerHere(request)
     if (here !== undefined) return told(request, here)
@@ -124,7 +124,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
       return result
     },
     release: async (lease) => {
-      // Before the nodes are told: from here on the answer is theirs.
+      // Before the nodes hear of it: from here on the answer is theirs.
       held.end(lease)
       return leases.release(lease)
     },

@@ -1,36 +1,35 @@
 /**
- * The queue of those who wait for one record, as one node keeps it.
+ * The queue of waiters for one record, as one node keeps it.
  *
- * Every process that has waiters has one entry with the numbers of its first and its last; whoever comes draws a number
- * above every one that a majority of the nodes shows, so that of two that came one after the other the first has the
- * smaller one, whatever their clocks say. A process that does not update its entry for a while is gone, and so are its
- * numbers.
+ * Every process with waiters has one entry with the numbers of its first and its last. A newcomer draws a number above
+ * every one that a majority of the nodes shows, so that the earlier of two has the smaller number, whatever their
+ * clocks say. A process that does not update its entry for a while is gone, and so are its numbers.
  *
- * Owns what one node does with an entry, as a pure function; `redis/lua/line.lua` is the same on Redis. A queue only orders
- * claims. It grants nothing: a node that forgets it costs fairness and no promise.
+ * Owns what one node does with an entry, as a pure function; `redis/lua/line.lua` is the same on Redis. A queue only
+ * orders claims. It grants nothing: a node that forgets it costs fairness and no promise.
  *
  * Source: L. Lamport, "A New Solution of Dijkstra's Concurrent Programming Problem" (CACM 17, 1974): the bakery.
  */
 
-/** What a process says of its waiters: all of it, each time. */
+/** A process's waiters: the whole entry, each time. */
 export type QueueEntry = {
-  /** 16 hexadecimal digits. Of two that drew the same number the smaller name is first. */
+  /** 16 hexadecimal digits. Of two with the same number the smaller name is first. */
   readonly process: string
   /** Its smallest and its largest number; 0 where it has none. */
   readonly first: number
   readonly last: number
-  /** How many have come since and have no number yet. With none at all it leaves. */
+  /** How many newcomers have no number yet. An entry without waiters leaves. */
   readonly draws: number
-  /** Who has a number up to this one need not wait any more. */
+  /** Waiters with a number up to this one need not wait any more. */
   readonly openTo: number
-  /** How long the entry stays without being updated. */
+  /** How long the entry stays without an update. */
   readonly aliveMs: number
 }
 
 export type QueueReply = {
-  /** The largest number that was drawn before: new ones lie above. */
+  /** The largest number drawn before: new ones lie above. */
   readonly highest: number
-  /** Who of the other processes is first; undefined where no other one waits here. */
+  /** The first of the other processes; undefined where no other one waits here. */
   readonly ahead: { readonly number: number; readonly process: string } | undefined
   readonly openTo: number
   readonly nodeMs: number
@@ -40,7 +39,7 @@ type Place = { readonly first: number; readonly last: number; readonly untilNode
 
 export type WaitQueue = { readonly openTo: number; readonly places: ReadonlyMap<string, Place> }
 
-/** No entry stays for longer without an update: beyond, the node's clock was set back since. */
+/** No entry stays for longer without an update: beyond, the node's clock was set back. */
 export const ALIVE_MAX_MS = 60_000
 
 /** @param queue undefined where no process waits; so is the one returned */
@@ -53,7 +52,7 @@ export function updateEntry(
     ([, { untilNodeMs }]) => untilNodeMs > nodeMs && untilNodeMs <= nodeMs + ALIVE_MAX_MS,
   )
   const others = alive.filter(([name]) => name !== process)
-  // With the last one who waited there the queue has ended, and this is another one.
+  // With its last waiter the old queue ended, and this is a new one.
   const openTo = Math.max(opened, alive.length > 0 && queue !== undefined ? queue.openTo : 0)
   const highest = Math.max(openTo, last, ...others.map(([, place]) => place.last))
   let ahead: QueueReply['ahead']
@@ -81,6 +80,6 @@ export function isBefore(one: Numbered, other: Numbered): boolean {
 /** The queues on all nodes. */
 export interface WaitQueues {
   readonly nodeCount: number
-  /** Sends the entry of this process to every node; the replies of those that gave one in time. Never rejects. */
+  /** Sends the entry of this process to every node; the replies of those that answered in time. Never rejects. */
   update(key: string, entry: QueueEntry): Promise<readonly QueueReply[]>
 }

@@ -1,12 +1,12 @@
 /**
- * What is waited for, and by how many: for one key, and in this process altogether.
+ * Counts waiters: for one key, and in this process altogether.
  *
  * Owns two counters. Waiting itself, and for how long, is the waiter's business.
  */
 
 import type { ClaimResult } from '../ports.ts'
 
-/** Somebody works on it, or several race for it: both end, and a later claim finds out what came of it. */
+/** A holder works on it, or several claimants race for it: both end, and a later claim finds out the result. */
 export type Taken = Extract<ClaimResult, { kind: 'held' | 'contended' }>
 
 export function isTaken(claimed: ClaimResult): claimed is Taken {

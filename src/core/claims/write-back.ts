@@ -1,11 +1,11 @@
 /**
- * Tells the quorum, once it is back, what this process carried out under its own record while the quorum was lost.
+ * Writes back to the quorum what this process executed under its own record while the quorum was lost.
  *
- *   local completion → waiting → written | already there | conflict (another outcome stands) | dropped (no room, too old)
+ *   local completion → waiting → written | already there | conflict (another outcome) | dropped (no room, too old)
  *
  * Owns a bounded queue and the order of its work: one at a time, oldest first, with pauses that grow while the quorum
- * stays away. It promises nothing about what happened meanwhile: another pod may have carried out the same request under
- * its own record, and then the first to write back wins and the other is told as a conflict.
+ * stays away. It promises nothing about what happened meanwhile: another pod may have executed the same request under
+ * its own record; then the first to write back wins and the other is reported as a conflict.
  */
 
 import type { Clock, Random, Timer } from '../clock.ts'
@@ -19,7 +19,7 @@ export type WriteBackOptions = {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
-  /** Most completions that wait; what comes then is dropped, and said. Default {@link QUEUE_MAX}. */
+  /** Most completions that wait; more are dropped, with an event. Default {@link QUEUE_MAX}. */
   readonly queueMax?: number
   /** Most bytes of outcomes that wait. Default {@link QUEUE_MAX_BYTES}. */
   readonly queueMaxBytes?: number
@@ -28,16 +28,16 @@ export type WriteBackOptions = {
 const QUEUE_MAX = 10_000
 const QUEUE_MAX_BYTES = 64 * 1024 * 1024
 
-/** Between attempts while the quorum is away: pods that lost it together do not come back in step. */
+/** Between attempts while the quorum is away: jittered, so that pods that lost it together do not return in step. */
 const AWAY_BACKOFF: Backoff = { initialMs: 250, maxMs: 2_000 }
 
-/** For one claim: nobody waits for it, so it may take longer than a request's. */
+/** For one claim: no client waits for it, so it may take longer than a request's. */
 const BUDGET_MS = 1_000
 
 const AFTER_COMPLETING = {
   recorded: 'recorded',
   unavailable: 'away',
-  // The claim of its next turn finds what has come to stand.
+  // The claim of its next turn finds the result.
   undecided: 'busy',
   fenced: 'conflict',
 } as const satisfies Record<CompleteResult['kind'], WriteBackEnd | 'away' | 'busy'>
@@ -91,14 +91,14 @@ export function createWriteBack(local: Leases, options: WriteBackOptions): Write
     })
   }
 
-  /** @returns whether every completion that waits was offered once and the quorum was there */
+  /** @returns whether every waiting completion was offered once and the quorum was there */
   async function drain(): Promise<boolean> {
     for (const waiting of [...queue]) {
-      // What the protocol itself refuses would be refused again each time.
+      // What the protocol itself refuses it would refuse every time.
       const result = await offer(waiting).catch((): WriteBackEnd => 'dropped')
       if (closed) return true
       if (result === 'away') return false
-      // Somebody works on it right now; its turn comes again after the others.
+      // Another claimant works on it right now; its turn comes again after the others.
       queue.delete(waiting)
       if (result === 'busy') {
         queue.add(waiting)
@@ -111,7 +111,7 @@ export function createWriteBack(local: Leases, options: WriteBackOptions): Write
   }
 
   async function offer({ lease, outcome, sinceMonoMs }: Waiting): Promise<WriteBackEnd | 'away' | 'busy'> {
-    // As the same claimant each time: what it was granted by an attempt that ended half-way it may have again.
+    // As the same claimant each time: it may be granted again what a half-finished attempt was granted.
     const { key, fingerprint, leaseMs, owner } = lease
     const retentionMs = Math.floor(lease.retentionMs - (clock.monoMs() - sinceMonoMs))
     if (retentionMs <= 0) return 'dropped'
@@ -122,7 +122,7 @@ export function createWriteBack(local: Leases, options: WriteBackOptions): Write
         return AFTER_COMPLETING[completed.kind]
       }
       case 'duplicate':
-        // Down to the moment of its completion: another pod's may say the same.
+        // Including the completion time: another pod's outcome may have the same content.
         return encodeOutcome(claimed.outcome).equals(encodeOutcome(outcome)) ? 'recorded' : 'conflict'
       case 'mismatch':
       case 'damaged':

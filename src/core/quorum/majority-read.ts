@@ -1,18 +1,18 @@
 /**
- * Says what the records that nodes show of one identity amount to, for a caller that only reads.
+ * Explains, for a caller that only reads, what the nodes' records of one identity amount to.
  *
- * Owns one promise: no result contradicts a call that was acknowledged before the nodes were asked. A claim,
- * extension, completion or release that was acknowledged is known to a majority, so to all nodes that were heard but as many as a
- * minority. What a majority may hold and is not seen to hold is `uncertain`: neither free nor held, neither over nor recorded.
+ * Owns one promise: no result contradicts a call that was acknowledged before the read began. A majority knows every
+ * acknowledged claim, extension, completion or release, so at most a minority of the nodes that were heard does not.
+ * `uncertain` is what a majority may hold but is not seen to hold: neither free nor held, neither over nor recorded.
  *
  *   completed          a majority has accepted the outcome at one ballot
- *   minority_outcome   a node shows an outcome, and no majority is seen to have it: `leases.ts` helps it to one, or it is not known
+ *   minority_outcome   a node shows an outcome, but no majority is seen to have it: `leases.ts` may help it to one
  *   claimed            a majority shows this claim, running or over; or leftovers of several on a majority, all over
  *   released, absent   no claim stands that a majority may have granted
  *
  * What a refused claim amounts to is `refused-claim.ts`.
  *
- * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.3 (who learns a value has to know that a majority accepted it);
+ * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.3 (a learner must know that a majority accepted the value);
  * M. Herlihy, J. Wing, "Linearizability" (1990).
  */
 
@@ -28,15 +28,12 @@ export type CompletedRecord = Extract<NodeRecord, { state: 'completed' }>
 export type MajorityRead =
   /** A majority has accepted this outcome: it is chosen. */
   | { readonly kind: 'completed'; readonly record: CompletedRecord }
-  /**
-   * Whether it is chosen is not known, or it is not yet. `claim`: it is surely not, and this claim stands on a majority beside
-   * it.
-   */
+  /** It is not known to be chosen. With `claim` it is surely not, and a majority shows this claim beside it. */
   | { readonly kind: 'minority_outcome'; readonly record: CompletedRecord; readonly claim?: ClaimedRead }
   | ClaimedRead
   | { readonly kind: 'released'; readonly fence: Token }
   | { readonly kind: 'absent' }
-  /** A majority answered, and a claim that a majority may hold is seen on fewer. */
+  /** A majority answered, and fewer than a majority show a claim that a majority may hold. */
   | { readonly kind: 'uncertain'; readonly answered: number }
   | { readonly kind: 'unavailable'; readonly answered: number }
   /** Nodes that have not answered may still make the difference. */
@@ -52,16 +49,16 @@ export type ClaimedRead = {
   readonly fingerprint: Fingerprint
   /** A majority shows this token or a larger one: every claim from now on has a larger one. */
   readonly majorityReached: boolean
-  /** Leftovers of several claims: which of them a majority granted is not known. */
+  /** Leftovers of several claims: it is unknown which of them a majority granted. */
   readonly leftovers?: true
 }
 
-/** What was heard: nodes that showed a record or that there is none, and how many are silent. */
+/** What was heard: nodes that showed a record or none, and how many are silent. */
 type Heard = {
   readonly reads: readonly Read[]
   readonly silent: number
   readonly needed: number
-  /** Claims as the nodes show them, the largest ballot first, and of one claim the longest remainder. */
+  /** Claims as the nodes show them, the largest ballot first, and for each claim the longest remainder first. */
   readonly views: readonly ClaimedRead[]
   readonly outcomes: readonly CompletedRecord[]
 }
@@ -80,7 +77,7 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
 
   const views = claimsAmong(reads, needed)
   const heard: Heard = { reads, silent: answers.length - reads.length, needed, views, outcomes }
-  // Some have missed a renewal or a claim, or one has a clock that was set back: the more are heard, the surer it is which.
+  // A node may have missed a renewal or a claim, or its clock was set back: more answers decide which.
   if (
     !settled &&
     views.some((view) => view.fence !== views[0]?.fence || isLapsed(view) !== isLapsed(views[0]))
@@ -88,7 +85,7 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
     return { kind: 'undecided' }
   const standing = claimOfMajority(heard)
   if (leading !== undefined) {
-    // Acceptances at smaller ballots may lie under those that are shown, so nodes are counted whatever their ballot.
+    // A node may have accepted it at a smaller ballot than the one it shows, so count nodes whatever their ballot.
     const surelyNotChosen = outcomes.length + heard.silent < needed
     const { best: record } = leading
     return standing !== undefined && surelyNotChosen
@@ -113,7 +110,7 @@ function claimsAmong(reads: readonly Read[], needed: number): readonly ClaimedRe
     .sort((one, other) => other.fence - one.fence || other.remainingMs - one.remainingMs)
 }
 
-/** The one claim that a majority shows, if there is one. Two of one token may be shown where it was proposed twice. */
+/** The one claim that a majority shows, if there is one. Two claimants may have proposed one token. */
 function claimOfMajority(heard: Heard): ClaimedRead | undefined {
   const firsts = heard.views.filter((view, at) => heard.views.findIndex((one) => isSame(one, view)) === at)
   const [only, ...more] = firsts.filter((view) => holdersOf(view, heard) >= heard.needed)
@@ -126,7 +123,7 @@ function isSame(one: ClaimedRead, other: ClaimedRead): boolean {
   return one.fence === other.fence && one.owner === other.owner
 }
 
-/** Nodes that show the claim, or an outcome of it: a node that has that had granted the claim. */
+/** Nodes that show the claim, or an outcome of it: such a node had granted the claim. */
 function holdersOf(claim: ClaimedRead, { views, outcomes }: Heard): number {
   const shown = views.filter((view) => isSame(view, claim)).length
   const done = outcomes.filter(
@@ -137,9 +134,9 @@ function holdersOf(claim: ClaimedRead, { views, outcomes }: Heard): number {
 }
 
 /**
- * What is left of a claim of which nodes show different remainders. A renewal that was acknowledged is known to a majority of
- * all, so to so many of those that were heard; some of them may show an outcome or a release by now. What fewer show is a clock
- * of their own, or a renewal that did not count.
+ * The remaining time of a claim whose nodes disagree. A majority knows every acknowledged renewal, so all but a
+ * minority of the nodes that were heard do; some of them may show an outcome or a release by now. A larger remainder on
+ * fewer nodes comes from their clock, or from a renewal that did not count.
  */
 function remainderOf(claim: ClaimedRead, { reads, silent, needed, views }: Heard): number {
   const same = views.filter((view) => isSame(view, claim))
@@ -149,17 +146,17 @@ function remainderOf(claim: ClaimedRead, { reads, silent, needed, views }: Heard
   return same[Math.min(Math.max(know, 1), same.length) - 1]?.remainingMs ?? 0
 }
 
-/** Nobody shows an outcome, and no claim stands on a majority. */
+/** No node shows an outcome, and no majority shows a claim. */
 function withoutClaimOfMajority(heard: Heard): MajorityRead {
   const { reads, silent, needed, views } = heard
   const uncertain: MajorityRead = { kind: 'uncertain', answered: reads.length }
-  // By its holder and not by its token, which is raised on one node after another.
+  // By its holder: its token is raised on one node after another.
   const running = views.filter((view) => !isLapsed(view))
   const mayBeHeld = running.some(
     ({ owner }) => views.filter((view) => view.owner === owner).length + silent >= needed,
   )
   if (mayBeHeld) return uncertain
-  // Of an attempt that ended without an outcome: its claim, or one that came after it on its node.
+  // An attempt that ended without an outcome: its claim, or a later one on the same node.
   const lapsed = views.filter((view) => isLapsed(view) || view.attempt > 1).length
   if (lapsed >= needed) {
     const speaker = speakerOf(heard)
@@ -171,10 +168,10 @@ function withoutClaimOfMajority(heard: Heard): MajorityRead {
 }
 
 /**
- * Which of several claims that are over speaks: the largest that a majority may have granted. A larger one was granted to no
- * holder, so it hides none. Whoever granted a claim promised its token, and promises only rise: it shows that token or a larger
- * one, also where its claim was given back, or another one has come and gone since. Where no node shows the claim of that token any
- * more, one below it that it took over stands again, under the token of the one that was given back.
+ * Which of several lapsed claims is reported: the largest that a majority may have granted. A larger one was granted to
+ * no holder, so it hides none. A node that granted a claim promised its token, and promises only rise: it shows that
+ * token or a larger one, even after that claim was released or another came and went. Where no node shows the claim of
+ * that token any more, the claim that it took over is reported under its token.
  */
 function speakerOf({ reads, views, silent, needed }: Heard): ClaimedRead | undefined {
   const promised = reads.map(({ record }) => record?.fence ?? NO_TOKEN).sort((one, other) => other - one)

@@ -1,9 +1,9 @@
 /**
- * Says what a claim amounts to that no majority granted, or in whose answers a completed outcome was seen.
+ * Explains a claim that no majority granted, or in whose answers a completed outcome was seen.
  *
  * Owns the words held, duplicate, mismatch, stale, contended and unavailable; owns no sockets, timers or retries, and
  * does not count votes for: whether a majority granted is the round's own verdict. A node that did not answer in time
- * is neither for nor against, so silence is never read as "the key is free" nor as "somebody holds it".
+ * is neither for nor against, so silence is never read as "the key is free" nor as "another holder has it".
  */
 
 import type { NodeAnswer } from '../ports.ts'
@@ -15,32 +15,32 @@ import { type Answers, answered, bestCompleted, type Completed, withoutRoom } fr
 export type Refusal =
   /** A majority stands behind one completed outcome: it is chosen, for good. */
   | { readonly kind: 'completed'; readonly chosen: Completed }
-  /** Fewer hold it. `promised` of a majority allow the asker to write it back under its own token. */
+  /** Fewer hold it. `mayWriteBack`: under the claimant's own token, because a majority promised it their vote. */
   | {
       readonly kind: 'minority_outcome'
       readonly best: Completed
       readonly mayWriteBack: boolean
-      /** Nothing below or at it gets the promises. */
+      /** No token up to this one gets the promises. */
       readonly above: Token
     }
-  /** A majority stands behind one other request under this key, or nobody races for it and leftovers of others fill it. */
+  /** A majority holds one other request under this key, or leftovers of several do and no claimant races for it. */
   | { readonly kind: 'mismatch' }
-  /** One holder stands on a majority. */
+  /** A majority shows one holder. */
   | { readonly kind: 'held'; readonly remainingMs: number }
-  /** A majority answered, and no one holder stands on a majority: a race that nobody won, or leftovers of one. */
+  /** A majority answered and shows no single holder: a race without a winner, or leftovers of one. */
   | { readonly kind: 'contended'; readonly above: Token }
-  /** Our token was too low, and with a larger one we would have won; nothing below or at `above` can. */
+  /** Our token was too low, and a larger one would have won; no token up to `above` can. */
   | { readonly kind: 'stale'; readonly above: Token }
-  /** Our token was too far in the future of the nodes' clocks: at `nodeMs` enough of them would have granted it. */
+  /** Our token was too far ahead of the nodes' clocks: at `nodeMs` enough of them would have granted it. */
   | { readonly kind: 'skewed'; readonly nodeMs: number }
-  /** `full`: how many of the others are well and have no memory for a new claim. */
+  /** `full`: how many of the others are healthy and have no memory for a new claim. */
   | { readonly kind: 'unavailable'; readonly answered: number; readonly full: number }
   /** Fewer than a majority have answered yet, and others still may. */
   | { readonly kind: 'undecided' }
 
 /**
- * Whether another intact outcome stands at the same ballot: a holder completed one lease in two ways, against the rule, and
- * no majority shows which of the two was acknowledged. Then neither is spread, until enough nodes answer to tell.
+ * Whether another intact outcome has the same ballot: a holder broke the rule and completed one lease in two ways, and
+ * no majority shows which was acknowledged. Then neither is spread until enough nodes answer to decide.
  */
 function isDisputed(answers: Answers, best: Completed): boolean {
   return answers.some(
@@ -85,25 +85,24 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
     const holder = majorityHolder(heard, needed)
     if (holder !== undefined) return { kind: 'held', remainingMs: holder.remainingMs }
   }
-  // Nodes that find our clock wrong say nothing of the record: what it amounts to is up to the others, so hear them all.
+  // Nodes that find our clock wrong say nothing about the record: the others decide what it amounts to. Hear them all.
   if (!settled && (leading !== undefined || skewed.length > 0)) return { kind: 'undecided' }
-  // A larger token needs none of them. A smaller one, which they ask for, would be below the fences of the others for good.
+  // A larger token wins without them. A smaller one, which they demand, would stay below the fences of the others.
   const larger = fences.length > 0 && promises + fences.length >= needed
-  // As little as it takes: the clock of the last node that is needed for a majority.
+  // The smallest step: the clock of the last node that a majority needs.
   const nodeMs = larger ? undefined : skewed.sort((a, b) => b - a)[needed - promises - 1]
   if (nodeMs !== undefined) return { kind: 'skewed', nodeMs }
   if (leading !== undefined)
     return { kind: 'minority_outcome', best: leading.best, mayWriteBack: false, above }
-  // Only where a larger token would have won. Else others are racing, and to race at once again helps nobody.
+  // Only where a larger token would have won. Else others are racing, and an immediate retry only prolongs the race.
   if (fences.length > 0 && promises + fences.length + skewed.length >= needed) return { kind: 'stale', above }
   return { kind: 'contended', above }
 }
 
 /**
- * What a majority shows of other requests under this key, claims and outcomes of them together.
- * `one`: the same other request, whose key it is. `several`: different ones, each on fewer nodes than a majority, and some
- * lease of them is live: they race, and any of them may still win, or none. Two live claims of one request race as well.
- * `lapsed`: different ones, of which none is live.
+ * What a majority shows of other requests under this key, claims and outcomes together. `one`: the same other request,
+ * which owns the key. `several`: different ones, each on a minority, with at least one live lease: they race, and any
+ * of them or none may still win. Two live claims of one request race as well. `lapsed`: different ones, none live.
  */
 function otherContents(heard: readonly NodeAnswer[], needed: number): 'none' | 'one' | 'several' | 'lapsed' {
   const claims = heard.filter((answer) => answer.kind === 'mismatch')
@@ -124,7 +123,7 @@ function otherContents(heard: readonly NodeAnswer[], needed: number): 'none' | '
   return claims.every(({ remainingMs }) => remainingMs === 0) ? 'lapsed' : 'several'
 }
 
-/** The claim (by its fence and request) that a majority of nodes hold, with the time until the last of them lapses. */
+/** The claim (by its fence and request) that a majority holds, with the time until the last node lets it lapse. */
 function majorityHolder(
   heard: readonly NodeAnswer[],
   needed: number,

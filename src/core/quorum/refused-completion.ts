@@ -1,15 +1,15 @@
 /**
- * Says what a completion amounts to that no majority took.
+ * Explains a completion that no majority took.
  *
  *   recorded     what was offered is what stands: a majority accepted it, under this token or by an adoption
  *   fenced       surely without effect: another outcome is chosen, or every node says that it has none of this one
- *   undecided    this token can't win any more, and some node has accepted the outcome or may have: a later claim adopts it
+ *   undecided    this token can't win any more, but some node accepted the outcome or may have: a later claim adopts it
  *   unavailable  it may still win: nodes that did not answer make the difference
  *
- * Owns the reading of the answers and nothing else. A node that has accepted an outcome keeps it whatever it is promised
- * later, and whoever sees it adopts it: so "it changed nothing" is said only where no node is left that may have it.
+ * Owns only the interpretation of the answers. A node keeps an outcome that it accepted whatever it promises later, and
+ * any claimant that sees it adopts it: so a completion is without effect only where no node is left that may have it.
  *
- * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.2: a proposal that was not chosen may still become the value.
+ * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.2: a proposal not yet chosen may still become the value.
  */
 
 import type { Lease, NodeAnswer } from '../ports.ts'
@@ -34,7 +34,7 @@ export function explainRefusedCompletion(answers: Answers, offered: Offered): Re
   const best = bestCompleted(answers)
   if (best !== undefined && best.holders >= needed) {
     const { best: chosen } = best
-    // Some node had taken it before the others heard of it, and a later claimant wrote it under its own token.
+    // One node took it before the others heard of it, and a later claimant wrote it under its own token.
     return isAdoptionOf(chosen, offered) ? { kind: 'recorded' } : { kind: 'fenced', chosen }
   }
   const against = answered(answers).length - inFavour
@@ -42,20 +42,20 @@ export function explainRefusedCompletion(answers: Answers, offered: Offered): Re
   return { kind: answers.some((answer) => mayHaveIt(answer, offered)) ? 'undecided' : 'fenced' }
 }
 
-/** Accepted at the very token; asked for again, at another moment, it is the same outcome. */
+/** Accepted at this very token. A retry with another completion time is the same outcome. */
 function isVote(answer: NodeAnswer, { token, outcome }: Offered): boolean {
   if (answer.kind !== 'completed') return answer.kind === 'recorded'
   return answer.copied === undefined && answer.acceptedToken === token && sameContent(answer.outcome, outcome)
 }
 
-/** Of no later attempt, and the same content: what stands is what this holder did. */
+/** The same attempt and the same content: this holder's work is what was recorded. */
 function isAdoptionOf(accepted: Completed, { token, attempt, outcome }: Offered): boolean {
   return (
     accepted.acceptedToken > token && accepted.attempt === attempt && sameContent(accepted.outcome, outcome)
   )
 }
 
-/** Whether the node has the outcome in any form, or nobody knows. What it was offered earlier counts, too. */
+/** Whether the node has, or may have, the outcome in any form, also from an earlier offer. */
 function mayHaveIt(answer: NodeAnswer | undefined, offered: Offered): boolean {
   switch (answer?.kind) {
     case undefined:

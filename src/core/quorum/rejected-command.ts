@@ -1,7 +1,7 @@
 /**
- * Says what a renewal or a release amounts to that no majority took.
+ * Explains a renewal or a release that no majority took.
  *
- * Owns one question: whether the nodes that are silent could still have made the difference.
+ * Owns one question: whether the silent nodes could still have made the difference.
  */
 
 import type { NodeAnswer } from '../ports.ts'
@@ -11,7 +11,7 @@ import { type Answers, answered } from './tally.ts'
 export type Rejection = 'refused' | 'unavailable' | 'undecided'
 
 /**
- * `refused` once a majority can no longer be won, whatever the silent nodes did; `unavailable` while they decide it.
+ * `refused` once no majority can be won, whatever the silent nodes did; `unavailable` while they decide it.
  *
  * @param inFavour answers that count for the command
  */

@@ -1,7 +1,7 @@
 /**
- * Counts the answers of N independent nodes: which of them count at all, and which outcome how many of them have accepted.
+ * Counts the answers of N independent nodes: which of them count at all, and how many nodes accepted which outcome.
  *
- * Owns the counting and nothing of what it amounts to; that is a file for each kind of command beside this one. A node that
+ * Owns the counting and not what it amounts to; each kind of command has a file for that beside this one. A node that
  * did not answer in time is neither for nor against, and so is one in quarantine.
  */
 
@@ -10,11 +10,11 @@ import { decodeOutcome, sameContent } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
 import { majorityOf } from '../units.ts'
 
-/** One slot a node, in the order of the nodes; undefined while its answer is under way. */
+/** One slot per node, in the order of the nodes; undefined while its answer is under way. */
 export type Answers = readonly (NodeAnswer | undefined)[]
 export type Completed = Extract<NodeAnswer, { kind: 'completed' }>
 
-/** Nodes that answered and whose answer counts. */
+/** The answers that count. */
 export function answered(answers: Answers): readonly NodeAnswer[] {
   return answers.filter(
     (answer): answer is NodeAnswer =>
@@ -22,14 +22,14 @@ export function answered(answers: Answers): readonly NodeAnswer[] {
   )
 }
 
-/** A majority is well: what could not be had is a claim that is new. */
+/** A majority is healthy, but too few of its nodes have memory for a new claim. */
 export function isForWantOfRoom({ answered, required, full = 0 }: Counted): boolean {
   return answered + full >= required
 }
 
 type Counted = { readonly answered: number; readonly required: number; readonly full?: number }
 
-/** Nodes that are well and have no memory for a new claim. */
+/** Nodes that are healthy and have no memory for a new claim. */
 export function withoutRoom(answers: Answers): number {
   return answers.filter((answer) => answer?.kind === 'unreachable' && answer.full === true).length
 }
@@ -37,12 +37,12 @@ export function withoutRoom(answers: Answers): number {
 type Accepted = { readonly acceptedToken: Token; readonly outcome: Buffer; readonly copied?: true }
 
 /**
- * The outcome that speaks among what nodes accepted, and how many nodes accepted that very one: the one that a majority
- * accepted at one ballot, which is chosen whatever larger ballots a minority shows; else the one with the largest ballot.
- * Equal bytes at several ballots never add up to a majority.
+ * The winning outcome among those that nodes accepted, and how many nodes accepted it: the one that a majority accepted
+ * at one ballot, which is chosen whatever larger ballots a minority shows; else the one with the largest ballot. Equal
+ * bytes at several ballots never add up to a majority.
  *
- * One ballot has one value, so copies of one ballot are equal, unless a node's memory was altered. Such a node accepted the
- * outcome all the same, and counts; but an intact copy speaks.
+ * One ballot has one value, so copies of one ballot are equal, unless a node's memory was altered. Such a node accepted
+ * the outcome all the same, and counts; but an intact copy is returned.
  *
  * @param needed a majority of all nodes
  */
@@ -59,9 +59,9 @@ export function bestOf<T extends Accepted>(
 function bestAt<T extends Accepted>(copies: readonly T[]): { best: T; holders: number } | undefined {
   const [first] = copies
   if (first === undefined) return undefined
-  // Offered again at the same ballot it may say another moment of its completion.
+  // A retry at the same ballot may carry another completion time.
   const holdersOf = (one: T) => copies.filter(({ outcome }) => sameContent(outcome, one.outcome)).length
-  // A copy that a node was told of when it was enrolled speaks, and is no vote.
+  // A copy that a node adopted when it was enrolled can be returned, but never counts as a vote.
   const told = copies.filter(({ copied }) => copied !== undefined).length
   if (holdersOf(first) === copies.length) return { best: first, holders: copies.length - told }
 

@@ -1,8 +1,8 @@
 /**
  * Bytes in memory of their own.
  *
- * A part of what came from a socket keeps the whole of it in memory, and a small buffer the slab that it was cut from. What is
- * kept for long, in a memory that has a bound, must be as large as it is counted.
+ * A slice of a socket's chunk keeps the whole chunk in memory, and a small buffer the slab that it was cut from. A
+ * bounded cache must keep exactly the bytes that it counts.
  */
 
 export function ownBytes(bytes: Buffer): Buffer {

@@ -1,16 +1,17 @@
 /**
- * What a node that forgot has to be told of one record, from what other nodes show of it.
+ * Restores one record on a node that forgot it, from what other nodes show.
  *
- * Owns the merge of records, which only ever raises: the largest fence, the outcome that a majority accepted at one token or
- * else the one accepted at the largest, the claim that stands highest. It knows no nodes and no order of messages; merging in any order and twice gives the same.
+ * Owns the merge of records, which only ever raises: the largest fence; the outcome that a majority accepted at one
+ * token, or else the one accepted at the largest; the highest claim. It knows no nodes and no order of messages: the
+ * merge is commutative and idempotent.
  *
- * In terms of Paxos a node is an acceptor whose promises and acceptances were lost. Its promises are restored by the
- * largest fence that a majority shows, because every promise that was counted is known to one of them. An outcome is
- * restored too, or an outcome of {1,2,3} would be unknown to {3,4,5} once 3 forgot. But repeating an acceptance is not the
- * acceptance: copying an outcome that only a minority accepted, past a larger promise, would in the end show it on a
- * majority that never voted for it. Such an outcome is marked `copied`, and adopted under a new token where it matters.
+ * In terms of Paxos a node is an acceptor that lost its promises and acceptances. The largest fence that a majority
+ * shows restores its promises, because one of them knows every promise that was counted. An outcome is restored too, or
+ * an outcome of {1,2,3} would be unknown to {3,4,5} once 3 forgot. But repeating an acceptance is not the acceptance:
+ * copying an outcome of a minority past a larger promise would in the end show it on a majority that never voted for
+ * it. Such an outcome is marked `copied`, and adopted under a new token where it matters.
  *
- * Attempts whose fate is unknown are kept rather than forgotten: an application told `attempt 2` without need looks twice,
+ * Attempts of unknown fate are kept rather than forgotten: an application told `attempt 2` without need looks twice,
  * one not told of it does the work twice.
  */
 
@@ -25,27 +26,27 @@ export type RecordSnapshot = {
   readonly record: NodeRecord
   /** The node's own clock at that moment. */
   readonly nodeMs: number
-  /** How long the node will go on remembering it. */
+  /** How long the node will remember it. */
   readonly ttlMs: number
 }
 
-/** A record on its way to another node: the lease says how long it runs on, not until when on a foreign clock. */
+/** A record on its way to another node: it says how long the lease still runs, not until when on a foreign clock. */
 export type Merged = {
   /** `leaseUntilNodeMs` is what remains of the lease; 0: lapsed. */
   readonly record: NodeRecord
   readonly ttlMs: number
-  /** A majority accepted this very outcome: whoever holds it holds it for good. */
+  /** A majority accepted this very outcome: a node that holds it keeps it for good. */
   readonly chosen: boolean
 }
 
-/** The record with its lease as the time that remains of it. */
+/** The record with the remaining time of its lease. */
 export function onNoClock(record: NodeRecord, nodeMs: number): NodeRecord {
   if (record.state !== 'claimed') return record
   return { ...record, leaseUntilNodeMs: Math.max(0, record.leaseUntilNodeMs - nodeMs) }
 }
 
 /**
- * What the snapshots of one record amount to; undefined where no node has it.
+ * Merges the snapshots of one record; undefined where no node has it.
  *
  * @param needed a majority of all nodes of the cluster
  */
@@ -64,7 +65,7 @@ export function mergeSnapshots(snapshots: readonly RecordSnapshot[], needed: num
   return { record: markCopied({ ...accepted, fence, owner }, true), ttlMs, chosen: true }
 }
 
-/** The outcome that a majority accepted at one ballot. Of its snapshots the first, which may be the only one with its bytes. */
+/** The outcome that a majority accepted at one ballot: its first snapshot, which may be the only one with its bytes. */
 function chosenAmong(snapshots: readonly RecordSnapshot[], needed: number): Completed | undefined {
   const votes = snapshots.flatMap(({ record }) =>
     record.state === 'completed' && record.copied === undefined ? [record] : [],
@@ -79,13 +80,13 @@ function chosenAmong(snapshots: readonly RecordSnapshot[], needed: number): Comp
 }
 
 /**
- * Of several contents under one key the one with the largest token speaks, unless so few nodes show it that no majority can have
- * granted it, and of another a majority may have: that one may have been carried out. The larger token stays promised.
- * A node keeps the content that it has granted, so nodes are counted by content and not by token, which moves on.
+ * Of several contents under one key the one with the largest token wins, unless too few nodes show it for a majority to
+ * have granted it while a majority may have granted, and executed, another. The larger token stays promised. A node
+ * keeps the content that it granted, so nodes are counted by content and not by token, which moves on.
  */
 function ofWhatMayStand(merged: Claimed, records: readonly NodeRecord[], needed: number): Claimed {
   const claims = records.filter((record) => record.state === 'claimed')
-  // Whoever was not heard, or shows nothing, may have granted anything. Clusters are odd.
+  // A silent node, or one without the record, may have granted anything. Clusters are odd.
   const silent = 2 * needed - 1 - claims.length
   const mayStand = ({ fingerprint }: Claimed) =>
     claims.filter((claim) => claim.fingerprint === fingerprint).length + silent >= needed
@@ -96,8 +97,8 @@ function ofWhatMayStand(merged: Claimed, records: readonly NodeRecord[], needed:
 }
 
 /**
- * The same with no more left of its lease than any lease can last. More shows a node whose clock was set back; told of it,
- * another one would refuse everybody for as long as that clock is behind.
+ * The same, its remaining lease cut to the longest possible lease. A node whose clock was set back shows more; a node
+ * that copied that would refuse every claimant for as long as that clock is behind.
  */
 export function leasedAtMost(merged: Merged, longestMs: number): Merged {
   const { record } = merged
@@ -105,7 +106,7 @@ export function leasedAtMost(merged: Merged, longestMs: number): Merged {
   return { ...merged, record: { ...record, leaseUntilNodeMs: longestMs } }
 }
 
-/** What a node holds after it was told `merged`. `nodeMs` is its own clock. */
+/** What a node holds after it adopted `merged`. `nodeMs` is its own clock. */
 export function adoptRecord(own: NodeRecord | undefined, merged: Merged, nodeMs: number): NodeRecord {
   const { record, chosen } = merged
   const mine = own === undefined ? undefined : onNoClock(own, nodeMs)
@@ -122,8 +123,8 @@ export function adoptRecord(own: NodeRecord | undefined, merged: Merged, nodeMs:
 }
 
 /**
- * The node has granted a claim of another content, which it would have refused had it not forgotten theirs: while it did not
- * vote, so nobody counts it. A promise it is all the same; but giving it back must not leave nothing of theirs.
+ * The node granted a claim of another content, which it would have refused had it not forgotten theirs. It did not vote
+ * then, so no round counts that grant. It is a promise all the same; but releasing it must leave theirs.
  */
 function withoutStrayClaim(mine: NodeRecord, theirs: NodeRecord): NodeRecord | undefined {
   if (mine.state !== 'claimed' || theirs.state !== 'claimed') return undefined
@@ -131,7 +132,7 @@ function withoutStrayClaim(mine: NodeRecord, theirs: NodeRecord): NodeRecord | u
   return { ...theirs, fence: mine.fence, owner: NO_OWNER }
 }
 
-/** Of one and the same moment: see {@link onNoClock}. Commutative, and merging again changes nothing. */
+/** Of one and the same moment: see {@link onNoClock}. Commutative and idempotent. */
 export function mergeRecords(a: NodeRecord, b: NodeRecord): NodeRecord {
   if (a.state === 'completed') return b.state === 'completed' ? mergeOutcomes(a, b) : overtaken(a, b)
   if (b.state === 'completed') return overtaken(b, a)
@@ -153,21 +154,21 @@ function overtaken(outcome: Completed, other: Undecided): NodeRecord {
   return markCopied({ ...outcome, fence: other.fence, owner }, false)
 }
 
-/** An acceptance is repeated only where nothing above it was promised, or where it is known to be chosen. */
+/** An acceptance is repeated only where no larger token was promised, or where it is known to be chosen. */
 function markCopied(record: Completed, chosen: boolean): Completed {
   const { copied: _, ...accepted } = record
   return chosen || record.fence === record.acceptedToken ? accepted : { ...accepted, copied: true }
 }
 
 /**
- * Neither completed, the same token. Which need not be the same claim: two claimants may have proposed it, and a release
- * does not say whose it was. So a claim is kept beside a release, or an attempt that was carried out would be forgotten;
- * had it been released after all, the application is told of one attempt too many.
+ * Neither is completed, and the token is the same. The claims may differ: two claimants may have proposed it, and a
+ * release does not say whose it was. So a claim wins over a release, or an executed attempt would be forgotten; if it
+ * was released after all, the application is told of one attempt too many.
  */
 function mergeClaims(a: Undecided, b: Undecided): NodeRecord {
   if (a.state === 'released') return b
   if (b.state === 'released') return a
-  // Beyond the lease only so that the order of asking does not show.
+  // Past the lease too, only so that the order of merging does not show.
   const [longer = a] = [a, b].sort(
     (one, other) =>
       other.leaseUntilNodeMs - one.leaseUntilNodeMs ||
@@ -178,9 +179,9 @@ function mergeClaims(a: Undecided, b: Undecided): NodeRecord {
 }
 
 /**
- * The attempt of a claim where another node shows the same one. A claim that was given back counts what was there before
- * it; a node that missed all that, and shows the claim as it was, counts one less than it would be with it. To give it back
- * there as well would leave nothing of an attempt that was carried out.
+ * The attempt of a claim where another node shows the same one. A restored claim counts the attempts before the
+ * released takeover; a node that missed those shows the takeover with one attempt too few. Releasing it there as well
+ * would forget an executed attempt.
  */
 function attemptBeside(claim: Claimed, other: Claimed): number {
   const onTop = claim.owner === NO_OWNER && other.owner !== NO_OWNER

@@ -3,7 +3,7 @@
  *
  * Owns the rules of the record protocol for a single node, as pure functions of (record, command, node time). The
  * embedded node runs on them; the Lua scripts under `redis/lua` are the same rules on Redis, and a property-based test
- * holds the two together. It knows nothing of majorities.
+ * compares the two. It knows nothing of majorities.
  */
 
 import { ATTEMPT_MAX, NO_OWNER, type NodeRecord, type RecordAnswer, type RecordCommand } from './record.ts'
@@ -43,9 +43,9 @@ export function applyCommand(
 }
 
 /**
- * Whether a command grants what was not claimed before: work that is yet to be done, and an outcome that will take room. A
- * node that takes no new claims refuses that and nothing else. The claim of whoever holds the lease, and that of a lapsed
- * one, begins no record: the room for its outcome was there when it was granted.
+ * Whether a command grants a new claim: work still to be done, and an outcome that will take room. A node that takes no
+ * new claims refuses exactly these. A claim by the lease's own holder, or of a lapsed lease, begins no record: its room
+ * was there when it was granted.
  */
 export function beginsWork(before: NodeRecord | undefined, { answer }: Effect): boolean {
   return answer.kind === 'granted' && (before === undefined || before.state === 'released')
@@ -97,7 +97,7 @@ function claim(
         return { answer: { kind: 'mismatch', fence, remainingMs, fingerprint, nodeMs } }
       }
       if (owner === record.owner && remainingMs > 0) {
-        // The same claimant again: a later round of its own, or a repeated message. Not a new attempt.
+        // The same claimant again, in a later round or a repeated message: not a new attempt.
         return token >= record.fence ? granted(record.attempt, record.claimedAtNodeMs) : stale(record.fence)
       }
       if (remainingMs > 0) {
@@ -118,7 +118,7 @@ function renew(
   maxTokenAheadMs: number,
 ): Effect {
   const { token, owner } = command
-  // As a claim: whoever lifts the fence that far ahead keeps the key from everybody until then. At the fence nothing is lifted.
+  // As for a claim: a fence lifted that far ahead keeps every claimant out until then. At the fence nothing is lifted.
   if ((record === undefined || token > record.fence) && isTooFarAhead(token, nodeMs, maxTokenAheadMs))
     return { answer: { kind: 'skewed', nodeMs } }
   const lost = (fence: Token): Effect => ({ answer: { kind: 'lost', fence, nodeMs } })
@@ -138,12 +138,12 @@ function renew(
     },
   })
 
-  // The key had gone, or never reached this node: a renewal is also what repairs it.
+  // The record expired, or never reached this node: a renewal also repairs it.
   if (record === undefined) return renewed(nodeMs)
   if (token < record.fence) return lost(record.fence)
   switch (record.state) {
     case 'completed':
-      // Our own outcome, taken by this node while a majority has not: the lease goes on until it has.
+      // Our own outcome, which this node took before a majority did: the lease goes on until a majority has it.
       return record.acceptedToken === token && record.owner === owner
         ? { answer: { kind: 'renewed', nodeMs } }
         : lost(record.fence)
@@ -186,12 +186,12 @@ function complete(
     record.state === 'completed' &&
     record.copied === undefined &&
     record.acceptedToken === (chosenAt ?? token)
-  // It has accepted this very outcome at this very ballot, and that stays true whatever it has promised since.
+  // It accepted this very outcome at this very ballot, and that stays true whatever it promised since.
   if (accepted && record.outcome.equals(command.outcome)) return { answer: { kind: 'recorded', nodeMs } }
   const ours = token === record.fence && record.state !== 'released' && record.owner === owner
-  // One ballot has one value: another outcome at a ballot that has one is refused, also from the same holder. And what somebody
-  // else achieved takes the place of the promise that was made for it, and of nothing else: where that promise has expired,
-  // together with the record, somebody may hold the key by now under a smaller token.
+  // One ballot has one value: another outcome at the same ballot is refused, also from the same holder. And an adopted
+  // outcome replaces only the promise that was made for it: where that promise expired with the record, another
+  // claimant may hold the key under a smaller token.
   const older = record.state === 'completed' && record.acceptedToken < (chosenAt ?? token)
   const takes =
     chosenAt === undefined
@@ -229,8 +229,8 @@ function release(
     write: { record: { state: 'released', fence: token }, ttl: { ms: keyTtlMs } },
   }
   if (record === undefined || (record.state === 'released' && token >= record.fence)) {
-    // The claim may still be on its way, over a connection that died: raise the fence to meet it. A claim that would be
-    // refused as too far in the future must not raise it either, or nobody could claim the key until that future.
+    // The claim may still be on its way, over a connection that died: raise the fence to meet it. A release of a claim
+    // too far in the future must not raise it, or no claimant could take the key until that future.
     return isTooFarAhead(token, nodeMs, maxTokenAheadMs) ? { answer: released.answer } : released
   }
   if (record.state !== 'claimed' || record.fence !== token || record.owner !== owner) {

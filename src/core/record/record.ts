@@ -1,8 +1,8 @@
 /**
  * The record of one identity on one node: its states, the commands it takes and the answers it gives.
  *
- * Owns the words; what each command does to a record is `record-rules.ts`, what the answers of N nodes amount to is
- * `core/quorum/`.
+ * Owns the vocabulary; `record-rules.ts` says what each command does to a record, `core/quorum/` what the answers of N
+ * nodes amount to.
  *
  * The record is an acceptor of single-decree Paxos with a lease on top. `fence` is the largest ballot promised,
  * `acceptedToken` the ballot at which the outcome was accepted. Claiming is phase 1, completing is phase 2. The lease
@@ -15,20 +15,20 @@
  *
  * Differences from a lock: a lapsed claim stays readable until the key's own expiry, so that the next claimant learns
  * that it is a takeover; a release keeps the fence, so that a delayed claim of the same token bounces; and releasing a
- * takeover gives the lapsed claim of the earlier attempt back, because what became of that attempt is still unknown.
+ * takeover restores the lapsed claim of the earlier attempt, because the fate of that attempt is still unknown.
  *
  * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.2; redis.io, "Distributed Locks with Redis".
  */
 
 import type { Token } from './token.ts'
 
-/** 128 random bits as 32 hex digits: who holds a claim. */
+/** 128 random bits as 32 hex digits: identifies the holder of a claim. */
 export type Owner = string
 
-/** Nobody: the owner of a lapsed claim that was given back. */
+/** No holder: the owner of a lapsed claim that was restored. */
 export const NO_OWNER: Owner = '0'.repeat(32)
 
-/** Attempts are counted up to here and no further: the record has four digits for them. */
+/** Attempts are counted no further: the record has four digits for them. */
 export const ATTEMPT_MAX = 9_999
 
 /** SHA-256 of the canonical request, as 64 hex digits. */
@@ -37,7 +37,7 @@ export type Fingerprint = string
 const OWNER_DIGITS = 32
 const FINGERPRINT_DIGITS = 64
 
-/** What the fixed fields of a record can hold. A command with anything else no node carries out, whatever it is made of. */
+/** The ranges of a record's fixed fields. No kind of node executes a command with a value outside them. */
 export function fitsRecord(owner: Owner, fingerprint: Fingerprint, attempt: number): boolean {
   return (
     owner.length === OWNER_DIGITS &&
@@ -64,7 +64,7 @@ export type NodeRecord =
   | {
       readonly state: 'completed'
       readonly fence: Token
-      /** Whose promise `fence` is. */
+      /** Who was promised `fence`. */
       readonly owner: Owner
       readonly acceptedToken: Token
       readonly attempt: number
@@ -73,13 +73,13 @@ export type NodeRecord =
       /** An encoded outcome; opaque to the node. */
       readonly outcome: Buffer
       /**
-       * The node did not accept this outcome itself: it learnt of it when it was enrolled (`record-merge.ts`). Such an
-       * outcome is adopted like any other, and does not count towards the majority that makes it chosen.
+       * The node did not accept this outcome itself: it copied it when it was enrolled (`record-merge.ts`). A copied
+       * outcome can be adopted but never counts as a vote.
        */
       readonly copied?: true
     }
 
-/** Every duration in milliseconds. `keyTtlMs` is how long the node remembers the record, and with it the fence. */
+/** Every duration is in milliseconds. `keyTtlMs` is how long the node remembers the record, and with it the fence. */
 export type RecordCommand =
   | {
       readonly kind: 'claim'
@@ -110,8 +110,9 @@ export type RecordCommand =
       readonly outcome: Buffer
       readonly keyTtlMs: number
       /**
-       * The outcome is what somebody else achieved, and the node takes it as accepted at this token: one that a majority accepted
-       * there (in Paxos: it learns), or, at `token` itself, one that is adopted. Only in place of what it promised `token` and `owner`.
+       * The outcome is another claimant's work, and the node accepts it at this token: one that a majority accepted
+       * there (in Paxos: it learns), or, at `token` itself, an adopted one. It replaces only the promise made to
+       * `token` and `owner`.
        */
       readonly acceptedToken?: Token
     }
@@ -124,7 +125,7 @@ export type RecordCommand =
     }
   | { readonly kind: 'read'; readonly key: string }
 
-/** What a node that executed a command says. `nodeMs` is the node's own clock at that moment. */
+/** The reply of a node that executed a command. `nodeMs` is the node's own clock at that moment. */
 export type RecordAnswer =
   | { readonly kind: 'granted'; readonly attempt: number; readonly nodeMs: number }
   | {
@@ -149,13 +150,13 @@ export type RecordAnswer =
   | {
       readonly kind: 'completed'
       readonly fence: Token
-      /** The node promised the asker's token: it will accept nothing below it any more. */
+      /** The node promised the claimant's token: it accepts nothing below it any more. */
       readonly promised: boolean
       readonly acceptedToken: Token
       readonly attempt: number
       readonly fingerprint: Fingerprint
       readonly outcome: Buffer
-      /** Learnt from other nodes: no vote for the outcome. */
+      /** Copied from other nodes: no vote for the outcome. */
       readonly copied?: true
       readonly nodeMs: number
     }
@@ -168,7 +169,7 @@ export type RecordAnswer =
   | {
       readonly kind: 'record'
       readonly record: NodeRecord | undefined
-      /** How long the node will go on remembering it; absent where there is no record, or no end is set. */
+      /** How long the node will remember it; absent where there is no record or no expiry. */
       readonly ttlMs?: number
       readonly nodeMs: number
     }

@@ -1,9 +1,9 @@
 /**
- * The outcome of a request as it is kept on the nodes, and its encoding.
+ * The stored outcome of a request, and its encoding.
  *
- * Owns the bytes: a version, a SHA-256 over all that follows, the head as JSON and the body as it was. A record that was
- * cut, altered or written by a version that we do not know is refused when it is read, with a reason; it is never
- * replayed in part. What may be stored (which statuses, which headers) is the proxy's decision, not this file's.
+ * Owns the bytes: a version, a SHA-256 over all that follows, the head as JSON and the body as it was. A record that
+ * was cut, altered or written by an unknown version is refused when it is read, with a reason; it is never replayed in
+ * part. What may be stored (which statuses, which headers) is the proxy's decision.
  */
 
 import { hash } from 'node:crypto'
@@ -11,7 +11,7 @@ import type { HeaderList } from '../header-list.ts'
 import type { Token } from './token.ts'
 
 export type StoredOutcome =
-  /** The whole answer of the application, as far as its headers may be stored. */
+  /** The whole answer of the application, with the headers that may be stored. */
   | {
       readonly kind: 'response'
       readonly status: number
@@ -19,18 +19,18 @@ export type StoredOutcome =
       readonly body: Buffer
       readonly completedAtWallMs: number
     }
-  /** The application answered, and its answer can't be kept (too large, a stream, or by policy): never executed again. */
+  /** The application answered, but its answer can't be kept (too large, a stream, by policy): never executed again. */
   | {
       readonly kind: 'tombstone'
       readonly status: number
       readonly location?: string
       readonly completedAtWallMs: number
     }
-  /** What a reservation's caller reported: any JSON value, or nothing. */
+  /** What a reservation's caller reported: any JSON value, or none. */
   | { readonly kind: 'result'; readonly result: unknown; readonly completedAtWallMs: number }
 
 export type DecodedOutcome =
-  /** `token`: of the holder that completed it, also where another one adopted it since. Absent where an older version wrote it. */
+  /** `token`: of the holder that completed it, whoever adopted it since. Absent where an older version wrote it. */
   | { readonly kind: 'intact'; readonly outcome: StoredOutcome; readonly token?: Token }
   | { readonly kind: 'damaged'; readonly reason: string }
 
@@ -44,7 +44,7 @@ const NO_BODY = Buffer.alloc(0)
 /**
  * Version (1 byte), SHA-256 of the rest (32), length of the head (4, big-endian), head as JSON, body.
  *
- * @param token of the holder that completes it: two executions are told apart by it though they say the same
+ * @param token of the holder that completes it: it distinguishes two executions with equal answers
  */
 export function encodeOutcome(outcome: StoredOutcome, token?: Token): Buffer {
   const { body, ...head } = outcome.kind === 'response' ? outcome : { ...outcome, body: NO_BODY }
@@ -89,7 +89,7 @@ function digestOf(bytes: Buffer): Buffer {
   return hash('sha256', bytes.subarray(HEAD_LENGTH_OFFSET), 'buffer')
 }
 
-/** A digest proves that nothing was cut, not that a friend wrote it: the shape is checked, and headers may not split. */
+/** A digest proves that nothing was cut, not who wrote it: check the shape, and allow no header that splits. */
 function outcomeFrom(head: unknown, body: Buffer): StoredOutcome | undefined {
   if (typeof head !== 'object' || head === null) return undefined
   const { kind, status, headers, location, result, completedAtWallMs } = head as Record<string, unknown>
@@ -121,7 +121,7 @@ function isHeaderList(value: unknown): value is HeaderList {
   )
 }
 
-/** Whether a header may stand in a record: what may not is not replayed, and is left out before it is stored. */
+/** Whether a record may keep a header: any other is left out before storing, and so is never replayed. */
 export function isStorableHeader(name: string, value: string): boolean {
   return /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(name) && isFieldValue(value)
 }
@@ -132,8 +132,8 @@ function isFieldValue(value: string): boolean {
 }
 
 /**
- * Whether two encoded outcomes are one: they say the same, and one holder completed them, as far as they say who. When they were
- * completed does not count: a holder that asks again does so at another moment.
+ * Whether two encoded outcomes are one: the same content, completed by the same holder as far as they name it. The
+ * completion time does not count: a retrying holder completes at another moment.
  */
 export function sameContent(one: Buffer, other: Buffer): boolean {
   return compared(one, other) === 'same'

@@ -14,7 +14,7 @@ export type Token = number
 /** Digits of a token on a node. */
 export const TOKEN_DIGITS = 16
 
-/** The token of a record that no claim has reached yet; below every real token. */
+/** The token of a record that no claim has reached; below every real token. */
 export const NO_TOKEN: Token = 0
 
 const COUNTER_SIZE = 1024
@@ -43,16 +43,16 @@ export function parseToken(text: string): Token {
 }
 
 /**
- * Proposes tokens of this process: above the last one proposed, above everything seen on nodes, and near the clock.
- * Uniqueness across processes is not promised here: two processes may propose the same token, and the nodes' rule
- * "above the fence, or the same owner again" lets only one of them have a majority. It is made rare, because who races with
- * an equal token is not told from who holds: each process begins at a counter of its own.
+ * Proposes tokens of this process: above the last one proposed, above everything seen on nodes, and near the clock. It
+ * does not promise uniqueness across processes: two may propose the same token, and the nodes' rule "above the fence,
+ * or the same owner again" lets only one of them have a majority. It makes that rare, because a refusal cannot
+ * distinguish a rival with an equal token from a holder: each process begins at a counter of its own.
  */
 export class TokenSource {
   readonly #wallMs: () => number
   readonly #counter: number
   #last: Token = NO_TOKEN
-  /** How far our clock was seen to be ahead of what nodes tolerate. */
+  /** How far our clock was ahead of what nodes tolerate. */
   #aheadMs = 0
 
   /** @param share where the counter of this process begins, as a share of all of them: drawn once */
@@ -67,15 +67,15 @@ export class TokenSource {
     return this.#last
   }
 
-  /** The next token with our counter: others that are told of the same fence at the same moment take theirs. */
+  /** The next token with our counter: rivals that hear of the same fence at the same moment take theirs. */
   #above(token: Token): Token {
     const next = token + 1
     return next + ((((this.#counter - next) % COUNTER_SIZE) + COUNTER_SIZE) % COUNTER_SIZE)
   }
 
   /**
-   * A node refused our token as too far in the future: our clock, or the clock of whoever fenced before, is wrong.
-   * From now on propose near what the nodes say their time is; tokens need no clock to be in order.
+   * A node refused our token as too far in the future: our clock is wrong, or the clock of an earlier claimant was.
+   * From now on propose tokens near the nodes' time; their order needs no clock.
    */
   rewindTo(nodeMs: number): void {
     this.#aheadMs = Math.max(0, this.#wallMs() - nodeMs)
