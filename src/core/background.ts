@@ -1,8 +1,8 @@
 /**
  * Work that goes on after its request was answered.
  *
- * Owns how much of it there may be and knowing when it is over. What the work does, and that it ends, is the business of
- * whoever starts it; a failure of it is told to `failed` and to nobody else.
+ * Owns how much of it there may be and knowing when it is over. The caller that starts work decides what it does and
+ * that it ends; only `failed` hears of its failure.
  */
 
 export type Background = {

@@ -1,5 +1,5 @@
 /**
- * Baggage as it travels, member by member, so that what others put into it stays byte for byte.
+ * Baggage in transit, member by member, so that what others put into it stays byte for byte.
  *
  * Source: W3C Baggage, https://www.w3.org/TR/baggage/ (section 3.3: at most 8192 bytes altogether).
  */

@@ -1,5 +1,5 @@
 /**
- * What is read of our own two clocks at one moment, and how far the clocks of others may drift apart from them.
+ * A reading of our own two clocks at one moment, and how far other clocks may drift apart from them.
  *
  * Source: redis.io, "Distributed Locks with Redis"; the 2 ms cover the granularity of expiry on a node.
  */
@@ -11,7 +11,7 @@ export const DRIFT_FACTOR = 0.01
 
 const EXPIRY_GRANULARITY_MS = 2
 
-/** By how much less a lease of this length is good for its holder than its node keeps it. */
+/** By how much sooner a lease of this length ends for its holder than on its node. */
 export function driftMs(leaseMs: number): number {
   return Math.ceil(DRIFT_FACTOR * leaseMs) + EXPIRY_GRANULARITY_MS
 }

@@ -1,14 +1,14 @@
 /**
- * Time and randomness, which everything that decides is given as arguments: a test moves the one and seeds the other.
+ * Time and randomness, as arguments of everything that decides: a test moves the one and seeds the other.
  *
  * `system/` has those of the process, the saga kit has its own.
  */
 
-/** Time. Durations are measured on the monotonic clock; the wall clock is for tokens, for display and as a second guard. */
+/** Time. Durations are measured on the monotonic clock; the wall clock is for tokens, display and a second guard. */
 export interface Clock {
   monoMs(): number
   wallMs(): number
-  /** Calls `fire` once, `delayMs` from now on the monotonic clock, unless cancelled. Does not keep the process alive. */
+  /** Calls `fire` once, after `delayMs` on the monotonic clock, unless cancelled. Does not keep the process alive. */
   timer(delayMs: number, fire: () => void): Timer
 }
 

@@ -1,17 +1,17 @@
 /**
  * THE algorithm: one logical request is executed once, or its outcome says why that is not known.
  *
- *   claim ─┬─ granted ──── work under the lease ─── settle ─── created | released | unstored | indeterminate | never_sent
+ *   claim ─┬─ granted ── work under the lease ── settle ── created | released | unstored | indeterminate | never_sent
  *          ├─ duplicate ── replayed | gone
  *          ├─ held | contended ─ in_progress, or wait and claim again
  *          ├─ mismatch | duplicate_content | entity_busy
  *          └─ unavailable ─ fail closed, or what the route chose
  *
  * Owns the way of one protected request from top to bottom: which leases it uses, who may execute it, and how its lease
- * ends. How long to wait for another holder (`claims/claim-when-free.ts`) and what an answer settles (`settle.ts`) stand by
- * themselves. It knows no HTTP server, no Redis, no clock but the one it is given. The application's work is never aborted
- * from here, not by a client that went away and not by a lost lease: it may already have had its effect, and its outcome is
- * worth recording.
+ * ends. How long to wait for another holder (`claims/claim-when-free.ts`) and what an answer settles (`settle.ts`)
+ * stand by themselves. It knows no HTTP server, no Redis, no clock but the one it is given. It never aborts the
+ * application's work, not for a client that went away and not for a lost lease: the work may already have had its
+ * effect, and its outcome is worth recording.
  */
 
 import { claimWhenFree } from './claims/claim-when-free.ts'
@@ -28,12 +28,12 @@ import { lockEntities } from './reservations/entity-locks.ts'
 import type { Backoff } from './retry.ts'
 import { type LeaseFate, type Settled, settle } from './settle.ts'
 
-/** What one request is executed with. Its leases are chosen once, and nothing below can name the other ones. */
+/** What one request is executed with. Its leases are chosen once; nothing below can reach the others. */
 type Guard = Omit<DedupPorts, 'localLeases' | 'whenEnded' | 'waiters'> & { readonly protection: Protection }
 
 const WAIT_BACKOFF: Backoff = { initialMs: 25, maxMs: 250 }
 
-/** For a request that finds others waiting in this process: it goes behind them and does not claim at once. */
+/** For a request that finds others waiting in this process: it queues behind them and does not claim at once. */
 const BEHIND: Taken = { kind: 'held', retryAfterMs: 1_000 }
 
 export async function deduplicate(request: ProtectedRequest, ports: DedupPorts): Promise<Outcome> {
@@ -70,7 +70,7 @@ async function claimOrWait(
     return { kind: 'too_many_waiters', limit: waiters.limit, retryAfterMs: first.retryAfterMs }
   const untilMonoMs = clock.monoMs() + policy.waitMs
   const wanted = { key, claim, untilMonoMs, backoff: WAIT_BACKOFF, abandoned, whenEnded }
-  // Awaited here: the place is given back when the waiting is over.
+  // Awaited here: `using` releases the place when the wait is over.
   return await claimWhenFree(first, wanted, ports)
 }
 
@@ -78,7 +78,7 @@ async function underClaim(request: ProtectedRequest, claimed: ClaimResult, guard
   switch (claimed.kind) {
     case 'granted':
       if (claimed.lease.attempt > 1 && request.policy.takeover === 'indeterminate') {
-        // Releasing a takeover gives the lapsed claim back, so the question stays open until somebody decides it.
+        // Releasing a takeover restores the lapsed claim, so the question stays open until an operator decides it.
         await guard.leases.release(claimed.lease)
         return { kind: 'undecided', retryAfterMs: request.policy.leaseMs }
       }
@@ -97,7 +97,7 @@ async function underClaim(request: ProtectedRequest, claimed: ClaimResult, guard
   }
 }
 
-/** The key is ours; before the work begins its content is marked as ours too, where the route wants that. */
+/** The key is ours; before the work begins, its content is marked as ours too, where the route wants that. */
 async function withContentMarked(request: ProtectedRequest, lease: Lease, guard: Guard): Promise<Outcome> {
   const { contentRecord, policy } = request
   if (contentRecord === undefined) return workUnderLease(request, lease, guard)
@@ -120,11 +120,11 @@ async function workUnderLease(request: ProtectedRequest, lease: Lease, guard: Gu
     const held = locked === undefined ? renewer.held : () => renewer.held() && locked.held()
     const { outcome, lease: fate } = await forwardAndSettle(request, renewer, held, guard)
     await endLease(fate, renewer, guard)
-    // Without an answer the application may still be at work on them: their leases are left to end, like the record's.
+    // Without an answer the application may still work on them: let their leases lapse, like the record's.
     if (outcome.kind !== 'indeterminate') await locked?.unlock()
     return outcome
   } catch (fault) {
-    // Whether the application has begun is not known here, so the lease is left to lapse, as that of a process that died.
+    // The application may or may not have begun, so the lease is left to lapse, like that of a dead process.
     renewer.stop('abandoned')
     throw fault
   }
@@ -136,7 +136,7 @@ async function forwardAndSettle(
   held: () => boolean,
   guard: Guard,
 ): Promise<Settled> {
-  // It may have ended since it was granted: while a content was marked, or this process stood still.
+  // It may have ended since it was granted: while a content was marked, or the process was suspended.
   if (!held()) return { outcome: LEASE_ENDED, lease: 'released' }
   const { token, attempt } = renewer.lease()
   const execution = { token, attempt, lockId: lockIdOf(renewer.lease()) }
@@ -161,7 +161,7 @@ async function endLease(fate: LeaseFate, renewer: LeaseRenewer, guard: Guard): P
   if (typeof fate === 'object') {
     const { stillToRecord } = fate
     const offered = guard.background.start(() => recordInBackground(stillToRecord, renewer, guard))
-    // Else it ends when the offering does.
+    // Otherwise it ends with the background recording.
     if (!offered) renewer.stop('abandoned')
     return
   }

@@ -1,8 +1,8 @@
 /**
- * What happens inside, told to whoever counts, logs or traces. The algorithm publishes; it never logs.
+ * What happens inside, for the subscribers that count, log or trace. The algorithm publishes; it never logs.
  *
- * Every event carries values that are safe to show: hashes and tokens, never a client's header or body, and its key only
- * where the configuration says so.
+ * Every value in an event is safe to show: hashes and tokens, never a client's header or body, and its key only where
+ * the configuration says so.
  */
 
 import type { CompleteResult, NodeAnswer, Unreachable } from './ports.ts'
@@ -40,16 +40,15 @@ export type CoreEvent =
       readonly kind: 'claim_ended'
       readonly result: ClaimEnd
       readonly recordKey: string
-      /** Of the last round: nodes whose answer counted; absent where none was asked. */
+      /** Of the last round: nodes whose answer counted; absent where no node was asked. */
       readonly answered?: number
       /** Where it was granted. */
       readonly token?: Token
-      /** 0 where this process knew the answer already. */
       /** 0: answered from what this process knew. */
       readonly rounds: number
       readonly durationMs: number
     }
-  /** Granted by a majority, but too late to be worth anything; released again. */
+  /** A majority granted it, but too late to be worth anything; released again. */
   | { readonly kind: 'claim_expired'; readonly recordKey: string; readonly elapsedMs: number }
   /** Two different outcomes of one identity were seen; the one with the larger token is written to a majority. */
   | { readonly kind: 'conflict_repaired'; readonly recordKey: string; readonly tokens: readonly Token[] }
@@ -78,7 +77,7 @@ export type CoreEvent =
       readonly recordKey: string
       readonly result: 'released' | 'not_owner' | 'unavailable'
     }
-  /** An outcome was offered to the quorum once; `completed` says what came of all offers. */
+  /** An outcome was offered to the quorum once; `completed` is the result of all offers. */
   | {
       readonly kind: 'outcome_offered'
       readonly recordKey: string
@@ -98,7 +97,7 @@ export type CoreEvent =
     }
   | DecidedEvent
   | NodeEvent
-  /** How an outcome ended that was not recorded when its client was answered. */
+  /** The end of an outcome that was not recorded when its client was answered. */
   | {
       readonly kind: 'settled_late'
       readonly recordKey: string
@@ -113,19 +112,19 @@ export type NodeStanding = 'down' | 'unfit' | 'quarantined' | 'voting'
 
 export type BreakerKind = 'closed' | 'open' | 'half_open'
 
-/** What became of a completion of the time without a quorum. */
+/** The end of a completion made without a quorum. */
 export type WriteBackEnd = 'recorded' | 'conflict' | 'dropped'
 
-/** What is done without nodes, or without a quorum, and when it is over. */
+/** What happens without nodes or without a quorum, and its end. */
 export type DegradationEvent =
-  /** Answers of this node do not count for a while: its clock jumped, backwards where negative, by at least this much. */
+  /** This node's answers do not count for a while: its clock jumped by at least this much, backwards where negative. */
   | {
       readonly kind: 'clock_stepped'
       readonly node: string
       readonly stepMs: number
       readonly suspendedMs: number
     }
-  /** How far a node's clock is ahead of ours; once a second and node, and where the judgement changes. */
+  /** How far a node's clock is ahead of ours; once per second and node, and where the judgement changes. */
   | {
       readonly kind: 'clock_offset'
       readonly node: string
@@ -140,7 +139,7 @@ export type DegradationEvent =
       readonly from: BreakerKind
       readonly to: BreakerKind
     }
-  /** Open: claims are answered `unavailable` without asking the nodes. */
+  /** Open: claims are answered `unavailable` without a round. */
   | {
       readonly kind: 'quorum_breaker_changed'
       /** Of several groups: whose quorum. */
@@ -164,7 +163,7 @@ export type NodeEvent =
       readonly to: NodeStanding
       readonly reason: string
     }
-  /** A node was found with too little memory for new claims, or with enough again. */
+  /** A node has too little memory for new claims, or enough again. */
   | {
       readonly kind: 'node_memory'
       readonly node: string
@@ -175,7 +174,7 @@ export type NodeEvent =
     }
   /** All nodes of a brand-new cluster got their first epoch. */
   | { readonly kind: 'cluster_founded'; readonly nodes: readonly string[] }
-  /** This process has worked with one cluster and finds another one in its place, which it does not accept. */
+  /** This process has worked with one cluster and refuses another one in its place. */
   | {
       readonly kind: 'cluster_replaced'
       readonly node: string
@@ -189,20 +188,20 @@ export type NodeEvent =
       readonly sourcesDone: number
       readonly copied: number
     }
-  /** Too few nodes remember: nothing goes on until more of them vote, or somebody declares the loss. */
+  /** Too few nodes remember: nothing continues until more of them vote, or an operator declares the loss. */
   | {
       readonly kind: 'enrolment_blocked'
       readonly node: string
       readonly voting: number
       readonly required: number
     }
-  /** A step failed and is taken again. */
+  /** A step failed and will be retried. */
   | { readonly kind: 'enrolment_stumbled'; readonly node: string; readonly reason: string }
-  /** An operator decided to go on without what too many nodes forgot: duplicates of before may be executed again. */
+  /** An operator decided to go on without what too many nodes forgot: earlier requests may be executed again. */
   | { readonly kind: 'loss_declared'; readonly node: string; readonly by: string }
   | { readonly kind: 'node_enrolled'; readonly node: string; readonly copied: number }
 
-/** Who asked. */
+/** Which surface asked. */
 export type Entrypoint = 'proxy' | 'api' | 'ext_authz' | 'ext_proc' | 'forward_auth' | 'auth_request'
 
 /** What was decided, in the words of the metric `fencepost_decisions_total`. */
@@ -241,5 +240,5 @@ export interface Events {
   publish(event: CoreEvent): void
 }
 
-/** For parts that nobody listens to. */
+/** For parts without subscribers. */
 export const SILENT: Events = { publish: () => {} }

@@ -1,8 +1,8 @@
 /**
- * What may be told of a fault of our own: of which type it is, its code, and where it arose.
+ * What may be told of an internal fault: its type, its code, and where it arose.
  *
- * Owns what is left out. A message may quote what a client sent (`JSON.parse` does), and the errors of clients of databases
- * carry the command that failed, passwords included, as a property. The place is enough to find the line that said it.
+ * Owns what is left out. A message may quote what a client sent (`JSON.parse` does), and the errors of database clients
+ * carry the command that failed, passwords included, as a property. The place is enough to find the line that threw.
  */
 
 export type Fault = {
@@ -17,7 +17,7 @@ export type Fault = {
 /** A chain of causes may be a circle. */
 const CAUSES_MAX = 5
 const FRAMES_MAX = 20
-/** Nothing with a space or a quote is a name, and nothing that is not in a file of a program is a place. */
+/** A name has no space or quote, and a place is in a file of a program. */
 const FRAME =
   /^ {4}at (?:(?:async |new )?[\w$.<>#[\] ]{1,100} \([^()\s]+:\d+:\d+\)|(?:async )?[^()\s]+:\d+:\d+)$/
 const WORD = /^[\w$]{1,64}$/
@@ -45,7 +45,7 @@ function framesOf(stack: string, message: string): readonly string[] {
     .map((line) => line.trim())
 }
 
-/** The last words of a process: what it says of a fault that nobody caught. */
+/** The last words of a process: its report of an uncaught fault. */
 export function lastWords(error: unknown): string {
   const lines: string[] = []
   let fault: Fault | undefined = faultOf(error)

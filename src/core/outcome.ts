@@ -1,8 +1,8 @@
 /**
  * Everything that can happen to a protected request, as one closed union.
  *
- * "Somebody holds it", "we cannot know" and "it ran, the answer was lost" are different words here, and stay different
- * on the wire: `http/message/problems.ts` is the one table from these to statuses.
+ * "Another holder has it", "we cannot know" and "it ran, the answer was lost" are different words here, and stay
+ * different on the wire: `http/message/problems.ts` is the one table from these to statuses.
  */
 
 import type { ApplicationResponse, ForwardResult } from './ports.ts'
@@ -10,12 +10,12 @@ import type { StoredOutcome } from './record/stored-outcome.ts'
 import type { Token } from './record/token.ts'
 
 /**
- * What stood guard when the application was called: the quorum; this process alone (`local`, "degraded"); or nothing
- * (`none`, "unprotected"). The last two only where a route chose them for a lost quorum.
+ * What protected the call of the application: the quorum; this process alone (`local`, "degraded"); or neither (`none`,
+ * "unprotected"). The last two only where a route chose them for a lost quorum.
  */
 export type Protection = 'quorum' | 'local' | 'none'
 
-/** For `required`, where it is known that too few nodes answered and not how many. */
+/** For `required`, where too few nodes answered and their number is unknown. */
 export const NOT_COUNTED = 0
 
 export type Outcome =
@@ -52,14 +52,14 @@ export type Outcome =
       readonly protection: Protection
       readonly execution: Execution
     }
-  /** Passed to the application with nothing standing guard (`fail-open`). */
+  /** Passed to the application without protection (`fail-open`). */
   | { readonly kind: 'unprotected'; readonly response: ApplicationResponse }
   /** The key was used for another request. */
   | { readonly kind: 'mismatch' }
   /** The same content was sent under another key. */
   | { readonly kind: 'duplicate_content' }
   | { readonly kind: 'in_progress'; readonly retryAfterMs: number }
-  /** Another request works on the same entity, and did not end in the time that this one may wait. */
+  /** Another request works on the same entity, and did not end within this one's wait. */
   | { readonly kind: 'entity_busy'; readonly retryAfterMs: number }
   /** An earlier attempt ended without an outcome, and the route does not allow another one. */
   | { readonly kind: 'undecided'; readonly retryAfterMs: number }
@@ -70,7 +70,7 @@ export type Outcome =
       readonly kind: 'unavailable'
       readonly answered: number
       readonly required: number
-      /** Nodes besides those that answered: well, and without memory for a new claim. */
+      /** Nodes besides those that answered: healthy, and without memory for a new claim. */
       readonly full?: number
       readonly retryAfterMs: number
     }
@@ -86,15 +86,15 @@ export type Outcome =
   /** The application could not be reached; nothing was executed. */
   | { readonly kind: 'never_sent'; readonly detail: string }
 
-/** Under which claim the application was called. */
+/** The claim under which the application was called. */
 export type Execution = { readonly token: Token; readonly attempt: number; readonly lockId: string }
 
 export type OutcomeKind = Outcome['kind']
 
-/** What a client is told to wait when the quorum is lost: long enough not to stampede, short enough to recover in. */
+/** Retry-After of a lost quorum: long enough not to stampede, short enough to recover in. */
 export const UNAVAILABLE_RETRY_AFTER_MS = 1_000
 
-/** The lease ended before the work was begun. Nobody here knows who holds it by now; a retry finds out. */
+/** The lease ended before the work began. This process does not know the holder; a retry finds out. */
 export const LEASE_ENDED: Outcome = {
   kind: 'unavailable',
   answered: 0,
@@ -102,14 +102,14 @@ export const LEASE_ENDED: Outcome = {
   retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS,
 }
 
-/** What a duplicate is answered with. */
+/** The answer to a duplicate. */
 export function replay(outcome: StoredOutcome, token: number): Outcome {
   return outcome.kind === 'tombstone'
     ? { kind: 'gone', stored: outcome, token }
     : { kind: 'replayed', stored: outcome, token }
 }
 
-/** What came of a request that was passed on with no lease at all. */
+/** The result of a request that was passed on without a lease. */
 export function unprotected(result: ForwardResult): Outcome {
   switch (result.kind) {
     case 'answered':

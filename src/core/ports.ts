@@ -1,8 +1,8 @@
 /**
  * What the core needs from outside, as interfaces: nodes, rounds, the application. (Time and randomness: `clock.ts`.)
  *
- * Adapters translate at this door: no error, type or event of a library crosses it. An answer that could not be had is
- * a value here (`unreachable`, `no_answer`), never an exception, because what it means is the core's to decide.
+ * Adapters translate at this door: no error, type or event of a library crosses it. A missing answer is a value here
+ * (`unreachable`, `no_answer`), never an exception, because the core decides what it means.
  */
 
 import type { HeaderList } from './header-list.ts'
@@ -10,21 +10,21 @@ import type { Fingerprint, Owner, RecordAnswer, RecordCommand } from './record/r
 import type { StoredOutcome } from './record/stored-outcome.ts'
 import type { Token } from './record/token.ts'
 
-/** Why nothing is known of what a node did with a command. It may have executed it. */
+/** Why it is unknown what a node did with a command. It may have executed it. */
 export type Unreachable = {
   readonly kind: 'unreachable'
   /** `refused`: surely not executed. `timeout`, `error`: unknown. */
   readonly reason: 'refused' | 'timeout' | 'error'
-  /** Not sent because the node has not answered what it was sent before. */
+  /** Not sent: the node has not answered earlier commands yet. */
   readonly silent?: true
-  /** The node is well and said so; it is this record that it can't use. */
+  /** The node is healthy and answered; it can't use this record. */
   readonly answered?: true
-  /** It has no memory for what is new, or takes nothing new so that what was granted can be completed. */
+  /** It has no memory for new claims, or refuses them so that granted ones can be completed. */
   readonly full?: true
   readonly detail: string
 }
 
-/** The node executed the command but has not been enrolled (again): its answer does not count. */
+/** The node executed the command but is not enrolled (again): its answer does not count. */
 export type Quarantined = { readonly kind: 'quarantined'; readonly nodeMs: number }
 
 export type NodeAnswer = RecordAnswer | Unreachable | Quarantined
@@ -40,11 +40,11 @@ export interface RecordNode {
   execute(command: RecordCommand): Promise<NodeAnswer>
 }
 
-/** One command sent to all nodes, and what came of it. */
+/** One command sent to all nodes, and the answers. */
 export type Round = {
   /** A majority voted for the command. */
   readonly majorityReached: boolean
-  /** One slot a node, in the order of the nodes; undefined while its answer is under way. Filled in as answers arrive. */
+  /** One slot per node, in the order of the nodes; undefined until its answer arrives. */
   readonly answers: readonly (NodeAnswer | undefined)[]
   /** Resolves when every node has answered or was given up. */
   readonly settled: Promise<void>
@@ -53,19 +53,17 @@ export type Round = {
 /** Runs rounds: sends a command to every node and answers as soon as a majority has decided. */
 export interface Quorum {
   readonly nodeCount: number
-  /**
-   * @param skip nodes (by index) that need not hear of it, because they granted nothing; they count as votes for.
-   */
+  /** @param skip nodes (by index) that need not hear of it, because they granted nothing; they count as votes for. */
   run(command: RecordCommand, skip?: ReadonlySet<number>): Promise<Round>
 }
 
-/** What a holder holds. A value: renewing returns another one. */
+/** A holder's lease. A value: renewing returns another one. */
 export type Lease = {
   readonly key: string
   readonly token: Token
   readonly owner: Owner
   readonly fingerprint: Fingerprint
-  /** 1, or more where an earlier holder's lease lapsed and nobody knows what became of its work. */
+  /** 1, or more where an earlier holder's lease lapsed and the fate of its work is unknown. */
   readonly attempt: number
   readonly leaseMs: number
   readonly retentionMs: number
@@ -82,7 +80,7 @@ export type ClaimRequest = {
   readonly retentionMs: number
   /** Time for all rounds together. */
   readonly budgetMs: number
-  /** Given where the same claimant may ask again (a reservation's session, a gateway's request id); else random. */
+  /** Given where the same claimant may retry (a reservation's session, a gateway's request id); else random. */
   readonly owner?: Owner
 }
 
@@ -97,18 +95,18 @@ export type ClaimResult =
       readonly attempt: number
     }
   | { readonly kind: 'mismatch' }
-  /** One claim stands on a majority, and its lease is live. */
+  /** A majority shows one claim, and its lease is live. */
   | { readonly kind: 'held'; readonly retryAfterMs: number }
   /**
-   * A majority answered, and nobody is known to hold it: a race that nobody won within the budget, or too few of those who
-   * know of a holder answered. Nothing is granted, and nothing is known of anybody else's claim either.
+   * A majority answered, and no holder is known: a race that no claimant won within the budget, or too few of the nodes
+   * that know of a holder answered. Nothing is granted, and nothing is known of another claim either.
    */
   | { readonly kind: 'contended'; readonly retryAfterMs: number }
   | {
       readonly kind: 'unavailable'
       readonly answered: number
       readonly required: number
-      /** Nodes besides those that answered: well, and without memory for a new claim. */
+      /** Nodes besides those that answered: healthy, and without memory for a new claim. */
       readonly full?: number
     }
   /** Completed, and what is stored fails its digest or shape: it is neither replayed nor executed again. */
@@ -117,21 +115,21 @@ export type ClaimResult =
 export type RenewResult =
   | { readonly kind: 'renewed'; readonly lease: Lease }
   | { readonly kind: 'lost' }
-  /** `skewed`: nodes answered that its token is too far ahead of their clocks. Nobody else is known to have taken it. */
+  /** `skewed`: its token is too far ahead of some nodes' clocks. No other claimant is known to have taken it. */
   | { readonly kind: 'unavailable'; readonly skewed?: true }
 
 export type CompleteResult =
-  /** What stands is this outcome. */
+  /** This outcome is recorded. */
   | { readonly kind: 'recorded' }
   /**
-   * Surely without effect: another outcome stands, or no node has this one. `winner` is the one that stands, where it is of the same
-   * content.
+   * Surely without effect: another outcome is recorded, or no node has this one. `winner` is the recorded one, where it
+   * is of the same content.
    */
   | {
       readonly kind: 'fenced'
       readonly winner?: { readonly outcome: StoredOutcome; readonly token: Token }
     }
-  /** Refused by a majority, for good; but some node has accepted it or may have, and a later claim may adopt it from there. */
+  /** A majority refused it for good; but a node accepted it or may have, and a later claim may adopt it from there. */
   | { readonly kind: 'undecided' }
   | { readonly kind: 'unavailable' }
 
@@ -149,11 +147,11 @@ export type ReadResult =
       readonly attempt: number
       readonly remainingMs: number
       readonly fingerprint: Fingerprint
-      /** Some node shows an outcome that a majority surely does not have: a claim adopts it. */
+      /** A node shows an outcome that a majority surely does not have: a claim adopts it. */
       readonly minorityOutcome?: true
       /** A majority shows its token or a larger one: every claim from now on has a larger one. */
       readonly majorityReached?: true
-      /** Over, and left of several claims: which of them a majority had granted is not known. */
+      /** Over, and left of several claims: it is unknown which of them a majority had granted. */
       readonly leftovers?: true
     }
   | { readonly kind: 'released'; readonly token: Token }
@@ -166,8 +164,9 @@ export type ReadResult =
       readonly outcome: StoredOutcome
     }
   /**
-   * Nothing is known that no acknowledged call may contradict: too few nodes answered, or those that did (`answered` is not below
-   * `required`) do not show it on a majority. `minorityOutcome`: an outcome that one of them shows, which a claim would adopt.
+   * Too little is known to answer without contradicting an acknowledged call: too few nodes answered, or those that did
+   * (`answered` is not below `required`) do not show it on a majority. `minorityOutcome`: an outcome that one of them
+   * shows, which a claim would adopt.
    */
   | {
       readonly kind: 'unavailable'
@@ -181,26 +180,26 @@ export type ReadResult =
     }
   | { readonly kind: 'damaged' }
 
-/** The record protocol on the quorum. Nothing here rejects, except where the caller broke a rule that its types can't say. */
+/** The record protocol on the quorum. Rejects only where the caller broke a rule that its types can't express. */
 export interface Leases {
   claim(request: ClaimRequest): Promise<ClaimResult>
   renew(lease: Lease): Promise<RenewResult>
-  /** One lease has one outcome: asked again, the same one is to be given (when it was completed may differ). */
+  /** One lease has one outcome: a retry passes the same one (its completion time may differ). */
   complete(lease: Lease, outcome: StoredOutcome): Promise<CompleteResult>
   release(lease: Lease): Promise<ReleaseResult>
   /**
-   * What stands. It never contradicts a call that was acknowledged before; where an outcome may have been recorded it sees to it that
-   * a majority has it, and else does not know.
+   * The recorded state. It never contradicts a call that was acknowledged before; where an outcome may have been
+   * recorded, it helps it to a majority, or else answers that it does not know.
    */
   read(key: string): Promise<ReadResult>
 }
 
-/** What the application is told about its claim, besides the request itself. */
+/** What the application learns of its claim, besides the request itself. */
 export type ForwardContext = {
   readonly token: Token
   readonly lockId: string
   readonly attempt: number
-  /** Whether the claim still stands. Asked in the moment in which the request would leave: under none it must not. */
+  /** Whether the claim still stands. Checked at the moment the request would leave: without one it must not. */
   readonly held: () => boolean
 }
 
@@ -213,9 +212,8 @@ export type ApplicationResponse = {
 }
 
 /**
- * What came of handing a request to the application.
- * `never_sent`: no byte of it left (refused, no connection, its claim ended before there was one): a retry is safe.
- * `no_answer`: it may have been executed.
+ * The result of handing a request to the application. `never_sent`: no byte of it left (refused, no connection, its
+ * claim ended before there was one): a retry is safe. `no_answer`: it may have been executed.
  */
 export type ForwardResult =
   | { readonly kind: 'answered'; readonly response: ApplicationResponse }

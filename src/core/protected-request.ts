@@ -1,6 +1,6 @@
 /**
- * A protected request as `deduplicate.ts` takes it: which record is its own, what its route demands, how it reaches the
- * application; and what of this process it needs for that. Every value is filled in: nothing here has a default.
+ * A protected request as `deduplicate.ts` takes it: its record, the demands of its route, how it reaches the
+ * application; and what it needs of this process. Every value is filled in: there are no defaults here.
  */
 
 import type { Background } from './background.ts'
@@ -36,7 +36,7 @@ export type ProtectedRequest = {
   /** Given where requests of one entity are executed one after the other. */
   readonly entities?: EntityLocks
   readonly policy: DedupPolicy
-  /** Aborts when nobody waits for the answer any more. Ends waiting for another's outcome, never work that has begun. */
+  /** Aborts when the client no longer waits. Ends waiting for another's outcome, never work that has begun. */
   readonly abandoned?: AbortSignal
   /** Hands the request to the application. Called at most once, and never twice for one claim. */
   readonly forward: (context: ForwardContext | undefined) => Promise<ForwardResult>
@@ -44,14 +44,14 @@ export type ProtectedRequest = {
 
 export type DedupPorts = {
   readonly leases: Leases
-  /** Where this process itself holds the claim: resolves when it has ended, so that waiters need not ask in vain. */
+  /** Where this process itself holds the claim: resolves when it has ended, so that waiters claim only then. */
   readonly whenEnded: (key: string) => Promise<void> | undefined
   /** The quorum of this process alone, for routes that chose `local`. */
   readonly localLeases: Leases
   readonly waiters: Waiters
-  /** Where those who wait are let in one after the other; absent where each tries for itself. */
+  /** Lets waiters in one after the other; absent where each tries for itself. */
   readonly fairQueue?: FairQueue
-  /** Where outcomes go on being offered that the quorum did not take in time. */
+  /** Where outcomes that the quorum did not take in time are offered further. */
   readonly background: Background
   readonly clock: Clock
   readonly random: Random

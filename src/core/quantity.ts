@@ -1,7 +1,7 @@
 /**
  * Durations and sizes as people write them: a whole number and its unit, `30s`, `256KiB`.
  *
- * Owns the notation of the configuration and of the reservation API, which is one. A bare number is none: nobody should
+ * Owns the one notation of the configuration and of the reservation API. A bare number is refused: no reader should
  * have to know whether it means seconds.
  */
 
@@ -22,7 +22,7 @@ const SIZE_UNITS = [
 
 type Units = readonly (readonly [suffix: string, factor: number])[]
 
-/** `500ms`, `30s`, `5m`, `24h`, `7d` → milliseconds; undefined where it is not written so. */
+/** `500ms`, `30s`, `5m`, `24h`, `7d` → milliseconds; undefined for any other notation. */
 export function parseDuration(text: string): number | undefined {
   return parseWithUnit(text, DURATION_UNITS)
 }
@@ -31,7 +31,7 @@ export function printDuration(durationMs: number): string {
   return printWithUnit(durationMs, DURATION_UNITS, 's')
 }
 
-/** `512B`, `256KiB`, `1MiB`, `2GiB` → bytes; undefined where it is not written so. */
+/** `512B`, `256KiB`, `1MiB`, `2GiB` → bytes; undefined for any other notation. */
 export function parseSize(text: string): number | undefined {
   return parseWithUnit(text, SIZE_UNITS)
 }

@@ -1,7 +1,7 @@
 /**
  * How long to wait before trying again: exponential, with full jitter.
  *
- * Full jitter (uniform between zero and the ceiling) because claimants that collided once must not collide again in step.
+ * Full jitter (uniform between zero and the ceiling), because claimants that collided once must not collide in step.
  * Source: AWS Architecture Blog, "Exponential Backoff And Jitter" (2015).
  */
 
@@ -22,7 +22,7 @@ export function pause(clock: Clock, delayMs: number): Promise<void> {
   })
 }
 
-/** The promise, or after `deadlineMs` an error with the sentence; what comes later is dropped. */
+/** The promise, or after `deadlineMs` an error with the sentence; a later result is dropped. */
 export function within<T>(
   clock: Clock,
   deadlineMs: number,
@@ -47,7 +47,7 @@ export async function pauseUnless(
   timer.cancel()
 }
 
-/** As a promise; undefined where nothing can abort. */
+/** As a promise; undefined without a signal. */
 export function whenAborted(signal: AbortSignal | undefined): Promise<void> | undefined {
   if (signal === undefined) return undefined
   return new Promise((resolve) => {

@@ -1,8 +1,8 @@
 /**
- * What becomes of the application's answer: the outcome that the client is shown, and the fate of the lease.
+ * Settles the application's answer: the outcome that the client gets, and the fate of the lease.
  *
- * Owns the decision, and offers what is to be recorded to the nodes while the client waits. It ends no lease: the fate is a
- * value, which `deduplicate.ts` applies for every way in which a request can end.
+ * Owns the decision, and offers the outcome to the nodes while the client waits. It ends no lease: the fate is a value,
+ * which `deduplicate.ts` applies for every way in which a request can end.
  */
 
 import type { LeaseRenewer } from './claims/lease-renewer.ts'
@@ -13,7 +13,7 @@ import type { ApplicationResponse } from './ports.ts'
 import type { StoredOutcome } from './record/stored-outcome.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from './routes/settlement.ts'
 
-/** How a lease ends: at once; or, handed over with what is still to be recorded, when that is. */
+/** How a lease ends: at once; or, handed over with the outcome still to be recorded, when that is. */
 export type LeaseFate = LeaseEnd | { readonly stillToRecord: StoredOutcome }
 
 export type Settled = { readonly outcome: Outcome; readonly lease: LeaseFate }
@@ -24,7 +24,7 @@ export type SettlePolicy = StoringPolicy & {
   readonly settleBudgetMs: number
 }
 
-/** What stood guard, and under which claim the application was called. */
+/** What protected the call of the application, and its claim. */
 export type Executed = { readonly protection: Protection; readonly execution: Execution }
 
 export async function settle(
@@ -44,7 +44,7 @@ export async function settle(
   }
 }
 
-/** The answer is shown only where a majority holds it, or marked as one that is not held. */
+/** The client gets the answer only where a majority holds it, or marked as unstored. */
 async function record(
   response: ApplicationResponse,
   executed: Executed,
@@ -58,13 +58,13 @@ async function record(
     case 'recorded':
       return { outcome: { kind: 'created', response, ...executed }, lease: 'completed' }
     case 'fenced': {
-      // A later holder's outcome is the truth; ours must not be shown beside it.
+      // A later holder's outcome is the truth; ours must not reach the client beside it.
       const { winner } = result
       const outcome = winner === undefined ? inProgress(policy) : replay(winner.outcome, winner.token)
       return { outcome, lease: 'lost' }
     }
     case 'undecided':
-      // A later claim may make ours the truth, or its own. Until then neither "stored" nor "it changed nothing" is true.
+      // A later claim may make ours the truth, or its own. Until then neither "stored" nor "without effect" is true.
       return { outcome: inProgress(policy), lease: 'lost' }
     case 'unavailable':
       return { outcome: { kind: 'unstored', response, ...executed }, lease: { stillToRecord: stored } }

@@ -1,7 +1,7 @@
 /**
- * What a listener tells whoever traces: a request began, runs, ended; and which headers carry its trace onward.
+ * What a listener reports to tracing: a request began, runs, ended; and which headers carry its trace onward.
  *
- * What happens in between is told by events. Owns the port and its silent form; spans are `observe/tracing.ts`.
+ * Events report what happens in between. Owns the port and its silent form; spans are `observe/tracing.ts`.
  */
 
 import type { HeaderList } from './header-list.ts'
@@ -16,25 +16,25 @@ export type TracedRequest = {
   readonly header: (name: string) => string | undefined
 }
 
-/** The span of a claim, for what follows it in other calls; both in lower-case hex, 16 and 8 bytes. */
+/** The span of a claim, for its later calls; both in lower-case hex, 16 and 8 bytes. */
 export type ClaimTrace = { readonly traceId: string; readonly spanId: string }
 
 export interface Tracing {
   request(traced: TracedRequest): RequestTrace
   /** Headers towards the application with the trace context of the request under way instead of the client's. */
   outgoing(headers: HeaderList, lockId?: string): [string, string][]
-  /** The caller's baggage with ours, for it to send on; undefined where nothing is to be added. */
+  /** The caller's baggage with ours, for it to send on; undefined where there is nothing to add. */
   baggage(inbound: string | undefined, lockId: string): string | undefined
   /** Of the claim that was granted on this record; undefined where it is not recorded. */
   claimed(recordKey: string): ClaimTrace | undefined
-  /** A claim that another sidecar may have made: what is told of this record from now on belongs to it. */
+  /** A claim that another sidecar may have made: later events of this record belong to it. */
   resumed(recordKey: string, token: Token, claim: ClaimTrace): void
 }
 
 export interface RequestTrace {
-  /** Everything begun within belongs to the request, whenever it goes on. */
+  /** Work begun within belongs to the request, whenever it continues. */
   run<T>(work: () => T): T
-  /** @param status undefined where nobody was there to be answered */
+  /** @param status undefined where no client was left to answer */
   ended(status: number | undefined): void
 }
 

@@ -1,16 +1,16 @@
 /**
- * Rounds on N nodes: those that take, prolong and give back a lock are run by redlock. The only file that knows redlock.
+ * Rounds on N nodes: redlock runs those that take, extend and release a lock. The only file that knows redlock.
  *
  * redlock sends an operation to every client, counts distinct clients that voted for it, and decides at a majority. Its
- * clients here are adapters in front of `RecordNode`s: an adapter hands the node the command of the round, keeps the rich
- * answer, and gives redlock the number that it counts (the number of resources: for) or a typed error (against). So
- * there is one count of votes, and it runs over Redis and embedded nodes alike.
+ * clients here are adapters in front of `RecordNode`s: an adapter hands the node the command of the round, keeps the
+ * full answer, and gives redlock the number that it counts (the number of resources: for) or a typed error (against).
+ * So there is one count of votes, and it runs over Redis and embedded nodes alike.
  *
- * What redlock 5.0.0-beta.2 does that must not reach us, and what stands against it:
+ * What redlock 5.0.0-beta.2 does that must not reach us, and what prevents it:
  *  - it dates a lease from its first attempt, does not check validity, and does not release between its own attempts:
  *    `retryCount: 0`, and the caller (`core/claims/claim.ts`) times, validates, releases and repeats;
- *  - after a refused acquire it waits for a release round: the adapters answer that round at once, and the caller releases
- *    where something was granted;
+ *  - after a refused acquire it waits for a release round: the adapters answer that round at once, and the caller
+ *    releases where a node granted;
  *  - it ignores scripts that are strings and would send its own: scripts are functions;
  *  - it has no deadline for a node: every `RecordNode` has one of its own and never rejects;
  *  - an even number of nodes may never settle: refused here;
@@ -25,7 +25,7 @@ import { answered } from '../core/quorum/tally.ts'
 import type { RecordCommand } from '../core/record/record.ts'
 import { majorityOf } from '../core/units.ts'
 
-/** Fewest and most nodes: below three nothing may fail, above nine every claim pays for nodes that add little. */
+/** Fewest and most nodes: below three none may fail, above nine every claim pays for nodes that add little. */
 export const NODES_MIN = 3
 export const NODES_MAX = 9
 
@@ -38,16 +38,16 @@ const VOTE_FOR = {
   read: 'record',
 } as const
 
-/** What redlock is given as scripts: names, because the node builds its own call. Functions, or redlock ignores them. */
+/** The scripts of redlock: names, because the node builds its own call. Functions, or redlock ignores them. */
 const OPERATION = { acquire: 'acquire', extend: 'extend', release: 'release' } as const
 
-/** A vote against, for redlock, which tells it from a vote for by the exception. One object: its stack says nothing. */
+/** A vote against: redlock distinguishes votes by the exception. One object: its stack says nothing. */
 const AGAINST = new Error('this node votes against')
 
-/** A lease that redlock did not acquire itself never counts as lapsed to it: the caller judges validity. */
+/** So that redlock never takes a lease as lapsed: the caller judges validity. */
 const NEVER_MS = Number.MAX_SAFE_INTEGER
 
-/** A round under way. redlock carries it, as the resource that it is asked for, to each of its clients. */
+/** A round under way. redlock carries it, as the requested resource, to each of its clients. */
 class OpenRound implements Round {
   readonly command: RecordCommand
   readonly skip: ReadonlySet<number>
@@ -78,7 +78,7 @@ class OpenRound implements Round {
     return this.#verdict === true
   }
 
-  /** For what is told of the round; whether a majority was reached is redlock's to say. */
+  /** For the event of the round; redlock alone decides whether a majority was reached. */
   get votesFor(): number {
     return this.#votesFor
   }
@@ -115,7 +115,7 @@ class OpenRound implements Round {
 
 const SETTLED = Promise.resolve()
 
-/** One a round: the round itself. */
+/** One per round: the round itself. */
 const RESOURCES = 1
 const VOTES_FOR = Promise.resolve(RESOURCES)
 
@@ -151,15 +151,15 @@ export function createRedlockQuorum({ nodes, clock, events }: RedlockQuorumOptio
     },
   )
 
-  /** The vote: true where a majority of distinct nodes is for the command, false where it no longer can be. */
+  /** True where a majority of distinct nodes is for the command, false where none can be any more. */
   async function vote(round: OpenRound): Promise<boolean> {
     const { command } = round
-    // redlock hands on what it takes for the names of resources, and does nothing else with them.
+    // redlock only hands on what it takes for the names of resources.
     const resources = [round as unknown as string]
     try {
       switch (command.kind) {
         case 'claim':
-          // It draws a value for the lock, which nobody reads: the claim has drawn its owner already.
+          // It draws an unused value for the lock: the claim has drawn its owner already.
           await redlock.acquire(resources, command.leaseMs)
           return true
         case 'renew':
@@ -207,11 +207,11 @@ function createVoter(node: RecordNode, index: number, isRelease: (operation: str
     evalsha(operation, _keyCount, args) {
       const round = args[0] as OpenRound
       if (round.skip.has(index)) return VOTES_FOR
-      // redlock's own release after a refused claim. The claimant releases, and only where something was granted.
+      // redlock's own release after a refused claim. The claimant releases, and only where a node granted.
       if (round.command.kind === 'claim' && isRelease(operation)) return VOTES_FOR
       return node.execute(round.command).then(
         (answer) => round.heard(index, answer),
-        // A node never rejects. Were one to break that rule, the round must settle all the same.
+        // A node never rejects. If one broke that rule, the round must settle all the same.
         (cause: unknown) => {
           const detail = cause instanceof Error ? cause.message : String(cause)
           return round.heard(index, { kind: 'unreachable', reason: 'error', detail })
@@ -222,8 +222,8 @@ function createVoter(node: RecordNode, index: number, isRelease: (operation: str
 }
 
 /**
- * redlock has no word for completing and for reading: nothing is locked by them. Same rule: decided by the majority that is
- * for it, or by the majority that is not.
+ * redlock has no operation for completing and for reading: neither locks. Same rule: a majority for it or a majority
+ * against it decides.
  */
 function majority(voters: readonly Voter[], round: OpenRound): Promise<boolean> {
   const needed = majorityOf(voters.length)
