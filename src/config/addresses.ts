@@ -1,5 +1,5 @@
 /**
- * Addresses: where we listen, where the application is, where the nodes are.
+ * Addresses: of our listeners, of the application, of the nodes.
  *
  * Owns their notation, and that a password in them is never shown. Nothing here opens a connection.
  */
@@ -24,13 +24,13 @@ export type RedisAddress = {
   readonly password?: string
 }
 
-/** One whole quorum. Its name is empty where it is the only one and nobody gave it one. */
+/** One whole quorum. The only group may have an empty name. */
 export type RedisGroup = { readonly name: string; readonly nodes: readonly RedisAddress[] }
 
 export type RedisNodes =
-  /** Inside this process: for a first run, for tests; nothing survives it. */
+  /** Inside this process: for a first run and for tests; no record outlives it. */
   | { readonly kind: 'embedded' }
-  /** All groups have as many nodes; several have different names. */
+  /** All groups have the same number of nodes; several have different names. */
   | { readonly kind: 'remote'; readonly groups: readonly RedisGroup[] }
 
 const UNIX = /^unix:(\/[^\0\s]+)$/
@@ -82,7 +82,7 @@ function parseUpstream(text: string): Parsed<UpstreamAddress> {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url === undefined || !/^https?:$/.test(url.protocol)) return refused()
   if (url.username !== '' || url.password !== '') return refused('it contains a user or a password')
-  // The target of a request is the client's path alone: a path here would have to be joined with it.
+  // A request's target is the client's path alone: a path here would have to be joined with it.
   if (url.pathname !== '/' || url.search !== '' || url.hash !== '' || /[?#]$/.test(text))
     return refused('it contains a path, a query or a fragment')
   return value({ kind: 'http', origin: url.origin })
@@ -120,10 +120,10 @@ export function redisNodes(): ValueKind<RedisNodes> {
   }
 }
 
-/** Like the name of a host: it stands in metrics, in logs and on the nodes, and decides which identities it gets. */
+/** Like a host name: it appears in metrics, in logs and on the nodes, and decides which identities the group gets. */
 const GROUP_NAME = /^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$/
 
-/** A semicolon may stand in a password, too: it ends a group only where another one begins. */
+/** A password may contain a semicolon, so that one ends a group only before another group. */
 const NEXT_GROUP = /;(?=\s*(?:[^\s=;,@/:]*=|rediss?:\/\/))/
 
 function parseRedisNodes(text: string): Parsed<RedisNodes> {
@@ -164,7 +164,7 @@ function whyNotTogether(groups: readonly RedisGroup[]): string | undefined {
   if (same !== undefined) return `two groups are called ${same}`
   const sizes = groups.map(({ nodes }) => nodes.length)
   if (new Set(sizes).size > 1) return `groups of ${sizes.join(' and ')} nodes given, all need as many`
-  // Two databases of one server fall together: they are one node, of whichever group.
+  // Two databases of one server fail together: they are one node, in whichever group.
   const servers = groups.flatMap(({ nodes }) => nodes.map(nameOfNode))
   const twice = servers.find((server, index) => servers.indexOf(server) !== index)
   return twice === undefined ? undefined : `${twice} appears twice, and one server is one vote`
@@ -196,7 +196,7 @@ function parseRedisUrl(text: string): RedisAddress | string {
   }
 }
 
-/** Names for the nodes: what stands on every node, so that all sidecars are known to mean the same ones. */
+/** Names for the nodes. Every node stores them, which shows that all sidecars mean the same nodes. */
 export function nodeNames(): ValueKind<readonly string[]> {
   return {
     accepts: 'different names of 1 to 128 letters, digits and . _ : [ ] / -, one a node, separated by commas',
@@ -223,7 +223,7 @@ export function nodeNames(): ValueKind<readonly string[]> {
   }
 }
 
-/** What a node is called where nobody gave it another name. Two databases of one server are one node. */
+/** The default name of a node. Two databases of one server are one node. */
 export function nameOfNode({ host, port }: RedisAddress): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`
 }
@@ -245,9 +245,9 @@ function printRedisAddress(address: RedisAddress): string {
 }
 
 /**
- * For texts that were refused, so that nothing is sure of their form: of each entry what stands before its last "@" is
- * hidden, and an entry without "@" is shown only where it has no place for a password. A comma or a semicolon separates
- * entries only where a scheme follows, because a password may contain one.
+ * For refused texts, whose form is unknown: hides everything before the last "@" of each entry, and shows an entry
+ * without "@" only if it has no place for a password. A comma or a semicolon separates entries only before a scheme,
+ * because a password may contain one.
  */
 export function maskPasswords(text: string): string {
   return text

@@ -1,8 +1,8 @@
 /**
- * The routes where no configuration file gives any.
+ * The routes without a configuration file.
  *
- * POST and PATCH are protected: with an `Idempotency-Key` they are keyed by it, without one by their content, for a
- * shorter time. Everything else matches no route and passes through untouched.
+ * POST and PATCH are protected: by their `Idempotency-Key` if they have one, else by their content, for a shorter time.
+ * All other requests match no route and pass through unchanged.
  */
 
 import type { ProtectedRoute, Route } from '../core/routes/route.ts'
@@ -11,7 +11,7 @@ import type { Settings } from './settings.ts'
 const UNSAFE_METHODS = ['POST', 'PATCH']
 const DEFAULT_KEY_HEADER = 'idempotency-key'
 
-/** A protected route that says nothing of its own: the defaults of every route. */
+/** A protected route with the defaults of every route. */
 export function defaultRoute(
   settings: Settings,
   of: Pick<ProtectedRoute, 'name' | 'match' | 'mode'>,

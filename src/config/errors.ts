@@ -1,14 +1,14 @@
 /**
- * What can be wrong with a configuration, and the sentence that says it.
+ * The possible errors of a configuration, and the sentence for each.
  *
- * Every error names the setting, the value given (secrets masked) and what is accepted. A name that is nearly right gets
- * the nearest one suggested.
+ * Every error names the setting, the value given (secrets masked) and what is accepted. A misspelt name gets the
+ * nearest known one as a suggestion.
  */
 
 export type ConfigError =
   | {
       readonly kind: 'refused'
-      /** `FENCEPOST_LEASE`, or the place in the file: `routes[2].lease`. */
+      /** `FENCEPOST_LEASE`, or the path in the file: `routes[2].lease`. */
       readonly name: string
       readonly given: string
       readonly accepts: string
@@ -16,7 +16,7 @@ export type ConfigError =
     }
   | { readonly kind: 'missing'; readonly name: string; readonly accepts: string; readonly reason?: string }
   | { readonly kind: 'unknown'; readonly name: string; readonly nearest?: string }
-  /** Two values that are each accepted and do not go together. `inequality` shows their numbers. */
+  /** Two accepted values that contradict each other. `inequality` shows their numbers. */
   | { readonly kind: 'relation'; readonly name: string; readonly inequality: string; readonly reason: string }
   /** The file as a whole. */
   | { readonly kind: 'file'; readonly name: string; readonly reason: string }
@@ -45,7 +45,7 @@ export function describeErrors(errors: readonly ConfigError[]): string {
   return [`The configuration has ${head}:`, ...errors.map((error) => `  ${describeError(error)}`)].join('\n')
 }
 
-/** Of `names` the one that fewest edits turn `given` into, where these are at most a third of its letters. */
+/** The name that takes the fewest edits from `given`, at most a third of its letters. */
 export function nearestName(given: string, names: readonly string[]): string | undefined {
   let best: string | undefined
   let fewest = Math.floor(given.length / 3) + 1
@@ -59,7 +59,7 @@ export function nearestName(given: string, names: readonly string[]): string | u
   return best
 }
 
-/** The same for places in the file: the last name alone may be what was meant, in another group. */
+/** The same for paths in the file; also finds the right last name in another group. */
 export function nearestPath(given: string, paths: readonly string[]): string | undefined {
   const lastName = (path: string) => path.slice(path.lastIndexOf('.') + 1)
   const nearest = nearestName(given, paths)
@@ -68,7 +68,7 @@ export function nearestPath(given: string, paths: readonly string[]): string | u
   return paths.find((path) => lastName(path) === name)
 }
 
-/** Levenshtein's: insertions, deletions and replacements of one letter. */
+/** Levenshtein distance: insertions, deletions and replacements of one letter. */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, index) => index)
   for (const [i, letter] of [...from].entries()) {

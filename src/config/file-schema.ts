@@ -1,5 +1,5 @@
 /**
- * The JSON Schema (draft 2020-12) of the YAML file, from the tables. docs/config.schema.json is a copy of it.
+ * The JSON Schema (draft 2020-12) of the YAML file, made from the tables. docs/config.schema.json is a copy of it.
  */
 
 import { MOST_ROUTES, ROUTE_SHAPE } from './route-fields.ts'

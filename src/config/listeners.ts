@@ -1,4 +1,4 @@
-/** Names of listeners, as a set: where a setting speaks of some of them. */
+/** Names of listeners, as a set: for settings about some of them. */
 
 import { refused, type ValueKind, value } from './value.ts'
 

@@ -1,9 +1,8 @@
 /**
- * From environment and file to a frozen configuration, or to all that is wrong with it.
+ * From environment and file to a frozen configuration, or to all of its errors.
  *
- * Pure but for `readFile`. The environment wins over the file, the file over the default; a value that is refused is an
- * error even where another would have won. Nothing stops at the first error: whoever mends a configuration should need
- * one look and not one start an error.
+ * Pure but for `readFile`. The environment overrides the file, the file the default; a refused value is an error even
+ * if another one overrides it. The first error stops nothing: the operator sees all of them at one start.
  */
 
 import type { Route } from '../core/routes/route.ts'
@@ -27,7 +26,7 @@ import { readYaml, type YamlFile } from './yaml-file.ts'
 
 export type Config = Omit<Settings, 'quarantineMs' | 'redisNodes'> & {
   readonly quarantineMs: number
-  /** Complete: the user and password of `redisUsername` and `redisPassword` are filled in. */
+  /** Complete: `redisUsername` and `redisPassword` are filled in. */
   readonly redisNodes: RedisNodes
   readonly routes: readonly Route[]
 }
@@ -108,7 +107,7 @@ function readSettings(env: Environment, file: YamlFile, readFile: ReadFile, erro
   return { settings: settings as Partial<Settings>, origins }
 }
 
-/** User and password that hold for all nodes, where the URL of a node has none of its own. */
+/** User and password for all nodes, unless the URL of a node has its own. */
 function withLogin({ redisNodes, redisUsername, redisPassword }: Settings): RedisNodes {
   if (redisNodes.kind === 'embedded') return redisNodes
   const login = {
@@ -124,7 +123,7 @@ function withLogin({ redisNodes, redisUsername, redisPassword }: Settings): Redi
 
 function missingUpstream(settings: Partial<Settings>): readonly ConfigError[] {
   const listens = settings.proxyListen !== undefined && settings.proxyListen.kind !== 'off'
-  // A refused address is present and undefined: it has its own error.
+  // A refused address is present and undefined: it has an error of its own.
   if (!listens || 'upstream' in settings) return []
   const { env, kind } = SETTINGS.upstream
   return [{ kind: 'missing', name: env, accepts: kind.accepts, reason: 'while the proxy listens' }]
@@ -132,7 +131,7 @@ function missingUpstream(settings: Partial<Settings>): readonly ConfigError[] {
 
 const LOOPBACK = /^(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|::1|localhost)$/
 
-/** Who can reach the reservation API, or the listener for gateways, can hold and complete anybody's records. */
+/** A client that reaches the reservation API, or the listener for gateways, can hold and complete any record. */
 function missingToken(settings: Partial<Settings>): readonly ConfigError[] {
   if ('apiToken' in settings) return []
   const { env, kind } = SETTINGS.apiToken
@@ -155,7 +154,7 @@ function missingToken(settings: Partial<Settings>): readonly ConfigError[] {
   )
 }
 
-/** A certificate without its key, or clients to be verified where nobody speaks TLS: half of what was meant. */
+/** A certificate without its key, or client verification without TLS: an incomplete setting. */
 function missingTls(settings: Partial<Settings>): readonly ConfigError[] {
   const missing = (key: 'tlsCert' | 'tlsKey', other: SettingKey): ConfigError[] =>
     settings[other] !== undefined && !(key in settings)
@@ -172,7 +171,7 @@ function missingTls(settings: Partial<Settings>): readonly ConfigError[] {
   return [...missing('tlsKey', 'tlsCert'), ...(forCa.length > 0 ? forCa : missing('tlsCert', 'tlsKey'))]
 }
 
-/** A list of names that is not one a node would be read as belonging to others. */
+/** With too few or too many names, nodes would get the names of others. */
 function unevenNames({ redisNodes, redisNodeNames }: Partial<Settings>): readonly ConfigError[] {
   if (redisNodeNames === undefined || redisNodes?.kind !== 'remote') return []
   const names = redisNodeNames.length
@@ -192,7 +191,7 @@ function nodeAt(file: YamlFile, path: string): unknown {
   return node
 }
 
-/** Every key of the file above `routes` is a setting or the group of one. */
+/** Every key of the file besides `routes` is a setting or a group of settings. */
 function unknownKeys(file: YamlFile): ConfigError[] {
   const paths = [...SETTING_KEYS.map((key) => rowOf(key).path), 'routes']
   const groups = new Set(paths.filter((path) => path.includes('.')).map((path) => path.split('.')[0]!))
@@ -210,7 +209,7 @@ function unknownKeys(file: YamlFile): ConfigError[] {
 
 /**
  * Kubernetes describes every Service to every container by variables: one called `fencepost-redis` makes
- * FENCEPOST_REDIS_SERVICE_HOST, FENCEPOST_REDIS_PORT and FENCEPOST_REDIS_PORT_6379_TCP_ADDR. These are nobody's mistake.
+ * FENCEPOST_REDIS_SERVICE_HOST, FENCEPOST_REDIS_PORT and FENCEPOST_REDIS_PORT_6379_TCP_ADDR. These are no mistakes.
  */
 const SERVICE_LINK = /_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)$|_PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$/
 
@@ -230,7 +229,7 @@ function unknown(name: string, nearest: string | undefined): ConfigError {
 }
 
 function deepFreeze<T>(of: T): T {
-  // The bytes of a buffer can't be frozen; nobody writes to a key.
+  // The bytes of a buffer can't be frozen; no code writes to a key.
   if (typeof of !== 'object' || of === null || Object.isFrozen(of) || ArrayBuffer.isView(of)) return of
   Object.freeze(of)
   for (const member of Object.values(of)) deepFreeze(member)

@@ -1,7 +1,7 @@
 /**
  * Sets of peers, written as addresses and CIDR blocks.
  *
- * Owns their notation. Who is in such a set is `http/request/trusted-peers.ts`.
+ * Owns their notation. `http/request/trusted-peers.ts` tests whether a peer belongs to a set.
  */
 
 import { isIP } from 'node:net'

@@ -55,7 +55,7 @@ export function integer(limits: { readonly min: number; readonly max: number }):
   }
 }
 
-/** A share of one, `0.25` or `1/4`. */
+/** A fraction of one, `0.25` or `1/4`. */
 export function fraction(): ValueKind<number> {
   return {
     accepts: 'a number from 0 to 1, such as 0.25 or 1/4',
@@ -89,7 +89,7 @@ export function choice<const T extends string>(...options: readonly T[]): ValueK
   }
 }
 
-/** `on` or `off` (in YAML also true or false), and no other word: ideas of what means yes differ. */
+/** `on` or `off` (in YAML also true or false), and no other word: opinions about what means yes differ. */
 export function onOff(): ValueKind<boolean> {
   return {
     accepts: oneOf(['on', 'off']),
@@ -104,12 +104,12 @@ function oneOf(options: readonly string[]): string {
   return options.length === 1 ? options[0]! : `${options.slice(0, -1).join(', ')} or ${options.at(-1)}`
 }
 
-/** Part of a namespace or a name in logs: 1 to 128 visible characters of ASCII. */
+/** Part of a namespace or a name in logs: 1 to 128 visible ASCII characters. */
 export function label(): ValueKind<string> {
   return patterned('1 to 128 visible ASCII characters without spaces', /^[\x21-\x7e]{1,128}$/)
 }
 
-/** Given in any case, kept in lower case, as Node gives the names of a request. */
+/** Accepted in any case, kept in lower case, as Node names the headers of a request. */
 export function headerName(): ValueKind<string> {
   return patterned('a header name', /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}$/, (text) => text.toLowerCase())
 }
@@ -128,10 +128,10 @@ export function patterned(
   }
 }
 
-/** `content` without a line break at its end: an editor put it there, and a secret does not have one. */
+/** `content` without a final line break, which an editor adds and no secret contains. */
 export type FileContent = { readonly path: string; readonly content: string }
 
-/** Reads the file at once: a path that can't be read is an error at the start and not at the first request. */
+/** Reads the file at once: an unreadable path is an error at the start and not at the first request. */
 export function file(): ValueKind<FileContent> {
   return {
     accepts: 'the path of a readable file that is not empty',
@@ -143,15 +143,15 @@ export function file(): ValueKind<FileContent> {
   }
 }
 
-/** Somebody gives the secret where its file is asked for: what is no path to look at is not shown. */
+/** The operator may have given the secret in place of its file: a value that does not look like a path is not shown. */
 function maskUnlessPath(text: string): string {
   return text.includes('/') || text.length < 16 ? text : '***'
 }
 
-/** Below this a secret could be guessed: 128 bits take 22 characters of base64, 32 of hex digits. */
+/** A shorter secret could be guessed: 128 bits take 22 characters of base64, 32 of hex digits. */
 const SECRET_CHARS_MIN = 32
 
-/** Secrets, one a line; a file with one that is too short is refused whole. */
+/** Secrets, one per line; one that is too short makes the whole file refused. */
 export function secretFile(): ValueKind<FileContent> {
   const whole = file()
   return {
@@ -170,7 +170,7 @@ export function secretFile(): ValueKind<FileContent> {
 
 export type KeyRingFile = { readonly path: string; readonly ring: KeyRing }
 
-/** Names the file and never a key in it. */
+/** Names the file and never its keys. */
 export function keyRingFile(): ValueKind<KeyRingFile> {
   const whole = file()
   return {

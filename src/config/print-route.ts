@@ -1,5 +1,5 @@
 /**
- * A route in the notation of the YAML file, every value written out: what `routesFrom` reads back to the same route.
+ * A route in the notation of the YAML file, every value written out: `routesFrom` reads it back as the same route.
  */
 
 import { printDuration, printSize } from '../core/quantity.ts'

@@ -1,5 +1,5 @@
 /**
- * An accepted configuration in the notation of the operator, each value with where it comes from, secrets masked.
+ * An accepted configuration in the operator's notation, each value with its origin, secrets masked.
  */
 
 import { stringify } from 'yaml'
@@ -10,7 +10,7 @@ import { rowOf, SETTING_KEYS } from './settings.ts'
 type PrintedSetting = {
   readonly name: string
   readonly path: string
-  /** Undefined: not set, and there is no default. */
+  /** Undefined: not set, and without a default. */
   readonly value?: string
   readonly origin: Origin
 }
@@ -34,7 +34,7 @@ export function printedConfig({ config, origins }: LoadedConfig & { readonly kin
   return { settings, routes: { origin: origins.routes, routes: config.routes.map(printedRoute) } }
 }
 
-/** A line a setting, then the routes as YAML. */
+/** One line per setting, then the routes as YAML. */
 export function textOfConfig({ settings, routes }: PrintedConfig): string {
   const nameWidth = Math.max(...settings.map(({ name }) => name.length))
   const originWidth = Math.max(...settings.map(({ origin }) => origin.length))
@@ -46,7 +46,7 @@ export function textOfConfig({ settings, routes }: PrintedConfig): string {
   return `${lines.join('')}${head}${textOfRoutes(routes.routes)}`
 }
 
-/** As the file would have them. */
+/** In the form of the file. */
 export function textOfRoutes(routes: readonly PrintedRoute[]): string {
   return stringify({ routes }, { lineWidth: 0, aliasDuplicateObjects: false })
 }

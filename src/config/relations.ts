@@ -1,9 +1,9 @@
 /**
- * What must hold between settings, checked once every one of them has been read.
+ * Relations between settings, checked after all of them have been read.
  *
  * Each relation is an inequality of the record protocol (or of common sense); its message shows it with the numbers of
- * this configuration, because the operator has to choose which of the two to change. A relation with a value that was
- * refused is left out: that value has its own error.
+ * this configuration, because the operator has to choose which of the two to change. A relation with a refused value is
+ * skipped: that value has an error of its own.
  */
 
 import { DRIFT_FACTOR, driftMs } from '../core/clock-drift.ts'
@@ -15,7 +15,7 @@ import type { ConfigError } from './errors.ts'
 import { fraction } from './parse.ts'
 import { SETTINGS, type SettingKey, type Settings } from './settings.ts'
 
-/** What is known: settings that were refused are missing, and so are the values of a route that default to them. */
+/** The accepted values: without refused settings, and without values of a route that default to them. */
 type Known = {
   readonly settings: Partial<Settings>
   readonly route: Partial<ProtectedRoute>
@@ -25,12 +25,12 @@ type Known = {
 type Side = {
   readonly text: string
   readonly of: (known: Known) => number | undefined
-  /** The setting that a route has this number from, where it may have its own. */
+  /** The setting that gives a route this number, unless the route has its own. */
   readonly setting?: (known: Known) => SettingKey
 }
 
 type Relation = {
-  /** Whose relation it is: the setting to name, or every protected route. */
+  /** The owner of the relation: the setting to name, or every protected route. */
   readonly of: `FENCEPOST_${string}` | 'route'
   readonly left: Side
   readonly right: Side
@@ -38,7 +38,7 @@ type Relation = {
   readonly unit: 'ms' | 'share'
 }
 
-/** Redlock asks for a deadline a node that is small against the lease, so that trying all nodes can't use it up. */
+/** Redlock requires a node deadline that is small against the lease, so that trying all nodes can't use it up. */
 const LARGEST_DEADLINE_SHARE = 0.05
 
 const LARGEST_RENEW_FRACTION = 1 / 3
@@ -196,7 +196,7 @@ export function checkRelations(
   )
   const errors = TABLE.flatMap((relation) =>
     relation.of === 'route'
-      ? // What is wrong with a setting is said once, and not again for every route that has it from there.
+      ? // An error of a setting is reported once, not again for every route with its value.
         protectedRoutes
           .filter((route) => !sameAsSettings(relation, { settings, route, longestLeaseMs }))
           .flatMap((route) => check(relation, `route ${route.name}`, { settings, route, longestLeaseMs }))
@@ -219,13 +219,13 @@ function check(
   return [{ kind: 'relation', name, inequality, reason: otherwise }]
 }
 
-/** A route that says nothing of its own has the number from a setting: then it is that setting that must change. */
+/** If the number of a route comes from a setting, the setting is what must change. */
 function from({ of, setting }: Side, known: Known): string {
   const key = setting?.(known)
   return key !== undefined && known.settings[key] === of(known) ? `, ${SETTINGS[key].env}` : ''
 }
 
-/** Whether one of the relations of the settings compares these two numbers already. */
+/** Whether a relation of the settings compares these two numbers already. */
 function sameAsSettings(relation: Relation, known: Known): boolean {
   return TABLE.some(
     (other) =>

@@ -1,7 +1,7 @@
 /**
- * The table of what a route in the YAML file may say: shape, default, one sentence.
+ * The table of a route's fields in the YAML file: form, default, one sentence.
  *
- * Reading a route, its JSON Schema and its part of docs/reference/configuration.md come from here.
+ * Reading a route, its JSON Schema and its part of docs/reference/configuration.md come from it.
  */
 
 import { POINTER_EXPECTED, POINTERS_MAX, parsePointer } from '../core/formats/json-pointer.ts'
@@ -116,7 +116,7 @@ function field<T>(shape: Shape<T>, fallback: string, summary: string): Field<Sha
   }
 }
 
-/** Same limits and notation as the setting that is its default. */
+/** The same limits and notation as the setting that is its default. */
 function like<T>(
   setting: { readonly env: string; readonly kind: ValueKind<T> },
   summary: string,

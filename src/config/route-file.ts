@@ -1,8 +1,8 @@
 /**
- * Routes as the YAML file gives them, with every default filled in.
+ * The routes of the YAML file, with every default filled in.
  *
- * Refuses combinations that say nothing: a policy on a route that bypasses, a key in mode `content`. Whoever wrote it
- * expected something of it.
+ * Refuses meaningless combinations: a policy on a route that bypasses, a key in mode `content`. Their author expected
+ * an effect.
  */
 
 import { compileRules } from '../core/request/fingerprint.ts'
@@ -14,7 +14,7 @@ import type { Settings } from './settings.ts'
 import { isMapping, type Report, refusedNode } from './shape.ts'
 import type { YamlFile } from './yaml-file.ts'
 
-/** Undefined where the file has no `routes`: then the built-in policy is in force. An empty list protects nothing. */
+/** Undefined if the file has no `routes`: then the built-in policy applies. An empty list protects nothing. */
 export function routesFrom(
   file: YamlFile,
   settings: Partial<Settings>,
@@ -45,7 +45,7 @@ export function routesFrom(
   })
 }
 
-/** Behind a route without conditions no other is ever reached. */
+/** No route after one without conditions is ever reached. */
 function reportUnreachable(routes: readonly unknown[], report: Report): void {
   const first = routes.findIndex(
     (route) => isMapping(route) && isMapping(route.match) && Object.keys(route.match).length === 0,
@@ -73,7 +73,7 @@ function routeFrom(given: GivenRoute, settings: Settings, at: string, report: Re
       accepts,
       reason: 'it has no effect in this mode',
     })
-  // The members that were given are complete values; only the absent ones are absent.
+  // Present members are complete values; only absent ones are missing.
   const match = given.match as RouteMatch
   if (mode === 'bypass') {
     for (const member of Object.keys(given))

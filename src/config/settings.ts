@@ -1,9 +1,9 @@
 /**
  * THE table of settings: every name, notation, default, meaning, and where its number comes from.
  *
- * Loading, printing, the JSON Schema and docs/reference/configuration.md all read this table, and the type `Settings` is derived
- * from it: a setting exists once a row exists. Defaults are written as an operator would write them and pass through the
- * same parser. What a route may say differently is in `route-fields.ts`, whose defaults are the values of this table.
+ * Loading, printing, the JSON Schema and docs/reference/configuration.md all read this table, and the type `Settings`
+ * is derived from it: a setting exists once a row exists. Defaults are in an operator's notation and pass through the
+ * same parser. `route-fields.ts` has what a route can set for itself; its defaults are the values of this table.
  */
 
 import { listenAddress, nodeNames, redisNodes, upstreamAddress } from './addresses.ts'
@@ -27,14 +27,14 @@ import type { ValueKind } from './value.ts'
 
 export type Setting<T> = {
   readonly env: `FENCEPOST_${string}`
-  /** Place in the YAML file. */
+  /** Path in the YAML file. */
   readonly path: string
   readonly kind: ValueKind<T>
-  /** `none`: undefined where nobody sets it. `required`: nobody setting it is an error. */
+  /** `none`: undefined if not set. `required`: an error if not set. */
   readonly default: { readonly kind: 'text'; readonly text: string } | { readonly kind: 'none' | 'required' }
   /** One sentence. */
   readonly summary: string
-  /** Why this default, and from where. */
+  /** Why this default, and its source. */
   readonly source: string
 }
 
@@ -804,13 +804,13 @@ export type Settings = { readonly [K in SettingKey]: ValueOf<(typeof SETTINGS)[K
 
 export const SETTING_KEYS = Object.keys(SETTINGS) as readonly SettingKey[]
 
-/** A row for code that treats all rows alike. */
+/** A row, for code that treats all rows alike. */
 export function rowOf(key: SettingKey): Setting<unknown> {
   return SETTINGS[key] as unknown as Setting<unknown>
 }
 
-/** Read before all others, from the environment only: it names the file with the others. */
+/** Read first, from the environment only: it names the file with the other settings. */
 export const CONFIG_FILE_ENV = 'FENCEPOST_CONFIG'
 
-/** Variables with our prefix that speak to other programs: the client library. */
+/** Variables with our prefix that other programs read: the client library. */
 export const NAMES_OF_OTHERS: readonly string[] = ['FENCEPOST_URL']

@@ -1,8 +1,8 @@
 /**
- * Shapes of YAML nodes: how one is read, and its JSON Schema, from one description.
+ * Shapes of YAML nodes: reading one and its JSON Schema, from one description.
  *
- * A shape reports everything that is wrong below its node, each with its place (`routes[2].wait.max`), and gives
- * undefined where something was; it never repairs.
+ * A shape reports every error below its node, each with its path (`routes[2].wait.max`), and returns undefined in place
+ * of a wrong value; it never repairs.
  */
 
 import { type ConfigError, nearestName } from './errors.ts'
@@ -21,7 +21,7 @@ export type ReadBy<S> = S extends Shape<infer T> ? T : never
 
 export type Fields = Readonly<Record<string, Shape<unknown>>>
 
-/** What was given: members that nobody gave are missing. */
+/** The given members; those that are not given are missing. */
 export type Given<F extends Fields> = { readonly [K in keyof F]?: ReadBy<F[K]> }
 
 const NO_FILES = () => {
@@ -99,7 +99,7 @@ export function mapping<F extends Fields>(
   }
 }
 
-/** A mapping with names of the file's choosing. */
+/** A mapping whose names the file chooses. */
 export function entriesOf<T>(
   names: { readonly accepts: string; readonly pattern: RegExp },
   member: Shape<T>,
@@ -149,7 +149,7 @@ export function oneOf<const W extends string, F extends Fields>(
         return undefined
       }
       const value = field.read(only[1], `${at}.${only[0]}`, report)
-      // The kind is the name of the field whose shape has read the value.
+      // The field whose shape has read the value names the kind.
       return value === undefined ? undefined : ({ kind: only[0], value } as never)
     },
     schema: {

@@ -1,26 +1,26 @@
 /**
- * Kinds of values of settings: how each is written, read, shown and described.
+ * Kinds of values of settings: how each is written, parsed, printed and described.
  *
- * Owns the notation. A value is read whole or refused, never repaired: `30` is no duration, `10abc` no number, `yes` no
- * switch. What `print` writes, `parse` reads back to the same value (secrets excepted, which are masked).
+ * Owns the notation. A value is accepted whole or refused, never repaired: `30` is no duration, `10abc` no number,
+ * `yes` no switch. `parse` reads back what `print` writes as the same value (except secrets, which are masked).
  */
 
 export type ReadFile = (path: string) => string
 
 export type Parsed<T> =
   | { readonly kind: 'value'; readonly value: T }
-  /** `reason` only where it says more than what is accepted. */
+  /** `reason` only if it adds to what is accepted. */
   | { readonly kind: 'refused'; readonly reason?: string }
 
 export type ValueKind<T> = {
   /** Completes "accepted is …". */
   readonly accepts: string
   readonly parse: (text: string, readFile: ReadFile) => Parsed<T>
-  /** In the notation that `parse` takes; secrets masked. */
+  /** In the notation of `parse`; secrets masked. */
   readonly print: (value: T) => string
-  /** What a refused text may be shown as, where it could contain a secret. */
+  /** The form in which to show a refused text that could contain a secret. */
   readonly mask?: (text: string) => string
-  /** How the value is written in YAML; see `textOf`. */
+  /** The form of the value in YAML; see `textOf`. */
   readonly yaml: 'text' | 'quantity' | 'number' | 'switch' | 'list' | 'groups'
   /** JSON Schema (draft 2020-12) of that. */
   readonly schema: Readonly<Record<string, unknown>>
@@ -35,8 +35,8 @@ export function refused<T>(reason?: string): Parsed<T> {
 }
 
 /**
- * A value of the YAML file as the text that the environment would carry. A number is not taken for text: `1.10` has lost
- * its zero by the time it arrives here.
+ * A value of the YAML file as the text that the environment would contain. A number does not count as text: `1.10` has
+ * lost its zero before it gets here.
  */
 export function textOf(node: unknown, kind: ValueKind<unknown>): Parsed<string> {
   if (typeof node === 'string') return value(node)
@@ -44,7 +44,7 @@ export function textOf(node: unknown, kind: ValueKind<unknown>): Parsed<string> 
     case 'text':
       return refused(typeof node === 'number' ? 'it is a number; put it in quotes' : 'it is not text')
     case 'quantity':
-      // A bare number is then refused for its missing unit, which says more.
+      // A bare number is then refused for its missing unit, which is the better message.
       return typeof node === 'number' ? value(String(node)) : refused('it is not text')
     case 'number':
       return typeof node === 'number' ? value(String(node)) : refused('it is not a number')

@@ -1,20 +1,21 @@
 /**
- * The YAML file, read into plain values.
+ * The YAML file, as plain values.
  *
- * YAML 1.2 without its traps: no anchors (a small file could unfold to a large one), no merge keys, no tags, no key given twice.
+ * YAML 1.2 without its traps: no anchors (a small file could unfold to a large one), no merge keys, no tags, no
+ * repeated key.
  */
 
 import { parseDocument } from 'yaml'
 import type { ConfigError } from './errors.ts'
 import type { ReadFile } from './value.ts'
 
-/** The members of the file's top level; empty where there is no file. */
+/** The members of the file's top level; empty without a file. */
 export type YamlFile = Readonly<Record<string, unknown>>
 
-/** Some thousand routes. A larger file is surely another file. */
+/** Some thousand routes. A larger file is surely the wrong one. */
 const MOST_CHARACTERS = 2 ** 20
 
-/** Records what is wrong in `errors` and then behaves as if the file were empty. */
+/** Adds what is wrong to `errors` and then behaves as if the file were empty. */
 export function readYaml(path: string | undefined, readFile: ReadFile, errors: ConfigError[]): YamlFile {
   if (path === undefined) return {}
   const fail = (reason: string): YamlFile => {
