@@ -1,8 +1,8 @@
 /**
- * What is counted when: events and the standing of the sidecar, turned into the metrics of `metrics.ts`.
+ * What is counted when: maps events and the sidecar's current state to the metrics of `metrics.ts`.
  *
- * Owns the words: which end of a claim is a hit, which answer of a node is a failure. A lock that somebody else holds is a
- * success of the quorum, or every duplicate would burn the error budget.
+ * Owns the classification: which end of a claim is a hit, which reply of a node is a failure. A claim that
+ * another holder blocks is a success of the quorum; otherwise every duplicate would burn the error budget.
  */
 
 import type { ClaimEnd, CoreEvent } from '../core/events.ts'
@@ -11,11 +11,11 @@ import type { Subscriber } from './fan-out.ts'
 import { entrypointLabel, OTHER_ROUTE, READINESS_REASONS } from './metric-table.ts'
 import type { Metrics } from './metrics.ts'
 
-/** What is so at the moment of a scrape, rather than what has happened. */
+/** The state at the moment of a scrape, as opposed to events. */
 export type Standing = {
   readonly nodes: readonly NodeStandingNow[]
   readonly inFlight: number
-  /** Reservations that this sidecar gave out and that were neither ended nor have lapsed, but those that it keeps itself. */
+  /** Reservations that this sidecar granted and that are still open, without those that it renews itself. */
   readonly leasesReserved: number
   readonly writeBackPending: number
   readonly sweeping: SweepingNow | undefined
@@ -26,8 +26,8 @@ export type Standing = {
 }
 
 /**
- * @property filled somebody leads, this sidecar or another, which may be one of another namespace
- * @property orphansOpen of its last round; undefined where it does not lead, or has not been round yet
+ * @property filled some sidecar leads, this one or another, perhaps one of another namespace
+ * @property orphansOpen of the last round; undefined while this sidecar does not lead or has not finished a round
  */
 type SweepingNow = {
   readonly leading: boolean
@@ -37,7 +37,7 @@ type SweepingNow = {
 
 type NodeStandingNow = {
   readonly name: string
-  /** Absent where there is one quorum only. */
+  /** Absent if there is only one quorum. */
   readonly group?: string
   readonly voting: boolean
   readonly quarantined: boolean
@@ -45,20 +45,20 @@ type NodeStandingNow = {
   readonly memoryShare?: number
 }
 
-/** @param traceId of the span that is active, where it is recorded: becomes the exemplar of what is observed */
+/** @param traceId of the active span, if it is recorded: becomes the exemplar of the observation */
 export function countEvents(
   metrics: Metrics,
   required: number,
   traceId: () => string | undefined,
 ): Subscriber {
-  /** Groups whose breaker is not closed; the only one has no name. */
+  /** Groups whose breaker is not closed; the only group has no name. */
   const lost = new Set<string | undefined>()
   return (event) => {
     switch (event.kind) {
-      // The first two are most of all events: one a node and command.
+      // The first two are the bulk of all events: one for each node and command.
       case 'node_answered':
         metrics.nodeRequests[event.node]?.[nodeResult(event)].add(1)
-        // A node that is not connected is refused at once: that says nothing of its speed.
+        // A node without a connection is refused at once, which says nothing of its speed.
         if (event.unreachable !== 'refused')
           metrics.nodeDuration[event.node]?.observe(event.durationMs / 1000)
         return
@@ -74,7 +74,7 @@ export function countEvents(
         metrics.requestDuration.observe(event.durationMs / 1000, traceId())
         return
       case 'claim_ended':
-        // Answered from this process's own memory: no claim of the quorum, and it would hide how slow those are.
+        // Answered from this process's memory: no claim of the quorum, and it would hide how slow those are.
         if (event.rounds > 0) {
           metrics.acquireDuration[ACQUIRE_OUTCOME[event.result]].observe(event.durationMs / 1000, traceId())
           metrics.acquireRetries.add(event.rounds - 1)
@@ -129,7 +129,7 @@ export function countEvents(
 export function recordStanding(metrics: Metrics, standing: Standing): void {
   const { nodes, inFlight, readiness, leasesReserved, writeBackPending, sweeping } = standing
   const groups = Object.values(Object.groupBy(nodes, ({ group = '' }) => group))
-  // Of several quorums the one that is worst off: it is the first to be lost.
+  // The quorum with the fewest nodes is the first to be lost.
   const reachable = groups.map((all = []) => all.filter(({ voting }) => voting).length)
   metrics.reachableNodes.set(reachable.length === 0 ? 0 : Math.min(...reachable))
   for (const { name: node, voting, startedWallMs, memoryShare } of nodes) {

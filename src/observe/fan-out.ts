@@ -1,10 +1,10 @@
-/** Hands every event to each subscriber. One that fails is its own bug and must not become the request's. */
+/** Hands every event to each subscriber. A subscriber that fails must not fail the request. */
 
 import type { CoreEvent, Events } from '../core/events.ts'
 
 export type Subscriber = (event: CoreEvent) => void
 
-/** @param onFailure told of a subscriber that threw; it goes on being called */
+/** @param onFailure gets what a subscriber threw; that subscriber still gets later events */
 export function fanOut(subscribers: readonly Subscriber[], onFailure: (cause: unknown) => void): Events {
   return {
     publish: (event) => {

@@ -1,6 +1,6 @@
 /**
- * Garbage collection in two kinds instead of V8's four: two of those are steps of a major collection, and together they are
- * one. Owns the sums; prom-client measures.
+ * Garbage collection in two kinds instead of V8's four: two of those are steps of a major collection and count as one
+ * here. Owns the sums; prom-client measures.
  */
 
 import type { ScrapedMetric } from './tallies.ts'
@@ -8,7 +8,7 @@ import type { ScrapedMetric } from './tallies.ts'
 export const GC = 'nodejs_gc_duration_seconds'
 const GC_KINDS = ['major', 'minor'] as const
 
-/** prom-client's histogram, as far as it is read here. */
+/** The part of prom-client's histogram that is read here. */
 type Collected = {
   get(): Promise<{
     readonly values: readonly {

@@ -1,6 +1,6 @@
 /**
- * The bytes of the heap that are in use, asked at each scrape. prom-client sets them where it collects the size of the
- * whole heap, which is not shown here: without that one they would stay 0 for ever.
+ * The used bytes of the heap, read at each scrape. prom-client sets this metric where it collects the size of the whole
+ * heap, which is not exported here: without that collector it would stay 0 for ever.
  */
 
 import { getHeapStatistics } from 'node:v8'

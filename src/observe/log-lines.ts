@@ -14,14 +14,14 @@ export type Line = {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** Undefined where metrics say it better than a line a time. */
+/** Undefined for events that metrics describe better than a line each. */
 export function lineOf<K extends CoreEvent['kind']>(event: EventOf<K> & { kind: K }): Line | undefined {
   return LINES[event.kind](event)
 }
 
 type EventOf<K extends CoreEvent['kind']> = Extract<CoreEvent, { kind: K }>
 
-/** Every event has its place here: a new one is silent by decision, not by oversight. */
+/** Lists every event: a new one is silent by decision, not by oversight. */
 const LINES: { readonly [K in CoreEvent['kind']]: (event: EventOf<K>) => Line | undefined } = {
   decided: (event) => ({
     level: 'info',
@@ -214,7 +214,7 @@ const LINES: { readonly [K in CoreEvent['kind']]: (event: EventOf<K>) => Line | 
   lease_released: () => undefined,
 }
 
-/** Of `dedup:{tenant}:{env}:{version}:{hash}` the first 16 digits of the hash: enough to find the record. */
+/** The first 16 digits of the hash in `dedup:{tenant}:{env}:{version}:{hash}`: enough to find the record. */
 function keyHash(recordKey: string): { idempotency_key: string } {
   return { idempotency_key: recordKey.slice(recordKey.lastIndexOf(':') + 1).slice(0, 16) }
 }

@@ -1,9 +1,9 @@
 /**
- * The log: JSON lines on standard output, one a decision at info, the rest where something is out of the ordinary.
+ * The log: JSON lines on standard output, one per decision at info, others for what is out of the ordinary.
  *
- * Owns how many lines are written: decisions that went well are the only ones that come by the thousand, so they alone are
- * limited to so many a second, what was left out is counted, and a line says how many. Lines carry hashes and tokens;
- * headers and bodies of clients are in no event and so in no line, and their keys only where the configuration asks for it.
+ * Owns how many lines are written: only successful decisions come by the thousand, so only they have a limit per
+ * second; omitted ones are counted, and a line states their number. Lines contain hashes and tokens; no event, and so
+ * no line, has headers or bodies of clients, and clients' keys only if configured.
  */
 
 import { type DestinationStream, type Logger, pino } from 'pino'
@@ -15,7 +15,7 @@ import { lineOf } from './log-lines.ts'
 
 export type LogOptions = {
   readonly level: string
-  /** Which sidecar writes. */
+  /** The sidecar that writes. */
   readonly instance: string
   readonly destination: DestinationStream
 }
@@ -35,8 +35,8 @@ export function createLog({ level, instance, destination }: LogOptions): Logger 
 }
 
 /**
- * Of an error that an adapter has told in its own words. Not its other properties, which is what pino would add: those of a
- * database client hold its commands.
+ * The fields of an error in an adapter's own words. Without its other properties, which pino would add: a database
+ * client's error contains its commands.
  */
 function errorFields(error: unknown): unknown {
   if (!(error instanceof Error)) return { type: typeof error }
@@ -46,33 +46,33 @@ function errorFields(error: unknown): unknown {
 
 export type EventLogOptions = {
   readonly nodeCount: number
-  /** Most lines a second about decisions that went well. */
+  /** Most lines per second about successful decisions. */
   readonly decisionsPerSecond: number
   readonly monoMs: () => number
   readonly onDropped: () => void
-  /** Of the span that is active, where it is recorded. */
+  /** The active span, if it is recorded. */
   readonly trace: () => { readonly traceId: string; readonly spanId: string } | undefined
 }
 
-/** What earlier events told of a claim whose decision is yet to come. */
+/** What earlier events said about a claim that has no decision yet. */
 type Known = { readonly recordKey: string; readonly answered: number; remainingMs: number | undefined }
-/** Claims under way; beyond it the oldest is decided without these fields. */
+/** Claims without a decision; beyond the limit the oldest one is logged without these fields. */
 const KNOWN_MAX = 10_000
 
-/** The subscriber that writes lines for events. What is not written costs no more than finding that out. */
+/** The subscriber that writes lines for events. An event without a line costs only that check. */
 export function logEvents(log: Logger, options: EventLogOptions): Subscriber {
-  /** By token, a number: a name built of key and token for each claim would be for nothing most of the time. */
+  /** By token, a number: building a key of record key and token for each claim would mostly be wasted. */
   const known = new Map<Token, Known>()
   const admits = createSampler(log, options)
 
   function remember({ token, answered, recordKey }: Extract<CoreEvent, { kind: 'claim_ended' }>): void {
-    // A reservation of several records is called by its first.
+    // A reservation of several records is identified by its first.
     if (token === undefined || answered === undefined || known.has(token)) return
     known.set(token, { recordKey, answered, remainingMs: undefined })
     if (known.size > KNOWN_MAX) known.delete(known.keys().next().value as Token)
   }
 
-  /** Fields that the decision itself does not carry. */
+  /** Fields that the decision itself does not have. */
   function fromEarlier({ token, lockId }: DecidedEvent) {
     const of = token === undefined ? undefined : known.get(token)
     if (of === undefined || token === undefined || lockIdOf({ key: of.recordKey, token }) !== lockId)
@@ -101,7 +101,7 @@ export function logEvents(log: Logger, options: EventLogOptions): Subscriber {
   return (event) => {
     switch (event.kind) {
       case 'node_answered':
-        // An answer is no line, and its absence one for looking closely.
+        // A reply is no line, and a missing reply is one for debugging.
         if (event.answer === 'unreachable' && log.isLevelEnabled('debug')) write(event, {})
         return
       case 'claim_ended':
@@ -122,12 +122,12 @@ export function logEvents(log: Logger, options: EventLogOptions): Subscriber {
   }
 }
 
-/** What went wrong is always written. */
+/** Failures are always logged. */
 function wentWell({ status, decision }: DecidedEvent): boolean {
   return status < 500 && decision !== 'fail_open'
 }
 
-/** So many a second are admitted; when the next second begins a line says how many were not. */
+/** Admits this many per second; the first call of the next second logs how many it dropped. */
 function createSampler(log: Logger, { decisionsPerSecond, monoMs, onDropped }: EventLogOptions) {
   let second = 0
   let written = 0

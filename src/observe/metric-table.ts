@@ -1,11 +1,10 @@
 /**
- * The metrics of the sidecar: names, help, labels, in the order in which a scrape shows them.
+ * The metrics of the sidecar: names, help, labels, in the order of a scrape.
  *
- * Every label has a closed set of values that stands here or in the configuration, and every series exists from the start
- * at zero: a rate over a counter that appears with its first error misses that error. Requests can't add a series,
- * whatever they carry. A pod with five nodes shows at most 300 series, because they are multiplied by the number of
- * pods: where a label would cost more than it tells, it is not here (docs/reference/telemetry.md says which and why). What is
- * counted when is `counting.ts`.
+ * Every label has a closed set of values, from this file or the configuration, and every series exists from the start
+ * at zero: a rate over a counter that appears with its first error misses that error. No request can add a series. A
+ * pod with five nodes has at most 300 series, because the number of pods multiplies them: a label that costs more than
+ * it tells is left out (docs/reference/telemetry.md says which and why). `counting.ts` decides what is counted when.
  */
 
 import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/events.ts'
@@ -27,7 +26,7 @@ const DECISIONS: readonly Decision[] = [
   'overloaded',
   'bypassed',
 ]
-/** The checks of all gateways are one: a sidecar stands behind one kind of gateway. */
+/** The checks of all gateways count together: a sidecar stands behind one kind of gateway. */
 const ENTRYPOINTS = ['proxy', 'api', 'gateway'] as const
 export function entrypointLabel(entrypoint: Entrypoint): (typeof ENTRYPOINTS)[number] {
   return entrypoint === 'proxy' || entrypoint === 'api' ? entrypoint : 'gateway'
@@ -42,7 +41,7 @@ const WRITE_BACK_ENDS: readonly WriteBackEnd[] = ['recorded', 'conflict', 'dropp
 const PROBE_RESULTS = ['ok', 'false_positive', 'false_negative', 'error'] as const
 const CODE_CLASSES = ['2xx', '3xx', '4xx', '5xx'] as const
 
-/** Routes with a series of their own; those after them, and requests that match none, are `other`. */
+/** Routes with a series of their own; later ones, and requests without a route, are `other`. */
 const LABELLED_ROUTES_MAX = 3
 export const OTHER_ROUTE = 'other'
 
@@ -56,16 +55,16 @@ export type MetricsOptions = {
   readonly required: number
   /** Names of the configured routes, in their order. */
   readonly routes: readonly string[]
-  /** A database of the saga kit is configured. Default false. */
+  /** Whether a database of the saga kit is configured. Default false. */
   readonly sagas?: boolean
-  /** Stats of the nodes are collected by whichever sidecar is elected. Default false. */
+  /** Whether the elected sidecar collects the stats of the nodes. Default false. */
   readonly nodeStats?: boolean
 }
 
-/** How each kind of metric is made and registered. */
+/** The constructors of each kind of metric, which also register it. */
 export type Kinds = ReturnType<typeof talliesOf> & { readonly gauge: MakeGauge }
 
-/** In this order they are shown at a scrape. */
+/** In the order of a scrape. */
 export function defineMetrics(kinds: Kinds, options: MetricsOptions) {
   const { version, nodeVersion, nodes, groupNodes = nodes.length, required, routes } = options
   const route = [...routes.slice(0, LABELLED_ROUTES_MAX), OTHER_ROUTE]
@@ -118,7 +117,7 @@ function claimMetrics(
     quorumMargin: histogram(
       'fencepost_quorum_margin_votes',
       'Votes beyond the majority of claims that were granted; 0 would not have survived one more failure.',
-      // All nodes are the bucket of everything.
+      // Without a bound of their own: all nodes are the +Inf bucket.
       Array.from({ length: spareNodes }, (_, spare) => spare),
     ),
   }
@@ -184,7 +183,7 @@ function nodeMetrics({ counter, counterByTwo, gauge, histogramBy }: Kinds, node:
   }
 }
 
-/** What stands in for a quorum that is lost, and who sweeps up after it. */
+/** What replaces a lost quorum, and the sweeper that cleans up afterwards. */
 function quorumLossMetrics({ counterBy, gauge }: Kinds) {
   return {
     breakerOpen: gauge(
@@ -225,7 +224,7 @@ function leaseMetrics({ counter, counterBy, gauge, histogram }: Kinds) {
       'Leases held now: of requests in the proxy, and of reservations that this sidecar gave out.',
       {},
     ),
-    /** Of those, the ones that this process keeps; reservations are their callers' to keep. */
+    /** Those that this process renews; callers renew their own reservations. */
     leasesKept: new Tally(),
     leasesEnded: counterBy(
       'fencepost_leases_ended_total',

@@ -1,5 +1,5 @@
 /**
- * Makes, registers and shows the metrics of `metric-table.ts`, and those of the process. The only file that knows
+ * Makes, registers and exports the metrics of `metric-table.ts`, and those of the process. The only file that uses
  * prom-client.
  */
 
@@ -10,31 +10,31 @@ import { heapUsed } from './heap.ts'
 import { defineMetrics, type Kinds, type MetricsOptions } from './metric-table.ts'
 import { type ScrapedMetric, talliesOf } from './tallies.ts'
 
-/** Of prom-client's own set: what an alert or a panel asks for. The rest would be a third of all series. */
+/** The part of prom-client's own metrics that an alert or a panel needs. The rest would be a third of all series. */
 const RUNTIME_METRICS: ReadonlySet<string> = new Set([
   'process_cpu_seconds_total',
-  // Its collection sets the one above.
+  // Its collector sets the one above.
   'process_cpu_user_seconds_total',
   'process_start_time_seconds',
   'process_resident_memory_bytes',
   'process_open_fds',
-  // The one whose collection sets the others.
+  // Its collector sets the others.
   'nodejs_eventloop_lag_seconds',
   'nodejs_eventloop_lag_p99_seconds',
 ])
 
 export type Metrics = ReturnType<typeof defineMetrics> & { readonly exposition: Exposition }
 
-/** The constructor takes a content type, and prom-client's types do not know it. */
+/** The constructor takes a content type, but prom-client's types lack the parameter. */
 const OpenRegistry = Registry as unknown as new (
   contentType: RegistryContentType,
 ) => Registry<RegistryContentType>
 
-/** @param accept of the scrape: OpenMetrics, with exemplars, where it asks for that; else the older text format */
+/** @param accept of the scrape: OpenMetrics, with exemplars, if it accepts that; else the older text format */
 type Exposition = (accept?: string) => Promise<{ readonly contentType: string; readonly text: string }>
 
 export function createMetrics(options: MetricsOptions): Metrics {
-  // Histograms with exemplars are accepted by a registry of this content type only; each scrape chooses its own.
+  // Only a registry of this content type accepts histograms with exemplars; each scrape chooses its own.
   const registry = new OpenRegistry(Registry.OPENMETRICS_CONTENT_TYPE)
   const metrics = defineMetrics(kindsOf(registry as unknown as Registry), options)
   runtimeMetrics(registry as unknown as Registry)
@@ -62,7 +62,7 @@ function combinations<L extends string>(labels: LabelSets<L>): Record<L, string>
   return sets as Record<L, string>[]
 }
 
-/** prom-client's types know no metric but its own; its registry asks for no more than this. */
+/** prom-client's types admit only its own metrics; its registry needs no more than this. */
 function register(registry: Registry): (metric: ScrapedMetric) => void {
   return (metric) => registry.registerMetric(metric as unknown as Parameters<Registry['registerMetric']>[0])
 }
@@ -80,8 +80,8 @@ function runtimeMetrics(registry: Registry): void {
 const OPEN_METRICS = 'application/openmetrics-text'
 
 /**
- * prom-client 15 has one content type for a registry, and while it writes OpenMetrics it takes `_total` off the names of
- * its counters for good. So scrapes are written one after the other, and the names are put back.
+ * A registry of prom-client 15 has one content type, and writing OpenMetrics removes `_total` from the names of its
+ * counters permanently. So scrapes are written one after the other, and the names are restored.
  */
 function expositionOf(registry: Registry<RegistryContentType>): Exposition {
   const named = (registry.getMetricsAsArray() as { name: string }[]).map((metric) => ({

@@ -1,8 +1,8 @@
 /**
- * The gauges of the nodes' servers, of a sidecar that is set to collect them where it is elected.
+ * The gauges of the nodes' servers, for a sidecar that collects them while elected.
  *
- * Owns what the others show: NaN in every series, from the start, so that an election changes no series and a maximum over
- * all pods is what the elected one knows.
+ * Owns what other sidecars export: NaN in every series from the start, so that an election changes no series and a
+ * maximum over all pods is the elected sidecar's value.
  */
 
 import type { NodeStats } from '../core/nodes/node-stats.ts'
@@ -46,7 +46,7 @@ export function nodeStatsGauges(gauge: MakeGauge, node: readonly string[]) {
   }
 }
 
-/** @param nodeStats undefined where this sidecar is not elected */
+/** @param nodeStats undefined while this sidecar is not elected */
 export function recordNodeStats(
   gauges: NodeStatsGauges | undefined,
   nodeStats: ReadonlyMap<string, NodeStats> | undefined,

@@ -1,17 +1,17 @@
 /**
- * The gauges of messages and sagas, of a sidecar that is given the database of the saga kit: names, labels, values.
+ * The gauges of messages and sagas, for a sidecar with the database of the saga kit: names, labels, values.
  *
- * Owns what is shown while nothing is known. Who looks at the database, and how often, is `app/sagas.ts`.
+ * Owns the value of what is unknown. `app/sagas.ts` decides when the database is queried.
  */
 import { DEAD_LETTER_SOURCES, OPEN_SAGA_STATES, type SagaBacklog } from '../core/saga-admin.ts'
 import type { MakeGauge } from './gauge.ts'
 
-/** Partitions of the outbox share these labels, by the remainder: there may be a thousand of them. */
+/** Partitions of the outbox share these labels, by the remainder: there may be a thousand partitions. */
 const PARTITION_LABELS: readonly string[] = Array.from({ length: 8 }, (_, index) => String(index))
 
 export type SagaGauges = ReturnType<typeof sagaGauges>
 
-/** Of the database, not of this sidecar: every sidecar that is given it shows the same. */
+/** They describe the database, not this sidecar: every sidecar with that database exports the same values. */
 export function sagaGauges(gauge: MakeGauge) {
   const unknown = Number.NaN
   return {
@@ -63,7 +63,7 @@ export function sagaGauges(gauge: MakeGauge) {
   }
 }
 
-/** What is not known is no number: neither 0 nor what was so before. */
+/** An unknown value is NaN: neither 0 nor the previous one. */
 export function recordSagaBacklog(sagas: SagaGauges | undefined, backlog: SagaBacklog | undefined): void {
   if (sagas === undefined) return
   sagas.up.set(backlog === undefined ? 0 : 1)
@@ -80,7 +80,7 @@ export function recordSagaBacklog(sagas: SagaGauges | undefined, backlog: SagaBa
     sagas.partitionLag.set({ partition }, partitionLagS(backlog, Number(partition)))
 }
 
-/** Of the partitions that share a label, the one that lags most. */
+/** The largest lag among the partitions that share a label. */
 function partitionLagS(backlog: SagaBacklog | undefined, label: number): number {
   if (backlog === undefined) return Number.NaN
   const sharing = [...backlog.partitionAgesMs].filter(

@@ -1,12 +1,12 @@
 /**
- * Counters and histograms that cost an addition: numbers while requests are served, words when they are scraped.
+ * Counters and histograms that cost an addition: numbers while requests are served, text when they are scraped.
  *
- * prom-client finds a series by a string that it builds of all labels, for each increment anew; at sixteen events a request
- * that was most of what counting cost. Here a series is an object that whoever counts has in hand. Owns that, and the shape
- * in which prom-client's registry asks a metric for its series (`lib/registry.js` of 15.1.3). Names are `metrics.ts`.
+ * prom-client finds a series by a string that it builds of all labels at each increment; at sixteen events per request
+ * that was most of the cost of counting. Here the counting code holds the series as an object. Owns that, and the
+ * interface by which prom-client's registry reads a metric's series (`lib/registry.js` of 15.1.3).
  */
 
-/** One series of a counter, or what is counted up and down. */
+/** One series of a counter, or of an up-down count. */
 export class Tally {
   count = 0
 
@@ -15,17 +15,17 @@ export class Tally {
   }
 }
 
-/** What an observation is an example of, as OpenMetrics shows it. */
+/** The example of an observation, as OpenMetrics shows it. */
 type Exemplar = {
   readonly labelSet: { readonly trace_id: string }
   readonly value: number
   readonly timestamp: number
 }
 
-/** One set of buckets: how many observations were at most so large, and their sum. */
+/** One set of buckets: the number of observations up to each bound, and their sum. */
 export class Distribution {
   readonly bounds: readonly number[]
-  /** Not cumulated, and one more than bounds: the last is beyond all of them. */
+  /** Not cumulative, and one more than bounds: the last one counts what is above all of them. */
   readonly counts: Float64Array
   readonly exemplars: (Exemplar | undefined)[] = []
   sum = 0
@@ -36,7 +36,7 @@ export class Distribution {
     this.counts = new Float64Array(bounds.length + 1)
   }
 
-  /** @param traceId given where the trace is recorded */
+  /** @param traceId present if the trace is recorded */
   observe(value: number, traceId?: string): void {
     if (!Number.isFinite(value)) throw new TypeError(`${value} can't be observed`)
     const { bounds, counts } = this
@@ -50,10 +50,10 @@ export class Distribution {
   }
 }
 
-/** One label and all values that it has. */
+/** One label and all its values. */
 type Label<V extends string> = Readonly<Record<string, readonly V[]>>
 
-/** Makers of metrics whose series are in the hands of whoever counts: by the value of their label, or of two. */
+/** Constructors of metrics that return their series: by the value of their label, or of two. */
 export function talliesOf(register: (metric: ScrapedMetric) => void) {
   const counterByTwo = <A extends string, B extends string>(
     name: string,
@@ -117,7 +117,7 @@ type Labels = Readonly<Record<string, string>>
 type Series<T> = { readonly labels: Labels; readonly of: T }
 type Described = { readonly name: string; readonly help: string }
 
-/** What prom-client's registry asks a metric for. It changes the name of a counter while it writes OpenMetrics. */
+/** The interface of a metric for prom-client's registry, which changes a counter's name while it writes OpenMetrics. */
 export type ScrapedMetric = {
   name: string
   readonly help: string

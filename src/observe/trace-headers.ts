@@ -1,7 +1,7 @@
 /**
- * The headers that carry a trace: whether the caller's is recorded, and what is sent on to the application.
+ * The headers of a trace: whether the caller's is recorded, and what the application gets.
  *
- * Decided on the text of the headers, so that a request that is not recorded costs no span and no context.
+ * Decides on the text of the headers, so that a request that is not recorded costs no span and no context.
  *
  * Source: W3C Trace Context, https://www.w3.org/TR/trace-context/ (section 3.2).
  */
@@ -11,10 +11,10 @@ import type { Random } from '../core/clock.ts'
 import type { HeaderList } from '../core/header-list.ts'
 
 export const SAMPLED = 1
-/** Version, trace, parent, flags; a later version may have more behind it. */
+/** Version, trace, parent, flags; a later version may append more. */
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:$|-)/
 
-/** A caller's decision is followed; of the traces that begin here a share is recorded. */
+/** Follows a caller's decision; records a share of the traces that begin here. */
 export function isRecorded(
   traceparent: string | undefined,
   { sampleRatio, random }: { readonly sampleRatio: number; readonly random: Pick<Random, 'fraction'> },
@@ -25,7 +25,7 @@ export function isRecorded(
 
 export type TraceHeaders = { readonly traceparent?: string; readonly tracestate?: string }
 
-/** What the caller sent passes as it is; where it sent nothing usable the application is told that nothing is recorded. */
+/** The caller's own header passes unchanged; without a usable one the application gets a trace that is not recorded. */
 export function inheritedOr(headers: HeaderList, random: Pick<Random, 'fraction'>): TraceHeaders | undefined {
   for (const [name, value] of headers)
     if (name.length === 11 && name.toLowerCase() === 'traceparent' && TRACEPARENT.test(value))
@@ -33,7 +33,7 @@ export function inheritedOr(headers: HeaderList, random: Pick<Random, 'fraction'
   return { traceparent: `00-${randomHex(4, random)}-${randomHex(2, random)}-00` }
 }
 
-/** Not to be guessed it need not be: it names a trace. Eight digits a word. */
+/** It only names a trace and may be guessed. Eight digits per word. */
 function randomHex(words: number, random: Pick<Random, 'fraction'>): string {
   let digits = ''
   for (let word = 0; word < words; word += 1)
@@ -41,7 +41,7 @@ function randomHex(words: number, random: Pick<Random, 'fraction'>): string {
   return digits
 }
 
-/** @param ours instead of the caller's; undefined where its own go on */
+/** @param ours replaces the caller's; undefined keeps the caller's */
 export function withTrace(
   headers: HeaderList,
   ours: TraceHeaders | undefined,
@@ -70,5 +70,5 @@ export function withTrace(
   return passed
 }
 
-/** Of `baggage`, `tracestate` and `traceparent`: no other name is looked at more closely. */
+/** The lengths of `baggage`, `tracestate` and `traceparent`: a header of another length needs no further check. */
 const TRACE_HEADER_LENGTHS: ReadonlySet<number> = new Set([7, 10, 11])

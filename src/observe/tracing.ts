@@ -1,13 +1,13 @@
 /**
- * Spans: one for each request, and of each claim its life as `fencepost.acquire → hold → renew → release`.
+ * Spans: one for each request, and the life of each claim as `fencepost.acquire → hold → renew → release`.
  *
  * Written by hand on OpenTelemetry's API, from the events of the core. The ready-made instrumentation of ioredis would
- * export the arguments of EVAL, which are keys and owners; none of ours carries a key, an owner, a path or a header. No
- * span is kept open between two calls: a hold is written when it is over, and what follows a claim in another call or
- * trace links to it. Loaded only where tracing is on.
+ * export the arguments of EVAL, which are keys and owners; no span here has a key, an owner, a path or a header. No
+ * span stays open between two calls: a hold is written when it is over, and later spans of a claim, in another call or
+ * trace, link to it. Loaded only if tracing is on.
  *
- * Whether a trace is recorded is decided before anything is made for it: of a request that is not recorded there is no
- * span, no context and no attribute, only the `traceparent` that says so to the application.
+ * Whether a trace is recorded is decided first: a request that is not recorded has no span, no context and no
+ * attribute, only the `traceparent` that says so to the application.
  *
  * Sources: OpenTelemetry semantic conventions for HTTP spans and database client calls.
  */
@@ -49,15 +49,15 @@ type ActiveTrace = { readonly traceId: string; readonly spanId: string }
 export type OpenTracing = Tracing &
   AsyncDisposable & {
     readonly subscriber: Subscriber
-    /** Of the span that is active and recorded. */
+    /** The active span, if it is recorded. */
     active(): ActiveTrace | undefined
-    /** One span for each command to a node, where its request is recorded. */
+    /** One span for each command to a node, if its request is recorded. */
     tracedNode(node: RecordNode): RecordNode
   }
 
 /** Claims whose later spans link to them. Beyond it the oldest is forgotten, and its later spans have no link. */
 const ACQUIRED_MAX = 10_000
-/** How long the end of the process waits for what is still to be sent. */
+/** How long the end of the process waits for spans to be sent. */
 const FLUSH_MS = 1_000
 
 type Acquired = { readonly span: SpanContext; readonly atWallMs: number; readonly attributes: Attributes }
@@ -67,7 +67,7 @@ export function openTracing(options: TracingOptions): OpenTracing {
     serviceName: options.serviceName,
     sampler: ALREADY_DECIDED,
     instrumentations: [],
-    // Metrics have Prometheus and logs have standard output: the SDK would send both as well.
+    // Prometheus has the metrics and standard output the logs: the SDK would send both as well.
     metricReaders: [],
     logRecordProcessors: [],
   })
@@ -93,7 +93,7 @@ export function openTracing(options: TracingOptions): OpenTracing {
         ended: (status) => {
           if (status === undefined) span.setAttribute('error.type', 'client_gone')
           else span.setAttribute('http.response.status_code', status)
-          // Of a server only 5xx is an error: 409 is an answer.
+          // For a server only 5xx is an error: 409 is an answer.
           if (status !== undefined && status >= 500)
             span.setAttribute('error.type', String(status)).setStatus({ code: SpanStatusCode.ERROR })
           span.end()
@@ -116,7 +116,7 @@ export function openTracing(options: TracingOptions): OpenTracing {
       if (acquired.has(recordKey)) return
       remember(acquired, recordKey, {
         span: { ...claim, traceFlags: SAMPLED, isRemote: true },
-        // The millisecond inside a token is that of its claim, by the clock of the sidecar that made it.
+        // The millisecond in a token is that of its claim, by the clock of the sidecar that claimed.
         atWallMs: millisecondOf(token),
         attributes: {
           'fencepost.key_hash': keyHashOf(recordKey),
@@ -153,7 +153,7 @@ function lifecycle(
 ): Subscriber {
   const tracer = trace.getTracer('fencepost', version)
 
-  /** A span that is over: from so long ago until now, beneath whatever is active. */
+  /** Writes a span that is over: from then until now, below the active span. */
   const write = (name: string, startWallMs: number, attributes: Attributes, links: Link[] = []) => {
     const options = { kind: SpanKind.INTERNAL, startTime: startWallMs, attributes, links }
     const span = tracer.startSpan(name, options)
@@ -191,7 +191,7 @@ function lifecycle(
   return (event) => {
     switch (event.kind) {
       case 'claim_ended': {
-        // A claim of the sidecar's own, or of a request that is not recorded.
+        // The sidecar's own claim, or that of a request that is not recorded.
         if (trace.getActiveSpan() === undefined) return
         const { recordKey, result, token } = event
         const attributes: Attributes = {
@@ -242,7 +242,7 @@ function tracedNode(node: RecordNode): RecordNode {
   return {
     name: node.name,
     execute: async (command) => {
-      // Only where a request is recorded: renewals by the clock and watches have no parent worth five spans.
+      // Only for recorded requests: timed renewals and watches have no parent worth five spans.
       if (trace.getActiveSpan()?.isRecording() !== true) return node.execute(command)
       const attributes = {
         'db.system.name': 'redis',
@@ -266,7 +266,7 @@ const HEADERS = {
   get: (header: (name: string) => string | undefined, name: string) => header(name),
 }
 
-/** The first 16 digits of the hash in the record's key: enough to find the record, and nobody's key. */
+/** The first 16 digits of the hash in the record's key: enough to find the record, and not the client's key. */
 function keyHashOf(recordKey: string): string {
   return recordKey.slice(recordKey.lastIndexOf(':') + 1).slice(0, 16)
 }
@@ -275,13 +275,13 @@ function ownBaggage(lockId: string): Record<string, string> {
   return { lock_id: lockId, key_hash: lockId.split('-')[0] as string }
 }
 
-/** Of a request that is not recorded: whatever it was called from, nothing of it belongs to a recorded one. */
+/** For a request that is not recorded: none of its spans may join the recorded trace of its caller. */
 const UNRECORDED: RequestTrace = {
   run: (work) => (context.active() === ROOT_CONTEXT ? work() : context.with(ROOT_CONTEXT, work)),
   ended: () => {},
 }
 
-/** The SDK asks for each span: there is one only where the decision was to record. */
+/** The SDK asks for each span; spans exist only after the decision to record. */
 const ALREADY_DECIDED: NonNullable<NodeSDKConfiguration['sampler']> = {
   shouldSample: (parent) => {
     const caller = trace.getSpanContext(parent)
@@ -294,7 +294,7 @@ const ALREADY_DECIDED: NonNullable<NodeSDKConfiguration['sampler']> = {
 const DROP = 0
 const RECORD = 2
 
-/** Of the span that is active. */
+/** The active span's headers. */
 function injected(): TraceHeaders {
   const carrier: Record<string, string> = {}
   propagation.inject(context.active(), carrier)
