@@ -18,9 +18,9 @@ export type OpenSagas = AsyncDisposable & {
 }
 
 /** Per pod: a few counts in the database, four times a minute. */
-const LOOK_EVERY_MS = 15_000
+const QUERY_EVERY_MS = 15_000
 /** Time limit of a query: for connecting, and for each statement. */
-const LOOK_DEADLINE_MS = 5_000
+const QUERY_DEADLINE_MS = 5_000
 
 export function openSagas(
   config: Config,
@@ -35,9 +35,9 @@ export function openSagas(
     () =>
       within(
         clock,
-        LOOK_DEADLINE_MS,
-        sagaBacklog(open.kit, LOOK_DEADLINE_MS),
-        `no answer within ${LOOK_DEADLINE_MS} ms`,
+        QUERY_DEADLINE_MS,
+        sagaBacklog(open.kit, QUERY_DEADLINE_MS),
+        `no answer within ${QUERY_DEADLINE_MS} ms`,
       ),
     onError,
   )
@@ -52,21 +52,21 @@ export function openSagas(
 }
 
 /** Queries at once and then periodically, one query at a time. Reports only the first of several failures in a row. */
-function watching(clock: Clock, look: () => Promise<SagaBacklog>, onError: (error: unknown) => void) {
+function watching(clock: Clock, query: () => Promise<SagaBacklog>, onError: (error: unknown) => void) {
   let backlog: SagaBacklog | undefined
   let failing = false
   let stopped = false
   let timer: Timer | undefined
   const again = async () => {
     try {
-      backlog = await look()
+      backlog = await query()
       failing = false
     } catch (error) {
       backlog = undefined
       if (!failing && !stopped) onError(error)
       failing = true
     }
-    if (!stopped) timer = clock.timer(LOOK_EVERY_MS, () => void again())
+    if (!stopped) timer = clock.timer(QUERY_EVERY_MS, () => void again())
   }
   void again()
   return {

@@ -1,6 +1,6 @@
-/** Reads single numbers out of a Prometheus exposition: what the demonstration shows comes from the sidecar's own metrics. */
+/** Reads single values from a Prometheus exposition: the demonstration shows the sidecar's own metrics. */
 
-/** The value of one series, or undefined where it is not there. `series` is written as exposed: `name{label="x"}`. */
+/** The value of one series, or undefined if it is missing. `series` is written as exposed: `name{label="x"}`. */
 export function seriesValue(text: string, series: string): number | undefined {
   const line = text.split('\n').find((candidate) => candidate.startsWith(`${series} `))
   return line === undefined ? undefined : Number(line.slice(series.length + 1))
@@ -8,7 +8,7 @@ export function seriesValue(text: string, series: string): number | undefined {
 
 type Bucket = { readonly upTo: number; readonly count: number }
 
-/** Buckets of a histogram, cumulative, added up over its other labels, in ascending order. */
+/** Buckets of a histogram, cumulative, summed over its other labels, in ascending order. */
 export function bucketsOf(text: string, histogram: string): readonly Bucket[] {
   const byBound = new Map<number, number>()
   for (const line of text.split('\n')) {
@@ -21,7 +21,7 @@ export function bucketsOf(text: string, histogram: string): readonly Bucket[] {
   return [...byBound].map(([upTo, count]) => ({ upTo, count })).sort((a, b) => a.upTo - b.upTo)
 }
 
-/** As PromQL's histogram_quantile: linear within the bucket. NaN where nothing was observed. */
+/** Like PromQL's histogram_quantile: linear within the bucket. NaN without observations. */
 export function quantileOf(buckets: readonly Bucket[], quantile: number): number {
   const total = buckets.at(-1)?.count ?? 0
   if (total === 0) return Number.NaN

@@ -1,7 +1,7 @@
 /**
- * The application of the demonstration: takes payments, and counts what it really carried out.
+ * The application of the demonstration: takes payments, and counts the charges that it really executed.
  *
- * It deduplicates nothing itself: whatever reaches it, it charges.
+ * It deduplicates nothing itself: it charges for every request that reaches it.
  */
 
 import { createServer } from 'node:http'
@@ -9,11 +9,11 @@ import type { AddressInfo } from 'node:net'
 
 export type PaymentApplication = AsyncDisposable & {
   readonly url: string
-  /** Charges carried out, by payment. */
+  /** Executed charges, by payment. */
   readonly charges: ReadonlyMap<string, number>
 }
 
-/** @param workMs how long one charge takes */
+/** @param workMs duration of one charge */
 export async function startPaymentApplication(workMs: number): Promise<PaymentApplication> {
   const charges = new Map<string, number>()
   const server = createServer((request, response) => {

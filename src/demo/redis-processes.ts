@@ -1,5 +1,5 @@
 /**
- * Five real Redis or Valkey processes for the demonstration, on sockets and in folders of their own, gone afterwards.
+ * Five real Redis or Valkey processes for the demonstration, each on its own socket and folder, removed afterwards.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process'
@@ -18,7 +18,7 @@ export type RedisProcesses = AsyncDisposable & {
   kill(index: number): Promise<void>
 }
 
-/** The first of redis-server and valkey-server that the search path has. */
+/** The first redis-server or valkey-server on the search path. */
 export function findRedisProgram(searchPath: string): string | undefined {
   for (const folder of searchPath.split(delimiter)) {
     for (const program of PROGRAMS)
@@ -53,7 +53,7 @@ async function end(child: ChildProcess): Promise<void> {
   await exited
 }
 
-/** All opened before any is closed, so that no port is given twice. */
+/** Opens all before it closes any, so that no port is given twice. */
 export async function freePorts(count: number): Promise<number[]> {
   const servers = await Promise.all(
     Array.from({ length: count }, async () => {

@@ -1,4 +1,4 @@
-/** The table that the demonstration ends with. */
+/** The final table of the demonstration. */
 
 import { bucketsOf, quantileOf, seriesValue } from './exposition.ts'
 import type { Tally } from './storm.ts'
@@ -7,7 +7,7 @@ export type Facts = {
   readonly payments: number
   readonly sent: number
   readonly tally: Tally
-  /** Charges by payment, as the application counted them. */
+  /** Charges by payment, as counted by the application. */
   readonly charges: ReadonlyMap<string, number>
   /** The sidecar's exposition after the storm. */
   readonly metrics: string
@@ -43,7 +43,7 @@ export function report(facts: Facts): Verdict {
   return { ok, text: `${table}\n\n${once} of ${payments} payments carried out once` }
 }
 
-/** How many spare votes granted claims had: `2 ×31, 1 ×19`. */
+/** The spare votes of granted claims: `2 ×31, 1 ×19`. */
 function marginText(metrics: string): string {
   const buckets = bucketsOf(metrics, 'fencepost_quorum_margin_votes')
   const single = buckets.map(({ count }, index) => ({

@@ -1,5 +1,5 @@
 /**
- * A sidecar of the demonstration: `fencepost serve` as a process of its own, on free ports, with its output kept.
+ * A sidecar of the demonstration: `fencepost serve` as its own process, on free ports, with its output kept.
  */
 
 import { type ChildProcess, fork } from 'node:child_process'
@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 export type SidecarProcess = AsyncDisposable & {
   readonly proxyUrl: string
   readonly adminUrl: string
-  /** From the start of the process to its listeners being open. */
+  /** From starting the process to open listeners. */
   readonly startUpMs: number
   metrics(): Promise<string>
   /** Stops one of its embedded nodes. */
@@ -19,10 +19,10 @@ export type SidecarProcess = AsyncDisposable & {
 const START_DEADLINE_MS = 20_000
 const POLL_MS = 5
 
-/** No request is under way when the demonstration ends, so a drain takes moments; a sidecar that hangs is killed. */
+/** No request is in flight when the demonstration ends, so a drain takes moments; a sidecar that hangs is killed. */
 const DRAIN_DEADLINE_MS = 10_000
 
-/** @param env on top of what the demonstration was started with */
+/** @param env overrides the demonstration's own environment */
 export async function startSidecar(
   env: Readonly<Record<string, string | undefined>>,
   ports: { readonly proxy: number; readonly admin: number },
@@ -36,7 +36,7 @@ export async function startSidecar(
       FENCEPOST_ADMIN_LISTEN: `127.0.0.1:${ports.admin}`,
       FENCEPOST_API_LISTEN: 'off',
       FENCEPOST_LOG_LEVEL: 'warn',
-      // Everything shares this machine, perhaps with a build: a slow moment must not look like lost nodes.
+      // All processes share this machine, perhaps with a build: a slow moment must not look like lost nodes.
       FENCEPOST_NODE_DEADLINE: '500ms',
       FENCEPOST_CLAIM_BUDGET: '5s',
     },

@@ -1,6 +1,6 @@
 /**
- * A storm of duplicates: every payment sent many times over, in no order. The second half of the requests is about payments of its
- * own, so that what is done half way meets new ones too.
+ * A storm of duplicates: every payment sent many times over, in random order. The second half of the requests has
+ * payments of its own, so that a fault half way meets new ones as well.
  */
 
 import { Pool } from 'undici'
@@ -9,14 +9,14 @@ export type StormOptions = {
   readonly proxyUrl: string
   readonly payments: number
   readonly copies: number
-  /** Requests under way at the same time. */
+  /** Requests in flight at the same time. */
   readonly concurrency: number
   readonly onAnswer: (tally: Tally) => void
-  /** Between the answers to the first half of the payments and the requests of the second. */
+  /** Runs after the answers to the first half of the payments, before the requests of the second. */
   readonly onHalfWay: () => Promise<void>
 }
 
-/** What the clients saw. `differing`: replays whose bytes differ from the first answer of their payment. */
+/** What the clients received. `differing`: replays whose bytes differ from the first answer to their payment. */
 export type Tally = {
   answered: number
   created: number
@@ -74,7 +74,7 @@ export async function runStorm(options: StormOptions): Promise<Tally> {
     )
     const queue = shuffled(copies).values()
     const worker = async () => {
-      // One iterator for all: each takes what is next.
+      // All workers share one iterator.
       for (const payment of queue) await send(payment)
     }
     await Promise.all(Array.from({ length: options.concurrency }, worker))

@@ -1,8 +1,8 @@
 /**
  * A node inside this process, on the pure record rules: for a first run without Redis, for tests and for simulation.
  *
- * Owns a map and the expiry of its keys. It remembers nothing beyond the process, so a cluster of embedded nodes protects
- * within one sidecar only; `fencepost serve` says so when it starts with them.
+ * Owns a map and the expiry of its keys. Its records end with the process, so a cluster of embedded nodes protects
+ * within one sidecar only; `fencepost serve` says so at the start.
  */
 
 import type { Clock } from '../core/clock.ts'
@@ -12,18 +12,18 @@ import { ownBytes } from '../core/record/own-bytes.ts'
 import { fitsRecord, NOT_FITTING, type NodeRecord, type RecordCommand } from '../core/record/record.ts'
 import { applyCommand, beginsWork } from '../core/record/record-rules.ts'
 
-/** Like Redis, a node still has a record in the very millisecond in which it expires. */
+/** Like Redis, a node still has a record in the millisecond in which it expires. */
 type Kept = { readonly record: NodeRecord; readonly expiresNodeMs: number }
 
-/** Of a record besides its outcome: keys, numbers, the map's own. An estimate, on the high side. */
+/** Size of a record besides its outcome: keys, numbers, the map's own. A generous estimate. */
 const RECORD_OVERHEAD_BYTES = 512
 
-/** Keys looked at a command for expiry, so that records nobody asks for again are dropped in time. */
+/** Keys checked for expiry per command, so that unused records are dropped in time. */
 const SWEEP_PER_COMMAND = 2
 
 export class EmbeddedNode implements RecordNode {
   readonly name: string
-  /** As a sidecar tells a Redis node that has little memory left; what was granted may be completed all the same. */
+  /** False stands for a Redis node that is short of memory: it takes no new claims, and completes granted ones. */
   takesNewClaims = true
   readonly #nodeMs: () => number
   readonly #maxTokenAheadMs: number
@@ -33,7 +33,7 @@ export class EmbeddedNode implements RecordNode {
 
   /**
    * @param nodeMs this node's own clock, milliseconds since 1970
-   * @param bytesMax of records; beyond, no new claims are taken
+   * @param bytesMax of records; beyond it the node takes no new claims
    */
   constructor(
     name: string,
@@ -75,7 +75,7 @@ export class EmbeddedNode implements RecordNode {
     return this.takesNewClaims && this.#keptBytes < this.#bytesMax
   }
 
-  /** The record that stands and how long it still does: what enrolment copies from, and what checkers look at. */
+  /** The live record and its remaining lifetime: enrolment copies from it, and checkers read it. */
   kept(key: string): { readonly record: NodeRecord; readonly ttlMs: number } | undefined {
     const nodeMs = Math.floor(this.#nodeMs())
     const kept = this.#kept.get(key)
@@ -83,7 +83,7 @@ export class EmbeddedNode implements RecordNode {
     return { record: kept.record, ttlMs: kept.expiresNodeMs - nodeMs }
   }
 
-  /** Puts a record as it is, past every rule: what enrolment copies to, before the node votes. */
+  /** Stores a record unchecked: enrolment copies with it, before the node votes. */
   put(key: string, record: NodeRecord, ttlMs: number): void {
     this.#set(key, { record, expiresNodeMs: Math.floor(this.#nodeMs()) + ttlMs })
   }
@@ -93,25 +93,25 @@ export class EmbeddedNode implements RecordNode {
     this.#kept.set(key, kept)
   }
 
-  /** Looks at a few keys; those that live on go to the end of the queue that the map is. */
+  /** Checks a few keys; live ones go to the end of the map's order. */
   #sweep(nodeMs: number): void {
-    let looked = 0
+    let checked = 0
     for (const [key, kept] of this.#kept) {
-      if (looked >= SWEEP_PER_COMMAND) return
-      looked += 1
+      if (checked >= SWEEP_PER_COMMAND) return
+      checked += 1
       this.#kept.delete(key)
       if (kept.expiresNodeMs >= nodeMs) this.#kept.set(key, kept)
       else this.#keptBytes -= bytesOf(key, kept)
     }
   }
 
-  /** How many records are kept. */
+  /** The number of records. */
   get size(): number {
     return this.#kept.size
   }
 }
 
-/** As a Redis node, whose fields are of fixed width: what it would refuse must not pass here. */
+/** Refuses what a Redis node refuses, whose fields have a fixed width. */
 function fits(command: RecordCommand): boolean {
   switch (command.kind) {
     case 'claim':
@@ -137,14 +137,14 @@ function bytesOf(key: string, kept: Kept | undefined): number {
   return RECORD_OVERHEAD_BYTES + key.length + (record.state === 'completed' ? record.outcome.length : 0)
 }
 
-/** An embedded node that can be stopped, as a process can: for the demonstration and for tests. */
+/** An embedded node that can be stopped like a process: for the demonstration and for tests. */
 export type StoppableNode = RecordNode & {
-  /** From now on it refuses every command; what it knew is gone. */
+  /** Refuses every command from now on; its records are gone. */
   stop(): void
   readonly stopped: boolean
 }
 
-/** @param count 5 unless somebody knows better: a majority of 3 survives nothing here, but the code is the same */
+/** @param count 5 by default: a majority of 3 survives nothing inside one process, but the code is the same */
 export function createEmbeddedNodes(
   count: number,
   clock: Clock,
@@ -152,7 +152,7 @@ export function createEmbeddedNodes(
   events: Events,
   bytesMax?: number,
 ): readonly StoppableNode[] {
-  // On the monotonic clock: what this process alone remembers must not be over because somebody set the wall clock.
+  // On the monotonic clock: a change of the wall clock must not expire what only this process remembers.
   const startedMs = clock.wallMs() - clock.monoMs()
   const nodeMs = () => startedMs + clock.monoMs()
   return Array.from({ length: count }, (_, index) => {

@@ -1,4 +1,4 @@
-/** Wait queues inside this process: where the nodes are embedded, no other process waits in them. */
+/** Wait queues inside this process: with embedded nodes no other process waits in them. */
 
 import { updateEntry, type WaitQueue, type WaitQueues } from '../core/claims/wait-queue.ts'
 import type { Clock } from '../core/clock.ts'

@@ -1,12 +1,12 @@
 /**
- * A cluster as one sees it from outside: what several sidecars show on their admin listeners, put together.
+ * A cluster seen from outside: the metrics of several sidecars' admin listeners, combined.
  *
- * Owns reading and arithmetic; how often, and on which screen, is decided by `cli/top.ts`.
+ * Owns reading and arithmetic; `cli/top.ts` decides how often, and draws the screen.
  */
 
 export type Sample = {
   readonly atMs: number
-  /** By name and labels as they stand in the exposition; undefined where the sidecar could not be asked. */
+  /** By name and labels as written in the exposition; undefined if the sidecar did not answer. */
   readonly series: ReadonlyMap<string, number> | undefined
   readonly ready: boolean
   readonly reasons: readonly string[]
@@ -36,10 +36,10 @@ function seriesOf(exposition: string): Map<string, number> {
   )
 }
 
-/** What happened between two samples of one sidecar. */
+/** The change between two samples of one sidecar. */
 export type Change = { readonly before: Sample | undefined; readonly after: Sample }
 
-/** Lines of a screen: the cluster, its nodes, its sidecars. */
+/** The lines of a screen: the cluster, its nodes, its sidecars. */
 export function screenOf(changes: ReadonlyMap<string, Change>): string[] {
   const all = [...changes.values()]
   const total = (pattern: RegExp) => sum(all.map((change) => perSecond(change, pattern)))
@@ -61,7 +61,7 @@ export function screenOf(changes: ReadonlyMap<string, Change>): string[] {
   ]
 }
 
-/** Of several groups the names are longer. */
+/** With several groups the names are longer. */
 function nodeWidth(all: readonly Change[]): number {
   return Math.max(13, ...all.flatMap(({ after }) => after.nodes.map(({ name }) => name.length)))
 }
@@ -106,7 +106,7 @@ function perSecond({ before, after }: Change, pattern: RegExp): number {
   return (gained / (after.atMs - before.atMs)) * 1_000
 }
 
-/** What each bucket of a histogram gained, added up over sidecars and other labels, by upper bound. */
+/** The growth of each bucket of a histogram, summed over sidecars and other labels, by upper bound. */
 function deltas(all: readonly Change[], bucket: string, label = ''): [bound: number, count: number][] {
   const gained = new Map<number, number>()
   for (const { before, after } of all) {
@@ -120,7 +120,7 @@ function deltas(all: readonly Change[], bucket: string, label = ''): [bound: num
   return [...gained].sort(([a], [b]) => a - b)
 }
 
-/** As PromQL's histogram_quantile; NaN where nothing was observed. */
+/** Like PromQL's histogram_quantile; NaN without observations. */
 function quantile(share: number, cumulative: readonly (readonly [bound: number, count: number])[]): number {
   const all = cumulative.at(-1)?.[1] ?? 0
   if (all <= 0) return Number.NaN

@@ -1,32 +1,32 @@
 /**
  * A flood of synthetic duplicates against the reservation API of one or several sidecars, and what it proves.
  *
- * A volley is one made-up value, reserved by several sessions at the same moment. Exactly one of them must get it: none is
- * a false positive (a request that nobody had sent was taken for a duplicate), more than one a false negative (a duplicate
- * would have been carried out). Nothing reaches an application: whoever got the value gives it back.
+ * A volley is one made-up value, reserved by several sessions at the same moment. Exactly one of them must get it: none
+ * is a false positive (a first request was taken for a duplicate), more than one a false negative (a duplicate would
+ * have been executed). Nothing reaches an application: the session that got the value releases it.
  *
- * Owns volleys and their judgement. How often, and how it is shown, is decided elsewhere.
+ * Owns volleys and their verdict. `cli/probe.ts` decides how often, and how to show it.
  */
 
 export const RESULTS = ['ok', 'false_positive', 'false_negative', 'error'] as const
 export type Result = (typeof RESULTS)[number]
 
-/** What one copy of a volley was told. */
+/** The result of one copy of a volley. */
 export type Copy = 'reserved' | 'refused' | 'failed'
 
 export type FloodOptions = {
-  /** Of reservation APIs; copies go to them in turn. */
+  /** Of reservation APIs; copies are sent to them in turn. */
   readonly urls: readonly string[]
   readonly copies: number
   readonly token: string | undefined
-  /** Makes the values of this run differ from those of any other. */
+  /** Distinguishes the values of this run from those of any other. */
   readonly run: string
   readonly timeoutMs: number
 }
 
 export type Volley = { readonly result: Result; readonly durationMs: number; readonly detail?: string }
 
-/** One granted and nobody unheard is ok. Two granted are wrong whatever became of the others. */
+/** One granted copy and no failed one is ok. Two granted copies are wrong whatever the others got. */
 export function judge(copies: readonly Copy[]): Result {
   const reserved = copies.filter((copy) => copy === 'reserved').length
   if (reserved > 1) return 'false_negative'
@@ -37,22 +37,31 @@ export function judge(copies: readonly Copy[]): Result {
 export async function volley(number: number, options: FloodOptions): Promise<Volley> {
   const startedMs = performance.now()
   const value = `__probe__:${options.run}:${number}`
-  const told = await Promise.all(
+  const results = await Promise.all(
     Array.from({ length: options.copies }, (_, copy) => reserve(value, number + copy, copy, options)),
   )
   const durationMs = performance.now() - startedMs
-  await Promise.all(told.map((one) => one.giveBack?.()))
-  const detail = told.find(({ detail: why }) => why !== undefined)?.detail
+  await Promise.all(results.map((one) => one.giveBack?.()))
+  const detail = results.find(({ detail: why }) => why !== undefined)?.detail
   return {
-    result: judge(told.map(({ copy }) => copy)),
+    result: judge(results.map(({ copy }) => copy)),
     durationMs,
     ...(detail === undefined ? {} : { detail }),
   }
 }
 
-type Told = { readonly copy: Copy; readonly detail?: string; readonly giveBack?: () => Promise<unknown> }
+type CopyResult = {
+  readonly copy: Copy
+  readonly detail?: string
+  readonly giveBack?: () => Promise<unknown>
+}
 
-async function reserve(value: string, turn: number, copy: number, options: FloodOptions): Promise<Told> {
+async function reserve(
+  value: string,
+  turn: number,
+  copy: number,
+  options: FloodOptions,
+): Promise<CopyResult> {
   const { urls, token, run, timeoutMs } = options
   const url = urls[turn % urls.length] as string
   const call = (path: string, body: unknown) =>
@@ -76,7 +85,7 @@ async function reserve(value: string, turn: number, copy: number, options: Flood
     const release = { fencing_token: body.fencing_token }
     return {
       copy: 'reserved',
-      // Where it can't be given back its lease ends by itself.
+      // If the release fails, the lease runs out.
       giveBack: () => call(`/v1/reservations/${body.reservation_id}/release`, release).catch(() => {}),
     }
   } catch (cause) {

@@ -1,4 +1,4 @@
-/** What a flood came to so far, and its three forms: a line for the eye, a JSON object, an exposition for Prometheus. */
+/** The results of a flood so far, in three forms: a line for people, a JSON object, an exposition for Prometheus. */
 
 import { RESULTS, type Result, type Volley } from './flood.ts'
 

@@ -1,4 +1,4 @@
-/** The clocks and timers of this process, behind the `Clock` port. */
+/** This process's clocks and timers, behind the `Clock` port. */
 
 import type { Clock } from '../core/clock.ts'
 

@@ -1,14 +1,14 @@
 /**
- * Tells when one of a few small files has another content.
+ * Reports when one of a few small files has new content.
  *
- * By reading them again and again: Kubernetes replaces a mounted secret by renaming a link two directories above it,
- * which watchers of the file itself do not see. A file that can't be read keeps its last content, because a secret that
- * is being replaced is missing for a moment.
+ * By polling: Kubernetes replaces a mounted secret by renaming a link two directories above it, which watchers of the
+ * file itself do not see. An unreadable file keeps its last content, because a secret is missing for a moment while it
+ * is replaced.
  */
 
 import type { Clock } from '../core/clock.ts'
 
-const LOOK_EVERY_MS = 1_000
+const POLL_EVERY_MS = 1_000
 
 export function watchFiles(
   paths: readonly string[],
@@ -17,7 +17,7 @@ export function watchFiles(
   onChange: () => void,
 ): Disposable {
   const seen = new Map(paths.map((path) => [path, contentOf(path)]))
-  let timer = clock.timer(LOOK_EVERY_MS, look)
+  let timer = clock.timer(POLL_EVERY_MS, poll)
 
   function contentOf(path: string): string | undefined {
     try {
@@ -27,7 +27,7 @@ export function watchFiles(
     }
   }
 
-  function look(): void {
+  function poll(): void {
     let changed = false
     for (const path of paths) {
       const content = contentOf(path)
@@ -36,7 +36,7 @@ export function watchFiles(
       changed = true
     }
     if (changed) onChange()
-    timer = clock.timer(LOOK_EVERY_MS, look)
+    timer = clock.timer(POLL_EVERY_MS, poll)
   }
 
   return { [Symbol.dispose]: () => timer.cancel() }

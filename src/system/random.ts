@@ -3,12 +3,12 @@
 import { randomFillSync } from 'node:crypto'
 import type { Random } from '../core/clock.ts'
 
-/** Drawn at once: a call of the operating system costs the same for one owner as for 256. */
+/** Drawn together: a system call costs the same for one owner as for 256. */
 const pool = Buffer.alloc(4_096)
 let taken = pool.length
 
 export const systemRandom: Random = {
-  // Jitter only: what must not be guessed uses hex().
+  // Jitter only: what must not be guessable uses hex().
   fraction: () => Math.random(),
   hex: (byteCount) => {
     if (byteCount > pool.length) return randomFillSync(Buffer.alloc(byteCount)).toString('hex')
@@ -17,7 +17,7 @@ export const systemRandom: Random = {
       taken = 0
     }
     const hex = pool.toString('hex', taken, taken + byteCount)
-    // No byte is handed out twice, and none is kept.
+    // No byte is used twice or kept.
     pool.fill(0, taken, taken + byteCount)
     taken += byteCount
     return hex

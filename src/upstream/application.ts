@@ -1,8 +1,8 @@
 /**
  * The application behind the sidecar: one address, fixed by configuration, and a pool of connections to it.
  *
- * Owns the pool with every option written out, and the choice between an answer that is kept in memory (and may be
- * stored) and one that is passed on as a stream. No redirects, no retries, no decompression, no cookies.
+ * Owns the pool with every option written out, and the choice between an answer in memory (which may be stored) and one
+ * that is streamed. No redirects, no retries, no decompression, no cookies.
  */
 
 import type { Readable } from 'node:stream'
@@ -21,24 +21,24 @@ export type ApplicationAddress =
 export type ApplicationOptions = {
   readonly address: ApplicationAddress
   readonly connectTimeoutMs: number
-  /** Silence between two parts of an answer after which it counts as cut. */
+  /** Longest silence between two parts of an answer; after it the answer counts as cut. */
   readonly bodyIdleMs: number
   readonly connectionsMax: number
   readonly keepAliveMs: number
   readonly clock: Clock
 }
 
-/** Larger heads of answers are malformed. Node's own servers refuse to send more than 16 KiB by default. */
+/** A larger head of an answer is malformed. Node's own servers refuse to send more than 16 KiB by default. */
 export const ANSWER_HEAD_BYTES_MAX = 64 * 1024
 
 export interface Application extends AsyncDisposable {
-  /** The authority that the application is told in `Host`. */
+  /** The authority for `Host`. */
   readonly authority: string
-  /** Keeps the answer in memory as long as it is whole and not above `storedLimitBytes`. Never rejects. */
+  /** Keeps a whole answer in memory, up to `storedLimitBytes`. Never rejects. */
   forward(request: ApplicationRequest, limits: ForwardLimits): Promise<ForwardResult>
-  /** Passes the answer on as it comes. `answerWithinMs` is for its head. Never rejects. */
+  /** Streams the answer. `answerWithinMs` is for its head. Never rejects. */
   stream(request: ApplicationRequest, answerWithinMs: number, signal: AbortSignal): Promise<Reply | Failure>
-  /** Asks for another protocol on the connection. Never rejects. */
+  /** Requests another protocol on the connection. Never rejects. */
   upgrade(
     request: ApplicationRequest,
     protocol: string,
@@ -47,12 +47,12 @@ export interface Application extends AsyncDisposable {
 }
 
 export type ForwardLimits = {
-  /** From the hand-over of the request to the whole answer. */
+  /** From sending the request to the complete answer. */
   readonly answerWithinMs: number
   readonly storedLimitBytes: number
-  /** Asked when there is a connection for the request: false where it must not be written any more. */
+  /** Called once the request has a connection: false if it must not be written any more. */
   readonly mayBegin?: () => boolean
-  /** Aborts when nobody waits for the answer any more; then a stream has `answerWithinMs` left to end. */
+  /** Aborts when no client waits for the answer any more; then a stream has `answerWithinMs` left to end. */
   readonly abandoned?: AbortSignal
 }
 
@@ -61,14 +61,14 @@ export function createApplication(options: ApplicationOptions): Application {
   const origin = address.kind === 'http' ? address.origin : 'http://localhost'
   const pool = new Pool(origin, {
     connections: options.connectionsMax,
-    // One request a connection at a time: what follows must not hang on the fate of what came before.
+    // One request per connection at a time: a request must not depend on the fate of the one before it.
     pipelining: 1,
     connectTimeout: options.connectTimeoutMs,
-    // The deadline of the exchange is our own: it also covers the time before the head.
+    // The exchange has its own deadline, which also covers the time before the head.
     headersTimeout: 0,
     bodyTimeout: options.bodyIdleMs,
     keepAliveTimeout: options.keepAliveMs,
-    // What an application announces in `Keep-Alive` is followed up to here.
+    // Upper bound of what an application states in `Keep-Alive`.
     keepAliveMaxTimeout: 60_000,
     keepAliveTimeoutThreshold: 1_000,
     maxHeaderSize: ANSWER_HEAD_BYTES_MAX,
@@ -131,8 +131,8 @@ async function keepInMemory(
 }
 
 /**
- * What is read for nobody gets the time of any other answer, so that the work behind it is finished. A stream that only its
- * reader would have ended went on for ever, on a connection that others wait for.
+ * Without a reader the rest has the time limit of any other answer, so that the work behind it can finish. A stream
+ * that only its reader ends would otherwise go on for ever, on a connection that others wait for.
  */
 function endUnread(body: Readable, { abandoned, answerWithinMs }: ForwardLimits, clock: Clock): void {
   const end = (): void => {
@@ -147,14 +147,14 @@ function endUnread(body: Readable, { abandoned, answerWithinMs }: ForwardLimits,
 }
 
 /**
- * Answers whose end is not their own statement: event streams, and bodies that end with the connection. Of the latter
- * nobody can tell a whole one from one that was cut, and only whole answers are recorded.
+ * Answers that do not state their own end: event streams, and bodies that end with the connection. The sidecar can't
+ * tell a whole body of the latter from a cut one, and it records only whole answers.
  */
 function isStream({ status, headers }: Reply, method: string): boolean {
   if (linesOf(headers, 'content-type')[0]?.toLowerCase().startsWith('text/event-stream') === true) return true
   if (method === 'HEAD' || status === 204 || status === 304) return false
-  // Where chunks are not the last coding the body ends with the connection (RFC 9112, section 6.3), and another coding
-  // besides them is one that is not taken off here: its bytes are not the answer.
+  // If the last coding is not chunked, the body ends with the connection (RFC 9112, section 6.3); any other coding
+  // besides it is not decoded here, so the bytes are not the answer.
   const codings = linesOf(headers, 'transfer-encoding').join()
   return codings === ''
     ? linesOf(headers, 'content-length').length === 0
@@ -166,7 +166,7 @@ async function* rest(kept: readonly Buffer[], parts: AsyncIterator<Buffer>): Asy
     yield* kept
     for (let part = await parts.next(); part.done !== true; part = await parts.next()) yield part.value
   } finally {
-    // Whoever breaks off does not want the rest: nobody else would end the exchange.
+    // The consumer stopped reading: only this ends the exchange.
     await parts.return?.()
   }
 }

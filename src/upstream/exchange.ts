@@ -1,10 +1,10 @@
 /**
  * One request to the application and its answer, on undici's dispatch interface.
  *
- * Owns that a request is written at most once, that the answer is well-formed before anybody sees it, backpressure in
- * both directions, and when waiting ends. It does not decide what a failure means to the client.
+ * Owns that a request is written at most once, that a caller sees only well-formed answers, backpressure in both
+ * directions, and when waiting ends. It does not decide what a failure means to the client.
  *
- * The raw headers are taken, byte for byte (Latin-1): undici's parsed ones join lines and change the case of names.
+ * Uses the raw headers, byte for byte (Latin-1): undici's parsed ones join lines and change the case of names.
  */
 
 import { Readable } from 'node:stream'
@@ -15,7 +15,7 @@ import { AnswerLate, AnswerMalformed, ClaimEnded, type Failure, failureOf } from
 
 export type ApplicationRequest = {
   readonly method: string
-  /** Path and query exactly as they came; begins with a slash. */
+  /** Path and query exactly as received; begins with a slash. */
   readonly target: string
   readonly headers: HeaderList
   readonly body: Buffer | Readable | undefined
@@ -25,19 +25,19 @@ export type Reply = {
   readonly kind: 'answered'
   readonly status: number
   readonly headers: HeaderList
-  /** Fails where the answer is cut. Has to be read to its end or destroyed. */
+  /** Fails if the answer is cut. The caller must read it to its end or destroy it. */
   readonly body: Readable
-  /** From now on only silence of the application ends the exchange, not its length. */
+  /** From now on only the application's silence ends the exchange, not its length. */
   noDeadline(): void
 }
 
 export type ExchangeOptions = {
-  /** From the hand-over of the request to the last byte of the answer, unless `noDeadline` is called. */
+  /** From sending the request to the last byte of the answer, unless `noDeadline` is called. */
   readonly answerWithinMs: number
   readonly clock: Clock
-  /** Ends the exchange: for requests that nobody waits for any more and nobody records. */
+  /** Ends the exchange: for requests that no client waits for and no record needs. */
   readonly signal?: AbortSignal
-  /** Asked when there is a connection for the request: false where it must not be written any more. */
+  /** Called once the request has a connection: false if it must not be written any more. */
   readonly mayBegin?: () => boolean
 }
 
@@ -68,7 +68,7 @@ export function exchange(
     function giveUp(error: Error): void {
       given ??= error
       if (control !== undefined) control.abort(error)
-      // Still waiting for a connection. Should one come yet, `onRequestStart` refuses to use it.
+      // No connection yet. If one comes, `onRequestStart` refuses to use it.
       else fail(error)
     }
 
@@ -87,7 +87,7 @@ export function exchange(
     const handler: Dispatcher.DispatchHandler = {
       onRequestStart(controller) {
         if (given !== undefined) throw given
-        // undici puts a request back into its queue in some races of a closing socket; it must not be written again.
+        // In some races of a closing socket undici queues a request again; it must not be written again.
         if (control !== undefined) throw new Error('this request was already handed to a connection once')
         if (mayBegin?.() === false) throw new ClaimEnded('the claim ended before there was a connection')
         control = controller
@@ -100,7 +100,7 @@ export function exchange(
           return
         }
         body = bodyOf(controller, () => whole)
-        // A cut that nobody was reading for is no uncaught exception.
+        // Without a reader a cut must not become an uncaught exception.
         body.on('error', () => {})
         resolve({ kind: 'answered', status, headers, body, noDeadline: () => deadline.cancel() })
       },
@@ -124,7 +124,7 @@ export function exchange(
           path: request.target,
           headers: request.headers.flat(),
           body: request.body ?? null,
-          // undici would pipeline or repeat what it takes for idempotent.
+          // undici would pipeline or repeat requests that it considers idempotent.
           idempotent: false,
           headersTimeout: 0,
         },
@@ -136,7 +136,7 @@ export function exchange(
   })
 }
 
-/** @param isWhole the answer came to its end: its connection takes the next request, there is nothing to abort */
+/** @param isWhole the answer is complete: nothing to abort, because its connection takes the next request */
 export function bodyOf(controller: Dispatcher.DispatchController, isWhole: () => boolean): Readable {
   return new Readable({
     highWaterMark: 64 * 1024,
@@ -148,7 +148,7 @@ export function bodyOf(controller: Dispatcher.DispatchController, isWhole: () =>
   })
 }
 
-/** Undefined where a line could not be passed on safely. */
+/** Undefined if a line could not be forwarded safely. */
 export function headersFrom(raw: Dispatcher.DispatchController['rawHeaders']): HeaderList | undefined {
   if (!Array.isArray(raw)) return []
   const headers: [string, string][] = []

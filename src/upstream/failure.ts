@@ -1,9 +1,9 @@
 /**
- * What an error of the connection to the application means: nothing was sent, or nobody knows.
+ * What an error of the connection to the application means: nothing was sent, or that is unknown.
  *
- * Owns the translation of undici's and Node's errors; none of them goes further than this folder. The line between
- * the two is whether undici had begun to write the request to a socket (`onRequestStart`), not the kind of the error:
- * a refused connection and a name that does not resolve come before it, a reset and a timeout may come after it.
+ * Owns the translation of undici's and Node's errors; none of them leaves this folder. The criterion is whether undici
+ * had begun to write the request to a socket (`onRequestStart`), not the kind of the error: a refused connection and a
+ * name that does not resolve come before that, a reset and a timeout may come after it.
  *
  * Source: RFC 9110, section 9.2.2 (a proxy must not retry what is not idempotent); RFC 9112, section 6.3 (an answer with
  * broken framing is 502).
@@ -13,7 +13,7 @@ import type { ForwardResult } from '../core/ports.ts'
 
 export type Failure = Exclude<ForwardResult, { kind: 'answered' }>
 
-/** Our own reasons to give an exchange up; everything else comes from undici or the socket. */
+/** Our own reasons to abandon an exchange; all other errors come from undici or the socket. */
 export class AnswerLate extends Error {
   override readonly name = 'AnswerLate'
 }
@@ -28,9 +28,9 @@ export class ClaimEnded extends Error {
 
 const LATE = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT'])
 const MALFORMED = new Set(['UND_ERR_RES_CONTENT_LENGTH_MISMATCH', 'UND_ERR_HEADERS_OVERFLOW'])
-/** undici's own, which carries no code. */
+/** undici's own error, which has no code. */
 const PARSER_ERROR = 'HTTPParserError'
-/** undici has no code of its own for an unasked 1xx, 101 or a second answer. */
+/** undici has no code for an unexpected 1xx, 101 or a second answer. */
 const MALFORMED_MESSAGE = /^bad (response|upgrade)$/
 
 export function failureOf(error: Error, begun: boolean): Failure {
@@ -47,7 +47,7 @@ function causeOf(error: Error): Extract<Failure, { kind: 'no_answer' }>['cause']
   return MALFORMED_MESSAGE.test(error.message) ? 'malformed' : 'reset'
 }
 
-/** For logs: the code where there is one. Messages of undici may quote bytes of the answer. */
+/** For logs: the code if there is one. Messages of undici may quote bytes of the answer. */
 function describe(error: Error): string {
   if (error instanceof AnswerLate || error instanceof AnswerMalformed || error instanceof ClaimEnded)
     return error.message

@@ -1,8 +1,8 @@
 /**
- * A connection to the application that is asked to speak another protocol (RFC 9110, section 7.8).
+ * A connection to the application that is to speak another protocol (RFC 9110, section 7.8).
  *
  * Owns the hand-over: either the application agrees and both sides get the bare connection, or its ordinary answer is
- * passed on.
+ * forwarded.
  */
 
 import type { Duplex, Readable } from 'node:stream'
@@ -49,7 +49,7 @@ export function tunnel(
       },
       {
         onRequestStart(controller) {
-          // Nobody would take the connection, and nobody would close it.
+          // No caller would use or close the connection.
           if (given !== undefined) throw given
           if (control !== undefined) throw new Error('this request was already handed to a connection once')
           control = controller
