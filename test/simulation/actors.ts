@@ -1,5 +1,5 @@
 /**
- * Who uses the sidecars: requests through `deduplicate`, clients of the reservation API, readers.
+ * The users of the sidecars: requests through `deduplicate`, clients of the reservation API, readers.
  *
  * Owns what they do, as the plan tells them. Everything that decides is production code.
  */
@@ -24,7 +24,7 @@ export type ActorPorts = {
   readonly scheduler: Scheduler
   readonly history: History
   readonly application: Application
-  /** Whichever run of it lives now. */
+  /** The run of it that is alive now. */
   readonly sidecarOf: (slot: number) => Sidecar | undefined
   readonly retentionMs: number
 }
@@ -52,7 +52,7 @@ export function fingerprintOf(content: number): string {
   return String(content).repeat(64)
 }
 
-/** Settles when the operation has; never where its process dies before. */
+/** Settles with the operation; never where its process dies before. */
 export async function perform(
   operation: Operation,
   index: number,
@@ -252,7 +252,7 @@ async function reservation(
   switch (operation.ends) {
     case 'completes':
     case 'completes_twice':
-      // Stopped first: a renewal under way must do no harm to what follows.
+      // Stopped first: a renewal under way must not disturb what follows.
       renewer.stop('completed')
       await leases.complete(lease, result)
       if (operation.ends === 'completes_twice') await leases.complete(lease, result)
@@ -263,7 +263,7 @@ async function reservation(
       renewer.stop('released')
       return
     case 'completes_later':
-      // Without an answer the first time, or to be sure: it says the same again, when its lease may be over.
+      // Without a first answer, or to be sure: it repeats the same completion, when its lease may be over.
       renewer.stop('completed')
       await leases.complete(lease, result)
       if (grant !== undefined) grant.abandonedMs = scheduler.nowMs
@@ -276,7 +276,7 @@ async function reservation(
       return
     case 'late_complete':
     case 'late_release':
-      // A holder that does not listen: it acts long after its lease has ended, and writes to the resource besides.
+      // A holder that ignores the warning: it acts long after the end of its lease, and also writes to the resource.
       renewer.stop('abandoned')
       if (grant !== undefined) grant.abandonedMs = scheduler.nowMs
       await pause(clock, 2 * operation.leaseMs)

@@ -1,7 +1,7 @@
 /**
  * The application behind the sidecars, and a resource that compares fencing tokens.
  *
- * Owns what was really carried out. It is not part of the system under test: it never fails to write down what it did.
+ * Owns what was really executed. It is not part of the system under test: it never fails to note what it did.
  */
 
 import type { ForwardContext, ForwardResult } from '../../src/core/ports.ts'
@@ -11,14 +11,14 @@ import type { Work } from './plan.ts'
 import type { SimulatedProcess } from './process.ts'
 import type { Scheduler } from './scheduler.ts'
 
-/** After this long without an answer the sidecar gives the application up. */
+/** The sidecar waits no longer for an answer of the application. */
 const UPSTREAM_TIMEOUT_MS = 3_000
 
 export class Application {
   readonly #scheduler: Scheduler
   readonly #history: History
   readonly #dice: Dice
-  /** For each key, up to which token it said that it has not carried it out: nor does it any more. */
+  /** For each key, the token up to which it said that it has not executed the request: from then on it never does. */
   readonly #renounced = new Map<string, number>()
   /** For each key, the largest token that a writer has shown: `WHERE last_fencing_token <= $token`. */
   readonly #lastToken = new Map<string, number>()
@@ -86,12 +86,12 @@ export class Application {
     this.#history.step(
       startedMs,
       11,
-      () => `application carries out request ${id} (attempt ${attempt}, token ${token})`,
+      () => `application executes request ${id} (attempt ${attempt}, token ${token})`,
     )
     if (context !== undefined) this.write(key, token)
   }
 
-  /** Asked by the sweeper. It says "not carried out" only of what it will not carry out later either. */
+  /** Called by the sweeper. It says "not executed" only of a request that it will not execute later either. */
   whatBecameOf(key: string, token: number): 'completed' | 'released' {
     if (this.#history.executions.some((execution) => execution.key === key)) {
       this.#history.saw('orphan_concluded')
@@ -102,7 +102,7 @@ export class Application {
     return 'released'
   }
 
-  /** A write that shows its fencing token; refused where a larger one was seen. */
+  /** A write with its fencing token; refused where a larger one was seen. */
   write(key: string, token: number): boolean {
     const last = this.#lastToken.get(key) ?? 0
     if (token < last) {

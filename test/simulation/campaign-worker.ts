@@ -1,6 +1,6 @@
 /**
- * A thread of a campaign: runs the histories of the seeds that it is handed, one after the other, up to the first that breaks a
- * promise. A history is drawn from its seed alone, so it is the same in every thread.
+ * A thread of a campaign: runs the histories of its seeds, one after the other, up to the first that breaks a promise.
+ * A history is drawn from its seed alone, so it is the same in every thread.
  */
 
 import { isMainThread, parentPort, workerData } from 'node:worker_threads'
@@ -12,7 +12,7 @@ export const WORKER_URL = new URL(import.meta.url)
 export type WorkerSetting = { readonly mutant: string | undefined; readonly only: string | undefined }
 
 export type Share = {
-  /** How many histories of the campaign come before. */
+  /** How many histories of the campaign precede this share. */
   readonly at: number
   readonly from: number
   readonly histories: number
@@ -29,7 +29,7 @@ export type ShareDone = {
 if (!isMainThread && parentPort !== null) await work(parentPort, workerData as WorkerSetting)
 
 async function work(port: NonNullable<typeof parentPort>, { mutant, only }: WorkerSetting): Promise<void> {
-  // A vote against is an exception to redlock: its stack is what a history would spend most of its time on.
+  // A vote against is an exception to redlock: its stack would take most of the time of a history.
   Error.stackTraceLimit = 0
   // A mutant is made while its module is loaded.
   if (mutant !== undefined) (await import('./mutants.ts')).breakWith(mutant)

@@ -1,9 +1,9 @@
 /**
- * Many histories over some workers: what was seen in all of them, and the smallest seed that broke a promise.
+ * Many histories over some workers: the sights of all of them, and the smallest seed that broke a promise.
  *
- * Owns the shares: each worker is handed the next few seeds when it has done the last ones, and what comes back is put together
- * in the order of the seeds. So the report says the same whatever the number of workers, a failure included: what was run
- * beyond the first failing seed is left out.
+ * Owns the shares: each worker gets the next few seeds when it has done the last ones, and the results are merged in
+ * the order of the seeds. So the report is the same whatever the number of workers, a failure included: histories
+ * beyond the first failing seed are left out.
  */
 
 import { Worker } from 'node:worker_threads'
@@ -85,7 +85,7 @@ export async function campaign(options: CampaignOptions): Promise<Report> {
   return report()
 }
 
-/** Hands shares to one worker until there are none, or what the others do decides. */
+/** Hands shares to one worker until none are left, or a failure of another worker ends the campaign. */
 function occupy(
   worker: Worker,
   nextShare: () => Share | undefined,
@@ -109,7 +109,7 @@ function occupy(
   })
 }
 
-/** What should have been seen and was not: a campaign with any proves less than it says, and is invalid. */
+/** The sights that are missing: a campaign that misses any proves less than it says, and is invalid. */
 export function unseen(report: Report): readonly Sight[] {
   return SIGHTS.filter((sight) => (report.seen.get(sight) ?? 0) === 0)
 }

@@ -1,8 +1,8 @@
 /**
  * The checkers: what must be true of a whole history, one function an invariant of the design.
  *
- * Owns the judgement only. Each checker is written from the promise, without a look at how the core keeps it. What holds
- * without assumption A1 is checked in every history; the rest where memory was lost within its bounds.
+ * Owns the judgement only. Each checker follows from the promise, not from how the core keeps it. Promises that hold
+ * without assumption A1 are checked in every history; the rest where memory was lost within its bounds.
  */
 
 import { isMark } from './actors.ts'
@@ -38,7 +38,7 @@ export function check(world: World): void {
   checkEntities(history)
 }
 
-/** What rests on nodes that remember (assumption A1). */
+/** The promises that rest on nodes that remember (assumption A1). */
 export function checkRemembered(history: History): void {
   history.violations.push(...history.ifA1)
   checkExclusive(history)
@@ -54,7 +54,7 @@ function checkExclusive(history: History): void {
     const sorted = [...grants].sort((a, b) => a.grantedMs - b.grantedMs)
     let last: Grant | undefined
     for (const grant of sorted) {
-      // A claimant that asks again under its own name has not been two: what it has it may have again.
+      // A claimant that claims again under its own owner id is not a second holder: it may hold again what it holds.
       const itself = last?.process === grant.process && last.lease.owner === grant.lease.owner
       if (last !== undefined && !itself && grant.grantedMs < heldUntilMs(last)) {
         violated(
@@ -99,7 +99,7 @@ function checkExecutions(history: History): void {
   }
 }
 
-/** Without a quorum, in the process that goes on by itself: the same, by its own leases. */
+/** The same without a quorum, in a process that goes on alone, by its own leases. */
 function checkLocalExecutions(history: History): void {
   const local = history.executions.filter(({ under }) => under === 'local')
   for (const executions of byKey(local, ({ process, key }) => `${process} ${key}`)) {
@@ -128,7 +128,7 @@ function checkPair(history: History, earlier: Execution, later: Execution): void
   if (first.validUntilMs > second.grantedMs && first.validUntilMs > later.startedMs) {
     violated(history, 'S2', later.startedMs, `${later.id} ran while ${earlier.id} still held its lease`)
   }
-  // Of two contents a node that forgot is told of the larger claim only: the application then hears of the attempt all the same.
+  // Of two contents a node that forgot gets only the larger claim: the application still learns of the attempt.
   if (earlier.fingerprint !== later.fingerprint && !history.seen.has('enrolled')) {
     violated(
       history,
@@ -142,7 +142,7 @@ function checkPair(history: History, earlier: Execution, later: Execution): void
       history,
       'S2',
       later.startedMs,
-      `${later.id} was not told that ${earlier.id} may have been carried out`,
+      `${later.id} was not told that ${earlier.id} may have been executed`,
     )
   }
 }
@@ -157,13 +157,13 @@ function grantOf(history: History, execution: Execution): Grant | undefined {
   )
 }
 
-/** S6 and S10: whatever is shown as the outcome of a key is one and the same, and only to its own request. */
+/** S6 and S10: a key shows one outcome only, and only to its own request. */
 function checkOneTruth(history: History): void {
   for (const shown of byKey(history.shown, (one) => one.key)) {
     let [first] = shown
     const over = new Set<string>()
     for (const one of shown) {
-      // What was asked for before is an answer of before.
+      // A question from before gets an answer of before.
       if (first !== undefined && over.has(one.content) && one.askedMs < first.atMs) continue
       if (first !== undefined && one.content !== first.content && !history.isKept(first, one.atMs)) {
         over.add(first.content)
@@ -191,12 +191,12 @@ function nameOf(submission: Submission): string {
   return operation.kind === 'reservation' ? `reservation ${index}` : `${index}`
 }
 
-/** Who carried it out: of a session that reserved twice, the session. */
+/** The operation that executed it; of a session that reserved twice, the session. */
 function executorOf(content: string): string | undefined {
   return content.split(' under token ')[0]
 }
 
-/** S5: once a majority took an outcome, nobody is granted the key any more, and nothing is carried out. */
+/** S5: once a majority accepted an outcome, no claim of the key is granted and no request of it executed. */
 function checkNothingLost(history: History): void {
   for (const recorded of history.grants) {
     const { recordedMs } = recorded
@@ -225,7 +225,7 @@ function checkNothingLost(history: History): void {
   }
 }
 
-/** S11: who is told "unavailable", "mismatch" or a replay has not reached the application. */
+/** S11: a request that is told "unavailable", "mismatch" or a replay has not reached the application. */
 function checkNothingForwarded(history: History): void {
   for (const submission of history.submissions) {
     const { outcome } = submission
@@ -241,19 +241,19 @@ function checkNothingForwarded(history: History): void {
         history,
         'S11',
         submission.answeredMs ?? 0,
-        `${submission.index} was carried out and told ${outcome.kind}`,
+        `${submission.index} was executed and told ${outcome.kind}`,
       )
     }
   }
 }
 
-/** S11: whoever is told that a quorum stood guard had a grant of one; without one it is allowed, and said. */
+/** S11: a client that is told of protection by a quorum had a grant of one; without one the route allows it. */
 function checkGuards(history: History): void {
   for (const submission of history.submissions) {
     const { outcome, without, operation, answeredMs = 0, index } = submission
     if (outcome === undefined || operation.kind !== 'request') continue
     const wrong = (detail: string) => violated(history, 'S11', answeredMs, `request ${index} ${detail}`)
-    if (without === 'local' && operation.onQuorumLoss !== 'local') wrong('went on by itself unasked')
+    if (without === 'local' && operation.onQuorumLoss !== 'local') wrong('went on alone, against its route')
     const open = without === 'nothing'
     if (
       open &&
@@ -261,7 +261,7 @@ function checkGuards(history: History): void {
       outcome.kind !== 'indeterminate' &&
       outcome.kind !== 'never_sent'
     )
-      wrong(`was passed on with nothing to guard it and told ${outcome.kind}`)
+      wrong(`was forwarded without protection and told ${outcome.kind}`)
     if (!('protection' in outcome)) continue
     const { protection, execution } = outcome
     const grants = protection === 'quorum' ? history.grants : history.localGrants
@@ -269,22 +269,18 @@ function checkGuards(history: History): void {
       ({ lease, process }) =>
         lease.key === submission.key && lease.token === execution.token && process === submission.process,
     )
-    if (!stood) wrong(`was told that ${protection} stood guard, with token ${execution.token} of nobody`)
+    if (!stood)
+      wrong(`was told that ${protection} protected it, with token ${execution.token}, never granted`)
   }
 }
 
-/** W1: what a process carried out by itself it tells the quorum. W2: and it is told what then stands there. */
+/** W1: a process writes back what it executed alone. W2: and learns what then stands on the quorum. */
 function checkWrittenBack(world: World): void {
   const { history } = world
   for (const { key, process, content, atMs, writtenBack } of history.localCompletions) {
     const wrong = (invariant: string, detail: string) =>
-      violated(
-        history,
-        invariant,
-        atMs,
-        `${content} of ${key}, which ${process} carried out by itself, ${detail}`,
-      )
-    if (writtenBack === undefined && world.alive(process)) wrong('W1', 'was never told to the quorum')
+      violated(history, invariant, atMs, `${content} of ${key}, which ${process} executed alone, ${detail}`)
+    if (writtenBack === undefined && world.alive(process)) wrong('W1', 'was never written back')
     if (writtenBack === 'dropped' && world.alive(process)) wrong('W1', 'was dropped')
     if (world.overwhelmed) continue
     const stands = history.shown.find((shown) => shown.key === key)?.content
@@ -294,11 +290,11 @@ function checkWrittenBack(world: World): void {
   }
 }
 
-/** L8: a holder hears that its lease ends before it has ended, unless it was stopped itself. */
+/** L8: a holder is warned before its lease ends, unless it was stopped itself. */
 function checkLostInTime({ history, plan }: World): void {
   const wallStepped = plan.faults.some((fault) => fault.kind === 'process_step')
   for (const grant of history.grants) {
-    // Nobody works under the mark of a content: it is left to lapse.
+    // No holder works under the mark of a content: it is left to lapse.
     if (isMark(grant.lease.key)) continue
     const settledMs = Math.min(
       grant.ended?.atMs ?? Number.POSITIVE_INFINITY,
@@ -315,7 +311,7 @@ function checkLostInTime({ history, plan }: World): void {
   }
 }
 
-/** L2: every operation of a process that lives is answered. */
+/** L2: every operation of a living process is answered. */
 function checkSettled(world: World): void {
   for (const submission of world.history.submissions) {
     const { process, handedTo = process } = submission
@@ -329,7 +325,7 @@ function checkSettled(world: World): void {
   }
 }
 
-/** L5: after everything healed, each key is either answered from its record or carried out anew; nothing is stuck. */
+/** L5: after everything healed, each key is answered from its record or executed anew; no key is stuck. */
 function checkProbes(history: History): void {
   const probes = history.submissions.filter((submission) => submission.healed)
   for (const ofKey of byKey(probes, (probe) => probe.key)) {
@@ -359,8 +355,8 @@ function checkProbes(history: History): void {
 }
 
 /**
- * The outcome of another content may stand there by right, and then a mismatch is the answer: a process carried that content out
- * by itself while there was no quorum, or a holder offered its outcome and never learnt that a node had taken it.
+ * The outcome of another content may stand there by right, and then a mismatch is the answer: a process executed that
+ * content alone, without a quorum, or a holder offered its outcome and never learnt that a node accepted it.
  */
 function isOfAnotherContent(history: History, { key, fingerprint }: Submission): boolean {
   const offered = history.grants.some(
@@ -378,7 +374,7 @@ function isOfAnotherContent(history: History, { key, fingerprint }: Submission):
 
 /** L5: no key outlives its longest retention, whatever happened to it. */
 function checkMemoryBounded(world: World): void {
-  // A clock that was set back makes the key live longer there, and wherever it is copied from there.
+  // A clock that was set back makes the key live longer there, and on every node that copies it from there.
   if (world.nodes.some((node) => world.isStepped(node.index))) return
   for (const node of world.nodes) {
     const endless = node.longestTtlMs()
@@ -387,7 +383,7 @@ function checkMemoryBounded(world: World): void {
         world.history,
         'L5',
         0,
-        `${node.name} keeps a key for ${endless} ms, longer than anybody asked for`,
+        `${node.name} keeps a key for ${endless} ms, longer than any claim requested`,
       )
     }
   }

@@ -1,9 +1,9 @@
 /**
- * What a sidecar runs against nodes' clocks that jump: a look at each node about once a second, and the watch of production over
- * everything that is seen of their clocks.
+ * What a sidecar runs against clock jumps of nodes: a look at each node about once a second, and the watch of
+ * production over every sample of their clocks.
  *
- * Owns the looks, and what production's `redis/nodes.ts` does of a node that jumped: its answers do not count from then on, its
- * epoch is taken away, and it is enrolled again. What a jump is, and whose, is production code.
+ * Owns the looks, and what production's `redis/nodes.ts` does with a node that jumped: its answers stop counting, its
+ * epoch is invalidated, and it is enrolled again. What a jump is, and of which node, is production code.
  */
 
 import { SILENT } from '../../src/core/events.ts'
@@ -29,11 +29,11 @@ export type ClockWatchPorts = {
   readonly network: Plan['network']
   readonly healed: () => boolean
   readonly dice: Dice
-  /** The node has no epoch any more. */
+  /** The node has lost its epoch. */
   readonly onRevoked: (node: SimulatedNode) => void
 }
 
-/** @returns the links, without the votes of nodes whose clock was stepped, and who is told of what else shows a clock */
+/** @returns the links, without the votes of nodes whose clock was stepped, and the sink for other clock samples */
 export function watchClocks(ports: ClockWatchPorts): Pick<WatchedNodes, 'nodes' | 'saw'> {
   const { process, nodes, links, history, dice } = ports
   const { clock } = process
@@ -75,7 +75,7 @@ export function watchClocks(ports: ClockWatchPorts): Pick<WatchedNodes, 'nodes' 
     if (epochSeen[index]?.epoch !== seen.epoch)
       epochSeen[index] = { epoch: seen.epoch, sinceMonoMs: receivedMonoMs }
     watched.saw(index, { nodeMs: seen.nodeMs, sentMonoMs, receivedMonoMs }, sentWallMs)
-    // Taking its epoch away may have failed before.
+    // An earlier invalidation of its epoch may have failed.
     if (seen.epoch !== undefined && links[index]?.invalidated === seen.epoch) await revoke(node, seen.epoch)
   }
 

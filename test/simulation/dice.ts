@@ -1,9 +1,8 @@
 /**
  * Seeded randomness: the only one in a simulated history.
  *
- * Owns a small generator and ways to ask it. Streams for different purposes are split by name, so that leaving one actor
- * out of a plan does not change what the others throw. Source: B. Steele and S. Vigna, xoshiro128**; seeded by
- * splitmix32.
+ * Owns a small generator and its draws. Streams for different purposes are split by name, so a plan without one actor
+ * leaves the throws of the others unchanged. Source: B. Steele and S. Vigna, xoshiro128**; seeded by splitmix32.
  */
 
 import type { Random } from '../../src/core/clock.ts'

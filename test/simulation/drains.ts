@@ -1,8 +1,8 @@
 /**
- * Plans of restarts: nodes that are started again one after another with their data, as machines are drained.
+ * Plans of restarts: nodes restart one after another with their data, as machines are drained.
  *
- * Owns the outlines: who holds what when the first one goes, how a disk syncs, which volume is set back or comes empty. A disk that syncs
- * once in a while loses the last writes, which were acknowledged; one that syncs each write loses none.
+ * Owns the outlines: which claims are held when the first one goes, how a disk syncs, which volume is set back or
+ * empty. A disk that syncs periodically loses the last acknowledged writes; one that syncs each write loses none.
  */
 
 import type { Dice } from './dice.ts'
@@ -15,28 +15,28 @@ export type Drain = {
   readonly node: number
   /** Until the new process is there; 0: its data were flushed, and the process goes on. */
   readonly ms: number
-  /** What was written in so many ms before its end is lost; Infinity: it comes back empty. */
+  /** Writes of this many ms before its end are lost; Infinity: it comes back empty. */
   readonly losesMs: number
-  /** Its volume was set back: also a node that syncs each write has lost that much. */
+  /** Its volume was set back: even a node that syncs each write has lost that much. */
   readonly setBack: boolean
-  /** Its clock is another one by so much: it was started on another machine. */
+  /** Its clock differs by this much: it was started on another machine. */
   readonly stepMs: number
 }
 
-/** No answer counts that is older, in these plans as in production; a fraction of the quarantine here as well. */
+/** No older answer counts, in these plans as in production; here too a fraction of the quarantine. */
 export const SIMULATED_ANSWER_MAX_AGE_MS = 200
 
 /** Between two pulses of a node. */
 export const SIMULATED_PULSE_MS = 100
 
-/** Most that a disk loses which does not sync each write. */
+/** The most that a disk loses that does not sync each write. */
 const LOSES_MAX_MS = 400
 
-/** What is set back by less than the time between some pulses nobody can tell from what was never written. */
+/** A volume set back by less than a few pulses looks as if the lost writes never happened. */
 const SET_BACK_MIN_MS = 500
 
 export type Drains = {
-  /** Of each node: whether each write is on its disk before it is answered. */
+  /** Per node: whether it syncs each write before its answer. */
   readonly durable: readonly boolean[]
 }
 
@@ -52,7 +52,7 @@ export function drainScenario(dice: Dice, nodeCount: number): DrainScenario {
     : outcomeOfTheSmallestMajority(dice, nodeCount, durable)
 }
 
-/** Its nodes are drained one by one, the others with them or not; duplicates come by a process that sees one of them at most. */
+/** Its nodes, or all, are drained one by one; duplicates use a process that sees at most one of its nodes. */
 function outcomeOfTheSmallestMajority(
   dice: Dice,
   nodeCount: number,
@@ -104,7 +104,7 @@ function outcomeOfTheSmallestMajority(
   return { operations, faults, drains: { durable } }
 }
 
-/** It answers a claim, forgets it, and is back before the others have heard of the claim that still counts its vote. */
+/** A node answers a claim, forgets it, and is back before the others learn of that claim, which counts its vote. */
 function claimInFlightWhileANodeIsDrained(
   dice: Dice,
   nodeCount: number,

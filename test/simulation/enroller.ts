@@ -1,8 +1,8 @@
 /**
- * The process that has the duty of it brings nodes that forgot back to voting, over a network that loses messages.
+ * The process on enrolment duty brings nodes that forgot back to voting, over a network that loses messages.
  *
- * Owns the port `EnrolmentNode` over simulated nodes, and the loop that production has in `redis/enroller.ts`. Each step,
- * and when which is due, is production code.
+ * Owns the port `EnrolmentNode` over simulated nodes, and the loop that production has in `redis/enroller.ts`. The
+ * steps and their order are production code.
  */
 
 import { SILENT } from '../../src/core/events.ts'
@@ -34,7 +34,7 @@ import { LONGEST_LEASE_MS, type Plan } from './plan.ts'
 import type { SimulatedProcess } from './process.ts'
 import type { Scheduler } from './scheduler.ts'
 
-/** How far a node's clock may be stepped before what it remembers is no longer trusted. */
+/** How far a node's clock may be stepped before its memory is no longer trusted. */
 export const CLOCK_STEP_MS = 50
 export const CLUSTER: Cluster = {
   id: 'simulated',
@@ -55,15 +55,15 @@ export type EnrollerPorts = {
   readonly network: Plan['network']
   readonly healed: () => boolean
   readonly dice: Dice
-  /** Told of what an answer shows of a node's clock; whether the node's votes count for this process. */
+  /** Gets the clock sample of an answer; returns whether the node's votes count for this process. */
   readonly counts: WatchedNodes['saw']
-  /** Knows of the nodes' continuity; absent: whoever was started again has forgotten. */
+  /** Knows the continuity of the nodes; absent: every restarted node has forgotten. */
   readonly keeper?: Keeper | undefined
   /** It is about to get the first epoch of a new cluster. */
   readonly onFounded?: (node: SimulatedNode, cluster: Cluster) => void
 }
 
-/** As production has it: what was merged once under a nonce is not looked at again. */
+/** As production has it: a source that was merged under a nonce is not read again. */
 type FirstSeen = {
   readonly nonce: string
   readonly nodeMs: number
@@ -71,7 +71,7 @@ type FirstSeen = {
   readonly merged: Set<string>
 }
 
-/** Goes on until the node votes. One at a time for each node and process. */
+/** Runs until the node votes. One at a time for each node and process. */
 export async function enrol(node: SimulatedNode, ports: EnrollerPorts): Promise<void> {
   let firstSeen: FirstSeen | undefined
   for (;;) {
@@ -85,7 +85,7 @@ export async function enrol(node: SimulatedNode, ports: EnrollerPorts): Promise<
         continue
       }
     } catch {
-      // A call was lost or the node forgot again: look at everything anew, as production does.
+      // A call was lost or the node forgot again: start over, as production does.
     }
     await pause(ports.process.clock, RETRY_MS)
   }
@@ -150,7 +150,7 @@ async function takeTurn(
   return first
 }
 
-/** Takes the step that its data allow, where they do. */
+/** Takes the step that its data allow, if any. */
 async function continues(
   node: SimulatedNode,
   target: EnrolmentNode,

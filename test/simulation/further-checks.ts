@@ -1,7 +1,7 @@
 /**
- * The checkers of what binds several records: a content that comes under several keys, an entity of several requests.
+ * The checkers across several records: one content under several keys, one entity of several requests.
  *
- * Owns the judgement only, like `checks.ts`, each written from the promise.
+ * Owns the judgement only, like `checks.ts`.
  */
 
 import { entityKeyOf } from './actors.ts'
@@ -9,7 +9,7 @@ import { type Execution, type History, heldUntilMs } from './history.ts'
 import { HEAL_MS, LEASE_MS } from './plan.ts'
 import type { World } from './world.ts'
 
-/** K1: of one content only one key is carried out, unless that key ended without anything on record. */
+/** K1: one content is executed under one key only, unless that key ended without a record. */
 export function checkContents(history: History): void {
   const marked = history.executions.flatMap((execution) => {
     const submission = history.submissionOf(execution.operation)
@@ -25,13 +25,13 @@ export function checkContents(history: History): void {
       history.violated(
         'K1',
         later.execution.startedMs,
-        `${later.execution.id} carried out a content that ${earlier.execution.id} had carried out under another key (${outcome?.kind})`,
+        `${later.execution.id} executed the content of ${earlier.execution.id} under another key (${outcome?.kind})`,
       )
     }
   }
 }
 
-/** E1: of an entity each request is told a larger token than the one before it, as long as it holds it. */
+/** E1: each request for an entity gets a larger token than the one before it, as long as it holds the entity. */
 export function checkEntities(history: History): void {
   const largest = new Map<number, Execution>()
   for (const execution of history.executions) {
@@ -58,12 +58,12 @@ export function checkEntities(history: History): void {
   }
 }
 
-/** Where nobody was granted a key, every other outcome says that somebody found no quorum. */
+/** Where no claim of a key was granted, any other outcome says that a claimant found no quorum. */
 const LOST_A_RACE: ReadonlySet<string> = new Set(['mismatch', 'in_progress', 'too_many_waiters'])
 
 /**
- * L3: where nothing fails, one of those who ask for a key is granted it, whatever their contents; and nobody is told of another
- * content that nobody has.
+ * L3: without faults one of the claimants of a key is granted it, whatever their contents; and no client is told of
+ * another content that no claimant holds.
  */
 export function checkRaces({ history, plan }: World): void {
   const { lossRate, duplicateRate, lateRate } = plan.network
@@ -71,26 +71,25 @@ export function checkRaces({ history, plan }: World): void {
   const asked = history.submissions.filter(({ operation, healed }) => operation.kind === 'request' && !healed)
   for (const [key, racers] of Map.groupBy(asked, (submission) => submission.key)) {
     if (history.grants.some(({ lease, grantedMs }) => lease.key === key && grantedMs < HEAL_MS)) continue
-    // A claim may stand on a majority whose answers come after their deadline: who is told of it is told the truth, as far as
-    // anybody knows it then.
+    // A claim may stand on a majority whose answers miss their deadline: to be told of it is the truth as known then.
     if (racers.some(({ outcome }) => outcome !== undefined && !LOST_A_RACE.has(outcome.kind))) continue
     for (const { operation, index, outcome, answeredMs = HEAL_MS } of racers) {
-      // A majority may show a content that two race with, and neither of them wins: but then somebody else does.
-      // Nodes that are too far away to answer within their deadline make no quorum, and what happens then is the route's to say.
+      // A majority may show a content of two racers of which neither wins: but then another claimant does.
+      // Nodes too far away to answer within their deadline make no quorum: then the route decides.
       const waited = operation.kind === 'request' && operation.waitMs >= LEASE_MS
       if (outcome?.kind === 'mismatch' || (waited && outcome?.kind === 'in_progress'))
         history.violated(
           'L3',
           answeredMs,
-          `${index} was told ${outcome?.kind} of ${key}, which nobody was granted`,
+          `${index} was told ${outcome?.kind} of ${key}, which no claim was granted`,
         )
     }
   }
 }
 
 /**
- * M1: where nothing but memory is short, a duplicate of what is recorded is answered. M2: and what was begun while there was room
- * is recorded as long as nodes refuse new records only.
+ * M1: where only memory is short, a duplicate of a recorded request is answered. M2: and a request that began while
+ * there was room is recorded as long as nodes refuse new records only.
  */
 export function checkFull({ history, plan }: World): void {
   const { lossRate, duplicateRate, lateRate } = plan.network

@@ -1,37 +1,37 @@
 /**
- * What was seen in one history, for the checkers: written down by the world, judged afterwards.
+ * The facts of one history, for the checkers: noted by the world, judged afterwards.
  *
- * Owns the record of facts, each with the time on the history's own clock, which no actor can see. Nothing here decides.
+ * Owns the facts, each with its time on the history's own clock, which no actor can see. It decides nothing.
  */
 
 import type { Outcome } from '../../src/core/outcome.ts'
 import type { Lease, ReadResult } from '../../src/core/ports.ts'
 import type { Operation } from './plan.ts'
 
-/** A claim that somebody was granted. */
+/** A granted claim. */
 export type Grant = {
-  /** As last raised to a larger token, which its nodes hold from then on. */
+  /** With its token as last raised, which its nodes hold from then on. */
   lease: Lease
   readonly process: string
   readonly askedMs: number
   readonly grantedMs: number
   /** The end of its validity on the holder's monotonic clock, as last renewed. */
   validUntilMs: number
-  /** It was over and was renewed later, because nobody had claimed meanwhile: in between nobody held it. */
+  /** It was over and was renewed later, without a claim in between: in the gap it had no holder. */
   readonly gaps: { readonly fromMs: number; readonly untilMs: number }[]
   releaseSentMs: number | undefined
-  /** The holder was told that a majority has given it back. */
+  /** The holder learnt that a majority released it. */
   releasedMs: number | undefined
-  /** The same claimant asked again: it relies on nothing that an earlier answer granted, because a round that is lost is given back. */
+  /** The same claimant claimed again: it relies on no earlier grant, because a lost round is given back. */
   askedAgainMs: number | undefined
-  /** The holder was told that a majority has its outcome. */
+  /** The holder learnt that a majority has its outcome. */
   recordedMs: number | undefined
-  /** What it offered as the outcome, as soon as it did. */
+  /** The outcome that it offered. */
   offered: string | undefined
-  /** When it did so first: from here on nodes keep it for as long as it is to be kept. */
+  /** When it offered it first: from here on nodes keep it for its retention. */
   offeredMs: number | undefined
   ended: { readonly how: string; readonly atMs: number } | undefined
-  /** The holder said that it stops without having settled (the application did not answer, or it vanished). */
+  /** The holder stopped without a settlement (the application did not answer, or the client vanished). */
   abandonedMs: number | undefined
 }
 
@@ -41,14 +41,14 @@ export function heldUntilMs(grant: Grant): number {
     grant.validUntilMs,
     grant.releaseSentMs ?? Number.POSITIVE_INFINITY,
     grant.askedAgainMs ?? Number.POSITIVE_INFINITY,
-    // It has ended what it held it for; what may be done after that is S5.
+    // Its work is recorded; S5 judges what may happen after that.
     grant.recordedMs ?? Number.POSITIVE_INFINITY,
-    // Also where it never heard so: nodes forget it for as long after as it is to be kept.
+    // Even unacknowledged: nodes forget the outcome after its retention.
     grant.offeredMs === undefined ? Number.POSITIVE_INFINITY : rememberedUntilMs(grant),
   )
 }
 
-/** Its holder is told that its lease goes on. */
+/** Its holder learns that its lease goes on. */
 export function renewUntil(grant: Grant, untilMs: number, toldMs: number): void {
   if (grant.validUntilMs < toldMs) grant.gaps.push({ fromMs: grant.validUntilMs, untilMs: toldMs })
   grant.validUntilMs = untilMs
@@ -60,15 +60,15 @@ export function isHeldThrough(grant: Grant, fromMs: number, untilMs: number): bo
   return heldUntilMs(grant) > untilMs && !over
 }
 
-/** Until when what this grant left on nodes is remembered, at the least. */
+/** Until when, at the least, nodes remember what this grant left there. */
 export function rememberedUntilMs({ lease, validUntilMs, offeredMs = validUntilMs }: Grant): number {
   return Math.min(offeredMs, validUntilMs) + lease.retentionMs * SURELY_KEPT
 }
 
-/** Clocks differ: an outcome may be over by so much sooner than by the history's own clock. */
+/** Clocks differ: the retention of an outcome may end this much sooner than by the history's own clock. */
 const SURELY_KEPT = 0.99
 
-/** The application carried something out. */
+/** One execution by the application. */
 export type Execution = {
   readonly id: string
   readonly operation: number
@@ -78,13 +78,13 @@ export type Execution = {
   readonly attempt: number
   readonly process: string
   readonly startedMs: number
-  /** What stood guard: a lease of the quorum, one of the process alone, or nothing. */
+  /** What protected it: a lease of the quorum, one of the process alone, or none. */
   readonly under: Guard
 }
 
 export type Guard = 'quorum' | 'local' | 'nothing'
 
-/** What a process carried out under its own record while the quorum was away, and what became of telling the quorum. */
+/** An execution under the local record of a process while the quorum was away, and the result of its write-back. */
 export type LocalCompletion = {
   readonly key: string
   readonly process: string
@@ -101,7 +101,7 @@ export type Submission = {
   readonly process: string
   readonly askedMs: number
   readonly healed: boolean
-  /** Handed to the application, whether it was reached or not. */
+  /** Sent to the application, whether it arrived or not. */
   forwarded: boolean
   /** Undefined where the quorum decided. */
   without: 'local' | 'nothing' | undefined
@@ -111,7 +111,7 @@ export type Submission = {
   handedTo?: string
 }
 
-/** An outcome that somebody was shown as the recorded one of a key. */
+/** An outcome that a caller got as the recorded one of a key. */
 export type Shown = {
   readonly key: string
   readonly fingerprint: string
@@ -121,7 +121,7 @@ export type Shown = {
   readonly by: 'created' | 'replayed' | 'fenced' | 'read'
 }
 
-/** What somebody was told who only looked. */
+/** The result of a read. */
 export type Looked = {
   readonly key: string
   readonly process: string
@@ -130,7 +130,7 @@ export type Looked = {
   readonly result: ReadResult
 }
 
-/** An outcome of which its holder was told that it will never stand. */
+/** An outcome whose holder was told that it will never stand. */
 export type Refused = {
   readonly key: string
   readonly content: string
@@ -152,7 +152,7 @@ export class History {
   readonly looked: Looked[] = []
   readonly refused: Refused[] = []
   readonly violations: Violation[] = []
-  /** Found on the way, of promises that rest on assumption A1. */
+  /** Violations found during the run, of promises that rest on assumption A1. */
   readonly ifA1: Violation[] = []
   readonly orphansTold = new Set<string>()
   readonly seen = new Map<Sight, number>()
@@ -161,7 +161,7 @@ export class History {
   #trace: string[] | undefined
   #digest = 0
 
-  /** Counts something that must be seen sometimes, or a campaign proves nothing. */
+  /** Counts a sight; a campaign that lacks one proves nothing. */
   saw(sight: Sight): void {
     this.seen.set(sight, (this.seen.get(sight) ?? 0) + 1)
   }
@@ -170,7 +170,7 @@ export class History {
     this.violations.push({ invariant, atMs, detail })
   }
 
-  /** Counts only where not more memory was lost than the promises allow for. */
+  /** Counts only where the lost memory is within what the promises allow. */
   beyondA1(invariant: string, atMs: number, detail: string): void {
     this.ifA1.push({ invariant, atMs, detail })
   }
@@ -180,7 +180,7 @@ export class History {
     return this.#trace
   }
 
-  /** One step, for the digest that shows that a replay is exact; its text is made only where somebody reads it. */
+  /** One step, for the digest that proves an exact replay; its text is made only for a trace. */
   step(atMs: number, code: number, text: () => string): void {
     this.#digest = Math.imul(this.#digest ^ (atMs * 1_000) ^ Math.imul(code, 0x9e3779b1), 0x01000193)
     this.#trace?.push(`${atMs.toFixed(2).padStart(10)} ms  ${text()}`)
@@ -210,13 +210,13 @@ export class History {
     return this.submissions.find((submission) => submission.index === index)
   }
 
-  /** Whether an outcome that somebody was shown is to be known still. */
+  /** Whether an outcome that was shown must still be known. */
   isKept({ key, content }: Pick<Shown, 'key' | 'content'>, atMs: number): boolean {
     const source = this.grants.find((grant) => grant.lease.key === key && grant.offered === content)
     return source === undefined || rememberedUntilMs(source) >= atMs
   }
 
-  /** The same, also where the token to which it is raised is not known to its nodes yet. */
+  /** The same, even before the nodes know the token to which it is raised. */
   grantRaisedTo({ key, owner, token }: Pick<Lease, 'key' | 'token' | 'owner'>): Grant | undefined {
     return this.grants.findLast(
       ({ lease }) => lease.owner === owner && lease.key === key && lease.token <= token,

@@ -1,5 +1,5 @@
 /**
- * What the process that has the duty of enrolment knows of the nodes' continuity: it keeps their pulses, and remembers what it saw.
+ * What the process on enrolment duty knows of the continuity of the nodes: it writes their pulses and remembers them.
  *
  * Owns the looks, several a second, and how the rules of production (`core/nodes/continuity.ts`, `continuing.ts`) meet simulated nodes.
  */
@@ -39,7 +39,7 @@ export class Keeper {
     for (const node of ports.nodes) this.#lookLater(node)
   }
 
-  /** Every node as it shows itself now. */
+  /** The present facts of every node. */
   async look(): Promise<readonly (ContinuityFacts | undefined)[]> {
     await Promise.all(this.#ports.nodes.map((node) => this.#look(node)))
     return [...this.#present]

@@ -1,10 +1,10 @@
-/** One broken build, simulated until a checker notices it; and which of them every test run takes. */
+/** Simulates one broken build until a checker notices it; and which builds every test run takes. */
 
 import { expect } from 'vitest'
 import { MUTANTS, type Mutant } from './mutants.ts'
 import { simulate } from './simulate.ts'
 
-/** One of each part of the protocol that is noticed within a second or two; `mutants.long.test.ts` takes all others. */
+/** One per part of the protocol, noticed within a second or two; `mutants.long.test.ts` takes all others. */
 const SLICE: readonly string[] = [
   'complete-without-fence',
   'minority-outcome-shown',

@@ -21,13 +21,13 @@ export type LinkPorts = {
   readonly node: SimulatedNode
   readonly network: Plan['network']
   readonly dice: Dice
-  /** Every answer that arrived in time, and so was heard by the process. */
+  /** Every answer that reached the process in time. */
   readonly onHeard: (node: number, command: RecordCommand, answer: NodeAnswer) => void
   readonly onTwice: () => void
-  /** An answer that is older when it is read does not count. */
+  /** An answer older than this when it is read does not count. */
   readonly answerMaxAgeMs: number
   readonly onOld: () => void
-  /** An answer counts, of a node that belongs to this cluster. */
+  /** An answer of a node of this cluster counts. */
   readonly onCounted: (cluster: string | undefined) => void
 }
 
@@ -39,10 +39,10 @@ export class Link implements RecordNode {
   #delayedUntilMs = 0
   #healed = false
   #follows = true
-  /** The epoch that the node showed when it was last inspected; another one, and its answers do not count. */
+  /** The epoch at the last inspection; under another one its answers do not count. */
   #epoch: string | undefined
 
-  /** Under this epoch its answers count no more, whatever they say. */
+  /** Under this epoch its answers no longer count, whatever they say. */
   #invalidated: string | undefined
 
   constructor(ports: LinkPorts) {
@@ -60,7 +60,7 @@ export class Link implements RecordNode {
     this.#delayedUntilMs = Math.max(this.#delayedUntilMs, untilMs)
   }
 
-  /** From now on messages arrive once, in time and in order. What is under way stays as late as it is. */
+  /** From now on messages arrive once, in time and in order. Those under way stay late. */
   heal(): void {
     this.#healed = true
     this.#cutUntilMs = 0
@@ -68,13 +68,13 @@ export class Link implements RecordNode {
     this.#delayedUntilMs = 0
   }
 
-  /** Another epoch than the one that was looked at is not taken over from answers. */
+  /** Takes an epoch from an inspection only, never from an answer. */
   useEpoch(epoch: string | undefined): void {
     this.#epoch = epoch
     this.#follows = false
   }
 
-  /** Looks at the node again, as production does every second: from now on its present epoch is known. */
+  /** Inspects the node, as production does every second: from now on its present epoch is known. */
   inspect(): void {
     this.#epoch = this.#ports.node.epoch
   }

@@ -1,14 +1,14 @@
 /**
- * The checkers of what is told about a record rather than done with it.
+ * The checkers of reads.
  *
- * Owns the judgement only, like `checks.ts`, each written from the promise.
+ * Owns the judgement only, like `checks.ts`.
  */
 
 import type { ReadResult } from '../../src/core/ports.ts'
 import { type Grant, type History, isHeldThrough, type Looked, rememberedUntilMs } from './history.ts'
 import { contentOf } from './sidecar.ts'
 
-/** R1 and R2: what is told of a record contradicts nothing that somebody was told before it was asked for. */
+/** R1 and R2: a read contradicts nothing that was acknowledged before it began. */
 export function checkLooks(history: History): void {
   for (const looked of history.looked) {
     const { key, askedMs, answeredMs, result } = looked
@@ -16,7 +16,7 @@ export function checkLooks(history: History): void {
     if (kind === 'unavailable' || kind === 'damaged') continue
     const known = history.shown.find((shown) => shown.key === key && shown.atMs < askedMs)
     if (known !== undefined && history.isKept(known, answeredMs)) {
-      // Another outcome than this one is S6.
+      // S6 judges another outcome than this one.
       if (kind !== 'completed')
         wrong(history, looked, 'R1', `although ${known.content} was ${known.by} at ${known.atMs.toFixed(2)}`)
       continue
@@ -58,7 +58,7 @@ function checkGivenBack(history: History, looked: Looked, { lease, process }: Gr
     wrong(history, looked, 'R2', `although ${process} had given it back`)
 }
 
-/** Whose lease is shown, also where it is over, came last: an application that is asked what became of it is asked about that one. */
+/** The lease that a read shows, even a lapsed one, is the last: the application is asked about that execution. */
 function checkToken(history: History, looked: Looked, grant: Grant): void {
   const { result, answeredMs } = looked
   if (result.kind !== 'claimed' || result.token >= grant.lease.token) return

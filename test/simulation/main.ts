@@ -20,7 +20,7 @@ import type { Violation } from './history.ts'
 import { breakWith } from './mutants.ts'
 import type { Plan } from './plan.ts'
 
-// A vote against is an exception to redlock: its stack is what a history would spend most of its time on.
+// A vote against is an exception to redlock: its stack would take most of the time of a history.
 Error.stackTraceLimit = 0
 
 const WORKERS_MAX = 4
@@ -39,7 +39,7 @@ const { values } = parseArgs({
 })
 
 if (values.mutant !== undefined) breakWith(values.mutant)
-// Loaded only now, because a mutant is made while its module is loaded.
+// Loaded only now, because a module is mutated while it loads.
 const { campaign, unseen } = await import('./campaign.ts')
 const { SIGHTS } = await import('./history.ts')
 const { planOf } = await import('./plan.ts')

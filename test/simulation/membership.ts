@@ -1,9 +1,10 @@
 /**
- * What a sidecar runs against nodes of which all may be new, or look like it: it looks at each about once a second, keeps to the
- * cluster that it knows, objects where that is to be founded anew, and founds one where nobody does.
+ * What a sidecar runs against nodes that are all new, or look new: it inspects each about once a second, keeps to the
+ * cluster that it knows, objects to a second founding of that one, and founds a cluster where no sidecar objects.
  *
- * Owns the looks, and what production's `redis/nodes.ts` and `redis/enroller.ts` do upon them. When a cluster may be founded, how, and
- * which one a process accepts is production code. Only where a plan says so: elsewhere clusters are founded before the history begins.
+ * Owns the looks, and what production's `redis/nodes.ts` and `redis/enroller.ts` do with them. When and how a cluster
+ * is founded, and which one a process accepts, is production code. Only in some plans: in others the cluster is founded
+ * before the history begins.
  */
 
 import { SILENT } from '../../src/core/events.ts'
@@ -22,7 +23,7 @@ const AGAIN_MS = 100
 
 export type MembershipPorts = EnrollerPorts & {
   readonly links: readonly Link[]
-  /** It waits for its vote as one that forgot. */
+  /** It waits for its vote as a node that forgot. */
   readonly onForgot: (node: SimulatedNode) => void
 }
 
@@ -58,7 +59,7 @@ export function keepMembership(ports: MembershipPorts): () => string | undefined
     }
   }
 
-  /** A node without a vote: it is told what this process knows better. */
+  /** A node without a vote gets what this process knows better. */
   async function receive(node: SimulatedNode, member: Membership, at: number): Promise<void> {
     const clusterLives = seen.some((one) => one?.epoch !== undefined)
     const knew = known.id !== undefined || member.epoch !== undefined || member.cluster !== undefined
@@ -104,7 +105,7 @@ export function keepMembership(ports: MembershipPorts): () => string | undefined
       void found()
     const one = seen[nodes.indexOf(node)]
     if (one !== undefined && isQuarantined(one) && one.quarantine.origin === 'forgot') ports.onForgot(node)
-    // Nothing happens to a cluster any more that is whole again.
+    // A cluster that is whole again stays so.
     if (ports.healed() && seen.every((member) => member !== undefined && isEnrolled(member))) return
     clock.timer(LOOK_EVERY_MS * (0.75 + dice.fraction() / 2), () => void lookOn(node))
   }

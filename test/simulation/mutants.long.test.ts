@@ -1,4 +1,4 @@
-/** The simulation proves itself: with one rule of the protocol taken out, it finds a broken promise. All but `mutants.test.ts` has. */
+/** The simulation proves itself: without one rule of the protocol it finds a broken promise. All other mutants. */
 
 import { describe, test } from 'vitest'
 import { isNoticed, others } from './kill.ts'

@@ -1,4 +1,4 @@
-/** The simulation proves itself: with one rule of the protocol taken out, it finds a broken promise. */
+/** The simulation proves itself: without one rule of the protocol it finds a broken promise. */
 
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'

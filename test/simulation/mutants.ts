@@ -1,24 +1,23 @@
 /**
  * Broken builds of the core, each with one rule of the protocol taken out, and the checker that must notice.
  *
- * Owns the list and how a build is broken: the source of one module is changed while it is loaded, in a process of its
- * own, so that production code carries no switches. A rule that is not found in the source any more is an error, never a
- * mutant that lives.
+ * Owns the list and how a build is broken: the source of one module is changed while it loads, in a process of its own,
+ * so production code has no switches. A rule that is missing in the source is an error, never a surviving mutant.
  */
 
 import { registerHooks } from 'node:module'
 
 export type Mutant = {
   readonly name: string
-  /** The rule that is taken out, in words of the protocol. */
+  /** The removed rule, in words of the protocol. */
   readonly rule: string
-  /** Of the repository. */
+  /** Relative to the repository. */
   readonly file: string
   readonly from: string
   readonly to: string
-  /** The invariants of which at least one must be found broken. */
+  /** At least one of these invariants must be found broken. */
   readonly killedBy: readonly string[]
-  /** The situation in which it shows, where it is too rare among all plans. */
+  /** The situation that shows it, where it is too rare among all plans. */
   readonly only?: string
 }
 
@@ -630,7 +629,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
 ]
 
-/** Breaks the modules that are loaded from now on. To be called before any of them is. */
+/** Breaks modules as they load. To be called before any of them does. */
 export function breakWith(name: string): void {
   const mutant = MUTANTS.find((one) => one.name === name)
   if (mutant === undefined) throw new RangeError(`no mutant ${name}`)

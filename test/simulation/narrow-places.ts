@@ -1,8 +1,8 @@
 /**
- * Situations in which a promise was once broken outside of what was simulated, each so that it happens again and again.
+ * Situations in which a promise was once broken outside of the simulation, each made frequent.
  *
- * Owns their outlines; who and when is drawn, and often drawn so that it does not happen. As in `scenarios.ts` partitions do the
- * work: which nodes somebody reaches decides.
+ * Owns their outlines; processes and times are drawn, often so that it does not happen. As in `scenarios.ts` partitions
+ * do the work: what matters is which nodes each process reaches.
  */
 
 import type { Dice } from './dice.ts'
@@ -16,12 +16,12 @@ function reservation(atMs: number, process: number, workMs: number, ends: Reserv
   return { kind: 'reservation', atMs, process, key: 0, content: 0, leaseMs: LEASE_MS, workMs, ends }
 }
 
-/** As many nodes as may be away while a majority is there. */
+/** Up to as many nodes as may be away while a majority is up. */
 function someAway(dice: Dice, nodeCount: number): number[] {
   return shuffled(dice, nodeCount).slice(0, dice.between(0, (nodeCount - 1) / 2))
 }
 
-/** One content comes under several keys, through processes that each reach other nodes. */
+/** One content arrives under several keys, through processes that each reach other nodes. */
 function oneContentUnderSeveralKeys(dice: Dice, nodeCount: number) {
   const operations: Operation[] = []
   const faults: Fault[] = []
@@ -41,7 +41,7 @@ function oneContentUnderSeveralKeys(dice: Dice, nodeCount: number) {
   return { operations, faults }
 }
 
-/** Different contents race for one key, and nothing fails. */
+/** Different contents race for one key, without faults. */
 function contentsRace(dice: Dice) {
   const operations: Operation[] = []
   const racers = dice.between(2, 5)
@@ -59,8 +59,8 @@ function contentsRace(dice: Dice) {
 }
 
 /**
- * A process stands still with answers to its completion waiting, longer than a node needs to forget and to vote again; a
- * message of it is as late.
+ * A process is suspended with answers to its completion waiting, longer than a node needs to forget and to vote again;
+ * one of its messages is as late.
  */
 function frozenWithAnswersWaiting(dice: Dice) {
   const [forgetful = 0, late = 1, third = 2] = shuffled(dice, 3)
@@ -90,7 +90,7 @@ function frozenWithAnswersWaiting(dice: Dice) {
   }
 }
 
-/** Somebody looks on while a record is held, prolonged, completed or given back on nodes of which it reaches others. */
+/** A reader reads while a record is held, renewed, completed or released on nodes other than those that it reaches. */
 function looksWhileAnOutcomeSpreads(dice: Dice, nodeCount: number) {
   const workMs = dice.pick([5, 300, 900, 1_500])
   const atMs = 50
@@ -111,7 +111,7 @@ function looksWhileAnOutcomeSpreads(dice: Dice, nodeCount: number) {
   return { operations, faults }
 }
 
-/** One claimant after another takes over what lapsed, each through nodes of its own, and gives it back; somebody looks at what they left. */
+/** Claimants take a lapsed claim over in turn, each through its own nodes, and release it; a reader follows. */
 function takeoversGivenBack(dice: Dice, nodeCount: number) {
   const operations: Operation[] = []
   const faults: Fault[] = []
@@ -133,7 +133,7 @@ function takeoversGivenBack(dice: Dice, nodeCount: number) {
   return { operations, faults }
 }
 
-/** A holder completes after its lease, what a minority takes; or hears no answer, and says the same again. */
+/** A holder completes after its lease, and a minority accepts; or it gets no answer, and repeats the completion. */
 function completesTooLate(dice: Dice, nodeCount: number) {
   const late = dice.chance(0.6)
   const workMs = dice.pick([5, 50])
@@ -147,7 +147,7 @@ function completesTooLate(dice: Dice, nodeCount: number) {
   ]
   const faults: Fault[] = []
   if (late) {
-    // Who comes after the lease reaches some of the nodes, and may give it back.
+    // The claimant after the lease reaches some of the nodes, and may release it.
     const betweenMs = 50 + LEASE_MS + dice.between(60, 700)
     const ends = dice.pick(['releases', 'releases', 'vanishes'] as const)
     operations.push(reservation(betweenMs, 1, dice.pick([2, 50]), ends))
@@ -168,7 +168,7 @@ function completesTooLate(dice: Dice, nodeCount: number) {
   return { operations, faults }
 }
 
-/** What an enrolment tells a node is held up until that node votes again, and others have claimed there. */
+/** A copy of an enrolment arrives only after its node votes again and has granted other claims. */
 function enrolmentOvertaken(dice: Dice) {
   const [forgetful = 0, second = 1, third = 2] = shuffled(dice, 3)
   const flushMs = 200
@@ -194,7 +194,7 @@ function enrolmentOvertaken(dice: Dice) {
   return { operations, faults, change: { nodeCount: 3, network } }
 }
 
-/** The clocks of one group are an hour ahead of those of the other, and so is a process; records of both are reserved as one. */
+/** The clocks of one group, and of a process, are an hour ahead of the other group; one reservation spans both. */
 function groupsWithClocksApart(dice: Dice) {
   const aheadMs = dice.pick([2_000, 3_600_000])
   const operations: Operation[] = []
@@ -231,21 +231,21 @@ function groupsWithClocksApart(dice: Dice) {
   }
 }
 
-/** All nodes lose everything while processes run that know them; a new process finds nodes that look as new as a cluster's first. */
+/** All nodes lose everything while processes that know them run; to a new process they look brand-new. */
 function wipedBesideARunningProcess(dice: Dice) {
   const wipedMs = 1_200 + dice.fraction() * 1_000
   const downMs = dice.pick([5, 50, 800])
   const faults: Fault[] = [{ kind: 'all_wiped', atMs: wipedMs, ms: downMs }]
-  // Who knows better runs on, or stands still, or is gone.
+  // The process that knows better runs on, is suspended, or is dead.
   const ends = dice.pick(['runs', 'runs', 'stands', 'stands', 'dies'] as const)
-  // The new process comes as soon as the nodes are back, sooner than others look at them again.
+  // The new process starts as soon as the nodes are back, before the others look at them again.
   const newMs = wipedMs + (ends === 'dies' ? dice.fraction() * downMs : downMs + dice.fraction() * 60)
   faults.push({ kind: 'process_crash', atMs: newMs, process: 1 })
   for (const process of [0, 2]) {
     const atMs = wipedMs - dice.fraction() * 200
     if (ends === 'stands')
       faults.push({ kind: 'process_pause', atMs, process, ms: dice.pick([1_000, 5_000, 5_000]) })
-    // While no node is there to tell who comes after it.
+    // While no node is up to tell its successor.
     if (ends === 'dies')
       faults.push({ kind: 'process_crash', atMs: wipedMs + dice.fraction() * downMs, process })
   }
@@ -266,7 +266,7 @@ function firstStart(dice: Dice) {
   return { operations, faults, change: { cluster: 'new' as const, network: { lateRate: 0 } } }
 }
 
-/** Nodes take no new records any more, and later write nothing at all; what is recorded is asked for, what is under way ends. */
+/** Nodes refuse new records, and later all writes; recorded requests are repeated, requests under way end. */
 function memoryFull(dice: Dice, nodeCount: number) {
   const fullMs = 600 + dice.fraction() * 400
   const faults: Fault[] = shuffled(dice, nodeCount)

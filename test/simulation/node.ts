@@ -1,5 +1,5 @@
 /**
- * A simulated node: the embedded node of production, on a machine that can stop, die, forget and be set another time.
+ * A simulated node: the embedded node of production, on a machine that can stop, die, forget and have its clock set.
  *
  * Owns the machine: its clock, the run of its process, its log (from which a restart remembers all, a part, or nothing),
  * the epoch that says that it is enrolled, and the nonce of an enrolment under way. What commands do to records is the
@@ -31,7 +31,7 @@ type Logged =
   | { readonly kind: 'quarantine'; readonly quarantine: Quarantine }
   | { readonly kind: 'pulse'; readonly pulse: Pulse }
 
-/** Told of every command that was executed, with the record before and after. */
+/** One executed command, with the record before and after. */
 export type Executed = {
   readonly node: number
   readonly command: RecordCommand
@@ -46,18 +46,18 @@ const FULL = 'memory is full'
 export class SimulatedNode {
   readonly index: number
   readonly name: string
-  /** Changes with every start of the node's process, and is no other node's. */
+  /** Unique to every start of every node's process. */
   runId: number
   up = true
   epoch: string | undefined
   quarantine: Quarantine | undefined
   pulse: Pulse | undefined
-  /** Each write is on its disk before it is answered. */
+  /** It syncs each write before its answer. */
   durable = false
   startedNodeMs: number
-  /** The one that it belongs to, as far as it remembers. */
+  /** The cluster that it belongs to, as far as it remembers. */
   cluster: Cluster | undefined
-  /** Who is about to found a cluster with it, and until when. */
+  /** The process that is about to found a cluster with it, and until when. */
   founder: { readonly nonce: string; readonly untilNodeMs: number } | undefined
   readonly keys = new Set<string>()
   readonly #scheduler: Scheduler
@@ -93,7 +93,7 @@ export class SimulatedNode {
     return this.#replayedMs ?? EPOCH_WALL_MS + this.#scheduler.nowMs * this.#rate + this.#wallOffsetMs
   }
 
-  /** Its epoch stands, and was written for the process that runs now. */
+  /** Its epoch stands and names the process that runs now. */
   get voting(): boolean {
     return isEnrolled({ runId: String(this.runId), epoch: this.epoch })
   }
@@ -102,7 +102,7 @@ export class SimulatedNode {
     return this.#embedded.size
   }
 
-  /** Executes a command, whoever sent it and however late; `epoch` is the one that its sender knows of this node. */
+  /** Executes a command of any sender, however late; `epoch` is the one that the sender knows of this node. */
   execute(command: RecordCommand, epoch: string | undefined): NodeAnswer {
     const before = this.peek(command.key)
     this.#embedded.takesNewClaims = !this.full
@@ -116,7 +116,7 @@ export class SimulatedNode {
       : { kind: 'quarantined', nodeMs: answer.kind === 'unreachable' ? 0 : answer.nodeMs }
   }
 
-  /** From now on until then it takes no new claims, or nothing at all that grows. */
+  /** Until then it refuses new claims, or every write that grows. */
   fill(refuses: 'new_records' | 'writes', untilMs: number): void {
     this.#full = { refuses, untilMs }
   }
@@ -125,7 +125,7 @@ export class SimulatedNode {
     return this.#scheduler.nowMs < this.#full.untilMs
   }
 
-  /** What it says where it has no memory at all for what grows; undefined where it does as it is told. */
+  /** Its refusal where it has no memory for a growing write; undefined where it executes the command. */
   #withoutMemory(command: RecordCommand): NodeAnswer | undefined {
     if (!this.full || this.#full.refuses !== 'writes') return undefined
     const { answer, write } = applyCommand(
@@ -134,7 +134,7 @@ export class SimulatedNode {
       Math.floor(this.nodeMs),
       MAX_TOKEN_AHEAD_MS,
     )
-    // Promises, renewals and releases are no larger than what stands, and take its place.
+    // Promises, renewals and releases are no larger than the record that they replace.
     if (write === undefined || (answer.kind !== 'granted' && answer.kind !== 'recorded')) return undefined
     return { kind: 'unreachable', reason: 'refused', answered: true, full: true, detail: FULL }
   }
@@ -148,13 +148,13 @@ export class SimulatedNode {
     return this.#embedded.kept(key)
   }
 
-  /** Of the records of requests; that of a leadership is kept for a day. */
+  /** Over the records of requests; a leadership record is kept for a day. */
   longestTtlMs(): number {
     const keys = [...this.keys].filter((key) => key !== LEADERSHIP)
     return Math.max(0, ...keys.map((key) => this.#embedded.kept(key)?.ttlMs ?? 0))
   }
 
-  /** What is left of the lease that ends last. */
+  /** The remaining time of the lease that ends last. */
   longestLeaseMs(): number {
     const ends = [...this.keys].map((key) => {
       const record = this.#embedded.kept(key)?.record
@@ -163,7 +163,7 @@ export class SimulatedNode {
     return Math.max(0, ...ends.map((endMs) => endMs - this.nodeMs))
   }
 
-  /** Puts a record as it is to stand: what enrolment copies. */
+  /** Stores a record as it is: the copy of an enrolment. */
   put(key: string, record: NodeRecord, ttlMs: number): void {
     this.#embedded.put(key, record, ttlMs)
     this.#write({ kind: 'copy', key, record, ttlMs, nodeMs: this.nodeMs })
@@ -177,7 +177,7 @@ export class SimulatedNode {
     this.#write({ kind: 'epoch', epoch, cluster })
   }
 
-  /** What it promised under this epoch it may have forgotten. */
+  /** It may have forgotten promises of this epoch. */
   revoke(epoch: string): void {
     if (this.epoch !== epoch) return
     this.epoch = undefined
@@ -193,7 +193,7 @@ export class SimulatedNode {
     this.#wallOffsetMs += ms
   }
 
-  /** Time service: the clock is right again. Only while nobody holds a lease, for it is a step itself. */
+  /** Time service: the clock is right again. Only while no lease is held, for this is a step itself. */
   setClockRight(aheadMs: number): void {
     this.#wallOffsetMs = aheadMs - this.#scheduler.nowMs * (this.#rate - 1)
   }
@@ -206,7 +206,7 @@ export class SimulatedNode {
     this.#stoppedUntilMs = this.#scheduler.nowMs
   }
 
-  /** Something arrives over a connection to the process `runId`: now, when the node goes on, or never. */
+  /** A message arrives over a connection to the process `runId`: now, when the node resumes, or never. */
   arrive(runId: number, run: () => void): void {
     if (!this.up || this.runId !== runId) return
     if (this.#scheduler.nowMs >= this.#stoppedUntilMs) run()
@@ -222,7 +222,7 @@ export class SimulatedNode {
     this.#startWith(this.#log.slice(0, Math.floor(this.#log.length * memory)))
   }
 
-  /** Another run of the process, which reads what was written until then, on the clock of the history. */
+  /** Another run of the process, which reads the log up to that time on the clock of the history. */
   restartAsOf(untilMs: number): void {
     this.#startWith(this.#log.filter(({ atMs }) => atMs <= untilMs))
   }

@@ -1,9 +1,9 @@
 /**
- * What is going to happen in one history: who asks what, and what goes wrong when. Pure data, drawn from a seed.
+ * The plan of one history: its operations and its faults, each with a time. Pure data, drawn from a seed.
  *
- * Owns the mixture: how often which fault, how close together. A plan is all that a run needs besides the code, so a
- * failing one can be made smaller (`shrink.ts`) and kept. Bounds on memory loss (assumption A1) are not drawn here: the
- * world refuses a loss that would break them, unless the plan says that it may (`overwhelm`).
+ * Owns the mixture: how often each fault happens, how close together. A plan is all that a run needs besides the code,
+ * so a failing one can be made smaller (`shrink.ts`) and kept. Bounds on memory loss (assumption A1) are not drawn
+ * here: the world refuses a loss that would break them, unless the plan allows it (`overwhelm`).
  */
 
 import { type Dice, streamOf } from './dice.ts'
@@ -18,17 +18,17 @@ import {
 } from './scenarios.ts'
 import { SELDOM, SITUATIONS, type Situation } from './situations.ts'
 
-/** The record whose holder leads, and sweeps. */
+/** The record whose holder is the sweeper. */
 export const LEADERSHIP = 'dedup::office:sweeper'
 
 export const LEASE_MS = 1_000
-/** Longest lease that anybody takes; what quarantine waits for. */
+/** The longest lease of any claim, for which a quarantine waits. */
 export const LONGEST_LEASE_MS = 1_500
 export const RETENTION_MS = 60_000
 /** 5 % of the lease, the most that the start-up relations allow. */
 export const NODE_DEADLINE_MS = 50
 export const MAX_TOKEN_AHEAD_MS = 50
-/** From here on nothing fails any more. */
+/** No faults from here on. */
 export const HEAL_MS = 9_000
 
 /** What the simulated application does with one request. */
@@ -43,16 +43,16 @@ export type Operation =
       readonly atMs: number
       readonly process: number
       readonly key: number
-      /** Which body the client sends under the key. */
+      /** The body that the client sends under the key. */
       readonly content: number
       readonly leaseMs: number
       readonly waitMs: number
       readonly takeover: 'reexecute' | 'indeterminate'
       readonly onQuorumLoss: 'fail-closed' | 'fail-open' | 'local'
       readonly work: Work
-      /** The same content under another key is not to be carried out (mode `both`). */
+      /** The same content under another key must not be executed (mode `both`). */
       readonly marked?: true
-      /** Requests of one entity are carried out one after the other. */
+      /** Requests of one entity are executed one after the other. */
       readonly entities?: readonly number[]
     }
   | {
@@ -74,29 +74,29 @@ export type Operation =
         | 'late_release'
     }
   | {
-      /** A session that reserves several records as one, and whose later calls any process serves. */
+      /** A session that reserves several records as one; any process serves its later calls. */
       readonly kind: 'session'
       readonly atMs: number
       readonly process: number
       readonly keys: readonly number[]
       readonly entities: readonly number[]
       readonly content: number
-      /** Who asks; the same one may ask again for what it holds. */
+      /** The session; the same one may reserve again what it holds. */
       readonly session: number
       readonly leaseMs: number
       readonly workMs: number
-      /** Which processes serve what comes after. */
+      /** Which processes serve its later calls. */
       readonly servedBy: number
       readonly ends: 'completes' | 'completes_again' | 'releases' | 'vanishes'
     }
   | { readonly kind: 'read'; readonly atMs: number; readonly process: number; readonly key: number }
 
 export type Fault =
-  /** It is started again with its data, or nearly all of them. Only in plans with `drains`. */
+  /** The node restarts with all or nearly all of its data. Only in plans with `drains`. */
   | Drain
-  /** The node's process stops and goes on (SIGSTOP, SIGCONT); what was sent waits. */
+  /** The node's process stops and goes on (SIGSTOP, SIGCONT); messages wait. */
   | { readonly kind: 'node_pause'; readonly atMs: number; readonly node: number; readonly ms: number }
-  /** It dies and is started again after `ms`, remembering the first `memory` of its writes (1: all, 0: none). */
+  /** It dies and restarts after `ms` with the first `memory` of its writes (1: all, 0: none). */
   | {
       readonly kind: 'node_crash'
       readonly atMs: number
@@ -106,7 +106,7 @@ export type Fault =
     }
   | { readonly kind: 'node_flush'; readonly atMs: number; readonly node: number }
   | { readonly kind: 'node_step'; readonly atMs: number; readonly node: number; readonly ms: number }
-  /** Its clock leaps ahead: what it was to remember may be over. Only in plans in which clocks are watched. */
+  /** Its clock jumps ahead: its promises may have expired. Only in plans in which clocks are watched. */
   | { readonly kind: 'node_leap'; readonly atMs: number; readonly node: number; readonly ms: number }
   | { readonly kind: 'process_pause'; readonly atMs: number; readonly process: number; readonly ms: number }
   | { readonly kind: 'process_crash'; readonly atMs: number; readonly process: number }
@@ -120,7 +120,7 @@ export type Fault =
       readonly ms: number
       readonly way: 'both' | 'replies'
     }
-  /** Its memory is full: it takes no new claims, or nothing that grows. */
+  /** Its memory is full: it refuses new claims, or every write that grows. */
   | {
       readonly kind: 'node_full'
       readonly atMs: number
@@ -128,9 +128,9 @@ export type Fault =
       readonly ms: number
       readonly refuses: 'new_records' | 'writes'
     }
-  /** Every node restarts at once, without anything. Only in plans in which processes look after the cluster. */
+  /** Every node restarts empty at once. Only in plans in which processes keep membership. */
   | { readonly kind: 'all_wiped'; readonly atMs: number; readonly ms: number }
-  /** What a process sends to a node is held up on its way, and arrives when this is over. */
+  /** Messages of a process to a node are held up, and arrive when this is over. */
   | {
       readonly kind: 'delay'
       readonly atMs: number
@@ -145,43 +145,43 @@ export type Plan = {
   readonly seed: number
   /** Of each group. */
   readonly nodeCount: number
-  /** Quorum groups, one unless it is said; the nodes of the first come first. */
+  /** Quorum groups, one by default; the nodes of the first come first. */
   readonly groups?: number
-  /** Processes look after the cluster that their nodes belong to; `new`: it is founded within the history. */
+  /** Processes keep the membership of their cluster; `new`: it is founded within the history. */
   readonly cluster?: 'founded' | 'new'
-  /** Processes that go on look at what has arrived before they look at their timers. */
+  /** Resumed processes handle messages before timers. */
   readonly answersFirst?: boolean
   /** How far the clocks of all groups but the first are ahead. */
   readonly groupsAheadMs?: number
-  /** {@link RETENTION_MS} unless it is said. */
+  /** Default: {@link RETENTION_MS}. */
   readonly retentionMs?: number
   readonly network: {
     readonly latencyMs: number
     readonly jitterMs: number
     readonly lossRate: number
     readonly duplicateRate: number
-    /** Share of messages that come much later, and so overtake nothing but are overtaken. */
+    /** Share of messages that arrive much later, so that others overtake them. */
     readonly lateRate: number
     readonly lateMs: number
-    /** The same for what an enrolment tells a node; none unless it is said. */
+    /** The same for the copies of an enrolment; default: none. */
     readonly lateCallRate?: number
   }
   readonly processes: readonly { readonly ratePpm: number; readonly wallOffsetMs: number }[]
   readonly nodes: readonly { readonly ratePpm: number; readonly wallOffsetMs: number }[]
   readonly operations: readonly Operation[]
   readonly faults: readonly Fault[]
-  /** Memory may be lost on more nodes than the promises allow for: then only what holds without A1 is checked. */
+  /** More nodes may lose memory than the promises allow for: then only promises without A1 are checked. */
   readonly overwhelm: boolean
   /**
-   * Processes have around the core what production has: the breaker of the quorum, and a memory of what they know. In the
-   * other plans every request reaches the nodes, where most of what can go wrong goes wrong.
+   * Processes have the breaker of the quorum and the memory of outcomes, as in production. In the other plans every
+   * request reaches the nodes, where most faults show.
    */
   readonly whole: boolean
-  /** Processes watch the clocks of the nodes, which leap ahead here. In the other plans the rules hold without. */
+  /** Processes watch the clocks of the nodes, which jump ahead here. In the other plans the rules hold without. */
   readonly watched: boolean
-  /** Nodes keep pulses, and come back with their data. In the other plans whoever was started again has forgotten. */
+  /** Nodes keep pulses and restart with their data. In the other plans every restarted node has forgotten. */
   readonly drains?: Drains
-  /** One process is elected and looks for orphans; and asks the application what became of them. */
+  /** An elected process looks for orphans: `tells` writes dead letters, `asks` queries the application first. */
   readonly sweep: 'no' | 'tells' | 'asks'
 }
 
@@ -189,7 +189,7 @@ export type Plan = {
 const RATE_MAX_PPM = 4_000
 
 /**
- * Drawn apart, so that the plans without leaps, and outside of the situations, are those of before there were any.
+ * Drawn apart, so that plans without clock jumps and situations are the same as before these existed.
  *
  * @param only every plan follows this situation
  */
@@ -202,7 +202,7 @@ export function planOf(seed: number, only?: string): Plan {
   return dice.chance(LEAP_RATE) ? withLeaps(dice, planWithoutLeaps(seed)) : planWithoutLeaps(seed)
 }
 
-/** How many of all plans follow a situation. */
+/** Share of plans that follow a situation. */
 const SITUATION_RATE = 0.2
 
 function situationOf(seed: number, dice: Dice, only: string | undefined): Plan {
@@ -223,14 +223,14 @@ function situated(seed: number, dice: Dice, situation: Situation): Plan {
   return { ...plan, sweep: 'no', ...change, network: { ...plan.network, ...change.network } }
 }
 
-/** How many of all plans are about restarts. */
+/** Share of plans with restarts. */
 const DRAIN_RATE = 0.08
 
 function drainingPlan(dice: Dice, seed: number): Plan {
   const nodeCount = dice.chance(0.25) ? 3 : 5
   const { drains, ...scenario } = drainScenario(dice, nodeCount)
   const plan = outlined(seed, dice, nodeCount, scenario)
-  // Clocks that agree within the tolerated step to the end of the history; else nodes just wait.
+  // Clocks agree within the tolerated step to the end of the history; else nodes just wait.
   const nodes = plan.nodes.map(() => ({
     ratePpm: dice.between(-400, 400),
     wallOffsetMs: dice.between(-5, 5),
@@ -238,7 +238,7 @@ function drainingPlan(dice: Dice, seed: number): Plan {
   return { ...plan, nodes, drains, sweep: 'no', overwhelm: dice.chance(0.2) }
 }
 
-/** How many of all plans have nodes whose clocks leap ahead. */
+/** Share of plans with forward clock jumps of nodes. */
 const LEAP_RATE = 0.08
 
 function withLeaps(dice: Dice, plan: Plan): Plan {
@@ -299,12 +299,12 @@ function planWithoutLeaps(seed: number): Plan {
   }
 }
 
-/** Sweeping is for few plans: elections alone send more messages than everything else together. */
+/** Few plans sweep: elections alone send more messages than everything else together. */
 function sweepOf(dice: Dice): Plan['sweep'] {
   return dice.chance(0.88) ? 'no' : dice.pick(['tells', 'asks', 'asks'])
 }
 
-/** How many of all plans follow an outline. */
+/** Share of plans that follow an outline. */
 const SCENARIO_RATE = 0.3
 
 function scenarioOf(seed: number, dice: Dice): Plan {
@@ -370,7 +370,7 @@ function operationsOf(dice: Dice, processCount: number, keyCount: number): Opera
   let atMs = 50
   const operations: Operation[] = []
   for (let made = 0; made < count; made += 1) {
-    // Mostly bursts, because only what overlaps can go wrong; sometimes after the lease of what went before.
+    // Mostly bursts, because only overlapping operations can go wrong; sometimes after the lease of the one before.
     atMs += dice.chance(0.6) ? dice.fraction() * 30 : dice.fraction() * 1.6 * LEASE_MS
     atMs = Math.min(atMs, HEAL_MS - 1_000)
     operations.push(operationOf(dice, atMs, dice.between(0, processCount - 1), policies))
@@ -378,7 +378,7 @@ function operationsOf(dice: Dice, processCount: number, keyCount: number): Opera
   return operations
 }
 
-/** What all requests of one key have in common. */
+/** Settings that all requests of one key share. */
 type Policy = Pick<Extract<Operation, { kind: 'request' }>, 'takeover' | 'onQuorumLoss'>
 
 function operationOf(dice: Dice, atMs: number, process: number, policies: readonly Policy[]): Operation {
@@ -428,7 +428,7 @@ function faultOf(
   dice: Dice,
   { processCount, nodeCount, times }: { processCount: number; nodeCount: number; times: readonly number[] },
 ): Fault {
-  // Near something that is asked for, or anywhere.
+  // Near an operation, or anywhere.
   const atMs = dice.chance(0.7)
     ? Math.max(0, dice.pick(times) + dice.pick([-5, 1, 4, 15, 60, 400, 1_200]) * dice.fraction())
     : dice.fraction() * (HEAL_MS - 500)

@@ -1,18 +1,18 @@
 /**
- * A simulated process: its two clocks, its timers, and whether it runs at all.
+ * A simulated process: its two clocks, its timers, and whether it runs.
  *
- * Owns what an operating system does to a sidecar: the monotonic clock runs at its own rate, the wall clock besides can
- * be stepped, a stopped process sees nothing until it goes on and then sees everything in the order in which it came
- * due, and a dead one never goes on. Everything that reaches the core from outside passes `deliver`.
+ * Owns what an operating system does to a sidecar: the monotonic clock runs at its own rate, the wall clock can also be
+ * stepped, a stopped process sees no event until it resumes and then sees all of them in the order in which they came
+ * due, and a dead one never resumes. Everything that reaches the core from outside passes `deliver`.
  */
 
 import type { Clock, Timer } from '../../src/core/clock.ts'
 import type { Scheduler } from './scheduler.ts'
 
-/** Of an event loop that has much to do. */
+/** One turn of a busy event loop. */
 const TURN_MS = 0.01
 
-/** Some moment of 2026: tokens have their real size. */
+/** A moment of 2026: tokens have their real size. */
 export const EPOCH_WALL_MS = 1_790_000_000_000
 
 export class SimulatedProcess {
@@ -23,9 +23,9 @@ export class SimulatedProcess {
   #wallOffsetMs: number
   #stoppedUntilMs = 0
   #dead = false
-  /** When it goes on it looks at what has arrived before it looks at its timers; else at both in the order in which they came due. */
+  /** On resuming it handles messages before timers; else both in the order in which they came due. */
   answersFirst = false
-  /** How often and until when it was stopped or died: what explains a lost lease. */
+  /** When it was stopped or dead, which explains a lost lease. */
   readonly stops: { readonly fromMs: number; readonly untilMs: number }[] = []
 
   constructor(name: string, scheduler: Scheduler, ratePpm: number, wallOffsetMs: number) {
@@ -57,7 +57,7 @@ export class SimulatedProcess {
     this.#wallOffsetMs += ms
   }
 
-  /** Time service: what the wall clock has gained or lost by its own rate is taken back; steps stay. */
+  /** Time service: removes the drift of the wall clock; steps stay. */
   correctDrift(): void {
     this.#wallOffsetMs -= this.#scheduler.nowMs * (this.#rate - 1)
   }
@@ -77,7 +77,7 @@ export class SimulatedProcess {
     this.stops.push({ fromMs: this.#scheduler.nowMs, untilMs: Number.POSITIVE_INFINITY })
   }
 
-  /** Something arrives now: it is seen at once, when the process goes on, or never. */
+  /** An event arrives now: the process sees it at once, when it resumes, or never. */
   deliver(run: () => void, afterMs = 0): void {
     if (this.#dead) return
     if (this.#scheduler.nowMs >= this.#stoppedUntilMs) run()

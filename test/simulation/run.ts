@@ -1,4 +1,4 @@
-/** Runs one history from its plan, and says what was wrong with it and what was seen. */
+/** Runs one history from its plan; returns its violations and sights. */
 
 import { check } from './checks.ts'
 import type { Sight, Violation } from './history.ts'
@@ -8,7 +8,7 @@ import { World } from './world.ts'
 export type Verdict = {
   readonly violations: readonly Violation[]
   readonly seen: ReadonlyMap<Sight, number>
-  /** Of every step in its order: equal digests, equal histories. */
+  /** Over every step in order: equal digests, equal histories. */
   readonly digest: string
   readonly trace: readonly string[]
 }

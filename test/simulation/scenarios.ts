@@ -1,8 +1,8 @@
 /**
- * Plans that are not left to chance alone: the few situations in which a rule that is seldom needed decides.
+ * Plans that are not left to chance alone: the few situations in which a rarely needed rule decides.
  *
- * Owns their outlines; who is cut off from whom, and every time, is drawn. Most of them turn on which nodes a claim or an
- * outcome reached, so the network is quiet and partitions do the work.
+ * Owns their outlines; partitions and times are drawn. In most of them it matters which nodes a claim or an outcome
+ * reached, so the network is quiet and partitions do the work.
  */
 
 import type { Dice } from './dice.ts'
@@ -11,13 +11,13 @@ import { type Fault, LEASE_MS, type Operation } from './plan.ts'
 export type Scenario = {
   readonly operations: readonly Operation[]
   readonly faults: readonly Fault[]
-  /** Messages that come this much later; none where it is not said. */
+  /** Messages that come this much later; default: none. */
   readonly late?: { readonly lateRate: number; readonly lateMs: number }
 }
 
 type Outline = (dice: Dice, nodeCount: number) => Scenario
 
-/** Some three processes are there in every scenario. */
+/** Every scenario has three processes. */
 export const SCENARIO_PROCESSES = 3
 
 export const SCENARIOS: readonly Outline[] = [
@@ -29,7 +29,7 @@ export const SCENARIOS: readonly Outline[] = [
   workWithoutAQuorum,
 ]
 
-/** An outcome reaches fewer than a majority; others, each cut off from other nodes, meet it or don't. */
+/** An outcome reaches fewer than a majority; other claimants, each cut off from other nodes, meet it or don't. */
 function outcomeOnAMinority(dice: Dice, nodeCount: number): Scenario {
   const order = shuffled(dice, nodeCount)
   const reached = dice.between(1, (nodeCount - 1) / 2)
@@ -54,7 +54,7 @@ function outcomeOnAMinority(dice: Dice, nodeCount: number): Scenario {
   return { operations, faults }
 }
 
-/** A node votes for a claim, forgets it, and is asked by another claimant while the first still counts its vote. */
+/** A node votes for a claim, forgets it, and gets another claim while the first still counts its vote. */
 function claimInFlightWhileANodeForgets(dice: Dice, nodeCount: number): Scenario {
   const order = shuffled(dice, nodeCount)
   const needed = (nodeCount + 1) / 2
@@ -70,7 +70,7 @@ function claimInFlightWhileANodeForgets(dice: Dice, nodeCount: number): Scenario
       ? { kind: 'node_flush', atMs: atMs + dice.fraction() * 40, node: forgetful }
       : { kind: 'node_crash', atMs: atMs + dice.fraction() * 40, node: forgetful, ms: 1, memory: 0 },
   ]
-  // Late on its way to one voter: granted there after the others were asked what they remember.
+  // Late to one voter: granted there after the records of the others were copied.
   const late = voters[1]
   if (late !== undefined)
     faults.push({ kind: 'node_pause', atMs: atMs - 1, node: late, ms: dice.between(5, 45) })
@@ -81,7 +81,7 @@ function claimInFlightWhileANodeForgets(dice: Dice, nodeCount: number): Scenario
   return { operations, faults }
 }
 
-/** An outcome of the smallest majority, and one of its nodes forgets, and forgets again just before it votes. */
+/** An outcome has the smallest majority, and one of its nodes forgets, and forgets again just before it votes. */
 function forgetsAgainWhileEnrolled(dice: Dice, nodeCount: number): Scenario {
   const order = shuffled(dice, nodeCount)
   const needed = (nodeCount + 1) / 2
@@ -102,7 +102,7 @@ function forgetsAgainWhileEnrolled(dice: Dice, nodeCount: number): Scenario {
   return { operations, faults }
 }
 
-/** An outcome of one node, a later claim that did not see it, and a node of that claim forgets and is told of both. */
+/** One node has an outcome, a later claim missed it, and a node of that claim forgets and gets copies of both. */
 function copiedOutcomeBelowALaterClaim(dice: Dice): Scenario {
   const [holder = 0, forgetful = 1, third = 2] = shuffled(dice, 3)
   const workMs = dice.between(20, 60)
@@ -132,7 +132,7 @@ function laterRoundWithASmallerToken(dice: Dice, nodeCount: number): Scenario {
   return { operations, faults, late: { lateRate: 0.35, lateMs: dice.pick([80, 300]) } }
 }
 
-/** Processes lose the quorum, each for a while of its own, and carry out without it what a route lets them. */
+/** Processes lose the quorum, each for its own while, and execute without it what a route allows. */
 function workWithoutAQuorum(dice: Dice, nodeCount: number): Scenario {
   const onQuorumLoss = dice.pick(['local', 'local', 'fail-open'] as const)
   const operations: Operation[] = []
@@ -158,8 +158,8 @@ function workWithoutAQuorum(dice: Dice, nodeCount: number): Scenario {
 }
 
 /**
- * An outcome, or a claim under which work goes on, of the smallest majority; one of its nodes leaps ahead, and others ask who
- * reach it and not the rest.
+ * An outcome, or a claim at work, has the smallest majority; the clock of one of its nodes jumps ahead, and other
+ * claimants reach that node and not the rest.
  */
 export function nodeOfAnOutcomeLeaps(dice: Dice, nodeCount: number): Scenario {
   const order = shuffled(dice, nodeCount)
@@ -188,8 +188,8 @@ export function nodeOfAnOutcomeLeaps(dice: Dice, nodeCount: number): Scenario {
 }
 
 /**
- * An outcome of the smallest majority of five; one of its nodes forgets, another one leaps ahead just before the first is told
- * of its records, and the third stands still until both have been enrolled.
+ * An outcome has the smallest majority of five; one of its nodes forgets, the clock of another jumps ahead just before
+ * its records are copied to the first, and the third is suspended until both have been enrolled.
  */
 export function sourceOfCopyingLeaps(dice: Dice): Scenario {
   const [forgetful = 0, leaping = 1, still = 2, ...others] = shuffled(dice, 5)
@@ -207,7 +207,7 @@ export function sourceOfCopyingLeaps(dice: Dice): Scenario {
   return { operations, faults }
 }
 
-/** Less than a lease, longer than any lease, longer than anything is kept. */
+/** Less than a lease, longer than any lease, or longer than any retention. */
 export function leapOf(dice: Dice, atMs: number, node: number): Fault {
   return { kind: 'node_leap', atMs, node, ms: dice.pick([300, 2_000, 70_000, 70_000]) }
 }

@@ -1,9 +1,9 @@
 /**
  * The order in which everything in a simulated history happens, and its one clock.
  *
- * Owns a queue of events by virtual time; equal times keep the order of asking. After each event every promise that can
- * go on goes on before the next event is taken, so that a history is a sequence of atomic steps and replays exactly. No
- * real timer is ever waited for.
+ * Owns a queue of events by virtual time; equal times keep the order of scheduling. After each event every settled
+ * promise continues before the next event is taken, so a history is a sequence of atomic steps and replays exactly. No
+ * real timer is involved.
  */
 
 export type Scheduled = { cancel(): void }
@@ -35,10 +35,10 @@ export class Scheduler {
     return this.at(this.#nowMs + delayMs, run)
   }
 
-  /** Runs every event up to `untilMs`, and then stands there. */
+  /** Runs every event up to `untilMs`. */
   run(untilMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
-      // Node empties the microtask queue before it looks at the next tick: everything that waited on a promise has run.
+      // Node empties the microtask queue before the next tick: by then all continuations of promises have run.
       const settle = () => queueMicrotask(() => process.nextTick(step))
       const step = () => {
         try {

@@ -1,8 +1,8 @@
 /**
  * Clients of the reservation API that reserve several records as one: one owner, one token, all or none.
  *
- * Owns what such a session does, as the plan tells it: it reserves, asks again for what it holds, extends and ends it, each call
- * through whichever process serves it. Everything that decides is production code.
+ * Owns what a session does by the plan: it reserves, reserves again what it holds, extends and ends it, each call
+ * through the process that serves it. Everything that decides is production code.
  */
 
 import type { Leases } from '../../src/core/ports.ts'
@@ -80,7 +80,7 @@ async function end(
   { process: { clock } }: Sidecar,
 ): Promise<void> {
   const { ends, workMs } = operation
-  // One reservation has one result, also where it is completed twice. The next one of the same session is another execution.
+  // One reservation has one result, even if completed twice. The next one of the same session is another execution.
   const outcome = (): StoredOutcome => ({
     kind: 'result',
     result: `session ${operation.session} under token ${reservation.token}`,
@@ -102,12 +102,12 @@ async function end(
   }
 }
 
-/** Nothing in a process holds it: whoever serves the next call reads it from its id. */
+/** No process keeps it in memory: the process that serves the next call reads it from its id. */
 function leasesOf(sidecar: Sidecar, { history, scheduler }: ActorPorts): Leases {
   return unattended(sidecar.leases, history, scheduler)
 }
 
-/** T1: what is reserved together is held by one owner under one token, all of it. */
+/** T1: all parts of a reservation are held by one owner under one token. */
 function checkOneToken({ intents, entities, owner, token }: Reservation, { history, scheduler }: ActorPorts) {
   for (const { recordKey: key } of [...intents, ...entities]) {
     if (history.grantOf({ key, owner, token }) !== undefined) continue
@@ -119,7 +119,7 @@ function checkOneToken({ intents, entities, owner, token }: Reservation, { histo
   }
 }
 
-/** T2: what is told as completed is recorded for every one of its records. */
+/** T2: a reservation that is acknowledged as completed is recorded in every one of its records. */
 function checkWhole(ended: EndResult, { intents, owner, token }: Reservation, ports: ActorPorts): void {
   const { history, scheduler } = ports
   if (ended.kind !== 'done') return

@@ -1,6 +1,6 @@
 /**
- * Makes a failing plan smaller: fewer operations and faults, a quieter network, better clocks, as long as it still breaks
- * one of the same promises. What is left is what it takes.
+ * Makes a failing plan smaller: fewer operations and faults, a quieter network, better clocks, as long as it still
+ * breaks one of the same promises.
  */
 
 import type { Plan } from './plan.ts'

@@ -1,8 +1,8 @@
 /**
- * One run of a sidecar: the production core on simulated clocks and links, with everything it claims written down.
+ * One run of a sidecar: the production core on simulated clocks and links, with every claim noted.
  *
- * Owns the wiring, which is that of production: `createLeases` over `createRedlockQuorum`, the breaker of the quorum, what
- * the process knows already, and its own record for the time without a quorum. What stands between them here only observes.
+ * Owns the wiring, which is that of production: `createLeases` over `createRedlockQuorum`, the breaker of the quorum,
+ * the memory of outcomes, and the local record for the time without a quorum. The layers added here only observe.
  */
 
 import { type Background, createBackground } from '../../src/core/background.ts'
@@ -38,16 +38,16 @@ export type Sidecar = {
   readonly links: readonly Link[]
   readonly watched: Pick<WatchedNodes, 'nodes' | 'saw'>
   readonly leases: Leases
-  /** The same without what this process knows already. */
+  /** The same without the memory of outcomes. */
   readonly guarded: Leases
   readonly whenEnded: (key: string) => Promise<void> | undefined
-  /** Of this process alone, for requests that go on without a quorum. */
+  /** Local to this process, for requests that go on without a quorum. */
   readonly localLeases: Leases
   readonly writeBack: WriteBack
   readonly waiters: Waiters
   readonly background: Background
   readonly events: Events
-  /** The cluster that it keeps to, where it looks after that. */
+  /** The cluster that it keeps to, where it keeps membership. */
   readonly knownCluster: () => string | undefined
 }
 
@@ -58,9 +58,9 @@ export type SidecarPorts = {
   readonly history: History
   readonly votes: Votes
   readonly healed: () => boolean
-  /** A node that leapt has lost its vote. */
+  /** A node whose clock jumped has lost its vote. */
   readonly onRevoked: (node: SimulatedNode) => void
-  /** What it does about the cluster that its nodes belong to. */
+  /** How it keeps membership of the cluster of its nodes. */
   readonly membership?: (
     process: SimulatedProcess,
     links: readonly Link[],
@@ -72,9 +72,9 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
   const { plan, nodes, scheduler, history, votes } = ports
   const { clock } = process
   const events: Events = { publish: (event) => observe(event, process, history, scheduler) }
-  const sighted = new Set<string>()
+  const showedOutcome = new Set<string>()
   let counted: string | undefined
-  /** F2: who works with one cluster counts no vote of another. */
+  /** F2: a process that works with one cluster counts no vote of another. */
   const onCounted = (cluster: string | undefined) => {
     counted ??= cluster
     if (cluster !== counted)
@@ -131,13 +131,13 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
     const quorum = createRedlockQuorum({
       nodes: watched.nodes
         .slice(group * plan.nodeCount, (group + 1) * plan.nodeCount)
-        .map((node) => notingSightings(node, sighted)),
+        .map((node) => notingOutcomes(node, showedOutcome)),
       clock,
       events,
     })
     const drawn = streamOf(plan.seed, 'core', number + 1_000 * group)
     const leases = createLeases({ quorum, clock, random: drawn, events })
-    const observed = observeLeases(leases, { process, scheduler, history, votes, sighted })
+    const observed = observeLeases(leases, { process, scheduler, history, votes, showedOutcome })
     const guarded = plan.whole ? withQuorumBreaker(observed, { required, random, ...outside }) : observed
     return { observed, guarded }
   })
@@ -178,23 +178,23 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
   }
 }
 
-/** What counts of a node's answers to a claim. */
-function notingSightings(node: RecordNode, sighted: Set<string>): RecordNode {
+/** Notes the claims whose answers showed a completed record. */
+function notingOutcomes(node: RecordNode, showedOutcome: Set<string>): RecordNode {
   return {
     name: node.name,
     execute: async (command) => {
       const answer = await node.execute(command)
       if (command.kind === 'claim' && answer.kind === 'completed')
-        sighted.add(`${command.token} ${command.owner}`)
+        showedOutcome.add(`${command.token} ${command.owner}`)
       return answer
     },
   }
 }
 
-/** Room for a few outcomes: some are forgotten, and asked of the nodes again. */
+/** Room for a few outcomes: some are evicted, and read from the nodes again. */
 const OUTCOMES_MAX_BYTES = 1_500
 
-/** Nobody works under these leases: they are completed or released at once, or left to end. */
+/** No work is done under these leases: they are completed or released at once, or left to end. */
 export function unattended(leases: Leases, history: History, scheduler: Scheduler): Leases {
   return {
     ...leases,
@@ -207,7 +207,7 @@ export function unattended(leases: Leases, history: History, scheduler: Schedule
   }
 }
 
-/** What the process grants itself and records for itself. */
+/** Notes what the process grants and records locally. */
 function observeLocal(
   leases: Leases,
   process: SimulatedProcess,
@@ -270,11 +270,11 @@ function grantFrom(lease: Lease, process: SimulatedProcess, askedMs: number, gra
 type Observer = Pick<SidecarPorts, 'scheduler' | 'history' | 'votes'> & {
   readonly process: SimulatedProcess
   /** Claims (token and owner) for which an answer showed a completed record. */
-  readonly sighted: ReadonlySet<string>
+  readonly showedOutcome: ReadonlySet<string>
 }
 
 function observeLeases(leases: Leases, observer: Observer): Leases {
-  const { process, scheduler, history, votes, sighted } = observer
+  const { process, scheduler, history, votes, showedOutcome } = observer
   return {
     ...leases,
     claim: async (request) => {
@@ -291,7 +291,7 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       history.saw('granted')
       history.step(grantedMs, 1, () => `${process.name} is granted ${lease.key}, token ${lease.token}`)
       votes.checkGrant(lease, grantedMs, process.clock.monoMs())
-      if (sighted.has(`${lease.token} ${lease.owner}`)) {
+      if (showedOutcome.has(`${lease.token} ${lease.owner}`)) {
         history.violated('adoption', grantedMs, `token ${lease.token} was granted past a completed record`)
       }
       return result
@@ -304,7 +304,7 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       history.saw('renewed')
       votes.checkRenewal(result.lease, startedMs, scheduler.nowMs, process.clock.monoMs())
       const grant = history.grantRaisedTo(lease)
-      // Whoever was granted it died before it heard so; its session goes on with it elsewhere.
+      // Its claimant died before it learnt of the grant; the session goes on with it elsewhere.
       if (grant === undefined) {
         const resumed = grantFrom(result.lease, process, startedMs, scheduler.nowMs)
         history.grants.push({ ...resumed, abandonedMs: scheduler.nowMs })
@@ -373,7 +373,7 @@ function show(
   history.shown.push({ key, fingerprint, content, ...how })
 }
 
-/** What a client would see of an outcome, in one word: who carried it out. */
+/** An outcome as its client sees it, in one word: which operation executed it. */
 export function contentOf(outcome: StoredOutcome): string {
   switch (outcome.kind) {
     case 'response':

@@ -3,7 +3,7 @@
 import { expect, test } from 'vitest'
 import { simulate } from './simulate.ts'
 
-/** As there: other seeds are what `npm run simulate -- --from` is for. */
+/** Fixed as there; `npm run simulate -- --from` runs other seeds. */
 const from = Number(process.env.FENCEPOST_TEST_SEED ?? 1)
 
 test('20,000 histories break no promise, and everything that must be seen is seen', async () => {

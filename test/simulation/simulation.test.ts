@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { simulate } from './simulate.ts'
 
-/** The same histories at each change, so that a failure is the change's; other seeds are what `npm run simulate -- --from` is for. */
+/** The same histories at each change, so a failure is due to the change; `npm run simulate -- --from` runs others. */
 const from = Number(process.env.FENCEPOST_TEST_SEED ?? 1)
 
 describe('the simulation', () => {

@@ -1,7 +1,7 @@
 /**
- * Plans for what requests of a single key do not show: several records at once, contents under several keys, several groups.
+ * Plans beyond requests of a single key: several records at once, contents under several keys, several groups.
  *
- * Owns their outlines, and what else about the world they change. As in `scenarios.ts`, who and when is drawn.
+ * Owns their outlines, and their other changes of the world. As in `scenarios.ts`, processes and times are drawn.
  */
 
 import type { Dice } from './dice.ts'
@@ -13,7 +13,7 @@ export type Situation = (
   dice: Dice,
   nodeCount: number,
 ) => Scenario & {
-  /** What is otherwise than in every scenario. */
+  /** The differences to the plan of a scenario. */
   readonly change?: Partial<Omit<Plan, 'network'>> & { readonly network?: Partial<Plan['network']> }
 }
 
@@ -24,7 +24,7 @@ export const SITUATIONS: Readonly<Record<string, Situation>> = {
   ...NARROW_PLACES,
 }
 
-/** Processes that look at their nodes every second send more messages than everything else together. */
+/** Processes that inspect their nodes every second send more messages than everything else together. */
 export const SELDOM: ReadonlySet<string> = new Set(['wiped', 'firstStart'])
 
 const SOME_NETWORK = (dice: Dice) => ({
@@ -34,7 +34,7 @@ const SOME_NETWORK = (dice: Dice) => ({
   lateMs: dice.pick([100, 1_500]),
 })
 
-/** Sessions reserve records that overlap, of one group or of two; some ask again for what they hold. */
+/** Sessions reserve overlapping records, of one group or of two; some reserve again what they hold. */
 function severalRecordsAtOnce(dice: Dice, nodeCount: number) {
   const groups = dice.chance(0.6) ? 2 : 1
   const operations: Operation[] = []
@@ -98,7 +98,7 @@ function requestsOfOneEntity(dice: Dice, nodeCount: number) {
   return { operations, faults, change: { groups, network: SOME_NETWORK(dice) } }
 }
 
-/** What is kept is forgotten while it is asked for: a key begins a new life, some nodes a little sooner than others. */
+/** A retention ends while its key is claimed: the key starts over, on some nodes a little sooner than on others. */
 function retentionEnds(dice: Dice, nodeCount: number) {
   const retentionMs = dice.pick([1_200, 2_000])
   const operations: Operation[] = []
@@ -115,14 +115,14 @@ function retentionEnds(dice: Dice, nodeCount: number) {
     const nodes = shuffled(dice, nodeCount).slice(0, dice.between(0, (nodeCount - 1) / 2))
     if (dice.chance(0.4))
       faults.push(...cut(process, nodes, atMs + dice.fraction() * workMs, dice.pick([60, 800])))
-    // To stand still for longer than anything is kept is what the retention is chosen for.
+    // The retention is short enough for a suspension to outlast it.
     if (dice.chance(0.1))
       faults.push({ kind: 'process_crash', atMs: atMs + dice.fraction() * 1_200, process })
     if (dice.chance(0.1))
       faults.push({ kind: 'node_flush', atMs: atMs + 20, node: dice.between(0, nodeCount - 1) })
-    // Mostly just before or just after what went before is forgotten.
+    // Mostly just before or just after the one before is forgotten.
     atMs += dice.pick([5, 300, retentionMs - 15, retentionMs, retentionMs + 15]) + dice.fraction() * 30
   }
-  // What a process knows of an outcome it may know a moment longer than the nodes.
+  // The memory of a process may keep an outcome a moment longer than the nodes.
   return { operations, faults, change: { retentionMs, whole: false, network: SOME_NETWORK(dice) } }
 }

@@ -2,8 +2,8 @@
  * The leadership of the sweeper in a simulated cluster: every process campaigns for it, and the leader looks for orphans.
  *
  * Owns what the sweeper needs from outside, over simulated nodes and an application that knows what it did: the walk over
- * a node's claims, the dead letters, the question. Election, sweeping and settling are production code. What is told
- * of an orphan is judged when it is told, because later nobody can say what stood there.
+ * a node's claims, the dead letters, the query. Election, sweeping and settling are production code. A report of an
+ * orphan is judged when it is made, because later the record may differ.
  */
 
 import { createSweeper, paused, type Verdict } from '../../src/coordination/sweeper.ts'
@@ -32,15 +32,15 @@ export type SweepingPorts = {
   readonly healed: () => boolean
 }
 
-/** @returns what ends its candidacy */
+/** @returns a function that ends its candidacy */
 export function campaignToSweep(sidecar: Sidecar, number: number, ports: SweepingPorts): () => void {
   const { plan, nodes, scheduler, history, application, healed } = ports
   const { process, guarded, events } = sidecar
   const { clock } = process
   const dice = streamOf(plan.seed, 'sweeper', number)
-  // A node that does not answer now: the others are looked at.
+  // A node that does not answer now: the walk goes on with the others.
   const onFailure = () => {}
-  /** When each record was last asked for. */
+  /** When each record was last queried. */
   const lookedMs = new Map<string, number>()
   const leases: Leases = {
     ...unattended(guarded, history, scheduler),
@@ -111,7 +111,7 @@ function lapsedOn(node: SimulatedNode) {
   })
 }
 
-/** D1: nothing is an orphan that had an outcome when it was looked at. D2: nor what somebody still holds. */
+/** D1: no record with an outcome at the inspection is an orphan. D2: nor one with a holder. */
 function checkLetter(
   { recordKey, fields }: AuditEntry,
   lookedMs: number,
@@ -134,14 +134,14 @@ function checkLetter(
   }
 }
 
-/** D3: what lapsed without an outcome, and stands so on a majority, has been told. */
+/** D3: every record that lapsed without an outcome, and stands so on a majority, has been reported. */
 export function checkOrphansTold(nodes: readonly SimulatedNode[], history: History, nowMs: number): void {
   const keys = new Set(nodes.flatMap((node) => [...node.keys]))
   for (const key of keys) {
     if (key === LEADERSHIP || history.orphansTold.has(key)) continue
     const lapsed = nodes.flatMap((node) => {
       const record = node.peek(key)
-      // For long enough that somebody has come by.
+      // Long enough for a sweep to pass.
       return record?.state === 'claimed' && record.leaseUntilNodeMs + 4_000 <= node.nodeMs
         ? [record.fence]
         : []

@@ -1,5 +1,5 @@
 /**
- * An independent count: what the nodes themselves executed, against what a claimant believes that they did.
+ * An independent count: what the nodes executed, against what a claimant believes that they did.
  *
  * Owns the checks that need no end of the history: a grant, a renewal and a recorded completion each stand on a majority
  * of distinct voting nodes (S13), and a stale holder's commands change nothing (S8).
@@ -13,11 +13,11 @@ import { contentOfBytes } from './sidecar.ts'
 
 export class Votes {
   readonly #history: History
-  /** Of each group: a record stands on one of them. */
+  /** Per group: a record stands on one group. */
   readonly #nodeCount: number
   readonly #nowMs: () => number
   readonly #votes = new Map<string, Map<number, number>>()
-  /** Under whom an outcome was recorded: its holder, and those who found it on a minority and adopted it. */
+  /** The ballots under which an outcome was recorded: its holder's, and those of claimants that adopted it. */
   readonly #ballots = new Map<string, Set<string>>()
 
   constructor(history: History, nodeCount: number, nowMs: () => number) {
@@ -36,7 +36,7 @@ export class Votes {
     if (voting && (answer.kind === 'granted' || answer.kind === 'renewed' || answer.kind === 'recorded')) {
       this.#vote(voteId(answer.kind, command), node)
     }
-    // Also one that took it while it did not vote: enrolled with nothing promised above, it stands behind it.
+    // Also a node that accepted it without a vote: enrolled with no larger promise, it counts for it.
     if (voting && after?.state === 'completed' && after.copied === undefined) {
       const outcome = outcomeId(command.key, after.outcome)
       const ballot = `${after.acceptedToken} ${outcome}`

@@ -1,9 +1,9 @@
 /**
- * One history: nodes, processes, an application, and a plan that is carried out on them.
+ * One history: nodes, processes, an application, and a plan that is executed on them.
  *
- * Owns the order of things: the plan's operations and faults, then healing, then probes that must find everything in
- * order. And the bound on lost memory (assumption A1): a loss that would leave fewer than a majority of nodes that
- * remember is not inflicted, unless the plan is to overwhelm the cluster.
+ * Owns the order: the plan's operations and faults, then healing, then probes that must succeed. And the bound on lost
+ * memory (assumption A1): the world skips a loss that would leave fewer than a majority of nodes that remember, unless
+ * the plan is to overwhelm the cluster.
  */
 
 import { type Cluster, epochFor } from '../../src/core/nodes/enrolment-rules.ts'
@@ -35,13 +35,13 @@ import { Votes } from './votes.ts'
 
 /** When every request has ended, and every node votes again. */
 const IDLE_MS = HEAL_MS + 8_000
-/** When nobody holds anything: who led has finished its round of sweeping and given it up. */
+/** When no lease is held: the leader has finished its round of sweeping and resigned. */
 const LEFT_MS = IDLE_MS + 4_000
 /** Clocks that were set right have jumped: their nodes have been enrolled again. */
 const PROBE_MS = LEFT_MS + 5_000
-/** What drift and the granularity of expiry leave of the margin of a lease. */
+/** The part of a lease's margin that drift and the granularity of expiry leave. */
 const STEP_TOLERATED_MS = 3
-/** Within so long who knows better has come by: a founding window, less what a look takes. */
+/** Within this time a process that knows better has objected: a founding window, less the time of a look. */
 const OBJECTED_WITHIN_MS = 2_900
 const END_MS = PROBE_MS + 14_000
 
@@ -50,9 +50,9 @@ export class World {
   readonly scheduler = new Scheduler()
   readonly history = new History()
   readonly nodes: readonly SimulatedNode[]
-  /** Whether more memory was lost than the promises allow for. */
+  /** More memory was lost than the promises allow for. */
   overwhelmed = false
-  /** More nodes may have forgotten at once than the others can make up for: it may stay closed, and nothing else. */
+  /** More nodes may have forgotten at once than the others can restore: the cluster may stay closed, no worse. */
   tooManyDrained = false
   readonly #drained = new Set<number>()
   #keeper: Keeper | undefined
@@ -61,14 +61,14 @@ export class World {
   readonly #sidecars: Sidecar[]
   #enroller: Sidecar
   readonly #enrolling = new Set<number>()
-  /** Nodes whose clock was set further than is tolerated; never a majority. */
+  /** Nodes whose clock was set beyond the tolerance; never a majority. */
   readonly #stepped = new Set<number>()
   /** Nodes whose clock jumped ahead, with the epoch under which they have forgotten since. */
   readonly #jumped = new Map<number, string | undefined>()
   readonly #candidates: (() => void)[] = []
   #started = 0
   #healed = false
-  /** Nothing that was promised is remembered anywhere but in processes. */
+  /** Only processes remember what was promised. */
   #wiped = false
 
   constructor(plan: Plan) {
@@ -98,7 +98,7 @@ export class World {
     return new Keeper(this.#enrollerPorts(streamOf(this.plan.seed, 'keeper', this.#started)))
   }
 
-  /** Carries out the plan, heals, probes. Every promise of a process that lives has settled then, or is reported. */
+  /** Executes the plan, heals, probes. Then every operation of a living process has settled, or is reported. */
   async run(): Promise<void> {
     const { plan, scheduler } = this
     for (const [index, operation] of plan.operations.entries()) {
@@ -114,7 +114,7 @@ export class World {
     }
     await scheduler.run(LEFT_MS)
     this.#expectNobodyToHold()
-    // Time services do not let rates that differ go on for so long, and set right what was stepped.
+    // Time services correct rates that differ for this long, and undo steps.
     for (const { process, links } of this.#sidecars) {
       process.correctDrift()
       for (const link of links) link.inspect()
@@ -127,8 +127,9 @@ export class World {
   }
 
   /**
-   * A lease that was over by a clock that ran ahead is not over by the one that was set right. Where that happens to a majority at
-   * once, a key whose holder died is kept from everybody until it is over again: for as long as the clocks had been wrong, and no longer.
+   * A lease that was over by a clock that ran ahead is not over by the corrected one. Where that happens to a majority
+   * at once, the key of a dead holder is blocked until the lease is over again: for as long as the clocks had been
+   * wrong.
    */
   #revivedLeasesMs(): number {
     const groups = [...Map.groupBy(this.nodes, (node) => this.#groupOf(node)[0]).values()]
@@ -138,7 +139,7 @@ export class World {
     return Math.max(0, ...setBack.flat().map((node) => node.longestLeaseMs()))
   }
 
-  /** To set a node's clock is to step it: under a lease that would be a fault of the world's own making. */
+  /** To correct a node's clock is to step it: under a lease that would be a fault of the world itself. */
   #expectNobodyToHold(): void {
     const { nowMs } = this.scheduler
     const held = this.history.grants.find((grant) => heldUntilMs(grant) > nowMs)
@@ -166,7 +167,7 @@ export class World {
       votes: this.#votes,
       healed: () => this.#healed,
       onRevoked: (node) => this.#enrolSoon(node),
-      // Who only enrols has no word in which cluster it is.
+      // A process on enrolment duty alone does not decide which cluster it is.
       ...(plan.cluster === undefined || duty === 'enrols' ? {} : { membership: this.#membership }),
     })
     if (this.#healed) for (const link of sidecar.links) link.heal()
@@ -286,7 +287,7 @@ export class World {
     })
   }
 
-  /** Those that lose something are at most as many at once as the others make up for; those that lose nothing, any number. */
+  /** At most as many nodes lose data at once as the others can restore; any number restart without a loss. */
   #drain({ node: index, ms, losesMs, setBack, stepMs }: Extract<Fault, { kind: 'node_drain' }>): void {
     const { plan, history, scheduler } = this
     const node = this.#node(index)
@@ -315,7 +316,7 @@ export class World {
     })
   }
 
-  /** It runs, and was told what it had forgotten. */
+  /** It runs, and has its records back. */
   #hasIts(index: number): boolean {
     const node = this.#node(index)
     return node.up && node.voting
@@ -341,7 +342,7 @@ export class World {
     return true
   }
 
-  /** A majority besides this node is up, votes, and has a clock that is right. */
+  /** A majority besides this node is up, votes, and has a right clock. */
   #othersAreWell(node: SimulatedNode): boolean {
     const well = this.#groupOf(node).filter(
       (other) =>
@@ -358,14 +359,14 @@ export class World {
     return node < this.plan.nodeCount ? 0 : (this.plan.groupsAheadMs ?? 0)
   }
 
-  /** The nodes among which a majority decides. */
+  /** The nodes of its quorum group. */
   #groupOf({ index }: SimulatedNode): readonly SimulatedNode[] {
     const { nodeCount } = this.plan
     const from = index - (index % nodeCount)
     return this.nodes.slice(from, from + nodeCount)
   }
 
-  /** It jumped, and nobody has taken its vote away yet. */
+  /** Its clock jumped, and it still has its vote. */
   #hasForgotten({ index, epoch }: SimulatedNode): boolean {
     return this.#jumped.has(index) && this.#jumped.get(index) === epoch
   }
@@ -401,7 +402,7 @@ export class World {
     }
     if (this.plan.cluster !== undefined) this.#lookAfterTheCluster()
     if (this.overwhelmed && this.nodes.filter((node) => node.voting).length < majorityOf(this.nodes.length)) {
-      // The operator declares the loss: what is left counts as all there was.
+      // The operator declares the loss: the remaining records count as complete.
       history.saw('loss_declared')
       for (const node of this.nodes)
         node.setEpoch(
@@ -429,7 +430,7 @@ export class World {
     })
   }
 
-  /** F1: no cluster is founded in the place of one that a process knows which runs and reaches the nodes. */
+  /** F1: no cluster is founded in place of one that a running process with a connection to the nodes knows. */
   #founded({ id }: Cluster): void {
     const { history, scheduler, plan } = this
     history.saw('cluster_founded')
@@ -451,11 +452,11 @@ export class World {
           `${id} is founded beside ${process.name}, which knows ${known}`,
         )
     }
-    // Nobody who knew better could say so: what the nodes have forgotten is forgotten.
+    // No process that knew better could object: what the nodes forgot is lost.
     if (this.#wiped) this.overwhelmed = true
   }
 
-  /** The operator looks at a cluster that does not come back: declares the loss, and restarts who keeps to another one. */
+  /** The operator of a cluster that does not come back declares the loss, and restarts processes of another cluster. */
   #lookAfterTheCluster(): void {
     if (this.nodes.filter((node) => node.voting).length < majorityOf(this.nodes.length)) {
       if (!this.overwhelmed) checkRemembered(this.history)
@@ -470,7 +471,7 @@ export class World {
     }
   }
 
-  /** Every key is asked for again by every process, with every content that was used: nothing may be stuck. */
+  /** Every process sends every content of every key again: no key may be stuck. */
   #probe(): void {
     const { plan } = this
     const asked = new Map<string, Probed>()
