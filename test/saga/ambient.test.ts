@@ -10,7 +10,7 @@ test('a timer for longer than Node can wait does not fire at once', async () => 
   const timer = processClock.timer(30 * DAY_MS, () => {
     fired = true
   })
-  // Node takes such a delay for 1 ms: then it would have fired before this one, which was begun after it.
+  // Node takes such a delay for 1 ms: then it would have fired before this later one.
   await pause(1)
   timer.cancel()
   expect(fired).toBe(false)

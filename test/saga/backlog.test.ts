@@ -1,4 +1,4 @@
-// How it stands with messages and sagas, as the database says.
+// The backlog of messages and sagas in the database.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { sagaBacklog } from '../../packages/saga/src/backlog.ts'
 import { publish } from '../../packages/saga/src/outbox.ts'
@@ -57,7 +57,7 @@ test('the backlog counts messages by partition with the age of the oldest, parke
   expect(backlog.oldestPendingAgeMs).toBe(backlog.partitionAgesMs.get(3))
 })
 
-test('the backlog counts sagas by state, and leaves those at their end out', async () => {
+test('the backlog counts sagas by state, without finished ones', async () => {
   const kit = await testKit(server)
   const stuck = async () => {
     throw new Error('down')

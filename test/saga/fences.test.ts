@@ -1,4 +1,4 @@
-// A resource that has seen a token refuses every lower one, and takes the same one again.
+// A resource that has seen a token refuses every lower one, and accepts the same one again.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { FencedOutError } from '../../packages/saga/src/errors.ts'
 import { assertFence, fencedUpdate, RowNotFoundError } from '../../packages/saga/src/fences.ts'
@@ -46,11 +46,11 @@ test.each<[token: number, pieces: number, passes: boolean]>([
   expect(rows[0].pieces === pieces).toBe(passes)
 })
 
-test('an update of a row that is not there is an error and no success', async () => {
+test('an update of a missing row is an error, not a success', async () => {
   await expect(update(12, 1, 'nut')).rejects.toBeInstanceOf(RowNotFoundError)
 })
 
-test('the late one of two writers at once is fenced out, whichever commits first', async () => {
+test('of two concurrent writers the late one is fenced out, whichever commits first', async () => {
   const outcomes = await Promise.allSettled(Array.from({ length: 20 }, (_, token) => fence('hot', token + 1)))
   expect(outcomes.at(-1)!.status).toBe('fulfilled')
   const { rows } = await kit.pool.query(
@@ -63,7 +63,7 @@ test.each([0, -1, 1.5, Number.NaN, 2 ** 53])('%d is no token', async (token) => 
   await expect(fence('x', token)).rejects.toBeInstanceOf(RangeError)
 })
 
-test('names that are no identifiers are refused', async () => {
+test('invalid identifiers are refused', async () => {
   const bad = kit.transaction((tx) =>
     fencedUpdate(kit, tx, { table: 'stock', id: 'bolt', fencingToken: 99, set: { 'pieces = 0; --': 1 } }),
   )

@@ -1,4 +1,4 @@
-// One key, one execution: the first carries the work out, the others get its result.
+// One key, one execution: the first caller executes the work, the others get its result.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { IdempotencyKeyReuseError, OperationInProgressError } from '../../packages/saga/src/errors.ts'
 import { withIdempotency } from '../../packages/saga/src/idempotency.ts'
@@ -43,14 +43,14 @@ test('a thousand keys, fifty at a time: none is rejected', async () => {
   expect(await countOf(kit, `idempotency_keys WHERE key LIKE 'distinct-%'`)).toBe(1000)
 })
 
-test('the order of members does not make another request; another value does', async () => {
+test('another order of members is the same request; another value is another', async () => {
   await record('order', { a: 1, b: { c: 2, d: 3 } })
   expect((await record('order', { b: { d: 3, c: 2 }, a: 1 })).replayed).toBe(true)
   await expect(record('order', { a: 1, b: { c: 2, d: 4 } })).rejects.toBeInstanceOf(IdempotencyKeyReuseError)
   expect(await effectsOf('order')).toBe(1)
 })
 
-test('the same key in another scope is another key', async () => {
+test('a key in another scope is another key', async () => {
   expect((await record('scoped', {}, 'one')).replayed).toBe(false)
   expect((await record('scoped', {}, 'two')).replayed).toBe(false)
 })
@@ -65,7 +65,7 @@ test('work that throws leaves no trace, and the next caller executes it', async 
   expect((await record('thrown')).replayed).toBe(false)
 })
 
-test('a rival that waits goes ahead when the first one fails', async () => {
+test('a waiting rival executes when the first caller fails', async () => {
   const [entered, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const first = withIdempotency(kit, { scope: 'test', key: 'rival', request: {} }, async () => {
     entered.resolve()
@@ -80,7 +80,7 @@ test('a rival that waits goes ahead when the first one fails', async () => {
   expect((await second).replayed).toBe(false)
 })
 
-test('onInProgress throw: a rival at work is reported, and its result is replayed later', async () => {
+test('onInProgress throw: a running rival is reported, and its result is replayed later', async () => {
   const [entered, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const first = withIdempotency(kit, { scope: 'test', key: 'busy', request: {} }, async () => {
     entered.resolve()
@@ -94,7 +94,7 @@ test('onInProgress throw: a rival at work is reported, and its result is replaye
   expect(await record('busy', {}, 'test', 'throw')).toEqual({ replayed: true, result: 'first' })
 })
 
-test('the first answer and the replay are the same values: what JSON keeps', async () => {
+test('the first answer and the replay are the same JSON values', async () => {
   const ask = () =>
     withIdempotency(kit, { scope: 'test', key: 'json', request: {} }, async () => ({
       at: new Date(0),
@@ -115,7 +115,7 @@ test('work under an expired key is executed again', async () => {
   expect(await effectsOf('old')).toBe(2)
 })
 
-test('work that loses its connection is executed once all the same', async () => {
+test('work that loses its connection is still executed once', async () => {
   let runs = 0
   const answer = await withIdempotency(kit, { scope: 'test', key: 'lost', request: {} }, async (tx) => {
     runs += 1

@@ -1,4 +1,4 @@
-// However often a message is delivered, it takes effect once; and the broker hears of it only after the commit.
+// However often a message is delivered, it takes effect once, and is acknowledged only after the commit.
 import { type EventEmitter, once } from 'node:events'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import type { Tx } from '../../packages/saga/src/database.ts'
@@ -95,8 +95,8 @@ test('two consumers of one database each get it', async () => {
   expect(await booked()).toEqual([1, 1])
 })
 
-test('a failure rolls everything back, spends one attempt and asks for the message again', async () => {
-  // Half of the longest delay: drawn at random, it is over now and then before the message can come again.
+test('a failure rolls everything back, spends one attempt and requests redelivery', async () => {
+  // Half of the longest delay: a random one is sometimes over before the message can come again.
   kit = await testKit(server, { random: { ...systemRandom, fraction: () => 0.5 } })
   const bad = new Set([1])
   const one = inbox(failingFor(bad), { retry: { backoff: { initialMs: 60_000, maxMs: 60_000 } } })
@@ -104,7 +104,7 @@ test('a failure rolls everything back, spends one attempt and asks for the messa
   const verdict = await one.receive(paid)
   expect(verdict.kind).toBe('again')
   expect(await booked()).toEqual([])
-  // Too early: it is not tried, and nothing is spent.
+  // Too early: it is not tried, and no attempt is spent.
   expect((await one.receive(paid)).kind).toBe('again')
   expect(await countOf(kit, 'inbox WHERE attempts = 1')).toBe(1)
   bad.clear()
@@ -113,7 +113,7 @@ test('a failure rolls everything back, spends one attempt and asks for the messa
   expect(await booked()).toEqual([1])
 })
 
-test('a message that is soon to be tried again is tried here, and its sequence waits behind it', async () => {
+test('a message due for an early retry is retried here, and its sequence waits behind it', async () => {
   let failures = 3
   const one = inbox(
     async (tx, received) => {
@@ -133,7 +133,7 @@ test('a message that is soon to be tried again is tried here, and its sequence w
   expect(order).toHaveLength(3)
 })
 
-test('what was deferred keeps its place, whatever comes back first', async () => {
+test('a deferred message keeps its place, whichever message comes back first', async () => {
   const bad = new Set([1])
   const one = inbox(failingFor(bad))
   const [first, second, third] = [message(1), message(2), message(3)]
@@ -148,7 +148,7 @@ test('what was deferred keeps its place, whatever comes back first', async () =>
   expect(await booked()).toEqual([1, 2, 3])
 })
 
-test('what follows a failed message in its sequence waits; other sequences do not', async () => {
+test('messages behind a failed one of their sequence wait; other sequences do not', async () => {
   const bad = new Set([1])
   const one = inbox(failingFor(bad))
   const [first, second] = [message(1), message(2)]
@@ -162,7 +162,7 @@ test('what follows a failed message in its sequence waits; other sequences do no
   expect(await booked()).toEqual([3, 1, 2])
 })
 
-test('a way that becomes free while a rival takes the message is no second way in', async () => {
+test('a sequence that becomes free while a rival takes the message does not let it in twice', async () => {
   const bad = new Set([1])
   const one = inbox(failingFor(bad))
   const [first, second] = [message(1), message(2)]
@@ -180,7 +180,7 @@ test('a way that becomes free while a rival takes the message is no second way i
     const slow: Tx = {
       query: async (text, values) => {
         const answer = await tx.query(text, values)
-        // It has looked, found the first one in its way and no row of its own. Now both go through elsewhere.
+        // It has found the first one in its way and no row of its own. Now both go through elsewhere.
         if (/^\s*SELECT request_hash/.test(text))
           for (const elsewhere of [first, second])
             expect(await inbox(book).receive(elsewhere)).toEqual({ kind: 'ack' })
@@ -193,7 +193,7 @@ test('a way that becomes free while a rival takes the message is no second way i
   expect(await booked()).toEqual([1, 2])
 })
 
-test('a message whose ordering key cannot be read is a dead letter, and not kept from the broker for ever', async () => {
+test('a message with an unreadable ordering key is a dead letter, not redelivered for ever', async () => {
   const one = inbox(book, { orderingKey: ({ body }) => JSON.parse(body).order })
   expect(await one.receive(message(1, 'a', { body: 'hello' }))).toEqual({ kind: 'ack' })
   expect(await listDeadLetters(kit)).toHaveLength(1)
@@ -219,7 +219,7 @@ test('attempts exhausted: a dead letter, and its sequence waits behind it withou
     ['behind', 0],
   ])
 
-  // Replayed while still bad: all dead again, nothing lost.
+  // Replayed while still bad: all dead again, none lost.
   await replayDeadLetters(kit, [letters[0]!.id])
   expect(await replayOnce(kit, 'test', { Paid: failingFor(bad) })).toBe(0)
   expect((await listDeadLetters(kit)).map(({ status }) => status)).toEqual(['dead', 'dead', 'dead'])
@@ -228,7 +228,7 @@ test('attempts exhausted: a dead letter, and its sequence waits behind it withou
   await replayDeadLetters(kit, [letters[0]!.id])
   expect(await replayOnce(kit, 'test', { Paid: failingFor(bad) })).toBe(3)
   expect(await booked()).toEqual([4, 1, 2, 3])
-  // Delivered once more by a broker that has not heard: known.
+  // Redelivered by a broker that missed the acknowledgement: known.
   expect(await one.receive(first)).toEqual({ kind: 'ack' })
   expect(await booked()).toEqual([4, 1, 2, 3])
 })
@@ -242,7 +242,7 @@ test('a discarded dead letter lets those behind it go on', async () => {
   expect(await booked()).toEqual([2])
 })
 
-test('a head that is discarded at the moment in which a message goes behind it takes that one along', async () => {
+test('discarding a head while a message is queued behind it releases that message, too', async () => {
   const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 } })
   await one.receive(message(1))
   const [head] = await listDeadLetters(kit)
@@ -254,7 +254,7 @@ test('a head that is discarded at the moment in which a message goes behind it t
         work({
           query: async (text, values) => {
             const answer = await tx.query(text, values)
-            // It has looked, and found the head dead. The discard ends before it is written down, or waits until it is.
+            // It has found the head dead. The discard ends before the message is written, or waits until it is.
             if (/^\s*SELECT status, 0 AS wait_ms/.test(text)) {
               discarding = discardDeadLetters(kit, [head!.id])
               await eventually('the discard to be through, or to wait', async () => {
@@ -276,7 +276,7 @@ test('a head that is discarded at the moment in which a message goes behind it t
   expect(await one.receive(message(3))).toEqual({ kind: 'ack' })
 })
 
-test('two processes replay one sequence: what was behind does not overtake what it was behind', async () => {
+test('two processes replay one sequence: no message overtakes the one before it', async () => {
   const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 } })
   await one.receive(message(1))
   await one.receive(message(2))
@@ -322,7 +322,7 @@ test.each<[string, (error: unknown) => Handler]>([
   ['in the transaction', (error) => () => Promise.reject(error)],
   ['outside', (error) => ({ outside: () => Promise.reject(error) })],
 ])(
-  'a replay whose handler %s finds its step in progress waits its turn, and what is behind it waits, too',
+  'a replay whose handler %s finds its step in progress waits, and so do the messages behind it',
   async (_, failing) => {
     const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 } })
     await one.receive(message(1))
@@ -336,7 +336,7 @@ test.each<[string, (error: unknown) => Handler]>([
   },
 )
 
-test('park-message: only the message is given up', async () => {
+test('park-message parks the message alone', async () => {
   const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 }, onExhausted: 'park-message' })
   await one.receive(message(1))
   await one.receive(message(2))
@@ -354,7 +354,7 @@ test.each<[string, () => unknown, number]>([
   expect(await countOf(kit, 'dead_letters')).toBe(0)
 })
 
-test('what was deferred without an attempt is not overtaken by what follows it', async () => {
+test('a message deferred without an attempt is not overtaken by its successors', async () => {
   let held = true
   const one = inbox({
     outside: async ({ payload }) => {
@@ -397,14 +397,14 @@ test.each<[string, string]>([
   ['another body', '{"n":2}'],
   ['a body that is no JSON', 'hello'],
 ])(
-  'the same id with %s while the first is being retried: the first is carried out, the other is a dead letter of its own',
+  'the same id with %s while the first is being retried: the first is executed, the other is a dead letter',
   async (_, body) => {
     const bad = new Set([1])
     const one = inbox(failingFor(bad))
     const paid = message(1)
     await one.receive(paid)
     expect(await one.receive({ ...paid, body })).toEqual({ kind: 'ack' })
-    // Its acknowledgement was lost: no second letter.
+    // Its acknowledgement was lost: no second dead letter.
     expect(await one.receive({ ...paid, body, redelivered: true })).toEqual({ kind: 'ack' })
     expect(await one.receive(message(3))).toMatchObject({ kind: 'again' })
     bad.clear()
@@ -437,7 +437,7 @@ test('the same id with another body, and the first exhausted: both are dead lett
 test('a message that kills its consumer again and again becomes a dead letter unopened', async () => {
   const one = inbox(book)
   const paid = message(1, 'a', { redelivered: true })
-  // What five dead processes leave behind.
+  // The traces of five dead processes.
   for (let crash = 0; crash < 5; crash += 1)
     await kit.pool.query(
       `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, status, unfinished, expires_at)
@@ -452,7 +452,7 @@ test('a message that kills its consumer again and again becomes a dead letter un
   expect(await booked()).toEqual([])
 })
 
-test('a message that was processed is a duplicate, however often its acknowledgement is lost', async () => {
+test('a processed message is a duplicate, however often its acknowledgement is lost', async () => {
   const one = inbox(book)
   const paid = message(1, 'a', { redelivered: true })
   for (let delivery = 1; delivery <= 8; delivery += 1)
@@ -479,7 +479,7 @@ test('messages of one sequence are handled one after the other, however many arr
   expect(await booked()).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
 })
 
-test('a handler that works outside is not called for a message that was processed before', async () => {
+test('a handler that works outside is not called for a processed message', async () => {
   let calls = 0
   const one = inbox({
     outside: async () => {
@@ -516,7 +516,7 @@ test('the backend dies in the handler: it comes again, without an attempt spent'
 })
 
 test.each(['and asks it something afterwards', 'and returns'])(
-  'a handler that lets its transaction wait for longer than the server does, %s: no outage, it spends attempts',
+  'a handler whose transaction idles beyond the server’s limit, %s: no outage, it spends attempts',
   async (how) => {
     const one = inbox(
       async (tx) => {
@@ -553,7 +553,7 @@ test.each<[string, Handler]>([
   },
 )
 
-test('a message that met an outage again and again does not count as one that kills its consumer', async () => {
+test('a message that met repeated outages does not count as one that kills its consumer', async () => {
   let outages = 7
   const one = inbox(async (tx, received) => {
     await book(tx, received)
@@ -595,7 +595,7 @@ test('an outage of the database, however long, does not let messages of one sequ
   expect(await booked()).toEqual([1, 2])
 })
 
-test('a consumer that is stopped during an outage gives back what it holds', async () => {
+test('a consumer stopped during an outage returns its messages', async () => {
   const clock = new VirtualClock()
   const door = await openDoor({ path: `${server.folder}/.s.PGSQL.${server.port}` })
   kit = await testKit(server, { pool: server.pool({ host: '127.0.0.1', port: door.port }), clock })
@@ -608,6 +608,6 @@ test('a consumer that is stopped during an outage gives back what it holds', asy
   expect((await verdict).kind).toBe('again')
 })
 
-test('a memory that is shorter than the retries is refused', () => {
+test('a retention shorter than the retries is refused', () => {
   expect(() => inbox(book, { retentionMs: 60_000 })).toThrow('must be longer than all retries together')
 })

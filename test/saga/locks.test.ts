@@ -1,4 +1,4 @@
-// Several locks are taken in one order, kept while the work runs, and given back without hiding its result.
+// Several locks are taken in one order, kept while the work runs, and released without hiding its result.
 import { expect, test } from 'vitest'
 import { LeaseLostError, LockNotAcquiredError } from '../../packages/saga/src/errors.ts'
 import type { SagaEvent } from '../../packages/saga/src/events.ts'
@@ -13,11 +13,11 @@ function bench() {
   const kit = { clock, emit: (event: SagaEvent) => events.push(event) } as unknown as SagaKit
   return { clock, events, kit, locks: new MemoryLocks(clock) }
 }
-const nothing = async () => {}
+const noWork = async () => {}
 
-test('resources are sorted by bytes, once each, whatever the caller says', async () => {
+test('resources are sorted by bytes, once each, whatever the caller’s order', async () => {
   const { kit, locks } = bench()
-  await withLocks(kit, locks, ['b', 'ä', 'a', 'b', 'Z'], { leaseMs: 1000 }, nothing)
+  await withLocks(kit, locks, ['b', 'ä', 'a', 'b', 'Z'], { leaseMs: 1000 }, noWork)
   expect(locks.acquired).toEqual([['Z', 'a', 'b', 'ä']])
   // U+FF5E sorts before U+1F600 by bytes and after it by UTF-16 code units.
   expect(inLockOrder(['\u{1f600}', '\uff5e'])).toEqual(['\uff5e', '\u{1f600}'])
@@ -26,10 +26,10 @@ test('resources are sorted by bytes, once each, whatever the caller says', async
 test('all or nothing: one held resource refuses the whole, and takes none of the others', async () => {
   const { kit, locks } = bench()
   await withLocks(kit, locks, ['b'], { leaseMs: 1000 }, async () => {
-    await expect(withLocks(kit, locks, ['a', 'b'], { leaseMs: 1000 }, nothing)).rejects.toBeInstanceOf(
+    await expect(withLocks(kit, locks, ['a', 'b'], { leaseMs: 1000 }, noWork)).rejects.toBeInstanceOf(
       LockNotAcquiredError,
     )
-    await withLocks(kit, locks, ['a'], { leaseMs: 1000 }, nothing)
+    await withLocks(kit, locks, ['a'], { leaseMs: 1000 }, noWork)
   })
 })
 
@@ -51,7 +51,7 @@ test('without renewal the signal aborts at the end of the lease', async () => {
   await expect(work).rejects.toBeInstanceOf(LeaseLostError)
 })
 
-test('a lock that was lost unnoticed is told by the failed renewal and then by the signal', async () => {
+test('a lock lost unnoticed shows in the failed renewal and then in the signal', async () => {
   const { kit, locks, clock, events } = bench()
   await withLocks(kit, locks, ['a'], { leaseMs: 300 }, async ({ signal }) => {
     locks.forget('a')
@@ -72,12 +72,12 @@ test('tokens rise from holder to holder', async () => {
   expect(tokens).toEqual([1, 2, 3])
 })
 
-test('a release that fails does not take the place of the result, nor of the error', async () => {
+test('a failed release replaces neither the result nor the error', async () => {
   const { kit, events } = bench()
   const lock: HeldLock = {
     fencingToken: 1,
     signal: new AbortController().signal,
-    renew: nothing,
+    renew: noWork,
     release: () => Promise.reject(new Error('quorum away')),
   }
   const manager = { acquire: async () => lock }

@@ -1,4 +1,4 @@
-// The kit's events end up in the application's own registry, under the names that the documentation gives.
+// The kit's events are metrics in the application's own registry, under the documented names.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import * as promClient from 'prom-client'
@@ -20,7 +20,7 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]()
 })
 
-test('what happened is counted, with its times', async () => {
+test('events are counted, with their durations', async () => {
   const kit = await testKit(server, { events: sagaMetrics(promClient as unknown as PrometheusClient) })
   const publisher = new RecordingPublisher()
   publisher.react = ({ aggregateId }) => (aggregateId === 'bad' ? 'refuse' : 'confirm')
@@ -46,7 +46,7 @@ test('what happened is counted, with its times', async () => {
   expect(text).toContain('fencepost_saga_replays_total{scope="s",outcome="completed"} 1')
 })
 
-test('every name is on the page, and every name of the page is there', async () => {
+test('the page lists exactly the metrics', async () => {
   const page = readFileSync(join(import.meta.dirname, '../../docs/guide/saga.md'), 'utf8')
   const documented = new Set(page.match(/`fencepost_saga_\w+`/g)?.map((name) => name.slice(1, -1)))
   const there = (await promClient.register.getMetricsAsJSON()).map(({ name }) => name)

@@ -1,4 +1,4 @@
-// Migrations go forward, once, whoever comes first; and the database is refused where it is not what we think.
+// Migrations run forward, once, whichever process starts first; an unexpected database is refused.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createSagaKit, type SagaKit } from '../../packages/saga/src/kit.ts'
 import { migrate, plans } from '../../packages/saga/src/migrate.ts'
@@ -21,7 +21,7 @@ const tablesOf = async (schema: string) =>
       .query('SELECT table_name FROM information_schema.tables WHERE table_schema = $1 ORDER BY 1', [schema])
   ).rows.map((row) => row.table_name)
 
-test('an empty database gets everything, and the second call finds nothing to do', async () => {
+test('an empty database gets every migration, and the second call applies none', async () => {
   const kit = kitIn('first')
   expect((await migrate(kit)).applied).toEqual(migrations.map(({ version }) => version))
   expect(await migrate(kit)).toEqual({ applied: [], version: latest })
@@ -32,7 +32,7 @@ test('ten processes that start together migrate once', async () => {
   expect(reports.filter(({ applied }) => applied.length > 0)).toHaveLength(1)
 })
 
-test('a dry run says what it would do and does nothing', async () => {
+test('a dry run prints what it would do and changes no table', async () => {
   const kit = kitIn('dry')
   expect((await migrate(kit, { dryRun: true })).applied).toHaveLength(migrations.length)
   expect(await tablesOf('dry')).toEqual([])

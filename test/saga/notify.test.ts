@@ -1,4 +1,4 @@
-// The hint is a hint: it costs one connection, also while the database is away, and none after it was closed.
+// The hint is only a hint: one connection, also while the database is away, and none after it was closed.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { wakeOnNotify } from '../../packages/saga/src/notify.ts'
 import { openDoor } from '../support/door.ts'
@@ -19,7 +19,7 @@ const doorOfPostgres = async () => {
   return { ...door, connection: { host: '127.0.0.1', port: door.port, user: 'postgres' } }
 }
 
-test('where the first connection fails the caller is told, and nothing goes on behind his back', async () => {
+test('a failed first connection is an error for the caller, and is not retried in the background', async () => {
   const clock = new VirtualClock()
   const kit = await testKit(server, { clock })
   const door = await doorOfPostgres()
@@ -52,7 +52,7 @@ test('one connection is tried at a time, however long the database is away', asy
   expect(door.inside()).toBe(1)
 })
 
-test('closed while it connects again: it leaves no connection behind', async () => {
+test('a hint closed while it reconnects leaves no connection', async () => {
   const clock = new VirtualClock()
   const kit = await testKit(server, { clock })
   const door = await doorOfPostgres()
@@ -63,5 +63,5 @@ test('closed while it connects again: it leaves no connection behind', async () 
   await eventually('it to be on its way', () => door.attempts() === 2)
   await hint[Symbol.asyncDispose]()
   door.turn('open')
-  await eventually('nobody inside', () => door.inside() === 0)
+  await eventually('the door is empty', () => door.inside() === 0)
 })

@@ -1,4 +1,4 @@
-// Nothing of the kit clings to a session: everything works behind a pooler that lends a connection for a transaction.
+// The kit keeps no session state: it works behind a pooler that lends a connection for one transaction.
 import { expect, test } from 'vitest'
 import { withIdempotency } from '../../packages/saga/src/idempotency.ts'
 import { migrate } from '../../packages/saga/src/migrate.ts'
@@ -25,7 +25,7 @@ test('migration and idempotent work behind PgBouncer in transaction mode, forty 
   const answers = await Promise.all(keys.map(ask))
   expect(answers.map(({ result }) => result)).toEqual(keys)
   expect(answers.filter(({ replayed }) => replayed)).toHaveLength(100)
-  // A setting of one transaction that stayed with the connection would be everybody's.
+  // A setting that outlived its transaction would apply to every caller of the connection.
   const { rows } = await kit.pool.query('SHOW statement_timeout')
   expect(rows[0].statement_timeout).toBe('0')
 })

@@ -1,4 +1,4 @@
-// A message or an error that PostgreSQL cannot keep as it is: noted, counted and dead-lettered like any other, and never for ever.
+// A message or an error that PostgreSQL cannot store as it is: dead-lettered like any other, not retried for ever.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
@@ -64,13 +64,13 @@ test.each<[string, Partial<InboundMessage>, string]>([
   expect(await listDeadLetters(kit)).toMatchObject([{ messageId: one.messageId, attempts: 2 }])
 })
 
-test('a message whose type is the name of what every object has is one without a handler', async () => {
+test('a message whose type names an inherited property has no handler', async () => {
   for (const type of ['valueOf', '__proto__'])
     expect(await failing('no').receive(message({ type }))).toEqual({ kind: 'ack' })
   expect(await countOf(kit, 'inbox')).toBe(0)
 })
 
-test('a dead letter whose handler is gone is not replayed by nobody: it is dead again, and can be replayed', async () => {
+test('a dead letter whose handler is gone is dead again after a replay, and can be replayed', async () => {
   const inbox = failing('no')
   const one = message()
   await inbox.receive(one)
@@ -88,7 +88,7 @@ test('a dead letter whose handler is gone is not replayed by nobody: it is dead 
   expect(handled).toEqual([{ n: 1 }])
 })
 
-test('a saga whose step fails with what PostgreSQL cannot keep is compensated all the same', async () => {
+test('a saga whose step fails with an error that PostgreSQL cannot store is still compensated', async () => {
   const steps = [{ name: 'pay', maxAttempts: 1, effect: () => Promise.reject(new Error(`key ${NUL}`)) }]
   const runner = createSagaRunner({ kit, definitions: [defineSaga('order', steps)] })
   await kit.transaction((tx) => runner.begin(tx, 'order', { sagaId: 'a', input: {} }))
@@ -99,7 +99,7 @@ test('a saga whose step fails with what PostgreSQL cannot keep is compensated al
 })
 
 test.each([NUL, HALF])(
-  'a step that can never work is parked at once, whatever its error quotes',
+  'a step that can never succeed is parked at once, whatever its error quotes',
   async (odd) => {
     const step = runIdempotentStep(
       kit,
@@ -110,7 +110,7 @@ test.each([NUL, HALF])(
   },
 )
 
-test('a message that its broker refuses in words that PostgreSQL cannot keep stops its aggregate alone', async () => {
+test('a message refused by its broker with an error that PostgreSQL cannot store stops its aggregate alone', async () => {
   const refusing = { publish: () => Promise.reject(new Error(`refused ${NUL}`)), close: async () => {} }
   await kit.transaction((tx) =>
     publish(kit, tx, { aggregateType: 'order', aggregateId: 'a', type: 'T', payload: {} }),

@@ -43,7 +43,7 @@ test('several resources under one token, all or nothing; tokens rise and are goo
   await expect(stale).rejects.toThrow('newer holder')
 })
 
-test('ten at once on one resource: one holds it, nine are told when to come again', async () => {
+test('of ten claimants of one resource one holds it, nine are told when to retry', async () => {
   const go = Promise.withResolvers<void>()
   const all = Array.from({ length: 10 }, () =>
     withLocks(kit, locks(), ['hot'], lease, async () => {
@@ -66,7 +66,7 @@ test('without a quorum a lock is refused', async () => {
   )
 })
 
-test('the quorum turns a rival away early; PostgreSQL has the result for those who come later', async () => {
+test('the quorum refuses a rival early; PostgreSQL has the result for later callers', async () => {
   const [entered, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const ask = (work = async () => 'done') =>
     withQuorumIdempotency(kit, client(), { scope: 's', key: 'k', request: {} }, work)
@@ -82,7 +82,7 @@ test('the quorum turns a rival away early; PostgreSQL has the result for those w
   expect(await ask()).toEqual({ replayed: true, result: 'first' })
 })
 
-test('PostgreSQL decides: what only the quorum believes done is executed, what only PostgreSQL has is replayed', async () => {
+test('PostgreSQL decides: work done only for the quorum is executed, a result only in PostgreSQL replayed', async () => {
   const ask = (key: string, at = client()) =>
     withQuorumIdempotency(kit, at, { scope: 's', key, request: {} }, async () => key)
   await ask('forgotten')
@@ -95,7 +95,7 @@ test('PostgreSQL decides: what only the quorum believes done is executed, what o
   expect((await ask('no-quorum', away)).replayed).toBe(true)
 })
 
-test('work that throws gives the key back on both sides', async () => {
+test('work that throws releases the key on both sides', async () => {
   const ask = (work: () => Promise<string>) =>
     withQuorumIdempotency(kit, client(), { scope: 's', key: 'thrown', request: {} }, work)
   await expect(ask(() => Promise.reject(new Error('no')))).rejects.toThrow('no')

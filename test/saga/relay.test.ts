@@ -66,7 +66,7 @@ const inversions = (aggregateId: string) => {
 const drained = () =>
   eventually('an empty outbox', async () => (await countOf(kit, 'outbox')) === 0, { withinMs: 15_000 })
 
-test('what is rolled back is never sent; what is committed is sent with everything it carries', async () => {
+test('a rolled back event is never sent; a committed one is sent with all of its fields', async () => {
   await expect(
     kit.transaction(async (tx) => {
       await publish(kit, tx, event('a', 1))
@@ -123,7 +123,7 @@ test('the partitions are shared out evenly, and rebalanced when a relay comes or
 })
 
 test.each([8, 32])(
-  'a relay whose kit has %i partitions where the database has 16 says so, and relays nothing',
+  'a relay whose kit has %i partitions where the database has 16 says so, and relays no event',
   async (partitions) => {
     const other = createSagaKit({ pool: server.pool(), schema: kit.schemaName, partitions })
     await expect(relay({ kit: other }).drainOnce()).rejects.toThrow(
@@ -135,12 +135,12 @@ test.each([8, 32])(
 /** On top of the lease: the poll, and the sending itself. */
 const SENDING_MS = 500
 
-test('a relay that vanishes: another one takes its partitions over within the lease', async () => {
+test('another relay takes over the partitions of a vanished one within the lease', async () => {
   const leaseMs = 1_600
   const gone = relay({ leaseMs })
   await fill(32, 32)
   publisher.react = () => 'hang'
-  // It takes its leases, sends, and is never heard of again.
+  // It takes its leases, sends, and vanishes.
   void gone.drainOnce()
   await eventually('all calls hanging', () => publisher.calls.length === 32)
   using clock = runningClock()
@@ -151,7 +151,7 @@ test('a relay that vanishes: another one takes its partitions over within the le
   expect(clock.monoMs() - beganMs).toBeLessThan(leaseMs + SENDING_MS)
 })
 
-test('a relay process is killed (SIGKILL): within its lease another one has sent what it held', async () => {
+test('a relay process is killed (SIGKILL): another one sends its events within the lease', async () => {
   const leaseMs = 2_400
   await fill(32, 32)
   const script = join(import.meta.dirname, '../support/hanging-relay.ts')
@@ -171,7 +171,7 @@ test('a relay process is killed (SIGKILL): within its lease another one has sent
   expect(clock.monoMs() - beganMs).toBeLessThan(leaseMs + SENDING_MS)
 })
 
-test('a refused message is tried again after a while; its aggregate waits, the others do not', async () => {
+test('a refused message is retried after a while; its aggregate waits, the others do not', async () => {
   await write(event('bad', 1), event('bad', 2), event('good', 1), event('good', 2))
   let refusals = 2
   publisher.react = ({ aggregateId }) => (aggregateId === 'bad' && refusals-- > 0 ? 'refuse' : 'confirm')
@@ -220,7 +220,7 @@ test('a discarded dead letter lets its aggregate go on without it', async () => 
   expect(publisher.numbersOf('bad')).toEqual([2])
 })
 
-test('park-message: only the message is given up', async () => {
+test('park-message parks the message alone', async () => {
   await write(event('bad', 1), event('bad', 2))
   publisher.react = ({ body }) => (body === '{"n":1}' ? 'refuse' : 'confirm')
   relay({ retry: { maxAttempts: 1 }, onExhausted: 'park-message' }).start()
@@ -251,7 +251,7 @@ test('a message without an answer counts as failed after the timeout, and stops 
   expect(publisher.numbersOf('good')).toEqual([1])
 })
 
-test('an event for later goes later, and holds nothing up', async () => {
+test('a delayed event is sent later, and delays no other', async () => {
   await write(event('a', 1, { availableAt: new Date(Date.now() + 3_600_000) }), event('a', 2))
   const one = relay()
   expect(await one.drainOnce()).toBe(1)

@@ -1,4 +1,4 @@
-// Two requests are the same where JSON says the same; what JSON cannot carry is refused.
+// Two requests are the same when their JSON means the same; values that JSON cannot carry are refused.
 import { expect, test } from 'vitest'
 import { canonicalJson, derivedKey, requestHash } from '../../packages/saga/src/request-hash.ts'
 

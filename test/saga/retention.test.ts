@@ -1,4 +1,4 @@
-// What has expired goes, in batches; what is under way stays, however old it is. And what was left behind is finished.
+// Expired rows are deleted in batches; running ones stay, however old. Abandoned steps are finished.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
 import { newMessageId } from '../../packages/saga/src/outbox.ts'
@@ -44,7 +44,7 @@ test('batches are bounded, and the next run goes on', async () => {
   expect((await runRetention(kit, { batchSize: 50 })).idempotency_keys).toBe(150)
 })
 
-test('two processes at once: one works, the other leaves it to it', async () => {
+test('of two concurrent processes one works, the other yields', async () => {
   await keys('completed', '-1 second', 1_000)
   const reports = await Promise.all([
     runRetention(kit, { batchSize: 10 }),
@@ -55,7 +55,7 @@ test('two processes at once: one works, the other leaves it to it', async () => 
   expect(await countOf(kit, 'idempotency_keys')).toBe(0)
 })
 
-test('finished sagas go with their steps; those that are parked stay', async () => {
+test('finished sagas are deleted with their steps; parked ones stay', async () => {
   for (const status of ['completed', 'compensated', 'parked'])
     await kit.pool.query(
       `WITH i AS (INSERT INTO ${kit.schema}.saga_instances (saga_id, name, status, input, request_hash, headers, expires_at)
@@ -68,7 +68,7 @@ test('finished sagas go with their steps; those that are parked stay', async () 
   expect(await countOf(kit, 'saga_steps')).toBe(2)
 })
 
-test('a step whose process died is finished by recovery, with the request that was kept', async () => {
+test('recovery finishes a step whose process died, with the stored request', async () => {
   const provider = new FakeProvider()
   const pay = (key: string, request: unknown, effect?: () => Promise<never>) =>
     runIdempotentStep(
@@ -90,7 +90,7 @@ test('a step whose process died is finished by recovery, with the request that w
   expect([...provider.charges.values()].map(({ amount }) => amount)).toEqual([7])
 })
 
-test('what a replay may send again is remembered, however long it waited for the replay', async () => {
+test('messages that a replay may send again are remembered, however late the replay', async () => {
   const messageId = newMessageId(kit)
   // Its confirm was lost: the consumer has it, and the relay gave it up.
   await kit.pool.query(

@@ -1,4 +1,4 @@
-// A saga that is compensated: what cannot be undone is said, and nothing is passed over, whoever comes in between.
+// A saga that is compensated: a step that cannot be undone is reported, and none is skipped, whatever runs in between.
 import type { Pool, PoolClient } from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { BusinessError, OperationInProgressError } from '../../packages/saga/src/errors.ts'
@@ -38,7 +38,7 @@ function version(...steps: Step[]) {
   return versionWithin(1, ...steps)
 }
 
-/** What fails is tried again within `backoffMs`: where that is short, by the same `runOnce` on a slow machine. */
+/** Failures are retried within `backoffMs`: if that is short, by the same `runOnce` on a slow machine. */
 function versionWithin(backoffMs: number, ...steps: Step[]) {
   const backoff = { initialMs: backoffMs, maxMs: backoffMs }
   const runner = createSagaRunner({ kit, definitions: [defineSaga('order', steps)], backoff })
@@ -56,7 +56,7 @@ function versionWithin(backoffMs: number, ...steps: Step[]) {
   }
 }
 
-test('a compensation that is refused does not count as executed: the saga is parked, and retry asks again', async () => {
+test('a refused compensation does not count as executed: the saga is parked, and retry compensates again', async () => {
   let refusing = true
   const refund = async (stepKey: string) => {
     if (refusing) throw new BusinessError('too_late', 'refunds are closed')
@@ -71,7 +71,7 @@ test('a compensation that is refused does not count as executed: the saga is par
   expect(provider.kept).toBe(0)
 })
 
-test('a saga that a no after the pivot has parked goes on when it is retried and the no is one no longer', async () => {
+test('a saga parked by a refusal after the pivot goes on when a retry is no longer refused', async () => {
   let willing = false
   const carrier: Step = {
     name: 'carrier',
@@ -109,7 +109,7 @@ test('a saga compensated by hand after its pivot is parked with everything as it
   expect((await saga.settle()).status).toBe('completed')
 })
 
-test('a pivot of which nobody knows whether it took effect is not passed over on the way back', async () => {
+test('a pivot of unknown effect is not skipped by the compensation', async () => {
   let answers = false
   const decide: Step = {
     name: 'decide',
@@ -143,7 +143,7 @@ test('a runner of an older version does not complete a saga without the step tha
   expect([shipped, provider.kept]).toEqual([1, 1])
 })
 
-test('a step that was renamed meanwhile is not passed over on the way back', async () => {
+test('a step that was renamed meanwhile is not skipped by the compensation', async () => {
   const stuck: Step = { name: 'stuck', effect: () => Promise.reject(new Error('not now')) }
   const before = versionWithin(24 * 60 * 60_000, pay, stuck)
   await before.begin()
@@ -191,7 +191,7 @@ function holding(pool: Pool, kind: RegExp) {
   return { pool: proxied, reached: reached.promise, go: go.resolve }
 }
 
-test('a compensation that waits for a claim which is just being committed sees that the step is at work', async () => {
+test('a compensation that waits for a claim being committed sees that the step is running', async () => {
   const { schemaName, schema } = kit
   await kit.pool.query(
     `INSERT INTO ${schema}.saga_steps (saga_id, step, status) VALUES ('a', 'pay', 'pending')`,

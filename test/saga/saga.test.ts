@@ -1,4 +1,4 @@
-// A saga comes to an end, forward or back, whatever dies on the way; and nothing is charged that is not kept or refunded.
+// A saga ends, forward or compensated, whatever dies on the way; every charge is kept or refunded.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import {
   AttemptsExhaustedError,
@@ -69,7 +69,7 @@ function runner(steps: readonly SagaStepDefinition<Order>[], options: Partial<Sa
   })
   const begin = (sagaId: string, input: Order = { amount: 10 }) =>
     kit.transaction((tx) => one.begin(tx, 'order', { sagaId, input }))
-  /** Until nothing is under way any more. */
+  /** Until no step is running. */
   const settle = async (sagaId: string) => {
     for (;;) {
       await one.runOnce()
@@ -96,7 +96,7 @@ test('a saga runs its steps in order, each seeing the results of those before', 
   expect([provider.kept, await reserved()]).toEqual([1, 1])
 })
 
-test('where the business says no, the steps before are compensated and those after never begin', async () => {
+test('when a step is refused, the steps before are compensated and those after never begin', async () => {
   provider.moods.push('decline')
   const { begin, settle } = runner([reserve, pay, ship])
   await begin('a')
@@ -107,7 +107,7 @@ test('where the business says no, the steps before are compensated and those aft
   expect([provider.kept, await reserved()]).toEqual([0, 0])
 })
 
-test('a step whose attempts are exhausted with an unknown outcome is compensated, too, for it may have taken effect', async () => {
+test('a step whose attempts end with an unknown outcome is compensated, too: it may have taken effect', async () => {
   provider.moods.push('fail-after', 'fail-after', 'fail-after')
   const { begin, settle } = runner([reserve, pay, ship])
   await begin('a')
@@ -116,7 +116,7 @@ test('a step whose attempts are exhausted with an unknown outcome is compensated
   expect([provider.kept, await reserved()]).toEqual([0, 0])
 })
 
-test('faults are tried again, with the same key', async () => {
+test('faults are retried with the same key', async () => {
   provider.moods.push('fail-before', 'fail-after')
   const { begin, settle } = runner([reserve, pay, ship])
   await begin('a')
@@ -125,7 +125,7 @@ test('faults are tried again, with the same key', async () => {
   expect([provider.calls.length, provider.kept]).toEqual([3, 1])
 })
 
-test('after the pivot there is no way back: a no parks the saga, and retry goes forward', async () => {
+test('after the pivot a refusal parks the saga, and retry goes forward', async () => {
   let willing = false
   const stubborn: SagaStepDefinition<Order> = {
     name: 'stubborn',
@@ -142,7 +142,7 @@ test('after the pivot there is no way back: a no parks the saga, and retry goes 
   expect((await settle('a')).status).toBe('completed')
 })
 
-test('a compensation that fails is tried again, then parked, never passed over; retry goes on backwards', async () => {
+test('a failed compensation is retried, then parked, never skipped; retry goes on compensating', async () => {
   let broken = true
   const sticky: SagaStepDefinition<Order> = {
     ...pay,
@@ -203,7 +203,7 @@ test('a runner that vanished in an effect: another takes the saga over and repea
   expect([provider.kept, await reserved()]).toEqual([1, 1])
 })
 
-test('a saga compensated by hand is undone from where it stood', async () => {
+test('a saga compensated by hand is undone from its current step', async () => {
   const wait = Promise.withResolvers<never>()
   const later: SagaStepDefinition<Order> = { name: 'later', effect: () => wait.promise }
   const { runner: one, begin, settle } = runner([reserve, pay, later])
@@ -212,7 +212,7 @@ test('a saga compensated by hand is undone from where it stood', async () => {
   while ((await countOf(kit, `saga_steps WHERE step = 'later' AND status = 'running'`)) === 0)
     await new Promise(setImmediate)
   expect(await compensateSaga(kit, 'a', 'customer called')).toBe(true)
-  // The step is at work still: it is let finish or lapse before anything is undone.
+  // The step is still running: it must finish or lapse before any step is undone.
   await one.runOnce()
   expect((await getSaga(kit, 'a'))!.status).toBe('compensating')
   wait.reject(new Error('gave up'))
@@ -220,7 +220,7 @@ test('a saga compensated by hand is undone from where it stood', async () => {
   expect([provider.kept, await reserved()]).toEqual([0, 0])
 })
 
-/** Longer than any pause of the machine: where a lease is to be over, the test says so to the database. */
+/** Longer than any pause of the machine: a test that needs an ended lease sets it in the database. */
 const LEASE_MS = 60_000
 
 const charge = (sagaId: string) =>
@@ -240,7 +240,7 @@ const undo = (sagaId: string) =>
     { effect: ({ stepKey }) => provider.refund(stepKey) },
   )
 
-test('a compensation that comes before its step bars it: the late step charges nobody', async () => {
+test('a compensation that comes before its step bars it: the late step makes no charge', async () => {
   expect(await undo('early')).toBe('suspended')
   await expect(charge('early')).rejects.toBeInstanceOf(StepSuspendedError)
   expect(provider.calls).toEqual([])
@@ -279,7 +279,7 @@ test('a step that was paused beyond its lease and compensated meanwhile undoes i
   expect(provider.kept).toBe(0)
 })
 
-test('a late effect whose undoing fails at first is undone all the same', async () => {
+test('a late effect whose undoing fails at first is undone later', async () => {
   const go = Promise.withResolvers<void>()
   provider.hold = go.promise
   let refunds = 0
@@ -308,7 +308,7 @@ test('a late effect whose undoing fails at first is undone all the same', async 
   expect([provider.charges.size, provider.kept, refunds]).toEqual([1, 0, 3])
 })
 
-/** A step that woke up too late: its timer fires before it sees what became of its call, which it has made all the same. */
+/** A step that woke up too late: its timer fires before it sees the result of its call, which it has made. */
 async function abandonedAndCompensated(sagaId: string, provider: FakeProvider, moods: Mood[] = []) {
   const clock = new VirtualClock()
   const slow = await testKit(server, { clock })
@@ -356,7 +356,7 @@ test.each<[string, Mood[]]>([
   expect([provider.charges.size, provider.kept]).toEqual([1, 0])
 })
 
-test('a step that was paused while another process completed it is not undone: the charge is one and the same', async () => {
+test('a step paused while another process completed it is not undone: it is the same charge', async () => {
   const go = Promise.withResolvers<void>()
   provider.hold = go.promise
   const late = charge('twice')

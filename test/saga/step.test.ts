@@ -78,7 +78,7 @@ test('a step is executed once and replayed afterwards', async () => {
   expect([provider.calls.length, await paymentsOf('once')]).toEqual([1, 1])
 })
 
-test('of twenty callers at once one calls the provider, the others are told to come back, and then replay', async () => {
+test('of twenty concurrent callers one calls the provider, the others are told to retry, and then replay', async () => {
   const provider = new FakeProvider()
   const go = Promise.withResolvers<void>()
   provider.hold = go.promise
@@ -124,7 +124,7 @@ test('no connection and no transaction is held while the provider is called', as
   expect(during).toBeNull()
 })
 
-test('a definite no is an outcome: committed with its rows, replayed, never asked again', async () => {
+test('a definite refusal is an outcome: committed with its rows, replayed, never sent again', async () => {
   const provider = new FakeProvider()
   provider.moods.push('decline')
   const reject = async (
@@ -159,7 +159,7 @@ test('a fault after the charge: reconcile finds it, and the provider is not call
   expect([provider.calls.length, provider.charges.size, await paymentsOf('after')]).toEqual([1, 1, 1])
 })
 
-test('a holder that vanished is taken over after its lease; coming back, it changes nothing', async () => {
+test('a vanished holder is taken over after its lease; when it comes back, it has no effect', async () => {
   const provider = new FakeProvider()
   const go = Promise.withResolvers<void>()
   const stalled = pay(
@@ -206,7 +206,7 @@ test('fencing tokens rise with every takeover', async () => {
   expect(new Set(tokens).size).toBe(3)
 })
 
-test('attempts are bounded; the step is parked until a person lets it go on', async () => {
+test('attempts are bounded; the step is parked until an operator retries it', async () => {
   const provider = new FakeProvider()
   provider.moods.push('fail-before', 'fail-before', 'fail-before')
   const ask = () => pay(provider, 'parked', { maxAttempts: 3 })
@@ -222,7 +222,7 @@ test('attempts are bounded; the step is parked until a person lets it go on', as
 test('crashes count as attempts: a step that kills its process is parked, too', async () => {
   const provider = new FakeProvider()
   for (let crash = 1; crash <= 2; crash += 1) {
-    // A process that dies in the effect leaves exactly this: a claim, and nothing after it.
+    // A process that dies in the effect leaves exactly this: a claim without an outcome.
     void pay(provider, 'crash', { maxAttempts: 2 }, { effect: () => new Promise(() => {}) })
     while ((await rowOf('crash'))?.attempts !== crash) await new Promise(setImmediate)
     await lapse('crash')
@@ -231,7 +231,7 @@ test('crashes count as attempts: a step that kills its process is parked, too', 
   expect((await rowOf('crash')).status).toBe('parked')
 })
 
-test('what can never work is parked at once', async () => {
+test('a step that can never succeed is parked at once', async () => {
   const failing = pay(
     new FakeProvider(),
     'never',
@@ -249,7 +249,7 @@ test('another request under the same key is refused while the first runs and aft
   )
 })
 
-test('a commit that fails leaves the charge to the next attempt, which writes it once', async () => {
+test('after a failed commit the next attempt writes the charge once', async () => {
   const provider = new FakeProvider()
   let first = true
   const commit: StepHandlers<Paid, unknown>['commit'] = async (tx, { chargeId }) => {
@@ -272,7 +272,7 @@ test('a business error out of commit is a fault: the effect has taken place', as
   expect((await rowOf('late')).status).toBe('in_progress')
 })
 
-test('a commit that cannot reach what it calls is a fault like others, and not entered again as after an outage', async () => {
+test('a commit whose own call fails is a fault like others, not repeated as after an outage', async () => {
   let runs = 0
   const commit = () => {
     runs += 1
@@ -282,7 +282,7 @@ test('a commit that cannot reach what it calls is a fault like others, and not e
   expect(runs).toBe(1)
 })
 
-test('where the backend dies in the settling transaction, it is entered again, and the outcome is written once', async () => {
+test('when the backend dies in the settling transaction, it is repeated, and the outcome written once', async () => {
   const provider = new FakeProvider()
   let runs = 0
   const outcome = await pay(
@@ -329,11 +329,11 @@ test('the signal aborts before the lease ends, and an effect that ignores it is 
   await outcome
 })
 
-test('a step that stood parked for longer than its answers last answers repetitions all the same', async () => {
+test('a step parked for longer than its answers last still answers repetitions', async () => {
   const provider = new FakeProvider()
   provider.moods.push('fail-before')
   await expect(pay(provider, 'days', { maxAttempts: 1 })).rejects.toBeInstanceOf(AttemptsExhaustedError)
-  // Two days pass until somebody looks at it, and the provider forgets its keys after one.
+  // Two days pass until an operator looks at it, and the provider forgets its keys after one.
   await kit.pool.query(
     `UPDATE ${kit.schema}.idempotency_keys SET expires_at = clock_timestamp() - interval '1 day' WHERE key = 'days'`,
   )
@@ -343,7 +343,7 @@ test('a step that stood parked for longer than its answers last answers repetiti
   expect([provider.calls.length, await paymentsOf('days')]).toEqual([2, 1])
 })
 
-test('a pool that has no connection to give for a while costs no attempt: the outcome is written when it has', async () => {
+test('an exhausted pool costs no attempt: the outcome is written when a connection is free', async () => {
   const clock = new VirtualClock()
   // Long enough for a connection of a busy server to be made.
   const pool = server.pool({ max: 1, connectionTimeoutMillis: 1_500 })

@@ -1,4 +1,4 @@
-// A transaction that ends badly says how, is run again only where that is right, and never ends the process.
+// A failed transaction says how, is retried only where that is right, and never ends the process.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { CommitOutcomeUnknownError, TransactionAbortedError } from '../../packages/saga/src/errors.ts'
 import { createSagaKit } from '../../packages/saga/src/kit.ts'
@@ -22,7 +22,7 @@ beforeEach(async () => {
 const balances = async () =>
   (await kit.pool.query('SELECT balance FROM accounts ORDER BY id')).rows.map((row) => row.balance)
 
-test('what is returned is returned, and what was written is there', async () => {
+test('a transaction returns its value, and its rows are there', async () => {
   const answer = await kit.transaction(async (tx) => {
     await tx.query('UPDATE accounts SET balance = 7 WHERE id = 1')
     return 'done'
@@ -58,8 +58,8 @@ test('a serialization failure runs the whole function again, on a new snapshot',
   expect(runs).toBeGreaterThan(10)
 })
 
-// The one that PostgreSQL ends may be back before the other one has woken up, and meet it crosswise once more.
-test('a deadlock is retried, however often it comes, until both have come to an end', async () => {
+// The one that PostgreSQL ends may be back before the other has woken up, and deadlock again.
+test('a deadlock is retried, however often it comes, until both have ended', async () => {
   const both = Promise.withResolvers<void>()
   let runs = 0
   const move = (from: number, to: number) =>
@@ -122,7 +122,7 @@ test('a backend that is killed between two statements fails the transaction, not
   expect(await balances()).toEqual([100, 100])
 })
 
-test('a connection lost during COMMIT is called unknown, for it may have happened', async () => {
+test('a connection lost during COMMIT is called unknown: it may have committed', async () => {
   await kit.pool.query(`CREATE OR REPLACE FUNCTION slow_commit() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END $$`)
   await kit.pool.query(`CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON accounts DEFERRABLE INITIALLY DEFERRED
@@ -157,7 +157,7 @@ test('a statement that takes too long is ended by the server', async () => {
   }
 })
 
-test('a COMMIT that is not answered in time is called unknown, too: the server may be executing it', async () => {
+test('an unanswered COMMIT is called unknown, too: the server may be executing it', async () => {
   const impatient = createSagaKit({ pool: server.pool({ query_timeout: 3_000 }) })
   await kit.pool.query(`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$`)

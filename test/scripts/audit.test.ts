@@ -1,4 +1,4 @@
-/** `npm run audit` says what is known, and says that nothing is known where nobody was asked: never the one for the other. */
+/** `npm run audit` never takes a registry that did not answer for one that knows no vulnerability. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -26,7 +26,7 @@ const FOUND = report({
 })
 
 test.each<[what: string, written: string, accepted: string[], kind: AuditVerdict['kind'], last: string]>([
-  ['nothing is known', report({}), [], 'clean', '0 known vulnerabilities in 7 packages, 0 accepted'],
+  ['no known vulnerability', report({}), [], 'clean', '0 known vulnerabilities in 7 packages, 0 accepted'],
   ['one is known', FOUND, [], 'findings', '1 known vulnerabilities in 7 packages, 0 accepted'],
   ['it is accepted', FOUND, [ID], 'clean', '0 known vulnerabilities in 7 packages, 1 accepted'],
   ['another is accepted', FOUND, ['GHSA-x'], 'findings', '1 known vulnerabilities in 7 packages, 0 accepted'],
@@ -63,11 +63,11 @@ test.each<[what: string, written: string, accepted: string[], kind: AuditVerdict
   expect([verdict.kind, verdict.lines.at(-1)]).toEqual([kind, last])
 })
 
-test('a finding is told with its number, severity, package and range', () => {
+test('a finding is printed with its number, severity, package and range', () => {
   expect(verdictOnAudit(FOUND, new Set()).lines[0]).toBe(`${ID} high: leaf <2 Reads too far`)
 })
 
-test('accepted is what has a row with a reason', () => {
+test('a finding is accepted when it has a row with a reason', () => {
   const rows = `| \`${ID}\` | \`leaf\` | it is never given what strangers send |\n| \`GHSA-1\` | \`leaf\` | |\nGHSA-2\n`
   expect([...acceptedIn(rows)]).toEqual([ID])
 })
@@ -75,27 +75,24 @@ test('accepted is what has a row with a reason', () => {
 test.each<[what: string, status: number, answer: string, kind: AuditVerdict['kind'], said: RegExp]>([
   ['answers', 200, '{}', 'clean', /^0 known vulnerabilities in \d+ packages/m],
   ['does not answer that', 405, '', 'unchecked', /^unchecked: .*405/m],
-])(
-  'of a registry that %s the command says so, by its exit code too',
-  async (_what, status, answer, kind, said) => {
-    const asked: string[] = []
-    await using stack = new AsyncDisposableStack()
-    const registry = createServer((request, response) => {
-      asked.push(`${request.method} ${request.url}`)
-      request
-        .resume()
-        .on('end', () => response.writeHead(status, { 'content-type': 'application/json' }).end(answer))
-    })
-    await new Promise<void>((resolve) => registry.listen(0, '127.0.0.1', resolve))
-    stack.defer(() => void registry.close())
-    const origin = `http://127.0.0.1:${(registry.address() as AddressInfo).port}/`
-    const command = stack.use(
-      new TestProcess(process.execPath, [join(import.meta.dirname, '../../scripts/audit.ts')], {
-        env: { npm_config_registry: origin, npm_config_fetch_retries: '0' },
-      }),
-    )
-    expect(await command.exited).toMatchObject({ code: EXIT_CODES[kind] })
-    expect(command.output).toMatch(said)
-    expect(asked[0]).toMatch(/^POST \/-\/npm\/v1\/security\/advisories\/bulk/)
-  },
-)
+])('a registry that %s is reported, by the exit code too', async (_what, status, answer, kind, said) => {
+  const asked: string[] = []
+  await using stack = new AsyncDisposableStack()
+  const registry = createServer((request, response) => {
+    asked.push(`${request.method} ${request.url}`)
+    request
+      .resume()
+      .on('end', () => response.writeHead(status, { 'content-type': 'application/json' }).end(answer))
+  })
+  await new Promise<void>((resolve) => registry.listen(0, '127.0.0.1', resolve))
+  stack.defer(() => void registry.close())
+  const origin = `http://127.0.0.1:${(registry.address() as AddressInfo).port}/`
+  const command = stack.use(
+    new TestProcess(process.execPath, [join(import.meta.dirname, '../../scripts/audit.ts')], {
+      env: { npm_config_registry: origin, npm_config_fetch_retries: '0' },
+    }),
+  )
+  expect(await command.exited).toMatchObject({ code: EXIT_CODES[kind] })
+  expect(command.output).toMatch(said)
+  expect(asked[0]).toMatch(/^POST \/-\/npm\/v1\/security\/advisories\/bulk/)
+})

@@ -1,6 +1,6 @@
 /**
- * What `npm run build` yields. The sidecar runs on its own: nothing of it is read from src/ or packages/. The two packages are
- * tried as somebody else gets them: packed by npm, installed without a network into an empty folder, every door opened there.
+ * What `npm run build` yields. The sidecar runs on its own, without src/ or packages/. The two packages are tested as a
+ * user gets them: packed by npm, installed without a network into an empty folder, every export imported there.
  */
 import {
   accessSync,
@@ -83,7 +83,7 @@ test('every source map of the sidecar leads to its source', () => {
 
 describe('the packages, installed', () => {
   const packages = { client, saga: kit }
-  /** Outside of the repository, so that nothing of it is found. */
+  /** Outside of the repository, so that no file of it is found. */
   const outside = realpathSync(mkdtempSync(join(tmpdir(), 'fencepost-packages-')))
   const empty = join(outside, 'empty')
   const doors = Object.values(packages).flatMap(({ name, exports }) =>
@@ -92,7 +92,7 @@ describe('the packages, installed', () => {
 
   beforeAll(async () => {
     mkdirSync(empty)
-    writeFileSync(join(empty, 'package.json'), '{ "name": "somebody", "private": true, "type": "module" }\n')
+    writeFileSync(join(empty, 'package.json'), '{ "name": "consumer", "private": true, "type": "module" }\n')
     for (const name of Object.keys(packages))
       await done(
         'npm',
@@ -110,7 +110,7 @@ describe('the packages, installed', () => {
   })
   afterAll(() => rmSync(outside, { recursive: true, force: true }))
 
-  test('a tarball holds what is compiled, with declarations, manifest, page and licence, and nothing else', () => {
+  test('a tarball holds compiled code, declarations, manifest, page and licence only', () => {
     for (const [name, { exports }] of Object.entries(packages)) {
       const place = join(empty, 'node_modules/@fencepost', name)
       const files = (readdirSync(place, { recursive: true }) as string[]).filter((file) =>
@@ -132,14 +132,14 @@ describe('the packages, installed', () => {
     expect(core.sort()).toEqual(['core/clock.js', 'core/retry.js', 'core/saga-admin.js'])
   })
 
-  test('nothing in it leads out of its package or to a source', () => {
+  test('no file in it refers outside its package or to a source', () => {
     const faults = globSync('node_modules/@fencepost/*/**/*.{js,d.ts}', { cwd: empty }).filter((file) =>
       /from '(\.\.\/){2,}|sourceMappingURL/.test(readFileSync(join(empty, file), 'utf8')),
     )
     expect(faults).toEqual([])
   })
 
-  test('every door opens', async () => {
+  test('every export can be imported', async () => {
     const program = doors.map(
       (door) =>
         `console.log(${JSON.stringify(door)}, Object.keys(await import(${JSON.stringify(door)})).length > 0)`,
@@ -148,7 +148,7 @@ describe('the packages, installed', () => {
     expect(said.trim().split('\n')).toEqual(doors.map((door) => `${door} true`))
   })
 
-  test('every door has its types', async () => {
+  test('every export has its types', async () => {
     const lines = doors.map((door, index) => `import * as door${index} from '${door}'`)
     const program = [
       ...lines,

@@ -41,13 +41,13 @@ test.each([
   expect(await box.policyNow()).toBe(policy)
 })
 
-test('a failed installation is told, and the policy is as it was', async () => {
+test('a failed installation is reported, and the policy is restored', async () => {
   await using box = await sandbox('echo "E: Unable to locate package broker"; exit 100', before)
   expect(await box.installer.exited).toEqual({ code: 100, signal: null })
   expect(await box.policyNow()).toBe(before)
 })
 
-test('an installation that is ended leaves the policy as it was', async () => {
+test('an aborted installation restores the policy', async () => {
   await using box = await sandbox('echo asleep; until [ -e "$0.go" ]; do sleep 0.05; done', before)
   await box.installer.line(/asleep/)
   expect(await box.policyNow()).not.toBe(before)

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 
 const root = join(import.meta.dirname, '../..')
 
-test('every file of long tests has one beside it with a slice of the same, which every run takes', () => {
+test('every file of long tests has a slice beside it, which every run takes', () => {
   const long = globSync('{test,examples,packages}/**/*.long.test.ts', {
     cwd: root,
     exclude: (path) => path.includes('node_modules'),

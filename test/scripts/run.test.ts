@@ -1,4 +1,4 @@
-/** scripts/run.mjs in front of small programs. The installation itself is what every fresh clone exercises. */
+/** scripts/run.mjs in front of small programs. Every fresh clone exercises the installation itself. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -36,7 +36,7 @@ test('its exit code is ours', async () => {
   expect(await run.child.exited).toEqual({ code: 78, signal: null })
 })
 
-test('a SIGTERM to us alone reaches it, and it may end in its own way', async () => {
+test('a SIGTERM to us alone is passed on, and the program ends in its own way', async () => {
   await using run = await running(
     `process.on('SIGTERM', () => { console.log('draining'); process.exit(0) })
      console.log('up'); setInterval(() => {}, 1000)`,
@@ -46,12 +46,12 @@ test('a SIGTERM to us alone reaches it, and it may end in its own way', async ()
   expect(run.child.output).toMatch(/draining/)
 })
 
-test('a program that a signal ended is told as the shell tells it', async () => {
+test('a program ended by a signal is reported as the shell does', async () => {
   await using run = await running(`process.kill(process.pid, 'SIGKILL')`)
   expect(await run.child.exited).toEqual({ code: 137, signal: null })
 })
 
-test('without a program it says how it is used', async () => {
+test('without a program it prints its usage', async () => {
   await using run = new TestProcess(process.execPath, ['scripts/run.mjs'])
   expect(await run.exited).toEqual({ code: 2, signal: null })
   expect(run.output).toMatch(/^usage: /)

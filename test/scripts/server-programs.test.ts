@@ -46,7 +46,7 @@ test.each([
   expect(missing).toEqual(end === 'provided' ? [] : [broker])
 })
 
-test('what is missing is told with its reason, and with one command for all of it', () => {
+test('missing programs are named with the reason, and one command installs them all', () => {
   const second = { ...broker, programs: ['broker-admin', 'broker-cli'] }
   expect(whatToInstall([])).toEqual([])
   expect(whatToInstall([broker, second])).toEqual([

@@ -1,4 +1,4 @@
-/** Has Spin take the steps of a recorded history, and says which of them is none of the model's. */
+/** Has Spin take the steps of a recorded history, and returns the first that is not a step of the model. */
 
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,8 +1,10 @@
 /**
- * A short run on five real nodes with faults, and what the nodes carried out in it: three sidecars, sessions that race, lapse, are
- * taken over and given back, while a node stands still and is killed, another one is emptied, and a third is started again with its data.
+ * A short run on five real nodes with faults, and what the nodes executed in it: three sidecars, sessions that race,
+ * lapse, are taken over and given back, while a node stands still and is killed, another one is emptied, and a third is
+ * started again with its data.
  *
- * Owns what is done and in which order. It is real time on real servers, so no two runs are alike; what must be true of each is the model's matter.
+ * Owns what is done and in which order. It runs in real time on real servers, so no two runs are alike; the model
+ * judges each.
  */
 
 import { setTimeout as pause } from 'node:timers/promises'
@@ -18,7 +20,7 @@ const NODES = 5
 
 export type FaultRun = { readonly recorded: Recorded; readonly leftOut: number; readonly done: Done }
 
-/** How often each was met: a run in which one was not has shown nothing of it. */
+/** How often each occurred: a run without one proves nothing about it. */
 export type Done = Record<'granted' | 'takenOver' | 'shown' | 'forgot' | 'told' | 'remembered', number>
 
 export async function faultRun(): Promise<FaultRun> {

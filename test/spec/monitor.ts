@@ -1,5 +1,6 @@
 /**
- * What a Redis node says it carries out: the lines of MONITOR, each call and what a script did inside of it, in their order.
+ * What a Redis node executes, by its own report: the lines of MONITOR, each call and the calls inside a script, in
+ * order.
  *
  * Owns the connection and how a line is written. What the calls mean is `node-recorder.ts`.
  */
@@ -11,7 +12,7 @@ import { createConnection, type Socket } from 'node:net'
 export type Carried = {
   /** By the node's clock, microseconds since 1970. */
   readonly atUs: number
-  /** A script did it, inside the call that stands before. */
+  /** A call inside the script of the preceding call. */
   readonly inScript: boolean
   readonly words: readonly string[]
 }
@@ -23,11 +24,11 @@ export class Monitor implements AsyncDisposable {
 
   private constructor(socket: Socket) {
     this.#socket = socket
-    socket.on('error', () => {}) // A node that is killed: what it had said stands.
+    socket.on('error', () => {}) // A killed node: the lines it sent stand.
     socket.setEncoding('latin1').on('data', (text) => this.#take(String(text)))
   }
 
-  /** Everything that the node carries out from now on. */
+  /** Everything that the node executes from now on. */
   static async on(port: number): Promise<Monitor> {
     const socket = createConnection({ host: '127.0.0.1', port })
     await once(socket, 'connect')

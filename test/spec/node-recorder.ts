@@ -1,8 +1,9 @@
 /**
- * What one real node carried out, in the words of `recorder.ts`: from the lines of its MONITOR.
+ * What one real node executed, in the words of `recorder.ts`: from the lines of its MONITOR.
  *
- * Owns how a call of the batch script is taken apart into its commands, and the record that a node has after each: what the script
- * wrote, byte for byte. Answers are not shown: a claim that wrote one was granted, and of everything else only the record is known.
+ * Owns how a call of the batch script is taken apart into its commands, and the record that a node has after each: what
+ * the script wrote, byte for byte. Answers are not shown: a claim that wrote was granted; of all else only the record
+ * is known.
  */
 
 import type { NodeAnswer } from '../../src/core/ports.ts'
@@ -18,7 +19,7 @@ export type Timed = { readonly atUs: number; readonly event: Event }
 
 type Packed = { readonly bytes: string; readonly expiresMs: number }
 
-/** What a node has when it is started again: read from it before anybody else may speak to it. */
+/** What a node has when it is started again: read before any sidecar can reach it. */
 export type Remembered = {
   readonly atUs: number
   readonly records: ReadonlyMap<string, Packed>
@@ -31,7 +32,7 @@ const FRAME = 173
 
 export class NodeRecorder {
   readonly events: Timed[] = []
-  /** Asked about twice in one call: which of the two wrote is not told apart, so these are left out. */
+  /** Twice in one call: which of the two wrote is unknown, so these are left out. */
   readonly twice = new Set<string>()
   readonly #node: number
   readonly #script: Script
@@ -68,7 +69,7 @@ export class NodeRecorder {
       this.#epoch = undefined
       this.#forgot(atUs)
     }
-    // One that the node doesn't know (NOSCRIPT) did nothing inside.
+    // A script that the node doesn't know (NOSCRIPT) made no calls.
     if (inside.length === 0 || !/^eval(sha)?$/i.test(name)) return
     if (what === this.#script.sha1 || what === this.#source) this.#batch(atUs, words, inside)
     else for (const { words: inner } of inside) this.#membership(atUs, inner)
@@ -107,8 +108,8 @@ export class NodeRecorder {
 
   #frame(atUs: number, lookedUs: number, frame: Frame, own: readonly Carried[], counted: boolean): void {
     const { key } = frame
-    // The script's time lies between its call and the first thing that it asks. Both are microseconds apart, and a lease may end
-    // between them: who wrote had seen that it has, who did not may not have.
+    // The script's time lies between its call and its first inner call, microseconds apart. A lease may end between
+    // them: a command that wrote has seen its end, one that did not may not have.
     const [calledMs, lookedMs] = [Math.floor(atUs / 1_000), Math.floor(lookedUs / 1_000)]
     const before = this.#kept(key, calledMs).record
     const wrote = own.filter(({ words }) => this.#write(words, lookedMs)).length > 0
@@ -229,7 +230,7 @@ function commandOf({ key, bytes, rest }: Frame): RecordCommand | undefined {
   }
 }
 
-/** Of what wrote, a grant is known by the claim that stands. What else was answered is not shown, and the record says what it did. */
+/** A claim that wrote was granted. Other answers are not shown; the record says what the command did. */
 function answerOf({ kind }: RecordCommand, { record, nodeMs }: Kept): NodeAnswer | undefined {
   if (kind !== 'claim' || record?.state !== 'claimed') return undefined
   return { kind: 'granted', attempt: record.attempt, nodeMs }

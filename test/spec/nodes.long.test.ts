@@ -1,4 +1,4 @@
-/** What real nodes carry out of a broken script is not what the model says. */
+/** What real nodes execute with a broken script is not a run of the model. */
 
 import { expect, test } from 'vitest'
 import { heldToTheModel } from './run-of-nodes.ts'

@@ -1,4 +1,4 @@
-/** What real nodes carry out under faults is what the model says. */
+/** What real nodes execute under faults is a run of the model. */
 
 import { expect, test } from 'vitest'
 import { parseLine } from './monitor.ts'
@@ -16,7 +16,7 @@ test('a line of MONITOR is read to the byte', () => {
 test('each step of five real nodes is a step of the model, while one is killed, one is emptied and one is started again', async () => {
   const { rejected, done, keys, leftOut, steps } = await heldToTheModel()
   expect(rejected).toBeNull()
-  // Each was met, and hardly anything was left out.
+  // Each fault occurred, and hardly any step was left out.
   expect(
     Object.values(done).every((count) => count > 0),
     JSON.stringify(done),

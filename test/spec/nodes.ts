@@ -3,7 +3,8 @@
  *
  *   --mutant NAME      the nodes are sent a script with one rule taken out (test/faults/mutants.ts): it must not be accepted
  *
- * Ends with 0 where every step was one of the model, with 1 where one was not. The last line is one JSON object for programs.
+ * Ends with 0 where every step was one of the model, with 1 where one was not. The last line is one JSON object for
+ * programs.
  */
 
 import { registerHooks } from 'node:module'
@@ -33,7 +34,7 @@ console.log(
 )
 process.exitCode = rejected === undefined ? 0 : 1
 
-/** The script is put together from several files: it is changed where that is done. */
+/** The script is assembled from several files, and changed there. */
 function breakScript(name: string): void {
   const mutant = MUTANTS.find((one) => one.name === name)
   if (mutant === undefined || !mutant.file.endsWith('.lua')) throw new RangeError(`no broken script ${name}`)

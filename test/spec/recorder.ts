@@ -1,8 +1,8 @@
 /**
- * Writes down what the nodes of one simulated history carried out, and what claimants concluded from it.
+ * Records what the nodes of one simulated history executed, and what claimants concluded from it.
  *
- * Owns the hooks, which stand around the public methods of the simulated nodes, and the order of events. What they mean in the model is
- * `trace.ts`.
+ * Owns the hooks, which stand around the public methods of the simulated nodes, and the order of events. What they mean
+ * in the model is `trace.ts`.
  */
 
 import type { NodeAnswer } from '../../src/core/ports.ts'
@@ -43,7 +43,7 @@ export type Event =
 export type Recorded = {
   readonly nodeCount: number
   readonly events: readonly Event[]
-  /** More memory was lost, on purpose, than the promises allow for; or the cluster was not founded before: not the model's matter. */
+  /** More memory was lost, on purpose, than the promises allow, or no cluster was founded before: outside the model. */
   readonly beyond: boolean
   readonly broken: readonly string[]
 }
@@ -65,7 +65,7 @@ const { execute, put, setEpoch, revoke, restart, restartAsOf, flush } = Simulate
 Object.assign(SimulatedNode.prototype, {
   execute(this: SimulatedNode, command: RecordCommand, epoch: string | undefined): NodeAnswer {
     const before = this.peek(command.key)
-    // What is counted is told as the node said it; else only that it was not counted.
+    // A counted answer is recorded as the node gave it; of another only that it did not count.
     const counted = this.voting && epoch === this.epoch
     let said: NodeAnswer | undefined
     const answer = execute.call(this, command, epoch)
@@ -109,13 +109,13 @@ Object.assign(SimulatedNode.prototype, {
   },
 })
 
-/** Runs one history and gives what was written down of it, in its order. */
+/** Runs one history and returns its recorded events, in order. */
 export async function record(plan: Plan): Promise<Recorded> {
   const events: Event[] = []
   const world = new World(plan)
   const { grants, shown, violations } = world.history
   note = (event) => events.push(event)
-  // At that very moment: what stands there later may have been raised by a renewal.
+  // At that very moment: a renewal may raise it later.
   onPush(grants, ({ lease: { key, token, owner } }) => events.push({ kind: 'granted', key, token, owner }))
   onPush(shown, ({ key, content }) => events.push({ kind: 'shown', key, content }))
   try {

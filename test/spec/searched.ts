@@ -13,7 +13,7 @@ export function testsOfSearches(searches: readonly Search[]): void {
         const { broken, exhaustive, states } = await search(one)
         expect(broken?.story).toBeUndefined()
         expect(exhaustive).toBe(true)
-        // A model that got stuck would find nothing either.
+        // A model that got stuck would find no fault either.
         expect(states).toBeGreaterThan(10_000)
       },
     )

@@ -1,6 +1,6 @@
 /**
- * What claimants of a recorded run on real nodes do, and what they conclude: races, leases that lapse and are taken over, takeovers that
- * are given back, and late calls of each.
+ * What claimants of a recorded run on real nodes do and conclude: races, leases that lapse and are taken over,
+ * takeovers that are released, and late calls of each.
  */
 
 import { setTimeout as pause } from 'node:timers/promises'
@@ -22,7 +22,10 @@ export class Sessions {
     this.#sidecars = sidecars
   }
 
-  /** Sessions of every kind beside a fault, then some of them once more, and one that lasts from before it until after it. */
+  /**
+   * Sessions of every kind beside a fault, then some of them once more, and one that lasts from before it until after
+   * it.
+   */
   async phase(name: string, fault: () => Promise<void>): Promise<void> {
     const across = await this.#granted(0, `${name}-across`, 60_000)
     await Promise.all([fault(), this.#sessions(`${name}-1`)])
@@ -51,7 +54,7 @@ export class Sessions {
   async #takenOver(name: string): Promise<void> {
     const lapses = await this.#granted(0, name, SHORT_LEASE_MS)
     const holds = await this.#granted(1, name, 20_000)
-    // Late, each of them: somebody else's claim stands.
+    // Each of them late: another holder's claim stands.
     if (lapses !== undefined) {
       await this.#leases(0).release(lapses)
       await this.#leases(0).renew(lapses)
@@ -86,7 +89,7 @@ export class Sessions {
     return (this.#sidecars[at] as Sidecar).leases
   }
 
-  /** Until it is granted: a lease is to lapse, a node stands still. Undefined where it is not, as in a broken build. */
+  /** Until granted: a lease must lapse, a node is suspended. Undefined where it never is, as in a broken build. */
   async #granted(
     at: number,
     name: string,

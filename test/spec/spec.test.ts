@@ -1,4 +1,4 @@
-/** The specification under spec/, searched by Spin: nothing breaks it, and without one of its rules something does. */
+/** The specification under spec/, searched by Spin: it holds, and without one of its rules it is broken. */
 
 import { testsOfSearches } from './searched.ts'
 import { SEARCHES } from './searches.ts'

@@ -1,7 +1,7 @@
 /**
- * Runs Spin: a search of every state of a model, and the story of a state that must not be.
+ * Runs Spin: a search of every state of a model, and the path to a forbidden state.
  *
- * Owns the programs and their output. What is searched, and what it must come to, is `searches.ts`.
+ * Owns the programs and their output. The searches and their expected results are in `searches.ts`.
  */
 
 import { execFile } from 'node:child_process'
@@ -36,7 +36,7 @@ export async function search({ defines, depth }: Pick<Search, 'defines' | 'depth
     await run(requireProgram('spin'), [...given, '-a', 'record.pml'], folder)
     const sizes = ['-O1', '-w', '-DSAFETY', '-DCOLLAPSE', `-DMEMLIM=${MEMORY_MAX_MB}`]
     await run(requireProgram('cc'), [...sizes, ...given, '-o', 'pan', 'pan.c'], folder)
-    // -E: that nothing more can happen is no error here.
+    // -E: a state without a next step is no error here.
     const report = await run(join(folder, 'pan'), ['-E', '-n', `-m${depth ?? DEPTH_MAX}`], folder)
     return { ...readReport(report), ...(await storyIn(folder, given, report)) }
   })

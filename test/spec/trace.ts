@@ -1,8 +1,8 @@
 /**
- * Says a recorded history in the words of the model, as a driver for spec/trace.pml.
+ * Translates a recorded history into the model, as a driver for spec/trace.pml.
  *
- * Owns the numbers that stand for tokens, owners, contents and outcomes of one key (in their order, which is all that counts), and where the
- * trace of a key ends: when a node's retention of it is over, which the model does not know.
+ * Owns the numbers that stand for tokens, owners, contents and outcomes of one key (in their order, which is all that
+ * counts), and where the trace of a key ends: when a node's retention of it is over, which the model does not know.
  */
 
 import { NO_OWNER, type NodeRecord, type RecordCommand } from '../../src/core/record/record.ts'
@@ -166,9 +166,9 @@ function stepOf(event: Extract<Event, { kind: 'executed' }>, names: Names): Fiel
     attempt: answer.kind === 'granted' ? answer.attempt : 0,
     promised: answer.kind === 'completed' ? Number(answer.promised) : 0,
   }
-  const nothing =
+  const noStep =
     answer.kind === 'unreachable' || (command.kind !== 'read' && isTooFarAhead(command, before, after.nodeMs))
-  if (nothing || command.kind === 'read') return { kind: 12, node }
+  if (noStep || command.kind === 'read') return { kind: 12, node }
   const by = { ...said, token: names.token(command.token), who: names.owner(command.owner) }
   switch (command.kind) {
     case 'claim': {
@@ -190,7 +190,7 @@ function stepOf(event: Extract<Event, { kind: 'executed' }>, names: Names): Fiel
   }
 }
 
-/** Refused for its clock, which the model does not have: where the command would lift the fence. */
+/** Refused for its clock, which the model lacks: where the command would raise the fence. */
 function isTooFarAhead(
   { kind, token }: Exclude<RecordCommand, { kind: 'read' }>,
   before: NodeRecord | undefined,
@@ -201,7 +201,7 @@ function isTooFarAhead(
   return kind === 'renew' ? token > before.fence : before.state === 'released' && token >= before.fence
 }
 
-/** A node that is full answers what it knows, and can't promise. */
+/** A full node answers what it knows, and can't promise. */
 function isUnwritten(
   { token }: Extract<RecordCommand, { kind: 'claim' }>,
   before: NodeRecord | undefined,
@@ -277,7 +277,7 @@ class Names {
   content = (content: string) => this.#contents.indexOf(content) + 1
   claim = (token: number, owner: string) => this.#claims.indexOf(`${token} ${owner}`) + 1
 
-  /** What each outcome says, whenever it was completed. */
+  /** The content of each outcome, whenever it was completed. */
   says(): readonly Fields[] {
     return this.#outcomes.map((bytes, index) => ({
       token: index + 1,

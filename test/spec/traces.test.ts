@@ -1,4 +1,4 @@
-/** The code and the specification are held together: what nodes carried out and claimants concluded is what the model says. */
+/** The code agrees with the specification: what nodes executed and claimants concluded is a run of the model. */
 
 import { describe, test } from 'vitest'
 import { areAccepted, isRejected } from './held-traces.ts'

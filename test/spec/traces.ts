@@ -4,7 +4,8 @@
  *   --histories N      so many (default 100), each from its own seed, beginning with --from (default 1)
  *   --mutant NAME      of a broken build (test/simulation/mutants.ts): it must not be accepted
  *
- * Ends with 0 where every step was one of the model, with 1 where one was not. The last line is one JSON object for programs.
+ * Ends with 0 where every step was one of the model, with 1 where one was not. The last line is one JSON object for
+ * programs.
  */
 
 import { parseArgs } from 'node:util'
@@ -32,7 +33,7 @@ const first = Number(values.from)
 for (let seed = first; seed < first + Number(values.histories) && rejected === undefined; seed += 1) {
   const recorded = await record(planOf(seed))
   histories += 1
-  // Where more memory was lost than the promises allow for, nothing is promised.
+  // When more memory was lost than the promises allow for, they do not hold.
   if (recorded.beyond) {
     beyond += 1
     continue

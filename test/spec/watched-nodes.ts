@@ -1,7 +1,7 @@
 /**
- * Five real nodes and everything that they carry out: MONITOR of each, and what one remembers when it is started again.
+ * Five real nodes and everything that they execute: MONITOR of each, and what one remembers when it is started again.
  *
- * Each has a door that sidecars come through, so that nobody speaks to a node before its MONITOR does.
+ * Each has a door for sidecars, so that none reaches a node before its MONITOR does.
  */
 
 import { Redis } from 'ioredis'
@@ -33,7 +33,7 @@ export class WatchedNodes implements AsyncDisposable {
     return new WatchedNodes(servers, links, await Promise.all(ports.map((port) => Monitor.on(port))))
   }
 
-  /** Ends it (a crash, where it comes back empty) and starts it; sidecars come in when it is known what it remembers. */
+  /** Ends it (a crash if it comes back empty) and starts it; sidecars are let in once its memory is recorded. */
   async startAgain(node: number, { emptied }: { readonly emptied: boolean }): Promise<void> {
     const monitor = this.#monitors[node] as Monitor
     await (emptied ? this.#servers.kill(node) : this.#servers.stop(node))
@@ -55,7 +55,7 @@ export class WatchedNodes implements AsyncDisposable {
     }
   }
 
-  /** All that was carried out until now: a call of our own is the last line of each. */
+  /** All that was executed until now: a call of our own is the last line of each. */
   async finish(): Promise<{ readonly timed: readonly Timed[]; readonly twice: ReadonlySet<string> }> {
     await Promise.all(
       this.#monitors.map(async ({ lines }, node) => {

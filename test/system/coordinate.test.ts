@@ -19,7 +19,7 @@ const SHORT_LEASE = {
   FENCEPOST_NODE_DEADLINE: '300ms',
 }
 
-/** `/transfers`: each in its turn; `/races`: each tries for itself. */
+/** `/transfers`: each request in its turn; `/races`: each tries for itself. */
 const CONFIG = ['coordinate', 'wait']
   .map(
     (onContention) => `  - name: ${onContention}
@@ -58,14 +58,14 @@ function send({ proxy }: Sidecar, key: string, path = '/transfers'): Promise<Res
   return fetch(`${proxy}${path}`, { method: 'POST', headers, body: '{}' })
 }
 
-/** Largest number that was drawn in the only line on this node. */
+/** The largest ticket drawn in the only queue on this node. */
 async function drawn(node: Redis): Promise<number> {
   const [line] = await node.keys('dedup::line:*')
   const value = line === undefined ? null : await node.get(line)
   return Math.max(0, ...[...(value ?? '').matchAll(/;\w+:\d+:(\d+):\d+/g)].map(([, last]) => Number(last)))
 }
 
-test('they are carried out in the order in which they came, whichever sidecar they came to', async () => {
+test('requests are executed in the order of arrival, whichever sidecar they reach', async () => {
   await using servers = await startRedisServers(5)
   await using application = await startCountingApplication()
   await using started = await startSidecars(servers, application.url, PATIENT)
@@ -99,7 +99,7 @@ async function claimRounds(sidecars: readonly Sidecar[]): Promise<number> {
   return counted.reduce((sum, [, rounds]) => sum + Number(rounds), 0)
 }
 
-test('it costs a fraction of the claim rounds that waiting costs', async () => {
+test('coordinate costs a fraction of the claim rounds of wait', async () => {
   await using servers = await startRedisServers(5)
   await using application = await startSlowApplication()
   await using started = await startSidecars(servers, application.url, PATIENT)
@@ -112,8 +112,8 @@ test('it costs a fraction of the claim rounds that waiting costs', async () => {
   }
   const [inTurn, atRandom] = [await roundsOf('/transfers'), await roundsOf('/races')]
   console.info(`claim rounds for 60 requests on one entity: ${inTurn} in turn, ${atRandom} where each tries`)
-  // 60 for the requests themselves, 60 for the entity, and what the one whose turn it is asks in vain.
-  // It asks for as long as a turn lasts: a quarter of the others' rounds on an idle machine, up to a half on a busy one.
+  // 60 for the requests themselves, 60 for the entity, and the vain claims of the request whose turn it is.
+  // It claims as long as a turn lasts: a quarter of the others' rounds on an idle machine, up to a half on a busy one.
   expect(inTurn).toBeLessThan(atRandom * 0.75)
   expect(application.mostAtOnce()).toBe(1)
 }, 60_000)
@@ -141,7 +141,7 @@ async function startSlowApplication() {
   }
 }
 
-test('the sidecar whose turn it is dies: the others go on when its leases are over', async () => {
+test('when the sidecar whose turn it is dies, the others go on after its leases end', async () => {
   await using servers = await startRedisServers(5)
   await using application = await startCountingApplication()
   await using started = await startSidecars(servers, application.url, SHORT_LEASE)

@@ -1,4 +1,4 @@
-/** A cluster as its users run it, with the default settings, while machines are drained under it. */
+/** A cluster with the default settings while its machines are drained. */
 
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
@@ -46,7 +46,7 @@ async function call(sidecar: Sidecar, path: string, body: object) {
 const reserve = (sidecar: Sidecar, value: string, session: string) =>
   call(sidecar, '/v1/reservations', { session_id: session, reserved_value: value })
 
-test('all five nodes are drained one after another, some of them at once, and what was recorded is never reserved again', {
+test('all five nodes are drained, some at once, and a recorded value is never reserved again', {
   timeout: 120_000,
 }, async () => {
   const servers = await startRedisServers(5, { appendOnly: true })
@@ -67,7 +67,7 @@ test('all five nodes are drained one after another, some of them at once, and wh
     values.push(value)
   }
   await record('before')
-  // Nobody waits for a node to vote before the next one goes.
+  // The next node goes without waiting for the last one to vote.
   for (const index of [0, 1, 2, 3, 4]) {
     await servers.stop(index)
     await servers.start(index)

@@ -1,4 +1,4 @@
-// Two quorum groups of three real nodes each: every identity on one of them, once each, and a lost group loses its own only.
+// Two quorum groups of three real nodes each: every identity is on one of them, and a lost group loses only its own.
 import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import { isWork } from '../../src/core/request/identity.ts'
@@ -13,7 +13,7 @@ const COPIES = 5
 
 const SETTINGS = {
   ...PATIENT,
-  // A machine that is busy with other tests must not look like slow nodes.
+  // A busy machine must not look like slow nodes.
   FENCEPOST_READINESS_LATENCY_GATE: 'report',
   // Every answer is one of the nodes.
   FENCEPOST_OUTCOME_CACHE: '0B',
@@ -44,14 +44,14 @@ async function recordsOn(url: string): Promise<string[]> {
   }
 }
 
-test('a storm is carried out once each on two groups; one is lost, and the other goes on by itself', async () => {
+test('each request of a storm on two groups is executed once; one group is lost, and the other goes on', async () => {
   await using servers = await startRedisServers(6)
   await using application = await startCountingApplication()
   const [one, two] = [servers.urls.slice(0, 3), servers.urls.slice(3)]
   const start = (nodes: string) =>
     startSidecar({ ...SETTINGS, FENCEPOST_REDIS_NODES: nodes, FENCEPOST_UPSTREAM: application.url })
   await using first = await start(`one=${one};two=${two}`)
-  // The order of the groups, and of the nodes of a group, means nothing.
+  // The order of groups, and of nodes in a group, does not matter.
   await using second = await start(`two=${two.toReversed()};one=${one}`)
 
   const keys = Array.from({ length: IDENTITIES }, (_, index) => `key-${index}`)
@@ -93,7 +93,7 @@ test('a storm is carried out once each on two groups; one is lost, and the other
   expect(metrics.get('fencepost_redis_node_up{node="two/redis-2"}')).toBe(0)
   expect(metrics.get('fencepost_readiness_failing{reason="quorum"}')).toBe(1)
 
-  // Who comes now can't know that nobody changed the groups meanwhile: it waits, and claims nothing anywhere.
+  // A new sidecar can't know whether an operator changed the groups meanwhile: it waits, and makes no claim.
   await using late = await start(`one=${one};two=${two}`)
   expect((await readiness(late)).status).toBe(503)
   expect((await Promise.all(keys.slice(0, 10).map((key) => pay(late, `late-${key}`)))).map(statusOf)).toEqual(

@@ -43,7 +43,7 @@ function total(storms: readonly Storm[]): Record<string, number> {
   return sum
 }
 
-test('200 at once from 4 processes: one gets it, the rest conflict; completed, all are told the result', async () => {
+test('200 callers in 4 processes: one gets it, the rest conflict; after completion all get the result', async () => {
   await using servers = await startRedisServers(5)
   await using first = await startSidecar(patient(servers.nodesSetting))
   await using second = await startSidecar(patient(servers.nodesSetting))
@@ -52,7 +52,7 @@ test('200 at once from 4 processes: one gets it, the rest conflict; completed, a
   expect(total(storms)).toEqual({ '201 SUCCESS': 1, '409 CONFLICT': 199 })
 
   const winner = storms.flatMap((storm) => storm.winner ?? [])[0]!
-  // By the other sidecar than the one that granted it, as likely as not.
+  // Possibly through another sidecar than the one that granted it.
   const done = { fencing_token: winner.fencing_token, result: { rows: 1 } }
   expect(await callApi(second.api, `/v1/reservations/${winner.reservation_id}/complete`, done)).toMatchObject(
     {
@@ -76,7 +76,7 @@ test('the sidecar is killed between reserve and complete: another one, and the r
     status: 200,
   })
   await using restarted = await startSidecar(settings)
-  // A session that does not know whether its first try got through, asks the new sidecar.
+  // A session that does not know whether its first attempt got through reserves at the new sidecar.
   expect((await reserveAt(restarted.api, { session_id: 's', reserved_values: ['a', 'b'] })).token).toBe(
     reserved.token,
   )
@@ -109,7 +109,7 @@ test('a secret from a file signs ids that only sidecars with the same file know'
   }
 })
 
-test('with a key ring, what was completed is nowhere on the nodes, and another sidecar with the ring shows it', async () => {
+test('with a key ring no node shows a result in clear text, and another sidecar with the ring does', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-ring-'))
   try {
     const line = (name: string, byte: number) => `${name} ${Buffer.alloc(32, byte).toString('base64')}\n`
@@ -141,8 +141,8 @@ test('with a key ring, what was completed is nowhere on the nodes, and another s
   }
 })
 
-describe('a worker that stood still beyond its lease', () => {
-  test('is fenced: its completion is refused, its write changes no row, the outcome of the other stands', async () => {
+describe('a worker suspended beyond its lease', () => {
+  test('its completion is fenced, its write changes no row, and the other outcome stands', async () => {
     await using servers = await startRedisServers(5)
     await using postgres = await startPostgres()
     const pool = postgres.pool()
@@ -182,7 +182,7 @@ describe('a worker that stood still beyond its lease', () => {
   })
 })
 
-test('cut off from all nodes, the signal of a client fires before the lease has ended on them', async () => {
+test('when a client’s nodes are all gone, its signal fires before the lease has ended on them', async () => {
   await using servers = await startRedisServers(3)
   await using sidecar = await startSidecar(patient(servers.nodesSetting))
   const client = createClient({ url: sidecar.api })
@@ -191,7 +191,7 @@ test('cut off from all nodes, the signal of a client fires before the lease has 
   using clock = runningClock()
   const beganMs = clock.monoMs()
   await new Promise((resolve) => held.signal.addEventListener('abort', resolve))
-  // The nodes have stood still since, and with them nothing was renewed: their lease ends 2 s after its last renewal.
+  // The nodes were suspended since, so no lease was renewed: it ends 2 s after its last renewal.
   expect(clock.monoMs() - beganMs).toBeLessThan(2_000)
   for (const index of [0, 1, 2]) servers.resume(index)
 })

@@ -3,7 +3,7 @@ import { test } from 'vitest'
 import { isUnnoticed } from '../rolling/unnoticed.ts'
 
 test(
-  'two of five nodes are changed one at a time under load: no request fails, none is carried out twice',
+  'two of five nodes are changed one at a time under load: no request fails, none is executed twice',
   {
     timeout: 120_000,
   },

@@ -1,4 +1,4 @@
-// The promise of the first page: a storm of duplicates is carried out once. Real nodes, real processes.
+// The promise of the first page: a storm of duplicates is executed once. Real nodes, real processes.
 import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
@@ -42,7 +42,7 @@ test('a sidecar killed while the application works: 409 before the lease ends, t
 
   application.letGo()
   const after = await eventually(
-    'the retry to be carried out after the lease',
+    'the retry to be executed after the lease',
     async () => {
       const response = await send(other.proxy)
       return response.status === 201 ? response : undefined

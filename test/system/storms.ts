@@ -81,7 +81,7 @@ export function testsOfStorms(requests: number, identities: number): void {
     expect([...seen.values()].flat().length).toBe(requests)
   }, 120_000)
 
-  test('the same with two of five nodes stopped; with three stopped 503 with Retry-After and nothing executed', async () => {
+  test('the same with two of five nodes stopped; with three stopped 503 with Retry-After and no execution', async () => {
     await using servers = await startRedisServers(5)
     await using application = await startCountingApplication()
     await using sidecar = await startSidecar({

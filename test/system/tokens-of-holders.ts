@@ -1,8 +1,9 @@
 /**
- * Tokens of successive holders strictly increase, whoever asks, while nodes are stopped and started one at a time.
+ * Tokens of successive holders strictly increase, whichever process claims, while nodes are stopped and started one at
+ * a time.
  *
- * Every holder appends its token to one file a value while it holds, so the lines are in the order of the holders. As a test, of so
- * many acquisitions.
+ * Every holder appends its token to one file a value while it holds, so the lines are in the order of the holders. As a
+ * test, of so many acquisitions.
  */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -1,6 +1,5 @@
 /**
- * What every broker adapter must do, on the real broker. A new adapter runs this before anything else; only the bench is
- * its own.
+ * What every broker adapter must do, on the real broker. A new adapter runs this first; only the bench is its own.
  */
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -17,7 +16,7 @@ import { startPostgres } from '../../support/postgres-server.ts'
 import { TestProcess } from '../../support/processes.ts'
 import { outboxToConsumer } from './end-to-end.ts'
 
-/** Short, for the test that waits for it; and far above what a busy machine needs for what is handled at once. */
+/** Short, for the test that waits for it, and far above what a busy machine needs to handle one message. */
 export const VISIBILITY_MS = 3_000
 
 export type Channel = {
@@ -33,9 +32,9 @@ export type BrokerBench = AsyncDisposable & {
   freshPublisher(): MessagePublisher
   /** A fresh queue, stream or subject. A message of a dead consumer comes again there after {@link VISIBILITY_MS}. */
   channel(name: string): Promise<Channel>
-  /** A destination that nothing takes messages for, where the broker can tell. */
+  /** A destination without a receiver, where the broker can tell. */
   readonly nowhere?: string
-  /** It waits in place for what is asked for again, and takes the first that it reads for handed out before. */
+  /** It waits in place for messages to be retried, and takes the first that it reads for a redelivery. */
   readonly isLog?: true
   /** SIGKILL of the broker, and its start. */
   kill(): Promise<void>
@@ -66,7 +65,7 @@ const never = new AbortController().signal
 const ack: Verdict = { kind: 'ack' }
 const numberOf = ({ body }: InboundMessage): number => JSON.parse(body).n
 
-/** Subscribes with a handler that keeps what it gets and answers as told. */
+/** Subscribes with a handler that keeps its messages and answers as told. */
 async function listening(
   channel: Channel,
   react: (message: InboundMessage) => Verdict | Promise<Verdict> = () => ack,
@@ -109,7 +108,7 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     expect(listener.got[0]).toEqual({ ...carried, redelivered: bench.isLog === true })
   })
 
-  test('what was acknowledged does not come again', async () => {
+  test('an acknowledged message does not come again', async () => {
     const channel = await bench.channel('acked')
     {
       await using listener = await listening(channel)
@@ -122,7 +121,7 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     expect(again.got.map(numberOf)).toEqual([99])
   })
 
-  test('what is asked for again comes again, later; others go on meanwhile', async () => {
+  test('a message to be retried comes again later; others go on meanwhile', async () => {
     const channel = await bench.channel('again')
     const beganMs = performance.now()
     let backMs = 0
@@ -145,7 +144,7 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     })
   })
 
-  test('no more are handed out at once than asked for', async () => {
+  test('no more messages are handed out at once than the limit', async () => {
     const channel = await bench.channel('limit')
     let under = 0
     let most = 0
@@ -165,7 +164,7 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     expect(most).toBeLessThanOrEqual(3)
   })
 
-  test('closing waits for what is under way', async () => {
+  test('closing waits for messages being handled', async () => {
     const channel = await bench.channel('closing')
     const [entered, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
     const listener = await listening(channel, async () => {
@@ -185,9 +184,9 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     await closing
   })
 
-  test('a message for nowhere is refused, where the broker can tell', async () => {
+  test('a message without a destination is refused, where the broker can tell', async () => {
     const { nowhere } = bench
-    // A stream or a mailbox comes into being by being written to: there is no nowhere.
+    // A stream or a mailbox is created by the first write: every destination exists.
     const sent = bench.publisher.publish(
       outbound(nowhere ?? (await bench.channel('somewhere')).destination, 1),
       never,
@@ -199,18 +198,18 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     const together = await Promise.allSettled(
       destinations.map((destination, n) => bench.publisher.publish(outbound(destination, n), never)),
     )
-    // Also where others are sent beside it, it alone is refused.
+    // It alone is refused, also when others are sent beside it.
     expect(together.map(({ status }) => status)).toEqual(
       destinations.map((destination) => (destination === nowhere ? 'rejected' : 'fulfilled')),
     )
   })
 
-  test('from the outbox to the inbox: everything once, each aggregate in order, failures included', async () => {
+  test('from the outbox to the inbox: every event once, each aggregate in order, failures included', async () => {
     await using server = await startPostgres()
     await outboxToConsumer(server, bench.publisher, await bench.channel('end-to-end'))
   }, 90_000)
 
-  test('what a killed consumer held comes again, and says so', async () => {
+  test('messages that a killed consumer held come again, marked as redelivered', async () => {
     const channel = await bench.channel('killed')
     if (channel.elsewhere !== undefined) {
       const { module, factory, options } = channel.elsewhere
@@ -233,7 +232,7 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     })
   })
 
-  test('the broker is killed: nothing that was confirmed is lost, and both sides come back by themselves', async () => {
+  test('the broker is killed: no confirmed message is lost, and both sides reconnect by themselves', async () => {
     const channel = await bench.channel('outage')
     await using listener = await listening(channel)
     const confirmed = new Set<number>()

@@ -1,5 +1,5 @@
 /**
- * From the transaction that writes an event to the transaction that handles it, over whatever lies between.
+ * From the transaction that writes an event to the one that handles it, over any broker.
  */
 import { expect } from 'vitest'
 import { createConsumer } from '../../../packages/saga/src/consumer.ts'
@@ -10,7 +10,10 @@ import { eventually } from '../../support/eventually.ts'
 import type { PostgresServer } from '../../support/postgres-server.ts'
 import { countOf, testKit } from '../../support/saga-kit.ts'
 
-/** 200 events of 10 aggregates; every seventh is failed once by its handler. All are handled once, each aggregate in order. */
+/**
+ * 200 events of 10 aggregates; every seventh is failed once by its handler. All are handled once, each aggregate in
+ * order.
+ */
 export async function outboxToConsumer(
   server: PostgresServer,
   publisher: MessagePublisher,

@@ -1,4 +1,4 @@
-// What the client of NATS does not even send is the message's fault and no outage: an outage would be waited for, for ever.
+// A message that the NATS client refuses to send is at fault itself: as an outage it would be waited for, for ever.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createNatsPublisher, createNatsSubscriber } from '../../../packages/saga/src/brokers/nats.ts'
 import { PublishRefusedError } from '../../../packages/saga/src/errors.ts'

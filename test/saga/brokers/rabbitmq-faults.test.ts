@@ -1,4 +1,4 @@
-// What only RabbitMQ can do to a message or to its consumer, on a real node.
+// Faults that only RabbitMQ has, on a real node.
 import amqp from 'amqplib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import {
@@ -21,7 +21,7 @@ afterAll(() => server?.[Symbol.asyncDispose]())
 
 const settings = { concurrency: 10, onError: () => {} }
 
-test('somebody deletes the queue of those that are to come again: no message is lost with it', async () => {
+test('the retry queue is deleted: no message is lost with it', async () => {
   const got: InboundMessage[] = []
   const admin = await amqp.connect(server.url)
   const channel = await admin.createChannel()
@@ -46,7 +46,7 @@ test('somebody deletes the queue of those that are to come again: no message is 
   }
 })
 
-test('closed while it connects again: it takes no message any more, and leaves no connection behind', async () => {
+test('a consumer closed while it reconnects takes no message any more, and leaves no connection', async () => {
   const clock = new VirtualClock()
   const door = await openDoor({ host: '127.0.0.1', port: server.port })
   const url = server.url.replace(/:\d+$/, `:${door.port}`)
@@ -58,7 +58,7 @@ test('closed while it connects again: it takes no message any more, and leaves n
   await eventually('it to be on its way', () => door.attempts() === 2)
   await subscription.close()
   door.turn('open')
-  await eventually('nobody inside', () => door.inside() === 0, { withinMs: 10_000 })
+  await eventually('the door is empty', () => door.inside() === 0, { withinMs: 10_000 })
 })
 
 const onTime = () => new AbortController().signal
@@ -70,38 +70,35 @@ test.each<[string, Partial<OutboundMessage>, RegExp]>([
     /no exchange 'no-such-exchange'/,
   ],
   ['that is too large for the node', { body: JSON.stringify('x'.repeat(2 * 1024 * 1024)) }, /message size/],
-])(
-  'a message %s is refused with its reason; those that were on their way beside it are confirmed',
-  async (_, more, reason) => {
-    const admin = await amqp.connect(server.url)
-    await (await admin.createChannel()).assertQueue('beside')
-    const publisher = createRabbitMqPublisher({
-      url: server.url,
-      route: ({ destination }) =>
-        destination === 'beside'
-          ? { exchange: '', routingKey: destination }
-          : { exchange: destination, routingKey: '' },
-    })
-    try {
-      const sent = [1, 2, 3, 4].map((n) =>
-        publisher.publish(outbound('beside', n, n === 2 ? more : {}), onTime()).then(
-          () => 'confirmed',
-          (error: unknown) => error,
-        ),
-      )
-      const [first, poison, third, fourth] = await Promise.all(sent)
-      expect(poison).toBeInstanceOf(PublishRefusedError)
-      expect((poison as Error).message).toMatch(reason)
-      expect([first, third, fourth]).toEqual(['confirmed', 'confirmed', 'confirmed'])
-      await publisher.publish(outbound('beside', 5), onTime())
-    } finally {
-      await publisher.close()
-      await admin.close()
-    }
-  },
-)
+])('a message %s is refused with its reason; those sent beside it are confirmed', async (_, more, reason) => {
+  const admin = await amqp.connect(server.url)
+  await (await admin.createChannel()).assertQueue('beside')
+  const publisher = createRabbitMqPublisher({
+    url: server.url,
+    route: ({ destination }) =>
+      destination === 'beside'
+        ? { exchange: '', routingKey: destination }
+        : { exchange: destination, routingKey: '' },
+  })
+  try {
+    const sent = [1, 2, 3, 4].map((n) =>
+      publisher.publish(outbound('beside', n, n === 2 ? more : {}), onTime()).then(
+        () => 'confirmed',
+        (error: unknown) => error,
+      ),
+    )
+    const [first, poison, third, fourth] = await Promise.all(sent)
+    expect(poison).toBeInstanceOf(PublishRefusedError)
+    expect((poison as Error).message).toMatch(reason)
+    expect([first, third, fourth]).toEqual(['confirmed', 'confirmed', 'confirmed'])
+    await publisher.publish(outbound('beside', 5), onTime())
+  } finally {
+    await publisher.close()
+    await admin.close()
+  }
+})
 
-test('channels that the node closed leave no connection behind', async () => {
+test('channels that the node closed leave no connection', async () => {
   const door = await openDoor({ host: '127.0.0.1', port: server.port })
   const publisher = createRabbitMqPublisher({
     url: server.url.replace(/:\d+$/, `:${door.port}`),
@@ -112,5 +109,5 @@ test('channels that the node closed leave no connection behind', async () => {
       PublishRefusedError,
     )
   await publisher.close()
-  await eventually('nobody inside', () => door.inside() === 0, { withinMs: 10_000 })
+  await eventually('the door is empty', () => door.inside() === 0, { withinMs: 10_000 })
 })

@@ -1,4 +1,4 @@
-// What only Redis Streams can do to a message or to its consumer, on a real server.
+// Faults that only Redis Streams has, on a real server.
 import { Redis } from 'ioredis'
 import { test } from 'vitest'
 import {
@@ -9,7 +9,7 @@ import { eventually } from '../../support/eventually.ts'
 import { startRedisServers } from '../../support/redis-servers.ts'
 import { outbound } from './conformance.ts'
 
-test('a consumer that is at work on all that it may keeps its messages from the others', async () => {
+test('a consumer at its limit keeps its messages from the others', async () => {
   await using servers = await startRedisServers(1)
   const url = servers.urls[0]!
   const go = Promise.withResolvers<void>()

@@ -30,7 +30,7 @@ const never = new AbortController().signal
 const secret = 'a secret of at least twenty-four bytes'
 const settings = { concurrency: 10, onError: () => {} }
 
-test('from the outbox to the inbox: everything once, each aggregate in order, failures included', async () => {
+test('from the outbox to the inbox: every event once, each aggregate in order, failures included', async () => {
   const receiver = createWebhookReceiver({ secret })
   await using server = await serving(receiver.listener)
   await outboxToConsumer(postgres, createWebhookPublisher({ secret }), {
@@ -57,7 +57,7 @@ test('a message arrives with everything it carries, and its answer is the confir
 
 test.each<[string, Verdict | number, unknown]>([
   [
-    'asks to come again',
+    'requests a retry',
     { kind: 'again', delayMs: 2_500 },
     { name: 'PublishDeferredError', retryAfterMs: 2_500 },
   ],
@@ -88,7 +88,7 @@ test.each<[string, string, unknown]>([
   ['by an instant in seconds, as if it were a delay', '1772532030', { retryAfterMs: 3_600_000 }],
   ['by more digits than there are seconds', '9'.repeat(400), { retryAfterMs: 3_600_000 }],
   ['by a word', 'soon', { name: 'PublishRefusedError' }],
-  ['by nothing', '', { name: 'PublishRefusedError' }],
+  ['by no header', '', { name: 'PublishRefusedError' }],
 ])('a busy receiver that says %s when to come again', async (_, retryAfter, expected) => {
   await using server = await serving((_request, response) =>
     response.writeHead(503, { 'retry-after': retryAfter }).end(),
@@ -116,14 +116,14 @@ test('a message of an aggregate that no header could name arrives as it is', asy
   expect(got.map(({ headers }) => headers.customer)).toEqual(names)
 })
 
-test('nobody listens: the message is refused, and the URL with its secrets is not in the error', async () => {
+test('without a listener the message is refused, and the URL with its secrets is not in the error', async () => {
   const sent = createWebhookPublisher({}).publish(outbound('http://127.0.0.1:1/hook?token=canary', 1), never)
   const error = await sent.catch((thrown: Error) => thrown)
   expect(error).toBeInstanceOf(PublishRefusedError)
   expect((error as Error).message).not.toContain('canary')
 })
 
-test('before anybody has subscribed, senders are asked to come again', async () => {
+test('before the first subscription senders are told to retry', async () => {
   await using server = await serving(createWebhookReceiver().listener)
   await expect(createWebhookPublisher({}).publish(outbound(server.url, 1), never)).rejects.toBeInstanceOf(
     PublishDeferredError,
@@ -148,7 +148,7 @@ test.each<[string, Parameters<typeof createWebhookPublisher>[0]]>([
   expect(calls).toBe(0)
 })
 
-test('a signature is of one message: recorded and sent under another id it is refused', async () => {
+test('a signature is good for one message: sent under another id it is refused', async () => {
   const sent: RequestInit[] = []
   const recorder = await serving((request, response) => {
     sent.push({ method: 'POST', headers: request.headers as Record<string, string> })

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 
 const PITFALLS = 22
 
-test('every pitfall of docs/guide/saga.md has its test under its number, and shows the usual code as well as ours', () => {
+test('every pitfall of docs/guide/saga.md has its test under its number, and shows the usual code and ours', () => {
   const page = readFileSync(join(import.meta.dirname, '../../../docs/guide/saga.md'), 'utf8')
   const rows = [...page.matchAll(/^\| (\d+) \|.*\| (\w+) \|$/gm)].map(
     ([, number, file]) => `${number} ${file}`,

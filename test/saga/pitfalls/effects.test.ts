@@ -95,7 +95,7 @@ describe('2 · PaymentFailed is written, and then thrown away', () => {
     await expect(work).rejects.toThrow('declined')
     expect(await countOf(kit, 'outbox')).toBe(0)
   })
-  test('here: a no is an outcome: committed with its event, and replayed', async () => {
+  test('here: a refusal is an outcome: committed with its event, and replayed', async () => {
     const ask = () =>
       runIdempotentStep(
         kit,
@@ -113,7 +113,7 @@ describe('2 · PaymentFailed is written, and then thrown away', () => {
 })
 
 describe('7 · PENDING lives and dies in one transaction', () => {
-  test('usual: nobody ever sees it, and a crash leaves nothing to recover', async () => {
+  test('usual: no other process ever sees it, and a crash leaves no row to recover', async () => {
     let visible = -1
     await kit.transaction(async (tx) => {
       await tx.query(`INSERT INTO pending VALUES ('k', 'PENDING')`)
@@ -149,7 +149,7 @@ describe('8 · the lock is held, so the message is acknowledged', () => {
     // The duplicate is read while the first delivery is at work.
     for (let message = queue.shift(); message !== undefined; message = queue.shift())
       if (!held.has(message)) carriedOut.push(message)
-    held.clear() // the holder's process dies before it has done anything
+    held.clear() // the holder's process dies before its effect
     expect([queue, carriedOut]).toEqual([[], []])
   })
   test('here: it comes again, without an attempt spent, until the work is durably done', async () => {
@@ -187,14 +187,14 @@ describe('8 · the lock is held, so the message is acknowledged', () => {
 })
 
 describe('11 · the finish does not ask whose it is', () => {
-  test('usual: a late worker removes the reservation of the one who came after', async () => {
+  test('usual: a late worker removes the reservation of the next worker', async () => {
     const finish = () => kit.pool.query(`DELETE FROM reservations WHERE value = 'a@x'`)
     await kit.pool.query(`INSERT INTO reservations VALUES ('a@x', 'first')`)
     await kit.pool.query(`UPDATE reservations SET holder = 'second'`) // the first one's lease has lapsed
     expect((await finish()).rowCount).toBe(1) // by the first one, late
     expect((await kit.pool.query('SELECT 1 FROM reservations')).rows).toEqual([])
   })
-  test('here: every settlement names its fence; a late one changes nothing', async () => {
+  test('here: every settlement names its fence; a late one changes no row', async () => {
     const go = Promise.withResolvers<void>()
     const ask = (effect: () => Promise<string>) =>
       runIdempotentStep<string, string>(
@@ -214,7 +214,7 @@ describe('11 · the finish does not ask whose it is', () => {
 })
 
 describe('12 · the compensation overtakes its step', () => {
-  test('usual: nothing to refund yet, so it is acknowledged; the late order is charged for good', async () => {
+  test('usual: no charge to refund yet, so it is acknowledged; the late order is charged for good', async () => {
     const provider = new FakeProvider()
     const charged = new Map<string, string>()
     const refund = async (order: string) => {
@@ -271,14 +271,14 @@ describe('22 · "exactly once"', () => {
     await ask('limit', provider)
     expect(provider.charges).toHaveLength(2)
   })
-  test('here: where it can at least be asked, it is asked before it is called again', async () => {
+  test('here: a provider that can at least be queried is queried before it is called again', async () => {
     const provider = new Forgetful()
     const find = async () => provider.charges[0]
     await expect(ask('asked', provider, find)).rejects.toThrow('reset')
     await ask('asked', provider, find)
     expect(provider.charges).toHaveLength(1)
   })
-  test('and two at once are never both at the provider', async () => {
+  test('two concurrent calls are never both at the provider', async () => {
     const provider = new FakeProvider()
     const go = Promise.withResolvers<void>()
     provider.hold = go.promise

@@ -29,7 +29,7 @@ function meeting(count: number): () => Promise<void> {
   }
 }
 
-/** Look first (FOR UPDATE, which locks nothing where there is no row), insert afterwards. */
+/** Look first (FOR UPDATE, which locks no missing row), insert afterwards. */
 async function checkThenInsert(key: string, looked: () => Promise<void>): Promise<string> {
   return kit.transaction(async (tx) => {
     const { rows } = await tx.query('SELECT result FROM keys WHERE key = $1 FOR UPDATE', [key])
@@ -41,7 +41,7 @@ async function checkThenInsert(key: string, looked: () => Promise<void>): Promis
 }
 
 describe('3 · look, then insert', () => {
-  test('usual: of ten rivals one wins and nine get a unique violation that nobody expects', async () => {
+  test('usual: of ten rivals one wins and nine get a unique violation that no caller expects', async () => {
     const looked = meeting(10)
     const outcomes = await Promise.allSettled(Array.from({ length: 10 }, () => checkThenInsert('k', looked)))
     const states = outcomes.flatMap((outcome) =>
@@ -97,7 +97,7 @@ describe('6 · the hash of JSON.stringify', () => {
   const usual = (request: unknown) => createHash('sha256').update(JSON.stringify(request)).digest('hex')
   test('usual: the same request in another order is another request, and BigInt throws far away', () => {
     expect(usual({ a: 1, b: 2 })).not.toBe(usual({ b: 2, a: 1 }))
-    // And what JSON drops in silence is not compared at all: a list with a hole, a Map.
+    // And values that JSON drops silently are not compared at all: a list with a hole, a Map.
     expect(usual({ items: [undefined] })).toBe(usual({ items: [null] }))
     expect(usual(new Map([['amount', 1]]))).toBe(usual(new Map([['amount', 2]])))
     expect(() => usual({ amount: 1n })).toThrow(TypeError)
@@ -109,7 +109,7 @@ describe('6 · the hash of JSON.stringify', () => {
   })
 })
 
-describe('18 · success of nothing, and answers that differ', () => {
+describe('18 · success without a row, and answers that differ', () => {
   test('usual: an UPDATE with an undefined id touches no row and reports success', async () => {
     const message = { payload: { orderId: 'c' } } as unknown as { entityId?: string }
     const { rowCount } = await kit.pool.query('UPDATE counters SET value = 1 WHERE id = $1', [
@@ -123,7 +123,7 @@ describe('18 · success of nothing, and answers that differ', () => {
       RowNotFoundError,
     )
   })
-  test('usual: the first caller gets a Date, those who come after get a string', async () => {
+  test('usual: the first caller gets a Date, later ones a string', async () => {
     const result = { at: new Date(0) }
     await kit.pool.query(`INSERT INTO keys VALUES ('date', $1)`, [JSON.stringify(result)])
     const replay = JSON.parse(

@@ -23,12 +23,12 @@ beforeAll(async () => {
 afterAll(() => server[Symbol.asyncDispose]())
 
 describe('9 · a lock without renewal, and a release that hides the result', () => {
-  test('usual: the lease ends in the middle of the work, and nobody is told', async () => {
+  test('usual: the lease ends in the middle of the work, and the worker does not learn it', async () => {
     const clock = new VirtualClock()
     const locks = new MemoryLocks(clock)
     const lock = await locks.acquire(['a'], { leaseMs: 1_000 })
     await clock.advance(1_500)
-    const second = await locks.acquire(['a'], { leaseMs: 1_000 }) // while the first one still works
+    const second = await locks.acquire(['a'], { leaseMs: 1_000 }) // while the first worker still works
     expect(second.fencingToken).toBeGreaterThan(lock.fencingToken)
   })
   test('usual: the finally that releases throws over the result of the work', async () => {
@@ -57,7 +57,7 @@ describe('9 · a lock without renewal, and a release that hides the result', () 
   })
 })
 
-describe('10 · a fencing token that is random, and compared by nobody', () => {
+describe('10 · a random fencing token that no resource compares', () => {
   test('usual: the worker that was paused writes over its successor', async () => {
     const write = (owner: string) =>
       kit.pool.query(`UPDATE accounts SET owner = $1, token = $2 WHERE id = 'a'`, [owner, randomUUID()])
@@ -78,7 +78,7 @@ describe('10 · a fencing token that is random, and compared by nobody', () => {
   })
 })
 
-describe('20 · several locks, in the order of whoever asks', () => {
+describe('20 · several locks, in each caller’s order', () => {
   const lockAll = (ids: readonly string[], first: () => Promise<void>) =>
     kit.transaction(
       async (tx: Tx) => {

@@ -27,14 +27,14 @@ describe('17 · clean-up by age alone', () => {
     while ((await countOf(kit, 'idempotency_keys WHERE key = $1', [key])) === 0)
       await new Promise(setImmediate)
   }
-  test('usual: the key of a payment that is under way is removed, and the payment made again beside it', async () => {
+  test('usual: the key of a running payment is removed, and the payment made a second time', async () => {
     await begin('by-age')
     await kit.pool.query(
       `DELETE FROM ${kit.schema}.idempotency_keys WHERE expires_at < clock_timestamp() + interval '1 s'`,
     )
     expect((await pay(new FakeProvider(), 'by-age')).replayed).toBe(false)
   })
-  test('here: what is under way stays, however old; the rest goes in batches', async () => {
+  test('here: running keys stay, however old; the rest is deleted in batches', async () => {
     await begin('kept')
     await runRetention(kit)
     await expect(pay(new FakeProvider(), 'kept')).rejects.toThrow('in progress')
@@ -56,7 +56,7 @@ describe('19 · a connection breaks between two statements', () => {
     process.exit(0)`
   const run = (body: string) => new TestProcess(process.execPath, ['--input-type=module', '-e', script(body)])
 
-  test('usual: the client emits an error that nobody listens to, and the process ends', async () => {
+  test('usual: the client emits an error without a listener, and the process ends', async () => {
     await using one = run(`
       pool.on('error', () => {})
       const client = await pool.connect()

@@ -95,7 +95,7 @@ describe('14 · several relays', () => {
       0,
     )
   const network = () => new Promise((resolve) => setTimeout(resolve, Math.random() * 4))
-  /** Reads ten rows, sends them, marks them, until nothing is left. */
+  /** Reads ten rows, sends them, marks them, until no row is left. */
   async function usualRelay(sent: Sent[], lock: string): Promise<void> {
     for (;;) {
       const client = await kit.pool.connect()
@@ -150,7 +150,7 @@ describe('14 · several relays', () => {
 })
 
 describe('15 · NOTIFY as the transport', () => {
-  test('usual: what is notified while nobody listens is gone', async () => {
+  test('usual: a notification without a listener is lost', async () => {
     const client = new pg.Client({
       host: server.folder,
       port: server.port,
@@ -167,7 +167,7 @@ describe('15 · NOTIFY as the transport', () => {
     await client.end()
     expect(heard).toEqual(['heard'])
   })
-  test('here: rows are polled; without any notification everything arrives', async () => {
+  test('here: rows are polled; without any notification every event arrives', async () => {
     await fill(10, 10)
     await using one = relay()
     one.start()
@@ -177,7 +177,7 @@ describe('15 · NOTIFY as the transport', () => {
 })
 
 describe('16 · a queue table that only grows', () => {
-  test('usual: rows that are marked as sent stay, and every poll wades through them', async () => {
+  test('usual: rows marked as sent stay, and every poll reads past them', async () => {
     await fillUsual(1_000, 10)
     await kit.pool.query('UPDATE events SET sent = true')
     expect((await kit.pool.query('SELECT count(*)::int AS n FROM events')).rows[0].n).toBe(1_000)
