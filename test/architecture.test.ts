@@ -1,6 +1,6 @@
 /**
- * The rules of ARCHITECTURE.md and CONTRIBUTING.md that a program can check. A new arrow is a design decision: change the
- * table here and the one in ARCHITECTURE.md (they are compared), and say why in the commit.
+ * The rules of ARCHITECTURE.md and CONTRIBUTING.md that a program can check. A new arrow is a design decision: change
+ * the table here and the one in ARCHITECTURE.md (they are compared), and say why in the commit.
  */
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
@@ -55,7 +55,10 @@ const arrowsOfHttp: Record<string, readonly string[]> = {
   admin: ['server'],
 }
 
-/** What the saga kit is built with of the sidecar's sources: what packages/saga/src/core.ts names, and what that imports. */
+/**
+ * What the saga kit is built with of the sidecar's sources: what packages/saga/src/core.ts names, and what that
+ * imports.
+ */
 const surfaceForTheKit = ['core/clock.ts', 'core/retry.ts', 'core/saga-admin.ts']
 
 /** Packages that show in one place only, so that replacing one is a change of that place. */
@@ -67,7 +70,7 @@ const homes: Record<string, RegExp> = {
   '@fastify': /^http\//,
   undici: /^(upstream|demo)\//,
   'prom-client': /^observe\//,
-  // The kit is a library inside somebody else's process: it speaks to the API alone, in one file.
+  // The kit is a library inside the user's process: it speaks to the API alone, in one file.
   '@opentelemetry': /^(observe\/|saga\/trace-context)/,
   pino: /^observe\//,
   commander: /^cli\//,
@@ -81,7 +84,7 @@ const homes: Record<string, RegExp> = {
 /** What core may take from Node: pure computation. The client takes nothing: it runs wherever there is `fetch`. */
 const pureNodeModules = /^node:(crypto|buffer|zlib|util|string_decoder|querystring)$/
 
-/** Layers that decide are told the time and the dice. */
+/** Layers that decide get time and randomness as arguments. */
 const layersThatDecide = ['core', 'redlock', 'embedded']
 const ambient =
   /\b(Date\.now|new Date\(\)|Math\.random|setTimeout|setInterval|setImmediate|performance\.|AbortSignal\.timeout|randomUUID|randomBytes|randomInt|getRandomValues|console\.|fetch\()/
@@ -137,7 +140,7 @@ test('a package is imported by its name, and reaches out of itself in one file',
   expect(wrong).toEqual([])
 })
 
-test('the core shows the kit a few files and no more', () => {
+test('the kit reaches only the listed files of the core', () => {
   const reached = new Set<string>()
   const visit = (file: string): void => {
     if (reached.has(file)) return
@@ -187,7 +190,7 @@ test.each(['redlock', 'prom-client'])('%s is imported in one file', (name) => {
   expect(importers.slice(1)).toEqual([])
 })
 
-test('what decides is told the time and the dice', () => {
+test('layers that decide get time and randomness as arguments', () => {
   const deciding = files.filter((file) => layersThatDecide.includes(layerOf(file)))
   expect(faults(deciding, (file) => linesWith(ambient, codeOf(sourceOf(file))))).toEqual([])
 })
@@ -201,7 +204,7 @@ test('only main.ts touches the process', () => {
   expect(touching).toEqual([])
 })
 
-// Types count, too: what only types close is as hard to read, and one value import away from a real circle.
+// Types count, too: a circle of types is as hard to read, and one value import away from a real one.
 test('no imports go in a circle, those of types included', () => {
   const graph = sourceGraphOf(root)
   console.info(sizeOf(graph))
@@ -222,7 +225,7 @@ test('the limits that CONTRIBUTING.md states are the ones that are enforced', ()
   )
 })
 
-test('a file says at its beginning what it owns, and can be read in one sitting', () => {
+test('a file begins with what it owns, and keeps to the limit of lines', () => {
   const wrong = faults(everyFile, (file) => {
     const text = sourceOf(file)
     const lines = text.split('\n').length - 1

@@ -23,7 +23,7 @@ test.each([
   expect([...rows(heading).keys()].sort()).toEqual(Object.keys(dependencies).sort())
 })
 
-test('the client depends on nothing', () => {
+test('the client has no dependencies', () => {
   expect(Object.keys(client).filter((name) => /dependencies/i.test(name))).toEqual([])
 })
 
@@ -94,7 +94,7 @@ test('versions are exact: what is installed tomorrow is what was tested today', 
   expect(ranges).toEqual([])
 })
 
-test('every package of the lock file has a hash that the registry signed, so that nobody can exchange it on the way', () => {
+test('every package of the lock file has a hash that the registry signed, so none can be exchanged on the way', () => {
   const unproven = locked.filter(({ entry }) => !/^sha512-/.test(entry.integrity ?? ''))
   expect(unproven.map(({ name }) => name)).toEqual([])
 })

@@ -1,4 +1,7 @@
-/** Every row of the limits in docs/reference/http.md is reached by a test, which is named here by its file and words of its title. */
+/**
+ * Every row of the limits in docs/reference/http.md is reached by a test, which is named here by its file and words of
+ * its title.
+ */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -33,7 +36,7 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
   'idle connection of a client': [[LIMITS, 'an idle connection is closed']],
   'the key': [[LIMITS, "'a key'"]],
   'tenant, API version': [[LIMITS, "'a tenant'"], [LIMITS, "'a version'"]],
-  'handshake of TLS': [['test/app/listeners.test.ts', 'a handshake that does not come is cut']],
+  'handshake of TLS': [['test/app/listeners.test.ts', 'a missing handshake is cut']],
   'holding a record, renewals included': [[LIMITS, 'a request beyond the total hold']],
   'all rounds of a claim': [['test/redis/node.test.ts', 'nobody is granted or renewed a lease that was over by then']],
   'one node, for one command': [['test/redis/node.test.ts', 'stands still gets no answer within the deadline']],

@@ -36,7 +36,7 @@ test('the client: the second run is told what the first one did', async () => {
   expect(await run(program)).toMatch(/^paid before \{ paymentId: 'p-1'/)
 })
 
-test('the saga kit: the second run answers from its record, and nothing is handled twice', async () => {
+test('the saga kit: the second run answers from its record, and no message is handled twice', async () => {
   await using database = await startPostgres()
   const program = programOf('saga')
   const first = await run(program, { DATABASE_URL: database.url })

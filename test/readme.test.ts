@@ -1,4 +1,4 @@
-/** The quickstarts of README.md are run as they stand, with free ports in the place of those that the page names. */
+/** Runs the quickstarts of README.md as they stand, with free ports in place of those that the page names. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -34,7 +34,7 @@ async function onFreePorts() {
       .replaceAll(/\b3000\b/g, String(application))
       .replaceAll(/\b8080\b/g, String(proxy))
       .replaceAll(/\b8081\b/g, String(api))
-      // What it would install is installed: the tests run from it.
+      // The packages are installed already: the tests run from them.
       .replaceAll('node scripts/run.mjs', `${process.execPath}`)
   return { application, proxy, api, shell: (block: string) => shell(moved(block), env) }
 }
@@ -55,7 +55,7 @@ test('the proxy: the second copy of a payment is answered from the record', LIMI
   const said = [...curl.output.matchAll(/^idempotency-status: (\w+)|^(charge \d+)$/gim)]
   const charge = said[1]?.[2]
   expect(charge).toMatch(/^charge \d+$/)
-  // Looking whether both serve was charged, too, so the number is not 1 here.
+  // The requests that waited for both to listen were charged, too, so the number is not 1 here.
   expect(said.map(([, status, body]) => status ?? body)).toEqual(['created', charge, 'replayed', charge])
 })
 

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { Manifest } from '../support/kubernetes-objects.ts'
 import type { ApiServer } from './server.ts'
 
-/** kubectl and helm print what the server warns of in this form; Pod Security's warnings are among them. */
+/** The form in which kubectl and helm print warnings of the server, those of Pod Security included. */
 const WARNING = /^(W\d{4} .*|Warning: .*)$/gm
 const TEST_MS_MAX = 30_000
 
@@ -18,7 +18,7 @@ export class Cluster {
     this.#helm = helm
   }
 
-  /** A namespace that enforces "restricted" and warns of what it would not enforce: the templates of workloads. */
+  /** A namespace that enforces "restricted" on pods and warns about templates of workloads, where it can't. */
   async addNamespace(name: string): Promise<void> {
     const labels = { enforce: 'restricted', warn: 'restricted' }
     const metadata = {
@@ -31,7 +31,7 @@ export class Cluster {
     await this.addAccount(name)
   }
 
-  /** A controller makes it in a whole cluster; pods are refused without it. */
+  /** In a whole cluster a controller creates it; pods are refused without it. */
   async addAccount(namespace: string): Promise<void> {
     const metadata = { name: 'default', namespace }
     const account = { apiVersion: 'v1', kind: 'ServiceAccount', metadata }
@@ -56,7 +56,7 @@ export class Cluster {
     return this.#run(this.#helm, ['--namespace', namespace, ...args])
   }
 
-  /** Helm drops fields that nobody knows; here they are mistakes. */
+  /** Helm drops unknown fields; here they are errors. */
   async strictly(namespace: string, chart: string, values: readonly string[]): Promise<void> {
     const rendered = await this.helm(
       namespace,
@@ -87,7 +87,7 @@ export class Cluster {
     await this.#kubectl(['apply', '--validate=strict', '-k', folder])
   }
 
-  /** A pod of each workload's template, as its controller would make it. */
+  /** A pod from each workload's template, as its controller would create it. */
   async admitsPods(namespace: string): Promise<void> {
     const listed = await this.#kubectl([
       '--namespace',
@@ -131,7 +131,7 @@ export class Cluster {
       throw new Error(`the pod was not refused for what it is: ${told}`)
   }
 
-  /** The pod of the test is created for real; nobody runs it here, so it is said to have succeeded. */
+  /** The pod of the test is created for real; no kubelet runs it, so its status is patched to Succeeded. */
   async helmTest(namespace: string, release: string): Promise<void> {
     const test = this.helm(namespace, 'test', release, '--timeout', `${TEST_MS_MAX / 1_000}s`)
     const pod = ['--namespace', namespace, 'wait', '--for=create', '--timeout=20s', `pod/${release}-selftest`]

@@ -1,9 +1,9 @@
 /**
- * `npm run campaign -- apiserver`: every mode of the chart is installed, tested and upgraded on a real API server of Kubernetes, and
- * every folder of deploy/k8s applied to it, in namespaces that enforce Pod Security "restricted".
+ * `npm run campaign -- apiserver`: every mode of the chart is installed, tested and upgraded on a real API server of
+ * Kubernetes, and every folder of deploy/k8s applied to it, in namespaces that enforce Pod Security "restricted".
  *
- * There is no kubelet: what shows that pods may run is that the API server admits one made of each workload's template. Not
- * in the suite, because building the server takes minutes where it is not in the cache. One line a check, the last line is
+ * There is no kubelet: that pods may run is shown by the API server admitting one from each workload's template. Not in
+ * the suite, because building the server takes minutes where it is not in the cache. One line a check, the last line is
  * JSON; ends with 1 where something was not accepted.
  */
 import { globSync } from 'node:fs'

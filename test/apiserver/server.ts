@@ -1,8 +1,8 @@
 /**
  * An API server of Kubernetes on an etcd of its own, for one check: both on free ports of the loopback, ended with it.
  *
- * Nothing else of a cluster is there: no scheduler, no kubelet, no controllers. Objects are validated, defaulted, admitted
- * and stored; pods are not made of Deployments and nothing runs.
+ * A cluster's other parts are missing: no scheduler, no kubelet, no controllers. Objects are validated, defaulted,
+ * admitted and stored; Deployments make no pods, and no pod runs.
  */
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'

@@ -1,6 +1,6 @@
 /**
- * What a process leaves behind when it dies of a fault, or is asked for a report: where it happened, and none of the secrets
- * that it was given or that are on the fault. The words are planted in the environment, in files, and in requests.
+ * What a process leaves behind when it crashes or is sent a report signal: where it happened, and none of the secrets
+ * that it was given or that the error carries. The words are planted in the environment, in files, and in requests.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -74,7 +74,7 @@ async function report(): Promise<string> {
   })
 }
 
-test('a fault that nobody caught is told by its type and its place, in the last words and in a report', async () => {
+test('an uncaught exception is reported by type and place, in the last words and in a report', async () => {
   sidecar.process.signal('SIGHUP')
   expect(await sidecar.process.exited).toMatchObject({ code: 1 })
   expect(told).toMatch(/^fencepost failed: TypeError\n {4}at .*crash-on-hangup\.mjs:\d+:\d+/m)
@@ -88,14 +88,14 @@ test('a fault that nobody caught is told by its type and its place, in the last 
   expect(found(JSON.stringify(written))).toEqual([])
 })
 
-test('a report that is asked for by a signal lists no environment', async () => {
+test('a report requested by a signal lists no environment', async () => {
   sidecar.process.signal('SIGUSR2')
   const written = await report()
   expect(JSON.parse(written)).toMatchObject({ header: { trigger: 'Signal' } })
   expect(found(written)).toEqual([])
 })
 
-test('options of Node that write its memory out are named at the start, and are not refused', async () => {
+test('Node options that write memory to disk are named at the start, not refused', async () => {
   await using warned = await startSidecar(
     {
       FENCEPOST_REDIS_NODES: 'embedded',

@@ -25,7 +25,7 @@ test('what is still under way after limits.drain is cut off, and the process end
   expect(sidecar.process.output).toContain('draining')
 })
 
-test('a sidecar whose log has no reader any more brings to its end what is under way, and ends', async () => {
+test('a sidecar whose log has lost its reader finishes what is under way, and exits', async () => {
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: 'embedded',
@@ -50,7 +50,7 @@ test('a sidecar whose log has no reader any more brings to its end what is under
   expect(await sidecar.process.exited).toEqual({ code: 0, signal: null })
 })
 
-test('a sidecar that waits for what became of an orphan refuses new work as soon as it is told to end', async () => {
+test('a sidecar that waits for an orphan to be resolved refuses new work as soon as it is told to stop', async () => {
   await using servers = await startRedisServers(3)
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({

@@ -1,10 +1,10 @@
-/** Whole sidecars as processes: one that stood still while all nodes came back empty, and one that started meanwhile. */
+/** Whole sidecars as processes: one suspended while all nodes came back empty, and one that started meanwhile. */
 import { expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { startSidecar } from '../support/sidecar.ts'
 
-test('a sidecar that stood still while its nodes were founded anew serves nothing on them, and log, readiness and metrics say why', {
+test('a sidecar suspended while its nodes were founded anew serves no request; log, readiness, metrics say why', {
   timeout: 90_000,
 }, async () => {
   await using servers = await startRedisServers(3)

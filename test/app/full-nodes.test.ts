@@ -9,7 +9,7 @@ import { PATIENT, startSidecar } from '../support/sidecar.ts'
 const NODES = 3
 const RATIO = 'fencepost_redis_node_memory_used_ratio{node="redis-0"}'
 
-test('with full nodes duplicates are replayed, a new request is told why it is refused, and room alone heals it', async () => {
+test('full nodes replay duplicates and refuse new requests with the reason; free memory alone ends it', async () => {
   await using servers = await startRedisServers(NODES, { maxMemory: '12mb' })
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
@@ -17,7 +17,7 @@ test('with full nodes duplicates are replayed, a new request is told why it is r
     FENCEPOST_UPSTREAM: application.url,
     ...PATIENT,
     FENCEPOST_NODE_MEMORY_CLAIMS: '0.6',
-    // The nodes are to answer, not this process.
+    // The nodes must answer, not this process.
     FENCEPOST_OUTCOME_CACHE: '0B',
   })
   const send = (key: string) =>
@@ -37,7 +37,7 @@ test('with full nodes duplicates are replayed, a new request is told why it is r
     await Promise.all(operators.map((operator) => operator.set(name, 'x'.repeat(64 * 1024))))
   let tries = 0
   await eventually('every node is found full', async () => {
-    // Until they were looked at it is granted, and known from then on.
+    // It is granted until the nodes have been inspected, and known from then on.
     tries += 1
     const answer = await send(`try ${tries}`)
     return answer.status === 503 && (await answer.text()).includes(`${NODES} more are well`)
@@ -57,6 +57,6 @@ test('with full nodes duplicates are replayed, a new request is told why it is r
   expect(sidecar.process.output).toMatch(/redis-0 is full: it is sent no new claims/)
 
   await Promise.all(operators.map((operator) => operator.del(...fillers)))
-  await eventually('new requests are carried out again', async () => (await send('after')).status === 201)
+  await eventually('new requests are executed again', async () => (await send('after')).status === 201)
   expect(application.of('"before"')).toHaveLength(1)
 })

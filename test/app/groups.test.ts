@@ -1,4 +1,4 @@
-// Sidecars that place identities among different groups: refused, and how the groups are changed by a decision.
+// Sidecars with different groups are refused; an operator changes the groups with a command.
 import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import { nodes as nodesCommand } from '../../src/cli/nodes.ts'
@@ -13,7 +13,7 @@ import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 const SETTINGS = { ...PATIENT, FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s', FENCEPOST_CLAIM_BUDGET: '3s' }
 const QUIET = { FENCEPOST_PROXY_LISTEN: 'off', FENCEPOST_API_LISTEN: 'off', FENCEPOST_ADMIN_LISTEN: 'off' }
 
-/** Starts the sidecar as its command does; here it must come back at once, because it refuses to run. */
+/** Starts the sidecar as its command does; it must return at once, because it refuses to run. */
 async function refusedStart(nodes: string) {
   const { io, stderr } = bufferedIo({ ...SETTINGS, ...QUIET, FENCEPOST_REDIS_NODES: nodes })
   return { exitCode: await serve([], io), stderr: stderr() }
@@ -32,7 +32,7 @@ const pay = async ({ proxy }: Sidecar, key: string) => {
 
 const KEYS = Array.from({ length: 24 }, (_, index) => `key-${index}`)
 
-test('from one group to two and back: refused, changed by a command, and what stays where it was is found again', async () => {
+test('one group to two and back: refused, changed by a command, records that stay in place are found', async () => {
   await using servers = await startRedisServers(6)
   await using application = await startCountingApplication()
   const start = (nodes: string) =>
@@ -48,7 +48,7 @@ test('from one group to two and back: refused, changed by a command, and what st
   expect(refused.stderr).toContain('one/redis-0: the nodes of its cluster are')
   expect(refused.stderr).toContain('and this configuration has')
   expect(refused.stderr).toContain('group one of one+two')
-  // Nothing was changed by trying, and nothing was founded.
+  // The attempt changed no node and founded no group.
   expect(await pay(old, 'key-0')).toBe('replayed')
   expect((await command(two, 'status')).stdout).toContain('no node knows its name')
 
@@ -61,7 +61,7 @@ test('from one group to two and back: refused, changed by a command, and what st
   expect(changed.stdout).toContain('identities are placed among one, two from now on')
   expect((await command(both, 'change-groups')).stdout).toContain('Nothing to change')
 
-  // A sidecar with the one group that nobody stopped: it is refused from the next command on.
+  // A sidecar with the one group that is still running: it is refused from the next command on.
   expect(await pay(old, 'another')).toBe(503)
   expect(application.of('another')).toEqual([])
   for (const other of [one, `one=${one}`, `one=${two};two=${one}`, `one=${one};three=${two}`])
@@ -77,7 +77,7 @@ test('from one group to two and back: refused, changed by a command, and what st
   const { groups } = JSON.parse((await command(both, 'status', '--json')).stdout)
   expect(groups.map(({ group }: { group: string }) => group)).toEqual(['one', 'two'])
 
-  // Back to one: the other is told first, so that nobody goes on with it alone.
+  // Back to one: the other is told first, so that no sidecar goes on with it alone.
   const leave = await command(both, 'change-groups', '--to', 'one')
   const leaving = /--confirm ([\w+]+)/.exec(leave.stderr)?.[1] ?? ''
   expect(leaving).toMatch(/^\w+\+\w+$/)
@@ -90,7 +90,7 @@ test('from one group to two and back: refused, changed by a command, and what st
   expect(await Promise.all(KEYS.map((key) => pay(narrow, key)))).toEqual(KEYS.map(() => 'replayed'))
 }, 90_000)
 
-test('a change that would leave a group behind, or that too few nodes can carry, is refused whatever is confirmed', async () => {
+test('a change that leaves a group behind, or that too few nodes can take, is refused even if confirmed', async () => {
   await using servers = await startRedisServers(9)
   const [one, two, three] = [0, 3, 6].map((at) => servers.urls.slice(at, at + 3).join())
   const both = `one=${one};two=${two}`
@@ -102,8 +102,8 @@ test('a change that would leave a group behind, or that too few nodes can carry,
   ])
   const renamed = await command(`uno=${one};two=${two};one=${three}`, 'change-groups', '--confirm', 'x')
   expect(renamed.stderr).toContain('the group uno of this configuration is called one on its nodes')
-  const nobody = await command(both, 'change-groups', '--to', 'four')
-  expect([nobody.exitCode, nobody.stderr]).toEqual([
+  const unknown = await command(both, 'change-groups', '--to', 'four')
+  expect([unknown.exitCode, unknown.stderr]).toEqual([
     64,
     expect.stringContaining('there is no group four in this configuration, only one, two'),
   ])
@@ -123,7 +123,7 @@ test('a change that would leave a group behind, or that too few nodes can carry,
   ])
 }, 90_000)
 
-test('a change that ended half-way serves nobody, and the same command finishes it', async () => {
+test('a change that ended half-way serves unknown, and the same command finishes it', async () => {
   await using servers = await startRedisServers(6)
   const [one, two] = [0, 3].map((at) => servers.urls.slice(at, at + 3).join())
   const both = `one=${one};two=${two}`
@@ -138,7 +138,7 @@ test('a change that ended half-way serves nobody, and the same command finishes 
       return command(both, 'change-groups', '--to', 'one', '--confirm', confirm)
     }
     expect((await change()).stdout).toContain('changed the groups on two, one')
-    // As if the command had died between the two.
+    // As if the command had died between the two groups.
     await Promise.all(clients.map((client) => client.hset(CLUSTER_KEY, 'members', standing)))
     for (const nodes of [both, `${one}`, `${two}`]) expect((await refusedStart(nodes)).exitCode).toBe(78)
     expect((await change()).stdout).toContain('changed the groups on one:')
@@ -158,7 +158,7 @@ test('a change that ended half-way serves nobody, and the same command finishes 
   }
 }, 60_000)
 
-test('a new group is founded only where its fellows are known to agree', async () => {
+test('a new group is founded only when the other groups are known to agree', async () => {
   await using servers = await startRedisServers(6)
   const one = servers.urls.slice(0, 3).join()
   const two = servers.urls.slice(3).join()

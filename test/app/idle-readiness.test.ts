@@ -1,4 +1,4 @@
-// Readiness of a pod that nobody sends anything: claims of its own have to be enough to judge by, however long each takes.
+// Readiness of a pod without requests: its own probe claims must suffice, however long each takes.
 import { Writable } from 'node:stream'
 import { expect, test } from 'vitest'
 import { openTelemetry, type Watched } from '../../src/app/telemetry.ts'
@@ -125,13 +125,13 @@ test.each([
   expect(pod.readiness()).toMatchObject({ ready: true, reasons: [] })
 })
 
-test('asks no more often than it has to', async () => {
+test('claims no more often than it has to', async () => {
   await using pod = await idlePod()
   await pod.clock.advance(10 * MINUTE_MS)
   expect(await pod.synthetic('ok')).toBeLessThanOrEqual(10 * 30)
 })
 
-test('a claim of its own that could not be given back is not taken for somebody else’s', async () => {
+test('a probe claim that could not be released is not taken for another holder’s', async () => {
   await using pod = await idlePod()
   pod.nodes.released = 'unavailable'
   await pod.clock.advance(MINUTE_MS)
@@ -143,7 +143,7 @@ test.each([
   { FENCEPOST_READINESS_MIN_SAMPLES: '83' },
   { FENCEPOST_READINESS_WINDOW: '1s', FENCEPOST_READINESS_MIN_SAMPLES: '1' },
 ])(
-  'made unready by its requests it becomes ready without any, at the bound of what is accepted: %j',
+  'a pod that its requests made unready becomes ready without any, at the accepted bound: %j',
   async (env) => {
     await using pod = await idlePod(env)
     for (let second = 0; second < 60; second += 1) {

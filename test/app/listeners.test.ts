@@ -1,6 +1,6 @@
 /**
- * The listeners as operators configure them: TLS with and without certificates of clients, renewed while the sidecar runs;
- * Unix sockets; and a token that is changed by changing its file. Real processes on embedded nodes.
+ * The listeners as operators configure them: TLS with and without certificates of clients, renewed while the sidecar
+ * runs; Unix sockets; and a token that is changed by changing its file. Real processes on embedded nodes.
  */
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { type IncomingMessage, request as plainRequest, type RequestOptions } from 'node:http'
@@ -38,9 +38,9 @@ function ask(url: string, options: RequestOptions & { ca?: string; cert?: string
   })
 }
 
-test('the listeners speak TLS, ask clients for certificates, and take up a renewed one without a restart', async () => {
+test('the listeners speak TLS, require client certificates, and load a renewed one without a restart', async () => {
   using authority = makeAuthority()
-  using strangers = makeAuthority('somebody else')
+  using strangers = makeAuthority('another authority')
   const server = authority.sign('first')
   const client = authority.sign('client')
   const stranger = strangers.sign('stranger')
@@ -66,7 +66,7 @@ test('the listeners speak TLS, ask clients for certificates, and take up a renew
   }
   expect(application.executions.map(({ headers }) => headers['x-forwarded-proto'])).toEqual(['https'])
 
-  // Not whole: the new certificate with the old key is not taken.
+  // Incomplete: the new certificate with the old key is not taken.
   const second = authority.sign('second')
   copyFileSync(second.certFile, server.certFile)
   await sidecar.process.line(/what was before stays in force/)
@@ -79,7 +79,7 @@ test('the listeners speak TLS, ask clients for certificates, and take up a renew
   await expect(ask(`${sidecar.proxy}/x`, trusting)).rejects.toThrow()
   expect(await ask(`${sidecar.admin}/livez`, known)).toMatchObject({ server: 'second' })
 
-  // Garbage instead of a handshake, and a handshake that is broken off, end nothing.
+  // Garbage instead of a handshake, or an aborted handshake, ends no other connection.
   const socket = connect(Number(new URL(sidecar.proxy).port), '127.0.0.1')
   socket.on('error', () => {})
   socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
@@ -87,7 +87,7 @@ test('the listeners speak TLS, ask clients for certificates, and take up a renew
   expect((await ask(`${sidecar.proxy}/x`, known)).status).toBe(201)
 })
 
-test('a handshake that does not come is cut after the time for heads', async () => {
+test('a missing handshake is cut after the time for heads', async () => {
   using authority = makeAuthority()
   const server = authority.sign('server')
   await using application = await startCountingApplication()
@@ -137,13 +137,13 @@ test('all listeners open on Unix sockets, and a token is changed by changing its
       return (await ask('http://sidecar/v1/reservations?value=v', { ...on('api'), headers })).status
     }
     expect([await withToken('first-token'), await withToken('second-token')]).toEqual([200, 401])
-    // Both for a while: nobody is locked out while callers are told the new one.
+    // Both for a while: no caller is locked out while callers learn the new one.
     writeFileSync(tokenFile, 'second-token\nfirst-token\n')
     await eventually('the second token', async () => (await withToken('second-token')) === 200)
     expect(await withToken('first-token')).toBe(200)
     writeFileSync(tokenFile, 'second-token\n')
     await eventually('the end of the first token', async () => (await withToken('first-token')) === 401)
-    // An empty file locks nobody in or out: what was before stays.
+    // An empty file changes nothing: the previous tokens stay.
     writeFileSync(tokenFile, '')
     expect(await withToken('second-token')).toBe(200)
   } finally {

@@ -20,7 +20,7 @@ const SETTINGS = {
 
 const some = (servers: RedisServers, count: number) => servers.urls.slice(0, count).join(',')
 
-/** Starts the sidecar as its command does; here it must come back at once, because it refuses to run. */
+/** Starts the sidecar as its command does; it must return at once, because it refuses to run. */
 async function refusedStart(nodes: string, more: Record<string, string> = {}) {
   const { io, stderr } = bufferedIo({
     ...SETTINGS,
@@ -60,7 +60,7 @@ test('from three nodes to five: refused, changed by a command, and what was reco
   expect(refused.stderr).toContain(
     `the nodes of its cluster are ${names.slice(0, 3).sort().join(', ')}, and this configuration has ${[...names].sort().join(', ')}`,
   )
-  // Nothing was changed by trying: the one that runs goes on.
+  // The attempt changed no node: the running sidecar goes on.
   expect((await pay(old, 'd')).status).toBe(201)
 
   const asked = await command(five, 'change-members')
@@ -71,7 +71,7 @@ test('from three nodes to five: refused, changed by a command, and what was reco
   expect(changed.stdout).toContain('ann changed the nodes of the cluster on redis-0, redis-1, redis-2')
   expect((await command(five, 'change-members', '--confirm', id)).stdout).toContain('Nothing to change')
 
-  // A sidecar with the old list that nobody stopped: it is refused from the next command on.
+  // A sidecar with the old list that is still running: it is refused from the next command on.
   expect((await pay(old, 'e')).status).toBe(503)
   expect(application.of('e')).toEqual([])
   expect((await refusedStart(three)).exitCode).toBe(78)

@@ -1,4 +1,4 @@
-/** A start that is refused after the nodes were dialled: the process ends, and is not left standing beside them. */
+/** A start that is refused after the nodes were dialled: the process exits and does not linger. */
 import { createServer, type Server } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -24,7 +24,7 @@ afterAll(async () => {
 })
 
 test.each(['ADMIN', 'PROXY'])(
-  'serve whose %s port is taken says so and ends, with the code of a wrong configuration',
+  'serve whose %s port is taken says so and exits with the code of a wrong configuration',
   async (listener) => {
     await using sidecar = new TestProcess(process.execPath, [MAIN, 'serve'], {
       name: 'fencepost serve',

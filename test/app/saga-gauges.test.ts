@@ -1,4 +1,4 @@
-// The gauges of messages and sagas: from looks at the database now and then, never from one made by a scrape.
+// The gauges of messages and sagas: from periodic looks at the database; a scrape never queries it.
 import { spawnSync } from 'node:child_process'
 import { createServer } from 'node:net'
 import { publish } from '@fencepost/saga'
@@ -72,7 +72,7 @@ test('a sidecar without a database has none of them', async () => {
   expect(names.filter((name) => /saga|outbox|inbox|dead_letters/.test(name))).toEqual([])
 })
 
-test('the database goes away: the next look says so, once in the log, and the one after its return is good again', async () => {
+test('the database goes away: the next look logs it once, and the first look after its return succeeds', async () => {
   const kit = await testKit(server)
   const clock = new VirtualClock()
   const errors: unknown[] = []
@@ -83,7 +83,7 @@ test('the database goes away: the next look says so, once in the log, and the on
   await eventually('a look that failed', () => sagas.backlog() === undefined)
   for (let look = 0; look < 3; look += 1) await clock.advance(15_000)
   await server.start()
-  // A look is given up after five seconds of this clock: it must not be moved on before a look can have been answered.
+  // A look is given up after five seconds of this clock: do not advance it before a look can be answered.
   await eventually(
     'a look that was answered',
     async () => {
@@ -96,7 +96,7 @@ test('the database goes away: the next look says so, once in the log, and the on
   expect(errors).toHaveLength(1)
 })
 
-test('a database that takes the connection and never answers: nothing is known, and no scrape waits for it', async () => {
+test('a database that accepts a connection and never answers: the backlog is unknown, no scrape waits', async () => {
   const sockets = new Set<{ destroy(): void }>()
   const silent = createServer((socket) => void sockets.add(socket))
   await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))

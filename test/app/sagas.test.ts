@@ -37,7 +37,7 @@ async function ask(path: string, body?: unknown) {
   return { status: response.status, body: (await response.json()) as Record<string, unknown> }
 }
 
-test('a saga is shown with its steps, retried where parked, and refused where it cannot be moved', async () => {
+test('a saga is inspected with its steps, retried where parked, and refused where it cannot be moved', async () => {
   let broken = true
   const stubborn = {
     name: 'stubborn',
@@ -63,7 +63,7 @@ test('a saga is shown with its steps, retried where parked, and refused where it
   })
 })
 
-test('dead letters are listed and replayed, and the lag is told', async () => {
+test('dead letters are listed and replayed, and the lag is reported', async () => {
   const publisher = new RecordingPublisher()
   publisher.react = () => 'refuse'
   await kit.transaction((tx) =>

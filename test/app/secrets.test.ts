@@ -1,7 +1,7 @@
 /**
- * No secret anywhere: a word of its own is planted in every input, the sidecar is led through what goes well and what goes
- * wrong, and none of the words may be found in what it tells: log, metrics, probes, traces, problem documents, what it
- * says of a wrong configuration, and its last words. `docs/operations/security.md` says where each may be.
+ * No secret anywhere: every input gets its own planted word, the sidecar goes through success and failure, and no
+ * word may appear in its output: log, metrics, probes, traces, problem documents, errors of a wrong
+ * configuration, and its last words. `docs/operations/security.md` says where each may be.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -160,12 +160,12 @@ async function call(path: string, body: unknown, token = INPUTS.apiToken): Promi
 }
 
 describe('what the proxy tells a client', () => {
-  test('a carried out request, its replay and a mismatch tell its key and nothing else', async () => {
+  test('an executed request, its replay and a mismatch reveal its key alone', async () => {
     expect(await post(INPUTS.key, `{"secret":"${INPUTS.body}"}`)).toBe('')
     expect(await post(INPUTS.key, `{"secret":"${INPUTS.body}"}`)).toBe('')
     const mismatch = await post(INPUTS.key, `{"other":"${INPUTS.body}"}`)
     expect(mismatch).toContain('key-reused')
-    // The client's own key, in the member that is for it.
+    // The client's own key, in the member meant for it.
     expect(found(mismatch.replace(`"idempotency_key":"${INPUTS.key}"`, ''))).toEqual([])
   })
 
@@ -218,7 +218,7 @@ describe('what the proxy tells a client', () => {
     expect(found(answer)).toEqual([])
   })
 
-  test('an answer of the application that can not be read is not repeated', async () => {
+  test('an unreadable answer of the application is not repeated', async () => {
     await using other = await startSidecar(
       { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_UPSTREAM: broken.origin, FENCEPOST_LOG_LEVEL: 'trace' },
       {
@@ -238,13 +238,13 @@ describe('what the proxy tells a client', () => {
   })
 })
 
-test('what the reservation API tells: what its caller named, to that caller, and nothing else', async () => {
+test('the reservation API reveals to a caller only what that caller named', async () => {
   const reserved = await call('/v1/reservations', {
     session_id: INPUTS.session,
     reserved_value: INPUTS.value,
   })
   const { reservation_id: id, fencing_token: token } = reserved
-  // The id is signed, not readable; the session is repeated to who named it.
+  // The id is signed, not readable; the session is repeated to the caller that named it.
   expect(found(JSON.stringify({ ...reserved, session_id: '' }))).toEqual([])
   const conflict = await call('/v1/reservations', { session_id: 'other', reserved_value: INPUTS.value })
   expect(found(JSON.stringify({ ...conflict, value: '' }))).toEqual([])
@@ -259,12 +259,12 @@ test('what the reservation API tells: what its caller named, to that caller, and
     expect(refused.type).toMatch(/problems/)
     const { detail, ...rest } = refused
     expect(found(JSON.stringify(rest))).toEqual([])
-    // A path that does not exist is told to who asked for it.
+    // A path that does not exist is repeated to the client that requested it.
     expect(found(String(detail)).filter((word) => word !== INPUTS.path)).toEqual([])
   }
 })
 
-test('nothing of it is in the log, the metrics, the probes, the traces, or the last words of the process', async () => {
+test('log, metrics, probes, traces and the last words of the process hold none of the secrets', async () => {
   // Nodes that refuse the password, answer with errors, and are gone: the errors of the Redis client hold their commands.
   const [first, second, third] = servers.urls.map((url) => new Redis(url))
   await first!.call('ACL', 'SETUSER', 'first', 'resetpass', '>another')
@@ -303,7 +303,7 @@ test.each<[what: string, env: Record<string, string>]>([
   ['the application', { FENCEPOST_UPSTREAM: `http://u:${INPUTS.urlUser}@a:1` }],
   ['an unknown variable', { FENCEPOST_REDIS_PASWORD: INPUTS.redisPassword }],
   ['a secret instead of its file', { FENCEPOST_API_TOKEN_FILE: INPUTS.apiToken }],
-])('a wrong configuration of %s is told without its secrets', async (_what, env) => {
+])('the errors of a wrong configuration of %s do not show its secrets', async (_what, env) => {
   const main = join(import.meta.dirname, '../../src/main.ts')
   for (const command of [['config', 'check'], ['config', 'print'], ['serve']]) {
     let output = ''

@@ -1,4 +1,4 @@
-/** What the application is asked about an orphan, and what is made of its answer. */
+/** What the application is asked about an orphan, and how its answer is read. */
 import { expect, test } from 'vitest'
 import { askOf } from '../../src/app/coordination.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -15,7 +15,7 @@ const ORPHAN = {
 test.each<[status: number, body: string]>([
   [200, `{"outcome":"completed","why":"${'x'.repeat(1_000_000)}"}`],
   [404, 'no such page '.repeat(100_000)],
-])('an answer %i that is too large to be one is unknown, and keeps no connection', async (status, body) => {
+])('an oversized answer %i counts as unknown, and keeps no connection', async (status, body) => {
   await using server = await startApplication((_request, response) => {
     response.writeHead(status).end(body)
   })

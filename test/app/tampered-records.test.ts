@@ -1,8 +1,8 @@
 /**
- * Records that somebody changed on the nodes, by real processes: refused, counted, not carried out again, and nothing of
- * them on the wire. Read as: what was done to the record on all nodes, what a duplicate is answered.
+ * Records tampered with on the nodes, by real processes: refused, counted, not executed again, and never sent to a
+ * client. Read as: what was done to the record on all nodes, what a duplicate is answered.
  *
- * What can be forged by somebody who may write to a majority is in docs/operations/security.md.
+ * docs/operations/security.md says what an attacker with write access to a majority can forge.
  */
 import { createHash } from 'node:crypto'
 import { connect } from 'node:net'
@@ -24,7 +24,7 @@ beforeAll(async () => {
   sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_UPSTREAM: application.url,
-    // Every duplicate asks the nodes.
+    // Every duplicate goes to the nodes.
     FENCEPOST_OUTCOME_CACHE: '0B',
     ...PATIENT,
     // How long the refused rows take.
@@ -118,7 +118,7 @@ test.each<[what: string, change: (record: Buffer) => Buffer | 'list', answer: ty
   for (const client of clients) await client.del(await recordsOf(client))
 })
 
-test('a record that was changed on one node is outvoted by those that were not', async () => {
+test('a record changed on one node is outvoted by the unchanged ones', async () => {
   const first = await post('outvoted')
   for (const client of clients) await completedOn(client)
   const { name, record } = await completedOn(clients[1]!)
@@ -134,7 +134,7 @@ test('a record that was changed on one node is outvoted by those that were not',
   for (const client of clients) await client.del(await recordsOf(client))
 })
 
-test('a record whose header states another length than its body has does not end the answer elsewhere', async () => {
+test('a record whose header states a wrong length of its body does not shift where the answer ends', async () => {
   await post('lengths')
   for (const client of clients) {
     const { name, record } = await completedOn(client)
@@ -149,12 +149,12 @@ test('a record whose header states another length than its body has does not end
   for (const client of clients) await client.del(await recordsOf(client))
 })
 
-/** Only the record of the running case: what the sidecar keeps for itself has another first part. */
+/** Only the record of the running case: the sidecar's own keys have another first part. */
 async function recordsOf(client: Redis): Promise<string[]> {
   return client.keys('dedup:default:*')
 }
 
-/** On each node by itself: the answer needed a majority only, and what is changed too early is completed over. */
+/** On each node by itself: the answer needed a majority only, and a completion overwrites a change made too early. */
 function completedOn(client: Redis): Promise<{ readonly name: string; readonly record: Buffer }> {
   return eventually('the record is completed on this node', async () => {
     const [name] = await recordsOf(client)
@@ -170,7 +170,7 @@ async function count(pattern: RegExp): Promise<number> {
 
 type Answer = { readonly status: number; readonly body: string; readonly bytes: string }
 
-/** On a socket of our own: a client library might refuse to show what it should not have been sent. */
+/** On a raw socket: a client library might hide what it should not have been sent. */
 function post(key: string): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const { hostname, port } = new URL(sidecar.proxy)

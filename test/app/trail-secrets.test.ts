@@ -1,6 +1,6 @@
 /**
- * No secret in the audit log: what is written down on the nodes for somebody to look at later, entry by entry, and the names of all
- * keys there. Real sidecars are led to write an entry of each kind that a request can cause.
+ * No secret in the audit log, which the nodes keep for the operator, nor in the names of all keys there.
+ * Real sidecars write an entry of each kind that a request can cause.
  */
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -65,7 +65,7 @@ type Written = {
   readonly keys: readonly string[]
 }
 
-/** Both streams of one node as they stand there, and the names of all its keys. */
+/** Both streams of one node, and the names of all its keys. */
 async function written(node = 0): Promise<Written> {
   const client = new Redis(servers.urls[node]!)
   try {
@@ -101,7 +101,7 @@ test('no entry of the audit log and no key on the nodes has a word of a request 
   })
   expect(forgotten.status).toBe(201)
 
-  // A sidecar that stands still while another takes its request over.
+  // A sidecar that is suspended while another takes its request over.
   application.hold()
   const first = post(sidecar, INPUTS.key)
   await application.arrived(1)
@@ -134,7 +134,7 @@ test('no entry of the audit log and no key on the nodes has a word of a request 
   // A route that lets requests through when too few nodes are left.
   await Promise.all([servers.kill(1), servers.kill(2)])
   await eventually(
-    'a request that nothing guards',
+    'an unprotected request',
     async () => {
       const answer = await post(other, `${INPUTS.key}-2`)
       return answer.headers.get('idempotency-status') === 'unprotected'

@@ -3,7 +3,7 @@ import { serve } from '../../src/cli/serve.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
-/** Starts the sidecar as its command does; here it must come back at once, because it refuses to run. */
+/** Starts the sidecar as its command does; it must return at once, because it refuses to run. */
 async function startOn(nodes: readonly string[]) {
   const { io, stderr } = bufferedIo({
     FENCEPOST_REDIS_NODES: nodes.join(','),

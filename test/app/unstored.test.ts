@@ -3,7 +3,7 @@ import { startCountingApplication } from '../support/counting-application.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
-test('an answer that could not be recorded in time is recorded while the sidecar drains, and replayed after', async () => {
+test('an answer not recorded in time is recorded while the sidecar drains, and replayed after', async () => {
   await using servers = await startRedisServers(3)
   await using application = await startCountingApplication()
   const env = {

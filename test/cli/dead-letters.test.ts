@@ -1,4 +1,4 @@
-// What somebody decides about an orphan, and what the terminal says of it, on real nodes.
+// The operator's commands on orphans, and what the terminal prints, on real nodes.
 import { expect, onTestFinished, test } from 'vitest'
 import { deadLetters } from '../../src/cli/dead-letters.ts'
 import type { AuditEntry } from '../../src/core/coordination/audit-log.ts'
@@ -19,7 +19,7 @@ async function orphaned() {
     deadlineMs: 2_000,
     clock: systemClock,
   })
-  /** A claim that lapses, and the letter that the sweeper writes of it. */
+  /** A claim that lapses, and the dead letter that the sweeper writes. */
   const lapse = async (): Promise<AuditEntry> => {
     const claimed = await sidecar.claim('order', { leaseMs: 2_000, retentionMs: 60_000 })
     if (claimed.kind !== 'granted') throw new Error(claimed.kind)
@@ -36,7 +36,7 @@ async function orphaned() {
     const { io, stdout, stderr } = bufferedIo({
       FENCEPOST_REDIS_NODES: servers.nodesSetting,
       FENCEPOST_UPSTREAM: 'http://127.0.0.1:9',
-      // A busy machine must not look like nodes that are away.
+      // A busy machine must not look like missing nodes.
       FENCEPOST_NODE_DEADLINE: '1s',
       FENCEPOST_CLAIM_BUDGET: '3s',
       FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
@@ -51,12 +51,12 @@ async function orphaned() {
   return { sidecar, lapse, letter, run, audited }
 }
 
-test('a requeue that is repeated because its note was not taken leaves a newer claim alone, and says so', async () => {
+test('a requeue repeated because its removal failed leaves a newer claim alone, and says so', async () => {
   const { sidecar, lapse, letter, run, audited } = await orphaned()
   const entry = await lapse()
   await letter(entry)
   expect(await run('requeue', entry.id)).toEqual({ exit: 0, told: `requeued ${entry.id}\n` })
-  // The same question stands still, as where too few nodes took it away; meanwhile the key was used once more, and that lapsed.
+  // The letter is still there, as when too few nodes removed it; meanwhile a later claim of the key has lapsed.
   await lapse()
   const same = { ...entry, id: `${entry.id}:again` }
   await letter(same)

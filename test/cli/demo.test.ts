@@ -26,7 +26,7 @@ test.each(['SIGTERM', 'SIGINT'] as const)(
     await using demo = startFencepost(['demo', '--keep'])
     await demo.line(/storm:/)
     const children = await childrenOf(demo.pid)
-    // Of the nodes one is killed half way through the storm, which goes on while we look.
+    // One node is killed half-way through the storm, which goes on while we look.
     expect([5, 6], 'four or five nodes and the sidecar').toContain(children.length)
     expect(await demo.end({ signal })).toMatchObject({ signal: null })
     await eventually('all to be gone', () => children.every((pid) => !lives(pid)))

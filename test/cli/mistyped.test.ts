@@ -1,4 +1,4 @@
-// What an operator mistypes is answered by one sentence and an exit code that says so, and not by a stack trace.
+// A mistyped command ends in one sentence and the exit code for wrong usage, not in a stack trace.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'

@@ -33,7 +33,7 @@ async function objectTo(servers: RedisServers, index: number): Promise<void> {
   client.disconnect()
 }
 
-/** Runs the command as an operator would, next to sidecars whose leases are just as short. */
+/** Runs the command as an operator would, beside sidecars with leases as short. */
 async function run(servers: RedisServers, ...args: string[]) {
   const { io, stdout, stderr } = bufferedIo({
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
@@ -49,7 +49,7 @@ async function run(servers: RedisServers, ...args: string[]) {
   return { exitCode, stdout: stdout(), stderr: stderr() }
 }
 
-test('status shows each node, the name of the cluster and what is needed', async () => {
+test('status shows each node, the name of the cluster and the majority', async () => {
   const { servers, sidecar } = await start(3)
   const { exitCode, stdout, stderr } = await run(servers, 'status')
   expect(stderr).toBe('')
@@ -63,7 +63,7 @@ test('status shows each node, the name of the cluster and what is needed', async
   })
 })
 
-test('status ends with 69 where no majority votes', async () => {
+test('status exits with 69 while no majority votes', async () => {
   const { servers } = await start(3)
   await servers.kill(0)
   await servers.kill(1)
@@ -96,7 +96,7 @@ test('a loss is declared only with the name of the cluster; what is left is kept
   expect(again).toMatchObject({ exitCode: 64, stderr: expect.stringContaining('Nothing to declare') })
 })
 
-test('where every node forgot beside a running sidecar, the cluster keeps its name, and goes on under it', async () => {
+test('when every node forgot beside a running sidecar, the cluster keeps its name', async () => {
   const { servers, sidecar } = await start(3)
   const { id } = sidecar.nodes.cluster()
   await flush(servers, [0, 1, 2])
@@ -107,11 +107,11 @@ test('where every node forgot beside a running sidecar, the cluster keeps its na
   await sidecar.carryOut('from now on')
 })
 
-test('where every node forgot and not even the name of the cluster is known, the loss can still be declared', async () => {
+test('when every node forgot and even the name of the cluster is lost, the loss can still be declared', async () => {
   const { servers, sidecar: before } = await start(3)
   await before[Symbol.asyncDispose]()
   await flush(servers, [0, 1, 2])
-  // Whoever objected came no further than that.
+  // Objecting is all that the other did.
   for (const index of [0, 1, 2]) await objectTo(servers, index)
   const sidecar = await joinCluster(servers.urls)
   onTestFinished(() => sidecar[Symbol.asyncDispose]())
@@ -122,7 +122,7 @@ test('where every node forgot and not even the name of the cluster is known, the
   await sidecar.carryOut('from now on')
 })
 
-test('where too many forgot, status says what to do with the very command, and says nothing before that is sure', async () => {
+test('when too many nodes forgot, status prints the very command to run, and not before that is certain', async () => {
   const { servers, sidecar } = await start(3)
   const { id } = sidecar.nodes.cluster()
   expect((await run(servers, 'status')).stdout).not.toContain('nothing goes on by itself')
@@ -142,7 +142,7 @@ test('where too many forgot, status says what to do with the very command, and s
   expect((await run(servers, 'status')).stdout).not.toContain('nothing goes on by itself')
 })
 
-test('where those that are silent may remember, status says which to bring back, and nothing of a loss', async () => {
+test('while silent nodes may remember, status names those to bring back and suggests no loss', async () => {
   const { servers, sidecar } = await start(3)
   await flush(servers, [0])
   await servers.kill(1)
@@ -156,7 +156,7 @@ test('where those that are silent may remember, status says which to bring back,
   expect(sidecar.states()[0]).toBe('quarantined')
 })
 
-test('a loss is not declared while those that are silent may remember', async () => {
+test('a loss is not declared while silent nodes may remember', async () => {
   const { servers, sidecar } = await start(5)
   await flush(servers, [0])
   for (const index of [1, 2, 3]) await servers.kill(index)
@@ -168,7 +168,7 @@ test('a loss is not declared while those that are silent may remember', async ()
   })
 })
 
-test('enroll shows how a node comes back, and says where too many forgot', async () => {
+test('enroll shows how a node comes back, and says when too many forgot', async () => {
   const { servers, sidecar } = await start(3)
   await sidecar[Symbol.asyncDispose]()
   await servers.kill(0)

@@ -29,7 +29,7 @@ test('migrate says what it applied, once; a dry run says what it would', async (
   expect((await fresh()).stdout).toBe('applied: nothing; version 5\n')
 })
 
-test('migrate leaves the partitions of the services alone where it is not told their number, and refuses none', async () => {
+test('without a number migrate keeps the partitions of the services, whatever their count', async () => {
   const wide = await testKit(server, { partitions: 32 })
   const migrate = (...args: string[]) => run('--schema', wide.schemaName, 'migrate', ...args)
   expect((await migrate()).exitCode).toBe(0)
@@ -44,13 +44,13 @@ test('migrate leaves the partitions of the services alone where it is not told t
   expect(await countOf(wide, 'outbox_partitions')).toBe(64)
 })
 
-test('plans prints SQL that needs no database to be printed', async () => {
+test('plans prints SQL without a database', async () => {
   const { io, stdout } = bufferedIo({})
   expect(await saga(['plans'], io)).toBe(0)
   expect(stdout()).toContain('CREATE TABLE "fencepost".outbox')
 })
 
-test('plans prints one sentence for a schema or a number of partitions that cannot be', async () => {
+test('plans prints one sentence for an invalid schema or number of partitions', async () => {
   for (const args of [
     ['--schema', 'no schema', 'plans'],
     ['plans', '--partitions', 'many'],
@@ -70,7 +70,7 @@ test.each([
   expect(answer).toMatchObject({ exitCode: 64, stdout: '' })
 })
 
-test('an id that is given twice is one dead letter', async () => {
+test('an id given twice is one dead letter', async () => {
   const answer = await run(
     '--schema',
     (await testKit(server)).schemaName,
@@ -82,7 +82,7 @@ test('an id that is given twice is one dead letter', async () => {
   expect(answer).toMatchObject({ exitCode: 1, stdout: '0 of 1\n' })
 })
 
-test('a parked saga is shown, retried and compensated; the command says that an unknown one is unknown', async () => {
+test('a parked saga is inspected, retried and compensated; an unknown one is reported as unknown', async () => {
   let broken = true
   const stubborn = {
     name: 'stubborn',
@@ -138,7 +138,7 @@ test('dead letters are listed, replayed and discarded; the lag counts what is pa
   expect((await run('retention')).exitCode).toBe(0)
 })
 
-test('without a database it asks which; one that is away is 69, and its password is not told', async () => {
+test('without a database setting it asks for one; an unreachable one is exit 69, its password not shown', async () => {
   const none = bufferedIo({})
   expect(await saga(['lag'], none.io)).toBe(64)
   expect(none.stderr()).toContain('DATABASE_URL')

@@ -15,10 +15,10 @@ async function selftest(
   return { ...(await command.exited), output: command.output }
 }
 
-/** A machine that is busy with other tests must not look like a lost quorum. */
+/** A busy machine must not look like a lost quorum. */
 const PATIENT = { ...PATIENT_SIDECAR, FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s' }
 
-test('all nodes there: every step is told, exit 0; one away: exit 69, unless a majority will do', async () => {
+test('all nodes there: every step is printed, exit 0; one away: exit 69, unless a majority will do', async () => {
   await using servers = await startRedisServers(3)
   const env = {
     ...PATIENT,
@@ -47,12 +47,12 @@ test('all nodes there: every step is told, exit 0; one away: exit 69, unless a m
   expect([lost.code, lost.output]).toEqual([69, expect.stringMatching(/FAIL {2}expected 201 .* got 503/)])
 })
 
-test('of a running sidecar, by its address', async () => {
+test('it tests a running sidecar by its address', async () => {
   await using servers = await startRedisServers(3)
   const env = {
     ...PATIENT,
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    // No lease of its own that such a sidecar would have to refuse.
+    // It names no lease of its own, which such a sidecar would have to refuse.
     FENCEPOST_RESERVATION_MAX_LEASE: '2s',
   }
   await using sidecar = await startSidecar(env)
@@ -62,11 +62,11 @@ test('of a running sidecar, by its address', async () => {
   expect([gone.code, gone.output]).toEqual([69, expect.stringContaining('no answer from http://127.0.0.1:1')])
 })
 
-test('a configuration that is none: exit 78', async () => {
+test('an invalid configuration: exit 78', async () => {
   expect((await selftest([], { FENCEPOST_REDIS_NODES: 'none' })).code).toBe(78)
 })
 
-test('with the settings of a sidecar whose listeners speak TLS, while its token is rotated', async () => {
+test('it takes the settings of a sidecar whose listeners speak TLS, while its token is rotated', async () => {
   await using servers = await startRedisServers(3)
   using authority = makeAuthority()
   const { certFile, keyFile } = authority.sign('fencepost')
@@ -84,7 +84,7 @@ test('with the settings of a sidecar whose listeners speak TLS, while its token 
   expect([tested.code, tested.output]).toEqual([0, expect.stringContaining('3 of 3 nodes vote')])
 })
 
-/** Each is refused by whoever sends it, some with a sentence that quotes it. */
+/** Every HTTP client refuses these, some with an error that quotes them. */
 test.each(['\0', '\u007f', '\u20ac'])(
   'a token with a character that no header takes (%j) is never shown',
   async (odd) => {
@@ -106,7 +106,7 @@ test.each(['\0', '\u007f', '\u20ac'])(
   },
 )
 
-test('nor is that of the sidecar that it starts itself', async () => {
+test('nor does it show the token of the sidecar that it starts itself', async () => {
   using authority = makeAuthority()
   const tokenFile = join(authority.folder, 'token')
   writeFileSync(tokenFile, `never-shown\0${'n'.repeat(32)}\n`)

@@ -1,4 +1,4 @@
-// `fencepost top --once` against real sidecars: what stands on the screen is what happened.
+// `fencepost top --once` against real sidecars: the screen shows what happened.
 import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { startMonitoredLoad } from '../support/monitored-stack.ts'
@@ -6,7 +6,7 @@ import { startFencepost } from '../support/processes.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
-test('it shows decisions, latencies, votes of each node and what is wrong with a sidecar that does not answer', async () => {
+test('it shows decisions, latencies, votes of each node, and why a sidecar does not answer', async () => {
   await using servers = await startRedisServers(3)
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({

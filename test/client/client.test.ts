@@ -1,4 +1,4 @@
-/** The client against the real API on embedded nodes; what its network does is the test's to say. */
+/** The client against the real API on embedded nodes; the test controls its network. */
 
 import {
   ConflictError,
@@ -29,7 +29,7 @@ async function thrownBy(work: Promise<unknown>): Promise<unknown> {
   )
 }
 
-test('an intent is reserved, done once, and known from then on', async () => {
+test('an intent is reserved, done once, and a duplicate from then on', async () => {
   await using api = await startReservationApi()
   const client = createClient({ url: api.origin })
   await using reservation = await client.reserve('v', { leaseMs: 20_000 })
@@ -49,7 +49,7 @@ test('an intent is reserved, done once, and known from then on', async () => {
   })
 })
 
-test('a reservation that is left without completing it is released', async () => {
+test('a reservation left without completing is released', async () => {
   await using api = await startReservationApi()
   const client = createClient({ url: api.origin })
   {
@@ -61,7 +61,7 @@ test('a reservation that is left without completing it is released', async () =>
 })
 
 describe('a reservation whose work may have been done is not released', () => {
-  test('where complete failed, the lease is left to end, and the next attempt is told that it is the second', async () => {
+  test('after a failed complete the lease is left to lapse, and the next attempt is the second', async () => {
     await using api = await startReservationApi()
     const client = createClient({
       url: api.origin,
@@ -79,7 +79,7 @@ describe('a reservation whose work may have been done is not released', () => {
     expect(next.attempt).toBe(2)
   })
 
-  test('where the signal stopped the work, the lease is left to end, too', async () => {
+  test('after the signal stopped the work the lease is left to lapse, too', async () => {
     await using api = await startReservationApi()
     let cut = false
     const client = createClient({
@@ -147,7 +147,7 @@ test('the heartbeat extends the lease for as long as the work takes', async () =
 })
 
 test('cut off from everything, the signal fires before the lease has ended on the nodes', async () => {
-  // By a clock that stands still while the process does: nobody is warned in time then.
+  // The monotonic clock stops while the process is suspended: no holder is warned in time then.
   using clock = runningClock()
   await using api = await startReservationApi({ clock })
   let cut = false
@@ -169,7 +169,7 @@ test('cut off from everything, the signal fires before the lease has ended on th
   expect(reservation.remainingMs).toBe(0)
 })
 
-test('where the wall clock is far ahead, as after a machine stood still, the signal fires at the next failed extension', async () => {
+test('with the wall clock far ahead, as after a suspend, the signal fires at the next failed extension', async () => {
   await using api = await startReservationApi()
   let tries = 0
   let cut = false
@@ -187,12 +187,12 @@ test('where the wall clock is far ahead, as after a machine stood still, the sig
   onTestFinished(() => wall.mockRestore())
   const startedMs = performance.now()
   await new Promise((resolve) => reservation.signal.addEventListener('abort', resolve))
-  // At about a third of the lease, long before its end on the monotonic clock; and not asked in a tight loop until then.
+  // At about a third of the lease, long before its end on the monotonic clock; and without a tight loop until then.
   expect(performance.now() - startedMs).toBeLessThan(5_000)
   expect(tries).toBe(1)
 })
 
-test('a result that can not be written as JSON is an error of its own, and another one can be given', async () => {
+test('a result that JSON can not hold is an error of its own, and another result can be given', async () => {
   await using api = await startReservationApi()
   const client = createClient({ url: api.origin })
   await using reservation = await client.reserve('v')
@@ -201,7 +201,7 @@ test('a result that can not be written as JSON is an error of its own, and anoth
   expect(await client.read('v')).toMatchObject({ result: { rows: '1' } })
 })
 
-test('extensions run one after the other, so a late answer to an earlier one does not replace that of a later one', async () => {
+test('extensions run one after the other, so a late answer never replaces that of a later extension', async () => {
   await using api = await startReservationApi()
   const asked: string[] = []
   let answerFirst = (): void => {}
@@ -270,7 +270,7 @@ test('a reservation whose answer was lost is requested again, and is the same on
   expect(tokens).toEqual([reservation.fencingToken, reservation.fencingToken])
 })
 
-test('a conflict with an own try that had no answer is tried again, and ends in the reservation', async () => {
+test('a conflict with an own unanswered attempt is retried, and ends in the reservation', async () => {
   await using api = await startReservationApi()
   let tries = 0
   const client = createClient({
@@ -279,7 +279,7 @@ test('a conflict with an own try that had no answer is tried again, and ends in 
       tries += 1
       if (tries === 1) throw new TypeError('connection reset')
       if (tries > 2) return fetch(input, init)
-      // What the second try is told while the first is still claiming.
+      // The answer to the second attempt while the first is still claiming.
       const problem = { code: 'reservation-conflict', status: 409, detail: 'held' }
       return new Response(JSON.stringify(problem), { status: 409 })
     },
@@ -288,7 +288,7 @@ test('a conflict with an own try that had no answer is tried again, and ends in 
   expect([tries, reservation.attempt]).toEqual([3, 1])
 })
 
-test('retries wait for Retry-After, and end with the time budget', async () => {
+test('retries wait for Retry-After and end with the time budget', async () => {
   await using api = await startReservationApi()
   for (const node of api.nodes.slice(0, 3)) node.stop()
   const askedAtMs: number[] = []
@@ -377,7 +377,7 @@ describe('every refusal has its class', () => {
   })
 })
 
-test('a completion whose effect is unknown is an error of its own, and reserving again tells what stands', async () => {
+test('a completion of unknown effect is an error of its own, and reserving again tells what stands', async () => {
   const { nodes, away } = createAwayNodes(systemClock)
   await using api = await startReservationApi({ nodes })
   const client = createClient({ url: api.origin, retryForMs: 100 })
@@ -413,7 +413,7 @@ test('types: what is given and what comes back', () => {
 test.each([
   [undefined, 'FREE'],
   ['mine', 'HELD'],
-])('asking that was ended after it was granted, session %s: %s', async (sessionId, state) => {
+])('a request aborted after its grant, session %s: %s', async (sessionId, state) => {
   await using api = await startReservationApi()
   const granted = Promise.withResolvers<void>()
   let first = true

@@ -102,7 +102,7 @@ describe('nodes', () => {
         { name: 'eu-1', nodes: [{ host: 'eu-10' }, { host: 'eu-11' }, { host: 'eu-12' }] },
       ],
     })
-    // The only one may have a name, too: it keeps it when others come.
+    // A single group may have a name, too, and keeps it when others come.
     expect(read(redisNodes(), group('a'))).toMatchObject({ groups: [{ name: 'a' }] })
     // A semicolon in a password ends no group.
     expect(read(redisNodes(), 'redis://:a;b@x,redis://y,redis://z')).toMatchObject({
@@ -133,7 +133,7 @@ describe('nodes', () => {
     )
   })
 
-  test('are printed without passwords', () => {
+  test('nodes are printed without passwords', () => {
     const parsed = redisNodes().parse('redis://:secret@a,rediss://u:secret@b/1,redis://[::1]', () => '')
     expect(parsed.kind === 'value' && redisNodes().print(parsed.value)).toBe(
       'redis://:***@a:6379,rediss://u:***@b:6379/1,redis://[::1]:6379',

@@ -31,7 +31,7 @@ function errorsOf(env: Environment, files?: Record<string, string>): string[] {
 const inFile = (content: string) => [{ FENCEPOST_CONFIG: '/c.yaml' }, { '/c.yaml': content }] as const
 
 describe('defaults', () => {
-  test('the contract: what other programs rely on', () => {
+  test('the defaults that other programs rely on', () => {
     expect(accepted({})).toMatchObject({
       redisNodes: { kind: 'embedded' },
       upstream: { kind: 'http', origin: 'http://127.0.0.1:3000' },
@@ -73,7 +73,7 @@ describe('defaults', () => {
     expect(routes.map((route) => route.mode !== 'bypass' && route.retentionMs)).toEqual([86_400_000, 300_000])
   })
 
-  test('two settings, one name or one place: never', () => {
+  test('no two settings share a name or a place', () => {
     const names = SETTING_KEYS.map((key) => rowOf(key).env)
     const paths = SETTING_KEYS.map((key) => rowOf(key).path)
     expect(new Set(names).size).toBe(names.length)
@@ -248,13 +248,13 @@ describe('what is refused', () => {
     expect(errorsOf({ [given]: 'x' })).toEqual([`${given}: no such setting; did you mean ${nearest}?`])
   })
 
-  test('a name that is near to none suggests none', () => {
+  test('a name unlike any setting gets no suggestion', () => {
     expect(errorsOf({ FENCEPOST_ZZZZZZZZZZZZZZZZZZ: 'x' })).toEqual([
       'FENCEPOST_ZZZZZZZZZZZZZZZZZZ: no such setting',
     ])
   })
 
-  test('variables that Kubernetes makes for Services, and those of the client library, are not ours', () => {
+  test('variables that Kubernetes makes for Services, and those of the client library, are ignored', () => {
     const links = {
       FENCEPOST_SERVICE_HOST: '10.0.0.1',
       FENCEPOST_SERVICE_PORT: '8080',
@@ -303,13 +303,13 @@ describe('the file', () => {
     expect(errorsOf(...inFile(content))).toEqual(errors)
   })
 
-  test('of a size that no configuration has is not parsed', () => {
+  test('a file too large for a configuration is not parsed', () => {
     expect(errorsOf(...inFile(`#${'x'.repeat(2 ** 20)}`))).toEqual([
       'FENCEPOST_CONFIG: /c.yaml: it has 1048577 characters, at most 1048576 are read',
     ])
   })
 
-  test('that is not there is an error, and the other errors are shown as well', () => {
+  test('a missing file is an error, and the other errors are shown as well', () => {
     expect(errorsOf({ FENCEPOST_CONFIG: '/none.yaml', FENCEPOST_LEASE: 'x' })).toEqual([
       expect.stringMatching(/^FENCEPOST_CONFIG: \/none.yaml: it can't be read: ENOENT/),
       expect.stringMatching(/^FENCEPOST_LEASE: "x" is not accepted/),
@@ -340,7 +340,7 @@ describe('relations', () => {
       'FENCEPOST_RENEW_FRACTION: node deadline (80ms) ≤ renew fraction of the lease (30ms) does not hold: a lease would be renewed again before all nodes had answered',
     ],
     [
-      'the quarantine, counted with the longest lease that anybody may have',
+      'the quarantine, counted with the longest lease that any record may have',
       { FENCEPOST_QUARANTINE: '60s' },
       'FENCEPOST_QUARANTINE: longest lease · 1.01 + 2ms + clock step (61602ms) ≤ quarantine (1m) does not hold: a node that forgot would vote before every lease that it forgot has ended',
     ],
@@ -377,11 +377,11 @@ describe('relations', () => {
     )
   })
 
-  test('are left out where one of their values was refused', () => {
+  test('relations are not checked when one of their values was refused', () => {
     expect(errorsOf({ FENCEPOST_LEASE: '1', FENCEPOST_NODE_DEADLINE: '99ms' })).toHaveLength(1)
   })
 
-  test('the quarantine is computed where nobody sets it: longest lease, drift, clock step', () => {
+  test('the quarantine, unless set, is computed: longest lease, drift, clock step', () => {
     expect(accepted({}).quarantineMs).toBe(60_000 + 602 + 1_000)
     expect(accepted({ FENCEPOST_LEASE: '2m' }).quarantineMs).toBe(120_000 + 1_202 + 1_000)
     expect(accepted({ FENCEPOST_QUARANTINE: '5m' }).quarantineMs).toBe(300_000)

@@ -68,7 +68,7 @@ describe('sizes', () => {
     ['1MiB', 1_048_576],
     ['2GiB', 2_147_483_648],
     ['1048576', undefined],
-    // 1,000 or 1,024? Only one of the notations says.
+    // 1,000 or 1,024? Only one notation says.
     ['1MB', undefined],
     ['1kb', undefined],
     ['1M', undefined],

@@ -29,7 +29,7 @@ function errorsOf(...routes: unknown[]): string[] {
 
 const least = { name: 'a', match: { methods: ['POST'] }, mode: 'header' }
 
-test('a route that says only what it must has every default filled in', () => {
+test('a route with only its required fields gets every default', () => {
   expect(accepted([least, { ...least, name: 'b', mode: 'content' }])).toMatchObject([
     {
       name: 'a',
@@ -93,7 +93,7 @@ const everything = {
   totalHold: '40s',
 }
 
-test('everything that a route may say is read', () => {
+test('every field of a route is read', () => {
   expect(Object.keys(everything).sort()).toEqual(Object.keys(ROUTE_FIELDS).sort())
   expect(accepted([everything])).toMatchObject([
     {
@@ -304,7 +304,7 @@ describe('what is refused', () => {
     expect(errorsOf(route)).toEqual(errors)
   })
 
-  test('two routes of one name, and the errors of all routes together', () => {
+  test('two routes of one name are refused; the errors of all routes are shown together', () => {
     expect(errorsOf(least, { ...least, lease: '0s' }, { ...least, name: 'c', mode: 'x' })).toEqual([
       expect.stringContaining('routes[1].lease: "0s" is not accepted'),
       'routes[1].name: "a" is not accepted; accepted is a name that no other route has',
@@ -319,13 +319,13 @@ describe('what is refused', () => {
     expect(errorsOf({ ...least, name: 'b' }, { ...least, match: {} })).toEqual([])
   })
 
-  test('routes that are no list, or too many', () => {
+  test('routes that are no list, or too many, are refused', () => {
     expect(load({ a: 1 })).toMatchObject({ kind: 'invalid', errors: [{ name: 'routes' }] })
     const many = Array.from({ length: 1_001 }, (_, index) => ({ ...least, name: `r${index}` }))
     expect(load(many)).toMatchObject({ kind: 'invalid', errors: [{ name: 'routes' }] })
   })
 })
 
-test('no routes are no protection, and that is what an empty list says', () => {
+test('an empty list of routes protects no request', () => {
   expect(accepted([])).toEqual([])
 })

@@ -1,4 +1,4 @@
-/** Files with secrets: what is accepted, and that nothing of them is ever shown. */
+/** Files with secrets: what is accepted, and that their content is never shown. */
 import { describe, expect, test } from 'vitest'
 import { describeErrors } from '../../src/config/errors.ts'
 import { loadConfig } from '../../src/config/load.ts'

@@ -47,7 +47,7 @@ leasesContract('five Redis servers', async () => {
   }
 })
 
-test('servers that stop one after the other: with three of five there is a quorum, with two there is none', async () => {
+test('servers stop one after the other: three of five are a quorum, two are none', async () => {
   const servers = cleanup.use(await startRedisServers(5))
   const nodes = await openFive(servers)
   const ports = { clock: systemClock, events: SILENT }

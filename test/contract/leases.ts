@@ -1,6 +1,6 @@
 /**
- * What `Leases` over five nodes must do, whatever the nodes are. Time is a parameter: nodes inside the process live on a
- * virtual clock, real servers on their own.
+ * What `Leases` over five nodes must do, whatever the nodes are. Time is a parameter: nodes inside the process live on
+ * a virtual clock, real servers on their own.
  */
 import { describe, expect, test } from 'vitest'
 import type { Clock } from '../../src/core/clock.ts'
@@ -25,9 +25,9 @@ const F = 'f'.repeat(64)
 const G = '9'.repeat(64)
 const A = 'a'.repeat(32)
 const LEASE_MS = 10_000
-/** For what is to lapse: long enough for a round on a loaded machine. */
+/** For leases that must lapse: long enough for a round on a loaded machine. */
 const SHORT_LEASE_MS = 400
-/** For what is to be granted in the end, where a round was held up for longer than a short lease. */
+/** For claims that must be granted in the end, where a round may take longer than a short lease. */
 const BUDGET_MS = 10_000
 
 let keyCount = 0
@@ -65,8 +65,8 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       return result.lease
     }
     /**
-     * Until a short lease is over on every node. On a node that stood still it begins when the node goes on, which is after the
-     * majority's: a claimant that came meanwhile would be refused there, and what that node takes would not be known.
+     * Until a short lease is over on every node. On a suspended node it begins when the node resumes, after the
+     * majority's: a claimant that came meanwhile would be refused there, and what that node takes would be unknown.
      */
     const lapse = async (): Promise<void> => {
       await pass(SHORT_LEASE_MS + 5)
@@ -84,7 +84,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     const records = () => Promise.all(nodes.map((node) => node.record(key)))
     const states = async () => (await records()).map((record) => record?.state ?? 'absent')
     const kinds = () => cluster.events.map(({ kind }) => kind)
-    /** Puts an outcome on one node, as somebody who died before the others heard of it. */
+    /** Puts an outcome on one node, like a holder that died before the others heard of it. */
     const accept = (index: number, token: number, bytes: Buffer) =>
       nodes[index]?.apply({
         kind: 'complete',
@@ -114,8 +114,8 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     }
   }
 
-  describe(`${name}: a claim`, () => {
-    test('is granted once; others are told how long it is held', async () => {
+  describe(`${name}: claims`, () => {
+    test('a claim is granted once; others are told how long it is held', async () => {
       const { claim, granted } = await start()
       const lease = await granted()
       expect(lease).toMatchObject({ attempt: 1, leaseMs: LEASE_MS })
@@ -124,7 +124,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(other.kind === 'held' && other.retryAfterMs > 0 && other.retryAfterMs <= LEASE_MS).toBe(true)
     })
 
-    test('of many at once, from two sidecars, is granted to exactly one', async () => {
+    test('of many claims at once, from two sidecars, exactly one is granted', async () => {
       const { claim, cluster, leases, during } = await start()
       const sidecars = [leases, cluster.sidecar()]
       const results = await during(
@@ -133,7 +133,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(results.map(({ kind }) => kind).sort()).toEqual(['granted', ...Array(19).fill('held')])
     })
 
-    test('of three contents at once, from as many sidecars, is granted to one of them, in every race', async () => {
+    test('of claims for three contents at once, from three sidecars, one is granted in every race', async () => {
       const { claim, cluster, clock, key, leases } = await start()
       const sidecars = [leases, cluster.sidecar(), cluster.sidecar()]
       const random = seededRandom(20_261_122)
@@ -148,7 +148,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       }
     })
 
-    test('of another content is a mismatch while it lives and when it lapsed, and free after a release', async () => {
+    test('a claim for another content is a mismatch, after a lapse too, and is granted after a release', async () => {
       const { claim, lapsed, granted, leases } = await start()
       await lapsed()
       expect(await claim({ fingerprint: G })).toEqual({ kind: 'mismatch' })
@@ -162,7 +162,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await fresh.claim({ fingerprint: G })).toMatchObject({ kind: 'granted' })
     })
 
-    test('of the same owner again is granted again, as the same attempt', async () => {
+    test('a repeated claim of the same owner is granted again, as the same attempt', async () => {
       const { granted } = await start()
       const first = await granted({ owner: A })
       const again = await granted({ owner: A })
@@ -170,7 +170,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(again.token).toBeGreaterThan(first.token)
     })
 
-    test('after a lapsed one is a takeover, counted', async () => {
+    test('a claim over a lapsed one is a takeover, and counted', async () => {
       const { lapsed, granted, lapse, kinds } = await start()
       await lapsed()
       expect((await granted({ leaseMs: SHORT_LEASE_MS })).attempt).toBe(2)
@@ -179,12 +179,12 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(kinds().filter((kind) => kind === 'takeover')).toHaveLength(2)
     })
 
-    test('never hands out a lease that is over before it is granted', async () => {
+    test('a lease that ends before its claim is granted is never handed out', async () => {
       const { claim, states, kinds, cluster } = await start()
       expect(await claim({ leaseMs: 2, budgetMs: 20 })).toMatchObject({ kind: 'unavailable' })
-      // Read behind what was asked before: by now every node has answered the claim, and it is told what came of it.
+      // The read queues behind the earlier commands, so by now every node has answered the claim.
       expect(await states()).toEqual(Array(5).fill('released'))
-      // Read when the lease was over, the votes of a busy machine's nodes are none, and there was nothing to expire.
+      // On a busy machine the votes may be read after the lease ended: then no claim was granted that could expire.
       const granted = cluster.events.some(
         (event) => event.kind === 'round_settled' && event.command === 'claim' && event.majorityReached,
       )
@@ -193,7 +193,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
   })
 
   describe(`${name}: tokens`, () => {
-    test('increase strictly from claim to claim, whichever sidecar asks and however it ended', async () => {
+    test('tokens increase strictly from claim to claim, whichever sidecar claims, however the last ended', async () => {
       const { granted, leases, cluster, lapse } = await start()
       const sidecars = [leases, cluster.sidecar()]
       const tokens: number[] = []
@@ -207,7 +207,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b))
     })
 
-    test('that are too low are tried again above what was promised', async () => {
+    test('a token that is too low is replaced by one above the promised fence', async () => {
       const { granted, nodes, key, clock, kinds } = await start()
       const promised = tokenAt(clock.wallMs() + 900)
       for (const node of nodes) {
@@ -234,13 +234,13 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(second.token).toBeGreaterThan(first.token)
       expect(Math.abs(millisecondOf(second.token) - clock.wallMs())).toBeLessThan(10_000)
       await sidecar.release(second)
-      // And it has poisoned nothing for the others.
+      // And it has not poisoned the key for the others.
       expect(await claim()).toMatchObject({ kind: 'granted' })
     })
   })
 
-  describe(`${name}: a holder`, () => {
-    test('renews: the lease is valid for longer', async () => {
+  describe(`${name}: the holder`, () => {
+    test('a renewal prolongs the lease', async () => {
       const { granted, leases, pass } = await start()
       const lease = await granted()
       await pass(20)
@@ -250,12 +250,12 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
         expect(renewed.lease.validUntilMonoMs).toBeGreaterThanOrEqual(lease.validUntilMonoMs + 20)
     })
 
-    test('renews a lapsed lease that nobody took', async () => {
+    test('a lapsed lease can be renewed while no other claimant has taken it', async () => {
       const { lapsed, leases } = await start()
       expect(await leases.renew(await lapsed())).toMatchObject({ kind: 'renewed' })
     })
 
-    test('has lost its lease when somebody took over', async () => {
+    test('the holder has lost its lease after a takeover', async () => {
       const { lapsed, granted, leases } = await start()
       const late = await lapsed()
       await granted()
@@ -263,7 +263,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await leases.release(late)).toEqual({ kind: 'not_owner' })
     })
 
-    test('repairs nodes that missed its claim by renewing', async () => {
+    test('a renewal repairs nodes that missed the claim', async () => {
       const { granted, leases, cluster, states } = await start()
       cluster.set('deaf', 3, 4)
       const lease = await granted()
@@ -272,13 +272,13 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       await eventually('all nodes to show the claim', async () => !(await states()).includes('absent'))
     })
 
-    test('releases: the next claim is the first attempt', async () => {
+    test('after a release the next claim is the first attempt', async () => {
       const { granted, leases } = await start()
       expect(await leases.release(await granted())).toEqual({ kind: 'released' })
       expect((await granted()).attempt).toBe(1)
     })
 
-    test('that took over and releases gives the lapsed claim back', async () => {
+    test('a release after a takeover restores the lapsed claim', async () => {
       const { lapsed, granted, leases } = await start()
       const first = await lapsed()
       const second = await granted()
@@ -287,7 +287,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect((await granted()).attempt).toBe(2)
     })
 
-    test('is nobody else: another owner neither renews nor completes nor releases', async () => {
+    test('another owner can neither renew nor complete nor release', async () => {
       const { granted, leases, claim } = await start()
       const thief = { ...(await granted()), owner: 'e'.repeat(32) }
       expect(await leases.renew(thief)).toEqual({ kind: 'lost' })
@@ -297,8 +297,8 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     })
   })
 
-  describe(`${name}: an outcome`, () => {
-    test('is recorded, and every later claim is a duplicate', async () => {
+  describe(`${name}: outcomes`, () => {
+    test('an outcome is recorded, and every later claim is a duplicate', async () => {
       const { granted, leases, claim } = await start()
       const lease = await granted()
       expect(await leases.complete(lease, outcome('paid'))).toEqual({ kind: 'recorded' })
@@ -313,12 +313,12 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await claim({ fingerprint: G })).toEqual({ kind: 'mismatch' })
     })
 
-    test('is recorded after the lease lapsed, where nobody took over', async () => {
+    test('an outcome is recorded after the lease lapsed, while no other claimant took over', async () => {
       const { lapsed, leases } = await start()
       expect(await leases.complete(await lapsed(), outcome('late'))).toEqual({ kind: 'recorded' })
     })
 
-    test('of a holder that was taken over is refused, with the outcome that stands where there is one', async () => {
+    test('an outcome after a takeover is refused, with the recorded outcome where there is one', async () => {
       const { lapsed, granted, leases } = await start()
       const late = await lapsed()
       const next = await granted()
@@ -330,7 +330,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       })
     })
 
-    test('asked for again, at another moment, is recorded already; another one is refused', async () => {
+    test('the same outcome sent again at another time is already recorded; another is refused', async () => {
       const { granted, leases, claim } = await start()
       const lease = await granted()
       await leases.complete(lease, outcome('paid', 1))
@@ -339,9 +339,9 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('paid', 1) })
     })
 
-    test('that another claimant found on one node and adopted is recorded: its holder is told so', async () => {
+    test('an outcome that another claimant found on one node and adopted is reported as recorded', async () => {
       const { granted, leases, accept, claim, cluster } = await start()
-      // Two nodes missed the claim, and promise themselves to the next one.
+      // Two nodes missed the claim, and promise to the next claimant.
       cluster.set('deaf', 3, 4)
       const lease = await granted({ owner: A })
       cluster.set('well', 3, 4)
@@ -350,7 +350,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await leases.complete(lease, outcome('paid'))).toEqual({ kind: 'recorded' })
     })
 
-    test('that another claimant found, and has written to one node so far, is undecided, and recorded once it has a majority', async () => {
+    test('an outcome that another claimant is adopting is undecided, and recorded once a majority has it', async () => {
       const { lapsed, leases, accept, nodes, key } = await start()
       const lease = await lapsed()
       const bytes = encodeOutcome(outcome('paid'))
@@ -363,7 +363,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await leases.complete(lease, outcome('paid'))).toEqual({ kind: 'recorded' })
     })
 
-    test('that a minority has from the same holder, at another moment, does not hide who came after', async () => {
+    test('an earlier copy of the outcome on a minority does not hide a later holder', async () => {
       const { granted, accept, leases, cluster, lapse } = await start()
       const late = await granted({ owner: A, leaseMs: SHORT_LEASE_MS })
       for (const index of [0, 1]) await accept(index, late.token, encodeOutcome(outcome('paid', 1)))
@@ -371,7 +371,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       cluster.set('deaf', 0, 1)
       await granted()
       cluster.set('well', 0, 1)
-      // The two may be adopted yet: it was refused, and it is not without effect.
+      // The two copies may still be adopted: it was refused, yet it may take effect.
       expect(await leases.complete(late, outcome('paid', 2))).toEqual({ kind: 'undecided' })
     })
 
@@ -379,7 +379,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       ['gave it back', true],
       ['still holds it', false],
     ])(
-      'of a late holder, while the one who came after it %s, is undecided where a node took it, and is what the next claim finds',
+      'a late outcome that a node took is undecided while the later holder %s, and the next claim finds it',
       async (_, givesBack) => {
         const { lapsed, granted, claim, leases, cluster, lapse } = await start()
         const late = await lapsed()
@@ -392,13 +392,13 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
         if (!givesBack) await lapse()
         expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('late', 1) })
         expect(await leases.complete(late, outcome('late', 2))).toEqual({ kind: 'recorded' })
-        // Whoever adopted it, it is told under the token under which it was carried out.
+        // Whichever claimant adopted it, it is reported under the token of its execution.
         expect(await leases.read(late.key)).toMatchObject({ kind: 'completed', token: late.token })
         expect(await claim()).toMatchObject({ kind: 'duplicate', token: late.token })
       },
     )
 
-    test('that says the same as one that stands, of another execution, is another one', async () => {
+    test('an equal outcome of another execution is another outcome', async () => {
       const { lapsed, granted, leases } = await start()
       const late = await lapsed()
       const next = await granted()
@@ -407,7 +407,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(told).toMatchObject({ kind: 'fenced', winner: { token: next.token } })
     })
 
-    test('of a late holder is fenced only where no node took it and every node says so', async () => {
+    test('a late outcome is fenced only when every node says that it did not take it', async () => {
       const { lapsed, granted, leases, cluster, states } = await start()
       const late = await lapsed()
       await granted()
@@ -418,7 +418,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await states()).not.toContain('completed')
     })
 
-    test('that too few nodes took, and another claimant adopted since, is recorded when it is asked for again later', async () => {
+    test('an outcome that too few nodes took, adopted by another claimant, is recorded when sent again', async () => {
       const { granted, claim, leases, cluster, lapse } = await start()
       const lease = await granted({ leaseMs: SHORT_LEASE_MS })
       cluster.set('deaf', 2, 3, 4)
@@ -433,7 +433,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       })
     })
 
-    test('that a single node holds is adopted: written to a majority, and only then shown', async () => {
+    test('an outcome on a single node is adopted: written to a majority, and only then shown', async () => {
       const { claim, accept, pastToken, records, kinds, cluster } = await start()
       const token = pastToken()
       // So that the one node is among the three that answer.
@@ -452,14 +452,14 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       )
     })
 
-    test('that a single node holds is not overlooked by a takeover, though a majority grants it', async () => {
+    test('a takeover that a majority grants does not overlook an outcome on a single node', async () => {
       const { lapsed, accept, claim } = await start()
       const { token } = await lapsed()
       await accept(4, token + 1, encodeOutcome(outcome('half recorded')))
       expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('half recorded') })
     })
 
-    test('in two versions is repaired to the one with the larger token', async () => {
+    test('of two versions of an outcome the one with the larger token wins the repair', async () => {
       const { claim, accept, pastToken, records, cluster } = await start()
       const token = pastToken()
       cluster.set('deaf', 3, 4)
@@ -479,7 +479,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       )
     })
 
-    test('is read from intact copies where one is damaged', async () => {
+    test('a duplicate reads intact copies when one is damaged', async () => {
       const { granted, leases, accept, claim, key } = await start()
       const lease = await granted()
       const bytes = encodeOutcome(outcome('paid'))
@@ -489,7 +489,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await leases.read(key)).toMatchObject({ kind: 'completed', outcome: outcome('paid') })
     })
 
-    test('that a minority holds is looked for on slow nodes, too, where the first copy is damaged', async () => {
+    test('when the first copy is damaged, slow nodes are searched for the outcome of a minority, too', async () => {
       const { accept, claim, pastToken, nodes, clock } = await start()
       const token = pastToken()
       await accept(0, token, Buffer.from('damaged'))
@@ -500,7 +500,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('sighted') })
     })
 
-    test('that a minority holds, damaged, is neither replayed, nor executed again, nor spread', async () => {
+    test('a damaged outcome of a minority is neither replayed, nor executed again, nor spread', async () => {
       const { accept, claim, states, pastToken, kinds, cluster } = await start()
       cluster.set('deaf', 3, 4)
       await accept(1, pastToken(), Buffer.from('damaged'))
@@ -509,7 +509,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect((await states()).filter((state) => state === 'completed')).toHaveLength(1)
     })
 
-    test('reaches nodes that missed it with the next duplicate', async () => {
+    test('the next duplicate brings the outcome to nodes that missed it', async () => {
       const { granted, leases, claim, cluster, states } = await start()
       cluster.set('deaf', 3, 4)
       await leases.complete(await granted(), outcome('paid', Date.now() + 3_600_000))
@@ -520,7 +520,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       )
     })
 
-    test('that reached only some of those that missed it is still the one that was chosen, and is not recorded anew', async () => {
+    test('a chosen outcome that reached only some of the nodes that missed it is not recorded anew', async () => {
       const { granted, leases, claim, cluster, records, nodes, kinds, key } = await start()
       cluster.set('deaf', 3, 4)
       const lease = await granted()
@@ -533,7 +533,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       await eventually('the fourth node to hold it', async () => (await accepted())[3] !== undefined)
       const { token } = lease
       expect(await accepted()).toEqual([token, token, token, token, undefined])
-      // One of those that accepted it at first is away: with the one that was told of it they are a majority.
+      // One node that accepted it is away: the other two and the one that was told of it are a majority.
       nodes[4]!.before = () => {}
       cluster.set('well', 4)
       cluster.set('deaf', 0)
@@ -544,7 +544,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(kinds()).not.toContain('conflict_repaired')
     })
 
-    test('at two tokens, because an adoption broke off, is one outcome and no conflict', async () => {
+    test('one outcome at two tokens, after an adoption broke off, is no conflict', async () => {
       const { claim, accept, pastToken, kinds } = await start()
       const token = pastToken()
       await accept(0, token, encodeOutcome(outcome('paid')))
@@ -555,7 +555,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
   })
 
   describe(`${name}: reading`, () => {
-    test('says what stands, in every state', async () => {
+    test('a read reports every state', async () => {
       const { key, leases, granted, lapse } = await start()
       expect(await leases.read(key)).toEqual({ kind: 'absent' })
       const first = await granted()
@@ -581,7 +581,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       })
     })
 
-    test('helps the outcome of a minority to a majority, at its own token, and says it then', async () => {
+    test('a read spreads the outcome of a minority to a majority, at its own token, and then reports it', async () => {
       const { key, leases, accept, pastToken, cluster, records } = await start()
       const token = pastToken()
       cluster.set('deaf', 3, 4)
@@ -593,7 +593,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(accepted).toEqual([token, token, token, undefined, undefined])
     })
 
-    test('says what was recorded while two nodes were away, though one of those that took it is away by now', async () => {
+    test('a read reports an outcome recorded on three nodes, though one of them is away now', async () => {
       const { key, leases, granted, cluster } = await start()
       const lease = await granted()
       cluster.set('deaf', 3, 4)
@@ -601,12 +601,12 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       cluster.set('well', 3, 4)
       cluster.set('deaf', 0)
       expect(await leases.read(key)).toMatchObject({ kind: 'completed', token: lease.token })
-      // It helped: another one may go, and it is known all the same.
+      // The read spread it: another node may go, and the outcome is still known.
       cluster.set('deaf', 1)
       expect(await leases.read(key)).toMatchObject({ kind: 'completed', token: lease.token })
     })
 
-    test('does not know whether an outcome is recorded that two nodes show, one may have, and two refuse', async () => {
+    test('a read does not know an outcome that two nodes show, one may have, and two refuse', async () => {
       const { key, leases, lapsed, granted, cluster, accept } = await start()
       const late = await lapsed()
       cluster.set('deaf', 0, 1)
@@ -620,12 +620,12 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
         required: 3,
         minorityOutcome: { token: late.token + 1, attempt: 1, fingerprint: F },
       })
-      // Where the third says that it has it not, nobody was told that it is recorded.
+      // Once the third says that it lacks it, no claimant can have been told that it is recorded.
       cluster.set('well', 2)
       expect(await leases.read(key)).toMatchObject({ kind: 'claimed', attempt: 2, minorityOutcome: true })
     })
 
-    test('does not call free what is held and then extended, because others have released larger tokens where it was missed', async () => {
+    test('a held key is not read as free where nodes that missed the claim show larger released tokens', async () => {
       const { key, leases, granted, claim, cluster, states } = await start()
       cluster.set('deaf', 3, 4)
       const lease = await granted()
@@ -639,7 +639,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await leases.renew(lease)).toMatchObject({ kind: 'renewed' })
     })
 
-    test('does not call held what was released while two nodes were away', async () => {
+    test('a read does not call a key held that was released while two nodes were away', async () => {
       const { key, leases, granted, cluster } = await start()
       const lease = await granted()
       cluster.set('deaf', 3, 4)
@@ -656,7 +656,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       ['deaf', [0, 1]],
       ['mute', [0, 4]],
       ['quarantined', [2, 3]],
-    ] as const)('two of five (%s %j): all is as ever', async (condition, gone) => {
+    ] as const)('two of five gone (%s %j): every command works', async (condition, gone) => {
       const { cluster, granted, leases, claim, key } = await start()
       cluster.set(condition, ...gone)
       const lease = await granted()
@@ -667,7 +667,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     })
 
     test.each(['deaf', 'mute', 'quarantined'] as const)(
-      'three of five (%s): nobody may know, which is not the same as held',
+      'three of five gone (%s): unavailable, which is not the same as held',
       async (condition) => {
         const { cluster, granted, claim, leases, key } = await start()
         const lease = await granted()
@@ -680,7 +680,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       },
     )
 
-    test('a claim whose answers were lost is given back everywhere', async () => {
+    test('a claim whose replies were lost is released on every node', async () => {
       const { cluster, claim, states } = await start()
       cluster.set('mute', 0, 1, 2)
       expect(await claim({ budgetMs: 100 })).toMatchObject({ kind: 'unavailable' })

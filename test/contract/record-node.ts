@@ -2,8 +2,8 @@
  * What every `RecordNode` must do, as one table: each state of a record, each command, the answer, and the record
  * afterwards. Run against nodes inside the process and against real servers; the time machine is a parameter.
  *
- * A, B and C are owners; `t` counts tokens; F and G are fingerprints. The record of every row but `absent` was made by A
- * at t 10.
+ * A, B and C are owners; `t` counts tokens; F and G are fingerprints. The record of every row but `absent` was made by
+ * A at t 10.
  */
 import { describe, expect, test } from 'vitest'
 import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
@@ -12,7 +12,7 @@ import { NO_TOKEN, type Token, tokenAt } from '../../src/core/record/token.ts'
 
 export type NodeUnderTest = AsyncDisposable & {
   readonly node: RecordNode
-  /** As where it has little memory left. */
+  /** False: as if it had little memory left. */
   takeNewClaims(take: boolean): void
   /** Returns when the node's own clock shows `nodeMs` or later. */
   reach(nodeMs: number): Promise<void>
@@ -35,8 +35,8 @@ const ATTEMPT_MAX = 9_999
 type Row = readonly [command: string, answer: string, after: string]
 
 /**
- * Commands: `claim A20F`, `renew A20` (of F, as attempt 1), `complete A10x`, `complete A10x of 5` (what somebody else
- * achieved: a majority accepted it at t 5; or, of 10 itself, it is adopted), `release A10`.
+ * Commands: `claim A20F`, `renew A20` (of F, as attempt 1), `complete A10x`, `complete A10x of 5` (another
+ * holder's: a majority accepted it at t 5; or, of 10 itself, it is adopted), `release A10`.
  * Answers and records are written as {@link sayAnswer} and {@link sayRecord} write them; `=` is "as before".
  */
 const TABLE: Record<string, readonly Row[]> = {
@@ -44,9 +44,9 @@ const TABLE: Record<string, readonly Row[]> = {
     ['claim B20F', 'granted 1', 'claimed t20 B live, attempt 1, F'],
     ['renew B20', 'renewed', 'claimed t20 B live, attempt 1, F'],
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
-    ['complete B20x of 5', 'fenced by nothing', 'absent'],
-    // An adoption whose promise has expired with the record: somebody may hold the key by now, under whatever token.
-    ['complete B20x of 20', 'fenced by nothing', 'absent'],
+    ['complete B20x of 5', 'fenced, no fence', 'absent'],
+    // An adoption whose promise expired with the record: another claimant may hold the key by now, under any token.
+    ['complete B20x of 20', 'fenced, no fence', 'absent'],
     ['release B20', 'released', 'released t20'],
     ['read', 'absent', 'absent'],
   ],
@@ -65,11 +65,11 @@ const TABLE: Record<string, readonly Row[]> = {
     ['renew B20', 'lost t10', '='],
     ['complete A10x', 'recorded', 'completed t10 A, accepted t10, attempt 1, F, x'],
     ['complete A20x', 'recorded', 'completed t20 A, accepted t20, attempt 1, F, x'],
-    // A larger token than the promised one is a majority's promise, whatever this node knows of it.
+    // A larger token than the promised one has a majority's promise, although this node does not know it.
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
     ['complete A5x', 'fenced t10', '='],
     ['complete B10x', 'fenced t10', '='],
-    // Told of what a majority accepted at another ballot: in place of our own promise, and of nothing else.
+    // A copy of what a majority accepted at another ballot replaces our own promise only.
     ['complete A10x of 5', 'recorded', 'completed t10 A, accepted t5, attempt 1, F, x'],
     ['complete A10x of 10', 'recorded', 'completed t10 A, accepted t10, attempt 1, F, x'],
     ['complete B20x of 20', 'fenced t10', '='],
@@ -104,7 +104,7 @@ const TABLE: Record<string, readonly Row[]> = {
   'taken over': [
     ['claim A20F', 'granted 2', 'claimed t20 A live, attempt 2, F'],
     ['claim B20F', 'held t10 live, F, attempt 2', '='],
-    ['release A10', 'released', 'claimed t10 nobody lapsed, attempt 1, F'],
+    ['release A10', 'released', 'claimed t10 no owner lapsed, attempt 1, F'],
     ['release B10', 'not_owner t10', '='],
     ['read', 'claimed t10 A live, attempt 2, F', '='],
   ],
@@ -118,7 +118,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['complete A10x of 5', 'fenced t10', '='],
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
     ['release A10', 'not_owner t10', '='],
-    ['read', 'claimed t10 nobody lapsed, attempt 1, F', '='],
+    ['read', 'claimed t10 no owner lapsed, attempt 1, F', '='],
   ],
   released: [
     ['claim A10F', 'stale t10', '='],
@@ -159,13 +159,13 @@ const TABLE: Record<string, readonly Row[]> = {
     ['renew B20', 'lost t10', '='],
     ['complete A10x', 'recorded', '='],
     ['complete A5x', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
-    // The same outcome at the same ballot is the same message, whoever carries it.
+    // The same outcome at the same ballot is the same message, whichever owner sends it.
     ['complete B10x', 'recorded', '='],
     ['complete B10y', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
     // One ballot has one value: a holder that changes its mind is told what stands.
     ['complete A10y', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
     ['complete B20y', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, y'],
-    // It has it already, or has accepted it elsewhere: nothing is replaced.
+    // It has the outcome already, or accepted it at another ballot: it keeps what it has.
     ['complete B20x of 10', 'recorded', '='],
     ['complete A10x of 5', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
     ['complete B20y of 5', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
@@ -264,7 +264,7 @@ export function recordNodeContract(
     },
   }
 
-  describe(`${name}: a record that is`, () => {
+  describe(`${name}: a record in state`, () => {
     for (const [state, rows] of Object.entries(TABLE)) {
       describe(state, () => {
         test.each(rows)('%s: %s', async (command, answer, after) => {
@@ -278,7 +278,7 @@ export function recordNodeContract(
           )
         })
 
-        test('claim with a token too far ahead of the node: skewed, and nothing is changed', async () => {
+        test('a claim with a token too far ahead of the node is skewed and leaves the record as it was', async () => {
           const on = await start()
           await bring[state]?.(on)
           const before = recordOf(await on.run('read'))
@@ -286,12 +286,12 @@ export function recordNodeContract(
           const token = tokenAt((await nodeMsOf(on)) + CONTRACT_MAX_TOKEN_AHEAD_MS + 10_000)
           expect(await on.execute({ ...claim, token } as RecordCommand)).toMatchObject({ kind: 'skewed' })
           expect(recordOf(await on.run('read'))).toEqual(before)
-          // Nor does the release of that claim raise the fence for everybody else.
+          // Nor does the release of that claim raise the fence.
           await on.execute({ ...commandParser(on.key, on.base)('release B20'), token } as RecordCommand)
           expect(recordOf(await on.run('read'))).toEqual(before)
         })
 
-        test('renewal with a token too far ahead of the node: skewed, and nothing is changed', async () => {
+        test('a renewal with a token too far ahead of the node is skewed and leaves the record as it was', async () => {
           const on = await start()
           await bring[state]?.(on)
           const before = recordOf(await on.run('read'))
@@ -303,7 +303,7 @@ export function recordNodeContract(
           expect(recordOf(await on.run('read'))).toEqual(before)
         })
 
-        test('release of a token too far ahead of the node: no fence is left that nobody could pass', async () => {
+        test('a release of a token too far ahead of the node leaves no fence that no claimant could pass', async () => {
           const on = await start()
           await bring[state]?.(on)
           const before = recordOf(await on.run('read'))
@@ -316,9 +316,9 @@ export function recordNodeContract(
     }
   })
 
-  describe(`${name}, which takes no new claims: a record that is`, () => {
+  describe(`${name}, which takes no new claims: a record in state`, () => {
     for (const [state, rows] of Object.entries(TABLE)) {
-      // What nobody has claimed, or what was given back. All else it answers as ever, and what was granted it records.
+      // Absent and released records. It answers all else as ever, and records the outcomes of granted claims.
       const isNew = (answer: string) => ['absent', 'released'].includes(state) && answer.startsWith('granted')
       const asFull = rows.map(
         ([command, answer, after]): Row =>
@@ -383,7 +383,7 @@ export function recordNodeContract(
       expect(await run('claim B5F')).toMatchObject({ kind: 'granted', attempt: 1 })
     })
 
-    test('reading says how long the record will be remembered, and nothing of one that is not there', async () => {
+    test('a read says how long the record is kept, and gives no time for an absent one', async () => {
       const { run } = await start()
       expect(await run('read')).not.toHaveProperty('ttlMs')
       const [granted, read] = await Promise.all([run('claim A10F', { keyTtlMs: LONG_MS }), run('read')])
@@ -392,10 +392,10 @@ export function recordNodeContract(
       expect(Math.abs((read.ttlMs ?? 0) - LONG_MS)).toBeLessThan(1_000)
     })
 
-    test('promising a completed record to somebody does not prolong its life', async () => {
+    test('a promise on a completed record does not prolong its life', async () => {
       const { run, reach } = await start()
       await run('claim A10F')
-      // In one turn: they travel together, and no time is lost between them.
+      // In one turn: they travel together, without a delay between them.
       const [recorded, promised] = await Promise.all([
         run('complete A10x', { keyTtlMs: 200 }),
         run('claim B20F', { keyTtlMs: LONG_MS }),
@@ -421,7 +421,7 @@ export function recordNodeContract(
     test.each([
       ['an owner', { owner: 'short' }],
       ['a fingerprint', { fingerprint: 'synthetic' }],
-    ])('%s of another length than a record has for it is refused, and leaves nothing', async (_, change) => {
+    ])('%s of a wrong length is refused, and leaves no record', async (_, change) => {
       const { key, base, run } = await start()
       const command = { ...commandParser(key, base)('claim B20F'), ...change } as RecordCommand
       const { node } = await opened!
@@ -509,7 +509,7 @@ const nameIn = (names: Record<string, unknown>, value: unknown) =>
   Object.entries(names).find(([, known]) =>
     Buffer.isBuffer(known) && Buffer.isBuffer(value) ? known.equals(value) : known === value,
   )?.[0] ?? String(value)
-const who = (owner: string) => (owner === NO_OWNER ? 'nobody' : nameIn(OWNERS, owner))
+const who = (owner: string) => (owner === NO_OWNER ? 'no owner' : nameIn(OWNERS, owner))
 const print = (fingerprint: string) => nameIn(FINGERPRINTS, fingerprint)
 
 function sayRecord(record: NodeRecord | undefined, base: Token, nodeMs: number): string {
@@ -539,9 +539,7 @@ function sayAnswer(answer: NodeAnswer, base: Token): string {
     case 'lost':
     case 'fenced':
     case 'not_owner':
-      return answer.fence === NO_TOKEN
-        ? `${answer.kind} by nothing`
-        : `${answer.kind} t${answer.fence - base}`
+      return answer.fence === NO_TOKEN ? `${answer.kind}, no fence` : `${answer.kind} t${answer.fence - base}`
     case 'completed':
       return `completed t${answer.fence - base} ${answer.promised ? 'promised' : 'not promised'}, accepted t${answer.acceptedToken - base}, attempt ${answer.attempt}, ${print(answer.fingerprint)}, ${nameIn(OUTCOMES, answer.outcome)}`
     case 'record':

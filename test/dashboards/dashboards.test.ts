@@ -52,7 +52,7 @@ test('every query returns data from a real Prometheus that scraped real sidecars
     const result = await prometheus.query(filledIn(expr, '8s'))
     return !result.some(({ values }) => values.some(([, value]) => !Number.isNaN(value)))
   }
-  // Asked again for a while: where the machine is held up a scrape of a second is missed, and what it was to bring.
+  // Queried again for a while: a busy machine misses the scrape of a second, and its samples.
   const untilMs = performance.now() + 40_000
   while (empty.length > 0 && performance.now() < untilMs) {
     const left: typeof empty = []

@@ -1,4 +1,4 @@
-/** The rules of Prometheus, and what promtool makes of them. */
+/** The rules of Prometheus, run by promtool. */
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -11,7 +11,7 @@ import { HEALTHY_MINUTES, type Incident, seriesOf, USUAL } from './scenarios.ts'
 const root = join(import.meta.dirname, '../..')
 export const RULES = join(root, 'dashboards/rules/fencepost.rules.yaml')
 
-/** Which alerts fire at which minute, by promtool; throws with what it says where it is otherwise. */
+/** Has promtool check which alerts fire at which minute; throws its output where others do. */
 export async function play(
   inputSeries: { series: string; values: string }[],
   firing: Readonly<Record<number, readonly string[]>>,
@@ -32,7 +32,7 @@ export async function play(
   }
 }
 
-/** What it says; throws that where it does not end with 0. */
+/** Returns its output; throws it where the exit code is not 0. */
 export function promtool(...args: readonly string[]): Promise<string> {
   return new Promise((resolve, reject) => {
     execFile(requireProgram('promtool'), args, (cause, stdout, stderr) => {

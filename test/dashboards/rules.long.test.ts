@@ -1,4 +1,4 @@
-// The alerts, played by promtool: each fires, none does without traffic or with nothing but duplicates, each resolves.
+// The alerts, played by promtool: each fires and resolves; none fires without traffic or with duplicates alone.
 import { describe, test } from 'vitest'
 import { firesAloneAndResolves, play } from './promtool.ts'
 import {
@@ -21,16 +21,16 @@ describe('alerts', () => {
   test.each([
     ['no traffic', NO_TRAFFIC],
     ['usual traffic', USUAL],
-    ['nothing but duplicates', ONLY_DUPLICATES],
+    ['duplicates alone', ONLY_DUPLICATES],
     ['usual sagas', USUAL_SAGAS],
     ['sidecars of a namespace whose sweeper is in another one', SWEEPER_ELSEWHERE],
     ['a cluster of three nodes beside one of five', TWO_CLUSTERS],
-  ])('%s: nothing fires for hours', async (_, scenario) => {
+  ])('%s: no alert fires for hours', async (_, scenario) => {
     const quiet = Object.fromEntries([5, 30, 120, 400].map((minute) => [minute, []]))
     await play(seriesOf(scenario, { bad: {}, minutes: 10 }), quiet)
   })
 
-  test('without a quorum, what that explains by itself is not told besides', async () => {
+  test('without a quorum, alerts that it explains stay silent', async () => {
     const bad = {
       [at('fencepost_quorum_reachable_nodes')]: 2,
       [at('fencepost_circuit_breaker_open')]: 1,
@@ -45,7 +45,7 @@ describe('alerts', () => {
       bad: { [at('fencepost_quorum_attempts_total', 'result="failure"')]: 600 * share },
       minutes,
     })
-    // 0.15 % is 1.5 times the budget: only the window of three days minds, once it has filled and its three hours are over.
+    // 0.15 % is 1.5 times the budget: only the three-day window fires, once it has filled and its three hours are over.
     await play(seriesOf(USUAL, burning(0.0015, 600)), {
       [HEALTHY_MINUTES + 60]: ['FencepostQuorumSuccessRateLow'],
       [HEALTHY_MINUTES + 590]: ['FencepostQuorumSuccessRateLow', BURN],

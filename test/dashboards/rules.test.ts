@@ -1,4 +1,4 @@
-// The rules: promtool accepts them, what is written about alerts is there, and alerts that it plays fire, alone, and resolve.
+// The rules: promtool accepts them, the pages that alerts name exist, and the alerts it plays fire, alone, and resolve.
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
@@ -35,7 +35,7 @@ describe('alerts', () => {
 
   test.each(inSlice)('$alert fires, alone, and resolves', firesAloneAndResolves)
 
-  test('usual traffic: nothing fires', async () => {
+  test('usual traffic: no alert fires', async () => {
     await play(seriesOf(USUAL, { bad: {}, minutes: 10 }), { 5: [], 30: [], 120: [] })
   })
 })

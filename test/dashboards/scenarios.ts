@@ -1,14 +1,11 @@
-/**
- * What series show while all is well, and in every incident that an alert is for, in the notation of promtool. Data, and how it is
- * written down.
- */
+/** Series while all is well, and in every incident that has an alert, in the notation of promtool. */
 
 /** What a series does, in phases: a counter goes up by so much a minute, a gauge stands at a value. */
 type Phases = readonly (readonly [minutes: number, value: number])[]
 export type Scenario = Readonly<Record<string, Phases>>
 
 export const HEALTHY_MINUTES = 120
-/** More than the longest a scenario lasts: series that say nothing go on as they were. */
+/** More than the longest a scenario lasts: series without another phase go on as they were. */
 const REST_MINUTES = 700
 
 const POD = 'namespace="shop",job="fencepost",instance="pod-1:9090"'
@@ -16,7 +13,7 @@ export const at = (name: string, labels = '') =>
   `${name}{${[POD, labels].filter((part) => part !== '').join(',')}}`
 const isCounter = (series: string) => /_(total|bucket|count|sum)\{/.test(series)
 
-/** What every sidecar shows while nothing is asked of it. */
+/** What every sidecar shows without requests. */
 export const NO_TRAFFIC: Scenario = {
   [at('fencepost_build_info')]: [[1, 1]],
   [at('fencepost_quorum_required')]: [[1, 3]],
@@ -105,7 +102,7 @@ export type Incident = {
   readonly alert: string
   readonly bad: Readonly<Record<string, number>>
   readonly minutes: number
-  /** After which time of bad minutes it is asked whether the alert fires. */
+  /** After how many bad minutes the alert is checked. */
   readonly firesAfter: number
   /** So long after the end it has resolved. */
   readonly resolvedAfter: number
@@ -372,7 +369,7 @@ export const INCIDENTS: readonly Incident[] = [
   { alert: 'FencepostTargetsMissing', absent: true, bad: {}, minutes: 30, firesAfter: 20, resolvedAfter: 2 },
 ]
 
-/** What wakes somebody up, and takes promtool a moment; `rules.long.test.ts` plays the others. */
+/** The alerts that page, and that promtool plays quickly; `rules.long.test.ts` plays the others. */
 const SLICE: readonly string[] = [
   'FencepostQuorumLost',
   'FencepostQuorumSuccessRateLow',

@@ -1,4 +1,4 @@
-/** The table that the demonstration ends with: what it makes of the exposition. */
+/** The table at the end of the demonstration, computed from the exposition. */
 import { expect, test } from 'vitest'
 import { type Facts, report } from '../../src/demo/report.ts'
 

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
 import { runStorm } from '../../src/demo/storm.ts'
 
-test('each payment is sent as often as asked, and half of them only after what is done half way', async () => {
+test('each payment is sent as often as configured, and half of them only after the half-way hook', async () => {
   const sent: string[] = []
   await using application = createServer((request, response) => {
     sent.push(String(request.headers['idempotency-key']))

@@ -1,4 +1,7 @@
-/** From three nodes to five, as docs/operations/deploy.md says it: the sidecars stop, the list changes by a command, they start. */
+/**
+ * From three nodes to five, as docs/operations/deploy.md says it: the sidecars stop, the list changes by a command,
+ * they start.
+ */
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { nodes } from '../../src/cli/nodes.ts'
@@ -14,7 +17,7 @@ const SETTINGS = {
   FENCEPOST_LEASE: '4s',
   FENCEPOST_RESERVATION_MAX_LEASE: '4s',
   FENCEPOST_NODE_DEADLINE: '200ms',
-  // The command as well as the sidecars: a busy machine must not look like nodes that are away.
+  // For the command as well as the sidecars: a busy machine must not look like missing nodes.
   FENCEPOST_CLAIM_BUDGET: '5s',
   FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
   FENCEPOST_CLOCK_STEP: '100ms',
@@ -34,7 +37,7 @@ async function changeMembers(env: Readonly<Record<string, string>>, ...args: str
   return { exitCode: await nodes(['change-members', ...args], io), stderr: stderr() }
 }
 
-test('what three nodes knew is known to the five, also when two of the three are gone', {
+test('the five nodes know every record of the three, also when two of the three are gone', {
   timeout: 90_000,
 }, async () => {
   await using servers = await startRedisServers(5, { appendOnly: true })

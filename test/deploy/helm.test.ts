@@ -1,4 +1,4 @@
-/** The charts, as Helm renders them: for every file of values valid and restricted; and what is refused, with its sentence. */
+/** The charts as Helm renders them: valid and restricted for every file of values; wrong ones are refused. */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { cpSync, globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -60,7 +60,7 @@ function rendered(chart: string, args: readonly string[], version = '1.37.0'): M
 const TOKEN = ['--set', 'service.tokenSecret=token']
 const withFile = (file: string) => ['--values', join('fencepost/ci', file)]
 
-/** Of a container that runs fencepost, as the process would get them; secrets are mounted files. */
+/** The settings of a container as its process gets them; secrets are mounted files. */
 function settingsOf(container: Manifest): Record<string, string> {
   return Object.fromEntries(
     container.env
@@ -70,7 +70,7 @@ function settingsOf(container: Manifest): Record<string, string> {
 }
 
 describe.each(values)('%s', (file) => {
-  test('has nothing that Helm’s linter would warn of', () => {
+  test('passes Helm’s linter without a warning', () => {
     const { status, stdout } = helm('lint', '--strict', 'fencepost', ...withFile(file))
     expect([status, stdout.match(/^\[(WARNING|ERROR)\].*$/gm)]).toEqual([0, null])
   })
@@ -83,7 +83,7 @@ describe.each(values)('%s', (file) => {
     expect(rendered('fencepost', withFile(file)).flatMap(restrictedFaults)).toEqual([])
   })
 
-  test('gives fencepost settings that it takes', () => {
+  test('gives fencepost settings that it accepts', () => {
     const manifests = rendered('fencepost', withFile(file))
     const pods = manifests.map(podOf).filter((pod) => pod !== undefined)
     const ours = pods
@@ -100,7 +100,7 @@ describe.each(values)('%s', (file) => {
   })
 })
 
-test('the bundled nodes are the ones that the sidecars are told', () => {
+test('the sidecars are given the bundled nodes', () => {
   const manifests = rendered('fencepost', withFile('bundled-values.yaml'))
   const set = manifests.find(({ kind }) => kind === 'StatefulSet')
   const [container] = podOf(manifests.find(({ kind }) => kind === 'Deployment')).containers
@@ -151,7 +151,7 @@ test('every port of the Service is one of the pod, and the network policy lets c
   expect(callers.ports.map(({ port }: Manifest) => port)).toEqual(targets)
 })
 
-test('with an autoscaler the Deployment says nothing of replicas', () => {
+test('with an autoscaler the Deployment states no replicas', () => {
   const manifests = rendered('fencepost', withFile('autoscaling-values.yaml'))
   const deployment = manifests.find(({ kind }) => kind === 'Deployment')
   expect(deployment.spec.replicas).toBeUndefined()
@@ -201,7 +201,7 @@ test('passwords are in no argument and no variable', () => {
   expect(text).not.toMatch(/"FENCEPOST_REDIS_PASSWORD"|"--requirepass"|secretKeyRef/)
 })
 
-test('a chart of somebody’s own gets a native sidecar from the library', async () => {
+test('a user’s own chart gets a native sidecar from the library', async () => {
   const manifests = rendered('example', [])
   expect(await schemaFaults(manifests, 'v1.29.0')).toEqual([])
   expect(manifests.flatMap(restrictedFaults)).toEqual([])
@@ -261,7 +261,7 @@ test.each(['shop.eu', '7days', 'a.b-c'])(
   },
 )
 
-test('the bundled nodes stand where their values say, and on machines of their own where those say nothing', () => {
+test('the bundled nodes are placed where their values say, and by default each on its own machine', () => {
   const podOfNodes = (...args: string[]) =>
     podOf(rendered('fencepost', [...TOKEN, ...args]).find(({ kind }) => kind === 'StatefulSet'))
   const usual = podOfNodes()
@@ -342,7 +342,7 @@ test('groups of nodes are one setting', () => {
 test.each<[what: string, set: readonly string[], told: RegExp]>([
   ['no token', [], /service\.tokenSecret is empty: .*Name a Secret/],
   [
-    'fail-open that nobody meant',
+    'unacknowledged fail-open',
     [...TOKEN, '--set', 'failureMode=fail-open'],
     /failureMode is fail-open: .*failureModeAcknowledged/,
   ],
@@ -364,12 +364,12 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     /nodes/,
   ],
   [
-    'nodes that are not asked',
+    'nodes that are not used',
     [...TOKEN, '--set', 'redis.nodes={redis://a:1,redis://b:1,redis://c:1}'],
     /redis\.nodes is given with redis\.mode bundled/,
   ],
   [
-    'groups that are not asked',
+    'groups that are not used',
     [...TOKEN, ...groupsOf({ a: 3 })],
     /redis\.groups is given with redis\.mode bundled/,
   ],
@@ -411,12 +411,12 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     /redis\.username or redis\.passwordSecret is given with redis\.mode bundled.*redis\.bundled\.usersSecret/,
   ],
   [
-    'a list of users that fencepost is none of',
+    'a list of users without fencepost',
     [...TOKEN, '--set', 'redis.bundled.usersSecret=users'],
     /redis\.bundled\.usersSecret is users: .*redis\.username/,
   ],
   [
-    'bundled nodes with TLS that nobody trusts',
+    'bundled nodes with TLS without an authority',
     [...TOKEN, '--set', 'redis.bundled.tlsSecret=tls'],
     /redis\.caSecret is empty with redis\.bundled\.tlsSecret tls/,
   ],
@@ -448,18 +448,18 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
   ['the image `latest`', [...TOKEN, '--set', 'image.tag=latest'], /tag/],
   ['a misspelt value', [...TOKEN, '--set', 'redis.mod=bundled'], /mod/],
   [
-    'a setting that has a value of its own',
+    'a setting that has its own value',
     [...TOKEN, '--set', 'settings.FENCEPOST_REDIS_NODES=embedded'],
     /settings\.FENCEPOST_REDIS_NODES is given/,
   ],
-  ['a setting of nobody', [...TOKEN, '--set', 'settings.PATH=/'], /PATH/],
+  ['an unknown setting', [...TOKEN, '--set', 'settings.PATH=/'], /PATH/],
   [
-    'a user that has a value of its own',
+    'a user that has its own value',
     [...TOKEN, '--set', 'settings.FENCEPOST_REDIS_USERNAME=me'],
     /settings\.FENCEPOST_REDIS_USERNAME is given/,
   ],
   [
-    'an admin port that no probe asks',
+    'an admin port that no probe uses',
     [...TOKEN, '--set', 'settings.FENCEPOST_ADMIN_LISTEN=off'],
     /settings\.FENCEPOST_ADMIN_LISTEN is given: probes/,
   ],
@@ -483,7 +483,7 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     /settings\.FENCEPOST_TLS_KEY_FILE and secretFiles\.FENCEPOST_TLS_KEY_FILE are both given/,
   ],
   [
-    'a drain that the pod does not live to see the end of',
+    'a drain longer than the pod’s grace period',
     [...TOKEN, '--set', 'settings.FENCEPOST_DRAIN_TIMEOUT=2m'],
     /service\.terminationGracePeriodSeconds is 45 with a drain .* of 2m: .*Give it 130 or more/,
   ],

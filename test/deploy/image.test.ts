@@ -1,4 +1,4 @@
-/** The image of the Dockerfile: what is in it, as whom it runs, and that it serves on a root that it can't write to. */
+/** The image of the Dockerfile: its content, its user, and that it serves on a read-only root. */
 import { execFileSync } from 'node:child_process'
 import { statSync } from 'node:fs'
 import { access } from 'node:fs/promises'
@@ -11,7 +11,7 @@ import { type BuiltImage, buildImage, jsonOf } from '../support/container-image.
 
 let image: BuiltImage
 
-/** Those that no package of production brings along; the clients of the saga kit's brokers are among them. */
+/** Those that no package of production depends on, such as the clients of the saga kit's brokers. */
 const development = Object.keys(manifest.devDependencies).filter((name) => {
   const entry = (lock.packages as Record<string, LockEntry>)[`node_modules/${name}`]
   return entry !== undefined && isLeftOut(entry)
@@ -36,7 +36,7 @@ beforeAll(async () => {
 }, 300_000)
 afterAll(() => image?.[Symbol.asyncDispose]())
 
-test('it runs as a number that is not root, by an entry point without a shell', () => {
+test('it runs as a numeric user that is not root, by an entry point without a shell', () => {
   const { User, Entrypoint, Cmd, Env } = image.config
   expect({ User, Entrypoint, Cmd }).toEqual({
     User: '65532:65532',
@@ -71,7 +71,7 @@ test('it adds less than 90 MiB to its base', () => {
   expect(mebibytes).toBeGreaterThan(10)
 })
 
-test('nothing in it belongs to the user that it runs as', () => {
+test('no file in it belongs to the user that it runs as', () => {
   expect(
     ['app', 'app/dist', 'app/dist/main.js', 'app/node_modules'].map(
       (path) => statSync(join(image.root, path)).uid,
@@ -87,7 +87,7 @@ test('its bill of materials names every package of production', async () => {
   expect(development.filter((name) => named.has(name))).toEqual([])
 })
 
-test('it serves on a root that it can not write to, and ends by SIGTERM with 0', async () => {
+test('it serves on a read-only root, and exits with 0 on SIGTERM', async () => {
   await using child = image.start({
     FENCEPOST_REDIS_NODES: 'embedded',
     FENCEPOST_PROXY_LISTEN: 'off',

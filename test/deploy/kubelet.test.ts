@@ -1,7 +1,7 @@
 /**
- * What the kubelet does with a native sidecar, done to real processes: it is started first and the application only after
- * its startup probe; at the end the application gets SIGTERM, then the sidecar; and when the grace period is used up both
- * get SIGTERM at once and are killed two seconds later.
+ * What the kubelet does with a native sidecar, done to real processes: it is started first and the application only
+ * after its startup probe; at the end the application gets SIGTERM, then the sidecar; and when the grace period is used
+ * up both get SIGTERM at once and are killed two seconds later.
  *
  * Source: Kubernetes, KEP-753 "Sidecar containers", section "Termination of containers".
  */
@@ -21,7 +21,7 @@ const LAST_MS = 2_000
 const pay = (proxy: string, key: string) =>
   fetch(`${proxy}/payments`, { method: 'POST', headers: { 'Idempotency-Key': key }, body: '{}' })
 
-test('it starts before the application and without the nodes: its startup probe asks for neither', async () => {
+test('it starts before the application and without the nodes: its startup probe needs neither', async () => {
   const upstream = `http://127.0.0.1:${await freePort()}`
   const nodes = await Promise.all([0, 1, 2].map(async () => `redis://127.0.0.1:${await freePort()}`))
   await using sidecar = await startSidecar({
@@ -30,11 +30,11 @@ test('it starts before the application and without the nodes: its startup probe 
   })
   await sidecar.process.http(`${sidecar.admin}/startupz`, 200)
   await sidecar.process.http(`${sidecar.admin}/livez`, 200)
-  // The pod gets no requests yet: readiness is another question.
+  // The pod gets no requests yet: that is up to readiness.
   await sidecar.process.http(`${sidecar.admin}/readyz`, 503)
 })
 
-test('an application that is not there yet is 502, and the same request is carried out when it is', async () => {
+test('an application that is not there yet is 502, and the same request is executed when it is', async () => {
   const port = await freePort()
   await using sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: 'embedded',
@@ -53,7 +53,7 @@ test('an application that is not there yet is 502, and the same request is carri
   }
 })
 
-test('SIGTERM after the application has ended: the sidecar ends with 0, within the kubelet’s last two seconds', async () => {
+test('SIGTERM after the application’s end: the sidecar exits with 0 in the kubelet’s last two seconds', async () => {
   await using nodes = await startRedisServers(3)
   const application = await startApplication()
   await using sidecar = await startSidecar({
@@ -69,7 +69,7 @@ test('SIGTERM after the application has ended: the sidecar ends with 0, within t
   expect(clock.monoMs() - beganMs).toBeLessThan(LAST_MS)
 })
 
-test('a grace period that is used up while a request is under way: nothing is carried out twice before its lease ends', async () => {
+test('the grace period ends while a request is under way: it is not executed again before its lease ends', async () => {
   await using nodes = await startRedisServers(3)
   await using application = await startApplication()
   const held = Promise.withResolvers<void>()

@@ -1,4 +1,4 @@
-/** The manifests of deploy/k8s as they are built: valid, restricted, and what they promise about the nodes and the order. */
+/** The manifests of deploy/k8s as built: valid, restricted, with the promised nodes and order of containers. */
 import { readFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
 import { join } from 'node:path'
@@ -90,7 +90,7 @@ describe.each(['nodes', 'nodes-tls-acl'] as const)('the nodes of %s', (build) =>
     })
   })
 
-  test('evict nothing, sync every write, and stay below the memory of their container', () => {
+  test('never evict, sync every write, and stay below the memory of their container', () => {
     const text: string = one(build, 'ConfigMap').data['valkey.conf']
     for (const line of [
       'maxmemory-policy noeviction',
@@ -126,7 +126,7 @@ test('the checks find what they look for', async () => {
   ])
 })
 
-test('a real server takes the configuration of the nodes, and is one that fencepost votes with', async () => {
+test('a real server accepts the configuration of the nodes, and fencepost accepts it as a node', async () => {
   await using server = await startRedisServers(1, {
     config: one('nodes', 'ConfigMap')
       .data['valkey.conf'].split('\n')
@@ -139,7 +139,7 @@ test('a real server takes the configuration of the nodes, and is one that fencep
   for (const value of ['noeviction', 'always', String(512 * 1024 * 1024)]) expect(said).toContain(value)
 })
 
-test('with TLS the nodes speak nothing else, and take only users of their list', () => {
+test('with TLS the nodes speak TLS alone, and accept only users of their list', () => {
   const text: string = one('nodes-tls-acl', 'ConfigMap').data['valkey.conf']
   for (const line of [
     'port 0',
@@ -157,7 +157,7 @@ test('with TLS the nodes speak nothing else, and take only users of their list',
   ])
 })
 
-test('the user of the nodes may do what docs/operations/nodes.md says, and nothing else', () => {
+test('the user of the nodes has exactly the rights that docs/operations/nodes.md lists', () => {
   const rights = (text: string) => /^user fencepost on >\S+ (.*)$/m.exec(text)?.[1]
   const page = readFileSync(join(folder, '../../docs/operations/nodes.md'), 'utf8')
   const users = readFileSync(join(folder, 'nodes-tls-acl/users.acl.example'), 'utf8')
@@ -189,7 +189,7 @@ describe('the example', () => {
     )
   })
 
-  test('its settings are ones that fencepost takes, and name the nodes of the other build', () => {
+  test('its settings are ones that fencepost accepts, and name the nodes of the other build', () => {
     const loaded = loadConfig(one('example', 'ConfigMap').data, () => '')
     if (loaded.kind !== 'ok') throw new Error(JSON.stringify(loaded.errors))
     const { redisNodes } = loaded.config

@@ -1,6 +1,6 @@
 /**
- * The nodes with TLS and users, as deploy/k8s/nodes-tls-acl ships them, on real servers: fencepost does all of its work with
- * these rights, and never asks for more.
+ * The nodes with TLS and users, as deploy/k8s/nodes-tls-acl ships them, on real servers: these rights suffice for all
+ * of fencepost's work.
  */
 import { randomUUID } from 'node:crypto'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
@@ -20,7 +20,7 @@ import { type Sidecar, startSidecar } from '../support/sidecar.ts'
 const shipped = join(import.meta.dirname, '../../deploy/k8s/nodes-tls-acl')
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 const NODES = 3
-/** Beside the shipped users, for the test's own look at what was refused. */
+/** Beside the shipped users, to see what was refused. */
 const LOOKING = 'user looking on >looking ~* &* +@all'
 
 type Node = { readonly folder: string; readonly port: number; process: TestProcess }
@@ -114,7 +114,7 @@ beforeAll(async () => {
     FENCEPOST_LEASE: '5s',
     // What the self-test asks for.
     FENCEPOST_RESERVATION_MAX_LEASE: '5s',
-    // The largest that such a lease allows, and time for several of them: a busy machine must not look like nodes that are away.
+    // The largest that such a lease allows, and time for several: a busy machine must not look like missing nodes.
     FENCEPOST_NODE_DEADLINE: '250ms',
     FENCEPOST_CLAIM_BUDGET: '5s',
     FENCEPOST_CLOCK_STEP: '100ms',
@@ -124,9 +124,9 @@ beforeAll(async () => {
 }, 60_000)
 afterAll(() => stack.disposeAsync())
 
-test('a request is carried out once, and its duplicate replayed', async () => {
+test('a request is executed once, and its duplicate replayed', async () => {
   const key = randomUUID()
-  await eventually('a request is carried out', async () => (await pay(key)).status === 201)
+  await eventually('a request is executed', async () => (await pay(key)).status === 201)
   const again = await pay(key)
   expect([again.status, again.headers.get('idempotency-status')]).toEqual([201, 'replayed'])
   expect(application.of(key)).toHaveLength(1)
@@ -151,7 +151,7 @@ test('a node that lost its volume is enrolled again', { timeout: 60_000 }, async
   })
 })
 
-test('nothing that fencepost has asked for was refused', async () => {
+test('no command of fencepost was refused', async () => {
   for (const node of nodes) {
     const redis = client(node, 'looking', 'looking')
     expect(await redis.acl('LOG')).toEqual([])
@@ -165,7 +165,7 @@ test.each<[who: string, username: string, password: string, ask: string[], told:
   ['fencepost', 'fencepost', 'replace-this-password', ['flushall'], /NOPERM/],
   ['fencepost', 'fencepost', 'replace-this-password', ['config', 'set', 'appendonly', 'no'], /NOPERM/],
   ['fencepost', 'fencepost', 'replace-this-password', ['keys', '*'], /NOPERM/],
-  ['fencepost', 'fencepost', 'replace-this-password', ['get', 'somebody:else'], /NOPERM/],
+  ['fencepost', 'fencepost', 'replace-this-password', ['get', 'another:key'], /NOPERM/],
   ['an operator', 'operator', 'replace-this-other-password', ['get', 'dedup:a'], /NOPERM/],
   ['an operator', 'operator', 'replace-this-other-password', ['flushall'], /NOPERM/],
 ])('%s may not: %s %s %j', async (_, username, password, [name, ...args], told) => {
@@ -182,7 +182,7 @@ test.each([
   ['latency', 'latest'],
   ['config', 'get', 'maxmemory-policy'],
   ['config', 'set', 'maxmemory-policy', 'noeviction'],
-])('an operator may ask what the runbooks ask: %s %s', async (...[name, ...args]) => {
+])('an operator may run what the runbooks run: %s %s', async (...[name, ...args]) => {
   const redis = client(nodes[1]!, 'operator', 'replace-this-other-password')
   const answer = await redis.call(name!, ...args).catch((error: Error) => error.message)
   redis.disconnect()

@@ -1,7 +1,7 @@
 /**
- * The configuration of the scrape finds fencepost where the manifests put it: a real Prometheus is given what its discovery
- * would say of the pod of deploy/k8s/example, each port of each container a target, and a real sidecar answers. The discovery
- * itself is not run: Debian's Prometheus is built without it.
+ * The configuration of the scrape finds fencepost where the manifests put it: a real Prometheus is given what its
+ * discovery would say of the pod of deploy/k8s/example, each port of each container a target, and a real sidecar
+ * answers. The discovery itself is not run: Debian's Prometheus is built without it.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -39,7 +39,7 @@ beforeAll(async () => {
   objects = await kustomized(join(root, 'deploy/k8s/example'))
 }, FETCH_MS_MAX)
 
-test('one target a pod, and it is the metrics of the sidecar', async () => {
+test('each pod is one target, the metrics of its sidecar', async () => {
   await using sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: 'embedded',
     FENCEPOST_UPSTREAM: 'http://127.0.0.1:9',

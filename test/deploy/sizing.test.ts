@@ -1,4 +1,4 @@
-/** The memory of a record, as docs/operations/deploy.md tells it to those who size nodes, measured on a real server. */
+/** The memory of a record in docs/operations/deploy.md, measured on a real server. */
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -23,8 +23,8 @@ const told = [...page.matchAll(ROW)].map(([, size, kilobytes]) => ({
 }))
 
 /**
- * Of the one record there is, with its key and what the server adds to both. The client is answered when a majority has it,
- * and this node may be the one that has not yet.
+ * Of the only record, with its key and the server's overhead. The client is answered when a majority has it, and this
+ * node may not have it yet.
  */
 async function recordBytes(redis: Redis): Promise<number> {
   const key = await eventually('the outcome on this node', async () => {

@@ -1,5 +1,5 @@
 /**
- * Ways to use a sidecar up, each kept going until it is disposed: what it holds open, and what it makes the sidecar hold.
+ * Ways to exhaust a sidecar, each kept going until disposed: what it holds open, and what it makes the sidecar hold.
  */
 import { connect, type Socket } from 'node:net'
 import type { StrictHold } from './holding-application.ts'
@@ -81,7 +81,7 @@ export const CASES: readonly Case[] = [
   {
     name: 'readers',
     sentence: (count) =>
-      `${count} clients that read nothing of a replay of 200 KiB, and come again when they are cut`,
+      `${count} clients that do not read a replay of 200 KiB, and come again when they are cut`,
     count: 30,
     begin: async ({ proxy }, count) => {
       const cut = { times: 0 }
@@ -146,7 +146,7 @@ function drip(proxy: string, index: number, cut: { times: number }): () => void 
   }
 }
 
-/** Reads nothing for longer than it may, then looks: a connection that was cut meanwhile ends before its last answer. */
+/** Does not read for longer than it may, then looks: a connection cut meanwhile ends before its last answer. */
 function reader(proxy: string, cut: { times: number }): () => void {
   let ended = false
   let socket: Socket

@@ -1,4 +1,4 @@
-/** Cases of exhaustion as tests: a tenth of the load for a few seconds; nothing grows, nobody else is refused. */
+/** Cases of exhaustion as tests: a tenth of the load for a few seconds; memory stays, no other client is refused. */
 import { expect, test } from 'vitest'
 import type { Case } from './cases.ts'
 import { runCase } from './run.ts'
@@ -15,7 +15,7 @@ export function testsOfCases(cases: readonly Case[]): void {
       expect(report.rssGrowth).toBeLessThan(1.3)
       expect(report.descriptorGrowth).toBeLessThan(1.3)
       if (name === 'idle') expect(report.held).toEqual({ connections: 1_000 })
-      // All of them wait, and one of them was carried out.
+      // All of them wait, and one of them was executed.
       if (name === 'waiters') {
         expect(report.held).toEqual({ waiting: 500, answered: 0 })
         expect(report.executionsOfHeld).toBe(1)

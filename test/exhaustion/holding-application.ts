@@ -1,4 +1,4 @@
-/** An application that answers at once, but holds what is asked of /held, and is long-winded about /large. */
+/** An application that answers at once, but holds requests of /held, and answers /large at length. */
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { eventually } from '../support/eventually.ts'
@@ -8,7 +8,7 @@ export type StrictHold = AsyncDisposable & {
   /** Resolves when a request is held. */
   held(): Promise<void>
   letGo(): void
-  /** Requests of /held that arrived: of all their duplicates one may. */
+  /** Requests of /held that arrived: one of all duplicates may. */
   readonly executionsOfHeld: number
 }
 

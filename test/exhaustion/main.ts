@@ -1,12 +1,13 @@
 /**
- * `npm run campaign -- exhaustion`: each way of using a sidecar up, for two minutes, plotted into docs/pictures/exhaustion.svg.
+ * `npm run campaign -- exhaustion`: each way of exhausting a sidecar, for two minutes, plotted into
+ * docs/pictures/exhaustion.svg.
  *
  *   --seconds N       for each case (default 120)
  *   --cases a,b       only these: idle, waiters, slow, readers
  *   --no-plot         leaves the picture as it is
  *
- * Linux only: memory and descriptors are read from /proc. Ends with 1 where they grew by more than a tenth; the last line is
- * JSON for programs. The ratio of p99 is told and not judged: on a machine with other work it says little.
+ * Linux only: memory and descriptors are read from /proc. Ends with 1 where they grew by more than a tenth; the last
+ * line is JSON for programs. The ratio of p99 is reported, not judged: on a machine with other work it says little.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,6 +1,6 @@
 /**
- * One case of exhaustion beside a sidecar that is left in peace: memory and descriptors of the one that suffers, second by
- * second, and what other requests take on both, asked in turns, so that a slow machine slows both.
+ * One case of exhaustion beside an idle sidecar: memory and descriptors of the loaded one, second by second, and the
+ * latency of other requests on both, in turns, so that a slow machine slows both.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -23,7 +23,7 @@ export type CaseReport = {
   /** Of the second half of the time over the first; near 1 is flat. */
   readonly rssGrowth: number
   readonly descriptorGrowth: number
-  /** Of other requests, beside the sidecar that is left in peace. */
+  /** Of other requests, beside the idle sidecar. */
   readonly p50: { readonly loadedMs: number; readonly peacefulMs: number }
   readonly p99: { readonly loadedMs: number; readonly peacefulMs: number; readonly ratio: number }
   readonly otherRequests: number
@@ -55,7 +55,7 @@ export async function runCase(of: Case, count: number, seconds: number): Promise
     await other(peaceful.proxy, 50)
     const before = descriptorsOf(loaded.process.pid)
     await using load = await of.begin({ proxy: loaded.proxy, application }, count)
-    // What comes late must not look like what grows.
+    // Late connections must not look like growth.
     await eventually(
       'the sidecar to have taken every connection',
       () => descriptorsOf(loaded.process.pid) >= before + count,
@@ -131,7 +131,7 @@ async function inTurns(proxies: readonly string[], seconds: number): Promise<rea
 
 let asked = 0
 
-/** Requests of somebody else, each with a key of its own. */
+/** Requests of other clients, each with its own key. */
 async function other(proxy: string, count: number): Promise<number[]> {
   const took: number[] = []
   for (let index = 0; index < count; index += 1) {

@@ -1,6 +1,6 @@
 /**
- * Mutated answers of the application. What must hold, whatever they are: the client gets a well-formed answer, a retry gets
- * the same answer or none, what was answered as carried out was carried out once, and nothing fails inside the proxy.
+ * Mutated answers of the application. What must always hold: the client gets a well-formed answer, a retry gets the
+ * same answer or none, what was answered as executed was executed once, and the proxy reports no failure.
  */
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { Random } from '../../src/core/clock.ts'
@@ -69,7 +69,7 @@ export async function fuzzAnswers(of: {
       check(second.body === first.body && first.told === 'created', 'a replay is not the first answer')
     }
     if (first.told === 'created' || first.told === 'indeterminate')
-      check(executions.get(key) === 1, `carried out ${executions.get(key)} times`)
+      check(executions.get(key) === 1, `executed ${executions.get(key)} times`)
     byKey.delete(key)
     executions.delete(key)
   }
@@ -79,7 +79,7 @@ export async function fuzzAnswers(of: {
     await Promise.all(Array.from({ length: count }, (_, index) => one(from + index)))
   }
   broken.push(...proxy.failures.map((failure) => `the proxy failed: ${String(failure)}`))
-  await eventually('nothing is left', () => proxy.proxy.inFlight() === 0)
+  await eventually('no request is left', () => proxy.proxy.inFlight() === 0)
   return { answers: of.answers, replayed, broken }
 }
 

@@ -1,6 +1,6 @@
 /**
- * Mutated calls of the reservation API. What must hold, whatever they are: it lives, nothing fails inside it, every answer is
- * well formed, and a reservation that somebody else holds is never ended by a call that does not know its token.
+ * Mutated calls of the reservation API. What must always hold: it lives, it reports no failure, every answer is well
+ * formed, and a reservation of another holder is never ended by a call that does not know its token.
  */
 import type { Random } from '../../src/core/clock.ts'
 import { mutate, pick, restructure } from '../support/mutations.ts'
@@ -67,9 +67,9 @@ export async function fuzzCalls(of: {
       fencing_token: held.token,
       lease: '60s',
     })
-    // A machine that is busy elsewhere may take longer to send it than such a short limit allows.
+    // A busy machine may take longer to send it than such a short limit allows.
     if (still.status !== 200 && still.status !== 408)
-      broken.push(`the reservation of somebody else was ended: ${JSON.stringify(still.body)}`)
+      broken.push(`the reservation of another holder was ended: ${JSON.stringify(still.body)}`)
   }
   broken.push(...api.failures.map((failure) => `the API failed: ${String(failure)}`))
   return { calls: of.calls, reserved, broken }

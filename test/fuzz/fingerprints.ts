@@ -1,7 +1,7 @@
 /**
- * Generated pairs of payloads: equal fingerprints only for equal meaning, unequal ones only for unequal, judged by a reader
- * of JSON that shares nothing with ours (`support/exact-json.ts`). What a reader with doubles would lose is compared
- * byte for byte.
+ * Generated pairs of payloads: equal fingerprints only for equal meaning, unequal ones only for unequal, judged by a
+ * reader of JSON independent of ours (`support/exact-json.ts`). What a reader with doubles would lose is compared byte
+ * for byte.
  */
 import fc from 'fast-check'
 import { pairs } from '../support/arbitrary-json.ts'

@@ -5,11 +5,11 @@ import { fuzzAnswers } from './answers.ts'
 import { fuzzCalls } from './calls.ts'
 import { fuzzRequests } from './requests.ts'
 
-test('1,500 mutated requests: what was answered 2xx is what was carried out, and each is one request', async () => {
+test('1,500 mutated requests: exactly those answered 2xx were executed, and each is one request', async () => {
   const random = seededRandom(seedOfRun('mutated requests'))
-  const { broken, carriedOut } = await fuzzRequests({ requests: 1_500, atOnce: 300, random })
+  const { broken, executed } = await fuzzRequests({ requests: 1_500, atOnce: 300, random })
   expect(broken).toEqual([])
-  expect(carriedOut).toBeGreaterThan(100)
+  expect(executed).toBeGreaterThan(100)
 })
 
 test('500 mutated answers: a client gets a well-formed answer, and a retry the same or none', async () => {
@@ -19,7 +19,7 @@ test('500 mutated answers: a client gets a well-formed answer, and a retry the s
   expect(replayed).toBeGreaterThan(50)
 })
 
-test('500 mutated calls of the reservation API: it lives, and what somebody holds stays held', async () => {
+test('500 mutated calls of the reservation API: it lives, and held reservations stay held', async () => {
   const random = seededRandom(seedOfRun('mutated calls'))
   const { broken, reserved } = await fuzzCalls({ calls: 500, atOnce: 250, random })
   expect(broken).toEqual([])

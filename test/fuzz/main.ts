@@ -42,7 +42,7 @@ async function messages(requests: number, seed: number): Promise<number> {
   const startedMs = performance.now()
   const random = seededRandom(seed)
   const share = Math.floor(requests / 10)
-  // First a few, so that what is opened once (DNS, timers of libraries) does not count as left open.
+  // First a few, so that resources opened once (DNS, timers of libraries) do not count as left open.
   await fuzzRequests({ requests: 10, atOnce: 10, random: seededRandom(1) })
   const before = await handles()
   const ofRequests = await fuzzRequests({ requests: requests - 2 * share, atOnce: AT_ONCE, random })
@@ -57,7 +57,7 @@ async function messages(requests: number, seed: number): Promise<number> {
     JSON.stringify({
       seed,
       requests,
-      carriedOut: ofRequests.carriedOut,
+      carriedOut: ofRequests.executed,
       replayedAnswers: ofAnswers.replayed,
       reserved: ofCalls.reserved,
       handlesBefore: before.total,
@@ -80,7 +80,7 @@ async function fingerprints(pairs: number, seed: number): Promise<number> {
   }
 }
 
-/** What keeps the process alive, once what is closing has closed; output and timers of this loop aside. */
+/** What keeps the process alive once everything closing has closed; output and timers of this loop aside. */
 async function handles(): Promise<{ readonly total: number; readonly of: Readonly<Record<string, number>> }> {
   const count = () => {
     const of: Record<string, number> = {}

@@ -1,5 +1,5 @@
 /**
- * Mutated requests of clients. What must hold, whatever they are: the proxy lives, nothing fails inside it, the requests
+ * Mutated requests of clients. What must always hold: the proxy lives, it reports no failure, the requests
  * that the application counted are exactly those that were answered 2xx from it, and what it received is one request
  * after another to a reader that follows RFC 9112 by the letter.
  */
@@ -26,8 +26,8 @@ const SEEDS: readonly ((key: string) => string)[] = [
 
 export type RequestReport = {
   readonly requests: number
-  /** Of the connections, those that the application was asked over; without any nothing was tried. */
-  readonly carriedOut: number
+  /** Requests that reached the application; 0 means that the run tested no request. */
+  readonly executed: number
   /** Sentences; empty where everything held. */
   readonly broken: readonly string[]
 }
@@ -52,19 +52,19 @@ export async function fuzzRequests(of: {
     const bytes = random.fraction() < 0.3 ? restructure(seed, random) : mutate(seed, random)
     await using wire = await openWire(proxy.port)
     wire.send(bytes)
-    // What is not whole is cut by its timeout, what is answered by the idle one.
+    // Incomplete requests are cut by their timeout, answered ones by the idle timeout.
     await wire.closed
-    answered += carriedOutIn(wire.received())
+    answered += executedIn(wire.received())
   }
 
   for (let from = 0; from < of.requests; from += of.atOnce) {
     const count = Math.min(of.atOnce, of.requests - from)
     const before = answered - application.requests
     await Promise.all(Array.from({ length: count }, (_, index) => one(from + index)))
-    // At each stop, so that a failure names the few hundred that it is among.
+    // After each batch, so that a failure names the few hundred requests around it.
     if (answered - application.requests !== before)
       broken.push(
-        `of requests ${from} to ${from + count}, ${answered} were answered 2xx and ${application.requests} carried out`,
+        `of requests ${from} to ${from + count}, ${answered} were answered 2xx and ${application.requests} executed`,
       )
     if (broken.length > 10) break
   }
@@ -73,12 +73,12 @@ export async function fuzzRequests(of: {
   const alive = await proxy.post('alive')
   if (alive.status !== 201) broken.push(`a good request is answered ${alive.status}`)
   await alive.arrayBuffer()
-  await eventually('nothing is left', () => proxy.proxy.inFlight() === 0)
-  return { requests: of.requests, carriedOut: answered, broken }
+  await eventually('no request is left', () => proxy.proxy.inFlight() === 0)
+  return { requests: of.requests, executed: answered, broken }
 }
 
 /** Answers 201 that are not replays. */
-function carriedOutIn(received: string): number {
+function executedIn(received: string): number {
   const answers = received
     .replaceAll('HTTP/1.1 100 Continue\r\n\r\n', '')
     .matchAll(/HTTP\/1\.1 (\d{3}) [^\r]*\r\n(.*?)\r\n\r\n/gs)

@@ -2,11 +2,12 @@
  * Every interleaving of a few claimants on three nodes, under the real rules.
  *
  * Owns the search: states, what may happen next, and what must be true in each. What a node does is `record-rules.ts`,
- * what a round amounts to is `core/quorum/`; the claimant here is `claim.ts` and `leases.ts` with every wait made a choice.
+ * what a round amounts to is `core/quorum/`; the claimant here is `claim.ts` and `leases.ts` with every wait made a
+ * choice.
  *
- * A message may be executed at any time after it was sent, or never; a bounded number of them twice; a bounded number of
- * answers is lost. A claimant may give up on missing answers at any time, and stop for good at any time. There are no
- * clocks: a lease lapses when it lapses, on each node for itself. So what is shown here rests on no clock at all.
+ * A message may be executed at any time after it was sent, or never; a bounded number of them twice; a bounded number
+ * of answers is lost. A claimant may give up on missing answers at any time, and stop for good at any time. There are
+ * no clocks: a lease may lapse at any time, on each node for itself. So the result rests on no clock.
  *
  * States that differ only in which node is which are one state.
  */
@@ -43,7 +44,7 @@ export type Found = { readonly invariant: string; readonly path: readonly string
 export type Explored = {
   readonly states: number
   readonly transitions: number
-  /** Nothing is left to do in any state: there are no longer sequences. */
+  /** No state has a step left: there are no longer sequences. */
   readonly complete: boolean
   readonly found: Found | undefined
   /** What was reached, so that an empty search is not taken for a clean one. */
@@ -122,8 +123,8 @@ class Explorer {
   }
 
   /**
-   * Without commands that can change nothing any more, here or later, and whose answer nobody waits for: those below the
-   * fence, which never goes down. (That they change nothing is checked as they are left out.)
+   * Without commands that can have no effect, now or later, and whose answer no claimant waits for: those below the
+   * fence, which never goes down. (That they have none is checked as they are left out.)
    */
   #withoutSpent(state: State): State {
     const nodes = state.nodes.map((node) => {
@@ -203,10 +204,10 @@ class Explorer {
         }
         return
       case 'renewing': {
-        // Whatever was heard of it: it goes on to work, as a holder whose renewal is under way does.
+        // Whatever the replies, the holder goes on working, as while a renewal is under way.
         const back = this.#moved(state, index, { ...claimant, phase: 'working' })
-        const carried = this.#votes(state, index, 'renewed') >= NEEDED
-        const overtaken = carried && claimant.floor > claimant.token
+        const majorityReached = this.#votes(state, index, 'renewed') >= NEEDED
+        const overtaken = majorityReached && claimant.floor > claimant.token
         if (overtaken)
           yield {
             label: `${index} renewed`,
@@ -224,7 +225,7 @@ class Explorer {
     }
   }
 
-  /** As `proposeOnce` in claim.ts; `settled`: what has not answered is given up. */
+  /** As `proposeOnce` in claim.ts; `settled`: missing answers are given up. */
   *#decideClaim(state: State, index: number, settled: boolean): Generator<Next> {
     const claimant = state.claimants[index]!
     const ids = state.nodes.map((node) => node.heard[index]!)
@@ -299,7 +300,7 @@ class Explorer {
       yield this.#show(state, index, this.#tables.valueOf(best.best.outcome), over)
       return
     }
-    // Given up, whatever is still under way.
+    // Given up, although commands may still be under way.
     if (claimant.phase === 'adopting')
       yield* this.#again(state, index, [undefined, undefined, undefined], claimant.token)
   }
@@ -393,11 +394,11 @@ class Explorer {
       case 'idle':
       case 'working':
       case 'over':
-        throw new Error(`nothing is sent in phase ${phase}`)
+        throw new Error(`no command is sent in phase ${phase}`)
     }
   }
 
-  /** Another phase: answers to what was sent before are not listened to any more. */
+  /** Another phase: answers to earlier commands no longer count. */
   #moved(state: State, index: number, claimant: Claimant): State {
     const nodes = state.nodes.map((node) =>
       node.heard[index] === 0 ? node : { ...node, heard: node.heard.with(index, 0) },

@@ -1,4 +1,4 @@
-/** Which searches of the model are made, and what each must reach. Data; and how one is held to it. */
+/** The searches of the model, what each must reach, and the check of one search. */
 
 import { expect } from 'vitest'
 import { type Bounds, explore } from './explore.ts'
@@ -16,9 +16,9 @@ const least: Bounds = {
 
 export type ModelSearch = {
   readonly name: string
-  /** Where a search is bounded by its steps, everything shorter has been seen. */
+  /** A search bounded by its steps has seen every shorter sequence. */
   readonly bounds: Bounds
-  /** What must happen on some path: a search that never gets there shows nothing of it. */
+  /** What must happen on some path: a search that never gets there proves nothing about it. */
   readonly reaches: readonly string[]
   /** More than some seconds: `model.long.test.ts`. */
   readonly long?: true

@@ -1,5 +1,5 @@
 /**
- * A state of the model: what each node remembers and has yet to execute, and how far each claimant has come.
+ * A state of the model: what each node remembers and has yet to execute, and the phase of each claimant.
  *
  * Owns the shape of a state and the key by which two are the same.
  */
@@ -31,7 +31,7 @@ export type Node = {
 export type State = {
   readonly nodes: readonly Node[]
   readonly claimants: readonly Claimant[]
-  /** The outcome that somebody was shown; -1: none. */
+  /** The outcome that a claimant was shown; -1: none. */
   readonly shown: number
   readonly topGranted: number
   readonly duplicates: number

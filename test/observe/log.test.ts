@@ -1,4 +1,4 @@
-// The log: which fields a line has, how many lines are written under load, and what never stands in any of them.
+// The log: the fields of a line, how many lines are written under load, and what no line contains.
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
@@ -62,7 +62,7 @@ const decided: CoreEvent = {
 }
 
 describe('fields', () => {
-  test('a decision has all that was agreed', () => {
+  test('a decision has every agreed field', () => {
     const { lines, publish } = written()
     publish(claimed)
     publish({ ...ended, ended: 'completed' })
@@ -109,7 +109,7 @@ describe('fields', () => {
       { level: 'info', acquired: false, idempotency_key: 'cdcdcdcdcdcdcdcd' },
     ],
     [
-      'the key itself stands there only where the event carries it',
+      'the raw key is written only when the event carries it',
       { ...decided, idempotencyKey: 'order-17' } as CoreEvent,
       { idempotency_key: 'order-17' },
     ],
@@ -150,7 +150,7 @@ describe('fields', () => {
 })
 
 describe('under load', () => {
-  test('so many decisions a second are written, the rest is counted, and the next line says how many', () => {
+  test('decisions above the limit per second are counted, and the next line says how many', () => {
     const { lines, publish, dropped, advance } = written({ decisionsPerSecond: 3 })
     for (let i = 0; i < 10; i += 1) publish(decided)
     expect([lines.length, dropped()]).toEqual([3, 7])
@@ -159,7 +159,7 @@ describe('under load', () => {
     expect(lines.slice(3)).toMatchObject([{ event: 'lines_dropped', dropped: 7 }, { event: 'decided' }])
   })
 
-  test('what went wrong is always written, and so is all that is no decision', () => {
+  test('errors are always written, and so are all lines but decisions', () => {
     const { lines, publish, dropped } = written({ decisionsPerSecond: 0 })
     publish({ ...decided, decision: 'quorum_unavailable', status: 503 } as CoreEvent)
     publish({ ...decided, decision: 'fail_open', status: 200 } as CoreEvent)
@@ -168,7 +168,7 @@ describe('under load', () => {
     expect([lines.length, dropped()]).toEqual([3, 1])
   })
 
-  test('what the level hides is not counted as dropped', () => {
+  test('lines hidden by the level do not count as dropped', () => {
     const { lines, publish, dropped } = written({ decisionsPerSecond: 0, level: 'warn' })
     publish(decided)
     expect([lines.length, dropped()]).toEqual([0, 0])
@@ -180,7 +180,7 @@ describe('canaries', () => {
   const provoke = async (env: Record<string, string>) => {
     await using servers = await startRedisServers(3)
     await using application = await startCountingApplication()
-    // All of it, from its first line: what a lost quorum makes it say is longer than what is kept.
+    // The whole log from its first line: a lost quorum writes more than is kept.
     let output = ''
     const settings = {
       FENCEPOST_REDIS_NODES: servers.nodesSetting,
@@ -211,7 +211,7 @@ describe('canaries', () => {
     await send('x', { 'idempotency-key': `${CANARY}${'x'.repeat(2_000)}` })
     await servers.kill(0)
     await servers.kill(1)
-    await send('nobody can know', { 'idempotency-key': `other-${CANARY}` })
+    await send('unknowable', { 'idempotency-key': `other-${CANARY}` })
     await fetch(`${sidecar.api}/v1/reservations`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
@@ -227,7 +227,7 @@ describe('canaries', () => {
     expect(output.split('\n').filter((line) => line.includes(CANARY))).toEqual([])
   })
 
-  test('where raw keys are asked for the key is, and nothing else', async () => {
+  test('with raw keys enabled the key is written, and no other secret', async () => {
     const output = await provoke({ FENCEPOST_LOG_RAW_KEYS: 'on' })
     const lines = output.split('\n').filter((line) => line.includes(CANARY))
     expect(lines.length).toBeGreaterThan(0)

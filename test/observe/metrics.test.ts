@@ -25,7 +25,7 @@ function metricsOf(routes: readonly string[] = ['payments']) {
     nodes: NODES,
     required: 3,
     routes,
-    // The most that there can be.
+    // The largest number of series.
     sagas: true,
     nodeStats: true,
   })
@@ -69,7 +69,7 @@ describe('a live scrape', () => {
     expect(after.get('fencepost_decisions_total{outcome="acquired",entrypoint="proxy"}')).toBe(12)
     expect(after.get('fencepost_http_requests_total{route="route-0",code="2xx"}')).toBe(2)
     expect(after.get('fencepost_http_requests_total{route="other",code="2xx"}')).toBe(18)
-    // All of them were there before the first request, and a node that died took none away.
+    // All of them existed before the first request, and a dead node removes none.
     expect([...after.keys()].sort()).toEqual([...before.keys()].sort())
     expect(after.size).toBeLessThanOrEqual(SERIES_MAX)
     expect(after.get('process_cpu_seconds_total')).toBeGreaterThan(0)
@@ -138,7 +138,7 @@ describe('a live scrape', () => {
   })
 })
 
-// Found by a soak: the heap was 0 all day, because prom-client sets it where it collects a metric that is not shown.
+// Found by a soak: the heap was 0 all day, because prom-client sets it while collecting a metric that is not shown.
 test.each([
   'process_cpu_seconds_total',
   'process_start_time_seconds',
@@ -158,8 +158,8 @@ test('leases of the proxy and of the reservation API are counted together, until
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_UPSTREAM: application.url,
   })
-  // There is a leader soon after the start. Before anything is reserved: what lapses below is an orphan of the next round.
-  await eventually('the sweeper has been round', async () => {
+  // A leader first, before any reservation: the lease that lapses below becomes an orphan of the next sweep.
+  await eventually('the sweeper has made its round', async () => {
     const series = seriesOf(await scrape(sidecar.admin))
     return series.get('fencepost_sweeper_leading') === 1 && series.get('fencepost_orphans_open') === 0
   })
@@ -224,7 +224,7 @@ describe('both formats of one registry', () => {
     expect(second?.text).not.toContain('trace_id')
     expect(second?.text).toMatch(/^# TYPE fencepost_decisions_total counter$/m)
     expect([...seriesOf(third?.text ?? '').keys()]).toEqual([...seriesOf(first?.text ?? '').keys()])
-    // Only the claim of that trace is its example.
+    // Only the claim of that trace is its exemplar.
     expect(first?.text.match(/trace_id/g)).toHaveLength(1)
   })
 })
@@ -246,7 +246,7 @@ describe('what is counted when', () => {
       },
     ],
     [
-      'a held one is a hit, and its further rounds are retries',
+      'a held claim is a hit, and its further rounds are retries',
       { ...claim, rounds: 4, result: 'held' },
       {
         'fencepost_idempotency_lookups_total{result="hit"}': 1,
@@ -255,7 +255,7 @@ describe('what is counted when', () => {
       },
     ],
     [
-      'without a quorum nothing was looked up',
+      'a claim without a quorum is no lookup',
       { ...claim, result: 'unavailable' },
       {
         'fencepost_idempotency_lookups_total{result="hit"}': 0,
@@ -269,7 +269,7 @@ describe('what is counted when', () => {
       { 'fencepost_quorum_attempts_total{result="success"}': 1, fencepost_quorum_margin_votes_count: 0 },
     ],
     [
-      'one that only a minority answered is a failure',
+      'a round that only a minority answered is a failure',
       { ...round, majorityReached: false, answered: 2 },
       { 'fencepost_quorum_attempts_total{result="failure"}': 1 },
     ],
@@ -279,7 +279,7 @@ describe('what is counted when', () => {
       { 'fencepost_quorum_attempts_total{result="failure"}': 0 },
     ],
     [
-      'a node that held against us rejected',
+      'a node that holds another claim rejects',
       { ...answer, answer: 'held' },
       {
         'fencepost_redis_node_requests_total{node="redis-1",result="rejected"}': 1,
@@ -292,7 +292,7 @@ describe('what is counted when', () => {
       { 'fencepost_redis_node_requests_total{node="redis-1",result="timeout"}': 1 },
     ],
     [
-      'a node without a connection is an error, and says nothing of its speed',
+      'a node without a connection is an error, without a latency',
       { ...answer, answer: 'unreachable', unreachable: 'refused' },
       {
         'fencepost_redis_node_requests_total{node="redis-1",result="error"}': 1,
@@ -300,7 +300,7 @@ describe('what is counted when', () => {
       },
     ],
     [
-      'a lease that ran out before its work was done is said twice',
+      'a lease that ran out before its work was done counts in two metrics',
       { ...ended, ended: 'expired' },
       {
         fencepost_leases_expired_before_completion_total: 1,
@@ -309,7 +309,7 @@ describe('what is counted when', () => {
       },
     ],
     [
-      'one that was completed shows what was left of it',
+      'a completed lease shows its remaining time',
       { ...ended, ended: 'completed' },
       {
         fencepost_leases_expired_before_completion_total: 0,
@@ -350,7 +350,7 @@ describe('what is counted when', () => {
       { 'fencepost_lease_renewals_total{result="no_quorum"}': 1 },
     ],
     [
-      'a release by somebody who no longer owns it',
+      'a release by a former holder',
       { kind: 'lease_released', recordKey: 'k', result: 'not_owner', durationMs: 1 },
       { 'fencepost_lock_releases_total{result="not_owner"}': 1 },
     ],
@@ -361,7 +361,7 @@ describe('what is counted when', () => {
     expect(Object.fromEntries(Object.keys(counted).map((name) => [name, all.get(name)]))).toEqual(counted)
   })
 
-  test('of several groups the one that is worst off is shown, and a breaker that is open in any', async () => {
+  test('of several groups the worst is shown, and a breaker that is open in any', async () => {
     const nodes = ['a', 'b'].flatMap((group) =>
       [0, 1, 2].map((at) => ({ group, name: `${group}/redis-${at}` })),
     )
@@ -399,7 +399,7 @@ describe('what is counted when', () => {
     expect(await shown()).toEqual([3, 2, 2, 0])
   })
 
-  test('each node more is 17 series, and 21 where stats of nodes are collected', async () => {
+  test('each further node adds 17 series, and 21 where stats of nodes are collected', async () => {
     const names = (count: number) => Array.from({ length: count }, (_, at) => `redis-${at}`)
     for (const [nodeStats, each] of [
       [false, 17],
@@ -414,7 +414,7 @@ describe('what is counted when', () => {
     }
   })
 
-  test('what is so at a scrape is shown as it is then, and what is not known is NaN', async () => {
+  test('gauges show the state at the scrape; an unknown one is NaN', async () => {
     const { metrics, series } = metricsOf()
     recordStanding(metrics, {
       nodes: NODES.map((name, index) => ({

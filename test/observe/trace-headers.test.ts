@@ -1,4 +1,4 @@
-// The headers of a trace: who decides whether it is recorded, and what the application is told of it.
+// The headers of a trace: whether it is recorded, and what the application gets.
 import { describe, expect, test } from 'vitest'
 import { inheritedOr, isRecorded, withTrace } from '../../src/observe/trace-headers.ts'
 import { seededRandom, seedOfRun } from '../support/seeded-random.ts'
@@ -24,7 +24,7 @@ describe('whether a request is recorded', () => {
     expect(isRecorded(traceparent, options)).toBe(recorded)
   })
 
-  test('of many that begin here a hundredth is', () => {
+  test('of many traces that begin here a hundredth is recorded', () => {
     let recorded = 0
     for (let i = 0; i < 100_000; i += 1)
       if (isRecorded(undefined, { sampleRatio: 0.01, random })) recorded += 1
@@ -33,7 +33,7 @@ describe('whether a request is recorded', () => {
   })
 })
 
-describe('what the application gets where nothing is recorded', () => {
+describe('without recording the application gets', () => {
   const sent = (headers: readonly (readonly [string, string])[], own = {}) =>
     withTrace(headers, inheritedOr(headers, random), own)
 
@@ -46,7 +46,7 @@ describe('what the application gets where nothing is recorded', () => {
     expect(sent(headers)).toEqual(headers)
   })
 
-  test('a trace of our own that is not recorded, where the caller sent none or nonsense', () => {
+  test('an unrecorded trace of our own where the caller sent none or nonsense', () => {
     for (const headers of [[], [['traceparent', 'nonsense']], [['tracestate', 'vendor=1']]] as const) {
       const [[name, value] = [], ...others] = sent(headers)
       expect(name).toBe('traceparent')
@@ -55,7 +55,7 @@ describe('what the application gets where nothing is recorded', () => {
     }
   })
 
-  test('the baggage without members that only we may set, and with ours where they are asked for', () => {
+  test('the baggage without members that only we may set, and with ours where configured', () => {
     const headers = [['Baggage', 'user=7,fencepost.lock_id=forged']] as const
     expect(Object.fromEntries(sent(headers, { lock_id: 'a-1' }))).toMatchObject({
       baggage: 'user=7,fencepost.lock_id=a-1',

@@ -1,4 +1,4 @@
-// Traces end to end: a real sidecar, real nodes, a collector that keeps what it is sent.
+// Traces end to end: a real sidecar, real nodes, a collector that keeps every span.
 import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { type ReceivedSpan, startOtlpReceiver } from '../support/otlp-receiver.ts'
@@ -12,7 +12,7 @@ const SAMPLED = `00-${TRACE}-${CALLER}-01`
 
 const named = (spans: readonly ReceivedSpan[], name: string) => spans.filter((span) => span.name === name)
 
-test('a request is one trace from its caller to the application, and its claim a life in spans', async () => {
+test('a request is one trace from its caller to the application, with spans for each step of its claim', async () => {
   await using receiver = await startOtlpReceiver()
   await using servers = await startRedisServers(5)
   await using application = await startCountingApplication()
@@ -39,7 +39,7 @@ test('a request is one trace from its caller to the application, and its claim a
   expect((await send(SAMPLED)).status).toBe(201)
   const spans = await receiver.until('the spans of the request', (all) => {
     const ofTrace = all.filter(({ traceId }) => traceId === TRACE)
-    // Those of the nodes that a majority did not need end, and are sent, when these answer.
+    // Spans of nodes that the majority did not need end, and are sent, when these nodes reply.
     const wanted = {
       'POST unsafe-with-key': 1,
       'fencepost.hold': 1,
@@ -95,7 +95,7 @@ test('a request is one trace from its caller to the application, and its claim a
   )
   expect(named(spans, 'EVALSHA complete')).toHaveLength(5)
 
-  // A duplicate in a trace that its caller does not record: nothing is recorded, the context still travels.
+  // A duplicate in a trace that its caller does not record: no span is recorded, the context still travels.
   const unsampled = '00-11111111111111111111111111111111-2222222222222222-00'
   expect((await send(unsampled)).headers.get('idempotency-status')).toBe('replayed')
   expect(application.executions).toHaveLength(1)
@@ -109,7 +109,7 @@ test('a request is one trace from its caller to the application, and its claim a
   for (const canary of ['canary', 'xyzzy']) expect(receiver.raw()).not.toContain(canary)
 })
 
-test('a reservation: what is done in other calls and traces links to the claim; its baggage comes back merged', async () => {
+test('a reservation: other calls and traces link to its claim; its baggage comes back merged', async () => {
   await using receiver = await startOtlpReceiver()
   await using sidecar = await startSidecar({
     ...receiver.env,
@@ -149,7 +149,7 @@ test('a reservation: what is done in other calls and traces links to the claim; 
   for (const canary of ['canary', 'xyzzy', id]) expect(receiver.raw()).not.toContain(canary)
 })
 
-test('what another sidecar does with a reservation links to its claim, which the id carries', async () => {
+test('the spans of another sidecar link to the claim of a reservation, which the id carries', async () => {
   await using receiver = await startOtlpReceiver()
   await using servers = await startRedisServers(3)
   const settings = {
@@ -196,7 +196,7 @@ test('what another sidecar does with a reservation links to its claim, which the
     expect(receiver.raw()).not.toContain(canary)
 })
 
-test('off, nothing is sent and the headers of the client pass as they are', async () => {
+test('off, no span is sent and the headers of the client pass as they are', async () => {
   await using receiver = await startOtlpReceiver()
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
@@ -219,7 +219,7 @@ test('off, nothing is sent and the headers of the client pass as they are', asyn
   expect(receiver.raw()).toBe('')
 })
 
-test('of traces that begin here the share that is asked for is recorded', async () => {
+test('of traces that begin here the configured share is recorded', async () => {
   await using receiver = await startOtlpReceiver()
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({

@@ -1,4 +1,4 @@
-// The flood judges sidecars, and is judged here: by a table, by a real sidecar, and by ones that are wrong on purpose.
+// The flood judges sidecars; here it is tested by a table, a real sidecar, and ones broken on purpose.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, test } from 'vitest'
@@ -22,7 +22,7 @@ test.each<[copies: (Copy | undefined)[], result: Result]>([
 })
 
 describe('fencepost probe --once', () => {
-  test('ends with 0 against sidecars that keep the promise, and serves its metrics', async () => {
+  test('exits with 0 against sidecars that keep the promise, and serves its metrics', async () => {
     await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: 'embedded' })
     const args = ['--api', sidecar.api, '--rate', '200', '--json']
     await using once = startFencepost(['probe', ...args, '--once'])
@@ -47,8 +47,8 @@ describe('fencepost probe --once', () => {
   })
 
   test.each([
-    ['grants everybody', 201, /20 false negatives/],
-    ['refuses everybody', 409, /20 false positives/],
+    ['grants every copy', 201, /20 false negatives/],
+    ['refuses every copy', 409, /20 false positives/],
     ['is broken', 500, /20 errors/],
   ])('ends with 1 against one that %s', async (_, status, says) => {
     const server = createServer((request, response) => {

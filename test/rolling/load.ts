@@ -1,6 +1,6 @@
 /**
- * Traffic that knows what it may be answered: new requests and duplicates of earlier ones, at every sidecar, without a pause
- * in which a node could be changed unseen.
+ * Traffic with known answers: new requests and duplicates of earlier ones, at every sidecar, without a pause in which a
+ * node could be changed unseen.
  *
  * A request fails where its client gets neither the answer of the one execution nor, while that still runs, a 409: no
  * connection, a 5xx, or an answer that is not the first one's.
@@ -10,7 +10,7 @@ import { Agent, request } from 'undici'
 
 const WORKERS_PER_SIDECAR = 3
 const DUPLICATES = 0.6
-/** Between two requests of a worker: the load is to be seen, not to fill two cores. */
+/** Between two requests of a worker: enough load to notice a fault, not to fill two cores. */
 const PAUSE_MS = 30
 
 type Known = { readonly key: string; body: string | undefined }
@@ -52,7 +52,7 @@ export class Load implements AsyncDisposable {
     await Promise.all(this.#workers)
   }
 
-  /** Asks for the first `count` keys once more, at the sidecars in turn: each has to be replayed. */
+  /** Sends the first `count` keys once more, to the sidecars in turn: each must be replayed. */
   async askAgain(count: number): Promise<void> {
     const first = this.#known.filter(({ body }) => body !== undefined).slice(0, count)
     for (const [index, known] of first.entries()) {

@@ -1,10 +1,10 @@
 /**
- * `npm run campaign -- rolling`: five nodes get another image one after another under load, with fencepost's default leases; takes six
- * minutes, nearly all of them quarantines.
+ * `npm run campaign -- rolling`: five nodes get another image one after another under load, with fencepost's default
+ * leases; takes six minutes, nearly all of them quarantines.
  *
  *   --quick     short leases: half a minute, as the tests do it
  *
- * The last line is JSON; ends with 1 where a request failed or was carried out twice.
+ * The last line is JSON; ends with 1 where a request failed or was executed twice.
  */
 import { parseArgs } from 'node:util'
 import { roll } from './run.ts'

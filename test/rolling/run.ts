@@ -1,9 +1,9 @@
 /**
- * The nodes get another image, one at a time, under load: what a rolling update of their StatefulSet does, to processes.
+ * The nodes get another image, one at a time, under load: a rolling update of their StatefulSet, done to processes.
  *
- * Each node in turn gets SIGTERM as from the kubelet, and when it has ended another build of the server is started at its
- * address with its volume, or with an empty one where a volume was lost. The next one follows only when
- * `fencepost nodes status` shows all of them voting, which is the condition that docs/operations/deploy.md names.
+ * Each node in turn gets SIGTERM as from the kubelet, and when it has ended another build of the server is started at
+ * its address with its volume, or with an empty one where a volume was lost. The next one follows only when `fencepost
+ * nodes status` shows all of them voting, which is the condition that docs/operations/deploy.md names.
  */
 import { copyFile, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -24,7 +24,7 @@ const EMPTIED = 3
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 /** Of the first requests of all: each node has been changed since they were recorded. */
 const ASKED_AGAIN = 200
-/** Requests that are to be answered between two steps, so that none goes unnoticed. */
+/** Requests that must be answered between two steps, so that a fault is noticed. */
 const REQUESTS_BETWEEN = 20
 
 export type RollingOptions = {
@@ -112,7 +112,7 @@ async function moreRequests(load: Load): Promise<void> {
   })
 }
 
-/** As an operator looks, and by nothing else: the command, in a process of its own. */
+/** Looks as an operator would: by the command, in a process of its own. */
 async function untilAllVote(env: Readonly<Record<string, string>>, withinMs: number): Promise<void> {
   await eventually('`fencepost nodes status` shows every node voting', () => allVote(env), { withinMs })
 }

@@ -1,4 +1,4 @@
-/** Requests that wait for a connection to the application, whose claim ends meanwhile; and streams that nobody reads any more. */
+/** Requests whose claim ends while they wait for a connection to the application; and streams without a reader. */
 import { expect, test } from 'vitest'
 import { systemClock } from '../../src/system/clock.ts'
 import { createApplication } from '../../src/upstream/application.ts'
@@ -40,7 +40,7 @@ test('a request whose claim ended while it waited for a connection is not sent w
   expect(server.seen.map(({ target }) => target)).toEqual(['/first', '/behind'])
 })
 
-test('a stream whose reader has gone ends with the time that any other answer has', async () => {
+test('a stream whose reader has left ends after the time of any other answer', async () => {
   const timers: { afterMs: number; due: () => void }[] = []
   const clock = {
     ...systemClock,
@@ -73,7 +73,7 @@ test('a stream whose reader has gone ends with the time that any other answer ha
   if (result.kind !== 'answered' || result.response.oversized === undefined) throw new Error('no stream')
   const parts = result.response.oversized.stream[Symbol.asyncIterator]()
   expect((await parts.next()).value).toEqual(Buffer.from('data: 1\n\n'))
-  // As long as somebody reads there is no limit.
+  // As long as the client reads there is no limit.
   expect(timers).toEqual([])
   reader.abort()
   expect(timers.map(({ afterMs }) => afterMs)).toEqual([7_000])

@@ -1,4 +1,4 @@
-/** Upgrades that were given up before there was a connection for them. */
+/** Upgrades that were given up while they waited for a connection. */
 import { expect, test } from 'vitest'
 import { systemClock } from '../../src/system/clock.ts'
 import { createApplication } from '../../src/upstream/application.ts'

@@ -1,6 +1,6 @@
 /**
  * Bytes that are no probe, on the admin listener, which is open to the whole cluster. Read as: bytes in, status out;
- * whatever they are, probes go on being answered.
+ * probes are answered all the while.
  */
 import { connect } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'

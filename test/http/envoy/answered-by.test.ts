@@ -1,4 +1,4 @@
-/** Who answered, in Envoy's words, and what is known of the request then. */
+/** Who answered, in Envoy's words, and what that says about the request. */
 import { expect, test } from 'vitest'
 import { answeredBy } from '../../../src/http/envoy/answered-by.ts'
 
@@ -23,7 +23,7 @@ test.each<[details: string | undefined, attempts: number | undefined, known: str
   ['response_timeout', 1, 'no_answer timeout'],
   ['upstream_per_try_timeout', 1, 'no_answer timeout'],
   ['stream_idle_timeout', 1, 'no_answer timeout'],
-  // Words that nobody here knows, and none at all.
+  // Unknown words, and none at all.
   ['something_new', 1, 'no_answer reset'],
   [undefined, 1, 'no_answer malformed'],
 ])('%s at attempt %s: %s', (details, attempts, known) => {

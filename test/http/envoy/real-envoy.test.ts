@@ -1,6 +1,6 @@
 /**
- * Real Envoy with the ext_proc configuration that is shipped, in front of a real sidecar, a real application and real nodes:
- * what the client gets, and what the application is asked to do.
+ * Real Envoy with the ext_proc configuration that is shipped, in front of a real sidecar, a real application and real
+ * nodes: what the client gets, and what the application is asked to do.
  */
 import { randomUUID } from 'node:crypto'
 import { connect } from 'node:http2'
@@ -26,7 +26,7 @@ beforeAll(async () => {
     await startSidecar({
       FENCEPOST_REDIS_NODES: nodes.nodesSetting,
       FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:0',
-      // A client without Envoy between: one record, whichever way a request comes.
+      // A client that bypasses Envoy: one record, whichever way a request comes.
       FENCEPOST_UPSTREAM: application.origin,
       FENCEPOST_CLAIM_BUDGET: '2s',
       FENCEPOST_NODE_DEADLINE: '1s',
@@ -130,7 +130,7 @@ test('an answer is replayed byte for byte, with each stored header line', async 
   expect(seen()).toHaveLength(1)
 })
 
-test('nothing is added to a request and an answer without body and content type', async () => {
+test('a request and an answer without body and content type pass unchanged', async () => {
   const key = randomUUID()
   application.respond = (_request, response) => {
     response.writeHead(204).end()
@@ -232,7 +232,7 @@ test('a request with trailers is claimed like any other; trailers without a body
   expect(seen().map((request) => request.body.toString())).toEqual(['body'])
 })
 
-test('an answer that settles nothing releases the claim', async () => {
+test('an answer that does not settle the request releases the claim', async () => {
   const key = randomUUID()
   application.respond = (_request, response) => {
     response.writeHead(503).end()
@@ -286,10 +286,10 @@ test('a client that disconnects ends its request at Envoy; its outcome is unknow
   expect(seen()).toHaveLength(1)
 })
 
-test('without a listening application the answer is 502, nothing is sent, and the next attempt is the first', async () => {
-  const nobody = await startApplication()
-  await using other = await startGateway(EXT_PROC, nobody.origin, { 8083: sidecar.gatewayGrpc })
-  await nobody[Symbol.asyncDispose]()
+test('without a listening application the answer is 502, and the next attempt is the first', async () => {
+  const gone = await startApplication()
+  await using other = await startGateway(EXT_PROC, gone.origin, { 8083: sidecar.gatewayGrpc })
+  await gone[Symbol.asyncDispose]()
   const key = randomUUID()
   const first = await post(key, {}, undefined, other.origin)
   expect(first.status).toBe(502)
@@ -303,7 +303,7 @@ describe('without a quorum', () => {
     await Promise.all([nodes.kill(0), nodes.kill(1)])
   })
 
-  test('requests get 503 with Retry-After, and nothing passes', async () => {
+  test('requests get 503 with Retry-After, and none passes', async () => {
     const answer = await post(randomUUID())
     expect(answer.status).toBe(503)
     expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0)
@@ -317,7 +317,7 @@ describe('without the sidecar', () => {
     await sidecar.process.end({ signal: 'SIGKILL' })
   })
 
-  test('requests get 503, and nothing passes', async () => {
+  test('requests get 503, and none passes', async () => {
     expect((await post(randomUUID())).status).toBe(503)
     expect(seen()).toEqual([])
   })

@@ -1,4 +1,4 @@
-/** Envoy's two services by themselves: every answer that Envoy may get, also to what a real one is hard to make say. */
+/** Envoy's two services by themselves: every answer to Envoy, also to messages that a real one is hard to make send. */
 import { randomUUID } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -134,7 +134,7 @@ describe('ext_authz', () => {
 })
 
 describe('ext_proc', () => {
-  /** Until the request would be with the application. */
+  /** Runs a request up to the point where Envoy would send it to the application. */
   async function letThrough(key: string, body?: string) {
     const stream = envoy.process()
     stream.say(
@@ -147,7 +147,7 @@ describe('ext_proc', () => {
     const told = await stream.answer()
     return { stream, told, headers: setBy(mutationOf(told)?.setHeaders) }
   }
-  /** What a new request with this key comes to: an answer in its place, or let through and then given up. */
+  /** The result of a new request with this key: an immediate answer, or let through and then given up. */
   async function next(key: string) {
     const { stream, told, headers } = await letThrough(key)
     const { immediateResponse: refused } = told ?? {}
@@ -200,7 +200,7 @@ describe('ext_proc', () => {
     [503, {}, { details: 'no_healthy_upstream' }, '502 undefined', 'attempt 1'],
     [503, {}, { details: 'no_healthy_upstream', attempts: 2 }, '502 indeterminate', '409 in-progress'],
     [504, {}, { details: 'response_timeout' }, '504 indeterminate', '409 in-progress'],
-    // Whoever does not say who answered could be anybody.
+    // Without details it is unknown who answered.
     [200, {}, { details: 'unsaid' }, '502 indeterminate', '409 in-progress'],
   ])('an answer %i %j of %j: %s, and the next request: %s', async (status, headers, answered, told, then) => {
     const key = randomUUID()
@@ -255,7 +255,7 @@ describe('ext_proc', () => {
       'does not say what it hands on',
       { ...requestHead({}, { body: true }), protocolConfig: undefined } as never,
     ],
-  ])('an Envoy that %s is refused, and lets nothing through', async (_, first) => {
+  ])('an Envoy that %s is refused, and lets no request through', async (_, first) => {
     const stream = envoy.process()
     stream.say(first)
     expect((await stream.answer())?.immediateResponse?.status.code).toBe(500)
@@ -293,7 +293,7 @@ describe('ext_proc', () => {
     expect((await stream.answer())?.immediateResponse?.status.code).toBe(501)
   })
 
-  test('an unprotected request goes on at its head, and Envoy sends nothing more of it', async () => {
+  test('an unprotected request goes on at its head, and Envoy sends no more of it', async () => {
     const stream = envoy.process()
     stream.say(requestHead({ 'fencepost-lock-id': 'forged' }, { body: true, method: 'GET' }))
     const answer = await stream.answer()
@@ -302,7 +302,7 @@ describe('ext_proc', () => {
     expect(await stream.answer()).toBeUndefined()
   })
 
-  test('without a head nothing is let through', async () => {
+  test('without a head no request is let through', async () => {
     const stream = envoy.process()
     stream.say(requestBody('{}'))
     await expect(stream.answer()).rejects.toThrow(/request_header_mode/)
@@ -376,7 +376,7 @@ describe('ext_proc', () => {
 })
 
 describe('the listener', () => {
-  test('a draining sidecar admits nothing new and answers what it has begun', async () => {
+  test('a draining sidecar admits no new request and answers those it has begun', async () => {
     await using leaving = await startSidecar({ ...ENV, FENCEPOST_DRAIN_TIMEOUT: '10s' })
     using client = envoyClient(leaving.gatewayGrpc)
     const begun = client.process()

@@ -1,7 +1,7 @@
 /**
- * Bytes on the gateway listener. Read as: bytes in, status out, and what has been recorded: `claimed` where the check has
- * taken the record of its request, nothing where it was refused or had nothing to protect. Whatever the bytes are, the
- * listener lives and nothing fails inside it.
+ * Bytes on the gateway listener. Read as: bytes in, status out, and what has been recorded: `claimed` where the check
+ * claimed the record of its request, empty where it was refused or its request is unprotected. Whatever the bytes are,
+ * the listener lives and reports no failure.
  *
  * Source: RFC 9112, sections 2.2, 3.2, 5.1, 5.2, 6.1 to 6.3 and 7.1.
  */
@@ -24,7 +24,7 @@ afterAll(async () => {
 
 let round = 0
 
-/** Sends the bytes, waits for one whole head, and says what came of it. */
+/** Sends the bytes, waits for one whole head, and returns the result. */
 async function asked(bytes: string, of = gateway) {
   round += 1
   const before = of.claimed().length
@@ -43,7 +43,7 @@ async function asked(bytes: string, of = gateway) {
   return { status: Number(status), recorded: states.join(), wire: wire.received() }
 }
 
-/** How each gateway asks; all rows below are said in the third way, whose head is the listener's own. */
+/** How each gateway asks; all rows below use the third way, whose head is the listener's own. */
 const ENVOY = 'POST /v1/gateway/ext-authz/things HTTP/1.1\r\nHost: shop\r\nIdempotency-Key: KEY\r\n'
 const NGINX =
   'GET /v1/gateway/auth-request HTTP/1.1\r\nHost: a\r\nX-Original-Method: POST\r\nX-Original-URI: /things\r\nIdempotency-Key: KEY\r\n'
@@ -53,13 +53,18 @@ const HEAD = `${START}${ABOUT}Idempotency-Key: KEY\r\n`
 const REPORT = 'POST /v1/gateway/complete HTTP/1.1\r\nHost: a\r\n'
 
 test.each<[what: string, bytes: string, status: number, recorded: string]>([
-  // Checks as they are meant
+  // Valid checks
   ['Envoy asks', `${ENVOY}Content-Length: 2\r\n\r\n{}`, 200, 'claimed'],
   ['Envoy asks, in chunks', `${ENVOY}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`, 200, 'claimed'],
   ['nginx asks', `${NGINX}\r\n`, 200, 'claimed'],
   ['Caddy asks', `${HEAD}\r\n`, 200, 'claimed'],
-  ['nothing to protect', `${HEAD.replace('POST', 'GET')}\r\n`, 200, ''],
-  ['nothing to protect, with a body', `${ENVOY.replace('POST', 'PUT')}Content-Length: 2\r\n\r\n{}`, 200, ''],
+  ['an unprotected request', `${HEAD.replace('POST', 'GET')}\r\n`, 200, ''],
+  [
+    'an unprotected request with a body',
+    `${ENVOY.replace('POST', 'PUT')}Content-Length: 2\r\n\r\n{}`,
+    200,
+    '',
+  ],
   // Two lengths
   [
     'a length before chunks',
@@ -121,7 +126,7 @@ test.each<[what: string, bytes: string, status: number, recorded: string]>([
     400,
     '',
   ]),
-  // Which request it is about
+  // The request in question
   ['no method', `${START}X-Forwarded-Uri: /things\r\nIdempotency-Key: KEY\r\n\r\n`, 400, ''],
   ['two methods', `${HEAD}X-Forwarded-Method: GET\r\n\r\n`, 400, ''],
   ['two targets', `${HEAD}X-Forwarded-Uri: /other\r\n\r\n`, 400, ''],
@@ -162,7 +167,7 @@ test.each<[what: string, bytes: string, status: number, recorded: string]>([
     '',
   ],
   ['a report above its limit', `${REPORT}Content-Length: 4097\r\n\r\n${'x'.repeat(4_097)}`, 413, ''],
-  // Calls that there are not
+  // Unknown calls
   ['another path', 'GET /v1/gateway/reset HTTP/1.1\r\nHost: a\r\n\r\n', 404, ''],
   ['a path above the root', 'GET /v1/gateway/../../etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n', 404, ''],
   ['OPTIONS *', 'OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n', 404, ''],
@@ -196,7 +201,7 @@ test.each<[what: string, bytes: string]>([
   ['a head', 'GET /v1/gateway/forward-auth HTTP/1.1\r\nHost'],
   ['a body', `${ENVOY}Content-Length: 9\r\n\r\n`],
   ['a report', `${REPORT}Content-Length: 9\r\n\r\n`],
-])('%s that does not arrive is answered with 408, and nothing is recorded', async (_what, bytes) => {
+])('%s that does not arrive is answered with 408, and leaves no record', async (_what, bytes) => {
   const answer = await asked(bytes, hasty)
   expect({ status: answer.status, recorded: answer.recorded }).toEqual({ status: 408, recorded: '' })
 })
@@ -207,7 +212,7 @@ test.each<[what: string, refused: string]>([
   ['an unknown expectation', `${ENVOY}Expect: cake\r\nContent-Length: 2\r\n\r\n{}`],
   ['a body that is too large', `${ENVOY}Content-Length: 1025\r\n\r\n${'x'.repeat(1_025)}`],
   ['too many header lines', `${HEAD}${'X-A: b\r\n'.repeat(200)}\r\n`],
-])('behind %s nothing is recorded, and the connection is closed', async (_what, refused) => {
+])('bytes behind %s leave no record, and the connection is closed', async (_what, refused) => {
   const before = gateway.claimed().length
   round += 1
   await using wire = await openWire(gateway.port)

@@ -13,15 +13,15 @@ import { type RedisServers, startRedisServers } from '../../support/redis-server
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
 const NAMES = Object.keys(KINDS) as GatewayName[]
-/** They tell fencepost the status of each answer; behind the others it is the application that ends its claim. */
+/** They report the status of each answer; behind the others the application ends its claim. */
 const COMPLETES: readonly GatewayName[] = ['haproxy', 'kong']
 /** Bodies up to 64 KiB; the others hand on none. */
 const HANDS_ON_BODIES: readonly GatewayName[] = ['envoy', 'envoy over gRPC', 'kong']
 /** They refuse a body that is larger; Kong does not look at it. */
 const REFUSES_LARGE_BODIES: readonly GatewayName[] = ['envoy', 'envoy over gRPC']
-/** Where the check over HTTP is answered 5xx Envoy makes the client's answer itself, without headers. */
+/** When the check over HTTP is answered 5xx, Envoy makes the client's answer itself, without headers. */
 const LOSES_RETRY_AFTER: readonly GatewayName[] = ['envoy']
-/** More than any other test here asks at once. */
+/** More than any other test here sends at once. */
 const TENANT_IN_FLIGHT = 8
 
 const stack = new AsyncDisposableStack()
@@ -84,7 +84,7 @@ function post(
   })
 }
 
-/** What an application does that ends its own claim. */
+/** An application that ends its own claim. */
 async function complete(request: ReturnType<typeof seen>[number]): Promise<number> {
   const [id] = request.values('fencepost-reservation-id')
   const [token] = request.values('fencepost-fencing-token')
@@ -112,14 +112,14 @@ describe.each(NAMES)('%s', (name) => {
       headers: {
         'Fencepost-Fencing-Token': '1',
         'Fencepost-Reservation-Id': 'forged',
-        // To an application behind CGI the same name.
+        // The same name to an application behind CGI.
         Fencepost_Fencing_Token: '1',
       },
     })
     expect(answer.status).toBe(201)
     const [request] = seen()
     expect([request!.method, request!.target]).toEqual(['GET', '/things?page=2'])
-    // Caddy hands on an empty line where there is nothing to copy.
+    // Caddy sends an empty header line where there is no value to copy.
     expect(request!.values('fencepost-fencing-token').join('')).toBe('')
     expect(request!.values('fencepost-reservation-id').join('')).toBe('')
     expect(request!.values('fencepost_fencing_token')).toEqual([])
@@ -223,35 +223,38 @@ test.each(NAMES)('%s answers a tenant above its quota with 429 and Retry-After',
   const refused = await eventually('the places are taken', async () => {
     const answer = await post(name, randomUUID(), { 'X-Tenant-Id': tenant })
     if (answer.status === 429) return answer
-    // A request of this loop may have had the place of one that was to hold it, and that one was refused.
+    // A request of this loop may have taken the place of a holding one, which was then refused.
     await hold()
     return undefined
   })
   expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0)
   expect(await refused.json()).toMatchObject({ status: 429, code: expect.stringMatching(/^tenant-/) })
-  const carriedOut = seen().length
+  const executed = seen().length
   expect((await post(name, randomUUID(), { 'X-Tenant-Id': tenant })).status).toBe(429)
-  expect(seen()).toHaveLength(carriedOut)
+  expect(seen()).toHaveLength(executed)
   expect((await post(name, randomUUID())).status).toBe(201)
 })
 
-test.each(COMPLETES)('%s reports an answer that settles nothing, which releases the claim', async (name) => {
-  const key = randomUUID()
-  application.respond = (_request, response) => {
-    response.writeHead(503).end()
-  }
-  expect((await post(name, key)).status).toBe(503)
-  application.respond = answered
-  expect((await post(name, key)).status).toBe(201)
-  expect(seen()).toHaveLength(2)
-})
+test.each(COMPLETES)(
+  '%s reports an answer that does not settle the request: the claim is released',
+  async (name) => {
+    const key = randomUUID()
+    application.respond = (_request, response) => {
+      response.writeHead(503).end()
+    }
+    expect((await post(name, key)).status).toBe(503)
+    application.respond = answered
+    expect((await post(name, key)).status).toBe(201)
+    expect(seen()).toHaveLength(2)
+  },
+)
 
 describe('without a quorum', () => {
   beforeAll(async () => {
     await Promise.all([nodes.kill(0), nodes.kill(1)])
   })
 
-  test.each(NAMES)('%s answers 503 and lets nothing through', async (name) => {
+  test.each(NAMES)('%s answers 503 and lets no request through', async (name) => {
     const answer = await post(name, randomUUID())
     expect(answer.status).toBe(503)
     if (!LOSES_RETRY_AFTER.includes(name))
@@ -265,7 +268,7 @@ describe('without the sidecar', () => {
     await sidecar.process.end({ signal: 'SIGKILL' })
   })
 
-  test.each(NAMES)('%s answers 503 and lets nothing through', async (name) => {
+  test.each(NAMES)('%s answers 503 and lets no request through', async (name) => {
     const answer = await post(name, randomUUID())
     expect([name, answer.status]).toEqual([name, 503])
     expect(seen()).toEqual([])

@@ -1,6 +1,6 @@
 /**
- * Kong's plugin, as far as it differs from the other gateways: what it does with answers that never came, with bodies that
- * do not fit, and for clients of HTTP/2. It runs under nginx's Lua module with a stand-in for Kong's PDK (test/support/kong).
+ * Kong's plugin where it differs from the other gateways: lost answers, oversized bodies, and clients of HTTP/2.
+ * It runs under nginx's Lua module with a stand-in for Kong's PDK (test/support/kong).
  */
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -117,10 +117,10 @@ test('a check whose answer is lost on a keep-alive connection is sent again, and
   expect(seen().map((request) => request.values('fencepost-attempt'))).toEqual([['1'], ['1']])
 })
 
-test('a report whose answer is lost is sent again, and changes nothing more', async () => {
+test('a report whose answer is lost is sent again, without a further effect', async () => {
   const key = randomUUID()
   application.respond = (_request, response) => {
-    // The check has been answered by now: what is lost is the answer to the report.
+    // The check has been answered by now: the answer to the report is lost.
     relay.loseNextAnswer()
     response.writeHead(201).end()
   }
@@ -137,8 +137,8 @@ test('checks work over TLS, also on a keep-alive connection', async () => {
   expect(seen().map((request) => request.values('fencepost-attempt'))).toEqual([['1'], ['1']])
 })
 
-test('a certificate that no CA signed is refused: nothing passes, however often the check is sent', async () => {
-  // Some handshakes are over at once, and are refused in another way.
+test('a certificate that no CA signed is refused: no request passes, however often the check is sent', async () => {
+  // Some handshakes end at once, and are refused in another way.
   for (let request = 0; request < 200; request += 1)
     expect((await post(randomUUID(), { path: '/tls/payments' })).status).toBe(503)
   expect(seen()).toEqual([])

@@ -1,4 +1,4 @@
-/** The gateway listener by itself: what any gateway may ask and say, and what nobody may. */
+/** The gateway listener by itself: the calls of gateways, and calls that are refused. */
 import { randomUUID } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -73,7 +73,7 @@ test('Envoy’s check is the request itself behind the prefix, and part of a bod
   expect((await check('first part', part)).status).toBe(200)
   // Another part of what may be the same body: the key decides, not the part.
   expect((await check('other part', { ...part, 'X-Request-Id': 'b' })).status).toBe(409)
-  // Without a key the content would be it, and part of it is refused.
+  // Without a key the content is the key, and a part of it is refused.
   const keyless = await check('part', { 'X-Envoy-Auth-Partial-Body': 'true' })
   expect([keyless.status, ((await keyless.json()) as { code: string }).code]).toEqual([413, 'body-too-large'])
 })
@@ -82,7 +82,7 @@ test.each<[reported: unknown, next: number]>([
   [{ status: 201 }, 409],
   [{ status: 404, headers: { 'Content-Type': 'text/plain' }, body_base64: 'bm8=' }, 409],
   [{ status: 202, headers: { 'Retry-After': '1' } }, 409],
-  // These settle nothing: the next request is carried out.
+  // These do not settle the request: the next one is executed.
   [{ status: 503 }, 200],
   [{ status: 429 }, 200],
   [{ status: 409, headers: { 'Retry-After': '1' } }, 200],
@@ -118,7 +118,7 @@ test('a released claim can be claimed again', async () => {
 })
 
 test.each(['bm8=\n', 'b m8=', 'bm8-', 'n\u00f6', 'bm8=bm8=', 'b', 7])(
-  'a report whose body is not base64, %j, completes nothing',
+  'a report whose body is not base64, %j, does not complete the claim',
   async (body) => {
     const key = randomUUID()
     const granted = await ask(key)

@@ -1,4 +1,4 @@
-/** Checks are requests of a tenant and of a client like those of the proxy: the same quotas, the same principals. */
+/** Checks have the same quotas and principals as requests of the proxy. */
 import { expect, test } from 'vitest'
 import { eventually } from '../../support/eventually.ts'
 import { type GatewayListener, startGatewayListener } from '../../support/gateway-listener.ts'

@@ -1,6 +1,6 @@
 /**
- * The table of answers in docs/reference/http.md, row by row: status, `Idempotency-Status`, what else is said, and how often the
- * application was called.
+ * The table of answers in docs/reference/http.md, row by row: status, `Idempotency-Status`, other headers, and how
+ * often the application was called.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -111,7 +111,7 @@ test('a concurrent duplicate on a waiting route is replayed when the first reque
   const { first, release } = await heldFirst(application, proxy)
   const waiting = [proxy.post('held'), proxy.post('held'), proxy.post('held')]
   await eventually(
-    'all have asked',
+    'all have arrived',
     () => proxy.events.filter((event) => event.kind === 'claim_ended').length >= 4,
   )
   release()
@@ -237,7 +237,7 @@ test('HEAD is answered without a body and with the length that the application s
   expect(told(await ask())).toBe('200 replayed')
 })
 
-/** Nobody but the application knows it: GET would have had a body, and this answer has none to count. */
+/** Only the application knows it: GET would have had a body, and this answer has none to count. */
 test.each<[stated: Record<string, string>, method: string, status: number]>([
   [{ 'Content-Length': '1234' }, 'HEAD', 200],
   [{ 'Content-Length': '0' }, 'HEAD', 200],
@@ -284,7 +284,7 @@ test.each<[status: number, headers: Record<string, string>, first: string, secon
   [302, { Location: '/x' }, 'created', 'replayed'],
   [404, {}, 'created', 'replayed'],
   [422, {}, 'created', 'replayed'],
-  // Speak of the attempt, not of the request.
+  // Statuses about the attempt, not the request.
   [401, {}, 'released', 'released'],
   [403, {}, 'released', 'released'],
   [408, {}, 'released', 'released'],
@@ -295,7 +295,7 @@ test.each<[status: number, headers: Record<string, string>, first: string, secon
   [503, {}, 'released', 'released'],
   // The application asks for a retry.
   [409, { 'Retry-After': '5' }, 'released', 'released'],
-  // It has accepted the request, and says when to look for the result.
+  // It has accepted the request, and says when the result is due.
   [202, { 'Retry-After': '5' }, 'created', 'replayed'],
   // A part belongs to one Range only.
   [206, { 'Content-Range': 'bytes 0-0/2' }, 'unstored', 'in-progress'],

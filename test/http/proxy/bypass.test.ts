@@ -1,5 +1,5 @@
 /**
- * What nothing protects goes through as it comes: both ways at once, at the pace of the slower side, WebSockets included.
+ * Unprotected requests go through as they come: both ways at once, at the pace of the slower side, WebSockets included.
  */
 import { expect, test } from 'vitest'
 import { startApplication, startRawApplication } from '../../support/application.ts'
@@ -7,7 +7,7 @@ import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
 import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
 
-/** Resolves when a count that has begun has not moved for twenty looks. */
+/** Resolves when a count above zero has stayed the same for twenty looks. */
 async function standsStill(count: () => number): Promise<void> {
   let last = 0
   let looks = 0
@@ -112,7 +112,7 @@ test('a client that disconnects ends the application’s answer', async () => {
     await eventually('it has begun', () => wire.received().includes('begun'))
   }
   await closed.released
-  await eventually('nothing is left', () => proxy.proxy.inFlight() === 0)
+  await eventually('no request is left', () => proxy.proxy.inFlight() === 0)
 })
 
 test('an answer that the application cuts is cut for the client, too, and not ended', async () => {

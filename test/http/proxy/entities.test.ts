@@ -1,4 +1,4 @@
-/** Requests that name one entity are carried out one after the other, each under a larger token than the one before. */
+/** Requests that name one entity are executed one after the other, each under a larger token than the last. */
 import { gzipSync } from 'node:zlib'
 import { expect, test } from 'vitest'
 import { startApplication } from '../../support/application.ts'
@@ -57,7 +57,7 @@ test('a request whose wait ends gets a problem and is not executed, and its retr
   expect((await first).status).toBe(200)
   const retried = await proxy.post('second', '{"n":2}', account)
   expect([retried.status, retried.headers.get('idempotency-status')]).toEqual([200, 'created'])
-  // A duplicate is answered from the record and waits for nobody.
+  // A duplicate is answered from the record without waiting.
   expect((await proxy.post('first', '{}', account)).headers.get('idempotency-status')).toBe('replayed')
 })
 

@@ -1,6 +1,6 @@
 /**
- * What arrives first: bytes that are no request, or more than one. Each row: the bytes, the status, and how often the
- * application was called. A refused request is never carried out and leaves nothing behind on its connection.
+ * Bytes that are no request, or more than one. Each row: the bytes, the status, and how often the application was
+ * called. A refused request is never executed, and no bytes behind it on its connection are.
  *
  * Source: RFC 9112, sections 2.2, 3.2, 5.1, 5.2, 6.1 to 6.3, 7.1 and 11.2.
  */
@@ -24,7 +24,7 @@ afterAll(async () => {
 
 let keys = 0
 
-/** Sends the bytes, waits for one whole answer, and says what came of it. */
+/** Sends the bytes, waits for one whole answer, and returns the result. */
 async function answerTo(bytes: string) {
   keys += 1
   const called = application.seen.length
@@ -244,7 +244,7 @@ test.each([
     'PUT /x HTTP/1.1\r\nHost: a\r\nExpect: cake\r\nContent-Length: 4\r\n\r\nbody',
   ],
   ['a body that is too large', `${HEAD}Content-Length: 1048577\r\n\r\n${'x'.repeat(1_048_577)}`],
-])('behind %s nothing is executed on the same connection', async (_what, refused) => {
+])('behind %s no request is executed on the same connection', async (_what, refused) => {
   const upgrade = 'Upgrade: websocket\r\nConnection: Upgrade\r\n'
   for (const lines of ['', upgrade]) {
     const answer = await answerTo(`${refused}GET /behind HTTP/1.1\r\nHost: a\r\n${lines}\r\n`)

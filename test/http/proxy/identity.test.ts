@@ -1,5 +1,5 @@
 /**
- * Which requests are one, and which are not, as the proxy sees them: a record is given back only to its own scope.
+ * Which requests the proxy takes for one: a record is shown only within its own scope.
  */
 import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, expect, test } from 'vitest'

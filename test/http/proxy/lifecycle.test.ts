@@ -1,5 +1,5 @@
 /**
- * Clients that go away, come slowly, come in crowds; a sidecar that dies, and one that shuts down.
+ * Clients that leave, that are slow, that come in crowds; a sidecar that dies, and one that shuts down.
  */
 import { expect, test } from 'vitest'
 import { startApplication } from '../../support/application.ts'
@@ -59,7 +59,7 @@ test.each(['wait', 'coordinate'] as const)(
   },
 )
 
-test('a waiting client that disconnects frees its place, and nothing is executed for it', async () => {
+test('a waiting client that disconnects frees its place, and its request is not executed', async () => {
   const held = hold()
   await using application = await startApplication(async (_request, response) => {
     await held.released
@@ -75,9 +75,9 @@ test('a waiting client that disconnects frees its place, and nothing is executed
     wire.send(
       'POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}',
     )
-    // Only then: else the question below could have the only place, and wait for what comes after it.
+    // Wait for that: otherwise the request below could take the only place.
     await eventually(
-      'it has asked',
+      'it has claimed',
       () => proxy.events.filter((event) => event.kind === 'claim_ended').length >= 2,
     )
     await eventually('it waits', async () => (await proxy.post('k')).status === 429)
@@ -158,7 +158,7 @@ test.each([
   await wire.ended
   expect(wire.received()).toMatch(/^HTTP\/1\.1 408 /)
   expect(application.seen.length).toBe(0)
-  await eventually('nothing is left', () => proxy.proxy.inFlight() === 0)
+  await eventually('no request is left', () => proxy.proxy.inFlight() === 0)
 })
 
 test('malformed bytes in a body are answered as a problem of that request', async () => {
@@ -173,7 +173,7 @@ test('malformed bytes in a body are answered as a problem of that request', asyn
     wire.send('zz\r\n')
     await wire.ended
     expect(wire.received()).toMatch(/^HTTP\/1\.1 400 /)
-    await eventually('nothing is left', () => proxy.proxy.inFlight() === 0)
+    await eventually('no request is left', () => proxy.proxy.inFlight() === 0)
   }
   expect(application.seen.length).toBe(0)
 })
@@ -184,7 +184,7 @@ test.each([
     'in chunks',
     `Transfer-Encoding: chunked\r\n\r\n${`${(65_536).toString(16)}\r\n${'x'.repeat(65_536)}\r\n`.repeat(40)}0\r\n\r\n`,
   ],
-])('a body above the limit, %s, gets 413 without being read, and claims nothing', async (_what, rest) => {
+])('a body above the limit, %s, gets 413 without being read or claimed', async (_what, rest) => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
   await using wire = await openWire(proxy.port)
@@ -228,7 +228,7 @@ test.each([
   stuck.socket.pause()
   stuck.send('GET /large HTTP/1.1\r\nHost: a\r\n\r\n')
   await eventually('it has arrived', () => application.seen.length === targets.length + 1)
-  // Begun later, so that the other one has heard nothing for longer.
+  // Begun later, so that the other one has been silent for longer.
   await eventually('who does not read was cut off', () => proxy.proxy.inFlight() === 1)
   held.release()
   await eventually('all of it', () => listening.received().split('data: 2').length === targets.length + 1)

@@ -1,5 +1,5 @@
 /**
- * Limits: each is reached, each answer names its number, and docs/reference/http.md tells the numbers of the settings.
+ * Limits: each is reached, each answer names its number, and docs/reference/http.md states the numbers of the settings.
  */
 import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
@@ -37,7 +37,7 @@ test.each<[what: string, bytes: string, limit: string]>([
     limits: {
       headerBytesMax: 2_048,
       headerLinesMax: 20,
-      // Short only where they are waited for: a process that is held up reads what came in time too late.
+      // Short only where they are waited for: a busy process may read timely bytes too late.
       ...(what.startsWith('a slow') ? { headersTimeoutMs: 150, requestTimeoutMs: 250 } : {}),
     },
   })
@@ -155,7 +155,7 @@ test('connections above the limit are closed at once', async () => {
 
 test.each<[bytes: number, second: string]>([
   [400, '201 replayed'],
-  // Beyond four times the limit of the body it is compared as it came.
+  // A body beyond four times its limit is compared as it came.
   [401, '422 mismatch'],
 ])('a body that decodes to %i bytes where 100 may be sent, in another coding: %s', async (bytes, second) => {
   await using application = await startApplication()
@@ -182,8 +182,8 @@ test('an idle connection is closed', async () => {
   await wire.ended
 })
 
-test('an application that does not accept connections is 502: nothing is sent, and a retry is safe', async () => {
-  // It listens and accepts nothing: once its queue is full, connecting to it goes on and on.
+test('an application that does not accept connections is 502: no request is sent, and a retry is safe', async () => {
+  // It listens and never accepts: once its backlog is full, connecting to it never ends.
   const listens = `const server = require('net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => {
     require('fs').writeSync(1, 'port ' + server.address().port + '\\n')
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
@@ -243,7 +243,7 @@ test('outcomes above the limit of background retries are given up: their claims 
   expect(application.seen.map((seen) => seen.values('fencepost-attempt')[0])).toEqual(['1', '1', '2'])
 })
 
-test('docs/reference/http.md tells the defaults of the settings', () => {
+test('docs/reference/http.md states the defaults of the settings', () => {
   const page = readFileSync(join(import.meta.dirname, '../../../docs/reference/http.md'), 'utf8')
   const limits = page.slice(page.indexOf('## Limits'))
   const rows = [...limits.matchAll(/^\| [^|]+ \| ([^|]*) \| `([a-zA-Z.]+)`/gm)]

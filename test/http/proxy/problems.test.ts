@@ -59,7 +59,7 @@ async function simple(
   return await ask(proxy)
 }
 
-/** The first request of a key is held by the application while the second asks. */
+/** The application holds the first request of a key while the second arrives. */
 async function whileHeld(
   options: Parameters<typeof startProxy>[1],
   ask: (proxy: Awaited<ReturnType<typeof startProxy>>) => Promise<Problem>,

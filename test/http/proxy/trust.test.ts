@@ -1,5 +1,5 @@
 /**
- * Whose headers are believed: tenant, version and origin from a trusted peer, and nothing of them from another.
+ * Whose headers are trusted: tenant, version and origin from a trusted peer, and from no other.
  */
 import { execFileSync } from 'node:child_process'
 import { expect, test } from 'vitest'
@@ -25,7 +25,7 @@ test.each<[peer: string | undefined, trusted: boolean]>([
   ['fe90::1', false],
   ['not an address', false],
   ['', false],
-  // A Unix socket: who may open its file may speak.
+  // A Unix socket: anyone who can open its file is a trusted peer.
   [undefined, true],
 ])('membership in 10.0.0.0/8 and fe80::/16: %s', (peer, trusted) => {
   expect(trustedPeers(blocks('10.0.0.0/8', 'fe80::/16'))(peer)).toBe(trusted)
@@ -91,7 +91,7 @@ test('an untrusted peer that names a client does not get the answers of that cli
   const status = async (answer: Promise<Response>) => (await answer).headers.get('idempotency-status')
   expect(await status(trusted.post('k', '{}', named))).toBe('created')
   expect(await status(trusted.post('k', '{}', named))).toBe('replayed')
-  // To it the request is anonymous, whatever it says.
+  // The request is anonymous, whatever the peer states.
   expect(await status(untrusted.post('k', '{}', named))).toBe('created')
   expect(await status(untrusted.post('k'))).toBe('replayed')
   expect(await status(trusted.post('k'))).toBe('replayed')
@@ -104,7 +104,7 @@ test('an untrusted peer that resets its connection at once is not trusted, altho
   const request = `POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\n${lines.join('')}Content-Length: 2\r\n\r\n{}`
   const client = `const socket = require('node:net').connect(${proxy.port}, '127.0.0.1', () =>
     socket.write(${JSON.stringify(request)}, () => socket.resetAndDestroy()))`
-  // The proxy is of this process, and looks at its connections when the client is gone.
+  // The proxy runs in this process, and looks at its connections after the client is gone.
   execFileSync(process.execPath, ['-e', client])
   expect((await proxy.post('behind')).status).toBe(201)
   await proxy.proxy.close(20_000)

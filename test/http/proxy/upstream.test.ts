@@ -1,6 +1,6 @@
 /**
  * Answers of the application that are wrong, late or missing. Each row: what the application sends, what the client
- * gets, and what a retry gets. Only whole answers are recorded, and what may have been carried out is not sent again.
+ * gets, and what a retry gets. Only whole answers are recorded, and no possibly executed request is sent again.
  *
  * Source: RFC 9112, sections 6.3 (bad framing is 502) and 8 (incomplete messages); RFC 9110, section 9.2.2.
  */
@@ -79,7 +79,7 @@ test.each<Row>([
     1,
   ],
   [
-    'a status nobody knows',
+    'an unregistered status',
     'HTTP/1.1 299 Odd\r\nContent-Length: 2\r\n\r\nok',
     'keep',
     '299 created',
@@ -94,7 +94,7 @@ test.each<Row>([
     '200 replayed',
     1,
   ],
-  // Nobody can tell a whole body from a cut one: passed on, and a tombstone recorded.
+  // A whole body looks like a cut one: passed on, and a tombstone recorded.
   [
     'a body that ends with the connection',
     `${OK}Connection: close\r\n\r\nok`,
@@ -105,7 +105,7 @@ test.each<Row>([
   ],
   ...['gzip', 'identity', 'chunked, gzip', ''].map(
     (codings): Row => [
-      `a body under Transfer-Encoding: ${codings || 'nothing'}, which ends with the connection`,
+      `a body under Transfer-Encoding: ${codings || 'an empty value'}, which ends with the connection`,
       `${OK}Transfer-Encoding: ${codings}\r\n\r\nok`,
       'end',
       '200 created',
@@ -114,7 +114,7 @@ test.each<Row>([
     ],
   ),
   [
-    'chunks of a coding that nobody asked for',
+    'chunks of an unrequested coding',
     `${OK}Transfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n`,
     'keep',
     '200 created',
@@ -150,7 +150,7 @@ test.each<Row>([
     ],
   ),
   ['half a head', `${OK}Content-Le`, 'end', '502 indeterminate', '409 in-progress', 1],
-  ['nothing', '', 'end', '502 indeterminate', '409 in-progress', 1],
+  ['no answer', '', 'end', '502 indeterminate', '409 in-progress', 1],
   ['a reset', '', 'reset', '502 indeterminate', '409 in-progress', 1],
   // Malformed
   [
@@ -266,7 +266,7 @@ test('a client gets 504 from an application that does not answer in time, and th
   expect(first.status).toBe(504)
   expect(first.headers.get('idempotency-status')).toBe('indeterminate')
   expect(await first.json()).toMatchObject({ detail: expect.stringContaining('within 500 ms') })
-  // What is left of the lease of 30 s.
+  // The rest of the lease of 30 s.
   expect(Number(first.headers.get('retry-after'))).toBeGreaterThan(20)
   expect(Number(first.headers.get('retry-after'))).toBeLessThanOrEqual(30)
   expect((await proxy.post('late')).status).toBe(409)
@@ -283,7 +283,7 @@ test('a client gets 504 from an application that drips its body for ever', async
   expect((await proxy.post('drip')).status).toBe(504)
 })
 
-test('a refused connection is 502 at once, nothing is sent, and a retry is executed', async () => {
+test('a refused connection is 502 at once, no request is sent, and a retry is executed', async () => {
   const port = await freePort()
   await using proxy = await startProxy(`http://127.0.0.1:${port}`)
   const first = await proxy.post('refused')
@@ -305,7 +305,7 @@ test('a refused connection is 502 at once, nothing is sent, and a retry is execu
   late.close()
 })
 
-test('the application may listen on a Unix socket, and nothing is sent to a missing one', async () => {
+test('the application may listen on a Unix socket; a missing one is 502, and no request is sent', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-'))
   const path = join(folder, 'application.sock')
   await using proxy = await startProxy(`unix:${path}`)
@@ -329,7 +329,7 @@ test('a connection that the application closes while it is idle costs no request
   const statuses: number[] = []
   for (let request = 0; request < 50; request += 1)
     statuses.push((await proxy.post(`idle-${request}`)).status)
-  // A request that met the closing connection may be unanswered; none is answered without having been carried out once.
+  // A request that met the closing connection may be unanswered; none is answered without having been executed once.
   expect(statuses.filter((status) => status === 200).length).toBe(application.seen.length)
   expect(statuses.every((status) => status === 200 || status === 502)).toBe(true)
   expect(new Set(application.seen.map((seen) => seen.values('idempotency-key')[0])).size).toBe(

@@ -1,7 +1,7 @@
 /**
  * The whole identity of a request, from its header lines to its record, for any two requests: one record exactly where
- * tenant, version, principal, method, path and key are equal, one fingerprint exactly where the query is, too. What a
- * caller of the reservation API describes comes to the same record as the request itself.
+ * tenant, version, principal, method, path and key are equal, one fingerprint exactly where the query is, too. A
+ * request that a caller of the reservation API describes has the same record as the request itself.
  */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
@@ -81,7 +81,7 @@ const headersOf = ({ tenant, version, authorization, client, user, key }: Asked)
 
 const SOURCES: readonly PrincipalSource[] = [{ kind: 'authorization' }, { kind: 'header', name: 'x-user' }]
 
-/** The rule once more, in other words: what has to be equal for two requests to be those of one principal. */
+/** The rule a second time, written differently: what must be equal for two requests to have one principal. */
 function principalSaid(
   { user, authorization, client }: Asked,
   source: PrincipalSource,
@@ -89,7 +89,7 @@ function principalSaid(
 ): unknown {
   if (source.kind === 'header' && user.length > 0) return ['user', user]
   if (authorization.length > 0) return ['authorization', authorization]
-  return trusted && client.length > 0 ? ['client', client] : 'nobody'
+  return trusted && client.length > 0 ? ['client', client] : 'anonymous'
 }
 
 const { defaults } = RULES
@@ -134,7 +134,7 @@ test.each([
   },
 )
 
-/** Names in another order say the same; no query, an empty one, `a` and `a=` are four things. */
+/** The order of names does not matter; no query, an empty one, `a` and `a=` are four different queries. */
 function sameQuery(one: string | undefined, other: string | undefined): boolean {
   const read = (query: string | undefined) => query?.split('&').sort().join('&')
   return read(one) === read(other)

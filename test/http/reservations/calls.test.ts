@@ -31,7 +31,7 @@ test('an intent is reserved, extended and completed, and answered from its recor
   ).toMatchObject({ status: 200, body: { status: 'SUCCESS', fencing_token: token } })
 
   const done = { fencing_token: token, result: { payment: 'p-1', lines: [1, 2] } }
-  // A caller whose answer was lost asks again: the same, and not an error.
+  // A caller whose answer was lost sends again: the same answer, not an error.
   for (const _ of ['once', 'again']) {
     expect(await api.call(`/v1/reservations/${id}/complete`, done)).toMatchObject({
       status: 200,
@@ -67,7 +67,7 @@ test('a session that reserves again what it holds gets the same reservation, als
   const first = await api.reserve(input)
   const again = await other.reserve({ ...input, reserved_values: ['b', 'a', 'b'] })
   expect(again).toEqual(first)
-  // Asking for something else is no retry.
+  // A request for another value is no retry.
   const less = await other.call('/v1/reservations', { session_id: 's', reserved_value: 'a' })
   expect(less.status).toBe(201)
 })
@@ -173,14 +173,14 @@ test('two tenants can reserve the same value', async () => {
   await api.reserve({ ...value, tenant: 'two', session_id: 'other' })
 })
 
-describe('bad input is refused and changes nothing', () => {
+describe('bad input is refused without an effect', () => {
   const id = 'r1_AAAA'
   const value = { session_id: 's', reserved_value: 'v' }
   test.each<[what: string, path: string, body: unknown, status: number, code: string]>([
     ['no body', '/v1/reservations', '', 400, 'request-invalid'],
     ['no JSON', '/v1/reservations', '{', 400, 'request-invalid'],
     ['an array', '/v1/reservations', [], 400, 'request-invalid'],
-    ['nothing to reserve', '/v1/reservations', { session_id: 's' }, 400, 'request-invalid'],
+    ['no value to reserve', '/v1/reservations', { session_id: 's' }, 400, 'request-invalid'],
     ['two ways at once', '/v1/reservations', { ...value, reserved_values: ['w'] }, 400, 'request-invalid'],
     ['no session', '/v1/reservations', { reserved_value: 'v' }, 400, 'request-invalid'],
     ['an unknown member', '/v1/reservations', { ...value, leese: '1s' }, 400, 'request-invalid'],
@@ -291,7 +291,7 @@ describe('bad input is refused and changes nothing', () => {
     })
   })
 
-  test('an id of another cluster, or with any of its characters changed: 400, and nothing changes', async () => {
+  test('an id of another cluster, or with any of its characters changed: 400, without an effect', async () => {
     await using api = await startReservationApi()
     await using foreign = await startReservationApi()
     const ours = await api.reserve({ session_id: 'holder', reserved_value: 'v' })
@@ -356,7 +356,7 @@ test('without a majority of nodes calls get 503 with Retry-After, and work again
   }
 })
 
-test('a draining sidecar reserves nothing new, and still serves its open reservations until they end', async () => {
+test('a draining sidecar makes no new reservation, and serves its open ones until they end', async () => {
   await using api = await startReservationApi()
   const { id, token } = await api.reserve({ session_id: 's', reserved_value: 'v' })
   const closed = api.close(60_000)

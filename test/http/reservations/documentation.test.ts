@@ -1,4 +1,4 @@
-/** docs/reference/reservations.md says what is served, and the SQL of docs/guide/reservations.md does what it says. */
+/** docs/reference/reservations.md lists the served calls; the SQL of docs/guide/reservations.md works as described. */
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { CALL_NAMES, CALLS } from '../../../src/http/reservations/calls.ts'
@@ -65,7 +65,7 @@ test('the fenced writes for PostgreSQL refuse a smaller token and take an equal 
     expect(await changed(update, 1, token, 1)).toBe(rows)
     expect(await changed(upsert, 1, 'text', token)).toBe(rows)
   }
-  // Whoever comes again, the holder that heard nothing of its COMMIT or the next one after a crash: 5 are taken once.
+  // The holder whose COMMIT went unanswered, or the next one after a crash, writes again: 5 are taken once.
   await pool.query('UPDATE account SET balance = 100')
   const paid: boolean[] = []
   for (const token of [1_838_255_967_430_659, 1_838_255_967_430_659, 1_838_255_967_430_660]) {

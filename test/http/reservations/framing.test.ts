@@ -1,9 +1,9 @@
 /**
- * Bytes that are no call, on the listener of the reservation API. Read as: bytes in, status out; whatever they are, the
- * listener lives, nothing fails inside it, and what somebody holds stays held.
+ * Bytes that are no call, on the listener of the reservation API. Read as: bytes in, status out; the listener always
+ * lives, reports no failure, and held reservations stay held.
  *
- * Source: RFC 9112, sections 2.2, 3.2, 5.1, 6.1 to 6.3 and 7.1. What Node's parser refuses is refused by it; these rows are
- * the proof that this listener leaves it strict.
+ * Source: RFC 9112, sections 2.2, 3.2, 5.1, 6.1 to 6.3 and 7.1. Node's parser refuses malformed bytes; these rows prove
+ * that this listener leaves it strict.
  */
 import { expect, test } from 'vitest'
 import { eventually } from '../../support/eventually.ts'
@@ -53,7 +53,7 @@ test.each<[what: string, bytes: string, status: number]>([
   ['a method of its own', 'BREW /v1/reservations HTTP/1.1\r\nHost: a\r\n\r\n', 400],
 ])('%s', async (_what, bytes, status) => {
   await using api = await startReservationApi({
-    // Short only where they are waited for: a process that is held up reads what came in time too late.
+    // Short only where they are waited for: a busy process may read timely bytes too late.
     limits: {
       bodyBytesMax: 64 * 1024,
       ...(status === 408 ? { headersTimeoutMs: 500, requestTimeoutMs: 600 } : {}),
@@ -84,7 +84,7 @@ test.each<[what: string, change: (id: string) => string, token: number, statuses
   ['Lua and patterns of Redis', () => 'r1_*{}[]:redis.call("FLUSHALL")', 1, [400]],
   ['NUL and line breaks', () => 'r1_\0\r\nX-A: b', 1, [400]],
   ['the names of JavaScript', () => '__proto__', 1, [400]],
-  ['nothing', () => '', 1, [400, 404]],
+  ['an empty id', () => '', 1, [400, 404]],
 ])('%s neither ends nor extends a reservation', async (_what, change, token, statuses) => {
   await using api = await startReservationApi()
   const held = await api.reserve({ session_id: 'holder', reserved_value: 'held' })
@@ -118,7 +118,7 @@ test('two pipelined calls are answered in order, and a refused call ends the con
   const good = `${HEAD}${LENGTH}\r\n${BODY}`
   wire.send(`${good}${good}garbage\r\n\r\n`)
   await wire.ended
-  // The same session asks again for what it holds.
+  // The same session reserves again what it holds.
   expect(wire.received().match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 201', 'HTTP/1.1 201', 'HTTP/1.1 400'])
 })
 

@@ -43,12 +43,12 @@ test('the reservation is renewed for longer than its lease, and the stream ends 
   expect(stream.lines.at(-1)).toEqual({ event: 'ended', reason: 'settled' })
 })
 
-test('a caller that disconnects ends the renewing and not the lease', async () => {
+test('a caller that disconnects ends the renewals, not the lease', async () => {
   await using api = await startReservationApi()
   const stream = await open(api, { lease: '3s' })
   stream.hangUp()
   await stream.closed
-  await eventually('nobody renews', () => api.events.some((event) => event.kind === 'lease_ended'))
+  await eventually('the renewals end', () => api.events.some((event) => event.kind === 'lease_ended'))
   expect(await api.call(`/v1/reservations/${stream.id}`)).toMatchObject({ body: { state: 'HELD' } })
   await eventually('it lapses', async () => {
     const { body } = await api.call(`/v1/reservations/${stream.id}`)
@@ -57,7 +57,7 @@ test('a caller that disconnects ends the renewing and not the lease', async () =
 })
 
 test('without nodes the line lease-lost is written before the lease ends', async () => {
-  // By a clock that stands still while the process does: nobody is warned in time then.
+  // The monotonic clock stops while the process is suspended: no holder is warned in time then.
   using clock = runningClock()
   await using api = await startReservationApi({ clock })
   const stream = await open(api, { lease: '3s' })
@@ -77,7 +77,7 @@ test('the line lease-lost is written when another holder has the reservation', a
   await using api = await startReservationApi()
   const stream = await open(api, { lease: '30s' })
   const other = await startReservationApi({ nodes: api.nodes })
-  // Released elsewhere, by whoever has the id: this sidecar learns of it at the next renewal.
+  // Released elsewhere, by another bearer of the id: this sidecar learns of it at the next renewal.
   await other.call(`/v1/reservations/${stream.id}/release`, { fencing_token: stream.token })
   await other[Symbol.asyncDispose]()
   const shorter = await open(api, { session_id: 's2', lease: '300ms' })

@@ -1,4 +1,4 @@
-/** `/openapi.json` says what is served: its calls, its limits, every problem; and its examples are true. */
+/** `/openapi.json` describes the served calls, limits and problems; its examples are true. */
 import { Compile } from 'typebox/compile'
 import { expect, test } from 'vitest'
 import { PROBLEMS, type ProblemCode } from '../../../src/http/message/problems.ts'

@@ -1,10 +1,12 @@
-/** Completions that come too late, or meet too few nodes, through the reservation API: what is said of them is what then stands. */
+/**
+ * Completions that come too late, or meet too few nodes, through the reservation API: the answer states what stands.
+ */
 import { expect, test } from 'vitest'
 import { systemClock } from '../../../src/system/clock.ts'
 import { createAwayNodes } from '../../support/away-nodes.ts'
 import { startReservationApi } from '../../support/reservation-api.ts'
 
-/** Whoever comes next waits for the lease of the one before to end. */
+/** The next session waits for the lease of the first to end. */
 const FIRST = { session_id: 'one', reserved_value: 'v', lease: '100ms' }
 const NEXT = { session_id: 'two', reserved_value: 'v', wait: '5s' }
 const LAST = { session_id: 'three', reserved_value: 'v', wait: '5s' }
@@ -35,7 +37,7 @@ test('a completion that a majority refuses and a node takes is undecided, not fe
     status: 409,
     body: { reservation_status: 'DUPLICATE', result: { payment: 'p-1' } },
   })
-  // What stands is its own result, so the same call again is told so, and so is who reads.
+  // Its own result stands, so a repeated call and a read report it.
   expect(await api.call(`/v1/reservations/${late.id}`)).toMatchObject({ body: { state: 'COMPLETED' } })
   expect(await complete(late, { payment: 'p-1' })).toMatchObject({
     status: 200,
@@ -57,7 +59,7 @@ test('a completion without a quorum that another session’s claim adopted is 20
   expect(await complete(first, 'paid')).toMatchObject({ status: 200, body: { status: 'COMPLETED' } })
 })
 
-test('a completion that is too late on every node is fenced, and nothing of it is recorded', async () => {
+test('a completion that is too late on every node is fenced, and leaves no record', async () => {
   await using on = await start()
   const { api, complete } = on
   const late = await api.reserve(FIRST)

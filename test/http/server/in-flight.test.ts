@@ -1,4 +1,4 @@
-// What is under way on a listener is counted, and a drain waits for it, but no longer than its grace.
+// Requests in flight on a listener are counted, and a drain waits for them, no longer than its grace.
 import { expect, test } from 'vitest'
 import { trackInFlight } from '../../../src/http/server/in-flight.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'

@@ -1,4 +1,4 @@
-// A burst of requests is spread over turns of the event loop, so that what else waits for a turn gets one.
+// A burst of requests is spread over turns of the event loop, so that other work gets its turn.
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { createRequestScheduler } from '../../../src/http/server/request-scheduler.ts'

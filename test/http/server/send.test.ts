@@ -1,4 +1,4 @@
-/** Answers that are given before their request was read. */
+/** Answers sent before their request was read. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
