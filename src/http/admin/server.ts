@@ -14,19 +14,19 @@ import type { ListenerTls } from '../server/tls.ts'
 export type Readiness = {
   readonly ready: boolean
   readonly reasons: readonly string[]
-  /** Of recent claims; absent where there are too few. */
+  /** Of recent claims; absent if these are too few. */
   readonly acquireP95Ms?: number
   readonly nodes: readonly NodeView[]
 }
 export type NodeView = {
   readonly name: string
-  /** Its quorum group, where there are several. */
+  /** Its quorum group, if there are several. */
   readonly group?: string
   readonly state: string
   readonly reason?: string
-  /** Start of the node's server process, where known. */
+  /** Start of the node's server process, if known. */
   readonly startedWallMs?: number
-  /** Share of its memory in use, where known and limited. */
+  /** Share of its memory in use, if known and limited. */
   readonly memoryShare?: number
 }
 
@@ -58,7 +58,7 @@ export function createAdminServer({ readiness, started, scrape, tls }: AdminPort
   const server = createRoutedListener(LIMITS, tls, {
     return503OnClosing: true,
     clientErrorHandler: (_error, socket) => {
-      // Not a probe: one line is enough, and repeats nothing of what was sent.
+      // Not a probe: one line is enough, and repeats no input.
       if (socket.writable)
         socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
       socket.destroySoon()

@@ -1,8 +1,8 @@
 /**
- * Who answered a request: the application, or Envoy in its place. Envoy's own answers look like those of the application, and its
- * 503 may mean that nothing was sent, or that the answer was lost.
+ * Whether the application answered a request, or Envoy in its place. Envoy's own answers look like those of the
+ * application, and its 503 may mean that nothing was sent, or that the answer was lost.
  *
- * Owns reading Envoy's reason (the attribute `response.code_details`). With a reason that is not known here, the request may have
+ * Owns reading Envoy's reason (the attribute `response.code_details`). After an unknown reason the request may have
  * been executed.
  *
  * Source: Envoy, "Response Code Details"; its stream reset reasons in envoy/http/codec.h.
@@ -33,7 +33,7 @@ export function answeredBy(attributes: Readonly<Record<string, Attribute>>): Ans
       detail: 'Envoy does not say who answered: response_attributes has to name response.code_details',
     }
   if (NOTHING_TO_SEND.test(detail)) return { kind: 'envoy' }
-  // A failed last attempt proves nothing about earlier attempts.
+  // A failed last attempt says nothing of earlier attempts.
   const attempts = attributes['upstream.request_attempt_count']?.numberValue
   if (NO_CONNECTION.test(detail) && attempts === 1) return { kind: 'never_sent', detail }
   const cause = /timeout/.test(detail) ? 'timeout' : /protocol_error/.test(detail) ? 'malformed' : 'reset'

@@ -53,7 +53,7 @@ export async function authorize(
   return response
 }
 
-/** The message for Envoy, and the answer that it stands for, for events. */
+/** The message for Envoy, and the equivalent answer for events. */
 type Authorized = { readonly response: CheckResponse; readonly answer: Answer; readonly checked?: Checked }
 
 async function authorized(
@@ -120,7 +120,7 @@ function within(bytes: Buffer, limitBytes: number): Body {
   return bytes.length > limitBytes ? tooLarge(limitBytes) : { kind: 'whole', bytes }
 }
 
-/** No bytes prove nothing: the filter may be configured to send no body. */
+/** A missing body is no proof: the filter may be configured to send none. */
 function knownOf({ rawBody, size = -1 }: CheckedHttpRequest, lines: HeaderList): Original['body'] {
   if (linesOf(lines, 'x-envoy-auth-partial-body').some((value) => value !== 'false')) return 'partial'
   if (rawBody === undefined || rawBody.length === 0) return 'unknown'
@@ -139,7 +139,7 @@ function responseFor({ decided }: Checked, { request }: Original, answer: Answer
   }
 }
 
-/** Removes headers that only the sidecar may set, also where Envoy is configured to send only part of the head. */
+/** Removes headers that only the sidecar may set, also if Envoy is configured to send only part of the head. */
 function letThrough(came: HeaderList, headers: HeaderList): CheckResponse {
   const set = new Set(headers.map(([name]) => name.toLowerCase()))
   const foreign = [...UPSTREAM_HEADERS.map((name) => name.toLowerCase()), ...sidecarHeaderNames(came)]

@@ -9,7 +9,7 @@ import type { ServerDuplexStream, ServerErrorResponse } from '@grpc/grpc-js'
 import type { ProcessingRequest, ProcessingResponse } from './messages.ts'
 
 export interface Conversation {
-  /** Envoy's next message; undefined where the stream has ended. */
+  /** Envoy's next message; undefined after the end of the stream. */
   next(): Promise<ProcessingRequest | undefined>
   /** Envoy has ended the stream, or sent more without waiting for a reply: no reply counts any more. */
   wentOn(): boolean

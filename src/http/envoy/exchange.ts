@@ -147,7 +147,7 @@ function shownBy({ protocolConfig }: ProcessingRequest): Shown {
   const { requestBodyMode, responseBodyMode } = protocolConfig ?? {}
   return {
     requestBody: requestBodyMode === BODY_MODES.buffered,
-    // In mode BUFFERED Envoy answers 500 where an answer is larger than its buffer.
+    // In mode BUFFERED Envoy answers 500 if an answer is larger than its buffer.
     responseBody: responseBodyMode === BODY_MODES.bufferedPartial || responseBodyMode === BODY_MODES.buffered,
   }
 }
@@ -160,7 +160,7 @@ function bytesOf(body: HttpBody | undefined): Buffer {
   return body?.body ?? Buffer.alloc(0)
 }
 
-/** Answers that nobody can wait for the end of. */
+/** Answers without an end to wait for. */
 function isStream(headers: HeaderList): boolean {
   return /^(text\/event-stream|application\/grpc)/i.test(linesOf(headers, 'content-type')[0] ?? '')
 }
@@ -187,7 +187,7 @@ function answered(status: number, headers: HeaderList, body: Buffer): ForwardRes
   return { kind: 'answered', response: { status, headers, body } }
 }
 
-/** The body goes by without us: a record without it is all that can be kept. */
+/** Lets the body pass unseen: the record has no body. */
 function passingBy(status: number, headers: HeaderList): ForwardResult {
   const response = { status, headers, body: Buffer.alloc(0), oversized: { stream: nothing() } }
   return { kind: 'answered', response }

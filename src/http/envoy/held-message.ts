@@ -17,7 +17,7 @@ import {
 
 export interface HeldMessage {
   readonly isOfAnswer: boolean
-  /** Waits for the next message; undefined where Envoy has ended the stream. */
+  /** Waits for the next message; undefined if Envoy has ended the stream. */
   next(): Promise<ProcessingRequest | undefined>
   /** Lets the message go on, if Envoy holds one. */
   goOn(mutation: Partial<HeaderMutation>, modeOverride?: ProcessingMode): void

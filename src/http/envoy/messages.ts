@@ -104,8 +104,8 @@ export const NOTHING_MORE: ProcessingMode = {
 /** For one answer: Envoy does not send its body. */
 export const BODY_PASSES_BY: ProcessingMode = { ...NOTHING_MORE, responseHeaderMode: SEND }
 /**
- * For one request: everything, trailers too. A body of nothing but trailers is not sent as a body, and Envoy would let the request
- * go on without a decision.
+ * For one request: everything, trailers too. A body that consists only of trailers is not sent as a body, and Envoy
+ * would let the request go on without a decision.
  */
 export const EVERYTHING: ProcessingMode = {
   responseHeaderMode: SEND,

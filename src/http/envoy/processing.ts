@@ -127,7 +127,7 @@ async function serve(
   })
 }
 
-/** Without an answer where Envoy ended the stream before the request was complete. */
+/** Without an answer if Envoy ended the stream before the request was complete. */
 type Done = { readonly answer?: Answer; readonly passesOn: boolean; readonly about?: About }
 
 function doneWith(result: Protected): Done {

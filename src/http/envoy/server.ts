@@ -40,9 +40,9 @@ export type EnvoyOptions = CheckOptions & {
   readonly renewFraction: number
   /** Events carry the client's key itself, not only its hash. */
   readonly rawKeys: boolean
-  /** Where given, Envoy must send one of them as metadata `fencepost-gateway-token`; read at each call. */
+  /** If present, Envoy must send one of them as metadata `fencepost-gateway-token`; read at each call. */
   readonly tokens: (() => readonly string[]) | undefined
-  /** Present where the listener speaks TLS. */
+  /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls
   readonly limits: GrpcLimits & {
     readonly headerLinesMax: number
@@ -80,8 +80,8 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
   }
 
   function hasToken(metadata: Metadata): boolean {
-    const shown = metadata.get(TOKEN_HEADER)[0]
-    return options.tokens === undefined || isToken(shown?.toString(), options.tokens())
+    const sent = metadata.get(TOKEN_HEADER)[0]
+    return options.tokens === undefined || isToken(sent?.toString(), options.tokens())
   }
 
   /** The reason why nothing new is admitted: the sidecar is full or draining. */
@@ -125,7 +125,7 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
   }
 }
 
-/** Envoy makes this an error of its own, and lets nothing through. */
+/** Envoy turns this into an error of its own, and lets no request through. */
 const TOKEN_MISSING = {
   code: status.UNAUTHENTICATED,
   details: 'Send the token as metadata fencepost-gateway-token.',

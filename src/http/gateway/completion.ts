@@ -23,7 +23,7 @@ import type { Body } from '../server/inbound.ts'
 type Report = {
   readonly status: number
   readonly headers: HeaderList
-  /** Absent where the gateway could not keep it: then duplicates are refused and not replayed. */
+  /** Absent if the gateway could not keep it: then duplicates are refused and not replayed. */
   readonly body: Buffer | undefined
 }
 
@@ -67,7 +67,7 @@ export type CompletionPorts = SettlePorts & {
   readonly newInstance: () => string
 }
 
-/** Answers a gateway's report; undefined where the gateway disconnected before its report was complete. */
+/** Answers a gateway's report; undefined if the gateway disconnected before its report was complete. */
 export async function endClaim(
   { method, path, headers }: AdmittedRequest,
   read: () => Promise<Body>,

@@ -1,5 +1,5 @@
 /**
- * The request that a gateway asks about: each gateway describes it in its own dialect, and this is the one table of them.
+ * The request that a gateway's check is about: the one table of how each gateway describes it.
  *
  *   /v1/gateway/ext-authz/…     Envoy ext_authz over HTTP: the request itself, its path behind the prefix
  *   /v1/gateway/auth-request    nginx: X-Original-Method, X-Original-URI, X-Original-Host; never a body
@@ -23,7 +23,7 @@ const HOP_ID_HEADER = 'fencepost-hop-id'
 const PREFIX = '/v1/gateway/'
 const EXT_AUTHZ = `${PREFIX}ext-authz`
 const HOP_IDS: Record<Dialect, string> = {
-  // Envoy can't add a header that varies with the request to the check; its own request id is there already.
+  // Envoy can't add a varying header to the check, but sends its own request id.
   'ext-authz': 'x-request-id',
   'auth-request': HOP_ID_HEADER,
   'forward-auth': HOP_ID_HEADER,
@@ -78,7 +78,7 @@ function malformed(name: string): OriginalRequest {
 function original(dialect: Dialect, request: AdmittedRequest, bodyComes: boolean): OriginalRequest {
   const [hopId] = linesOf(request.headers, HOP_IDS[dialect])
   const partial = linesOf(request.headers, 'x-envoy-auth-partial-body').some((value) => value !== 'false')
-  // No bytes prove nothing: Envoy sends `content-length: 0` also where it is configured to send no body.
+  // A missing body is no proof: Envoy sends `content-length: 0` also if it is configured to send no body.
   const body = partial ? 'partial' : bodyComes ? 'whole' : 'unknown'
   return {
     kind: 'original',

@@ -30,9 +30,12 @@ import { endClaim, NO_CALL } from './completion.ts'
 import { originalOf } from './dialects.ts'
 
 export type GatewayOptions = CheckOptions & {
-  /** Where given, gateways must send one of them as `Fencepost-Gateway-Token`; read at each call, because they may change. */
+  /**
+   * If present, gateways must send one of them as `Fencepost-Gateway-Token`; read at each call, because they may
+   * change.
+   */
   readonly tokens: (() => readonly string[]) | undefined
-  /** Present where the listener speaks TLS. */
+  /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls
   /** Largest report: the largest body that is stored, and a head. */
   readonly reportBytesMax: number
@@ -71,7 +74,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
     if (answer !== undefined) await server.send(inbound, answer)
   }
 
-  /** Undefined where the gateway disconnected before its request was complete. */
+  /** Undefined if the gateway disconnected before its request was complete. */
   async function answerTo(inbound: Inbound, admission: Admission): Promise<Answer | undefined> {
     if (admission.kind === 'refused') return problem(admission.problem)
     if (admission.kind === 'options') return problem(NO_CALL)

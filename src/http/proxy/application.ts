@@ -29,7 +29,7 @@ export type Reply = {
   readonly kind: 'answered'
   readonly status: number
   readonly headers: HeaderList
-  /** Fails where the answer is cut. The caller reads it to the end or destroys it. */
+  /** Fails if the answer is cut. The caller reads it to the end or destroys it. */
   readonly body: Readable
 }
 
@@ -37,7 +37,7 @@ export type Tunnel = { readonly kind: 'tunnel'; readonly headers: HeaderList; re
 
 export type Failure = Exclude<ForwardResult, { kind: 'answered' }>
 
-/** Nothing here rejects. */
+/** No method rejects. */
 export interface Application {
   forward(request: ApplicationRequest, limits: ForwardLimits): Promise<ForwardResult>
   /** Streams the answer. `answerWithinMs` is for its head. */

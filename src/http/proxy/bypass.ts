@@ -35,7 +35,7 @@ export type BypassCall = {
   readonly hop: Hop
   readonly answerWithinMs: number
   readonly forwarded: ForwardedHeaders
-  /** Where it is read already. */
+  /** If it was read already. */
   readonly body?: Buffer
 }
 

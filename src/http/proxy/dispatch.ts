@@ -31,7 +31,7 @@ export type Load = {
   readonly inFlight: () => number
 }
 
-/** Without an answer where the client disconnected before its request was complete. */
+/** Without an answer if the client disconnected before its request was complete. */
 export type Dispatched = { readonly answer?: Answer; readonly about?: About }
 
 export async function dispatch(

@@ -27,7 +27,7 @@ export type ProxyOptions = DispatchOptions & {
   readonly routes: readonly Route[]
   /** Peers whose headers of tenant, version, client and origin count. */
   readonly trustedPeers: Peers
-  /** Present where the listener speaks TLS. */
+  /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls
   /** Events carry the client's key itself, not only its hash. */
   readonly rawKeys: boolean

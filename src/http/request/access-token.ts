@@ -3,8 +3,8 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 
 /** Compares hashes, and all of them: the time reveals neither length nor content, nor which token matched. */
-export function isToken(shown: string | undefined, expected: readonly string[]): boolean {
+export function isToken(sent: string | undefined, expected: readonly string[]): boolean {
   const hash = (text: string) => createHash('sha256').update(text).digest()
-  const given = hash(shown?.trim() ?? '')
+  const given = hash(sent?.trim() ?? '')
   return expected.filter((one) => timingSafeEqual(given, hash(one))).length > 0
 }

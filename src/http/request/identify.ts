@@ -24,7 +24,7 @@ import type { Problem } from '../message/problems.ts'
 import type { AdmittedRequest } from './admission.ts'
 
 export type ScopeRules = PrincipalRules & {
-  /** Where the request carries none. */
+  /** For requests without their own. */
   readonly defaults: Scope
   readonly tenantHeader: string
   readonly versionHeader: string
@@ -36,11 +36,11 @@ export type Identified = {
   readonly fingerprint: Fingerprint
   /** The key that the client sent, for messages to it. */
   readonly clientKey: string | undefined
-  /** The key that the application receives. */
+  /** The key for the application. */
   readonly keyForApplication: string
   /** In mode `both`: the record of the key under which this content arrived. */
   readonly contentRecord?: { readonly recordKey: string; readonly fingerprint: Fingerprint }
-  /** Records of the entities that the request names; none where it names none. */
+  /** Records of the entities that the request names. */
   readonly entityKeys: readonly string[]
 }
 

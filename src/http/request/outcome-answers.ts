@@ -14,7 +14,7 @@ import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from
 import type { Problem } from '../message/problems.ts'
 import { whyUnavailable } from '../message/unavailable.ts'
 
-/** @param answerWithinMs the application's time limit; undefined where a gateway sets it */
+/** @param answerWithinMs the application's time limit; undefined if a gateway sets it */
 export function answerFor(
   outcome: Outcome,
   context: ProblemContext,

@@ -40,7 +40,7 @@ export type ProtectedCall = {
   readonly request: AdmittedRequest
   readonly route: ProtectedRoute
   readonly params: PathParameters
-  /** The application's time limit; undefined where a gateway sets it. */
+  /** The application's time limit; undefined if a gateway sets it. */
   readonly answerWithinMs: number | undefined
   /** The whole body, if it is not longer than this. */
   readonly readBody: (limitBytes: number) => Promise<Body>
@@ -205,12 +205,12 @@ export function waitersByRoute(): (route: ProtectedRoute) => Waiters {
   }
 }
 
-/** An answer that a later holder's outcome replaces still occupies a connection until it is read. */
+/** The application's answer, replaced by a later holder's outcome, still occupies a connection until it is read. */
 async function drain(stream: AsyncIterable<Buffer> | undefined): Promise<void> {
   if (stream === undefined) return
   try {
     for await (const _ of stream);
   } catch {
-    // The application cut it; nobody was reading.
+    // The application cut it; no client was reading.
   }
 }

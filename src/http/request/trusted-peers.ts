@@ -1,5 +1,5 @@
 /**
- * Trusted peers: who may state on whose behalf a request is made, and where it came from.
+ * Trusted peers: they may state on whose behalf a request is made, and its origin.
  *
  * Owns the test of one address. A peer on a Unix socket has none, and is trusted: the file system controls who can connect.
  */

@@ -12,7 +12,7 @@ import type { RequestScheduler } from '../server/request-scheduler.ts'
 import { type ApiAnswer, problem } from './answers.ts'
 
 export type AdmissionOptions = {
-  /** Where given, callers must send one of them; read at each call, because they may change. */
+  /** If present, callers must send one of them; read at each call, because they may change. */
   readonly apiTokens: (() => readonly string[]) | undefined
   readonly limits: { readonly inFlightMax: number }
 }

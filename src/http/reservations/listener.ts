@@ -56,7 +56,7 @@ export function createListener(
   })
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (reply.sent) return reply
-    // A caller that disconnects in the middle of its body is no fault of the sidecar; nobody reads this answer.
+    // A caller that disconnects in the middle of its body is no fault of the sidecar; this answer has no reader.
     const known = problemOf(error, limits.bodyBytesMax) ?? (request.raw.complete ? undefined : BROKEN_OFF)
     if (known !== undefined) return sendProblem(reply, known, newInstance())
     const instance = newInstance()

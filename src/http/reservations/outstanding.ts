@@ -12,7 +12,7 @@ export interface Outstanding {
   held(reservation: Reservation, validity: Pick<Validity, 'validUntilMonoMs'>): void
   ended(reservation: Reservation): void
   /**
-   * Undefined where the session may hold another one, else its limit.
+   * Undefined if the session may hold another one, else its limit.
    *
    * @param recordKey of the first intent: reserving again what the session holds needs no further place
    */

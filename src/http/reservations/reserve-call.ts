@@ -56,7 +56,7 @@ export function createReserveCall(
     if (inFlight.draining) reply.header('Connection', 'close')
     if (made.kind !== 'reserved' || !streamed) return answer(reply, done)
     reply.hijack()
-    // The caller disconnected meanwhile: nobody reads a stream, and the lease is left to its holder or to its end.
+    // The caller disconnected meanwhile: no stream, and the lease is left to its holder or runs out.
     if (!reply.raw.destroyed) await heartbeats.stream(made, reply.raw, options)
     return reply
   }

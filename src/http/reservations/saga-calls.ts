@@ -1,8 +1,8 @@
 /**
- * The calls about sagas, beside those about reservations, where a database is configured (docs/guide/saga.md).
+ * The calls about sagas, beside those about reservations, if a database is configured (docs/guide/saga.md).
  *
- * Owns their table: routing, validation and their part of the OpenAPI document are read from it. What they do is
- * `SagaAdmin`'s (`core/saga-admin.ts`).
+ * Owns their table: routing, validation and their part of the OpenAPI document are read from it. `SagaAdmin`
+ * (`core/saga-admin.ts`) executes them.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'

@@ -31,7 +31,7 @@ export type ReservationApiOptions = HandlerOptions &
   AdmissionOptions &
   ReserveCallOptions & {
     readonly version: string
-    /** Present where the listener speaks TLS. */
+    /** Present if the listener speaks TLS. */
     readonly tls?: ListenerTls
     readonly limits: RoutedLimits & {
       readonly inFlightMax: number
@@ -45,7 +45,7 @@ export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding' | 'heartbeats
   ListenerPorts & {
     readonly events: Events
     readonly tracing: Tracing
-    /** Present where a database is configured. */
+    /** Present if a database is configured. */
     readonly sagas?: SagaAdmin
   }
 

@@ -19,7 +19,7 @@ export function validatorOf(schema: unknown) {
   }
 }
 
-/** Names the unknown member, where the validator only says that there is one. */
+/** Names the unknown member: the validator only says that there is one. */
 function named(fault: Fault & { readonly params?: unknown }): Fault {
   const { keyword, instancePath } = fault
   const { additionalProperties } = (fault.params ?? {}) as { additionalProperties?: readonly string[] }

@@ -1,8 +1,8 @@
 /**
  * A signal that aborts when the client disconnects before its answer is sent in full.
  *
- * A response that was sent in full closes, too, and does not abort: nobody would listen, and each abort creates an error with
- * its stack.
+ * A response that was sent in full closes as well, without an abort: no code listens any more, and each abort creates
+ * an error with its stack.
  */
 import type { ServerResponse } from 'node:http'
 

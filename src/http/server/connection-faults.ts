@@ -67,7 +67,7 @@ export type FaultLimits = {
   readonly requestTimeoutMs: number
 }
 
-/** Undefined where the connection itself is closed. */
+/** Undefined if the connection itself is closed. */
 function problemOf(error: NodeJS.ErrnoException, limits: FaultLimits): Problem | undefined {
   switch (error.code) {
     case 'ECONNRESET':

@@ -21,7 +21,7 @@ export type Inbound = {
 export type Body =
   | { readonly kind: 'whole'; readonly bytes: Buffer }
   | { readonly kind: 'refused'; readonly problem: Problem }
-  /** The client disconnected before the request was complete: there is nobody to answer and nothing to execute. */
+  /** The client disconnected before the request was complete: no client to answer, no request to execute. */
   | { readonly kind: 'gone' }
 
 export function hasBody({ req }: Inbound): boolean {

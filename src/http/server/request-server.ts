@@ -21,14 +21,14 @@ import type { ListenerTls } from './tls.ts'
 
 export type RequestServerOptions = {
   readonly limits: ListenerLimits
-  /** Present where the listener speaks TLS. */
+  /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls
 }
 
 export type RequestServerPorts = {
   readonly clock: Clock
   readonly newInstance: () => string
-  /** Called with a fault of our own; the client got 500 with this instance. */
+  /** Gets a fault of the sidecar itself; the client got 500 with this instance. */
   readonly onFailure: (error: unknown, instance: string) => void
 }
 
@@ -62,7 +62,7 @@ export function createRequestServer(
 ): RequestServer {
   const inFlight = trackInFlight(clock)
   const scheduler = createRequestScheduler(clock)
-  /** Connections whose last answer is decided. */
+  /** Connections that close after the answer in progress. */
   const ending = new WeakSet<Duplex>()
   const takeUpgrade: typeof upgrade =
     upgrade &&

@@ -72,7 +72,7 @@ function framed({ status, headers, body }: Answer, bodyless: boolean): HeaderLis
   return [...headers.filter((header) => !isLength(header)), ['Content-Length', String(body.length)]]
 }
 
-/** Where the source is cut, ends the connection and not the answer: the client must not take a part for the whole. */
+/** A cut source ends the connection and not the answer: the client must not take a part for the whole. */
 async function pour(body: AsyncIterable<Buffer>, inbound: Inbound, readerIdleMs: number): Promise<void> {
   const { res } = inbound
   // Between two parts the application is silent, and upstream/ limits for how long.
@@ -82,7 +82,7 @@ async function pour(body: AsyncIterable<Buffer>, inbound: Inbound, readerIdleMs:
   try {
     for await (const part of unbroken(body)) {
       clearImmediate(alone)
-      // A client that disconnects does not end the application's work: the rest is read and discarded.
+      // The application's work goes on after the client disconnects: the rest is read and discarded.
       if (res.destroyed || res.write(part)) continue
       res.setTimeout(readerIdleMs)
       await room(res)
@@ -116,7 +116,7 @@ async function discard(answer: Answer): Promise<void> {
   try {
     for await (const _ of unbroken(answer.body));
   } catch {
-    // The application cut it; nobody was reading.
+    // The application cut it; no client was reading.
   }
 }
 
@@ -127,7 +127,7 @@ async function* unbroken(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
 }
 
 async function linger({ req, res, cut }: Inbound): Promise<void> {
-  // Where the rest is malformed or does not arrive, there is nothing to wait for.
+  // If the rest is malformed or does not arrive, there is nothing to wait for.
   if (req.complete || req.destroyed || res.destroyed || cut.aborted) return
   await new Promise<void>((resolve) => {
     let bytes = 0

@@ -1,7 +1,7 @@
 /**
  * TLS on a listener: versions, client certificates, and how a renewed certificate takes effect.
  *
- * Owns the options, every one that we rely on written out. Open connections keep their certificate; new ones get the new one.
+ * Owns the options, every needed one written out. Open connections keep their certificate; new ones get the new one.
  */
 
 import type { TlsOptions } from 'node:tls'
@@ -10,7 +10,7 @@ export type Certificates = {
   /** PEM: the certificate, then its chain. */
   readonly cert: string
   readonly key: string
-  /** PEM. Where given, a client without a certificate signed by it is disconnected. */
+  /** PEM. If present, a client without a certificate signed by it is disconnected. */
   readonly clientCa: string | undefined
 }
 
