@@ -1,11 +1,10 @@
 /**
- * A circuit breaker as a state machine: stops asking what does not answer, and finds out with one question at a time
- * whether it answers again.
+ * A circuit breaker as a state machine: stops requests to what does not answer, and probes it with one at a time.
  *
  *   closed → open (failed too often in a row) → half-open (its time is up: one probe) → closed | open, for longer
  *
- * Owns the states and their transitions, as pure functions of the monotonic time. What is asked, and what counts as a
- * failure, is its user's: `node-breaker.ts` for one node, `quorum-breaker.ts` for the quorum.
+ * Owns the states and their transitions, as pure functions of the monotonic time. Its users decide what is requested
+ * and what counts as a failure: `node-breaker.ts` for one node, `quorum-breaker.ts` for the quorum.
  */
 
 export type Breaker =
@@ -26,7 +25,7 @@ export type BreakerRules = {
 
 export const CLOSED: Breaker = { kind: 'closed', failures: 0, failingSinceMonoMs: 0 }
 
-/** Whether to ask now; a probe is asked by whoever comes first once its time is up. */
+/** Whether to send a request now; the first one after the open time is the probe. */
 export function admit(
   breaker: Breaker,
   monoMs: number,
@@ -44,9 +43,9 @@ export function admit(
 }
 
 /**
- * What follows from an answer, or from there being none.
+ * What follows from an answer, or from its absence.
  *
- * @param asked as what the question was admitted: what was asked before it opened decides nothing any more
+ * @param asked how the request was admitted: one from before the breaker opened decides nothing any more
  * @param fraction uniform in [0, 1): breakers that opened together must not probe together
  */
 export function report(

@@ -1,14 +1,14 @@
 /**
- * Tells whether a clock that jumped ahead was the node's own, and the node has therefore forgotten.
+ * Judges whether a forward clock jump was the node's own, so that the node may have forgotten.
  *
- *   steady → jumped ahead → own (a majority did not jump) | ours (too few can say so)
+ *   steady → jumped ahead → own (a majority did not jump) | ours (too few can confirm it)
  *
- * A node keeps a record until an hour of its own clock. Where this clock jumps ahead, records are over before their time,
- * fences with them, and setting it right again brings none of them back: that is a node that forgot. But all that anybody
- * sees is that the node's time went on faster than the watcher's, and a watcher that was suspended sees the same of every
- * node. So a node is judged by the other nodes: it jumped where a majority went on steadily through that very time.
+ * A node keeps a record until an hour of its own clock. If this clock jumps ahead, records and their fences expire
+ * early, and setting it right again restores none of them: that is a node that forgot. But a watcher only sees that the
+ * node's time went on faster than its own, and a watcher that was suspended sees the same of every node. So the other
+ * nodes judge a node: it jumped where a majority went on steadily through that very time.
  *
- * Owns this judgement as a pure function. What a jump is, is seen in `node-clocks.ts`; what follows from it is enrolment.
+ * Owns this judgement as a pure function. `node-clocks.ts` detects a jump; enrolment follows from it.
  */
 
 import { DRIFT_FACTOR } from '../clock-drift.ts'
@@ -17,7 +17,7 @@ import { enrolledAtNodeMs } from './enrolment-rules.ts'
 /** A node's time is cut to whole milliseconds. */
 export const GRANULARITY_MS = 1
 
-/** A jump ahead: it happened between the sending of one question and the answer to a later one. */
+/** A jump ahead: it happened between sending one request and the answer to a later one. */
 export type ForwardJump = {
   readonly fromMonoMs: number
   readonly untilMonoMs: number
@@ -26,13 +26,13 @@ export type ForwardJump = {
   readonly nodeMs: number
 }
 
-/** Between which questions a node has not jumped ahead; undefined where it has never answered. */
+/** Between which requests a node did not jump ahead; undefined where it has never answered. */
 export type Steady = { readonly sinceMonoMs: number; readonly lastMonoMs: number } | undefined
 
 export type JumpVerdict = 'own' | 'ours' | 'unknown'
 
 /**
- * @param steady one entry a node, that of the node itself among them: it is none of its witnesses
+ * @param steady one entry per node, including the judged node, which is none of its witnesses
  * @param required a majority of all nodes
  */
 export function judgeForwardJump(
@@ -47,8 +47,8 @@ export function judgeForwardJump(
 }
 
 /**
- * Whether the node showed this time surely before it jumped, by its own clock: after the jump it has shown nothing earlier than
- * this, were it at the very beginning of the gap. A jump that is shorter than the gap leaves times that may be of either side.
+ * Whether the node surely showed this time before it jumped, by its own clock: after the jump it showed nothing earlier
+ * than this, even at the very beginning of the gap. A jump shorter than the gap leaves times of either side.
  */
 function isBeforeJump(nodeMs: number, jump: ForwardJump): boolean {
   const gapMs = (jump.untilMonoMs - jump.fromMonoMs) * (1 + DRIFT_FACTOR)
@@ -56,8 +56,8 @@ function isBeforeJump(nodeMs: number, jump: ForwardJump): boolean {
 }
 
 /**
- * Whether what the node promised under an epoch it has forgotten by this jump. An epoch that was first seen after the jump is
- * taken for one of after it, unless the node's own time of its enrolment says otherwise: others may have enrolled it already.
+ * Whether the node forgot by this jump what it promised under an epoch. An epoch first seen after the jump counts as a
+ * later one, because other sidecars may have enrolled it already, unless its own enrolment time contradicts that.
  */
 export function isForgotten(epoch: string, firstSeenMonoMs: number, jump: ForwardJump): boolean {
   if (firstSeenMonoMs < jump.untilMonoMs) return true

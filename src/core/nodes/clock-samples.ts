@@ -1,10 +1,10 @@
 /**
- * What the answers of one node say of its clock: steps between two of them, and its offset from ours.
+ * What the answers of one node show of its clock: steps between two of them, and its offset from ours.
  *
- * A step shows for free: between two answers the node's time must have progressed by as much as our monotonic clock, give or
- * take the round trips and what rates may differ. An offset is known as closely as half a round trip.
+ * Steps cost nothing to detect: between two answers the node's time must have progressed by as much as our monotonic
+ * clock, give or take the round trips and the drift. An offset is known to half a round trip.
  *
- * Owns the arithmetic as pure functions. What follows from it for a node's votes is `node-clocks.ts`.
+ * Owns the arithmetic as pure functions. What follows for a node's votes is `node-clocks.ts`.
  */
 
 import { DRIFT_FACTOR } from '../clock-drift.ts'
@@ -19,8 +19,8 @@ export type ClockSample = {
 }
 
 /**
- * By how much at least the node's clock was stepped between two answers; negative: backwards; 0: nothing that round
- * trips and drift do not explain.
+ * By how much at least the node's clock was stepped between two answers; negative: backwards; 0: round trips and drift
+ * explain it all.
  */
 export function stepBetween(earlier: ClockSample, later: ClockSample): number {
   const progressMs = later.nodeMs - earlier.nodeMs
@@ -35,21 +35,21 @@ export function stepBetween(earlier: ClockSample, later: ClockSample): number {
 
 export type Offset = { readonly offsetMs: number; readonly uncertaintyMs: number }
 
-/** How far the node's clock is ahead of our wall clock, and how wrong that may be: half a round trip. */
+/** How far the node's clock is ahead of our wall clock, and the uncertainty: half a round trip. */
 export function offsetOf(nodeMs: number, sentWallMs: number, roundTripMs: number): Offset {
   return { offsetMs: nodeMs - (sentWallMs + roundTripMs / 2), uncertaintyMs: roundTripMs / 2 }
 }
 
-/** Surely too far, surely not, or it cannot be told from this answer. */
+/** Surely too far, surely not, or undecided by this answer. */
 export function judgeOffset({ offsetMs, uncertaintyMs }: Offset, maxSkewMs: number): boolean | undefined {
   if (Math.abs(offsetMs) - uncertaintyMs > maxSkewMs) return true
   return Math.abs(offsetMs) + uncertaintyMs <= maxSkewMs ? false : undefined
 }
 
-/** How long a sample is compared with: a clock that runs wrong by 5 % shows within two of these. */
+/** How long a sample serves for comparison: a clock that runs wrong by 5 % shows within two of these. */
 export const BASELINE_MS = 10_000
 
-/** What is remembered of a node's clock: the last answer for steps, one of some time ago for wrong rates. */
+/** What is remembered of a node's clock: the last answer for steps, an older one for wrong rates. */
 export type Baseline = {
   readonly last: ClockSample
   readonly newer: ClockSample
@@ -59,7 +59,7 @@ export type Baseline = {
 type Followed = {
   readonly baseline: Baseline
   readonly stepMs: number
-  /** When the earlier question was sent between which and this one the step lies. */
+  /** When the earlier of the two requests that enclose the step was sent. */
   readonly fromMonoMs: number
 }
 

@@ -1,8 +1,8 @@
 /**
- * Bringing a node that was started again with its data back to voting, one step at a time, over whatever nodes they are.
+ * Brings a node that restarted with its data back to voting, one step at a time, over any kind of node.
  *
- * Owns the acts, and how far each node was told. When which is sound is `continuity.ts`; who is heard, `union-copying.ts`. What is
- * not allowed here, or fails, leaves the node to its quarantine.
+ * Owns the acts, and the progress of copying to each node. `continuity.ts` decides which act is sound when;
+ * `union-copying.ts` reads the sources. A step that is not allowed, or fails, leaves the node to its quarantine.
  */
 
 import { driftMs } from '../clock-drift.ts'
@@ -21,32 +21,32 @@ import {
 export type ContinuityTurn =
   | { readonly kind: 'wait'; readonly remainingMs: number }
   | { readonly kind: 'busy' | 'gone' }
-  /** `told`: so many records of what all show, before; absent: it had forgotten nothing. */
+  /** `told`: so many records were copied to it before; absent: it had forgotten nothing. */
   | { readonly kind: 'enrolled'; readonly told?: number }
   | { readonly kind: 'told'; readonly progress: CopyProgress }
 
-/** What the process that does it sees of the nodes. */
+/** How the process that does it sees the nodes. */
 export type Watcher = {
-  /** By what was seen last. */
+  /** By the last look. */
   view(): ContinuityView
   /** Looks at all nodes again. */
   lookAgain(): Promise<unknown>
-  /** The node of that index, to be asked for its records. */
+  /** The node of that index, as a source of records. */
   sourceOf(index: number): UnionSource['node'] | undefined
 }
 
 export type ContinuingPorts = UnionPorts & {
   readonly watcher: Watcher
-  /** Takes the work on this node; false: somebody else has it. */
+  /** Takes the work on this node; false: another sidecar has it. */
   readonly occupy: () => Promise<boolean>
 }
 
-/** How far each node was told, by the one who tells it. */
+/** The progress of copying to each node, kept by the process that copies. */
 export class Continuing {
   readonly #told = new Map<number, { readonly nonce: string; readonly progress: UnionProgress }>()
 
   /**
-   * The next step for a node that waits; undefined where its data are not enough, and it goes through its quarantine.
+   * The next step for a waiting node; undefined where its data do not suffice, and it goes through its quarantine.
    *
    * @param index of the node among those of the view
    * @param observedForMs since this process first saw it wait
@@ -81,7 +81,7 @@ export class Continuing {
     if (!hasHeard(progress, sourcesOf(watcher))) return { kind: 'told', progress: progress.copied }
     const leasesMs = progress.told.leasesUntilMonoMs - ports.monoMs()
     if (leasesMs > 0) return { kind: 'wait', remainingMs: leasesMs }
-    // What each of them is by now: one that was started again meanwhile, or flushed, is heard again, and may be one too many.
+    // Each source as it is now: one that restarted or was flushed meanwhile is read again, and may be one too many.
     await watcher.lookAgain()
     if (judgeAt(index, watcher.view())?.kind !== 'union' || !hasHeard(progress, sourcesOf(watcher)))
       return { kind: 'told', progress: progress.copied }
@@ -96,12 +96,12 @@ export function judgeAt(index: number, view: ContinuityView): Continuity | undef
   return target?.kind === 'waiting' ? judgeContinuity(target, view) : undefined
 }
 
-/** For so long after a node was started again, what it answered before may still be counted by somebody. */
+/** For so long after a node restarted, a round may still count its earlier answers. */
 function answersCountForMs({ answerMaxAgeMs }: ContinuityView): number {
   return answerMaxAgeMs + driftMs(answerMaxAgeMs)
 }
 
-/** Those that the rule counts as heard. */
+/** The sources that the rule counts as heard. */
 function sourcesOf(watcher: Watcher): readonly UnionSource[] {
   return watcher.view().nodes.flatMap((its, index): UnionSource[] => {
     const node = watcher.sourceOf(index)

@@ -1,7 +1,7 @@
 /**
- * What one process knows of the nodes for judging their continuity: their pulses and clocks, as it saw them while they voted.
+ * What one process remembers of the nodes to judge their continuity: their pulses and clocks while they voted.
  *
- * Owns this memory, and how a node looks by it. What follows from that is `continuity.ts`; asking the nodes is its user's.
+ * Owns this memory, and a node's state in its light. What follows is `continuity.ts`; its user reads the nodes.
  */
 
 import { type ClockSample, readingOf, stepBetween } from './clock-samples.ts'
@@ -10,14 +10,14 @@ import { PULSE_EVERY_MS } from './continuity.ts'
 import { isEnrolled, type Membership } from './enrolment-rules.ts'
 import { isAmongMost } from './first-sight.ts'
 
-/** What a node says of itself. */
+/** What a node reports of itself. */
 export type ContinuityFacts = Membership & {
   readonly pulse: Pulse | undefined
   readonly durable: boolean
   readonly startedNodeMs: number
 }
 
-/** A node that answers and is fit to be used; undefined: it is silent. */
+/** A node that answers and is usable; undefined: it is silent. */
 export type Present = { readonly voting: boolean; readonly facts: ContinuityFacts } | undefined
 
 export type ContinuityTerms = Omit<ContinuityView, 'nodes' | 'clusterId'>
@@ -28,7 +28,7 @@ type Seen = {
   readonly counts: boolean
   /** Of the last run in which it voted. */
   readonly voted: { readonly runId: string; readonly sample: ClockSample } | undefined
-  /** Of this run: the clock had gone on as ours since it last voted. */
+  /** Of this run: the clock ran on as ours did since it last voted. */
   readonly ranOn: { readonly runId: string; readonly is: boolean }
   readonly pulseMs: number | undefined
 }
@@ -40,13 +40,13 @@ export class ContinuityMemory {
   /** The newest pulse of each node that any node has shown, by name. */
   readonly #noted = new Map<string, number>()
 
-  /** @param names as all processes call the nodes, whatever order they have them in */
+  /** @param names as all processes call the nodes, in any order */
   constructor(names: readonly string[], terms: ContinuityTerms) {
     this.#names = names
     this.terms = terms
   }
 
-  /** A node was looked at. @param counts whether its votes count now, as far as its clock goes */
+  /** A node was inspected. @param counts whether its votes count now, as far as its clock goes */
   saw(index: number, facts: ContinuityFacts, sample: ClockSample, counts: boolean): void {
     const { runId, epoch, pulse } = facts
     const enrolled = isEnrolled(facts)
@@ -65,7 +65,7 @@ export class ContinuityMemory {
     for (const [other, ms] of pulse?.others ?? []) this.#note(other, ms)
   }
 
-  /** What is to be written into the data of a node that votes; undefined where nothing is due. */
+  /** The pulse to write into the data of a voting node; undefined where none is due. */
   pulseDue(
     index: number,
     { pulse, nodeMs, durable, runId }: ContinuityFacts,
@@ -131,7 +131,7 @@ export class ContinuityMemory {
   }
 }
 
-/** The run that its epoch names is the one that was seen to vote, and the clock has gone on as ours since. */
+/** The run that its epoch names was seen to vote, and the clock ran on as ours since. */
 function hasRunOn(epoch: string | undefined, sample: ClockSample, voted: Seen['voted']): boolean {
   if (voted === undefined || epoch?.startsWith(`1:${voted.runId}:`) !== true) return false
   return stepBetween(voted.sample, sample) === 0

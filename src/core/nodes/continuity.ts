@@ -1,66 +1,67 @@
 /**
- * What a node that was started again with its data can have forgotten, and whether the others know all of it.
+ * What a node that restarted with its data can have forgotten, and whether the others know all of it.
  *
- * A node that votes writes its own time into its data, its *pulse*, about twice a second. A file keeps a prefix of the writes:
- * what was written before a pulse that survives has survived, too. So a node that comes back with its epoch and its pulse can
- * have forgotten only what it did in its *loss window*, from that pulse to the start of the new process. It has none at all where
- * every write reached the disk before its answer (`appendfsync always`) — unless somebody knows of a later pulse: then its volume
- * was set back, or its file was cut. Who knows: this process, and the other nodes, which keep the newest pulses of each
- * other in their own data. An empty node can have forgotten whatever was before its start.
+ * A voting node writes its own time into its data, its *pulse*, about twice a second. A file keeps a prefix of the
+ * writes: if a pulse survived, so did every write before it. So a node that comes back with its epoch and its pulse can
+ * have forgotten only what it did in its *loss window*, from that pulse to the start of the new process. It has no
+ * window where every write reached the disk before its answer (`appendfsync always`), unless a later pulse is known:
+ * then its volume was set back, or its file was cut. Later pulses are known to this process, and to the other nodes,
+ * which keep each other's newest pulses in their data. An empty node can have forgotten everything before its start.
  *
- * The rule: where at every instant at most N − majority nodes are silent or may have forgotten what they did at that instant, a
- * node that comes back may be told what ALL nodes that answer show, itself among them, and votes again.
+ * The rule: if at every instant at most N − majority nodes are silent or may have forgotten what they did at that
+ * instant, a node that comes back may adopt what ALL nodes that answer show, itself among them, and votes again.
  *
- * Why that is sound. Take any fact that somebody acts upon: a claim that was granted, a renewal, a promise, an outcome, a release. It
- * was acknowledged because a majority of voting nodes answered, each of which carried it out between the moment at which it was
- * asked and {@link ContinuityView.answerMaxAgeMs} after that, or its answer would not have counted. The windows are widened by that
- * time and by what clocks may differ, so a node that forgot the fact has a widened window that contains the moment of asking. Of
- * those nodes and the silent ones there are at most N − majority, fewer than a majority. So one of the majority answers now and
- * has not forgotten: the union contains the fact. Copying begins only when nothing of the process before can be counted
- * any more, so there is no fact that is acknowledged later and rests on it. By that the target, when it gets its epoch, knows every
- * fact that it was ever counted for. This holds for each node that votes, at each moment (a node that never restarted has forgotten
- * nothing, one that was enrolled was told), and any majority of the nodes that vote meets the majority of any fact: in a node that
- * knows it. That is all that voting needs, also while only some of the nodes vote yet. What is acknowledged while a
- * node is told counts other nodes, and is theirs to know.
+ * Why that is sound. Take any fact that a sidecar acts upon: a granted claim, a renewal, a promise, an outcome, a
+ * release. It was acknowledged because a majority of voting nodes answered, and each of them executed it between the
+ * sending of the command and {@link ContinuityView.answerMaxAgeMs} after that, or its answer would not have counted.
+ * The windows are widened by that time and by the tolerated clock difference, so a node that forgot the fact has a
+ * widened window that contains the moment of sending. Of those nodes and the silent ones there are at most N −
+ * majority, fewer than a majority. So one of the majority answers now and has not forgotten: the union contains the
+ * fact. Copying begins only when no answer of the previous process can count any more, so no fact acknowledged later
+ * rests on it. Hence the target, when it gets its epoch, knows every fact that it was ever counted for. This holds for
+ * each voting node at each moment (a node that never restarted forgot nothing, an enrolled one adopted it all), and any
+ * majority of the voting nodes meets the majority of any fact in a node that knows it. Voting needs no more, also while
+ * only some of the nodes vote yet. A fact acknowledged during the copying counts other nodes, and they know it.
  *
- * Leases. The quarantine outlasts every lease that a node may have granted; a node that votes sooner must refuse others for as long
- * as the node that it was would have. What it shows as long as it does not vote is believed only as far as its clock is: its leases are
- * taken for longer, by what its clock may have been set back or forth between the two processes. A merge keeps the claim that
- * stands highest, and may drop a running lease below it: what the node does not keep after it was told is waited for
- * (`live-leases.ts`). A node that has forgotten nothing keeps its leases itself, where its clock was seen to run on; else it is told, too.
+ * Leases. The quarantine outlasts every lease that a node may have granted; a node that votes sooner must refuse other
+ * claimants for as long as before its restart. While it does not vote, its leases are trusted only as far as its clock:
+ * they count as longer, by what its clock may have been set back or forth between the two processes. A merge keeps the
+ * highest claim, and may drop a running lease below it: the node waits for every lease that it did not keep
+ * (`live-leases.ts`). A node that has forgotten nothing keeps its leases itself, where its clock was seen to run on;
+ * else it adopts the union, too.
  *
- * A pulse is written only while the epoch
- * stands: a node that was told half of what it forgot, and dies, has the window of its first death, and not of its second.
+ * A pulse is written only while the epoch stands: a node that dies after half of the copying has the window of its
+ * first death, and not of its second.
  *
- * Owns these judgements, as pure functions of what nodes show. Times are those of the nodes, whose clocks agree within the
- * tolerated step (each with a majority of the others, when the pulse was written and now): that of a node whose clock does not is
- * not believed.
+ * Owns these judgements, as pure functions of what nodes show. Times are those of the nodes, whose clocks agree within
+ * the tolerated step (each with a majority of the others, when the pulse was written and now); the time of any other
+ * node is not trusted.
  */
 
 import { enrolledAtNodeMs, isQuarantined, type Membership } from './enrolment-rules.ts'
 
 /** What a node keeps of its own life, and of that of the others. */
 export type Pulse = {
-  /** Which node wrote it: a volume may be moved to another one. */
+  /** The node that wrote it: a volume may move to another one. */
   readonly name: string
   readonly runId: string
   readonly nodeMs: number
-  /** Every write reached the disk before it was answered, as the node was set then. */
+  /** Every write reached the disk before its answer, as the node was configured then. */
   readonly durable: boolean
   /** The newest pulses of other nodes, by their names. */
   readonly others: ReadonlyMap<string, number>
 }
 
-/** Between two pulses of a node, by its own clock, however many look at it. */
+/** Between two pulses of a node, by its own clock, however many sidecars watch it. */
 export const PULSE_EVERY_MS = 500
 
-/** When a process was started is known to the second. */
+/** The start of a process is known to the second. */
 const START_GRANULARITY_MS = 1_000
 
-/** Whoever has not heard of a node for longer, before its newest pulse that survives, can't tell whether there were later ones. */
+/** A witness that heard of a node longer ago than this before its newest surviving pulse can't exclude later pulses. */
 const WITNESS_LAG_MS = 10_000
 
-/** Ends included; a node that is silent may have forgotten everything. */
+/** Ends included; a silent node may have forgotten everything. */
 export type LossWindow = { readonly fromMs: number; readonly untilMs: number }
 
 const EVERYTHING: LossWindow = { fromMs: Number.NEGATIVE_INFINITY, untilMs: Number.POSITIVE_INFINITY }
@@ -71,16 +72,16 @@ export type WaitingNode = {
   readonly name: string
   readonly membership: Membership
   readonly pulse: Pulse | undefined
-  /** As it is set now. */
+  /** As configured now. */
   readonly durable: boolean
   readonly startedNodeMs: number
-  /** With the clocks of a majority, itself among them, within the tolerated step. */
+  /** Its clock agrees with those of a majority, itself included, within the tolerated step. */
   readonly clockAgrees: boolean
-  /** This process saw its clock before it was started again, and it has run on as ours did. */
+  /** This process saw its clock before the restart, and it has run on as ours did. */
   readonly clockRanOn: boolean
   /** The newest pulse that this process itself saw there, while the node voted. */
   readonly seenPulseMs: number | undefined
-  /** The newest one that this process has ever heard of, from whichever node. */
+  /** The newest one that this process has heard of from any node. */
   readonly notedPulseMs: number | undefined
 }
 
@@ -96,7 +97,7 @@ export type NodeView =
   | WaitingNode
 
 export type ContinuityView = {
-  /** One entry a configured node. */
+  /** One entry per configured node. */
   readonly nodes: readonly NodeView[]
   readonly clusterId: string
   /** A majority of all N. */
@@ -108,9 +109,9 @@ export type ContinuityView = {
 export type Continuity =
   /** It has forgotten nothing: it may go on voting. */
   | { readonly kind: 'intact' }
-  /** What it may have forgotten is known to those that answer. */
+  /** The nodes that answer know whatever it may have forgotten. */
   | { readonly kind: 'union' }
-  /** It is another's node, or an empty one: it waits as every node does that forgot. */
+  /** It is another cluster's node, or an empty one: it waits like every node that forgot. */
   | { readonly kind: 'unknown'; readonly reason: string }
   /** At some instant too many may have forgotten. */
   | { readonly kind: 'closed'; readonly reason: string }
@@ -127,7 +128,7 @@ export function judgeContinuity(target: WaitingNode, view: ContinuityView): Cont
     : { kind: 'closed', reason: whyClosed(at, among, view) }
 }
 
-/** Until when, by its own clock, all that the node wrote has surely survived; undefined where nothing says so. */
+/** Until when, by its own clock, all its writes surely survived; undefined where no pulse or epoch shows it. */
 function rememberedUntilMs({ name, membership, pulse }: WaitingNode, clusterId: string): number | undefined {
   const { epoch, runId, cluster } = membership
   const [version, voted] = epoch?.split(':') ?? []
@@ -145,15 +146,15 @@ export function lossWindowOf(node: NodeView, view: ContinuityView): LossWindow |
   const untilMs = node.startedNodeMs + START_GRANULARITY_MS
   const fromMs = rememberedUntilMs(node, view.clusterId)
   if (fromMs === undefined) return { fromMs: Number.NEGATIVE_INFINITY, untilMs: forgotUntilMs(node) }
-  // It remembers a time after its own start, or was started in what is to come: its clock was another one then.
+  // It remembers a time after its own start, or its start lies in the future: its clock was another one then.
   if (fromMs > untilMs + view.toleratedStepMs) return EVERYTHING
   if (node.startedNodeMs > node.membership.nodeMs + view.toleratedStepMs) return EVERYTHING
   return isIntact(node, view) ? undefined : { fromMs, untilMs }
 }
 
 /**
- * A node may forget while its process goes on: flushed, its epoch taken away because its clock jumped or it evicted keys. By then it was
- * noticed when its quarantine began, and it has been counted for nothing since.
+ * A node may forget while its process goes on: flushed, or its epoch taken away because its clock jumped or it evicted
+ * keys. Its quarantine began no earlier than that, and no answer of it has counted since.
  */
 function forgotUntilMs({ membership, startedNodeMs }: WaitingNode): number {
   const { nodeMs } = membership
@@ -163,7 +164,7 @@ function forgotUntilMs({ membership, startedNodeMs }: WaitingNode): number {
   return Math.max(sinceMs, startedNodeMs + START_GRANULARITY_MS)
 }
 
-/** Every write was durable, and somebody who would know of a later pulse than the one that survives knows of none. */
+/** Every write was durable, and no witness that would know of a later pulse than the surviving one knows any. */
 function isIntact(node: WaitingNode, view: ContinuityView): boolean {
   const { pulse, membership, seenPulseMs, notedPulseMs } = node
   if (pulse === undefined || rememberedUntilMs(node, view.clusterId) === undefined) return false
@@ -177,12 +178,12 @@ function isIntact(node: WaitingNode, view: ContinuityView): boolean {
   })
   if ([...notes, seenPulseMs ?? 0, notedPulseMs ?? 0].some((known) => known > pulse.nodeMs)) return false
   const lately = (known: number) => known >= pulse.nodeMs - WITNESS_LAG_MS
-  // Of so many one at least is no node whose volume was set back as well, or more were than may be at once.
+  // Among so many witnesses at least one volume was not set back as well, or more failed than may at once.
   if (notes.filter(lately).length >= view.nodes.length - view.required) return true
   return seenPulseMs !== undefined && lately(seenPulseMs)
 }
 
-/** The instant at which most nodes may have forgotten what they did, and which these are. */
+/** The instant at which most nodes may have forgotten what they did, and these nodes. */
 function mostForgetful(view: ContinuityView): { readonly at: number; readonly among: readonly NodeView[] } {
   const clocksMs = 2 * view.toleratedStepMs
   const windows = view.nodes.flatMap((node) => {
@@ -192,7 +193,7 @@ function mostForgetful(view: ContinuityView): { readonly at: number; readonly am
     return [{ node, fromMs, untilMs: window.untilMs + clocksMs }]
   })
   let most: { readonly at: number; readonly among: readonly NodeView[] } = { at: 0, among: [] }
-  // More begin to overlap only where one begins.
+  // The overlap grows only where a window begins.
   for (const { fromMs: at } of windows) {
     const among = windows.flatMap(({ node, fromMs, untilMs }) =>
       fromMs <= at && at <= untilMs ? [node] : [],

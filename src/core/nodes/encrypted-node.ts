@@ -1,9 +1,9 @@
 /**
- * A node that is never shown an outcome: outcomes are encrypted on their way to it and decrypted on their way back.
+ * A node that never sees an outcome: outcomes are encrypted on their way to it and decrypted on their way back.
  *
- * Stands in front of any `RecordNode`, so that the record protocol above it knows nothing of keys. What can't be opened is
- * handed on as it is: its first byte makes it a damaged outcome (`stored-outcome.ts`), which is neither replayed nor
- * carried out again.
+ * Stands in front of any `RecordNode`, so that the record protocol above it knows nothing of keys. An outcome that
+ * can't be decrypted is passed on as it is: its first byte makes it a damaged outcome (`stored-outcome.ts`), which is
+ * neither replayed nor executed again.
  */
 
 import type { NodeAnswer, RecordNode } from '../ports.ts'

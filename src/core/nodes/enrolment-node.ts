@@ -1,41 +1,41 @@
-/** A node as enrolment sees it: the port between what has to be done and whatever the nodes are. */
+/** A node as enrolment sees it: the port between the rules and any kind of node. */
 
 import type { Merged, RecordSnapshot } from '../record/record-merge.ts'
 import type { Cluster, CopyProgress, Origin } from './enrolment-rules.ts'
 
-/** What one node has of some records. */
+/** A node's snapshots of some records. */
 export type Inspection = {
-  /** It was enrolled when it answered: what it does not show it never knew. */
+  /** It was enrolled when it answered: a record that it does not show it never knew. */
   readonly voting: boolean
-  /** One entry a key, in order; undefined: it has none. `damaged` where it can't be read. */
+  /** One entry per key, in order; undefined: it has none. `damaged` where it can't be read. */
   readonly snapshots: readonly (SizedSnapshot | 'damaged' | undefined)[]
 }
 
-/** `sizeBytes`: how large it is with its outcome, where the node says so. */
+/** `sizeBytes`: its size with its outcome, where the node reports it. */
 export type SizedSnapshot = RecordSnapshot & { readonly sizeBytes?: number }
 
 export type Adoption = { readonly key: string; readonly merged: Merged }
 
-/** A node as enrolment sees it. Everything may reject; nothing may be carried out on another run of the node's process. */
+/** A node as enrolment sees it. Every call may reject; none may be executed on another run of the node's process. */
 export interface EnrolmentNode {
   readonly name: string
-  /** Lets the quarantine begin, where none stands for this run of the node; an existing one only becomes `forgot`. */
+  /** Begins the quarantine, where none stands for this run of the node; an existing one only becomes `forgot`. */
   begin(nonce: string, origin: Origin): Promise<void>
-  /** Lets it begin anew. */
+  /** Begins it anew. */
   restart(nonce: string, nextNonce: string): Promise<void>
-  /** False where the nonce does not stand any more. */
+  /** False where the nonce is no longer current. */
   save(nonce: string, progress: CopyProgress): Promise<boolean>
-  /** Sets the epoch, where the nonce still stands. */
+  /** Sets the epoch, where the nonce is still current. */
   enrol(nonce: string, cluster: Cluster): Promise<boolean>
-  /** Some of its keys, and how to ask for more; `FIRST_CURSOR` at the end. A key that stays is shown at least once. */
+  /** Some of its keys, and the next cursor; `FIRST_CURSOR` at the end. A key that stays is returned at least once. */
   keys(cursor: string): Promise<{ readonly keys: readonly string[]; readonly cursor: string }>
   /** @param whole with outcomes; else records show an empty one */
   inspect(keys: readonly string[], whole: boolean): Promise<Inspection>
-  /** Tells it records, all or none: rejects, and changes nothing, where the nonce does not stand at that moment (`mayBeTold`). */
+  /** Writes records to it, all or none: rejects, and changes nothing, where the nonce is outdated (`mayBeTold`). */
   adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void>
   /**
-   * Claims the node for the founding of a new cluster, for a while. False where it is claimed already, or does not wait as a new one
-   * under the nonce that was proposed any more: from here on nobody can object.
+   * Claims the node for the founding of a new cluster, for a while. False where it is claimed already, or no longer
+   * waits as a new one under the proposed nonce: from here on no sidecar can object.
    */
   claimFounding(nonce: string, proposed: string): Promise<boolean>
   /** Sets the first epoch, where the claim still stands and there is none. */

@@ -1,55 +1,55 @@
 /**
- * When a node may vote, and what has to happen before it may again.
+ * When a node may vote, and what must happen before it may again.
  *
  *   founded ──────────────────────────────────────────────┐
  *   forgot → quarantined → copying(source, cursor) → … → enrolled
  *               ↑ another crash: a new nonce ↓
  *               └────────────────────────────┘
  *
- * A node is enrolled for one run of its process (its `run_id`): its epoch names that run. Whatever else it shows it has
- * to wait until every lease that it may have forgotten is over, to learn what a majority of voting nodes remembers, and
- * only then, if it did not forget again meanwhile (its nonce still stands), does it get an epoch and a vote.
+ * A node is enrolled for one run of its process (its `run_id`): its epoch names that run. Otherwise it must wait until
+ * every lease that it may have forgotten is over, and adopt what a majority of voting nodes remembers. Only then, if it
+ * did not forget again meanwhile (its nonce is still current), does it get an epoch and a vote.
  *
  * Owns these decisions as pure functions of what a node shows. It sends nothing and knows no Redis; the acts are
- * `enrolment.ts`, the storing of them an adapter's.
+ * `enrolment.ts`, storing them is an adapter's job.
  */
 
 import { driftMs } from '../clock-drift.ts'
 
-/** Why a node has no epoch. Only nodes of which nobody knows better can be those of a brand-new cluster. */
+/** Why a node has no epoch. Only nodes without a known past can be those of a brand-new cluster. */
 export type Origin = 'new' | 'forgot'
 
-/** How far the copying has come. It stays true however many sidecars work on it: what was copied was copied. */
+/** The progress of copying. It stays true however many sidecars work on it: what was copied stays copied. */
 export type CopyProgress = {
-  /** `run_id`s of the nodes of which every record was looked at. */
+  /** `run_id`s of the nodes whose every record was read. */
   readonly done: readonly string[]
-  /** The node that is being gone through, and where to go on. */
+  /** The current source, and where to go on. */
   readonly source?: { readonly runId: string; readonly cursor: string }
-  /** Records that were told to the node so far. */
+  /** Records copied to the node so far. */
   readonly copied: number
 }
 
-/** What stands on a node that is not enrolled; all sidecars read it, any may go on with it. */
+/** The state of a node that is not enrolled; all sidecars read it, any may go on with it. */
 export type Quarantine = {
   /** The process that it was written for. */
   readonly runId: string
-  /** New for each quarantine: it is gone when the node forgets again. */
+  /** New for each quarantine: lost when the node forgets again. */
   readonly nonce: string
   /** On the node's own clock. */
   readonly sinceNodeMs: number
   readonly origin: Origin
-  /** Somebody declared what a majority remembered as lost: copy what is left, from whoever answers. */
+  /** An operator declared what a majority remembered as lost: copy the rest from every node that answers. */
   readonly declaredBy?: string
   readonly progress: CopyProgress
 }
 
 export const NOTHING_COPIED: CopyProgress = { done: [], copied: 0 }
 
-/** Everything a node says about itself at one moment. */
+/** Everything a node reports about itself at one moment. */
 export type Membership = {
   readonly runId: string
   readonly nodeMs: number
-  /** The epoch that stands there; it may be that of an earlier run. */
+  /** Its current epoch; it may be that of an earlier run. */
   readonly epoch: string | undefined
   readonly quarantine: Quarantine | undefined
   readonly cluster: Cluster | undefined
@@ -58,7 +58,7 @@ export type Membership = {
 /** What all nodes of one cluster have in common. */
 export type Cluster = {
   readonly id: string
-  /** The longest quarantine that any sidecar of this cluster asked for. */
+  /** The longest quarantine that any sidecar of this cluster requested. */
   readonly quarantineMs: number
   /** The names of all its nodes, sorted; absent where none were ever given. */
   readonly members?: readonly string[]
@@ -70,14 +70,14 @@ export function quarantineMsFor(longestLeaseMs: number, clockStepMs: number): nu
 }
 
 /**
- * The epoch of one run of a node's process. The nonce keeps two enrolments of the same run apart; the node's own time says
- * whether it was enrolled before its clock jumped or after it.
+ * The epoch of one run of a node's process. The nonce distinguishes two enrolments of the same run; the node's own time
+ * shows whether it was enrolled before or after its clock jumped.
  */
 export function epochFor(runId: string, nonce: string, nodeMs: number): string {
   return `1:${runId}:${nonce}:${nodeMs}`
 }
 
-/** The node's time when it was enrolled; undefined in an epoch of a version that did not write it. */
+/** The node's time at its enrolment; undefined in an epoch of a version that did not write it. */
 export function enrolledAtNodeMs(epoch: string): number | undefined {
   const [, , , nodeMs] = epoch.split(':')
   return nodeMs === undefined ? undefined : Number(nodeMs)
@@ -88,7 +88,7 @@ export function isEnrolled(member: Pick<Membership, 'runId' | 'epoch'>): boolean
   return member.epoch?.startsWith(`1:${member.runId}:`) ?? false
 }
 
-/** Whether this run of the node has been told to wait already. */
+/** Whether this run of the node is in quarantine already. */
 export function isQuarantined(
   member: Membership,
 ): member is Membership & { readonly quarantine: Quarantine } {
@@ -96,8 +96,8 @@ export function isQuarantined(
 }
 
 /**
- * Whether a node may be told records for the sake of this enrolment: looked at in the very step that would write them. What is
- * told late, to a node that votes again, was gathered before that: it would take the place of what it has promised since.
+ * Whether a node may adopt records for this enrolment: checked in the very step that would write them. Records that
+ * arrive late, at a node that votes again, are older than its new promises and would replace them.
  */
 export function mayBeTold(member: Membership, nonce: string): boolean {
   return !isEnrolled(member) && isQuarantined(member) && member.quarantine.nonce === nonce
@@ -105,9 +105,9 @@ export function mayBeTold(member: Membership, nonce: string): boolean {
 
 export type EnrolmentStep =
   | { readonly kind: 'wait'; readonly remainingMs: number }
-  /** The node's clock ran ahead of ours during the quarantine, or was set back: its "since" means nothing. */
+  /** The node's clock ran ahead of ours during the quarantine, or was set back: its `since` is meaningless. */
   | { readonly kind: 'wait_anew' }
-  /** Too few nodes vote to know what the others forgot. Only a declared loss goes on from here. */
+  /** Too few nodes vote to know what the others forgot. Only a declared loss continues from here. */
   | { readonly kind: 'blocked'; readonly voting: number; readonly required: number }
   | { readonly kind: 'copy'; readonly sourceRunId: string; readonly cursor: string }
   | { readonly kind: 'finish' }
@@ -116,14 +116,14 @@ export type EnrolmentView = {
   readonly quarantine: Quarantine
   /** The node's clock now. */
   readonly nodeMs: number
-  /** The node's clock and ours when this process first saw this nonce, and ours now: a step in between shows. */
+  /** The node's clock and ours when this process first saw this nonce, and ours now: they reveal a step in between. */
   readonly firstSeenNodeMs: number
   readonly observedForMs: number
   readonly quarantineMs: number
   readonly toleratedStepMs: number
   /** `run_id`s of the other nodes that vote now. */
   readonly voting: readonly string[]
-  /** `run_id`s of the other nodes that answer and do not vote: asked only after a declared loss. */
+  /** `run_id`s of the other nodes that answer and do not vote: sources only after a declared loss. */
   readonly others: readonly string[]
   /** A majority of all N. */
   readonly required: number
@@ -135,7 +135,7 @@ export function nextEnrolmentStep(view: EnrolmentView): EnrolmentStep {
   const aheadMs = nodeMs - view.firstSeenNodeMs - view.observedForMs
   if (aheadMs > view.toleratedStepMs + driftMs(view.observedForMs)) return { kind: 'wait_anew' }
   const elapsedMs = nodeMs - quarantine.sinceNodeMs
-  // The node's clock was set back since: what it would have to wait for may be hours away.
+  // The node's clock was set back since: the end of its wait may be hours away.
   if (elapsedMs < 0) return { kind: 'wait_anew' }
   if (elapsedMs < quarantineMs) return { kind: 'wait', remainingMs: quarantineMs - elapsedMs }
 
@@ -143,19 +143,19 @@ export function nextEnrolmentStep(view: EnrolmentView): EnrolmentStep {
   if (voting.length < required && !lossDeclared) return { kind: 'blocked', voting: voting.length, required }
   const sources = lossDeclared ? [...voting, ...view.others] : voting
   const { done, source } = quarantine.progress
-  // After a declared loss everyone who answers is heard; otherwise a majority knows all that can be known.
+  // After a declared loss read every node that answers; otherwise a majority knows all that can be known.
   const heardEnough = lossDeclared ? sources.every((runId) => done.includes(runId)) : done.length >= required
   if (heardEnough) return { kind: 'finish' }
   if (source !== undefined && sources.includes(source.runId)) {
     return { kind: 'copy', sourceRunId: source.runId, cursor: source.cursor }
   }
   const next = sources.find((runId) => !done.includes(runId))
-  // Every voter was gone through, and too few of them: some have come and gone since.
+  // Every voter was read, and they are too few: some have come and gone since.
   if (next === undefined) return { kind: 'blocked', voting: voting.length, required }
   return { kind: 'copy', sourceRunId: next, cursor: FIRST_CURSOR }
 }
 
-/** With which a walk through a node's keys begins, and which it answers at its end. */
+/** The cursor with which a walk through a node's keys begins and ends. */
 export const FIRST_CURSOR = '0'
 
 /** The progress after one more step through a source. */

@@ -1,10 +1,10 @@
 /**
- * Bringing a node that forgot back among those that vote, one step at a time, over whatever nodes they are.
+ * Brings a node that forgot back among the voters, one step at a time, over any kind of node.
  *
- * Owns the acts: founding a brand-new cluster, and for one node in quarantine waiting, copying and enrolling. Which of
- * them is next is `enrolment-rules.ts`; how records are copied is `record-copying.ts`. Every act may be done by several
- * sidecars at once and repeated: copying only raises, and what must happen once is conditional on the nonce on the node.
- * An act that fails rejects; whoever drives it looks at the nodes again and goes on.
+ * Owns the acts: founding a brand-new cluster, and for one node in quarantine waiting, copying and enrolling.
+ * `enrolment-rules.ts` decides the next one; `record-copying.ts` copies records. Several sidecars may do and repeat
+ * every act at once: copying only raises, and what must happen once is conditional on the nonce on the node. An act
+ * that fails rejects; its driver inspects the nodes again and goes on.
  */
 
 import type { Random } from '../clock.ts'
@@ -64,9 +64,9 @@ export function runIdsOf(peers: readonly Peer[]): Pick<EnrolmentView, 'voting' |
 }
 
 /**
- * Enrols all nodes of a brand-new cluster at once, where all of them are there and let themselves be claimed: each with the nonce
- * that was proposed on it and has stood for the founding window.
- * A founder that dies between its first epoch and its last leaves a cluster that only a declared loss gets going.
+ * Enrols all nodes of a brand-new cluster at once, where all of them answer and can be claimed: each with the nonce
+ * that was proposed on it and has stood for the founding window. A founder that dies between its first epoch and its
+ * last leaves a cluster that only a declared loss can restart.
  */
 export async function foundCluster(
   proposed: readonly { readonly node: EnrolmentNode; readonly nonce: string }[],

@@ -1,25 +1,25 @@
 /**
  * When a brand-new cluster may be founded.
  *
- *   all N nodes wait as new ones → proposed → nobody objected for the founding window → claimed → founded
- *                                     └→ a node forgot again, or somebody says that it is not new: no proposal any more
+ *   all N nodes wait as new ones → proposed → no objection for the founding window → claimed → founded
+ *                                     └→ a node forgot again, or a sidecar knows that it is not new: no proposal
  *
- * Nodes that all forgot at once look like new ones, and whoever comes first knows no better. Who has known their cluster does: it
- * dials again, finds a node empty, and writes on it that it forgot. So a founder waits until all of those have had their turn.
+ * Nodes that all forgot at once look like new ones to a new sidecar. A sidecar that knew their cluster dials again,
+ * finds a node empty, and writes on it that it forgot. So a founder waits until all of those have had their turn.
  *
- * Owns this judgement as pure functions. Who was cut off from every node for the whole window has not objected, and finds its nodes
- * in another cluster than its own, which it accepts no more (`redis/inspection.ts`).
+ * Owns this judgement as pure functions. A sidecar that was cut off from every node for the whole window has not
+ * objected, and finds its nodes in another cluster than its own, which it refuses (`redis/inspection.ts`).
  */
 
 import { isQuarantined, type Membership, type Quarantine } from './enrolment-rules.ts'
 
 /**
- * Longer than a running sidecar takes to come by and to object: a second between two attempts to dial, one for an inspection, and
- * one for a machine that is busy just then. A dial that is under way comes on top, see {@link foundingWindowMs}.
+ * Longer than a running sidecar takes to notice and object: a second between two attempts to dial, one for an
+ * inspection, and one for a busy machine. A dial under way is added by {@link foundingWindowMs}.
  */
 export const FOUNDING_WINDOW_MS = 3_000
 
-/** The parts of it that a dial does not take. */
+/** The parts of it besides the dial. */
 const BESIDE_DIALLING_MS = 2_000
 
 /** @param connectTimeoutMs how long an attempt to dial may last: one that began too early must not use up the window */
@@ -27,19 +27,19 @@ export function foundingWindowMs(connectTimeoutMs: number): number {
   return Math.max(FOUNDING_WINDOW_MS, connectTimeoutMs + BESIDE_DIALLING_MS)
 }
 
-/** What stands on all N nodes, and since when this process has seen it stand there without a gap. */
+/** The proposals on all N nodes, and since when this process has seen them without a gap. */
 export type Proposal = { readonly nonces: readonly string[]; readonly sinceMonoMs: number }
 
 /**
- * Where none of all N nodes has ever had an epoch, and each waits as a new one, none is known to have forgotten one.
+ * If none of all N nodes has ever had an epoch, and each waits as a new one, none is known to have forgotten one.
  *
- * @param members one entry a configured node; undefined where it does not answer
+ * @param members one entry per configured node; undefined where it does not answer
  */
 export function mayBeFounded(members: readonly (Membership | undefined)[]): boolean {
   return noncesOfNew(members) !== undefined
 }
 
-/** The proposal as it stands after one more look; undefined where there is none. A node that forgot again begins another one. */
+/** The proposal after one more look; undefined where there is none. A node that forgot again starts another one. */
 export function proposedBy(
   members: readonly (Membership | undefined)[],
   before: Proposal | undefined,

@@ -3,14 +3,14 @@
  *
  *   record key → the group with the largest hash of (its name, the key) → claim, renew, complete, release, read there
  *
- * A group is a whole quorum, with nodes, epochs, breakers and clocks of its own, and every promise is one about a single
- * record: so it is kept by the group on which the record stands, whatever the others do. Records that are claimed together
- * (several intents, entities) may stand on different groups: they have one owner and one token because each is raised to
- * the largest of their tokens by its own majority, which is no different where all of them stand on one group.
+ * A group is a whole quorum, with nodes, epochs, breakers and clocks of its own, and every promise is about a single
+ * record: so the group of the record keeps it, whatever the others do. Records that are claimed together (several
+ * intents, entities) may be in different groups: they have one owner and one token because its own majority raises each
+ * to the largest of their tokens, exactly as within one group.
  *
- * Owns the choice and its stability: it depends on the names alone, neither on their order nor on the nodes of a group, and
- * another group takes its share from every other one and moves nothing else. That all sidecars choose among the same
- * names is `members.ts`' to know.
+ * Owns the choice and its stability: it depends on the names alone, neither on their order nor on the nodes of a group,
+ * and a new group takes its share from every other one and moves nothing else. `members.ts` ensures that all sidecars
+ * choose among the same names.
  *
  * Source: D. Thaler, C. Ravishankar, "Using Name-Based Mappings to Increase Hit Rates" (IEEE/ACM ToN 6, 1998): the
  * highest random weight.
@@ -43,7 +43,7 @@ export function placementOf(names: readonly string[]): Placement {
   }
 }
 
-/** As sidecars and metrics call a node of Redis: free of secrets, the same as long as the configuration is. */
+/** A Redis node's name for sidecars and metrics: free of secrets, and stable while the configuration is. */
 export function nodeName(index: number, group = ''): string {
   return group === '' ? `redis-${index}` : `${group}/redis-${index}`
 }
@@ -51,11 +51,11 @@ export function nodeName(index: number, group = ''): string {
 export type RoutedOptions = {
   /** A majority of one group, for the answer. */
   readonly required: number
-  /** Whether all groups are known to be placed by the same names; until then nothing is claimed anywhere. */
+  /** Whether all groups are known to be placed by the same names; until then no claim is sent. */
   readonly agreed: () => boolean
 }
 
-/** Leases over several groups. A group that is lost refuses its own identities and no others. */
+/** Leases over several groups. A lost group refuses its own identities and no others. */
 export function routeLeases(
   groups: readonly Leases[],
   placement: Placement,
@@ -72,7 +72,7 @@ export function routeLeases(
   }
 }
 
-/** Wait queues over several groups of as many nodes each: that of a record is kept where the record is. */
+/** Wait queues over several groups of as many nodes each: a record's queue is in its group. */
 export function routeWaitQueues(
   groups: readonly [WaitQueues, ...WaitQueues[]],
   placement: Placement,

@@ -1,12 +1,12 @@
 /**
- * Keys that stored outcomes are sealed with: the first seals, every one of them opens.
+ * Keys that encrypt stored outcomes: the first encrypts, every one of them decrypts.
  *
  * AES-256-GCM with the record key as associated data, so that an outcome can't be moved to another record. The nonce
- * follows from key, record and content: the same outcome sealed twice is the same bytes (a node recognises a repeated
- * completion by them), and two different ones never share a nonce. That equal outcomes of one record look equal tells
- * nobody anything that the record does not.
+ * follows from key, record and content: the same outcome encrypted twice is the same bytes (by which a node recognises
+ * a repeated completion), and two different ones never share a nonce. Equal outcomes of one record look equal, which
+ * reveals only what the record does.
  *
- * Sealed: version 2 (1 byte; `stored-outcome.ts` begins with 1), length of the key's name (1), the name, nonce (12),
+ * Encrypted: version 2 (1 byte; `stored-outcome.ts` begins with 1), length of the key's name (1), the name, nonce (12),
  * tag (16), ciphertext.
  *
  * Source: NIST SP 800-38D, section 8.2 (what a repeated nonce costs); RFC 5297 for the idea of a synthetic one.
@@ -35,7 +35,7 @@ const NONCE_BYTES = 12
 const TAG_BYTES = 16
 const NAME = /^[A-Za-z0-9._-]{1,32}$/
 
-/** One key a line, `name base64`, 32 bytes each; empty lines and lines that begin with `#` are left out. */
+/** One key per line, `name base64`, 32 bytes each; empty lines and lines that begin with `#` are ignored. */
 export function parseKeyRing(content: string): ParsedKeyRing {
   const refused = (reason: string): ParsedKeyRing => ({ kind: 'refused', reason })
   const ring: RingKey[] = []
@@ -72,7 +72,7 @@ export function seal(ring: KeyRing, recordKey: string, plain: Buffer): Buffer {
 
 export type Opened =
   | { readonly kind: 'opened'; readonly plain: Buffer }
-  /** Written without a key ring, before there was one. */
+  /** Written before there was a key ring. */
   | { readonly kind: 'plain' }
   | { readonly kind: 'refused'; readonly reason: string }
 
@@ -96,7 +96,7 @@ export function open(ring: KeyRing, recordKey: string, bytes: Buffer): Opened {
       plain: Buffer.concat([decipher.update(bytes.subarray(sealedAt)), decipher.final()]),
     }
   } catch {
-    // The only thing that `final` says is that the tag does not fit.
+    // `final` throws only where the tag does not match.
     return { kind: 'refused', reason: 'altered, or sealed for another record' }
   }
 }

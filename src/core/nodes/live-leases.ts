@@ -1,11 +1,12 @@
 /**
- * Whether a node that was told what the others show also keeps the leases that are running.
+ * Whether a node that adopted the others' records also keeps the running leases.
  *
- * A merge keeps fences, outcomes and attempts, and of two claims the one that stands highest: a lease below another's fence is
- * dropped by it. After a quarantine that is nobody's loss, because each lease that the node had granted is over. A node that is to
- * vote sooner must refuse others for as long as the node that it was would have: what it does not keep is waited for.
+ * A merge keeps fences, outcomes and attempts, and of two claims the highest: it drops a lease below another's fence.
+ * After a quarantine no holder loses by that, because each lease that the node had granted is over. A node that is to
+ * vote sooner must refuse other claimants for as long as it would have: it waits for every lease that it does not keep.
  *
- * Owns which leases those are. A claim that too few nodes can ever have granted is nobody's; one that is completed needs none any more.
+ * Owns which leases those are. A claim that too few nodes can have granted has no holder; a completed one needs no
+ * lease any more.
  */
 
 import { driftMs } from '../clock-drift.ts'
@@ -15,16 +16,16 @@ import type { EnrolmentNode, Inspection } from './enrolment-node.ts'
 
 export type LeaseWatch = {
   monoMs(): number
-  /** Nodes that do not vote now: each of them may have granted what it does not show. */
+  /** Nodes that do not vote now: each of them may have granted a lease that it does not show. */
   readonly mayHaveForgotten: number
-  /** A lease runs on for so long that the node does not keep. */
+  /** Called for a lease that the node does not keep, with its remaining time. */
   owes(remainingMs: number): void
 }
 
 type Running = { readonly record: Extract<NodeRecord, { state: 'claimed' }>; readonly remainingMs: number }
 
 /**
- * @param snapshots of each key, one entry a node that was heard; it was asked at `askedMonoMs`
+ * @param snapshots for each key one entry per node that answered; sent at `askedMonoMs`
  * @param longestMs no lease is longer
  */
 export async function keepLeases(
@@ -41,7 +42,7 @@ export async function keepLeases(
   const running = keys.map((_, index) => runningLeases(snapshots[index] ?? [], required, longestMs, watch))
   const wanted = keys.flatMap((key, index) => ((running[index]?.length ?? 0) > 0 ? [{ key, index }] : []))
   if (wanted.length === 0) return
-  // As it is now: something that came between looking and telling may have stood above what was told.
+  // Its present state: a record written between reading and adopting may have won over the adopted one.
   const own = await target.inspect(
     wanted.map(({ key }) => key),
     false,
@@ -70,7 +71,7 @@ function runningLeases(
   })
 }
 
-/** For as long as the lease runs, the node refuses everybody but its holder. */
+/** Whether the node refuses everyone but the holder for as long as the lease runs. */
 function isKept(
   { record: claim, remainingMs }: Running,
   own: Inspection['snapshots'][number],

@@ -1,12 +1,12 @@
 /**
  * Which nodes a cluster consists of: all sidecars must name the same ones, and how that may change.
  *
- * Two majorities meet because they are taken from one list. Of {1,2,3} and {1,2,3,4,5} one may count 1 and 2 and the other
- * 3, 4 and 5: two sidecars that were configured like that would both hold the same claim. So the list stands on the nodes,
- * and whoever has another one does not start.
+ * Two majorities meet because they are taken from one list. Of {1,2,3} and {1,2,3,4,5} one may count 1 and 2 and the
+ * other 3, 4 and 5: two sidecars configured like that would both hold the same claim. So the list stands on the nodes,
+ * and a sidecar with another list does not start.
  *
- * Where there are several quorum groups, the list of each names them all as well (its mark): two sidecars that choose among
- * different groups would keep one identity on two of them.
+ * Where there are several quorum groups, the list of each names them all as well (its mark): two sidecars that choose
+ * among different groups would keep one identity on two of them.
  */
 
 import { majorityOf } from '../units.ts'
@@ -20,7 +20,7 @@ export function sameMembers(one: readonly string[], other: readonly string[]): b
   return one.length === other.length && memberList(one).every((name, at) => name === memberList(other)[at])
 }
 
-/** For whoever is to choose which of the two lists is wrong. */
+/** For the operator who must decide which of the two lists is wrong. */
 export function membersDiffer(known: readonly string[], own: readonly string[]): string {
   return (
     `the nodes of its cluster are ${memberList(known).join(', ')}, and this configuration has ${memberList(own).join(', ')}: ` +
@@ -31,12 +31,12 @@ export function membersDiffer(known: readonly string[], own: readonly string[]):
 }
 
 /**
- * Whether what `from` remembers is found again by every majority of `to`, once the nodes that came have been enrolled.
+ * Whether every majority of `to` finds what `from` remembers, once the new nodes have been enrolled.
  *
- * Those that came are told what a majority of `to` among those that stay remembers; so that many must stay, and every such
+ * The new nodes adopt what a majority of `to` among those that stay remembers; so that many must stay, and every such
  * majority must hold a node of each majority of `from`.
  *
- * @returns why not; undefined where it may be
+ * @returns why not; undefined where it is allowed
  */
 export function whyNotChange(from: readonly string[], to: readonly string[]): string | undefined {
   const staying = from.filter((name) => to.includes(name)).length
@@ -44,14 +44,14 @@ export function whyNotChange(from: readonly string[], to: readonly string[]): st
   if (staying < needed)
     return `${staying} of the ${from.length} nodes stay, and the ${to.length - staying} that come are told what ${needed} of them remember: change fewer at once`
   const leaving = from.length - staying
-  // Of a majority of the old list so many stay at least; a majority of the new one must not fit beside them.
+  // So many of an old majority stay at least; a majority of the new list must not fit beside them.
   const holders = majorityOf(from.length) - leaving
   return staying - holders >= needed
     ? `what a majority of the ${from.length} knows may be known to ${Math.max(0, holders)} of the ${staying} that stay, which ${needed} of them may not include: take away fewer at once`
     : undefined
 }
 
-/** Among the names of a group's nodes: no name of a node has a space. */
+/** Among the names of a group's nodes: no node's name has a space. */
 const MARK = /^group (\S+) of (\S+)$/
 
 /** The list of a group's nodes, with its mark where there are several groups. */
@@ -60,7 +60,7 @@ export function groupList(
   group: string,
   groups: readonly string[],
 ): readonly string[] {
-  // The only group needs no mark, and is then the same whether it has a name or not.
+  // The only group needs no mark, and is then the same with or without a name.
   if (groups.length === 1 && groups[0] === group) return names
   return [...names, `group ${group} of ${memberList(groups).join('+')}`]
 }
@@ -72,7 +72,7 @@ export function nodesIn(list: readonly string[]): readonly string[] {
 
 export type Mark = {
   readonly group: string
-  /** Among which identities are placed. */
+  /** Identities are placed among these. */
   readonly groups: readonly string[]
 }
 

@@ -1,8 +1,8 @@
 /**
- * Stops asking a node that does not answer, so that one hung node costs nobody its deadline.
+ * Skips a node that does not answer, so that one hung node costs no request its deadline.
  *
- * Owns what counts as a failure of a node: silence and errors. That the connection is down does not (asking then costs
- * nothing), and neither does a single record that the node can't use: it answered.
+ * Owns what counts as a failure of a node: silence and errors. A connection that is down does not count (trying it
+ * costs nothing), nor does a single record that the node can't use: it answered.
  */
 
 import type { Clock, Random } from '../clock.ts'
@@ -11,8 +11,8 @@ import type { NodeAnswer, RecordNode } from '../ports.ts'
 import { admit, type Breaker, type BreakerRules, CLOSED, report } from './breaker.ts'
 
 /**
- * A lost answer or two is a lossy network, and many at one moment are one call that was late: a node is given up after three
- * in a row that are a tenth of a second apart. It is found back within a second of its return.
+ * A lost answer or two is a lossy network, and many at one moment are one late call: a node is given up after three
+ * failures in a row that are a tenth of a second apart. Its return is found within a second.
  */
 export const NODE_BREAKER: BreakerRules = { failures: 3, failingForMs: 100, openMs: 100, openMaxMs: 1_000 }
 
@@ -37,7 +37,7 @@ export function withBreaker(node: RecordNode, options: NodeBreakerOptions): Reco
     name: node.name,
     execute: (command) => {
       let admitted: 'yes' | 'probe' = 'yes'
-      // While it is closed nobody has to look at the clock.
+      // A closed breaker reads no clock.
       if (breaker.kind !== 'closed') {
         const judged = admit(breaker, clock.monoMs())
         become(judged.breaker)
@@ -46,7 +46,7 @@ export function withBreaker(node: RecordNode, options: NodeBreakerOptions): Reco
       }
       return node.execute(command).then((answer) => {
         if (breaker === CLOSED && answersAgain(answer)) return answer
-        // Down is known without asking; a probe that found it so has not found it back.
+        // Down is known without a probe; a probe that fails like that proves no return.
         if (!notEvenSent(answer) || admitted === 'probe') {
           become(report(breaker, admitted, answersAgain(answer), clock.monoMs(), random.fraction(), rules))
         }

@@ -1,20 +1,20 @@
 /**
- * Watches the clocks of the nodes through the TIME that every answer carries, and takes a node's vote away for a while
- * where its clock was stepped; for good, until it is enrolled again, where it jumped ahead.
+ * Watches the clocks of the nodes through the TIME in every answer, and suspends a node's vote for a while where its
+ * clock was stepped; until it is enrolled again where the clock jumped ahead.
  *
  *   counted → suspended (a step was seen) → counted (the longest lease is over)
  *                  └→ jumped (ahead, by more than is tolerated, and the others did not) → a node that forgot
  *
- * A node's lease ends on the node's own clock. Where that clock jumps, leases end too early or too late; until the longest
- * of them is over on any clock, the node's answers say nothing. Tokens need no clock, so a constant offset is only reported, and
- * refused where that was chosen. After a jump ahead, what the node was to remember may have expired (`clock-jumps.ts`): until it
- * is clear whether it was the node's clock that jumped, its votes do not count.
- * A clock that has not been watched for long may have jumped before: what it says of a lease that has ended is believed only
- * where it agrees closely with the others (`first-sight.ts`).
+ * A node's lease ends on the node's own clock. Where that clock jumps, leases end too early or too late; until the
+ * longest of them is over on any clock, the node's answers say nothing. Tokens need no clock, so a constant offset is
+ * only reported, and refused where that is configured. After a forward jump, the node's records may have expired
+ * (`clock-jumps.ts`): until it is clear whether the node's clock jumped, its votes do not count. A clock that has not
+ * been watched for long may have jumped before: its word that a lease has ended is trusted only where it agrees closely
+ * with the others (`first-sight.ts`).
  *
- * Owns the wrapper of a node that applies these judgements; what a step and an offset is, is `clock-samples.ts`. What suspends a
- * vote by other means (epoch, quarantine) is elsewhere. A pause of our own monotonic clock (a suspended machine) looks
- * like a step of every node and is treated as one: then nobody here knows how much time has passed.
+ * Owns the wrapper of a node that applies these judgements; `clock-samples.ts` defines steps and offsets. What else
+ * suspends a vote (epoch, quarantine) is elsewhere. A pause of our own monotonic clock (a suspended machine) looks like
+ * a step of every node and is treated as one: then this process does not know how much time has passed.
  */
 
 import type { Clock } from '../clock.ts'
@@ -43,23 +43,23 @@ export type NodeClocksOptions = {
   readonly maxSkewMs: number
   /** Refuse claims while a majority of the nodes is further off than tolerated. */
   readonly enforce: boolean
-  /** How far a node's clock may jump ahead before what it remembers is no longer trusted. */
+  /** How far a node's clock may jump ahead before its memory is no longer trusted. */
   readonly toleratedStepMs: number
-  /** Told once of each jump that was the node's own: what it promised before it has forgotten. */
+  /** Called once for each jump that was the node's own: it forgot what it promised before. */
   readonly onForwardJump?: (index: number, jump: ForwardJump) => void
 }
 
 type Watched = {
   baseline: Baseline | undefined
   steady: Steady
-  /** A jump ahead of which it is not clear yet whose it was. */
+  /** A jump ahead while it is unclear whose it was. */
   jump: ForwardJump | undefined
   suspendedUntilMonoMs: number
   /** Since when no jump can have been missed, but one that a round trip hides. */
   followedSinceMonoMs: number
-  /** Of the readings since then the one that says most. */
+  /** The most precise reading since then. */
   narrowest: Reading | undefined
-  /** Its clock was once seen among those of a majority; until then it has no more weight than after a step. */
+  /** Its clock was once seen among those of a majority; until then it counts as after a step. */
   believed: boolean
   skewed: boolean
   toldMonoMs: number
@@ -68,14 +68,14 @@ type Watched = {
 /** A node is looked at once a second; in a longer gap drift alone would hide a jump that a lease does not allow for. */
 const FOLLOWED_GAP_MS = 3_000
 
-/** How often an offset is told, at most, for each node. */
+/** The shortest time between two reports of a node's offset. */
 const OFFSET_EVERY_MS = 1_000
 
 export type WatchedNodes = {
   readonly nodes: readonly RecordNode[]
   /** Until when the votes of this node do not count, on the monotonic clock; in the past: they do. */
   suspendedUntilMonoMs(index: number): number
-  /** The node was asked its time otherwise than by a command. @returns whether its votes count now */
+  /** A node's time was read by other means than a command. @returns whether its votes count now */
   saw(index: number, sample: ClockSample, sentWallMs: number): boolean
 }
 
@@ -100,7 +100,7 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
   }
 }
 
-/** What is known of all clocks of one cluster, because each node is judged by the others. */
+/** What is known of all clocks of one cluster, because the others judge each node. */
 class NodeClocks {
   readonly watched: readonly Watched[]
   readonly #options: NodeClocksOptions
@@ -122,7 +122,7 @@ class NodeClocks {
     }))
   }
 
-  /** What one more answer says of the clock of a node. */
+  /** Applies one more answer to a node's clock. */
   judge(node: string, state: Watched, sample: ClockSample, sentWallMs: number): void {
     const { events, maxSkewMs } = this.#options
     this.#judgeStep(node, state, sample)
@@ -153,7 +153,7 @@ class NodeClocks {
     const since = state.steady === undefined || stepMs > 0 ? sentMonoMs : state.steady.sinceMonoMs
     state.steady = { sinceMonoMs: since, lastMonoMs: Math.max(sentMonoMs, state.steady?.lastMonoMs ?? 0) }
     if (stepMs !== 0) {
-      // Which is waited for anyway, wherever the clock stands.
+      // The suspension covers it anyway, wherever the clock stands.
       state.believed = true
       state.suspendedUntilMonoMs = receivedMonoMs + suspendMs
       events.publish({ kind: 'clock_stepped', node, stepMs, suspendedMs: suspendMs })
@@ -166,7 +166,7 @@ class NodeClocks {
   }
 
   #believeMost(): void {
-    // Each answer comes by here, and after the first ones there is nobody left to be judged.
+    // Runs on each answer, and after the first ones no node is left to be judged.
     if (!this.watched.some(isUnjudged)) return
     const { clock, toleratedStepMs } = this.#options
     const readings = this.watched.flatMap(({ baseline }) =>
@@ -186,7 +186,7 @@ class NodeClocks {
     const nowMonoMs = clock.monoMs()
     if (nowMonoMs - state.followedSinceMonoMs >= suspendMs) return true
     const readings = this.watched.flatMap(({ baseline, narrowest }) =>
-      // One of long ago has drifted since.
+      // An old reading has drifted since.
       baseline === undefined ||
       narrowest === undefined ||
       nowMonoMs - baseline.last.receivedMonoMs > BASELINE_MS
@@ -200,9 +200,9 @@ class NodeClocks {
     )
   }
 
-  /** An answer of one node may settle what another one did. */
+  /** An answer of one node may decide about another's jump. */
   #judgeForwardJumps(): void {
-    // Each answer comes by here, and hardly ever has any clock jumped.
+    // Runs on each answer, and hardly ever has any clock jumped.
     if (!this.watched.some(({ jump }) => jump !== undefined)) return
     for (const [index, state] of this.watched.entries()) {
       const { jump } = state
@@ -232,7 +232,7 @@ class NodeClocks {
             enforce &&
             command.kind === 'claim' &&
             this.watched.filter(({ skewed }) => skewed).length >= this.#required
-          // It was executed, so whoever asked takes back what it may have granted; it does not count.
+          // It was executed, so the claimant releases what it may have granted; it does not count.
           if (isTakeover(command, answer) && !this.#knowsLapses(state, command.leaseMs))
             return uncounted(answer.nodeMs)
           return suspended || refused ? uncounted(answer.nodeMs) : answer
@@ -251,7 +251,7 @@ function isSuspended({ jump, suspendedUntilMonoMs }: Watched, atMonoMs: number):
   return jump !== undefined || atMonoMs < suspendedUntilMonoMs
 }
 
-/** A claim of before was over by the node's clock. */
+/** An earlier claim had ended by the node's clock. */
 function isTakeover(
   command: RecordCommand,
   answer: NodeAnswer,

@@ -1,8 +1,8 @@
 /**
- * Whether a node has room for what is new.
+ * Whether a node has room for new claims.
  *
- * A claim that is granted has to be completed, and its outcome is the larger part of a record. So new claims stop while there
- * is still room for the outcomes of those that were granted; what the node remembers it answers however full it is.
+ * A granted claim has to be completed, and its outcome is the larger part of a record. So new claims stop while there
+ * is still room for the outcomes of the granted ones; a node answers from its memory however full it is.
  *
  * Owns this judgement as a pure function, and its words. What a full node does with a command is `record-rules.ts`.
  */
@@ -24,7 +24,7 @@ export function takesNewClaims(memory: NodeMemory, shareMax: number): boolean {
   return (shareOfMemory(memory) ?? 0) < shareMax
 }
 
-/** For whoever has to make room. */
+/** For the operator who has to make room. */
 export function describeMemory({ usedBytes, limitBytes }: NodeMemory, shareMax: number): string {
   const used = `${usedBytes} of ${limitBytes} bytes of maxmemory are used`
   return `${used} (${percent(usedBytes / limitBytes)}), and new claims stop at ${percent(shareMax)}`

@@ -1,9 +1,8 @@
 /**
- * Answers `unavailable` at once while the quorum has been lost for a while, and finds out with one claim at a time whether
- * it is back.
+ * Answers `unavailable` at once while the quorum stays lost, and probes for its return with one claim at a time.
  *
- * Without it every request waits for its whole budget, and all of them ask all nodes the moment one returns. What a
- * holder does (renew, complete, release) and reading pass through: nobody but the holder can do it later.
+ * Without it every request waits for its whole budget, and all of them reach all nodes the moment one returns. A
+ * holder's calls (renew, complete, release) and reads pass through: only the holder can make them.
  *
  * Owns the decision whether to claim at all.
  */
@@ -49,11 +48,11 @@ export function withQuorumBreaker(leases: Leases, options: QuorumBreakerOptions)
       const { breaker: next, admitted } = admit(breaker, clock.monoMs())
       become(next)
       if (admitted === 'no') return { kind: 'unavailable', answered: 0, required }
-      // Where the claim itself is refused (a rule broken by the caller), nothing is learnt of the quorum.
+      // Where the claim itself is refused (a rule broken by the caller), it says nothing of the quorum.
       let answered = true
       try {
         const result = await leases.claim(request)
-        // Nodes without room for new claims are well, and answer what they know: claims go on asking them.
+        // Nodes without room for new claims are healthy, and answer from memory: claims still go to them.
         answered = result.kind !== 'unavailable' || isForWantOfRoom(result)
         return result
       } finally {

@@ -1,8 +1,8 @@
 /**
- * Telling a node that forgot what the others remember, page by page.
+ * Copies to a node that forgot what the others remember, page by page.
  *
- * Owns who is heard of a record, that a majority of voting nodes is, and how much travels at once: headers first, outcomes
- * only where the node lacks them. What the answers amount to is `record-merge.ts`. Everything may be done twice.
+ * Owns which nodes are read, that they are a majority of voters, and the size of each transfer: headers first, outcomes
+ * only where the node lacks them. What the answers amount to is `record-merge.ts`. Every step may be repeated.
  */
 
 import type { Events } from '../events.ts'
@@ -20,26 +20,26 @@ import { keepLeases, type LeaseWatch } from './live-leases.ts'
 
 export type CopyPorts = {
   readonly events: Events
-  /** Asked as keys are looked at, so that one turn copies many pages. Where it is not given a turn copies one. */
+  /** Called as keys are read, so that one turn copies many pages. Without it a turn copies one. */
   readonly goOn?: (keysLookedAt: number) => Promise<boolean>
-  /** What was merged since the node forgot. Once is enough: what it promises from now on does not count. */
+  /** What was merged since the node forgot. Once is enough: its promises from now on do not count. */
   readonly merged?: MergedKeys
-  /** Told of leases that run on; where it is not given they are over. */
+  /** Hears of running leases; absent where they are over. */
   readonly leases?: LeaseWatch
 }
 
-/** A key may be left out, where there are too many to remember: then it is looked at once more. */
+/** A key may be left out, where there are too many to remember: then it is read once more. */
 export type MergedKeys = { has(key: string): boolean; add(key: string): unknown }
 
-/** A node whose records are looked at. */
+/** A node whose records are read. */
 export type Source = Omit<Peer, 'node'> & { readonly node: Pick<EnrolmentNode, 'name' | 'keys' | 'inspect'> }
 
 export type CopyView = Pick<EnrolmentView, 'quarantine' | 'quarantineMs' | 'required'> & {
-  /** So many have to be heard of each record; where it is not given a majority of all. */
+  /** So many nodes must show each record; by default a majority of all. */
   readonly hearAtLeast?: number
 }
 
-/** Goes on through one source for as long as it may in one turn. Where it breaks off, only the keys that were told are remembered. */
+/** Reads on through one source for as long as the turn lasts. After a failure only the copied keys are remembered. */
 export async function copyPages(
   target: EnrolmentNode,
   peers: readonly Source[],
@@ -48,7 +48,7 @@ export async function copyPages(
   { events, goOn, merged, leases }: CopyPorts,
 ): Promise<CopyProgress> {
   const lossDeclared = quarantine.declaredBy !== undefined
-  // After a declared loss whoever was silent for a moment may be the only one who knows: each source is heard anew.
+  // After a declared loss a node that was silent for a moment may be the only one that knows: read each source anew.
   const known = merged === undefined || lossDeclared ? new Set<string>() : merged
   const witnesses = lossDeclared ? peers : peers.filter((peer) => peer.voting)
   const source = witnesses.find(({ runId }) => runId === step.sourceRunId)
@@ -71,10 +71,10 @@ export async function copyPages(
           for (const key of keys) known.add(key)
           return count
         })
-        // Where it fails it is asked for below, not before its turn.
+        // A failure is handled where the portion is awaited below, not before its turn.
         portion.catch(() => {})
         copying.push(portion)
-        // The oldest first: however slow the nodes are, some are under way and no more.
+        // The oldest first: however slow the nodes are, the number under way is bounded.
         if (copying.length >= PORTIONS_AT_ONCE) copied += (await copying.shift()) ?? 0
         if (goOn !== undefined) more = (await goOn(keys.length)) && more
       }
@@ -84,16 +84,16 @@ export async function copyPages(
   } finally {
     await Promise.allSettled(copying)
   }
-  // Had its clock jumped on the way, it would have shown fewer keys than it knew, and said nothing.
+  // Had its clock jumped on the way, it would have silently returned fewer keys than it knew.
   if (!lossDeclared && !(await source.node.inspect([], false)).voting)
     throw new Error(`${source.node.name} stopped voting while its keys were gone through`)
   return advanced(quarantine.progress, source.runId, cursor, copied)
 }
 
-/** Calls that a node answers beside each other: what takes long is the way there, and a disk that syncs. */
+/** Parallel calls to one node: most of the time is the way there, and a disk that syncs. */
 const PORTIONS_AT_ONCE = 4
 
-/** Keys in one call: under a millisecond of the node's time, in which no claim is answered. */
+/** Keys per call: under a millisecond of the node's time, in which it answers no claim. */
 const PORTION_KEYS = 100
 
 function chunked(keys: readonly string[]): readonly (readonly string[])[] {
@@ -114,8 +114,8 @@ type CopyRules = {
 }
 
 /**
- * @param turn by turns each of those that were heard is asked for outcomes
- * @returns how many records the node was told
+ * @param turn rotates the nodes that outcomes are loaded from
+ * @returns how many records were copied to the node
  */
 async function copyKeys(
   target: EnrolmentNode,
@@ -155,7 +155,7 @@ async function copyKeys(
 
 type Heard = { readonly node: Source['node']; readonly snapshots: Inspection['snapshots'] }
 
-/** The headers of `keys` on so many voting nodes, the source among them. */
+/** The headers of `keys` on so many voting nodes, the source included. */
 async function hear(
   keys: readonly string[],
   source: Source,
@@ -167,7 +167,7 @@ async function hear(
   const heard = answers.flatMap((answer, index): Heard[] => {
     const witness = witnesses[index]
     if (answer.status === 'rejected' || witness === undefined) return []
-    // A voter that turns out to have forgotten would pass for one that never knew.
+    // A voter that turns out to have forgotten would look like one that never knew.
     if (!answer.value.voting && !lossDeclared) return []
     return [{ node: witness.node, snapshots: answer.value.snapshots }]
   })
@@ -182,7 +182,7 @@ type News = Adoption & { readonly index: number }
 
 type Load = { readonly holder: Heard; readonly wanted: readonly News[] }
 
-/** Who is asked for which outcomes, by size. */
+/** Which node to load which outcomes from, by size. */
 function toLoad(news: readonly News[], heard: readonly Heard[], turn: number): readonly Load[] {
   const first = turn % heard.length
   const inTurn = [...heard.slice(first), ...heard.slice(0, first)]
@@ -210,9 +210,9 @@ async function loadOutcomes(
   return wanted.flatMap(({ key, index }, at): Adoption[] => {
     const whole = snapshots[at]
     const others = heard.flatMap((one) => (one === holder ? [] : intact(one.snapshots[index])))
-    // First, because of snapshots of one outcome the first is kept, and the others are headers without it.
+    // First, because of several snapshots of one outcome the first wins, and the others are headers without it.
     const merged = mergeSnapshots([...intact(whole), ...others], required)
-    // Gone or overtaken between the two looks: this page is gone through again.
+    // Gone or overtaken between the two reads: go through this page again.
     if (merged?.record.state === 'completed' && outcomeIn(merged) !== outcomeIn(whole))
       throw new Error('an outcome was replaced while it was copied')
     return merged === undefined ? [] : [{ key, merged }]
@@ -222,7 +222,7 @@ async function loadOutcomes(
 /** Bytes of outcomes in one answer: a fraction of a millisecond of the node's time. */
 const LOAD_MAX_BYTES = 256 * 1024
 
-/** Each outcome may be as large as what a route lets be stored: in portions that hold up no claim. */
+/** Each outcome may be as large as a route allows: load in portions that delay no claim. */
 function bySize(wanted: readonly News[], holder: Heard): readonly (readonly News[])[] {
   const portions: News[][] = []
   let bytes = Number.POSITIVE_INFINITY
@@ -261,14 +261,14 @@ function accepted(seen: { readonly record: NodeRecord } | 'damaged' | undefined)
     : undefined
 }
 
-/** The very bytes: a header shows an empty outcome, which must not be told to anybody. */
+/** The very bytes: a header has an empty outcome, which must not be copied. */
 function outcomeIn(seen: { readonly record: NodeRecord } | 'damaged' | undefined): Buffer | undefined {
   return seen !== undefined && seen !== 'damaged' && seen.record.state === 'completed'
     ? seen.record.outcome
     : undefined
 }
 
-/** What the node has already it need not be told: one that kept most of its memory is told little. */
+/** Skips what the node has already: a node that kept most of its memory adopts little. */
 function isKnown(own: RecordSnapshot | 'damaged' | undefined, { record: theirs, ttlMs }: Merged): boolean {
   // What it can't read it can't adopt either.
   if (own === undefined || own === 'damaged') return own === 'damaged'

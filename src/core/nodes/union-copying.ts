@@ -1,9 +1,9 @@
 /**
- * Telling a node that was started again what ALL nodes that answer show, itself among them (`continuity.ts` says when that is enough).
+ * Copies to a node that restarted what ALL nodes that answer show, itself included (`continuity.ts` says when it may).
  *
- * Owns who has been heard so far. That is kept by whoever does it and not on the node: if it dies another begins anew. A node
- * counts as heard only as what it was then (a run of its process that votes, or one that waits under one nonce): one that has been
- * started again, flushed or enrolled since knows more or less than it did, and is heard again.
+ * Owns which nodes have been read so far. The process that copies keeps that, not the node: if it dies, another begins
+ * anew. A node counts as heard only in its state then (a run of its process that votes, or one that waits under one
+ * nonce): one that restarted, was flushed or enrolled since knows more or less than it did, and is read again.
  */
 
 import { driftMs } from '../clock-drift.ts'
@@ -13,19 +13,19 @@ import type { EnrolmentNode } from './enrolment-node.ts'
 import { type CopyProgress, FIRST_CURSOR, NOTHING_COPIED } from './enrolment-rules.ts'
 import { type CopyPorts, type CopyView, copyPages, type Source } from './record-copying.ts'
 
-/** `runId` is the name of what it is now: {@link heardAs}. */
+/** `runId` is its present state: {@link heardAs}. */
 export type UnionSource = Source
 
 export type UnionProgress = {
-  /** As what all of them were when the node was told. */
+  /** The states of all of them when the records were copied. */
   readonly among: string
   readonly told: Told
   readonly copied: CopyProgress
 }
 
 /**
- * What the node was told, key by key. One object, so that of a key that counts as told the lease that is owed stays known, also where
- * the turn that told it fails after that.
+ * The copied keys. One object, so that the lease owed for a copied key stays known, also where the turn that copied it
+ * fails after that.
  */
 type Told = {
   readonly keys: Set<string>
@@ -35,21 +35,21 @@ type Told = {
 
 export type UnionPorts = Omit<CopyPorts, 'merged' | 'leases'> & { readonly monoMs: () => number }
 
-/** What a node is heard as. */
+/** The state in which a node is heard. */
 export function heardAs({ kind, membership }: Exclude<NodeView, { kind: 'silent' }>): string {
   const { runId, epoch, quarantine } = membership
   return kind === 'voting' ? `voting ${epoch}` : `waiting ${runId} ${quarantine?.nonce ?? ''}`
 }
 
-/** Nothing is left to be heard of these nodes. */
+/** Whether all these nodes have been read. */
 export function hasHeard(progress: UnionProgress | undefined, sources: readonly UnionSource[]): boolean {
   return progress !== undefined && sources.every(({ runId }) => progress.copied.done.includes(runId))
 }
 
 /**
- * Goes on through one node for as long as it may in one turn.
+ * Reads on through one node for as long as the turn lasts.
  *
- * @param slackMs by how much the clock of a node that waits may be another one than it was: so much longer are its leases
+ * @param slackMs how far the clock of a waiting node may differ from its earlier one: so much longer are its leases
  */
 export async function takeUnionTurn(
   target: EnrolmentNode,
@@ -70,7 +70,7 @@ export async function takeUnionTurn(
   const told = same ? known.told : { keys: new Set<string>(), leasesUntilMonoMs }
   const before = known?.copied ?? NOTHING_COPIED
   const done = before.done.filter((id) => ids.includes(id))
-  // Of what was heard together with others as they are no more, the rest has to be heard with those that are.
+  // Part of it was read together with other states of the nodes: read the rest with their present ones.
   const source = same ? before.source : undefined
   const next = source?.runId ?? ids.find((id) => !done.includes(id))
   if (next === undefined) return { among, told, copied: { done, copied: before.copied } }
@@ -105,7 +105,7 @@ function limited(keys: Set<string>) {
   }
 }
 
-/** What it shows is heard although it does not vote; and its leases as if its clock were that far behind. */
+/** Its records count although it does not vote; and its leases as if its clock were that far behind. */
 function waiting(node: Source['node'], slackMs: number): Source['node'] {
   const later = (seen: RecordSnapshot): RecordSnapshot => ({ ...seen, nodeMs: seen.nodeMs - slackMs })
   return {
