@@ -1,8 +1,8 @@
 /**
- * Looks at the stats of all nodes now and then, for as long as this sidecar is elected to.
+ * Collects the stats of all nodes now and then, while this sidecar is elected to.
  *
- * One sidecar asks for all of them: as many as there are pods would cost the nodes more than it tells. Owns what is known at
- * the moment, which is nothing where it is not elected and nothing of a node that did not answer the last time.
+ * One sidecar collects for all: one request per pod would cost the nodes more than it tells. Owns the latest stats:
+ * none where it is not elected, and none of a node that did not answer the last time.
  */
 
 import type { Clock } from '../core/clock.ts'
@@ -11,14 +11,14 @@ import { paused } from './sweeper.ts'
 
 export type NodeStatsSource = {
   readonly name: string
-  /** Rejects where the node can't be asked. */
+  /** Rejects where the node can't be reached. */
   read(): Promise<NodeStats>
 }
 
 export type NodeCollector = {
-  /** By name of the node; undefined where somebody else is elected. */
+  /** By name of the node; undefined where another sidecar is elected. */
   nodeStats(): ReadonlyMap<string, NodeStats> | undefined
-  /** Looks again and again until it is over. */
+  /** Collects again and again until it is over. */
   collect(over: AbortSignal): Promise<void>
 }
 

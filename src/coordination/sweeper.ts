@@ -1,9 +1,9 @@
 /**
- * The sweeper: finds claims that lapsed without an outcome, writes each down once as a dead letter, and asks the
- * application what became of it where the configuration says how.
+ * The sweeper: finds claims that lapsed without an outcome, writes each down once as a dead letter, and, where
+ * configured, asks the application what became of it.
  *
- * Owns one round over all keys. It runs under an elected leader, looks at one node at a time in small steps, and believes
- * no single node: what a node shows is checked by a quorum read before it is told to anybody, and decided by a claim.
+ * Owns one round over all keys. It runs under an elected leader, looks at one node at a time in small steps, and trusts
+ * no single node: a quorum read checks what a node shows before it is reported, and a claim decides it.
  */
 
 import type { Clock, Timer } from '../core/clock.ts'
@@ -24,21 +24,21 @@ import { isWork } from '../core/request/identity.ts'
 export type Lapsed = { readonly recordKey: string; readonly token: Token }
 
 export interface RecordSource {
-  /** Lapsed claims among some keys of one node, and how to go on; cursor `0` begins and ends. Rejects where it can't. */
+  /** Lapsed claims among some keys of one node, and the next cursor; `0` begins and ends. Rejects on failure. */
   lapsed(cursor: string): Promise<{ readonly found: readonly Lapsed[]; readonly cursor: string }>
 }
 
 export type Verdict = 'completed' | 'released' | 'unknown'
 
 export type SweeperOptions = {
-  /** One a node. */
+  /** One per node. */
   readonly sources: readonly RecordSource[]
   readonly leases: Leases
   readonly auditLog: AuditLog
   readonly clock: Clock
-  /** Of the claims that settle what the application answers, and their outcomes. */
+  /** Of the claims that settle the application's answers, and their outcomes. */
   readonly terms: DecisionTerms
-  /** Asks the application; undefined where nobody is to be asked. */
+  /** Asks the application; undefined where none is configured. */
   readonly ask: ((orphan: OrphanSeen) => Promise<Verdict>) | undefined
   readonly onFailure: (cause: unknown) => void
 }
@@ -48,14 +48,14 @@ export type OrphanSeen = Orphan
 /** Pause between two steps over the keys of a node: a step costs the node some 50 µs. */
 const STEP_PAUSE_MS = 20
 
-/** How many orphans are remembered as written down; one that is forgotten is written again, and stands there once. */
+/** How many orphans are remembered as reported; a forgotten one is written again, as the same entry. */
 const REPORTED_MAX = 10_000
 
 export function createSweeper(options: SweeperOptions) {
   const { sources, leases, auditLog, clock, terms, ask, onFailure } = options
   const reported = new Set<string>()
 
-  /** @returns how many orphans were found that stand; settled ones do not count */
+  /** @returns how many open orphans were found; settled ones do not count */
   async function sweepOnce(over: AbortSignal): Promise<number> {
     const seen = new Set<string>()
     let open = 0
@@ -66,7 +66,7 @@ export function createSweeper(options: SweeperOptions) {
           const step = await source.lapsed(cursor)
           cursor = step.cursor
           for (const { recordKey } of step.found) {
-            // Entities and marks of contents lapse on purpose; no work of a request ends with them.
+            // Entities and marks of contents lapse on purpose; no request's work ends with them.
             if (seen.has(recordKey) || !isWork(recordKey)) continue
             seen.add(recordKey)
             if (await look(recordKey)) open += 1
@@ -74,7 +74,7 @@ export function createSweeper(options: SweeperOptions) {
           await paused(clock, STEP_PAUSE_MS, over)
         }
       } catch (cause) {
-        // A node that can't be looked at now: the others show its records too.
+        // This node can't be reached now: the others show its records too.
         onFailure(cause)
       }
     }
@@ -83,22 +83,22 @@ export function createSweeper(options: SweeperOptions) {
 
   async function look(recordKey: string): Promise<boolean> {
     const record = await leases.read(recordKey)
-    // An outcome that a node shows and reading could not help to a majority: a claim adopts it, where nobody holds the record.
+    // A node shows an outcome that the read could not help to a majority: a claim adopts it, where no holder is live.
     if (record.kind === 'unavailable' && record.minorityOutcome !== undefined)
       return !(await adoptOutcome({ recordKey, ...record.minorityOutcome }, terms, leases))
     if (record.kind !== 'claimed' || record.remainingMs > 0) return false
     const { token, attempt, fingerprint } = record
     const orphan: OrphanSeen = { recordKey, token, attempt, fingerprint }
-    // A node shows an outcome: whoever claims it adopts that, and then it is none.
+    // A node shows an outcome: the next claim adopts it, and the orphan is gone.
     if (record.minorityOutcome === true) return !(await adoptOutcome(orphan, terms, leases))
-    // Whoever says that it was not carried out refuses its token, and all below it, from now on: so it must be one that every
-    // later claim exceeds. One of a minority may stay ahead of them, and what is asked in its name can't be settled.
+    // The answer "not executed" promises to refuse this token and all below it from now on: so every later claim must
+    // exceed it. Claims may stay below the token of a minority, so a question about that can't be settled.
     if (ask !== undefined && record.majorityReached === true && (await isOverBy(ask, orphan))) return false
     await report(orphan)
     return true
   }
 
-  /** Settled, or recorded while the application was asked. What else came between leaves it to be told. */
+  /** Settled, or recorded while the application was asked. In any other case it must still be reported. */
   async function isOverBy(asked: NonNullable<typeof ask>, orphan: OrphanSeen): Promise<boolean> {
     const verdict = await asked(orphan)
     switch (verdict) {

@@ -78,7 +78,7 @@ async function underClaim(request: ProtectedRequest, claimed: ClaimResult, guard
   switch (claimed.kind) {
     case 'granted':
       if (claimed.lease.attempt > 1 && request.policy.takeover === 'indeterminate') {
-        // Releasing a takeover restores the lapsed claim, so the question stays open until an operator decides it.
+        // Releasing a takeover restores the lapsed claim, so the question stays open until the orphan is settled.
         await guard.leases.release(claimed.lease)
         return { kind: 'undecided', retryAfterMs: request.policy.leaseMs }
       }

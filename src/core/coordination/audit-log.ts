@@ -1,8 +1,8 @@
 /**
- * The audit log: what somebody has to look at later, kept on a majority of the nodes.
+ * The audit log: what an operator has to look at later, kept on a majority of the nodes.
  *
- * Two streams: `dead-letters`, each entry a question that an operator answers (requeue or discard); and `audit`, which is
- * only read. Owns the words of an entry and which events become one. Entries carry hashes, tokens and names, never a
+ * Two streams: `dead-letters`, each entry a question that an operator answers (requeue or discard); and `audit`, which
+ * is only read. Owns the words of an entry and which events become one. Entries carry hashes, tokens and names, never a
  * client's key, header or body.
  */
 
@@ -11,7 +11,7 @@ import type { CoreEvent } from '../events.ts'
 export type AuditStream = 'dead-letters' | 'audit'
 
 export type AuditKind =
-  /** A claim lapsed without an outcome: nobody knows what became of its work. */
+  /** A claim lapsed without an outcome: the fate of its work is unknown. */
   'orphan' | 'fenced_completion' | 'renewal_lost' | 'conflict' | 'degraded' | 'operator'
 
 export type AuditEntry = {
@@ -20,7 +20,7 @@ export type AuditEntry = {
   readonly kind: AuditKind
   readonly atWallMs: number
   readonly recordKey: string
-  /** What else is known, as text. */
+  /** Further details, as text. */
   readonly fields: Readonly<Record<string, string>>
 }
 
@@ -28,9 +28,9 @@ export type AuditRead =
   | { readonly kind: 'entries'; readonly entries: readonly AuditEntry[] }
   | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
 
-/** Kept on the nodes. Nothing here rejects. */
+/** Kept on the nodes. Never rejects. */
 export interface AuditLog {
-  /** False where fewer than a majority took it. Writing an entry again that stands already changes nothing. */
+  /** False where fewer than a majority took it. Writing an existing entry again changes nothing. */
   append(stream: AuditStream, entry: AuditEntry): Promise<boolean>
   /** The newest `limit` entries, oldest first, merged from a majority. */
   read(stream: AuditStream, limit: number): Promise<AuditRead>
@@ -38,7 +38,7 @@ export interface AuditLog {
   remove(stream: AuditStream, id: string): Promise<boolean>
 }
 
-/** Which events are written down, and where; undefined for all others. */
+/** The audit log's entry for an event, and its stream; undefined for events that it does not record. */
 export function auditEntryOf(
   event: CoreEvent,
   wallMs: () => number,

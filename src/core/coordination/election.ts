@@ -1,11 +1,11 @@
 /**
- * Leader election on the record protocol: whoever claims the record of a leadership leads, for as long as the lease is kept.
+ * Leader election on the record protocol: the candidate that claims the leadership's record leads for its lease.
  *
  *   following → leading (claimed) → following (lease lost, or stopped)
  *
- * Owns the life of a candidate. The term's token is its fencing token: what a leader writes under it is refused once a
- * later leader has written. Two processes may believe that they lead for a moment; duties must bear that, as the
- * sweeper's do, which only proposes what claims then decide.
+ * Owns the life of a candidate. The term's token is its fencing token: a write under it is refused once a later leader
+ * has written. Two processes may believe for a moment that they lead; duties must bear that, as the sweeper's do: it
+ * only proposes what claims then decide.
  */
 
 import { KEPT_WHILE_ALIVE, renewLease } from '../claims/lease-renewer.ts'
@@ -57,7 +57,7 @@ export function campaign(options: CandidateOptions): Candidate {
 
   function tryLater(): void {
     if (stopped.signal.aborted) return
-    // Followers ask about as often as the leader renews, each at its own moment.
+    // Followers claim about as often as the leader renews, each at its own moment.
     again = clock.timer((leaseMs / 3) * (1 + random.fraction()), () => {
       running = once()
     })
@@ -70,10 +70,10 @@ export function campaign(options: CandidateOptions): Candidate {
       leaseMs,
       retentionMs: LEADERSHIP_RETENTION_MS,
       budgetMs: CLAIM_BUDGET_MS,
-      // An owner of its own, so that a shared view of claims does not answer for the nodes.
+      // An owner of its own, so that the nodes answer and not a shared view of claims.
       owner: random.hex(16),
     })
-    // Contended: candidates race, and who led until then may lead still.
+    // Contended: candidates race, and the previous leader may lead still.
     if (claimed.kind !== 'contended') filled = claimed.kind === 'granted' || claimed.kind === 'held'
     if (claimed.kind === 'granted') {
       const renewer = renewLease(claimed.lease, options, KEPT_WHILE_ALIVE)

@@ -1,8 +1,8 @@
 /**
  * The audit log over several quorum groups: written to one of them, read from all.
  *
- * An entry goes to the group that keeps its record, or, while that one is away, to another: what has to be said of a lost
- * group must not be lost with it. The same entry in two groups is one entry, because its id is the same.
+ * An entry goes to the group that keeps its record, or, while that one is away, to another: an entry about a lost group
+ * must not be lost with it. The same entry in two groups is one entry, because its id is the same.
  */
 
 import type { AuditEntry, AuditLog } from './audit-log.ts'
@@ -22,7 +22,7 @@ export function auditLogOverGroups(
     read: async (stream, limit) => {
       const entries = new Map<string, AuditEntry>()
       for (const read of await Promise.all(auditLogs.map((auditLog) => auditLog.read(stream, limit)))) {
-        // What a lost group knows can't be told from what is not there.
+        // An entry that a lost group keeps looks like one that does not exist.
         if (read.kind === 'unavailable') return read
         for (const entry of read.entries) entries.set(entry.id, entry)
       }

@@ -1,8 +1,8 @@
 /**
- * Deciding about an orphan: a claim that lapsed without an outcome, so that nobody knows whether its work was done.
+ * Settles an orphan: a claim that lapsed without an outcome, so that it is unknown whether its work was done.
  *
- * Owns the ways to answer the question on the record itself, all by claiming it first, so that a decision never overtakes
- * a request that is being executed again at the same moment.
+ * Owns the ways to settle it on the record itself, all by claiming it first, so that a decision never overtakes a
+ * request that is being executed again at the same moment.
  */
 
 import type { ClaimResult, Leases } from '../ports.ts'
@@ -13,7 +13,7 @@ import type { Token } from '../record/token.ts'
 export type Orphan = {
   readonly recordKey: string
   readonly fingerprint: Fingerprint
-  /** Which attempt it was, as it was seen when the question was asked. */
+  /** The attempt as it was when the question was asked. */
   readonly attempt: number
   /** Of the claim that lapsed. A newer one may have the same attempt, where a decision came between them. */
   readonly token: Token
@@ -21,7 +21,7 @@ export type Orphan = {
 
 export type OrphanSettled =
   | { readonly kind: 'settled' }
-  /** Somebody holds it, or it has an outcome: there is nothing to decide any more. */
+  /** Another claimant holds it, or it has an outcome: there is nothing left to decide. */
   | {
       readonly kind: 'not_an_orphan'
       readonly because:
@@ -31,14 +31,14 @@ export type OrphanSettled =
     }
   | { readonly kind: 'unavailable' }
 
-/** How long a decision's own claim lasts, which must not be longer than any that nodes wait for; and its record after it. */
+/** How long a decision's own claim lasts, at most as long as nodes wait for any; and its record after it. */
 export type DecisionTerms = { readonly leaseMs: number; readonly retentionMs: number }
 
 const BUDGET_MS = 2_000
 
 /**
  * It was not executed: the next request is a first attempt again, of any content. Where a node misses a part of the
- * decision the next request may still be told that it is the second attempt: the cautious side to err on.
+ * decision, the next request may still be told that it is the second attempt: the safe side.
  */
 export async function forgetOrphan(
   orphan: Orphan,
@@ -49,13 +49,13 @@ export async function forgetOrphan(
   if (now.kind === 'unavailable') return { kind: 'unavailable' }
   const isNewer = now.kind === 'claimed' && now.token > orphan.token
   return decide(orphan, terms, leases, async (lease) => {
-    // Somebody tried again meanwhile, and that attempt lapsed too: nobody was asked about it. Its claim is given back. What
-    // lapses between the look and this claim is an attempt more.
+    // A client retried meanwhile, and that attempt lapsed too: its question is not answered yet, so release its claim.
+    // A claim that lapses between the read and this claim is one attempt more.
     if (isNewer || lease.attempt > orphan.attempt + 1) {
       await leases.release(lease)
       return 'later'
     }
-    // Renewed as a first attempt, so that its release does not give the lapsed claim back.
+    // Renewed as a first attempt, so that its release does not restore the lapsed claim.
     const renewed = await leases.renew({ ...lease, attempt: 1 })
     if (renewed.kind !== 'renewed') return renewed.kind === 'lost' ? 'fenced' : 'unavailable'
     const released = await leases.release(renewed.lease)
@@ -77,10 +77,10 @@ export async function concludeOrphan(
   })
 }
 
-/** Some node remembers an outcome, and a majority is not known to: it becomes the record's, as by any other claim. */
+/** A node remembers an outcome that no majority is known to have: it becomes the record's, as by any other claim. */
 export async function adoptOutcome(orphan: Orphan, terms: DecisionTerms, leases: Leases): Promise<boolean> {
   const settled = await decide(orphan, terms, leases, async (lease) => {
-    // Who remembers it did not answer just now: the lapsed claim is given back.
+    // The node that remembers it did not answer: release the takeover, which restores the lapsed claim.
     await leases.release(lease)
     return 'unavailable'
   })
@@ -96,7 +96,7 @@ async function decide(
   act: (lease: Claimed) => Promise<'done' | 'fenced' | 'later' | 'unavailable'>,
 ): Promise<OrphanSettled> {
   const claimed = await leases.claim({ key, fingerprint, ...terms, budgetMs: BUDGET_MS })
-  // Where nobody is known to hold it the question is as open as it was.
+  // Contended: no holder is known, and the question is as open as before.
   if (claimed.kind === 'unavailable' || claimed.kind === 'contended') return { kind: 'unavailable' }
   if (claimed.kind !== 'granted') return { kind: 'not_an_orphan', because: claimed.kind }
   const acted = await act(claimed.lease)

@@ -5,9 +5,9 @@
  *   latency gate:  ready → (p95 above `unreadyAbove`, three evaluations in a row) → unready
  *                  unready → (p95 below `readyBelow`, three in a row, and unready for long enough) → ready
  *
- * Owns the judgement over samples and facts it is given, and no timer: `evaluate` is called every
- * {@link ReadinessGate.evaluateEveryMs}. Too few samples are no evidence: the state stays, and what was counted in a row
- * begins anew. A majority that can't vote, a clock that claims are refused for, and the end of the process need no brakes.
+ * Owns the judgement over the samples and facts it is given, and no timer: `evaluate` is called every {@link
+ * ReadinessGate.evaluateEveryMs}. Too few samples are no evidence: the state stays, and counting in a row starts anew.
+ * A majority that can't vote, a clock for which claims are refused, and the end of the process need no brakes.
  */
 
 import type { Clock, Random } from '../clock.ts'
@@ -15,7 +15,7 @@ import type { Clock, Random } from '../clock.ts'
 export type ReadinessReason = 'latency' | 'quorum' | 'clock' | 'shutdown'
 
 export type ReadinessOptions = {
-  /** `report`: a slow p95 is shown as a reason and as a metric, and the sidecar stays ready. */
+  /** `report`: a slow p95 is reported as a reason and as a metric, and the sidecar stays ready. */
   readonly latencyGate: 'enforce' | 'report'
   readonly unreadyAboveMs: number
   readonly readyBelowMs: number
@@ -27,18 +27,18 @@ export type ReadinessOptions = {
 /** What readiness can't find out by itself. */
 export type ReadinessFacts = {
   readonly phase: 'starting' | 'serving' | 'draining'
-  /** Of several quorum groups: in the one that is best off. */
+  /** Of several quorum groups: in the one with the most votes. */
   readonly voting: number
   /** Of one group. */
   readonly nodeCount: number
   readonly required: number
   /** Groups without a majority, where there are several. */
   readonly groupsLost?: readonly string[]
-  /** Not every group was seen with a majority yet: until then none is asked. */
+  /** Some group has not been seen with a majority yet: until then no claim is sent to any. */
   readonly notAgreed?: true
   /** Where votes do not come back by themselves: why, and what to do. */
   readonly standstills?: readonly string[]
-  /** Claims are refused for the clocks: the sentence that says why. */
+  /** Claims are refused because of the clocks: the sentence that says why. */
   readonly clockRefusal?: string
 }
 
@@ -48,7 +48,7 @@ export type ReadinessVerdict = {
   readonly reasons: readonly string[]
   /** The same for the metric; with `latency` also where it is only reported. */
   readonly failing: ReadonlySet<ReadinessReason>
-  /** Of the claims in the window; undefined where they are too few. */
+  /** Of the claims in the window; undefined where there are too few. */
   readonly p95Ms: number | undefined
 }
 
@@ -110,7 +110,7 @@ export function createReadinessGate(
     if (clockRefusal !== undefined) failing.set('clock', clockRefusal)
     const p95Ms = p95()
     if (latency.kind === 'slow') failing.set('latency', slowness(p95Ms, options))
-    // Of several groups one that is lost refuses its own identities: every pod would be unready for the rest.
+    // A lost group refuses only its own identities; being unready for it would take every pod away from the rest.
     const shown: ReadonlySet<ReadinessReason> = new Set<ReadinessReason>([
       ...(latencyGate === 'enforce' ? [] : (['latency'] as const)),
       ...(voting >= required && notAgreed !== true ? (['quorum'] as const) : []),
@@ -172,7 +172,7 @@ const BOUND_MAX_MS = 60_000
 const BOUND_FACTOR = 1.1
 
 /**
- * Counts by size instead of samples: memory is bounded at any rate. A quantile is the upper bound of its class, at most a
+ * Counts per size class instead of samples: memory is bounded. A quantile is the upper bound of its class, at most a
  * tenth too high; `exact` are bounds themselves, so that comparing with them is exact.
  */
 function createLatencyWindow(exact: readonly number[]): LatencyWindow {

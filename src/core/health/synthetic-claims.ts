@@ -1,8 +1,8 @@
 /**
- * Claims of our own on a key of our own, where there are too few real ones to know how the quorum does.
+ * Claims of our own on a key of our own, for when too few real ones show how the quorum does.
  *
- * Each is a small proof of the whole promise: claim, be granted; claim again as somebody else, be refused; release. Owns
- * when and what; it says nothing of readiness, which takes the duration of the first claim as a sample like any other.
+ * Each is a small proof of the whole promise: claim, be granted; claim again under another owner, be refused; release.
+ * Owns when and what; readiness takes the duration of the first claim as a sample like any other.
  */
 
 import type { Clock, Random } from '../clock.ts'
@@ -11,15 +11,15 @@ import type { Leases } from '../ports.ts'
 
 export type SyntheticResult =
   | 'ok'
-  /** Refused although nobody holds it: a request would not have been carried out. */
+  /** Refused although no holder exists: a request would not have been executed. */
   | 'false_positive'
-  /** Granted twice: a duplicate would have been carried out. */
+  /** Granted twice: a duplicate would have been executed. */
   | 'false_negative'
-  /** The nodes could not tell, or not agree on a holder. */
+  /** The nodes did not answer, or agreed on no holder. */
   | 'error'
 
 export type SyntheticClaimsPorts = {
-  /** Publishing nothing: synthetic claims must not show among the real ones. */
+  /** Publishing nothing: synthetic claims must not appear among the real ones. */
   readonly leases: Pick<Leases, 'claim' | 'release'>
   readonly clock: Clock
   readonly random: Random
@@ -29,21 +29,21 @@ export type SyntheticClaimsPorts = {
 /** Claim, claim again, release: one after the other. */
 export const SYNTHETIC_CALLS = 3
 
-/** Twice as often as there have to be claims in a window: the half that is not waited away is for what each of them takes. */
+/** Twice as often as the window needs claims: the half that is not spent waiting is for the duration of each. */
 export function syntheticPauseMs(windowMs: number, minSamples: number): number {
   return windowMs / minSamples / 2
 }
 
 const LEASE_MS = 5_000
-/** How long the nodes remember a probe: its key comes again only from this process. */
+/** How long the nodes remember a probe: only this process uses its key again. */
 const RETENTION_MS = 60_000
-/** Nobody's content; as wide as every fingerprint, or a node refuses it unread. */
+/** The content of no request; as wide as every fingerprint, or a node refuses it unread. */
 const FINGERPRINT = 'a'.repeat(64)
 
 export type SyntheticClaim = {
   /** Of the first claim. */
   readonly durationMs: number
-  /** Some of it may stand on nodes that did not answer: whoever claims the same key next could meet it. */
+  /** Parts of it may stand on nodes that did not answer: the next claim of the same key could meet them. */
   readonly left: boolean
 }
 
@@ -73,7 +73,7 @@ export async function claimSynthetically(
     if (second.kind === 'granted') await leases.release(second.lease)
     left = (await leases.release(first.lease)).kind !== 'released'
   } else {
-    // Contended: what an earlier one left may stand on some of the nodes, while others are away.
+    // Contended: an earlier probe may stand on some of the nodes, while others are away.
     result = first.kind === 'unavailable' || first.kind === 'contended' ? 'error' : 'false_positive'
   }
   events.publish({ kind: 'synthetic_claim', result, durationMs })

@@ -1,9 +1,9 @@
 /**
  * The body of a request in the form in which it is compared.
  *
- * Four forms. `json`, `urlencoded` and `multipart` stand for what the body means, where that is certain; `bytes` for the
- * body as it came. Whenever a reader is not certain, the body is taken as `bytes` and `doubt` says why: that may tell two
- * attempts of one request apart, and never takes two requests for one.
+ * Four forms. `json`, `urlencoded` and `multipart` stand for what the body means, where that is certain; `bytes` for
+ * the body as it came. A body that a reader is not certain about is taken as `bytes`, and `doubt` says why: that may
+ * separate two attempts of one request, and never takes two requests for one.
  */
 
 import { type CanonicalJson, canonicalJson, type RawJsonReason } from '../formats/canonical-json.ts'
@@ -25,7 +25,7 @@ export type BodyForm = {
   readonly codings: readonly string[]
   /** Of the canonical bytes. */
   readonly sha256: Buffer
-  /** What was hashed; undefined where it went by as a stream. */
+  /** What was hashed; undefined where it passed as a stream. */
   readonly canonical: Uint8Array | undefined
   readonly doubt: Doubt | undefined
 }

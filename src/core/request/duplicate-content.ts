@@ -1,19 +1,20 @@
 /**
  * Remembers under which key a content came, so that the same content under another key is noticed.
  *
- * Owns a second record, the mark, keyed by the content, whose fingerprint stands for the key. It is claimed and, once the
- * request was executed, simply left: a claim that lapsed still says whose it was, and refuses everybody else as a mismatch.
- * What became of the request is the other record's to say.
+ * Owns a second record, the mark, keyed by the content; its fingerprint stands for the key. It is claimed and, once the
+ * request was executed, left to lapse: a lapsed claim still names its key, and refuses every other key as a mismatch.
+ * The fate of the request is on the other record.
  *
  *   A mark lives as long as the record that it belongs to.
- *   - An attempt works only under a mark that it was granted itself. What an earlier attempt under the same key left is waited
- *     for and taken over, never relied upon: so whoever removes its mark, however late, removes nobody else's.
- *   - It is renewed whenever the record is. A renewal keeps it for a lease and the retention, so when an outcome is recorded,
- *     less than a lease later, the mark stands at least as long as the outcome does.
- *   - It is removed whenever the record is given back, and before it: then nothing is on record for this content, and another
- *     key may bring it. A removal that the nodes don't take is tried again.
- *   - It has the attempt of the record. Given back, a takeover leaves in both what it found: whether the earlier attempt was
- *     executed is not known, so its content stays marked. A first attempt leaves nothing in either.
+ *   - An attempt works only under a mark that it was granted itself. It waits for the mark of an earlier attempt under
+ *     the same key and takes it over, but never relies on it: so an attempt that removes its mark late removes no
+ *     other one's.
+ *   - It is renewed whenever the record is. A renewal keeps it for a lease and the retention, so when an outcome is
+ *     recorded, less than a lease later, the mark stands at least as long as the outcome does.
+ *   - It is removed whenever the record is released, and before it: then nothing is on record for this content, and
+ *     another key may bring it. A removal that the nodes don't take is retried.
+ *   - It has the attempt of the record. Releasing a takeover restores both: whether the earlier attempt was executed is
+ *     unknown, so its content stays marked. Releasing a first attempt leaves neither.
  */
 
 import type { Background } from '../background.ts'
@@ -30,10 +31,10 @@ export type ContentRecord = {
 }
 
 export type Mark =
-  /** Through these leases the record is to be kept, completed and given back: what becomes of it becomes of its mark. */
+  /** Renew, complete and release the record through these leases: its mark shares its fate. */
   | { readonly kind: 'marked'; readonly leases: Leases }
   | Extract<Outcome, { kind: 'duplicate_content' | 'in_progress' }>
-  /** Whether another key brought this content is not known. */
+  /** It is unknown whether another key brought this content. */
   | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
 
 export type MarkPorts = {
@@ -47,7 +48,7 @@ type MarkPolicy = { readonly leaseMs: number; readonly retentionMs: number; read
 
 const UNKNOWN = { kind: 'unavailable', answered: 0, required: NOT_COUNTED } as const
 
-/** Between attempts at removing a mark. Nobody waits for it but who would bring the content under another key. */
+/** Between attempts at removing a mark. Only a request with the content under another key waits for it. */
 const REMOVE_BACKOFF: Backoff = { initialMs: 100, maxMs: 2_000 }
 
 /** @param record the claim on the record of the request, under which the mark stands */
@@ -79,16 +80,16 @@ async function claimMark(
         return claimed
       case 'mismatch':
         return { kind: 'duplicate_content' }
-      // An earlier attempt under the same key left it, and its lease ends when that of the record did, or a moment later.
+      // An earlier attempt under the same key left it, and its lease ends with that of the record, or a moment later.
       case 'held': {
         const { retryAfterMs } = claimed
         if (clock.monoMs() + retryAfterMs >= untilMonoMs) return { kind: 'in_progress', retryAfterMs }
         await pause(clock, retryAfterMs)
         continue
       }
-      // Whose content it is, this one's or another key's, too few of those who know it have said.
+      // Too few nodes that know it answered: it may belong to this key or to another.
       case 'contended':
-      // A mark never has an outcome: what stands there is none.
+      // A mark never has an outcome of its own.
       case 'duplicate':
       case 'damaged':
         return UNKNOWN
@@ -96,7 +97,7 @@ async function claimMark(
   }
 }
 
-/** With the attempt of the record; undefined where that can't be had, and then it was given back. */
+/** With the attempt of the record; undefined where that was refused, and the mark released. */
 async function asAttemptOf({ attempt }: Lease, mark: Lease, leases: Leases): Promise<Lease | undefined> {
   if (mark.attempt === attempt) return mark
   const renewed = await leases.renew({ ...mark, attempt })
@@ -118,12 +119,12 @@ function withMark(marked: Lease, record: Lease, ports: MarkPorts): Leases {
     ...leases,
     renew: async (lease) => {
       const renewed = await leases.renew(lease)
-      // Nobody waits for it: a lapsed mark refuses others as well, and what is left of its time is renewed with the next.
+      // Not awaited: a lapsed mark refuses other keys as well, and the next renewal makes up for a missed one.
       if (lease.key === record.key && renewed.kind === 'renewed') void renewMark()
       return renewed
     },
     complete: async (lease, outcome) => {
-      // Its nodes were away for a while: what was renewed longer ago than a lease might go before the outcome does.
+      // Its nodes were away for a while: a mark that was not renewed within a lease might expire before the outcome.
       if (lease.key === record.key && mark.validUntilMonoMs <= clock.monoMs()) void renewMark()
       return leases.complete(lease, outcome)
     },
@@ -137,7 +138,7 @@ function withMark(marked: Lease, record: Lease, ports: MarkPorts): Leases {
   }
 }
 
-/** At most for a lease: until then the nodes mostly are back, and places in the background are few. */
+/** At most for a lease: by then the nodes are mostly back, and places in the background are few. */
 async function removeLater(mark: Lease, { leases, clock, random }: MarkPorts): Promise<void> {
   const untilMonoMs = clock.monoMs() + mark.leaseMs
   for (let retry = 0; clock.monoMs() < untilMonoMs; retry += 1) {

@@ -1,7 +1,7 @@
 /**
  * A fingerprint shown to a person: its components as text, in the order in which they are hashed.
  *
- * For the debugging endpoint. It holds what the client itself sent, so it is for that client and not for a log.
+ * For the debugging endpoint. It holds what the client itself sent: show it to that client, never log it.
  */
 
 import { decodeUtf8, unframe } from '../formats/framing.ts'
@@ -29,7 +29,7 @@ export type Explanation = {
   }
 }
 
-/** Longest canonical body that is shown; of a longer one only the length is. */
+/** Longest canonical body that is shown; of a longer one only the length. */
 export const SHOWN_BODY_BYTES_MAX = 64 * 1024
 
 export function explain(fingerprinted: Fingerprinted): Explanation {

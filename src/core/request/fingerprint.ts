@@ -6,7 +6,7 @@
  * how far two spellings of one thing are equal is settled by the module of that thing (`query.ts`, `media-type.ts`,
  * `body-form.ts`). Owns the list, its order and the scheme's name; a change of any of them is another scheme.
  *
- * Nothing here rejects or throws for hostile input: what cannot be fingerprinted is a problem with a name and a number.
+ * Hostile input never throws or rejects here: what cannot be fingerprinted is a problem with a name and a number.
  * docs/reference/fingerprint.md describes the scheme for other implementations; test/vectors/ has vectors for them.
  */
 
@@ -26,7 +26,7 @@ import { type BodyForm, bodyFormOf } from './body-form.ts'
 /** Changes with any change that gives an unchanged request another fingerprint. */
 export const SCHEME_VERSION = 'fencepost-fingerprint/1'
 
-/** Largest body that is buffered to be fingerprinted; above it: `body_too_large`, or the stream form with a client's key. */
+/** Largest body that is buffered for its fingerprint; above: `body_too_large`, or the stream form if there is a key. */
 export const BODY_BYTES_MAX = 1024 * 1024
 
 export type RequestHead = {
@@ -61,7 +61,7 @@ export const DEFAULT_LIMITS: FingerprintLimits = Object.freeze({
 export type FingerprintProblem =
   | DigestFault
   | { readonly kind: 'body_too_large'; readonly limitBytes: number; readonly actualBytes: number }
-  /** A lone surrogate, or a character that no wire carries: bytes cannot be had from it without merging two texts. */
+  /** A lone surrogate, or a character that no wire carries: its bytes would merge two texts. */
   | { readonly kind: 'not_text'; readonly component: string }
 
 export type Fingerprinted = {
@@ -104,7 +104,7 @@ export function compileRules(policy: FingerprintPolicy): CompiledRules {
   return { kind: 'rules', rules: { scheme: schemeOf(headers, selection), headers, selection } }
 }
 
-/** The whole body, part of the body, no chosen headers: what holds where nothing is configured. */
+/** The defaults: the whole body and no chosen headers. */
 export const DEFAULT_RULES: FingerprintRules = Object.freeze({
   scheme: SCHEME_VERSION,
   headers: Object.freeze([]),
@@ -138,7 +138,7 @@ export async function fingerprint(
   )
 }
 
-/** The fingerprint of a body that goes by and is not kept: it is compared byte for byte, with its codings. */
+/** The fingerprint of a body that streams by: it is compared byte for byte, with its codings. */
 export type StreamFingerprint = {
   update(chunk: Uint8Array): void
   /** Once, after the last chunk. */
@@ -209,7 +209,7 @@ function queryComponent(text: string | undefined): Buffer | undefined {
   return wireList(query.kind === 'absent' ? [] : [query.kind, query.text])
 }
 
-/** One frame a chosen header: its name, then each of its lines. A header that is not there has no line. */
+/** One frame per chosen header: its name, then each of its lines. An absent header has no line. */
 function headersComponent(headers: HeaderList, chosen: readonly string[]): Buffer | undefined {
   const frames: Buffer[] = []
   for (const name of chosen) {
@@ -220,7 +220,7 @@ function headersComponent(headers: HeaderList, chosen: readonly string[]): Buffe
   return frame(frames)
 }
 
-/** Without the boundary where the parts are what is compared; else the boundary picks which parts the bytes hold. */
+/** Without the boundary where the parts are compared; else the boundary decides which parts the bytes hold. */
 function mediaTypeComponent(
   headers: HeaderList,
   media: MediaType | undefined,
@@ -242,7 +242,7 @@ function codingsComponent(headers: HeaderList, kept: readonly string[]): Buffer 
   return areWireText(linesOf(headers, 'content-encoding')) ? wireList(kept) : undefined
 }
 
-/** Asked before text is compared without case: beyond Latin-1 there are letters whose lower case is an ASCII letter. */
+/** Checked before text is compared without case: beyond Latin-1 some letters have an ASCII letter as lower case. */
 function areWireText(lines: readonly string[]): boolean {
   return lines.every(isWireText)
 }

@@ -2,8 +2,8 @@
  * Reads the idempotency key out of the lines of its header.
  *
  * Owns the rule of what a key is; does not own what a missing or invalid one means to a route, nor how a key reaches
- * Redis (`identity.ts`: only ever hashed). The quoted form is the one of the standard, the raw form is what most clients
- * send; both forms of one key are one key, because a client library that learns to quote must not execute twice.
+ * Redis (`identity.ts`: only ever hashed). The standard has the quoted form, most clients send the raw form; both forms
+ * of one key are one key, because a client library that learns to quote must not execute twice.
  *
  * Source: draft-ietf-httpapi-idempotency-key-header-07, section 2.1; RFC 9651, section 3.3.3.
  */
@@ -11,7 +11,7 @@
 import { trimOws } from '../formats/field-value.ts'
 import { parseStringItem } from '../formats/structured-field.ts'
 
-/** Longest key in bytes. A longer one is refused, never cut: two keys with one beginning are two keys. */
+/** Longest key in bytes. A longer one is refused, never cut: two keys may begin alike. */
 export const KEY_BYTES_MAX = 255
 
 export type KeyFault =
@@ -26,7 +26,7 @@ export type KeyFault =
   | 'not_a_uuid'
   /** A part read from the query or the body is an object, an array, or is there more than once. */
   | 'not_one_scalar'
-  /** The body that a part should be read from is no JSON that we can read. */
+  /** The body that a part should be read from is not readable JSON. */
   | 'unreadable_body'
 
 export type ParsedKey =
@@ -70,7 +70,7 @@ export function parseIdempotencyKey(lines: readonly string[], options: KeyOption
   return checkKey(value, options)
 }
 
-/** What holds for a key wherever it came from. */
+/** The rules for every key, whatever its source. */
 export function checkKey(key: string, options: KeyOptions): ParsedKey {
   if (key === '') return invalidKey('empty', 'the key is empty, at least 1 character is expected')
   if (key.length > KEY_BYTES_MAX)

@@ -15,12 +15,12 @@ import type { Fingerprint } from '../record/record.ts'
 export const SCOPE_PART_BYTES_MAX = 128
 
 /**
- * Between the scope and the hash of an entity's key, `dedup:{tenant}:{env}:{version}:lock:{hash}`: its record is a lease
- * and never an outcome, which whoever reads the nodes wants to tell apart.
+ * Between the scope and the hash of an entity's key, `dedup:{tenant}:{env}:{version}:lock:{hash}`: its record is a
+ * lease and never an outcome, and a reader of the nodes must be able to distinguish the two.
  */
 export const ENTITY_MARK = ':lock'
 
-/** The same for the record that remembers under which key a content came: it is left to lapse, and never has an outcome. */
+/** The same for the mark of a content (`duplicate-content.ts`): it is left to lapse, and never has an outcome. */
 const CONTENT_MARK = ':content'
 
 const IDENTITY_SCHEME = 'fencepost-identity/1'
@@ -48,7 +48,7 @@ export type Identity = Scope &
       }
     /** A value that a caller of the reservation API named; it has no method or path, and the scope is its owner. */
     | { readonly mode: 'reservation'; readonly value: string }
-    /** What different requests of one scope must not do something to at the same time. */
+    /** What different requests of one scope must not work on at the same time. */
     | { readonly mode: 'entity'; readonly value: string }
   )
 
@@ -75,7 +75,7 @@ export function recordKey(identity: Identity): RecordKey {
   return { kind: 'record_key', recordKey: `dedup:${scope.join(':')}${mark}:${hash}` }
 }
 
-/** Where it is remembered under which key the content of this record came, beside the record itself. */
+/** The mark that remembers under which key the content of this record came. */
 export function contentMarkOf(key: string): string {
   const hashAt = key.lastIndexOf(':')
   return `${key.slice(0, hashAt)}${CONTENT_MARK}${key.slice(hashAt)}`
@@ -86,12 +86,12 @@ export function isWork(key: string): boolean {
   return /^dedup:[^:]+:[^:]+:[^:]+:[0-9a-f]{64}$/.test(key)
 }
 
-/** The fingerprint of what is nothing but its name: a reserved value, an entity. There is nothing else to compare. */
+/** The fingerprint of what is only its name: a reserved value, an entity. */
 export function fingerprintOfName(recordKey: string): Fingerprint {
   return sha256Hex(Buffer.from(recordKey))
 }
 
-/** The three names, encoded; or which of them can be no name. */
+/** The three names, encoded; or which of them is invalid. */
 function scopeOf(scope: Scope): readonly string[] | Invalid {
   const encoded: string[] = []
   for (const part of ['tenant', 'env', 'apiVersion'] as const) {

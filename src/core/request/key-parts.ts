@@ -31,7 +31,7 @@ export type KeyCarrier = {
   readonly body: Uint8Array
 }
 
-/** The key of a request as its route wants it: the first header that is there, or all parts together. */
+/** The key of a request as its route wants it: the first header that is present, or all parts together. */
 export function keyOf(source: KeySource, carrier: KeyCarrier): ParsedKey {
   if (source.parts.length > 0) {
     const joined = joinKeyParts(source.parts, carrier)
@@ -97,7 +97,7 @@ function readBodyPart(pointer: string, body: Uint8Array): ParsedKey {
   return only(texts.filter((text): text is string => text !== undefined && text !== 'null'))
 }
 
-/** Different for different scalars, also of different types; undefined for what can be no part of a key. */
+/** Distinct for distinct scalars, also of different types; undefined for what can be no part of a key. */
 function scalarText(value: Json): string | undefined {
   switch (value.kind) {
     case 'null':
@@ -114,7 +114,7 @@ function scalarText(value: Json): string | undefined {
   }
 }
 
-/** A number that a double does not keep, such as a 64-bit identifier, is written by its exact digits. */
+/** A number that a double does not keep, such as a 64-bit identifier, keeps its exact digits. */
 function numberText(text: string): string | undefined {
   const number = canonicalNumber(text)
   if (number.kind === 'lossless') return number.text

@@ -1,10 +1,10 @@
 /**
- * Whose request it is, as a text that names nobody: without it one client could read what was stored for another.
+ * Whose request it is, as a text that reveals no name: without it one client could read what was stored for another.
  *
- * Forms that cannot meet: `anonymous`; 64 hex digits (SHA-256 of the one Authorization line); `authorization:` (several
- * lines), `header:` or `jwt:`, and 64 hex digits. Where the configured header or claim is not there, Authorization
- * decides; where that is not there either, the header that names the client does, if who sent it is believed; else the
- * request is anonymous. A token's signature is not verified here.
+ * Forms that cannot collide: `anonymous`; 64 hex digits (SHA-256 of the one Authorization line); `authorization:`
+ * (several lines), `header:` or `jwt:`, and 64 hex digits. Where the configured header or claim is absent,
+ * Authorization decides; where that is absent too, the header that names the client does, if its sender is trusted;
+ * else the request is anonymous. A token's signature is not verified here.
  */
 
 import { writeCanonical } from '../formats/canonical-json.ts'
@@ -16,11 +16,11 @@ import type { PrincipalSource } from '../routes/route.ts'
 
 export const ANONYMOUS = 'anonymous'
 
-/** The same for the proxy, the reservation API and the gateways, or one request would be two. */
+/** One for the proxy, the reservation API and the gateways, or one request would be two. */
 export type PrincipalRules = {
   /** Names the client of a request that would be anonymous; lower case. */
   readonly clientHeader: string
-  /** Such a name is believed: tenant, version and client are taken from the headers of the request. */
+  /** Its sender is trusted: tenant, version and client are taken from the headers of the request. */
   readonly trusted: boolean
 }
 
@@ -68,7 +68,7 @@ function claimOf(authorization: string, name: string): string | undefined {
   return written.kind === 'canonical' ? written.text : undefined
 }
 
-/** JSON keeps all lists of texts apart, whatever is in them. */
+/** JSON keeps all lists of texts distinct, whatever is in them. */
 function hashOf(texts: readonly string[]): string {
   return sha256Hex(Buffer.from(JSON.stringify(texts), 'utf8'))
 }

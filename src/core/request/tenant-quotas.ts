@@ -2,12 +2,12 @@
  * Keeps one tenant from using up what all share: how many of its requests are under way, and how many new records it
  * makes each second.
  *
- * Owns two counts for each tenant of this process, in bounded memory: of requests under way only tenants that have some
- * are remembered, and of new records only tenants that made some within the last second, at most {@link TENANTS_MAX};
- * those beyond share one count, so that inventing tenants gains nothing. Whether a record is new is known after its claim:
- * the place is taken before it, and given back where the record was there already.
+ * Owns two counts for each tenant of this process, in bounded memory: of requests under way only for tenants that have
+ * some, and of new records only for tenants that made some within the last second, at most {@link TENANTS_MAX}; those
+ * beyond share one count, so that inventing tenants gains nothing. Only its claim shows whether a record is new: the
+ * place is taken before, and released where the record existed.
  *
- * The rate is the generic cell rate algorithm (ITU-T I.371): one number a tenant, the time by which what it has used
+ * The rate is the generic cell rate algorithm (ITU-T I.371): one number per tenant, the time by which what it has used
  * would have been allowed, with a burst of one second.
  */
 
@@ -22,13 +22,13 @@ export type QuotaReached = {
 
 export type Place = {
   readonly kind: 'place'
-  /** The record was there already: it does not count as new. */
+  /** The record existed already: it does not count as new. */
   notNew(): void
   [Symbol.dispose](): void
 }
 
 export type TenantQuotas = {
-  /** Takes a place among the requests of a tenant that are under way. Disposing gives it back. */
+  /** Takes a place among the requests of a tenant that are under way. Disposing releases it. */
   enter(tenant: string): Place | QuotaReached
   /** Tenants that are remembered, for a test of the bound. */
   readonly remembered: number
@@ -39,11 +39,11 @@ export type TenantLimits = {
   readonly newRecordsPerSecondMax: number
 }
 
-/** Some 200 bytes each: 2 MiB. Beyond it tenants that are not known yet share one count. */
+/** Some 200 bytes each: 2 MiB. Beyond it new tenants share one count. */
 export const TENANTS_MAX = 10_000
 
 const BURST_MS = 1_000
-/** Looking for tenants to forget is a walk over all of them: not at every request of an inventor of names. */
+/** Looking for tenants to forget walks over all of them: not at every request of a client that invents names. */
 const FORGET_EVERY_MS = 100
 /** No tenant has an empty name (`identity.ts`). */
 const ALL_OTHERS = ''
@@ -51,7 +51,7 @@ const RETRY_SOON_MS = 1_000
 
 export function createTenantQuotas(limits: TenantLimits, clock: Clock): TenantQuotas {
   const underWay = new Map<string, number>()
-  /** Until when, on the monotonic clock, what the tenant used is more than nothing. */
+  /** Until when, on the monotonic clock, the tenant's use is above zero. */
   const usedUntilMonoMs = new Map<string, number>()
   const costMs = BURST_MS / limits.newRecordsPerSecondMax
   let forgotMonoMs = Number.NEGATIVE_INFINITY

@@ -1,12 +1,12 @@
 /**
  * Lets only one of different requests work on an entity at a time.
  *
- *   claim each entity in the order of its key, waiting for those that others hold → all under one token → work → give back
+ *   claim each entity in the order of its key, waiting for other holders → all under one token → work → release
  *
- * Owns leases on further records, which never get an outcome. The request's own record is claimed before, so a duplicate
- * never waits here; entities are claimed in one order by everybody, so nobody waits in a circle; waiting is bounded for
- * all of them together. The token that the application is told is the largest of all: larger than that of every earlier
- * holder of the record and of each entity. It takes one more round, in which the record is raised to it.
+ * Owns leases on further records, which never get an outcome. The request's own record is claimed before, so a
+ * duplicate never waits here; every sidecar claims entities in one order, so no two wait for each other; one bound
+ * covers the wait for all of them. The application gets the largest token of all: larger than that of every earlier
+ * holder of the record and of each entity. That takes one more round, which raises the record to it.
  */
 
 import { claimWhenFree } from '../claims/claim-when-free.ts'
@@ -40,15 +40,15 @@ export type EntityPorts = Omit<LeaseRenewerPorts, 'leases'> & {
   readonly leases: Leases
   readonly clock: Clock
   readonly random: Random
-  /** Where those who wait are let in one after the other; absent where each tries for itself. */
+  /** Lets waiters in one after the other; absent where each tries for itself. */
   readonly fairQueue?: FairQueue
 }
 
 export type Locked =
-  /** Disposing leaves to end what was not unlocked: whether the work on it is over is not known. */
+  /** Disposing leaves the rest to lapse: the work on it may not be over. */
   | (Disposable & {
       readonly kind: 'locked'
-      /** Whether all of them still stand. They may stand on nodes of another group than the record of the request. */
+      /** Whether all of them still stand. Their group may be another one than that of the request's record. */
       readonly held: () => boolean
       /** The work is over. */
       readonly unlock: () => Promise<void>
@@ -58,10 +58,10 @@ export type Locked =
 const WAIT_BACKOFF: Backoff = { initialMs: 15, maxMs: 150 }
 const RETRY_SOON_MS = 1_000
 
-/** For a request that finds others waiting in this process: it goes behind them and does not claim at once. */
+/** For a request that finds others waiting in this process: it queues behind them and does not claim at once. */
 const BEHIND: Taken = { kind: 'held', retryAfterMs: RETRY_SOON_MS }
 
-/** @param holder keeps the record of the request; it is raised to the token of the entities */
+/** @param holder renews the record of the request; it is raised to the token of the entities */
 export async function lockEntities(
   entities: EntityLocks,
   holder: LeaseRenewer,
@@ -96,18 +96,18 @@ export async function lockEntities(
   }
 }
 
-/** As everybody claims them. */
+/** As every sidecar claims them. */
 function inOneOrder(recordKeys: readonly string[]): readonly string[] {
   return [...new Set(recordKeys)].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
 }
 
-/** @returns false where it is not known of each that a majority took it */
+/** @returns whether a majority is known to have taken each of them */
 async function raiseToOneToken(all: readonly LeaseRenewer[], leases: Leases): Promise<boolean> {
   const before = all.map((renewer) => renewer.lease())
   const token = Math.max(...before.map((lease) => lease.token))
   const raised = await Promise.all(all.map((renewer) => renewer.raise(token)))
   if (raised.every(Boolean)) return true
-  // Where a claim could not be raised, nodes may hold either token. Under the larger one the holder gives back its own.
+  // Where a claim was not raised, nodes may hold either token. Under the larger one the holder releases its own.
   await Promise.all(before.filter((lease) => lease.token !== token).map((lease) => leases.release(lease)))
   return false
 }

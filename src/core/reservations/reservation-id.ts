@@ -1,15 +1,14 @@
 /**
  * The id of a reservation: everything that later calls need, signed, so that any sidecar of the cluster serves it.
  *
- * Owns the bytes of an id and its signature. Whoever knows the secret (`reservation-secret.ts`) can read an id of any
- * other sidecar; nobody else can make one, or change a record key, owner or token in one. An id proves that its holder was
- * once granted these records, not that it still holds them: that is the nodes' to say.
+ * Owns the bytes of an id and its signature. With the secret (`reservation-secret.ts`) any sidecar can read the ids of
+ * all others; without it no client can forge one, or change its record key, owner or token. An id proves that its
+ * holder was once granted these records, not that it still holds them: the nodes decide that.
  *
  * `r1_` and the base64url of: flags (1 byte), attempt (2), lease in ms (4), retention in ms (6), owner (16), token (8),
- * number of intents (1) and of entities (1), length of the scope (2), the scope, 32 bytes for each intent's hash (and 32
- * for its fingerprint, where flag 1 says so) and each entity's hash, trace and span of the claim (24, where flag 2 says so),
- * the attempt of each intent (2 each, where flag 4 says so; last, so that who does not know of it reads the rest), HMAC-SHA256
- * over all of that (32).
+ * number of intents (1) and of entities (1), length of the scope (2), the scope, 32 bytes for each intent's hash (and
+ * 32 for its fingerprint, with flag 1) and each entity's hash, trace and span of the claim (24, with flag 2), the
+ * attempt of each intent (2 each, with flag 4; last, so that older versions read the rest), HMAC-SHA256 of it all (32).
  */
 
 import { createHmac, timingSafeEqual } from 'node:crypto'
@@ -24,7 +23,7 @@ const SIGNED_AS = 'fencepost-reservation-id/1'
 const MAC_BYTES = 32
 const HASH_BYTES = 32
 const FIXED_BYTES = 1 + 2 + 4 + 6 + 16 + 8 + 1 + 1 + 2
-/** Fingerprints are those of the names alone, and need not be carried. */
+/** The fingerprints follow from the names, and are not carried. */
 const FLAG_FINGERPRINTS = 1
 /** The claim is recorded by tracing. */
 const FLAG_TRACE = 2
@@ -36,7 +35,7 @@ const SPAN_ID_BYTES = 8
 
 export type VerifiedId =
   | { readonly kind: 'reservation'; readonly reservation: Reservation }
-  /** Not written by anybody who knows the secret, or not whole. */
+  /** Not signed with the secret, or not whole. */
   | { readonly kind: 'foreign' }
 
 export function reservationIdOf(reservation: Reservation, secret: Buffer): string {
@@ -79,7 +78,7 @@ export function verifyReservationId(id: string, secrets: readonly Buffer[]): Ver
   if (!id.startsWith(PREFIX) || id.length > RESERVATION_ID_CHARS_MAX) return foreign
   const encoded = id.slice(PREFIX.length)
   const bytes = Buffer.from(encoded, 'base64url')
-  // Node's decoder forgives; one id has one spelling.
+  // Node's decoder is lenient; one id has one spelling.
   if (bytes.length < FIXED_BYTES + MAC_BYTES || bytes.toString('base64url') !== encoded) return foreign
   const payload = bytes.subarray(0, -MAC_BYTES)
   const mac = bytes.subarray(-MAC_BYTES)

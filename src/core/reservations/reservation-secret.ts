@@ -2,11 +2,12 @@
  * The secret that signs reservation ids and names sessions: given by the operator, or agreed through the nodes.
  *
  * Agreed means: it is the outcome of a record of its own, so the record protocol itself makes it one for all sidecars,
- * whoever comes first. The key of that record belongs to no request (`%` alone is in no encoded name), and matches what
- * is copied to a node that forgot. Whoever can read the nodes can read it; they could change the records as well.
+ * whichever comes first. The key of that record belongs to no request (`%` alone is in no encoded name), and is among
+ * those that are copied to a node that forgot. Any reader of the nodes can read it; such a reader could change the
+ * records as well.
  *
- * Looked at again every minute, and when an id is not recognised: where the nodes were emptied and agreed anew, the new
- * secret signs and the one before still verifies.
+ * It is read again every minute, and for an id that is not recognised: where the nodes were emptied and agreed anew,
+ * the new secret signs and the one before still verifies.
  */
 
 import { createHmac } from 'node:crypto'
@@ -20,12 +21,12 @@ export const SECRET_RECORD_KEY = 'dedup:%:%:%:reservation-secret'
 
 const SECRET_BYTES = 32
 const SECRET_FINGERPRINT = sha256Hex(Buffer.from('fencepost-reservation-secret/1'))
-/** Nobody works under this lease: it only has to outlast the two rounds that agreeing takes. */
+/** No work is done under this lease: it only has to outlast the two rounds that agreeing takes. */
 const AGREEING_LEASE_MS = 2_000
-/** A secret that expired would be replaced while ids signed with it are about. */
+/** If it expired, it would be replaced while ids signed with it are in use. */
 const SECRET_RETENTION_MS = 20 * 366 * 86_400_000
 const LOOK_AGAIN_MS = 60_000
-/** An id that is not recognised makes us look; a flood of them may not flood the nodes. */
+/** An unrecognised id triggers a look; a flood of them must not flood the nodes. */
 const LOOK_AGAIN_SOONEST_MS = 1_000
 const BACKOFF: Backoff = { initialMs: 20, maxMs: 200 }
 
@@ -36,7 +37,7 @@ export interface ReservationSecret {
   refreshed(budgetMs: number): Promise<readonly Buffer[]>
 }
 
-/** One secret a line: the first signs, the others still verify. */
+/** One secret per line: the first signs, the others still verify. */
 export function givenSecret(content: string): ReservationSecret {
   const secrets = content
     .split(/\r?\n/)
@@ -86,7 +87,7 @@ export function agreedSecret(ports: SecretPorts): ReservationSecret {
 
 async function agree({ leases, clock, random }: SecretPorts, budgetMs: number): Promise<Buffer | undefined> {
   const untilMonoMs = clock.monoMs() + budgetMs
-  // One owner, so that a round whose completion was lost does not stand in the way of the next.
+  // One owner, so that a round whose completion was lost does not block the next.
   const owner = random.hex(16)
   for (let retry = 0; ; retry += 1) {
     const claimed = await leases.claim({
@@ -108,7 +109,7 @@ async function agree({ leases, clock, random }: SecretPorts, budgetMs: number): 
         completedAtWallMs,
       })
       if (recorded.kind === 'recorded') return secretFrom(secret)
-      // Not known to be the secret of all: only what a majority holds may sign. The next round finds what stands.
+      // Not known to be the common secret: only one that a majority holds may sign. The next round finds it.
     }
     const delayMs = jitteredDelayMs(BACKOFF, retry, random)
     if (clock.monoMs() + delayMs >= untilMonoMs) return undefined
@@ -120,7 +121,7 @@ function secretFrom(result: unknown): Buffer | undefined {
   return typeof result === 'string' && /^[0-9a-f]{64}$/.test(result) ? Buffer.from(result, 'hex') : undefined
 }
 
-/** {@link SESSION_TAG_BYTES} of a keyed hash: a session is recognised by it, and nobody outside can compute it. */
+/** {@link SESSION_TAG_BYTES} of a keyed hash: it identifies a session, and no outsider can compute it. */
 export function sessionTagOf(
   secret: Buffer,
   { tenant, env, sessionId }: { readonly tenant: string; readonly env: string; readonly sessionId: string },

@@ -1,8 +1,8 @@
 /**
- * What a reservation does over time: waiting for its turn, and being kept while its holder's connection stands.
+ * A reservation over time: waiting for its turn, and being renewed while its holder's connection stands.
  *
- * Nothing is held while waiting: every try is all or nothing, so those who wait for each other's records never meet in a
- * circle. Keeping is `lease-renewer.ts`, over all leases of the reservation as if they were one.
+ * A waiter holds nothing: every try is all or nothing, so waiters for each other's records never deadlock. Renewal is
+ * `lease-renewer.ts`, over all leases of the reservation as if they were one.
  */
 
 import { remainingMs } from '../claims/lease.ts'
@@ -40,7 +40,7 @@ export type Waited =
   | ReserveResult
   | { readonly kind: 'too_many_waiters'; readonly limit: number; readonly retryAfterMs: number }
 
-/** @param gone aborts when nobody wants the answer any more */
+/** @param gone aborts when the caller no longer wants the answer */
 export async function reserveOrWait(
   request: ReserveRequest,
   waitMs: number,
@@ -81,11 +81,11 @@ export type ReservationRenewerPorts = Omit<LeaseRenewerPorts, 'leases'> & { read
 export type Kept = {
   readonly reservation: Reservation
   readonly validity: Validity
-  /** For how long each renewal is; asked each time, because its holder may want it to be longer. */
+  /** The length of each renewal; read each time, because its holder may extend it. */
   readonly leaseMs: () => number
 }
 
-/** @param onRenewed told of every renewal */
+/** @param onRenewed called after every renewal */
 export function renewReservation(
   { reservation, validity, leaseMs: leaseMsNow }: Kept,
   onRenewed: (validity: Validity) => void,

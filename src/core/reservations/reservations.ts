@@ -5,13 +5,13 @@
  *           → CONFLICT (held) | DUPLICATE (completed) | mismatch | unavailable
  *
  * Owns what makes several records one reservation: they are claimed in one order (by the bytes of their keys), all or
- * nothing, under one owner and one token. Nothing about a reservation is kept in this process: whoever has its parts (the
- * signed reservation id carries them) can extend, complete or release it through any sidecar of the cluster.
+ * nothing, under one owner and one token. This process keeps nothing of a reservation: its parts (the signed
+ * reservation id carries them) suffice to extend, complete or release it through any sidecar of the cluster.
  *
- * Entities are locked besides: their records are claimed like the others, and given back at the end instead of completed.
+ * Entities are locked besides: their records are claimed like the others, and released at the end instead of completed.
  *
- * Half of the owner follows from the session, half is random: a session that asks again for what it holds (its answer was
- * lost) is recognised by the first half and gets the same reservation, same token, instead of a conflict with itself.
+ * Half of the owner follows from the session, half is random: a session that retries because its answer was lost is
+ * recognised by the first half and gets the same reservation, same token, instead of a conflict with itself.
  */
 
 import { isTaken } from '../claims/waiters.ts'
@@ -25,24 +25,24 @@ import type { ClaimTrace } from '../tracing.ts'
 /** One intent: its record, and the fingerprint that a second use must match. */
 export type Intent = { readonly recordKey: string; readonly fingerprint: Fingerprint }
 
-/** Everything that later calls need: what a reservation id carries. */
+/** Everything that later calls need: the contents of a reservation id. */
 export type Reservation = {
   readonly intents: readonly Intent[]
-  /** What nobody else may work on meanwhile; these records never get an outcome. */
+  /** What no other request may work on meanwhile; these records never get an outcome. */
   readonly entities: readonly Intent[]
   readonly owner: Owner
   readonly token: Token
   /** The largest of its intents'. */
   readonly attempt: number
-  /** That of each intent, where they differ: of what somebody began one knows nothing of the others. */
+  /** That of each intent, where they differ: an earlier attempt at one may not have included the others. */
   readonly attempts?: readonly number[]
   readonly leaseMs: number
   readonly retentionMs: number
-  /** Where its claim is recorded by tracing: what another sidecar does with it links to that. */
+  /** Where tracing recorded its claim: another sidecar's calls link to that. */
   readonly trace?: ClaimTrace
 }
 
-/** What a caller is told to wait where nobody else is known to hold it: races end within a claim's budget. */
+/** Retry-After where no other holder is known: races end within a claim's budget. */
 const CONTENDED_RETRY_AFTER_MS = 1_000
 
 /** Bytes of an owner that name the session, of 16. */
@@ -53,14 +53,14 @@ export type ReserveRequest = {
   readonly entities: readonly Intent[]
   /** Where an earlier attempt at one of the intents lapsed without an outcome. */
   readonly takeover: 'reexecute' | 'indeterminate'
-  /** {@link SESSION_TAG_BYTES} as hex digits, which nobody outside can compute from a session's id. */
+  /** {@link SESSION_TAG_BYTES} as hex digits, which no outsider can compute from a session's id. */
   readonly sessionTag: string
   readonly leaseMs: number
   readonly retentionMs: number
   readonly budgetMs: number
 }
 
-/** Until when a reservation is good: the sooner ends it, and of several leases the one that ends first. */
+/** How long a reservation is valid: the sooner clock ends it, and of several leases the one that ends first. */
 export type Validity = Pick<Lease, 'validUntilMonoMs' | 'validUntilWallMs'>
 
 export type ReserveResult =
@@ -72,7 +72,7 @@ export type ReserveResult =
       readonly entity: boolean
       readonly retryAfterMs: number
     }
-  /** What became of an earlier attempt is unknown, and the caller does not want another one. */
+  /** The fate of an earlier attempt is unknown, and the caller does not want another one. */
   | { readonly kind: 'undecided'; readonly intent: Intent; readonly retryAfterMs: number }
   | {
       readonly kind: 'duplicate'
@@ -85,8 +85,8 @@ export type ReserveResult =
   | { readonly kind: 'damaged'; readonly intent: Intent }
   | Extract<ClaimResult, { kind: 'unavailable' }>
   /**
-   * All were granted, and too few nodes then said that they hold them under one token; they were given back. `skewed`: the
-   * largest of their tokens is too far ahead of the clocks of the nodes of another.
+   * All were granted, but too few nodes then confirmed them under one token; they were released. `skewed`: the largest
+   * of their tokens is too far ahead of the clocks of another one's nodes.
    */
   | { readonly kind: 'unsettled'; readonly skewed?: true }
 
@@ -99,11 +99,11 @@ export type EndResult =
   | { readonly kind: 'done' }
   /** Surely without effect. */
   | { readonly kind: 'fenced' }
-  /** Refused for good, and not known to be without effect: a later claim may still make it what stands, or it stands in part. */
+  /** Refused for good, perhaps not without effect: a later claim may still adopt it, or a part of it is recorded. */
   | { readonly kind: 'undecided' }
   | { readonly kind: 'unavailable' }
 
-/** In one order for everybody, each once: two reservations of the same intents then never wait for each other in a circle. */
+/** One order for all, each key once: two reservations of the same intents never deadlock. */
 export function inOrder(intents: readonly Intent[]): readonly Intent[] {
   const byKey = new Map(intents.map((intent) => [intent.recordKey, intent]))
   return [...byKey.values()].sort((a, b) =>
@@ -132,7 +132,7 @@ export async function reserve(
     }
     held.push(claimed.lease)
     if (!entity && claimed.lease.attempt > 1 && request.takeover === 'indeterminate') {
-      // Releasing a takeover gives the lapsed claim back, so the question stays open until somebody decides it.
+      // Releasing a takeover restores the lapsed claim, so the question stays open until the orphan is settled.
       await releaseAll(held, leases)
       return { kind: 'undecided', intent, retryAfterMs: leaseMs }
     }
@@ -140,7 +140,7 @@ export async function reserve(
   return underOneToken(held, intents.length, request, leases)
 }
 
-/** The reservation that this session holds already, where it holds exactly what it asks for; renewed, which also proves it. */
+/** The reservation that this session holds already, if exactly what it requests; renewed, which also proves it. */
 async function resume(request: ReserveRequest, leases: Leases): Promise<ReserveResult | undefined> {
   const { sessionTag, leaseMs, retentionMs } = request
   const intents = inOrder(request.intents)
@@ -151,7 +151,7 @@ async function resume(request: ReserveRequest, leases: Leases): Promise<ReserveR
     return undefined
   const { owner, token } = first
   const same = standing.every((one) => one.kind === 'claimed' && one.owner === owner && one.token === token)
-  // An earlier try of the same session is under way, or holds something else: that is soon known.
+  // An earlier try of the same session is under way, or holds something else: that ends soon.
   if (!same) {
     const [intent] = intents
     return { kind: 'conflict', intent: intent!, entity: false, retryAfterMs: CONTENDED_RETRY_AFTER_MS }
@@ -170,8 +170,8 @@ function attemptsOf(intents: readonly (ReadResult | Lease)[]): Pick<Reservation,
 }
 
 /**
- * Raises every claim to the largest of their tokens. A renewal by the same owner may carry a larger token, and the nodes
- * then hold it as the fence: whatever was granted before it is fenced by it.
+ * Raises every claim to the largest of their tokens. A renewal by the same owner may carry a larger token, which the
+ * nodes then hold as the fence: it fences everything granted before.
  */
 async function underOneToken(
   held: readonly Lease[],
@@ -264,9 +264,9 @@ export async function extend(
 }
 
 /**
- * Records the same outcome for every intent, or for none where somebody else came after at one of them: who is told that
- * it came too late takes back what it did for all of them. With several, each record is complete by itself: a caller that
- * got no answer asks again with the same outcome, and what was recorded already stays.
+ * Records the same outcome for every intent, or for none where another holder came after at one of them: a caller that
+ * is fenced undoes its work for all of them. With several, each record is complete by itself: a caller without an
+ * answer retries with the same outcome, and what was recorded already stays.
  */
 export async function complete(
   reservation: Reservation,
@@ -276,19 +276,19 @@ export async function complete(
   const all = leasesOf(reservation)
   const intents = all.slice(0, reservation.intents.length)
   const lost = intents.length === 1 ? [] : await lostOf(intents, leases)
-  // One that is lost has our outcome already or never will: it is asked before the others are written.
+  // A lost one has our outcome already or never will: try it before writing the others.
   for (const part of [lost, intents.filter((lease) => !lost.includes(lease))]) {
     const results = await Promise.all(part.map((lease) => leases.complete(lease, outcome)))
     const refused = refusalOf(results)
     if (refused?.kind === 'fenced' && part === lost) return await whereLost(intents, lost, leases)
     if (refused !== undefined) return refused
   }
-  // Only now may the next one work on the entities. One that is not reached is free when its lease ends.
+  // Only now may the next holder work on the entities. An unreachable one is free when its lease ends.
   await releaseAll(all.slice(reservation.intents.length), leases)
   return { kind: 'done' }
 }
 
-/** "It changed nothing" is true of all of them, or not said. */
+/** `fenced`, without effect, is true of all of them, or not claimed. */
 function refusalOf(results: readonly CompleteResult[]): Exclude<EndResult, { kind: 'done' }> | undefined {
   const kinds = new Set(results.map(({ kind }) => kind))
   if (kinds.has('undecided') || (kinds.has('fenced') && kinds.size > 1)) return { kind: 'undecided' }
@@ -296,7 +296,7 @@ function refusalOf(results: readonly CompleteResult[]): Exclude<EndResult, { kin
   return kinds.has('unavailable') ? { kind: 'unavailable' } : undefined
 }
 
-/** Those that are lost have nothing of it. An earlier call may have recorded it for others, before these were lost. */
+/** The lost ones have none of it. An earlier call may have recorded it for others, before these were lost. */
 async function whereLost(
   intents: readonly Lease[],
   lost: readonly Lease[],
@@ -308,7 +308,7 @@ async function whereLost(
   return { kind: untouched ? 'fenced' : 'undecided' }
 }
 
-/** The others are held from now on for another lease, so that nobody takes one of them while they are written. */
+/** Renews the others for another lease, so that no other claimant takes one of them while they are written. */
 async function lostOf(intents: readonly Lease[], leases: Leases): Promise<readonly Lease[]> {
   const renewed = await Promise.all(intents.map((lease) => leases.renew(lease)))
   return intents.filter((_, index) => renewed[index]!.kind === 'lost')
@@ -320,12 +320,12 @@ export async function release(reservation: Reservation, leases: Leases): Promise
   return results.every(({ kind }) => kind === 'released') ? { kind: 'done' } : { kind: 'unavailable' }
 }
 
-/** What stands for each of them now, in the order given. */
+/** The record of each of them now, in the order given. */
 export function read(intents: readonly Intent[], leases: Leases): Promise<readonly ReadResult[]> {
   return Promise.all(intents.map(({ recordKey }) => leases.read(recordKey)))
 }
 
-/** As the record protocol wants them. Validity is the nodes' to judge here: the caller's clock began with the first answer. */
+/** As the record protocol wants them. The nodes judge validity here: the caller's clock began with the first answer. */
 function leasesOf(reservation: Reservation): readonly Lease[] {
   const { intents, entities, owner, token, attempt, attempts, leaseMs, retentionMs } = reservation
   return [...intents, ...entities].map(({ recordKey: key, fingerprint }, index) => ({
@@ -333,7 +333,7 @@ function leasesOf(reservation: Reservation): readonly Lease[] {
     token,
     owner,
     fingerprint,
-    // Nobody asks whether an entity was worked on before: given back, nothing of it is left.
+    // The attempts of an entity do not count: a release leaves nothing of them.
     attempt: index < intents.length ? (attempts?.[index] ?? attempt) : 1,
     leaseMs,
     retentionMs,
