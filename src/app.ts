@@ -48,7 +48,7 @@ export interface App extends AsyncDisposable {
   stopEmbeddedNode(index: number): void
 }
 
-/** @throws StartRefused if a node is unfit or a listener can't be opened */
+/** @throws StartRefused if a node must not be used or a listener can't be opened */
 export async function createApp(config: Config, environment: AppEnvironment): Promise<App> {
   const parts = await build(config, environment)
   const state: State = { phase: 'starting', coordination: undefined }

@@ -9,9 +9,7 @@ import type { Secrets } from './secrets.ts'
 
 /** The rest of a message besides a body: the head of its request, and gRPC's own fields. */
 const AROUND_BYTES = 64 * 1024
-/**
- * Envoy may buffer more of an answer than is stored, and sends all that it has: 1 MiB by default, at most twice that.
- */
+/** Envoy may buffer more of an answer than is stored, and sends all of it: 1 MiB by default, at most twice that. */
 const HELD_BY_ENVOY_BYTES = 2 * 1024 * 1024
 
 /** The listener, or undefined if it is off. Loads gRPC only if needed: that takes a tenth of a second. */

@@ -134,10 +134,7 @@ export function createClient(options: ClientOptions = {}): Client {
     }
   }
 
-  /**
-   * Releases what was granted after the caller stopped waiting: no work began under it, and it must not block other
-   * claimants.
-   */
+  /** Releases what was granted after the caller stopped waiting: it must not block other claimants. */
   async function giveBack({ wait: _, ...body }: Record<string, unknown>): Promise<void> {
     try {
       const granted = await call('POST', '/v1/reservations', body, transport, {

@@ -97,10 +97,7 @@ export class StepIrreversibleError extends SagaKitError {
   }
 }
 
-/**
- * The connection broke, or no reply came in time, during COMMIT: the transaction happened or it did not. Read the
- * record.
- */
+/** The connection broke, or no reply came in time, during COMMIT: only the record tells whether it happened. */
 export class CommitOutcomeUnknownError extends SagaKitError {
   constructor(options?: ErrorOptions) {
     super('commit_outcome_unknown', 'COMMIT was not answered: its outcome is unknown', options)

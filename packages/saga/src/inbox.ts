@@ -57,10 +57,7 @@ export type InboxOptions = {
   readonly retentionMs?: number
 }
 
-/**
- * After this many deliveries without an end a message counts as killing its consumer, and becomes a dead letter
- * unopened.
- */
+/** After this many deliveries without an end a message counts as a killer and becomes a dead letter unopened. */
 const unfinishedMax = 5
 
 /** Tries in place of one delivery, so that no message is kept from the broker for ever. */
@@ -247,9 +244,7 @@ export class Inbox {
   }
 }
 
-/**
- * `away`: the database is out of reach, so only this process knows the message's place in its sequence, and keeps it.
- */
+/** `away`: the database is out of reach, so only this process knows, and keeps, the message's place. */
 type End = Verdict | { readonly kind: 'away' }
 
 const away: End = { kind: 'away' }

@@ -45,15 +45,13 @@ export type InboundMessage = {
 }
 
 /**
- * The verdict on a delivery. `retry` and `defer` both request redelivery after a while; whether that cost an attempt is
- * in the inbox already. A broker needs no "dead letter": that row is committed before the `ack`.
+ * The verdict on a delivery. `again` requests redelivery after a while; whether that cost an attempt is in the inbox
+ * already. A broker needs no "dead letter": that row is committed before the `ack`.
  */
 export type Verdict = { readonly kind: 'ack' } | { readonly kind: 'again'; readonly delayMs: number }
 
 export interface Subscription {
-  /**
-   * Takes no further messages, waits for those in flight, and closes. The broker redelivers what was not acknowledged.
-   */
+  /** Takes no further messages, waits for those in flight, and closes. The rest is redelivered. */
   close(): Promise<void>
 }
 

@@ -191,9 +191,7 @@ async function park(tx: Tx, s: string, { step }: Claim): Promise<void> {
   )
 }
 
-/**
- * Allows a parked step again, from its first attempt, after a person has looked. An abandoned effect keeps its lease.
- */
+/** Resets a parked step to its first attempt, after a person has looked. An abandoned effect keeps its lease. */
 export async function unparkStep(kit: SagaKit, scope: string, key: string): Promise<boolean> {
   const { rowCount } = await kit.pool.query(
     `UPDATE ${kit.schema}.idempotency_keys

@@ -30,10 +30,7 @@ import { endClaim, NO_CALL } from './completion.ts'
 import { originalOf } from './dialects.ts'
 
 export type GatewayOptions = CheckOptions & {
-  /**
-   * If present, gateways must send one of them as `Fencepost-Gateway-Token`; read at each call, because they may
-   * change.
-   */
+  /** If present, gateways must send one of them as `Fencepost-Gateway-Token`; read at each call. */
   readonly tokens: (() => readonly string[]) | undefined
   /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls

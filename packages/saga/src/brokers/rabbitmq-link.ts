@@ -19,9 +19,7 @@ export type Lane = {
   readonly channel: ConfirmChannel
   readonly closed: Promise<never>
   readonly end: (error?: Error) => void
-  /**
-   * Ids of messages that no queue takes. A return precedes the confirm of the same message (AMQP 0-9-1, basic.return).
-   */
+  /** Ids of messages that no queue takes. A return precedes the message's confirm (AMQP 0-9-1, basic.return). */
   readonly returned: Set<string>
 }
 
