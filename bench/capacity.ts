@@ -1,12 +1,14 @@
 /**
- * How much five nodes carry, computed from what is measured here, and checked by a simulation of a hundred sidecars.
+ * How much load five nodes carry, computed from measurements made here, and checked by a simulation of a hundred
+ * sidecars.
  *
  *     npm run bench -- capacity [price of a vCPU-hour, default 0.04]
  *
- * Measured: processor time of a node for one claim and its completion and for a replay, of the sidecar for a protected request,
- * and memory of a record. Computed: requests a second at which a node is busy for 70 %, sidecars for them, how many the memory of a
- * node carries for a day, and what a million requests cost. Simulated: the production core of a hundred sidecars on a virtual clock, whose nodes serve one command at a time for as
- * long as was measured: whether the computed rate is carried, and what happens beyond it.
+ * Measured: processor time of a node for one claim and its completion and for a replay, of the sidecar for a protected
+ * request, and memory of a record. Computed: requests a second at which a node is busy for 70 %, sidecars for them, how
+ * many the memory of a node carries for a day, and what a million requests cost. Simulated: the production core of a
+ * hundred sidecars on a virtual clock, whose nodes serve one command at a time for the measured time: whether they
+ * carry the computed rate, and what happens beyond it.
  */
 import { Redis } from 'ioredis'
 import { createLeases } from '../src/core/claims/leases.ts'
@@ -93,7 +95,7 @@ async function measure(): Promise<Costs> {
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_UPSTREAM: application.url,
     FENCEPOST_LOG_DECISIONS: '0',
-    // The nodes are to answer the replays.
+    // The nodes must answer the replays.
     FENCEPOST_OUTCOME_CACHE: '0B',
     FENCEPOST_TENANT_NEW_RECORDS: '1000000',
   })
@@ -123,7 +125,7 @@ async function measure(): Promise<Costs> {
     unique.push(await round(`unique-${index}`, Number.MAX_SAFE_INTEGER, 8_000))
   const bytesPerRecord = ((await usedBytes()) - bytesBefore) / ((await client.dbsize()) - keysBefore)
   client.disconnect()
-  // Each asked for twice.
+  // Each sent twice.
   await round('replayed', 10_000, 10_000)
   const replays = await round('replayed', 10_000, 10_000)
   return {

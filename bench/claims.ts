@@ -5,8 +5,8 @@
  *     npm run bench -- claims [64 256] [--cold]     with so many in flight; else 1, 8, 64 and 256.
  *                                               `--cold`: on nodes that were just started
  *
- * Everything runs on this machine: nodes, clients and load. Only the ratios mean anything; CPU time is that of this process
- * and that of all nodes together (`INFO cpu`), and says what a rate does not: on two cores they share it. Writes JSON to
+ * Everything runs on this machine: nodes, clients and load. Only the ratios mean anything; CPU time is that of this
+ * process and that of all nodes together (`INFO cpu`), which share two cores, so a rate alone hides it. Writes JSON to
  * bench/results/.
  */
 

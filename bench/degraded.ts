@@ -1,11 +1,12 @@
 /**
- * What nodes in trouble cost a request: one refused, one hung, two hung, one that is 50 ms away; and how soon it is refused where
- * three of five are hung.
+ * What failing nodes cost a request: one refused, one hung, two hung, one 50 ms away; and how soon it is refused when
+ * three of five hang.
  *
  *     npm run bench -- degraded
  *
- * Each state has five nodes and a sidecar of its own, because a node that was down comes back without a vote for a while;
- * the states take turns. An open loop far below what the machine carries, with unique keys: latency from the intended start.
+ * Each state has five nodes and a sidecar of its own, because a node that was down comes back without a vote for a
+ * while; the states take turns. An open loop far below what the machine carries, with unique keys: latency from the
+ * intended start.
  */
 import { type FaultLink, startFaultLink } from '../test/faults/fault-proxy.ts'
 import { type RedisServers, startRedisServers } from '../test/support/redis-servers.ts'
@@ -100,7 +101,7 @@ writePlot(
     },
   ]),
 )
-// A process that stands still does not end by being asked to.
+// A suspended process does not act on SIGTERM.
 for (const { servers } of stacks) for (let index = 0; index < NODES; index += 1) servers.resume(index)
 
 /** Five nodes, the first of them behind a link, and a sidecar. */

@@ -1,10 +1,10 @@
 /**
- * How long a node that came back empty is told what the others remember, and what claims cost meanwhile.
+ * How long it takes to copy the records to a node that came back empty, and what claims cost meanwhile.
  *
  *     npm run bench -- enrolment [--records 5000 --body 200]
  *
- * Five real nodes that sync each write, one sidecar, eight claimants that go on all the time. The quarantine, which is
- * waiting, is left out: measured is from its end to the vote. Claims are measured before and during the copying.
+ * Five real nodes that sync each write, one sidecar, eight claimants all the while. The quarantine, which only waits,
+ * is left out: the time runs from its end to the vote. Claims are measured before and during the copying.
  */
 import { parseArgs } from 'node:util'
 import { quantile } from '../test/faults/experiments.ts'

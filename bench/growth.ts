@@ -17,7 +17,9 @@ import { closedLoop, median, ratio } from './support/rounds.ts'
 
 const ROUNDS = 3
 const RECORD_ROUNDS = 5
-/** Nodes and load share this machine: a queue of thousands in front of five nodes on two cores is no lost quorum. */
+/**
+ * Nodes and load share this machine: a queue of thousands on five nodes and two cores must not look like a lost quorum.
+ */
 const PATIENT = {
   FENCEPOST_NODE_DEADLINE: '5s',
   FENCEPOST_CLAIM_BUDGET: '10s',
@@ -57,8 +59,8 @@ async function inFlight(): Promise<void> {
 }
 
 /**
- * Beside nodes that keep a few thousand records, by turns. The others are written by our claims in this process, which is five times
- * as fast as through a sidecar and leaves the same; the count is held against what the nodes say that they keep.
+ * Beside nodes that keep a few thousand records, by turns. Claims of this process write the others, five times as fast
+ * as through a sidecar, with the same records; the count is compared with that of the nodes.
  */
 async function records(): Promise<void> {
   await using few = await startStack(5)

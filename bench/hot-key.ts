@@ -3,8 +3,9 @@
  *
  *     npm run bench -- hot-key
  *
- * The application takes 50 ms. Measured is how often it was called, and when the duplicates had its answer, counted from the
- * moment at which it gave it. On a route that waits each sidecar's waiters try for themselves; with `coordinate` they have turns.
+ * The application takes 50 ms. Measured: how often it was called, and when the duplicates had its answer, from the
+ * moment it was given. On a route that waits each sidecar's waiters try for themselves; with `coordinate` they take
+ * turns.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'

@@ -1,10 +1,10 @@
 /**
- * The price of the quorum, published honestly: one operation made idempotent in this process over five nodes by ours, beside
- * libraries that keep their record on one Redis, which forgets it when that one does.
+ * The price of the quorum: one operation made idempotent in this process over five nodes, beside libraries that keep
+ * their record on one Redis, and lose it with that one.
  *
  *     npm run bench -- idempotency
  *
- * Unique keys (the operation runs) and replays (the answer is read). The operation itself is nothing.
+ * Unique keys (the operation runs) and replays (the answer is read). The operation itself is empty.
  */
 import { startRedisServers } from '../test/support/redis-servers.ts'
 import { connectLeases } from './support/our-leases.ts'

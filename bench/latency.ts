@@ -1,6 +1,6 @@
 /**
- * What the sidecar adds to one request that nobody competes with, beside the least that any such sidecar could add: the hop
- * of a bare proxy and one SET NX on one node.
+ * What the sidecar adds to one uncontended request, beside the least that any such sidecar could add: the hop of a bare
+ * proxy and one SET NX on one node.
  *
  *     npm run bench -- latency
  */

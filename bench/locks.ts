@@ -1,12 +1,12 @@
 /**
- * Lock libraries over five nodes beside ours: acquire and release, alone and many at once; the same over HTTP; and twenty
- * contenders for one key.
+ * Lock libraries over five nodes beside ours: acquire and release, alone and many at once; the same over HTTP; and
+ * twenty contenders for one key.
  *
  *     npm run bench -- locks
  *
- * Libraries of Node run in this process; redsync (Go) and Redisson (Java) as programs of their own, built from `bench/peers`
- * where `go` and `mvn` are there and left out with a sentence where not. Over HTTP: our reservation API over five nodes, and Dapr's
- * lock API with one Redis where `DAPRD` names a daprd. Only ratios mean anything.
+ * Libraries of Node run in this process; redsync (Go) and Redisson (Java) as programs of their own, built from
+ * `bench/peers` where `go` and `mvn` are installed, else left out with a sentence. Over HTTP: our reservation API over
+ * five nodes, and Dapr's lock API with one Redis where `DAPRD` names a daprd. Only ratios mean anything.
  */
 import { Redis } from 'ioredis'
 import Redlock from 'redlock'
@@ -42,7 +42,7 @@ await using ours = await connectLeases(servers.urls)
 await using sidecar = await startSidecar({
   FENCEPOST_REDIS_NODES: servers.nodesSetting,
   FENCEPOST_LOG_DECISIONS: '0',
-  // As our claims in this process: programs of four languages on one machine are no lost quorum.
+  // As for our claims in this process: programs of four languages on one machine must not look like a lost quorum.
   FENCEPOST_NODE_DEADLINE: '1s',
   FENCEPOST_CLAIM_BUDGET: '5s',
 })
@@ -175,8 +175,8 @@ function overHttp(
 }
 
 /**
- * In how many of a hundred races of twenty contenders, each starting within ten milliseconds, somebody won at the first try.
- * Every contender has connections of its own: over shared ones the nodes would all see the same order.
+ * In how many of a hundred races of twenty contenders, all starting within ten milliseconds, one won at the first try.
+ * Every contender has its own connections: over shared ones all nodes would see the same order.
  */
 async function firstRounds(): Promise<Record<string, number>> {
   await using stack = new AsyncDisposableStack()

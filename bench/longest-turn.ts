@@ -1,11 +1,11 @@
 /**
- * How long a burst of requests holds up whoever else waits for the sidecar, such as a scrape: the longest turns of its event
- * loop, by their CPU time, while 1,500 connections send one request each at the same moment, four times.
+ * How long a burst of requests delays other work of the sidecar, such as a scrape: the longest turns of its event loop,
+ * by their CPU time, while 1,500 connections send one request each at the same moment, four times.
  *
  *     npm run bench -- longest-turn
  *
- * Says the same on a busy machine as on a quiet one, within its noise. Ends with 1 where two turns took 100 ms or
- * more: a burst that is not spread makes one each time, and one alone may be the garbage collector's.
+ * The result is the same on a busy machine as on a quiet one, within its noise. Ends with 1 where two turns took 100 ms
+ * or more: a burst that is not spread causes one each time, and a single one may be the garbage collector's.
  */
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -43,7 +43,7 @@ await Promise.all(Array.from({ length: CONNECTIONS }, request))
 sidecar.process.signal('SIGUSR2')
 for (let burst = 0; burst < BURSTS; burst += 1)
   await Promise.all(Array.from({ length: CONNECTIONS }, request))
-// A file of after the bursts: an earlier one may still speak of the time before them.
+// A file written after the bursts: an earlier one may still report the time before them.
 const overWallMs = Date.now()
 await eventually('the longest turns are written', async () => (await stat(file)).mtimeMs > overWallMs)
 const turnsMs = JSON.parse(await readFile(file, 'utf8')) as number[]

@@ -1,10 +1,10 @@
 /**
- * Where the time of the sidecar goes while it proxies: as a flame graph, and as a table of the frames that cost the most.
+ * Where the sidecar spends its time while it proxies: as a flame graph, and as a table of the costliest frames.
  *
  *     npm run bench -- proxy-flame unique proxy-flame.svg
  *     npm run bench -- proxy-flame replays|pass-through [file] [requests in flight, default 32]
  *
- * The sidecar is the process that is profiled, through its inspector; only the load is, after a warm-up.
+ * The sidecar is profiled through its inspector, during the load alone, after a warm-up.
  */
 import { writeFileSync } from 'node:fs'
 import type { Profiler } from 'node:inspector'

@@ -38,7 +38,7 @@ await using envoy = await startEnvoy(application.url)
 await using sidecar = await startSidecar({
   FENCEPOST_REDIS_NODES: servers.nodesSetting,
   FENCEPOST_UPSTREAM: application.url,
-  // Of a busy loop every decision would be a line; lines are sampled under load anyway.
+  // Every decision of a busy loop would be a line; lines are sampled under load anyway.
   FENCEPOST_LOG_DECISIONS: '0',
   FENCEPOST_TENANT_NEW_RECORDS: '1000000',
 })
@@ -67,7 +67,7 @@ const gets: readonly HttpContender[] = [
   { name: HTTP_PROXY, url: httpProxy.url, pids: httpProxy.pids, job: get, status: '200' },
 ]
 
-// Every one of the 10,000 keys is carried out once before its replays are measured.
+// Each of the 10,000 keys is executed once before its replays are measured.
 await load.run({
   url: sidecar.proxy,
   ...post('many', 10_000),

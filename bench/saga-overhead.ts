@@ -1,11 +1,11 @@
 /**
- * What idempotency costs: the same INSERT in a plain transaction, under `withIdempotency`, as a replay, and as a step with
- * two transactions, in turns.
+ * What idempotency costs: the same INSERT in a plain transaction, under `withIdempotency`, as a replay, and as a step
+ * with two transactions, in turns.
  *
  *     npm run bench -- saga-overhead
  *
- * Database and load share this machine; only the differences within one run mean anything. PostgreSQL runs without fsync, so
- * that the disk of this machine is not what is measured.
+ * Database and load share this machine; only the differences within one run mean anything. PostgreSQL runs without
+ * fsync, so that the disk of this machine is not measured.
  */
 import { createSagaKit, migrate, runIdempotentStep, withIdempotency } from '@fencepost/saga'
 import { startPostgres } from '../test/support/postgres-server.ts'

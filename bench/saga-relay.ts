@@ -1,10 +1,11 @@
 /**
- * How many messages one relay carries, with confirms and in order within each aggregate, for every broker; and how long one
- * message takes from its insertion to its confirm, with and without NOTIFY.
+ * How many messages one relay carries, with confirms and in order within each aggregate, for every broker; and how long
+ * one message takes from its insertion to its confirm, with and without NOTIFY.
  *
  *     npm run bench -- saga-relay
  *
- * With FENCEPOST_KAFKA_JARS (docs/guide/saga.md) Kafka, too. Database, broker and relay share this machine. `nothing` confirms at once: what the database and the relay alone can do.
+ * With FENCEPOST_KAFKA_JARS (docs/guide/saga.md) Kafka, too. Database, broker and relay share this machine. `nothing`
+ * confirms at once: the rate of database and relay alone.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,11 +1,11 @@
 /**
- * How long a scrape takes while clients ask for more than the sidecar can do.
+ * How long a scrape takes while clients send more than the sidecar can serve.
  *
  *     npm run bench -- scrape-under-overload [how many times its capacity, default 2]
  *
- * Measures what the sidecar answers a second at most, offers twice as much over 2,000 connections from another process, and
- * scrapes 250 times meanwhile. Ends with 1 where one scrape took 100 ms or more. Nodes, application and clients share the
- * machine, so run it where nothing else does.
+ * Measures the most that the sidecar answers a second, offers twice as much over 2,000 connections from another
+ * process, and scrapes 250 times meanwhile. Ends with 1 where one scrape took 100 ms or more. Nodes, application and
+ * clients share the machine, so run it where no other program does.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

@@ -3,9 +3,10 @@
  *
  *     npm run bench -- soak [minutes, default 30]
  *
- * The mix is 90 % unique keys, 9 % replays and 1 % another body under a known key, at a steady rate far below the most that
- * the machine carries. Records are kept for a minute, so that what they take levels off. Flat means: the mean of the last
- * quarter is within a tenth of that of the second quarter (the first one is warming up), and is held to it with an exit code.
+ * The mix is 90 % unique keys, 9 % replays and 1 % another body under a known key, at a steady rate far below the most
+ * that the machine carries. Records are kept for a minute, so that what they take levels off. Flat means: the mean of
+ * the last quarter is within a tenth of that of the second quarter (the first one is warming up); else the exit code is
+ * 1.
  */
 import { Pool } from 'undici'
 import { startRedisServers } from '../test/support/redis-servers.ts'

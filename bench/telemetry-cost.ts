@@ -1,7 +1,7 @@
 /**
- * What telemetry costs, side by side: sidecars on the same five nodes, asked in turn in short slices so that all of them see
- * the same machine. One has no telemetry at all, one has all of it: metrics and a scrape a second, 100 lines a second, traces
- * sampled at 1 %; and one all of it where clients send a trace of their own that they do not record.
+ * What telemetry costs, side by side: sidecars on the same five nodes, loaded in turn in short slices so that all of
+ * them see the same machine. One has no telemetry at all, one has all of it: metrics and a scrape a second, 100 lines a
+ * second, traces sampled at 1 %; and one all of it where clients send a trace of their own that they do not record.
  *
  *     npm run bench -- telemetry-cost [rounds, default 20] [--write]
  *
@@ -95,7 +95,7 @@ const sides = [
   }),
 )
 for (let round = -WARM_UP_ROUNDS; round < rounds; round += 1) {
-  // In turn first: whoever comes second meets nodes that are warm.
+  // Each first in turn: the second one meets warm nodes.
   for (const side of round % 2 === 0 ? sides : sides.toReversed()) await slice(side, round >= 0)
 }
 const [base] = sides as [Side]

@@ -1,11 +1,11 @@
 /**
- * What telemetry does for one request, timed by itself: the sixteen events of a request that is carried out, its trace and its
- * headers, through all that listens in a sidecar; and one scrape.
+ * What telemetry does for one request, timed by itself: the sixteen events of an executed request, its trace and its
+ * headers, through every subscriber of a sidecar; and one scrape.
  *
  *     npm run bench -- telemetry-parts
  *
- * CPU time of this process, the least of many rounds: it says the same on a busy machine, where bench/telemetry-cost.ts
- * needs a quiet one. What it leaves out is what telemetry costs others, such as a larger heap.
+ * CPU time of this process, the least of many rounds: the result is the same on a busy machine, where
+ * bench/telemetry-cost.ts needs a quiet one. What it leaves out is what telemetry costs others, such as a larger heap.
  */
 import process from 'node:process'
 import { openTelemetry } from '../src/app/telemetry.ts'
@@ -115,13 +115,13 @@ await using telemetry = await openTelemetry(loaded.config, {
 })
 const unrecorded = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
 const contenders = {
-  nothing: () => one(requests, SILENT, UNTRACED, undefined),
+  silent: () => one(requests, SILENT, UNTRACED, undefined),
   whole: () => one(requests, telemetry.events, telemetry.tracing, undefined),
   unrecorded: () => one(requests, telemetry.events, telemetry.tracing, unrecorded),
 }
-const micros: Record<keyof typeof contenders, number[]> = { nothing: [], whole: [], unrecorded: [] }
+const micros: Record<keyof typeof contenders, number[]> = { silent: [], whole: [], unrecorded: [] }
 for (let round = -5; round < ROUNDS; round += 1) {
-  for (const name of ['nothing', 'whole', 'unrecorded'] as const) {
+  for (const name of ['silent', 'whole', 'unrecorded'] as const) {
     const cpu = process.cpuUsage()
     for (let i = 0; i < REQUESTS; i += 1) {
       requests += 1
@@ -129,15 +129,15 @@ for (let round = -5; round < ROUNDS; round += 1) {
     }
     const { user, system } = process.cpuUsage(cpu)
     if (round >= 0) micros[name].push((user + system) / REQUESTS)
-    // What was recorded is sent between rounds.
+    // Recorded spans are sent between rounds.
     await new Promise((resolve) => setImmediate(resolve))
   }
 }
 const least = (name: keyof typeof contenders) => Math.min(...micros[name])
-const nothing = least('nothing')
-console.log(`one request, traces sampled at 1 %: ${(least('whole') - nothing).toFixed(1)} µs of CPU`)
+const silent = least('silent')
+console.log(`one request, traces sampled at 1 %: ${(least('whole') - silent).toFixed(1)} µs of CPU`)
 console.log(
-  `one request of a trace that its caller does not record: ${(least('unrecorded') - nothing).toFixed(1)} µs`,
+  `one request of a trace that its caller does not record: ${(least('unrecorded') - silent).toFixed(1)} µs`,
 )
 const watched = {
   phase: 'serving',

@@ -1,7 +1,7 @@
 /**
  * `npm run audit`: known vulnerabilities of the running sidecar's packages, as the registry knows them.
  *
- * Owns the difference between "none are known" and "nobody was asked": where the registry does not answer the question the
+ * Owns the difference between "none are known" and "not checked": when the registry does not answer, the
  * last line begins with `unchecked`, and the exit code is not 0. A finding is accepted only by its row in
  * docs/internals/dependencies.md, which says why it can't be reached.
  *
@@ -35,7 +35,7 @@ export const EXIT_CODES = { clean: 0, findings: 1, unchecked: 75 } as const
 
 /**
  * @param written what `npm audit --json` wrote
- * @param accepted ids of advisories (`GHSA-…`) that are written down with a reason
+ * @param accepted ids of advisories (`GHSA-…`) that have a row with a reason
  */
 export function verdictOnAudit(written: string, accepted: ReadonlySet<string>): AuditVerdict {
   const report = parsed(written)
@@ -46,7 +46,7 @@ export function verdictOnAudit(written: string, accepted: ReadonlySet<string>): 
       lines: [`unchecked: the registry did not say which vulnerabilities are known (${why})`],
     }
   }
-  // A package that only depends on a vulnerable one names it; the advisory itself stands at that one.
+  // A package that only depends on a vulnerable one names it; that one holds the advisory.
   const found = Object.entries(report.vulnerabilities).flatMap(([name, { via = [] }]) =>
     via.flatMap((one) => (typeof one === 'string' ? [] : [{ name, advisory: one, id: idOf(one) }])),
   )

@@ -1,10 +1,11 @@
 /**
- * `npm run build`: dist/ from the sources, anew. The sidecar is in dist/ itself, with every file that the code reads relative
- * to itself (Lua scripts, schemas); each package is in dist/packages/ as it is published (`npm pack ./dist/packages/client`).
+ * `npm run build`: dist/ from the sources, anew. The sidecar is in dist/ itself, with every file that the code reads
+ * relative to itself (Lua scripts, schemas); each package is in dist/packages/ as it is published (`npm pack
+ * ./dist/packages/client`).
  *
- * Owns the difference between a package in this repository and a published one. Here its `exports` name the sources, so that
- * nothing has to be built, and no option set, before a program or a test runs. Published they name what the compiler made of
- * them; dist/node_modules leads the built sidecar to these.
+ * Owns the difference between a package in this repository and a published one. Here its `exports` name the sources, so
+ * that programs and tests run without a build and without an option. Published they name the compiled files;
+ * dist/node_modules leads the built sidecar to these.
  *
  * Usage: node scripts/run.mjs scripts/build.ts [folder instead of dist]
  */
@@ -23,13 +24,16 @@ import {
 import { dirname, join } from 'node:path'
 
 const PACKAGES = ['client', 'saga']
-/** What the kit takes of the sidecar's sources: the one file that reaches out of its package (packages/saga/src/core.ts). */
+/**
+ * The sidecar's sources that the kit uses: those of the one file that reaches out of its package
+ * (packages/saga/src/core.ts).
+ */
 const CORE = '../../../src/core/'
 
 const target = process.argv[2] ?? 'dist'
 const compiled = join(target, '.compiled')
 
-// Files of sources that are gone would be shipped for ever.
+// Files of deleted sources would be shipped for ever.
 rmSync(target, { recursive: true, force: true })
 const { status } = spawnSync('tsc', ['-p', 'tsconfig.build.json', '--outDir', compiled], { stdio: 'inherit' })
 if (status !== 0) process.exit(status ?? 1)

@@ -1,5 +1,5 @@
 /**
- * Writes docs/reference/cli.md from what the commands say of themselves with `--help`.
+ * Writes docs/reference/cli.md from the `--help` of the commands.
  *
  * A test compares the file with what this makes: after a change of a command run `npm run generate -- commands`.
  */

@@ -1,6 +1,6 @@
 /**
- * Plays five incidents against a real stack (five nodes, two sidecars, redis_exporter, Prometheus with the rules, clients)
- * and checks which alerts fire: those that are expected, and no other. Writes the timeline to docs/operations/incidents.md.
+ * Plays five incidents against a real stack (five nodes, two sidecars, redis_exporter, Prometheus with the rules,
+ * clients) and checks that exactly the expected alerts fire. Writes the timeline to docs/operations/incidents.md.
  *
  * `npm run generate -- incidents` takes some four minutes: too long for every change, so it stands beside `npm test`.
  */
@@ -12,8 +12,8 @@ import { RESTART_SECONDS, shortenedRules } from '../dashboards/rules/shortened.t
 import { type MonitoredStack, startMonitoredStack } from '../test/support/monitored-stack.ts'
 
 /**
- * The whole stack shares one machine, and whatever else runs there: nodes are given more time, and the readiness gate more
- * latency, than by default, so that only those nodes are silent or slow that the incident makes so.
+ * The whole stack shares one machine with other programs: nodes are given more time, and the readiness gate more
+ * latency, than by default, so that only the incident makes nodes silent or slow.
  */
 const PATIENT = {
   FENCEPOST_NODE_DEADLINE: '500ms',
@@ -148,7 +148,7 @@ async function play(incident: Incident, rules: string): Promise<Played> {
   await using _ = stack.load(...incident.load)
   const { prometheus } = stack
   await prometheus.until('rate(fencepost_decisions_total{outcome="acquired"}[4s]) > 0')
-  // Nodes that have just been started are rightly told of; that is not the incident.
+  // Alerts about nodes that have just been started are right, and not the incident.
   await pause((RESTART_SECONDS + 6) * 1_000)
   const began = Date.now()
   const seconds = (at: number) => `${((at - began) / 1_000).toFixed(0).padStart(3)} s`
@@ -174,7 +174,7 @@ async function play(incident: Incident, rules: string): Promise<Played> {
   }
 }
 
-// Ended from outside, the processes of the stack are ended, too (test/support/processes.ts does it on `exit`).
+// When ended from outside it ends the processes of the stack, too (test/support/processes.ts does it on `exit`).
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
 
 const folder = await mkdtemp(join(tmpdir(), 'fencepost-incidents-'))

@@ -3,7 +3,7 @@
 # usage: sh scripts/install-servers.sh PACKAGE…
 #
 # A server package starts its service on the default port as soon as it is installed. The tests start servers of their
-# own on free ports and use nobody else's; so the start is forbidden while the packages are installed (policy-rc.d, exit
+# own on free ports and use no others; so the start is forbidden while the packages are installed (policy-rc.d, exit
 # 101: "action forbidden by policy"; https://people.debian.org/~hmh/invokerc.d-policyrc.d-specification.txt), and what
 # was there before is put back.
 set -eu
@@ -26,6 +26,6 @@ chmod 755 "$policy"
 export DEBIAN_FRONTEND=noninteractive
 # Another apt may be at work on a fresh machine (unattended-upgrades): wait for it rather than fail.
 wait_for_lock="-o DPkg::Lock::Timeout=120"
-# The lists may be older than the mirror or missing altogether. Without a network the install below tells.
+# The lists may be older than the mirror or missing altogether. Without a network the install below says so.
 apt-get $wait_for_lock -qq update || true
 apt-get $wait_for_lock -qq install -y --no-install-recommends "$@"

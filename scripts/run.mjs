@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url'
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const modules = join(root, 'node_modules')
 const lockFile = join(root, 'package-lock.json')
-/** The lock file that node_modules was last installed from. Contents tell more than times, which git rewrites. */
+/** The lock file that node_modules was last installed from. Contents, because git rewrites times. */
 const installedLock = join(modules, '.fencepost-lock')
 
 function main() {
@@ -37,7 +37,7 @@ function install() {
     ? [process.execPath, process.env.npm_execpath]
     : ['npm']
   const options = [
-    // Engine warnings are silenced: they speak of the Node that starts us, not of the one that runs the program.
+    // Engine warnings are silenced: they are about the Node that starts us, not the one that runs the program.
     '--loglevel=error',
     // Also where NODE_ENV=production or a user's npmrc leaves the development packages out.
     '--include=dev',

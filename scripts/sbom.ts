@@ -1,9 +1,10 @@
 /**
- * `npm run --silent generate -- sbom`: what the running sidecar is made of, as CycloneDX.
+ * `npm run --silent generate -- sbom`: the packages of the running sidecar, as CycloneDX.
  *
- * npm makes the bill of everything in the lock file, and what the sidecar does not run is taken out here: `npm sbom --omit=dev`
- * (npm 11.19.1) also leaves out packages that both kinds need, `yaml` for one. Not run are packages for development, optional ones
- * (among them the clients of the saga kit's brokers, which are its optional peers), and our own, which are no dependency.
+ * npm makes the bill of everything in the lock file, and what the sidecar does not run is taken out here: `npm sbom
+ * --omit=dev` (npm 11.19.1) also leaves out packages that both kinds need, `yaml` for one. Not run are packages for
+ * development, optional ones (among them the clients of the saga kit's brokers, which are its optional peers), and our
+ * own, which are no dependency.
  */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'

@@ -1,15 +1,15 @@
 /**
- * Brings the server programs of the tests (the table in test/support/programs.ts) onto the machine: from the packages of
- * Debian or Ubuntu where we are root or sudo asks for no password, else by saying what to install.
+ * Brings the server programs of the tests (the table in test/support/programs.ts) onto the machine: from the packages
+ * of Debian or Ubuntu where we are root or sudo asks for no password, else by saying what to install.
  *
- * It does not start any of them, and asks nobody for a password.
+ * It starts none of them, and prompts for no password.
  */
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { findProgram, missingProgram, type ServerProgram, serverPrograms } from '../test/support/programs.ts'
 
 export type Machine = {
-  /** Runs a program to its end and tells whether it ended with 0. */
+  /** Runs a program to its end; true where it ended with 0. */
   readonly run: (command: string, args: readonly string[], output: 'shown' | 'hidden') => boolean
   readonly isRoot: boolean
   readonly has: (program: Pick<ServerProgram, 'programs' | 'alsoIn' | 'isLibrary'>) => boolean
@@ -17,7 +17,7 @@ export type Machine = {
 }
 
 export const thisMachine: Machine = {
-  // What apt says belongs to stderr: stdout is for the result of the tests.
+  // Output of apt goes to stderr: stdout is for the result of the tests.
   run: (command, args, output) =>
     spawnSync(command, args, { stdio: output === 'shown' ? ['ignore', 2, 2] : 'ignore' }).status === 0,
   isRoot: process.getuid?.() === 0,
@@ -42,7 +42,7 @@ export function provideServerPrograms(
   return missing.filter((program) => !machine.has(program))
 }
 
-/** The words to put before a command that needs root; undefined where nothing can be installed. */
+/** The prefix of a command that needs root; undefined where installing is impossible. */
 function rightToInstall(machine: Machine): readonly string[] | undefined {
   if (!machine.has({ programs: ['apt-get'] })) return undefined
   if (machine.isRoot) return []

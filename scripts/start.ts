@@ -1,8 +1,8 @@
 /**
- * One command for each group of programs: `npm run bench -- NAME [options]`, and so for `generate`, `spec` and `campaign`.
- * Without a name it runs the programs that the group is mostly used for; where it has none of those it lists all.
+ * One command for each group of programs: `npm run bench -- NAME [options]`, and so for `generate`, `spec` and
+ * `campaign`. Without a name it runs the group's default programs, or lists all where it has none.
  *
- * Owns the names. What a program does, and its options, stand at the head of its file; the list shows the first sentence.
+ * Owns the names. The head of each file describes the program and its options; the list shows its first sentence.
  *
  * Usage: node scripts/run.mjs scripts/start.ts GROUP [NAME] [options…]
  */

@@ -1,10 +1,10 @@
 /**
  * `npm test`: server programs, lint, types, tests; the last line of its output is `N passed, N failed`, where lint and
- * types count as one check each. Ends with 0 only where something passed and nothing failed.
+ * types count as one check each. Ends with 0 only where a test passed and none failed.
  *
  *   npm test              everything but the long tests (*.long.test.ts): some minutes
  *   npm test -- --all     the long ones, too
- *   npm test -- test/core any other arguments go to Vitest: the tests that they select, long ones among them, and nothing else.
+ *   npm test -- test/core any other arguments go to Vitest: only the tests that they select, long ones among them.
  *                         A server program that is missing stops only the tests that need it
  */
 import { spawn } from 'node:child_process'
@@ -14,10 +14,10 @@ import { FETCHED_PROGRAMS, fetchProgram } from '../test/support/fetched-programs
 import { provideServerPrograms, whatToInstall } from './server-programs.ts'
 import { sum, type Verdict, type VitestReport, verdictOnTests } from './verdict.ts'
 
-/** The whole is to fit 40 minutes on two cores: what hangs is ended before and fails. */
+/** All must fit 40 minutes on two cores: a hanging check is ended before that and fails. */
 const testsMsMax = 36 * 60_000
 
-/** From the signal that ends what hangs to the one that can't be ignored. */
+/** From the first signal to a hanging check to the one that can't be ignored. */
 const graceMs = 10_000
 
 /** Every test by name, with its time; kept until the next run. */
@@ -39,7 +39,9 @@ async function main(args: readonly string[]): Promise<number> {
   return conclude([...checks, await tests(args.includes('--all') ? [] : ['--project', '!long'], selected)])
 }
 
-/** Before the tests, because to build one takes minutes of all cores. What can't be had fails the tests that need it. */
+/**
+ * Before the tests, because building one takes minutes of all cores. A missing program fails the tests that need it.
+ */
 async function fetchPrograms(): Promise<void> {
   for (const name of FETCHED_PROGRAMS) {
     const patience = setTimeout(() => console.error(`fetching ${name}, once …`), 1_000)
@@ -56,7 +58,7 @@ async function check(name: string, command: string, args: readonly string[]): Pr
 }
 
 async function tests(args: readonly string[], selected: boolean): Promise<Verdict> {
-  // The report of an earlier run must not speak for this one.
+  // The report of an earlier run must not count for this one.
   await rm(reportFile, { force: true })
   const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${reportFile}`]
   const code = await run('vitest', ['run', ...reporters, ...args], testsMsMax)

@@ -1,12 +1,12 @@
 /**
- * From what the checks of `npm test` came to, the two numbers of its last line, and for each test that failed the command that
- * runs it alone. A check that says less than it should (no test was run, one was skipped, an error outside of any test) is a
- * failure, with a sentence.
+ * From the results of `npm test`, the two numbers of its last line, and for each failed test the command that runs it
+ * alone. An incomplete check (no test was run, one was skipped, an error outside of any test) is a failure, with a
+ * sentence.
  */
 
 import { relative } from 'node:path'
 
-/** What we read of the report of Vitest's reporter `json`. */
+/** The fields we read of the report of Vitest's reporter `json`. */
 export type VitestReport = {
   readonly numTotalTests: number
   readonly numPassedTests: number
@@ -55,7 +55,7 @@ export function verdictOnTests(
       failed += 1
       remarks.push(`${file} could not be run`, `  again: ${commandFor(file)}`)
     }
-    // Once more at the very end: of a long log often only the end is kept.
+    // Once more at the very end: often only the end of a long log is kept.
     for (const test of assertionResults)
       if (test.status === 'failed') {
         const title = titleOf(test)
@@ -85,7 +85,7 @@ function titleOf({ ancestorTitles, title }: VitestResult): string {
   return [...ancestorTitles, title].join(' > ')
 }
 
-/** For a POSIX shell. `-t` is a regular expression that is looked for anywhere in the titles: this one is found in one test. */
+/** For a POSIX shell. `-t` is a regular expression matched anywhere in the titles: this one matches one test. */
 export function commandFor(file: string, title?: string): string {
   const pattern = title === undefined ? [] : ['-t', `^${title.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$`]
   return ['npm', 'test', '--', file, ...pattern].map(shellQuoted).join(' ')

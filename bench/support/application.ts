@@ -1,6 +1,7 @@
 /**
- * The application behind every proxy of a benchmark: as cheap as Node lets it be, so that what is measured is in front of
- * it. Reads the body, answers 201 with 200 bytes of JSON, after `?delayMs=` where asked. A process of its own; says its address.
+ * The application behind every proxy of a benchmark: as cheap as Node allows, so that the proxies in front of it are
+ * measured. Reads the body, answers 201 with 200 bytes of JSON, after `?delayMs=`. A process of its own; prints its
+ * address.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

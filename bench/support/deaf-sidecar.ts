@@ -1,6 +1,6 @@
 /**
- * The sidecar without telemetry: nothing is counted, traced or judged, and of the log only that it serves. What telemetry
- * costs is measured against it.
+ * The sidecar without telemetry: no metrics, no traces, no readiness gate, and of the log only that it serves. The
+ * baseline for the cost of telemetry.
  */
 import { readFileSync } from 'node:fs'
 import process from 'node:process'

@@ -1,13 +1,13 @@
 /**
- * A V8 CPU profile as a flame graph in SVG: width is time, the caller stands below what it calls, nothing is to scale of
- * when. Owns the drawing only; idle time is left out.
+ * A V8 CPU profile as a flame graph in SVG: width is time, a caller stands below its callees, the order
+ * in time is lost. Owns the drawing only; idle time is left out.
  */
 
 import type { Profiler } from 'node:inspector'
 
 const WIDTH = 1200
 const ROW = 17
-/** Narrower than this nothing can be read, and a file of many such frames is large. */
+/** Narrower frames are unreadable, and a file of many is large. */
 const MIN_WIDTH = 1.5
 const CHARACTER = 6.6
 
@@ -50,7 +50,7 @@ export function drawFlameGraph(profile: Profiler.Profile, title: string): string
 
 export type SelfTime = { readonly name: string; readonly place: string; readonly share: number }
 
-/** What each function took by itself, whoever called it, as a share of all time that was not idle; the largest first. */
+/** The self time of each function, over all callers, as a share of all time that was not idle; the largest first. */
 export function selfTimes({ nodes, samples = [], timeDeltas = [] }: Profiler.Profile): readonly SelfTime[] {
   const byId = new Map(nodes.map((node) => [node.id, node.callFrame]))
   const times = new Map<string, { name: string; place: string; micros: number }>()

@@ -12,7 +12,7 @@ export type HttpContender = {
   readonly pids: readonly number[]
   readonly nodePids?: readonly number[]
   readonly job: Pick<Job, 'method' | 'path' | 'bodyBytes' | 'key'>
-  /** A status that every answer must have: a proxy that refuses is fast. */
+  /** The status that every answer must have: a proxy that refuses is fast. */
   readonly status: string
 }
 
@@ -85,7 +85,7 @@ export function printHttp(title: string, measured: readonly HttpMeasured[], base
         .toFixed(0)
         .padStart(8),
       `   ${paired.median.toFixed(2)} (${paired.min.toFixed(2)}–${paired.max.toFixed(2)})`,
-      // The generator itself fell behind, so that what it measured is partly itself.
+      // The generator itself fell behind, and measured partly itself.
       ...(late > LATE_SHARE_MAX ? [`  void: ${(late * 100).toFixed(0)} % sent late`] : []),
     ]
     console.log(`  ${name.padEnd(36)} ${cells.join(' ')}`)

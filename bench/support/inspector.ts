@@ -1,7 +1,7 @@
 /** The inspector of another Node process, over the WebSocket that `--inspect` opens: one call at a time. */
 
 export type Inspector = AsyncDisposable & {
-  /** @throws Error with what the inspector says where it refuses */
+  /** @throws Error with the inspector's message where it refuses */
   post<Result>(method: string, params?: Readonly<Record<string, unknown>>): Promise<Result>
 }
 

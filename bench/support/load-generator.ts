@@ -1,13 +1,13 @@
 /**
  * The load generator, a process of its own: sends HTTP/1.1 requests and times the answers.
  *
- * Closed loop: `concurrency` connections, each sends its next request when it has its answer. Open loop: a request is due
- * at every 1/rate seconds whatever the answers do, and its latency counts from the moment at which it was *due*, not from
- * the one at which a connection was free for it (otherwise a stalled server hides the requests that it kept from being
- * sent: "coordinated omission"). A run in which the generator itself could not keep up is void, and says so.
+ * Closed loop: `concurrency` connections, each sends its next request when it has its answer. Open loop: a request is
+ * due at every 1/rate seconds whatever the answers do, and its latency counts from the moment at which it was *due*,
+ * not from the one at which a connection was free (otherwise a stalled server hides the requests that it delayed:
+ * "coordinated omission"). A run in which the generator itself could not keep up is void, and says so.
  *
  * It speaks to its sockets directly: a client library costs more than the servers that are measured, and on a shared
- * machine its cost is theirs. It reads `Content-Length`, chunked answers and nothing else.
+ * machine its cost is theirs. It reads only `Content-Length` and chunked answers.
  */
 
 import { connect, type Socket } from 'node:net'
@@ -109,7 +109,10 @@ async function openLoop(
   return late / total
 }
 
-/** Ticks at a fraction of a millisecond, which timers of the event loop do not: another thread sleeps, and wakes this one. */
+/**
+ * Ticks at a fraction of a millisecond, which timers of the event loop do not: another thread sleeps, and wakes this
+ * one.
+ */
 class Metronome implements AsyncDisposable {
   readonly #ticks = new Int32Array(new SharedArrayBuffer(4))
   readonly #worker: Worker
@@ -135,7 +138,7 @@ class Metronome implements AsyncDisposable {
 
 type Lanes = { send(request: Buffer): Promise<string>; end(): void }
 
-/** As many as a server of this machine may be asked to hold; what is due beyond them waits, and its time runs. */
+/** As many as a server of this machine can hold; further requests wait, and their time runs. */
 const CONNECTIONS_MAX = 1_000
 
 /** Connections as they are needed, each with one request under way. */

@@ -1,6 +1,6 @@
 /**
- * Lock libraries of other languages, each a program of its own that takes `operations concurrency` on a line and answers with
- * the durations. Built from `bench/peers`; where the language's tools are not there, undefined and a sentence.
+ * Lock libraries of other languages, each a program of its own that takes `operations concurrency` on a line and
+ * answers with the durations. Built from `bench/peers`; without the language's tools, undefined and a sentence.
  */
 import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ const peers = join(import.meta.dirname, '../peers')
 
 export type LockProgram = AsyncDisposable & { readonly contender: Contender }
 
-/** redsync, the lock library of Go that Redis names first. */
+/** redsync, the Go library that Redis lists first. */
 export function startRedsync(urls: readonly string[]): LockProgram | undefined {
   const folder = join(peers, 'redsync')
   if (!built('go', ['build', '-o', 'redsync', '.'], folder)) return undefined

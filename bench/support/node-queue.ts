@@ -1,6 +1,6 @@
 /**
- * A simulated node that serves one command at a time, first come first served, as Redis does, behind a network that takes time.
- * What it answers is what the record rules answer; what an overload does to it is the subject.
+ * A simulated node that serves one command at a time, first come first served, as Redis does, behind a network that
+ * takes time. It answers by the record rules; the subject is its behaviour under overload.
  */
 import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'

@@ -1,10 +1,10 @@
 /**
- * Clients as a process of their own, so that whoever measures beside them is not held up by them.
+ * Clients as a process of their own, so that they do not delay measurements beside them.
  *
  *     node bench/support/open-load.ts ORIGIN CONNECTIONS SECONDS [REQUESTS A SECOND]
  *
- * With a rate: so many requests begin each second whatever became of those before, as long as a connection is free.
- * Without one: each connection asks again as soon as it was answered. Prints how many were answered a second, and how.
+ * With a rate: so many requests begin each second whatever the earlier ones do, as long as a connection is free.
+ * Without one: each connection sends again as soon as it was answered. Prints how many were answered a second, and how.
  */
 import { Pool } from 'undici'
 

@@ -1,6 +1,6 @@
 /**
- * What a benchmark leaves: its numbers as JSON and a plot as SVG in `bench/results/`, with the versions of everything that
- * took part. Nothing there is tracked; a plot that a page shows is copied to `docs/pictures/`.
+ * What a benchmark leaves: its numbers as JSON and a plot as SVG in `bench/results/`, with the versions of everything
+ * that took part. The folder is not tracked; a plot that a page shows is copied to `docs/pictures/`.
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'

@@ -1,8 +1,8 @@
 /**
- * Alternating rounds of several contenders on one machine, and what they amount to.
+ * Alternating rounds of several contenders on one machine, and their summary.
  *
- * A machine's speed changes from minute to minute, so contenders take turns (A B C A B C …) and only ratios within one run
- * mean anything. Warm-up rounds are not counted. Spread is shown as the smallest and largest round.
+ * A machine's speed changes from minute to minute, so contenders take turns (A B C A B C …) and only ratios within one
+ * run mean anything. Warm-up rounds are not counted. Spread is shown as the smallest and largest round.
  */
 
 export type Contender = {
@@ -25,7 +25,7 @@ export type Measured = {
   readonly name: string
   readonly perSecond: readonly number[]
   readonly cpuMicrosPerOperation: readonly number[]
-  /** Of all servers together; empty where they were not asked. */
+  /** Of all servers together; empty where it was not read. */
   readonly serverCpuMicrosPerOperation: readonly number[]
   readonly p50Ms: readonly number[]
   readonly p99Ms: readonly number[]
@@ -120,7 +120,7 @@ export function printMeasured(title: string, measured: readonly Measured[]): voi
       median(one.p50Ms).toFixed(2).padStart(8),
       median(one.p99Ms).toFixed(2).padStart(8),
       median(one.cpuMicrosPerOperation).toFixed(0).padStart(7),
-      // Of all nodes together, where the benchmark asks them.
+      // Of all nodes together, where the benchmark reads it.
       (one.serverCpuMicrosPerOperation.length === 0
         ? '–'
         : median(one.serverCpuMicrosPerOperation).toFixed(0)

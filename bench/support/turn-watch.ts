@@ -1,8 +1,8 @@
 /**
- * Loaded into a sidecar before itself: measures the CPU time of each turn of its event loop, and writes the longest ones to the
- * file of `TURN_FILE` twice a second. SIGUSR2 forgets what was measured so far.
+ * Loaded into a sidecar before itself: measures the CPU time of each turn of its event loop, and writes the longest
+ * ones to the file of `TURN_FILE` twice a second. SIGUSR2 forgets what was measured so far.
  *
- * CPU time and not duration: how long a turn takes on a machine with nothing else to do, also where there is something.
+ * CPU time and not duration: how long a turn takes on an idle machine, also measured on a busy one.
  */
 import { renameSync, writeFileSync } from 'node:fs'
 import process from 'node:process'
@@ -25,7 +25,7 @@ setInterval(() => {
   const longest = turnsMs.toSorted((a, b) => b - a).slice(0, LONGEST)
   const file = process.env.TURN_FILE
   if (file === undefined) return
-  // Whoever reads it meanwhile reads a whole one.
+  // A reader always sees a whole file.
   writeFileSync(`${file}.new`, JSON.stringify(longest))
   renameSync(`${file}.new`, file)
 }, 500).unref()

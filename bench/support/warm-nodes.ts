@@ -1,8 +1,8 @@
 /**
- * Nodes as they are after they have run for longer than a retention: with memory that was touched before.
+ * Nodes as after more than one retention: with memory that was touched before.
  *
- * A node that was just started asks the system for a page every few records, and on a virtual machine a page may cost as much as
- * ten commands. So the memory for what a run leaves behind is touched first, and kept by the allocator.
+ * A node that was just started asks the system for a page every few records, and on a virtual machine a page may cost
+ * as much as ten commands. So the memory for what a run leaves behind is touched first, and kept by the allocator.
  */
 import { Redis } from 'ioredis'
 import { type RedisServers, startRedisServers } from '../../test/support/redis-servers.ts'

@@ -19,7 +19,7 @@ type Pay = { Params: { id: string }; Body: { amount: number } }
 
 app.post<Pay>('/orders/:id/payment', async (request, reply) => {
   const { id } = request.params
-  // Released by `await using` if the payment throws: until the INSERT nothing was done, and after it the row tells.
+  // Released by `await using` if the payment throws: before the INSERT there is no effect, and after it there is the row.
   await using held = await fencepost.reserve(`payment:${id}`, { waitMs: 5_000 })
   const payment = await pay(pool, held, id, request.body.amount)
   await held.complete(payment)

@@ -1,8 +1,8 @@
 /**
  * A worker for jobs that take longer than any lease: `worker.ts JOB…`. Start as many as you like; kill any of them.
  *
- * The heartbeat of the client holds a job while its worker lives. When a worker dies its lease ends, and another one takes
- * over where the rows say that it stopped. Each step is written only where no larger token has written before.
+ * The heartbeat of the client holds a job while its worker lives. When a worker dies its lease ends, and another one
+ * takes over where the rows say that it stopped. Each step is written only where no larger token has written before.
  */
 import { setTimeout } from 'node:timers/promises'
 import {
@@ -33,7 +33,7 @@ while (open.length > 0) {
     console.log(`done ${job}`)
   } catch (error) {
     if (error instanceof DuplicateError) continue
-    // Somebody else works on it, or took it from us: look again later, whether it was finished.
+    // Another worker has it, or took it over: look later whether it is finished.
     if (!(error instanceof ConflictError || error instanceof LeaseLostError)) throw error
     open.push(job)
     await setTimeout(100)
@@ -45,14 +45,14 @@ async function run(job: string, held: Reservation): Promise<{ steps: number }> {
   const { rows } = await pool.query('SELECT count(*)::int AS done FROM job_step WHERE job_id = $1', [job])
   console.log(`begin ${job} attempt ${held.attempt} at step ${rows[0].done}`)
   for (let step = rows[0].done; step < STEPS; step += 1) {
-    // Cut short where the lease is lost; then it says so itself.
+    // Aborts when the lease is lost, with an error that says so.
     await setTimeout(STEP_MS, undefined, { signal: held.signal }).catch(() => held.throwIfLost())
     await writeStep(job, step, held.fencingToken)
   }
   return { steps: STEPS }
 }
 
-/** Row and token in one transaction: where a later holder has written, nothing of ours is. */
+/** Row and token in one transaction: once a later holder has written, our write is rolled back. */
 async function writeStep(job: string, step: number, token: number): Promise<void> {
   const client = await pool.connect()
   try {

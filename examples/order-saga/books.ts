@@ -13,7 +13,7 @@ export type Books = {
   readonly parkedSagas: number
   readonly deadLetters: number
   readonly outbox: number
-  /** What does not balance; empty is good. */
+  /** The rules that do not balance; empty is good. */
   readonly faults: readonly string[]
 }
 

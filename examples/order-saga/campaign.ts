@@ -1,8 +1,9 @@
 /**
- * Places orders while processes are killed with SIGKILL at random, then lets everything come to rest and audits the books.
+ * Places orders while processes are killed with SIGKILL at random, then waits until all sagas have ended and audits the
+ * books.
  *
- * Owns the servers, the workers and the nemesis. Everything random comes from one seed, which is printed; what the operating
- * system does with it is not repeatable, the orders and the moods of the provider are.
+ * Owns the servers, the workers and the nemesis. Everything random comes from one seed, which is printed; what the
+ * operating system does with it is not repeatable, the orders and the moods of the provider are.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { createSagaKit, migrate, publish, type SagaKit, withIdempotency } from '@fencepost/saga'
@@ -30,7 +31,7 @@ export type Victims = {
 }
 
 export type CampaignOptions = {
-  /** These die first, in this order, so that no short run goes by without them; then chance decides. */
+  /** These die first, in this order, so that a short run has each; then chance decides. */
   readonly first?: readonly (keyof Victims)[]
   readonly orders: number
   /** Over how long the orders are placed; 0: as fast as they can be. */
@@ -41,7 +42,7 @@ export type CampaignOptions = {
   readonly victims: Victims
   /** Mean time between two kills. */
   readonly killEveryMs: number
-  /** After the last order: how long everything may take to come to rest. */
+  /** After the last order: how long the sagas may take to end. */
   readonly settleMs: number
   readonly say: (line: string) => void
 }
@@ -86,8 +87,8 @@ export async function runCampaign(options: CampaignOptions): Promise<CampaignRep
   const raging = nemesis.rage()
   const placed = await placeOrders(kit, options, seeded(options.seed + 2))
   options.say(`all orders placed after ${seconds(beganMs)} s, kills so far: ${JSON.stringify(nemesis.kills)}`)
-  // The killing goes on until nine tenths are settled, but not longer than orders were placed or half a minute: where so
-  // little gets done between two kills, a consumer rightly gives a message up that has died with it too often.
+  // The killing goes on until nine tenths are settled, but not longer than orders were placed or half a minute: with so
+  // little time between two kills, a consumer rightly gives up a message that has died with it too often.
   await waitFor(
     async () => (await unsettled(kit)) < options.orders / 10,
     Math.min(options.settleMs, Math.max(options.placeMs, 30_000)),
@@ -204,7 +205,7 @@ class Nemesis {
   readonly #fraction: () => number
   readonly #targets: Targets
   readonly #enough = Promise.withResolvers<void>()
-  /** Still owed. */
+  /** Victims that are still due to die first. */
   readonly #first: (keyof Victims)[]
   #stopped = false
 
@@ -240,7 +241,7 @@ class Nemesis {
     })![0]
   }
 
-  /** False where there was nothing to kill just then. */
+  /** False where no victim was running just then. */
   async #kill(victim: keyof Victims): Promise<boolean> {
     const { kit, postgres, rabbit, workers, settings } = this.#targets
     switch (victim) {

@@ -1,14 +1,15 @@
 /**
- * The saga of an order: accept it, reserve a piece, charge the card, find a carrier, ship. Every step with what undoes it.
+ * The saga of an order: accept it, reserve a piece, charge the card, find a carrier, ship. Every step with what undoes
+ * it.
  *
- * Read this file first: it is all that an application writes. That each step takes effect once, that the card is charged
- * under one key, that what was done is undone in reverse order, is the kit's part.
+ * Read this file first: it is all that an application writes. That each step takes effect once, that the card is
+ * charged under one key, that what was done is undone in reverse order, is the kit's part.
  */
 import { BusinessError, defineSaga, publish, type SagaKit, type Tx } from '@fencepost/saga'
 
 export type Order = { readonly article: string; readonly amount: number }
 
-/** Short, so that crashes are got over quickly here; in earnest the longest that the provider may take. */
+/** Short, so that this example recovers quickly; in production the longest that the provider may take. */
 const leaseMs = 3_000
 
 export function orderSaga(kit: SagaKit, providerUrl: string) {
@@ -30,7 +31,7 @@ export function orderSaga(kit: SagaKit, providerUrl: string) {
     {
       name: 'reserve',
       leaseMs,
-      // Asked before anything is written, because a no is an outcome and not an error of the transaction.
+      // Checked before any write, because a refusal is an outcome and not an error of the transaction.
       effect: async ({ input }) => {
         const { rows } = await kit.pool.query('SELECT pieces FROM stock WHERE id = $1', [input.article])
         if (rows[0].pieces === 0) throw new BusinessError('out_of_stock', `no ${input.article} left`)
@@ -81,7 +82,7 @@ export function orderSaga(kit: SagaKit, providerUrl: string) {
       },
     },
     {
-      // After the charge, so that a no here has to give the money back.
+      // After the charge, so that a refusal here must refund it.
       name: 'carrier',
       leaseMs,
       effect: async ({ input }) => {

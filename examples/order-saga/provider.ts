@@ -1,7 +1,7 @@
 /**
- * The payment provider: somebody else's computer. It honours idempotency keys, and has its moods: it declines, fails
- * before or after it has charged, answers too late, or hangs. A refund of a key that it has not seen bars that key, so that
- * a charge that was overtaken by its refund comes to nothing.
+ * The payment provider: another company's computer. It honours idempotency keys, and has its moods: it declines, fails
+ * before or after it has charged, answers too late, or hangs. A refund of a key that it has not seen bars that key, so
+ * that a charge that was overtaken by its refund has no effect.
  *
  * It lives in the process that is never killed, and keeps books of its own, which the audit compares with ours.
  */
@@ -32,7 +32,7 @@ const lateMs = 4_000
 export async function startProvider(moods: Moods, fraction: () => number): Promise<Provider> {
   const charges = new Map<string, Charge>()
   const barred = new Set<string>()
-  /** The same key is declined for ever: a card does not get better by asking again. */
+  /** The same key is declined for ever: a retry does not change the card. */
   const declined = new Set<string>()
   let requests = 0
 

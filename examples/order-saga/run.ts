@@ -1,10 +1,10 @@
 /**
- * `npm run campaign -- order-saga`: 500 orders while workers, database connections and backends are killed at random, and the
- * books.
- * `npm run campaign -- order-saga --broker rabbitmq --minutes 10 --orders 20000`: the same with RabbitMQ, and database and broker killed as well.
+ * `npm run campaign -- order-saga`: 500 orders while workers, database connections and backends are killed at random,
+ * and the books. `npm run campaign -- order-saga --broker rabbitmq --minutes 10 --orders 20000`: the same with
+ * RabbitMQ, and database and broker killed as well.
  *
  * Options: --orders, --minutes (over which orders are placed), --broker mailbox|rabbitmq, --kill-every-ms, --seed.
- * Afterwards everything gets as long again to come to rest, at least four minutes.
+ * Afterwards the sagas get as long again to end, at least four minutes.
  */
 import { parseArgs } from 'node:util'
 import { type CampaignOptions, runCampaign } from './campaign.ts'

@@ -1,4 +1,4 @@
-/** What a worker process is told, as JSON in its second argument. */
+/** The settings of a worker process, as JSON in its second argument. */
 export type WorkerSettings = {
   readonly databaseUrl: string
   readonly providerUrl: string

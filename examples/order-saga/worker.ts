@@ -33,7 +33,7 @@ const subscriber = (queue: string): MessageSubscriber =>
   rabbitMqUrl === undefined
     ? createMailboxSubscriber({ kit, queue, pollIntervalMs: 20, visibilityMs: 2_000 })
     : createRabbitMqSubscriber({ url: rabbitMqUrl, queue })
-// Faults are this example's subject: nothing is given up before it is over.
+// Faults are this example's subject: no message is given up before the run is over.
 const retry = { maxAttempts: 1_000, backoff: { initialMs: 50, maxMs: 1_000 } }
 
 switch (role) {

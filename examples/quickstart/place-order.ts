@@ -1,6 +1,6 @@
 /**
- * Places an order once, and handles its event once, on PostgreSQL alone. Run it twice with the same order: the second run finds
- * the order placed and sends nothing.
+ * Places an order once, and handles its event once, on PostgreSQL alone. Run it twice with the same order: the second
+ * run finds the order placed and sends no event.
  *
  *     DATABASE_URL=postgres://… node scripts/run.mjs examples/quickstart/place-order.ts order-42
  */

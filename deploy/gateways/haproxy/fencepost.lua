@@ -1,5 +1,5 @@
--- The check and the completion, for HAProxy's Lua. Owns nothing but the two calls; what an answer means to the client is
--- written in haproxy.cfg. Anything but 200 from fencepost lets nothing through.
+-- The check and the completion, for HAProxy's Lua. Owns only the two calls; what an answer means to the client is
+-- written in haproxy.cfg. Without a 200 from fencepost no request passes.
 
 local CHECK = "/v1/gateway/forward-auth"
 local COMPLETE = "/v1/gateway/complete"

@@ -1,6 +1,6 @@
 -- One call to fencepost's gateway listener over a cosocket: HTTP/1.1, kept alive, bounded in time.
 --
--- Owns the connection and the framing, and nothing of what a call means. Written on the cosocket instead of resty.http so
+-- Owns the connection and the framing, not what a call means. Written on the cosocket instead of resty.http so
 -- that all of the plugin can be run and tested where only nginx's Lua module is to be had. It reads what fencepost sends
 -- (a Content-Length or no body) and takes everything else for a failure: whatever is not understood is no permission.
 
@@ -105,7 +105,7 @@ function client.call(call, options)
   local to = parsed(options.url)
   if not to then return nil, "the url is not http://host:port or https://host:port" end
   local answer, err, worth_another = once(to, call, options)
-  -- Asking twice is asking once: a check is known by the id of the hop, and ending a claim again changes nothing.
+  -- Calls may be repeated: the hop's id identifies a check, and ending a claim twice has no further effect.
   while not answer and worth_another and err ~= "timeout" do
     answer, err, worth_another = once(to, call, options)
   end

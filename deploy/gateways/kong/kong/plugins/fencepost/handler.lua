@@ -1,7 +1,7 @@
 -- fencepost for Kong: asks before a request goes to its Service, and tells how the application answered.
 --
--- Owns the two calls and what an answer means to the client. Anything but 200 to the check lets nothing through. The
--- Service needs `retries: 0` and a `read_timeout` below the lease (README.md): nobody renews the lease of a check.
+-- Owns the two calls and what an answer means to the client. Without a 200 to the check no request passes. The
+-- Service needs `retries: 0` and a `read_timeout` below the lease (README.md): the lease of a check is not renewed.
 
 local client = require "kong.plugins.fencepost.client"
 local cjson = require "cjson.safe"
@@ -48,10 +48,10 @@ local function check_headers(conf, body)
       and not starts_with(name, "x-envoy-") then
       headers[name] = values
     end
-    -- What only fencepost may say, to the application as to itself. Kong takes underscores, which CGI reads as dashes.
+    -- Headers that only fencepost may set. Kong accepts underscores, which CGI reads as dashes.
     if starts_with(name:gsub("_", "-"), "fencepost-") then kong.service.request.clear_header(name) end
   end
-  -- There may be more than Kong hands out, and among these a key or a forged token.
+  -- There may be more headers than Kong hands out, among them a key or a forged token.
   if count >= HEADERS_MAX then return nil end
   local query = kong.request.get_raw_query()
   headers["x-forwarded-method"] = kong.request.get_method()
@@ -61,7 +61,7 @@ local function check_headers(conf, body)
   -- Kong's own id of the request: a check that is repeated is the same check. Never the client's.
   headers["fencepost-hop-id"] = kong.request.get_id()
   headers["fencepost-gateway-token"] = conf.gateway_token
-  -- Never a part of a body: the whole, or the word that it is not there.
+  -- The whole body, or the statement that it is missing; never a part.
   if body == nil then headers["x-envoy-auth-partial-body"] = "true" end
   -- The host of the call is fencepost's own.
   headers["host"] = nil
@@ -123,7 +123,7 @@ local function report(conf, reservation, status, headers)
   end
 end
 
--- What is to be told of an answer, or nil where it is to stay untold: its claim then stays until the lease ends.
+-- The report of an answer, or nil where there is none: the claim then stays until the lease ends.
 local function reportable(status)
   if WITHOUT_ANSWER[status] or status < 200 then return nil end
   local headers
@@ -137,8 +137,8 @@ local function reportable(status)
   return { status = status, headers = headers }
 end
 
--- Kong runs this phase for clients of HTTP/1; the client's answer waits for the report, so that who has the answer and
--- asks again is told that the request was completed.
+-- Kong runs this phase for clients of HTTP/1; the client's answer waits for the report, so that a client that has the
+-- answer and sends again is told that the request was completed.
 function Fencepost:response(conf)
   local reservation = kong.ctx.plugin.reservation
   if not reservation then return end
