@@ -41,6 +41,11 @@ const LEFT_MS = IDLE_MS + 4_000
 const PROBE_MS = LEFT_MS + 5_000
 /** The part of a lease's margin that drift and the granularity of expiry leave. */
 const STEP_TOLERATED_MS = 3
+/**
+ * A clock that was set back jumps ahead when it is set right at the end. It must not jump past what its node keeps until then: that is a
+ * loss of memory, and only plans that are watched have what production has against it.
+ */
+const SET_BACK_MS_MAX = 31_500
 /** Within this time a process that knows better has objected: a founding window, less the time of a look. */
 const OBJECTED_WITHIN_MS = 2_900
 const END_MS = PROBE_MS + 14_000
@@ -61,8 +66,8 @@ export class World {
   readonly #sidecars: Sidecar[]
   #enroller: Sidecar
   readonly #enrolling = new Set<number>()
-  /** Nodes whose clock was set beyond the tolerance; never a majority. */
-  readonly #stepped = new Set<number>()
+  /** Nodes whose clock was set beyond the tolerance, and by how much in all; never a majority. */
+  readonly #stepped = new Map<number, number>()
   /** Nodes whose clock jumped ahead, with the epoch under which they have forgotten since. */
   readonly #jumped = new Map<number, string | undefined>()
   readonly #candidates: (() => void)[] = []
@@ -218,7 +223,9 @@ export class World {
       case 'node_step': {
         if (Math.abs(fault.ms) > STEP_TOLERATED_MS) {
           if (!this.#othersAreWell(this.#node(fault.node))) return
-          this.#stepped.add(fault.node)
+          const steppedMs = (this.#stepped.get(fault.node) ?? 0) + fault.ms
+          if (steppedMs < -SET_BACK_MS_MAX) return
+          this.#stepped.set(fault.node, steppedMs)
         }
         this.#node(fault.node).stepClock(fault.ms)
         return
