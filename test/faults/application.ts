@@ -1,11 +1,11 @@
 /**
- * The application of a fault run, as a process of its own: it writes down what it carries out before it answers, in a file
- * that outlives it, and misbehaves as the request says.
+ * The application of a fault run, as a process of its own: it logs each execution before its answer, in a file that
+ * outlives it, and misbehaves as the request says.
  *
  *     node application.ts LOG      prints its port; each line of LOG is one start or end of one execution
  *
- * A request's body names a script, `"script":["crash"]`: what its first, second, … execution does; after the script it answers
- * well. The count is taken from the log, so that it survives a crash.
+ * A request's body names a script, `"script":["crash"]`: what its first, second, … execution does; after the script it
+ * answers well. The count comes from the log, so it survives a crash.
  */
 
 import { closeSync, fdatasyncSync, openSync, readFileSync, writeSync } from 'node:fs'
@@ -32,7 +32,7 @@ export type Demand = { readonly key: string; readonly content: string; readonly 
 
 type Line =
   | ({ readonly at: 'start' } & Omit<Execution, 'endMs' | 'answer'>)
-  /** It ended before it carried anything out: counted, so that the next one goes on in the script. */
+  /** It ended before the execution: counted, so that the next one goes on in the script. */
   | { readonly at: 'crash'; readonly tenant: string; readonly key: string }
   | { readonly at: 'end'; readonly op: number; readonly token: number; readonly endMs: number }
 
@@ -69,7 +69,7 @@ export async function startFaultApplication(log: string): Promise<FaultApplicati
   }
 }
 
-/** What has been written since it was last asked is read, and no more: waiting asks often. */
+/** Reads only what was written since the last read: waiting polls often. */
 class ExecutionLog {
   readonly #path: string
   readonly #started: Extract<Line, { at: 'start' }>[] = []
@@ -108,7 +108,7 @@ function parsed(text: string): readonly Line[] {
   return text.split('\n').flatMap((line) => (line.endsWith('}') ? [JSON.parse(line) as Line] : []))
 }
 
-/** No two executions are answered alike. */
+/** The answer of an execution, unlike any other. */
 function answerOf(key: string, token: number): string {
   return JSON.stringify({ key, token, charged: true })
 }
@@ -150,7 +150,7 @@ function serve(log: string, port: number): void {
       else setTimeout(finish, Number(slow[1]))
     })
   })
-  // Node's own limits must not look like a fault that was asked for.
+  // Node's own limits must not look like a fault of the script.
   server.keepAliveTimeout = 600_000
   server.listen(port, '127.0.0.1', () => {
     console.log(`listening on ${(server.address() as AddressInfo).port}`)

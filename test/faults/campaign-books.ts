@@ -19,7 +19,7 @@ export async function booksBalance(orders: number, placeMs: number): Promise<voi
   expect(books.faults).toEqual([])
   const { completed = 0, failed = 0 } = books.orders
   expect(completed + failed).toBe(orders)
-  // A run in which nothing was killed and nothing refunded would show nothing.
+  // A run without a kill or a refund shows nothing.
   expect(kills.worker).toBeGreaterThan(0)
   expect(kills.connection + kills.backend).toBeGreaterThan(0)
   expect(books.refunded).toBeGreaterThan(0)

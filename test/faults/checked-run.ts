@@ -13,7 +13,7 @@ export async function breaksNoPromise(only: readonly string[]): Promise<void> {
   console.info(reportAsText(report))
   expect(report.violations, `the history is in ${historyFile}`).toEqual([])
   expect(report.invalid).toEqual([])
-  // It was traffic.
+  // There was traffic.
   expect(report.porcupine?.keys).toBeGreaterThan(100)
   rmSync(dirname(historyFile), { recursive: true })
   expect(report.history.faults.map(({ id }) => id).sort()).toEqual([...only].sort())

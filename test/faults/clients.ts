@@ -1,7 +1,7 @@
 /**
  * The clients of a fault run: every operation is issued here, timed on one clock and written to the history.
  *
- * Owns how requests look and how their answers are read; which are sent is up to the caller.
+ * Owns how requests look and how their answers are read; the caller decides which are sent.
  */
 
 import { Readable } from 'node:stream'
@@ -10,7 +10,7 @@ import type { Mode } from './application.ts'
 import { type Call, type History, type Look, monoMs, type Submission } from './history.ts'
 import { ANSWER_WITHIN_MS, type Stage } from './stage.ts'
 
-/** Words that must appear in no log: a credential, a piece of a body; the keys of requests are looked for as well. */
+/** Words that must appear in no log: a credential, a piece of a body; the scan also looks for the keys of requests. */
 export const CANARIES = { authorization: 'Bearer canary-5b1e0c7d', body: 'canary-body-93ac41' } as const
 
 /** The default of `FENCEPOST_BODY_LIMIT`. */
@@ -22,16 +22,16 @@ export type Submit = {
   readonly content?: string
   readonly tenant?: string
   readonly script?: readonly Mode[]
-  /** The client goes away after so long. */
+  /** The client disconnects after this long. */
   readonly leaveAfterMs?: number
 }
 
 export class Clients implements AsyncDisposable {
   readonly #stage: Stage
   readonly #history: History
-  // No retries, no pipelining, and a connection a request: what a fault does to one must not be done to another.
+  // No retries, no pipelining, and a connection per request: a fault of one must not hit another.
   readonly #agent = new Agent({ pipelining: 0, connections: 200, connectTimeout: 3_000 })
-  /** A retry is the same request: what a key was first sent with. */
+  /** The script with which a key was first sent: a retry is the same request. */
   readonly #scripts = new Map<string, readonly Mode[]>()
   #ops = 0
   healed = false
@@ -86,8 +86,8 @@ export class Clients implements AsyncDisposable {
   }
 
   /**
-   * A request whose body, sent in pieces, turns out to be too large at its end: it costs the sidecar memory, and nothing is executed.
-   * It is no operation of the history.
+   * A request whose body, sent in pieces, turns out too large at its end: it costs the sidecar memory and is not
+   * executed. It is not an operation of the history.
    */
   async sendTooLarge(sidecar: number, key: string): Promise<void> {
     const piece = Buffer.alloc(64 * 1024, 'x')
@@ -103,7 +103,7 @@ export class Clients implements AsyncDisposable {
       .catch(() => {})
   }
 
-  /** @param session the same one that asks again gets what it holds; by default a new one */
+  /** @param session the same one reserves again what it holds; default: a new one */
   reserve(
     sidecar: number,
     key: string,
@@ -121,12 +121,12 @@ export class Clients implements AsyncDisposable {
   ): Promise<Call> {
     const { key, id, token } = held
     const path = `/v1/reservations/${id}/${f}`
-    // One reservation reports one thing, however often; no two report the same.
+    // One reservation always reports the same result; no two report the same.
     const result = f === 'complete' ? { result: `done-${token ?? 0}` } : {}
     return this.#call({ f, sidecar, key, token, ...result }, path, { fencing_token: token ?? 0, ...result })
   }
 
-  /** What stands for a value. */
+  /** Reads the state of a value. */
   standing(sidecar: number, key: string): Promise<Look> {
     return this.#look(
       { f: 'standing', sidecar, key, token: undefined },
@@ -134,7 +134,7 @@ export class Clients implements AsyncDisposable {
     )
   }
 
-  /** What stands for a reservation. */
+  /** Reads the state of a reservation. */
   standingOf(
     sidecar: number,
     held: { readonly key: string; readonly id: string; readonly token: number | undefined },
@@ -184,7 +184,7 @@ export class Clients implements AsyncDisposable {
     let look: Look
     try {
       const { status, answer } = await this.#ask(what.sidecar, path)
-      // Of one reservation the answer says about its value in `intents` what the other call says.
+      // For one reservation the fields of the other call are in `intents`.
       const [of = answer] = Array.isArray(answer.intents) ? (answer.intents as Record<string, unknown>[]) : []
       look = {
         ...base,

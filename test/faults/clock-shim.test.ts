@@ -1,4 +1,4 @@
-// The wall clock of another process is ours to set, and nothing but the wall clock.
+// A test can set the wall clock of another process, and no other clock.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

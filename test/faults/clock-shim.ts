@@ -1,8 +1,8 @@
 /**
  * Wall clocks of child processes that a test can step and skew while they run.
  *
- * Owns the compiling of `clock-shim.c` and one small file per process, which the shim maps. Only the wall clock is shifted:
- * the monotonic one is what a sidecar measures leases with, and no operator can set it.
+ * Owns the compiling of `clock-shim.c` and one small file per process, which the shim maps. It shifts the wall clock
+ * only: a sidecar measures leases on the monotonic one, which no operator can set.
  */
 
 import { execFileSync } from 'node:child_process'
@@ -55,7 +55,7 @@ export class ShiftedClock implements Disposable {
     writeSync(this.#file, bytes, 0, bytes.length, 0)
   }
 
-  /** From now on, writes of this process to files fail with ENOSPC, or do no more. */
+  /** Writes of this process to files fail with ENOSPC from now on, or no longer. */
   fillDisk(full: boolean): void {
     this.#diskFull = full
     this.set(this.#offsetMs)

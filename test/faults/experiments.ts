@@ -11,22 +11,22 @@ import { ANSWER_WITHIN_MS, NODES } from './stage.ts'
 export type Latencies = {
   readonly what: string
   readonly rounds: number
-  /** Of all rounds together, as are the quantiles. */
+  /** Over all rounds, as are the quantiles. */
   readonly samples: number
   readonly p50Ms: number
   readonly p99Ms: number
-  /** Of every other round to the rest, the larger by the smaller: what the machine alone does to a p99. */
+  /** Every other round against the rest, the larger by the smaller: the effect of the machine alone on a p99. */
   readonly noise: number
 }
 
-/** One node that is late or silent may make an acquisition slower by so much. */
+/** How much slower one late or silent node may make an acquisition. */
 export const SLOW_NODE_RATIO_MAX = 1.3
 
 export function quantile(sorted: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
 }
 
-/** Acquisitions of fresh values, one after the other, so that they measure the claim and not the machine's queue. */
+/** Acquisitions of fresh values, one after the other: they measure the claim, not the machine's queue. */
 async function acquisitions(
   { clients, freshKey }: FaultContext,
   samples: number,
@@ -39,7 +39,7 @@ async function acquisitions(
   return tookMs.sort(ascending)
 }
 
-/** In rounds, healthy and not in turn, so that what else the machine does falls on all of them alike. */
+/** In rounds, with the states in turn, so that other work of the machine hits all of them alike. */
 export async function oneSlowNode(
   context: FaultContext,
   rounds: number,
@@ -94,7 +94,7 @@ function setAll(links: readonly FaultLink[], trouble: Trouble): void {
 
 export type QuorumLoss = {
   readonly lostForMs: number
-  /** From the moment that the nodes go on to the first success of the slowest sidecar. */
+  /** From the return of the nodes to the first success of the slowest sidecar. */
   readonly recoveredMs: number
   /** Messages and connections to one node in each second, of all sidecars: index is the node. */
   readonly attemptsPerSecond: readonly (readonly number[])[]
@@ -102,12 +102,12 @@ export type QuorumLoss = {
   readonly backAtSecond: number
 }
 
-/** These stand still. */
+/** The nodes that are stopped. */
 const LOST_NODES = [0, 1, 2]
 
 /**
- * The most messages to one node in one second: of the traffic as it is without a loss (before it, and once it is over), to
- * who stands still, and in the two seconds of the return. How much traffic there is is the machine's speed.
+ * The most messages to one node in one second: without a loss (before it, and after it), to a stopped node, and in the
+ * two seconds of the return. The volume depends on the machine's speed.
  */
 export function messagesPerSecond({ attemptsPerSecond, backAtSecond, lostForMs }: QuorumLoss): {
   readonly ordinary: number
@@ -120,7 +120,7 @@ export function messagesPerSecond({ attemptsPerSecond, backAtSecond, lostForMs }
   const lost = attemptsPerSecond.filter((_, node) => LOST_NODES.includes(node))
   return {
     ordinary: Math.max(most(attemptsPerSecond, 0, lostAtSecond), most(attemptsPerSecond, backAtSecond + 2)),
-    // From the third second on: until then nobody can know.
+    // From the third second on: until then no sidecar can know.
     meanwhile: most(lost, lostAtSecond + 3, backAtSecond),
     returning: most(attemptsPerSecond, backAtSecond, backAtSecond + 2),
   }
@@ -163,7 +163,7 @@ export async function quorumLoss(context: FaultContext, lostForMs: number): Prom
 
 export type Combination = { readonly states: string; readonly tookMs: number; readonly answer: string }
 
-/** L2: all 243 combinations of up, refused and hung for five nodes, shared among the sidecars, each on its own links. */
+/** L2: all 243 combinations of up, refused and hung for five nodes, split among the sidecars, each on its own links. */
 export async function allCombinations(context: FaultContext): Promise<readonly Combination[]> {
   const { stage, clients, freshKey } = context
   const results: Combination[] = []

@@ -1,4 +1,4 @@
-// The tool that breaks networks is itself held to what it says.
+// The tool that breaks networks is itself tested.
 import { type AddressInfo, createConnection, createServer, type Socket } from 'node:net'
 import { describe, expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
@@ -51,18 +51,18 @@ async function dial(link: FaultLink): Promise<Client> {
 }
 
 describe('a link', () => {
-  test('that is healthy passes everything, both ways, also the end of one side', async () => {
+  test('a healthy link passes everything, both ways, also the end of one side', async () => {
     await using echo = await startEcho()
     await using link = await startFaultLink(echo.port)
     using client = await dial(link)
     client.socket.write('hello')
     await eventually('the echo', () => client.answers() === 'hello')
     client.socket.end()
-    await eventually('the last words of a node that was told the end', () => client.answers() === 'hellobye')
+    await eventually('the last words of a node after the end', () => client.answers() === 'hellobye')
     expect(link.troubled).toBe(0)
   })
 
-  test('with a black hole accepts connections and lets nothing through; healed, what was held arrives', async () => {
+  test('a link with a black hole accepts connections and holds all bytes; healed, it delivers them', async () => {
     await using echo = await startEcho()
     await using link = await startFaultLink(echo.port)
     link.set({ hold: 'both' })
@@ -74,7 +74,7 @@ describe('a link', () => {
     await eventually('the echo', () => client.answers() === 'held')
   })
 
-  test('that drops one way lets requests take effect and their answers not arrive', async () => {
+  test('a link that drops one way lets requests take effect and holds their answers', async () => {
     await using echo = await startEcho()
     await using link = await startFaultLink(echo.port)
     link.set({ hold: 'back' })
@@ -89,7 +89,7 @@ describe('a link', () => {
     expect(client.answers()).toBe('')
   })
 
-  test('that refuses resets what stands and every new connection', async () => {
+  test('a link that refuses resets the open connections and every new one', async () => {
     await using echo = await startEcho()
     await using link = await startFaultLink(echo.port)
     using standing = await dial(link)
@@ -104,7 +104,7 @@ describe('a link', () => {
     await eventually('the echo', () => again.answers() === 'back')
   })
 
-  test('that is slow keeps the order and delays by at least what it says', async () => {
+  test('a slow link keeps the order and delays by at least its latency', async () => {
     await using echo = await startEcho()
     await using link = await startFaultLink(echo.port)
     link.set({ latencyMs: 60, jitterMs: 30 })
@@ -115,7 +115,7 @@ describe('a link', () => {
     expect(performance.now() - begunMs).toBeGreaterThanOrEqual(120)
   })
 
-  test('that slices hands over a byte at a time', async () => {
+  test('a slicing link hands over a byte at a time', async () => {
     await using echo = await startEcho()
     await using link = await startFaultLink(echo.port)
     link.set({ sliceBytes: 1 })
@@ -125,7 +125,7 @@ describe('a link', () => {
     expect(link.passedBytes).toBe(20)
   })
 
-  test('that half-closes tells the client the end and still takes what it sends', async () => {
+  test('a half-closed link sends the client the end and still takes its bytes', async () => {
     await using echo = await startEcho()
     await using link = await startFaultLink(echo.port)
     using client = await dial(link)
@@ -137,7 +137,7 @@ describe('a link', () => {
     await eventually('what was sent after the end', () => echo.received() === 'onetwo')
   })
 
-  test('tells who listens of every piece before anything is done to it', async () => {
+  test('a listener sees every piece before the link acts on it', async () => {
     await using echo = await startEcho()
     await using link = await startFaultLink(echo.port)
     link.set({ hold: 'both' })

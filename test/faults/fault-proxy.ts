@@ -1,9 +1,9 @@
 /**
  * A TCP proxy between one sidecar and one node that breaks as networks do.
  *
- * Owns the bytes between two sockets and nothing of what they mean. One link stands for one pair of (sidecar, node), so a
- * partition may be seen by one sidecar alone, without rights on the machine's network. What is held back by a black hole or
- * a one-way drop arrives when the path heals, as TCP delivers what it had to send again; `reset` before `heal` loses it.
+ * Owns the bytes between two sockets, not their meaning. One link stands for one pair of (sidecar, node), so a
+ * partition may hit one sidecar alone, without rights on the machine's network. Bytes that a black hole or a one-way
+ * drop holds arrive when the path heals, as TCP delivers what it had to send again; `reset` before `heal` loses them.
  *
  *     const link = await startFaultLink(port)
  *     link.set({ hold: 'back' })      // requests pass, answers don't
@@ -22,9 +22,9 @@ export type Trouble = {
   readonly latencyMs?: number
   /** Added at random, from 0. */
   readonly jitterMs?: number
-  /** New connections are refused, and those that stand are reset. */
+  /** New connections are refused, and open ones are reset. */
   readonly refuse?: boolean
-  /** Pieces of at most so many bytes, each in a write of its own. */
+  /** Pieces of at most this many bytes, each in a write of its own. */
   readonly sliceBytes?: number
 }
 
@@ -32,7 +32,7 @@ export type Bytes = { readonly direction: Direction; readonly bytes: Buffer }
 
 const HEALTHY: Trouble = {}
 
-/** What a path holds back before it gives a connection up: nobody sends more without having been answered. */
+/** The bytes that a path holds before it drops a connection: no peer sends more without an answer. */
 const heldBytesMax = 4 * 1024 * 1024
 
 export async function startFaultLink(
@@ -51,12 +51,12 @@ export class FaultLink implements AsyncDisposable {
   readonly #server: Server
   #trouble: Trouble = HEALTHY
   #port = 0
-  /** Told of every piece before anything is done to it: how named points of a protocol are found from outside. */
+  /** Sees every piece before the link acts on it: finds named points of a protocol from outside. */
   onBytes: ((seen: Bytes) => void) | undefined
-  /** Bytes that passed, and pieces that were held, sliced, delayed or cut: a trouble that met none did not bite. */
+  /** Passed bytes, and pieces that were held, sliced, delayed or cut: a trouble without any did not bite. */
   passedBytes = 0
   troubled = 0
-  /** Connections that were asked for. */
+  /** Connection attempts. */
   dialled = 0
 
   constructor(targetPort: number, fraction: () => number) {
@@ -92,7 +92,7 @@ export class FaultLink implements AsyncDisposable {
     this.set(HEALTHY)
   }
 
-  /** RST on both sides of every connection. What was held is lost. */
+  /** RST on both sides of every connection. Held bytes are lost. */
   reset(): void {
     for (const pair of this.#pairs) {
       this.troubled += 1
@@ -100,7 +100,7 @@ export class FaultLink implements AsyncDisposable {
     }
   }
 
-  /** The node's side says that it sends nothing more (FIN), and goes on listening. */
+  /** The node's side sends FIN, and goes on listening. */
   halfClose(): void {
     for (const pair of this.#pairs) {
       this.troubled += 1
@@ -123,7 +123,7 @@ export class FaultLink implements AsyncDisposable {
     this.#pairs.add(pair)
     client.on('data', (bytes: Buffer) => this.#take(pair, 'out', bytes))
     node.on('data', (bytes: Buffer) => this.#take(pair, 'back', bytes))
-    // The end of a stream waits its turn behind the bytes that came before it.
+    // The end of a stream queues behind the bytes before it.
     client.once('end', () => this.#queue(pair, 'out', END))
     node.once('end', () => this.#queue(pair, 'back', END))
   }
@@ -154,7 +154,7 @@ export class FaultLink implements AsyncDisposable {
     }
   }
 
-  /** In order, each piece when it is due; what is held waits for the next {@link set}. */
+  /** In order, each piece when it is due; held pieces wait for the next {@link set}. */
   #deliver(pair: Pair, direction: Direction): void {
     const queue = pair.queues[direction]
     const to = direction === 'out' ? pair.node : pair.client
@@ -180,12 +180,12 @@ export class FaultLink implements AsyncDisposable {
   }
 }
 
-/** A piece of no bytes: this side sends nothing more. */
+/** A piece of no bytes: the end of this side. */
 const END = Buffer.alloc(0)
 
 type Piece = { readonly bytes: Buffer; readonly dueMs: number }
 
-/** Two sockets that live and die together, and what is on its way between them. */
+/** Two sockets that live and die together, and the bytes between them. */
 class Pair {
   readonly client: Socket
   readonly node: Socket

@@ -1,5 +1,5 @@
 /**
- * What a named fault of the matrix is: how it is done to a stage while clients go on, and what may follow from it.
+ * A named fault of the matrix: how it is injected into a stage while clients go on, and what may follow from it.
  */
 
 import { setTimeout as pause } from 'node:timers/promises'
@@ -15,25 +15,25 @@ export type FaultContext = {
   readonly fraction: () => number
   /** A key that no other operation uses. */
   freshKey(): string
-  /** Keys that were carried out and recorded lately. */
+  /** Keys that were executed and recorded lately. */
   recentKeys(count: number): readonly string[]
-  /** What only nodes knew that are emptied now is not asked for again. */
+  /** Keys that only emptied nodes knew are not sent again. */
   lose(): void
-  /** Something that has to come true although, or after, the fault is there. Where it doesn't, a promise was broken. */
+  /** A condition that has to come true during or after the fault; else a promise was broken. */
   demand(promise: string, withinMs: number, condition: () => Promise<boolean>): Promise<void>
 }
 
 export type Fault = {
-  /** Of the matrix: `F1`; `F22c` where a row has several. */
+  /** Its row of the matrix: `F1`; `F22c` where a row has several. */
   readonly id: string
   readonly what: string
-  /** How it is done. */
+  /** How it is injected. */
   readonly how: string
-  /** A holder may lose its lease by it: then an execution may be repeated, told as attempt 2. */
+  /** A holder may lose its lease by it: then an execution may be repeated, as attempt 2. */
   readonly mayLoseLease?: boolean
   /** Left out of short runs. */
   readonly long?: boolean
-  /** Does it, waits, and undoes it. Returns how often it bit, as counted where it was done: 0 makes the run invalid. */
+  /** Injects it, waits, and heals it. Returns how often it bit, counted at the fault: 0 makes the run invalid. */
   inject(context: FaultContext): Promise<number>
 }
 
@@ -49,7 +49,7 @@ export function choose(fraction: () => number, below: number, count: number): re
   return Array.from({ length: count }, () => left.splice(Math.floor(fraction() * left.length), 1)[0] ?? 0)
 }
 
-/** Does something again and again until the time is over. */
+/** Repeats an action until the time is over. */
 export async function during(ms: number, everyMs: () => number, act: () => unknown): Promise<number> {
   const untilMs = monoMs() + ms
   let times = 0

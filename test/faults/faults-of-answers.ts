@@ -1,16 +1,16 @@
-/** F19 to F21: nodes that answer, and not what they were asked for. */
+/** F19 to F21: nodes that answer something else than the reply to the command. */
 
 import { choose, type Fault, pause } from './fault.ts'
 import { allVote, configured, errorsOf, PERSISTENT, recorded } from './of-nodes.ts'
 import { NODES } from './stage.ts'
 
-/** So that there is something to load also at the beginning of a run; whoever asks is answered every 1,024 commands. */
+/** So that there is data to load at the beginning of a run too; a loading node answers every 1,024 commands. */
 const LOADED_KEYS = 3_000
-/** For the whole file, on an idle machine: on a busy one it takes several times that. */
+/** For the whole file on an idle machine; a busy one takes several times that. */
 const LOADING_US = 1_500_000
-/** Of one command in an append-only file, more or less. */
+/** The approximate size of one command in an append-only file. */
 const COMMAND_BYTES = 150
-/** The shortest sleep takes so long, whatever was asked for. */
+/** The shortest sleep takes this long, whatever was requested. */
 const SLEEP_US = 60
 
 export const FAULTS_OF_ANSWERS: readonly Fault[] = [
@@ -98,7 +98,7 @@ export const FAULTS_OF_ANSWERS: readonly Fault[] = [
       await stage.servers.kill(node)
       const delay = keyLoadDelay(LOADING_US / Math.max(1, commands))
       const starting = stage.restartNode(node, { args: ['--key-load-delay', String(delay)] })
-      await context.demand('while it loads everything is recorded', 3_000, () => recorded(context))
+      await context.demand('while it loads every request is recorded', 3_000, () => recorded(context))
       await starting
       await allVote(context)
       return errorsOf(stage, [node], 'LOADING')
@@ -118,7 +118,7 @@ export const FAULTS_OF_ANSWERS: readonly Fault[] = [
           const counts = await Promise.all(stage.sidecars.map((_, index) => stage.votingNodes(index)))
           return counts.every((count) => count === NODES - 1)
         })
-        await context.demand('without it everything is recorded', 5_000, () => recorded(context))
+        await context.demand('without it every request is recorded', 5_000, () => recorded(context))
         for (const node of nodes) await stage.admin[node]?.replicaof('NO', 'ONE')
       })
       await allVote(context)
@@ -145,8 +145,8 @@ export const FAULTS_OF_ANSWERS: readonly Fault[] = [
 ]
 
 /**
- * The setting with which Redis takes so long for each command that it reads: microseconds to sleep after each, or -n to sleep as
- * shortly as it can after one of n. A file that grew for eight minutes was read for longer than anybody waits with one sleep each.
+ * The setting that slows Redis down per command that it reads: microseconds to sleep after each, or -n for the shortest
+ * sleep after one of n. With one sleep each, a file of eight minutes of traffic would take too long to read.
  */
 function keyLoadDelay(eachUs: number): number {
   return eachUs > SLEEP_US ? Math.round(eachUs - SLEEP_US) + 1 : -Math.max(1, Math.round(SLEEP_US / eachUs))

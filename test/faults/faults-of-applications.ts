@@ -1,10 +1,10 @@
-/** F27 to F33: what the application and the clients do. */
+/** F27 to F33: faults of the application and the clients. */
 
 import type { Mode } from './application.ts'
 import { type Fault, type FaultContext, pause } from './fault.ts'
 import { LEASE_MS } from './stage.ts'
 
-/** Each script on a key of its own; then, after the lease at the latest, the request is carried out well. */
+/** Each script on a key of its own; then, after the lease at the latest, the request succeeds. */
 async function scripted(context: FaultContext, scripts: readonly (readonly Mode[])[]): Promise<number> {
   const { stage, clients, demand, freshKey } = context
   const ended = await Promise.all(
@@ -12,7 +12,7 @@ async function scripted(context: FaultContext, scripts: readonly (readonly Mode[
       const key = freshKey()
       const first = await clients.submit({ sidecar: at % stage.sidecarCount, key, script })
       await demand(
-        `after ${script.join()} a retry is carried out or answered within a lease`,
+        `after ${script.join()} a retry is executed or answered within a lease`,
         LEASE_MS + 15_000,
         async () => {
           if (!stage.application.process.running) await restarted(context)
@@ -78,7 +78,7 @@ export const FAULTS_OF_APPLICATIONS: readonly Fault[] = [
       const keys = Array.from({ length: 5 }, () => freshKey())
       const left = await Promise.all(
         keys.map((key, at) => {
-          // The application works for ten times as long: a client that is late to leave leaves before its answer, too.
+          // The application works for ten times as long: even a client that leaves late leaves before its answer.
           const script = ['slow:1500'] as const
           return clients.submit({ sidecar: at % stage.sidecarCount, key, script, leaveAfterMs: 150 })
         }),

@@ -1,10 +1,10 @@
-/** F16: what happens to the wall clocks of nodes. */
+/** F16: faults of the wall clocks of nodes. */
 
 import { choose, type Fault, pause } from './fault.ts'
 import { allVote, recorded, refused } from './of-nodes.ts'
 import { LEASE_MS, NODES, QUARANTINE_MS, type Stage } from './stage.ts'
 
-/** Without the epoch of this run: no sidecar counts it, whatever it has seen itself. */
+/** Without the epoch of this run: no sidecar counts the node. */
 async function unenrolled(stage: Stage, nodes: readonly number[]): Promise<boolean> {
   const epochs = await Promise.all(nodes.map((node) => stage.admin[node]?.get('dedup::epoch')))
   return epochs.every((epoch) => epoch === null)
@@ -28,14 +28,14 @@ export const FAULTS_OF_CLOCKS: readonly Fault[] = [
         const { stage, fraction, demand } = context
         const nodes = choose(fraction, NODES, fraction() < 0.5 ? 1 : 2)
         for (const node of nodes) stage.nodeClocks[node]?.set(offsetMs, ratePpm)
-        // What jumps ahead may have forgotten, and is treated so.
+        // A node that jumps ahead may have forgotten, and is treated so.
         if (offsetMs > 0)
           await demand('a node whose clock jumped ahead loses its epoch', 10_000, () =>
             unenrolled(stage, nodes),
           )
         await pause(2_500)
         for (const node of nodes) stage.nodeClocks[node]?.set(0)
-        // Stepped back, their votes are suspended once more; with another fault on top more than two would be out.
+        // A step back suspends their votes once more; with another fault on top more than two would be out.
         await pause(QUARANTINE_MS)
         await allVote(context)
         return nodes.length
@@ -51,11 +51,11 @@ export const FAULTS_OF_CLOCKS: readonly Fault[] = [
       const { stage, fraction, demand } = context
       const nodes = choose(fraction, NODES, 3)
       for (const node of nodes) stage.nodeClocks[node]?.set(LEASE_MS)
-      await demand('with three clocks that jumped nothing is granted', 3_000, () => refused(context))
+      await demand('with three jumped clocks no claim is granted', 3_000, () => refused(context))
       await pause(QUARANTINE_MS)
       for (const node of nodes) stage.nodeClocks[node]?.set(0)
       await pause(QUARANTINE_MS)
-      await demand('with clocks that are right everything is recorded', 10_000, () => recorded(context))
+      await demand('with right clocks every request is recorded', 10_000, () => recorded(context))
       await allVote(context)
       return nodes.length
     },

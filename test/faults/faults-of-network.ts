@@ -1,10 +1,10 @@
-/** F11 to F15 and F34: what happens between sidecars and nodes. */
+/** F11 to F15 and F34: faults between sidecars and nodes. */
 
 import { between, choose, during, type Fault, type FaultContext, pause } from './fault.ts'
 import type { FaultLink } from './fault-proxy.ts'
 import { LEASE_MS, NODES } from './stage.ts'
 
-/** Sets links, waits, heals; what met a trouble is what it bit. */
+/** Sets links, waits, heals. @returns the number of pieces that met a trouble */
 async function troubled(links: readonly FaultLink[], act: () => Promise<unknown>): Promise<number> {
   const before = links.reduce((sum, link) => sum + link.troubled, 0)
   await act()
@@ -178,7 +178,7 @@ export const FAULTS_OF_NETWORK: readonly Fault[] = [
         ),
       )
       let second = await clients.reserve(1, key, 1_500)
-      await demand('a lease that nobody renews ends', LEASE_MS + 10_000, async () => {
+      await demand('an unrenewed lease ends', LEASE_MS + 10_000, async () => {
         second = await clients.reserve(1, key, 1_500)
         return second.type === 'ok' && second.status === 201
       })

@@ -1,4 +1,4 @@
-/** F1 to F10, F18, F38: what happens to nodes, their memory and their disk. */
+/** F1 to F10, F18, F38: faults of nodes, their memory and their disk. */
 
 import { globSync, statSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ import type { Submission } from './history.ts'
 import { allVote, configured, errorsOf, FORGETFUL, PERSISTENT, recorded, refused } from './of-nodes.ts'
 import { LEASE_MS, NODES, type Stage } from './stage.ts'
 
-/** @param meanwhile they stand still for at least as long as this takes */
+/** @param meanwhile the nodes stay stopped for at least as long as this takes */
 async function stand(
   stage: Stage,
   nodes: readonly number[],
@@ -37,14 +37,14 @@ async function refusedThenUsable(
   const { stage, clients, demand, freshKey } = context
   const keys = [freshKey(), freshKey(), freshKey()]
   const answers: Submission[] = []
-  // Whoever is late with its question must not find the nodes going on: that would be answered well, and prove nothing.
+  // A late request must not meet resumed nodes: it would succeed, and prove nothing.
   await stand(stage, nodes, ms, async () => {
     const sent = keys.map((key, index) => clients.submit({ sidecar: index % stage.sidecarCount, key }))
     answers.push(...(await Promise.all(sent)))
   })
   for (const [index, key] of keys.entries()) {
     await demand(
-      'what was refused without a quorum is usable within a lease after it',
+      'a key that was refused without a quorum is usable within a lease after it',
       LEASE_MS + 10_000,
       async () => {
         const again = await clients.submit({ sidecar: (index + 1) % stage.sidecarCount, key })
@@ -141,11 +141,11 @@ export const FAULTS_OF_NODES: readonly Fault[] = [
       const nodes = choose(fraction, NODES, 3)
       const known = context.recentKeys(6)
       await configured(stage, nodes.slice(0, 1), 'maxmemory', ['1', '0'], () =>
-        demand('with four nodes that have memory everything is recorded', 5_000, () => recorded(context)),
+        demand('with four nodes that have memory every request is recorded', 5_000, () => recorded(context)),
       )
       const before = await errorsOf(stage, nodes, 'OOM')
       await configured(stage, nodes, 'maxmemory', ['1', '0'], async () => {
-        await demand('with three nodes out of memory nothing is granted', 5_000, () => refused(context))
+        await demand('with three nodes out of memory no claim is granted', 5_000, () => refused(context))
         for (const [at, key] of known.entries())
           await demand('with three nodes out of memory duplicates are answered', 5_000, async () => {
             const again = await clients.submit({ sidecar: at % stage.sidecarCount, key })
@@ -153,7 +153,7 @@ export const FAULTS_OF_NODES: readonly Fault[] = [
           })
         await pause(1_000)
       })
-      await demand('with memory again everything is recorded', 10_000, () => recorded(context))
+      await demand('with memory again every request is recorded', 10_000, () => recorded(context))
       return (await errorsOf(stage, nodes, 'OOM')) - before
     },
   },

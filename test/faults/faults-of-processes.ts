@@ -1,9 +1,9 @@
 /**
- * F17, F22 to F26, F37: what happens to sidecars.
+ * F17, F22 to F26, F37: faults of sidecars.
  *
- * The named points of F22 are found from outside, so that production code carries no switches: what reached the application
- * stands in its log, and what was said between a sidecar and its nodes passes the links, where the names of answers
- * (`granted`, `recorded`) are readable. At the moment that such bytes pass, before they are handed on, the sidecar is killed.
+ * The named points of F22 are found from outside, so production code has no switches: the log of the application shows
+ * what reached it, and the links see the messages between a sidecar and its nodes, where the names of answers
+ * (`granted`, `recorded`) are readable. The sidecar is killed as such bytes arrive, before they are handed on.
  */
 
 import { execFileSync } from 'node:child_process'
@@ -17,7 +17,7 @@ import { LEASE_MS, SETTINGS } from './stage.ts'
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 
-/** The last sidecar is the one that suffers; the others take over. */
+/** The last sidecar is the victim; the others take over. */
 function victimOf({ stage }: FaultContext): number {
   return stage.sidecarCount - 1
 }
@@ -31,8 +31,8 @@ async function carriedOut({ stage }: FaultContext, key: string): Promise<void> {
 }
 
 /**
- * Until the victim carries requests out: the fault before may have opened its breakers, and a request that is refused reaches no
- * point at which anybody could be killed.
+ * Waits until the victim executes requests: the fault before may have opened its breakers, and a refused request
+ * reaches no point at which to kill the sidecar.
  */
 async function serving(context: FaultContext): Promise<void> {
   const { clients, demand, freshKey } = context
@@ -65,11 +65,11 @@ function whenAnswered(
   }
 }
 
-/** Somebody else answers the request, from the record or by carrying it out after the lease. */
+/** Another sidecar answers the request, from the record or by an execution after the lease. */
 async function takenOver(context: FaultContext, key: string, script: readonly Mode[]): Promise<void> {
   const { clients, demand } = context
   let before: string | undefined
-  await demand('what a killed sidecar had begun is answered within a lease', LEASE_MS + 10_000, async () => {
+  await demand('a request of a killed sidecar is answered within a lease', LEASE_MS + 10_000, async () => {
     const again = await clients.submit({ sidecar: 0, key, script })
     if (again.type === 'ok') before = again.says
     return again.type === 'ok' && again.status === 201
@@ -100,7 +100,7 @@ function killed(id: string, point: string, script: readonly Mode[], how: string,
       await Promise.race([stage.sidecar(victim).process.exited, pause(5_000)])
       for (const link of stage.links[victim] ?? []) {
         link.onBytes = undefined
-        // What it held dies with its sender.
+        // Its held bytes die with their sender.
         link.reset()
         link.heal()
       }
@@ -129,7 +129,7 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
       id: `F17${letter}`,
       what: `the clock of a sidecar: ${step}`,
       how: 'preloaded library shifts its wall clock',
-      // Forwards, leases end early on its own second clock.
+      // A step forward ends leases early, by its own wall clock.
       mayLoseLease: true,
       inject: async ({ stage, fraction }) => {
         const clock = stage.sidecarClocks[Math.floor(fraction() * stage.sidecarCount)]
@@ -285,7 +285,7 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
       const { pid } = stage.sidecar(victimOf(context)).process
       const prlimit = (...args: readonly string[]) =>
         execFileSync('prlimit', ['--pid', String(pid), ...args], { encoding: 'utf8' }).trim()
-      // The soft limit alone: what only root may raise again stays as it is.
+      // The soft limit alone: only root may raise the hard limit again.
       const soft = prlimit('--nofile', '--output=SOFT', '--noheadings')
       prlimit('--nofile=40:')
       await pause(2_000)
@@ -307,7 +307,7 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
       await carriedOut(context, key)
       const child = stage.expectEnd(victim)
       execFileSync('prlimit', ['--pid', String(child.pid), '--data=1048576:'])
-      // Whatever it is asked needs memory, and a body is held until it is complete; one that is too large is carried out nowhere.
+      // Every request needs memory, and a body is held until it is complete; one that is too large is never executed.
       const untilMs = monoMs() + 15_000
       while (child.running && monoMs() < untilMs)
         await Promise.all(

@@ -1,6 +1,6 @@
 /**
- * F39, F41 to F43: what outlasts a quarantine or a hand-over, and goes on: processes that stood still, calls that were on their way,
- * enrollers; and nodes that come to the end of their memory.
+ * F39, F41 to F43: processes, calls and enrollers that outlast a quarantine or a hand-over; and nodes that run out of
+ * memory.
  */
 
 import type { Mode } from './application.ts'
@@ -8,7 +8,7 @@ import { choose, type Fault, type FaultContext, pause } from './fault.ts'
 import { allVote, COPIED_WITHIN_MS, configured, errorsOf, recorded, refused, stillKnown } from './of-nodes.ts'
 import { ANSWER_WITHIN_MS, LEASE_MS, NODES, QUARANTINE_MS, type Stage } from './stage.ts'
 
-/** When so many nodes have answered the sidecar with the word, once; the bytes are on their way to it. */
+/** Calls once when `count` nodes have answered the sidecar with the word; the bytes are still on their way. */
 function onceAnswered({ stage }: FaultContext, sidecar: number, word: string, count: number): Promise<void> {
   const heard = new Set<number>()
   return new Promise((resolve) => {
@@ -29,8 +29,8 @@ function forgetLinks({ stage }: FaultContext): void {
 const LONGER_THAN_QUARANTINE_MS = QUARANTINE_MS + 2_000
 
 /**
- * The victim has the first answers to its record waiting when it stops. Two of the three nodes that have the record forget it, and
- * vote again; then it goes on, and must not count what they said before.
+ * The victim stops with the first answers to its record waiting. Two of the three nodes that have the record forget it,
+ * and vote again; then the victim resumes, and must not count their earlier answers.
  */
 const frozenSidecar: Fault = {
   id: 'F39a',
@@ -96,8 +96,8 @@ const frozenNodes: Fault = {
 }
 
 /**
- * One sidecar has begun to tell a node that forgot what the others remember, and what it says next is held back. Another one goes
- * on; the node votes, and takes new promises; then the first one's calls arrive.
+ * One sidecar has begun to copy records to a node that forgot, and its next calls are held. Another one completes the
+ * enrolment; the node votes, and makes new promises; then the calls of the first arrive.
  */
 const twoEnrollers: Fault = {
   id: 'F41',
@@ -118,7 +118,7 @@ const twoEnrollers: Fault = {
       }
     }
     await stage.admin[node]?.flushall()
-    await demand('somebody enrols it', QUARANTINE_MS + 30_000, async () => enroller !== -1)
+    await demand('a sidecar enrols it', QUARANTINE_MS + 30_000, async () => enroller !== -1)
     forgetLinks(context)
     if (enroller === -1) return 0
     const held = stage.link(enroller, node)
@@ -138,7 +138,7 @@ const twoEnrollers: Fault = {
   },
 }
 
-/** What the first holder sent is on its way while its lease ends and another session is granted; then it arrives. */
+/** A call of the first holder is held while its lease ends and another session is granted; then it arrives. */
 async function acrossHandOver(
   context: FaultContext,
   f: 'extend' | 'release' | 'complete',
@@ -150,7 +150,7 @@ async function acrossHandOver(
   for (const link of context.stage.links[0] ?? []) link.set({ hold: 'out' })
   await clients.end(f, 0, { key, id: first.id, token: first.token })
   let second = await clients.reserve(1, key, LEASE_MS)
-  await demand('a lease that nobody renews ends', LEASE_MS + 10_000, async () => {
+  await demand('an unrenewed lease ends', LEASE_MS + 10_000, async () => {
     second = await clients.reserve(1, key, LEASE_MS)
     return second.type === 'ok' && (second.status === 201 || second.code === 'reservation-duplicate')
   })
@@ -159,7 +159,7 @@ async function acrossHandOver(
     await clients.standing(1, key)
     await clients.standing(2 % context.stage.sidecarCount, key)
     if (second.token !== undefined) await clients.end('extend', 1, held)
-    // Asked again, as one asks who was told that it is not known.
+    // Sent again, as a client does after "not known".
     await clients.end(f, 2 % context.stage.sidecarCount, { key, id: first.id, token: first.token })
     await clients.standing(0, key)
     if (second.token !== undefined) await clients.end('complete', 1, held)
@@ -188,7 +188,7 @@ const delayedCalls: Fault = {
   },
 }
 
-/** Of its memory a node has used so much, in per cent: no new claims, and room for what is under way. */
+/** The used share of a node's memory, in per cent: no room for new claims, but for requests under way. */
 const NEARLY_FULL = 93
 
 async function limitMemory(stage: Stage, nodes: readonly number[], used: number): Promise<void> {
@@ -222,13 +222,13 @@ const fullMemory: Fault = {
       return is
     })
     const ended = await Promise.all(underWay)
-    await demand('what was under way is recorded on nodes that are nearly full', 1, async () =>
+    await demand('requests under way are recorded on nodes that are nearly full', 1, async () =>
       ended.every((one) => one.type === 'ok' && one.says === 'created'),
     )
     await configured(stage, nodes, 'maxmemory', ['1', '0'], () =>
       stillKnown(context, keys, 'on nodes without memory'),
     )
-    await demand('with memory again everything is recorded', 10_000, () => recorded(context))
+    await demand('with memory again every request is recorded', 10_000, () => recorded(context))
     return refusals + (await errorsOf(stage, nodes, 'OOM')) - before
   },
 }

@@ -1,4 +1,4 @@
-/** F44, F45: nodes that come back with their data, whole or of earlier. */
+/** F44, F45: nodes that restart with their data, complete or outdated. */
 
 import { cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,8 +7,8 @@ import { allVote, FORGETFUL, PERSISTENT, stillKnown } from './of-nodes.ts'
 import { NODES } from './stage.ts'
 
 /**
- * From the start of one node to the end of the next. With `always`, sooner than a quarantine or even a look is over; with `everysec` as
- * far apart as docs/operations/nodes.md asks for, so that no three loss windows overlap.
+ * From the start of one node to the end of the next. With `always`, sooner than a quarantine or even a look is over;
+ * with `everysec` as far apart as docs/operations/nodes.md demands, so that no three loss windows overlap.
  */
 const PAUSE_MS = { always: 2_000, everysec: 12_000 } as const
 
@@ -42,7 +42,7 @@ function restarts(letter: string, count: 3 | 5, fsync: 'always' | 'everysec'): F
   }
 }
 
-/** A node that keeps nothing begins to keep a file, and has written it. */
+/** A node without persistence begins an append-only file, and has written it. */
 async function keepFile({ stage, demand }: FaultContext, node: number): Promise<void> {
   await stage.admin[node]?.config('SET', 'appendonly', 'yes')
   await demand('a node has written its first append-only file', 20_000, async () => {

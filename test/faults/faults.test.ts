@@ -5,12 +5,12 @@ import { breaksNoPromise } from './checked-run.ts'
 import { ALL_FAULTS, faultsNamed } from './faults.ts'
 import { MUTANTS } from './mutants.ts'
 
-/** A fault of each kind: nodes and their memory; network; sidecars; clients and late calls. `faults.long.test.ts` does more of each. */
+/** A fault of each kind: nodes and their memory; network; sidecars; clients and late calls. */
 const SLICE = ['F1', 'F5', 'F14a', 'F22e', 'F31', 'F42'] as const
 
 test('no promise is broken, and every fault bites', { timeout: 400_000 }, () => breaksNoPromise(SLICE))
 
-test('docs/internals/faults.md lists what clients see of all 45 faults, each with a command that runs what there is of it', () => {
+test('docs/internals/faults.md lists what clients see of all 45 faults, each with the command that runs it', () => {
   const page = sectionOf('What clients see')
   const rows = [...page.matchAll(/^\| (F\d+) \|.*\| `(.+)` \|$/gm)].map(([, id, command]) => ({
     id,
@@ -24,7 +24,7 @@ test('docs/internals/faults.md lists what clients see of all 45 faults, each wit
   }
 })
 
-test('docs/internals/faults.md lists exactly the faults and the broken builds that there are', () => {
+test('docs/internals/faults.md lists every fault and broken build, and no other', () => {
   const listed = [...sectionOf('The faults').matchAll(/^\| (F\d+[a-f]?) \|/gm)].map(([, id]) => id)
   expect(listed.toSorted()).toEqual([...ALL_FAULTS.map(({ id }) => id), 'F36'].toSorted())
   const mutants = [...sectionOf('The broken builds').matchAll(/^\| `([a-z-]+)` \|/gm)].map(([, name]) => name)

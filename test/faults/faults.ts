@@ -23,7 +23,7 @@ export const FAULTS: readonly Fault[] = [
   ...FAULTS_OF_RESTARTS,
 ]
 
-/** Come last, in this order, because each ends what may be asked of earlier keys. */
+/** Come last, in this order, because each makes earlier keys unusable. */
 export const LAST_FAULTS: readonly Fault[] = [LOSS_OF_MEMORY, FOUNDED_ANEW]
 
 export const ALL_FAULTS: readonly Fault[] = [...FAULTS, ...LAST_FAULTS]

@@ -1,8 +1,8 @@
 /**
  * F40: all nodes lose everything at once beside sidecars that go on, and a fresh sidecar finds five empty nodes first.
  *
- * What the others have acknowledged and granted is nowhere any more, so nothing may be carried out or granted until somebody decides;
- * here it is decided by starting everything anew, as docs/operations/nodes.md says.
+ * The acknowledged outcomes and grants of the others are lost, so no sidecar may execute or grant until the operator
+ * decides; here the decision is to start everything anew, as docs/operations/nodes.md says.
  */
 
 import { type Fault, type FaultContext, pause } from './fault.ts'
@@ -10,10 +10,10 @@ import { monoMs } from './history.ts'
 import { allVote } from './of-nodes.ts'
 import { LEASE_MS } from './stage.ts'
 
-/** For so long it is asked again what was granted and acknowledged before: longer than a founding, or a lease, takes. */
+/** How long earlier grants and acknowledged requests are sent again: longer than a founding, or a lease, takes. */
 const ASKED_FOR_MS = 2 * LEASE_MS
 
-/** What was recorded and what is held is asked for through every sidecar that serves. */
+/** Sends recorded and held keys again through every sidecar that serves. */
 async function askedAgain(
   { stage, clients }: FaultContext,
   keys: readonly string[],
@@ -51,13 +51,13 @@ export const FOUNDED_ANEW: Fault = {
     const nodes = [...stage.servers.urls.keys()]
     await Promise.all(nodes.map((node) => stage.servers.kill(node)))
     await Promise.all(nodes.map((node) => stage.restartNode(node, { emptied: true })))
-    // It may find no cluster that it can serve: whether it comes up is not the question.
+    // It may find no cluster that it can serve: its start is not the subject.
     const started = stage.startSidecar(fresh).catch(() => {})
     const refused = await askedAgain(context, keys, held)
     await started
     const first = await clients.submit({ sidecar: 0, key: freshKey() })
     await demand(
-      'beside a cluster that is known and gone nothing is carried out',
+      'beside a cluster that is known and gone no request is executed',
       1,
       async () => first.type === 'info' || first.status === 503,
     )

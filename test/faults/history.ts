@@ -1,8 +1,8 @@
 /**
- * What was seen in one fault run, on one monotonic clock, for the checkers: written down while it happens, judged later.
+ * The facts of one fault run, on one monotonic clock, for the checkers: noted as they happen, judged later.
  *
- * Owns the record of facts and its file (JSON lines). An operation that timed out or was reset is `info`: it may have taken
- * effect, now or later, as in Jepsen's histories. Nothing here decides.
+ * Owns the facts and their file (JSON lines). An operation that timed out or was reset is `info`: it may have taken
+ * effect, now or later, as in Jepsen's histories. It decides nothing.
  */
 
 import { appendFileSync, writeFileSync } from 'node:fs'
@@ -23,7 +23,7 @@ export type Submission = {
   readonly content: string
   readonly startMs: number
   readonly endMs: number
-  /** After the last fault was healed: it must succeed. */
+  /** Sent after the last fault was healed: it must succeed. */
   readonly healed: boolean
 } & (
   | {
@@ -43,37 +43,37 @@ export type Call = {
   readonly op: number
   readonly sidecar: number
   readonly key: string
-  /** What was shown; of `reserve`, what was given. */
+  /** The token that was sent; of `reserve`, the token that was granted. */
   readonly token: number | undefined
   readonly startMs: number
   readonly endMs: number
   readonly healed: boolean
-  /** Of `reserve`: who asks. */
+  /** Of `reserve`: the session. */
   readonly session?: string
-  /** Of `complete`: what was reported. */
+  /** Of `complete`: the reported result. */
   readonly result?: string
 } & (
   | {
       readonly type: 'ok'
       readonly status: number
       readonly code: string
-      /** Of a lease that was given: valid for so long from the end of the call, as the sidecar says. */
+      /** Of a granted lease: its validity from the end of the call, as the sidecar says. */
       readonly expiresInMs: number
       /** Of `reserve`: above 1 where an earlier attempt ended without an outcome. */
       readonly attempt?: number
-      /** Of a refusal of `reserve` because it was done: what was reported then. */
+      /** Of a `reserve` that was refused as completed: the recorded result. */
       readonly outcome?: string
     }
   | { readonly type: 'info'; readonly reason: string }
 )
 
-/** A question to the reservation API: what stands for a value, or for one reservation of it (`token`). */
+/** A read of the reservation API: the state of a value, or of one reservation of it (`token`). */
 export type Look = {
   readonly f: 'standing' | 'standing-of'
   readonly op: number
   readonly sidecar: number
   readonly key: string
-  /** Of `standing-of`: the token of the reservation that is asked for. */
+  /** Of `standing-of`: the token of the reservation in question. */
   readonly token: number | undefined
   readonly startMs: number
   readonly endMs: number
@@ -85,7 +85,7 @@ export type Look = {
       readonly code: string
       /** FREE, HELD, LAPSED, LOST or COMPLETED; empty where it was refused. */
       readonly state: string
-      /** Of whoever has it, where the answer says so. */
+      /** The token of the holder, where the answer shows it. */
       readonly shownToken: number | undefined
       readonly outcome?: string
     }
@@ -98,7 +98,7 @@ export function isCall(operation: Operation): operation is Call {
   return operation.f !== 'submit' && operation.f !== 'standing' && operation.f !== 'standing-of'
 }
 
-/** An operation that was begun: everything but how it ended. */
+/** An operation that has begun, without its end. */
 export type Begun = Pick<Operation, 'f' | 'op' | 'sidecar' | 'key' | 'startMs' | 'healed'> & {
   readonly tenant?: string
   readonly content?: string
@@ -107,7 +107,7 @@ export type Begun = Pick<Operation, 'f' | 'op' | 'sidecar' | 'key' | 'startMs' |
   readonly result?: string
 }
 
-/** The application carried something out: as its own log says, which outlives it. */
+/** One execution, from the log of the application, which outlives it. */
 export type Execution = {
   readonly key: string
   readonly tenant: string
@@ -128,7 +128,7 @@ export type FaultWindow = {
   readonly what: string
   readonly fromMs: number
   readonly untilMs: number
-  /** What it did to bytes, processes or answers, as counted where it was done. */
+  /** Its effects on bytes, processes or answers, counted at the fault. */
   readonly bites: number
 }
 
@@ -146,7 +146,7 @@ export class History {
     if (file !== undefined) writeFileSync(file, '')
   }
 
-  /** It was sent. Whatever becomes of it, it stands in the history: where nobody hears of its end, as unanswered. */
+  /** It was sent, and is in the history from now on: without an end as unanswered. */
   begin(operation: Begun): void {
     this.#open.set(operation.op, operation)
   }
@@ -157,7 +157,7 @@ export class History {
     this.#write(operation)
   }
 
-  /** What the application carried out, each under a lease of so long, and what has no answer yet, once nothing more is written. */
+  /** Adds the executions, each under a lease of `leaseMs`, and the unanswered operations, at the end of the run. */
   close(executions: readonly Execution[], leaseMs: number): void {
     for (const begun of this.#open.values())
       this.#write({ ...begun, type: 'info', endMs: monoMs(), reason: 'the run ended before its answer' })
@@ -170,7 +170,7 @@ export class History {
     this.#write({ f: 'fault', ...window })
   }
 
-  /** Counts something that must be seen sometimes, or the run proves nothing. */
+  /** Counts a sight; a run that lacks one proves nothing. */
   saw(sight: string, count = 1): void {
     this.seen.set(sight, (this.seen.get(sight) ?? 0) + count)
   }

@@ -1,6 +1,6 @@
 /**
- * One fault of a run: done, undone, and waited for, each within a time, so that an outage that outlasts its healing ends the run
- * with its name instead of keeping it for ever.
+ * One fault of a run: injected, healed, and waited for, each within a time, so that an outage that outlasts its healing
+ * ends the run with its name instead of hanging it.
  */
 
 import type { Violation } from './checkers/violation.ts'
@@ -8,12 +8,12 @@ import { type Fault, type FaultContext, pause } from './fault.ts'
 import { monoMs } from './history.ts'
 import { NODES } from './stage.ts'
 
-/** A fault does what it does within this; the longest restarts every node and waits for each. */
+/** A fault is over within this; the longest restarts every node and waits for each. */
 const FAULT_MS_MAX = 300_000
 
 const MAJORITY = Math.floor(NODES / 2) + 1
 
-/** The run cannot go on: what was done last, and what each sidecar has seen since. */
+/** The run cannot go on: names the last action, and what each sidecar has seen since. */
 export class DidNotComeBack extends Error {}
 
 /** @throws DidNotComeBack */
@@ -63,7 +63,7 @@ async function inTime<T>(work: Promise<T>, name: string): Promise<T> {
 }
 
 /**
- * Every sidecar sees so many voting nodes and carries out a request: what it sees may be of before the fault.
+ * Waits until every sidecar sees this many voting nodes and executes a request: its view may be of before the fault.
  *
  * @throws DidNotComeBack where that takes too long
  */

@@ -1,4 +1,4 @@
-/** What a run amounts to: every checker over its history, and whether it proves anything at all. */
+/** The verdict on a run: every checker over its history, and whether it proves anything. */
 
 import { checkDedupRegister } from './checkers/dedup-register.ts'
 import {
@@ -28,7 +28,7 @@ export type RunReport = {
   readonly violations: readonly Violation[]
   /** Why the run proves nothing, where it doesn't. */
   readonly invalid: readonly string[]
-  /** Faults that were not reached in the time. */
+  /** Faults for which there was no time. */
   readonly notRun: readonly string[]
   readonly latencies: readonly Latencies[]
   readonly quorumLoss: QuorumLoss | undefined
@@ -36,16 +36,16 @@ export type RunReport = {
   readonly porcupine: PorcupineReport | undefined
 }
 
-/** What every run must have seen. */
+/** The sights of every valid run. */
 const SOMETIMES = ['created', 'replayed', 'mismatch', 'in-progress'] as const
 
 /** How soon every sidecar succeeds again when a lost quorum is back. */
 const RECOVERED_WITHIN_MS = 2_000
 
-/** Of the messages a second to a node as they ordinarily are: what may come at most as the quorum comes back. */
+/** The most messages a second to a node as the quorum returns, as a multiple of the ordinary rate. */
 const HERD_MAX = 2
 
-/** L1 after L2: it comes back at once, and not as a herd. */
+/** L1 after L2: the traffic comes back at once, and not as a herd. */
 export function checkRecovery(loss: QuorumLoss): readonly Violation[] {
   const { recoveredMs } = loss
   const { ordinary, returning } = messagesPerSecond(loss)
@@ -64,7 +64,7 @@ export function checkRecovery(loss: QuorumLoss): readonly Violation[] {
   ]
 }
 
-/** Of the stage: what it leaves behind. */
+/** The remains of the stage. */
 export type Judged = {
   readonly logs: readonly string[]
   readonly exits: Stage['exits']
@@ -126,7 +126,7 @@ export function judge(
   }
 }
 
-/** S5 once more, plainly: after the healing nothing that was acknowledged is carried out, refused or lost. */
+/** S5 once more, plainly: after the healing no acknowledged request is executed, refused or lost. */
 function checkLastAnswers(healed: readonly Submission[]): readonly Violation[] {
   return healed.flatMap((one): Violation[] => {
     if (one.type === 'ok' && one.status !== 500 && one.status !== 502 && one.status !== 410) return []

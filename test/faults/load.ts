@@ -1,6 +1,6 @@
 /**
- * The traffic of a fault run: new requests, duplicates of recent ones at other sidecars, other content under a known key, and
- * reservations of a few values, in an order that the seed decides.
+ * The traffic of a fault run: new requests, duplicates of recent ones at other sidecars, other content under a known
+ * key, and reservations of a few values, in an order that the seed decides.
  */
 
 import type { Random } from '../../src/core/clock.ts'
@@ -11,12 +11,12 @@ import { pause } from './fault.ts'
 import { LEASE_MS } from './stage.ts'
 
 const WORKERS = 6
-/** Duplicates come for the latest of them. */
+/** Duplicates are of the latest requests. */
 const RECENT_MAX = 120
-/** The checker of reservations searches: so many calls a value, and then another value. */
+/** The checker of reservations searches: after this many calls a value is replaced. */
 const CALLS_PER_VALUE = 60
 
-/** How often somebody asks what stands, where it might have changed. */
+/** The share of reads after a call that may have changed the state. */
 const LOOKS = 0.3
 
 type Known = { readonly key: string; readonly script: readonly Mode[] }
@@ -28,7 +28,7 @@ export class Load {
   readonly #names: Random
   readonly #recent: Known[] = []
   readonly #workers: Promise<void>[] = []
-  /** Of all requests that were recorded and acknowledged. */
+  /** Keys of all requests that were recorded and acknowledged. */
   readonly recorded: string[] = []
   #running = false
   #keys = 0
@@ -51,7 +51,7 @@ export class Load {
     return this.recorded.slice(-count)
   }
 
-  /** What nodes lost for good must not be asked for again. */
+  /** Keys that nodes lost for good must not be sent again. */
   forgetEarlierKeys(): void {
     this.#recent.length = 0
     this.recorded.length = 0
@@ -60,7 +60,7 @@ export class Load {
 
   start(): void {
     this.#running = true
-    // Dice of its own for each: how the machine mixes their turns changes nobody's.
+    // Each worker has its own dice: the interleaving of workers changes none of their throws.
     for (let worker = 0; worker < WORKERS; worker += 1)
       this.#workers.push(this.#work(seededRandom(this.#seed + 1 + worker)))
   }
@@ -120,7 +120,7 @@ export class Load {
   async #reservation(random: Random): Promise<void> {
     this.#calls += 1
     const value = Math.floor(this.#calls / CALLS_PER_VALUE) * 3 + Math.floor(random.fraction() * 3)
-    // Of another generation it is another value: what nodes lost for good is not asked for again.
+    // Another generation has other values: those that nodes lost for good are not used again.
     const key = `r-value-${this.#generation}-${value}`
     if (random.fraction() < LOOKS) await this.#clients.standing(this.#somewhere(random), key)
     const held = await this.#clients.reserve(this.#somewhere(random), key, Math.floor(LEASE_MS / 2))

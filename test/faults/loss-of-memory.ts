@@ -1,4 +1,4 @@
-/** F7: two nodes forget everything, and are told again; then three do, and somebody has to decide. */
+/** F7: two nodes forget everything and get it back; then three do, and the operator has to decide. */
 
 import { startFencepost } from '../support/processes.ts'
 import { choose, type Fault, type FaultContext, pause } from './fault.ts'
@@ -15,7 +15,7 @@ async function everywhere(context: FaultContext, votes: (count: number) => boole
   return counts.every(votes)
 }
 
-/** Keys that were recorded before: answered from the record, or refused for now, but never carried out again. */
+/** Keys that were recorded before: answered from the record, or refused for now, but never executed again. */
 async function replayed(context: FaultContext, keys: readonly string[]): Promise<number> {
   const { stage, clients, demand, history } = context
   for (const [at, key] of keys.entries()) {
@@ -76,14 +76,14 @@ export const LOSS_OF_MEMORY: Fault = {
     for (let at = 0; at < 6; at += 1) {
       const refused = await clients.submit({ sidecar: at % stage.sidecarCount, key: freshKey() })
       await demand(
-        'without a majority that remembers nothing is carried out',
+        'without a majority that remembers no request is executed',
         1,
         async () => refused.type === 'info' || refused.status === 503,
       )
       bites += 1
     }
     await pause(QUARANTINE_MS)
-    await demand('waiting alone gives nobody a vote', 1, () => everywhere(context, (count) => count < 3))
+    await demand('waiting alone gives no node a vote', 1, () => everywhere(context, (count) => count < 3))
     history.saw('fail closed until somebody decides')
     await demand('declare-loss ends with 0', 1, async () => (await declareLoss(context)) === 0)
     await demand('every node votes again', QUARANTINE_MS + COPIED_WITHIN_MS, () =>

@@ -36,7 +36,7 @@ const { values } = parseArgs({
   },
 })
 
-// Whoever ends the run ends what it started, too: the last resort of test/support/processes.ts hears of `exit` alone.
+// A signal also ends the started processes: the last resort of test/support/processes.ts runs on `exit` alone.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
 process.exitCode = await main()
 endInTime()
@@ -59,7 +59,7 @@ async function main(): Promise<number> {
     historyFile: `${FOLDER}/history.jsonl`,
     logFolder: FOLDER,
     tell: (line) => console.log(line),
-    // With chosen faults somebody looks for something: the measurements are left out.
+    // A run of chosen faults is a search: the measurements are left out.
     ...(only === undefined ? { quorumLostForMs: minutes >= 8 ? 60_000 : 15_000 } : { only }),
   })
   const text = `npm run faults -- --minutes ${minutes} --seed ${seed}, commit ${commit}\n${reportAsText(report)}`
@@ -71,7 +71,7 @@ async function main(): Promise<number> {
   return report.invalid.length > 0 ? 2 : 0
 }
 
-/** Everything was told and disposed of: what keeps the process alive now is a mistake of ours, which is named and not waited for. */
+/** All is reported and disposed of: a handle that keeps the process alive now is a bug, which is named. */
 function endInTime(): void {
   setTimeout(() => {
     console.error(`still open ${END_WITHIN_MS / 1_000} s after the report:`, process.getActiveResourcesInfo())
@@ -79,7 +79,7 @@ function endInTime(): void {
   }, END_WITHIN_MS).unref()
 }
 
-/** What was run is what was committed, or `unknown` where there is no repository. */
+/** The commit that was run, or `unknown` where there is no repository. */
 function commitOfThis(): string {
   try {
     return execFileSync('git', ['describe', '--always', '--dirty'], {

@@ -1,10 +1,10 @@
-/** The scenes and the broken builds as tests, on one stage for a file; and which of the builds every test run takes. */
+/** The scenes and the broken builds as tests, on one stage per file; and which builds every test run takes. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { kill, MUTANTS, type Mutant, openTrialStage, runTrial } from './mutants.ts'
 import type { Stage } from './stage.ts'
 import type { TrialName } from './trials.ts'
 
-/** One rule that stands in Lua, and one that stands in the sidecar; `mutants.long.test.ts` takes the others, and every scene. */
+/** One rule in Lua, and one in the sidecar; `mutants.long.test.ts` takes the others, and every scene. */
 const SLICE: readonly string[] = ['release-without-owner', 'no-tenant-in-the-key']
 
 export const [inSlice, others] = [

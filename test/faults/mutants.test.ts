@@ -1,4 +1,4 @@
-// The harness proves itself: builds with one rule taken out, on real nodes, are noticed; the build of production is not.
+// The harness proves itself: it notices builds without one rule, on real nodes, and not the build of production.
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { inSlice, testsOfMutants } from './mutant-trials.ts'

@@ -1,9 +1,10 @@
 /**
  * The twelve broken builds: copies of `src/` with one rule of the protocol taken out, each killed by a named checker.
  *
- * Owns the list, and how a build is broken: one text of a file is replaced, or two where a rule is held twice. A text that does not
- * stand there exactly once is an error, never a mutant that lives. The simulation has mutants of its own (`test/simulation/mutants.ts`), of the same rules
- * in the core and of more; these here are whole sidecars on real nodes, and among them the rules that stand in Lua.
+ * Owns the list, and how a build is broken: one text of a file is replaced, or two where a rule is enforced twice. A
+ * text that does not occur exactly once is an error, never a surviving mutant. The simulation has its own mutants of
+ * rules in the core (`test/simulation/mutants.ts`); these are whole sidecars on real nodes, with the rules in Lua among
+ * them.
  */
 
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -30,7 +31,7 @@ export type Mutant = Replacement & {
   readonly name: string
   /** What the build does wrong. */
   readonly does: string
-  /** Where a rule is held in two places. */
+  /** Where a rule is enforced in two places. */
   readonly also?: Replacement
   readonly trial: TrialName
   /** One of these checkers must notice. */
@@ -56,7 +57,7 @@ export const MUTANTS: readonly Mutant[] = [
     file: 'src/core/claims/claim.ts',
     from: 'if (remainingMs(lease, now(ports.clock)) > 0) {',
     to: 'if (lease.attempt > 0) {',
-    // Asked once more before the work is begun.
+    // Checked once more before the work begins.
     also: {
       file: 'src/core/claims/lease-renewer.ts',
       from: "return this.#state === 'keeping' && this.#keepableMs() > 0",
@@ -168,10 +169,10 @@ export const MUTANTS: readonly Mutant[] = [
   },
 ]
 
-/** Where the history of the last scene of each name is left. */
+/** Keeps the history of the last scene of each name. */
 const HISTORIES = '.tmp/mutants/histories'
 
-/** A scene needs a moment within a deadline: it gets so many chances to show what the build does wrong. */
+/** A scene depends on timing within a deadline: it gets several chances to show the fault of the build. */
 const CHANCES = 3
 
 /** @returns the main program of the broken build */
@@ -251,12 +252,12 @@ export function openTrialStage(): Promise<Stage> {
   return openStage({ sidecars: 2, settings: TRIAL_SETTINGS })
 }
 
-/** @returns the checkers that noticed; empty: the mutant lives */
+/** @returns the checkers that noticed; empty: the mutant survives */
 export async function kill(stage: Stage, mutant: Mutant): Promise<readonly string[]> {
   try {
     await stage.restartSidecars(build(mutant))
   } catch (cause) {
-    // It never gets to serve: that is no progress, where production starts within seconds on the same stage.
+    // It never serves: that is a lack of progress, where production starts within seconds on the same stage.
     console.log(`  ${mutant.name}: ${cause instanceof Error ? cause.message.split('\n')[0] : String(cause)}`)
     return mutant.killedBy.filter((checker) => checker === 'progress')
   }

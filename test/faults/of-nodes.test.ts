@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { allVote } from './of-nodes.ts'
 import { NODES } from './stage.ts'
 
-/** Whether {@link allVote} is content with nodes that show these epochs, while every sidecar counts all votes. */
+/** Whether {@link allVote} accepts nodes that show these epochs, while every sidecar counts all votes. */
 async function isContent(epochs: readonly string[]): Promise<boolean> {
   let content = false
   const stage = {
@@ -22,9 +22,9 @@ async function isContent(epochs: readonly string[]): Promise<boolean> {
 
 const own = (index: number) => `1:run${index}:nonce:1795328836950`
 
-test('a fault waits until each node is enrolled itself, also where sidecars have not noticed yet that one forgot', async () => {
+test('a fault waits until each node itself is enrolled, even before sidecars notice that one forgot', async () => {
   const epochs = Array.from({ length: NODES }, (_, index) => own(index))
   expect(await isContent(epochs)).toBe(true)
-  // F19 over in a tenth of a second: the node has the epoch of the one whose data it took.
+  // F19 over in a tenth of a second: the node has the epoch of the node whose data it took.
   expect(await isContent(epochs.with(2, own(0)))).toBe(false)
 })

@@ -1,4 +1,4 @@
-/** What faults of nodes have in common: settings that are changed and put back, errors that are counted, votes that come back. */
+/** Shared by faults of nodes: settings that are changed and restored, counted errors, votes that come back. */
 
 import type { Redis } from 'ioredis'
 import { isEnrolled } from '../../src/core/nodes/enrolment-rules.ts'
@@ -6,14 +6,14 @@ import { EPOCH_KEY } from '../../src/redis/keys.ts'
 import type { FaultContext } from './fault.ts'
 import { ANSWER_WITHIN_MS, NODES, QUARANTINE_MS, type Stage } from './stage.ts'
 
-/** Copying what others remember to a node that syncs each write takes a while on a busy disk. */
+/** To copy records to a node that syncs each write takes a while on a busy disk. */
 export const COPIED_WITHIN_MS = 120_000
 
 /**
  * Every node votes again: enrolled, copied, and the clocks of sidecars content.
  *
- * The nodes are asked themselves: a sidecar looks at them once a second, and right after a fault it may count a vote that is
- * over. The next fault would then take two more nodes from a cluster that has four.
+ * It inspects the nodes themselves: a sidecar looks at them once a second, and right after a fault it may count a vote
+ * that is over. The next fault would then take two more nodes from a cluster that has four.
  */
 export async function allVote({ stage, demand }: FaultContext): Promise<void> {
   await demand('every node votes again after it was enrolled', QUARANTINE_MS + COPIED_WITHIN_MS, async () => {
@@ -43,7 +43,7 @@ export async function configured(
   return nodes.length
 }
 
-/** How often the nodes have answered with this error, as they count it themselves. */
+/** How often the nodes have answered with this error, by their own count. */
 export async function errorsOf(stage: Stage, nodes: readonly number[], error: string): Promise<number> {
   const counts = nodes.map(async (node) => {
     const stats = (await stage.admin[node]?.info('errorstats')) ?? ''
@@ -58,18 +58,18 @@ export async function recorded({ stage, clients, fraction, freshKey }: FaultCont
   return answer.type === 'ok' && answer.says === 'created'
 }
 
-/** Said as it is: no quorum, come again; not "somebody holds it", and not carried out. */
+/** Refused with the true reason: no quorum, retry; not "in progress", and not executed. */
 export async function refused({ stage, clients, fraction, freshKey }: FaultContext): Promise<boolean> {
   const sidecar = Math.floor(fraction() * stage.sidecarCount)
   const answer = await clients.submit({ sidecar, key: freshKey() })
   return answer.type === 'ok' && answer.status === 503
 }
 
-/** The nodes 0, 1 and 2 keep an append-only file, 3 and 4 nothing (`run.ts`). */
+/** The nodes 0, 1 and 2 keep an append-only file, 3 and 4 do not (`run.ts`). */
 export const PERSISTENT = [0, 1, 2]
 export const FORGETFUL = [3, 4]
 
-/** What was recorded before is answered from the record, through each sidecar in turn. */
+/** Each sidecar in turn answers recorded keys from the record. */
 export async function stillKnown(
   context: FaultContext,
   keys: readonly string[],

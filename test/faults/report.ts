@@ -1,4 +1,4 @@
-/** What a fault run amounts to: as JSON for programs, as text for people. The drawing is `timeline.ts`. */
+/** The result of a fault run: as JSON for programs, as text for people. The drawing is `timeline.ts`. */
 
 import { byKey } from './checkers/violation.ts'
 import { type Latencies, messagesPerSecond, type QuorumLoss } from './experiments.ts'

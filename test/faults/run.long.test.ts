@@ -1,4 +1,4 @@
-// A fault run that is long, or that cannot come to its end: it ends, and it says so where the nodes never came back.
+// A fault run that is long, or whose nodes never come back: it ends, and names the outage.
 import { expect, test } from 'vitest'
 import type { Fault } from './fault.ts'
 import { type Execution, History, type Operation } from './history.ts'
@@ -7,7 +7,7 @@ import { reportAsJson, reportAsText } from './report.ts'
 import { runFaults } from './run.ts'
 import { timeline } from './timeline.ts'
 
-/** Three of five nodes forget everything, and nobody declares it: that has to stay closed. */
+/** Three of five nodes forget everything, and the operator does not declare it: the cluster has to stay closed. */
 const OUTAGE: Fault = {
   id: 'F7',
   what: 'three nodes forget everything, and nobody decides',
@@ -27,7 +27,7 @@ test('an outage that outlasts its healing ends the run with a violation that nam
   )
 })
 
-test('150,000 operations are judged, told and drawn in less than a minute', { timeout: 120_000 }, () => {
+test('150,000 operations are judged, reported and drawn in less than a minute', { timeout: 120_000 }, () => {
   const history = new History()
   const executions: Execution[] = []
   for (let op = 0; op < 150_000; op += 1) {

@@ -1,9 +1,9 @@
-// The run itself: its seed repeats it. That it ends is in `run.long.test.ts`.
+// A run repeats from its seed. `run.long.test.ts` tests that it ends.
 import { expect, test } from 'vitest'
 import { FAULTS } from './faults.ts'
 import { turnsOf } from './sequence.ts'
 
-/** The order, and the first dice of each, of a run that asks `asks` dice in each turn. */
+/** The order of a run, and the first throws of each fault, where each turn throws `asks` times. */
 function sequence(seed: number, asks: number): readonly string[] {
   const turns = turnsOf(seed, FAULTS)
   return Array.from({ length: 2 * FAULTS.length }, () => {

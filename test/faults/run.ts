@@ -1,6 +1,6 @@
 /**
- * One fault run: traffic, faults one after the other in an order that the seed decides, then everything is healed and has to
- * go on, and the history is judged.
+ * One fault run: traffic, faults one after the other in an order that the seed decides, then everything is healed and
+ * has to succeed, and the history is judged.
  *
  * A run in which a fault overlapped no operation, or did nothing where it was done, is invalid, not green.
  */
@@ -24,11 +24,11 @@ import { LEASE_MS, NODES, openStage, type Stage, type StageOptions } from './sta
 
 export type RunOptions = {
   readonly seed: number
-  /** New faults begin for so long; healing and judging come after it. */
+  /** New faults begin for this long; healing and judging come after it. */
   readonly lastsMs: number
   /** Only these, each once, in an order that the seed decides. */
   readonly only?: readonly string[]
-  /** Instead of the named faults: of a test of the run itself. */
+  /** Instead of the named faults, for a test of the run itself. */
   readonly faults?: readonly Fault[]
   /** From the healing of a fault until the sidecars see a majority that votes; default {@link BACK_WITHIN_MS}. */
   readonly backWithinMs?: number
@@ -36,28 +36,28 @@ export type RunOptions = {
   /** Measures as well (`experiments.ts`): how long the quorum is taken away. */
   readonly quorumLostForMs?: number
   readonly tell?: (line: string) => void
-  /** Where each sidecar's log goes; nowhere if not given. */
+  /** For the log of each sidecar; default: no log. */
   readonly logFolder?: string
-  /** Other than as a run is: a broken build, a setting. */
+  /** Another build or setting than that of a run. */
   readonly stage?: Pick<StageOptions, 'main' | 'settings'>
 }
 
 /** From when on a run has time for a rolling restart. */
 const LONG_RUN_MS = 300_000
 
-/** From when on a run does every fault once, also where that takes longer than it was given. */
+/** From when on a run does every fault once, even beyond its time. */
 const WHOLE_RUN_MS = 480_000
 
 /**
- * Retention, the lease of a claim before it, and an hour: what was written while the clock of a node was that far ahead (F16c)
- * stays for that much longer on this node, because Redis expires by its wall clock.
+ * Retention, the lease of a claim before it, and an hour: a record that was written while the clock of a node was that
+ * far ahead (F16c) stays that much longer on this node, because Redis expires by its wall clock.
  */
 const TTL_MS_MAX = 86_400_000 + LEASE_MS + 3_600_000 + 60_000
 
-/** A run that takes so much longer than twice what it was given ends, and says so. */
+/** A run ends with an error at twice its time and this much more. */
 const OVERTIME_MS_MAX = 900_000
 
-/** From the healing of a fault until every sidecar sees a majority that votes: a quarantine, the copying, a busy machine. */
+/** From the healing of a fault until every sidecar sees a voting majority: quarantine, copying, a busy machine. */
 const BACK_WITHIN_MS = 60_000
 
 export async function runFaults(options: RunOptions): Promise<RunReport> {
@@ -66,7 +66,7 @@ export async function runFaults(options: RunOptions): Promise<RunReport> {
   await using stage = await openStage({
     ...options.stage,
     fraction: streamOf(seed, PURPOSE.links),
-    // The nodes 0 to 2 keep a file, 0 of them at each write; 3 and 4 keep nothing.
+    // The nodes 0 to 2 keep a file, node 0 syncs each write; 3 and 4 keep no file.
     redisConfig: (node) => [
       `appendonly ${node <= 2 ? 'yes' : 'no'}`,
       `appendfsync ${node === 0 ? 'always' : 'everysec'}`,
@@ -141,7 +141,7 @@ async function takeTurns(
     if (at >= faults.length && (eachOnce || monoMs() >= startMs + lastsMs)) break
     if (monoMs() >= deadlineMs) throw new DidNotComeBack(`after ${at} faults the run was past its deadline`)
     at += 1
-    // Each once where the time allows; a shorter run says which it left out.
+    // Each once where the time allows; a shorter run lists the others.
     const tooLong = fault.long === true && lastsMs < LONG_RUN_MS
     const overtime = monoMs() >= startMs + lastsMs && lastsMs < WHOLE_RUN_MS
     if ((overtime || tooLong) && !eachOnce) notRun.push(fault.id)
@@ -153,7 +153,7 @@ async function takeTurns(
     if (!named.includes(fault)) continue
     const dice = { ...context, fraction: streamOf(seed, PURPOSE.last - index) }
     await inject(fault, dice, { broken, tell, backWithinMs })
-    // What only nodes knew that forget is not asked for again.
+    // Keys that only forgetful nodes knew are not sent again.
     load.forgetEarlierKeys()
   }
 }
@@ -212,7 +212,7 @@ function contextOf(
   }
 }
 
-/** L5 and S5: within five seconds everything succeeds, and what was acknowledged is still known. */
+/** L5 and S5: within five seconds every request succeeds, and acknowledged ones are still known. */
 async function goesOn(context: FaultContext, load: Load): Promise<void> {
   const { stage, clients, demand, history, freshKey } = context
   for (const sidecar of stage.sidecars.keys()) {

@@ -1,5 +1,6 @@
-// Orders are placed over RabbitMQ while workers, connections, backends, the database and the broker are killed: nothing
-// is lost, nobody is charged twice, and the books balance. A slice of `saga-campaign.long.test.ts`.
+// Orders are placed over RabbitMQ while workers, connections, backends, the database and the broker are killed: no
+// order
+// is lost, no customer is charged twice, and the books balance. A slice of `saga-campaign.long.test.ts`.
 import { test } from 'vitest'
 import { booksBalance } from './campaign-books.ts'
 

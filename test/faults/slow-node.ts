@@ -1,4 +1,4 @@
-/** `npm run faults -- --slow-node`: what one node that is late or silent costs an acquisition, beside a healthy cluster. */
+/** `npm run faults -- --slow-node`: the cost of one late or silent node per acquisition, beside a healthy cluster. */
 
 import { Clients } from './clients.ts'
 import { oneSlowNode, SLOW_NODE_RATIO_MAX } from './experiments.ts'

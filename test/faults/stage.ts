@@ -2,7 +2,7 @@
  * The cast of a fault run: five nodes, sidecars that reach each of them over a link of their own, the application, and a
  * wall clock for every process.
  *
- * Owns starting, restarting and ending them. What goes wrong, and when, is `faults.ts`.
+ * Owns starting, restarting and ending them. `faults.ts` has the faults.
  */
 
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -38,10 +38,10 @@ export const SETTINGS = {
   FENCEPOST_OUTCOME_CACHE: '0B',
 } as const
 
-/** How long a node that forgot is kept from voting with these settings, and the copying after it. */
+/** How long a node that forgot has no vote with these settings, the copying after it included. */
 export const QUARANTINE_MS = LEASE_MS * 1.01 + 2 + 1_000
 
-/** Every operation is answered within: claim, application and settling at their limits, and a machine that is busy. */
+/** Every operation is answered within this: claim, application and settling at their limits, on a busy machine. */
 export const ANSWER_WITHIN_MS = 15_000
 
 const BLOCK_ON_SIGNAL = new URL('block-on-signal.mjs', import.meta.url).href
@@ -125,7 +125,7 @@ export class Stage implements AsyncDisposable {
         BLOCK_FOR_MS: String(2 * LEASE_MS),
       },
       {
-        // The machine may be busy: how fast it starts is not the subject.
+        // The machine may be busy: the start time is not the subject.
         startWithinMs: 60_000,
         ...(main === undefined ? {} : { main }),
         onOutput: (text) => {
@@ -142,12 +142,12 @@ export class Stage implements AsyncDisposable {
 
   readonly #wanted = new Set<unknown>()
 
-  /** At once, while somebody looks at its bytes. */
+  /** At once, from within a listener of its bytes. */
   killSidecar(index: number): void {
     this.expectEnd(index).signal('SIGKILL')
   }
 
-  /** It will end by what is done to it. */
+  /** The test is about to end it. */
   expectEnd(index: number): TestProcess {
     const child = this.sidecar(index).process
     this.#wanted.add(child)
@@ -166,7 +166,7 @@ export class Stage implements AsyncDisposable {
     await this.ready()
   }
 
-  /** Every sidecar sees at least so many voting nodes. */
+  /** Waits until every sidecar sees at least this many voting nodes. */
   async ready(votes = NODES, withinMs = 60_000): Promise<void> {
     for (const index of this.sidecars.keys()) {
       await eventually(
@@ -194,7 +194,7 @@ export class Stage implements AsyncDisposable {
     await this.servers.start(index, how)
   }
 
-  /** Everything that was done to paths, clocks and processes is undone; who is gone is started again. */
+  /** Heals paths, clocks and processes; restarts the ended ones. */
   async heal(): Promise<void> {
     for (const link of this.links.flat()) link.heal()
     for (const clock of [...this.nodeClocks, ...this.sidecarClocks]) if (clock.offsetMs !== 0) clock.set(0)
@@ -249,7 +249,7 @@ export async function openStage(options: StageOptions = {}): Promise<Stage> {
   })
   const stage = new Stage(options, { folder, servers, application, nodeClocks, sidecarClocks, links, admin })
   try {
-    // One founds the cluster, the others find it.
+    // The first founds the cluster, the others find it.
     for (const index of links.keys()) await stage.startSidecar(index)
     await stage.ready()
     return stage

@@ -1,4 +1,4 @@
-/** Draws a run: faults as bars over time, what clients were answered in each second below, attempts on nodes at the end. */
+/** Draws a run: faults as bars over time, the answers to clients per second below, attempts on nodes at the end. */
 
 import type { History, Operation } from './history.ts'
 import type { RunReport } from './judge.ts'
@@ -16,7 +16,7 @@ const OUTCOMES = [
 
 export function timeline(report: RunReport): string {
   const { history, quorumLoss } = report
-  // A loop: of ten minutes there are more operations than a call may have arguments.
+  // A loop: ten minutes have more operations than a call may have arguments.
   let endMs = history.startedMs + 1
   for (const operation of history.operations) endMs = Math.max(endMs, operation.endMs)
   const scale = (WIDTH - LEFT - 20) / (endMs - history.startedMs)

@@ -1,8 +1,8 @@
 /**
- * Short, directed scenes on real processes, each of which goes well only while one rule of the protocol stands.
+ * Short, directed scenes on real processes, each of which succeeds only while one rule of the protocol holds.
  *
- * Owns the scenes. A build from which the rule was taken out (`mutants.ts`) must be noticed by a checker; the build of
- * production must come through every one of them.
+ * Owns the scenes. A checker must notice a build without the rule (`mutants.ts`); the build of production must pass
+ * every scene.
  */
 
 import { eventually } from '../support/eventually.ts'
@@ -11,7 +11,7 @@ import { LEASE_MS, NODES } from './stage.ts'
 
 export type Trial = (context: FaultContext) => Promise<void>
 
-/** Long enough that a paused sidecar still finds the answer of the application, and not its own deadline. */
+/** Long enough for a paused sidecar to find the answer of the application before its own deadline. */
 export const TRIAL_SETTINGS = { FENCEPOST_UPSTREAM_TIMEOUT: '30s', FENCEPOST_UPSTREAM_BODY_TIMEOUT: '30s' }
 
 type Held = { readonly key: string; readonly id: string; readonly token: number | undefined }
@@ -49,7 +49,7 @@ const clockBehind: Trial = async ({ stage, clients, demand, freshKey }) => {
   const held = await clients.reserve(0, key, LEASE_MS)
   await clients.end('release', 0, { key, id: held.id, token: held.token })
   stage.sidecarClocks[1]?.set(-300_000)
-  await demand('a sidecar whose clock is behind reserves what was released', 8_000, async () => {
+  await demand('a sidecar whose clock is behind reserves a released value', 8_000, async () => {
     const next = await clients.reserve(1, key, LEASE_MS)
     return next.type === 'ok' && next.status === 201
   })
@@ -65,15 +65,15 @@ const split: Trial = async ({ stage, clients, freshKey }) => {
   await Promise.all([0, 1].map((sidecar) => clients.submit({ sidecar, key, script })))
 }
 
-/** What a minority granted to sidecar 0 must not be in the way of sidecar 1, which needs just these nodes. */
+/** A grant of a minority to sidecar 0 must not block sidecar 1, which needs just these nodes. */
 const leftovers: Trial = async ({ stage, clients, demand, freshKey }) => {
   for (const node of [2, 3, 4]) stage.link(0, node).set({ refuse: true })
   await pause(300)
   const key = freshKey()
   await clients.submit({ sidecar: 0, key })
   for (const node of [2, 3]) stage.link(1, node).set({ refuse: true })
-  // Below what is left of a lease that was granted a moment ago; as much of it as may be, for a machine that stands still.
-  await demand('a round that was lost leaves nothing behind', LEASE_MS * 0.75, async () => {
+  // Below the rest of a lease that was granted a moment ago, but as long as possible, for a machine that stalls.
+  await demand('a lost round leaves no claim behind', LEASE_MS * 0.75, async () => {
     const answer = await clients.submit({ sidecar: 1, key })
     return answer.type === 'ok' && answer.status === 201
   })
@@ -86,7 +86,7 @@ async function carriedOutBySomebodyElse({ clients, demand }: FaultContext, key: 
   })
 }
 
-/** Sidecar 1 stands still while the application works, finds the answer a lease later, and offers it. */
+/** Sidecar 1 is suspended while the application works, finds the answer a lease later, and offers it. */
 const lateCompletion: Trial = async (context) => {
   const { stage, clients, freshKey } = context
   const key = freshKey()
@@ -101,15 +101,15 @@ const lateCompletion: Trial = async (context) => {
 }
 
 /**
- * Sidecar 1 has been granted a takeover by four nodes and waits for the fifth, as it does before a takeover. There it stands
- * still past the lease, and its wall clock is set back, so that only the monotonic clock knows.
+ * Four nodes have granted sidecar 1 a takeover, and it waits for the fifth, as before every takeover. There it is
+ * suspended past the lease, and its wall clock is set back, so that only the monotonic clock shows the end.
  */
 const deadGrant: Trial = async (context) => {
   const { stage, clients, freshKey } = context
   const key = freshKey()
   await clients.submit({ sidecar: 0, key, script: ['reset'] })
   const slow = NODES - 1
-  // Only this one answer: a node that is silent for longer is left out of the round, and not waited for.
+  // Only this one answer: the round does not wait for a node that is silent for longer.
   stage.link(1, slow).onBytes = ({ direction, bytes }) => {
     if (direction === 'back' && bytes.includes('granted')) stage.link(1, slow).set({ hold: 'back' })
   }
@@ -120,7 +120,7 @@ const deadGrant: Trial = async (context) => {
         if (direction === 'back' && bytes.includes('granted')) granted.add(node)
         if (granted.size !== slow) return
         granted.add(-1)
-        // It has to have read the answers, and the deadline of the fifth must not be over.
+        // It must have read the answers before the deadline of the fifth.
         setTimeout(() => {
           stage.sidecar(1).process.signal('SIGSTOP')
           resolve()

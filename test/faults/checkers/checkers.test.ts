@@ -1,4 +1,4 @@
-// A checker that never complains proves nothing: each is shown a history that it must accept and one that it must refuse.
+// A checker that never complains proves nothing: each gets a history that it must accept and one that it must refuse.
 import { describe, expect, test } from 'vitest'
 import type { Call, Execution, FaultWindow, Submission } from '../history.ts'
 import { checkDedupRegister } from './dedup-register.ts'
@@ -54,22 +54,22 @@ describe('the dedup register', () => {
   test.each<[string, Submission[], boolean]>([
     ['one creates, the others repeat it', [s(0, 10, 'created', 'A'), s(5, 20, 'replayed', 'A')], true],
     ['two create', [s(0, 10, 'created', 'A'), s(5, 20, 'created', 'B')], false],
-    ['a repetition of something else', [s(0, 10, 'created', 'A'), s(11, 20, 'replayed', 'B')], false],
-    ['a repetition of nothing', [s(0, 10, 'replayed', 'A')], false],
-    ['a repetition of what a lost client began', [s(0, 10, 'info'), s(11, 20, 'replayed', 'A')], true],
+    ['a repetition of another answer', [s(0, 10, 'created', 'A'), s(11, 20, 'replayed', 'B')], false],
+    ['a repetition without a creation', [s(0, 10, 'replayed', 'A')], false],
+    ['a repetition of the request of a lost client', [s(0, 10, 'info'), s(11, 20, 'replayed', 'A')], true],
     [
-      'two answers of one lost client',
+      'two answers to one lost client',
       [s(0, 10, 'info'), s(11, 20, 'replayed', 'A'), s(21, 30, 'replayed', 'B')],
       false,
     ],
     ['an acknowledged completion is lost', [s(0, 10, 'created', 'A'), s(11, 20, 'created', 'B')], false],
     [
-      'what was unstored is recorded later',
+      'an unstored answer is recorded later',
       [s(0, 10, 'unstored', 'A'), s(11, 12, 'in-progress'), s(20, 30, 'replayed', 'A')],
       true,
     ],
     [
-      'what was unstored is recorded otherwise',
+      'another answer than the unstored one is recorded',
       [s(0, 10, 'unstored', 'A'), s(20, 30, 'replayed', 'B')],
       false,
     ],
@@ -82,13 +82,16 @@ describe('the dedup register', () => {
   })
 
   test.each([
-    ['what was carried out for a request that came second is recorded by the other', true],
-    ['a request that came second carried nothing out, and what is repeated was created by nobody', false],
-  ])('%s', (_, carriedOut) => {
+    ['the execution of a request that was told "in progress" is recorded by the other request', true],
+    [
+      'a request that was told "in progress" executed nothing, so no request created the repeated answer',
+      false,
+    ],
+  ])('%s', (_, executed) => {
     const second = s(0, 10, 'in-progress')
     const history = [second, s(5, 20, 'replayed', 'a1')]
-    const executions = carriedOut ? [e(1, 2, 3, { op: second.op })] : []
-    expect(checkDedupRegister(history, executions).length === 0).toBe(carriedOut)
+    const executions = executed ? [e(1, 2, 3, { op: second.op })] : []
+    expect(checkDedupRegister(history, executions).length === 0).toBe(executed)
   })
 })
 
@@ -150,11 +153,11 @@ describe('executions', () => {
   const F23: FaultWindow = { id: 'F23', what: 'paused', fromMs: 5, untilMs: 40, bites: 1 }
   test.each<[string, Execution[], string]>([
     ['one', [e(1, 0, 10)], ''],
-    ['a second in parallel', [e(1, 0, 10), e(2, 5, 15)], 'interval-overlap'],
-    ['a second afterwards', [e(1, 0, 4), e(2, 50, 60)], 'counting'],
-    ['a second with a cause that it was not told', [e(1, 0, 10), e(2, 30, 60)], 'counting'],
-    ['a second with a cause that it was told', [e(1, 0, 10), e(2, 30, 60, { attempt: 2 })], ''],
-    ['a second attempt without a cause', [e(1, 60, 64), e(2, 90, 99, { attempt: 2 })], 'counting'],
+    ['a second one in parallel', [e(1, 0, 10), e(2, 5, 15)], 'interval-overlap'],
+    ['a second one afterwards', [e(1, 0, 4), e(2, 50, 60)], 'counting'],
+    ['a second one with a cause, and attempt 1', [e(1, 0, 10), e(2, 30, 60)], 'counting'],
+    ['a second one with a cause, and attempt 2', [e(1, 0, 10), e(2, 30, 60, { attempt: 2 })], ''],
+    ['attempt 2 without a cause', [e(1, 60, 64), e(2, 90, 99, { attempt: 2 })], 'counting'],
     ['one after an answer that frees the key', [e(1, 0, 4, { mode: 'status:500' }), e(2, 50, 60)], ''],
     ['one after a crash', [e(1, 0, undefined, { mode: 'crash-after' }), e(2, 50, 60, { attempt: 2 })], ''],
   ])('%s', (_, executions, by) => {
@@ -162,7 +165,7 @@ describe('executions', () => {
     expect(violations.map(({ checker }) => checker).join()).toBe(by)
   })
 
-  test('tokens grow in the order in which they were asked for, not in that of arrival', () => {
+  test('tokens grow in the order of their requests, not of their arrival', () => {
     const asked = (op: number, startMs: number): Submission => ({ ...s(startMs, startMs + 1, 'info'), op })
     const first = e(5, 10, 20, { op: 1 })
     expect(checkTokenOrder([first, e(4, 50, 60, { op: 2 })], [asked(1, 0), asked(2, 30)])).toHaveLength(1)
@@ -170,20 +173,20 @@ describe('executions', () => {
     expect(checkTokenOrder([first, e(5, 50, 60, { op: 2 })], [asked(1, 0), asked(2, 5)])).toHaveLength(1)
   })
 
-  test('nothing is carried out after its answer was shown as recorded', () => {
+  test('an execution after its answer was shown as recorded is a violation', () => {
     const shown = s(0, 10, 'created', 'a1')
     expect(checkNothingAfterRecorded([e(1, 2, 4)], [shown])).toHaveLength(0)
     expect(checkNothingAfterRecorded([e(1, 2, 4), e(2, 11, 12)], [shown])).toHaveLength(1)
   })
 
-  test('only whole answers of one’s own are shown', () => {
+  test('an answer is shown whole, and to its own request only', () => {
     expect(checkAnswers([e(1, 0, 1)], [s(0, 10, 'created', 'a1')])).toHaveLength(0)
     expect(checkAnswers([e(1, 0, 1)], [s(0, 10, 'replayed', 'a')])[0]?.checker).toBe('whole-answers')
     expect(checkAnswers([e(1, 0, 1)], [s(0, 10, 'replayed', 'a1', 'c', 'other')])[0]?.checker).toBe('scope')
   })
 })
 
-test('late answers, secrets in logs and failures nobody expected are found', () => {
+test('late answers, secrets in logs and unexpected failures are found', () => {
   expect(checkAnswerTimes([s(0, 10, 'info')], 9)).toHaveLength(1)
   expect(checkLogs(['{"level":30}', 'key-1'], ['key-1'])).toHaveLength(1)
   expect(checkLogs(['UnhandledPromiseRejection'], [])).toHaveLength(1)

@@ -1,9 +1,9 @@
 /**
- * Requests of one identity as a register that is written once: the first recorded answer is the answer of every later one.
+ * Requests of one identity as a write-once register: the first recorded answer is the answer of every later request.
  *
- * Owns the model of S2, S5, S6 and S10; the search is `linearizability.ts`. An answer marked `unstored` may be recorded later,
- * and one whose outcome nobody knows may have been recorded with an answer that nobody saw: so may that of a request which was
- * carried out and told that another is at work, for the other may find its answer on some node and record it.
+ * Owns the model of S2, S5, S6 and S10; the search is `linearizability.ts`. An answer marked `unstored` may be recorded
+ * later, and a request of unknown outcome may have been recorded with an unseen answer. So may a request that was
+ * executed and told "in progress": the other one may find its answer on some node and record it.
  */
 
 import type { Execution, Operation, Submission } from '../history.ts'
@@ -37,13 +37,13 @@ export function checkDedupRegister(
   operations: readonly Operation[],
   executions: readonly Execution[],
 ): readonly Violation[] {
-  const carriedOut = new Set(executions.map(({ op }) => op))
+  const executed = new Set(executions.map(({ op }) => op))
   const submissions = operations.filter((operation): operation is Submission => operation.f === 'submit')
   return [...byKey(submissions, ({ tenant, key }) => `${tenant}/${key}`)].flatMap(
     ([key, ofKey]): Violation[] => {
       const found = [...checkMismatches(key, ofKey)]
       const verdict = linearize(
-        ofKey.flatMap((one) => asOp(one, carriedOut)),
+        ofKey.flatMap((one) => asOp(one, executed)),
         MODEL,
       )
       if (verdict !== 'linearizable') {
@@ -55,7 +55,7 @@ export function checkDedupRegister(
   )
 }
 
-function asOp(submission: Submission, carriedOut: ReadonlySet<number>): Op[] {
+function asOp(submission: Submission, executed: ReadonlySet<number>): Op[] {
   const { startMs, content } = submission
   const unknown = (body: string): Op[] => [
     { startMs, endMs: Number.POSITIVE_INFINITY, optional: true, content, effect: 'unknown', body },
@@ -71,7 +71,7 @@ function asOp(submission: Submission, carriedOut: ReadonlySet<number>): Op[] {
     case 'indeterminate':
       return unknown('')
     case 'in-progress':
-      return carriedOut.has(submission.op) ? unknown('') : []
+      return executed.has(submission.op) ? unknown('') : []
     default:
       return []
   }

@@ -1,5 +1,5 @@
 /**
- * What the application carried out, against what was promised: once, or again with a cause that was told to it.
+ * The executions of the application, against the promise: once, or again with a cause and a higher `attempt`.
  *
  * Owns S2 (each execution beyond the first has a cause and says `attempt` 2 or more), S4 for tokens of executions, S7 and S9.
  */
@@ -20,12 +20,12 @@ export type Counted = {
 const RELEASES = /^status:(401|403|407|408|421|425|429|5\d\d)$/
 /** From the answer of the application to its record: a fault that begins later is no cause. */
 const SETTLED_AFTER_MS = 2_000
-/** After which nobody knows: the lock stays until the lease ends. */
+/** Answers of unknown effect: the lock stays until the lease ends. */
 const BREAKS = /^(crash-|half-body|reset|wrong-length|huge-head|endless)/
 
 /**
  * @param mayLoseLease ids of faults during which a holder may lose its lease: by pause, crash, or a lost quorum
- * @param slowMs from when on an application's answer comes too late
+ * @param slowMs from when on an answer of the application is too late
  */
 export function countExecutions(
   executions: readonly Execution[],
@@ -48,7 +48,7 @@ export function countExecutions(
       violations.push({
         checker: overlaps(earlier, later) ? 'interval-overlap' : 'counting',
         key,
-        detail: `carried out again without a cause: ${describeOf(earlier)}, then ${describeOf(later)}`,
+        detail: `executed again without a cause: ${describeOf(earlier)}, then ${describeOf(later)}`,
       })
     }
   }
@@ -65,9 +65,9 @@ function causeOf(
   const { mode } = earlier
   if (RELEASES.test(mode))
     return later.startMs >= (earlier.endMs ?? 0) ? `the application answered ${mode}` : undefined
-  // An older holder that arrives late is told apart by its token; the newer one was told that it is not the first.
-  const told = Math.max(earlier.token, later.token) === later.token ? later.attempt : earlier.attempt
-  if (told < 2) return undefined
+  // The token distinguishes an older holder that arrives late; the newer one has attempt 2 or more.
+  const attempt = Math.max(earlier.token, later.token) === later.token ? later.attempt : earlier.attempt
+  if (attempt < 2) return undefined
   if (BREAKS.test(mode) || earlier.endMs === undefined) return `the application broke off: ${mode}`
   const slow = /^slow:(\d+)$/.exec(mode)
   if (slow !== null && Number(slow[1]) >= slowMs) return 'the application answered too late'
@@ -88,8 +88,8 @@ function describeOf({ op, token, attempt, mode, startMs, endMs }: Execution): st
 }
 
 /**
- * S4: what was asked for after an execution had begun is granted a larger token than that execution had. Between requests
- * that overlap nothing is said: the older holder may arrive later, which is what tokens are for.
+ * S4: a request that is sent after an execution began gets a larger token than that execution. Overlapping requests are
+ * not ordered: the older holder may arrive later, which is what tokens are for.
  */
 export function checkTokenOrder(
   executions: readonly Execution[],
@@ -113,7 +113,7 @@ export function checkTokenOrder(
   return violations
 }
 
-/** S1, S8: after an answer was recorded and shown, nothing is carried out any more. */
+/** S1, S8: no execution follows an answer that was recorded and shown. */
 export function checkNothingAfterRecorded(
   executions: readonly Execution[],
   operations: readonly Operation[],
@@ -140,7 +140,7 @@ export function checkNothingAfterRecorded(
   })
 }
 
-/** S7, S9: what is shown as recorded is a whole answer to an execution of this very tenant, key and content. */
+/** S7, S9: an answer shown as recorded is a whole answer to an execution of this very tenant, key and content. */
 export function checkAnswers(
   executions: readonly Execution[],
   operations: readonly Operation[],
@@ -157,7 +157,7 @@ export function checkAnswers(
         {
           checker: 'whole-answers',
           key,
-          detail: `#${one.op} was shown what no execution answered whole: ${one.body.slice(0, 80)}`,
+          detail: `#${one.op} was shown an answer that no execution gave whole: ${one.body.slice(0, 80)}`,
         },
       ]
     if (

@@ -1,8 +1,8 @@
 /**
  * Reservations as a mutex with fencing tokens: one holder at a time, tokens only grow, only the holder's calls take effect.
  *
- * Owns the model; the search is `linearizability.ts`. A lease ends by itself, so that a reservation is also allowed once what
- * the holder was told is over. Of that the earliest possible moment is taken, so that a slow answer accuses nobody.
+ * Owns the model; the search is `linearizability.ts`. A lease ends by itself, so a reservation is also allowed once the
+ * holder's lease is over. The model takes its earliest possible end, so that a slow answer is no accusation.
  */
 
 import { type Call, isCall, type Operation } from '../history.ts'
@@ -28,7 +28,7 @@ const MODEL: Model<State, Op> = {
       case 'reserve': {
         if (call.type === 'ok' && call.status !== 201) return state.completedBy > 0 ? state : undefined
         const free = state.holder === 0 || state.untilMs <= op.endMs
-        // Whoever asks again within its own session gets what it holds.
+        // A session that reserves again gets what it holds.
         if (token === state.holder) return { ...state, untilMs }
         return free && state.completedBy === 0 && token > state.largest
           ? { ...state, largest: token, holder: token, untilMs }
@@ -39,7 +39,7 @@ const MODEL: Model<State, Op> = {
       case 'release':
         if (state.completedBy > 0) return undefined
         if (state.holder === token) return { ...state, holder: 0 }
-        // Said twice, and nobody came in between.
+        // A repeated release, without a claim in between.
         return state.holder === 0 && state.largest === token ? state : undefined
       case 'complete':
         if (state.completedBy === token) return state
@@ -61,7 +61,7 @@ export function checkFencedMutex(operations: readonly Operation[]): readonly Vio
   })
 }
 
-/** Refusals say nothing here, except that it was completed; an unknown grant only makes later tokens larger. */
+/** Refusals say nothing here, except "completed"; an unknown grant only makes later tokens larger. */
 function asOp(call: Call): Op[] {
   const { startMs } = call
   if (call.type === 'info' || call.status === 503) {

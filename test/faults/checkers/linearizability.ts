@@ -1,9 +1,9 @@
 /**
  * Whether operations that overlapped in time can be put in one order that a sequential model allows.
  *
- * Owns the search, and no model. An operation takes effect at one moment between its start and its end; one whose end is not
- * known may take effect at any later moment, or never. The number of steps is bounded: beyond it the answer is `undecided`,
- * which is neither green nor red and is reported.
+ * Owns the search, and no model. An operation takes effect at one moment between its start and its end; one without a
+ * known end may take effect at any later moment, or never. The number of steps is bounded: beyond it the verdict is
+ * `undecided`, which is neither green nor red and is reported.
  *
  * Source: J. Wing and C. Gong, "Testing and Verifying Concurrent Objects" (1993), with G. Lowe's memory of what was tried.
  */
@@ -32,13 +32,13 @@ export function linearize<State, Op extends Timed>(ops: readonly Op[], model: Mo
   const tried = new Set<string>()
   let steps = 0
 
-  /** @param done indices of what has taken effect; everything before `from` has */
+  /** @param done indices of operations that have taken effect; all before `from` have */
   function search(state: State, done: ReadonlySet<number>, from: number): Verdict {
     let first = from
     while (done.has(first)) first += 1
     const left: number[] = []
     for (let index = first; index < sorted.length; index += 1) if (!done.has(index)) left.push(index)
-    // Whatever has ended must have taken effect before what starts after its end.
+    // An operation that has ended took effect before any that starts after its end.
     const required = left.filter((index) => sorted[index]?.optional === false)
     if (required.length === 0) return 'linearizable'
     const horizonMs = Math.min(...required.map((index) => sorted[index]?.endMs ?? 0))

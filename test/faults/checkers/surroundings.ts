@@ -26,7 +26,7 @@ export function checkAnswerTimes(operations: readonly Operation[], withinMs: num
 const FAILURES =
   /unhandled ?(promise ?)?rejection|uncaught|"level":"fatal"|"level":60|TypeError|RangeError|ERR_UNHANDLED|internal-error/i
 
-/** S15, and that nothing failed in a way that nobody expected. */
+/** S15, and that the logs show no unexpected failure. */
 export function checkLogs(logs: readonly string[], keys: readonly string[]): readonly Violation[] {
   const canaries = [...Object.values(CANARIES), ...keys]
   return logs.flatMap((log, index): Violation[] => {
@@ -46,10 +46,10 @@ export function checkExits(exits: readonly Exit[]): readonly Violation[] {
     .map(({ process, how }) => ({ checker: 'process-exit', key: process, detail: `ended by itself: ${how}` }))
 }
 
-/** Of requests and reservations; what sidecars agree on among themselves (`dedup:%`) may stay. */
+/** Records of requests and reservations; the sidecars' own keys (`dedup:%`) may stay. */
 const RECORD = /^dedup:[^:%]/
 
-/** L5: nothing on a node stays for ever, or for longer than the longest retention. */
+/** L5: no record on a node stays for longer than the longest retention. */
 export async function auditNodes(nodes: readonly Redis[], ttlMsMax: number): Promise<readonly Violation[]> {
   const found = await Promise.all(
     nodes.map(async (node, index) => {

@@ -1,4 +1,4 @@
-/** What a checker says of a history: the promise of the design that was broken, where, and what was seen. */
+/** The verdict of a checker on a history: the broken promise, its place, and the evidence. */
 export type Violation = {
   /** Named as in docs/internals/faults.md. */
   readonly checker: string

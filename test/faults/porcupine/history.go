@@ -37,7 +37,7 @@ type line struct {
 	Outcome    string   `json:"outcome"`
 }
 
-// Of what was never answered: it may take effect at any later time.
+// The end of an operation without an answer: it may take effect at any later time.
 const never = math.MaxInt64 / 2
 
 func readHistory(path string) ([]line, error) {
@@ -78,10 +78,10 @@ func (l line) end() int64 {
 
 func (l line) answered() bool { return l.Type != "info" && l.EndMs != nil }
 
-// Nobody knows whether it took effect.
+// It is unknown whether it took effect.
 func (l line) unknown() bool { return !l.answered() || l.Status >= 500 }
 
-// The operations of one key, as Porcupine wants them: each in a lane of the drawing that is free.
+// The operations of one key, as Porcupine wants them: each in a free lane of the drawing.
 func inLanes(operations []porcupine.Operation) []porcupine.Operation {
 	sort.SliceStable(operations, func(a, b int) bool { return operations[a].Call < operations[b].Call })
 	var busyUntil []int64

@@ -1,5 +1,5 @@
-// Checks the history of a fault run with Porcupine, which knows nothing of fencepost: each key against a model of what is
-// promised of it (reservations.go, requests.go). A key that is not decided in its time is reported like one that is broken.
+// Checks the history of a fault run with Porcupine, which is independent of fencepost: each key against a model of its
+// promises (reservations.go, requests.go). A key that is not decided in its time is reported like a broken one.
 //
 //	checker [-limit 20s] [-draw FOLDER] history.jsonl
 //
@@ -20,18 +20,18 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Of one kind and key: what the search is given, in the words of its model.
+// The input of the search for one kind and key, in the words of its model.
 type partition struct {
 	kind       string
 	key        string
 	model      porcupine.Model
 	operations []porcupine.Operation
-	// The same up to a moment: what had not ended by then may have taken effect.
+	// The same up to a moment: an operation that had not ended by then may have taken effect.
 	until func(int64) partition
 }
 
-// The operations that had begun by a moment, and how many of them must have happened: one that had not ended by then need not have.
-// `timesOf` shows when an operation began, and lets its end and whether it is optional be changed.
+// The operations that had begun by a moment, and how many of them must have happened: those that had ended by then.
+// `timesOf` returns when an operation began, and pointers to its end and to whether it is optional.
 func begunBy[O any](
 	moment int64, ops []O, timesOf func(*O) (call int64, end *int64, optional *bool),
 ) (operations []porcupine.Operation, required int) {
@@ -52,7 +52,7 @@ func begunBy[O any](
 	return operations, required
 }
 
-// Whether anything is said that must have happened.
+// Whether any operation must have happened.
 func (part partition) required() bool {
 	for _, one := range part.operations {
 		if one.Return < never {
@@ -65,9 +65,9 @@ func (part partition) required() bool {
 type violation struct {
 	Kind string `json:"kind"`
 	Key  string `json:"key"`
-	// Illegal, or Unknown where the time was not enough.
+	// Illegal, or Unknown where the time ran out.
 	Result string `json:"result"`
-	// The first to end after which there is no order any more.
+	// The first operation at whose end no order is left.
 	First      string   `json:"first,omitempty"`
 	Operations []string `json:"operations"`
 	Drawing    string   `json:"drawing,omitempty"`
@@ -83,7 +83,7 @@ type report struct {
 	Violations     []violation `json:"violations"`
 }
 
-// Nobody looks at more drawings.
+// More drawings help no reader.
 const drawingsMax = 20
 
 func main() {
@@ -139,7 +139,7 @@ func check(lines []line, limit time.Duration, draw string) (report, error) {
 	return told, nil
 }
 
-// What is linearizable is so up to each moment: so the first operation at whose end it is not can be searched by halves.
+// A linearizable history is so up to each moment, so bisection finds the first operation at whose end it is not.
 func (part partition) first(limit time.Duration) string {
 	sorted := append([]porcupine.Operation{}, part.operations...)
 	sort.SliceStable(sorted, func(a, b int) bool { return sorted[a].Return < sorted[b].Return })

@@ -1,4 +1,4 @@
-// What Porcupine is to reject, it rejects: a history that breaks each promise; and those that keep them all are accepted.
+// Porcupine rejects a history that breaks a promise, one for each; and accepts those that keep them all.
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -38,7 +38,7 @@ describe.each(['rejected', 'accepted'] as const)('%s is', (expected) => {
   })
 })
 
-test('what is rejected is told, and drawn', async () => {
+test('a rejected history is reported and drawn', async () => {
   const [sample] = samples.filter(({ name }) => name === 'two-grants-at-once')
   const report = await checked('drawn', sample?.operations ?? [])
   const [violation] = violationsOf(report)

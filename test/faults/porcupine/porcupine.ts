@@ -1,8 +1,8 @@
 /**
- * The history of a fault run before a checker that is not ours: Porcupine, with the models of `*.go` beside this file.
+ * Checks the history of a fault run with an independent checker: Porcupine, with the models of `*.go` beside this file.
  *
- * Owns building it (with Go, once for each state of its sources, into the cache of fetched programs) and running it. What is
- * promised of a key stands in the models.
+ * Owns building it (with Go, once for each state of its sources, into the cache of fetched programs) and running it.
+ * The models state what is promised of a key.
  */
 
 import { execFile } from 'node:child_process'
@@ -15,13 +15,13 @@ import type { Violation } from '../checkers/violation.ts'
 
 const SOURCES = fileURLToPath(new URL('.', import.meta.url))
 
-/** Of one key: beyond it the key is undecided, which fails the run. */
+/** For one key: beyond it the key is undecided, which fails the run. */
 const KEY_SECONDS_MAX = 10
-/** Of all of them together. */
+/** For all keys together. */
 const CHECK_MS_MAX = 300_000
 
 export type PorcupineReport = {
-  /** Lines of the history; keys of reservations and of requests; what the models were asked about. */
+  /** Lines of the history; keys of reservations and of requests; operations of the models. */
   readonly calls: number
   readonly keys: number
   readonly operations: number
@@ -31,7 +31,7 @@ export type PorcupineReport = {
     readonly kind: 'reservation' | 'request'
     readonly key: string
     readonly result: 'Illegal' | 'Unknown'
-    /** The first to end after which there is no order any more. */
+    /** The first operation at whose end no order is left. */
     readonly first?: string
     readonly operations: readonly string[]
     readonly drawing?: string
@@ -47,7 +47,7 @@ export async function porcupineChecker(): Promise<string> {
   for (const name of sources) hash.update(name).update(readFileSync(join(SOURCES, name)))
   return cached(`porcupine-checker-${hash.digest('hex').slice(0, 16)}`, 'checker', async (beside) => {
     const build = ['build', '-trimpath', '-o', join(beside, 'checker'), '.']
-    // What go.sum does not name is not taken.
+    // A module that go.sum does not name is refused.
     await run('porcupine', await goProgram(), build, { GOFLAGS: '-mod=readonly' }, SOURCES)
   })
 }
@@ -66,7 +66,7 @@ export async function checkWithPorcupine(
   return new Promise((resolve, reject) => {
     const options = { timeout: CHECK_MS_MAX, killSignal: 'SIGKILL', maxBuffer: 64 * 1024 * 1024 } as const
     execFile(checker, args, options, (error, answered, said) => {
-      // 1: something is not linearizable, and the answer says what.
+      // 1: a key is not linearizable, and the output names it.
       if (error !== null && error.code !== 1)
         reject(
           new Error(

@@ -6,13 +6,17 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A request through the proxy: a register that is written once, with the answer of one of the executions that the application
-// wrote down. Tokens of executions grow in the order of their claims; nothing is claimed or begun once the answer stands, and nothing
-// is claimed while the application is at work under a lease that can't have ended: it lasts from its claim, which was after the
-// request, and is given back at the earliest when the application has ended.
+// A request through the proxy: a write-once register with the answer of one of the executions that the application
+// logged.
+// Tokens of executions grow in the order of their claims. No claim or execution begins once the answer stands, and no
+// claim
+// is granted while the application is at work under a lease that can't have ended: the lease lasts from its claim,
+// which
+// was after the request, and is given back at the earliest when the application has ended.
 //
-// What a client was told counts where it says something of the register: `created` and `replayed` show what stands, 422 that what
-// stands is of another content. An answer may be recorded from its end on, whatever became of its client.
+// The answers to clients count where they show the register: `created` and `replayed` show the recorded answer, 422
+// shows
+// that it is of another content. An answer may be recorded from its end on, whatever happened to its client.
 type answerRegister struct {
 	largest int64
 	done    bool
@@ -32,7 +36,7 @@ type requestOp struct {
 	optional  bool
 	possible  bool
 	call, end int64
-	// Of what was claimed: how long its lease is, and when the application had ended.
+	// Of a claim: the length of its lease, and when the application had ended.
 	lease, worked int64
 }
 
@@ -82,7 +86,7 @@ func requestOps(lines []line) []requestOp {
 		switch {
 		case one.Says == "created" || one.Says == "replayed":
 			op.what = "shown"
-			// What stands stays: of those that show the same the first to end says all that the others say.
+			// A recorded answer stays: of operations that show the same one the first to end implies the others.
 			same := [2]string{one.Content, one.Body}
 			if first, known := shown[same]; !known || op.end < first.end {
 				shown[same] = op
@@ -94,7 +98,7 @@ func requestOps(lines []line) []requestOp {
 					op.possible = true
 				}
 			}
-			// One that is not possible at all is kept; else the last to begin says all that the others say.
+			// An impossible one is kept; else the last to begin implies the others.
 			if last, known := mismatches[one.Content]; !known || (last.possible && (!op.possible || op.call > last.call)) {
 				mismatches[one.Content] = op
 			}

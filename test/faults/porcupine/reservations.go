@@ -7,27 +7,32 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A value of the reservation API: a register of leases with fencing tokens, and of an outcome that is written once.
+// A value of the reservation API: a register of leases with fencing tokens, and of a write-once outcome.
 //
-// A lease ends by itself. Of it the earliest moment is known at which it may: what the caller was told to have left, counted from
-// when it asked. An operation that needs the end of a lease can't have ended before that moment, and none that follows it can.
+// A lease ends by itself. Its earliest possible end is known: the remaining time in the answer, counted from the start
+// of
+// the call. An operation that needs the end of a lease can't have ended before that moment, and none that follows it
+// can.
 //
-// Refusals say nothing here, with these exceptions: a duplicate shows the outcome; `fenced` says that what was to be recorded never
-// will be. What was never answered, or with 503, may take effect at any later time, or never. A reservation of which nobody heard
-// holds nothing in the model; a look may find it (`foreign`).
+// Refusals say nothing here, with these exceptions: a duplicate shows the outcome; `fenced` says that the offered
+// outcome
+// will never be recorded. A call without an answer, or with 503, may take effect at any later time, or never. A
+// reservation
+// whose answer was lost holds nothing in the model; a look may find it (`foreign`).
 type register struct {
-	// Ends of leases that something before relied on: nothing after it can have ended earlier.
+	// Ends of leases that earlier operations relied on: no later operation can have ended before.
 	floor   int64
 	largest int64
 	holder  int64
 	until   int64
-	// Of the last grant: above 1 an earlier attempt ended without an outcome, which stands again where this one is given back.
+	// Of the last grant: above 1 an earlier attempt ended without an outcome, and stands again where this one is given
+	// back.
 	attempt int
 	done    bool
 	outcome string
 	// Results whose completion was refused for good, each between line feeds.
 	dead string
-	// Operations that must still come: one that is optional does nothing only when there is none.
+	// Required operations that are left: an optional one has no effect only when none is left.
 	left int
 }
 
@@ -35,11 +40,11 @@ type reservationOp struct {
 	line
 	call, end int64
 	optional  bool
-	// Somebody had asked for it by then of whose reservation nobody heard.
+	// A reservation whose answer was lost had been requested by then.
 	foreign bool
 	// The session that was given this token first.
 	sessionOfToken string
-	// What was offered under this token.
+	// The results that were offered under this token.
 	ownResults map[string]bool
 }
 
@@ -106,7 +111,7 @@ func reservationOps(lines []line) (ops []reservationOp) {
 	return ops
 }
 
-// Whether anything follows from it, and whether it may have done nothing.
+// Whether anything follows from it, and whether it may have had no effect.
 func tells(l line) (says, optional bool) {
 	switch l.F {
 	case "reserve":
@@ -147,7 +152,7 @@ func reservationModel(required int) porcupine.Model {
 
 func (r register) isDead(result string) bool { return strings.Contains(r.dead, "\n"+result+"\n") }
 
-// Nobody holds it, or whoever does may have lost it by the end of the operation.
+// It has no holder, or the holder may have lost it by the end of the operation.
 func (r register) free(end int64) (register, bool) {
 	if r.holder == 0 {
 		return r, true
@@ -175,7 +180,7 @@ func (r register) step(op reservationOp) (register, bool) {
 			r.holder = 0
 			return r, !r.done
 		}
-		// Said twice, and nobody came in between.
+		// A repeated release, without a claim in between.
 		return r, !r.done && r.holder == 0 && r.largest == op.Token
 	case "complete":
 		return r.complete(op)
@@ -191,7 +196,7 @@ func (r register) reserve(op reservationOp) (register, bool) {
 		return r, false
 	}
 	if r.holder == op.Token {
-		// The same session, which asks again for what it holds.
+		// The same session, which reserves again what it holds.
 		return r.leased(op), op.Session != "" && op.Session == op.sessionOfToken
 	}
 	after, free := r.free(op.end)
@@ -217,7 +222,7 @@ func (r register) recorded(op reservationOp) register {
 	return r
 }
 
-// What may have done nothing, at the moment at which it takes effect: never answered, or not yet in a history that is cut.
+// An operation that may have had no effect, if it takes effect: never answered, or not yet where the history is cut.
 func (r register) maybe(op reservationOp) (register, bool) {
 	if op.unknown() {
 		return r.unanswered(op)
@@ -225,7 +230,7 @@ func (r register) maybe(op reservationOp) (register, bool) {
 	return r.step(op)
 }
 
-// What was not answered.
+// An operation without an answer.
 func (r register) unanswered(op reservationOp) (register, bool) {
 	if r.done {
 		return r, false
@@ -243,7 +248,7 @@ func (r register) unanswered(op reservationOp) (register, bool) {
 	if op.Token == r.largest {
 		return r.recorded(op), true
 	}
-	// Some node had it, and whoever claims later passes it on: not while somebody holds the value.
+	// Some node had it, and a later claimant adopts it: not while the value has a holder.
 	after, _ := r.free(never)
 	return after.recorded(op), true
 }
@@ -268,8 +273,8 @@ func (r register) standing(op reservationOp) (register, bool) {
 		if op.State == "LAPSED" && op.ShownToken == r.largest && r.attempt > 1 {
 			return r, true
 		}
-		// A reservation of which nobody heard: how long it lasts is not known. One that is over may also be one that fewer nodes than a
-		// majority granted, told because the others were silent: the next look need not show it.
+		// A reservation whose answer was lost: its lease is not known. A lapsed one may also have been granted by fewer
+		// nodes than a majority and shown because the others were silent: the next look need not show it.
 		after, free := r.free(op.end)
 		allowed := free && op.foreign && op.ShownToken > r.largest
 		if op.State == "HELD" {
