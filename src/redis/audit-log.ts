@@ -1,8 +1,8 @@
 /**
- * The audit log on Redis Streams, one stream a node, written to a majority.
+ * The audit log on Redis Streams, one stream per node, written to a majority.
  *
- * Streams want ids that only grow, and two sidecars write at once: so each node gives its own stream id, and the entry
- * carries its own. Readers merge by the entry's id. Length is capped per node; the oldest entries go first.
+ * Stream ids must grow, and two sidecars write at once: so each node assigns its own stream id, and the entry carries
+ * its own. Readers merge by the entry's id. Length is capped per node; the oldest entries go first.
  *
  * Source: redis.io, XADD (`MAXLEN ~`), XREVRANGE, XDEL.
  */
@@ -20,11 +20,11 @@ const APPEND = readFileSync(new URL('./lua/trail.lua', import.meta.url), 'utf8')
 /** Entries of one stream on one node: some 3 MiB. */
 export const AUDIT_MAX_ENTRIES = 10_000
 
-/** For how long an entry that was written is not written again: longer than anybody goes on finding the same fact. */
+/** For how long an entry is not written again: longer than any sidecar goes on finding the same fact. */
 const MARK_LIFETIME_MS = 7 * 24 * 3_600_000
 
 export type RedisAuditLogOptions = {
-  /** One a node; undefined where nothing may be sent to it now. */
+  /** One per node; undefined where no command may be sent to it now. */
   readonly clients: () => readonly (Redis | undefined)[]
   readonly deadlineMs: number
   readonly clock: Clock
@@ -33,12 +33,12 @@ export type RedisAuditLogOptions = {
 type Found = { readonly streamId: string; readonly entry: AuditEntry }
 
 export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLogOptions): AuditLog {
-  /** What each node answered; undefined where it did not. */
+  /** The answer of each node; undefined without one. */
   async function onEach<T>(ask: (client: Redis) => Promise<T>): Promise<readonly (T | undefined)[]> {
     return Promise.all(
       clients().map(async (client): Promise<T | undefined> => {
         if (client === undefined) return undefined
-        // A node that does not answer is not counted; that is all there is to know of it here.
+        // A node that does not answer is not counted; why does not matter here.
         return within(clock, deadlineMs, ask(client), 'no answer').catch(() => undefined)
       }),
     )
@@ -87,7 +87,7 @@ export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLo
   }
 }
 
-/** Undefined where it is none of ours. */
+/** Undefined where the entry is none of ours. */
 function entryFrom(fields: readonly string[]): AuditEntry | undefined {
   const row = new Map<string, string>()
   for (let i = 0; i + 1 < fields.length; i += 2) row.set(fields[i]!, fields[i + 1]!)

@@ -1,6 +1,6 @@
 /**
- * One call of the batch script on one node. Owns how the script is called and its bytes on the wire; deadlines and meaning
- * are the caller's.
+ * One call of the batch script on one node. Owns how the script is called and its bytes on the wire; the caller owns
+ * deadlines and meaning.
  */
 
 import { Command, type Redis } from 'ioredis'
@@ -13,14 +13,13 @@ export type Batch = {
   readonly epoch: string
   readonly maxTokenAheadMs: number
   readonly frames: readonly Frame[]
-  /** No claim of a record that the node has not: it has little room left. */
+  /** No claim of a record that the node does not have: it has little room left. */
   readonly full?: boolean
 }
 
 /**
- * A command whose bytes are made already. ioredis would look at each argument four times, and there are as many as keys;
- * in a call of fifty commands that is most of what a call costs. It still owns the connection, the order of replies and
- * their decoding.
+ * A command with prepared bytes. ioredis would look at each argument four times, and there are as many as keys: most of
+ * the cost of a call of fifty commands. It still owns the connection, the order of replies and their decoding.
  */
 class PreparedCommand extends Command {
   readonly #bytes: Buffer
@@ -51,7 +50,7 @@ export async function callBatch(client: Redis, script: Script, batch: Batch): Pr
   try {
     reply = await call('evalsha', script.sha1)
   } catch (cause) {
-    // A node that restarted or flushed its scripts: nothing of the call was executed.
+    // A node that restarted or flushed its scripts: it executed no command of the call.
     if (!(cause instanceof Error) || !cause.message.startsWith('NOSCRIPT')) throw cause
     reply = await call('eval', latin1(script.source))
   }
@@ -60,7 +59,7 @@ export async function callBatch(client: Redis, script: Script, batch: Batch): Pr
 
 const FULL = bulk('full')
 
-/** How many keys, the keys, and ARGV, as `batch.lua` lists them. */
+/** The number of keys, the keys, and ARGV, as `batch.lua` lists them. */
 function encodeArguments({ epoch, maxTokenAheadMs, frames, full }: Batch): string {
   let keys = ''
   let joined = ''

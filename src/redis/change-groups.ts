@@ -1,12 +1,12 @@
 /**
- * Changing among which quorum groups identities are placed, by a decision of an operator.
+ * Changes among which quorum groups identities are placed, when an operator decides so.
  *
- * Owns the order in which it becomes true: groups that leave are marked first, then those that stay, each on a majority of
- * its nodes and under another epoch, so that a sidecar that places among the old groups has lost every vote before one can
- * get any that places among the new ones. A node that somebody else changed since it was looked at is left as it is. Groups
- * that come are empty, and the first such sidecar founds them.
+ * Owns the order of the change: groups that leave are marked first, then those that stay, each on a majority of its
+ * nodes and under another epoch, so that a sidecar that places among the old groups has lost every vote before one that
+ * places among the new ones gets any. A node that changed since it was inspected is left as it is. New groups are
+ * empty, and the first such sidecar founds them.
  *
- * Records are not moved: an identity that stands on another group from now on is one that nobody has seen.
+ * Records are not moved: an identity that another group keeps from now on is new there.
  */
 
 import { isEnrolled } from '../core/nodes/enrolment-rules.ts'
@@ -19,21 +19,21 @@ import type { RedisNodes } from './nodes.ts'
 export type GroupOfNodes = {
   readonly name: string
   readonly nodes: RedisNodes
-  /** What all sidecars call its nodes, without a mark. */
+  /** The common name of its nodes for all sidecars, without a mark. */
   readonly nodeNames: readonly string[]
 }
 
 export type GroupsChanged =
   | { readonly kind: 'changed'; readonly groups: readonly string[]; readonly on: readonly string[] }
   | { readonly kind: 'same'; readonly groups: readonly string[] }
-  /** This configuration can't show or carry out the change: groups or nodes are missing in it, or are others. */
+  /** This configuration can't show or execute the change: it lacks groups or nodes, or has others. */
   | { readonly kind: 'refused'; readonly reason: string }
   | {
       readonly kind: 'too_few'
       readonly group: string
       readonly answering: number
       readonly required: number
-      /** Groups that were changed before: the command has to be given again. */
+      /** Groups that were changed before: the operator must repeat the command. */
       readonly changed: readonly string[]
     }
   | { readonly kind: 'not_confirmed'; readonly from: readonly string[]; readonly expected: string }
@@ -41,10 +41,10 @@ export type GroupsChanged =
 type Looked = Awaited<ReturnType<typeof look>>
 
 /**
- * @param groups all that there are and all that there are to be
- * @param to the names of those that there are to be
+ * @param groups all present and future ones
+ * @param to the names of the future ones
  * @param confirmation the ids of the clusters that are changed
- * @param by who changes them, for the audit log that stays on the nodes
+ * @param by the operator, for the audit log that stays on the nodes
  */
 export async function changeGroups(
   groups: readonly GroupOfNodes[],
@@ -86,12 +86,12 @@ function tooFew({ name, required }: Looked, answering: number, changed: readonly
   return { kind: 'too_few', group: name, answering, required, changed }
 }
 
-/** What the nodes of one group say, and what is to stand on them. */
+/** What the nodes of one group report, and what to write on them. */
 async function look({ name, nodes, nodeNames }: GroupOfNodes, to: readonly string[]) {
   const { members, options } = nodes
   const answers = await Promise.all(
     members.map(async ({ node, client }) => {
-      // A node that does not answer is brought to the new groups by the same command later.
+      // The same command moves a silent node to the new groups later.
       const facts = await inspectForCommand(client, options.clock)
       return facts === undefined ? undefined : { node, client, facts }
     }),
@@ -105,7 +105,7 @@ async function look({ name, nodes, nodeNames }: GroupOfNodes, to: readonly strin
   return {
     name,
     stays: to.includes(name),
-    /** Nobody was ever enrolled here. */
+    /** No node was ever enrolled here. */
     fresh: answers.every(
       (answer) => answer !== undefined && !isEnrolled(answer.facts) && !answer.facts.cluster,
     ),
@@ -139,7 +139,7 @@ function whyNot(group: Looked, configured: readonly string[]): string | undefine
   return undefined
 }
 
-/** @returns on how many nodes it stands now */
+/** @returns on how many nodes it is written now */
 async function write({ known, list, options }: Looked, by: string): Promise<number> {
   const nonce = options.random.hex(16)
   const written = await Promise.allSettled(

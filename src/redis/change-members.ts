@@ -1,8 +1,8 @@
 /**
- * Changing which nodes a cluster consists of, by a decision of an operator.
+ * Changes which nodes a cluster consists of, when an operator decides so.
  *
- * Owns the decision whether the new list is safe to go on with, and its writing onto every node of the old one. From then
- * on sidecars with the old list are refused by these nodes; nodes that came are enrolled like any that forgot.
+ * Owns the decision whether the new list is safe, and writing it onto every node of the old one. From then on these
+ * nodes refuse sidecars with the old list; new nodes are enrolled like any that forgot.
  */
 
 import { memberList, nodesIn, sameMark, sameMembers, whyNotChange } from '../core/nodes/members.ts'
@@ -24,13 +24,13 @@ export type MembersChanged =
   /** Too few nodes of the old list answer: sidecars with that list could still find a majority. */
   | { readonly kind: 'too_few'; readonly answering: number; readonly required: number }
   | { readonly kind: 'unsafe'; readonly from: readonly string[]; readonly reason: string }
-  /** The nodes belong to several clusters, or were told of several lists that are not this one. */
+  /** The nodes belong to several clusters, or have several lists that are not this one. */
   | { readonly kind: 'several'; readonly what: string }
   | { readonly kind: 'not_confirmed'; readonly from: readonly string[]; readonly expected: string }
 
 /**
  * @param confirmation the id of the cluster
- * @param by who changes it, for the audit log that stays on the nodes
+ * @param by the operator, for the audit log that stays on the nodes
  */
 export async function changeMembers(
   { members, options }: RedisNodes,
@@ -41,7 +41,7 @@ export async function changeMembers(
   const to = memberList(names)
   const looked = await Promise.all(
     members.map(async ({ node, client }) => {
-      // A node that does not answer is brought to the new list by the same command later.
+      // The same command moves a silent node to the new list later.
       const facts = await inspectForCommand(client, options.clock)
       const known = facts?.cluster?.members
       if (facts?.cluster === undefined || known === undefined) return []

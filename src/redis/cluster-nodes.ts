@@ -1,8 +1,8 @@
 /**
- * The nodes of one cluster as those who look after them see them: what they were given, and what they may ask of them.
+ * The nodes of one cluster for those parts that maintain them: their options, and the calls that they may make.
  *
- * Owns the options and the port. Who implements it is `nodes.ts`; who works through it are `enroller.ts` (votes that are to
- * come back) and `continuity.ts` (what a node that was started again still remembers).
+ * Owns the options and the port. `nodes.ts` implements it; its users are `enroller.ts` (votes that are to come back)
+ * and `continuity.ts` (what a restarted node still remembers).
  */
 
 import type { Clock, Random } from '../core/clock.ts'
@@ -15,12 +15,12 @@ import type { Member } from './member.ts'
 
 export type RedisNodesOptions = {
   readonly addresses: readonly RedisAddress[]
-  /** What all sidecars call these nodes, in the same order; absent: which nodes others have is not looked at. */
+  /** The names of these nodes on all sidecars, in the same order; absent: other sidecars' lists are not checked. */
   readonly names?: readonly string[]
   readonly deadlineMs: number
   readonly connectTimeoutMs: number
   readonly maxTokenAheadMs: number
-  /** How long a node that forgot must not vote, as this sidecar's longest lease demands; the cluster's longest counts. */
+  /** How long a node that forgot must not vote, for this sidecar's longest lease; the cluster's longest counts. */
   readonly quarantineMs: number
   readonly answerMaxAgeMs: number
   /** How far a node's clock may be stepped before its quarantine begins anew. */
@@ -30,13 +30,13 @@ export type RedisNodesOptions = {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
-  /** Only look: found and enrol nothing. */
+  /** Only look: found and enrol no node. */
   readonly watchOnly?: boolean
-  /** Of several groups: stands before the names of its nodes. */
+  /** Of several groups: prefix of the names of its nodes. */
   readonly group?: string
   /** Whether a brand-new cluster may be founded now. Default: yes. */
   readonly mayFound?: () => boolean
-  /** How long nobody may have objected before a brand-new cluster is founded. Default: as `core/nodes/founding.ts` says. */
+  /** How long a brand-new cluster waits for objections before it is founded. Default: see `core/nodes/founding.ts`. */
   readonly foundingWindowMs?: number
   /** How often each node is looked at. Default: once a second. */
   readonly inspectEveryMs?: number
@@ -45,12 +45,12 @@ export type RedisNodesOptions = {
 export type ClusterNodes = {
   readonly options: RedisNodesOptions
   readonly members: readonly Member[]
-  /** Nothing more is to be begun. */
+  /** No new work may begin. */
   readonly closed: boolean
-  /** Looks at a node now; where somebody is looking already, once more after that. */
+  /** Looks at a node now; where a look is under way, once more after that. */
   inspect(member: Member): Promise<void>
   /** The cluster as its voting nodes know it, or else as any node does. */
   cluster(): Cluster
-  /** A node as enrolment sees it, on the connection that it has now. */
+  /** A node as enrolment sees it, on its current connection. */
   enrolmentNode(member: Member, facts: NodeFacts): RedisEnrolmentNode
 }

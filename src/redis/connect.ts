@@ -12,11 +12,11 @@ export type RedisAddress = {
   readonly url: string
   readonly username?: string
   readonly password?: string
-  /** PEM of the authorities that sign the nodes' certificates; the system's where not given. */
+  /** PEM of the authorities that sign the nodes' certificates; by default the system's. */
   readonly tlsCa?: string
 }
 
-/** Longest pause between attempts to reach a node again. Short: each attempt costs one SYN, and a node that is back must vote soon. */
+/** Longest pause between redials. Short: each costs one SYN, and a node that is back must vote soon. */
 const RECONNECT_MAX_MS = 1_000
 const RECONNECT_INITIAL_MS = 50
 
@@ -42,7 +42,7 @@ export function createRedisClient(address: RedisAddress, connectTimeoutMs: numbe
     connectTimeout: connectTimeoutMs,
     keepAlive: 10_000,
     noDelay: true,
-    // A command that can't be sent now is an answer ("refused"), not something to be sent later.
+    // A command that can't be sent now is an answer ("refused"), not something to send later.
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
@@ -50,7 +50,7 @@ export function createRedisClient(address: RedisAddress, connectTimeoutMs: numbe
     maxLoadingRetryTime: 1_000,
     enableAutoPipelining: false,
     autoResubscribe: false,
-    // A peer that stands still does not close its side either: then ours is torn down.
+    // A suspended peer does not close its side either: then ours is torn down.
     disconnectTimeout: 100,
     disableClientInfo: true,
     retryStrategy: (times) =>

@@ -1,7 +1,7 @@
 /**
- * The continuity of Redis nodes: their pulses are kept, and a node that comes back with its data is brought back to voting.
+ * The continuity of Redis nodes: writes their pulses, and brings a node that comes back with its data back to voting.
  *
- * Owns how the rules of `core/nodes/continuity.ts` meet the nodes of one cluster, and what is said of a node that waits.
+ * Owns applying the rules of `core/nodes/continuity.ts` to the nodes of one cluster, and the reason why a node waits.
  */
 
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
@@ -19,7 +19,7 @@ import type { NodeFacts } from './inspection.ts'
 import type { Member, NodeState } from './member.ts'
 import { writePulse } from './pulse.ts'
 
-/** A pulse that is late is none: the next look writes one. */
+/** A late pulse is none: the next look writes one. */
 const PULSE_DEADLINE_MS = 1_000
 
 const WHY = {
@@ -67,12 +67,12 @@ export class NodeContinuity {
     if (pulse === undefined) return
     const writing = writePulse(member.client, facts.epoch, pulse)
     const late = `no pulse within ${PULSE_DEADLINE_MS} ms`
-    // A node that does not take it votes all the same: less is known of it when it comes back.
+    // A node that refuses it votes all the same: it is less certain what it remembers when it comes back.
     const ms = await inTime(clock, PULSE_DEADLINE_MS, writing, late).catch(() => undefined)
     if (ms !== undefined) this.#memory.wrote(index, ms)
   }
 
-  /** For whoever looks at the nodes: with why it waits, where its data could have been enough. */
+  /** For viewers of the nodes: why it waits, where its data could have sufficed. */
   explained(member: Member): NodeState {
     const { state } = member
     const verdict = this.#verdictOn(member)
@@ -81,7 +81,7 @@ export class NodeContinuity {
     return { ...state, reason: `it was started again: ${why}` }
   }
 
-  /** Its data are enough: it votes again by itself, however many others wait. */
+  /** Its data suffice: it votes again by itself, however many others wait. */
   isComingBack(member: Member): boolean {
     const kind = this.#verdictOn(member)?.kind
     return kind === 'intact' || kind === 'union'
@@ -93,7 +93,7 @@ export class NodeContinuity {
   }
 
   /**
-   * The next step for a node that waits; undefined where its data are not enough, and it goes through its quarantine.
+   * The next step for a waiting node; undefined where its data do not suffice, and it goes through its quarantine.
    *
    * @param observedForMs since this process first saw it wait
    */

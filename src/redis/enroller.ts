@@ -1,8 +1,8 @@
 /**
- * Drives enrolment over the nodes of one cluster: founds it where it is brand-new, and pursues each quarantine to its end.
+ * Drives enrolment over the nodes of one cluster: founds it where it is brand-new, and sees each quarantine through.
  *
- * Owns when a step is taken and by whom: one sidecar at a time works on a node, by a short claim that only saves work, so
- * that another goes on where one died. What a step does is `core/nodes/enrolment.ts`.
+ * Owns when and by which sidecar a step is taken: one at a time works on a node, by a short claim that only saves work,
+ * so that another goes on after a crash. What a step does is `core/nodes/enrolment.ts`.
  */
 
 import type { ContinuityTurn } from '../core/nodes/continuing.ts'
@@ -19,28 +19,28 @@ import type { NodeFacts } from './inspection.ts'
 import type { Member } from './member.ts'
 
 /**
- * Records that are looked at in a second, for all nodes together: some 5 % of what a node can do beside its own work, and a
- * quarter of what a core of ours can compare, which has requests to answer.
+ * Records read per second, for all nodes together: some 5 % of what a node can do beside its own work, and a quarter of
+ * what a core of ours can compare, which has requests to answer.
  */
 const COPY_KEYS_PER_SECOND = 5_000
 
-/** How long a sidecar keeps the work on a node to itself: longer than a turn, and one that died must not block for long. */
+/** How long a sidecar keeps the work on a node: longer than a turn, but a dead sidecar must not block for long. */
 const OCCUPY_MS = 3_000
 
-/** How long one turn goes on copying before its progress is written down and the node is looked at again. */
+/** How long one turn goes on copying before it writes down its progress and looks at the node again. */
 const TURN_MS = 1_000
 
-/** Keys of which it is remembered that they were merged: some 20 MB. Beyond them each source is compared anew. */
+/** Keys that are remembered as merged: some 20 MB. Beyond them each source is compared anew. */
 const MERGED_MAX_KEYS = 100_000
 
-/** How often progress is told, at most. */
+/** The shortest time between two reports of progress. */
 const PROGRESS_EVERY_MS = 1_000
 
-/** Sidecars that start together on a new cluster get into each other's way; one of them is through soon. */
+/** Sidecars that start together on a new cluster collide; one of them succeeds soon. */
 const FOUNDING_ATTEMPTS = 5
 const FOUNDING_BACKOFF: Backoff = { initialMs: 20, maxMs: 200 }
 
-/** How often a founder that waits looks whether somebody has objected. */
+/** How often a waiting founder checks for an objection. */
 const OBJECTIONS_EVERY_MS = 1_000
 
 type AnyTurn = Turn | ContinuityTurn
@@ -55,11 +55,11 @@ export class Enroller {
   readonly #firstSeen = new Map<Member, FirstSeen>()
   readonly #merged = new Map<Member, MergedKeys & { readonly nonce: string }>()
   readonly #blocked = new Set<Member>()
-  /** Nonces; one a quarantine, and quarantines are few. */
+  /** Nonces; one per quarantine, and quarantines are few. */
   readonly #lossTold = new Set<string>()
   #founding: Promise<void> | undefined
   #proposal: Proposal | undefined
-  /** Until when what was looked at so far is paid for, at the bounded rate. */
+  /** Until when the records read so far use up the bounded rate. */
   #paidUntilMonoMs = Number.NEGATIVE_INFINITY
 
   constructor(nodes: ClusterNodes, continuity: Pick<NodeContinuity, 'turn'>) {
@@ -68,7 +68,7 @@ export class Enroller {
     this.#who = nodes.options.random.hex(8)
   }
 
-  /** Only where every one of all N nodes is there, none was ever enrolled, and nobody who knows better objects for a while. */
+  /** Only where all N nodes answer, none was ever enrolled, and no sidecar that knows better objects for a while. */
   foundIfNew(): Promise<void> {
     this.#founding ??= this.#found().finally(() => {
       this.#founding = undefined
@@ -93,7 +93,7 @@ export class Enroller {
         continue
       }
       const founded = await foundCluster(this.#proposed(proposal), this.#nodes.cluster(), random)
-      // Whoever founded it: look at what stands now.
+      // Whichever sidecar founded it: look at the result.
       await this.#lookAtAll()
       if (founded) {
         options.events.publish({ kind: 'cluster_founded', nodes: members.map(({ node }) => node.name) })
@@ -116,12 +116,12 @@ export class Enroller {
     await Promise.all(this.#nodes.members.map((member) => this.#nodes.inspect(member)))
   }
 
-  /** Goes on with the quarantine of a node, where this process is not at it already. Returns at once. */
+  /** Continues a node's quarantine, unless this process is at it already. Returns at once. */
   pursue(member: Member): void {
     if (this.#nodes.options.watchOnly || this.#pursuing.has(member)) return
     this.#pursuing.add(member)
     void this.#pursue(member)
-      // A node or a source went away: the next inspection begins again from what stands on the node.
+      // A node or a source went away: the next inspection resumes from the progress on the node.
       .catch((cause: unknown) => this.#stumbled(member, cause))
       .finally(() => this.#pursuing.delete(member))
   }
@@ -129,7 +129,7 @@ export class Enroller {
   async #pursue(member: Member): Promise<void> {
     const { options } = this.#nodes
     let toldMonoMs = Number.NEGATIVE_INFINITY
-    // Also run from inside an inspection, which must end first.
+    // Also called from inside an inspection, which must end first.
     await pause(options.clock, 0)
     while (!this.#nodes.closed && member.state.kind === 'quarantined') {
       const { facts } = member.state
@@ -143,7 +143,7 @@ export class Enroller {
       this.#tell(member, turn, toldMonoMs)
       switch (turn.kind) {
         case 'wait':
-          // The watch comes by every second; for what is left of the last one it is woken in time.
+          // The watch looks every second; wake it in time for the rest of the last one.
           if (turn.remainingMs > (options.inspectEveryMs ?? OCCUPY_MS)) return
           await pause(options.clock, turn.remainingMs)
           break
@@ -193,10 +193,10 @@ export class Enroller {
       .turn(member, facts, view.observedForMs, cluster, ports)
       .catch((cause: unknown) => this.#stumbled(member, cause))
     const { kind } = nextEnrolmentStep({ ...view, ...runIdsOf(peers) })
-    // Where its quarantine is over it need not wait for what its data would allow.
+    // A node whose quarantine is over need not wait for what its data would allow.
     const over = kind === 'copy' || kind === 'finish'
     if (continued !== undefined && !(over && continued.kind === 'wait')) return continued
-    // Waiting is everybody's own; work is one's at a time.
+    // Every sidecar waits by itself; only one at a time works.
     if ((over || kind === 'wait_anew') && !(await occupy())) return { kind: 'busy' }
     const known = cluster.id === '' ? { ...cluster, id: options.random.hex(8) } : cluster
     const merged = this.#mergedKeys(member, quarantine.nonce)
@@ -269,7 +269,7 @@ export class Enroller {
     }
   }
 
-  /** Every sidecar says so once, so that the log of each tells why records may be missing from now on. */
+  /** Every sidecar reports it once, so that each log says why records may be missing from now on. */
   #tellOfLoss(member: Member, { quarantine }: NodeFacts): void {
     if (quarantine?.declaredBy === undefined || this.#lossTold.has(quarantine.nonce)) return
     this.#lossTold.add(quarantine.nonce)

@@ -1,8 +1,8 @@
 /**
  * A Redis node as enrolment sees it: the port `EnrolmentNode` over one connection, for one run of the node's process.
  *
- * Owns the storing of a node's quarantine on the node and the moving of records. Everything that must not happen on
- * another run of the process carries its `run_id`, because a connection is made again by itself.
+ * Owns storing a node's quarantine on the node and moving records. Every command that must not reach another run of the
+ * process carries its `run_id`, because the connection reconnects by itself.
  */
 
 import type { Redis } from 'ioredis'
@@ -19,13 +19,13 @@ import { NO_EPOCH } from './node.ts'
 import type { Script } from './scripts.ts'
 import { decodeSnapshots, packRecord } from './wire.ts'
 
-/** Keys that one SCAN looks at: less than a millisecond of the node's time. */
+/** Keys that one SCAN visits: less than a millisecond of the node's time. */
 const SCAN_COUNT = 1_000
 
 /** Bytes of records in one call: a millisecond or two of the node's time. */
 const ADOPT_MAX_BYTES = 1024 * 1024
 
-/** A founder that died frees the nodes after this long; founding takes milliseconds. */
+/** A dead founder frees the nodes after this long; founding takes milliseconds. */
 const FOUNDING_CLAIM_MS = 5_000
 
 export type RedisEnrolmentOptions = {
@@ -37,9 +37,9 @@ export type RedisEnrolmentOptions = {
   readonly epoch: string | undefined
   readonly deadlineMs: number
   readonly clock: Clock
-  /** Told of what an answer shows of the node's clock; whether the node's votes count now. */
+  /** Called with a reading of the node's clock; returns whether the node's votes count now. */
   readonly counts: (sample: ClockSample, sentWallMs: number) => boolean
-  /** The connection is the one over which the node was looked at. */
+  /** The connection is the one over which the node was inspected. */
   readonly sameConnection: () => boolean
 }
 
@@ -92,22 +92,22 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     await this.#act('abandon', nonce)
   }
 
-  /** It forgot by itself, and nobody can say what. Not carried out where it has been enrolled anew since. */
+  /** It forgot by itself, and what it forgot is unknown. Not executed where it has been enrolled anew since. */
   async revoke(epoch: string): Promise<void> {
     await this.#act('revoke', epoch)
   }
 
-  /** Whoever restarts or takes over a node's quarantine must wait as long as the longest lease of any sidecar. */
+  /** A sidecar that restarts or takes over a node's quarantine must wait as long as any sidecar's longest lease. */
   async raise(cluster: Cluster): Promise<void> {
     await this.#act('raise', ...inWords(cluster))
   }
 
-  /** Somebody decides to go on with what is left. False where the node does not wait, because it votes. */
+  /** An operator decides to go on with what is left. False where the node votes, and so does not wait. */
   declare(by: string, clusterId: string): Promise<boolean> {
     return this.#act('declare', by, clusterId)
   }
 
-  /** Takes the work of copying to this node, for a while; it only saves work that somebody else is doing already. */
+  /** Takes the work of copying to this node, for a while; it only saves work that another sidecar is doing already. */
   occupy(who: string, lifetimeMs: number): Promise<boolean> {
     return this.#act('occupy', who, String(lifetimeMs))
   }
@@ -124,7 +124,7 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
     const reply = await this.#batch(keys.map((key) => inspectFrame(key, whole)))
     const sample = { nodeMs: reply.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
-    // A clock that has jumped may have ended what it would show, and the epoch stands until somebody sees that.
+    // A clock that has jumped may have expired what it would show, and the epoch stays until a sidecar sees that.
     const voting = counts(sample, sentWallMs) && reply.enrolled
     return { voting, snapshots: decodeSnapshots(reply) }
   }
@@ -138,7 +138,7 @@ export class RedisEnrolmentNode implements EnrolmentNode {
       const reply = await this.#batch([standing, ...frames])
       const [stands, ...lines] = reply.lines
       if (stands !== 'standing') throw new Error(`${this.name} waits under another nonce by now, or votes`)
-      // Only what failed has bytes: the words of the node.
+      // Only a failure has bytes: the node's own words.
       const words = reply.bytes.length === 0 ? '' : ` (${reply.bytes[0]})`
       for (const line of lines) {
         if (line !== 'adopted') throw new Error(`${this.name} did not take a record: ${line}${words}`)
@@ -158,7 +158,7 @@ export class RedisEnrolmentNode implements EnrolmentNode {
   #batch(frames: readonly Frame[]) {
     const { client, script, epoch } = this.#options
     return this.#timely(
-      // No claims travel here, so how far a token may be ahead does not matter.
+      // No claims travel here, so the limit of a token's lead does not matter.
       callBatch(client, script, { epoch: epoch ?? NO_EPOCH, maxTokenAheadMs: 0, frames }),
     )
   }

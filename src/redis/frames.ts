@@ -1,8 +1,8 @@
 /**
- * Commands as they travel to a Redis node: each as one frame, as `lua/batch.lua` lays it out.
+ * Commands on their way to a Redis node: each as one frame, as `lua/batch.lua` lays it out.
  *
- * Owns the encoding of commands and nothing else. A command that does not fit the record's fixed fields is refused here,
- * before it shifts the fields after it.
+ * Owns the encoding of commands. A command that does not fit the record's fixed fields is refused here, before it
+ * shifts the fields after it.
  */
 
 import { fitsRecord, NO_OWNER, NOT_FITTING, type RecordCommand } from '../core/record/record.ts'
@@ -10,17 +10,17 @@ import { formatToken, NO_TOKEN, TOKEN_DIGITS } from '../core/record/token.ts'
 import { QUARANTINE_KEY } from './keys.ts'
 
 /**
- * What a node is asked: a record's key, as an argument of a call, and the frame. One character a byte, because joining
+ * A request to a node: a record's key, as an argument of a call, and the frame. One character per byte, because joining
  * texts and encoding them once costs least.
  */
 export type Frame = { readonly key: string; readonly bytes: string }
 
-/** One argument of a call as RESP has it. @param bytes one character a byte */
+/** One argument of a call in RESP. @param bytes one character per byte */
 export function bulk(bytes: string): string {
   return ['$', bytes.length, '\r\n', bytes, '\r\n'].join('')
 }
 
-/** UTF-8, one character a byte. */
+/** UTF-8, one character per byte. */
 export function latin1(text: string): string {
   return Buffer.byteLength(text) === text.length ? text : Buffer.from(text).toString('latin1')
 }
@@ -34,7 +34,7 @@ let lastCommand: RecordCommand | undefined
 let lastFrame: Frame | undefined
 
 /**
- * The frame of a command. One command goes to every node in turn, so the last frame is kept: it is made once.
+ * The frame of a command. One command goes to every node in turn, so the last frame is cached.
  * @throws RangeError where a field does not fit
  */
 export function frameOf(command: RecordCommand): Frame {
@@ -77,7 +77,7 @@ export function inspectFrame(key: string, whole: boolean): Frame {
   }
 }
 
-/** Goes before what a node is told: it takes that only while it waits under this nonce. */
+/** Precedes adopted records: the node takes them only while it waits under this nonce. */
 export function standingFrame(nonce: string): Frame {
   return { key: argument(QUARANTINE_KEY), bytes: fixed('Q', NO_TOKEN, nonce, 0, NO_FINGERPRINT, 0, 0, '') }
 }
@@ -116,7 +116,7 @@ function fixed(
   const terms = digits(leaseMs, 16) + digits(keyTtlMs, 16)
   const attempts = attempt === 1 ? '0001' : digits(attempt, 4)
   const size = rest.length === 0 ? '00000000' : digits(rest.length, SIZE_DIGITS)
-  // Joined, not added: one text of its own, where a sum is a tree of texts that each node's call would walk again.
+  // Joined, not added: one flat text, where a sum is a tree of texts that each node's call would walk again.
   return [kind, tokenDigits, accepted, owner, attempts, fingerprint, terms, size, rest].join('')
 }
 

@@ -1,10 +1,10 @@
-/** Waiting for a node's answer: only the node's own silence counts as silence, not a stall of this process. */
+/** Waits for a node's answer: only the node's own silence counts as silence, not a stall of this process. */
 
 import type { Clock } from '../core/clock.ts'
 
 /**
- * The promise, or an error with the sentence. Timers run before sockets are read, so after a stall of our own loop the answer
- * may lie there already: it is read first.
+ * The promise, or an error with the sentence. Timers run before sockets are read, so after a stall of our own loop the
+ * answer may be there already: it is read first.
  */
 export function inTime<T>(
   clock: Clock,

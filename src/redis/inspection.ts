@@ -1,7 +1,8 @@
 /**
- * What a Redis node must be to be used at all: a master of its own that forgets nothing by itself.
+ * What a Redis node must be to be usable: a master of its own that never forgets by itself.
  *
- * Owns the look at one node and the judgement of its fitness. Whether a fit node may vote is `core/nodes/enrolment-rules.ts`.
+ * Owns the inspection of one node and the judgement of its fitness. Whether a fit node may vote is
+ * `core/nodes/enrolment-rules.ts`.
  */
 
 import type { Redis } from 'ioredis'
@@ -19,30 +20,30 @@ import { inTime } from './in-time.ts'
 import { callMembership } from './membership.ts'
 import { readDurable, readPulse } from './pulse.ts'
 
-/** What a node said of itself. */
+/** What a node reports of itself. */
 export type NodeFacts = Membership & {
   readonly role: string
   readonly evictionPolicy: string
-  /** Since the process was started. */
+  /** Since its process started. */
   readonly evictedKeys: number
   readonly memory: NodeMemory
   readonly version: string
   /** By the node's clock, to the second. */
   readonly startedNodeMs: number
-  /** As its data say, whoever wrote it. */
+  /** As its data say, whichever node wrote it. */
   readonly pulse: Pulse | undefined
-  /** Each write is on its disk before it is answered, as it is set now. */
+  /** Each write is on its disk before its answer, as configured now. */
   readonly durable: boolean
 }
 
-/** The epoch that stands on a node, and since when and after how many evictions it was first seen there. */
+/** A node's epoch, and when and after how many evictions it was first seen there. */
 export type EpochSeen = Pick<NodeFacts, 'epoch' | 'evictedKeys'> & { readonly sinceMonoMs: number }
 
 export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; readonly reason: string }
 
 /**
- * @throws Error where the node does not answer, does not allow what the ACL of `docs/operations/nodes.md` lists, or has not the database
- *   of the URL
+ * @throws Error where the node does not answer, refuses what the ACL of `docs/operations/nodes.md` lists, or lacks the
+ *   database of the URL
  */
 export async function inspectNode(client: Redis): Promise<NodeFacts> {
   const { db = 0 } = client.options
@@ -52,7 +53,7 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
     callMembership(client, '', ['look']),
     readPulse(client),
     readDurable(client, said),
-    // ioredis asks for it as well, and where that is refused goes on in database 0: another keyspace than that of all others.
+    // ioredis selects it as well, but if that is refused it goes on in database 0: another keyspace than the others'.
     db === 0 ? undefined : client.select(db),
   ])
   const membership = membershipOf(looked)
@@ -65,7 +66,7 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
     evictionPolicy: field('maxmemory_policy'),
     evictedKeys: Number(field('evicted_keys')),
     memory: {
-      // What it owes its replicas and its append-only file is not compared with the limit.
+      // Redis leaves the buffers of replicas and of the append-only file out of the limit.
       usedBytes: Math.max(0, Number(field('used_memory')) - Number(field('mem_not_counted_for_evict'))),
       limitBytes: Number(field('maxmemory')),
     },
@@ -77,10 +78,10 @@ function fieldsOf(info: string): (name: string) => string {
   return (name) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
 }
 
-/** For an operator's command: a node that stands still must not hold it up. */
+/** For an operator's command: a suspended node must not hold it up. */
 const COMMAND_DEADLINE_MS = 2_000
 
-/** What a node says of itself to a command; undefined where it says nothing in time. */
+/** What a node reports to a command; undefined without an answer in time. */
 export function inspectForCommand(client: Redis, clock: Clock): Promise<NodeFacts | undefined> {
   return forCommand(clock, inspectNode(client)).catch(() => undefined)
 }
@@ -89,12 +90,12 @@ export function forCommand<T>(clock: Clock, answer: Promise<T>): Promise<T> {
   return inTime(clock, COMMAND_DEADLINE_MS, answer, `no answer within ${COMMAND_DEADLINE_MS} ms`)
 }
 
-/** Whether it has thrown away what it promised to remember: then its epoch must not outlive the policy. */
+/** Whether it has evicted what it promised to remember: then its epoch must not outlive the policy. */
 export function hasEvicted({ evictionPolicy, evictedKeys }: NodeFacts): boolean {
   return evictionPolicy !== 'noeviction' && evictedKeys > 0
 }
 
-/** Whether a node may be used at all. */
+/** Whether a node is usable at all. */
 export function fitnessOf(facts: NodeFacts): Fitness {
   const unfit = (reason: string): Fitness => ({ kind: 'unfit', reason })
   if (facts.role !== 'master')
@@ -112,7 +113,7 @@ export function fitnessOf(facts: NodeFacts): Fitness {
 /** Another node as this sidecar knows it. */
 export type Other = { readonly name: string; readonly voting: boolean; readonly facts: NodeFacts }
 
-/** @param names what this sidecar calls its nodes; absent: which nodes others have is not looked at */
+/** @param names this sidecar's names of its nodes; absent: other sidecars' lists are not checked */
 export function unfitnessOf(
   facts: NodeFacts,
   others: readonly Other[],
@@ -126,7 +127,7 @@ export function unfitnessOf(
   const members = facts.cluster?.members
   if (names !== undefined && members !== undefined && !sameMembers(members, names))
     return membersDiffer(members, names)
-  // Where there is one group only, whoever comes first writes the list; here others may place identities without these.
+  // With a single group the first sidecar writes the list; here others may place identities without these.
   if (names !== undefined && members === undefined && markIn(names) !== undefined && isEnrolled(facts))
     return `it does not say among which groups its cluster places identities, and this configuration has ${markIn(names)?.groups.join(', ')}: see \`fencepost nodes change-groups\``
   const known = others.find(({ voting, facts: its }) => voting && its.cluster !== undefined)

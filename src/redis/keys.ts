@@ -14,19 +14,19 @@ export const CLUSTER_KEY = 'dedup::cluster'
 /** A hash: the node's own time, written while it votes, and the newest such times of other nodes. */
 export const PULSE_KEY = 'dedup::pulse'
 
-/** Who is enrolling all nodes of a brand-new cluster just now. */
+/** The sidecar that enrols all nodes of a brand-new cluster just now. */
 export const FOUNDER_KEY = 'dedup::founder'
 
-/** Which sidecar copies records to this node just now. */
+/** The sidecar that copies records to this node just now. */
 export const ENROLLER_KEY = 'dedup::enroller'
 
-/** Nobody writes it. A script that deletes it has written, and Redis lets it go on where it is out of memory. */
+/** Never written. A script that deletes it has written, and Redis lets such a script go on when out of memory. */
 export const NOTHING_KEY = 'dedup::nothing'
 
-/** Followed by anything: claims that a sidecar makes while it starts, so that its code is compiled when requests come. */
+/** With any suffix: claims of a starting sidecar, so that its code is compiled when requests come. */
 export const WARM_UP_KEY = 'dedup::warm-up:'
 
-/** Followed by anything: synthetic claims that measure the nodes while there is little traffic. */
+/** With any suffix: synthetic claims that measure the nodes while there is little traffic. */
 export const PROBE_KEY = 'dedup::probe:'
 
 /** Streams of the audit log: dead letters and audit. */
@@ -39,7 +39,7 @@ export function auditMark(stream: AuditStream, id: string): string {
   return `dedup::${stream}:${id}`
 }
 
-/** The line of those who wait for a record. */
+/** The queue of those who wait for a record. */
 export function waitQueueKey(recordKey: string): string {
   return `dedup::line:${recordKey}`
 }

@@ -1,9 +1,9 @@
 /**
  * The cluster that this process works with, for as long as it lives.
  *
- * Owns what makes it another one. Where all nodes were emptied and founded anew while this process was cut off from them, they look as
- * sound as before and have forgotten everything: whoever accepted them would grant again what it has acknowledged itself. So once a
- * node has voted, its cluster is the only one, and nothing but a new process accepts another.
+ * Owns what makes a cluster another one. If all nodes were emptied and founded anew while this process was cut off,
+ * they look as sound as before and have forgotten everything: a process that accepted them would grant again what it
+ * acknowledged itself. So once a node has voted, its cluster is the only one, and only a new process accepts another.
  */
 
 import type { Events } from '../core/events.ts'
@@ -12,7 +12,7 @@ import type { NodeFacts } from './inspection.ts'
 export class KnownCluster {
   readonly #events: Events
   #id: string | undefined
-  /** Of those that were found in its place; one each time that nodes are founded anew. */
+  /** The clusters found in its place; one more each time that the nodes are founded anew. */
   readonly #told = new Set<string>()
 
   constructor(events: Events) {
@@ -30,7 +30,7 @@ export class KnownCluster {
   }
 
   /**
-   * Why this process must not use a node of another cluster. Said aloud once for each of those, where none of the known one is left.
+   * Why this process must not use a node of another cluster. Published once for each, if the known one is gone.
    *
    * @param lives other nodes vote in the known one
    */

@@ -1,8 +1,8 @@
 /**
- * Declaring a loss: more nodes forgot than a quorum survives, and somebody decides to go on with what is left.
+ * Declares a loss: more nodes forgot than a quorum survives, and an operator decides to go on with what is left.
  *
- * Owns the decision whether there is a loss to declare, the words for it, and its writing onto every node that waits. What follows, the
- * copying of what is left and the epochs, is enrolment as always.
+ * Owns the decision whether there is a loss to declare, the words for it, and writing it onto every waiting node.
+ * Copying the rest and the epochs follow from enrolment as always.
  */
 
 import { majorityOf } from '../core/units.ts'
@@ -10,7 +10,7 @@ import type { RedisNodes } from './nodes.ts'
 
 export type LossDeclared =
   | { readonly kind: 'declared'; readonly clusterId: string; readonly nodes: readonly string[] }
-  /** Enough nodes vote, or nobody waits: the others are enrolled by themselves. */
+  /** Enough nodes vote, or none waits: the others are enrolled by themselves. */
   | { readonly kind: 'no_loss'; readonly voting: number; readonly required: number }
   /** Fewer than a majority answer: those that don't may remember everything. */
   | { readonly kind: 'too_few'; readonly answering: number; readonly required: number }
@@ -21,7 +21,7 @@ export const NAMELESS = 'nothing-is-known'
 
 /**
  * @param confirmation the id of the cluster as `fencepost nodes status` shows it, or {@link NAMELESS}
- * @param by who declares it, for the audit log that stays on the nodes
+ * @param by the operator, for the audit log that stays on the nodes
  */
 export async function declareLoss(
   nodes: RedisNodes,
@@ -53,10 +53,10 @@ export async function declareLoss(
 }
 
 /**
- * Why no vote comes back by itself any more, and what to do, for whoever looks; undefined where something may still go on.
+ * Why no vote returns by itself any more, and what to do, for a viewer of the nodes; undefined where one may return.
  *
- * Before the quarantine of each that forgot is over, and while one comes back by its own data, it is too early to say so: nobody should
- * declare what heals.
+ * It is too early to say so before the quarantine of each node that forgot is over, or while one comes back by its own
+ * data: no operator should declare a loss that heals.
  */
 export function standstillOf(nodes: RedisNodes): string | undefined {
   const { members, options } = nodes

@@ -1,4 +1,4 @@
-/** What a sidecar keeps of one node: its connection, what it is now, and what was seen of it before. */
+/** A sidecar's state of one node: its connection, its current state, and what was seen of it before. */
 
 import type { Redis } from 'ioredis'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
@@ -15,17 +15,17 @@ export type Member = {
   readonly node: RedisNode
   readonly client: Redis
   state: NodeState
-  /** Counts connections: what began on one must not be finished on another. */
+  /** Counts connections: work begun on one must not be finished on another. */
   connection: number
   /** Looks that found it connected and still not ready. */
   unreadyLooks: number
-  /** In this process's life it had a vote: an empty node is one that forgot, not a new one. */
+  /** It had a vote in this process's life: if empty, it forgot, and is not new. */
   wasVoting: boolean
-  /** What it promised under this epoch it may have forgotten, although the epoch stands. */
+  /** It may have forgotten what it promised under this epoch, although the epoch stands. */
   invalidated: { readonly epoch: string; readonly reason: string } | undefined
   /** When it was last looked at. */
   epochSeen: EpochSeen | undefined
 }
 
-/** Told of what a node's clock showed; says whether its votes count. */
+/** Called with a reading of a node's clock; returns whether its votes count. */
 export type LookListener = (index: number, sample: ClockSample, sentWallMs: number) => boolean

@@ -8,7 +8,7 @@ const SOURCE = readFileSync(new URL('./lua/membership.lua', import.meta.url), 'u
 const KEYS = [EPOCH_KEY, QUARANTINE_KEY, CLUSTER_KEY, FOUNDER_KEY, ENROLLER_KEY, NOTHING_KEY]
 
 /**
- * @param runId of the process that is meant; on another one nothing happens
+ * @param runId of the process that is meant; on another one the call has no effect
  * @throws Error RUN_CHANGED where another process answers by now
  */
 export function callMembership(

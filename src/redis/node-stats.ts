@@ -1,4 +1,4 @@
-/** Asks one node how its server is doing: three small commands, for the one sidecar that collects. */
+/** Reads one node's server stats: three small commands, for the one sidecar that collects. */
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
@@ -8,7 +8,7 @@ import { within } from '../core/retry.ts'
 /** @throws Error where the node is not connected, or does not answer in time */
 export async function readNodeStats(client: Redis, deadlineMs: number, clock: Clock): Promise<NodeStats> {
   if (client.status !== 'ready') throw new Error('not connected')
-  // Older users of docs/operations/nodes.md may not ask for it; the rest is worth having without.
+  // Older users of docs/operations/nodes.md may not read it; the rest is useful without.
   const slowlog = client.call('SLOWLOG', 'LEN').catch(() => Number.NaN)
   const asked = Promise.all([client.info('memory'), client.info('stats'), slowlog])
   const [memory, stats, slowlogLength] = await within(

@@ -3,11 +3,12 @@
  *
  *   down → inspecting → voting | quarantined | unfit → down (connection lost)
  *
- * Owns a connection and what is known of the process at its other end. Commands travel together, as one call of the batch
- * script: five nodes and two rounds a request make the number of calls, not their content, the cost. All that fall into one
- * turn of the event loop are one call, and while a call is unanswered those that come wait for its answer, for a
- * millisecond at most: so calls grow as the load does, and a command that is alone waits for nothing. Nothing is queued while the connection is down and nothing is sent again after it broke: whoever
- * asked has a deadline and other nodes. Whether a node may vote is decided in `enrolment.ts`; how votes count, elsewhere.
+ * Owns a connection and what is known of the process at its other end. Commands travel together, as one call of the
+ * batch script: with five nodes and two rounds per request, the number of calls is the cost, not their content. All
+ * commands of one turn of the event loop are one call, and while a call is unanswered new ones wait for its answer, for
+ * a millisecond at most: so calls grow with the load, and a lone command does not wait. Commands are never queued while
+ * the connection is down nor sent again after it broke: the caller has a deadline and other nodes. `enrolment.ts`
+ * decides whether a node may vote; how votes count is elsewhere.
  */
 
 import type { Redis } from 'ioredis'
@@ -27,8 +28,8 @@ import { decodeAnswers } from './wire.ts'
 export const BATCH_MAX_COMMANDS = 128
 
 /**
- * Longest wait of a command for the answer to the call before it. On a machine at its limits that answer comes sooner; on a
- * long way to the node it comes later, and to wait for it would cost a round trip.
+ * Longest wait of a command for the answer to the call before it. A machine at its limits answers sooner; over a long
+ * way the answer comes later, and waiting for it would cost a round trip.
  */
 export const GATHER_MS = 1
 
@@ -36,12 +37,12 @@ export const GATHER_MS = 1
 export const BATCH_MAX_BYTES = 1024 * 1024
 
 /**
- * Most calls that a node may owe us while one of them is overdue. A process that stands still keeps its connection: without
- * a limit every command of that time would be kept, and carried out when it goes on, long after anybody waits.
+ * Most calls in flight to a node while one of them is overdue. A suspended process keeps its connection: without a
+ * limit every command of that time would be kept, and executed when it resumes, long after its caller has given up.
  */
 export const MAX_IN_FLIGHT_CALLS = 16
 
-/** It was read too late: this process stood still, for longer than an answer may be old or the lease lasts that it speaks of. */
+/** Read too late: this process was suspended for longer than an answer may be old, or than the lease in it lasts. */
 const OVER: NodeAnswer = {
   kind: 'unreachable',
   reason: 'timeout',
@@ -49,23 +50,23 @@ const OVER: NodeAnswer = {
   detail: 'read later than an answer counts',
 }
 
-/** An epoch that no node has: its scripts answer that the epoch does not stand. */
+/** An epoch that no node has: its scripts answer that the epoch is outdated. */
 export const NO_EPOCH = ''
 
 export type RedisNodeOptions = {
   readonly name: string
   readonly client: Redis
   readonly script: Script
-  /** Longest wait for the answer to a call, from the moment it is sent; a command waits up to {@link GATHER_MS} before. */
+  /** Longest wait for the answer to a call, from its sending; a command waits up to {@link GATHER_MS} before. */
   readonly deadlineMs: number
   readonly maxTokenAheadMs: number
-  /** An answer that is read later than this after it was asked for does not count (`answer-age.ts`). */
+  /** An answer that is read later than this after it was requested does not count (`answer-age.ts`). */
   readonly answerMaxAgeMs: number
-  /** Of its memory, which new claims may fill. Default: all. */
+  /** Share of its memory that new claims may fill. Default: all. */
   readonly claimsMemoryShare?: number
   readonly clock: Clock
   readonly events: Events
-  /** Called when the node answers that its epoch does not stand any more. */
+  /** Called when the node answers that its epoch is outdated. */
   readonly onForgot?: () => void
 }
 
@@ -99,7 +100,7 @@ export class RedisNode implements RecordNode {
     this.#options = options
   }
 
-  /** Where `undefined`, nothing is sent: the process at the other end is not known, or must not be used. */
+  /** While `undefined` no command is sent: the process at the other end is unknown, or must not be used. */
   useEpoch(epoch: string | undefined): void {
     this.#epoch = epoch
   }
@@ -108,7 +109,7 @@ export class RedisNode implements RecordNode {
     return this.#epoch
   }
 
-  /** What the node takes until it is looked at again has to fit into what new claims leave free. */
+  /** Everything that the node takes until the next look must fit into the room that new claims leave free. */
   sawMemory(memory: NodeMemory): void {
     const { claimsMemoryShare: shareMax = 1, events } = this.#options
     const full = takesNewClaims(memory, shareMax) ? undefined : describeMemory(memory, shareMax)
@@ -162,7 +163,7 @@ export class RedisNode implements RecordNode {
     resolve(answer)
   }
 
-  /** A lease may be over sooner than that. What was recorded stays so: it is said again to whoever asks again. */
+  /** A lease may be over sooner than that. A recorded outcome stays: a retry is answered the same. */
   #isOver(command: RecordCommand, answer: NodeAnswer, elapsedMs: number): boolean {
     if (answer.kind === 'unreachable') return false
     if (elapsedMs > this.#options.answerMaxAgeMs) return true
@@ -225,7 +226,7 @@ export class RedisNode implements RecordNode {
     this.#inFlight.delete(call)
     if (call.settled) this.#overdue -= 1
     else this.#settle(call, answers)
-    // What was waiting for this answer goes now, together with what follows from it.
+    // Commands that waited for this answer go now, together with those that follow from it.
     if (this.#waiting.length > 0) {
       this.#gathering?.cancel()
       this.#gathering = undefined
@@ -245,7 +246,7 @@ export class RedisNode implements RecordNode {
     }
   }
 
-  /** One timer for all calls of the node, for the one whose deadline is next. */
+  /** One timer for all calls of the node, for the next deadline. */
   #watchDeadline(): void {
     if (this.#deadline !== undefined) return
     let next: Call | undefined
@@ -257,7 +258,7 @@ export class RedisNode implements RecordNode {
     if (next === undefined) return
     const { clock } = this.#options
     this.#deadline = clock.timer(Math.max(0, next.deadlineMonoMs - clock.monoMs()), () => {
-      // Timers run before sockets are read: after a stall of our own loop the answer may lie there already. It is read
+      // Timers run before sockets are read: after a stall of our own loop the answer may be there already. It is read
       // first, so that only the node's own silence counts as silence.
       setImmediate(() => {
         this.#deadline = undefined

@@ -4,9 +4,9 @@
  *   down → quarantined → voting ; any → unfit (replica, evicting, a server twice) ; any → down (connection lost)
  *
  * Owns the life of the connections and what is known of each node. Each (re)connection is inspected before a command is
- * sent over it, because a process that was started again cannot keep a TCP connection: that is where a node that forgot is
- * noticed. A node that was flushed says so in its answers. Every node is looked at again from time to time, because its
- * role and its eviction policy can change while the connection lives. How a node gets its vote back is `enroller.ts`.
+ * sent over it, because a restarted process cannot keep a TCP connection: that is how a node that forgot is noticed. A
+ * node that was flushed says so in its answers. Every node is looked at again from time to time, because its role and
+ * its eviction policy can change while the connection lives. How a node gets its vote back is `enroller.ts`.
  */
 
 import type { Timer } from '../core/clock.ts'
@@ -30,13 +30,13 @@ import { loadBatchScript, type Script } from './scripts.ts'
 /** One INFO and one small script a second and node: a change of role or policy counts for no longer than that. */
 const INSPECT_EVERY_MS = 1_000
 
-/** Far above any healthy answer: a connection that is silent for so long is made anew, or a broken path stays in use. */
+/** Far above any healthy answer: a connection silent for so long is redialled, or a broken path would stay in use. */
 const INSPECT_DEADLINE_MS = 1_000
 
-/** How often a connection may be found unready before it is made anew: two seconds, far above loading's own "not yet". */
+/** How often a connection may be unready before it is redialled: two seconds, far above loading's own "not yet". */
 const UNREADY_LOOKS_MAX = 3
 
-/** Where nobody watches the clocks. */
+/** For callers that watch no clocks. */
 const ALL_BELIEVED: LookListener = () => true
 
 export class RedisNodes implements ClusterNodes, AsyncDisposable {
@@ -81,9 +81,9 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   /**
    * Dials all nodes. Resolves when each has been inspected or could not be reached; a node that is down is dialled on.
    *
-   * @param onLook told of the clock that each look at a node shows: who watches the clocks hears of them also while nobody asks
-   *   for anything. Default: all clocks are believed
-   * @returns the nodes that must not be used, each with its reason: where there is one, do not start
+   * @param onLook called with each look's reading of a node's clock, so that clocks are watched also without requests.
+   *   Default: all clocks are trusted
+   * @returns the unusable nodes, each with its reason: do not start if there is one
    */
   async connect(onLook: LookListener = ALL_BELIEVED): Promise<readonly string[]> {
     this.#onLook = onLook
@@ -93,10 +93,10 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       this.members.map(async (member) => {
         const { client } = member
         client.on('close', () => this.#down(member, 'connection closed'))
-        // Without a listener a refused connection would end the process; the reason is kept for whoever looks.
+        // Without a listener a refused connection would end the process; the reason is kept for the state of the node.
         client.on('error', (error: Error) => this.#down(member, error.message))
         client.on('ready', () => void this.inspect(member))
-        // A process that stands still accepts the connection and never gets ready.
+        // A suspended process accepts the connection and never gets ready.
         const ready = within(clock, readyMs, client.connect(), 'not ready in time')
         await ready.catch(() => {})
         await this.inspect(member)
@@ -113,7 +113,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     return this.#closed
   }
 
-  /** Looks at a node now; where somebody is looking already, once more after that. */
+  /** Looks at a node now; where a look is under way, once more after that. */
   inspect(member: Member): Promise<void> {
     const before = this.#inspections.get(member) ?? Promise.resolve()
     const inspection = before.then(() => this.#inspect(member))
@@ -141,7 +141,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     }
   }
 
-  /** A node as enrolment sees it, on the connection that it has now. */
+  /** A node as enrolment sees it, on its current connection. */
   enrolmentNode(member: Member, facts: NodeFacts): RedisEnrolmentNode {
     const { connection } = member
     return new RedisEnrolmentNode({
@@ -157,7 +157,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     })
   }
 
-  /** A forward clock jump may have silently expired what it promised: its epoch of before is invalid, and it is enrolled again. */
+  /** A forward clock jump may have silently expired its promises: invalidates its epoch, and it is enrolled again. */
   invalidateEpoch(index: number, reason: string, jump: ForwardJump): void {
     const member = this.members[index]
     const { epoch, sinceMonoMs = Number.NEGATIVE_INFINITY } = member?.epochSeen ?? {}
@@ -175,7 +175,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   #watch(member: Member): void {
     if (this.#closed) return
     const { clock, random, inspectEveryMs = INSPECT_EVERY_MS } = this.options
-    // Spread, so that sidecars that started together do not look together.
+    // Jittered, so that sidecars that started together do not look together.
     const delayMs = inspectEveryMs * (0.75 + random.fraction() / 2)
     this.#watches.set(
       member,
@@ -193,7 +193,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     const { client, connection } = member
     if (this.#closed) return
     member.unreadyLooks = client.status === 'connect' ? member.unreadyLooks + 1 : 0
-    // It accepted the connection and says nothing, or what it says is lost on the way: only dialling again finds out.
+    // It accepted the connection and stays silent, or its answers are lost on the way: only redialling can tell.
     if (member.unreadyLooks >= UNREADY_LOOKS_MAX) {
       member.unreadyLooks = 0
       client.disconnect(true)
@@ -220,7 +220,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
         await this.enrolmentNode(member, facts).raise(this.cluster())
       // Judged again: its twin may have been looked at in the meantime.
       if (!still() || this.#refused(member, facts)) return
-      // What another node answered meanwhile may have settled that this one jumped.
+      // Another node's answer may meanwhile have settled that this one jumped.
       if (facts.epoch === member.invalidated?.epoch) return void this.inspect(member)
       member.wasVoting = true
       this.#known.learn(facts)
@@ -253,13 +253,13 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       this.continuity.saw(member, facts, sample, counts)
       return facts
     } catch (cause) {
-      // Behind a path that drops packets only a new connection finds out that the path is back.
+      // Behind a path that drops packets only a new connection can tell that the path is back.
       if (cause instanceof Error && cause.message === SILENT_NODE) member.client.disconnect(true)
       throw cause
     }
   }
 
-  /** In the same turn as the state that follows, so that of two that must not both be used one is refused. */
+  /** In the same turn as the resulting state, so that of two that exclude each other one is refused. */
   #refused(member: Member, facts: NodeFacts): boolean {
     const others = this.members.flatMap((other) =>
       other !== member && 'facts' in other.state
@@ -279,7 +279,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   async #quarantine(member: Member, facts: NodeFacts, still: () => boolean): Promise<void> {
     // A node without an epoch among nodes that have one is not new, whatever it looks like by itself.
     const clusterLives = this.members.some(({ state }) => 'facts' in state && state.facts.epoch !== undefined)
-    // Nor is one that knows its cluster: its epoch was taken away, and whoever did that may be gone.
+    // Nor is one that knows its cluster: its epoch was taken away, perhaps by a sidecar that is gone.
     const knew = this.#known.id !== undefined || facts.epoch !== undefined || facts.cluster !== undefined
     const forgot = member.wasVoting || knew || clusterLives || facts.quarantine?.origin === 'forgot'
     const begun = isQuarantined(facts) && (!forgot || facts.quarantine.origin === 'forgot')
@@ -289,7 +289,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       const origin = forgot ? 'forgot' : 'new'
       const node = this.enrolmentNode(member, facts)
       await node.begin(this.options.random.hex(16), origin)
-      // Whoever comes later and knows nothing finds out which cluster it was, and it is that one that goes on.
+      // A later sidecar without that knowledge learns which cluster it was, and that cluster goes on.
       if (this.#known.id !== undefined && facts.cluster === undefined) await node.raise(this.cluster())
       known = await this.#look(member)
     }

@@ -7,11 +7,11 @@ import { EPOCH_KEY, PULSE_KEY } from './keys.ts'
 
 const SOURCE = `#!lua flags=allow-oom\n${readFileSync(new URL('./lua/pulse.lua', import.meta.url), 'utf8')}`
 
-/** A field of the hash: the pulse of another node, which has this name. */
+/** A field of the hash: the pulse of the other node with this name. */
 const OF = 'of:'
 
 export async function readPulse(client: Redis): Promise<Pulse | undefined> {
-  // Where it can't be read there is none, and less is known of the node.
+  // An unreadable pulse is none, and less is known of the node.
   const fields = new Map(Object.entries(await client.hgetall(PULSE_KEY).catch(() => ({}))))
   const [name, runId, nodeMs] = [fields.get('name'), fields.get('run'), Number(fields.get('ms'))]
   if (name === undefined || runId === undefined || !Number.isFinite(nodeMs)) return undefined
@@ -23,7 +23,7 @@ export async function readPulse(client: Redis): Promise<Pulse | undefined> {
 
 /**
  * @param epoch under which the node was seen to vote
- * @returns the pulse that stands then; undefined where the node does not vote under this epoch
+ * @returns the pulse after that; undefined where the node does not vote under this epoch
  */
 export async function writePulse(
   client: Redis,
@@ -36,8 +36,8 @@ export async function writePulse(
 }
 
 /**
- * Whether the node is set so that each write is on its disk before it is answered. Not where it does not say: its user may not
- * ask, or somebody else runs it.
+ * Whether the node is configured so that each write is on its disk before its answer. False where it does not say: its
+ * user may not read that, or a managed service runs it.
  *
  * @param field of the node's INFO
  */
@@ -50,7 +50,7 @@ export async function readDurable(client: Redis, field: Promise<(name: string) =
     said.includes('appendfsync') &&
     setting('appendfsync') === 'always' &&
     setting('no-appendfsync-on-rewrite') === 'no' &&
-    // A replica that takes over lacks what was not copied yet, and by itself could not tell.
+    // A replica that takes over lacks what was not copied yet, and could not know by itself.
     info('connected_slaves') === '0' &&
     info('aof_enabled') === '1' &&
     info('aof_last_write_status') === 'ok'

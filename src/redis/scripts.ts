@@ -2,7 +2,7 @@
  * The one script that a node executes, put together from the Lua files beside this one.
  *
  * Lua has no include on Redis, and a batch of commands must be one call, so the files are fragments in a fixed order: a
- * function with what all read, the record, one rule a command and which of them a frame asks for; then the loop over a
+ * function with the common readers, the record, one rule per command and their dispatch by frame; then the loop over a
  * batch, which calls that function only where it must.
  */
 

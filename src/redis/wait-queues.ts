@@ -1,8 +1,8 @@
 /**
- * The queues of those who wait, on the Redis nodes: one call of `lua/line.lua` on each.
+ * The wait queues on the Redis nodes: one call of `lua/line.lua` on each.
  *
- * Owns how long the nodes are waited for. A queue orders claims and grants nothing, so a node that does not answer is left
- * out, and nobody waits for the last one.
+ * Owns how long to wait for the nodes. A queue orders claims and grants nothing, so a node that does not answer is left
+ * out, and no request waits for the slowest one.
  */
 
 import { createHash } from 'node:crypto'
@@ -17,14 +17,14 @@ import { waitQueueKey } from './keys.ts'
 const SOURCE = readFileSync(new URL('./lua/line.lua', import.meta.url), 'utf8')
 const SHA1 = createHash('sha1').update(SOURCE).digest('hex')
 
-/** After a majority has replied: what the others say saves a look, and is not worth a slow node's delay. */
+/** After a majority has replied: another reply saves a look, and is not worth a slow node's delay. */
 const REST_MS = 5
 
-/** Calls that one node may owe us; beyond, it is not asked until it has answered some. */
+/** Calls in flight to one node; beyond, it is skipped until it has answered some. */
 const MAX_IN_FLIGHT_CALLS = 16
 
 export type RedisWaitQueuesOptions = {
-  /** One a node; undefined where nothing may be sent to it now. */
+  /** One per node; undefined where no command may be sent to it now. */
   readonly clients: () => readonly (Redis | undefined)[]
   readonly nodeCount: number
   readonly deadlineMs: number
@@ -47,7 +47,7 @@ export function createRedisWaitQueues({
     const call = sendEntry(client, key, entry).finally(() =>
       inFlight.set(client, (inFlight.get(client) ?? 1) - 1),
     )
-    // Who does not answer is not counted; that is all there is to know of it here.
+    // A node that does not answer is not counted; why does not matter here.
     return within(clock, deadlineMs, call, 'no answer').catch(() => undefined)
   }
 
@@ -70,7 +70,7 @@ export function createRedisWaitQueues({
   }
 }
 
-/** @throws Error where the node does not answer, or has something else under this name */
+/** @throws Error where the node does not answer, or has another type under this name */
 export async function sendEntry(client: Redis, key: string, entry: QueueEntry): Promise<QueueReply> {
   const { process, first, last, draws, openTo, aliveMs } = entry
   const args = [process, first, last, draws, openTo, aliveMs].map(String)

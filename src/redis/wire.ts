@@ -1,8 +1,8 @@
 /**
- * Answers as they travel from a Redis node, and records as they stand on one: the border between named values and bytes.
+ * Answers on their way from a Redis node, and records as it stores them: the border between named values and bytes.
  *
- * Owns what the Lua files' headers describe, and nothing else; commands on their way to a node are `frames.ts`. What does not decode is an error with a
- * sentence, because then the node runs another script than ours or its data were altered.
+ * Owns what the Lua files' headers describe; commands on their way to a node are `frames.ts`. Bytes that do not decode
+ * are an error with a sentence, because then the node runs another script than ours or its data were altered.
  */
 
 import type { SizedSnapshot } from '../core/nodes/enrolment-node.ts'
@@ -10,11 +10,11 @@ import type { NodeAnswer, Unreachable } from '../core/ports.ts'
 import type { NodeRecord } from '../core/record/record.ts'
 import { formatToken, parseToken, type Token } from '../core/record/token.ts'
 
-/** What one call of the batch script says. */
+/** The reply of one call of the batch script. */
 export type BatchReply = {
   readonly nodeMs: number
   readonly enrolled: boolean
-  /** One a command: the name of its answer and the words that belong to it. */
+  /** One per command: the name of its answer and the words that belong to it. */
   readonly lines: readonly string[]
   /** Of those lines whose answer has bytes, in their order. */
   readonly bytes: readonly unknown[]
@@ -34,7 +34,7 @@ export function decodeBatch(reply: unknown, commandCount: number): BatchReply {
 }
 
 /**
- * One answer a command. What does not decode is a node's answer that says nothing.
+ * One answer per command. One that does not decode counts as no answer of the node.
  * @param fullBecause why the node was sent no new claims
  */
 export function decodeAnswers({ nodeMs, lines, bytes }: BatchReply, fullBecause?: string): NodeAnswer[] {
@@ -114,7 +114,7 @@ function decodeAnswer(words: readonly string[], own: unknown, nodeMs: number): N
   }
 }
 
-/** Redis' own word where `maxmemory` is reached: nothing of the command was carried out. */
+/** Redis' own word where `maxmemory` is reached: it executed no part of the command. */
 const OUT_OF_MEMORY = 'OOM '
 
 function noRoom(detail: string): Unreachable {
@@ -122,8 +122,8 @@ function noRoom(detail: string): Unreachable {
 }
 
 /**
- * What `show.lua` says of each record; `damaged`: another program's value under our name, or an altered one, told apart
- * from a record that is not there.
+ * What `show.lua` says of each record; `damaged`: another program's value under our name, or an altered one, as
+ * distinct from a missing record.
  */
 export function decodeSnapshots({
   nodeMs,
@@ -219,7 +219,7 @@ export function unpackRecord(packed: Buffer): NodeRecord {
   }
 }
 
-/** A record that nothing takes away, as no script writes one, has no lifetime. */
+/** A record without expiry, which no script writes, has no lifetime. */
 function lifetime(ttlMs: number): { readonly ttlMs?: number } {
   return ttlMs < 0 ? {} : { ttlMs }
 }
