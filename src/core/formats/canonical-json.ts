@@ -7,7 +7,7 @@
  * no JSON at all, begins with a byte order mark, or is beyond a limit of `json.ts` is `raw` too. Raw is never wrong: it
  * may tell two equal documents apart, it never takes two different ones for one.
  *
- * A selection is applied first. What it drops does not count: a lossy number in an excluded member harms nobody.
+ * A selection is applied first. What it drops does not count: a lossy number in an excluded member does no harm.
  *
  * Source: RFC 8785, section 3.2; RFC 7493 (I-JSON), section 2, for what must not be relied upon.
  */
@@ -22,7 +22,7 @@ export type RawJsonReason =
   | 'number_not_exact'
   | 'negative_zero'
   | 'lone_surrogate'
-  /** No pointer of an `include` chose anything: comparing nothing with nothing would make all such bodies one. */
+  /** No pointer of an `include` matched: comparing empty selections would make all such bodies one. */
   | 'nothing_included'
 
 export type CanonicalJson =

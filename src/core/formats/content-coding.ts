@@ -1,7 +1,7 @@
 /**
  * Undoes the content codings of a body, bounded, so that a compressed and a plain body of one content are one.
  *
- * Codings are undone all or not at all: an unknown one, a broken stream, bytes after its end or a result above the limit
+ * Codings are undone all or not at all: an unknown one, a broken stream, bytes after its end or an oversized result
  * leave the body `encoded`, to be compared as it came together with the names of its codings. `identity` is no coding.
  * Decompression runs in the thread pool of Node, so that a large body does not hold up the others.
  *
@@ -47,7 +47,7 @@ type Decoder = (
   done: (error: Error | null, result: unknown) => void,
 ) => void
 
-// `info: true` hands over the engine beside the result; the published types know only the result.
+// With `info: true` zlib returns the engine beside the result; the published types know only the result.
 const DECODERS: ReadonlyMap<string, Decoder> = new Map([
   ['gzip', gunzip as Decoder],
   ['deflate', inflate as Decoder],
@@ -102,7 +102,7 @@ function undo(
         return resolve(tooLarge ? 'decoded_too_large' : 'broken_coding')
       }
       const { buffer, engine } = result as { buffer: Buffer; engine: { bytesWritten: number } }
-      // What the decoder did not read is no part of the content, and yet part of what the client sent.
+      // Bytes that the decoder did not read are no part of the content, and yet part of what the client sent.
       resolve(engine.bytesWritten === bytes.length ? buffer : 'broken_coding')
     })
   })

@@ -1,8 +1,8 @@
 /**
  * Header field values as text: optional whitespace around them, and lists.
  *
- * Source: RFC 9110, sections 5.6.1 (lists) and 5.6.3 (whitespace). By hand rather than by patterns or `trim()`: the
- * first may take quadratic time on a line of spaces, the second also drops U+00A0, which is a byte of somebody's value.
+ * Source: RFC 9110, sections 5.6.1 (lists) and 5.6.3 (whitespace). Neither patterns nor `trim()`: patterns may take
+ * quadratic time on a line of spaces, and `trim()` also drops U+00A0, which may be a byte of a value.
  */
 
 /** Without spaces and tabs at either end. */

@@ -1,8 +1,8 @@
 /**
  * Length-prefixed framing, and SHA-256 over it: how several values become one without ambiguity.
  *
- * A frame is the concatenation of its parts, each preceded by its length in bytes as 8 bytes, big-endian. Frames nest: a
- * list inside a list is a frame used as a part. No separator can be forged, because nothing inside a part is looked at.
+ * A frame is the concatenation of its parts, each preceded by its length in bytes as 8 bytes, big-endian. Frames nest:
+ * a list inside a list is a frame used as a part. There are no separators to forge: the inside of a part is not parsed.
  *
  * Owns the two ways in which text becomes bytes. Text from the wire is Latin-1, as Node hands header lines and targets
  * over, so that the bytes hashed are the bytes that came. Everything else (names from the configuration) is UTF-8.
@@ -74,7 +74,7 @@ export function decodeUtf8(bytes: Uint8Array): string | undefined {
   try {
     return strictUtf8.decode(bytes)
   } catch {
-    // The decoder's only error is the answer we asked for.
+    // The decoder's only error is the answer to our question.
     return undefined
   }
 }

@@ -7,7 +7,7 @@ import type { HeaderList } from '../header-list.ts'
 /** @param name in lower case */
 export function linesOf(headers: HeaderList, name: string): readonly string[] {
   const lines: string[] = []
-  // Asked some twenty times a request: lengths are compared before letters.
+  // Called some twenty times per request: compare lengths before letters.
   for (const [header, value] of headers)
     if (header.length === name.length && header.toLowerCase() === name) lines.push(value)
   return lines

@@ -10,13 +10,13 @@
 
 import type { Json, Member } from './json.ts'
 
-/** RFC 6901; where said so, a whole segment `*` stands for every element or member. */
+/** RFC 6901; with `*` allowed, a whole segment `*` stands for every element or member. */
 export type JsonPointer = string
 
 /** Most pointers in one selection: each of them is followed at each value of a document. */
 export const POINTERS_MAX = 100
 
-/** Exclude xor include, never both: what both would mean for a value named twice is nobody's to guess. */
+/** Exclude xor include, never both: their meaning for a value named twice would be ambiguous. */
 export type Selection = {
   readonly mode: 'include' | 'exclude'
   /** As configured: sorted and without repetition, so that equal rules look equal. */
@@ -82,7 +82,7 @@ export function valuesAt(document: Json, tokens: readonly string[]): readonly Js
   )
 }
 
-/** What is left of a document; undefined where nothing is (only `include` can choose nothing). */
+/** The rest of a document; undefined where none is left (only `include` can choose nothing). */
 export function select(document: Json, selection: Selection): Json | undefined {
   return selection.mode === 'exclude'
     ? without(document, [selection.root])

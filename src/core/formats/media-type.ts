@@ -30,7 +30,7 @@ export function parseMediaType(value: string): MediaType | undefined {
   const parameters = new Map<string, string>()
   for (const piece of pieces.slice(1)) {
     const text = trimOws(piece)
-    // An empty parameter, as in `text/plain;`, is allowed by the grammar and means nothing.
+    // The grammar allows an empty parameter, as in `text/plain;`, and it means nothing.
     if (text === '') continue
     const equals = text.indexOf('=')
     const name = text.slice(0, Math.max(equals, 0)).toLowerCase()

@@ -3,7 +3,7 @@
  *
  * The order of different names is not relevant, the order of the values of one name is. Percent-encoding is undone for
  * unreserved characters only (letters, digits, `-._~`), everything else stays byte for byte, `%2f` and `%2F` included.
- * Which names are one name is decided on what an application reads: `a[]` and `a%5B%5D` are, so their order stays.
+ * Names are equal as an application reads them: `a[]` and `a%5B%5D` are one name, so their order stays.
  *
  * Source: RFC 3986, sections 2.3 and 6.2.2.2.
  */

@@ -14,7 +14,7 @@ export type Segment =
   | { readonly kind: 'literal'; readonly text: string }
   /** `{name}`: one segment, never empty. */
   | { readonly kind: 'parameter'; readonly name: string }
-  /** `{name*}`, last only: whatever is left, also nothing. */
+  /** `{name*}`, last only: the rest of the path, which may be empty. */
   | { readonly kind: 'rest'; readonly name: string }
 
 export type PathPattern = { readonly text: string; readonly segments: readonly Segment[] }

@@ -1,8 +1,8 @@
 /**
- * Takes values out of an answer before it is stored.
+ * Removes values from an answer before it is stored.
  *
- * Owns the rule that in doubt nothing is stored: what is taken for JSON and can't be written again without loss, and what
- * can't be read at all, is `unredactable`, and a tombstone takes its place. The first client gets the answer as it was.
+ * Owns the rule that an answer in doubt is not stored: JSON that can't be written again without loss, or can't be read
+ * at all, is `unredactable`, and a tombstone takes its place. The first client gets the answer as it was.
  */
 
 import { canonicalJson, type RawJsonReason } from '../formats/canonical-json.ts'
@@ -15,7 +15,7 @@ export type Redacted =
   | { readonly kind: 'redacted'; readonly headers: HeaderList; readonly body: Buffer }
   | { readonly kind: 'unredactable' }
 
-/** Say something of the whole body that does not hold for what is left of it. */
+/** Describe the whole body, and no longer hold for the rest of it. */
 const OF_THE_WHOLE = new Set(['content-digest', 'content-md5', 'content-encoding'])
 
 export function redact(headers: HeaderList, body: Buffer, pointers: readonly JsonPointer[]): Redacted {
@@ -33,10 +33,10 @@ export function redact(headers: HeaderList, body: Buffer, pointers: readonly Jso
     : { kind: 'unredactable' }
 }
 
-/** Every other reason is one of JSON that loses something, or that was not read to its end; whatever it says to be. */
+/** Every other reason means JSON that loses something, or was not read to its end, whatever its declared type. */
 const IS_NO_JSON: ReadonlySet<RawJsonReason> = new Set<RawJsonReason>(['syntax', 'invalid_utf8'])
 
-/** Another medium has no such values. Where it says nothing, or names JSON in whatever charset or sequence (NDJSON), it may have. */
+/** Other media have no such values. An undeclared type, or JSON in any charset or sequence (NDJSON), may have them. */
 function isAnotherMedium(headers: HeaderList): boolean {
   const media = linesOf(headers, 'content-type').map(parseMediaType)
   return media.length > 0 && media.every((each) => each !== undefined && !each.essence.includes('json'))

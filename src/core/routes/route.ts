@@ -1,9 +1,9 @@
 /**
- * A route: which requests it speaks of, and what is to be done with them.
+ * A route: which requests it matches, and how they are handled.
  *
  * Owns the closed set of policies and the matching of a request line. Routes are tried in order and the first match
- * decides; a request that no route matches passes through untouched. Values of this file come from the configuration,
- * complete: every default has been filled in, so that nobody downstream writes `?? something`.
+ * decides; a request that no route matches passes through untouched. Values of this file come complete from the
+ * configuration: every default is filled in, so that no caller writes `?? something`.
  */
 
 import type { JsonPointer } from '../formats/json-pointer.ts'
@@ -28,7 +28,7 @@ export type ProtectedRoute = {
    * `both`: the client's key, and the same content under another key is noticed too.
    */
   readonly mode: 'header' | 'content' | 'both'
-  /** A request without a key is refused with 400. Otherwise it passes through untouched. Of no effect in mode `content`. */
+  /** A request without a key is refused with 400; else it passes through untouched. No effect in mode `content`. */
   readonly required: boolean
   readonly key: KeySource
   readonly fingerprint: FingerprintPolicy
@@ -39,8 +39,8 @@ export type ProtectedRoute = {
   /** Time for all rounds of one claim together. */
   readonly budgetMs: number
   /**
-   * What a concurrent duplicate, or a request for an entity that is taken, does. `wait`: every waiter tries for itself.
-   * `coordinate`: those of all sidecars are let in one after the other, in the order in which they came.
+   * What a concurrent duplicate, or a request for a busy entity, does. `wait`: every waiter tries for itself.
+   * `coordinate`: the waiters of all sidecars are let in one after the other, in order of arrival.
    */
   readonly onContention: 'conflict' | 'wait' | 'coordinate'
   /** Of a duplicate that waits for the first: how long, and how many of one route in this process. */
@@ -54,7 +54,7 @@ export type ProtectedRoute = {
   readonly bodyLimitBytes: number
   /** Largest response body that is stored; above it a tombstone is. */
   readonly storedResponseLimitBytes: number
-  /** Exact status, or class such as `5xx`, to what happens; the exact status wins. For others `settlement.ts` has defaults. */
+  /** Exact status, or class such as `5xx`, to its handling; the exact status wins. Defaults are in `settlement.ts`. */
   readonly store: Readonly<Record<string, Disposition>>
   /** Header names, lower case, stored besides those that always are. */
   readonly storedHeaders: readonly string[]
@@ -69,7 +69,7 @@ export type ProtectedRoute = {
   readonly totalHoldMs: number
 }
 
-/** Everything that is given must match. */
+/** Every given condition must match. */
 export type RouteMatch = {
   /** Upper case. */
   readonly methods?: readonly string[]
@@ -122,10 +122,10 @@ export type PrincipalSource =
   /** SHA-256 of the Authorization header. */
   | { readonly kind: 'authorization' }
   | { readonly kind: 'header'; readonly name: string }
-  /** A claim of the bearer token. Its signature is not verified here: somebody in front of us has done that. */
+  /** A claim of the bearer token. Its signature is not verified here: a gateway in front of us has done that. */
   | { readonly kind: 'jwt'; readonly claim: string }
 
-/** Of a request what routes look at. */
+/** What routes read of a request. */
 export type RequestFacts = {
   readonly method: string
   /** The Host header or authority, with or without port. */

@@ -1,8 +1,8 @@
 /**
- * What is done with the application's answer: kept for duplicates, forgotten so that a retry runs again, or neither.
+ * What happens to the application's answer: kept for duplicates, forgotten so that a retry is executed, or neither.
  *
- * Owns the storing policy of statuses and headers as pure functions. Only whole answers come here; an answer that was
- * cut is not one (`ForwardResult`).
+ * Owns the storing policy of statuses and headers as pure functions. Only whole answers come here, never a truncated
+ * one (`ForwardResult`).
  */
 
 import { linesOf } from '../formats/header-lines.ts'
@@ -16,7 +16,7 @@ import { redact } from './redaction.ts'
 export type Disposition = 'store' | 'release' | 'hold'
 
 export type StoringPolicy = {
-  /** Exact status, or class such as `5xx`, to what happens; the exact status wins. What is not named: see below. */
+  /** Exact status, or class such as `5xx`, to its handling; the exact status wins. Defaults for the rest: see below. */
   readonly store: Readonly<Record<string, Disposition>>
   /** Lower-case names kept besides the built-in list. */
   readonly storedHeaders: readonly string[]
@@ -28,7 +28,7 @@ export type StoringPolicy = {
 /** Answers that say "not now" or "not you": executing the request later is legitimate. */
 const RELEASED_4XX = new Set([401, 403, 407, 408, 421, 425, 429])
 
-/** The application's own word on what happened; stripped before anybody else sees it. */
+/** The application's own verdict; stripped before a client sees it. */
 export const OUTCOME_HEADER = 'fencepost-outcome'
 
 export function dispositionOf(
@@ -39,8 +39,8 @@ export function dispositionOf(
   const last = said.at(-1)?.trim().toLowerCase()
   if (last === 'store' || last === 'release' || last === 'hold') return last
   const { status } = response
-  // An application that refuses and asks for a retry has not settled the request. With 2xx and 3xx it says when to look for the
-  // result of what it accepted (RFC 9110, section 10.2.3): executed again that would be executed twice.
+  // An application that refuses and asks for a retry has not settled the request. With 2xx and 3xx it says when to look
+  // for the result of what it accepted (RFC 9110, section 10.2.3): a retry would execute that twice.
   if (status >= 400 && linesOf(response.headers, 'retry-after').length > 0) return 'release'
   const chosen = policy.store[String(status)] ?? policy.store[`${Math.floor(status / 100)}xx`]
   if (chosen !== undefined) return chosen
@@ -68,7 +68,7 @@ const NEVER_STORED = new Set([
   'content-length',
 ])
 
-/** Which headers of an answer are kept: content-*, x-*, access-control-*, a short list, and what the route adds; never credentials or hop-by-hop. */
+/** Keeps content-*, x-*, access-control-*, a short list, and the route's headers; never credentials or hop-by-hop. */
 export function storedHeadersOf(headers: HeaderList, extra: readonly string[]): HeaderList {
   const connection = new Set(
     linesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(/\s*,\s*/)),
@@ -76,12 +76,12 @@ export function storedHeadersOf(headers: HeaderList, extra: readonly string[]): 
   return headers.filter(([name, value]) => {
     const lower = name.toLowerCase()
     if (NEVER_STORED.has(lower) || connection.has(lower) || lower.startsWith('fencepost-')) return false
-    // The record would be refused as damaged when it is read: better without this header than without an answer.
+    // The record would be refused as damaged when it is read: better to lose this header than the answer.
     if (!isStorableHeader(name, value)) return false
     return (
       lower.startsWith('content-') ||
       lower.startsWith('x-') ||
-      // Without them a browser hides a replay from the page that asked.
+      // Without them a browser hides a replay from the page that requested it.
       lower.startsWith('access-control-') ||
       STORED_NAMES.has(lower) ||
       extra.includes(lower)
@@ -116,7 +116,7 @@ export function storedOutcomeOf(
   }
 }
 
-/** Without a body (HEAD, 304) the length is what another answer would have: nobody but the application knows it. */
+/** Without a body (HEAD, 304) the length is that of another answer, which only the application knows. */
 function lengthOf({ headers }: Pick<ApplicationResponse, 'headers'>): HeaderList {
   const [length] = linesOf(headers, 'content-length')
   return length !== undefined && /^[0-9]+$/.test(length) ? [['Content-Length', length]] : []
