@@ -6,7 +6,7 @@ import { eventually } from '../support/eventually.ts'
 import { joinCluster, outcomeOf } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
-test('a cluster lives with exactly the rights that docs/operations/nodes.md lists', async () => {
+test('a cluster works with exactly the rights that docs/operations/nodes.md lists', async () => {
   const page = readFileSync(new URL('../../docs/operations/nodes.md', import.meta.url), 'utf8')
   const line = /^user fencepost .*$/m.exec(page)?.[0] ?? ''
   expect(line).toContain('-@all')
@@ -38,12 +38,12 @@ test('a cluster lives with exactly the rights that docs/operations/nodes.md list
   expect(await auditLog.remove('dead-letters', entry.id)).toBe(true)
 })
 
-test('a node whose user must not choose the database of the URL is down, and not used in another database', async () => {
+test('a node whose user may not select the database of the URL is down, and no other database is used', async () => {
   const page = readFileSync(new URL('../../docs/operations/nodes.md', import.meta.url), 'utf8')
   const line = /^user fencepost .*$/m.exec(page)?.[0] ?? ''
   await using servers = await startRedisServers(3, { config: ['user default on nopass ~* &* +@all', line] })
   const urls = servers.urls.map((url) => `${url}/1`)
-  // Started before its user's rights were taken away.
+  // Started before its user's rights were revoked.
   const before = await joinCluster(urls)
   onTestFinished(() => before[Symbol.asyncDispose]())
   await before.votes(3)

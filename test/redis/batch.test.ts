@@ -1,6 +1,6 @@
 /**
- * The bytes that are handed to ioredis, argument by argument: `PreparedCommand` leaves out the encoding of the library, so
- * nothing else would notice one that is wrong. What a node answers to them is the contract suite's.
+ * The bytes that ioredis gets, argument by argument: `PreparedCommand` skips the encoding of the library, so no other
+ * test would notice a wrong one. The contract suite tests the answers of a node.
  */
 import type { Command, Redis } from 'ioredis'
 import { describe, expect, test } from 'vitest'
@@ -25,7 +25,7 @@ const claim = {
 const NO_OWNER = '0'.repeat(32)
 const NO_FINGERPRINT = '0'.repeat(64)
 
-/** What one call hands to ioredis, one entry a command, one character a byte. @param replies an error is thrown */
+/** The bytes of one call, one entry per command, one character per byte. @param replies an error is thrown */
 async function sentBy(batch: Batch, replies: readonly unknown[]): Promise<readonly string[]> {
   const sent: string[] = []
   const left = [...replies]
@@ -164,7 +164,7 @@ describe('a frame, field by field', () => {
   ]
 
   test.each(commands.map(([command, fields]) => [command.kind, command, fields] as const))(
-    'of the command %s',
+    'the frame of the command %s',
     (_, command, fields) => {
       expect(frameOf(command)).toEqual({ key: `$${KEY.length}\r\n${KEY}\r\n`, bytes: fields.join('') })
     },
@@ -238,7 +238,7 @@ describe('a frame, field by field', () => {
     ],
   ]
 
-  test.each(enrolment)('of the enrolment command %s', (_, frame, key, fields) => {
+  test.each(enrolment)('the frame of the enrolment command %s', (_, frame, key, fields) => {
     expect(frame).toEqual({ key: `$${key.length}\r\n${key}\r\n`, bytes: fields.join('') })
   })
 })
@@ -246,7 +246,7 @@ describe('a frame, field by field', () => {
 describe('a call of the batch script', () => {
   const { bytes } = frameOf(claim)
 
-  test('is EVALSHA with the keys, then epoch, tolerated skew and all frames in one argument', async () => {
+  test('a call is EVALSHA with the keys, then epoch, tolerated skew and all frames in one argument', async () => {
     const other = { ...claim, key: 'dedup:käse:test:v1:2' }
     const sent = await sentBy(batchOf([frameOf(claim), frameOf(other)]), [reply('granted 1', 'granted 1')])
     const otherKey = Buffer.from(other.key).toString('latin1')
@@ -255,7 +255,7 @@ describe('a call of the batch script', () => {
     ])
   })
 
-  test('spelled out to the last byte', async () => {
+  test('a call, spelled out to the last byte', async () => {
     const sent = await sentBy(batchOf([frameOf({ kind: 'read', key: 'dedup:a' })]), [reply('absent')])
     const zeros = '0'.repeat(172)
     expect(sent).toEqual([
@@ -263,14 +263,14 @@ describe('a call of the batch script', () => {
     ])
   })
 
-  test('says of a node that is taken for full that it must grant no new claim', async () => {
+  test('a call to a full node forbids new claims', async () => {
     const sent = await sentBy(batchOf([frameOf(claim)], { full: true }), [reply('full')])
     expect(sent).toEqual([
       respOf('evalsha', SCRIPT.sha1, '2', 'dedup::epoch', KEY, 'e-1', '10000', bytes, 'full'),
     ])
   })
 
-  test('is EVAL with the source, and the same arguments, where the node does not know the script', async () => {
+  test('a call is repeated as EVAL with the source and the same arguments where the script is missing', async () => {
     const sent = await sentBy(batchOf([frameOf(claim)]), [
       new Error('NOSCRIPT No matching script.'),
       reply('granted 1'),
@@ -280,7 +280,7 @@ describe('a call of the batch script', () => {
     expect(sent).toEqual([respOf('evalsha', SCRIPT.sha1, ...args), respOf('eval', source, ...args)])
   })
 
-  test('is not repeated after any other error', async () => {
+  test('a call is not repeated after any other error', async () => {
     await expect(sentBy(batchOf([frameOf(claim)]), [new Error('LOADING')])).rejects.toThrow('LOADING')
   })
 })

@@ -1,4 +1,4 @@
-/** Real servers whose wall clocks jump, run apart and are set right again. Needs a C compiler for the library that does it. */
+/** Real servers whose wall clocks jump, drift and are corrected. Needs a C compiler for the library that does it. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import { eventually } from '../support/eventually.ts'
 import { joinCluster, keyOf, outcomeOf, QUARANTINE_MS, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
-/** Records are remembered for a minute here. */
+/** Beyond the retention of a minute in this file. */
 const PAST_RETENTION_MS = 120_000
 
 type Leaping = { readonly servers: RedisServers; readonly clocks: readonly ShiftedClock[] }
@@ -41,14 +41,14 @@ function at(servers: RedisServers, index: number): Redis {
   return client
 }
 
-/** Long enough that every node's clock has been seen to go on steadily before it jumps. */
+/** Long enough to see every node's clock run steadily before it jumps. */
 async function seenSteady(sidecar: Sidecar): Promise<void> {
   for (let n = 0; n < 3; n += 1) await sidecar.carryOut(`steady ${n} ${performance.now()}`)
 }
 
 const duplicate = (name: string) => ({ kind: 'duplicate', outcome: outcomeOf(name) })
 
-test('a node whose clock jumps past the retention and back has forgotten: it votes again only when it was told', async () => {
+test('a node whose clock jumps past the retention and back votes again only with its records restored', async () => {
   const { servers, clocks } = await start(5)
   const sidecar = await joined(servers.urls)
   const other = await joined(servers.urls)
@@ -66,7 +66,7 @@ test('a node whose clock jumps past the retention and back has forgotten: it vot
   await eventually('the other sidecar knows', () => other.states()[2] === 'quarantined')
   await sidecar.votes(5)
   expect(await client.exists(keyOf('remembered'))).toBe(1)
-  // Whoever saw it first says why; the one after it finds the node in quarantine.
+  // The sidecar that saw it first gives the reason; the other one finds the node in quarantine.
   expect([...sidecar.events, ...other.events]).toContainEqual(
     expect.objectContaining({
       kind: 'node_state',
@@ -76,7 +76,7 @@ test('a node whose clock jumps past the retention and back has forgotten: it vot
   )
 })
 
-test('what two of three nodes knew is not carried out again when the clock of one of them jumps', async () => {
+test('a request that two of three nodes knew is not executed again when the clock of one of them jumps', async () => {
   const { servers, clocks } = await start(3)
   const links: FaultLink[] = []
   for (const url of servers.urls) links.push(await startFaultLink(Number(new URL(url).port)))
@@ -88,7 +88,7 @@ test('what two of three nodes knew is not carried out again when the clock of on
   const sidecar = await joined(urls, { deadlineMs: 500 })
   await sidecar.votes(3)
 
-  // The third node never hears of it.
+  // The third node never gets it.
   links[2]?.set({ hold: 'out' })
   await sidecar.carryOut('known to two')
   links[2]?.reset()
@@ -100,7 +100,7 @@ test('what two of three nodes knew is not carried out again when the clock of on
   })
   expect(await at(servers, 2).exists(keyOf('known to two'))).toBe(0)
 
-  // The one that forgets and the one that never knew would be a majority.
+  // The node that forgets and the one that never knew would be a majority.
   clocks[0]?.set(PAST_RETENTION_MS)
   links[1]?.set({ hold: 'both' })
   expect(await at(servers, 0).get(keyOf('known to two'))).toBeNull()
@@ -132,7 +132,7 @@ test.each([
     expect(await sidecar.claim('by the clock', budget)).toMatchObject({ kind })
     for (const clock of clocks) clock.set(0)
     await eventually(
-      'with clocks that are right it is granted',
+      'with right clocks it is granted',
       async () => {
         const claimed = await sidecar.claim(`right again ${performance.now()}`, { budgetMs: 200 })
         return claimed.kind === 'granted'
@@ -142,7 +142,7 @@ test.each([
   },
 )
 
-test('a node of which a jump is told while it is being looked at does not vote when the look is over', async () => {
+test('a node whose clock jump is reported during its inspection does not vote after the inspection', async () => {
   await using servers = await startRedisServers(3)
   const first = await joinCluster(servers.urls)
   onTestFinished(() => first[Symbol.asyncDispose]())
@@ -155,7 +155,7 @@ test('a node of which a jump is told while it is being looked at does not vote w
   const tell = () => second.invalidateEpoch(0, 'its clock jumped', jump)
   let told = false
   await second.connect((index) => {
-    // By what another node answers, before this one has taken the quarantine.
+    // Triggered by another node's answer, before this node has the quarantine.
     if (index === 0 && !told) setImmediate(tell)
     told ||= index === 0
     return true

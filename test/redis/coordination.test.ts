@@ -1,4 +1,4 @@
-// What sidecars do together, on real nodes: one sweeps, all write the audit log, an operator decides.
+// Coordination on real nodes: one sidecar sweeps, all write the audit log, an operator decides.
 import { expect, test } from 'vitest'
 import { createSweeper, type OrphanSeen, type Verdict } from '../../src/coordination/sweeper.ts'
 import type { AuditEntry } from '../../src/core/coordination/audit-log.ts'
@@ -64,7 +64,7 @@ const entry = (id: string, atWallMs: number): AuditEntry => ({
   fields: { a: 'b' },
 })
 
-test('the audit log: entries of a majority, merged by their own ids, each once, whoever writes it', async () => {
+test('the audit log has the entries of a majority, merged by their own ids, each once, from any writer', async () => {
   await using servers = await startRedisServers(5)
   await using one = await joinCluster(servers.urls)
   await using other = await joinCluster(servers.urls)
@@ -87,7 +87,7 @@ test('the audit log: entries of a majority, merged by their own ids, each once, 
   expect((await there.read('dead-letters', 10)).kind).toBe('unavailable')
 })
 
-test('an entry that was broken off half-way is written by whoever tells it again', async () => {
+test('an entry that was cut off half-way is completed by the next append of it', async () => {
   await using servers = await startRedisServers(3)
   await using sidecar = await joinCluster(servers.urls)
   const auditLog = auditLogOf(sidecar)
@@ -104,7 +104,7 @@ test('an entry that was broken off half-way is written by whoever tells it again
   })
 })
 
-test('the sweeper writes an orphan down once, and neither live claims, outcomes, entities nor marks of contents', async () => {
+test('the sweeper records an orphan once, and no live claim, outcome, entity or mark of a content', async () => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
   const orphan = await lapsedClaim(sidecar, 'orphan')
@@ -136,12 +136,12 @@ test.each<[verdict: Verdict, open: number, next: string]>([
   expect(asked).toMatchObject([{ attempt: 1 }])
   const claimed = await sidecar.claim('asked')
   expect(claimed.kind).toBe(next)
-  // Only where nobody knows is the next attempt told that it may be the second.
+  // Only after an unknown verdict does the next attempt learn that it may be the second.
   if (claimed.kind === 'granted') expect(claimed.lease.attempt).toBe(verdict === 'unknown' ? 2 : 1)
 })
 
 test.each<Verdict>(['completed', 'released'])(
-  'carried out again and recorded while the application was asked, it is no orphan, though it says %s',
+  'a request that is executed and recorded while the application is asked is no orphan, though the verdict is %s',
   async (verdict) => {
     await using servers = await startRedisServers(5)
     await using sidecar = await joinCluster(servers.urls)
@@ -190,7 +190,7 @@ test('an operator decides about an orphan; one that moved on by itself is left a
   })
 })
 
-test('a decision is about the attempt that was asked about: where another one lapsed meanwhile nothing is forgotten', async () => {
+test('a decision is about one attempt: where another one has lapsed meanwhile, no claim is forgotten', async () => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
   const recordKey = await lapsedClaim(sidecar, 'tried again')
@@ -206,7 +206,7 @@ test('a decision is about the attempt that was asked about: where another one la
   expect(await sidecar.claim('tried again')).toMatchObject({ kind: 'granted', lease: { attempt: 3 } })
 })
 
-test('a decision that is repeated is about the same claim: a newer one, a first attempt like it, is not forgotten', async () => {
+test('a repeated decision is about the same claim: a newer first attempt is not forgotten', async () => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
   const recordKey = await lapsedClaim(sidecar, 'decided')
@@ -223,7 +223,7 @@ test('a decision that is repeated is about the same claim: a newer one, a first 
   expect(await sidecar.claim('decided')).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
 })
 
-test('one candidate leads; when it is gone another does, under a larger token', async () => {
+test('one candidate leads; when it resigns another one leads under a larger token', async () => {
   await using servers = await startRedisServers(5)
   await using one = await joinCluster(servers.urls)
   await using other = await joinCluster(servers.urls)
@@ -247,9 +247,9 @@ test('one candidate leads; when it is gone another does, under a larger token', 
       events: SILENT,
     })
   const first = candidate('one', one)
-  await eventually('somebody to lead', () => first.leading)
+  await eventually('the first to lead', () => first.leading)
   await using second = candidate('other', other)
-  await eventually('the other to see that somebody does', () => second.filled)
+  await eventually('the other to see the leader', () => second.filled)
   expect([first.leading, second.leading]).toEqual([true, false])
   expect(first.filled).toBe(true)
 

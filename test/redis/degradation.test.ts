@@ -8,7 +8,7 @@ import { runningClock } from '../support/held-clock.ts'
 import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
-/** More than `serve` has by default: a healthy server may be held up by what else runs on the machine. */
+/** More than the default of `serve`: other work of the machine may delay a healthy server. */
 const DEADLINE_MS = 500
 
 async function start(
@@ -30,13 +30,13 @@ async function at(servers: RedisServers, index: number): Promise<Redis> {
   return client
 }
 
-test('one hung node is waited for a few times and no more, however many requests there are', async () => {
+test('requests wait for a hung node a few times only, however many there are', async () => {
   const { servers, sidecar } = await start(5)
   servers.pause(4)
   const given = (to: string) =>
     sidecar.events.findIndex((event) => event.kind === 'breaker_changed' && event.to === to)
   for (let n = 0; given('open') < 0; n += 1) await sidecar.carryOut(`request ${n}`)
-  // What was under way when it was given up is waited for still; after a stall the end of that is told two turns later.
+  // Calls under way when it was given up still end; after a stall their end is reported two turns later.
   await pause(systemClock, DEADLINE_MS)
   for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve))
   const from = sidecar.events.length
@@ -63,7 +63,7 @@ test('one hung node is waited for a few times and no more, however many requests
   })
 })
 
-test('a quorum that hung is used again within two seconds of its return, and was asked little meanwhile', async () => {
+test('a hung quorum is used again within two seconds of its return, and gets few calls meanwhile', async () => {
   const { servers, sidecar } = await start(5)
   await sidecar.carryOut('before')
   for (const index of [0, 1, 2]) servers.pause(index)
@@ -71,7 +71,7 @@ test('a quorum that hung is used again within two seconds of its return, and was
     await sidecar.claim('lost', { budgetMs: 100 })
     return sidecar.kinds().includes('quorum_breaker_changed')
   })
-  // Whoever is refused at once was not asked for at any node: two of them would have answered. A probe asks them.
+  // A claim that is refused at once reached no node: two of them would have answered. A probe reaches them.
   await eventually('claims are refused at once', async () => {
     const refused = await sidecar.claim('refused at once', { budgetMs: 100 })
     expect(refused).toMatchObject({ kind: 'unavailable' })
@@ -85,19 +85,19 @@ test('a quorum that hung is used again within two seconds of its return, and was
     const { kind } = await sidecar.claim('before', { budgetMs: 100 })
     return kind === 'duplicate'
   })
-  // Two seconds are promised; a machine that does other things beside this gets one more.
+  // Two seconds are promised; a busy machine gets one more.
   expect(running.monoMs() - resumedAt).toBeLessThan(3_000)
-  // What was sent to the nodes while they stood still holds nothing up: the leases of nobody end by themselves.
+  // Calls from the time of the hang delay no request: leases without a holder end by themselves.
   await sidecar.carryOut('after')
 })
 
-// F9, F19, F20: what a node says instead of an answer is never "the key is free".
+// F9, F19, F20: the error of a node never means "the key is free".
 test.each<[what: string, act: (client: Redis) => Promise<unknown>]>([
   ['is out of memory', (client) => client.config('SET', 'maxmemory', '1')],
   ['is busy with a long script', (client) => busy(client)],
   ['asks for a password', (client) => lockOut(client)],
 ])(
-  'a node that %s votes for nothing; with three of five nothing is granted, and it recovers',
+  'a node that %s grants no claim; with three of five no claim is granted, and it recovers',
   async (_, act) => {
     const { servers, sidecar } = await start(5)
     await sidecar.carryOut('before')
@@ -106,7 +106,7 @@ test.each<[what: string, act: (client: Redis) => Promise<unknown>]>([
     await act(first)
     await sidecar.carryOut('four are left')
     await Promise.all([act(second), act(third)])
-    const claims = await eventually('nobody grants', async () => {
+    const claims = await eventually('no node grants', async () => {
       const claimed = await sidecar.claim(`refused ${performance.now()}`, { budgetMs: 200 })
       return claimed.kind === 'unavailable' && claimed
     })
@@ -124,7 +124,7 @@ async function busy(client: Redis): Promise<void> {
   await client.config('SET', 'lua-time-limit', '10')
   const endless = new Redis(client.options.port ?? 0, '127.0.0.1')
   onTestFinished(() => endless.disconnect())
-  endless.eval('while true do end', 0).catch(() => {}) // It is killed: that is the end of it.
+  endless.eval('while true do end', 0).catch(() => {}) // It is killed.
   await eventually('it says BUSY', async () =>
     (await client.ping().catch((cause) => String(cause))).includes('BUSY'),
   )
@@ -136,7 +136,7 @@ async function lockOut(client: Redis): Promise<void> {
 }
 
 async function recover(client: Redis): Promise<void> {
-  await client.call('SCRIPT', 'KILL').catch(() => {}) // Where no script runs there is none to kill.
+  await client.call('SCRIPT', 'KILL').catch(() => {}) // There may be no running script.
   await eventually('it answers again', () => client.ping())
   await client.config('SET', 'requirepass', '')
   await client.config('SET', 'maxmemory', '0')

@@ -1,4 +1,4 @@
-/** Nodes that are started again one after another with their data, as a cluster's autoscaler does it every week. */
+/** Nodes that restart one after another with their data, as a cluster's autoscaler does every week. */
 
 import { cp, rm } from 'node:fs/promises'
 import { join as pathOf } from 'node:path'
@@ -12,7 +12,7 @@ import { eventually } from '../support/eventually.ts'
 import { joinCluster, keyOf, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, type RedisServersOptions, startRedisServers } from '../support/redis-servers.ts'
 
-/** As `serve` has it with its default settings: 61.6 s, far longer than these tests take. */
+/** The default of `serve`: 61.6 s, far longer than these tests take. */
 const QUARANTINE_MS = quarantineMsFor(60_000, 1_000)
 
 const SYNCED: Readonly<Record<string, RedisServersOptions>> = {
@@ -25,7 +25,7 @@ function join({ urls }: RedisServers): Promise<Sidecar> {
   return joinCluster(urls, { names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 200 })
 }
 
-/** As an operator sees it. */
+/** The output of `nodes status`, as an operator sees it. */
 async function status(servers: RedisServers) {
   const settings = { FENCEPOST_REDIS_NODES: servers.nodesSetting, FENCEPOST_PROXY_LISTEN: 'off' }
   const { io, stdout } = bufferedIo({ ...settings, FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s' })
@@ -45,7 +45,7 @@ async function pulsing(sidecar: Sidecar): Promise<void> {
   )
 }
 
-/** The volume of a server as it is now; to be put back while the server is down. */
+/** A copy of the volume of a server; the result puts it back while the server is down. */
 async function snapshot(servers: RedisServers, index: number): Promise<() => Promise<void>> {
   const { folder } = servers.at(index)
   const copy = pathOf(folder, 'snapshot')
@@ -56,7 +56,7 @@ async function snapshot(servers: RedisServers, index: number): Promise<() => Pro
   }
 }
 
-/** The others have noted a later pulse of the node than it had at that time. */
+/** Waits until the others have noted a later pulse of the node than it had at that time. */
 async function notedSince(sidecar: Sidecar, index: number, sinceMs: number): Promise<void> {
   const name = sidecar.nodes.options.names?.[index] ?? ''
   await eventually('the others know of a later pulse', () =>
@@ -79,10 +79,10 @@ async function hasRecord(servers: RedisServers, index: number, name: string): Pr
   }
 }
 
-// Side by side: they wait for pulses, inspections and syncs, each with nodes of its own.
-describe.concurrent('nodes that are started again with their data:', () => {
+// Concurrent: they wait for pulses, inspections and syncs, each with nodes of its own.
+describe.concurrent('nodes that restart with their data:', () => {
   test.for(['always', 'everysec'])(
-    'five nodes with appendfsync %s, started again one after another as each is back, vote without a quarantine and forget nothing',
+    'five nodes with appendfsync %s that restart one after another vote without a quarantine and forget no record',
     { timeout: 60_000 },
     async (policy) => {
       await using servers = await startRedisServers(5, SYNCED[policy] ?? {})
@@ -108,7 +108,7 @@ describe.concurrent('nodes that are started again with their data:', () => {
     },
   )
 
-  test('all five nodes with appendfsync always killed at once, with their data, vote again by themselves', async () => {
+  test('all five nodes with appendfsync always, killed at once, vote again by themselves', async () => {
     await using servers = await startRedisServers(5, SYNCED.always ?? {})
     await using sidecar = await join(servers)
     await sidecar.votes(5)
@@ -120,7 +120,7 @@ describe.concurrent('nodes that are started again with their data:', () => {
     expect(await sidecar.claim('before')).toMatchObject({ outcome: outcomeOf('before') })
   })
 
-  test('a volume that was set back is noticed, and its node is told what it lacks before it votes', async () => {
+  test('a volume that was set back is noticed, and its node gets the missing records before it votes', async () => {
     await using servers = await startRedisServers(5, SYNCED.always ?? {})
     await using sidecar = await join(servers)
     await sidecar.votes(5)
@@ -137,7 +137,7 @@ describe.concurrent('nodes that are started again with their data:', () => {
     expect(await hasRecord(servers, 0, 'in the snapshot')).toBe(true)
   })
 
-  test('two volumes that were set back and a third node that may have lost a second stay closed, and the status says why', async () => {
+  test('two set-back volumes and a node that may have lost a second stay closed; the status says why', async () => {
     await using servers = await startRedisServers(5, SYNCED.everysec ?? {})
     await using sidecar = await join(servers)
     await sidecar.votes(5)
@@ -149,7 +149,7 @@ describe.concurrent('nodes that are started again with their data:', () => {
     await first()
     await second()
     for (const index of [0, 1, 2]) await servers.start(index)
-    // Far longer than it takes a node that may vote again.
+    // Far longer than a node needs that may vote again.
     await eventually(
       'they wait',
       () =>
@@ -174,7 +174,7 @@ describe.concurrent('nodes that are started again with their data:', () => {
     })
   })
 
-  test('with the third node synced always, two volumes that were set back heal by themselves', async () => {
+  test('with the third node synced always, two set-back volumes heal by themselves', async () => {
     await using servers = await startRedisServers(5, {
       appendOnly: true,
       config: (index) => (index === 2 ? [] : ['appendfsync everysec']),
@@ -193,7 +193,7 @@ describe.concurrent('nodes that are started again with their data:', () => {
     for (const index of [0, 1]) expect(await hasRecord(servers, index, 'after the snapshots')).toBe(true)
   })
 
-  test('a sidecar that has just started finds all nodes restarted, with appendfsync always: it tells each what all show, and they vote', async () => {
+  test('a new sidecar finds all nodes restarted under appendfsync always: they get all records and vote', async () => {
     await using servers = await startRedisServers(5, SYNCED.always ?? {})
     await using before = await join(servers)
     await before.votes(5)
@@ -219,7 +219,7 @@ describe.concurrent('nodes that are started again with their data:', () => {
     )
   })
 
-  test('a node is written its pulse twice a second at most, however many sidecars look at it, also where its memory is full', async () => {
+  test('a node gets its pulse at most twice a second from all sidecars, also at maxmemory', async () => {
     await using servers = await startRedisServers(3, { appendOnly: true, maxMemory: '3mb' })
     const names = servers.urls.map((url) => new URL(url).host)
     const looks = { names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 40 }
@@ -229,7 +229,7 @@ describe.concurrent('nodes that are started again with their data:', () => {
     for (const sidecar of sidecars) await sidecar.votes(3)
     const client = new Redis(servers.at(0).url)
     stack.defer(() => client.disconnect())
-    // Below what it takes already: every write that needs memory is refused from now on.
+    // Below its present use: every write that needs memory is refused from now on.
     await client.config('SET', 'maxmemory', '1')
     const pulseMs = async () => Number(await client.hget(PULSE_KEY, 'ms'))
     await client.config('RESETSTAT')
@@ -242,7 +242,7 @@ describe.concurrent('nodes that are started again with their data:', () => {
     expect(writes).toBeLessThanOrEqual((untilMs - fromMs) / 500 + 2)
   })
 
-  test('a node whose user may not ask how it syncs is told what the others remember, and votes all the same', async () => {
+  test('a node whose user may not read its sync setting gets the records of the others, and votes', async () => {
     const rights = '-@all +@read +@write +@scripting +@connection +info +time -config'
     await using servers = await startRedisServers(3, {
       appendOnly: true,

@@ -18,7 +18,7 @@ async function join(...[urls, more]: Parameters<typeof joinCluster>): Promise<Si
   return sidecar
 }
 
-/** A client of the test's own. */
+/** A client of the test. */
 async function at(servers: RedisServers, index: number): Promise<Redis> {
   const client = new Redis(servers.at(index).url, { maxRetriesPerRequest: 1 })
   client.on('error', () => {})
@@ -31,14 +31,14 @@ async function restartEmpty(servers: RedisServers, index: number): Promise<void>
   await servers.start(index, { emptied: true })
 }
 
-/** Restarted empty, and enrolled again. */
+/** Restarts a node empty, and waits until it is enrolled again. */
 async function enrolledAgain(servers: RedisServers, index: number, sidecar: Sidecar): Promise<void> {
   const before = sidecar.events.length
   await restartEmpty(servers, index)
   await eventually(`redis-${index} is enrolled again`, () => sidecar.gotVote(`redis-${index}`, before))
 }
 
-/** All records, and nothing that has no lifetime. */
+/** Evicts all records, and no key without a lifetime. */
 async function evict(client: Redis): Promise<void> {
   await client.config('SET', 'maxmemory-policy', 'volatile-random')
   await client.config('SET', 'maxmemory', '2mb')
@@ -54,7 +54,7 @@ async function keepAll(client: Redis): Promise<void> {
 
 const duplicate = (name: string) => ({ kind: 'duplicate', outcome: outcomeOf(name) })
 
-test('a brand-new cluster is enrolled at once, by whoever of three sidecars is first', async () => {
+test('a brand-new cluster is enrolled at once, by the first of three sidecars', async () => {
   const servers = await start(5)
   const sidecars = await Promise.all([0, 1, 2].map(() => join(servers.urls)))
   for (const sidecar of sidecars) await sidecar.votes(5)
@@ -64,7 +64,7 @@ test('a brand-new cluster is enrolled at once, by whoever of three sidecars is f
   expect(new Set(ids).size).toBe(1)
 })
 
-test('a node that was restarted empty gets its vote back only with what the others remember', async () => {
+test('a node that restarts empty gets its vote back only with the records of the others', async () => {
   const servers = await start(5)
   const sidecar = await join(servers.urls)
   await sidecar.votes(5)
@@ -90,13 +90,13 @@ test('a node that was restarted empty gets its vote back only with what the othe
   expect(await client.pttl(keyOf('request 7'))).toBeGreaterThan(30_000)
   expect(sidecar.gotVote('redis-2', before)).toBe(true)
 
-  // Straight after, two others are gone: those that are left and the one that forgot have the outcome.
+  // Straight after, two others fail: the remaining ones and the node that forgot have the outcome.
   await restartEmpty(servers, 0)
   await restartEmpty(servers, 1)
   for (const name of names.slice(0, 20)) expect(await sidecar.claim(name)).toMatchObject(duplicate(name))
 })
 
-test('records are told many at a time, and each outcome is loaded once', async () => {
+test('records are copied many at a time, and each outcome is loaded once', async () => {
   const servers = await start(5)
   const sidecar = await join(servers.urls)
   await sidecar.votes(5)
@@ -115,12 +115,12 @@ test('records are told many at a time, and each outcome is loaded once', async (
     expect(outcome).not.toBe('')
     expect(await own.getrange(keyOf(name), HEADER_BYTES, -1)).toBe(outcome)
   }
-  // Some hundred keys a page: for each a look and an adoption there, a look and a load elsewhere.
+  // Some hundred keys a page: for each a look and an adoption here, a look and a load on the sources.
   expect(await calls(own)).toBeLessThan(60)
   for (const client of clients) expect(await calls(client)).toBeLessThan(60)
 })
 
-test('under load, a node that was restarted empty is not counted once before it is enrolled again', async () => {
+test('under load, a node that restarts empty is never counted before it is enrolled again', async () => {
   const servers = await start(5)
   const sidecar = await join(servers.urls)
   await sidecar.votes(5)
@@ -148,7 +148,7 @@ test('under load, a node that was restarted empty is not counted once before it 
   expect([...answers(sidecar, killed, enrolledAt())].sort()).toEqual(['quarantined', 'unreachable'])
 })
 
-/** Of the node at index 2, between two events. */
+/** The answers of the node at index 2, between two events. */
 function answers({ events }: Sidecar, from: number, until?: number): Set<string> {
   const between = events.slice(from, until)
   return new Set(
@@ -158,7 +158,7 @@ function answers({ events }: Sidecar, from: number, until?: number): Set<string>
   )
 }
 
-test('a node in quarantine is written to, and its answers do not count', async () => {
+test('a node in quarantine gets commands, and its answers do not count', async () => {
   const servers = await start(3)
   const sidecar = await join(servers.urls, { quarantineMs: 60_000 })
   await sidecar.votes(3)
@@ -188,7 +188,7 @@ test('FLUSHALL on two of five: duplicates are still answered from the record', a
 })
 
 test.each([3, 5])(
-  'FLUSHALL on %i of five: nothing is granted any more, and it is said loudly',
+  'FLUSHALL on %i of five: no claim is granted any more, and an event reports it',
   async (wiped) => {
     const servers = await start(5)
     const sidecar = await join(servers.urls)
@@ -218,7 +218,7 @@ test('SIGKILL with a file synced every second: the node is enrolled anew, and re
   expect(await sidecar.claim('on disk')).toMatchObject(duplicate('on disk'))
 })
 
-test('all nodes restarted one after another: no record is lost, and reading sees it as completed', async () => {
+test('restarts of all nodes one after another lose no record, and a read still sees it completed', async () => {
   const servers = await start(3)
   const sidecar = await join(servers.urls)
   await sidecar.votes(3)
@@ -232,10 +232,10 @@ test('all nodes restarted one after another: no record is lost, and reading sees
   expect(await sidecar.claim('handed on')).toMatchObject(duplicate('handed on'))
 })
 
-/** Long enough to be seen by a test that is held up for a second. */
+/** Long enough for a test that stalls for a second to see it. */
 const SEEN = { quarantineMs: 2_000 }
 
-test('a second crash during the enrolment lets the quarantine begin anew', async () => {
+test('a second crash during the enrolment restarts the quarantine', async () => {
   const servers = await start(3)
   const sidecar = await join(servers.urls, SEEN)
   await sidecar.votes(3)
@@ -256,7 +256,7 @@ async function quarantineOf(servers: RedisServers, index: number) {
   return quarantine.nonce === undefined ? undefined : quarantine
 }
 
-test('what one sidecar began another one finishes', async () => {
+test('another sidecar finishes an enrolment that one began', async () => {
   const servers = await start(3)
   const first = await joinCluster(servers.urls, SEEN)
   await first.votes(3)
@@ -270,7 +270,7 @@ test('what one sidecar began another one finishes', async () => {
   expect(await second.claim('taken over')).toMatchObject(duplicate('taken over'))
 })
 
-test('the longest quarantine that any sidecar asked for counts for all', async () => {
+test('the longest quarantine of any sidecar counts for all', async () => {
   const servers = await start(3)
   const short = await join(servers.urls, { quarantineMs: 100 })
   await short.votes(3)
@@ -316,7 +316,7 @@ test.each<[what: string, act: (client: Redis, servers: RedisServers) => Promise<
   await sidecar.carryOut('without it')
 })
 
-test('a node that has evicted keys is enrolled anew when it has stopped to', async () => {
+test('a node that has evicted keys is enrolled anew once it stops evicting', async () => {
   const servers = await start(3)
   const sidecar = await join(servers.urls)
   await sidecar.votes(3)
@@ -355,7 +355,7 @@ test('a node that has evicted keys between two looks is enrolled anew, whatever 
   expect(await client.exists(keyOf('evicted unseen'))).toBe(1)
 })
 
-test('where all nodes have evicted, a sidecar that starts later founds nothing: somebody declares the loss', async () => {
+test('where all nodes have evicted, a later sidecar founds no cluster: the operator declares the loss', async () => {
   const servers = await start(3)
   const before = await join(servers.urls)
   await before.votes(3)
@@ -378,7 +378,7 @@ test('where all nodes have evicted, a sidecar that starts later founds nothing: 
   await after.votes(3)
 })
 
-test('a server that was given twice, an evicting one and a replica are unfit from the start, each with its reason', async () => {
+test('a server listed twice, an evicting one and a replica are unfit from the start, with a reason', async () => {
   const servers = await start(5, {
     config: (index) => (index === 3 ? ['maxmemory-policy allkeys-lru', 'maxmemory 100mb'] : []),
   })
@@ -399,12 +399,12 @@ test('a server that was given twice, an evicting one and a replica are unfit fro
   ])
 })
 
-test('of two URLs of one server that votes already only one is used, also where both are looked at together', async () => {
+test('of two URLs of a voting server only one is used, also where both are inspected together', async () => {
   const servers = await start(3)
   const first = await join(servers.urls)
   await first.votes(3)
   const [a = '', b = ''] = servers.urls
-  // A longer lease has to be written to each node first: between look and vote there is time for the twin.
+  // A longer lease is written to each node first: between look and vote there is time for the twin.
   const sidecar = await join([a, b, a], { quarantineMs: 5_000 })
   await eventually('all have been looked at', () => !sidecar.states().includes('down'))
   expect([...sidecar.states()].sort()).toEqual(['unfit', 'voting', 'voting'])
@@ -428,7 +428,7 @@ test('a node of another cluster is unfit', async () => {
   ).toContain('a node votes in one cluster only')
 })
 
-test('a node that stands still does not hold up the start, and is inspected when it moves again', async () => {
+test('a stopped node does not delay the start, and is inspected when it resumes', async () => {
   const servers = await start(3)
   const before = await join(servers.urls)
   await before.votes(3)
@@ -440,7 +440,7 @@ test('a node that stands still does not hold up the start, and is inspected when
   await sidecar.votes(3)
 })
 
-test('a node that was down at the start is inspected when it comes, and enrolled', async () => {
+test('a node that is down at the start is inspected and enrolled when it comes up', async () => {
   const servers = await start(3)
   const before = await join(servers.urls)
   await before.votes(3)

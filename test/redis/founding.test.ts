@@ -1,4 +1,4 @@
-/** When a cluster may be founded, and what a process that has known one does where it was founded anew. */
+/** When a cluster may be founded, and what a process does whose cluster was founded anew. */
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import type { RedisNodesOptions } from '../../src/redis/cluster-nodes.ts'
@@ -23,7 +23,7 @@ async function join(servers: RedisServers, more: Partial<RedisNodesOptions> = {}
   return sidecar
 }
 
-/** Dials as late as any may. */
+/** Dials at the latest possible time. */
 const LATE = { random: { ...systemRandom, fraction: () => 0.99 } }
 
 /** A sidecar that has acknowledged an outcome and holds a lease; then all nodes end. */
@@ -48,7 +48,7 @@ const restartEmpty = (servers: RedisServers) =>
 
 const SHORT = { budgetMs: 200 }
 
-test('all nodes restart empty beside a running sidecar, a fresh one comes first: nothing of before is granted again', async () => {
+test('where all nodes restart empty and a fresh sidecar comes first, no earlier claim is granted again', async () => {
   const servers = await start()
   const running = await servingUntilAllEnd(servers)
   const { id } = running.nodes.cluster()
@@ -61,7 +61,7 @@ test('all nodes restart empty beside a running sidecar, a fresh one comes first:
     expect(await sidecar.claim('held', SHORT)).toMatchObject({ kind: 'unavailable' })
     expect(sidecar.nodes.cluster().id).toBe(id)
   }
-  // Somebody decides, and it is the same cluster that goes on.
+  // The operator decides, and the same cluster goes on.
   expect(await declareLoss(fresh.nodes, id, 'ann')).toMatchObject({ kind: 'declared', clusterId: id })
   for (const sidecar of [fresh, running]) await sidecar.votes(3)
   await running.carryOut('afterwards')
@@ -71,7 +71,7 @@ test('all nodes restart empty beside a running sidecar, a fresh one comes first:
   })
 })
 
-test('a sidecar that was away while a cluster was founded anew accepts none of its nodes, and says what happened', async () => {
+test('a sidecar that was away while its cluster was founded anew accepts none of the nodes, and says why', async () => {
   const servers = await start()
   const away = await servingUntilAllEnd(servers)
   const { id } = away.nodes.cluster()
@@ -89,25 +89,25 @@ test('a sidecar that was away while a cluster was founded anew accepts none of i
   expect(away.events.filter(({ kind }) => kind === 'cluster_replaced')).toEqual([
     { kind: 'cluster_replaced', known: id, found, node: expect.any(String) },
   ])
-  // For good: also where its connections are made anew.
+  // For good: also over new connections.
   for (const { client } of away.nodes.members) client.disconnect(true)
   await eventually('they are back', () => away.nodes.members.every(({ client }) => client.status === 'ready'))
   for (const member of away.nodes.members) await away.nodes.inspect(member)
   expect(away.states()).toEqual(['unfit', 'unfit', 'unfit'])
 })
 
-test('a brand-new cluster founds itself when nobody has objected for the window, once, whoever of two is first', async () => {
+test('a brand-new cluster is founded once, by one of two sidecars, after a window without objection', async () => {
   const servers = await start()
   const [before, foundingWindowMs] = [performance.now(), 700]
   const sidecars = await Promise.all([0, 1].map(() => join(servers, { foundingWindowMs })))
   for (const sidecar of sidecars) await sidecar.votes(3)
   expect(performance.now() - before).toBeGreaterThan(foundingWindowMs)
   expect(sidecars.flatMap((one) => one.kinds()).filter((kind) => kind === 'cluster_founded')).toHaveLength(1)
-  // The next one that starts waits for nothing.
+  // The next sidecar starts without a wait.
   await (await join(servers, { foundingWindowMs: 60_000 })).votes(3)
 })
 
-test('of nodes of which one is emptied within the window, and an objection with it, the window begins anew', async () => {
+test('where a node is emptied within the window, and an objection with it, the window restarts', async () => {
   const servers = await start()
   const client = new Redis(servers.at(1).url)
   onTestFinished(() => client.disconnect())
@@ -121,7 +121,7 @@ test('of nodes of which one is emptied within the window, and an objection with 
   expect(await client.get('dedup::epoch')).not.toContain(first)
 })
 
-test('a node on which somebody objects while it is claimed for a founding is not claimed under the nonce that was proposed', async () => {
+test('a node with an objection is not claimed for a founding under the proposed nonce', async () => {
   const servers = await start()
   const sidecar = await join(servers, { foundingWindowMs: 60_000, watchOnly: true })
   const [member] = sidecar.nodes.members
@@ -133,7 +133,7 @@ test('a node on which somebody objects while it is claimed for a founding is not
   expect(await node.claimFounding('a'.repeat(32), '1'.repeat(32))).toBe(false)
 })
 
-test('a node that waits with the name of another cluster is unfit beside those that vote, and nothing was founded anew', async () => {
+test('a waiting node with the name of another cluster is unfit beside voting nodes, without a founding', async () => {
   const servers = await start()
   const sidecar = await join(servers)
   await sidecar.votes(3)

@@ -1,4 +1,4 @@
-/** Real servers that run out of memory: duplicates are answered, new requests are refused in time, and room heals it by itself. */
+/** Real servers out of memory: duplicates are answered, new requests are refused in time, and free memory heals it. */
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
@@ -9,7 +9,7 @@ const NODES = 5
 const LIMIT_BYTES = 12 * 1024 * 1024
 const SHARE = 0.7
 
-/** What is refused for want of room is refused at once; the rest is a busy machine. */
+/** A refusal for lack of memory comes at once; the rest is for a busy machine. */
 const IN_TIME_MS = 1_000
 
 type Cluster = {
@@ -37,7 +37,7 @@ async function usedShare(operator: Redis): Promise<number> {
   return (field('used_memory') - field('mem_not_counted_for_evict')) / field('maxmemory')
 }
 
-/** Fills a node with what is not ours, up to a share of its memory; 1: until it takes nothing more. */
+/** Fills a node with foreign data, up to a share of its memory; 1: until it refuses every write. */
 async function fill(operator: Redis, share: number): Promise<void> {
   for (let n = 0; share === 1 || (await usedShare(operator)) < share; n += 1) {
     const answer = await operator
@@ -45,7 +45,7 @@ async function fill(operator: Redis, share: number): Promise<void> {
       .catch((cause: Error) => cause.message)
     if (answer === 'OK') continue
     expect(answer).toContain('OOM')
-    // What the answers to an inspection take and give back must not be room for a claim.
+    // The memory that the replies to an inspection use and free must not be room for a claim.
     await operator.config('SET', 'maxmemory', String(LIMIT_BYTES - 256 * 1024))
     return
   }
@@ -63,7 +63,7 @@ async function refusedInTime(sidecar: Sidecar, name: string) {
   return claimed
 }
 
-test('new claims stop while there is room, and what was granted is completed in it', async () => {
+test('new claims stop while there is room, in which granted ones are completed', async () => {
   const { sidecar, operators } = await start({ claimsMemoryShare: SHARE })
   await sidecar.carryOut('before')
   const granted = await Promise.all(['one', 'two', 'three'].map((name) => sidecar.claim(name)))
@@ -82,7 +82,7 @@ test('new claims stop while there is room, and what was granted is completed in 
       ),
     }),
   )
-  // A refusal leaves nothing behind: else what is refused would fill what completions need.
+  // A refusal leaves no key behind: else refusals would fill the room of completions.
   expect(await Promise.all(operators.map((operator) => operator.keys('dedup:shop:*')))).toEqual(
     operators.map(() => expect.toSatisfy((keys: string[]) => keys.length === 4)),
   )
@@ -114,7 +114,7 @@ test.each([1, 3, 5])(
     const underWay = await sidecar.claim('under way', { leaseMs: 60_000 })
     await Promise.all(operators.slice(0, count).map((operator) => fill(operator, 1)))
 
-    // Claims of what is new beside claims of what is known: the first must not make anybody give up asking.
+    // New claims beside duplicates: the first must not open a breaker for the second.
     for (const [n, name] of done.entries()) {
       const fresh = await refusedInTime(sidecar, `new ${n}`)
       if (count === 1) expect(fresh).toMatchObject({ kind: 'granted' })
@@ -134,11 +134,11 @@ test.each([1, 3, 5])(
     expect(sidecar.kinds()).not.toContain('breaker_changed')
 
     await Promise.all(operators.slice(0, count).map(free))
-    await eventually('everything is recorded again', async () => {
+    await eventually('every outcome is recorded again', async () => {
       const { kind } = await sidecar.leases.complete(underWay.lease, long)
       return kind === 'recorded'
     })
-    // Once the nodes were looked at again.
+    // Once the nodes were inspected again.
     const after = () => sidecar.claim('after', { budgetMs: 500 })
     await eventually('new requests are granted again', async () => (await after()).kind === 'granted')
     for (const name of done) expect(await sidecar.claim(name)).toMatchObject({ kind: 'duplicate' })

@@ -1,4 +1,4 @@
-/** Nodes that are out of memory and forget, or are restarted: what is written of them is never half written. */
+/** Nodes out of memory that forget or restart: no write about them is half done. */
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { CLUSTER_KEY, EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
@@ -26,7 +26,7 @@ async function at(servers: RedisServers, index: number): Promise<Redis> {
   return client
 }
 
-test('a node that was restarted with its data while it is at maxmemory votes again, and answers duplicates', async () => {
+test('a node that restarts with its data at maxmemory votes again, and answers duplicates', async () => {
   const { servers, sidecar } = await start({ appendOnly: true })
   const names = Array.from({ length: 50 }, (_, n) => `request ${n}`)
   await Promise.all(names.map((name) => sidecar.carryOut(name)))
@@ -44,7 +44,7 @@ test('a node that was restarted with its data while it is at maxmemory votes aga
     expect(await sidecar.claim(name)).toMatchObject({ kind: 'duplicate', outcome: outcomeOf(name) })
 })
 
-test('a node that forgot and has no room for what the others remember waits, and is enrolled when there is room', async () => {
+test('a node that forgot and has no room for its records waits, and is enrolled when there is room', async () => {
   const { servers, sidecar } = await start()
   const names = Array.from({ length: 50 }, (_, n) => `request ${n}`)
   await Promise.all(names.map((name) => sidecar.carryOut(name)))
@@ -56,8 +56,8 @@ test('a node that forgot and has no room for what the others remember waits, and
       (event) =>
         event.kind === 'enrolment_stumbled' && event.node === 'redis-2' && event.reason.includes('OOM'),
     )
-  await eventually('a step is refused, and told', stumbled)
-  // Nothing of it stands that would give it a vote, nor does it say that it has been told.
+  await eventually('a step is refused, and reported', stumbled)
+  // It has no epoch, and no mark of a finished copy.
   expect(await node.get(EPOCH_KEY)).toBeNull()
   expect(await node.hgetall(QUARANTINE_KEY)).toMatchObject({ origin: 'forgot', done: '' })
   expect(sidecar.states()[2]).toBe('quarantined')

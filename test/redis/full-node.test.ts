@@ -1,4 +1,4 @@
-// One server at `maxmemory`: what it remembers it answers, what does not grow it takes, and nothing of what it refuses is half done.
+// One server at `maxmemory`: it answers from its records, takes writes that do not grow, and refuses others whole.
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { RecordCommand } from '../../src/core/record/record.ts'
@@ -89,7 +89,7 @@ const NO_ROOM = {
 }
 
 describe('a node at maxmemory', () => {
-  test('answers the duplicate of a recorded outcome, promises its token, and keeps the outcome as long as before', async () => {
+  test('a full node answers a duplicate, promises its token, and keeps the outcome as long as before', async () => {
     const key = newKey()
     await say(claim(key, 1))
     await say(complete(key, 1))
@@ -111,7 +111,7 @@ describe('a node at maxmemory', () => {
     expect(nowLeftMs).toBeGreaterThan(leftMs - 10_000)
   })
 
-  test('answers with the holder of a claim, keeps its lease when it is renewed, and takes its release', async () => {
+  test('a full node answers with the holder of a claim, renews its lease, and takes its release', async () => {
     const key = newKey()
     await say(claim(key, 1))
     await fill()
@@ -123,7 +123,7 @@ describe('a node at maxmemory', () => {
     expect(await operator.pttl(key)).toBeGreaterThan(0)
   })
 
-  test('grants no work: neither of a new key, nor of a released one, nor of a lapsed claim', async () => {
+  test('a full node grants neither a new key, nor a released one, nor a lapsed claim', async () => {
     const [fresh, released, lapsed] = [newKey(), newKey(), newKey()]
     await say(claim(released, 1))
     await say(release(released, 1))
@@ -135,7 +135,7 @@ describe('a node at maxmemory', () => {
     expect(await Promise.all([released, lapsed].map((key) => operator.getBuffer(key)))).toEqual(before)
   })
 
-  test('refuses an outcome that takes more room than there is, and leaves the claim as it was', async () => {
+  test('a full node refuses an outcome without room, and leaves the claim as it was', async () => {
     const key = newKey()
     await say(claim(key, 1))
     const before = await operator.getBuffer(key)
@@ -146,7 +146,7 @@ describe('a node at maxmemory', () => {
     expect(await say(complete(key, 1))).toMatchObject({ kind: 'recorded' })
   })
 
-  test('lets nothing grow beside a record that it replaced in the same call', async () => {
+  test('a full node lets no record grow beside one that it replaces in the same call', async () => {
     const [held, granted, done, fresh] = [newKey(), newKey(), newKey(), newKey()]
     await say(claim(held, 1))
     await say(claim(granted, 1))
@@ -173,7 +173,7 @@ describe('a node at maxmemory', () => {
     expect(await operator.strlen(granted)).toBe(166)
   })
 
-  test('takes no entry of the audit log and leaves no mark of it, so that the entry is written when there is room', async () => {
+  test('a full node takes no entry of the audit log and no mark, so that the entry is written later', async () => {
     const clock = { ...STANDING_CLOCK, timer: systemClock.timer }
     const auditLog = createRedisAuditLog({ clients: () => [opened.client], deadlineMs: 5_000, clock })
     const entry = { id: 'fact-1', kind: 'orphan', atWallMs: nowMs, recordKey: 'k', fields: {} } as const
@@ -184,7 +184,7 @@ describe('a node at maxmemory', () => {
     expect(await auditLog.read('audit', 10)).toMatchObject({ kind: 'entries', entries: [{ id: 'fact-1' }] })
   })
 
-  test('keeps no queue of those who wait, so that no request waits for a call that cannot come', async () => {
+  test('a full node keeps no wait queue, so that no request waits for a call that cannot come', async () => {
     const clock = { ...STANDING_CLOCK, timer: systemClock.timer }
     const queues = createRedisWaitQueues({
       clients: () => [opened.client],
@@ -199,7 +199,7 @@ describe('a node at maxmemory', () => {
     expect(await queues.update('a record', entry)).toHaveLength(1)
   })
 
-  test('does not lose a record whose lifetime a command gives as none', async () => {
+  test('a full node keeps a record for which a command names no lifetime', async () => {
     const key = newKey()
     await say(claim(key, 1))
     const before = await operator.getBuffer(key)

@@ -1,4 +1,4 @@
-/** What a node is told for the sake of an enrolment is for that enrolment only, however late it comes. */
+/** The copies of an enrolment count for that enrolment only, however late they arrive. */
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Merged } from '../../src/core/record/record-merge.ts'
@@ -6,7 +6,7 @@ import { eventually } from '../support/eventually.ts'
 import { fingerprintOf, joinCluster, keyOf } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
-test('an adoption that was held back and lands on a node that votes again changes nothing there', async () => {
+test('a late adoption that reaches a node that votes again changes no record there', async () => {
   const servers = await startRedisServers(3)
   onTestFinished(() => servers[Symbol.asyncDispose]())
   const sidecar = await joinCluster(servers.urls, { quarantineMs: 2_000 })
@@ -22,7 +22,7 @@ test('an adoption that was held back and lands on a node that votes again change
   const { facts } = waiting.state
   const late = sidecar.nodes.enrolmentNode(waiting, facts)
   await sidecar.votes(3)
-  // Counted on this node, and given back on it: by what was gathered before, the first would be nobody's, and the second somebody's again.
+  // Held and released on this node: the late copies would take the first from its holder, and make the second held.
   const counted = await sidecar.claim('counted')
   const released = await sidecar.claim('released')
   if (counted.kind !== 'granted' || released.kind !== 'granted') throw new Error('both are free')

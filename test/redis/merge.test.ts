@@ -1,4 +1,4 @@
-/** `adopt.lua` against `core/record/record-merge.ts`: whatever a node holds and is told, both come to the same. */
+/** `adopt.lua` against `core/record/record-merge.ts`: both give the same result for every record and copy. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { NodeRecord } from '../../src/core/record/record.ts'
@@ -13,7 +13,7 @@ import { openRedisNode, TEST_EPOCH } from '../support/redis-node.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { seedOfRun } from '../support/seeded-random.ts'
 
-test('a Redis node that is told of a record holds what the rules say', { timeout: 60_000 }, async () => {
+test('a Redis node that gets a copy holds the record that the rules say', { timeout: 60_000 }, async () => {
   await using servers = await startRedisServers(1)
   await using opened = await openRedisNode({ url: servers.at(0).url })
   const { client } = opened
@@ -56,7 +56,7 @@ test('a Redis node that is told of a record holds what the rules say', { timeout
         expect(withoutClock(shown.record, shown.nodeMs)).toEqual(
           withoutClock(adoptRecord(own, merged, shown.nodeMs), shown.nodeMs),
         )
-        // It remembers for as long as any of them.
+        // It keeps the record for as long as any source does.
         expect(shown.ttlMs).toBeGreaterThan(own === undefined ? 300_000 : 450_000)
       },
     ),
@@ -64,7 +64,7 @@ test('a Redis node that is told of a record holds what the rules say', { timeout
   )
 })
 
-/** The time between the two calls passes for the lease; a release does not say when. */
+/** The lease runs on between the two calls; a release has no time. */
 function withoutClock(record: NodeRecord, nodeMs: number): unknown {
   if (record.state !== 'claimed') return record
   const remainingMs = Math.max(0, record.leaseUntilNodeMs - nodeMs)

@@ -1,4 +1,4 @@
-// Memory, evictions and slow log of the nodes, asked for by one sidecar for all of them.
+// Memory, evictions and slow log of the nodes, read by one sidecar for all.
 import { expect, test } from 'vitest'
 import { createNodeCollector } from '../../src/coordination/node-collector.ts'
 import { readNodeStats } from '../../src/redis/node-stats.ts'
@@ -16,7 +16,7 @@ const NODE_SERIES = [
   'fencepost_redis_node_slowlog_length',
 ]
 
-/** What a sidecar shows: whether it is elected, and how many of the series of nodes have a value. */
+/** The metrics of a sidecar: whether it is elected, and how many series of nodes have a value. */
 async function shownBy({ admin }: Sidecar) {
   const series = seriesOf(await scrape(admin))
   const ofNodes = [...series].filter(([name]) => NODE_SERIES.includes(name.split('{')[0] ?? ''))
@@ -28,7 +28,7 @@ async function shownBy({ admin }: Sidecar) {
   }
 }
 
-test('of two sidecars one asks the nodes, and when it is killed the other does; no series comes or goes', async () => {
+test('of two sidecars one reads the node stats, then its survivor; no series comes or goes', async () => {
   await using servers = await startRedisServers(3)
   const settings = {
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
@@ -37,7 +37,7 @@ test('of two sidecars one asks the nodes, and when it is killed the other does; 
   const sidecars = [await startSidecar(settings), await startSidecar(settings)] as const
   await using _first = sidecars[0]
   await using _second = sidecars[1]
-  const elected = await eventually('one of them knows the nodes', async () => {
+  const elected = await eventually('one of them has the node stats', async () => {
     const shown = await Promise.all(sidecars.map(shownBy))
     return shown.some(({ known }) => known === 12) ? shown : undefined
   })
@@ -54,7 +54,7 @@ test('of two sidecars one asks the nodes, and when it is killed the other does; 
   const other = sidecars[1 - leader] as Sidecar
   // The leadership of a dead holder is free when its lease of 15 s is over.
   const after = await eventually(
-    'the other asks the nodes',
+    'the other reads the node stats',
     async () => {
       const shown = await shownBy(other)
       return shown.known === 12 ? shown : undefined
@@ -64,13 +64,13 @@ test('of two sidecars one asks the nodes, and when it is killed the other does; 
   expect(after).toMatchObject({ elected: 1, there: 12 })
 }, 90_000)
 
-test('without the setting there is no such series', async () => {
+test('without the setting there are no node stats', async () => {
   await using servers = await startRedisServers(3)
   await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: servers.nodesSetting })
   expect(await shownBy(sidecar)).toMatchObject({ elected: undefined, there: 0 })
 })
 
-test('a node that does not answer is not known, the others are; a slow command is in the length of the log', async () => {
+test('a node that does not answer has no value, the others have; a slow command counts in the log length', async () => {
   await using servers = await startRedisServers(3)
   await using sidecar = await joinCluster(servers.urls)
   const { members } = sidecar.nodes

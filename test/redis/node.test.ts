@@ -1,4 +1,4 @@
-/** The adapter in front of one real server: whatever goes wrong is an answer, never an exception, and never "free". */
+/** The adapter in front of one real server: every failure is an answer, never an exception, and never "free". */
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createLeases } from '../../src/core/claims/leases.ts'
@@ -20,7 +20,7 @@ import { type RedisServers, startRedisServers } from '../support/redis-servers.t
 
 let servers: RedisServers
 let opened: OpenNode
-/** Another client, for what an operator or an accident does. */
+/** Another client, for the actions of an operator or an accident. */
 let operator: Redis
 let keyCount = 0
 
@@ -91,7 +91,7 @@ async function calls(client: Redis): Promise<number> {
 }
 
 describe('batching', () => {
-  test('what is asked in one turn travels in one call, in its order', async () => {
+  test('commands of one turn travel in one call, in order', async () => {
     const before = await calls(operator)
     const keys = Array.from({ length: 50 }, newKey)
     const answers = await Promise.all(keys.map((key) => opened.node.execute(claim(key))))
@@ -107,7 +107,7 @@ describe('batching', () => {
     expect((await calls(operator)) - before).toBe(3)
   })
 
-  test('a call has a bounded size, and what is larger alone still travels', async () => {
+  test('a call has a bounded size, and a single larger command still travels', async () => {
     const before = await calls(operator)
     const sizes = [BATCH_MAX_BYTES * 0.6, BATCH_MAX_BYTES * 0.6, BATCH_MAX_BYTES * 2]
     const answers = await Promise.all(
@@ -117,7 +117,7 @@ describe('batching', () => {
     expect((await calls(operator)) - before).toBe(3)
   })
 
-  /** A node that stands still until `resume`, and whose time to gather is over when the test says so. */
+  /** A node that is stopped until `resume`, and whose time to gather ends when the test says so. */
   async function standingStill() {
     const own = await startRedisServers(1)
     let gathered = () => {}
@@ -151,13 +151,13 @@ describe('batching', () => {
     }
   }
 
-  test('while a call is unanswered, what is asked waits for its answer and travels together', async () => {
+  test('commands wait for the answer to the call before, and travel together', async () => {
     await using node = await standingStill()
     for (let turn = 0; turn < 4; turn += 1) await node.askInATurn()
     expect(await node.callsWhenItGoesOn()).toBe(2)
   })
 
-  test(`what is asked waits no longer than ${GATHER_MS} ms for the call before it`, async () => {
+  test(`commands wait no longer than ${GATHER_MS} ms for the call before`, async () => {
     await using node = await standingStill()
     for (let turn = 0; turn < 3; turn += 1) await node.askInATurn()
     node.gathered()
@@ -171,7 +171,7 @@ describe('a record that is not ours', () => {
   const intact = `1C${'1'.repeat(16)}${'0'.repeat(16)}${'a'.repeat(32)}${'1'.repeat(16)}0001${'f'.repeat(64)}${'1'.repeat(16)}`
   const put = (at: number, text: string) => intact.slice(0, at) + text + intact.slice(at + text.length)
 
-  test('the intact one of these tests is one', async () => {
+  test('the intact record of these tests is ours', async () => {
     await operator.set(key, intact)
     expect(await opened.node.execute({ kind: 'read', key })).toMatchObject({ record: { state: 'claimed' } })
   })
@@ -190,7 +190,7 @@ describe('a record that is not ours', () => {
     ['a lease end that is no number', () => operator.set(key, put(66, 'zzzz')), 'damaged record'],
     ['an attempt that is no number', () => operator.set(key, put(82, 'z')), 'damaged record'],
   ])(
-    '%s: every command is refused with the reason, nothing is changed, its neighbours are served',
+    '%s: every command is refused with the reason, the record stays, its neighbours are served',
     async (_, damage, reason) => {
       await operator.del(key)
       await damage()
@@ -234,15 +234,15 @@ describe('a record that is not ours', () => {
   })
 })
 
-describe('a server that', () => {
-  test('forgot the script is given it again, and nothing is lost', async () => {
+describe('a failing server', () => {
+  test('a server that forgot the script gets it again, without a lost command', async () => {
     await operator.script('FLUSH')
     const answers = await Promise.all([newKey(), newKey()].map((key) => opened.node.execute(claim(key))))
     expect(answers.map(({ kind }) => kind)).toEqual(['granted', 'granted'])
     expect(await operator.script('EXISTS', loadBatchScript().sha1)).toEqual([1])
   })
 
-  test('lost its epoch carries commands out, and its answers do not count', async () => {
+  test('a server that lost its epoch executes commands, and its answers do not count', async () => {
     const key = newKey()
     await operator.rename(EPOCH_KEY, 'epoch:aside')
     expect(await opened.node.execute(claim(key))).toMatchObject({ kind: 'quarantined' })
@@ -250,7 +250,7 @@ describe('a server that', () => {
     expect(await opened.node.execute({ kind: 'read', key })).toMatchObject({ record: { state: 'claimed' } })
   })
 
-  test('is full refuses what would write, and still reads', async () => {
+  test('a full server refuses writes, and still reads', async () => {
     await operator.config('SET', 'maxmemory', '1')
     try {
       const [key, other] = [newKey(), newKey()]
@@ -271,9 +271,9 @@ describe('a server that', () => {
     }
   })
 
-  test('was made a replica refuses what would write', async () => {
+  test('a server that became a replica refuses writes', async () => {
     const key = newKey()
-    // It follows a port where nobody listens; what it knows, it keeps.
+    // It follows a closed port; it keeps its data.
     await operator.call('REPLICAOF', '127.0.0.1', '1')
     try {
       expect(await opened.node.execute(claim(key))).toMatchObject({
@@ -286,7 +286,7 @@ describe('a server that', () => {
     expect(await opened.node.execute(claim(key))).toMatchObject({ kind: 'granted' })
   })
 
-  test('stands still gets no answer within the deadline, is not flooded, and serves again when it goes on', async () => {
+  test('a stopped server yields timeouts, is not flooded, and serves again when it resumes', async () => {
     await using own = await startRedisServers(1)
     await using other = await openRedisNode({ url: own.at(0).url }, { deadlineMs: 60 })
     own.pause(0)
@@ -303,7 +303,7 @@ describe('a server that', () => {
     })
   })
 
-  test('dies in the middle of a call answers nothing, which is not "free"', async () => {
+  test('a server that dies in the middle of a call is unreachable, which is not "free"', async () => {
     await using own = await startRedisServers(1)
     await using other = await openRedisNode({ url: own.at(0).url })
     own.pause(0)
@@ -319,14 +319,14 @@ describe('a server that', () => {
     })
   })
 
-  test('closes the connection under a call answers nothing to it, and is not sent it again', async () => {
+  test('a call whose connection the server closes is unreachable, and is not sent again', async () => {
     await using own = await startRedisServers(1)
     await using other = await openRedisNode({ url: own.at(0).url })
     const admin = new Redis(own.at(0).url)
     const key = newKey()
     own.pause(0)
     const asked: Promise<NodeAnswer> = other.node.execute(claim(key))
-    // In the order of their arrival, once the process goes on: the claim may be carried out, its answer is lost.
+    // In the order of their arrival, once the process resumes: the claim may be executed, its answer is lost.
     const killed = admin.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
     other.client.disconnect(true)
     own.resume(0)
@@ -336,8 +336,8 @@ describe('a server that', () => {
   })
 })
 
-describe('an answer that is read late, because this process stood still meanwhile', () => {
-  /** As after SIGCONT: the answer lies there, and the monotonic clock has gone on. */
+describe('an answer that is read late, because this process was suspended', () => {
+  /** As after SIGCONT: the answer has arrived, and the monotonic clock has advanced. */
   function standingStill() {
     let stoodStillMs = 0
     const clock: Clock = {
@@ -356,9 +356,9 @@ describe('an answer that is read late, because this process stood still meanwhil
   const said = (answer: NodeAnswer) => (answer.kind === 'unreachable' ? answer.reason : answer.kind)
 
   test.each<[what: string, stoodStillMs: number, answers: readonly string[]]>([
-    ['longer than an answer may be old: none counts', 2_001, Array(5).fill('timeout')],
-    ['a little less: each counts', 1_500, ['granted', 'renewed', 'recorded', 'not_owner', 'record']],
-    ['for an hour: none counts', 3_600_000, Array(5).fill('timeout')],
+    ['after a suspension longer than an answer may be old none counts', 2_001, Array(5).fill('timeout')],
+    ['after a little less each counts', 1_500, ['granted', 'renewed', 'recorded', 'not_owner', 'record']],
+    ['after an hour none counts', 3_600_000, Array(5).fill('timeout')],
   ])('%s', async (_, stoodStillMs, expected) => {
     const { clock, standStill } = standingStill()
     await using other = await openRedisNode({ url: servers.at(0).url }, { clock })
@@ -366,11 +366,11 @@ describe('an answer that is read late, because this process stood still meanwhil
     standStill(stoodStillMs)
     const answers = await Promise.all(asked)
     expect(answers.map(said)).toEqual(expected)
-    // It is well, and no breaker has to spare it.
+    // The node is well, and no breaker has to open.
     for (const answer of answers) if (answer.kind === 'unreachable') expect(answer.answered).toBe(true)
   })
 
-  test('after a suspended machine, which only the wall clock shows: none counts', async () => {
+  test('after a suspension of the machine, which only the wall clock shows, none counts', async () => {
     let suspendedMs = 0
     const clock: Clock = { ...systemClock, wallMs: () => systemClock.wallMs() + suspendedMs }
     await using other = await openRedisNode({ url: servers.at(0).url }, { clock })
@@ -379,7 +379,7 @@ describe('an answer that is read late, because this process stood still meanwhil
     expect((await Promise.all(asked)).map(said)).toEqual(Array(5).fill('timeout'))
   })
 
-  test('a lease that is shorter than that is over before: its votes do not count, all others do', async () => {
+  test('votes for a lease that is over by then do not count, all other answers do', async () => {
     const { clock, standStill } = standingStill()
     await using other = await openRedisNode({ url: servers.at(0).url }, { clock })
     const short = everyCommand(newKey()).map((command) => ({ ...command, leaseMs: 500 }) as RecordCommand)
@@ -394,7 +394,7 @@ describe('an answer that is read late, because this process stood still meanwhil
     ])
   })
 
-  test('an outcome that was recorded meanwhile is recorded when it is offered again', async () => {
+  test('an outcome whose answer came too late is recorded when it is offered again', async () => {
     const { clock, standStill } = standingStill()
     await using other = await openRedisNode({ url: servers.at(0).url }, { clock })
     const key = newKey()
@@ -403,14 +403,14 @@ describe('an answer that is read late, because this process stood still meanwhil
     standStill(60_000)
     expect(await asked).toMatchObject({ kind: 'unreachable', reason: 'timeout', answered: true })
     expect(await other.node.execute(completion)).toMatchObject({ kind: 'recorded' })
-    // Nor is an outcome believed that was there so long ago.
+    // Nor does an outcome of so long ago count.
     const claiming = other.node.execute(claim(key, tokenAt(Date.now() + 1)))
     standStill(60_000)
     expect(await claiming).toMatchObject({ kind: 'unreachable', answered: true })
     expect(await other.node.execute(claim(key, tokenAt(Date.now() + 2)))).toMatchObject({ kind: 'completed' })
   })
 
-  test('on every node: nobody is granted or renewed a lease that was over by then, and the key is free at once', async () => {
+  test('late answers of all nodes grant and renew no lease that is over, and the key is free at once', async () => {
     const { clock, standStill } = standingStill()
     const opened = await Promise.all([1, 2, 3].map(() => startRedisServers(1)))
     const nodes = await Promise.all(opened.map((own) => openRedisNode({ url: own.at(0).url }, { clock })))
@@ -429,7 +429,7 @@ describe('an answer that is read late, because this process stood still meanwhil
       standStill(20_000)
       expect(await renewing).toMatchObject({ kind: 'unavailable' })
 
-      // Valid from when it was asked for: a second of standing still is a second less.
+      // Valid from its request on: a second of suspension is a second less.
       const late = leases.claim({ ...request, key: 'dedup:late:second' })
       const askedMonoMs = clock.monoMs()
       standStill(1_000)

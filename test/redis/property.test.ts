@@ -1,7 +1,7 @@
 /**
- * The rules of one node exist twice: in TypeScript (`core/record/record-rules.ts`) and in Lua. Here both are fed the same random
- * commands, and nothing may tell them apart: no answer, no stored record. The embedded node's clock is set to the time
- * that Redis gave for the very same command.
+ * The rules of one node exist twice: in TypeScript (`core/record/record-rules.ts`) and in Lua. Here both get the same
+ * random commands, and must give the same answers and the same stored records. The embedded node's clock is set to the
+ * time that Redis gave for the very same command.
  */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
@@ -25,7 +25,7 @@ type Step =
   | { readonly kind: 'pass'; readonly ms: number }
 type Shape = Record<string, unknown> & { readonly kind: RecordCommand['kind'] }
 
-/** Most leases and lifetimes are over soon, so that lapsed claims and forgotten records are met often. */
+/** Most leases and lifetimes are short, so that lapsed claims and expired records are frequent. */
 const durationMs = fc.oneof(fc.integer({ min: 1, max: 6 }), fc.constant(60_000))
 const claimant = {
   owner: fc.constantFrom(...OWNERS),
@@ -89,7 +89,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     arbitrary: fc.record({
       kind: fc.constant('command' as const),
       key: fc.integer({ min: 0, max: 1 }),
-      // Near each other, and now and then beyond what a node tolerates.
+      // Near each other, and sometimes beyond the tolerance of a node.
       count: fc.oneof(
         { weight: 12, arbitrary: fc.integer({ min: 0, max: 6 }) },
         { weight: 1, arbitrary: fc.constant((MAX_TOKEN_AHEAD_MS + 30_000) * 1024) },
@@ -104,16 +104,16 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 )
 
 /**
- * Redis expires keys by a clock that it reads once a call, TIME reads it anew, and so does what sets a lifetime: around its
- * expiry, a record may be there or not, whatever TIME says. Where the server is held up between those, they are as far
- * apart as that lasts. So what is asked is not compared where the record may expire, by the server or by the model, from
- * when the server was asked before until TIME, give or take this much.
+ * Redis expires keys by a clock that it reads once a call, while TIME and the setting of a lifetime read it anew:
+ * around its expiry a record may be there or not, whatever TIME says. A stall of the server in between adds to the
+ * difference. So no comparison is made where the record may expire, by the server or by the model, between the time
+ * before the call and TIME, plus or minus this much.
  */
 const EXPIRY_BLUR_MS = 2
-/** The same for how long a record is still remembered, on a busy machine: it is told for who writes it again, not to the millisecond. */
+/** The same for the remaining lifetime, on a busy machine: a copier needs it, not to the millisecond. */
 const LIFETIME_BLUR_MS = 1_000
 
-test('the Lua rules and the TypeScript rules cannot be told apart', { timeout: 60_000 }, async () => {
+test('the Lua rules and the TypeScript rules are indistinguishable', { timeout: 60_000 }, async () => {
   await using servers = await startRedisServers(1)
   await using opened = await openRedisNode(
     { url: servers.at(0).url },
@@ -143,7 +143,7 @@ test('the Lua rules and the TypeScript rules cannot be told apart', { timeout: 6
     const expiresMs = Number(await client.call('PEXPIRETIME', command.key))
     const expiries = [expiresMs, expiresAsModelled.get(command.key) ?? 0].filter((ms) => ms > 0)
     const read = { kind: 'read', key: command.key } as const
-    // Asked for in one turn, they travel in one call and see one time.
+    // Sent in one turn, they travel in one call and see one time.
     const real = await Promise.all([redis.execute(command), redis.execute(read)])
     const [{ nodeMs }] = real as [NodeAnswer & { nodeMs: number }, NodeAnswer]
     const mayBeOver = Math.min(...expiries) <= nodeMs + EXPIRY_BLUR_MS

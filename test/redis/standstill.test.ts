@@ -1,11 +1,11 @@
-/** What is said of nodes that wait: a loss is to be declared only where nothing comes back by itself. */
+/** The status of waiting nodes: a loss is to be declared only where no vote comes back by itself. */
 import { expect, onTestFinished, test } from 'vitest'
 import { standstillOf } from '../../src/redis/loss.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
-test('while nodes come back by their own data, nobody is told to declare a loss, however short the quarantine is', {
+test('while nodes come back by their own data the status demands no declared loss, however short the quarantine', {
   timeout: 60_000,
 }, async () => {
   await using servers = await startRedisServers(3, { appendOnly: true })
@@ -20,7 +20,7 @@ test('while nodes come back by their own data, nobody is told to declare a loss,
   await before[Symbol.asyncDispose]()
   await Promise.all([0, 1, 2].map((index) => servers.kill(index)))
   await Promise.all([0, 1, 2].map((index) => servers.start(index)))
-  // It knew none of them: they are told what all of them show, which takes longer than the quarantine here.
+  // It knows none of them: they get the records of all of them, which takes longer than the quarantine here.
   const after = await joinCluster(servers.urls, { names, inspectEveryMs: 200 })
   onTestFinished(() => after[Symbol.asyncDispose]())
   const said: string[] = []

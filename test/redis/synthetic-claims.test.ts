@@ -1,4 +1,4 @@
-// The claims that an idle sidecar judges its nodes by, on real servers: what they say must be true of them.
+// The synthetic claims by which an idle sidecar judges its nodes, on real servers.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { claimSynthetically } from '../../src/core/health/synthetic-claims.ts'
@@ -20,7 +20,7 @@ afterAll(async () => {
   await servers[Symbol.asyncDispose]()
 })
 
-test('healthy Redis nodes grant a synthetic claim once, and leave nothing of it held', async () => {
+test('healthy Redis nodes grant a synthetic claim once, and leave no key held', async () => {
   const published: CoreEvent[] = []
   const events = { publish: (event: CoreEvent) => void published.push(event) }
   const { leases } = sidecar

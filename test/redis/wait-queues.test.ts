@@ -1,4 +1,4 @@
-// The wait queue on real Redis: the Lua rule and the TypeScript rule do the same, and what the adapter waits for.
+// The wait queue on real Redis: the Lua rule equals the TypeScript rule, and which replies the adapter waits for.
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { type QueueEntry, updateEntry, type WaitQueue } from '../../src/core/claims/wait-queue.ts'
@@ -53,16 +53,16 @@ test('one node does the same with an entry in Lua and in TypeScript', { timeout:
   expect(compared).toBeGreaterThan(700)
 })
 
-test('an update returns the replies that came in time, and does not wait for a node that stands still', async () => {
+test('an update returns the replies that came in time, and does not wait for a stopped node', async () => {
   await using servers = await startRedisServers(5)
-  // Looked at rarely: a node that says nothing to a look would be given a new connection, and owe nothing on that one.
+  // Inspected rarely: a node that is silent to a look would get a new connection, with no calls in flight.
   await using sidecar = await joinCluster(servers.urls, { inspectEveryMs: 600_000 })
   const clients = () => sidecar.nodes.members.map(({ client }) => client)
   const queues = createRedisWaitQueues({ clients, nodeCount: 5, deadlineMs: 10_000, clock: systemClock })
   const look = () =>
     queues.update('k', { process: 'a'.repeat(16), first: 0, last: 0, draws: 1, openTo: 0, aliveMs: 2_000 })
   await look()
-  // The connection of the looks: what is asked over it afterwards is answered after them.
+  // The connection of the looks: later commands on it are answered after them.
   const client = clients()[1]!
   const executed = async () =>
     Number(/^cmdstat_evalsha:calls=(\d+)/m.exec(await client.info('commandstats'))?.[1] ?? 0)
@@ -70,7 +70,7 @@ test('an update returns the replies that came in time, and does not wait for a n
   servers.pause(1)
   for (let looks = 0; looks < 40; looks += 1) expect((await look()).length).toBeGreaterThanOrEqual(3)
   servers.resume(1)
-  // What it owed when it stood still was bounded.
+  // The calls in flight during the stop were bounded.
   expect((await executed()) - before).toBeLessThanOrEqual(16)
   await servers.kill(0)
   await servers.kill(2)
@@ -88,7 +88,7 @@ test('an update returns the replies that came in time, and does not wait for a n
   expect(replies).toHaveLength(2)
 })
 
-test('a node that has something else under the key of a wait queue gives no reply', async () => {
+test('a node with another type under the key of a wait queue gives no reply', async () => {
   await using servers = await startRedisServers(1)
   await using opened = await openRedisNode({ url: servers.at(0).url })
   await opened.client.lpush(waitQueueKey('k'), 'x')

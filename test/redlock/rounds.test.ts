@@ -1,8 +1,8 @@
 /**
- * What redlock 5.0.0-beta.2 does when it is used plainly, and what our use of it does instead. Where a later version no
- * longer does it, the first test of a pair fails, and the counter-measure may go.
+ * What redlock 5.0.0-beta.2 does when it is used plainly, and what our use of it does instead. Where a later version
+ * behaves otherwise, the first test of a pair fails, and the counter-measure may go.
  *
- * redlock reads the ambient clock, so its own tests run on replaced timers; nothing here has a socket but the last part.
+ * redlock reads the ambient clock, so its own tests run on replaced timers; only the last part has sockets.
  */
 import Redlock, { ExecutionError } from 'redlock'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -95,7 +95,7 @@ function ours() {
   return { clock, cluster, claim, asked, ...cluster }
 }
 
-describe('used plainly, redlock', () => {
+describe('plain redlock', () => {
   beforeEach(() => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] })
   })
@@ -103,7 +103,7 @@ describe('used plainly, redlock', () => {
     vi.useRealTimers()
   })
 
-  test('dates a lease from its first attempt, so that a retry returns a lock that is over', async () => {
+  test('plain redlock dates a lease from its first attempt, so that a retry returns a lock that is over', async () => {
     const { nodes, redlock } = plain(5, { retryDelay: 300, retryCount: 5 })
     for (const node of nodes) node.holder = { value: 'another', untilMs: Date.now() + 1_000 }
     const lock = watch(redlock.acquire(['k'], 500))
@@ -112,7 +112,7 @@ describe('used plainly, redlock', () => {
     expect(lock.value?.expiration).toBeLessThan(Date.now() - 800)
   })
 
-  test('does not check validity: nodes that take longer than the lease yield a lock', async () => {
+  test('plain redlock does not check validity: nodes that take longer than the lease yield a lock', async () => {
     const { nodes, redlock } = plain(5, { retryCount: 0 })
     for (const node of nodes) node.delayMs = 400
     const lock = watch(redlock.acquire(['k'], 300))
@@ -120,7 +120,7 @@ describe('used plainly, redlock', () => {
     expect(lock.value?.expiration).toBeLessThan(Date.now())
   })
 
-  test('does not release between its attempts, and its own key votes against it', async () => {
+  test('plain redlock does not release between its attempts, and its own key votes against it', async () => {
     const { nodes, redlock } = plain(5, { retryDelay: 100, retryCount: 3 })
     for (const node of nodes.slice(2)) node.condition = 'refusing'
     const lock = watch(redlock.acquire(['k'], 10_000))
@@ -131,7 +131,7 @@ describe('used plainly, redlock', () => {
     expect(lock.error).toBeInstanceOf(ExecutionError)
   })
 
-  test('never settles where half of an even number is for it', async () => {
+  test('plain redlock never settles where half of an even number votes for it', async () => {
     const { nodes, redlock } = plain(4, { retryCount: 0 })
     for (const node of nodes.slice(2)) node.condition = 'refusing'
     const lock = watch(redlock.acquire(['k'], 1_000))
@@ -139,7 +139,7 @@ describe('used plainly, redlock', () => {
     expect(lock.settledAfterMs).toBeUndefined()
   })
 
-  test('has no deadline for a node: three that are silent are waited for without end', async () => {
+  test('plain redlock has no deadline for a node: it waits for three silent ones without end', async () => {
     const { nodes, redlock } = plain(5, { retryCount: 0 })
     for (const node of nodes.slice(2)) node.condition = 'silent'
     const lock = watch(redlock.acquire(['k'], 1_000))
@@ -147,13 +147,13 @@ describe('used plainly, redlock', () => {
     expect(lock.settledAfterMs).toBeUndefined()
   })
 
-  test('ignores scripts that are strings', () => {
+  test('plain redlock ignores scripts that are strings', () => {
     const script = 'return 1' as never
     const redlock = new Redlock([new OneKeyRedis()] as never, {}, { acquireScript: script })
     expect(redlock.scripts.acquireScript.value).not.toBe('return 1')
   })
 
-  test('says the same of contention and of outage', async () => {
+  test('plain redlock reports contention and outage alike', async () => {
     const errors = ['held', 'down'].map((what) => {
       const { nodes, redlock } = plain(5, { retryCount: 0 })
       for (const node of nodes) {
@@ -167,7 +167,7 @@ describe('used plainly, redlock', () => {
     expect(errors[0]?.error?.name).toBe(errors[1]?.error?.name)
   })
 
-  test('waits for a release round after a refused claim, though nothing was granted', async () => {
+  test('plain redlock waits for a release round after a refused claim without a grant', async () => {
     const { nodes, redlock } = plain(5, { retryCount: 0 })
     for (const node of nodes) node.holder = { value: 'another', untilMs: Date.now() + 9_000 }
     for (const node of nodes) node.delayMs = 10
@@ -177,7 +177,7 @@ describe('used plainly, redlock', () => {
     expect(lock.settledAfterMs).toBe(20)
   })
 
-  test('using() extends in a hot loop, and aborts only after the lease is over', async () => {
+  test('plain using() extends in a hot loop, and aborts only after the lease is over', async () => {
     const { nodes, redlock } = plain(5, { retryCount: 0, automaticExtensionThreshold: 500 })
     let abortedAtMs: number | undefined
     const used = watch(
@@ -199,7 +199,7 @@ describe('used plainly, redlock', () => {
     expect(used.error).toBeInstanceOf(ExecutionError)
   })
 
-  test('using() never aborts where the nodes are silent', async () => {
+  test('plain using() never aborts where the nodes are silent', async () => {
     const { nodes, redlock } = plain(5, { retryCount: 0, automaticExtensionThreshold: 500 })
     let aborted = false
     void redlock.using(['k'], 1_000, async (signal) => {
@@ -213,7 +213,7 @@ describe('used plainly, redlock', () => {
     expect(aborted).toBe(false)
   })
 
-  test('using() stalls on the release of a lapsed lock, and hides the error of its caller', async () => {
+  test('plain using() stalls on the release of a lapsed lock, and hides the error of its caller', async () => {
     const { nodes, redlock } = plain(5, { retryCount: 10, retryDelay: 200, automaticExtensionThreshold: 1 })
     const used = watch(
       redlock.using(['k'], 1_000, async () => {
@@ -227,8 +227,8 @@ describe('used plainly, redlock', () => {
   })
 })
 
-describe('our use of it', () => {
-  test('dates a lease from the round that granted it', async () => {
+describe('our quorum', () => {
+  test('our quorum dates a lease from the round that granted it', async () => {
     const { claim, clock } = ours()
     await claim({ leaseMs: 300 })
     const result = await claim({ leaseMs: 500, budgetMs: 2_000, fingerprint: F })
@@ -238,7 +238,7 @@ describe('our use of it', () => {
     expect(later.kind === 'granted' && later.lease.validUntilMonoMs - clock.monoMs()).toBe(500 - 7)
   })
 
-  test('never hands out a lease that took longer to get than it lasts, and gives it back everywhere', async () => {
+  test('our quorum hands out no lease that took longer to get than it lasts, and releases it everywhere', async () => {
     const { claim, clock, nodes, events } = ours()
     for (const node of nodes) {
       node.before = (command) =>
@@ -249,7 +249,7 @@ describe('our use of it', () => {
     for (const node of nodes) expect(await node.record(KEY)).toMatchObject({ state: 'released' })
   })
 
-  test('releases between rounds, and its own earlier grants never vote against it', async () => {
+  test('our quorum releases between rounds, and its own earlier grants never vote against it', async () => {
     const { claim, clock, set, asked } = ours()
     set('deaf', 2, 3, 4)
     clock.timer(1, () => set('well', 2))
@@ -257,19 +257,19 @@ describe('our use of it', () => {
     expect(asked[0]).toContain('release')
   })
 
-  test.each([0, 2, 4, 6, 8, 10, 11])('refuses %i nodes', (count) => {
+  test.each([0, 2, 4, 6, 8, 10, 11])('our quorum refuses %i nodes', (count) => {
     const clock = new VirtualClock()
     const nodes = embeddedNodes(count, clock)
     expect(() => createRedlockQuorum({ nodes, clock, events: SILENT })).toThrow('an odd number from 3 to 9')
   })
 
-  test.each([1, 3, 5, 7, 9])('takes %i nodes', (count) => {
+  test.each([1, 3, 5, 7, 9])('our quorum takes %i nodes', (count) => {
     const clock = new VirtualClock()
     const nodes = embeddedNodes(count, clock)
     expect(createRedlockQuorum({ nodes, clock, events: SILENT }).nodeCount).toBe(count)
   })
 
-  test('counts distinct nodes: one that is given twice is refused', () => {
+  test('our quorum counts distinct nodes: one that is listed twice is refused', () => {
     const clock = new VirtualClock()
     const [one, two] = embeddedNodes(2, clock) as [RecordNode, RecordNode]
     expect(() => createRedlockQuorum({ nodes: [one, two, one], clock, events: SILENT })).toThrow(
@@ -277,7 +277,7 @@ describe('our use of it', () => {
     )
   })
 
-  test('settles a round though a node breaks its word and rejects', async () => {
+  test('our quorum settles a round though a node breaks the contract and rejects', async () => {
     const { claim, nodes } = ours()
     for (const node of nodes.slice(0, 3)) {
       node.before = () => {
@@ -287,7 +287,7 @@ describe('our use of it', () => {
     expect(await claim()).toMatchObject({ kind: 'unavailable', answered: 2 })
   })
 
-  test('sends the commands of the record protocol and none of redlock’s scripts', async () => {
+  test('our quorum sends the commands of the record protocol and none of redlock’s scripts', async () => {
     const { claim, leases, asked } = ours()
     const result = await claim()
     if (result.kind !== 'granted') throw new Error('not granted')
@@ -296,7 +296,7 @@ describe('our use of it', () => {
     expect(asked).toEqual(Array(5).fill(['claim', 'renew', 'release']))
   })
 
-  test('tells contention from outage', async () => {
+  test('our quorum distinguishes contention from outage', async () => {
     const { claim, set } = ours()
     await claim()
     expect(await claim()).toMatchObject({ kind: 'held' })
@@ -304,7 +304,7 @@ describe('our use of it', () => {
     expect(await claim()).toMatchObject({ kind: 'unavailable' })
   })
 
-  test('sends no release after a claim that nobody granted', async () => {
+  test('our quorum sends no release after a claim that no node granted', async () => {
     const { claim, asked } = ours()
     await claim()
     await claim()
@@ -312,7 +312,7 @@ describe('our use of it', () => {
   })
 
   test.each(['deaf', 'silent'] as const)(
-    'warns before the lease is over where nodes are %s, without a hot loop',
+    'our holder is warned before the lease is over where nodes are %s, without a hot loop',
     async (condition) => {
       const { claim, clock, cluster, asked } = ours()
       const result = await claim()
@@ -339,7 +339,7 @@ describe('our use of it', () => {
     },
   )
 
-  test('answers at once on the release of what it no longer holds, and shows the error of its caller', async () => {
+  test('our release of a lost lease answers at once, and shows the error of its caller', async () => {
     const { clock, cluster } = ours()
     const ports = {
       leases: cluster.leases,
@@ -392,7 +392,7 @@ describe('our use of it', () => {
     expect(clock.monoMs()).toBe(before)
   })
 
-  test('gives every node a deadline: with two of three servers standing still a claim is answered', async () => {
+  test('our quorum has a deadline for every node: with two of three servers stopped a claim is answered', async () => {
     await using servers = await startRedisServers(3)
     await using opened = new AsyncDisposableStack()
     const nodes = await Promise.all(
