@@ -44,7 +44,7 @@ export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLo
     )
   }
 
-  const carried = (answers: readonly unknown[]) =>
+  const reachesMajority = (answers: readonly unknown[]) =>
     answers.filter((answer) => answer !== undefined).length >= majorityOf(answers.length)
 
   async function entriesOf(client: Redis, stream: AuditStream, limit: number): Promise<readonly Found[]> {
@@ -63,7 +63,7 @@ export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLo
         const row = ['id', entry.id, 'kind', entry.kind, 'at', String(entry.atWallMs), 'body', body]
         return client.eval(APPEND, keys.length, ...keys, AUDIT_MAX_ENTRIES, MARK_LIFETIME_MS, ...row)
       })
-      return carried(answers)
+      return reachesMajority(answers)
     },
     read: async (stream, limit) => {
       const answers = await onEach((client) => entriesOf(client, stream, limit))
@@ -82,7 +82,7 @@ export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLo
         const ids = found.filter(({ entry }) => entry.id === id).map(({ streamId }) => streamId)
         return ids.length === 0 ? 0 : client.xdel(auditStreamKey(stream), ...ids)
       })
-      return carried(answers)
+      return reachesMajority(answers)
     },
   }
 }

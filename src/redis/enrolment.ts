@@ -172,8 +172,8 @@ export class RedisEnrolmentNode implements EnrolmentNode {
 
   async #timely<T>(answer: Promise<T>): Promise<T> {
     const { clock, deadlineMs, name, sameConnection } = this.#options
-    const said = await inTime(clock, deadlineMs, answer, `${name} gave no answer within ${deadlineMs} ms`)
+    const value = await inTime(clock, deadlineMs, answer, `${name} gave no answer within ${deadlineMs} ms`)
     if (!sameConnection()) throw new Error(`the connection to ${name} was made again meanwhile`)
-    return said
+    return value
   }
 }

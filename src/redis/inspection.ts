@@ -47,12 +47,12 @@ export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; reado
  */
 export async function inspectNode(client: Redis): Promise<NodeFacts> {
   const { db = 0 } = client.options
-  const said = client.info().then(fieldsOf)
+  const info = client.info().then(fieldsOf)
   const [field, looked, pulse, durable] = await Promise.all([
-    said,
+    info,
     callMembership(client, '', ['look']),
     readPulse(client),
-    readDurable(client, said),
+    readDurable(client, info),
     // ioredis selects it as well, but if that is refused it goes on in database 0: another keyspace than the others'.
     db === 0 ? undefined : client.select(db),
   ])

@@ -32,12 +32,12 @@ export class KnownCluster {
   /**
    * Why this process must not use a node of another cluster. Published once for each, if the known one is gone.
    *
-   * @param lives other nodes vote in the known one
+   * @param clusterLives other nodes vote in the known one
    */
-  refusal(node: string, { cluster }: NodeFacts, lives: boolean): string | undefined {
+  refusal(node: string, { cluster }: NodeFacts, clusterLives: boolean): string | undefined {
     const [known, found] = [this.#id, cluster?.id]
     if (known === undefined || found === undefined || known === found) return undefined
-    if (lives)
+    if (clusterLives)
       return `it belongs to the cluster ${found}, and the nodes that vote to ${known}: restart it empty`
     if (!this.#told.has(found)) this.#events.publish({ kind: 'cluster_replaced', node, known, found })
     this.#told.add(found)

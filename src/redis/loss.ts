@@ -73,9 +73,9 @@ export function standstillOf(nodes: RedisNodes): string | undefined {
   if (forgot.some(({ declaredBy, forMs }) => declaredBy !== undefined || forMs < quarantineMs))
     return undefined
   const silent = members.filter(({ state }) => state.kind === 'down' || state.kind === 'unfit')
-  const said = `${forgot.length} of ${members.length} nodes forgot what they had promised, and too few are left that remember: nothing goes on by itself`
+  const summary = `${forgot.length} of ${members.length} nodes forgot what they had promised, and too few are left that remember: nothing goes on by itself`
   const back = silent.map(({ node }) => node.name).join(', ')
-  const first = back === '' ? said : `${said}. Bring back ${back}, with their data: they may remember`
+  const first = back === '' ? summary : `${summary}. Bring back ${back}, with their data: they may remember`
   if (voting + silent.length >= required) return first
   const group = options.group === undefined || options.group === '' ? '' : ` --group ${options.group}`
   return `${first}. Where data of before still exist, start the nodes with them. Where they don't, requests of before may be carried out a second time; to go on all the same: fencepost nodes declare-loss${group} --confirm ${id === '' ? NAMELESS : id}`

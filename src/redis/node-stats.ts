@@ -10,11 +10,11 @@ export async function readNodeStats(client: Redis, deadlineMs: number, clock: Cl
   if (client.status !== 'ready') throw new Error('not connected')
   // Older users of docs/operations/nodes.md may not read it; the rest is useful without.
   const slowlog = client.call('SLOWLOG', 'LEN').catch(() => Number.NaN)
-  const asked = Promise.all([client.info('memory'), client.info('stats'), slowlog])
+  const replies = Promise.all([client.info('memory'), client.info('stats'), slowlog])
   const [memory, stats, slowlogLength] = await within(
     clock,
     deadlineMs,
-    asked,
+    replies,
     `no answer in ${deadlineMs} ms`,
   )
   return {

@@ -70,15 +70,15 @@ export type RedisNodeOptions = {
   readonly onForgot?: () => void
 }
 
-type Asked = {
+type Pending = {
   readonly command: RecordCommand
   readonly frame: Frame
-  readonly askedAt: Instant
+  readonly requestedAt: Instant
   readonly resolve: (answer: NodeAnswer) => void
 }
 
 /** A call under way; settled: its commands were answered, or given up because it is overdue. */
-type Call = { readonly batch: readonly Asked[]; readonly deadlineMonoMs: number; settled: boolean }
+type Call = { readonly batch: readonly Pending[]; readonly deadlineMonoMs: number; settled: boolean }
 
 export class RedisNode implements RecordNode {
   readonly name: string
@@ -86,7 +86,7 @@ export class RedisNode implements RecordNode {
   #epoch: string | undefined
   /** Why it is sent no new claims, with its numbers. */
   #full: string | undefined
-  #waiting: Asked[] = []
+  #waiting: Pending[] = []
   #waitingBytes = 0
   #flushing = false
   #gathering: Timer | undefined
@@ -120,10 +120,10 @@ export class RedisNode implements RecordNode {
 
   execute(command: RecordCommand): Promise<NodeAnswer> {
     return new Promise((resolve) => {
-      const askedAt = now(this.#options.clock)
+      const requestedAt = now(this.#options.clock)
       if (this.#epoch === undefined || this.#options.client.status !== 'ready') {
         const detail = `not connected (${this.#options.client.status})`
-        this.#answer({ command, askedAt, resolve }, { kind: 'unreachable', reason: 'refused', detail })
+        this.#answer({ command, requestedAt, resolve }, { kind: 'unreachable', reason: 'refused', detail })
         return
       }
       let frame: Frame
@@ -132,22 +132,22 @@ export class RedisNode implements RecordNode {
       } catch (cause) {
         const detail = messageOf(cause)
         this.#answer(
-          { command, askedAt, resolve },
+          { command, requestedAt, resolve },
           { kind: 'unreachable', reason: 'error', detail, answered: true },
         )
         return
       }
-      this.#enqueue({ command, frame, askedAt, resolve })
+      this.#enqueue({ command, frame, requestedAt, resolve })
     })
   }
 
   #answer(
-    { command, askedAt, resolve }: Omit<Asked, 'frame'>,
+    { command, requestedAt, resolve }: Omit<Pending, 'frame'>,
     read: NodeAnswer,
     at = now(this.#options.clock),
   ): void {
-    const durationMs = at.monoMs - askedAt.monoMs
-    const answer = this.#isOver(command, read, ageMs(askedAt, at)) ? OVER : read
+    const durationMs = at.monoMs - requestedAt.monoMs
+    const answer = this.#isOver(command, read, ageMs(requestedAt, at)) ? OVER : read
     const event = {
       kind: 'node_answered',
       node: this.name,
@@ -171,10 +171,10 @@ export class RedisNode implements RecordNode {
     return (answer.kind === 'granted' || answer.kind === 'renewed') && elapsedMs >= command.leaseMs
   }
 
-  #enqueue(asked: Asked): void {
-    const bytes = asked.frame.bytes.length
+  #enqueue(pending: Pending): void {
+    const bytes = pending.frame.bytes.length
     if (this.#waitingBytes + bytes > BATCH_MAX_BYTES && this.#waiting.length > 0) this.#send()
-    this.#waiting.push(asked)
+    this.#waiting.push(pending)
     this.#waitingBytes += bytes
     if (this.#waiting.length >= BATCH_MAX_COMMANDS) this.#send()
     else this.#flushSoon()
@@ -204,8 +204,8 @@ export class RedisNode implements RecordNode {
     this.#waitingBytes = 0
     if (this.#overdue > 0 && this.#inFlight.size >= MAX_IN_FLIGHT_CALLS) {
       const detail = `${this.#inFlight.size} calls are unanswered, ${this.#overdue} of them overdue`
-      for (const asked of batch)
-        this.#answer(asked, { kind: 'unreachable', reason: 'refused', detail, silent: true })
+      for (const pending of batch)
+        this.#answer(pending, { kind: 'unreachable', reason: 'refused', detail, silent: true })
       return
     }
     const deadlineMonoMs = this.#options.clock.monoMs() + this.#options.deadlineMs
@@ -240,8 +240,8 @@ export class RedisNode implements RecordNode {
     const detail = answers instanceof Error ? answers.message : 'no answer in the reply'
     const lost: NodeAnswer = { kind: 'unreachable', reason: 'error', detail }
     let index = 0
-    for (const asked of call.batch) {
-      this.#answer(asked, answers instanceof Error ? lost : (answers[index] ?? lost), at)
+    for (const pending of call.batch) {
+      this.#answer(pending, answers instanceof Error ? lost : (answers[index] ?? lost), at)
       index += 1
     }
   }
@@ -276,14 +276,15 @@ export class RedisNode implements RecordNode {
       this.#overdue += 1
       call.settled = true
       const detail = `no answer within ${deadlineMs} ms`
-      for (const asked of call.batch) this.#answer(asked, { kind: 'unreachable', reason: 'timeout', detail })
+      for (const pending of call.batch)
+        this.#answer(pending, { kind: 'unreachable', reason: 'timeout', detail })
     }
   }
 
-  async #call(batch: readonly Asked[]): Promise<readonly NodeAnswer[]> {
+  async #call(batch: readonly Pending[]): Promise<readonly NodeAnswer[]> {
     const { client, script, maxTokenAheadMs, onForgot } = this.#options
     const epoch = this.#epoch ?? NO_EPOCH
-    const frames = batch.map((asked) => asked.frame)
+    const frames = batch.map((pending) => pending.frame)
     const full = this.#full
     const reply = await callBatch(client, script, {
       epoch,

@@ -130,8 +130,8 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
         ? [{ voting: state.kind === 'voting', cluster: state.facts.cluster }]
         : [],
     )
-    const shown = (known.find(({ voting }) => voting) ?? known[0])?.cluster.id ?? ''
-    const id = this.#known.id ?? shown
+    const idOnNodes = (known.find(({ voting }) => voting) ?? known[0])?.cluster.id ?? ''
+    const id = this.#known.id ?? idOnNodes
     const quarantines = known.map(({ cluster }) => cluster.quarantineMs)
     const { names } = this.options
     return {
@@ -199,10 +199,10 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       client.disconnect(true)
     }
     if (client.status !== 'ready') return
-    const still = () => !this.#closed && member.connection === connection
+    const isCurrent = () => !this.#closed && member.connection === connection
     try {
       let facts = await this.#look(member)
-      if (!still()) return
+      if (!isCurrent()) return
       if (this.#refused(member, facts)) {
         if (facts.epoch !== undefined && hasEvicted(facts) && !this.options.watchOnly)
           await this.enrolmentNode(member, facts).revoke(facts.epoch)
@@ -211,15 +211,15 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       if (facts.epoch !== undefined && facts.epoch === member.invalidated?.epoch) {
         await this.enrolmentNode(member, facts).revoke(facts.epoch)
         facts = await this.#look(member)
-        if (!still()) return
+        if (!isCurrent()) return
       }
-      if (!isEnrolled(facts)) return await this.#quarantine(member, facts, still)
+      if (!isEnrolled(facts)) return await this.#quarantine(member, facts, isCurrent)
       const { quarantineMs, names, watchOnly } = this.options
       const unnamed = names !== undefined && facts.cluster?.members === undefined
       if (watchOnly !== true && ((facts.cluster?.quarantineMs ?? 0) < quarantineMs || unnamed))
         await this.enrolmentNode(member, facts).raise(this.cluster())
       // Judged again: its twin may have been looked at in the meantime.
-      if (!still() || this.#refused(member, facts)) return
+      if (!isCurrent() || this.#refused(member, facts)) return
       // Another node's answer may meanwhile have settled that this one jumped.
       if (facts.epoch === member.invalidated?.epoch) return void this.inspect(member)
       member.wasVoting = true
@@ -229,7 +229,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       this.#become(member, { kind: 'voting', facts })
       await this.continuity.keepPulse(member, facts)
     } catch (cause) {
-      if (still()) this.#down(member, cause instanceof Error ? cause.message : String(cause))
+      if (isCurrent()) this.#down(member, cause instanceof Error ? cause.message : String(cause))
     }
   }
 
@@ -266,9 +266,9 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
         ? [{ name: other.node.name, voting: other.state.kind === 'voting', facts: other.state.facts }]
         : [],
     )
-    const lives = others.some(({ voting }) => voting)
+    const clusterLives = others.some(({ voting }) => voting)
     const unfit = unfitnessOf(facts, others, this.options.names)
-    const reason = unfit ?? this.#known.refusal(member.node.name, facts, lives)
+    const reason = unfit ?? this.#known.refusal(member.node.name, facts, clusterLives)
     if (reason === undefined) return false
     member.node.useEpoch(undefined)
     this.#become(member, { kind: 'unfit', reason })
@@ -276,7 +276,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   }
 
   /** Its commands are sent from now on, and its answers do not count. */
-  async #quarantine(member: Member, facts: NodeFacts, still: () => boolean): Promise<void> {
+  async #quarantine(member: Member, facts: NodeFacts, isCurrent: () => boolean): Promise<void> {
     // A node without an epoch among nodes that have one is not new, whatever it looks like by itself.
     const clusterLives = this.members.some(({ state }) => 'facts' in state && state.facts.epoch !== undefined)
     // Nor is one that knows its cluster: its epoch was taken away, perhaps by a sidecar that is gone.
@@ -293,7 +293,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       if (this.#known.id !== undefined && facts.cluster === undefined) await node.raise(this.cluster())
       known = await this.#look(member)
     }
-    if (!still() || this.#refused(member, known)) return
+    if (!isCurrent() || this.#refused(member, known)) return
     const reason = forgot
       ? (member.invalidated?.reason ?? 'it forgot what it had promised')
       : 'no node has ever been enrolled'

@@ -42,12 +42,12 @@ export async function writePulse(
  * @param field of the node's INFO
  */
 export async function readDurable(client: Redis, field: Promise<(name: string) => string>): Promise<boolean> {
-  const asked = client.call('CONFIG', 'GET', 'appendfsync', 'no-appendfsync-on-rewrite')
-  const [flat, info] = await Promise.all([asked.catch(() => []), field])
-  const said = Array.isArray(flat) ? flat.map(String) : []
-  const setting = (name: string) => said[said.indexOf(name) + 1]
+  const config = client.call('CONFIG', 'GET', 'appendfsync', 'no-appendfsync-on-rewrite')
+  const [flat, info] = await Promise.all([config.catch(() => []), field])
+  const entries = Array.isArray(flat) ? flat.map(String) : []
+  const setting = (name: string) => entries[entries.indexOf(name) + 1]
   return (
-    said.includes('appendfsync') &&
+    entries.includes('appendfsync') &&
     setting('appendfsync') === 'always' &&
     setting('no-appendfsync-on-rewrite') === 'no' &&
     // A replica that takes over lacks what was not copied yet, and could not know by itself.

@@ -40,7 +40,7 @@ export function createRedisWaitQueues({
   const inFlight = new WeakMap<Redis, number>()
   const needed = majorityOf(nodeCount)
 
-  async function ask(client: Redis, key: string, entry: QueueEntry): Promise<QueueReply | undefined> {
+  async function updateOn(client: Redis, key: string, entry: QueueEntry): Promise<QueueReply | undefined> {
     const calls = inFlight.get(client) ?? 0
     if (calls >= MAX_IN_FLIGHT_CALLS) return undefined
     inFlight.set(client, calls + 1)
@@ -58,7 +58,7 @@ export function createRedisWaitQueues({
       const majority = Promise.withResolvers<void>()
       const all = Promise.all(
         clients().map(async (client) => {
-          const reply = client && (await ask(client, key, entry))
+          const reply = client && (await updateOn(client, key, entry))
           if (reply !== undefined) replies.push(reply)
           if (replies.length >= needed) majority.resolve()
         }),

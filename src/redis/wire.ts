@@ -149,7 +149,7 @@ const HEADER_BYTES = 166
 /** As `lua/record.lua` lays it out. */
 export function packRecord(record: NodeRecord): Buffer {
   const digits = (value: number, width: number) => String(value).padStart(width, '0')
-  const nobody = '0'.repeat(32)
+  const noOwner = '0'.repeat(32)
   const nothing = '0'.repeat(64)
   const header = (
     state: string,
@@ -163,7 +163,7 @@ export function packRecord(record: NodeRecord): Buffer {
     `1${state}${formatToken(record.fence)}${formatToken(accepted)}${owner}${digits(leaseMs, 16)}${digits(attempt, 4)}${fingerprint}${digits(claimedAtMs, 16)}`
   switch (record.state) {
     case 'released':
-      return Buffer.from(header('R', 0, nobody, 0, 0, nothing, 0), 'latin1')
+      return Buffer.from(header('R', 0, noOwner, 0, 0, nothing, 0), 'latin1')
     case 'claimed': {
       const { owner, leaseUntilNodeMs, attempt, fingerprint, claimedAtNodeMs } = record
       return Buffer.from(

@@ -170,12 +170,12 @@ async function explain(round: Round): Promise<Refusal> {
  * Fewer than a majority hold an outcome, and a majority promised us their vote: write that outcome under our own token.
  * A caller may see it only once a majority has it.
  */
-async function adopt(proposal: Proposal, round: Round, shown: Completed, ports: ClaimPorts): Promise<Step> {
+async function adopt(proposal: Proposal, round: Round, leading: Completed, ports: ClaimPorts): Promise<Step> {
   const { request, owner, token } = proposal
   const { key } = request
   // A node that has not answered yet may have an intact copy.
-  if (decodeOutcome(shown.outcome).kind === 'damaged') await round.settled
-  const best = bestCompleted(round.answers)?.best ?? shown
+  if (decodeOutcome(leading.outcome).kind === 'damaged') await round.settled
+  const best = bestCompleted(round.answers)?.best ?? leading
   const { fingerprint, attempt, outcome } = best
   if (decodeOutcome(outcome).kind === 'damaged') {
     // Writing it again would put a damaged copy above an intact one that we can't see.

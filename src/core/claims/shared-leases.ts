@@ -32,10 +32,10 @@ export type SharedLeases = Leases & {
 }
 
 /** A claim under way, and the request that it is for. */
-type Asking = { readonly fingerprint: Fingerprint; readonly result: Promise<ClaimResult> }
+type ClaimUnderWay = { readonly fingerprint: Fingerprint; readonly result: Promise<ClaimResult> }
 
 export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLeasesOptions): SharedLeases {
-  const asking = new Map<string, Asking>()
+  const claimsUnderWay = new Map<string, ClaimUnderWay>()
   const held = new HeldLeases(clock)
   const known = createOutcomeMemory(outcomeBytesMax)
 
@@ -55,7 +55,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
   }
 
   /** Reported like every other claim, with no round. */
-  function told(request: ClaimRequest, result: ClaimResult): ClaimResult {
+  function report(request: ClaimRequest, result: ClaimResult): ClaimResult {
     events.publish({
       kind: 'claim_ended',
       result: result.kind,
@@ -67,14 +67,15 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
   }
 
   /** Joins a claim of the same key that is under way, and reads its result as the second claimant. */
-  async function join(request: ClaimRequest, underWay: Asking): Promise<ClaimResult> {
+  async function join(request: ClaimRequest, underWay: ClaimUnderWay): Promise<ClaimResult> {
     const first = await underWay.result
     // For the same request every result but "granted" is ours too; if the first was granted, we are its duplicate.
-    if (request.fingerprint === underWay.fingerprint && first.kind !== 'granted') return told(request, first)
+    if (request.fingerprint === underWay.fingerprint && first.kind !== 'granted')
+      return report(request, first)
     return claim(request)
   }
 
-  async function ask(request: ClaimRequest): Promise<ClaimResult> {
+  async function claimOnNodes(request: ClaimRequest): Promise<ClaimResult> {
     const { key, fingerprint, retentionMs } = request
     const result = await leases.claim(request)
     if (result.kind === 'granted') held.granted(result.lease)
@@ -92,11 +93,11 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     // A claimant with an owner of its own may be the holder itself, retrying.
     if (request.owner !== undefined) return leases.claim(request)
     const here = answerHere(request)
-    if (here !== undefined) return told(request, here)
-    const underWay = asking.get(request.key)
+    if (here !== undefined) return report(request, here)
+    const underWay = claimsUnderWay.get(request.key)
     if (underWay !== undefined) return join(request, underWay)
-    const result = ask(request).finally(() => asking.delete(request.key))
-    asking.set(request.key, { fingerprint: request.fingerprint, result })
+    const result = claimOnNodes(request).finally(() => claimsUnderWay.delete(request.key))
+    claimsUnderWay.set(request.key, { fingerprint: request.fingerprint, result })
     return result
   }
 

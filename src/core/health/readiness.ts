@@ -111,11 +111,11 @@ export function createReadinessGate(
     const p95Ms = p95()
     if (latency.kind === 'slow') failing.set('latency', slowness(p95Ms, options))
     // A lost group refuses only its own identities; being unready for it would take every pod away from the rest.
-    const shown: ReadonlySet<ReadinessReason> = new Set<ReadinessReason>([
+    const reportedOnly: ReadonlySet<ReadinessReason> = new Set<ReadinessReason>([
       ...(latencyGate === 'enforce' ? [] : (['latency'] as const)),
       ...(voting >= required && notAgreed !== true ? (['quorum'] as const) : []),
     ])
-    const gated = [...failing.keys()].filter((reason) => !shown.has(reason))
+    const gated = [...failing.keys()].filter((reason) => !reportedOnly.has(reason))
     const reasons = [...(phase === 'starting' ? ['it is starting'] : []), ...failing.values()]
     return {
       ready: phase !== 'starting' && gated.length === 0,

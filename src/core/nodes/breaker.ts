@@ -45,12 +45,12 @@ export function admit(
 /**
  * What follows from an answer, or from its absence.
  *
- * @param asked how the request was admitted: one from before the breaker opened decides nothing any more
+ * @param admitted how the request was admitted: one from before the breaker opened decides nothing any more
  * @param fraction uniform in [0, 1): breakers that opened together must not probe together
  */
 export function report(
   breaker: Breaker,
-  asked: 'yes' | 'probe',
+  admitted: 'yes' | 'probe',
   answered: boolean,
   monoMs: number,
   fraction: number,
@@ -60,7 +60,7 @@ export function report(
     case 'open':
       return breaker
     case 'half_open':
-      if (asked !== 'probe') return breaker
+      if (admitted !== 'probe') return breaker
       return answered ? CLOSED : opened(breaker.trips + 1, monoMs, fraction, rules)
     case 'closed': {
       if (answered) return breaker.failures === 0 ? breaker : CLOSED

@@ -205,6 +205,6 @@ function mostForgetful(view: ContinuityView): { readonly at: number; readonly am
 
 function whyClosed(at: number, among: readonly NodeView[], { nodes, required }: ContinuityView): string {
   const when = Number.isFinite(at) ? new Date(at).toISOString() : 'long ago'
-  const who = among.map((node) => (node.kind === 'silent' ? `${node.name} (silent)` : node.name)).join(', ')
-  return `what was done at ${when} may be forgotten by ${among.length} of ${nodes.length} nodes, and by ${nodes.length - required} it may be: ${who}`
+  const names = among.map((node) => (node.kind === 'silent' ? `${node.name} (silent)` : node.name)).join(', ')
+  return `what was done at ${when} may be forgotten by ${among.length} of ${nodes.length} nodes, and by ${nodes.length - required} it may be: ${names}`
 }

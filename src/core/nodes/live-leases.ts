@@ -66,8 +66,8 @@ function runningLeases(
     return [{ record, remainingMs: Math.min(longestMs, record.leaseUntilNodeMs - nodeMs) }]
   })
   return all.filter(({ record }) => {
-    const shown = all.filter((other) => other.record.owner === record.owner).length
-    return record.owner !== NO_OWNER && shown + mayHaveForgotten >= required
+    const holders = all.filter((other) => other.record.owner === record.owner).length
+    return record.owner !== NO_OWNER && holders + mayHaveForgotten >= required
   })
 }
 

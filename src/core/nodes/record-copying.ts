@@ -130,17 +130,17 @@ async function copyKeys(
     target.inspect(keys, false),
     hear(keys, source, witnesses, hearAtLeast, lossDeclared),
   ])
-  tellOfDamage(keys, heard, events)
-  const news: News[] = keys.flatMap((key, index) => {
+  reportDamage(keys, heard, events)
+  const updates: Update[] = keys.flatMap((key, index) => {
     const seen = mergeSnapshots(snapshotsAt(heard, index), required)
     if (seen === undefined || isKnown(own.snapshots[index], seen)) return []
     return [{ key, index, merged: leasedAtMost(seen, longestLeaseMs) }]
   })
-  const short = news.filter(({ merged }) => merged.record.state !== 'completed')
+  const short = updates.filter(({ merged }) => merged.record.state !== 'completed')
   if (short.length > 0) await target.adopt(nonce, short)
   let copied = short.length
   // One portion of outcomes at a time is in our memory.
-  for (const { holder, wanted } of toLoad(news, heard, turn)) {
+  for (const { holder, wanted } of toLoad(updates, heard, turn)) {
     const adoptions = await loadOutcomes(holder, wanted, heard, required)
     if (adoptions.length > 0) await target.adopt(nonce, adoptions)
     copied += adoptions.length
@@ -178,16 +178,16 @@ async function hear(
   return heard
 }
 
-type News = Adoption & { readonly index: number }
+type Update = Adoption & { readonly index: number }
 
-type Load = { readonly holder: Heard; readonly wanted: readonly News[] }
+type Load = { readonly holder: Heard; readonly wanted: readonly Update[] }
 
 /** Which node to load which outcomes from, by size. */
-function toLoad(news: readonly News[], heard: readonly Heard[], turn: number): readonly Load[] {
+function toLoad(updates: readonly Update[], heard: readonly Heard[], turn: number): readonly Load[] {
   const first = turn % heard.length
   const inTurn = [...heard.slice(first), ...heard.slice(0, first)]
-  const byHolder = new Map<Heard, News[]>()
-  for (const one of news) {
+  const byHolder = new Map<Heard, Update[]>()
+  for (const one of updates) {
     if (one.merged.record.state !== 'completed') continue
     const holder = inTurn.find(({ snapshots }) => accepted(snapshots[one.index]) === accepted(one.merged))
     if (holder === undefined) throw new Error('a merged outcome is held by nobody')
@@ -199,7 +199,7 @@ function toLoad(news: readonly News[], heard: readonly Heard[], turn: number): r
 /** The same records with their outcomes. */
 async function loadOutcomes(
   holder: Heard,
-  wanted: readonly News[],
+  wanted: readonly Update[],
   heard: readonly Heard[],
   required: number,
 ): Promise<readonly Adoption[]> {
@@ -223,8 +223,8 @@ async function loadOutcomes(
 const LOAD_MAX_BYTES = 256 * 1024
 
 /** Each outcome may be as large as a route allows: load in portions that delay no claim. */
-function bySize(wanted: readonly News[], holder: Heard): readonly (readonly News[])[] {
-  const portions: News[][] = []
+function bySize(wanted: readonly Update[], holder: Heard): readonly (readonly Update[])[] {
+  const portions: Update[][] = []
   let bytes = Number.POSITIVE_INFINITY
   for (const one of wanted) {
     const seen = holder.snapshots[one.index]
@@ -239,7 +239,7 @@ function bySize(wanted: readonly News[], holder: Heard): readonly (readonly News
   return portions
 }
 
-function tellOfDamage(keys: readonly string[], heard: readonly Heard[], events: Events): void {
+function reportDamage(keys: readonly string[], heard: readonly Heard[], events: Events): void {
   const reason = 'a record can’t be read by the node that keeps it'
   for (const [index, recordKey] of keys.entries()) {
     if (heard.some(({ snapshots }) => snapshots[index] === 'damaged'))

@@ -93,8 +93,8 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
       : { kind: 'minority_outcome', record }
   }
   if (standing !== undefined) return standing
-  const said = withoutClaimOfMajority(heard)
-  return said.kind === 'uncertain' && !settled ? { kind: 'undecided' } : said
+  const verdict = withoutClaimOfMajority(heard)
+  return verdict.kind === 'uncertain' && !settled ? { kind: 'undecided' } : verdict
 }
 
 function claimsAmong(reads: readonly Read[], needed: number): readonly ClaimedRead[] {
@@ -125,12 +125,12 @@ function isSame(one: ClaimedRead, other: ClaimedRead): boolean {
 
 /** Nodes that show the claim, or an outcome of it: such a node had granted the claim. */
 function holdersOf(claim: ClaimedRead, { views, outcomes }: Heard): number {
-  const shown = views.filter((view) => isSame(view, claim)).length
+  const claimants = views.filter((view) => isSame(view, claim)).length
   const done = outcomes.filter(
     ({ acceptedToken, fence, owner }) =>
       acceptedToken === claim.fence && (fence !== acceptedToken || owner === claim.owner),
   ).length
-  return shown + done
+  return claimants + done
 }
 
 /**

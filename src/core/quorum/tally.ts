@@ -62,8 +62,8 @@ function bestAt<T extends Accepted>(copies: readonly T[]): { best: T; holders: n
   // A retry at the same ballot may carry another completion time.
   const holdersOf = (one: T) => copies.filter(({ outcome }) => sameContent(outcome, one.outcome)).length
   // A copy that a node adopted when it was enrolled can be returned, but never counts as a vote.
-  const told = copies.filter(({ copied }) => copied !== undefined).length
-  if (holdersOf(first) === copies.length) return { best: first, holders: copies.length - told }
+  const copiedCount = copies.filter(({ copied }) => copied !== undefined).length
+  if (holdersOf(first) === copies.length) return { best: first, holders: copies.length - copiedCount }
 
   const intact = copies.filter(({ outcome }) => decodeOutcome(outcome).kind === 'intact')
   const best = intact.reduce(
@@ -71,7 +71,7 @@ function bestAt<T extends Accepted>(copies: readonly T[]): { best: T; holders: n
     intact[0] ?? first,
   )
   const holders = holdersOf(best) + (intact.length === 0 ? 0 : copies.length - intact.length)
-  return { best, holders: Math.max(0, holders - told) }
+  return { best, holders: Math.max(0, holders - copiedCount) }
 }
 
 /** {@link bestOf} the completed records among answers to a claim or a completion. */

@@ -43,10 +43,10 @@ export function reservationIdOf(reservation: Reservation, secret: Buffer): strin
   const first = intents[0] ?? entities[0]
   if (first === undefined) throw new RangeError('a reservation of nothing has no id')
   const scope = Buffer.from(scopeOf(first.recordKey))
-  const carried = intents.some((one) => one.fingerprint !== fingerprintOfName(one.recordKey))
+  const withFingerprints = intents.some((one) => one.fingerprint !== fingerprintOfName(one.recordKey))
   const fixed = Buffer.alloc(FIXED_BYTES)
   const flags =
-    (carried ? FLAG_FINGERPRINTS : 0) |
+    (withFingerprints ? FLAG_FINGERPRINTS : 0) |
     (trace === undefined ? 0 : FLAG_TRACE) |
     (attempts.length === 0 ? 0 : FLAG_ATTEMPTS)
   let at = fixed.writeUInt8(flags, 0)
@@ -63,7 +63,7 @@ export function reservationIdOf(reservation: Reservation, secret: Buffer): strin
     scope,
     ...intents.flatMap(({ recordKey, fingerprint }) => [
       hashOf(recordKey),
-      ...(carried ? [Buffer.from(fingerprint, 'hex')] : []),
+      ...(withFingerprints ? [Buffer.from(fingerprint, 'hex')] : []),
     ]),
     ...entities.map(({ recordKey }) => hashOf(recordKey)),
     ...(trace === undefined ? [] : [Buffer.from(trace.traceId + trace.spanId, 'hex')]),
@@ -88,7 +88,7 @@ export function verifyReservationId(id: string, secrets: readonly Buffer[]): Ver
 
 /** Only of a payload that we signed ourselves: it has the form that {@link reservationIdOf} gave it. */
 function reservationFrom(payload: Buffer): Reservation {
-  const carried = (payload.readUInt8(0) & FLAG_FINGERPRINTS) !== 0
+  const withFingerprints = (payload.readUInt8(0) & FLAG_FINGERPRINTS) !== 0
   const intentCount = payload.readUInt8(37)
   const entityCount = payload.readUInt8(38)
   const scopeEnd = FIXED_BYTES + payload.readUInt16BE(39)
@@ -101,7 +101,7 @@ function reservationFrom(payload: Buffer): Reservation {
   const intents: Intent[] = []
   for (let index = 0; index < intentCount; index += 1) {
     const recordKey = `${scope}:${next()}`
-    intents.push({ recordKey, fingerprint: carried ? next() : fingerprintOfName(recordKey) })
+    intents.push({ recordKey, fingerprint: withFingerprints ? next() : fingerprintOfName(recordKey) })
   }
   const entities: Intent[] = []
   for (let index = 0; index < entityCount; index += 1) {

@@ -48,8 +48,8 @@ export async function reserveOrWait(
   { leases, waiters, clock, random }: WaitPorts,
 ): Promise<Waited> {
   const untilMonoMs = clock.monoMs() + waitMs
-  const ask = () => reserveAlive(request, { leases, clock, random })
-  const first = await ask()
+  const tryOnce = () => reserveAlive(request, { leases, clock, random })
+  const first = await tryOnce()
   if (first.kind !== 'conflict' || waitMs === 0) return first
   using place = waiters.enter(first.intent.recordKey)
   if (place === undefined)
@@ -59,7 +59,7 @@ export async function reserveOrWait(
     if (gone.aborted || clock.monoMs() + delayMs >= untilMonoMs) return last
     await pause(clock, delayMs)
     if (gone.aborted) return last
-    last = await ask()
+    last = await tryOnce()
     if (last.kind !== 'conflict') return last
   }
 }

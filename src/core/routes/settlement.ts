@@ -35,8 +35,8 @@ export function dispositionOf(
   response: Pick<ApplicationResponse, 'status' | 'headers'>,
   policy: StoringPolicy,
 ): Disposition {
-  const said = linesOf(response.headers, OUTCOME_HEADER)
-  const last = said.at(-1)?.trim().toLowerCase()
+  const verdicts = linesOf(response.headers, OUTCOME_HEADER)
+  const last = verdicts.at(-1)?.trim().toLowerCase()
   if (last === 'store' || last === 'release' || last === 'hold') return last
   const { status } = response
   // An application that refuses and asks for a retry has not settled the request. With 2xx and 3xx it says when to look
