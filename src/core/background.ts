@@ -12,7 +12,7 @@ export type Background = {
   readonly running: number
   /** @returns false where the limit is reached: then the work was not begun */
   start(work: () => Promise<void>): boolean
-  /** Resolves when nothing runs, for the first time from now on. */
+  /** Resolves when no work runs, for the first time from now on. */
   drained(): Promise<void>
 }
 

@@ -201,7 +201,7 @@ export type NodeEvent =
   | { readonly kind: 'loss_declared'; readonly node: string; readonly by: string }
   | { readonly kind: 'node_enrolled'; readonly node: string; readonly copied: number }
 
-/** Which surface asked. */
+/** The surface that received the request. */
 export type Entrypoint = 'proxy' | 'api' | 'ext_authz' | 'ext_proc' | 'forward_auth' | 'auth_request'
 
 /** What was decided, in the words of the metric `fencepost_decisions_total`. */

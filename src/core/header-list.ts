@@ -1,4 +1,4 @@
-/** The headers of a message as this program hands them on: the shape, and nothing of what a header means. */
+/** The headers of a message as this program hands them on: the shape, not what a header means. */
 
 /** Whole headers as they crossed the wire: names in their own case, one entry a line, order kept. */
 export type HeaderList = readonly (readonly [name: string, value: string])[]

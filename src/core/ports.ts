@@ -90,7 +90,7 @@ export type ClaimResult =
   | {
       readonly kind: 'duplicate'
       readonly outcome: StoredOutcome
-      /** Of the holder that completed it, whoever adopted it since. */
+      /** Of the holder that completed it, not of one that adopted it. */
       readonly token: Token
       readonly attempt: number
     }
@@ -157,7 +157,7 @@ export type ReadResult =
   | { readonly kind: 'released'; readonly token: Token }
   | {
       readonly kind: 'completed'
-      /** Of the holder that completed it, whoever adopted it since. */
+      /** Of the holder that completed it, not of one that adopted it. */
       readonly token: Token
       readonly attempt: number
       readonly fingerprint: Fingerprint

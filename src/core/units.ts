@@ -1,7 +1,7 @@
 /**
  * Units as types, so that a millisecond is never taken for a second.
  *
- * Owns nothing but names: every duration in the code is a number of milliseconds and says so in its own name
+ * Owns only names: every duration in the code is a number of milliseconds and says so in its own name
  * (`leaseMs`); every instant says on which clock it was read (`…MonoMs`, `…WallMs`, `…NodeMs`).
  */
 

@@ -144,7 +144,7 @@ export type StoppableNode = RecordNode & {
   readonly stopped: boolean
 }
 
-/** @param count 5 by default: a majority of 3 survives nothing inside one process, but the code is the same */
+/** @param count 5 by default: inside one process a majority protects against no failure, but the code is the same */
 export function createEmbeddedNodes(
   count: number,
   clock: Clock,

@@ -34,7 +34,7 @@ export function decodeBatch(reply: unknown, commandCount: number): BatchReply {
 }
 
 /**
- * One answer per command. One that does not decode counts as no answer of the node.
+ * One answer per command; `unreachable` where it does not decode.
  * @param fullBecause why the node was sent no new claims
  */
 export function decodeAnswers({ nodeMs, lines, bytes }: BatchReply, fullBecause?: string): NodeAnswer[] {

@@ -2,7 +2,7 @@
  * Lets the waiters for one record claim it in order of arrival, over all sidecars.
  *
  *   enter → (order not known yet) → waiting → first: called, claims again and again → leave
- *                                      └─ order can't be known (too few nodes): claims as everybody does
+ *                                      └─ order can't be known (too few nodes): claims as one of many
  *
  * Owns the waiters of this process, one queue per key, and the requests to the nodes: one for all waiters of a key,
  * repeated soon while another process is first. No promise rests on it: a waiter that believes that it is first claims,

@@ -16,7 +16,7 @@ export function isTaken(claimed: ClaimResult): claimed is Taken {
 export type Waiters = {
   /** The limit that {@link enter} refused by, for the message: the one for a single key. */
   readonly limit: number
-  /** Takes a place; undefined where there is none. Disposing gives it back. */
+  /** Takes a place; undefined where there is none. Disposing releases it. */
   enter(key: string): Disposable | undefined
 }
 

@@ -65,9 +65,9 @@ export function seal(ring: KeyRing, recordKey: string, plain: Buffer): Buffer {
     .subarray(0, NONCE_BYTES)
   const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES })
   cipher.setAAD(bound)
-  const sealed = Buffer.concat([cipher.update(plain), cipher.final()])
+  const ciphertext = Buffer.concat([cipher.update(plain), cipher.final()])
   const head = Buffer.from([VERSION, name.length])
-  return Buffer.concat([head, Buffer.from(name), nonce, cipher.getAuthTag(), sealed])
+  return Buffer.concat([head, Buffer.from(name), nonce, cipher.getAuthTag(), ciphertext])
 }
 
 export type Opened =
@@ -80,8 +80,8 @@ export function open(ring: KeyRing, recordKey: string, bytes: Buffer): Opened {
   if (bytes[0] !== VERSION) return { kind: 'plain' }
   const nameEnd = 2 + (bytes[1] ?? 0)
   const tagAt = nameEnd + NONCE_BYTES
-  const sealedAt = tagAt + TAG_BYTES
-  if (bytes.length < sealedAt) return { kind: 'refused', reason: `${bytes.length} bytes are too few` }
+  const ciphertextAt = tagAt + TAG_BYTES
+  if (bytes.length < ciphertextAt) return { kind: 'refused', reason: `${bytes.length} bytes are too few` }
   const name = bytes.toString('latin1', 2, nameEnd)
   const found = ring.find((one) => one.name === name)
   if (found === undefined) return { kind: 'refused', reason: `sealed with a key that is not in the ring` }
@@ -89,11 +89,11 @@ export function open(ring: KeyRing, recordKey: string, bytes: Buffer): Opened {
     authTagLength: TAG_BYTES,
   })
   decipher.setAAD(Buffer.from(recordKey))
-  decipher.setAuthTag(bytes.subarray(tagAt, sealedAt))
+  decipher.setAuthTag(bytes.subarray(tagAt, ciphertextAt))
   try {
     return {
       kind: 'opened',
-      plain: Buffer.concat([decipher.update(bytes.subarray(sealedAt)), decipher.final()]),
+      plain: Buffer.concat([decipher.update(bytes.subarray(ciphertextAt)), decipher.final()]),
     }
   } catch {
     // `final` throws only where the tag does not match.

@@ -2,7 +2,7 @@
  * Which nodes a cluster consists of: all sidecars must name the same ones, and how that may change.
  *
  * Two majorities meet because they are taken from one list. Of {1,2,3} and {1,2,3,4,5} one may count 1 and 2 and the
- * other 3, 4 and 5: two sidecars configured like that would both hold the same claim. So the list stands on the nodes,
+ * other 3, 4 and 5: two sidecars configured like that would both hold the same claim. So the nodes keep the list,
  * and a sidecar with another list does not start.
  *
  * Where there are several quorum groups, the list of each names them all as well (its mark): two sidecars that choose

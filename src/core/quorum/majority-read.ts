@@ -8,7 +8,7 @@
  *   completed          a majority has accepted the outcome at one ballot
  *   minority_outcome   a node shows an outcome, but no majority is seen to have it: `leases.ts` may help it to one
  *   claimed            a majority shows this claim, running or over; or leftovers of several on a majority, all over
- *   released, absent   no claim stands that a majority may have granted
+ *   released, absent   no claim is left that a majority may have granted
  *
  * What a refused claim amounts to is `refused-claim.ts`.
  *

@@ -13,7 +13,7 @@ import { majorityOf } from '../units.ts'
 import { type Answers, answered, bestCompleted, type Completed, withoutRoom } from './tally.ts'
 
 export type Refusal =
-  /** A majority stands behind one completed outcome: it is chosen, for good. */
+  /** A majority holds one completed outcome: it is chosen, for good. */
   | { readonly kind: 'completed'; readonly chosen: Completed }
   /** Fewer hold it. `mayWriteBack`: under the claimant's own token, because a majority promised it their vote. */
   | {

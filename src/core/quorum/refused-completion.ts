@@ -1,7 +1,7 @@
 /**
  * Explains a completion that no majority took.
  *
- *   recorded     what was offered is what stands: a majority accepted it, under this token or by an adoption
+ *   recorded     the offered outcome is chosen: a majority accepted it, under this token or by an adoption
  *   fenced       surely without effect: another outcome is chosen, or every node says that it has none of this one
  *   undecided    this token can't win any more, but some node accepted the outcome or may have: a later claim adopts it
  *   unavailable  it may still win: nodes that did not answer make the difference

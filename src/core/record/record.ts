@@ -64,7 +64,7 @@ export type NodeRecord =
   | {
       readonly state: 'completed'
       readonly fence: Token
-      /** Who was promised `fence`. */
+      /** The claimant that was promised `fence`. */
       readonly owner: Owner
       readonly acceptedToken: Token
       readonly attempt: number

@@ -30,7 +30,7 @@ export type StoredOutcome =
   | { readonly kind: 'result'; readonly result: unknown; readonly completedAtWallMs: number }
 
 export type DecodedOutcome =
-  /** `token`: of the holder that completed it, whoever adopted it since. Absent where an older version wrote it. */
+  /** `token`: of the holder that completed it, not of one that adopted it. Absent where an older version wrote it. */
   | { readonly kind: 'intact'; readonly outcome: StoredOutcome; readonly token?: Token }
   | { readonly kind: 'damaged'; readonly reason: string }
 
