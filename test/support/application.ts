@@ -1,6 +1,6 @@
 /**
- * A real application behind the proxy, over real sockets: it counts what it carried out, remembers what it saw, and
- * answers as the test says, also wrongly, also not before the test lets it.
+ * A real application behind the proxy, over real sockets: it counts executions, keeps the requests, and answers as and
+ * when the test says, also wrongly.
  */
 
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -20,11 +20,11 @@ export type Respond = (request: Seen, response: ServerResponse, execution: numbe
 
 export type TestApplication = AsyncDisposable & {
   readonly origin: string
-  /** Requests that arrived whole, in order. */
+  /** Complete requests, in order. */
   readonly seen: readonly Seen[]
-  /** What answers from now on. */
+  /** Answers from now on. */
   respond: Respond
-  /** Where set: takes requests as soon as they begin, instead of `respond`. */
+  /** Where set: handles requests as soon as they begin, instead of `respond`. */
   onRequest: ((request: IncomingMessage, response: ServerResponse) => void) | undefined
 }
 
@@ -113,7 +113,7 @@ export type RawApplication = AsyncDisposable & {
   readonly requests: readonly string[]
 }
 
-/** Answers every request with the same bytes, then does what `after` says with the connection. */
+/** Answers every request with the same bytes, then treats the connection as `after` says. */
 export async function startRawApplication(
   answer: string | Buffer,
   after: 'keep' | 'end' | 'reset' = 'keep',

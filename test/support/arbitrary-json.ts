@@ -1,4 +1,4 @@
-/** JSON texts that are often, and often nearly, the same: for whoever compares what they mean. */
+/** JSON texts that are often, and often nearly, the same: for tests that compare their meaning. */
 import fc from 'fast-check'
 
 /** Spellings that are often, and often nearly, one number. */
@@ -36,7 +36,7 @@ const numbers = fc.oneof(
   fc.stringMatching(/^-?[1-9][0-9]{0,24}(\.[0-9]{1,24})?([eE][+-]?[0-9]{1,2})?$/),
 )
 
-/** Spellings of a few strings, so that names meet each other and themselves. */
+/** Spellings of a few strings, so that names repeat. */
 const strings = fc.oneof(
   fc.constantFrom('"a"', '"\\u0061"', '"b"', '"\\/"', '"/"', '"\\n"', '"\\u000A"', '"\\ud800"', '"\\udc00"'),
   fc.constantFrom('"\\ud83d\\ude00"', '"😀"', '"é"', '"e\\u0301"', '"__proto__"', '""', '"1"', '"\\u20ac"'),
@@ -78,7 +78,7 @@ export const pairs = fc.oneof(
     .map(([a, b]) => [a!, b!] as const),
 )
 
-/** Through the platform's own reader and writer, which merges what is lossy: a spelling that is equal only sometimes. */
+/** Through the platform's own reader and writer, which is lossy: the meaning is equal only sometimes. */
 function respelt(text: string): string {
   return JSON.stringify(JSON.parse(text), null, 1)
 }

@@ -1,4 +1,4 @@
-/** Records as a node may hold them, near enough to each other that fences, tokens and owners meet. */
+/** Records as a node may hold them, near enough to each other that fences, tokens and owners collide. */
 import fc from 'fast-check'
 import { NO_OWNER, type NodeRecord } from '../../src/core/record/record.ts'
 
@@ -25,7 +25,7 @@ export function arbitraryRecord(nowMs: number): fc.Arbitrary<NodeRecord> {
       fingerprint,
       claimedAtNodeMs,
     }),
-    // Given back after a takeover: nobody holds it.
+    // Given back after a takeover: it has no holder.
     fc.record({
       state: fc.constant('claimed' as const),
       fence: token,

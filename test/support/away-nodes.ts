@@ -1,4 +1,4 @@
-/** Embedded nodes that go away and come back with what they knew. */
+/** Embedded nodes that go away and come back with their records. */
 
 import type { Clock } from '../../src/core/clock.ts'
 import { SILENT } from '../../src/core/events.ts'

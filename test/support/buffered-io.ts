@@ -1,4 +1,4 @@
-/** What a command is given by the process, with its output kept. */
+/** The process ports of a command, with its output kept. */
 import { Writable } from 'node:stream'
 import type { Io } from '../../src/cli/command.ts'
 

@@ -1,4 +1,4 @@
-/** Words that occur nowhere else, one for each secret: found in an output, they say which secret got there. */
+/** Words that occur nowhere else, one per secret: found in an output, they name the leaked secret. */
 const planted: string[] = []
 
 export function canary(input: string): string {
@@ -7,7 +7,7 @@ export function canary(input: string): string {
   return word
 }
 
-/** Which of them are in a text: each also as it looks in base64, in hex, and cut short. */
+/** Which of them are in a text, also in base64, in hex, and cut short. */
 export function found(text: string): string[] {
   const shapes = (word: string) => [
     word,

@@ -1,4 +1,4 @@
-/** Certificates for one test: an authority, and what it signs. Made by openssl, in a folder that is removed at the end. */
+/** Certificates for one test: an authority, and those that it signs. Made by openssl, in a folder that is removed. */
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

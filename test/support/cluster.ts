@@ -1,6 +1,6 @@
 /**
- * N nodes, inside the process where none are given, behind the whole protocol, each of which can be silenced, deafened and brought back with what
- * it knew: for tests of what the quorum makes of it.
+ * N nodes, embedded by default, behind the whole protocol, each of which can be silenced, deafened and brought back
+ * with its records: for tests of the quorum's conclusions.
  */
 
 import { createLeases } from '../../src/core/claims/leases.ts'
@@ -11,7 +11,7 @@ import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 
-/** `deaf`: executes nothing. `mute`: executes, and its answer is lost. `quarantined`: executes, and does not count. */
+/** `deaf`: does not execute. `mute`: executes, and its answer is lost. `quarantined`: executes, and does not count. */
 type Condition = 'well' | 'deaf' | 'mute' | 'quarantined'
 
 export class ClusterNode implements RecordNode {
@@ -36,7 +36,7 @@ export class ClusterNode implements RecordNode {
     return answer
   }
 
-  /** Straight to the node, past its condition: what the test wants to have happened. */
+  /** Straight to the node, past its condition: sets up the state of a test. */
   apply(command: RecordCommand): Promise<NodeAnswer> {
     return this.#node.execute(command)
   }

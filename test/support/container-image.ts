@@ -1,7 +1,6 @@
 /**
- * The image of the Dockerfile, built without a registry: its two base images are made of this machine's own Node, npm and
- * shell; and run as a container runtime would run it, without one: its own entry point under its own user, on a root that
- * is mounted read-only.
+ * The image of the Dockerfile, built without a registry, from base images of this machine's own Node, npm and shell;
+ * and run as by a container runtime, without one: its own entry point under its own user, on a read-only root.
  */
 import { execFile } from 'node:child_process'
 import {
@@ -29,7 +28,7 @@ const APPLETS = ['sh', 'env', 'cat', 'cp', 'ls', 'mkdir', 'rm']
 const LOADED_AT_RUN_TIME = ['libnss_dns.so.2', 'libnss_files.so.2', 'libresolv.so.2']
 
 export type BuiltImage = AsyncDisposable & {
-  /** Of the image: user, entry point, command, environment, labels. */
+  /** The user, entry point, command, environment and labels of the image. */
   readonly config: {
     readonly User: string
     readonly Entrypoint: readonly string[]
@@ -111,7 +110,7 @@ export async function buildImage(): Promise<BuiltImage> {
   }
 }
 
-/** A Node with npm and a shell: what a build needs, and at /nodejs/bin/node what the image runs on. */
+/** A Node with npm and a shell for the build, and at /nodejs/bin/node for the image. */
 async function baseFiles(at: string): Promise<string> {
   const busybox = requireProgram('busybox')
   for (const path of [
@@ -149,7 +148,7 @@ async function place(file: string, root: string, path: string): Promise<void> {
   await chmod(join(root, path), 0o755)
 }
 
-/** The npm of this machine, by what the command `npm` is a link to. */
+/** The npm of this machine, by the target of the link `npm`. */
 async function npmFolder(): Promise<string> {
   for (const folder of (process.env.PATH ?? '').split(delimiter)) {
     const program = await realpath(join(folder, 'npm')).catch(() => '')
@@ -160,7 +159,7 @@ async function npmFolder(): Promise<string> {
   )
 }
 
-/** In a mount namespace of its own, the root read-only; under the image's user, which takes all capabilities away. */
+/** In its own mount namespace, with a read-only root, under the image's user, which drops all capabilities. */
 function startIn(
   root: string,
   config: BuiltImage['config'],

@@ -1,6 +1,6 @@
 /**
- * An application that carries out whatever reaches it and remembers that it did: the judge of every test that says
- * "once". It answers at once, unless it was told to hold its answers until the test lets them go.
+ * An application that executes every request and counts the executions: the judge of every test that says "once". It
+ * answers at once, or holds its answers until the test lets them go.
  */
 
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
@@ -12,7 +12,7 @@ type Execution = {
   readonly url: string
   readonly headers: IncomingHttpHeaders
   readonly body: string
-  /** By the `Idempotency-Key` that the application was handed. */
+  /** The `Idempotency-Key` that the application got. */
   readonly key: string
   readonly token: number
   readonly attempt: number
@@ -25,9 +25,9 @@ export type CountingApplication = AsyncDisposable & {
   of(key: string): readonly Execution[]
   /** From now on answers wait; {@link CountingApplication.letGo} sends them. */
   hold(): void
-  /** Answers everything that was held, and holds no more. */
+  /** Sends all held answers, and holds no more. */
   letGo(): void
-  /** Resolves when `count` requests in all have arrived. */
+  /** Resolves when `count` requests have arrived. */
   arrived(count: number): Promise<void>
 }
 
@@ -81,7 +81,7 @@ export async function startCountingApplication(): Promise<CountingApplication> {
   }
 }
 
-/** No two executions are answered alike, so that a replay shows which one it repeats. */
+/** Each execution has a different answer, so that a replay shows which one it repeats. */
 function answer(response: ServerResponse, { key, token }: Execution, number: number): void {
   response.writeHead(201, { 'content-type': 'application/json', 'x-execution': String(number) })
   response.end(JSON.stringify({ key, execution: number, token }))

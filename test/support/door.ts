@@ -1,6 +1,6 @@
 /**
- * A door in front of a server, on loopback: open, shut, or with everybody kept waiting in front of it. It counts who has
- * knocked and who is inside, and is closed with the test.
+ * A door in front of a server, on loopback: open, shut, or with every connection waiting in front of it. It counts
+ * attempts and the connections inside, and is closed with the test.
  */
 import { once } from 'node:events'
 import { type AddressInfo, createConnection, createServer, type NetConnectOpts, type Socket } from 'node:net'
@@ -43,7 +43,7 @@ export async function openDoor(behind: NetConnectOpts) {
     attempts: () => attempts,
     ended: () => ended,
     inside: () => inside.size,
-    /** Who is inside is thrown out, unless it is opened: then those who wait come in. */
+    /** Opening admits the waiting connections; any other turn closes those inside. */
     turn(to: DoorState) {
       state = to
       if (to !== 'open') for (const socket of inside) socket.destroy()

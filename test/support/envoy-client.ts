@@ -1,6 +1,6 @@
 /**
- * Envoy's side of its two services, by hand: for what a real Envoy can't be made to say. That the messages are Envoy's is
- * shown by the tests with a real one.
+ * Envoy's side of its two services, by hand: for messages that a real Envoy can't be made to send. The tests with a
+ * real Envoy prove the form of the messages.
  */
 import {
   ChannelCredentials,
@@ -30,9 +30,9 @@ export type EnvoyClient = Disposable & {
 
 export type Processing = {
   say(message: ProcessingRequest): void
-  /** What is answered next; rejects where the stream fails, and is undefined where it ends well. */
+  /** The next answer; rejects where the stream fails, and is undefined where it ends well. */
   answer(): Promise<ProcessingResponse | undefined>
-  /** What Envoy does when its client or its application is gone. */
+  /** As Envoy does when its client or its application is gone. */
   cancel(): void
   end(): void
 }
@@ -45,7 +45,7 @@ export function envoyClient(
   const Made = makeGenericClientConstructor(definition, 'envoy')
   const client = new Made(new URL(origin).host, credentials ?? ChannelCredentials.createInsecure(), {
     'grpc.enable_retries': 0,
-    // An address is no name, and the certificate of a test is for both.
+    // An address is not a name, and the certificate of a test is for both.
     'grpc.ssl_target_name_override': 'localhost',
   }) as unknown as Client & {
     Check(

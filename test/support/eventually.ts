@@ -1,27 +1,27 @@
 /**
- * Waits for a condition by asking again and again, with a deadline and a sentence for the one who reads the failure.
- * It is how tests wait for another process; inside one process inject the clock or await the event instead.
+ * Polls a condition, with a deadline and a sentence for the reader of the failure. Tests wait for another process in
+ * this way; inside one process inject the clock or await the event instead.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 
 export type Patience = {
-  /** How long to go on asking; then the promise rejects. Default {@link WITHIN_MS}. */
+  /** How long to poll; then the promise rejects. Default {@link WITHIN_MS}. */
   readonly withinMs?: number
-  /** Between two questions. */
+  /** Between two polls. */
   readonly everyMs?: number
 }
 
 /**
- * Far above what anything here takes: a machine that does other things may hold a process up for seconds, and who waits for
- * what comes loses nothing by a large limit. Below the 30 s that a test has, so that the sentence is read.
+ * Far above the time that any wait needs: a busy machine may delay a process for seconds, and a large limit costs a
+ * passing test no time. Below the 30 s of a test, so that the sentence is shown.
  */
 const WITHIN_MS = 20_000
 
 /**
- * Asks `condition` until it returns something truthy, and returns that. Throwing counts as "not yet"; the last error
+ * Calls `condition` until it returns a truthy value, and returns that. An exception counts as "not yet"; the last one
  * is the cause of the failure.
  *
- * @param sentence what is waited for, to be read after "waited 20000 ms for: "
+ * @param sentence the awaited condition, shown after "waited 20000 ms for: "
  */
 export async function eventually<T>(
   sentence: string,

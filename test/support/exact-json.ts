@@ -1,5 +1,5 @@
 /**
- * What a JSON text means, by other means than the code under test: numbers as fractions of big integers, objects as
+ * The meaning of a JSON text, independent of the code under test: numbers as fractions of big integers, objects as
  * sorted lists, strings by the parser of the platform. For texts that are valid JSON.
  */
 
@@ -71,7 +71,7 @@ export function meaningOf(json: string): Meaning {
     const double = Number(text)
     const kept = Number.isFinite(double) && fractionOf(String(double)) === exact && !Object.is(double, -0)
     if (!kept) lossless = false
-    // A minus sign in front of zero is told apart, though the fraction is one.
+    // The sign of zero counts, though the fraction is the same.
     return /^-[0.]+(?:e|$)/i.test(text) ? `-${exact}` : exact
   }
 }

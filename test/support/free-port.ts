@@ -1,12 +1,12 @@
 /**
- * A TCP port on loopback for a server that has to be told its port and has to come back on the same one.
+ * A TCP port on loopback for a server that needs its port as a setting and has to come back on the same one.
  *
  * Servers that can listen on port 0 should do that. The others get a port below the kernel's range of ephemeral ports:
  * a client that keeps dialling a stopped server on an ephemeral port may be given that very port as its own and connect
  * to itself (TCP simultaneous open), and then the server cannot come back.
  *
- * Between our look and the server's bind, and while a server is stopped, nobody else may be given its port: each worker of
- * the tests has ports of its own, and no port is given twice by one process.
+ * Between our check and the server's bind, and while a server is stopped, no other server may get its port: each worker
+ * of the tests has its own ports, and a process hands out no port twice.
  */
 import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
@@ -15,7 +15,7 @@ import { createServer } from 'node:net'
 const firstPort = 12_000
 const endPort = 32_000
 
-/** Workers that run side by side are numbered from 1; a program that no test runs counts as number 0. */
+/** Parallel workers are numbered from 1; a program outside of the tests counts as number 0. */
 const SHARES = 8
 const share = Number(process.env.VITEST_POOL_ID ?? 0) % SHARES
 

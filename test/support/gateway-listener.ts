@@ -1,4 +1,4 @@
-/** The real gateway listener on five embedded nodes, and what its checks have left on them. */
+/** The real gateway listener on five embedded nodes, and the records that its checks leave there. */
 import { randomUUID } from 'node:crypto'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import type { Clock } from '../../src/core/clock.ts'
@@ -16,7 +16,7 @@ export type GatewayListenerOptions = {
   readonly options?: Partial<Omit<GatewayOptions, 'limits'>>
   readonly limits?: Partial<GatewayOptions['limits']>
   readonly tenants?: Partial<TenantLimits>
-  /** By which new records of a tenant are counted; default: the system's. */
+  /** Counts the new records of a tenant; default: the system clock. */
   readonly quotaClock?: Clock
 }
 
@@ -25,9 +25,9 @@ export type GatewayListener = AsyncDisposable & {
   readonly port: number
   readonly nodes: readonly StoppableNode[]
   readonly failures: readonly unknown[]
-  /** Records of requests that were claimed until now, in their order. */
+  /** The records of requests claimed until now, in order. */
   claimed(): readonly string[]
-  /** What a majority has under a record now. */
+  /** The present state of a record on a majority. */
   state(recordKey: string): Promise<string>
   close(graceMs: number): Promise<void>
 }
@@ -74,7 +74,7 @@ export async function startGatewayListener(given: GatewayListenerOptions = {}): 
     port: Number(new URL(origin).port),
     nodes,
     failures,
-    // The secret that signs ids is agreed on by a record of its own.
+    // The secret that signs ids has a record of its own.
     claimed: () =>
       published.flatMap((event) =>
         event.kind === 'claim_ended' && event.result === 'granted' && /^dedup:[^:%]/.test(event.recordKey)

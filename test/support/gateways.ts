@@ -1,7 +1,6 @@
 /**
- * Real gateways with the configuration that is shipped in deploy/gateways: only its addresses are replaced by those of the
- * test, and how long a gateway waits for a check, which on a machine that does other things may take longer than the shipped
- * half second. Each runs in a folder of its own.
+ * Real gateways with the shipped configuration of deploy/gateways. The test replaces the addresses, and the time that a
+ * gateway waits for a check: on a busy machine half a second, as shipped, may not do. Each runs in its own folder.
  */
 import { chmod, cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -24,7 +23,7 @@ export type GatewayName = 'nginx' | 'haproxy' | 'caddy' | 'envoy' | 'envoy over 
 type Kind = {
   readonly folder: string
   readonly file: string
-  /** Where the program itself can't be had: what stands for it, beside this file. */
+  /** The substitute beside this file, where the program itself can't be installed. */
   readonly standIn?: string
   readonly command: (file: string, folder: string) => Promise<readonly [string, ...string[]]>
 }
@@ -64,7 +63,7 @@ async function envoy(file: string): Promise<readonly [string, ...string[]]> {
   return [await fetchProgram('envoy'), '-c', file, ...options]
 }
 
-/** Envoy that shows fencepost both requests and answers. */
+/** Envoy that sends fencepost both requests and answers. */
 export const EXT_PROC: Kind = { folder: 'envoy', file: 'ext-proc.yaml', command: envoy }
 
 /** @param ports of the sidecar, by the port that stands for it in the shipped file */
@@ -74,7 +73,7 @@ export async function startGateway(
   ports: Readonly<Record<number, string>>,
 ): Promise<Gateway> {
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-gateway-'))
-  // nginx as root works as somebody else, who has to get to the bodies that it keeps here.
+  // nginx as root runs its workers as another user, which needs access to the bodies here.
   await chmod(folder, 0o755)
   await cp(join(shipped, kind.folder), folder, { recursive: true })
   if (kind.standIn !== undefined)
@@ -99,7 +98,7 @@ export async function startGateway(
   }
   const origin = `http://127.0.0.1:${port}`
   try {
-    // A method and a path that nothing protects: whatever the answer is, the gateway listens and asks.
+    // An unprotected method and path: any answer proves that the gateway listens and checks.
     await child.http(`${origin}/ready`, 201)
   } catch (cause) {
     await dispose()
@@ -108,7 +107,7 @@ export async function startGateway(
   return { origin, process: child, [Symbol.asyncDispose]: dispose }
 }
 
-/** As they stand in the shipped files: for connecting to fencepost, and for the answer to a check. */
+/** The shipped timeouts for connecting to fencepost, and for the answer to a check. */
 const TIMES: readonly (readonly [shipped: RegExp, patient: string])[] = [
   [/(timeout) 200ms/g, '$1 5s'],
   [/(timeout) 500ms/g, '$1 15s'],

@@ -1,5 +1,5 @@
 /**
- * A consumer in a process of its own that takes one message and never comes to an end with it, to be killed.
+ * A consumer in a process of its own that takes one message and never finishes it, to be killed.
  * Usage: node hanging-consumer.ts <adapter module> <factory> <options as JSON>
  */
 import type { MessageSubscriber } from '@fencepost/saga'

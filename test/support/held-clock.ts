@@ -1,6 +1,6 @@
 /**
- * Clocks for real servers in this process whose timers stay real. One moves when the test says so; one stands still while
- * the process does, so that what is promised of a process that runs can be asked for on a machine that holds it up.
+ * Clocks for real servers in this process whose timers stay real. One moves when the test says so; one stops while the
+ * process is stalled, so that promises about a running process can be tested on a busy machine.
  */
 import type { Clock } from '../../src/core/clock.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -25,12 +25,12 @@ export function heldClock(): HeldClock {
 
 export type RunningClock = Clock &
   Disposable & {
-    /** From now on it stands still. */
+    /** Stops the clock. */
     stop(): void
   }
 
 const LOOK_EVERY_MS = 5
-/** Of a longer pause between two looks only this much was the process's own. */
+/** A longer pause between two looks counts as this much: the rest was a stall of the machine. */
 const OWN_MAX_MS = 20
 
 export function runningClock(): RunningClock {

@@ -6,7 +6,7 @@
 import { createKafkaSubscriber, type StringProducer } from '@fencepost/saga/kafka'
 import { Consumer, Producer, stringDeserializers, stringSerializers } from '@platformatic/kafka'
 
-/** Faults are told soon: the suite waits for them. */
+/** Faults are reported early: the suite waits for them. */
 const impatient = {
   connectTimeout: 1_000,
   requestTimeout: 2_000,

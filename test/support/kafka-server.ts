@@ -1,6 +1,6 @@
 /**
- * A real Kafka node (broker and controller in one) for one test, on ports and in a folder of its own, from jars and a Java.
- * Not part of the suite that everybody runs: docs/guide/saga.md says how the jars are got (kafka.pom.xml).
+ * A real Kafka node (broker and controller in one) for one test, on its own ports and in its own folder, from jars and
+ * a Java. Not part of the default suite: docs/guide/saga.md says how to get the jars (kafka.pom.xml).
  *
  *     await using kafka = await startKafka()        // FENCEPOST_KAFKA_JARS=folder
  */

@@ -1,6 +1,6 @@
 /**
- * Manifests as Kubernetes would judge them: by the JSON Schemas of its API, strictly (no field that it does not know), and
- * by the Pod Security Standard "restricted".
+ * Validates manifests as Kubernetes does: by the JSON Schemas of its API, strictly (no unknown field), and by the Pod
+ * Security Standard "restricted".
  *
  * Source: https://kubernetes.io/docs/concepts/security/pod-security-standards
  */
@@ -29,7 +29,7 @@ export function manifestsIn(text: string): Manifest[] {
 
 const nameOf = (manifest: Manifest) => `${manifest.kind}/${manifest.metadata?.name}`
 
-/** What an API server of that version would say against each; empty where it would take them all. */
+/** The objections of an API server of that version to each; empty where it accepts them all. */
 export async function schemaFaults(
   manifests: readonly Manifest[],
   version: (typeof KUBERNETES_VERSIONS)[number],
@@ -68,11 +68,11 @@ async function operatorFaults(ajv: Ajv2020, manifest: Manifest): Promise<string[
   return validate(manifest) ? [] : told(manifest, validate)
 }
 
-/** An API server drops fields that a definition does not name; here they are mistakes. */
+/** An API server drops fields that a definition does not name; here they are errors. */
 function closed(schema: Manifest): Manifest {
   if (typeof schema !== 'object' || schema === null) return schema
   if (Array.isArray(schema)) return schema.map(closed)
-  // A pattern that ignores case is written in a way that only Go reads.
+  // A case-insensitive pattern is in a syntax that only Go reads.
   const readable = Object.entries(schema).filter(
     ([key, value]) => key !== 'pattern' || !String(value).includes('(?i)'),
   )
@@ -80,7 +80,7 @@ function closed(schema: Manifest): Manifest {
   const named =
     copy.type === 'object' && copy.properties !== undefined && copy.additionalProperties === undefined
   const { properties } = copy as { properties?: Record<string, unknown> }
-  // Metadata is described by Kubernetes itself, not by the definition.
+  // Kubernetes itself describes metadata, not the definition.
   const open = properties !== undefined && Object.keys(properties).length === 0
   return named && !open && copy['x-kubernetes-preserve-unknown-fields'] !== true
     ? { ...copy, additionalProperties: false }
@@ -98,13 +98,13 @@ async function json(path: string): Promise<object> {
   return JSON.parse(await readFile(path, 'utf8'))
 }
 
-/** The pod that an object makes, or undefined. */
+/** The pod of an object, or undefined. */
 export function podOf(manifest: Manifest): Manifest | undefined {
   if (manifest.kind === 'Pod') return manifest.spec
   return manifest.spec?.template?.spec ?? manifest.spec?.jobTemplate?.spec?.template?.spec
 }
 
-/** What "restricted" has against a pod. */
+/** The violations of "restricted" by a pod. */
 export function restrictedFaults(manifest: Manifest): string[] {
   const pod = podOf(manifest)
   if (pod === undefined) return []

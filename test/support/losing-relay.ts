@@ -1,15 +1,15 @@
-/** A connection that breaks after the question has arrived: what was asked took effect, and nobody learns its answer. */
+/** A connection that breaks after the request has arrived: the request takes effect, and the client gets no answer. */
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
 export type LosingRelay = AsyncDisposable & {
   readonly origin: string
   /** Answers that were lost so far. */
   readonly lost: number
-  /** The next answer does not arrive; its connection is closed instead. */
+  /** The next answer is lost; its connection is closed instead. */
   loseNextAnswer(): void
 }
 
-/** @param origin where questions go: `http://127.0.0.1:…` */
+/** @param origin the target of requests: `http://127.0.0.1:…` */
 export async function startLosingRelay(origin: string): Promise<LosingRelay> {
   const { hostname: host, port } = new URL(origin)
   const sockets = new Set<Socket>()

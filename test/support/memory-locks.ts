@@ -1,6 +1,6 @@
 /**
- * A lock manager inside the process, with the behaviour that counts: leases that end by the clock, all resources or none,
- * one rising token, renewal refused once the lease is over, and a release that spares the next holder.
+ * A lock manager inside the process, with the behaviour that matters: leases that end by the clock, all resources or
+ * none, one increasing token, renewal refused once the lease is over, and a release that spares the next holder.
  */
 
 import { type HeldLock, LeaseLostError, type LockManager, LockNotAcquiredError } from '@fencepost/saga'
@@ -48,7 +48,7 @@ export class MemoryLocks implements LockManager {
     }
   }
 
-  /** As if the quorum had forgotten: the next caller gets it, this holder does not know. */
+  /** As if the quorum had forgotten: the next caller gets it, without notice to this holder. */
   forget(resource: string): void {
     this.#held.delete(resource)
   }

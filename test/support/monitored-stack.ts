@@ -1,6 +1,6 @@
 /**
- * Everything an operator would have: five nodes, sidecars, an application, redis_exporter, Prometheus with the rules, and
- * clients that send requests, retry them, and take long now and then.
+ * The stack of an operator: five nodes, sidecars, an application, redis_exporter, Prometheus with the rules, and
+ * clients that send requests, retry them, and are sometimes slow.
  */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ import { type RedisServers, startRedisServers } from './redis-servers.ts'
 import { type TestKit, testKit } from './saga-kit.ts'
 import { type Sidecar, startSidecar } from './sidecar.ts'
 
-/** The tables of the saga kit on a server of their own, and the settings of a sidecar that is to look at them. */
+/** The tables of the saga kit on a server of their own, and the settings of a sidecar that reads them. */
 export async function startSagaTables(): Promise<
   AsyncDisposable & { readonly kit: TestKit; readonly settings: Readonly<Record<string, string>> }
 > {
@@ -35,7 +35,7 @@ export type MonitoredStack = AsyncDisposable & {
   readonly application: CountingApplication
   readonly sidecars: readonly Sidecar[]
   readonly prometheus: PrometheusServer
-  /** Sends requests until it is disposed: so many a second, each identity so many times. */
+  /** Sends requests until it is disposed: `perSecond` a second, each identity `copies` times. */
   load(perSecond: number, copies: number): AsyncDisposable
 }
 
@@ -107,7 +107,7 @@ export function startMonitoredLoad(
       const response = await pool.request({ method: 'POST', path: '/payments', headers, body: `"${key}"` })
       await response.body.dump()
     } catch {
-      // An incident is played: a connection that breaks is part of it.
+      // A broken connection is part of the incident.
     }
   }
   const timer = setInterval(() => {

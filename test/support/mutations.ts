@@ -1,10 +1,10 @@
 /**
- * Makes hostile messages out of good ones: bytes flipped, cut, doubled, and the pieces that parsers disagree about put
- * where they do not belong. Seeded, so that a failure can be repeated.
+ * Makes hostile messages of good ones: bytes flipped, cut, doubled, and pieces about which parsers disagree put in
+ * wrong places. Seeded, so that a failure can be repeated.
  */
 import type { Random } from '../../src/core/clock.ts'
 
-/** What requests are smuggled with. */
+/** The pieces of request smuggling. */
 const PIECES = [
   '\r\n',
   '\n',
@@ -65,7 +65,7 @@ function mutateOnce(text: string, random: Random): string {
     case 4:
       return text.slice(0, at) + pick(random, PIECES) + text.slice(at)
     default: {
-      // At the border of a line, where most of them mean something.
+      // At the border of a line, where most of them have a meaning.
       const line = text.indexOf('\r\n', at)
       const border = line === -1 ? text.length : line + 2
       return text.slice(0, border) + pick(random, PIECES) + text.slice(border)
@@ -74,8 +74,8 @@ function mutateOnce(text: string, random: Random): string {
 }
 
 /**
- * One to three mutations that keep lines whole: lines doubled, moved, removed, renamed, said twice with another value, and
- * whole messages behind each other. What byte mutations seldom make: well-formed lines that contradict each other.
+ * One to three mutations that keep lines whole: lines doubled, moved, removed, renamed, repeated with another value,
+ * and whole messages behind each other. Byte mutations seldom make these: well-formed lines that contradict each other.
  */
 export function restructure(text: string, random: Random): string {
   let mutated = text

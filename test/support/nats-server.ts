@@ -1,5 +1,5 @@
 /**
- * A real NATS server with JetStream for one test, on a port and in a folder of its own.
+ * A real NATS server with JetStream for one test, on its own port and in its own folder.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { createConnection } from 'node:net'

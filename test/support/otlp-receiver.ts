@@ -1,4 +1,4 @@
-/** Receives traces as a collector would: OTLP over HTTP with JSON bodies, kept as they came and as flat spans. */
+/** Receives traces as a collector does: OTLP over HTTP with JSON bodies, kept as they came and as flat spans. */
 
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -30,10 +30,10 @@ export type ReceivedSpan = Omit<RawSpan, 'attributes'> & {
 }
 
 export type OtlpReceiver = AsyncDisposable & {
-  /** Settings for a process that is to send here at once. */
+  /** Settings for a process that sends here without a delay. */
   readonly env: Readonly<Record<string, string>>
   readonly spans: readonly ReceivedSpan[]
-  /** All that was sent, byte for byte. */
+  /** Everything received, byte for byte. */
   raw(): string
   /** Waits for spans that satisfy a condition. */
   until<T>(sentence: string, find: (spans: readonly ReceivedSpan[]) => T | undefined): Promise<T>

@@ -1,6 +1,6 @@
 /**
- * A real PgBouncer in transaction mode before a PostgreSQL server of a test, with two server connections only, so that
- * anything that clings to a session is caught.
+ * A real PgBouncer in transaction mode before a PostgreSQL server of a test, with only two server connections, so that
+ * any dependence on a session shows.
  */
 import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createConnection } from 'node:net'

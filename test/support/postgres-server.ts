@@ -21,7 +21,7 @@ import { started } from './started.ts'
 const run = promisify(execFile)
 
 export type PostgresOptions = {
-  /** Write through to the disk. Default false: a SIGKILL of the server loses nothing without it, a power cut would. */
+  /** Write through to the disk. Default false: without it a SIGKILL of the server loses no data, a power cut would. */
   readonly durable?: boolean
   /** Further lines of postgresql.conf. */
   readonly config?: readonly string[]
@@ -47,7 +47,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     'max_connections = 200',
     'shared_buffers = 64MB',
     `fsync = ${durable ? 'on' : 'off'}`,
-    // Committed is committed, also over a SIGKILL of the server: the page cache keeps it.
+    // A commit survives a SIGKILL of the server: the page cache keeps it.
     'synchronous_commit = on',
     'full_page_writes = off',
     'dynamic_shared_memory_type = mmap',
@@ -80,7 +80,7 @@ export class PostgresServer implements AsyncDisposable {
   /** A pool on the unix socket, ended with the server. */
   pool(options: pg.PoolConfig = {}): pg.Pool {
     const pool = new pg.Pool({ ...this.#address(), max: 20, ...options })
-    // Tests kill backends and servers; what they look for they see in the answers.
+    // Tests kill backends and servers, and judge the answers.
     pool.on('error', () => {})
     this.#pools.push(pool)
     return pool
@@ -97,7 +97,7 @@ export class PostgresServer implements AsyncDisposable {
     return client
   }
 
-  /** Starts it, or starts it again after an end. */
+  /** Starts it, also after an end. */
   async start(): Promise<void> {
     const [program, ...args] = this.#command
     const process = new TestProcess(program!, args, { name: 'postgres', cwd: this.folder })
@@ -123,7 +123,7 @@ export class PostgresServer implements AsyncDisposable {
     await this.#process?.end({ signal })
   }
 
-  /** SIGKILL of the process behind one connection of somebody else's. False where there was none. */
+  /** SIGKILL of the backend of another client's connection. False where there was none. */
   async killBackend(): Promise<boolean> {
     const client = this.#client()
     try {
@@ -143,7 +143,7 @@ export class PostgresServer implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all(this.#pools.map((pool) => (pool.ended ? undefined : pool.end())))
-    // SIGQUIT: immediate shutdown of all backends; nothing of it is wanted any more.
+    // SIGQUIT: immediate shutdown of all backends; its data is no longer needed.
     if (this.#process?.running) await this.#process.end({ signal: 'SIGQUIT' })
     await rm(this.folder, { recursive: true, force: true, maxRetries: 5 })
   }

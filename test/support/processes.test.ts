@@ -5,20 +5,20 @@ import { TestProcess } from './processes.ts'
 
 const script = (source: string) => new TestProcess(process.execPath, ['-e', source], { name: 'a script' })
 
-test('a line is found whether it came before the question or comes after it', async () => {
+test('a line is found whether it came before or after the call', async () => {
   await using child = script(`console.log('listening on 42'); setInterval(() => {}, 1000)`)
   expect((await child.line(/listening on (\d+)/))[1]).toBe('42')
   expect((await child.line(/listening on (\d+)/))[1]).toBe('42')
 })
 
-test('a process that ends before the line came is reported at once, with its exit code and its output', async () => {
+test('a process that ends before the line is reported at once, with its exit code and its output', async () => {
   await using child = script(`console.error('no such setting'); process.exit(78)`)
   await expect(child.line(/listening/)).rejects.toThrow(
     /a script \(exit 78\): ended before there was a line like.*no such setting/s,
   )
 })
 
-test('a line that does not come in time is reported with what came instead', async () => {
+test('a line that does not come in time is reported with the output instead', async () => {
   await using child = script(`console.log('still starting'); setInterval(() => {}, 1000)`)
   await child.line(/still/)
   await expect(child.line(/listening/, { withinMs: 50 })).rejects.toThrow(/waited 50 ms for.*still starting/s)
@@ -29,14 +29,14 @@ test('a program that does not exist is reported by its name', async () => {
   await expect(child.line(/x/)).rejects.toThrow(/ENOENT/)
 })
 
-test('what ignores SIGTERM is killed after its time, and the test hears of it', async () => {
+test('a process that ignores SIGTERM is killed after its time, and fails the test', async () => {
   const child = script(`process.on('SIGTERM', () => {}); console.log('up'); setInterval(() => {}, 1000)`)
   await child.line(/up/)
   await expect(child.end({ withinMs: 100 })).rejects.toThrow(/did not end within 100 ms of SIGTERM/)
   expect(await child.exited).toEqual({ code: null, signal: 'SIGKILL' })
 })
 
-test('an address is waited for until it answers with the wanted status', async () => {
+test('a wait for an address ends when it answers with the wanted status', async () => {
   let asked = 0
   const server = createServer((_request, response) => {
     asked += 1
@@ -45,7 +45,7 @@ test('an address is waited for until it answers with the wanted status', async (
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   await using child = script('setInterval(() => {}, 1000)')
   await child.http(`http://127.0.0.1:${(server.address() as AddressInfo).port}/readyz`)
-  // Once more where the third answer was too late for whoever asked.
+  // Once more where the third answer was too late for the poll.
   expect(asked).toBeGreaterThanOrEqual(3)
   server.closeAllConnections()
   server.close()

@@ -1,6 +1,6 @@
 /**
- * Child processes of a test: started, watched by their output or over HTTP, and surely ended, by `await using` or
- * at the latest when the test process exits. Only processes started here are ever ended here.
+ * Child processes of a test: started, watched by their output or over HTTP, and ended by `await using`, at the latest
+ * when the test process exits. It ends only processes that it started.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { dirname, join } from 'node:path'
@@ -13,12 +13,12 @@ const outputCharsMax = 64 * 1024
 const repository = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 
 export type ProcessOptions = {
-  /** How failure messages call it; default: the command. */
+  /** Its name in failure messages; default: the command. */
   readonly name?: string
   /** Added to the environment of the test; undefined removes a variable. */
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly cwd?: string
-  /** Told everything it writes, as it comes: for output that is longer than what is kept. */
+  /** Gets its output as it comes: for output that is longer than the kept part. */
   readonly onOutput?: (text: string) => void
 }
 
@@ -78,12 +78,12 @@ export class TestProcess implements AsyncDisposable {
     return this.#exit === undefined && this.#child.pid !== undefined
   }
 
-  /** What it has written to stdout and stderr, in the order of arrival; the oldest part is dropped beyond 64 KiB. */
+  /** Its stdout and stderr, in the order of arrival; the oldest part is dropped beyond 64 KiB. */
   get output(): string {
     return this.#output
   }
 
-  /** Waits for a line that matches, in what was written before or comes yet. */
+  /** Waits for a line that matches, in past or future output. */
   async line(pattern: RegExp, patience?: Patience): Promise<RegExpExecArray> {
     return this.until(
       `a line like ${pattern}`,
@@ -109,13 +109,13 @@ export class TestProcess implements AsyncDisposable {
     )
   }
 
-  /** Waits for a condition, and gives up at once, with the output, when the process ends first. */
+  /** Waits for a condition, and fails at once, with the output, when the process ends first. */
   async until<T>(sentence: string, condition: () => T | Promise<T>, patience: Patience = {}) {
     try {
       const result = await eventually(
         sentence,
         async () => {
-          // Looked at first: what the process did before it ended still counts.
+          // Read first: actions of the process before its end still count.
           const { running } = this
           try {
             const answer = await condition()
@@ -135,7 +135,7 @@ export class TestProcess implements AsyncDisposable {
     throw new Error(this.#report(`ended before there was ${sentence}`))
   }
 
-  /** Nobody reads its output any more: what it writes from now on meets a closed pipe. */
+  /** Stops reading its output: later writes meet a closed pipe. */
   deafen(): void {
     this.#child.stdout?.destroy()
     this.#child.stderr?.destroy()
@@ -145,7 +145,7 @@ export class TestProcess implements AsyncDisposable {
     if (this.running) this.#child.kill(signal)
   }
 
-  /** Asks it to end with `signal` and waits; what has not ended within `withinMs` is killed and reported. */
+  /** Sends `signal` and waits; a process that has not ended within `withinMs` is killed and reported. */
   async end({ signal = 'SIGTERM' as NodeJS.Signals, withinMs = 15_000 } = {}): Promise<Exit> {
     if (!this.running) return this.exited
     // A stopped process (SIGSTOP) would keep the signal pending for ever.

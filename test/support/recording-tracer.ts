@@ -1,6 +1,6 @@
 /**
- * The least of an OpenTelemetry SDK that shows how spans hang together: it records them, and carries their context in
- * `traceparent` (W3C Trace Context). Disposing takes it out of the process again.
+ * The minimum of an OpenTelemetry SDK that shows the parents of spans: it records them, and propagates their context in
+ * `traceparent` (W3C Trace Context). Disposing removes it from the process.
  */
 import {
   type Context,

@@ -1,4 +1,4 @@
-/** One sidecar's view of real Redis servers, with a quarantine that is over in a moment, and all that it published. */
+/** One sidecar's view of real Redis servers, with a short quarantine, and the events that it published. */
 
 import { createLeases } from '../../src/core/claims/leases.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
@@ -16,10 +16,10 @@ import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { eventually } from './eventually.ts'
 
-/** Short, so that a quarantine is over in a moment; a process that runs tests beside this one still keeps up. */
+/** Short, but long enough for a process that shares the machine with other tests. */
 export const QUARANTINE_MS = 400
 
-/** For what is to be done: far above what it takes on a machine that does other things. What is to fail says its own. */
+/** For claims that must succeed: far above the need of a busy machine. Claims that must fail give their own. */
 const PATIENT_BUDGET_MS = 15_000
 
 export type Sidecar = AsyncDisposable & {
@@ -30,8 +30,8 @@ export type Sidecar = AsyncDisposable & {
   states(): readonly string[]
   votes(count: number): Promise<void>
   /**
-   * Whether that node has got its vote since there were so many events. `node_enrolled` is no sign of it: it is published only by the
-   * sidecar whose last step was answered in time, and a node whose disk is busy carries that step out and answers late.
+   * Whether that node has got its vote since `sinceEvents`. `node_enrolled` alone is no sign of it: only the sidecar
+   * whose last step was answered in time publishes it, and a node with a busy disk executes that step and answers late.
    */
   gotVote(node: string, sinceEvents: number): boolean
   claim(name: string, more?: Partial<ClaimRequest>): Promise<ClaimResult>
@@ -49,16 +49,16 @@ export async function joinCluster(
   const publisher = { publish: (event: CoreEvent) => void events.push(event) }
   const nodes = new RedisNodes({
     addresses: urls.map((url) => ({ url })),
-    // Far above what a loaded machine needs: deadlines are not what is tested here.
+    // Far above the need of a loaded machine: deadlines are not under test here.
     deadlineMs: 2_000,
     connectTimeoutMs: 2_000,
     maxTokenAheadMs: 10_000,
     quarantineMs: QUARANTINE_MS,
-    // A machine that does other things reads an answer later than so short a quarantine lasts.
+    // A busy machine may read an answer later than so short a quarantine lasts.
     answerMaxAgeMs: ANSWER_MAX_AGE_MS,
     clockStepMs: 1_000,
     inspectEveryMs: 40,
-    // Nobody who knows better is there: tests about founding give their own.
+    // No other sidecar can object: tests about founding give their own.
     foundingWindowMs: 0,
     clock: systemClock,
     random: systemRandom,
@@ -110,7 +110,7 @@ export async function joinCluster(
     carryOut: async (name) => {
       const claimed = await claim(name)
       if (claimed.kind !== 'granted') throw new Error(`${name} was not granted: ${claimed.kind}`)
-      // Offered again while too few nodes answer, as `serve` does it within its settle budget.
+      // Repeated while too few nodes answer, as `serve` does within its settle budget.
       const completed = await eventually(
         `${name} is recorded`,
         async () => {

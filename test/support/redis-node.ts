@@ -1,4 +1,4 @@
-/** One `RedisNode` on one real server, enrolled by hand: for tests of the node itself, without the cluster around it. */
+/** One `RedisNode` on one real server, enrolled by hand: for tests of the node itself, without a cluster. */
 import type { Redis } from 'ioredis'
 import type { Clock } from '../../src/core/clock.ts'
 import { SILENT } from '../../src/core/events.ts'
@@ -13,12 +13,12 @@ import { VIRTUAL_START_WALL_MS } from './virtual-clock.ts'
 
 export type OpenNode = AsyncDisposable & { readonly node: RedisNode; readonly client: Redis }
 
-/** Time does not pass on it: on a busy machine a round trip may last longer than a lease of a test, and then its vote is none. */
+/** A stopped clock: on a busy machine a round trip may outlast a lease of a test, and then the vote does not count. */
 export const STANDING_CLOCK: Clock = { ...systemClock, monoMs: () => 0, wallMs: () => VIRTUAL_START_WALL_MS }
 
 export const TEST_EPOCH = '1:test:epoch'
 
-/** Far above what a loaded machine needs: tests of the deadline itself give their own. */
+/** Far above the need of a loaded machine: tests of the deadline itself give their own. */
 const PATIENT_DEADLINE_MS = 5_000
 
 export async function openRedisNode(
@@ -26,7 +26,7 @@ export async function openRedisNode(
   { deadlineMs = PATIENT_DEADLINE_MS, maxTokenAheadMs = 60_000, enrol = true, clock = systemClock } = {},
 ): Promise<OpenNode> {
   const client = createRedisClient(address, 2_000, systemRandom)
-  client.on('error', () => {}) // A test that breaks the connection looks at the answers.
+  client.on('error', () => {}) // A test that breaks the connection judges the answers.
   await client.connect()
   if (enrol) await client.set(EPOCH_KEY, TEST_EPOCH)
   const node = new RedisNode({

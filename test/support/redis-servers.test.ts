@@ -7,7 +7,7 @@ import { eventually } from './eventually.ts'
 import { type RedisServers, startRedisServers } from './redis-servers.ts'
 
 for (const transport of ['tcp', 'unix'] as const) {
-  test(`three servers over ${transport} know nothing of each other`, async () => {
+  test(`three servers over ${transport} are independent`, async () => {
     await using servers = await startRedisServers(3, { transport })
     expect(await command(servers, 0, 'SET greeting hello')).toBe('+OK')
     expect(await command(servers, 0, 'EXISTS greeting')).toBe(':1')
@@ -20,7 +20,7 @@ test.each([
   { appendOnly: false, emptied: false, kept: ':0' },
   { appendOnly: true, emptied: false, kept: ':1' },
   { appendOnly: true, emptied: true, kept: ':0' },
-])('killed and started again on its address: $appendOnly $emptied', async ({ appendOnly, emptied, kept }) => {
+])('a killed server restarts on its address: $appendOnly $emptied', async ({ appendOnly, emptied, kept }) => {
   await using servers = await startRedisServers(1, { appendOnly })
   const [before] = servers.urls
   await command(servers, 0, 'SET greeting hello')
@@ -39,7 +39,7 @@ test('a paused server answers after it is resumed', async () => {
     answered = true
     return text
   })
-  // The connection is accepted by the kernel; what shows the pause is the state of the process.
+  // The kernel accepts the connection; the state of the process shows the pause.
   await eventually('the server to be stopped', () =>
     stateOf(servers.at(0).process.pid).then((s) => s === 'T'),
   )
@@ -48,7 +48,7 @@ test('a paused server answers after it is resumed', async () => {
   expect(await answer).toBe('+PONG')
 })
 
-test('memory limit and further lines of configuration arrive', async () => {
+test('a server gets its memory limit and further lines of configuration', async () => {
   await using servers = await startRedisServers(2, {
     maxMemory: '2mb',
     config: (index) => [`databases ${index + 1}`],

@@ -1,6 +1,6 @@
 /**
- * Independent real Redis (or Valkey) servers for one test: no replication, no cluster, each a process of its own with
- * a folder of its own, listening on loopback or on a unix socket only.
+ * Independent real Redis (or Valkey) servers for one test: no replication, no cluster, each its own process with its
+ * own folder, listening on loopback or on a unix socket only.
  *
  *     await using servers = await startRedisServers(5)
  *     servers.urls                        // redis://127.0.0.1:… , stable over stop and start
@@ -20,13 +20,13 @@ import { requireProgram } from './programs.ts'
 export type RedisServersOptions = {
   /** Default `tcp`. */
   readonly transport?: 'tcp' | 'unix'
-  /** Write an append-only file and sync it on every write; default: keep nothing. */
+  /** Write an append-only file and sync it on every write; default: no persistence. */
   readonly appendOnly?: boolean
-  /** For example `2mb`; the policy is `noeviction` unless a config line says otherwise. */
+  /** For example `2mb`; the policy is `noeviction` unless a config line overrides it. */
   readonly maxMemory?: string
   /** Further lines of redis.conf for all servers, or by the index of the server. They win over the lines above. */
   readonly config?: readonly string[] | ((index: number) => readonly string[])
-  /** Added to the environment of one server, also when it is started again. */
+  /** Added to the environment of one server, also when it restarts. */
   readonly env?: (index: number) => Readonly<Record<string, string>>
 }
 
@@ -35,7 +35,7 @@ export type RedisServer = {
   /** `redis://127.0.0.1:17001` or, on a unix socket, its path (what ioredis takes as its first argument). */
   readonly url: string
   readonly address: Address
-  /** Its folder: redis.conf, and what it persists. Removed at the end. */
+  /** Its folder: redis.conf, and its data. Removed at the end. */
   readonly folder: string
   readonly process: TestProcess
 }
@@ -102,12 +102,12 @@ export class RedisServers implements AsyncDisposable {
     await this.at(index).process.end({ signal: 'SIGTERM' })
   }
 
-  /** By default a crash: nothing is flushed, nobody is told. Waits until the process has ended. */
+  /** By default a crash: no flush, no close to clients. Waits until the process has ended. */
   async kill(index: number, signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     await this.at(index).process.end({ signal })
   }
 
-  /** The process stands still: connections stay open, commands get no answer. */
+  /** Stops the process: connections stay open, commands get no answer. */
   pause(index: number): void {
     this.at(index).process.signal('SIGSTOP')
   }
@@ -117,7 +117,7 @@ export class RedisServers implements AsyncDisposable {
   }
 
   /**
-   * Starts a stopped server again on its address, with what it persisted, or with nothing where `emptied`.
+   * Restarts a stopped server on its address, with its data, or empty where `emptied`.
    *
    * @param how for this run alone: another `program`, and further words of its command line (`args`)
    */
@@ -140,14 +140,14 @@ export class RedisServers implements AsyncDisposable {
     await ready(again, address)
   }
 
-  /** What the server has logged since it was last started. */
+  /** The log of the server since its last start. */
   output(index: number): string {
     return this.at(index).process.output
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     const ended = await Promise.allSettled(
-      // SIGKILL: nothing of it is wanted any more, and an end that saves first would take its time.
+      // SIGKILL: its data is no longer needed, and a clean end would save it first.
       this.#servers.map((server) => server.process.end({ signal: 'SIGKILL' })),
     )
     await rm(this.#folder, { recursive: true, force: true })
@@ -156,7 +156,7 @@ export class RedisServers implements AsyncDisposable {
   }
 }
 
-/** Another process may take a free port between our look and the server's bind: then another port is tried. */
+/** Another process may take a free port between our check and the server's bind: then another port is tried. */
 async function startOnFreeAddress(
   program: string,
   parent: string,
@@ -216,8 +216,8 @@ function launch(
 }
 
 /**
- * Waits until the server answers PING, and makes sure that it is this process that answers. A server that asks for a
- * password (NOAUTH) answers, too; one that is still loading its file does not.
+ * Waits until the server answers PING, and checks that this process answers. A server that demands a password (NOAUTH)
+ * counts; one that is still loading its file does not.
  */
 async function ready(process: TestProcess, address: Address): Promise<void> {
   await process.until('an answer to PING', async () => {
@@ -234,7 +234,7 @@ function ask(address: Address, commands: string): Promise<string> {
         ? createConnection({ path: address.path })
         : createConnection({ host: address.host, port: address.port })
     let answer = ''
-    // QUIT makes the server close the connection after its answers: the end needs no parsing.
+    // QUIT makes the server close the connection after its answers, so the end needs no parsing.
     socket.setTimeout(1_000, () => socket.destroy(new Error(`no answer within 1 s: ${answer}`)))
     socket.once('connect', () => socket.write(`${commands}QUIT\r\n`))
     socket.setEncoding('utf8').on('data', (text) => {

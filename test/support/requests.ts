@@ -1,4 +1,4 @@
-/** Requests for the tests of the fingerprint: one plain head, and what is to be different about it. */
+/** Requests for the tests of the fingerprint: one plain head, and the overrides of a test. */
 
 import { expect } from 'vitest'
 import {

@@ -1,6 +1,6 @@
 /**
- * The real reservation API on five embedded nodes, and ways to speak to it. Several of them on the same nodes are several
- * sidecars of one cluster.
+ * The real reservation API on five embedded nodes, and clients for it. Several of them on the same nodes are sidecars
+ * of one cluster.
  */
 import { randomUUID } from 'node:crypto'
 import { loadConfig } from '../../src/config/load.ts'
@@ -158,7 +158,7 @@ export async function reserveAt(origin: string, input: Record<string, unknown>):
   }
 }
 
-/** What every node holds under keys of requests and of entities: unchanged is unchanged. */
+/** The records of requests and entities on every node, to show that a call changed none. */
 export async function snapshot(nodes: readonly StoppableNode[], keys: readonly string[]): Promise<string> {
   const answers = await Promise.all(
     nodes.flatMap((node) => keys.map((key) => node.execute({ kind: 'read', key }))),

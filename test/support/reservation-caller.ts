@@ -51,7 +51,7 @@ async function storm(value: string, count: number): Promise<void> {
   say({ counts, winner, results })
 }
 
-/** What is appended while holding is appended in the order of the holders. */
+/** Holders append tokens while they hold, so the file is in the order of the holders. */
 async function acquire(folder: string, values: readonly string[], count: number): Promise<void> {
   const client = createClient({ url, retryForMs: 20_000 })
   let lost = 0
@@ -62,7 +62,7 @@ async function acquire(folder: string, values: readonly string[], count: number)
       held.throwIfLost()
       appendFileSync(join(folder, value), `${held.fencingToken}\n`)
     } catch (error) {
-      // Held by another for all the time that we waited, or the nodes were away: one acquisition fewer.
+      // Another session held it for the whole wait, or the nodes were away: one acquisition fewer.
       if (!(error instanceof FencepostError)) throw error
       lost += 1
       index -= lost < count ? 1 : 0
@@ -74,11 +74,12 @@ async function acquire(folder: string, values: readonly string[], count: number)
 async function fenced(value: string, database: string): Promise<void> {
   const pool = new pg.Pool({ connectionString: database, max: 1 })
   await pool.query('SELECT 1')
-  // Listened for before the test hears of the token: it stops this process as soon as it does, and then sends the signal.
+  // Listened for before the token is printed: the test stops this process as soon as it sees it, and then sends the
+  // signal.
   const toldToGoOn = new Promise((resolve) => process.once('SIGUSR2', resolve))
   const held = await createClient({ url }).reserve(value, { leaseMs: 1_000 })
   say({ token: held.fencingToken, attempt: held.attempt })
-  // Stopped here by the test. It works on without looking at its signal: what protects others is the token.
+  // The test stops it here. It works on without a look at its `lost` signal: the token protects the others.
   await toldToGoOn
   const { rowCount } = await pool.query(
     'UPDATE account SET balance = balance - 1, last_fencing_token = $1 WHERE id = 1 AND last_fencing_token <= $1',

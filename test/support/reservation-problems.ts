@@ -1,4 +1,4 @@
-/** How each problem of the reservation API's own is reached; the ones it shares with the proxy are reached there. */
+/** How to reach each problem of the reservation API; those that it shares with the proxy are reached there. */
 import type { SagaAdminResult } from '../../src/core/saga-admin.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { createAwayNodes } from './away-nodes.ts'
@@ -22,7 +22,7 @@ function post(api: TestApi, path: string, body: unknown, headers: Record<string,
   })
 }
 
-/** An administration that answers everything alike. */
+/** An administration with the same answer to every call. */
 function adminThatAnswers(answer: SagaAdminResult): TestApiOptions {
   const always = async () => answer
   const sagas = {

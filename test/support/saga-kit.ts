@@ -1,5 +1,5 @@
 /**
- * A kit on a database of its own, migrated, with everything that it emitted, for tests of the saga kit.
+ * A kit on its own migrated schema, with the events that it emitted, for tests of the saga kit.
  */
 
 import type { SagaEvent } from '@fencepost/saga'
@@ -13,7 +13,7 @@ export type TestKit = SagaKit & {
 
 let schemas = 0
 
-/** Each kit has a schema of its own, so that tests share a server and nothing else. */
+/** Each kit has its own schema, so that tests share only the server. */
 export async function testKit(
   server: PostgresServer,
   options: Partial<SagaKitOptions> = {},

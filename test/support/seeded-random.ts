@@ -21,8 +21,8 @@ export function seededRandom(seed: number): Random {
 }
 
 /**
- * The seed of this run, printed so that a failure can be repeated. The same in each run unless FENCEPOST_TEST_SEED gives
- * another, or is `new`: whether a change passes depends on the change. New seeds are for the campaigns.
+ * The seed of this run, printed so that a failure can be repeated. Fixed unless FENCEPOST_TEST_SEED gives another or is
+ * `new`: whether a change passes depends on the change alone. Campaigns use new seeds.
  */
 export function seedOfRun(what: string): number {
   const given = process.env.FENCEPOST_TEST_SEED ?? '20261120'

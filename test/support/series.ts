@@ -1,8 +1,8 @@
-/** The text format of Prometheus, as far as tests read it: one entry a series, by name and labels as they stand. */
+/** The text format of Prometheus, as far as tests need it: one entry per series, by name and labels as written. */
 
 export function seriesOf(exposition: string): Map<string, number> {
   const lines = exposition.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
-  // An exemplar stands behind ` # ` and is no part of the series.
+  // An exemplar follows ` # ` and is not part of the series.
   const pairs = lines.map((line) => {
     const sample = line.split(' # ')[0] as string
     const end = sample.indexOf('}') + 1 || sample.indexOf(' ')

@@ -1,5 +1,5 @@
 /**
- * The sidecar as its users run it: `fencepost serve` as a process of its own, on ports that the system chose.
+ * The sidecar as its users run it: `fencepost serve` in its own process, on ports that the system chooses.
  *
  *     await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: servers.nodesSetting, FENCEPOST_UPSTREAM: app.url })
  *     await fetch(sidecar.proxy + '/payments', …)
@@ -19,8 +19,8 @@ export type Sidecar = AsyncDisposable & {
 }
 
 /**
- * For tests that do not ask how long anything takes: by default a sidecar gives the nodes 100 ms and answers 503 then, and a
- * machine that does other things beside the test may hold a server up for longer.
+ * For tests without timing: by default a sidecar gives the nodes 100 ms and then answers 503, and a busy machine may
+ * delay a server for longer.
  */
 export const PATIENT = {
   FENCEPOST_NODE_DEADLINE: '1s',
@@ -34,7 +34,7 @@ export type SidecarOptions = {
   /** Another build's main program. */
   readonly main?: string
   readonly onOutput?: (text: string) => void
-  /** How long it may take until it serves. */
+  /** The time limit of its start. */
   readonly startWithinMs?: number
 }
 
@@ -50,9 +50,9 @@ export async function startSidecar(
       FENCEPOST_PROXY_LISTEN: env.FENCEPOST_UPSTREAM === undefined ? 'off' : '127.0.0.1:0',
       FENCEPOST_API_LISTEN: '127.0.0.1:0',
       FENCEPOST_ADMIN_LISTEN: '127.0.0.1:0',
-      // Reservations that a test leaves behind keep a draining sidecar for no longer.
+      // Limits how long abandoned reservations of a test delay a draining sidecar.
       FENCEPOST_DRAIN_TIMEOUT: '2s',
-      // A machine that is busy with other tests, or stands still for a moment, must not look like nodes that are away.
+      // A busy or stalled machine must not look like nodes that are away.
       FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
       FENCEPOST_CLAIM_BUDGET: '3s',
       ...env,

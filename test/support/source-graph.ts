@@ -1,8 +1,8 @@
 /**
- * Which module imports which, in `src/` and the packages, types included: how many there are, and which go in a circle.
+ * The imports among the modules of `src/` and the packages, types included: their number, and the circles.
  *
- * `node test/support/source-graph.ts [folder of a checkout]` prints the numbers and the longest functions, so that before and
- * after a change can be compared.
+ * `node test/support/source-graph.ts [folder of a checkout]` prints the numbers and the longest functions, to compare
+ * before and after a change.
  */
 import { spawnSync } from 'node:child_process'
 import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

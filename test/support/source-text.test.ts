@@ -21,7 +21,7 @@ test.each([
   expect(found).toEqual(expected)
 })
 
-test('code is what is left without comments and strings, on the same lines', () => {
+test('code is the source without comments and strings, on the same lines', () => {
   const source = "/* one\n two */ const url = 'http://process.env' // process.env\nprocess.exit()"
   expect(linesWith(/process/, codeOf(source))).toEqual(['3: process.exit()'])
 })

@@ -1,6 +1,6 @@
 /**
- * What a TypeScript source says, for tests of the sources themselves: its imports, and its code without comments and
- * strings. Reads text, not a syntax tree: good enough for sources that the formatter has laid out.
+ * The imports of a TypeScript source, and its code without comments and strings, for tests of the sources themselves.
+ * Reads text, not a syntax tree: good enough for formatted sources.
  */
 
 export type Import = {
@@ -31,7 +31,7 @@ export function importsOf(source: string): Import[] {
   ]
 }
 
-/** What is left when comments and the contents of quoted strings are taken away; lines keep their numbers. */
+/** The source without comments and the contents of quoted strings; lines keep their numbers. */
 export function codeOf(source: string): string {
   return withoutComments(source).replace(/'(\\.|[^'\\\n])*'/g, "''")
 }

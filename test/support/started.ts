@@ -1,6 +1,6 @@
 type Startable = AsyncDisposable & { start(): Promise<void> }
 
-/** The server, once it is up; one that does not come up leaves no process and no folder behind. */
+/** The server, once it is up; a failed start leaves no process and no folder behind. */
 export async function started<S extends Startable>(server: S): Promise<S> {
   try {
     await server.start()

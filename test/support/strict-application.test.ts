@@ -1,4 +1,4 @@
-/** The judge of the fuzzer is judged first: what it takes for one request, and what for none. */
+/** The judge of the fuzzer is tested first: which bytes it takes for one request, and which for none. */
 import { expect, test } from 'vitest'
 import { readRequest } from './strict-application.ts'
 
@@ -27,7 +27,7 @@ test.each<[what: string, bytes: string, read: string]>([
   expect(readRequest(bytes).kind).toBe(read)
 })
 
-test('what follows a request is not part of it', () => {
+test('bytes after a request are not part of it', () => {
   const one = `${HEAD}content-length: 2\r\n\r\nok`
   expect(readRequest(`${one}${one}`)).toMatchObject({ kind: 'request', length: one.length })
 })

@@ -1,6 +1,6 @@
 /**
- * An application that reads HTTP/1.1 by the letter of RFC 9112 and by no library: whatever arrives either is exactly one
- * request after another, or is a fault. Keeps counts and no requests, so that it can be asked a hundred thousand times.
+ * An application that reads HTTP/1.1 by the letter of RFC 9112 and without a library: its input is exactly one request
+ * after another, or a fault. Keeps counts and no requests, so that it can take a hundred thousand of them.
  */
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 
@@ -8,7 +8,7 @@ export type StrictApplication = AsyncDisposable & {
   readonly origin: string
   /** Whole requests, each answered 201. */
   readonly requests: number
-  /** What could be read as none, or as more than one. */
+  /** Bytes that could be read as no request, or as more than one. */
   readonly faults: readonly string[]
 }
 
@@ -60,7 +60,7 @@ export async function startStrictApplication(): Promise<StrictApplication> {
       }),
   }
 
-  /** A body whose client went away is cut, on routes that stream; a head is never sent in part. */
+  /** On routes that stream, the body of a client that disconnects is cut; a head is never sent in part. */
   function cutOff(pending: string): void {
     if (!pending.includes('\r\n\r\n')) faults.push(`part of a head: ${JSON.stringify(pending.slice(0, 300))}`)
   }

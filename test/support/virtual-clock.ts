@@ -1,10 +1,10 @@
 /**
- * A clock that moves only when the test says so. Timers fire in the order of their time, each followed by everything
- * that its promises set off, so that a test that advances an hour sees the same order as a process that waits one.
+ * A clock that moves only when the test says so. Timers fire in the order of their time, each followed by all its
+ * promise continuations, so that a test that advances an hour sees the same order as a process that waits one.
  */
 import type { Clock, Timer } from '../../src/core/clock.ts'
 
-/** 2026-01-01T00:00:00Z: tokens and records look like real ones. */
+/** 2026-01-01T00:00:00Z: tokens and records have a realistic size. */
 export const VIRTUAL_START_WALL_MS = Date.UTC(2026, 0, 1)
 
 type Armed = { readonly atMonoMs: number; readonly order: number; readonly fire: () => void }
@@ -39,12 +39,12 @@ export class VirtualClock implements Clock {
     return this.#armed.size
   }
 
-  /** Somebody sets the clock on the wall; the monotonic one does not notice. */
+  /** Steps the wall clock; the monotonic one runs on. */
   stepWall(byMs: number): void {
     this.#wallAheadMs += byMs
   }
 
-  /** Both clocks move by `byMs`; what falls due meanwhile happens at its own time. */
+  /** Both clocks move by `byMs`; timers that fall due meanwhile fire at their own time. */
   async advance(byMs: number): Promise<void> {
     const untilMonoMs = this.#monoMs + byMs
     await settled()
@@ -57,7 +57,7 @@ export class VirtualClock implements Clock {
     this.#monoMs = untilMonoMs
   }
 
-  /** Moves from timer to timer until `promise` has settled: for what takes as long as it takes, at most `withinMs`. */
+  /** Moves from timer to timer until `promise` has settled, for at most `withinMs`. */
   async during<T>(promise: Promise<T>, withinMs = 600_000): Promise<T> {
     let over = false
     const mark = () => {
@@ -81,7 +81,7 @@ export class VirtualClock implements Clock {
   }
 }
 
-/** Returns when every promise that could settle has: the event loop turns to immediates only after all microtasks. */
+/** Returns when every promise that can settle has: the event loop runs immediates only after all microtasks. */
 function settled(): Promise<void> {
   return new Promise((resolve) => {
     setImmediate(resolve)
