@@ -1,7 +1,7 @@
 /**
  * Draws the pictures of the dashboards in docs/pictures: a minute of load on a real stack, in the middle of which a node
- * ends and comes back and no relay takes messages from the outbox, asked by the queries of the panels. `npm run generate -- pictures`,
- * or `npm run generate -- pictures fencepost-sagas` for one of them.
+ * dies and comes back and no relay takes messages from the outbox, from the queries of the panels.
+ * `npm run generate -- pictures`, or `npm run generate -- pictures fencepost-sagas` for one of them.
  */
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

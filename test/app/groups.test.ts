@@ -77,7 +77,7 @@ test('one group to two and back: refused, changed by a command, records that sta
   const { groups } = JSON.parse((await command(both, 'status', '--json')).stdout)
   expect(groups.map(({ group }: { group: string }) => group)).toEqual(['one', 'two'])
 
-  // Back to one: the other is told first, so that no sidecar goes on with it alone.
+  // Back to one: the other group is changed first, so that no sidecar goes on with it alone.
   const leave = await command(both, 'change-groups', '--to', 'one')
   const leaving = /--confirm ([\w+]+)/.exec(leave.stderr)?.[1] ?? ''
   expect(leaving).toMatch(/^\w+\+\w+$/)
@@ -107,13 +107,13 @@ test('a change that leaves a group behind, or that too few nodes can take, is re
     64,
     expect.stringContaining('there is no group four in this configuration, only one, two'),
   ])
-  // Which group is meant is said where there are several.
+  // With several groups the command needs one.
   expect((await command(both, 'change-members')).stderr).toBe(
     'Which group? Give --group with one of one, two.\n',
   )
   expect((await command(both, 'change-members', '--group', 'two')).stdout).toContain('Nothing to change')
 
-  // One is gone, one stands still.
+  // One is gone, one is suspended.
   await servers.kill(3)
   servers.pause(4)
   const few = await command(`${both};three=${three}`, 'change-groups', '--confirm', 'x')

@@ -533,7 +533,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       await eventually('the fourth node to hold it', async () => (await accepted())[3] !== undefined)
       const { token } = lease
       expect(await accepted()).toEqual([token, token, token, token, undefined])
-      // One node that accepted it is away: the other two and the one that was told of it are a majority.
+      // One node that accepted it is away: the other two and the one that has a copy are a majority.
       nodes[4]!.before = () => {}
       cluster.set('well', 4)
       cluster.set('deaf', 0)

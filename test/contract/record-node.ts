@@ -318,7 +318,7 @@ export function recordNodeContract(
 
   describe(`${name}, which takes no new claims: a record in state`, () => {
     for (const [state, rows] of Object.entries(TABLE)) {
-      // Absent and released records. It answers all else as ever, and records the outcomes of granted claims.
+      // Absent and released records. It answers all else as before, and records the outcomes of granted claims.
       const isNew = (answer: string) => ['absent', 'released'].includes(state) && answer.startsWith('granted')
       const asFull = rows.map(
         ([command, answer, after]): Row =>

@@ -112,7 +112,7 @@ beforeAll(async () => {
     FENCEPOST_REDIS_CA_FILE: authority.caFile,
     FENCEPOST_UPSTREAM: application.url,
     FENCEPOST_LEASE: '5s',
-    // What the self-test asks for.
+    // The settings of the self-test.
     FENCEPOST_RESERVATION_MAX_LEASE: '5s',
     // The largest that such a lease allows, and time for several: a busy machine must not look like missing nodes.
     FENCEPOST_NODE_DEADLINE: '250ms',

@@ -1,5 +1,5 @@
 /**
- * `npm run spec`: searches the specification, and says what was found.
+ * `npm run spec`: searches the specification, and prints what was found.
  *
  *   --long             also the searches that take minutes and gigabytes
  *   --only NAME        one search

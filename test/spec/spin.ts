@@ -61,7 +61,7 @@ async function storyIn(
 ): Promise<Pick<Found, 'broken'>> {
   const property = /assertion violated (?:\()?(\w+)/.exec(report)?.[1]
   if (property === undefined) return {}
-  // Nodes change their names on the way, which Spin does not follow when it tells the story.
+  // Nodes change their names on the way, which Spin's replay does not follow.
   if (given.includes('-DSYMMETRY')) return { broken: { property, story: [] } }
   const told = await run(requireProgram('spin'), [...given, '-t', 'record.pml'], folder)
   const story = told

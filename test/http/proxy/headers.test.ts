@@ -38,7 +38,7 @@ test.each<[what: string, lines: string, name: string, arrives: string[]]>([
     'traceparent',
     ['00-a-b-01'],
   ],
-  // Ours to say.
+  // Set by us alone.
   [
     'our token, said by the client',
     'Fencepost-Fencing-Token: 9999999999999999\r\n',
@@ -52,10 +52,10 @@ test.each<[what: string, lines: string, name: string, arrives: string[]]>([
   ['our mark', 'Idempotent-Replayed: true\r\n', 'idempotent-replayed', []],
   // Where it came from.
   ['the way', 'Via: 1.0 other\r\n', 'via', ['1.0 other', '1.1 fencepost']],
-  ['who asked', 'X-Forwarded-For: 1.2.3.4\r\n', 'x-forwarded-for', ['1.2.3.4, 127.0.0.1']],
-  ['which host was asked', '', 'x-forwarded-host', ['api.example']],
-  ['how it was asked', 'X-Forwarded-Proto: https\r\n', 'x-forwarded-proto', ['https']],
-  ['where it should go, said by the client', 'X-Upstream: http://evil\r\n', 'x-upstream', ['http://evil']],
+  ['the client’s address', 'X-Forwarded-For: 1.2.3.4\r\n', 'x-forwarded-for', ['1.2.3.4, 127.0.0.1']],
+  ['the requested host', '', 'x-forwarded-host', ['api.example']],
+  ['the scheme of the request', 'X-Forwarded-Proto: https\r\n', 'x-forwarded-proto', ['https']],
+  ['a target named by the client', 'X-Upstream: http://evil\r\n', 'x-upstream', ['http://evil']],
 ])('to the application: %s', async (_what, lines, name, arrives) => {
   const seen = await sent(lines)
   const values = seen.values(name)

@@ -229,7 +229,7 @@ test.each([
   stuck.send('GET /large HTTP/1.1\r\nHost: a\r\n\r\n')
   await eventually('it has arrived', () => application.seen.length === targets.length + 1)
   // Begun later, so that the other one has been silent for longer.
-  await eventually('who does not read was cut off', () => proxy.proxy.inFlight() === 1)
+  await eventually('the client that does not read is cut off', () => proxy.proxy.inFlight() === 1)
   held.release()
   await eventually('all of it', () => listening.received().split('data: 2').length === targets.length + 1)
 })
