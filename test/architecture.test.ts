@@ -169,11 +169,11 @@ test.each([
   expect(wrong).toEqual([])
 })
 
-test('every file of http stands in a folder', () => {
+test('every file of http is in a folder', () => {
   expect(files.filter((file) => /^http\/[^/]+$/.test(file))).toEqual([])
 })
 
-test('packages are imported only where they are at home', () => {
+test('packages are imported only in their own layers', () => {
   const astray = faults(files, (file) =>
     // The composition root holds the parts, so it may name their types.
     packagesOf(file, layerOf(file) === 'app' ? 'values' : 'all').filter((name) => {
@@ -205,7 +205,7 @@ test('only main.ts touches the process', () => {
 })
 
 // Types count, too: a circle of types is as hard to read, and one value import away from a real one.
-test('no imports go in a circle, those of types included', () => {
+test('imports form no cycle, type imports included', () => {
   const graph = sourceGraphOf(root)
   console.info(sizeOf(graph))
   expect(graph.circles).toEqual([])
@@ -238,7 +238,7 @@ test('a file begins with what it owns, and keeps to the limit of lines', () => {
   expect(wrong).toEqual([])
 })
 
-test('files are named by what they own, and only the doors of packages re-export', () => {
+test('files are named by what they own, and only the exports of packages re-export', () => {
   const nameless = /(^|\/)(index|utils?|helpers?|common|types?|misc|shared|services?|controllers?)(\.ts$|\/)/
   expect(files.filter((file) => nameless.test(file))).toEqual([])
   const barrels = files.filter((file) => importsOf(sourceOf(file)).some((one) => one.reExport))

@@ -47,7 +47,7 @@ test('the three packages are of one version', () => {
   expect(new Set([...versions, manifest.devDependencies['@fencepost/client']]).size).toBe(1)
 })
 
-test('the packages whose install scripts may run are those of the page', () => {
+test('the page lists exactly the packages whose install scripts may run', () => {
   const documented = [...rows('Install scripts')].map(([name, may]) => [name, may === 'yes'])
   expect(Object.fromEntries(documented)).toEqual(manifest.allowScripts)
 })

@@ -27,7 +27,7 @@ async function run(program: string, env: Readonly<Record<string, string>> = {}):
   return child.output
 }
 
-test('the client: the second run is told what the first one did', async () => {
+test('the client: the second run gets the result of the first', async () => {
   await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: 'embedded' })
   const program = programOf('client', (code) =>
     code.replace('createClient()', `createClient({ url: '${sidecar.api}' })`),

@@ -4,7 +4,7 @@ import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
-test('what is still under way after limits.drain is cut off, and the process ends by itself', async () => {
+test('what is still under way after limits.drain is cut off, and the process exits by itself', async () => {
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: 'embedded',

@@ -45,7 +45,7 @@ async function command(nodes: string, ...args: string[]) {
 const pay = ({ proxy }: Sidecar, key: string) =>
   fetch(`${proxy}/payments`, { method: 'POST', headers: { 'idempotency-key': key }, body: 'pay' })
 
-test('from three nodes to five: refused, changed by a command, and what was recorded is found again', async () => {
+test('from three nodes to five: refused, changed by a command, and records are found again', async () => {
   await using servers = await startRedisServers(5)
   await using application = await startCountingApplication()
   const start = (nodes: string) =>
@@ -108,7 +108,7 @@ test('another node in the place of one is another list, too; the same servers by
   expect((await command([c, a, b].join(), 'status')).exitCode).toBe(0)
 }, 60_000)
 
-test('a list that would forget is refused, whatever is confirmed', async () => {
+test('a list that would forget records is refused, even if confirmed', async () => {
   await using servers = await startRedisServers(5)
   await command(some(servers, 5), 'enroll')
   const asked = await command(some(servers, 3), 'change-members', '--confirm', 'x')

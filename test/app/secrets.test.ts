@@ -159,7 +159,7 @@ async function call(path: string, body: unknown, token = INPUTS.apiToken): Promi
   return (await answer.json()) as Record<string, unknown>
 }
 
-describe('what the proxy tells a client', () => {
+describe('answers of the proxy', () => {
   test('an executed request, its replay and a mismatch reveal its key alone', async () => {
     expect(await post(INPUTS.key, `{"secret":"${INPUTS.body}"}`)).toBe('')
     expect(await post(INPUTS.key, `{"secret":"${INPUTS.body}"}`)).toBe('')
@@ -178,7 +178,7 @@ describe('what the proxy tells a client', () => {
     ],
     ['a tenant that is too long', () => post('tenant', '{}', { 'x-tenant-id': INPUTS.header.repeat(10) })],
     [
-      'a line that is none',
+      'a malformed header line',
       () => raw(`POST /${INPUTS.path} HTTP/1.1\r\nHost: a\r\n${INPUTS.malformed}\r\n\r\n`),
     ],
     ['a target with a password', () => raw(`GET ftp://u:${INPUTS.urlUser}@a/ HTTP/1.1\r\nHost: a\r\n\r\n`)],
@@ -209,7 +209,7 @@ describe('what the proxy tells a client', () => {
         ),
     ],
     [
-      'a chunk that is none',
+      'a malformed chunk',
       () => raw(`POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${INPUTS.malformed}\r\n`),
     ],
   ])('%s is refused without being repeated', async (_what, refusal) => {

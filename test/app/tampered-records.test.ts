@@ -88,7 +88,7 @@ test.each<[what: string, change: (record: Buffer) => Buffer | 'list', answer: ty
   ['a record that was cut', (record) => record.subarray(0, 40), REFUSED],
   ['a record of another version', (record) => Buffer.concat([Buffer.from('7'), record.subarray(1)]), REFUSED],
   [
-    'a state that is none',
+    'an unknown state',
     (record) => Buffer.concat([record.subarray(0, 1), Buffer.from('Z'), record.subarray(2)]),
     REFUSED,
   ],

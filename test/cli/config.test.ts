@@ -27,14 +27,14 @@ async function run(args: readonly string[], env: Record<string, string> = {}) {
 const enough = { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000' }
 
 describe('config check', () => {
-  test('accepts with 0', async () => {
+  test('config check exits with 0 for a valid configuration', async () => {
     expect(await run(['config', 'check'], enough)).toEqual({
       code: 0,
       output: 'The configuration is accepted.\n',
     })
   })
 
-  test('exits 78 and lists every error of environment and file, without secrets', async () => {
+  test('config check exits with 78 and lists every error of environment and file, without secrets', async () => {
     const path = fileWith(
       'bad.yaml',
       'record: { leese: 3s }\nroutes: [{ name: a, match: {}, mode: hedder }]\n',
@@ -71,7 +71,7 @@ describe('config print', () => {
     'redis: { nodes: ["redis://:secret@a", "redis://u:secret@b", "redis://c"] }\nroutes: [{ name: all, match: {}, mode: header }]\n',
   )
 
-  test('shows every value with where it comes from, and no secret', async () => {
+  test('config print shows every value with its origin, and no secret', async () => {
     const { code, output } = await run(['config', 'print'], { ...env, FENCEPOST_CONFIG: path })
     expect(code).toBe(0)
     expect(output).toMatch(/^FENCEPOST_LEASE +environment +10s$/m)
@@ -84,7 +84,7 @@ describe('config print', () => {
     expect(output).not.toContain('secret')
   })
 
-  test('as JSON', async () => {
+  test('config print --json prints JSON', async () => {
     const { code, output } = await run(['config', 'print', '--json', '--file', path], env)
     expect(code).toBe(0)
     const { settings, routes } = JSON.parse(output)
@@ -98,7 +98,7 @@ describe('config print', () => {
     expect(output).not.toContain('secret')
   })
 
-  test('refuses what check refuses', async () => {
+  test('config print refuses what config check refuses', async () => {
     expect(await run(['config', 'print'])).toMatchObject({ code: 78 })
   })
 })

@@ -70,7 +70,7 @@ test('status exits with 69 while no majority votes', async () => {
   expect((await run(servers, 'status')).exitCode).toBe(69)
 })
 
-test('a loss is declared only with the name of the cluster; what is left is kept and the cluster votes again', async () => {
+test('a loss is declared only with the name of the cluster; the cluster keeps the rest and votes again', async () => {
   const { servers, sidecar } = await start(5)
   await sidecar.carryOut('on all five')
   await flush(servers, [0, 1, 2])

@@ -22,7 +22,7 @@ async function run(...args: string[]) {
   return { exitCode, stdout: stdout(), stderr: stderr() }
 }
 
-test('migrate says what it applied, once; a dry run says what it would', async () => {
+test('migrate prints what it applied, once; a dry run prints what it would apply', async () => {
   const fresh = (...args: string[]) => run('--schema', 'by_command', 'migrate', ...args)
   expect((await fresh('--dry-run')).stdout).toBe('would apply: 1, 2, 3, 4, 5; version 0\n')
   expect((await fresh()).stdout).toBe('applied: 1, 2, 3, 4, 5; version 5\n')

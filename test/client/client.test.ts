@@ -106,7 +106,7 @@ describe('a reservation whose work may have been done is not released', () => {
 })
 
 describe('withReservation', () => {
-  test('completes with what the work returns', async () => {
+  test('withReservation completes with the result of the work', async () => {
     await using api = await startReservationApi()
     const client = createClient({ url: api.origin })
     expect(await client.withReservation(['a', 'b'], async (held) => ({ token: held.fencingToken }))).toEqual({

@@ -161,7 +161,7 @@ describe('printed and read again, a route is the same', () => {
     expect(accepted(read.map(printedRoute))).toEqual(read)
   })
 
-  test('whatever its durations and sizes are', () => {
+  test('a route with any durations and sizes reads back the same', () => {
     const duration = fc.integer({ min: 1_600, max: 3_600_000 })
     fc.assert(
       fc.property(duration, fc.integer({ min: 0, max: 2 ** 26 }), (leaseMs, bytes) => {

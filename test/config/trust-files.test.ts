@@ -19,13 +19,13 @@ describe.each([
   const good = { keyRing: `k ${KEY}\n`, reservationSecret: `${'s'.repeat(32)}\n${'t'.repeat(40)}\n` }[setting]
   const bad = { keyRing: `k ${KEY.slice(4)}\n`, reservationSecret: `${'s'.repeat(31)}\n` }[setting]
 
-  test('is read, and shown by its path only', () => {
+  test('a file with secrets is read, and shown by its path only', () => {
     const loaded = load(variable, good)
     if (loaded.kind === 'invalid') throw new Error(describeErrors(loaded.errors))
     expect(rowOf(setting).kind.print(loaded.config[setting])).toBe('/file')
   })
 
-  test('is refused where a secret in it is too short, without showing it', () => {
+  test('a file with a secret that is too short is refused, without showing it', () => {
     const loaded = load(variable, bad)
     if (loaded.kind === 'ok') throw new Error('it was accepted')
     const told = describeErrors(loaded.errors)

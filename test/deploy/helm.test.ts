@@ -70,20 +70,20 @@ function settingsOf(container: Manifest): Record<string, string> {
 }
 
 describe.each(values)('%s', (file) => {
-  test('passes Helm’s linter without a warning', () => {
+  test('the chart passes Helm’s linter without a warning', () => {
     const { status, stdout } = helm('lint', '--strict', 'fencepost', ...withFile(file))
     expect([status, stdout.match(/^\[(WARNING|ERROR)\].*$/gm)]).toEqual([0, null])
   })
 
-  test.each(['v1.29.0', 'v1.37.0'] as const)('is what an API server of %s takes', async (version) => {
+  test.each(['v1.29.0', 'v1.37.0'] as const)('an API server of %s accepts the manifests', async (version) => {
     expect(await schemaFaults(rendered('fencepost', withFile(file), version.slice(1)), version)).toEqual([])
   })
 
-  test('keeps to the Pod Security Standard "restricted"', () => {
+  test('the pods keep to the Pod Security Standard "restricted"', () => {
     expect(rendered('fencepost', withFile(file)).flatMap(restrictedFaults)).toEqual([])
   })
 
-  test('gives fencepost settings that it accepts', () => {
+  test('the chart gives fencepost settings that it accepts', () => {
     const manifests = rendered('fencepost', withFile(file))
     const pods = manifests.map(podOf).filter((pod) => pod !== undefined)
     const ours = pods
@@ -474,7 +474,7 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     /settings\.FENCEPOST_TLS_LISTENERS .* names admin: probes/,
   ],
   [
-    'a file that is given twice',
+    'a file given twice',
     [
       ...TOKEN,
       '--set',
@@ -500,12 +500,12 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     /podLabels/,
   ],
   [
-    'a selector of machines that is no text',
+    'a selector of machines that is not text',
     [...TOKEN, '--set', 'redis.bundled.nodeSelector.a=1'],
     /redis.*bundled.*nodeSelector/,
   ],
   [
-    'an affinity that is none',
+    'an invalid affinity',
     [...TOKEN, '--set', 'redis.bundled.affinity.podAntiAfinity.a=b'],
     /redis.*bundled.*affinity/,
   ],

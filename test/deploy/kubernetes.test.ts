@@ -47,7 +47,7 @@ describe.each(BUILDS)('%s', (name) => {
     expect(await schemaFaults(built[name]!, version)).toEqual([])
   })
 
-  test('keeps to the Pod Security Standard "restricted", and is in a namespace that enforces it', () => {
+  test('pods keep to the Pod Security Standard "restricted", in a namespace that enforces it', () => {
     expect(built[name]!.flatMap(restrictedFaults)).toEqual([])
     const namespaces = built[name]!.filter(({ kind }) => kind === 'Namespace')
     expect(namespaces.map(({ metadata }) => metadata.labels['pod-security.kubernetes.io/enforce'])).toEqual([
@@ -68,7 +68,7 @@ describe.each(BUILDS)('%s', (name) => {
 })
 
 describe.each(['nodes', 'nodes-tls-acl'] as const)('the nodes of %s', (build) => {
-  test('are five of their own: a volume each, no two on one machine, spread over zones', () => {
+  test('the nodes are five, with a volume each, no two on one machine, spread over zones', () => {
     const { spec } = one(build, 'StatefulSet')
     expect([spec.replicas, spec.podManagementPolicy]).toEqual([5, 'Parallel'])
     expect(spec.volumeClaimTemplates).toHaveLength(1)
@@ -80,7 +80,7 @@ describe.each(['nodes', 'nodes-tls-acl'] as const)('the nodes of %s', (build) =>
     })
   })
 
-  test('are replaced one at a time, each after the quarantine of the one before', () => {
+  test('the nodes are replaced one at a time, each after the quarantine of the last', () => {
     const loaded = loadConfig({ FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_PROXY_LISTEN: 'off' }, () => '')
     if (loaded.kind !== 'ok') throw new Error('the default configuration is refused')
     expect(one(build, 'StatefulSet').spec.minReadySeconds * 1_000).toBeGreaterThan(loaded.config.quarantineMs)
@@ -90,7 +90,7 @@ describe.each(['nodes', 'nodes-tls-acl'] as const)('the nodes of %s', (build) =>
     })
   })
 
-  test('never evict, sync every write, and stay below the memory of their container', () => {
+  test('the nodes never evict, sync every write, and stay below the memory of their container', () => {
     const text: string = one(build, 'ConfigMap').data['valkey.conf']
     for (const line of [
       'maxmemory-policy noeviction',
@@ -103,7 +103,7 @@ describe.each(['nodes', 'nodes-tls-acl'] as const)('the nodes of %s', (build) =>
     expect(podOf(one(build, 'StatefulSet')).containers[0].resources.limits.memory).toBe('1Gi')
   })
 
-  test('are reached by clients of fencepost only', () => {
+  test('only clients labelled for fencepost reach the nodes', () => {
     const { spec } = one(build, 'NetworkPolicy')
     expect(spec.ingress).toEqual([
       {
@@ -166,7 +166,7 @@ test('the user of the nodes has exactly the rights that docs/operations/nodes.md
 })
 
 describe('the example', () => {
-  test('starts fencepost before the application and ends it after: a native sidecar without a hook', () => {
+  test('fencepost starts before the application and ends after it: a native sidecar without a hook', () => {
     const pod = podOf(one('example', 'Deployment'))
     const [sidecar] = pod.initContainers
     expect(sidecar).toMatchObject({ name: 'fencepost', restartPolicy: 'Always' })
@@ -179,7 +179,7 @@ describe('the example', () => {
     expect(sidecar.resources.limits.cpu).toBeUndefined()
   })
 
-  test('grants a drain more time than it takes', () => {
+  test('the grace period covers the hook and the drain', () => {
     const loaded = loadConfig({ FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_PROXY_LISTEN: 'off' }, () => '')
     if (loaded.kind !== 'ok') throw new Error('the default configuration is refused')
     const pod = podOf(one('example', 'Deployment'))
@@ -189,7 +189,7 @@ describe('the example', () => {
     )
   })
 
-  test('its settings are ones that fencepost accepts, and name the nodes of the other build', () => {
+  test('the settings of the example are accepted by fencepost, and name the nodes of the other build', () => {
     const loaded = loadConfig(one('example', 'ConfigMap').data, () => '')
     if (loaded.kind !== 'ok') throw new Error(JSON.stringify(loaded.errors))
     const { redisNodes } = loaded.config
@@ -200,7 +200,7 @@ describe('the example', () => {
     )
   })
 
-  test('its Service leads to fencepost, and never around it', () => {
+  test('the Service of the example leads to fencepost, and never around it', () => {
     const [{ targetPort }] = one('example', 'Service').spec.ports
     const pod = podOf(one('example', 'Deployment'))
     expect(pod.initContainers[0].ports.map(({ name }: { name: string }) => name)).toContain(targetPort)

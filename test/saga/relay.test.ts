@@ -228,7 +228,7 @@ test('park-message parks the message alone', async () => {
   expect(publisher.numbersOf('bad')).toEqual([2])
 })
 
-test('a broker that is away costs no attempt', async () => {
+test('an unreachable broker costs no attempt', async () => {
   await fill(50, 50)
   publisher.react = () => 'unavailable'
   relay({ retry: { maxAttempts: 1 } }).start()

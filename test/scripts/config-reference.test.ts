@@ -23,7 +23,7 @@ test('the reference names every setting and no other', () => {
   expect(documented).toEqual(SETTING_KEYS.map((key) => rowOf(key).env))
 })
 
-test('every setting has a sentence, and says where its default is from', () => {
+test('every setting has a sentence and the source of its default', () => {
   for (const key of SETTING_KEYS) {
     const { env, summary, source } = rowOf(key)
     expect([env, summary]).toEqual([env, expect.stringMatching(/^[A-Z].*\.$/)])

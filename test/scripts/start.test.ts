@@ -35,13 +35,13 @@ test('without a name a group of benchmarks lists each program with the first sen
     expect(output).toMatch(new RegExp(`^ {2}${name} +[A-Z].{10,}$`, 'm'))
 })
 
-test('a name that the group does not have is an error that lists those it has', async () => {
+test('an unknown name is an error that lists the names of the group', async () => {
   const { code, output } = await start('campaign', 'roling')
   expect(code).toBe(2)
   expect(output).toMatch(/campaign has no program "roling"[\s\S]*\n {2}rolling /)
 })
 
-test('a group that does not exist is an error that names the groups', async () => {
+test('an unknown group is an error that names the groups', async () => {
   const { code, output } = await start('benches')
   expect(code).toBe(2)
   expect(output).toMatch(/^usage: .*bench\|generate\|spec\|campaign/)
