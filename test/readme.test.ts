@@ -59,7 +59,7 @@ test('the proxy: the second copy of a payment is answered from the record', LIMI
   expect(said.map(([, status, body]) => status ?? body)).toEqual(['created', charge, 'replayed', charge])
 })
 
-test('localhost: the second worker is told of the duplicate, with its result', LIMIT, async () => {
+test('localhost: the second worker gets DUPLICATE, with the result', LIMIT, async () => {
   const [sidecar = '', work = '', duplicate = ''] = blocksOf('Quickstart: reserve')
   const ports = await onFreePorts()
   await using serve = ports.shell(sidecar)

@@ -37,15 +37,15 @@ async function closed(): Promise<void> {
 }
 
 async function open(perSecond: number): Promise<void> {
-  let owed = 0
+  let due = 0
   let lastMs = performance.now()
   const all: Promise<void>[] = []
   while (performance.now() < endMs) {
     await new Promise((resolve) => setTimeout(resolve, 5))
     const nowMs = performance.now()
-    owed += ((nowMs - lastMs) / 1_000) * perSecond
+    due += ((nowMs - lastMs) / 1_000) * perSecond
     lastMs = nowMs
-    for (; owed >= 1; owed -= 1) if (underWay < Number(connections)) all.push(request())
+    for (; due >= 1; due -= 1) if (underWay < Number(connections)) all.push(request())
   }
   await Promise.all(all)
 }

@@ -438,9 +438,9 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       const token = pastToken()
       // So that the one node is among the three that answer.
       cluster.set('deaf', 3, 4)
-      await accept(2, token, encodeOutcome(outcome('sighted')))
+      await accept(2, token, encodeOutcome(outcome('of a minority')))
       const result = await claim()
-      expect(result).toMatchObject({ kind: 'duplicate', outcome: outcome('sighted') })
+      expect(result).toMatchObject({ kind: 'duplicate', outcome: outcome('of a minority') })
       expect(kinds()).toContain('outcome_adopted')
       await eventually('every node that is there to hold it under the adopter’s token', async () =>
         (await records())
@@ -493,11 +493,11 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       const { accept, claim, pastToken, nodes, clock } = await start()
       const token = pastToken()
       await accept(0, token, Buffer.from('damaged'))
-      await accept(4, token, encodeOutcome(outcome('sighted')))
+      await accept(4, token, encodeOutcome(outcome('of a minority')))
       for (const slow of nodes.slice(3)) {
         slow.before = () => new Promise<void>((resolve) => void clock.timer(20, resolve))
       }
-      expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('sighted') })
+      expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('of a minority') })
     })
 
     test('a damaged outcome of a minority is neither replayed, nor executed again, nor spread', async () => {
@@ -585,8 +585,12 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       const { key, leases, accept, pastToken, cluster, records } = await start()
       const token = pastToken()
       cluster.set('deaf', 3, 4)
-      await accept(0, token, encodeOutcome(outcome('sighted')))
-      expect(await leases.read(key)).toMatchObject({ kind: 'completed', token, outcome: outcome('sighted') })
+      await accept(0, token, encodeOutcome(outcome('of a minority')))
+      expect(await leases.read(key)).toMatchObject({
+        kind: 'completed',
+        token,
+        outcome: outcome('of a minority'),
+      })
       const accepted = (await records()).map((record) =>
         record?.state === 'completed' ? record.acceptedToken : undefined,
       )

@@ -108,7 +108,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['release B10', 'not_owner t10', '='],
     ['read', 'claimed t10 A live, attempt 2, F', '='],
   ],
-  'taken over, given back': [
+  'taken over, released': [
     ['claim A10F', 'stale t10', '='],
     ['claim B20F', 'granted 2', 'claimed t20 B live, attempt 2, F'],
     ['claim B20G', 'mismatch t10 lapsed, F', '='],
@@ -246,7 +246,7 @@ export function recordNodeContract(
       await lapse()
       await run('claim A10F')
     },
-    'taken over, given back': async (on) => {
+    'taken over, released': async (on) => {
       await bring['taken over']?.(on)
       await on.run('release A10')
     },

@@ -52,7 +52,7 @@ export class Tables {
     })
   }
 
-  /** @param acceptedToken given where a node is told of what a majority accepted there */
+  /** @param acceptedToken given where a node gets a copy of what a majority accepted there */
   complete(claimant: number, token: number, value: number, attempt: number, acceptedToken?: number): number {
     const outcome = this.#outcomeOf(value)
     const common = {

@@ -1,4 +1,4 @@
-// Acquires and releases locks over the nodes that it is told of, in a closed loop, on every line of its input:
+// Acquires and releases locks over the given nodes, in a closed loop, on every line of its input:
 //
 //	operations concurrency  →  how long each took, in milliseconds, as a JSON array
 package main

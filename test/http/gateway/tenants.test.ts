@@ -92,6 +92,6 @@ test('without Authorization the client header of a trusted peer names the princi
     clientHeader: 'x-client-id',
     trusted: false,
   }
-  await using distrustful = await startGatewayListener({ options: { scope } })
-  expect(await statuses(distrustful, ...asked)).toEqual([200, 409, 409, 409, 200, 409])
+  await using untrusting = await startGatewayListener({ options: { scope } })
+  expect(await statuses(untrusting, ...asked)).toEqual([200, 409, 409, 409, 200, 409])
 })

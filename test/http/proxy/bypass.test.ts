@@ -11,7 +11,7 @@ import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
 async function standsStill(count: () => number): Promise<void> {
   let last = 0
   let looks = 0
-  await eventually('it stands still', () => {
+  await eventually('the count stays the same', () => {
     looks = count() === last ? looks + 1 : 0
     last = count()
     return last > 0 && looks > 20

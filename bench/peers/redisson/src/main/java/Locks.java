@@ -12,7 +12,7 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * Acquires and releases multi-locks over the nodes that it is told of, in a closed loop, on every line of its input:
+ * Acquires and releases multi-locks over the given nodes, in a closed loop, on every line of its input:
  * {@code operations concurrency} gives how long each took, in milliseconds, as a JSON array.
  */
 public final class Locks {
