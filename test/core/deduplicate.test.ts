@@ -346,7 +346,7 @@ describe('a duplicate that may wait', () => {
     await clock.during(first)
   })
 
-  test('a waiting duplicate is told when the quorum is lost meanwhile', async () => {
+  test('a waiting duplicate is answered when the quorum is lost meanwhile', async () => {
     const { begun, request, clock, cluster } = sidecar()
     await begun()
     const waiting = request(answered(), { waitMs: 5_000 })

@@ -84,7 +84,7 @@ export const LOSS_OF_MEMORY: Fault = {
     }
     await pause(QUARANTINE_MS)
     await demand('waiting alone gives no node a vote', 1, () => everywhere(context, (count) => count < 3))
-    history.saw('fail closed until somebody decides')
+    history.saw('fail closed until the operator decides')
     await demand('declare-loss ends with 0', 1, async () => (await declareLoss(context)) === 0)
     await demand('every node votes again', QUARANTINE_MS + COPIED_WITHIN_MS, () =>
       everywhere(context, (count) => count === NODES),

@@ -272,7 +272,7 @@ export async function kill(stage: Stage, mutant: Mutant): Promise<readonly strin
       console.log(`  ${mutant.name}: noticed by others only: ${JSON.stringify(found.slice(0, 2))}`)
     await stage.ready()
   }
-  console.log(`  ${mutant.name}: noticed by ${[...seen].join(', ') || 'nobody'} alone`)
+  console.log(`  ${mutant.name}: noticed by ${[...seen].join(', ') || 'no checker'} alone`)
   return []
 }
 

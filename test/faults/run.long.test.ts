@@ -10,7 +10,7 @@ import { timeline } from './timeline.ts'
 /** Three of five nodes forget everything, and the operator does not declare it: the cluster has to stay closed. */
 const OUTAGE: Fault = {
   id: 'F7',
-  what: 'three nodes forget everything, and nobody decides',
+  what: 'three nodes forget everything, and no operator decides',
   how: 'FLUSHALL',
   inject: async ({ stage }) => {
     await Promise.all([0, 1, 2].map((node) => stage.admin[node]?.flushall()))
@@ -23,7 +23,7 @@ test('an outage that outlasts its healing ends the run with a violation that nam
 }, async () => {
   const report = await runFaults({ seed: 1, lastsMs: 600_000, faults: [OUTAGE], backWithinMs: 10_000 })
   expect(report.violations.find(({ checker }) => checker === 'did-not-come-back')?.detail).toMatch(
-    /^10 s after the healing of F7 \(three nodes forget everything, and nobody decides\) there were not 3 voting nodes and an answer: of 5 the sidecars see 2, 2, 2, and a request is answered 503 quorum-unavailable$/,
+    /^10 s after the healing of F7 \(three nodes forget everything, and no operator decides\) there were not 3 voting nodes and an answer: of 5 the sidecars see 2, 2, 2, and a request is answered 503 quorum-unavailable$/,
   )
 })
 

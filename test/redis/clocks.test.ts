@@ -62,7 +62,7 @@ test('a node whose clock jumps past the retention and back votes again only with
   expect(await client.get(keyOf('remembered'))).toBeNull()
   await eventually('it is given up', () => sidecar.states()[2] === 'quarantined')
   clocks[2]?.set(0)
-  // The state stands on the node, so every sidecar knows, whatever it has seen itself.
+  // The state is kept on the node, so every sidecar knows it.
   await eventually('the other sidecar knows', () => other.states()[2] === 'quarantined')
   await sidecar.votes(5)
   expect(await client.exists(keyOf('remembered'))).toBe(1)

@@ -160,7 +160,7 @@ test.each<Verdict>(['completed', 'released'])(
   },
 )
 
-test('an operator decides about an orphan; one that moved on by itself is left alone', async () => {
+test('an operator decides about an orphan; a request that went on meanwhile is left alone', async () => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
   const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: 0 } as const

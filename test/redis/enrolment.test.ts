@@ -338,7 +338,7 @@ test('a node that has evicted keys is enrolled anew once it stops evicting', asy
   expect(await sidecar.claim('perhaps evicted')).toMatchObject(duplicate('perhaps evicted'))
 })
 
-test('a node that has evicted keys between two looks is enrolled anew, whatever its policy is by then', async () => {
+test('a node that has evicted keys between two looks is enrolled anew under any later policy', async () => {
   const servers = await start(3)
   const sidecar = await join(servers.urls, { inspectEveryMs: 60_000 })
   await sidecar.votes(3)

@@ -1,7 +1,7 @@
 /**
  * The users of the sidecars: requests through `deduplicate`, clients of the reservation API, readers.
  *
- * Owns what they do, as the plan tells them. Everything that decides is production code.
+ * Owns what they do by the plan. Everything that decides is production code.
  */
 
 import { KEPT_WHILE_ALIVE, renewLease } from '../../src/core/claims/lease-renewer.ts'

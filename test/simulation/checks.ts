@@ -1,5 +1,5 @@
 /**
- * The checkers: what must be true of a whole history, one function an invariant of the design.
+ * The checkers: what must be true of a whole history, one function per invariant of the design.
  *
  * Owns the judgement only. Each checker follows from the promise, not from how the core keeps it. Promises that hold
  * without assumption A1 are checked in every history; the rest where memory was lost within its bounds.
@@ -88,7 +88,7 @@ function checkTokenOrder(history: History): void {
   }
 }
 
-/** S2: at most one execution of a key, or each further one explained and told to the application. */
+/** S2: at most one execution of a key; each further one has a cause and a higher `attempt`. */
 function checkExecutions(history: History): void {
   const guarded = history.executions.filter(({ under }) => under === 'quorum')
   for (const executions of byKey(guarded, (execution) => execution.key)) {

@@ -68,10 +68,10 @@ function checkToken(history: History, looked: Looked, grant: Grant): void {
 
 function wrong(history: History, looked: Looked, invariant: string, why: string): void {
   const { key, process, answeredMs, result } = looked
-  history.violated(invariant, answeredMs, `${process} was told that ${key} is ${toldOf(result)}, ${why}`)
+  history.violated(invariant, answeredMs, `${process} was told that ${key} is ${describe(result)}, ${why}`)
 }
 
-function toldOf(result: ReadResult): string {
+function describe(result: ReadResult): string {
   switch (result.kind) {
     case 'claimed':
       return `claimed under token ${result.token}, ${result.remainingMs.toFixed(0)} ms left`

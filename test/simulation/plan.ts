@@ -56,7 +56,7 @@ export type Operation =
       readonly entities?: readonly number[]
     }
   | {
-      /** A client of the reservation API: claims, keeps, writes with its token while it believes, and ends as told. */
+      /** A client of the reservation API: claims, keeps, writes with its token while it holds, and ends as planned. */
       readonly kind: 'reservation'
       readonly atMs: number
       readonly process: number

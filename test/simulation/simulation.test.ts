@@ -22,7 +22,7 @@ describe('the simulation', () => {
     expect(once.stdout.split('\n').length).toBeGreaterThan(50)
   })
 
-  test('the report says the same whatever the number of workers, also of what was broken', async () => {
+  test('the report is the same whatever the number of workers, broken promises included', async () => {
     const broken = ['--mutant', 'minority-outcome-shown']
     for (const asked of [['--histories', '450'], broken]) {
       const [one, three] = await Promise.all([

@@ -37,13 +37,13 @@ import { Votes } from './votes.ts'
 const IDLE_MS = HEAL_MS + 8_000
 /** When no lease is held: the leader has finished its round of sweeping and resigned. */
 const LEFT_MS = IDLE_MS + 4_000
-/** Clocks that were set right have jumped: their nodes have been enrolled again. */
+/** Corrected clocks have jumped: their nodes have been enrolled again. */
 const PROBE_MS = LEFT_MS + 5_000
 /** The part of a lease's margin that drift and the granularity of expiry leave. */
 const STEP_TOLERATED_MS = 3
 /**
- * A clock that was set back jumps ahead when it is set right at the end. It must not jump past what its node keeps until then: that is a
- * loss of memory, and only plans that are watched have what production has against it.
+ * A clock that was set back jumps ahead when it is corrected at the end. It must not jump past the lifetime of its
+ * node's records: that is a loss of memory, against which only watched plans have the defence of production.
  */
 const SET_BACK_MS_MAX = 31_500
 /** Within this time a process that knows better has objected: a founding window, less the time of a look. */
@@ -118,7 +118,7 @@ export class World {
       checkOrphansTold(this.nodes, this.history, scheduler.nowMs)
     }
     await scheduler.run(LEFT_MS)
-    this.#expectNobodyToHold()
+    this.#expectNoHolder()
     // Time services correct rates that differ for this long, and undo steps.
     for (const { process, links } of this.#sidecars) {
       process.correctDrift()
@@ -145,7 +145,7 @@ export class World {
   }
 
   /** To correct a node's clock is to step it: under a lease that would be a fault of the world itself. */
-  #expectNobodyToHold(): void {
+  #expectNoHolder(): void {
     const { nowMs } = this.scheduler
     const held = this.history.grants.find((grant) => heldUntilMs(grant) > nowMs)
     if (held !== undefined)
@@ -299,7 +299,7 @@ export class World {
     const { plan, history, scheduler } = this
     const node = this.#node(index)
     if (!node.up) return
-    const others = [...this.#drained].filter((other) => other !== index && !this.#hasIts(other))
+    const others = [...this.#drained].filter((other) => other !== index && !this.#hasItsRecords(other))
     const tooMany = losesMs > 0 && others.length >= plan.nodeCount - majorityOf(plan.nodeCount)
     if (tooMany && !plan.overwhelm) return
     if (tooMany) history.saw('too_many_drained')
@@ -324,7 +324,7 @@ export class World {
   }
 
   /** It runs, and has its records back. */
-  #hasIts(index: number): boolean {
+  #hasItsRecords(index: number): boolean {
     const node = this.#node(index)
     return node.up && node.voting
   }

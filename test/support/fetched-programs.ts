@@ -63,7 +63,7 @@ export async function fetchProgram(name: FetchedName): Promise<string> {
   })
 }
 
-/** @returns the path in the folder of the cache, which is filled first where it is not there */
+/** @returns the path in the folder of the cache, which is filled first where it is missing */
 export async function cached(
   version: string,
   path: string,

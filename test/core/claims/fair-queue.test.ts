@@ -180,7 +180,7 @@ test('a queue that the nodes forget one after the other costs no waiter its plac
   expect(order).toEqual(['1', '2'])
 })
 
-test('every waiter of a living process is called, whatever enters, leaves, dies and is cut off', async () => {
+test('every waiter of a living process is called, whichever others enter, leave, die and are cut off', async () => {
   const seed = seedOfRun('turns')
   const happening = fc.record({
     kind: fc.constantFrom('enter', 'enter', 'enter', 'leave', 'deafen', 'hear', 'forget', 'die', 'open'),

@@ -105,7 +105,7 @@ describe('duplicates while the first claim is under way', () => {
 })
 
 describe('duplicates while this process holds the claim', () => {
-  test('a duplicate is held for what is left of the lease, renewals included', async () => {
+  test('a duplicate is held for the rest of the lease, renewals included', async () => {
     const mine = await granted()
     await clock.advance(20_000)
     expect(await shared.claim(request)).toEqual({ kind: 'held', retryAfterMs: 10_000 })

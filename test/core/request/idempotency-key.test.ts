@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { KEY_BYTES_MAX, parseIdempotencyKey } from '../../../src/core/request/idempotency-key.ts'
 
-// The vectors in test/vectors/idempotency-key.json are the table; here is what holds for all values.
+// The vectors in test/vectors/idempotency-key.json are the table; these are the properties of all values.
 
 const RELAXED = { strict: false, minLength: 1 }
 const STRICT = { strict: true, minLength: 1 }

@@ -11,7 +11,7 @@ import {
 import { SECRET_RECORD_KEY } from '../../../src/core/reservations/reservation-secret.ts'
 import { EPOCH_KEY } from '../../../src/redis/keys.ts'
 
-// The vectors in test/vectors/identity.json are the table; here is what holds for all identities.
+// The vectors in test/vectors/identity.json are the table; these are the properties of all identities.
 
 const PLAIN: Identity = {
   tenant: 'acme',

@@ -8,7 +8,7 @@ import type { Operation } from '../history.ts'
 import type { Exit } from '../stage.ts'
 import type { Violation } from './violation.ts'
 
-/** L2, also for what timed out or was reset. */
+/** L2, also for operations that timed out or were reset. */
 export function checkAnswerTimes(operations: readonly Operation[], withinMs: number): readonly Violation[] {
   return operations.flatMap((one): Violation[] => {
     const tookMs = one.endMs - one.startMs

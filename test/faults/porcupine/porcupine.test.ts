@@ -54,7 +54,7 @@ test('a key that is not decided in its time fails like one that is broken', asyn
     { f: 'complete', key: 'v', startMs: 0, type: 'info', reason: 'lost', token: at + 1, result: `${at}` },
   ]).flat()
   const never = { f: 'standing', key: 'v', startMs: 0, endMs: 9_000, status: 200, state: 'COMPLETED' }
-  const report = await checked('undecided', [...operations, { ...never, outcome: 'of nobody' }], 1)
+  const report = await checked('undecided', [...operations, { ...never, outcome: 'of no holder' }], 1)
   expect(violationsOf(report).map(({ checker }) => checker)).toEqual(['porcupine-undecided'])
 }, 60_000)
 

@@ -42,7 +42,7 @@ type reservationOp struct {
 	optional  bool
 	// A reservation whose answer was lost had been requested by then.
 	foreign bool
-	// The session that was given this token first.
+	// The session that got this token first.
 	sessionOfToken string
 	// The results that were offered under this token.
 	ownResults map[string]bool
