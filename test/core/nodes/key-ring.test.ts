@@ -77,7 +77,7 @@ describe('the record protocol on encrypted nodes', () => {
   }
   const leasesOn = (nodes: ReturnType<typeof createEmbeddedNodes>, ring: ReturnType<typeof ringOf>) => {
     const encrypted = nodes.map((node) => encryptedNode(node, ring))
-    const quorum = createRedlockQuorum({ nodes: sealed, clock, events: SILENT })
+    const quorum = createRedlockQuorum({ nodes: encrypted, clock, events: SILENT })
     return createLeases({ quorum, clock, random: systemRandom, events: SILENT })
   }
 
