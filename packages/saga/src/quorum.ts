@@ -4,6 +4,7 @@
  * Owns the translation between the client of the reservation API and the kit's words. The quorum saves work and spares
  * the database; PostgreSQL decides. If the quorum is unavailable, a lock is refused (no caller may believe that it
  * holds one), and the first check is left out (the second one is the one that counts).
+ */
 import {
   type Client,
   ConflictError,
