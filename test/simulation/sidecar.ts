@@ -287,7 +287,10 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       if (result.kind !== 'granted') return result
       const { lease } = result
       const grantedMs = scheduler.nowMs
-      history.grants.push(grantFrom(lease, process, askedMs, grantedMs))
+      // The session asked again elsewhere meanwhile and resumed this very claim, before its claimant heard of it.
+      const resumed = history.grantOf(lease)
+      if (resumed === undefined || resumed.askedMs < askedMs)
+        history.grants.push(grantFrom(lease, process, askedMs, grantedMs))
       history.saw('granted')
       history.step(grantedMs, 1, () => `${process.name} is granted ${lease.key}, token ${lease.token}`)
       votes.checkGrant(lease, grantedMs, process.clock.monoMs())
