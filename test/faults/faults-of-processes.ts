@@ -7,15 +7,13 @@
  */
 
 import { execFileSync } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import { eventually } from '../support/eventually.ts'
+import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { TestProcess } from '../support/processes.ts'
 import type { Mode } from './application.ts'
 import { type Fault, type FaultContext, pause } from './fault.ts'
 import { monoMs } from './history.ts'
 import { LEASE_MS, SETTINGS } from './stage.ts'
-
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 
 /** The last sidecar is the victim; the others take over. */
 function victimOf({ stage }: FaultContext): number {
@@ -307,11 +305,12 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
       await carriedOut(context, key)
       const child = stage.expectEnd(victim)
       execFileSync('prlimit', ['--pid', String(child.pid), '--data=1048576:'])
-      // Every request needs memory, and a body is held until it is complete; one that is too large is never executed.
+      // Every request needs memory, and a body is held until it is complete; one that is too large is never executed. Memory
+      // that was used before can be used again, so the load doubles until that is not enough.
       const untilMs = monoMs() + 15_000
-      while (child.running && monoMs() < untilMs)
+      for (let atOnce = 20; child.running && monoMs() < untilMs; atOnce = Math.min(2 * atOnce, 320))
         await Promise.all(
-          Array.from({ length: 20 }, () =>
+          Array.from({ length: atOnce }, () =>
             Promise.all([
               clients.submit({ sidecar: victim, key: freshKey() }),
               clients.sendTooLarge(victim, freshKey()),
@@ -336,7 +335,7 @@ export const FAULTS_OF_PROCESSES: readonly Fault[] = [
         [first, first, ...others.slice(0, 3)],
         [first, ...others.slice(0, 3)],
       ]) {
-        await using child = new TestProcess(process.execPath, [MAIN, 'serve'], {
+        await using child = new TestProcess(process.execPath, [MAIN_PROGRAM, 'serve'], {
           env: {
             ...SETTINGS,
             FENCEPOST_REDIS_NODES: nodes
