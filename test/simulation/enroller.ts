@@ -126,7 +126,9 @@ async function takeTurn(
     toleratedStepMs: CLOCK_STEP_MS,
     required: majorityOf(nodes.length),
   }
-  const turn = await takeEnrolmentTurn(target, peers, view, CLUSTER, {
+  // As in production: a node that is enrolled gets the cluster of those that vote.
+  const cluster = members.find((other) => other !== undefined && isEnrolled(other))?.cluster ?? CLUSTER
+  const turn = await takeEnrolmentTurn(target, peers, view, cluster, {
     random: dice,
     events: SILENT,
     merged: first.merged,
