@@ -18,6 +18,7 @@ export default defineConfig({
     // Far above what any test takes by itself: a busy machine starts a process in seconds.
     testTimeout: 60_000,
     hookTimeout: 120_000,
+    globalSetup: 'test/support/bundled-sidecar.ts',
     projects: [
       {
         extends: true,

@@ -1,27 +1,16 @@
 /**
- * `npm run build`: dist/ from the sources, anew. The sidecar is in dist/ itself, with every file that the code reads
- * relative to itself (Lua scripts, schemas); each package is in dist/packages/ as it is published (`npm pack
- * ./dist/packages/client`).
+ * `npm run build`: dist/ from the sources, anew. The sidecar is in dist/ itself, as one program (`bundle.ts`); each package is
+ * in dist/packages/ as it is published (`npm pack ./dist/packages/client`).
  *
  * Owns the difference between a package in this repository and a published one. Here its `exports` name the sources, so
- * that programs and tests run without a build and without an option. Published they name the compiled files;
- * dist/node_modules leads the built sidecar to these.
+ * that programs and tests run without a build and without an option. Published they name the compiled files.
  *
  * Usage: node scripts/run.mjs scripts/build.ts [folder instead of dist]
  */
 import { spawnSync } from 'node:child_process'
-import {
-  chmodSync,
-  copyFileSync,
-  cpSync,
-  globSync,
-  mkdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { copyFileSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { bundleSidecar } from './bundle.ts'
 
 const PACKAGES = ['client', 'saga']
 /**
@@ -37,22 +26,9 @@ const compiled = join(target, '.compiled')
 rmSync(target, { recursive: true, force: true })
 const { status } = spawnSync('tsc', ['-p', 'tsconfig.build.json', '--outDir', compiled], { stdio: 'inherit' })
 if (status !== 0) process.exit(status ?? 1)
-placeSidecar()
+await bundleSidecar(target)
 for (const name of PACKAGES) placePackage(name)
 rmSync(compiled, { recursive: true })
-
-function placeSidecar(): void {
-  const from = join(compiled, 'src')
-  for (const file of globSync('**/*.js', { cwd: from })) {
-    place(join(target, file), readFileSync(join(from, file), 'utf8'))
-    // Two folders less are between the map and its source than where it was written.
-    const map = readFileSync(join(from, `${file}.map`), 'utf8')
-    place(join(target, `${file}.map`), map.replace('"sources":["../../', '"sources":["'))
-  }
-  cpSync('src', target, { recursive: true, filter: (path) => !/\.(ts|md)$/.test(path) })
-  // `bin` of package.json: npm links it, and the shell starts it.
-  chmodSync(join(target, 'main.js'), 0o755)
-}
 
 function placePackage(name: string): void {
   const source = join('packages', name)
@@ -67,9 +43,6 @@ function placePackage(name: string): void {
   place(join(folder, 'package.json'), `${JSON.stringify(publishedManifest(manifest), undefined, 2)}\n`)
   copyFileSync(join(source, 'README.md'), join(folder, 'README.md'))
   copyFileSync('LICENSE', join(folder, 'LICENSE'))
-  const links = join(target, 'node_modules/@fencepost')
-  mkdirSync(links, { recursive: true })
-  symlinkSync(join('../../packages', name), join(links, name))
 }
 
 /** With what it imports in turn. */

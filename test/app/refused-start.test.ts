@@ -1,11 +1,9 @@
 /** A start that is refused after the nodes were dialled: the process exits and does not linger. */
 import { createServer, type Server } from 'node:net'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { TestProcess } from '../support/processes.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
-
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 
 let servers: RedisServers
 let taken: Server
@@ -26,7 +24,7 @@ afterAll(async () => {
 test.each(['ADMIN', 'PROXY'])(
   'serve whose %s port is taken says so and exits with the code of a wrong configuration',
   async (listener) => {
-    await using sidecar = new TestProcess(process.execPath, [MAIN, 'serve'], {
+    await using sidecar = new TestProcess(process.execPath, [MAIN_PROGRAM, 'serve'], {
       name: 'fencepost serve',
       env: {
         FENCEPOST_REDIS_NODES: servers.nodesSetting,

@@ -14,6 +14,7 @@ import { type RawApplication, startRawApplication } from '../support/application
 import { canary, found } from '../support/canaries.ts'
 import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
+import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { TestProcess } from '../support/processes.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
@@ -304,10 +305,9 @@ test.each<[what: string, env: Record<string, string>]>([
   ['an unknown variable', { FENCEPOST_REDIS_PASWORD: INPUTS.redisPassword }],
   ['a secret instead of its file', { FENCEPOST_API_TOKEN_FILE: INPUTS.apiToken }],
 ])('the errors of a wrong configuration of %s do not show its secrets', async (_what, env) => {
-  const main = join(import.meta.dirname, '../../src/main.ts')
   for (const command of [['config', 'check'], ['config', 'print'], ['serve']]) {
     let output = ''
-    await using refused = new TestProcess(process.execPath, [main, ...command], {
+    await using refused = new TestProcess(process.execPath, [MAIN_PROGRAM, ...command], {
       env: { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_UPSTREAM: 'http://127.0.0.1:9', ...env },
       onOutput: (text) => {
         output += text

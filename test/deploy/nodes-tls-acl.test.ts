@@ -2,23 +2,23 @@
  * The nodes with TLS and users, as deploy/k8s/nodes-tls-acl ships them, on real servers: these rights suffice for all
  * of fencepost's work.
  */
+
 import { randomUUID } from 'node:crypto'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Authority, makeAuthority, type Signed } from '../support/certificates.ts'
 import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
+import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { TestProcess } from '../support/processes.ts'
 import { requireProgram } from '../support/programs.ts'
 import { type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 const shipped = join(import.meta.dirname, '../../deploy/k8s/nodes-tls-acl')
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 const NODES = 3
 /** Beside the shipped users, to see what was refused. */
 const LOOKING = 'user looking on >looking ~* &* +@all'
@@ -87,7 +87,9 @@ function client(node: Node, username: string, password: string): Redis {
 }
 
 async function status(): Promise<{ name: string; state: string }[]> {
-  const looking = new TestProcess(process.execPath, [MAIN, 'nodes', 'status', '--json'], { env: settings })
+  const looking = new TestProcess(process.execPath, [MAIN_PROGRAM, 'nodes', 'status', '--json'], {
+    env: settings,
+  })
   await looking.exited
   return (JSON.parse(looking.output) as { nodes: { name: string; state: string }[] }).nodes
 }
@@ -133,7 +135,7 @@ test('a request is executed once, and its duplicate replayed', async () => {
 })
 
 test('the self-test reserves, is refused, releases and reserves again on all of them', async () => {
-  const selftest = new TestProcess(process.execPath, [MAIN, 'selftest'], {
+  const selftest = new TestProcess(process.execPath, [MAIN_PROGRAM, 'selftest'], {
     name: 'fencepost selftest',
     env: { ...settings, FENCEPOST_PROXY_LISTEN: 'off' },
   })

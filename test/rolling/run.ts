@@ -5,12 +5,13 @@
  * its address with its volume, or with an empty one where a volume was lost. The next one follows only when `fencepost
  * nodes status` shows all of them voting, which is the condition that docs/operations/deploy.md names.
  */
+
 import { copyFile, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
+import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { TestProcess } from '../support/processes.ts'
 import { requireProgram } from '../support/programs.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
@@ -21,7 +22,6 @@ const NODES = 5
 const SIDECARS = 2
 /** Its volume is lost on the way. */
 const EMPTIED = 3
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 /** Of the first requests of all: each node has been changed since they were recorded. */
 const ASKED_AGAIN = 200
 /** Requests that must be answered between two steps, so that a fault is noticed. */
@@ -118,7 +118,7 @@ async function untilAllVote(env: Readonly<Record<string, string>>, withinMs: num
 }
 
 async function allVote(env: Readonly<Record<string, string>>): Promise<boolean> {
-  await using looking = new TestProcess(process.execPath, [MAIN, 'nodes', 'status', '--json'], {
+  await using looking = new TestProcess(process.execPath, [MAIN_PROGRAM, 'nodes', 'status', '--json'], {
     name: 'fencepost nodes status',
     env,
   })

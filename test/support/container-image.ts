@@ -25,7 +25,8 @@ const run = promisify(execFile)
 const repository = dirname(dirname(import.meta.dirname))
 const CERTIFICATES = '/etc/ssl/certs/ca-certificates.crt'
 const APPLETS = ['sh', 'env', 'cat', 'cp', 'ls', 'mkdir', 'rm']
-const LOADED_AT_RUN_TIME = ['libnss_dns.so.2', 'libnss_files.so.2', 'libresolv.so.2']
+/** Parts of every glibc; the last is needed by the bundler. */
+const LOADED_AT_RUN_TIME = ['libnss_dns.so.2', 'libnss_files.so.2', 'libresolv.so.2', 'librt.so.1']
 
 export type BuiltImage = AsyncDisposable & {
   /** The user, entry point, command, environment and labels of the image. */

@@ -2,10 +2,12 @@
  * Child processes of a test: started, watched by their output or over HTTP, and ended by `await using`, at the latest
  * when the test process exits. It ends only processes that it started.
  */
+
 import { type ChildProcess, spawn } from 'node:child_process'
-import { dirname, join } from 'node:path'
+import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { eventually, type Patience } from './eventually.ts'
+import { MAIN_PROGRAM } from './main-program.ts'
 
 /** Enough for a stack trace and the lines before it; a chatty server must not fill the memory of the test run. */
 const outputCharsMax = 64 * 1024
@@ -174,9 +176,9 @@ export class TestProcess implements AsyncDisposable {
   }
 }
 
-/** Starts `src/main.ts` as an operator would: `startFencepost(['serve'], { env: { FENCEPOST_UPSTREAM: … } })`. */
+/** Starts the sidecar, or a command of it, as an operator would: `startFencepost(['serve'], { env: { FENCEPOST_UPSTREAM: … } })`. */
 export function startFencepost(args: readonly string[], options: ProcessOptions = {}): TestProcess {
-  return new TestProcess(process.execPath, [join(repository, 'src/main.ts'), ...args], {
+  return new TestProcess(process.execPath, [MAIN_PROGRAM, ...args], {
     name: `fencepost ${args.join(' ')}`,
     ...options,
   })

@@ -5,7 +5,7 @@
  *     await fetch(sidecar.proxy + '/payments', …)
  */
 
-import { fileURLToPath } from 'node:url'
+import { MAIN_PROGRAM } from './main-program.ts'
 import { TestProcess } from './processes.ts'
 
 export type Sidecar = AsyncDisposable & {
@@ -28,8 +28,6 @@ export const PATIENT = {
   FENCEPOST_SETTLE_BUDGET: '10s',
 } as const
 
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
-
 export type SidecarOptions = {
   /** Another build's main program. */
   readonly main?: string
@@ -41,7 +39,7 @@ export type SidecarOptions = {
 /** @param env settings; all listeners are on free ports of the loopback unless said otherwise */
 export async function startSidecar(
   env: Readonly<Record<string, string>>,
-  { main = MAIN, onOutput, startWithinMs = 20_000 }: SidecarOptions = {},
+  { main = MAIN_PROGRAM, onOutput, startWithinMs = 20_000 }: SidecarOptions = {},
 ): Promise<Sidecar> {
   const child = new TestProcess(process.execPath, [main, 'serve'], {
     name: 'fencepost serve',

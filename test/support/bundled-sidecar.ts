@@ -1,0 +1,56 @@
+/**
+ * Once for a run of the tests, before the first: the sidecar as one program. It is kept under a name of its content, because Node
+ * keeps what it has compiled by the name of the file, and most runs change nothing of it.
+ */
+import { createHash } from 'node:crypto'
+import {
+  copyFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import type { TestProject } from 'vitest/node'
+import { bundleSidecar } from '../../scripts/bundle.ts'
+
+const root = join(import.meta.dirname, '../..')
+const all = join(root, '.tmp/sidecars')
+const keptMs = 24 * 60 * 60_000
+
+export default async function setup(project: TestProject): Promise<void> {
+  // Every project of the run asks for it.
+  if (process.env.TESTED_SIDECAR !== undefined) return
+  process.env.TESTED_SIDECAR = await provided()
+  project.onTestsRerun(async () => {
+    process.env.TESTED_SIDECAR = await provided()
+  })
+  for (const name of readdirSync(all)) {
+    const folder = join(all, name)
+    if (statSync(folder).mtimeMs < Date.now() - keptMs) rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/** @returns its main program */
+async function provided(): Promise<string> {
+  const made = join(all, `made-by-${process.pid}`)
+  mkdirSync(made, { recursive: true })
+  copyFileSync(join(root, 'package.json'), join(made, 'package.json'))
+  await bundleSidecar(join(made, 'dist'))
+  // It names its parts, each by its content.
+  const content = createHash('sha256')
+    .update(readFileSync(join(made, 'dist/main.js')))
+    .digest('hex')
+  const folder = join(all, content.slice(0, 16))
+  try {
+    renameSync(made, folder)
+  } catch {
+    // It is there already.
+    rmSync(made, { recursive: true })
+    utimesSync(folder, new Date(), new Date())
+  }
+  return join(folder, 'dist/main.js')
+}
