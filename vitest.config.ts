@@ -27,7 +27,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts', 'examples/**/*.test.ts'],
           exclude: [...configDefaults.exclude, ...load, ...long],
           // Two cores: one worker for the tests, one for the servers that they start.
-          maxWorkers: 2,
+          maxWorkers: 3,
           sequence: { groupOrder: 0 },
         },
       },
