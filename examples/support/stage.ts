@@ -18,7 +18,7 @@ export type Stage = AsyncDisposable & {
 /** @param schema of the example's tables */
 export async function setStage(schema: string): Promise<Stage> {
   await using stack = new AsyncDisposableStack()
-  const servers = stack.use(await startRedisServers(3))
+  const servers = stack.use(await startRedisServers(3, { founded: true }))
   const postgres = stack.use(await startPostgres())
   const sidecar = stack.use(
     await startSidecar({

@@ -32,7 +32,7 @@ beforeEach(async () => {
     writeFileSync(join(folder, name), content)
     return join(folder, name)
   }
-  servers = await startRedisServers(3)
+  servers = await startRedisServers(3, { founded: true })
   sidecar = await startSidecar(
     {
       ...PATIENT,

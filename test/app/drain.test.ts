@@ -51,7 +51,7 @@ test('a sidecar whose log has lost its reader finishes what is under way, and ex
 })
 
 test('a sidecar that waits for an orphan to be resolved refuses new work as soon as it is told to stop', async () => {
-  await using servers = await startRedisServers(3)
+  await using servers = await startRedisServers(3, { founded: true })
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
     ...PATIENT,

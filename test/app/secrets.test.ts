@@ -66,7 +66,7 @@ beforeAll(async () => {
     return join(folder, name)
   }
   await new Promise<void>((resolve) => collector.listen(0, '127.0.0.1', resolve))
-  servers = await startRedisServers(3)
+  servers = await startRedisServers(3, { founded: true })
   for (const [index, url] of servers.urls.entries()) {
     const client = new Redis(url)
     // One node with a user of its own in its URL, two with the password of the file.

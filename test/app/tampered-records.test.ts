@@ -19,7 +19,7 @@ let sidecar: Sidecar
 let clients: readonly Redis[]
 
 beforeAll(async () => {
-  servers = await startRedisServers(3)
+  servers = await startRedisServers(3, { founded: true })
   application = await startCountingApplication()
   sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: servers.nodesSetting,

@@ -32,7 +32,7 @@ let sidecar: Sidecar
 let env: Record<string, string>
 
 beforeAll(async () => {
-  servers = stack.use(await startRedisServers(3))
+  servers = stack.use(await startRedisServers(3, { founded: true }))
   application = stack.use(await startCountingApplication())
   env = {
     FENCEPOST_REDIS_NODES: servers.nodesSetting,

@@ -4,7 +4,7 @@ import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
 test('an answer not recorded in time is recorded while the sidecar drains, and replayed after', async () => {
-  await using servers = await startRedisServers(3)
+  await using servers = await startRedisServers(3, { founded: true })
   await using application = await startCountingApplication()
   const env = {
     FENCEPOST_REDIS_NODES: servers.nodesSetting,

@@ -19,7 +19,7 @@ async function selftest(
 const PATIENT = { ...PATIENT_SIDECAR, FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s' }
 
 test('all nodes there: every step is printed, exit 0; one away: exit 69, unless a majority will do', async () => {
-  await using servers = await startRedisServers(3)
+  await using servers = await startRedisServers(3, { founded: true })
   const env = {
     ...PATIENT,
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
@@ -48,7 +48,7 @@ test('all nodes there: every step is printed, exit 0; one away: exit 69, unless 
 })
 
 test('it tests a running sidecar by its address', async () => {
-  await using servers = await startRedisServers(3)
+  await using servers = await startRedisServers(3, { founded: true })
   const env = {
     ...PATIENT,
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
@@ -67,7 +67,7 @@ test('an invalid configuration: exit 78', async () => {
 })
 
 test('it takes the settings of a sidecar whose listeners speak TLS, while its token is rotated', async () => {
-  await using servers = await startRedisServers(3)
+  await using servers = await startRedisServers(3, { founded: true })
   using authority = makeAuthority()
   const { certFile, keyFile } = authority.sign('fencepost')
   const tokenFile = join(authority.folder, 'token')

@@ -7,7 +7,7 @@ import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
 test('it shows decisions, latencies, votes of each node, and why a sidecar does not answer', async () => {
-  await using servers = await startRedisServers(3)
+  await using servers = await startRedisServers(3, { founded: true })
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: servers.nodesSetting,

@@ -1,5 +1,4 @@
-// Orders are placed over RabbitMQ while workers, connections, backends, the database and the broker are killed: no
-// order
+// Orders are placed over RabbitMQ while workers, connections, backends, the database and the broker are killed: no order
 // is lost, no customer is charged twice, and the books balance. Longer still:
 // `npm run campaign -- order-saga --broker rabbitmq`.
 import { test } from 'vitest'

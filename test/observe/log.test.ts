@@ -178,7 +178,7 @@ describe('under load', () => {
 describe('canaries', () => {
   const CANARY = 'canary-4711'
   const provoke = async (env: Record<string, string>) => {
-    await using servers = await startRedisServers(3)
+    await using servers = await startRedisServers(3, { founded: true })
     await using application = await startCountingApplication()
     // The whole log from its first line: a lost quorum writes more than is kept.
     let output = ''

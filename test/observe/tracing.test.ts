@@ -14,7 +14,7 @@ const named = (spans: readonly ReceivedSpan[], name: string) => spans.filter((sp
 
 test('a request is one trace from its caller to the application, with spans for each step of its claim', async () => {
   await using receiver = await startOtlpReceiver()
-  await using servers = await startRedisServers(5)
+  await using servers = await startRedisServers(5, { founded: true })
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
     ...receiver.env,
@@ -151,7 +151,7 @@ test('a reservation: other calls and traces link to its claim; its baggage comes
 
 test('the spans of another sidecar link to the claim of a reservation, which the id carries', async () => {
   await using receiver = await startOtlpReceiver()
-  await using servers = await startRedisServers(3)
+  await using servers = await startRedisServers(3, { founded: true })
   const settings = {
     ...receiver.env,
     ...PATIENT,

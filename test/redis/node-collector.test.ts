@@ -29,7 +29,7 @@ async function shownBy({ admin }: Sidecar) {
 }
 
 test('of two sidecars one reads the node stats, then its survivor; no series comes or goes', async () => {
-  await using servers = await startRedisServers(3)
+  await using servers = await startRedisServers(3, { founded: true })
   const settings = {
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_NODE_COLLECTION_INTERVAL: '200ms',
@@ -65,13 +65,13 @@ test('of two sidecars one reads the node stats, then its survivor; no series com
 }, 90_000)
 
 test('without the setting there are no node stats', async () => {
-  await using servers = await startRedisServers(3)
+  await using servers = await startRedisServers(3, { founded: true })
   await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: servers.nodesSetting })
   expect(await shownBy(sidecar)).toMatchObject({ elected: undefined, there: 0 })
 })
 
 test('a node that does not answer has no value, the others have; a slow command counts in the log length', async () => {
-  await using servers = await startRedisServers(3)
+  await using servers = await startRedisServers(3, { founded: true })
   await using sidecar = await joinCluster(servers.urls)
   const { members } = sidecar.nodes
   const [first, , last] = members

@@ -13,6 +13,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { foundCluster } from './founded-cluster.ts'
 import { freePort } from './free-port.ts'
 import { TestProcess } from './processes.ts'
 import { requireProgram } from './programs.ts'
@@ -22,6 +23,8 @@ export type RedisServersOptions = {
   readonly transport?: 'tcp' | 'unix'
   /** Write an append-only file and sync it on every write; default: no persistence. */
   readonly appendOnly?: boolean
+  /** Their cluster is founded already: a sidecar need not wait for objections. Default: they are new. */
+  readonly founded?: boolean
   /** For example `2mb`; the policy is `noeviction` unless a config line overrides it. */
   readonly maxMemory?: string
   /** Further lines of redis.conf for all servers, or by the index of the server. They win over the lines above. */
@@ -60,7 +63,10 @@ export async function startRedisServers(
     options,
   )
   const failed = begun.find((one) => one.status === 'rejected')
-  if (failed === undefined) return servers
+  if (failed === undefined) {
+    if (options.founded === true) await foundCluster(servers.urls)
+    return servers
+  }
   await servers[Symbol.asyncDispose]()
   throw failed.reason
 }

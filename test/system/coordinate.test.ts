@@ -66,7 +66,7 @@ async function drawn(node: Redis): Promise<number> {
 }
 
 test('requests are executed in the order of arrival, whichever sidecar they reach', async () => {
-  await using servers = await startRedisServers(5)
+  await using servers = await startRedisServers(5, { founded: true })
   await using application = await startCountingApplication()
   await using started = await startSidecars(servers, application.url, PATIENT)
   const node = new Redis(servers.at(0).url)
@@ -100,7 +100,7 @@ async function claimRounds(sidecars: readonly Sidecar[]): Promise<number> {
 }
 
 test('coordinate costs a fraction of the claim rounds of wait', async () => {
-  await using servers = await startRedisServers(5)
+  await using servers = await startRedisServers(5, { founded: true })
   await using application = await startSlowApplication()
   await using started = await startSidecars(servers, application.url, PATIENT)
   /** For 60 requests that come at once. */
@@ -142,7 +142,7 @@ async function startSlowApplication() {
 }
 
 test('when the sidecar whose turn it is dies, the others go on after its leases end', async () => {
-  await using servers = await startRedisServers(5)
+  await using servers = await startRedisServers(5, { founded: true })
   await using application = await startCountingApplication()
   await using started = await startSidecars(servers, application.url, SHORT_LEASE)
   const [doomed, other] = started.sidecars

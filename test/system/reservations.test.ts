@@ -44,7 +44,7 @@ function total(storms: readonly Storm[]): Record<string, number> {
 }
 
 test('200 callers in 4 processes: one gets it, the rest conflict; after completion all get the result', async () => {
-  await using servers = await startRedisServers(5)
+  await using servers = await startRedisServers(5, { founded: true })
   await using first = await startSidecar(patient(servers.nodesSetting))
   await using second = await startSidecar(patient(servers.nodesSetting))
   const urls = [first.api, second.api, first.api, second.api]
@@ -65,7 +65,7 @@ test('200 callers in 4 processes: one gets it, the rest conflict; after completi
 })
 
 test('the sidecar is killed between reserve and complete: another one, and the restarted one, serve the same id', async () => {
-  await using servers = await startRedisServers(5)
+  await using servers = await startRedisServers(5, { founded: true })
   const settings = patient(servers.nodesSetting)
   await using killed = await startSidecar(settings)
   await using other = await startSidecar(settings)
@@ -93,7 +93,7 @@ test('a secret from a file signs ids that only sidecars with the same file know'
   try {
     await writeFile(join(folder, 'old'), 'o'.repeat(32))
     await writeFile(join(folder, 'new'), `${'n'.repeat(32)}\n${'o'.repeat(32)}\n`)
-    await using servers = await startRedisServers(3)
+    await using servers = await startRedisServers(3, { founded: true })
     const settings = (name: string) => ({
       ...patient(servers.nodesSetting),
       FENCEPOST_RESERVATION_SECRET_FILE: join(folder, name),
@@ -115,7 +115,7 @@ test('with a key ring no node shows a result in clear text, and another sidecar 
     const line = (name: string, byte: number) => `${name} ${Buffer.alloc(32, byte).toString('base64')}\n`
     await writeFile(join(folder, 'old'), line('old', 1))
     await writeFile(join(folder, 'rotated'), line('new', 2) + line('old', 1))
-    await using servers = await startRedisServers(3, { appendOnly: true })
+    await using servers = await startRedisServers(3, { appendOnly: true, founded: true })
     const settings = (ring: string) => ({
       ...patient(servers.nodesSetting),
       FENCEPOST_KEY_RING_FILE: join(folder, ring),
@@ -143,7 +143,7 @@ test('with a key ring no node shows a result in clear text, and another sidecar 
 
 describe('a worker suspended beyond its lease', () => {
   test('its completion is fenced, its write changes no row, and the other outcome stands', async () => {
-    await using servers = await startRedisServers(5)
+    await using servers = await startRedisServers(5, { founded: true })
     await using postgres = await startPostgres()
     const pool = postgres.pool()
     await pool.query(
@@ -183,7 +183,7 @@ describe('a worker suspended beyond its lease', () => {
 })
 
 test('when a client’s nodes are all gone, its signal fires before the lease has ended on them', async () => {
-  await using servers = await startRedisServers(3)
+  await using servers = await startRedisServers(3, { founded: true })
   await using sidecar = await startSidecar(patient(servers.nodesSetting))
   const client = createClient({ url: sidecar.api })
   const held = await client.reserve('v', { leaseMs: 2_000 })

@@ -17,7 +17,7 @@ const SHORT_LEASE = {
 testsOfStorms(2_000, 100)
 
 test('a sidecar killed while the application works: 409 before the lease ends, then attempt 2 with a larger token', async () => {
-  await using servers = await startRedisServers(5)
+  await using servers = await startRedisServers(5, { founded: true })
   await using application = await startCountingApplication()
   const env = {
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
@@ -57,7 +57,7 @@ test('a sidecar killed while the application works: 409 before the lease ends, t
 }, 60_000)
 
 test('a client that disconnects gets its stored answer on retry, and the application was called once', async () => {
-  await using servers = await startRedisServers(5)
+  await using servers = await startRedisServers(5, { founded: true })
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: servers.nodesSetting,

@@ -65,7 +65,7 @@ function expectOnceEach(
 
 export function testsOfStorms(requests: number, identities: number): void {
   test(`${requests} requests of ${identities} identities through two sidecars on five real nodes: ${identities} executions`, async () => {
-    await using servers = await startRedisServers(5)
+    await using servers = await startRedisServers(5, { founded: true })
     await using application = await startCountingApplication()
     const env = {
       FENCEPOST_REDIS_NODES: servers.nodesSetting,
@@ -82,7 +82,7 @@ export function testsOfStorms(requests: number, identities: number): void {
   }, 120_000)
 
   test('the same with two of five nodes stopped; with three stopped 503 with Retry-After and no execution', async () => {
-    await using servers = await startRedisServers(5)
+    await using servers = await startRedisServers(5, { founded: true })
     await using application = await startCountingApplication()
     await using sidecar = await startSidecar({
       FENCEPOST_REDIS_NODES: servers.nodesSetting,

@@ -33,7 +33,7 @@ export function testOfTokens(acquisitions: number): void {
     timeout: 60_000 + acquisitions * 120,
   }, async () => {
     const folder = await mkdtemp(join(tmpdir(), 'fencepost-tokens-'))
-    await using servers = await startRedisServers(5)
+    await using servers = await startRedisServers(5, { founded: true })
     const settings = { ...SETTINGS, FENCEPOST_REDIS_NODES: servers.nodesSetting }
     await using one = await startSidecar(settings)
     await using two = await startSidecar(settings)

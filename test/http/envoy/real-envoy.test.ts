@@ -20,7 +20,7 @@ let envoy: Gateway
 
 beforeAll(async () => {
   await fetchProgram('envoy')
-  nodes = stack.use(await startRedisServers(3))
+  nodes = stack.use(await startRedisServers(3, { founded: true }))
   application = stack.use(await startApplication())
   sidecar = stack.use(
     await startSidecar({

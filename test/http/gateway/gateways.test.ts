@@ -32,7 +32,7 @@ const gateways = new Map<GatewayName, Gateway>()
 
 beforeAll(async () => {
   await fetchProgram('envoy')
-  nodes = stack.use(await startRedisServers(3))
+  nodes = stack.use(await startRedisServers(3, { founded: true }))
   sidecar = stack.use(
     await startSidecar({
       FENCEPOST_REDIS_NODES: nodes.nodesSetting,

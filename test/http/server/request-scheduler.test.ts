@@ -1,8 +1,6 @@
 // A burst of requests is spread over turns of the event loop, so that other work gets its turn.
-import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { createRequestScheduler } from '../../../src/http/server/request-scheduler.ts'
-import { TestProcess } from '../../support/processes.ts'
 
 function schedulerAt() {
   let nowMs = 0
@@ -54,13 +52,3 @@ test('requests that arrive one after the other never wait', () => {
   }
   expect(order).toHaveLength(1_000)
 })
-
-test('fifteen hundred simultaneous requests delay a scrape by less than 100 ms of CPU', async () => {
-  const program = fileURLToPath(new URL('../../../bench/longest-turn.ts', import.meta.url))
-  await using bench = new TestProcess(process.execPath, [program], { name: 'bench/longest-turn.ts' })
-  const { code } = await bench.exited
-  expect({ code, said: bench.output }).toMatchObject({
-    code: 0,
-    said: expect.stringContaining('longest turns'),
-  })
-}, 120_000)
