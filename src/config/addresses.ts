@@ -4,6 +4,7 @@
  * Owns their notation, and that a password in them is never shown. Nothing here opens a connection.
  */
 
+import { isIPv4 } from 'node:net'
 import { type Parsed, refused, type ValueKind, value } from './value.ts'
 
 export type ListenAddress =
@@ -63,6 +64,11 @@ function parseListenAddress(text: string): Parsed<ListenAddress> {
   const tcp = HOST_PORT.exec(text)
   if (tcp === null || Number(tcp[2]) > LARGEST_PORT) return refused()
   return value({ kind: 'tcp', host: tcp[1]!.replace(/^\[|\]$/g, ''), port: Number(tcp[2]) })
+}
+
+/** Whether a host is this machine for certain. No name is resolved, so `localhost` is the only one that is. */
+export function isLoopback(host: string): boolean {
+  return host.toLowerCase() === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
 }
 
 export function upstreamAddress(): ValueKind<UpstreamAddress> {

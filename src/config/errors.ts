@@ -18,6 +18,14 @@ export type ConfigError =
   | { readonly kind: 'unknown'; readonly name: string; readonly nearest?: string }
   /** Two accepted values that contradict each other. `inequality` shows their numbers. */
   | { readonly kind: 'relation'; readonly name: string; readonly inequality: string; readonly reason: string }
+  /** An accepted value that another setting forbids: what it names would not encrypt. `speaks` is free of secrets. */
+  | {
+      readonly kind: 'clear-text'
+      readonly name: string
+      readonly speaks: string
+      readonly refusedBy: string
+      readonly instead: string
+    }
   /** The file as a whole. */
   | { readonly kind: 'file'; readonly name: string; readonly reason: string }
 
@@ -35,6 +43,8 @@ export function describeError(error: ConfigError): string {
       return `${error.name}: no such setting${error.nearest === undefined ? '' : `; did you mean ${error.nearest}?`}`
     case 'relation':
       return `${error.name}: ${error.inequality} does not hold: ${error.reason}`
+    case 'clear-text':
+      return `${error.name}: ${error.speaks} would speak in clear text beyond this machine, which ${error.refusedBy} refuses; ${error.instead}`
     case 'file':
       return `${error.name}: ${error.reason}`
   }

@@ -6,8 +6,9 @@
  */
 
 import type { Route } from '../core/routes/route.ts'
-import type { RedisNodes } from './addresses.ts'
+import { isLoopback, type RedisNodes } from './addresses.ts'
 import { builtinRoutes } from './builtin-policy.ts'
+import { clearText } from './clear-text.ts'
 import { type ConfigError, nearestName, nearestPath } from './errors.ts'
 import { checkRelations } from './relations.ts'
 import { routesFrom } from './route-file.ts'
@@ -56,6 +57,7 @@ export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
     ...missingToken(settings),
     ...missingTls(settings),
     ...unevenNames(settings),
+    ...clearText(settings),
     ...relations.errors,
   )
   if (errors.length > 0) return { kind: 'invalid', errors: deepFreeze(errors) }
@@ -129,8 +131,6 @@ function missingUpstream(settings: Partial<Settings>): readonly ConfigError[] {
   return [{ kind: 'missing', name: env, accepts: kind.accepts, reason: 'while the proxy listens' }]
 }
 
-const LOOPBACK = /^(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|::1|localhost)$/
-
 /** A client that reaches the reservation API, or the listener for gateways, can hold and complete any record. */
 function missingToken(settings: Partial<Settings>): readonly ConfigError[] {
   if ('apiToken' in settings) return []
@@ -141,7 +141,7 @@ function missingToken(settings: Partial<Settings>): readonly ConfigError[] {
     ['the gRPC listener for gateways', settings.gatewayGrpcListen],
   ] as const
   return open.flatMap(([name, at]): ConfigError[] =>
-    at?.kind !== 'tcp' || LOOPBACK.test(at.host)
+    at?.kind !== 'tcp' || isLoopback(at.host)
       ? []
       : [
           {

@@ -650,7 +650,16 @@ export const SETTINGS = {
     source: 'A sidecar stands behind an ingress that has set them.',
   }),
 
-  // TLS of the listeners
+  // TLS
+  requireTls: setting({
+    env: 'FENCEPOST_REQUIRE_TLS',
+    path: 'tls.require',
+    kind: onOff(),
+    default: 'off',
+    summary:
+      'Refuse to start while a node, a listener, the application or the database of sagas would speak in clear text beyond this machine.',
+    source: 'Behind a mesh that encrypts, clear text is what a sidecar has to speak.',
+  }),
   tlsListeners: setting({
     env: 'FENCEPOST_TLS_LISTENERS',
     path: 'tls.listeners',

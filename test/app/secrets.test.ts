@@ -302,6 +302,13 @@ test.each<[what: string, env: Record<string, string>]>([
     { FENCEPOST_REDIS_NODES: `redis://u:${INPUTS.redisUrlPassword}@a:1,http://u:${INPUTS.redisPassword}@b` },
   ],
   ['the application', { FENCEPOST_UPSTREAM: `http://u:${INPUTS.urlUser}@a:1` }],
+  [
+    'required TLS',
+    {
+      FENCEPOST_REQUIRE_TLS: 'on',
+      FENCEPOST_REDIS_NODES: `redis://u:${INPUTS.redisUrlPassword}@a,redis://:${INPUTS.redisPassword}@b,redis://c`,
+    },
+  ],
   ['an unknown variable', { FENCEPOST_REDIS_PASWORD: INPUTS.redisPassword }],
   ['a secret instead of its file', { FENCEPOST_API_TOKEN_FILE: INPUTS.apiToken }],
 ])('the errors of a wrong configuration of %s do not show its secrets', async (_what, env) => {

@@ -1,0 +1,103 @@
+/**
+ * What would speak in clear text beyond this machine: each of it is an error while `FENCEPOST_REQUIRE_TLS` is on.
+ *
+ * Owns the rule for every kind of setting that opens or accepts connections. It judges what the settings say: it resolves
+ * no name, and can't see what a mesh, a tunnel or a forwarded port does with the bytes. What it can't judge it refuses. A
+ * refused value is skipped: it has an error of its own.
+ */
+
+import { isLoopback, type ListenAddress, nameOfNode } from './addresses.ts'
+import type { ConfigError } from './errors.ts'
+import type { ListenerName } from './listeners.ts'
+import { SETTINGS, type SettingKey, type Settings } from './settings.ts'
+
+export function clearText(settings: Partial<Settings>): readonly ConfigError[] {
+  if (settings.requireTls !== true) return []
+  return [...nodes(settings), ...listeners(settings), ...application(settings), ...sagaDatabase(settings)]
+}
+
+function nodes({ redisNodes }: Partial<Settings>): readonly ConfigError[] {
+  if (redisNodes?.kind !== 'remote') return []
+  const open = redisNodes.groups
+    .flatMap((group) => group.nodes)
+    .filter(({ tls, host }) => !tls && !isLoopback(host))
+    .map((node) => `redis://${nameOfNode(node)}`)
+  return open.length === 0 ? [] : [fault('redisNodes', open.join(', '), 'write rediss:// for each of them')]
+}
+
+/** gRPC for gateways takes its TLS from the gateway listener. */
+const LISTENERS = [
+  ['proxyListen', 'proxy'],
+  ['apiListen', 'api'],
+  ['gatewayListen', 'gateway'],
+  ['gatewayGrpcListen', 'gateway'],
+  ['adminListen', 'admin'],
+] as const satisfies readonly (readonly [SettingKey, ListenerName])[]
+
+function listeners(settings: Partial<Settings>): readonly ConfigError[] {
+  const { tlsListeners } = settings
+  if (tlsListeners === undefined) return []
+  // One without the other has an error of its own, and so has a file that can't be read.
+  const isCertified = 'tlsCert' in settings || 'tlsKey' in settings
+  return LISTENERS.flatMap(([key, name]) => {
+    const at: ListenAddress | undefined = settings[key]
+    if (at?.kind !== 'tcp' || isLoopback(at.host)) return []
+    const missing = [
+      ...(tlsListeners.includes(name) ? [] : [`add ${name} to ${SETTINGS.tlsListeners.env}`]),
+      ...(isCertified ? [] : [`give ${SETTINGS.tlsCert.env} and ${SETTINGS.tlsKey.env}`]),
+    ]
+    if (missing.length === 0) return []
+    const instead = `write 127.0.0.1:${at.port}, or ${missing.join(' and ')}`
+    return [fault(key, SETTINGS[key].kind.print(at), instead)]
+  })
+}
+
+/** Also what is asked about orphans: `coordination.settlePath` is a path of the same address. */
+function application({ upstream, proxyListen }: Partial<Settings>): readonly ConfigError[] {
+  // Only the proxy connects to it.
+  if (proxyListen?.kind === 'off' || upstream?.kind !== 'http') return []
+  const { protocol, host, hostname } = new URL(upstream.origin)
+  if (protocol === 'https:' || isLoopback(hostname.replace(/^\[|\]$/g, ''))) return []
+  const instead = `write https://${host}, or the address of an application on this machine`
+  return [fault('upstream', upstream.origin, instead)]
+}
+
+/** The content of the file is a secret, of which no part is shown. */
+function sagaDatabase({ sagaDatabase }: Partial<Settings>): readonly ConfigError[] {
+  if (sagaDatabase === undefined || isSafeDatabase(sagaDatabase.content.trim())) return []
+  const instead =
+    'write sslmode=verify-full into its URL (postgres://user:password@host/database?sslmode=verify-full)'
+  return [fault('sagaDatabase', `the database of ${sagaDatabase.path}`, instead)]
+}
+
+/** With these the driver refuses a server that does not encrypt; `prefer` will not do so in its next version. */
+const ENCRYPTED_MODES: readonly unknown[] = ['require', 'verify-ca', 'verify-full']
+
+/**
+ * Where the driver (pg) connects with this text: `host` and `sslmode` are parameters or parts of the URL, of several
+ * the last is taken, and a host that begins with a slash is the folder of a Unix socket.
+ */
+function isSafeDatabase(text: string): boolean {
+  if (text.startsWith('/')) return true
+  // A URL with a user and no host, for a socket, is none to the standard.
+  const url = [text, text.replace('@/', '@none/')].find((one) => URL.canParse(one))
+  if (url === undefined) return false
+  const { protocol, hostname, pathname, searchParams } = new URL(url)
+  if (protocol === 'socket:') return pathname.startsWith('/')
+  if (ENCRYPTED_MODES.includes(searchParams.getAll('sslmode').at(-1))) return true
+  const host = searchParams.getAll('host').at(-1) || decoded(hostname.replace(/^\[|\]$/g, ''))
+  return host.startsWith('/') || isLoopback(host)
+}
+
+/** What can't be decoded is no name that is known to be local. */
+function decoded(host: string): string {
+  try {
+    return decodeURIComponent(host)
+  } catch {
+    return ''
+  }
+}
+
+function fault(key: SettingKey, speaks: string, instead: string): ConfigError {
+  return { kind: 'clear-text', name: SETTINGS[key].env, speaks, refusedBy: SETTINGS.requireTls.env, instead }
+}
