@@ -474,6 +474,16 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     /settings\.FENCEPOST_TLS_LISTENERS .* names admin: probes/,
   ],
   [
+    'required TLS, which an admin port in plain text would not meet',
+    [...TOKEN, '--set', 'settings.FENCEPOST_REQUIRE_TLS=on'],
+    /settings\.FENCEPOST_REQUIRE_TLS \(tls\.require\) is on: probes/,
+  ],
+  [
+    'required TLS in the file',
+    [...TOKEN, '--set', 'config.tls.require=true'],
+    /settings\.FENCEPOST_REQUIRE_TLS \(tls\.require\) is on: probes/,
+  ],
+  [
     'a file given twice',
     [
       ...TOKEN,
