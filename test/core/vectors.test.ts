@@ -11,6 +11,7 @@ import {
 import { type KeyOptions, parseIdempotencyKey } from '../../src/core/request/idempotency-key.ts'
 import { type Identity, recordKey } from '../../src/core/request/identity.ts'
 import type { FingerprintPolicy } from '../../src/core/routes/route.ts'
+import { HEAD, hashOf, headOf } from '../support/requests.ts'
 import { vectorsOf } from '../support/vectors.ts'
 
 type KeyInput = { lines: string[]; options: KeyOptions }
@@ -56,6 +57,17 @@ test.each(vectorsOf<RequestInput, Printed>('fingerprint.json'))(
     )
     if (result.kind !== 'fingerprint') throw new Error(result.kind)
     expect({ hash: result.hash, scheme: result.scheme, form: result.body.form }).toEqual(expected)
+  },
+)
+
+type TypeInput = { first: string | null; second: string | null; bodyHex: string }
+
+test.each(vectorsOf<TypeInput, { same: boolean }>('content-type.json'))(
+  'content type: $name ($input.first, $input.second)',
+  async ({ input, expected }) => {
+    const body = Buffer.from(input.bodyHex, 'hex')
+    const hash = (type: string | null) => hashOf(type === null ? HEAD : headOf(type), body)
+    expect((await hash(input.first)) === (await hash(input.second))).toBe(expected.same)
   },
 )
 

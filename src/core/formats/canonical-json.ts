@@ -38,6 +38,26 @@ export function canonicalJson(bytes: Uint8Array, selection?: Selection): Canonic
   return writeCanonical(chosen)
 }
 
+/** Whether the bytes are JSON text in UTF-8 from first to last, also where the canonical form would lose something. */
+export function isJsonText(json: CanonicalJson): boolean {
+  if (json.kind === 'canonical') return true
+  switch (json.reason) {
+    case 'duplicate_member':
+    case 'number_not_exact':
+    case 'negative_zero':
+    case 'lone_surrogate':
+    case 'nothing_included':
+      return true
+    // Beyond a limit the rest was not read.
+    case 'too_deep':
+    case 'too_many_values':
+    case 'byte_order_mark':
+    case 'invalid_utf8':
+    case 'syntax':
+      return false
+  }
+}
+
 type Loss = Extract<CanonicalJson, { kind: 'raw' }>
 
 /** The RFC 8785 text of a document, or why it would lose something. */

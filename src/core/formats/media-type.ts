@@ -1,10 +1,13 @@
 /**
- * The media type of a body: one normal form, and which canonical form its body may have.
+ * The media type of a body: its normal form, and which canonical form its body may have.
  *
  * Types, parameter names and the charset are compared without case; a quoted value and a token are one; the order of
  * parameters stays. The boundary of a multipart type is kept apart, because it changes with every attempt.
  *
- * Source: RFC 9110, sections 8.3.1 and 8.3.2; RFC 6838, section 4.2.8 (`+json`).
+ * Of the parameters of JSON only `charset=utf-8` means nothing. RFC 8259 defines none, but applications do: `version`
+ * and `v` of APIs, `profile` of JSON-LD, `IEEE754Compatible` of OData. Two values of these are two requests.
+ *
+ * Source: RFC 9110, sections 8.3.1 and 8.3.2; RFC 8259, sections 8.1 and 11; RFC 6839, section 3.1 (`+json`).
  */
 
 import { TOKEN_PATTERN, trimOws } from './field-value.ts'
@@ -16,6 +19,8 @@ export type MediaType = {
   readonly boundary: string | undefined
   /** Essence and parameters without the boundary: `text/plain;charset="utf-8"`. */
   readonly normal: string
+  /** `normal` for a body that is JSON text in UTF-8: without the charset that says just that. */
+  readonly normalOfJsonText: string
 }
 
 const QUOTED_PAIR = /\\(.)/gs
@@ -40,15 +45,26 @@ export function parseMediaType(value: string): MediaType | undefined {
   }
   const boundary = type === 'multipart' ? parameters.get('boundary') : undefined
   if (boundary !== undefined) parameters.delete('boundary')
-  const written = [...parameters].map(([name, text]) => `;${name}="${text.replace(/["\\]/g, '\\$&')}"`)
-  const normal = essence + written.join('')
-  return { essence, charset: parameters.get('charset'), boundary, normal }
+  const charset = parameters.get('charset')
+  const normal = normalForm(essence, parameters)
+  // What is read as JSON has no charset here but utf-8. Of text types it is defined (RFC 6657): there it stays.
+  if (type !== 'text' && isJson({ essence, charset })) parameters.delete('charset')
+  return { essence, charset, boundary, normal, normalOfJsonText: normalForm(essence, parameters) }
 }
 
-/** A JSON body is UTF-8 (RFC 8259, section 8.1); another charset means bytes that we should not read as such. */
-export function isJson(media: MediaType): boolean {
-  const named = media.essence === 'application/json' || media.essence.endsWith('+json')
-  return named && (media.charset === undefined || media.charset === 'utf-8')
+function normalForm(essence: string, parameters: ReadonlyMap<string, string>): string {
+  const written = [...parameters].map(([name, text]) => `;${name}="${text.replace(/["\\]/g, '\\$&')}"`)
+  return essence + written.join('')
+}
+
+/**
+ * A JSON body is UTF-8 (RFC 8259, section 8.1). Under another charset it is not read, but compared byte for byte and
+ * with that charset: no standard gives it a meaning, yet some applications decode by it, and to them the same bytes are
+ * other text.
+ */
+export function isJson({ essence, charset }: Pick<MediaType, 'essence' | 'charset'>): boolean {
+  const named = essence === 'application/json' || essence.endsWith('+json')
+  return named && (charset === undefined || charset === 'utf-8')
 }
 
 export function isUrlencodedForm(media: MediaType): boolean {

@@ -6,7 +6,12 @@
  * separate two attempts of one request, and never takes two requests for one.
  */
 
-import { type CanonicalJson, canonicalJson, type RawJsonReason } from '../formats/canonical-json.ts'
+import {
+  type CanonicalJson,
+  canonicalJson,
+  isJsonText,
+  type RawJsonReason,
+} from '../formats/canonical-json.ts'
 import { decodeBody, type EncodedReason } from '../formats/content-coding.ts'
 import { frame, sha256 } from '../formats/framing.ts'
 import type { Selection } from '../formats/json-pointer.ts'
@@ -28,6 +33,12 @@ export type BodyForm = {
   /** What was hashed; undefined where it passed as a stream. */
   readonly canonical: Uint8Array | undefined
   readonly doubt: Doubt | undefined
+  /**
+   * A body of a JSON type that is JSON text in UTF-8, whatever its form, or has no bytes. A charset of utf-8 then
+   * changes nothing: without one, readers detect UTF-16 and UTF-32 (RFC 4627, section 3) by a zero byte among the first
+   * four, and JSON text in UTF-8 has none.
+   */
+  readonly jsonText: boolean
 }
 
 export async function bodyFormOf(
@@ -58,7 +69,8 @@ export async function bodyFormOf(
 }
 
 function ofJson(plain: Uint8Array, json: CanonicalJson): BodyForm {
-  return json.kind === 'raw' ? asBytes(plain, [], json) : inForm('json', Buffer.from(json.text, 'utf8'))
+  const form = json.kind === 'raw' ? asBytes(plain, [], json) : inForm('json', Buffer.from(json.text, 'utf8'))
+  return { ...form, jsonText: plain.length === 0 || isJsonText(json) }
 }
 
 function asBytes(bytes: Uint8Array, codings: readonly string[] = [], doubt?: Doubt): BodyForm {
@@ -68,11 +80,12 @@ function asBytes(bytes: Uint8Array, codings: readonly string[] = [], doubt?: Dou
     sha256: sha256(bytes),
     canonical: bytes,
     doubt: doubt && { reason: doubt.reason, detail: doubt.detail },
+    jsonText: false,
   }
 }
 
 function inForm(form: BodyForm['form'], canonical: Buffer): BodyForm {
-  return { form, codings: [], sha256: sha256(canonical), canonical, doubt: undefined }
+  return { form, codings: [], sha256: sha256(canonical), canonical, doubt: undefined, jsonText: false }
 }
 
 function framePart(part: FormPart): Buffer {

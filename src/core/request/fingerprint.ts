@@ -23,7 +23,10 @@ import type { Fingerprint } from '../record/record.ts'
 import type { FingerprintPolicy } from '../routes/route.ts'
 import { type BodyForm, bodyFormOf } from './body-form.ts'
 
-/** Changes with any change that gives an unchanged request another fingerprint. */
+/**
+ * From the first release on it changes with any change that gives an unchanged request another fingerprint. Before, it
+ * stays: another scheme makes every retry across an upgrade another request, not only those that the change is about.
+ */
 export const SCHEME_VERSION = 'fencepost-fingerprint/1'
 
 /** Largest body that is buffered for its fingerprint; above: `body_too_large`, or the stream form if there is a key. */
@@ -169,6 +172,7 @@ export function streamFingerprint(
         sha256: hash.digest(),
         canonical: undefined,
         doubt: { reason: 'streamed', detail: 'larger than what is buffered' },
+        jsonText: false,
       })
     },
   }
@@ -191,7 +195,7 @@ function assemble(
     ['path', wireBytes(head.path)],
     ['query', queryComponent(head.query)],
     ['headers', headersComponent(head.headers, rules.headers)],
-    ['media_type', mediaTypeComponent(head.headers, media, body.form)],
+    ['media_type', mediaTypeComponent(head.headers, media, body)],
     ['codings', codingsComponent(head.headers, body.codings)],
     ['body_form', utf8Bytes(body.form)],
     ['body_sha256', body.sha256],
@@ -220,17 +224,20 @@ function headersComponent(headers: HeaderList, chosen: readonly string[]): Buffe
   return frame(frames)
 }
 
-/** Without the boundary where the parts are compared; else the boundary decides which parts the bytes hold. */
+/**
+ * Without the boundary where the parts are compared; else the boundary decides which parts the bytes hold. Without a
+ * charset of utf-8 where the bytes are JSON text; else it may decide what an application reads.
+ */
 function mediaTypeComponent(
   headers: HeaderList,
   media: MediaType | undefined,
-  form: BodyForm['form'],
+  { form, jsonText }: BodyForm,
 ): Buffer | undefined {
   const lines = linesOf(headers, 'content-type')
   if (lines.length === 0 || !areWireText(lines)) return wireList(lines)
   if (media === undefined) return wireList(['verbatim', ...lines])
   const boundary = form === 'multipart' || media.boundary === undefined ? [] : [media.boundary]
-  return wireList(['parsed', media.normal, ...boundary])
+  return wireList(['parsed', jsonText ? media.normalOfJsonText : media.normal, ...boundary])
 }
 
 function mediaTypeOf(headers: HeaderList): MediaType | undefined {

@@ -48,3 +48,16 @@ test.each<[value: string, json: boolean]>([
   const media = parseMediaType(value)
   expect(media !== undefined && isJson(media)).toBe(json)
 })
+
+test.each<[value: string, normalOfJsonText: string]>([
+  ['application/json; charset=UTF-8', 'application/json'],
+  ['application/json; a=1; charset=utf-8; b=2', 'application/json;a="1";b="2"'],
+  ['application/problem+json; charset="utf-8"', 'application/problem+json'],
+  ['application/json; charset=utf-16', 'application/json;charset="utf-16"'],
+  ['application/json; charset=utf8', 'application/json;charset="utf8"'],
+  ['text/plain; charset=utf-8', 'text/plain;charset="utf-8"'],
+  ['text/x+json; charset=utf-8', 'text/x+json;charset="utf-8"'],
+  ['application/xml; charset=utf-8', 'application/xml;charset="utf-8"'],
+])('of JSON text, %s is %s', (value, normalOfJsonText) => {
+  expect(parseMediaType(value)).toMatchObject({ normalOfJsonText })
+})
