@@ -58,10 +58,17 @@ test.each<[what: string, other: Asked]>([
   expect(await statuses(keyed, {}, other)).toEqual(['201 created', '201 created'])
 })
 
+test('a retry whose client adds the charset of JSON gets the recorded answer', async () => {
+  const again = { headers: { 'content-type': 'application/json; charset=utf-8' } }
+  expect(await statuses(keyed, {}, again)).toEqual(['201 created', '201 replayed'])
+  expect(await statuses(keyed, again, {})).toEqual(['201 created', '201 replayed'])
+})
+
 test.each<[what: string, other: Asked]>([
   ['another body', { body: '{"a":1}' }],
   ['another query', { path: '/things?a=1' }],
   ['another media type', { headers: { 'content-type': 'text/plain' } }],
+  ['another charset', { headers: { 'content-type': 'application/json; charset=iso-8859-1' } }],
 ])('%s under the same key is a mismatch', async (_what, other) => {
   expect(await statuses(keyed, {}, other)).toEqual(['201 created', '422 mismatch'])
 })
@@ -79,6 +86,7 @@ const form = (boundary: string): Asked => ({
   headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
   body: `--${boundary}\r\nContent-Disposition: form-data; name="a"; filename="f.txt"\r\n\r\nhello\r\n--${boundary}--\r\n`,
 })
+const typed = (type: string): Asked => ({ headers: { 'content-type': type } })
 const payload = '{"amount":100,"to":"x"}'
 
 test.each<[what: string, one: Asked, other: Asked, same: boolean]>([
@@ -96,6 +104,9 @@ test.each<[what: string, one: Asked, other: Asked, same: boolean]>([
   ],
   ['a member twice', { body: '{"a":1,"a":2}' }, { body: '{"a":2}' }, false],
   ['a form in another boundary', form('one'), form('two'), true],
+  ['JSON, sent again with its charset', {}, typed('application/json; charset=UTF-8'), true],
+  ['JSON in another charset', {}, typed('application/json; charset=utf-16'), false],
+  ['JSON of another version', {}, typed('application/json; version=2'), false],
   ['gzip', { body: payload }, { body: gzipSync(payload), headers: { 'content-encoding': 'gzip' } }, true],
   [
     'br',
