@@ -123,7 +123,7 @@ test('a change that leaves a group behind, or that too few nodes can take, is re
   ])
 }, 90_000)
 
-test('a change that ended half-way serves unknown, and the same command finishes it', async () => {
+test('a change that ended half-way refuses every start, and the same command finishes it', async () => {
   await using servers = await startRedisServers(6)
   const [one, two] = [0, 3].map((at) => servers.urls.slice(at, at + 3).join())
   const both = `one=${one};two=${two}`
