@@ -56,7 +56,15 @@ function eventsOf(token: number): CoreEvent[] {
     ),
     { ...round, command: 'complete' },
     { kind: 'outcome_offered', result: 'recorded', recordKey: RECORD_KEY, durationMs: 1 },
-    { kind: 'lease_ended', recordKey: RECORD_KEY, token, ended: 'completed', heldMs: 1, remainingMs: 1 },
+    {
+      kind: 'lease_ended',
+      recordKey: RECORD_KEY,
+      token,
+      attempt: 1,
+      ended: 'completed',
+      heldMs: 1,
+      remainingMs: 1,
+    },
     {
       kind: 'decided',
       entrypoint: 'proxy',

@@ -20,7 +20,15 @@ import { type LeaseRenewer, renewLease } from './claims/lease-renewer.ts'
 import { reconcileLocalRecord } from './claims/local-record.ts'
 import { recordInBackground } from './claims/recording.ts'
 import { isTaken, type Taken } from './claims/waiters.ts'
-import { LEASE_ENDED, type Outcome, type Protection, replay, unavailable, unprotected } from './outcome.ts'
+import {
+  foundBy,
+  LEASE_ENDED,
+  type Outcome,
+  type Protection,
+  replay,
+  unavailable,
+  unprotected,
+} from './outcome.ts'
 import type { ClaimRequest, ClaimResult, Lease } from './ports.ts'
 import type { DedupPorts, ProtectedRequest } from './protected-request.ts'
 import { markContent } from './request/duplicate-content.ts'
@@ -34,7 +42,7 @@ type Guard = Omit<DedupPorts, 'localLeases' | 'whenEnded' | 'waiters'> & { reado
 const WAIT_BACKOFF: Backoff = { initialMs: 25, maxMs: 250 }
 
 /** For a request that finds others waiting in this process: it queues behind them and does not claim at once. */
-const BEHIND: Taken = { kind: 'held', retryAfterMs: 1_000 }
+const BEHIND: Taken = { kind: 'contended', retryAfterMs: 1_000 }
 
 export async function deduplicate(request: ProtectedRequest, ports: DedupPorts): Promise<Outcome> {
   const claimed = await claimOrWait(request, ports)
@@ -49,7 +57,7 @@ export async function deduplicate(request: ProtectedRequest, ports: DedupPorts):
       return underClaim(request, local, { ...ports, leases, protection: 'local' })
     }
     case 'fail-open':
-      return unprotected(await request.forward(undefined))
+      return unprotected(await request.forward(undefined), foundBy(claimed))
   }
 }
 
@@ -80,18 +88,19 @@ async function underClaim(request: ProtectedRequest, claimed: ClaimResult, guard
       if (claimed.lease.attempt > 1 && request.policy.takeover === 'indeterminate') {
         // Releasing a takeover restores the lapsed claim, so the question stays open until the orphan is settled.
         await guard.leases.release(claimed.lease)
-        return { kind: 'undecided', retryAfterMs: request.policy.leaseMs }
+        const { attempt } = claimed.lease
+        return { kind: 'undecided', retryAfterMs: request.policy.leaseMs, found: { attempt } }
       }
       return withContentMarked(request, claimed.lease, guard)
     case 'duplicate':
-      return replay(claimed.outcome, claimed.token)
+      return replay(claimed.outcome, claimed.token, foundBy(claimed).found)
     case 'mismatch':
-      return { kind: 'mismatch' }
+      return { kind: 'mismatch', ...foundBy(claimed) }
     case 'held':
     case 'contended':
-      return { kind: 'in_progress', retryAfterMs: claimed.retryAfterMs }
+      return { kind: 'in_progress', retryAfterMs: claimed.retryAfterMs, ...foundBy(claimed) }
     case 'damaged':
-      return { kind: 'damaged' }
+      return { kind: 'damaged', ...foundBy(claimed) }
     case 'unavailable':
       return unavailable(claimed)
   }

@@ -9,6 +9,9 @@ import type { CompleteResult, NodeAnswer, Unreachable } from './ports.ts'
 import type { RecordCommand } from './record/record.ts'
 import type { Token } from './record/token.ts'
 
+/** How many nodes gave which reply, in their own words: `renewed`, `timeout`. */
+export type Replies = Readonly<Record<string, number>>
+
 export type ClaimEnd = 'granted' | 'duplicate' | 'mismatch' | 'held' | 'contended' | 'unavailable' | 'damaged'
 export type LeaseEnd = 'completed' | 'released' | 'expired' | 'lost' | 'abandoned'
 
@@ -49,17 +52,51 @@ export type CoreEvent =
       readonly durationMs: number
     }
   /** A majority granted it, but too late to be worth anything; released again. */
-  | { readonly kind: 'claim_expired'; readonly recordKey: string; readonly elapsedMs: number }
+  | {
+      readonly kind: 'claim_expired'
+      readonly recordKey: string
+      readonly token: Token
+      readonly attempt: number
+      readonly answered: number
+      readonly elapsedMs: number
+      /** Zero or below. */
+      readonly remainingMs: number
+    }
   /** Two different outcomes of one identity were seen; the one with the larger token is written to a majority. */
-  | { readonly kind: 'conflict_repaired'; readonly recordKey: string; readonly tokens: readonly Token[] }
-  | { readonly kind: 'outcome_adopted'; readonly recordKey: string; readonly token: Token }
+  | {
+      readonly kind: 'conflict_repaired'
+      readonly recordKey: string
+      readonly tokens: readonly Token[]
+      /** Of the claim whose outcome is kept, and its attempt. */
+      readonly holder: Token
+      readonly attempt: number
+      readonly answered: number
+    }
+  | {
+      readonly kind: 'outcome_adopted'
+      readonly recordKey: string
+      readonly token: Token
+      /** Of the claim that made the outcome, and its attempt. */
+      readonly holder: Token
+      readonly attempt: number
+      readonly answered: number
+    }
   /** A stored outcome failed its digest or its shape and was not used. */
-  | { readonly kind: 'outcome_damaged'; readonly recordKey: string; readonly reason: string }
+  | {
+      readonly kind: 'outcome_damaged'
+      readonly recordKey: string
+      readonly reason: string
+      /** Where a claim or a completion found it. */
+      readonly attempt?: number
+      readonly answered?: number
+    }
   | {
       readonly kind: 'lease_renewed'
       readonly recordKey: string
       readonly result: 'renewed' | 'lost' | 'unavailable'
       readonly durationMs: number
+      /** Where it was not renewed. */
+      readonly failed?: FailedRenewal
     }
   /** A granted claim is being worked under. */
   | { readonly kind: 'lease_began'; readonly recordKey: string; readonly token: Token }
@@ -67,6 +104,7 @@ export type CoreEvent =
       readonly kind: 'lease_ended'
       readonly recordKey: string
       readonly token: Token
+      readonly attempt: number
       readonly ended: LeaseEnd
       readonly heldMs: number
       readonly remainingMs: number
@@ -84,12 +122,7 @@ export type CoreEvent =
       readonly result: CompleteResult['kind']
       readonly durationMs: number
     }
-  | {
-      readonly kind: 'completed'
-      readonly recordKey: string
-      readonly result: CompleteResult['kind']
-      readonly attempts: number
-    }
+  | ({ readonly kind: 'completed' } & RecordingEnd)
   | {
       readonly kind: 'synthetic_claim'
       readonly result: 'ok' | 'false_positive' | 'false_negative' | 'error'
@@ -98,14 +131,41 @@ export type CoreEvent =
   | DecidedEvent
   | NodeEvent
   /** The end of an outcome that was not recorded when its client was answered. */
-  | {
-      readonly kind: 'settled_late'
-      readonly recordKey: string
-      readonly result: CompleteResult['kind']
-      readonly attempts: number
-    }
+  | ({ readonly kind: 'settled_late' } & RecordingEnd)
   | DegradationEvent
-  | { readonly kind: 'takeover'; readonly recordKey: string; readonly attempt: number; readonly token: Token }
+  | {
+      readonly kind: 'takeover'
+      readonly recordKey: string
+      readonly attempt: number
+      readonly token: Token
+      readonly answered: number
+      readonly remainingMs: number
+    }
+
+/** What is known of a lease that the nodes did not renew. */
+export type FailedRenewal = {
+  readonly token: Token
+  readonly attempt: number
+  /** Nodes whose answer counted, whatever it was. */
+  readonly answered: number
+  readonly replies: Replies
+  /** Of the lease as it was. */
+  readonly remainingMs: number
+}
+
+/** How the recording of an outcome ended. */
+export type RecordingEnd = {
+  readonly recordKey: string
+  readonly token: Token
+  readonly attempt: number
+  readonly result: CompleteResult['kind']
+  /** How often it was offered. */
+  readonly attempts: number
+  /** Of the last offer: nodes whose answer counted; absent where it was recorded. */
+  readonly answered?: number
+  /** Of the lease under which it was offered. */
+  readonly remainingMs: number
+}
 
 /** What is known of a node, in the words of readiness and metrics. */
 export type NodeStanding = 'down' | 'unfit' | 'quarantined' | 'voting'
@@ -146,10 +206,15 @@ export type DegradationEvent =
       readonly group?: string
       readonly from: BreakerKind
       readonly to: BreakerKind
+      /** Of the claim that decided it: nodes whose answer counted; absent where it was granted or not sent. */
+      readonly answered?: number
     }
   | {
       readonly kind: 'written_back'
       readonly recordKey: string
+      /** Of the claim of this process alone, under which it was executed. */
+      readonly token: Token
+      readonly attempt: number
       readonly result: WriteBackEnd
       readonly pending: number
     }
@@ -234,6 +299,14 @@ export type DecidedEvent = {
   readonly lockId?: string
   readonly token?: Token
   readonly attempt?: number
+  /** Of a duplicate: the token of the claim that executed it. */
+  readonly holder?: Token
+  /** Of a request that was not executed: nodes whose answer to its claim counted; absent where none was asked. */
+  readonly answered?: number
+  /** Of a duplicate in flight: what is left of the lease of its holder. */
+  readonly leaseRemainingMs?: number
+  /** Of the problem document that was sent: its `instance`. */
+  readonly instance?: string
 }
 
 export interface Events {

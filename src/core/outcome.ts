@@ -5,7 +5,7 @@
  * different on the wire: `http/message/problems.ts` is the one table from these to statuses.
  */
 
-import type { ApplicationResponse, ForwardResult } from './ports.ts'
+import type { ApplicationResponse, ClaimResult, ForwardResult } from './ports.ts'
 import type { StoredOutcome } from './record/stored-outcome.ts'
 import type { Token } from './record/token.ts'
 
@@ -17,6 +17,17 @@ export type Protection = 'quorum' | 'local' | 'none'
 
 /** For `required`, where too few nodes answered and their number is unknown. */
 export const NOT_COUNTED = 0
+
+/** What the claim of a request that was not executed found out, for events; each absent where it is not known. */
+export type Found = {
+  /** The token of the claim that executed it, and its attempt. */
+  readonly holder?: Token
+  readonly attempt?: number
+  /** Nodes whose answer counted. */
+  readonly answered?: number
+  /** What is left of the lease of its holder. */
+  readonly leaseRemainingMs?: number
+}
 
 export type Outcome =
   /** Executed now; a majority has recorded the answer. */
@@ -31,12 +42,14 @@ export type Outcome =
       readonly kind: 'replayed'
       readonly stored: Extract<StoredOutcome, { kind: 'response' | 'result' }>
       readonly token: Token
+      readonly found?: Found
     }
   /** Executed earlier, and the answer could not be kept: it is never executed again. */
   | {
       readonly kind: 'gone'
       readonly stored: Extract<StoredOutcome, { kind: 'tombstone' }>
       readonly token: Token
+      readonly found?: Found
     }
   /** The application answered, and by policy nothing is recorded: a retry is executed. */
   | {
@@ -53,16 +66,16 @@ export type Outcome =
       readonly execution: Execution
     }
   /** Passed to the application without protection (`fail-open`). */
-  | { readonly kind: 'unprotected'; readonly response: ApplicationResponse }
+  | { readonly kind: 'unprotected'; readonly response: ApplicationResponse; readonly found?: Found }
   /** The key was used for another request. */
-  | { readonly kind: 'mismatch' }
+  | { readonly kind: 'mismatch'; readonly found?: Found }
   /** The same content was sent under another key. */
   | { readonly kind: 'duplicate_content' }
-  | { readonly kind: 'in_progress'; readonly retryAfterMs: number }
+  | { readonly kind: 'in_progress'; readonly retryAfterMs: number; readonly found?: Found }
   /** Another request works on the same entity, and did not end within this one's wait. */
   | { readonly kind: 'entity_busy'; readonly retryAfterMs: number }
   /** An earlier attempt ended without an outcome, and the route does not allow another one. */
-  | { readonly kind: 'undecided'; readonly retryAfterMs: number }
+  | { readonly kind: 'undecided'; readonly retryAfterMs: number; readonly found?: Found }
   /** More requests wait for one key than the limit allows. */
   | { readonly kind: 'too_many_waiters'; readonly limit: number; readonly retryAfterMs: number }
   /** Fewer than a majority of nodes answered; nothing was executed. */
@@ -75,7 +88,7 @@ export type Outcome =
       readonly retryAfterMs: number
     }
   /** The record of this request is damaged: it is neither replayed nor executed again. */
-  | { readonly kind: 'damaged' }
+  | { readonly kind: 'damaged'; readonly found?: Found }
   /** Sent to the application, and no whole answer came back. It may have been executed. */
   | {
       readonly kind: 'indeterminate'
@@ -103,17 +116,28 @@ export const LEASE_ENDED: Outcome = {
 }
 
 /** The answer to a duplicate. */
-export function replay(outcome: StoredOutcome, token: number): Outcome {
+export function replay(outcome: StoredOutcome, token: number, found: Found = { holder: token }): Outcome {
   return outcome.kind === 'tombstone'
-    ? { kind: 'gone', stored: outcome, token }
-    : { kind: 'replayed', stored: outcome, token }
+    ? { kind: 'gone', stored: outcome, token, found }
+    : { kind: 'replayed', stored: outcome, token, found }
+}
+
+/** What a claim that was not granted says of itself. */
+export function foundBy(claimed: Exclude<ClaimResult, { kind: 'granted' }>): { readonly found?: Found } {
+  const { answered } = claimed
+  const heard = answered === undefined ? {} : { answered }
+  if (claimed.kind === 'duplicate')
+    return { found: { holder: claimed.token, attempt: claimed.attempt, ...heard } }
+  if (claimed.kind === 'held') return { found: { leaseRemainingMs: claimed.retryAfterMs, ...heard } }
+  return answered === undefined ? {} : { found: { answered } }
 }
 
 /** The result of a request that was passed on without a lease. */
-export function unprotected(result: ForwardResult): Outcome {
+/** @param of what its claim found out */
+export function unprotected(result: ForwardResult, of: { readonly found?: Found }): Outcome {
   switch (result.kind) {
     case 'answered':
-      return { kind: 'unprotected', response: result.response }
+      return { kind: 'unprotected', response: result.response, ...of }
     case 'never_sent':
       return result
     case 'no_answer': {

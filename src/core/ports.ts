@@ -84,6 +84,7 @@ export type ClaimRequest = {
   readonly owner?: Owner
 }
 
+/** `answered`: nodes whose answer counted in the last round; absent where this process knew the result without one. */
 export type ClaimResult =
   | { readonly kind: 'granted'; readonly lease: Lease }
   /** Completed earlier, and a majority holds the outcome. */
@@ -93,15 +94,16 @@ export type ClaimResult =
       /** Of the holder that completed it, not of one that adopted it. */
       readonly token: Token
       readonly attempt: number
+      readonly answered?: number
     }
-  | { readonly kind: 'mismatch' }
-  /** A majority shows one claim, and its lease is live. */
-  | { readonly kind: 'held'; readonly retryAfterMs: number }
+  | { readonly kind: 'mismatch'; readonly answered?: number }
+  /** A majority shows one claim, and its lease is live: `retryAfterMs` is what is left of it. */
+  | { readonly kind: 'held'; readonly retryAfterMs: number; readonly answered?: number }
   /**
    * A majority answered, and no holder is known: a race that no claimant won within the budget, or too few of the nodes
    * that know of a holder answered. Nothing is granted, and nothing is known of another claim either.
    */
-  | { readonly kind: 'contended'; readonly retryAfterMs: number }
+  | { readonly kind: 'contended'; readonly retryAfterMs: number; readonly answered?: number }
   | {
       readonly kind: 'unavailable'
       readonly answered: number
@@ -110,7 +112,7 @@ export type ClaimResult =
       readonly full?: number
     }
   /** Completed, and what is stored fails its digest or shape: it is neither replayed nor executed again. */
-  | { readonly kind: 'damaged' }
+  | { readonly kind: 'damaged'; readonly answered?: number }
 
 export type RenewResult =
   | { readonly kind: 'renewed'; readonly lease: Lease }
@@ -118,6 +120,7 @@ export type RenewResult =
   /** `skewed`: its token is too far ahead of some nodes' clocks. No other claimant is known to have taken it. */
   | { readonly kind: 'unavailable'; readonly skewed?: true }
 
+/** `answered`: nodes whose answer counted; absent where no node was asked. */
 export type CompleteResult =
   /** This outcome is recorded. */
   | { readonly kind: 'recorded' }
@@ -128,10 +131,11 @@ export type CompleteResult =
   | {
       readonly kind: 'fenced'
       readonly winner?: { readonly outcome: StoredOutcome; readonly token: Token }
+      readonly answered?: number
     }
   /** A majority refused it for good; but a node accepted it or may have, and a later claim may adopt it from there. */
-  | { readonly kind: 'undecided' }
-  | { readonly kind: 'unavailable' }
+  | { readonly kind: 'undecided'; readonly answered?: number }
+  | { readonly kind: 'unavailable'; readonly answered?: number }
 
 export type ReleaseResult =
   | { readonly kind: 'released' }

@@ -5,25 +5,32 @@
  */
 
 import { lockIdOf } from '../core/claims/lease.ts'
-import type { CoreEvent } from '../core/events.ts'
+import type { CoreEvent, Replies } from '../core/events.ts'
 import type { Token } from '../core/record/token.ts'
+import { tenantOf } from '../core/request/identity.ts'
 
 export type Line = {
   readonly level: 'error' | 'warn' | 'info' | 'debug'
   readonly message: string
+  /** Of lines about one record a getter: a line that the level hides makes none. */
   readonly fields: Readonly<Record<string, unknown>>
 }
 
 /** Undefined for events that metrics describe better than a line each. */
-export function lineOf<K extends CoreEvent['kind']>(event: EventOf<K> & { kind: K }): Line | undefined {
-  return LINES[event.kind](event)
+export function lineOf<K extends CoreEvent['kind']>(
+  event: EventOf<K> & { kind: K },
+  nodeCount: number,
+): Line | undefined {
+  return LINES[event.kind](event, nodeCount)
 }
 
 type EventOf<K extends CoreEvent['kind']> = Extract<CoreEvent, { kind: K }>
 
 /** Lists every event: a new one is silent by decision, not by oversight. */
-const LINES: { readonly [K in CoreEvent['kind']]: (event: EventOf<K>) => Line | undefined } = {
-  decided: (event) => ({
+const LINES: {
+  readonly [K in CoreEvent['kind']]: (event: EventOf<K>, nodeCount: number) => Line | undefined
+} = {
+  decided: (event, nodeCount) => ({
     level: 'info',
     message: `${event.decision}: ${event.detail}`,
     fields: {
@@ -33,10 +40,14 @@ const LINES: { readonly [K in CoreEvent['kind']]: (event: EventOf<K>) => Line | 
       duration_ms: rounded(event.durationMs),
       tenant: event.tenant,
       idempotency_key: event.idempotencyKey ?? event.keyHash?.slice(0, 16),
-      lock_id: event.lockId,
+      key_hash: event.keyHash?.slice(0, 16),
+      lock_id: event.lockId ?? holderOf(event),
       acquired: event.lockId !== undefined,
       fencing_token: event.token,
       attempt: event.attempt,
+      ...remaining(event.leaseRemainingMs),
+      ...reached(event.answered, nodeCount),
+      instance: event.instance,
     },
   }),
   node_answered: (event) => {
@@ -47,58 +58,98 @@ const LINES: { readonly [K in CoreEvent['kind']]: (event: EventOf<K>) => Line | 
       fields: { node: event.node, error: event.detail, duration_ms: rounded(event.durationMs) },
     }
   },
-  claim_expired: (event) => ({
+  claim_expired: (event, nodeCount) => ({
     level: 'warn',
     message: 'a claim took longer than its lease and was given back',
-    fields: { ...keyHash(event.recordKey), elapsed_ms: rounded(event.elapsedMs) },
+    get fields() {
+      return { ...claimFields(event, nodeCount), elapsed_ms: rounded(event.elapsedMs) }
+    },
   }),
-  conflict_repaired: (event) => ({
-    level: 'error',
-    message: 'two outcomes of one identity were seen; the one with the larger token is kept',
-    fields: { ...keyHash(event.recordKey), tokens: event.tokens },
-  }),
-  outcome_damaged: (event) => ({
+  conflict_repaired: (event, nodeCount) => {
+    const { recordKey, holder, attempt, answered, tokens } = event
+    return {
+      level: 'error',
+      message: 'two outcomes of one identity were seen; the one with the larger token is kept',
+      get fields() {
+        return {
+          ...record(recordKey),
+          lock_id: lockIdOf({ key: recordKey, token: holder }),
+          attempt,
+          ...reached(answered, nodeCount),
+          tokens,
+        }
+      },
+    }
+  },
+  outcome_damaged: (event, nodeCount) => ({
     level: 'error',
     message: 'a stored outcome is damaged and was not used',
-    fields: { ...keyHash(event.recordKey), error: event.reason },
+    get fields() {
+      return {
+        ...record(event.recordKey),
+        attempt: event.attempt,
+        ...reached(event.answered, nodeCount),
+        error: event.reason,
+      }
+    },
   }),
-  outcome_adopted: (event) => ({
-    level: 'warn',
-    message: 'an outcome that only a minority held was written to a majority',
-    fields: { ...keyHash(event.recordKey), fencing_token: event.token },
-  }),
-  takeover: (event) => ({
+  outcome_adopted: (event, nodeCount) => {
+    const { recordKey, token, holder, attempt, answered } = event
+    return {
+      level: 'warn',
+      message: 'an outcome that only a minority held was written to a majority',
+      get fields() {
+        return {
+          ...record(recordKey),
+          lock_id: lockIdOf({ key: recordKey, token: holder }),
+          fencing_token: token,
+          attempt,
+          ...reached(answered, nodeCount),
+        }
+      },
+    }
+  },
+  takeover: (event, nodeCount) => ({
     level: 'warn',
     message: 'an earlier holder ended without an outcome; this attempt takes over',
-    fields: { ...keyHash(event.recordKey), fencing_token: event.token, attempt: event.attempt },
+    get fields() {
+      return claimFields(event, nodeCount)
+    },
   }),
   lease_ended: (event) => {
     if (event.ended === 'completed' || event.ended === 'released') return undefined
     return {
       level: 'warn',
       message: `a lease ended without a recorded outcome (${event.ended})`,
-      fields: {
-        ...keyHash(event.recordKey),
-        ...lock(event),
-        held_ms: rounded(event.heldMs),
-        lease_remaining_ms: rounded(event.remainingMs),
+      get fields() {
+        return { ...claimFields(event), held_ms: rounded(event.heldMs) }
       },
     }
   },
-  lease_renewed: (event) => {
-    if (event.result === 'renewed') return undefined
+  lease_renewed: ({ recordKey, result, durationMs, failed }, nodeCount) => {
+    if (result === 'renewed') return undefined
     return {
       level: 'warn',
-      message: `a lease was not renewed (${event.result})`,
-      fields: { ...keyHash(event.recordKey), renewal_failed: true, duration_ms: rounded(event.durationMs) },
+      message: `a lease was not renewed (${result})`,
+      get fields() {
+        return {
+          ...(failed === undefined
+            ? record(recordKey)
+            : { ...claimFields({ recordKey, ...failed }, nodeCount), error: sentenceOf(failed.replies) }),
+          renewal_failed: true,
+          duration_ms: rounded(durationMs),
+        }
+      },
     }
   },
-  completed: (event) => {
+  completed: (event, nodeCount) => {
     if (event.result === 'recorded') return undefined
     return {
       level: 'error',
       message: `an outcome was not recorded (${event.result})`,
-      fields: { ...keyHash(event.recordKey), attempts: event.attempts },
+      get fields() {
+        return { ...claimFields(event, nodeCount), attempts: event.attempts }
+      },
     }
   },
   clock_stepped: (event) => ({
@@ -126,9 +177,9 @@ const LINES: { readonly [K in CoreEvent['kind']]: (event: EventOf<K>) => Line | 
       fields: { node: event.node, from: event.from, to: event.to },
     }
   },
-  quorum_breaker_changed: (event) => {
+  quorum_breaker_changed: (event, nodeCount) => {
     if (event.to === 'half_open') return undefined
-    const { group, from, to } = event
+    const { group, from, to, answered } = event
     const quorum = `the quorum${group === undefined ? '' : ` of group ${group}`}`
     return {
       level: to === 'open' ? 'error' : 'warn',
@@ -136,13 +187,15 @@ const LINES: { readonly [K in CoreEvent['kind']]: (event: EventOf<K>) => Line | 
         to === 'open'
           ? `${quorum} is lost: claims are answered without asking the nodes, but for one now and then`
           : `${quorum} is back`,
-      fields: { ...(group === undefined ? {} : { group }), from, to },
+      fields: { ...(group === undefined ? {} : { group }), from, to, ...reached(answered, nodeCount) },
     }
   },
   written_back: (event) => ({
     level: event.result === 'recorded' ? 'info' : 'error',
     message: `a completion of the time without a quorum: ${event.result}`,
-    fields: { ...keyHash(event.recordKey), pending: event.pending },
+    get fields() {
+      return { ...claimFields(event), pending: event.pending }
+    },
   }),
   node_state: (event) => ({
     level: event.to === 'voting' ? 'info' : 'warn',
@@ -191,10 +244,12 @@ const LINES: { readonly [K in CoreEvent['kind']]: (event: EventOf<K>) => Line | 
     message: `${event.node} was enrolled and votes again`,
     fields: { node: event.node, copied: event.copied },
   }),
-  settled_late: (event) => ({
+  settled_late: (event, nodeCount) => ({
     level: event.result === 'recorded' ? 'info' : 'error',
     message: `an outcome whose client was answered before it was recorded: ${event.result}`,
-    fields: { ...keyHash(event.recordKey), attempts: event.attempts },
+    get fields() {
+      return { ...claimFields(event, nodeCount), attempts: event.attempts }
+    },
   }),
   synthetic_claim: (event) => {
     if (event.result === 'ok' || event.result === 'error') return undefined
@@ -214,15 +269,56 @@ const LINES: { readonly [K in CoreEvent['kind']]: (event: EventOf<K>) => Line | 
   lease_released: () => undefined,
 }
 
-/** The first 16 digits of the hash in `dedup:{tenant}:{env}:{version}:{hash}`: enough to find the record. */
-function keyHash(recordKey: string): { idempotency_key: string } {
-  return { idempotency_key: recordKey.slice(recordKey.lastIndexOf(':') + 1).slice(0, 16) }
+/** What finds the record: the first 16 digits of the hash in `dedup:{tenant}:{env}:{version}:{hash}`, and the tenant. */
+function record(recordKey: string) {
+  const digits = recordKey.slice(recordKey.lastIndexOf(':') + 1).slice(0, 16)
+  // By both names: decisions may have the client's own key as the first.
+  return { idempotency_key: digits, key_hash: digits, tenant: tenantOf(recordKey) }
+}
+
+/** Of one claim; undefined fields are not written. */
+type Claim = {
+  readonly recordKey: string
+  readonly token: Token
+  readonly attempt: number
+  readonly answered?: number
+  readonly remainingMs?: number
+}
+
+function claimFields({ recordKey, token, attempt, answered, remainingMs }: Claim, nodeCount = 0) {
+  return {
+    ...record(recordKey),
+    lock_id: lockIdOf({ key: recordKey, token }),
+    fencing_token: token,
+    attempt,
+    ...reached(answered, nodeCount),
+    ...remaining(remainingMs),
+  }
+}
+
+/** Nodes whose answer counted. */
+export function reached(answered: number | undefined, nodeCount: number) {
+  return answered === undefined
+    ? undefined
+    : { quorum_nodes: `${answered}/${nodeCount}`, nodes_reached: answered }
+}
+
+function remaining(leaseMs: number | undefined) {
+  return leaseMs === undefined ? undefined : { lease_remaining_ms: rounded(leaseMs) }
+}
+
+/** Of a duplicate: the claim that executed it. */
+function holderOf({ keyHash, holder }: EventOf<'decided'>): string | undefined {
+  return keyHash === undefined || holder === undefined ? undefined : lockIdOf({ key: keyHash, token: holder })
+}
+
+/** `2 renewed, 3 timeout` */
+function sentenceOf(replies: Replies): string {
+  return Object.entries(replies)
+    .map(([word, count]) => `${count} ${word}`)
+    .join(', ')
 }
 
 function rounded(ms: number): number {
   return Math.round(ms * 100) / 100
-}
-
-function lock({ recordKey: key, token }: { readonly recordKey: string; readonly token: Token }) {
-  return { lock_id: lockIdOf({ key, token }), fencing_token: token }
 }

@@ -11,7 +11,7 @@ import { lockIdOf } from '../core/claims/lease.ts'
 import type { CoreEvent, DecidedEvent } from '../core/events.ts'
 import type { Token } from '../core/record/token.ts'
 import type { Subscriber } from './fan-out.ts'
-import { lineOf } from './log-lines.ts'
+import { lineOf, reached } from './log-lines.ts'
 
 export type LogOptions = {
   readonly level: string
@@ -79,18 +79,17 @@ export function logEvents(log: Logger, options: EventLogOptions): Subscriber {
       return {}
     const { answered, remainingMs } = of
     return {
-      quorum_nodes: `${answered}/${options.nodeCount}`,
-      nodes_reached: answered,
+      ...reached(answered, options.nodeCount),
       ...(remainingMs === undefined ? {} : { lease_remaining_ms: Math.round(remainingMs) }),
     }
   }
 
   function write(event: CoreEvent, earlier: object): void {
-    const { level, message, fields } = lineOf(event) ?? {}
-    if (level === undefined || !log.isLevelEnabled(level)) return
+    const line = lineOf(event, options.nodeCount)
+    if (line === undefined || !log.isLevelEnabled(line.level)) return
     const trace = options.trace()
     const ids = trace === undefined ? {} : { trace_id: trace.traceId, span_id: trace.spanId }
-    log[level]({ event: event.kind, ...fields, ...earlier, ...ids }, message)
+    log[line.level]({ event: event.kind, ...line.fields, ...earlier, ...ids }, line.message)
   }
 
   function decided(event: DecidedEvent): void {

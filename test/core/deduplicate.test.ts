@@ -276,26 +276,30 @@ describe('a duplicate', () => {
     const { begun, request, clock } = sidecar()
     await begun()
     await clock.advance(2_000)
-    expect(await request()).toEqual({ kind: 'in_progress', retryAfterMs: LEASE_MS - 2_000 })
+    expect(await request()).toEqual({
+      kind: 'in_progress',
+      retryAfterMs: LEASE_MS - 2_000,
+      found: { leaseRemainingMs: LEASE_MS - 2_000, answered: 5 },
+    })
   })
 
   test('a duplicate with another content is a mismatch, while the first is under way, afterwards, and after it lapsed', async () => {
     const { begun, request, clock } = sidecar()
     const other = { fingerprint: '9'.repeat(64) }
     const { outcome, answer } = await begun()
-    expect(await request(answered(), other)).toEqual({ kind: 'mismatch' })
+    expect(await request(answered(), other)).toEqual({ kind: 'mismatch', found: { answered: 5 } })
     answer({ kind: 'no_answer', cause: 'reset', detail: '' })
     await outcome
     await clock.advance(LEASE_MS + 1)
-    expect(await request(answered(), other)).toEqual({ kind: 'mismatch' })
+    expect(await request(answered(), other)).toEqual({ kind: 'mismatch', found: { answered: 5 } })
     await request()
-    expect(await request(answered(), other)).toEqual({ kind: 'mismatch' })
+    expect(await request(answered(), other)).toEqual({ kind: 'mismatch', found: { answered: 5 } })
   })
 
   test('a duplicate whose record is corrupt on every node is neither replayed nor executed', async () => {
     const { cluster, request, told } = sidecar()
     for (const node of cluster.nodes) await node.apply(completion(1, Buffer.from('not an outcome')))
-    expect(await request()).toEqual({ kind: 'damaged' })
+    expect(await request()).toEqual({ kind: 'damaged', found: { answered: 5 } })
     expect(told.length).toBe(0)
   })
 })
@@ -370,6 +374,7 @@ describe('a takeover', () => {
       expect(await request(answered(), { takeover: 'indeterminate' })).toEqual({
         kind: 'undecided',
         retryAfterMs: LEASE_MS,
+        found: { attempt: 2 },
       })
       await clock.advance(LEASE_MS)
     }
@@ -571,7 +576,7 @@ describe('where the quorum goes away between claim and completion', () => {
     }
     await clock.during(ports.background.drained())
     expect(late(cluster.events)).toMatchObject([{ result: 'fenced' }])
-    expect(await request()).toEqual({ kind: 'damaged' })
+    expect(await request()).toEqual({ kind: 'damaged', found: { answered: 5 } })
   })
 
   test('recording in the background also ends where nodes renew the lease but never take the outcome', async () => {

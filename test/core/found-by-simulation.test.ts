@@ -211,6 +211,7 @@ describe('found by simulation', () => {
     const told = await leases.complete(late, outcomeOf('late'))
     expect(told).toEqual({
       kind: 'fenced',
+      answered: 3,
       ...(shown === undefined ? {} : { winner: { outcome: outcomeOf(shown), token: expect.any(Number) } }),
     })
   })

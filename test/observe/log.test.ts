@@ -45,7 +45,14 @@ const claimed: CoreEvent = {
   answered: 4,
   token: 5,
 }
-const ended = { kind: 'lease_ended', recordKey: KEY, token: 5, heldMs: 700, remainingMs: 29_000.4 } as const
+const ended = {
+  kind: 'lease_ended',
+  recordKey: KEY,
+  token: 5,
+  attempt: 1,
+  heldMs: 700,
+  remainingMs: 29_000.4,
+} as const
 const decided: CoreEvent = {
   kind: 'decided',
   entrypoint: 'proxy',
@@ -79,6 +86,7 @@ describe('fields', () => {
         duration_ms: 12.35,
         tenant: 'shop',
         idempotency_key: 'abababababababab',
+        key_hash: 'abababababababab',
         lock_id: LOCK_ID,
         acquired: true,
         fencing_token: 5,
@@ -141,7 +149,7 @@ describe('fields', () => {
     const { lines, publish } = written()
     publish(claimed)
     publish({ ...ended, ended: 'expired' })
-    publish(decided)
+    publish({ ...decided, instance: 'urn:uuid:1' } as CoreEvent)
     publish({ kind: 'outcome_damaged', recordKey: KEY, reason: 'digest' })
     publish({ kind: 'lease_renewed', recordKey: KEY, result: 'lost', durationMs: 3 })
     const seen = new Set(lines.flatMap((line) => Object.keys(line)))

@@ -233,7 +233,14 @@ describe('what is counted when', () => {
   const claim = { kind: 'claim_ended', recordKey: 'k', rounds: 1, durationMs: 60 } as const
   const round = { kind: 'round_settled', command: 'claim', votes: 3, margin: 0, durationMs: 1 } as const
   const answer = { kind: 'node_answered', node: 'redis-1', command: 'claim', durationMs: 2 } as const
-  const ended = { kind: 'lease_ended', recordKey: 'k', token: 1, heldMs: 700, remainingMs: 2_000 } as const
+  const ended = {
+    kind: 'lease_ended',
+    recordKey: 'k',
+    token: 1,
+    attempt: 1,
+    heldMs: 700,
+    remainingMs: 2_000,
+  } as const
   test.each<[why: string, event: CoreEvent, counted: Record<string, number>]>([
     [
       'a granted claim is a miss of the lookup',

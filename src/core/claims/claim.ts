@@ -78,7 +78,9 @@ export async function claimIdentity(request: ClaimRequest, ports: ClaimPorts): P
         answered: heard,
         ...(result.kind === 'granted' ? { token: result.lease.token } : {}),
       })
-      return result
+      return result.kind === 'granted' || result.kind === 'unavailable'
+        ? result
+        : { ...result, answered: heard }
     }
     if (step.kind === 'done') return end(step.result)
     const delayMs = step.atOnce ? 0 : jitteredDelayMs(CONTENTION_BACKOFF, rounds - 1, random)
@@ -125,7 +127,7 @@ async function stepFrom(proposal: Proposal, round: Round, ports: ClaimPorts): Pr
   const refusal = await explain(round)
   if (refusal.kind === 'completed') {
     void round.settled.then(() => spread(proposal, round, refusal.chosen, ports))
-    return duplicate(request, refusal.chosen, ports)
+    return duplicate(request, refusal.chosen, round, ports)
   }
   if (refusal.kind === 'minority_outcome' && refusal.mayWriteBack)
     return adopt(proposal, round, refusal.best, ports)
@@ -147,13 +149,21 @@ async function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts):
     retentionMs,
     ...validityFrom(startedAt, leaseMs),
   }
-  if (remainingMs(lease, now(ports.clock)) > 0) {
-    if (attempt > 1) ports.events.publish({ kind: 'takeover', recordKey: key, attempt, token })
+  const leftMs = remainingMs(lease, now(ports.clock))
+  const of = () => ({
+    recordKey: key,
+    token,
+    attempt,
+    answered: answered(round.answers).length,
+    remainingMs: leftMs,
+  })
+  if (leftMs > 0) {
+    if (attempt > 1) ports.events.publish({ kind: 'takeover', ...of() })
     return { kind: 'done', result: { kind: 'granted', lease } }
   }
   // Never hand out a dead lease: it took longer to get than it lasts.
   const elapsedMs = ports.clock.monoMs() - startedAt.monoMs
-  ports.events.publish({ kind: 'claim_expired', recordKey: key, elapsedMs })
+  ports.events.publish({ kind: 'claim_expired', ...of(), elapsedMs })
   await releaseGranted(proposal, round, ports)
   return again(unavailable(answered(round.answers).length, ports))
 }
@@ -177,24 +187,36 @@ async function adopt(proposal: Proposal, round: Round, leading: Completed, ports
   if (decodeOutcome(leading.outcome).kind === 'damaged') await round.settled
   const best = bestCompleted(round.answers)?.best ?? leading
   const { fingerprint, attempt, outcome } = best
-  if (decodeOutcome(outcome).kind === 'damaged') {
+  const decoded = decodeOutcome(outcome)
+  if (decoded.kind === 'damaged') {
     // Writing it again would put a damaged copy above an intact one that we can't see.
     await releaseGranted(proposal, round, ports)
-    return duplicate(request, best, ports)
+    return duplicate(request, best, round, ports)
   }
+  const of = { recordKey: key, holder: decoded.token ?? best.acceptedToken, attempt }
   const seen = round.answers.flatMap((answer) => (answer?.kind === 'completed' ? [answer] : []))
   // One outcome at two tokens is an interrupted adoption, and no conflict.
   if (seen.some((one) => saysOtherwise(one.outcome, outcome))) {
     const tokens = [...new Set(seen.map(({ acceptedToken }) => acceptedToken))]
-    ports.events.publish({ kind: 'conflict_repaired', recordKey: key, tokens })
+    ports.events.publish({
+      kind: 'conflict_repaired',
+      ...of,
+      tokens,
+      answered: answered(round.answers).length,
+    })
   }
   // It replaces only the promise made to us: that expires with the record, and another claimant may hold the key now.
   const command = { kind: 'complete', key, token, acceptedToken: token, owner } as const
   const adopted = { fingerprint, attempt, outcome, keyTtlMs: request.retentionMs }
   const written = await ports.quorum.run({ ...command, ...adopted })
   if (written.majorityReached) {
-    ports.events.publish({ kind: 'outcome_adopted', recordKey: key, token })
-    return duplicate(request, { ...best, acceptedToken: token }, ports)
+    ports.events.publish({
+      kind: 'outcome_adopted',
+      ...of,
+      token,
+      answered: answered(written.answers).length,
+    })
+    return duplicate(request, { ...best, acceptedToken: token }, round, ports)
   }
   await releaseGranted(proposal, round, ports)
   return again(CONTENDED, token)
@@ -229,11 +251,17 @@ async function spread(proposal: Proposal, round: Round, chosen: Completed, ports
   await ports.quorum.run({ ...command, keyTtlMs: ttlMs }, new Set(others))
 }
 
-function duplicate(request: ClaimRequest, chosen: Completed, ports: ClaimPorts): Step {
+function duplicate(request: ClaimRequest, chosen: Completed, round: Round, ports: ClaimPorts): Step {
   if (chosen.fingerprint !== request.fingerprint) return { kind: 'done', result: { kind: 'mismatch' } }
   const decoded = decodeOutcome(chosen.outcome)
   if (decoded.kind === 'damaged') {
-    ports.events.publish({ kind: 'outcome_damaged', recordKey: request.key, reason: decoded.reason })
+    ports.events.publish({
+      kind: 'outcome_damaged',
+      recordKey: request.key,
+      reason: decoded.reason,
+      attempt: chosen.attempt,
+      answered: answered(round.answers).length,
+    })
     return { kind: 'done', result: { kind: 'damaged' } }
   }
   const { outcome, token = chosen.acceptedToken } = decoded

@@ -186,6 +186,7 @@ class Renewal {
       kind: 'lease_ended',
       recordKey: this.lease.key,
       token: this.lease.token,
+      attempt: this.lease.attempt,
       ended,
       heldMs: clock.monoMs() - this.#startedMonoMs,
       remainingMs: this.#remainingMs(),

@@ -8,7 +8,7 @@
 
 import type { Clock, Random } from '../clock.ts'
 import { now } from '../clock-drift.ts'
-import type { Events } from '../events.ts'
+import type { Events, FailedRenewal } from '../events.ts'
 import type {
   CompleteResult,
   Lease,
@@ -23,7 +23,7 @@ import type {
 import { type ClaimedRead, type CompletedRecord, explainRead } from '../quorum/majority-read.ts'
 import { explainRefusedCompletion } from '../quorum/refused-completion.ts'
 import { explainRejected } from '../quorum/rejected-command.ts'
-import { answered } from '../quorum/tally.ts'
+import { answered, repliesOf } from '../quorum/tally.ts'
 import {
   type DecodedOutcome,
   decodeOutcome,
@@ -78,8 +78,26 @@ async function renew(lease: Lease, { quorum, clock, events }: LeasePorts): Promi
       ? { kind: 'renewed', lease: renewedLease }
       : await unrenewed(round)
   const durationMs = clock.monoMs() - startedAt.monoMs
-  events.publish({ kind: 'lease_renewed', recordKey: key, result: result.kind, durationMs })
+  events.publish({
+    kind: 'lease_renewed',
+    recordKey: key,
+    result: result.kind,
+    durationMs,
+    ...(result.kind === 'renewed' ? {} : { failed: failedRenewal(lease, round, clock) }),
+  })
   return result
+}
+
+function failedRenewal(lease: Lease, { answers }: Round, clock: Clock): FailedRenewal {
+  const { token, attempt } = lease
+  const replies = repliesOf(answers)
+  return {
+    token,
+    attempt,
+    answered: answered(answers).length,
+    replies,
+    remainingMs: remainingMs(lease, now(clock)),
+  }
 }
 
 async function unrenewed(round: Round): Promise<RenewResult> {
@@ -119,13 +137,18 @@ async function offer(
   // An outcome or claim missing from the first answers may be on the nodes still to come.
   await round.settled
   const says = explainRefusedCompletion(round.answers, { token, attempt, outcome: bytes })
-  if (says.kind !== 'fenced') return { kind: says.kind }
+  const heard = answered(round.answers).length
+  if (says.kind !== 'fenced') return says.kind === 'recorded' ? says : { kind: says.kind, answered: heard }
   const { chosen } = says
   // The lease may have been forgotten as not executed, and the key used for another content since.
   const winner = chosen?.fingerprint === fingerprint ? decode(key, chosen.outcome, events) : undefined
   return chosen === undefined || winner === undefined
-    ? { kind: 'fenced' }
-    : { kind: 'fenced', winner: { outcome: winner.outcome, token: winner.token ?? chosen.acceptedToken } }
+    ? { kind: 'fenced', answered: heard }
+    : {
+        kind: 'fenced',
+        winner: { outcome: winner.outcome, token: winner.token ?? chosen.acceptedToken },
+        answered: heard,
+      }
 }
 
 async function release(lease: Lease, { quorum, clock, events }: LeasePorts): Promise<ReleaseResult> {

@@ -7,10 +7,12 @@
  */
 
 import type { Clock, Random } from '../clock.ts'
-import type { Events } from '../events.ts'
+import { now } from '../clock-drift.ts'
+import type { Events, RecordingEnd } from '../events.ts'
 import type { CompleteResult, Leases } from '../ports.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
+import { remainingMs } from './lease.ts'
 import type { LeaseRenewer } from './lease-renewer.ts'
 
 export type RecordingPorts = {
@@ -40,7 +42,7 @@ export async function recordWithRetry(
     const result = await leases.complete(renewer.lease(), outcome)
     const delayMs = jitteredDelayMs(IN_TIME_BACKOFF, attempts - 1, random)
     if (result.kind !== 'unavailable' || clock.monoMs() + delayMs >= untilMonoMs) {
-      events.publish({ kind: 'completed', recordKey: renewer.lease().key, result: result.kind, attempts })
+      events.publish({ kind: 'completed', ...endOf(result, attempts, renewer, clock) })
       return result
     }
     await pause(clock, delayMs)
@@ -53,14 +55,28 @@ export async function recordInBackground(
   renewer: LeaseRenewer,
   { leases, clock, random, events }: RecordingPorts,
 ): Promise<void> {
-  const { key: recordKey, leaseMs } = renewer.lease()
+  const { leaseMs } = renewer.lease()
   const untilMonoMs = clock.monoMs() + LATE_LEASES_MAX * leaseMs
   for (let attempts = 1; ; attempts += 1) {
     await pause(clock, jitteredDelayMs(LATE_BACKOFF, attempts - 1, random))
-    const { kind: result } = await leases.complete(renewer.lease(), outcome)
+    const offered = await leases.complete(renewer.lease(), outcome)
+    const { kind: result } = offered
     if (result === 'unavailable' && !renewer.lost.aborted && clock.monoMs() < untilMonoMs) continue
     renewer.stop(result === 'recorded' ? 'completed' : result === 'unavailable' ? 'abandoned' : 'lost')
-    events.publish({ kind: 'settled_late', recordKey, result, attempts })
+    events.publish({ kind: 'settled_late', ...endOf(offered, attempts, renewer, clock) })
     return
+  }
+}
+
+function endOf(result: CompleteResult, attempts: number, renewer: LeaseRenewer, clock: Clock): RecordingEnd {
+  const lease = renewer.lease()
+  return {
+    recordKey: lease.key,
+    token: lease.token,
+    attempt: lease.attempt,
+    result: result.kind,
+    attempts,
+    ...(result.kind === 'recorded' || result.answered === undefined ? {} : { answered: result.answered }),
+    remainingMs: remainingMs(lease, now(clock)),
   }
 }

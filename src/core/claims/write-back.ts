@@ -65,8 +65,8 @@ export function createWriteBack(local: Leases, options: WriteBackOptions): Write
   let working = false
   let closed = false
 
-  const ended = (waiting: Pick<Waiting, 'lease'>, result: WriteBackEnd) =>
-    events.publish({ kind: 'written_back', recordKey: waiting.lease.key, result, pending: queue.size })
+  const ended = ({ lease: { key, token, attempt } }: Pick<Waiting, 'lease'>, result: WriteBackEnd) =>
+    events.publish({ kind: 'written_back', recordKey: key, token, attempt, result, pending: queue.size })
 
   function remember(lease: Lease, outcome: StoredOutcome): void {
     const bytes = encodeOutcome(outcome).length

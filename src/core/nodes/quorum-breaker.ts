@@ -34,12 +34,14 @@ export function withQuorumBreaker(leases: Leases, options: QuorumBreakerOptions)
   const { group, required, clock, random, events, rules = QUORUM_BREAKER } = options
   let breaker: Breaker = CLOSED
 
-  function become(next: Breaker): void {
+  /** @param heard nodes whose answer counted in the claim that decides it */
+  function become(next: Breaker, heard?: number): void {
     const from = breaker.kind
     breaker = next
     if (from === next.kind) return
     const of = group === undefined ? {} : { group }
-    events.publish({ kind: 'quorum_breaker_changed', ...of, from, to: next.kind })
+    const found = heard === undefined ? {} : { answered: heard }
+    events.publish({ kind: 'quorum_breaker_changed', ...of, from, to: next.kind, ...found })
   }
 
   return {
@@ -50,13 +52,15 @@ export function withQuorumBreaker(leases: Leases, options: QuorumBreakerOptions)
       if (admitted === 'no') return { kind: 'unavailable', answered: 0, required }
       // Where the claim itself is refused (a rule broken by the caller), it says nothing of the quorum.
       let answered = true
+      let heard: number | undefined
       try {
         const result = await leases.claim(request)
+        if (result.kind !== 'granted') heard = result.answered
         // Nodes without room for new claims are healthy, and answer from memory: claims still go to them.
         answered = result.kind !== 'unavailable' || isForWantOfRoom(result)
         return result
       } finally {
-        become(report(breaker, admitted, answered, clock.monoMs(), random.fraction(), rules))
+        become(report(breaker, admitted, answered, clock.monoMs(), random.fraction(), rules), heard)
       }
     },
   }

@@ -5,6 +5,7 @@
  * did not answer in time is neither for nor against, and so is one in quarantine.
  */
 
+import type { Replies } from '../events.ts'
 import type { NodeAnswer } from '../ports.ts'
 import { decodeOutcome, sameContent } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
@@ -20,6 +21,17 @@ export function answered(answers: Answers): readonly NodeAnswer[] {
     (answer): answer is NodeAnswer =>
       answer !== undefined && answer.kind !== 'unreachable' && answer.kind !== 'quarantined',
   )
+}
+
+/** How many nodes gave which reply; a missing one by its reason. Never what a node said in words of its own. */
+export function repliesOf(answers: Answers): Replies {
+  const replies: Record<string, number> = {}
+  for (const answer of answers) {
+    const word =
+      answer === undefined ? 'no reply yet' : answer.kind === 'unreachable' ? answer.reason : answer.kind
+    replies[word] = (replies[word] ?? 0) + 1
+  }
+  return replies
 }
 
 /** A majority is healthy, but too few of its nodes have memory for a new claim. */

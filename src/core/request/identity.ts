@@ -86,6 +86,12 @@ export function isWork(key: string): boolean {
   return /^dedup:[^:]+:[^:]+:[^:]+:[0-9a-f]{64}$/.test(key)
 }
 
+/** The tenant in the key of a record; undefined in keys for our own use. */
+export function tenantOf(key: string): string | undefined {
+  const name = /^dedup:((?:[A-Za-z0-9._-]|%[0-9A-F]{2})+):/.exec(key)?.[1]
+  return name === undefined ? undefined : decodeURIComponent(name)
+}
+
 /** The fingerprint of what is only its name: a reserved value, an entity. */
 export function fingerprintOfName(recordKey: string): Fingerprint {
   return sha256Hex(Buffer.from(recordKey))

@@ -9,7 +9,7 @@
 import { lockIdOf } from '../../core/claims/lease.ts'
 import type { Decision } from '../../core/events.ts'
 import type { HeaderList } from '../../core/header-list.ts'
-import { type Execution, UNAVAILABLE_RETRY_AFTER_MS } from '../../core/outcome.ts'
+import { type Execution, type Found, NOT_COUNTED, UNAVAILABLE_RETRY_AFTER_MS } from '../../core/outcome.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
@@ -48,6 +48,18 @@ export function checkAnswer(
 
 function executionOf({ reservation: { intents, token, attempt } }: Granted): Execution {
   return { token, attempt, lockId: lockIdOf({ key: intents[0]!.recordKey, token }) }
+}
+
+/** For the event of a check that was not granted. */
+export function foundIn(decided: Decided): Found | undefined {
+  switch (decided.kind) {
+    case 'duplicate':
+      return { holder: decided.token, attempt: decided.attempt }
+    case 'unavailable':
+      return decided.required === NOT_COUNTED ? undefined : { answered: decided.answered }
+    default:
+      return undefined
+  }
 }
 
 export function grantedHeaders(granted: Granted): HeaderList {

@@ -10,6 +10,7 @@
 
 import { createHash } from 'node:crypto'
 import type { Random } from '../../core/clock.ts'
+import { NOT_COUNTED } from '../../core/outcome.ts'
 import type { Leases } from '../../core/ports.ts'
 import type { Scope } from '../../core/request/identity.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
@@ -61,13 +62,14 @@ export type Checked = {
   readonly decided: Decided
   readonly route?: string
   readonly recordKey?: string
+  readonly tenant?: string
   readonly clientKey?: string | undefined
 }
 
 /** How long a check waits for the nodes to agree on the secret that signs reservations. */
 const SECRET_BUDGET_MS = 1_000
 
-const NO_QUORUM: Decided = { kind: 'unavailable', answered: 0, required: 1 }
+const NO_QUORUM: Decided = { kind: 'unavailable', answered: 0, required: NOT_COUNTED }
 
 export async function check(
   original: Original,
@@ -106,7 +108,7 @@ export async function check(
       const { recordKey, fingerprint, clientKey, keyForApplication } = identified
       const decided = await claim(original, { recordKey, fingerprint }, route, keyForApplication, ports)
       if (decided.kind !== 'granted') place.notNew()
-      return { ...of, decided, recordKey, clientKey }
+      return { ...of, decided, recordKey, tenant: scope.tenant, clientKey }
     }
   }
 }

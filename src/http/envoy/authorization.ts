@@ -11,7 +11,7 @@ import type { Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check, type ReadBody } from '../check/check.ts'
-import { checkAnswer, grantedHeaders, UPSTREAM_HEADERS } from '../check/check-answers.ts'
+import { checkAnswer, foundIn, grantedHeaders, UPSTREAM_HEADERS } from '../check/check-answers.ts'
 import type { Original } from '../check/original-request.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import { sidecarHeaderNames } from '../message/headers.ts'
@@ -48,6 +48,8 @@ export async function authorize(
       route: checked?.route,
       durationMs: ports.clock.monoMs() - startedMonoMs,
       recordKey: checked?.recordKey,
+      tenant: checked?.tenant,
+      found: checked && foundIn(checked.decided),
     }),
   )
   return response

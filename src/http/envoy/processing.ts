@@ -121,6 +121,7 @@ async function serve(
         durationMs: ports.clock.monoMs() - startedMonoMs,
         recordKey: about?.recordKey,
         tenant: about?.tenant,
+        found: about?.found,
         shownKey: options.rawKeys ? about?.clientKey : undefined,
       }),
     )

@@ -9,7 +9,7 @@ import type { Clock } from '../../core/clock.ts'
 import type { Entrypoint, Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check } from '../check/check.ts'
-import { checkAnswer } from '../check/check-answers.ts'
+import { checkAnswer, foundIn } from '../check/check-answers.ts'
 import { TOKEN_HEADER, TOKEN_REQUIRED } from '../check/gateway-token.ts'
 import type { Dialect, Original } from '../check/original-request.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
@@ -105,6 +105,8 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
         route: checked.route,
         durationMs: ports.clock.monoMs() - startedMonoMs,
         recordKey: checked.recordKey,
+        tenant: checked.tenant,
+        found: foundIn(checked.decided),
       }),
     )
     return answer

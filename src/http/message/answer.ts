@@ -37,6 +37,8 @@ export type Answer = {
   /** Finer than the decision: an `Idempotency-Status`, or the code of a problem. */
   readonly detail: string
   readonly execution?: Execution
+  /** Of a problem document: what it names itself by. */
+  readonly instance?: string
 }
 
 /** What a problem document says besides the problem itself. */
@@ -51,7 +53,8 @@ export function problemAnswer(problem: Problem, context: ProblemContext, status?
   const document = problemDocument({ ...problem, idempotencyKey: key }, context.instance())
   const headers =
     status === undefined ? document.headers : [...document.headers, [STATUS_HEADER, status] as const]
-  return { ...document, headers, decision: decisionOf(problem.code, status), detail: problem.code }
+  const { code } = problem
+  return { ...document, headers, decision: decisionOf(code, status), detail: code }
 }
 
 function decisionOf(code: ProblemCode, status: IdempotencyStatus | undefined): Decision {

@@ -171,19 +171,26 @@ export type ProblemDocument = {
   readonly status: number
   readonly headers: readonly (readonly [string, string])[]
   readonly body: Buffer
+  /** As it stands in the body. */
+  readonly instance: string
 }
 
-/** @param instance UUID of this occurrence, which the log has, too */
-export function problemDocument(problem: Problem, instance: string): ProblemDocument {
+export function instanceOf(uuid: string): string {
+  return `urn:uuid:${uuid}`
+}
+
+/** @param uuid UUID of this occurrence, which the log has, too */
+export function problemDocument(problem: Problem, uuid: string): ProblemDocument {
   const { status, title, retryable } = PROBLEMS[problem.code]
   const retryAfterSeconds =
     problem.retryAfterMs === undefined ? undefined : wholeSeconds(problem.retryAfterMs)
+  const instance = instanceOf(uuid)
   const document = {
     type: PROBLEM_TYPE_BASE + problem.code,
     title,
     status,
     detail: problem.detail,
-    instance: `urn:uuid:${instance}`,
+    instance,
     code: problem.code,
     retryable,
     ...(problem.idempotencyKey === undefined ? {} : { idempotency_key: problem.idempotencyKey }),
@@ -197,6 +204,7 @@ export function problemDocument(problem: Problem, instance: string): ProblemDocu
     status,
     headers: [['Content-Type', 'application/problem+json'], ['Cache-Control', 'no-store'], ...retryAfter],
     body: Buffer.from(JSON.stringify(document)),
+    instance,
   }
 }
 

@@ -92,6 +92,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
         durationMs: ports.clock.monoMs() - startedMonoMs,
         recordKey: about?.recordKey,
         tenant: about?.tenant,
+        found: about?.found,
         shownKey: options.rawKeys ? about?.clientKey : undefined,
       }),
     )

@@ -1,6 +1,7 @@
 /** The event of an answer, from which log lines and `fencepost_decisions_total` are made. */
 
 import type { DecidedEvent, Entrypoint } from '../../core/events.ts'
+import type { Found } from '../../core/outcome.ts'
 import type { Answer } from '../message/answer.ts'
 
 export type DecisionContext = {
@@ -9,12 +10,14 @@ export type DecisionContext = {
   readonly durationMs: number
   readonly recordKey?: string | undefined
   readonly tenant?: string | undefined
+  /** What the claim of a request that was not executed found out. */
+  readonly found?: Found | undefined
   /** The client's own key; only where the configuration wants it in the log. */
   readonly shownKey?: string | undefined
 }
 
 export function decidedEvent(answer: Answer, context: DecisionContext): DecidedEvent {
-  const { entrypoint, route, durationMs, recordKey, tenant, shownKey } = context
+  const { entrypoint, route, durationMs, recordKey, tenant, found, shownKey } = context
   return {
     kind: 'decided',
     entrypoint,
@@ -26,6 +29,8 @@ export function decidedEvent(answer: Answer, context: DecisionContext): DecidedE
     keyHash: recordKey?.slice(-64),
     ...(tenant === undefined ? {} : { tenant }),
     ...(shownKey === undefined ? {} : { idempotencyKey: shownKey }),
+    ...(answer.instance === undefined ? {} : { instance: answer.instance }),
+    ...found,
     ...answer.execution,
   }
 }

@@ -9,7 +9,7 @@
 import type { FairQueue } from '../../core/claims/fair-queue.ts'
 import { createWaiters, type Waiters } from '../../core/claims/waiters.ts'
 import { deduplicate } from '../../core/deduplicate.ts'
-import type { Outcome } from '../../core/outcome.ts'
+import { type Found, NOT_COUNTED, type Outcome } from '../../core/outcome.ts'
 import type { ForwardContext, ForwardResult } from '../../core/ports.ts'
 import type { DedupPolicy, DedupPorts } from '../../core/protected-request.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
@@ -55,6 +55,7 @@ export type About = {
   readonly recordKey: string
   readonly tenant: string
   readonly clientKey: string | undefined
+  readonly found: Found | undefined
 }
 
 export type Protected =
@@ -107,11 +108,18 @@ export async function protect(
       const outcome = await once(call, identified, body.bytes, options, ports)
       if (!madeNewRecord(outcome)) place.notNew()
       const { recordKey, clientKey } = identified
-      const about = { recordKey, tenant: scope.tenant, clientKey }
+      const about = { recordKey, tenant: scope.tenant, clientKey, found: foundOf(outcome) }
       const answer = answerFor(outcome, context, call.answerWithinMs)
       return { kind: 'answer', answer, passesOn: 'response' in outcome, about }
     }
   }
+}
+
+/** What its event says of the claim of a request that was not executed. */
+function foundOf(outcome: Outcome): Found | undefined {
+  if (outcome.kind === 'unavailable')
+    return outcome.required === NOT_COUNTED ? undefined : { answered: outcome.answered }
+  return 'found' in outcome ? outcome.found : undefined
 }
 
 /** Whether the request made a new record, rather than finding one of an earlier request. */

@@ -4,6 +4,7 @@
 
 import type { Clock } from '../../core/clock.ts'
 import type { Decision } from '../../core/events.ts'
+import { type Found, NOT_COUNTED } from '../../core/outcome.ts'
 import type { ReadResult } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import type { Waited } from '../../core/reservations/reservation-wait.ts'
@@ -14,11 +15,19 @@ import type { ExtendedOutput, IntentStatusOutput, ReservedOutput } from './schem
 
 export type ApiAnswer =
   | { readonly kind: 'json'; readonly status: 200 | 201; readonly body: unknown }
-  | { readonly kind: 'problem'; readonly problem: Problem }
+  | {
+      readonly kind: 'problem'
+      readonly problem: Problem
+      /** For the event: the record that refused, and what its claim found out. */
+      readonly recordKey?: string
+      readonly found?: Found
+    }
 
 const RETRY_SOON_MS = 1_000
 
-export function problem(code: Problem['code'], detail: string, more: Partial<Problem> = {}): ApiAnswer {
+type Refusal = Extract<ApiAnswer, { kind: 'problem' }>
+
+export function problem(code: Problem['code'], detail: string, more: Partial<Problem> = {}): Refusal {
   return { kind: 'problem', problem: { code, detail, ...more } }
 }
 
@@ -85,6 +94,23 @@ export function refusedAnswer(
   refused: Exclude<Waited, { kind: 'reserved' }>,
   nameOf: (recordKey: string) => string,
 ): ApiAnswer {
+  const answer = refusalOf(refused, nameOf)
+  return 'intent' in refused
+    ? { ...answer, recordKey: refused.intent.recordKey, ...foundIn(refused) }
+    : { ...answer, ...foundIn(refused) }
+}
+
+function foundIn(refused: Exclude<Waited, { kind: 'reserved' }>): { readonly found?: Found } {
+  if (refused.kind === 'duplicate') return { found: { holder: refused.token, attempt: refused.attempt } }
+  return refused.kind === 'unavailable' && refused.required !== NOT_COUNTED
+    ? { found: { answered: refused.answered } }
+    : {}
+}
+
+function refusalOf(
+  refused: Exclude<Waited, { kind: 'reserved' }>,
+  nameOf: (recordKey: string) => string,
+): Refusal {
   switch (refused.kind) {
     case 'conflict': {
       const { retryAfterMs, intent, entity } = refused

@@ -7,9 +7,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Keeping } from '../../core/claims/lease-renewer.ts'
 import type { Clock } from '../../core/clock.ts'
-import type { Events } from '../../core/events.ts'
+import type { DecidedEvent, Events } from '../../core/events.ts'
+import { tenantOf } from '../../core/request/identity.ts'
 import type { Tracing } from '../../core/tracing.ts'
-import { PROBLEMS } from '../message/problems.ts'
+import { instanceOf, PROBLEMS } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
 import { abandoned } from '../server/abandoned.ts'
 import type { InFlight } from '../server/in-flight.ts'
@@ -29,7 +30,8 @@ export type ReserveCallPorts = {
   readonly clock: Clock
   readonly events: Events
   readonly tracing: Tracing
-  readonly answer: (reply: FastifyReply, given: ApiAnswer) => FastifyReply
+  readonly newInstance: () => string
+  readonly answer: (reply: FastifyReply, given: ApiAnswer, instance?: string) => FastifyReply
 }
 
 export function createReserveCall(
@@ -51,10 +53,12 @@ export function createReserveCall(
     const streamed = input.heartbeat === true
     const made = refusal(streamed) ?? (await handlers.reserve(input, gone))
     const done: ApiAnswer = made.kind === 'reserved' ? { kind: 'json', status: 201, body: made.body } : made
-    publish(done, clock.monoMs() - startedMonoMs, made.kind === 'reserved' ? made : undefined, ports.events)
+    const instance = done.kind === 'problem' ? ports.newInstance() : undefined
+    const durationMs = clock.monoMs() - startedMonoMs
+    ports.events.publish(decided(done, durationMs, made.kind === 'reserved' ? made : undefined, instance))
     if (made.kind === 'reserved') giveBaggage(request, reply, lockOf(made), ports.tracing)
     if (inFlight.draining) reply.header('Connection', 'close')
-    if (made.kind !== 'reserved' || !streamed) return answer(reply, done)
+    if (made.kind !== 'reserved' || !streamed) return answer(reply, done, instance)
     reply.hijack()
     // The caller disconnected meanwhile: no stream, and the lease is left to its holder or runs out.
     if (!reply.raw.destroyed) await heartbeats.stream(made, reply.raw, options)
@@ -62,9 +66,16 @@ export function createReserveCall(
   }
 }
 
-function publish(done: ApiAnswer, durationMs: number, made: ReservedNow | undefined, events: Events): void {
+function decided(
+  done: ApiAnswer,
+  durationMs: number,
+  made: ReservedNow | undefined,
+  instance: string | undefined,
+): DecidedEvent {
   const known = done.kind === 'problem'
-  events.publish({
+  const recordKey = made?.recordKey ?? (known ? done.recordKey : undefined)
+  const tenant = recordKey === undefined ? undefined : tenantOf(recordKey)
+  return {
     kind: 'decided',
     entrypoint: 'api',
     decision: decisionOf(done),
@@ -72,11 +83,14 @@ function publish(done: ApiAnswer, durationMs: number, made: ReservedNow | undefi
     route: undefined,
     status: known ? PROBLEMS[done.problem.code].status : done.status,
     durationMs,
-    keyHash: made?.recordKey.slice(-64),
+    keyHash: recordKey?.slice(-64),
+    ...(tenant === undefined ? {} : { tenant }),
+    ...(instance === undefined ? {} : { instance: instanceOf(instance) }),
+    ...(known ? done.found : {}),
     ...(made === undefined
       ? {}
       : { lockId: lockOf(made), token: made.reservation.token, attempt: made.reservation.attempt }),
-  })
+  }
 }
 
 const DRAINING = problem('draining', 'This sidecar is shutting down and reserves nothing new. Ask again.', {

@@ -76,10 +76,10 @@ export function createReservationApi(
   const app = createListener(limits, ports, options.tls)
   const document = openApiDocument(options, ports.sagas === undefined ? {} : sagaPaths())
 
-  function answer(reply: FastifyReply, given: ApiAnswer): FastifyReply {
+  function answer(reply: FastifyReply, given: ApiAnswer, instance?: string): FastifyReply {
     if (given.kind === 'json')
       return reply.code(given.status).header('Cache-Control', 'no-store').send(given.body)
-    return sendProblem(reply, given.problem, ports.newInstance())
+    return sendProblem(reply, given.problem, instance ?? ports.newInstance())
   }
 
   traceCalls(app, ports.tracing)
