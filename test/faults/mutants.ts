@@ -55,8 +55,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'no-validity-check',
     does: 'hands out a claim that took longer to get than it lasts, and begins work under it',
     file: 'src/core/claims/claim.ts',
-    from: 'if (remainingMs(lease, now(ports.clock)) > 0) {',
-    to: 'if (lease.attempt > 0) {',
+    from: '  if (leftMs > 0) {',
+    to: '  if (lease.attempt > 0) {',
     // Checked once more before the work begins.
     also: {
       file: 'src/core/claims/lease-renewer.ts',
