@@ -52,8 +52,8 @@ function encode(command: RecordCommand): string {
       return fixed('C', token, owner, 1, fingerprint, leaseMs, keyTtlMs, '')
     }
     case 'renew': {
-      const { token, owner, attempt, fingerprint, leaseMs, keyTtlMs } = command
-      return fixed('N', token, owner, attempt, fingerprint, leaseMs, keyTtlMs, '')
+      const { token, owner, attempt, fingerprint, leaseMs, keyTtlMs, raises } = command
+      return fixed(raises ? 'U' : 'N', token, owner, attempt, fingerprint, leaseMs, keyTtlMs, '')
     }
     case 'complete': {
       const { token, owner, attempt, fingerprint, keyTtlMs, outcome, acceptedToken } = command
@@ -61,8 +61,8 @@ function encode(command: RecordCommand): string {
       return fixed('D', token, owner, attempt, fingerprint, 0, keyTtlMs, rest, acceptedToken)
     }
     case 'release': {
-      const { token, owner, keyTtlMs } = command
-      return fixed('R', token, owner, 0, NO_FINGERPRINT, 0, keyTtlMs, '')
+      const { token, owner, keyTtlMs, withdraws } = command
+      return fixed(withdraws ? 'W' : 'R', token, owner, 0, NO_FINGERPRINT, 0, keyTtlMs, '')
     }
     case 'read':
       return fixed('G', NO_TOKEN, NO_OWNER, 0, NO_FINGERPRINT, 0, 0, '')

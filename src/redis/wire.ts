@@ -8,7 +8,7 @@
 import type { SizedSnapshot } from '../core/nodes/enrolment-node.ts'
 import type { NodeAnswer, Unreachable } from '../core/ports.ts'
 import type { NodeRecord } from '../core/record/record.ts'
-import { formatToken, parseToken, type Token } from '../core/record/token.ts'
+import { formatToken, NO_TOKEN, parseToken, type Token } from '../core/record/token.ts'
 
 /** The reply of one call of the batch script. */
 export type BatchReply = {
@@ -145,6 +145,8 @@ export function decodeSnapshots({
 }
 
 const HEADER_BYTES = 166
+/** In place of an accepted token, which a claim has none of. */
+const KEPT = 1
 
 /** As `lua/record.lua` lays it out. */
 export function packRecord(record: NodeRecord): Buffer {
@@ -165,9 +167,9 @@ export function packRecord(record: NodeRecord): Buffer {
     case 'released':
       return Buffer.from(header('R', 0, noOwner, 0, 0, nothing, 0), 'latin1')
     case 'claimed': {
-      const { owner, leaseUntilNodeMs, attempt, fingerprint, claimedAtNodeMs } = record
+      const { owner, leaseUntilNodeMs, attempt, fingerprint, claimedAtNodeMs, kept } = record
       return Buffer.from(
-        header('C', 0, owner, leaseUntilNodeMs, attempt, fingerprint, claimedAtNodeMs),
+        header('C', kept ? KEPT : 0, owner, leaseUntilNodeMs, attempt, fingerprint, claimedAtNodeMs),
         'latin1',
       )
     }
@@ -198,7 +200,14 @@ export function unpackRecord(packed: Buffer): NodeRecord {
   }
   switch (header[1]) {
     case 'C':
-      return { state: 'claimed', fence, owner, leaseUntilNodeMs: Number(header.slice(66, 82)), ...claim }
+      return {
+        state: 'claimed',
+        fence,
+        owner,
+        leaseUntilNodeMs: Number(header.slice(66, 82)),
+        ...claim,
+        ...(parseToken(header.slice(18, 34)) === NO_TOKEN ? {} : { kept: true as const }),
+      }
     case 'R':
       return { state: 'released', fence }
     case 'D':

@@ -35,19 +35,21 @@ const ATTEMPT_MAX = 9_999
 type Row = readonly [command: string, answer: string, after: string]
 
 /**
- * Commands: `claim A20F`, `renew A20` (of F, as attempt 1), `complete A10x`, `complete A10x of 5` (another
- * holder's: a majority accepted it at t 5; or, of 10 itself, it is adopted), `release A10`.
+ * Commands: `claim A20F`, `renew A20` and `raise A20` (of F, as attempt 1), `complete A10x`, `complete A10x of 5` (another
+ * holder's: a majority accepted it at t 5; or, of 10 itself, it is adopted), `release A10`, `withdraw A10`.
  * Answers and records are written as {@link sayAnswer} and {@link sayRecord} write them; `=` is "as before".
  */
 const TABLE: Record<string, readonly Row[]> = {
   absent: [
     ['claim B20F', 'granted 1', 'claimed t20 B live, attempt 1, F'],
-    ['renew B20', 'renewed', 'claimed t20 B live, attempt 1, F'],
+    ['renew B20', 'renewed', 'claimed t20 B live, kept, attempt 1, F'],
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
     ['complete B20x of 5', 'fenced, no fence', 'absent'],
     // An adoption whose promise expired with the record: another claimant may hold the key by now, under any token.
     ['complete B20x of 20', 'fenced, no fence', 'absent'],
+    ['raise B20', 'renewed', 'claimed t20 B live, attempt 1, F'],
     ['release B20', 'released', 'released t20'],
+    ['withdraw B20', 'released', 'released t20'],
     ['read', 'absent', 'absent'],
   ],
   'claimed, live': [
@@ -58,8 +60,8 @@ const TABLE: Record<string, readonly Row[]> = {
     ['claim B20F', 'held t10 live, F, attempt 1', '='],
     ['claim B20G', 'mismatch t10 live, F', '='],
     ['claim A20G', 'mismatch t10 live, F', '='],
-    ['renew A10', 'renewed', 'claimed t10 A live, attempt 1, F'],
-    ['renew A20', 'renewed', 'claimed t20 A live, attempt 1, F'],
+    ['renew A10', 'renewed', 'claimed t10 A live, kept, attempt 1, F'],
+    ['renew A20', 'renewed', 'claimed t20 A live, kept, attempt 1, F'],
     ['renew A5', 'lost t10', '='],
     ['renew B10', 'lost t10', '='],
     ['renew B20', 'lost t10', '='],
@@ -80,7 +82,51 @@ const TABLE: Record<string, readonly Row[]> = {
     ['release A5', 'not_owner t10', '='],
     ['release A20', 'not_owner t10', '='],
     ['release B10', 'not_owner t10', '='],
+    ['raise A10', 'renewed', 'claimed t10 A live, attempt 1, F'],
+    ['raise A20', 'renewed', 'claimed t20 A live, attempt 1, F'],
+    ['raise A5', 'lost t10', '='],
+    ['raise B20', 'lost t10', '='],
+    ['withdraw A10', 'released', 'released t10'],
+    ['withdraw A5', 'not_owner t10', '='],
+    ['withdraw A20', 'not_owner t10', '='],
+    ['withdraw B10', 'not_owner t10', '='],
     ['read', 'claimed t10 A live, attempt 1, F', '='],
+  ],
+  // Renewed: somebody works under it, and what still belongs to the claiming of it changes nothing.
+  'claimed, live, kept': [
+    ['claim A10F', 'held t10 live, F, attempt 1', '='],
+    ['claim A20F', 'held t10 live, F, attempt 1', '='],
+    ['claim A5F', 'held t10 live, F, attempt 1', '='],
+    ['claim B20F', 'held t10 live, F, attempt 1', '='],
+    ['claim A20G', 'mismatch t10 live, F', '='],
+    ['renew A10', 'renewed', 'claimed t10 A live, kept, attempt 1, F'],
+    ['renew A20', 'renewed', 'claimed t20 A live, kept, attempt 1, F'],
+    ['renew A5', 'lost t10', '='],
+    ['renew B20', 'lost t10', '='],
+    ['raise A10', 'renewed', 'claimed t10 A live, kept, attempt 1, F'],
+    ['raise A20', 'lost t10', '='],
+    ['raise B20', 'lost t10', '='],
+    ['complete A10x', 'recorded', 'completed t10 A, accepted t10, attempt 1, F, x'],
+    ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
+    ['complete B10x', 'fenced t10', '='],
+    ['complete A10x of 5', 'recorded', 'completed t10 A, accepted t5, attempt 1, F, x'],
+    ['withdraw A10', 'not_owner t10', '='],
+    ['withdraw A5', 'not_owner t10', '='],
+    ['withdraw B10', 'not_owner t10', '='],
+    ['release A10', 'released', 'released t10'],
+    ['release B10', 'not_owner t10', '='],
+    ['read', 'claimed t10 A live, kept, attempt 1, F', '='],
+  ],
+  'claimed, lapsed, kept': [
+    ['claim A10F', 'stale t10', '='],
+    ['claim A20F', 'granted 2', 'claimed t20 A live, attempt 2, F'],
+    ['claim B20F', 'granted 2', 'claimed t20 B live, attempt 2, F'],
+    ['renew A10', 'renewed', 'claimed t10 A live, kept, attempt 1, F'],
+    ['renew B20', 'renewed', 'claimed t20 B live, kept, attempt 1, F'],
+    ['raise A20', 'lost t10', '='],
+    ['raise B20', 'renewed', 'claimed t20 B live, attempt 1, F'],
+    ['withdraw A10', 'not_owner t10', '='],
+    ['release A10', 'released', 'released t10'],
   ],
   'claimed, lapsed': [
     ['claim A10F', 'stale t10', '='],
@@ -88,10 +134,10 @@ const TABLE: Record<string, readonly Row[]> = {
     ['claim A20F', 'granted 2', 'claimed t20 A live, attempt 2, F'],
     ['claim B20F', 'granted 2', 'claimed t20 B live, attempt 2, F'],
     ['claim B20G', 'mismatch t10 lapsed, F', '='],
-    ['renew A10', 'renewed', 'claimed t10 A live, attempt 1, F'],
+    ['renew A10', 'renewed', 'claimed t10 A live, kept, attempt 1, F'],
     ['renew A5', 'lost t10', '='],
     ['renew B10', 'lost t10', '='],
-    ['renew B20', 'renewed', 'claimed t20 B live, attempt 1, F'],
+    ['renew B20', 'renewed', 'claimed t20 B live, kept, attempt 1, F'],
     ['complete A10x', 'recorded', 'completed t10 A, accepted t10, attempt 1, F, x'],
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
     ['complete B10x', 'fenced t10', '='],
@@ -104,16 +150,23 @@ const TABLE: Record<string, readonly Row[]> = {
   'taken over': [
     ['claim A20F', 'granted 2', 'claimed t20 A live, attempt 2, F'],
     ['claim B20F', 'held t10 live, F, attempt 2', '='],
+    ['withdraw A10', 'released', 'claimed t10 no owner lapsed, attempt 1, F'],
     ['release A10', 'released', 'claimed t10 no owner lapsed, attempt 1, F'],
     ['release B10', 'not_owner t10', '='],
     ['read', 'claimed t10 A live, attempt 2, F', '='],
+  ],
+  'taken over, kept': [
+    ['claim A20F', 'held t10 live, F, attempt 2', '='],
+    ['withdraw A10', 'not_owner t10', '='],
+    ['release A10', 'released', 'claimed t10 no owner lapsed, attempt 1, F'],
+    ['read', 'claimed t10 A live, kept, attempt 2, F', '='],
   ],
   'taken over, released': [
     ['claim A10F', 'stale t10', '='],
     ['claim B20F', 'granted 2', 'claimed t20 B live, attempt 2, F'],
     ['claim B20G', 'mismatch t10 lapsed, F', '='],
     ['renew A10', 'lost t10', '='],
-    ['renew B20', 'renewed', 'claimed t20 B live, attempt 1, F'],
+    ['renew B20', 'renewed', 'claimed t20 B live, kept, attempt 1, F'],
     ['complete A10x', 'fenced t10', '='],
     ['complete A10x of 5', 'fenced t10', '='],
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
@@ -127,7 +180,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['claim B20G', 'granted 1', 'claimed t20 B live, attempt 1, G'],
     ['renew A10', 'lost t10', '='],
     ['renew A5', 'lost t10', '='],
-    ['renew B20', 'renewed', 'claimed t20 B live, attempt 1, F'],
+    ['renew B20', 'renewed', 'claimed t20 B live, kept, attempt 1, F'],
     ['complete A10x', 'fenced t10', '='],
     ['complete A10x of 5', 'fenced t10', '='],
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
@@ -240,6 +293,19 @@ export function recordNodeContract(
     'claimed, lapsed': async ({ run, lapse }) => {
       await run('claim A10F', { leaseMs: 1 })
       await lapse()
+    },
+    'claimed, live, kept': async ({ run }) => {
+      await run('claim A10F')
+      await run('renew A10')
+    },
+    'claimed, lapsed, kept': async ({ run, lapse }) => {
+      await run('claim A10F')
+      await run('renew A10', { leaseMs: 1 })
+      await lapse()
+    },
+    'taken over, kept': async (on) => {
+      await bring['taken over']?.(on)
+      await on.run('renew A10', { attempt: 2 })
     },
     'taken over': async ({ run, lapse }) => {
       await run('claim C5F', { leaseMs: 1 })
@@ -473,6 +539,8 @@ function commandParser(key: string, base: Token): (text: string) => RecordComman
         return { kind, ...claimant, leaseMs: LONG_MS, fingerprint: FINGERPRINTS[what as Print] }
       case 'renew':
         return { kind, ...claimant, leaseMs: LONG_MS, fingerprint, attempt: 1 }
+      case 'raise':
+        return { kind: 'renew', ...claimant, leaseMs: LONG_MS, fingerprint, attempt: 1, raises: true }
       case 'complete':
         return {
           kind,
@@ -484,6 +552,8 @@ function commandParser(key: string, base: Token): (text: string) => RecordComman
         }
       case 'release':
         return { kind, ...claimant }
+      case 'withdraw':
+        return { kind: 'release', ...claimant, withdraws: true }
       default:
         throw new Error(`not a command: ${kind}`)
     }
@@ -520,7 +590,8 @@ function sayRecord(record: NodeRecord | undefined, base: Token, nodeMs: number):
       return `released t${record.fence - base}`
     case 'claimed': {
       const lease = record.leaseUntilNodeMs > nodeMs ? 'live' : 'lapsed'
-      return `claimed t${record.fence - base} ${who(record.owner)} ${lease}, attempt ${record.attempt}, ${print(record.fingerprint)}`
+      const kept = record.kept ? 'kept, ' : ''
+      return `claimed t${record.fence - base} ${who(record.owner)} ${lease}, ${kept}attempt ${record.attempt}, ${print(record.fingerprint)}`
     }
     case 'completed':
       return `completed t${record.fence - base} ${who(record.owner)}, accepted t${record.acceptedToken - base}, attempt ${record.attempt}, ${print(record.fingerprint)}, ${nameIn(OUTCOMES, record.outcome)}`

@@ -35,6 +35,7 @@ const fingerprint = fc.oneof(
   { weight: 5, arbitrary: fc.constant(FINGERPRINTS[0]) },
   { weight: 1, arbitrary: fc.constant(FINGERPRINTS[1]) },
 )
+const sometimes = fc.constantFrom(true as const, undefined)
 const attempt = fc.oneof(fc.integer({ min: 1, max: 3 }), fc.constant(9_999))
 const outcome = fc
   .oneof(fc.uint8Array({ maxLength: 3 }), fc.uint8Array({ maxLength: 400 }))
@@ -57,6 +58,7 @@ const shape: fc.Arbitrary<Shape> = fc.oneof(
       fingerprint,
       leaseMs: durationMs,
       attempt,
+      raises: sometimes,
     }),
   },
   {
@@ -80,7 +82,10 @@ const shape: fc.Arbitrary<Shape> = fc.oneof(
       acceptedAt: fc.integer({ min: 0, max: 6 }),
     }),
   },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant('release' as const), ...claimant }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ kind: fc.constant('release' as const), ...claimant, withdraws: sometimes }),
+  },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('read' as const) }) },
 )
 const step: fc.Arbitrary<Step> = fc.oneof(

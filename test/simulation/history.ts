@@ -20,6 +20,10 @@ export type Grant = {
   /** It was over and was renewed later, without a claim in between: in the gap it had no holder. */
   readonly gaps: { readonly fromMs: number; readonly untilMs: number }[]
   releaseSentMs: number | undefined
+  /** What was sent is a withdrawal: undone where another call of the session renews it. */
+  withdrawn: boolean
+  /** A renewal of it was acknowledged. */
+  kept: boolean
   /** The holder learnt that a majority released it. */
   releasedMs: number | undefined
   /** The same claimant claimed again: it relies on no earlier grant, because a lost round is given back. */

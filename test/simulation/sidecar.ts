@@ -14,7 +14,7 @@ import { type CoreEvent, type Events, SILENT } from '../../src/core/events.ts'
 import { placementOf, routeLeases } from '../../src/core/nodes/groups.ts'
 import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
 import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
-import type { Lease, Leases, NodeAnswer, RecordNode } from '../../src/core/ports.ts'
+import type { Lease, Leases, NodeAnswer, RecordNode, RenewResult } from '../../src/core/ports.ts'
 import { answerMaxAgeMs } from '../../src/core/quorum/answer-age.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { decodeOutcome, encodeOutcome, type StoredOutcome } from '../../src/core/record/stored-outcome.ts'
@@ -248,6 +248,14 @@ function observeLocal(
   }
 }
 
+/** Its session works under it from here on, whatever its first call gave up before. */
+function keep(grant: Grant): void {
+  grant.kept = true
+  if (!grant.withdrawn) return
+  grant.withdrawn = false
+  grant.releaseSentMs = undefined
+}
+
 function grantFrom(lease: Lease, process: SimulatedProcess, askedMs: number, grantedMs: number): Grant {
   return {
     lease,
@@ -257,6 +265,8 @@ function grantFrom(lease: Lease, process: SimulatedProcess, askedMs: number, gra
     validUntilMs: process.historyMs(lease.validUntilMonoMs),
     gaps: [],
     releaseSentMs: undefined,
+    withdrawn: false,
+    kept: false,
     releasedMs: undefined,
     askedAgainMs: undefined,
     recordedMs: undefined,
@@ -275,6 +285,26 @@ type Observer = Pick<SidecarPorts, 'scheduler' | 'history' | 'votes'> & {
 
 function observeLeases(leases: Leases, observer: Observer): Leases {
   const { process, scheduler, history, votes, showedOutcome } = observer
+  const renewed = async (lease: Lease, how: 'renew' | 'raise'): Promise<RenewResult> => {
+    const startedMs = scheduler.nowMs
+    const result = await leases[how](lease)
+    if (result.kind === 'lost') history.saw('renewal_lost')
+    if (result.kind !== 'renewed') return result
+    history.saw('renewed')
+    votes.checkRenewal(result.lease, startedMs, scheduler.nowMs, process.clock.monoMs())
+    const grant = history.grantRaisedTo(lease)
+    // Its claimant died before it learnt of the grant; the session goes on with it elsewhere.
+    if (grant === undefined) {
+      const resumed = grantFrom(result.lease, process, startedMs, scheduler.nowMs)
+      history.grants.push({ ...resumed, kept: how === 'renew', abandonedMs: scheduler.nowMs })
+    } else {
+      if (grant.lease.token !== lease.token) history.saw('raised')
+      grant.lease = result.lease
+      if (how === 'renew') keep(grant)
+      renewUntil(grant, process.historyMs(result.lease.validUntilMonoMs), scheduler.nowMs)
+    }
+    return result
+  }
   return {
     ...leases,
     claim: async (request) => {
@@ -299,25 +329,8 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       }
       return result
     },
-    renew: async (lease) => {
-      const startedMs = scheduler.nowMs
-      const result = await leases.renew(lease)
-      if (result.kind === 'lost') history.saw('renewal_lost')
-      if (result.kind !== 'renewed') return result
-      history.saw('renewed')
-      votes.checkRenewal(result.lease, startedMs, scheduler.nowMs, process.clock.monoMs())
-      const grant = history.grantRaisedTo(lease)
-      // Its claimant died before it learnt of the grant; the session goes on with it elsewhere.
-      if (grant === undefined) {
-        const resumed = grantFrom(result.lease, process, startedMs, scheduler.nowMs)
-        history.grants.push({ ...resumed, abandonedMs: scheduler.nowMs })
-      } else {
-        if (grant.lease.token !== lease.token) history.saw('raised')
-        grant.lease = result.lease
-        renewUntil(grant, process.historyMs(result.lease.validUntilMonoMs), scheduler.nowMs)
-      }
-      return result
-    },
+    renew: (lease) => renewed(lease, 'renew'),
+    raise: (lease) => renewed(lease, 'raise'),
     complete: async (lease, outcome) => {
       const grant = history.grantOf(lease)
       const content = contentOf(outcome)
@@ -349,6 +362,17 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       const result = await leases.release(lease)
       if (grant !== undefined && result.kind === 'released') grant.releasedMs ??= scheduler.nowMs
       history.step(scheduler.nowMs, 3, () => `${process.name} releases token ${lease.token}: ${result.kind}`)
+      return result
+    },
+    withdraw: async (lease) => {
+      const grant = history.grantOf(lease)
+      if (grant !== undefined && grant.releaseSentMs === undefined && !grant.kept) {
+        grant.releaseSentMs = scheduler.nowMs
+        grant.withdrawn = true
+      }
+      const result = await leases.withdraw(lease)
+      if (grant?.withdrawn && result.kind === 'released') grant.releasedMs ??= scheduler.nowMs
+      history.step(scheduler.nowMs, 3, () => `${process.name} withdraws token ${lease.token}: ${result.kind}`)
       return result
     },
     read: async (key) => {

@@ -218,13 +218,21 @@ function commandOf({ key, bytes, rest }: Frame): RecordCommand | undefined {
     case 'C':
       return { kind: 'claim', ...work, leaseMs }
     case 'N':
-      return { kind: 'renew', ...work, attempt, leaseMs }
+    case 'U':
+      return {
+        kind: 'renew',
+        ...work,
+        attempt,
+        leaseMs,
+        ...(bytes[0] === 'U' ? { raises: true as const } : {}),
+      }
     case 'D': {
       const told = accepted === NO_TOKEN ? {} : { acceptedToken: accepted }
       return { kind: 'complete', ...work, attempt, outcome: Buffer.from(rest, 'latin1'), ...told }
     }
     case 'R':
-      return { kind: 'release', ...by }
+    case 'W':
+      return { kind: 'release', ...by, ...(bytes[0] === 'W' ? { withdraws: true as const } : {}) }
     default:
       return undefined
   }

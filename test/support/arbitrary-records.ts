@@ -16,15 +16,18 @@ export function arbitraryRecord(nowMs: number): fc.Arbitrary<NodeRecord> {
   const claimedAtNodeMs = fc.constant(nowMs - 90_000)
   return fc.oneof(
     fc.record({ state: fc.constant('released' as const), fence: token }),
-    fc.record({
-      state: fc.constant('claimed' as const),
-      fence: token,
-      owner,
-      leaseUntilNodeMs,
-      attempt,
-      fingerprint,
-      claimedAtNodeMs,
-    }),
+    fc
+      .record({
+        state: fc.constant('claimed' as const),
+        fence: token,
+        owner,
+        leaseUntilNodeMs,
+        attempt,
+        fingerprint,
+        claimedAtNodeMs,
+        kept: fc.boolean(),
+      })
+      .map(({ kept, ...claimed }): NodeRecord => (kept ? { ...claimed, kept } : claimed)),
     // Given back after a takeover: it has no holder.
     fc.record({
       state: fc.constant('claimed' as const),

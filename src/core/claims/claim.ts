@@ -301,13 +301,16 @@ function unavailable(answeredNodes: number, ports: ClaimPorts, full = 0): Unavai
   return { kind: 'unavailable', answered: answeredNodes, required, ...(full === 0 ? {} : { full }) }
 }
 
-/** Sends a release to every node that granted or may have, before the next attempt; the other nodes get none. */
+/**
+ * Withdraws the claim on every node that granted or may have, before the next attempt; the other nodes hear nothing. A node
+ * refuses where another call of the same session renewed the claim meanwhile.
+ */
 async function releaseGranted(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<void> {
   const { request, owner, token } = proposal
   const skip = new Set(round.answers.flatMap((answer, index) => (mayHaveGranted(answer) ? [] : [index])))
   if (skip.size === ports.quorum.nodeCount) return
   await ports.quorum.run(
-    { kind: 'release', key: request.key, token, owner, keyTtlMs: keyTtlMs(request) },
+    { kind: 'release', key: request.key, token, owner, keyTtlMs: keyTtlMs(request), withdraws: true },
     skip,
   )
 }

@@ -52,13 +52,19 @@ export function createLeases(options: LeasesOptions): Leases {
   return {
     claim: (request) => claimIdentity(request, ports),
     renew: (lease) => renew(lease, options),
+    raise: (lease) => renew(lease, options, { raises: true }),
     complete: (lease, outcome) => complete(lease, outcome, options),
     release: (lease) => release(lease, options),
+    withdraw: (lease) => release(lease, options, { withdraws: true }),
     read: (key) => read(key, options),
   }
 }
 
-async function renew(lease: Lease, { quorum, clock, events }: LeasePorts): Promise<RenewResult> {
+async function renew(
+  lease: Lease,
+  { quorum, clock, events }: LeasePorts,
+  how: { readonly raises?: true } = {},
+): Promise<RenewResult> {
   const startedAt = now(clock)
   const { key, token, owner, leaseMs, retentionMs, fingerprint, attempt } = lease
   const command = {
@@ -70,6 +76,7 @@ async function renew(lease: Lease, { quorum, clock, events }: LeasePorts): Promi
     fingerprint,
     attempt,
     keyTtlMs: retentionMs + leaseMs,
+    ...how,
   } as const
   const round = await quorum.run(command)
   const renewedLease = { ...lease, ...validityFrom(startedAt, leaseMs) }
@@ -151,10 +158,15 @@ async function offer(
       }
 }
 
-async function release(lease: Lease, { quorum, clock, events }: LeasePorts): Promise<ReleaseResult> {
+async function release(
+  lease: Lease,
+  { quorum, clock, events }: LeasePorts,
+  how: { readonly withdraws?: true } = {},
+): Promise<ReleaseResult> {
   const { key, token, owner, leaseMs, retentionMs } = lease
   const startedMonoMs = clock.monoMs()
-  const round = await quorum.run({ kind: 'release', key, token, owner, keyTtlMs: retentionMs + leaseMs })
+  const keyTtlMs = retentionMs + leaseMs
+  const round = await quorum.run({ kind: 'release', key, token, owner, keyTtlMs, ...how })
   const result: ReleaseResult = round.majorityReached
     ? { kind: 'released' }
     : { kind: (await rejection(round, ['released'])) === 'refused' ? 'not_owner' : 'unavailable' }

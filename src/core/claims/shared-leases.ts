@@ -129,6 +129,9 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
       held.end(lease)
       return leases.release(lease)
     },
+    // Only claimants with an owner of their own raise and withdraw, and their leases are not shared.
+    raise: (lease) => leases.raise(lease),
+    withdraw: (lease) => leases.withdraw(lease),
     read: (key) => leases.read(key),
     whenEnded: (key) => held.whenEnded(key),
   }

@@ -66,8 +66,10 @@ export function routeLeases(
   return {
     claim: async (request) => of(request.key)?.claim(request) ?? away,
     renew: async (lease) => of(lease.key)?.renew(lease) ?? away,
+    raise: async (lease) => of(lease.key)?.raise(lease) ?? away,
     complete: async (lease, outcome) => of(lease.key)?.complete(lease, outcome) ?? away,
     release: async (lease) => of(lease.key)?.release(lease) ?? away,
+    withdraw: async (lease) => of(lease.key)?.withdraw(lease) ?? away,
     read: async (key) => of(key)?.read(key) ?? away,
   }
 }

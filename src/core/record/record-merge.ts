@@ -16,6 +16,7 @@
  */
 
 import { ATTEMPT_MAX, NO_OWNER, type NodeRecord } from './record.ts'
+import type { Token } from './token.ts'
 
 type Completed = Extract<NodeRecord, { state: 'completed' }>
 type Undecided = Exclude<NodeRecord, Completed>
@@ -93,7 +94,7 @@ function ofWhatMayStand(merged: Claimed, records: readonly NodeRecord[], needed:
   if (mayStand(merged)) return merged
   const [first, ...rest] = claims.filter(mayStand)
   const standing = first && rest.reduce<NodeRecord>(mergeRecords, first)
-  return standing?.state === 'claimed' ? { ...standing, fence: merged.fence, owner: NO_OWNER } : merged
+  return standing?.state === 'claimed' ? withoutOwner(standing, merged.fence) : merged
 }
 
 /**
@@ -129,7 +130,12 @@ export function adoptRecord(own: NodeRecord | undefined, merged: Merged, nodeMs:
 function withoutStrayClaim(mine: NodeRecord, theirs: NodeRecord): NodeRecord | undefined {
   if (mine.state !== 'claimed' || theirs.state !== 'claimed') return undefined
   if (mine.fence <= theirs.fence || mine.fingerprint === theirs.fingerprint) return undefined
-  return { ...theirs, fence: mine.fence, owner: NO_OWNER }
+  return withoutOwner(theirs, mine.fence)
+}
+
+/** Under a fence that is not its own: nobody can renew or release it, so it is not kept either. */
+function withoutOwner({ kept: _, ...claim }: Claimed, fence: Token): Claimed {
+  return { ...claim, fence, owner: NO_OWNER }
 }
 
 /** Of one and the same moment: see {@link onNoClock}. Commutative and idempotent. */
@@ -175,7 +181,12 @@ function mergeClaims(a: Undecided, b: Undecided): NodeRecord {
       compare(other.owner, one.owner) ||
       compare(other.fingerprint, one.fingerprint),
   )
-  return { ...longer, attempt: Math.max(attemptBeside(a, b), attemptBeside(b, a)) }
+  return {
+    ...longer,
+    attempt: Math.max(attemptBeside(a, b), attemptBeside(b, a)),
+    // Whichever of them was: a claim that is kept without need only lasts until its lease ends.
+    ...(a.kept || b.kept ? { kept: true } : {}),
+  }
 }
 
 /**
@@ -196,7 +207,7 @@ function compare(one: string, other: string): number {
 function supersede(over: Undecided, under: Undecided): NodeRecord {
   if (under.state === 'released') return over
   if (over.state === 'released') {
-    return { ...under, fence: over.fence, owner: NO_OWNER, leaseUntilNodeMs: 0 }
+    return { ...withoutOwner(under, over.fence), leaseUntilNodeMs: 0 }
   }
   if (over.fingerprint !== under.fingerprint) return over
   const least = over.owner === NO_OWNER ? under.attempt : under.attempt + 1

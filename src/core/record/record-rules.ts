@@ -96,8 +96,9 @@ function claim(
         const { fence, fingerprint } = record
         return { answer: { kind: 'mismatch', fence, remainingMs, fingerprint, nodeMs } }
       }
-      if (owner === record.owner && remainingMs > 0) {
-        // The same claimant again, in a later round or a repeated message: not a new attempt.
+      if (owner === record.owner && remainingMs > 0 && record.kept === undefined) {
+        // The same claimant again, in a later round or a repeated message: not a new attempt. A claim that is kept is
+        // worked under, perhaps by another call of the same session: it refuses its own claimant as everybody.
         return token >= record.fence ? granted(record.attempt, record.claimedAtNodeMs) : stale(record.fence)
       }
       if (remainingMs > 0) {
@@ -122,7 +123,7 @@ function renew(
   if ((record === undefined || token > record.fence) && isTooFarAhead(token, nodeMs, maxTokenAheadMs))
     return { answer: { kind: 'skewed', nodeMs } }
   const lost = (fence: Token): Effect => ({ answer: { kind: 'lost', fence, nodeMs } })
-  const renewed = (claimedAtNodeMs: number): Effect => ({
+  const renewed = (claimedAtNodeMs: number, kept = command.raises === undefined): Effect => ({
     answer: { kind: 'renewed', nodeMs },
     write: {
       record: {
@@ -133,6 +134,7 @@ function renew(
         attempt: command.attempt,
         fingerprint: command.fingerprint,
         claimedAtNodeMs,
+        ...(kept ? { kept } : {}),
       },
       ttl: { ms: command.keyTtlMs },
     },
@@ -150,7 +152,10 @@ function renew(
     case 'released':
       return token > record.fence ? renewed(nodeMs) : lost(record.fence)
     case 'claimed': {
-      if (record.owner === owner) return renewed(record.claimedAtNodeMs)
+      if (record.owner === owner) {
+        if (command.raises === undefined || record.kept === undefined) return renewed(record.claimedAtNodeMs)
+        return token > record.fence ? lost(record.fence) : renewed(record.claimedAtNodeMs, true)
+      }
       const lapsed = record.leaseUntilNodeMs <= nodeMs
       return lapsed && token > record.fence ? renewed(nodeMs) : lost(record.fence)
     }
@@ -236,11 +241,13 @@ function release(
   if (record.state !== 'claimed' || record.fence !== token || record.owner !== owner) {
     return { answer: { kind: 'not_owner', fence: record.fence, nodeMs } }
   }
+  const { kept, ...claimed } = record
+  if (command.withdraws && kept) return { answer: { kind: 'not_owner', fence: record.fence, nodeMs } }
   if (record.attempt === 1) return released
   return {
     answer: { kind: 'released', nodeMs },
     write: {
-      record: { ...record, owner: NO_OWNER, leaseUntilNodeMs: 0, attempt: record.attempt - 1 },
+      record: { ...claimed, owner: NO_OWNER, leaseUntilNodeMs: 0, attempt: record.attempt - 1 },
       ttl: { ms: keyTtlMs },
     },
   }

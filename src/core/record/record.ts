@@ -9,13 +9,17 @@
  * only decides how soon a dead holder is replaced; nothing about order or agreement rests on a clock.
  *
  *   absent    → claimed | completed | released
- *   claimed   → claimed (renewed, or taken over: attempt + 1) | completed | released
+ *   claimed   → claimed (renewed: kept; raised; or taken over: attempt + 1) | completed | released
  *   released  → claimed | completed
  *   completed → completed (a higher ballot writes the adopted outcome again)
  *
  * Differences from a lock: a lapsed claim stays readable until the key's own expiry, so that the next claimant learns
  * that it is a takeover; a release keeps the fence, so that a delayed claim of the same token bounces; and releasing a
  * takeover restores the lapsed claim of the earlier attempt, because the fate of that attempt is still unknown.
+ *
+ * A claim is *kept* once it was renewed: somebody works under it. Until then it may be withdrawn, raised and claimed again by
+ * its own claimant, all of which belong to the claiming. A session may claim in one process and find its claim on a majority
+ * in another: that one renews it, and what the first still sends, because it heard too few nodes, must not undo it.
  *
  * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.2; redis.io, "Distributed Locks with Redis".
  */
@@ -59,6 +63,8 @@ export type NodeRecord =
       readonly attempt: number
       readonly fingerprint: Fingerprint
       readonly claimedAtNodeMs: number
+      /** It was renewed at this fence since it was claimed. */
+      readonly kept?: true
     }
   | { readonly state: 'released'; readonly fence: Token }
   | {
@@ -99,6 +105,8 @@ export type RecordCommand =
       readonly fingerprint: Fingerprint
       readonly attempt: number
       readonly keyTtlMs: number
+      /** A part of claiming several records: it keeps nothing, and what is kept at a smaller token refuses it. */
+      readonly raises?: true
     }
   | {
       readonly kind: 'complete'
@@ -122,6 +130,8 @@ export type RecordCommand =
       readonly token: Token
       readonly owner: Owner
       readonly keyTtlMs: number
+      /** By a claimant that gives up before it works: what is kept stays. */
+      readonly withdraws?: true
     }
   | { readonly kind: 'read'; readonly key: string }
 

@@ -22,9 +22,9 @@ import {
   type Reservation,
   type ReserveRequest,
   type ReserveResult,
-  release,
   reserve,
   type Validity,
+  withdraw,
 } from './reservations.ts'
 
 const WAIT_BACKOFF: Backoff = { initialMs: 25, maxMs: 250 }
@@ -71,7 +71,7 @@ async function reserveAlive(
 ): Promise<ReserveResult> {
   const result = await reserve(request, leases, random)
   if (result.kind !== 'reserved' || remainingMs(result.validity, now(clock)) > 0) return result
-  await release(result.reservation, leases)
+  await withdraw(result.reservation, leases)
   const { intents, leaseMs } = result.reservation
   return { kind: 'conflict', intent: intents[0]!, entity: false, retryAfterMs: leaseMs }
 }

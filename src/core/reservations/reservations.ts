@@ -126,14 +126,14 @@ export async function reserve(
     const claimed = await leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
     const entity = index >= intents.length
     if (claimed.kind !== 'granted') {
-      await releaseAll(held, leases)
+      await withdrawAll(held, leases)
       const resumed = isTaken(claimed) ? await resume(request, leases) : undefined
       return resumed ?? refusal(intent, entity, claimed)
     }
     held.push(claimed.lease)
     if (!entity && claimed.lease.attempt > 1 && request.takeover === 'indeterminate') {
-      // Releasing a takeover restores the lapsed claim, so the question stays open until the orphan is settled.
-      await releaseAll(held, leases)
+      // Withdrawing a takeover restores the lapsed claim, so the question stays open until the orphan is settled.
+      await withdrawAll(held, leases)
       return { kind: 'undecided', intent, retryAfterMs: leaseMs }
     }
   }
@@ -183,14 +183,14 @@ async function underOneToken(
   const raised = held.map((lease) => ({ ...lease, token }))
   const current = await Promise.all(
     held.map(async (lease, index) =>
-      lease.token === token ? ({ kind: 'renewed', lease } as const) : leases.renew(raised[index]!),
+      lease.token === token ? ({ kind: 'renewed', lease } as const) : leases.raise(raised[index]!),
     ),
   )
   const failed = current.findIndex(({ kind }) => kind !== 'renewed')
   const inTheWay = held[failed]
   if (inTheWay !== undefined) {
     // Where a claim could not be raised, nodes may hold either token.
-    await releaseAll([...held, ...raised], leases)
+    await withdrawAll([...held, ...raised], leases)
     if (current.every(({ kind }) => kind !== 'lost')) {
       const skewed = current.some((one) => one.kind === 'unavailable' && one.skewed === true)
       return { kind: 'unsettled', ...(skewed ? { skewed } : {}) }
@@ -246,8 +246,9 @@ function refusal(
   }
 }
 
-async function releaseAll(held: readonly Lease[], leases: Leases): Promise<void> {
-  await Promise.all(held.map((lease) => leases.release(lease)))
+/** What is given up before it is answered: a later call of the same session may have resumed it, and keeps it then. */
+async function withdrawAll(held: readonly Lease[], leases: Leases): Promise<void> {
+  await Promise.all(held.map((lease) => leases.withdraw(lease)))
 }
 
 /** @param leaseMs from now on; also what later renewals use */
@@ -284,7 +285,7 @@ export async function complete(
     if (refused !== undefined) return refused
   }
   // Only now may the next holder work on the entities. An unreachable one is free when its lease ends.
-  await releaseAll(all.slice(reservation.intents.length), leases)
+  await Promise.all(all.slice(reservation.intents.length).map((lease) => leases.release(lease)))
   return { kind: 'done' }
 }
 
@@ -318,6 +319,11 @@ export async function release(reservation: Reservation, leases: Leases): Promise
   const results = await Promise.all(leasesOf(reservation).map((lease) => leases.release(lease)))
   if (results.some(({ kind }) => kind === 'not_owner')) return { kind: 'fenced' }
   return results.every(({ kind }) => kind === 'released') ? { kind: 'done' } : { kind: 'unavailable' }
+}
+
+/** Gives up a reservation that was never answered. */
+export function withdraw(reservation: Reservation, leases: Leases): Promise<void> {
+  return withdrawAll(leasesOf(reservation), leases)
 }
 
 /** The record of each of them now, in the order given. */

@@ -37,13 +37,14 @@ local function merge_claims(a, b)
   if a.owner == NOBODY and b.owner ~= NOBODY then attempt = math.max(b.attempt, a.attempt + 1) end
   if b.owner == NOBODY and a.owner ~= NOBODY then attempt = math.max(a.attempt, b.attempt + 1) end
   longer.attempt = math.min(ATTEMPT_MAX, attempt)
+  longer.kept = a.kept or b.kept
   return longer
 end
 
 local function supersede(over, under)
   if under.state == 'R' then return over end
   if over.state == 'R' then
-    under.fence, under.owner, under.lease_until = over.fence, NOBODY, 0
+    under.fence, under.owner, under.lease_until, under.kept = over.fence, NOBODY, 0, false
     return under
   end
   if over.fingerprint ~= under.fingerprint then return over end
@@ -85,7 +86,7 @@ local function adopt(key, packed, chosen, ttl)
     elseif mine.fence > theirs.fence then
       if mine.state == 'C' and theirs.state == 'C' and mine.fingerprint ~= theirs.fingerprint then
         -- Granted in quarantine, for another content, and counted by nobody: see adoptRecord.
-        theirs.fence, theirs.owner = mine.fence, NOBODY
+        theirs.fence, theirs.owner, theirs.kept = mine.fence, NOBODY, false
         result = theirs
       else
         result = supersede(mine, theirs)
@@ -98,7 +99,7 @@ local function adopt(key, packed, chosen, ttl)
     write_released(key, result.fence, ttl)
   elseif result.state == 'C' then
     local lease_until = result.lease_until > 0 and NOW + result.lease_until or 0
-    write(key, 'C', result.fence, NO_TOKEN, result.owner, lease_until, result.attempt, result.fingerprint,
+    write(key, 'C', result.fence, result.kept and KEPT or NO_TOKEN, result.owner, lease_until, result.attempt, result.fingerprint,
       result.claimed_at, '', ttl)
   else
     write(key, result.copied and 'H' or 'D', result.fence, result.accepted, result.owner, 0, result.attempt,

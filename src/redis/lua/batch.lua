@@ -12,7 +12,7 @@ Answers  [1] lines: this node's time (ms since 1970) and 1 where the epoch stand
 Writes to a node whose epoch does not stand are carried out, and its answers are not counted (enrolment).
 
 A frame, all fields of fixed width and in the order in which a record has them; what a command does not use is zeros:
-    1        the command: C claim, N renew, D complete, R release, G read; S show, Q standing, A adopt
+    1        the command: C claim, N renew, U raise, D complete, R release, W withdraw, G read; S show, Q standing, A adopt
     2-17     token, 16 digits          18-33  accepted token, 16 digits (complete; of the claim that is compared: zeros)
    34-65     owner, 32 hex digits
    66-69     attempt, 4 digits         70-133 fingerprint, 64 hex digits
@@ -25,7 +25,7 @@ Redis runs this whole chunk at each call. So what is made at each call is little
 function without upvalues, and the two commands that nearly every request needs are carried out here, with as few calls
 and strings as they take: the claim of a key that is free, and the completion of a claim as it was granted. Their rules
 are those of claim.lua and complete.lua, which stand for every other case. A completion with an accepted token is none of
-them: a claim has none, so the two never compare as equal.
+them: a claim has none, so the two never compare as equal. Nor is that of a claim that is kept, whose field is not zeros.
 ]]
 local sub, format, try, FRAMES = string.sub, string.format, redis.pcall, ARGV[3]
 local TIME = try('TIME')

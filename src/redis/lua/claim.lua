@@ -5,7 +5,7 @@ KEYS  the record's key
 Frame token, owner, lease, fingerprint, key lifetime
 Answers
   GRANTED    attempt                                  the lease is the caller's; attempt > 1: an earlier one lapsed
-  HELD       fence, remaining ms, fingerprint, attempt   another owner's lease is live
+  HELD       fence, remaining ms, fingerprint, attempt   another owner's lease is live, or the caller's own that is kept
   MISMATCH   fence, remaining ms, fingerprint         a claim, live or lapsed (0 ms), of another fingerprint
   STALE      fence                                    the token is not above what was promised
   SKEWED                                              the token lies further ahead of this node's clock than tolerated
@@ -41,10 +41,11 @@ local function claim(key, token, owner, lease, fingerprint, ttl, found)
 
   local remaining = math.max(0, record.lease_until - NOW)
   if record.fingerprint ~= fingerprint then return { MISMATCH, record.fence, remaining, record.fingerprint } end
-  if owner == record.owner and remaining > 0 then
-    -- The same claimant again: a later round of its own, or a repeated message. Not a new attempt.
+  if owner == record.owner and remaining > 0 and not record.kept then
+    -- The same claimant again: a later round of its own, or a repeated message. Not a new attempt. A claim that is kept is
+    -- worked under, perhaps by another call of the same session: it refuses its own claimant as everybody.
     if token < record.fence then return { STALE, record.fence } end
-    write_claim(key, token, owner, lease, record.attempt, fingerprint, record.claimed_at, ttl)
+    write_claim(key, false, token, owner, lease, record.attempt, fingerprint, record.claimed_at, ttl)
     return { GRANTED, record.attempt }
   end
   if remaining > 0 then return { HELD, record.fence, remaining, record.fingerprint, record.attempt } end

@@ -13,12 +13,12 @@ local function carry_out(key, at, size, found)
   local rest = sub(FRAMES, at + 173, at + 172 + size)
   if kind == 'A' then return adopt(key, rest, attempt == 1, tonumber(ttl)) end
   local token, owner, fingerprint = sub(FRAMES, at + 1, at + 16), sub(FRAMES, at + 33, at + 64), sub(FRAMES, at + 69, at + 132)
-  if kind == 'R' then return release(key, token, owner, ttl) end
+  if kind == 'R' or kind == 'W' then return release(key, token, owner, ttl, kind == 'W') end
   if kind == 'D' then
     return complete(key, token, sub(FRAMES, at + 17, at + 32), owner, fingerprint, attempt, rest, ttl)
   end
   local lease = tonumber(sub(FRAMES, at + 133, at + 148))
-  if kind == 'N' then return renew(key, token, owner, lease, fingerprint, attempt, ttl) end
+  if kind == 'N' or kind == 'U' then return renew(key, token, owner, lease, fingerprint, attempt, ttl, kind == 'U') end
   if kind == 'C' then return claim(key, token, owner, lease, fingerprint, ttl, found) end
   error('unknown command ' .. kind)
 end

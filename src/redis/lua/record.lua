@@ -5,7 +5,8 @@ Layout (byte offsets as GETRANGE counts them, all fields fixed width, so that th
     0       version, '1'
     1       state: C claimed, R released, D completed, H completed as learnt from other nodes (adopt.lua)
     2-17    fence: largest token promised, 16 digits
-   18-33    token at which the outcome was accepted, 16 digits; zeros without an outcome
+   18-33    token at which the outcome was accepted, 16 digits; zeros without an outcome. Of a claim that is kept (renew.lua): 1,
+            which is no token. Not a state of its own: earlier builds, which run beside this one during a roll, read a claim
    34-65    owner, 32 hex digits; zeros where nobody
    66-81    lease end on this node's clock, milliseconds since 1970, 16 digits
    82-85    attempt, 4 digits
@@ -17,6 +18,7 @@ Tokens are compared as strings of equal length: Lua's numbers print with 14 digi
 local HEADER = 166
 local ATTEMPT_MAX = 9999
 local NOBODY = string.rep('0', 32)
+local KEPT = '0000000000000001'
 
 local function digits(number, width)
   return string.format('%0' .. width .. '.0f', number)
@@ -46,6 +48,10 @@ local function parse_header(header)
   if not (record.state == 'C' or record.state == 'R' or record.state == 'D') or not record.lease_until
     or not record.attempt or not string.match(record.fence, '^%d+$') or not string.match(record.accepted, '^%d+$') then
     error('damaged record: header fields')
+  end
+  if record.state == 'C' then
+    record.kept = record.accepted ~= NO_TOKEN
+    record.accepted = NO_TOKEN
   end
   return record
 end
@@ -104,8 +110,8 @@ local function write(key, state, fence, accepted, owner, lease_until, attempt, f
   put(key, pack(state, fence, accepted, owner, lease_until, attempt, fingerprint, claimed_at, outcome), ttl)
 end
 
-local function write_claim(key, token, owner, lease, attempt, fingerprint, claimed_at, ttl)
-  write(key, 'C', token, NO_TOKEN, owner, NOW + lease, attempt, fingerprint, claimed_at, '', ttl)
+local function write_claim(key, kept, token, owner, lease, attempt, fingerprint, claimed_at, ttl)
+  write(key, 'C', token, kept and KEPT or NO_TOKEN, owner, NOW + lease, attempt, fingerprint, claimed_at, '', ttl)
 end
 
 -- A grant of work that is yet to be done, and whose outcome will take room: never where there is none.

@@ -1,13 +1,16 @@
 --[[
 release: gives the lease back and keeps the fence, so that a delayed claim of the same token bounces.
 
+withdraw: the same by a claimant that was not granted it, or gives up before anybody works under it. Another call of its session
+may have found the claim on a majority and works under it: then it is kept (renew.lua), and stays.
+
 KEYS  the record's key
 Frame token, owner, key lifetime
 Answers
   RELEASED           nothing of this claim is left here; after a takeover the lapsed claim before it stands again
-  NOT_OWNER  fence   another claim, another token, or an outcome stands; nothing was changed
+  NOT_OWNER  fence   another claim, another token, or an outcome stands; withdraw: or the claim is kept; nothing was changed
 ]]
-local function release(key, token, owner, ttl)
+local function release(key, token, owner, ttl, withdraws)
   local record = read_header(key)
   if not record or (record.state == 'R' and token >= record.fence) then
     -- The claim may still be on its way, over a connection that died: raise the fence to meet it. A claim that would be
@@ -15,7 +18,9 @@ local function release(key, token, owner, ttl)
     if token < TOO_FAR_AHEAD then write_released(key, token, ttl) end
     return { RELEASED }
   end
-  if record.state ~= 'C' or record.fence ~= token or record.owner ~= owner then return { NOT_OWNER, record.fence } end
+  if record.state ~= 'C' or record.fence ~= token or record.owner ~= owner or (withdraws and record.kept) then
+    return { NOT_OWNER, record.fence }
+  end
   if record.attempt == 1 then
     write_released(key, token, ttl)
   else

@@ -37,6 +37,10 @@ const response = (body: string): StoredOutcome => ({
   completedAtWallMs: clock.wallMs(),
 })
 
+const unexpected = async () => {
+  throw new Error('only reservations raise and withdraw')
+}
+
 /** Nodes that answer a claim when the test says so, and any other command at once. */
 const nodes = (): Leases => ({
   claim: () => {
@@ -52,6 +56,8 @@ const nodes = (): Leases => ({
       validUntilWallMs: clock.wallMs() + LEASE_MS,
     },
   }),
+  raise: unexpected,
+  withdraw: unexpected,
   complete: async () => ({ kind: 'recorded' }),
   release: async () => ({ kind: 'released' }),
   read: async () => ({ kind: 'absent' }),

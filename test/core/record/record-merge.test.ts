@@ -24,6 +24,7 @@ const claimed = (fence: number, attempt = 1, leaseUntilNodeMs = 900, owner = ANN
   fingerprint: PRINT,
   claimedAtNodeMs: 0,
 })
+const kept = (record: NodeRecord): NodeRecord => ({ ...record, kept: true }) as NodeRecord
 const lapsed = (fence: number, attempt = 1) => claimed(fence, attempt, 0)
 const givenBack = (fence: number, attempt: number) => claimed(fence, attempt, 0, NO_OWNER)
 const completed = (
@@ -48,6 +49,9 @@ describe('two nodes remember one record differently; a third gets', () => {
     ['the larger fence', released(5), released(9), released(9)],
     ['the claim with the larger token', lapsed(5), claimed(9, 2, 900, BOB), claimed(9, 2, 900, BOB)],
     ['the longer lease of one claim', claimed(5, 1, 300), claimed(5, 1, 900), claimed(5, 1, 900)],
+    ['a claim as kept, where one of them knows that', kept(claimed(5, 1, 300)), claimed(5), kept(claimed(5))],
+    ['a claim as not kept, where a smaller one was', claimed(9, 2), kept(lapsed(5)), claimed(9, 2)],
+    ['no kept claim, where its fence is a release', kept(lapsed(5, 2)), released(9), givenBack(9, 2)],
     // Found by simulation: two claimants had proposed one token, and the release was the other's.
     ['a claim rather than a release of the same token', claimed(5), released(5), claimed(5)],
     ['a takeover rather than what its release left behind', claimed(5, 3), givenBack(5, 2), claimed(5, 3)],
