@@ -72,6 +72,15 @@ export const MUTANTS: readonly Mutant[] = [
     killedBy: ['S2'],
   },
   {
+    name: 'kept-claim-withdrawn',
+    rule: 'what another call of a session renewed is not withdrawn by the first one',
+    file: RULES,
+    from: 'if (command.withdraws && kept) return',
+    to: 'if (command.withdraws && kept && token === 0) return',
+    killedBy: ['S1'],
+    only: 'sessions',
+  },
+  {
     name: 'claim-below-fence',
     rule: 'a token is granted only above every token that the node has seen (no naive token)',
     file: RULES,
