@@ -46,7 +46,8 @@ typedef Record {
 	NUMBER content;
 	NUMBER accepted;	/* the ballot at which the outcome was accepted */
 	NUMBER outcome;
-	bool copied		/* it was told of the outcome, it did not accept it */
+	bool copied;		/* it was told of the outcome, it did not accept it */
+	bool kept		/* of a claim: it was renewed at its fence */
 };
 
 Record record[N];
@@ -57,14 +58,15 @@ hidden NUMBER said_attempt;
 hidden byte said_promised;
 hidden byte accepts;
 hidden NUMBER said_token;
+hidden byte said_kept;
 
 inline erase(r) {
 	r.state = ABSENT; r.fence = 0; r.owner = 0; r.live = 0; r.attempt = 0; r.content = 0;
-	r.accepted = 0; r.outcome = 0; r.copied = 0
+	r.accepted = 0; r.outcome = 0; r.copied = 0; r.kept = 0
 }
 
-inline claim_it(r, token, who, what, nth) {
-	r.state = CLAIMED; r.fence = token; r.owner = who; r.live = 1; r.attempt = nth; r.content = what
+inline claim_it(r, token, who, what, nth, keeps) {
+	r.state = CLAIMED; r.fence = token; r.owner = who; r.live = 1; r.attempt = nth; r.content = what; r.kept = keeps
 }
 
 inline one_more(r) {
@@ -85,15 +87,15 @@ inline on_claim(r, token, who, what) {
 		:: else -> said_promised = (token == r.fence && who == r.owner)
 		fi
 	:: r.state == CLAIMED && r.content != what -> said = MISMATCH
-	:: r.state == CLAIMED && r.content == what && r.live && r.owner == who && token >= r.fence ->
+	:: r.state == CLAIMED && r.content == what && r.live && r.owner == who && !r.kept && token >= r.fence ->
 		said = GRANTED; said_attempt = r.attempt
-	:: r.state == CLAIMED && r.content == what && r.live && r.owner != who -> said = HELD
+	:: r.state == CLAIMED && r.content == what && r.live && (r.owner != who || r.kept) -> said = HELD
 	:: r.state == CLAIMED && r.content == what && !r.live && token > r.fence -> said = GRANTED; one_more(r)
 	:: r.state == ABSENT || (r.state == RELEASED && token > r.fence) -> said = GRANTED; said_attempt = 1
 	:: else -> skip
 	fi;
 	if
-	:: said == GRANTED -> claim_it(r, token, who, what, said_attempt)
+	:: said == GRANTED -> claim_it(r, token, who, what, said_attempt, 0)
 	:: else -> skip
 	fi
 }
@@ -107,8 +109,11 @@ inline on_claim_when_full(r, token, who) {
 	fi
 }
 
-/* renew(token, owner, content, attempt): also repairs a node that missed the claim. */
-inline on_renew(r, token, who, what, nth) {
+/*
+ * renew(token, owner, content, attempt): also repairs a node that missed the claim, and keeps it: what still belongs to the claiming of it is
+ * refused from then on. `raises`: a part of claiming several records, which keeps nothing itself.
+ */
+inline on_renew(r, token, who, what, nth, raises) {
 	said = LOST; said_attempt = 0; said_promised = 0; accepts = 0;
 	if
 	:: r.state == ABSENT -> said = RENEWED
@@ -119,12 +124,14 @@ inline on_renew(r, token, who, what, nth) {
 		:: else -> skip
 		fi
 	:: r.state == RELEASED && token > r.fence -> said = RENEWED
-	:: r.state == CLAIMED && token >= r.fence && r.owner == who -> said = RENEWED
+	:: r.state == CLAIMED && token >= r.fence && r.owner == who && !(raises && r.kept && token > r.fence) -> said = RENEWED
 	:: r.state == CLAIMED && token > r.fence && r.owner != who && !r.live -> said = RENEWED
 	:: else -> skip
 	fi;
 	if
-	:: said == RENEWED && r.state != COMPLETED -> claim_it(r, token, who, what, nth)
+	:: said == RENEWED && r.state != COMPLETED ->
+		said_kept = !raises || (r.state == CLAIMED && r.owner == who && r.kept);
+		claim_it(r, token, who, what, nth, said_kept)
 	:: else -> skip
 	fi
 }
@@ -148,7 +155,7 @@ inline on_complete(r, token, who, what, nth, result) {
 	:: accepts ->
 		said = RECORDED;
 		r.state = COMPLETED; r.fence = token; r.owner = who; r.live = 0; r.attempt = nth; r.content = what;
-		r.accepted = token; r.outcome = result; r.copied = 0
+		r.accepted = token; r.outcome = result; r.copied = 0; r.kept = 0
 	:: else -> skip
 	fi
 }
@@ -166,22 +173,25 @@ inline on_learn(r, token, who, what, nth, at_ballot, result) {
 	:: r.fence == token && r.owner == who && (r.state == CLAIMED || (r.state == COMPLETED && r.accepted < at_ballot)) ->
 		accepts = 1; said = RECORDED;
 		r.state = COMPLETED; r.live = 0; r.attempt = nth; r.content = what;
-		r.accepted = at_ballot; r.outcome = result; r.copied = 0
+		r.accepted = at_ballot; r.outcome = result; r.copied = 0; r.kept = 0
 	:: r.state == COMPLETED && !(!r.copied && r.accepted == at_ballot && r.outcome == result) && !(r.fence == token && r.owner == who && r.accepted < at_ballot) -> said = DONE
 	:: else -> skip
 	fi
 }
 
-/* release(token, owner): keeps the fence. Of a takeover it gives the lapsed claim of the earlier attempt back. */
-inline on_release(r, token, who) {
+/*
+ * release(token, owner): the fence stays. Of a takeover it gives the lapsed claim of the earlier attempt back. `withdraws`: by a claimant that was
+ * not granted it, or never answered with it. What another call of its session keeps stays.
+ */
+inline on_release(r, token, who, withdraws) {
 	said = NOT_OWNER; said_attempt = 0; said_promised = 0; accepts = 0;
 	if
 	:: r.state == ABSENT || (r.state == RELEASED && token >= r.fence) -> erase(r); r.state = RELEASED; r.fence = token; said = GIVEN_BACK
-	:: r.state == CLAIMED && r.fence == token && r.owner == who ->
+	:: r.state == CLAIMED && r.fence == token && r.owner == who && !(withdraws && r.kept) ->
 		said = GIVEN_BACK;
 		if
 		:: r.attempt <= 1 -> erase(r); r.state = RELEASED; r.fence = token
-		:: else -> r.owner = 0; r.live = 0; r.attempt = r.attempt - 1
+		:: else -> r.owner = 0; r.live = 0; r.kept = 0; r.attempt = r.attempt - 1
 		fi
 	:: else -> skip
 	fi
@@ -191,7 +201,8 @@ inline on_release(r, token, who) {
 
 inline copy_record(to, from) {
 	to.state = from.state; to.fence = from.fence; to.owner = from.owner; to.live = from.live; to.attempt = from.attempt;
-	to.content = from.content; to.accepted = from.accepted; to.outcome = from.outcome; to.copied = from.copied
+	to.content = from.content; to.accepted = from.accepted; to.outcome = from.outcome; to.copied = from.copied;
+	to.kept = from.kept
 }
 
 /* `under` has the smaller ballot; what became of that claim is unknown. */
@@ -209,7 +220,7 @@ inline attempt_over(over, under) {
 inline claim_under(into, other) {
 	said_token = into.fence;
 	copy_record(into, other);
-	into.fence = said_token; into.owner = 0; into.live = 0
+	into.fence = said_token; into.owner = 0; into.live = 0; into.kept = 0
 }
 
 /* Neither of the two shows an outcome, and neither is absent. */
@@ -230,8 +241,9 @@ inline merge_undecided(into, other, tie) {
 		:: else -> skip
 		fi;
 		if
-		:: (other.live && !into.live) || (other.live == into.live && tie) -> copy_record(into, other)
-		:: else -> skip
+		:: (other.live && !into.live) || (other.live == into.live && tie) ->
+			said_kept = into.kept; copy_record(into, other); into.kept = into.kept || said_kept
+		:: else -> into.kept = into.kept || other.kept
 		fi;
 		into.attempt = said_attempt
 	:: into.fence > other.fence && other.state == CLAIMED && into.state == RELEASED -> claim_under(into, other)
@@ -244,7 +256,7 @@ inline merge_undecided(into, other, tie) {
 		copy_record(into, other)
 	:: into.fence < other.fence && other.state == RELEASED && into.state == RELEASED -> into.fence = other.fence
 	:: into.fence < other.fence && other.state == RELEASED && into.state == CLAIMED ->
-		into.fence = other.fence; into.owner = 0; into.live = 0
+		into.fence = other.fence; into.owner = 0; into.live = 0; into.kept = 0
 	:: else -> skip
 	fi
 }
@@ -271,7 +283,7 @@ inline merge(into, other, tie) {
 		fi;
 		into.copied = (into.fence != into.accepted)
 	:: other.state == COMPLETED && (into.state == CLAIMED || into.state == RELEASED) ->
-		into.live = 0;
+		into.live = 0; into.kept = 0;
 		if
 		:: into.fence > other.fence -> skip
 		:: else -> into.fence = other.fence; into.owner = other.owner
@@ -296,7 +308,7 @@ inline on_adopt(r, theirs, majority, tie) {
 		/* Granted for another content while the node did not vote, so counted by nobody; a promise all the same. */
 		said_token = r.fence;
 		copy_record(r, theirs);
-		r.fence = said_token; r.owner = 0
+		r.fence = said_token; r.owner = 0; r.kept = 0
 	:: else ->
 		merge(r, theirs, tie);
 		if

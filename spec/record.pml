@@ -377,7 +377,7 @@ inline do_claim(s, n) {
 
 inline do_renew(s, n) {
 	session[s].link[n].renew = 0; count_late(s);
-	on_renew(record[n], session[s].ballot, owner_of(s), content_of(s), 1);
+	on_renew(record[n], session[s].ballot, owner_of(s), content_of(s), 1, 0);
 	printf("node %d carries out renewal of session %d, ballot %d: %d\n", n, s, session[s].ballot, said)
 }
 
@@ -414,7 +414,8 @@ inline do_learn(s, n) {
 
 inline do_release(s, n) {
 	session[s].link[n].release = 0; count_late(s);
-	on_release(record[n], session[s].ballot, owner_of(s));
+	/* A session that gives up has renewed nothing, and no other call of it has: a withdrawal is a release. */
+	on_release(record[n], session[s].ballot, owner_of(s), 0);
 	printf("node %d carries out release of session %d, ballot %d: %d\n", n, s, session[s].ballot, said)
 }
 

@@ -33,7 +33,8 @@
 
 typedef Step {
 	byte kind; byte node; bool counted;
-	NUMBER with_token; NUMBER by_owner; NUMBER of_content; NUMBER number; NUMBER at_token; NUMBER with_outcome;
+	NUMBER with_token; NUMBER by_owner; NUMBER of_content; NUMBER number; NUMBER at_token;
+	NUMBER with_outcome;	/* of a renewal and a release: 1 where it raises or withdraws */
 	byte answer; NUMBER answer_attempt; bool promised
 };
 
@@ -95,7 +96,8 @@ inline compare() {
 inline compare_record() {
 	must(same_record, record[step.node].state == after.state && record[step.node].fence == after.fence && record[step.node].owner == after.owner
 		&& record[step.node].attempt == after.attempt && record[step.node].content == after.content && record[step.node].accepted == after.accepted
-		&& record[step.node].outcome == after.outcome && record[step.node].copied == after.copied && record[step.node].live == after.live)
+		&& record[step.node].outcome == after.outcome && record[step.node].copied == after.copied && record[step.node].live == after.live
+		&& record[step.node].kept == after.kept)
 }
 
 inline anew() {
@@ -128,14 +130,14 @@ proctype Model() {
 				:: else -> skip
 				fi
 			:: step.kind == CLAIM_WHEN_FULL -> on_claim_when_full(record[step.node], step.with_token, step.by_owner); compare()
-			:: step.kind == RENEW -> on_renew(record[step.node], step.with_token, step.by_owner, step.of_content, step.number); compare()
+			:: step.kind == RENEW -> on_renew(record[step.node], step.with_token, step.by_owner, step.of_content, step.number, step.with_outcome); compare()
 			:: step.kind == COMPLETE ->
 				on_complete(record[step.node], step.with_token, step.by_owner, step.of_content, step.number, step.with_outcome);
 				compare(); note_acceptance()
 			:: step.kind == LEARN ->
 				on_learn(record[step.node], step.with_token, step.by_owner, step.of_content, step.number, step.at_token, step.with_outcome);
 				compare(); note_acceptance()
-			:: step.kind == RELEASE -> on_release(record[step.node], step.with_token, step.by_owner); compare()
+			:: step.kind == RELEASE -> on_release(record[step.node], step.with_token, step.by_owner, step.with_outcome); compare()
 			:: step.kind == NOTHING -> compare_record()
 			:: step.kind == LAPSE -> record[step.node].live = step.with_token
 			:: step.kind == FORGET -> votes[step.node] = 0; copy_record(record[step.node], after)
@@ -163,8 +165,8 @@ proctype Model() {
 	od
 }
 
-#define s(kind, node, counted, token, who, what, nth, ballot, result, answer, attempt, promised, state, fence, owner, live, att, content, accepted, outcome, copied) \
-	steps!kind,node,counted,token,who,what,nth,ballot,result,answer,attempt,promised,state,fence,owner,live,att,content,accepted,outcome,copied
+#define s(kind, node, counted, token, who, what, nth, ballot, result, answer, attempt, promised, state, fence, owner, live, att, content, accepted, outcome, copied, kept) \
+	steps!kind,node,counted,token,who,what,nth,ballot,result,answer,attempt,promised,state,fence,owner,live,att,content,accepted,outcome,copied,kept
 
 proctype Driver() {
 #include "steps.pml"

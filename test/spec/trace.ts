@@ -150,7 +150,7 @@ type Fields = Partial<Record<(typeof FIELDS)[number], number>>
 const FIELDS = [
   ...['kind', 'node', 'counted', 'token', 'who', 'what', 'nth', 'ballot', 'result'],
   ...['answer', 'attempt', 'promised'],
-  ...['state', 'fence', 'owner', 'live', 'att', 'content', 'accepted', 'outcome', 'copied'],
+  ...['state', 'fence', 'owner', 'live', 'att', 'content', 'accepted', 'outcome', 'copied', 'kept'],
 ] as const
 
 function line(fields: Fields): string {
@@ -177,7 +177,13 @@ function stepOf(event: Extract<Event, { kind: 'executed' }>, names: Names): Fiel
       return { kind, ...by, what, nth: names.claim(command.token, command.owner) }
     }
     case 'renew':
-      return { kind: 2, ...by, what: names.fingerprint(command.fingerprint), nth: command.attempt }
+      return {
+        kind: 2,
+        ...by,
+        what: names.fingerprint(command.fingerprint),
+        nth: command.attempt,
+        result: Number(command.raises === true),
+      }
     case 'complete': {
       const { fingerprint, attempt: nth, acceptedToken } = command
       const of = { what: names.fingerprint(fingerprint), nth, result: names.outcome(command.outcome) }
@@ -186,7 +192,7 @@ function stepOf(event: Extract<Event, { kind: 'executed' }>, names: Names): Fiel
         : { kind: 4, ...by, ...of, ballot: names.token(acceptedToken) }
     }
     case 'release':
-      return { kind: 5, ...by }
+      return { kind: 5, ...by, result: Number(command.withdraws === true) }
   }
 }
 
@@ -297,7 +303,12 @@ class Names {
       content: this.fingerprint(fingerprint),
     }
     if (record.state === 'claimed')
-      return { state: STATES.claimed, ...common, live: Number(isLive(record, nodeMs)) }
+      return {
+        state: STATES.claimed,
+        ...common,
+        live: Number(isLive(record, nodeMs)),
+        kept: Number(record.kept === true),
+      }
     return {
       state: STATES.completed,
       ...common,
