@@ -176,6 +176,17 @@ describe('a record that is not ours', () => {
     expect(await opened.node.execute({ kind: 'read', key })).toMatchObject({ record: { state: 'claimed' } })
   })
 
+  test('a claim that is kept is stored as a claim, with 1 as accepted token: an earlier build reads it', async () => {
+    const kept = newKey()
+    const token = tokenAt(Date.now())
+    const renewal = { ...claim(kept, token), kind: 'renew', attempt: 1 } as RecordCommand
+    for (const command of [claim(kept, token), renewal]) await opened.node.execute(command)
+    const packed = (await operator.get(kept)) ?? ''
+    expect([packed.slice(0, 2), packed.slice(18, 34)]).toEqual(['1C', '1'.padStart(16, '0')])
+    expect(packed).toHaveLength(intact.length)
+    expect(await opened.node.execute(claim(kept, token + 1))).toMatchObject({ kind: 'held', fence: token })
+  })
+
   test.each<[string, () => Promise<unknown>, string]>([
     ['a list', () => operator.rpush(key, 'x'), 'WRONGTYPE'],
     ['a hash', () => operator.hset(key, 'x', 'y'), 'WRONGTYPE'],

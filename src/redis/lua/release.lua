@@ -18,9 +18,8 @@ local function release(key, token, owner, ttl, withdraws)
     if token < TOO_FAR_AHEAD then write_released(key, token, ttl) end
     return { RELEASED }
   end
-  if record.state ~= 'C' or record.fence ~= token or record.owner ~= owner or (withdraws and record.kept) then
-    return { NOT_OWNER, record.fence }
-  end
+  if record.state ~= 'C' or record.fence ~= token or record.owner ~= owner then return { NOT_OWNER, record.fence } end
+  if withdraws and record.kept then return { NOT_OWNER, record.fence } end
   if record.attempt == 1 then
     write_released(key, token, ttl)
   else
