@@ -13,8 +13,8 @@ import {
   extend,
   type Reservation,
   release,
-  reserve,
 } from '../../src/core/reservations/reservations.ts'
+import { reserve } from '../../src/core/reservations/reserve.ts'
 import { pause } from '../../src/core/retry.ts'
 import { type ActorPorts, entityKeyOf, fingerprintOf, keyOf } from './actors.ts'
 import { streamOf } from './dice.ts'

@@ -17,15 +17,8 @@ import type { Clock, Random } from '../clock.ts'
 import { now } from '../clock-drift.ts'
 import type { Lease, Leases, RenewResult } from '../ports.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
-import {
-  extend,
-  type Reservation,
-  type ReserveRequest,
-  type ReserveResult,
-  reserve,
-  type Validity,
-  withdraw,
-} from './reservations.ts'
+import { extend, type Reservation, type Validity, withdraw } from './reservations.ts'
+import { type ReserveRequest, type ReserveResult, reserve } from './reserve.ts'
 
 const WAIT_BACKOFF: Backoff = { initialMs: 25, maxMs: 250 }
 

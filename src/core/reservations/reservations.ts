@@ -4,19 +4,14 @@
  *   reserve → SUCCESS ── extend* ── complete | release
  *           → CONFLICT (held) | DUPLICATE (completed) | mismatch | unavailable
  *
- * Owns what makes several records one reservation: they are claimed in one order (by the bytes of their keys), all or
- * nothing, under one owner and one token. This process keeps nothing of a reservation: its parts (the signed
- * reservation id carries them) suffice to extend, complete or release it through any sidecar of the cluster.
+ * Owns what is done with a reservation once it is granted; `reserve.ts` claims it. This process keeps nothing of it: its
+ * parts (the signed reservation id carries them) suffice to extend, complete or release it through any sidecar of the
+ * cluster.
  *
  * Entities are locked besides: their records are claimed like the others, and released at the end instead of completed.
- *
- * Half of the owner follows from the session, half is random: a session that retries because its answer was lost is
- * recognised by the first half and gets the same reservation, same token, instead of a conflict with itself.
  */
 
-import { isTaken } from '../claims/waiters.ts'
-import type { Random } from '../clock.ts'
-import type { ClaimResult, CompleteResult, Lease, Leases, ReadResult } from '../ports.ts'
+import type { CompleteResult, Lease, Leases, ReadResult } from '../ports.ts'
 import type { Fingerprint, Owner } from '../record/record.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
@@ -42,53 +37,11 @@ export type Reservation = {
   readonly trace?: ClaimTrace
 }
 
-/** Retry-After where no other holder is known: races end within a claim's budget. */
-const CONTENDED_RETRY_AFTER_MS = 1_000
-
 /** Bytes of an owner that name the session, of 16. */
 export const SESSION_TAG_BYTES = 8
 
-export type ReserveRequest = {
-  readonly intents: readonly Intent[]
-  readonly entities: readonly Intent[]
-  /** Where an earlier attempt at one of the intents lapsed without an outcome. */
-  readonly takeover: 'reexecute' | 'indeterminate'
-  /** {@link SESSION_TAG_BYTES} as hex digits, which no outsider can compute from a session's id. */
-  readonly sessionTag: string
-  readonly leaseMs: number
-  readonly retentionMs: number
-  readonly budgetMs: number
-}
-
 /** How long a reservation is valid: the sooner clock ends it, and of several leases the one that ends first. */
 export type Validity = Pick<Lease, 'validUntilMonoMs' | 'validUntilWallMs'>
-
-export type ReserveResult =
-  | { readonly kind: 'reserved'; readonly reservation: Reservation; readonly validity: Validity }
-  /** `intent` is the one in the way. */
-  | {
-      readonly kind: 'conflict'
-      readonly intent: Intent
-      readonly entity: boolean
-      readonly retryAfterMs: number
-    }
-  /** The fate of an earlier attempt is unknown, and the caller does not want another one. */
-  | { readonly kind: 'undecided'; readonly intent: Intent; readonly retryAfterMs: number }
-  | {
-      readonly kind: 'duplicate'
-      readonly intent: Intent
-      readonly outcome: StoredOutcome
-      readonly token: Token
-      readonly attempt: number
-    }
-  | { readonly kind: 'mismatch'; readonly intent: Intent }
-  | { readonly kind: 'damaged'; readonly intent: Intent }
-  | Extract<ClaimResult, { kind: 'unavailable' }>
-  /**
-   * All were granted, but too few nodes then confirmed them under one token; they were released. `skewed`: the largest
-   * of their tokens is too far ahead of the clocks of another one's nodes.
-   */
-  | { readonly kind: 'unsettled'; readonly skewed?: true }
 
 export type ExtendResult =
   | { readonly kind: 'extended'; readonly reservation: Reservation; readonly validity: Validity }
@@ -103,151 +56,16 @@ export type EndResult =
   | { readonly kind: 'undecided' }
   | { readonly kind: 'unavailable' }
 
-/** One order for all, each key once: two reservations of the same intents never deadlock. */
-export function inOrder(intents: readonly Intent[]): readonly Intent[] {
-  const byKey = new Map(intents.map((intent) => [intent.recordKey, intent]))
-  return [...byKey.values()].sort((a, b) =>
-    Buffer.compare(Buffer.from(a.recordKey), Buffer.from(b.recordKey)),
-  )
-}
-
-export async function reserve(
-  request: ReserveRequest,
-  leases: Leases,
-  random: Random,
-): Promise<ReserveResult> {
-  const { sessionTag, leaseMs, retentionMs, budgetMs } = request
-  const owner = sessionTag + random.hex(16 - SESSION_TAG_BYTES)
-  const intents = inOrder(request.intents)
-  const wanted = [...intents, ...inOrder(request.entities)]
-  const held: Lease[] = []
-  for (const [index, intent] of wanted.entries()) {
-    const { recordKey: key, fingerprint } = intent
-    const claimed = await leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
-    const entity = index >= intents.length
-    if (claimed.kind !== 'granted') {
-      await withdrawAll(held, leases)
-      const resumed = isTaken(claimed) ? await resume(request, leases) : undefined
-      return resumed ?? refusal(intent, entity, claimed)
-    }
-    held.push(claimed.lease)
-    if (!entity && claimed.lease.attempt > 1 && request.takeover === 'indeterminate') {
-      // Withdrawing a takeover restores the lapsed claim, so the question stays open until the orphan is settled.
-      await withdrawAll(held, leases)
-      return { kind: 'undecided', intent, retryAfterMs: leaseMs }
-    }
-  }
-  return underOneToken(held, intents.length, request, leases)
-}
-
-/** The reservation that this session holds already, if exactly what it requests; renewed, which also proves it. */
-async function resume(request: ReserveRequest, leases: Leases): Promise<ReserveResult | undefined> {
-  const { sessionTag, leaseMs, retentionMs } = request
-  const intents = inOrder(request.intents)
-  const entities = inOrder(request.entities)
-  const standing = await read([...intents, ...entities], leases)
-  const [first] = standing
-  if (first?.kind !== 'claimed' || !first.owner.startsWith(sessionTag) || first.remainingMs === 0)
-    return undefined
-  const { owner, token } = first
-  const same = standing.every((one) => one.kind === 'claimed' && one.owner === owner && one.token === token)
-  // An earlier try of the same session is under way, or holds something else: that ends soon.
-  if (!same) {
-    const [intent] = intents
-    return { kind: 'conflict', intent: intent!, entity: false, retryAfterMs: CONTENDED_RETRY_AFTER_MS }
-  }
-  const attempts = attemptsOf(standing.slice(0, intents.length))
-  const reservation = { intents, entities, owner, token, ...attempts, leaseMs, retentionMs }
-  const extended = await extend(reservation, leaseMs, leases)
-  if (extended.kind !== 'extended') return undefined
-  return { kind: 'reserved', reservation: extended.reservation, validity: extended.validity }
-}
-
-function attemptsOf(intents: readonly (ReadResult | Lease)[]): Pick<Reservation, 'attempt' | 'attempts'> {
-  const attempts = intents.map((one) => ('attempt' in one ? one.attempt : 1))
-  const attempt = Math.max(1, ...attempts)
-  return attempts.every((own) => own === attempt) ? { attempt } : { attempt, attempts }
-}
-
-/**
- * Raises every claim to the largest of their tokens. A renewal by the same owner may carry a larger token, which the
- * nodes then hold as the fence: it fences everything granted before.
- */
-async function underOneToken(
-  held: readonly Lease[],
-  intentCount: number,
-  request: ReserveRequest,
-  leases: Leases,
-): Promise<ReserveResult> {
-  const token = Math.max(...held.map((lease) => lease.token))
-  const raised = held.map((lease) => ({ ...lease, token }))
-  const current = await Promise.all(
-    held.map(async (lease, index) =>
-      lease.token === token ? ({ kind: 'renewed', lease } as const) : leases.raise(raised[index]!),
-    ),
-  )
-  const failed = current.findIndex(({ kind }) => kind !== 'renewed')
-  const inTheWay = held[failed]
-  if (inTheWay !== undefined) {
-    // Where a claim could not be raised, nodes may hold either token.
-    await withdrawAll([...held, ...raised], leases)
-    if (current.every(({ kind }) => kind !== 'lost')) {
-      const skewed = current.some((one) => one.kind === 'unavailable' && one.skewed === true)
-      return { kind: 'unsettled', ...(skewed ? { skewed } : {}) }
-    }
-    const entity = failed >= intentCount
-    return { kind: 'conflict', intent: intentOf(inTheWay), entity, retryAfterMs: CONTENDED_RETRY_AFTER_MS }
-  }
-  const valid = current.flatMap((one) => (one.kind === 'renewed' ? [one.lease] : []))
-  const { leaseMs, retentionMs } = request
-  const intents = held.slice(0, intentCount)
-  return {
-    kind: 'reserved',
-    reservation: {
-      intents: intents.map(intentOf),
-      entities: held.slice(intentCount).map(intentOf),
-      owner: held[0]!.owner,
-      token,
-      ...attemptsOf(intents),
-      leaseMs,
-      retentionMs,
-    },
-    validity: soonest(valid),
-  }
-}
-
-function intentOf({ key: recordKey, fingerprint }: Lease): Intent {
-  return { recordKey, fingerprint }
-}
-
-function soonest(all: readonly Validity[]): Validity {
+/** Of several leases: the one that ends first. */
+export function soonest(all: readonly Validity[]): Validity {
   return {
     validUntilMonoMs: Math.min(...all.map((one) => one.validUntilMonoMs)),
     validUntilWallMs: Math.min(...all.map((one) => one.validUntilWallMs)),
   }
 }
 
-function refusal(
-  intent: Intent,
-  entity: boolean,
-  claimed: Exclude<ClaimResult, { kind: 'granted' }>,
-): ReserveResult {
-  switch (claimed.kind) {
-    case 'held':
-    case 'contended':
-      return { kind: 'conflict', intent, entity, retryAfterMs: claimed.retryAfterMs }
-    case 'duplicate':
-      return { ...claimed, intent }
-    case 'mismatch':
-    case 'damaged':
-      return { kind: claimed.kind, intent }
-    case 'unavailable':
-      return claimed
-  }
-}
-
 /** What is given up before it is answered: a later call of the same session may have resumed it, and keeps it then. */
-async function withdrawAll(held: readonly Lease[], leases: Leases): Promise<void> {
+export async function withdrawAll(held: readonly Lease[], leases: Leases): Promise<void> {
   await Promise.all(held.map((lease) => leases.withdraw(lease)))
 }
 

@@ -19,11 +19,10 @@ import { type ReservationSecret, sessionTagOf } from '../../core/reservations/re
 import {
   type Intent,
   type Reservation,
-  type ReserveResult,
-  reserve,
   SESSION_TAG_BYTES,
   type Validity,
 } from '../../core/reservations/reservations.ts'
+import { type ReserveResult, reserve } from '../../core/reservations/reserve.ts'
 import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'
 import { routeFor } from '../request/described-route.ts'

@@ -13,7 +13,7 @@ import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
 import { reservationIdOf } from '../../core/reservations/reservation-id.ts'
 import { type ReservationSecret, sessionTagOf } from '../../core/reservations/reservation-secret.ts'
 import { reserveOrWait } from '../../core/reservations/reservation-wait.ts'
-import { inOrder, type ReserveRequest } from '../../core/reservations/reservations.ts'
+import { inOrder, type ReserveRequest } from '../../core/reservations/reserve.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'
 import {

@@ -9,14 +9,8 @@ import type { Leases, NodeAnswer, RecordNode } from '../../../src/core/ports.ts'
 import type { RecordCommand } from '../../../src/core/record/record.ts'
 import { fingerprintOfName } from '../../../src/core/request/identity.ts'
 import { reserveOrWait } from '../../../src/core/reservations/reservation-wait.ts'
-import {
-  complete,
-  extend,
-  type Intent,
-  type ReserveRequest,
-  release,
-  reserve,
-} from '../../../src/core/reservations/reservations.ts'
+import { complete, extend, type Intent, release } from '../../../src/core/reservations/reservations.ts'
+import { type ReserveRequest, reserve } from '../../../src/core/reservations/reserve.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
 import { createCluster, embeddedNodes } from '../../support/cluster.ts'
@@ -267,6 +261,23 @@ describe('a session reserves again while its first call waits', () => {
     expect((await on.clock.during(first)).kind).toBe('conflict')
     expect(await extend(again, 10_000, on.leases)).toMatchObject({ kind: 'extended' })
     expect((await on.tryReserve('other', ['b'])).kind).toBe('reserved')
+  })
+
+  test('a takeover that the first call is about to give up is none for the second one either', async () => {
+    const on = cluster()
+    await on.mustReserve('before', ['a'])
+    await on.clock.advance(10_001)
+    const { promise: resumed, resolve: goOn } = Promise.withResolvers<void>()
+    const reserveHeld = anotherProcess(on, async (command, execute) => {
+      if (isWithdrawal(command)) await resumed
+      return execute()
+    })
+    const first = reserveHeld(on.ask('s', ['a'], { takeover: 'indeterminate' }))
+    await on.clock.advance(1)
+    const again = await on.tryReserve('s', ['a'], { takeover: 'indeterminate' })
+    goOn()
+    expect([again.kind, (await on.clock.during(first)).kind]).toEqual(['undecided', 'undecided'])
+    expect((await on.mustReserve('other', ['a'])).attempt).toBe(2)
   })
 
   test('what it holds is given back by its own release', async () => {
