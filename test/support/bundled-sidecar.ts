@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto'
 import {
   copyFileSync,
+  globSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -40,11 +41,7 @@ async function provided(): Promise<string> {
   mkdirSync(made, { recursive: true })
   copyFileSync(join(root, 'package.json'), join(made, 'package.json'))
   await bundleSidecar(join(made, 'dist'))
-  // It names its parts, each by its content.
-  const content = createHash('sha256')
-    .update(readFileSync(join(made, 'dist/main.js')))
-    .digest('hex')
-  const folder = join(all, content.slice(0, 16))
+  const folder = join(all, contentOf(made))
   try {
     renameSync(made, folder)
   } catch {
@@ -53,4 +50,12 @@ async function provided(): Promise<string> {
     utimesSync(folder, new Date(), new Date())
   }
   return join(folder, 'dist/main.js')
+}
+
+/** Of every file in the folder: of the Lua scripts too, which the program only reads. */
+function contentOf(folder: string): string {
+  const hash = createHash('sha256')
+  for (const file of globSync('**/*.*', { cwd: folder }).sort())
+    hash.update(`${file}\n`).update(readFileSync(join(folder, file)))
+  return hash.digest('hex').slice(0, 16)
 }
