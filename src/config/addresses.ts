@@ -63,7 +63,12 @@ function parseListenAddress(text: string): Parsed<ListenAddress> {
   if (unix !== null) return value({ kind: 'unix', path: unix[1]! })
   const tcp = HOST_PORT.exec(text)
   if (tcp === null || Number(tcp[2]) > LARGEST_PORT) return refused()
-  return value({ kind: 'tcp', host: tcp[1]!.replace(/^\[|\]$/g, ''), port: Number(tcp[2]) })
+  return value({ kind: 'tcp', host: withoutBrackets(tcp[1]!), port: Number(tcp[2]) })
+}
+
+/** An IPv6 address as sockets take it: a URL has it in brackets. */
+export function withoutBrackets(host: string): string {
+  return host.replace(/^\[|\]$/g, '')
 }
 
 /** Whether a host is this machine for certain. No name is resolved, so `localhost` is the only one that is. */
@@ -193,7 +198,7 @@ function parseRedisUrl(text: string): RedisAddress | string {
     return 'its user or password is not percent-encoded correctly'
   }
   return {
-    host: url.hostname.toLowerCase().replace(/^\[|\]$/g, ''),
+    host: withoutBrackets(url.hostname.toLowerCase()),
     port: url.port === '' ? 6379 : Number(url.port),
     tls: url.protocol === 'rediss:',
     database: Number(database[1]),

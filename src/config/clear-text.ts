@@ -6,7 +6,7 @@
  * refused value is skipped: it has an error of its own.
  */
 
-import { isLoopback, type ListenAddress, nameOfNode } from './addresses.ts'
+import { isLoopback, type ListenAddress, nameOfNode, withoutBrackets } from './addresses.ts'
 import type { ConfigError } from './errors.ts'
 import type { ListenerName } from './listeners.ts'
 import { SETTINGS, type SettingKey, type Settings } from './settings.ts'
@@ -57,7 +57,7 @@ function application({ upstream, proxyListen }: Partial<Settings>): readonly Con
   // Only the proxy connects to it.
   if (proxyListen?.kind === 'off' || upstream?.kind !== 'http') return []
   const { protocol, host, hostname } = new URL(upstream.origin)
-  if (protocol === 'https:' || isLoopback(hostname.replace(/^\[|\]$/g, ''))) return []
+  if (protocol === 'https:' || isLoopback(withoutBrackets(hostname))) return []
   const instead = `write https://${host}, or the address of an application on this machine`
   return [fault('upstream', upstream.origin, instead)]
 }
@@ -85,7 +85,7 @@ function isSafeDatabase(text: string): boolean {
   const { protocol, hostname, pathname, searchParams } = new URL(url)
   if (protocol === 'socket:') return pathname.startsWith('/')
   if (ENCRYPTED_MODES.includes(searchParams.getAll('sslmode').at(-1))) return true
-  const host = searchParams.getAll('host').at(-1) || decoded(hostname.replace(/^\[|\]$/g, ''))
+  const host = searchParams.getAll('host').at(-1) || decoded(withoutBrackets(hostname))
   return host.startsWith('/') || isLoopback(host)
 }
 

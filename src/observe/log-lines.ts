@@ -65,22 +65,13 @@ const LINES: {
       return { ...claimFields(event, nodeCount), elapsed_ms: rounded(event.elapsedMs) }
     },
   }),
-  conflict_repaired: (event, nodeCount) => {
-    const { recordKey, holder, attempt, answered, tokens } = event
-    return {
-      level: 'error',
-      message: 'two outcomes of one identity were seen; the one with the larger token is kept',
-      get fields() {
-        return {
-          ...record(recordKey),
-          lock_id: lockIdOf({ key: recordKey, token: holder }),
-          attempt,
-          ...reached(answered, nodeCount),
-          tokens,
-        }
-      },
-    }
-  },
+  conflict_repaired: (event, nodeCount) => ({
+    level: 'error',
+    message: 'two outcomes of one identity were seen; the one with the larger token is kept',
+    get fields() {
+      return { ...holderFields(event, nodeCount), tokens: event.tokens }
+    },
+  }),
   outcome_damaged: (event, nodeCount) => ({
     level: 'error',
     message: 'a stored outcome is damaged and was not used',
@@ -93,22 +84,13 @@ const LINES: {
       }
     },
   }),
-  outcome_adopted: (event, nodeCount) => {
-    const { recordKey, token, holder, attempt, answered } = event
-    return {
-      level: 'warn',
-      message: 'an outcome that only a minority held was written to a majority',
-      get fields() {
-        return {
-          ...record(recordKey),
-          lock_id: lockIdOf({ key: recordKey, token: holder }),
-          fencing_token: token,
-          attempt,
-          ...reached(answered, nodeCount),
-        }
-      },
-    }
-  },
+  outcome_adopted: (event, nodeCount) => ({
+    level: 'warn',
+    message: 'an outcome that only a minority held was written to a majority',
+    get fields() {
+      return { ...holderFields(event, nodeCount), fencing_token: event.token }
+    },
+  }),
   takeover: (event, nodeCount) => ({
     level: 'warn',
     message: 'an earlier holder ended without an outcome; this attempt takes over',
@@ -293,6 +275,19 @@ function claimFields({ recordKey, token, attempt, answered, remainingMs }: Claim
     attempt,
     ...reached(answered, nodeCount),
     ...remaining(remainingMs),
+  }
+}
+
+/** Of the claim that made an outcome, where another claimant found it. */
+function holderFields(
+  { recordKey, holder, attempt, answered }: EventOf<'conflict_repaired' | 'outcome_adopted'>,
+  nodeCount: number,
+) {
+  return {
+    ...record(recordKey),
+    lock_id: lockIdOf({ key: recordKey, token: holder }),
+    attempt,
+    ...reached(answered, nodeCount),
   }
 }
 
