@@ -6,6 +6,12 @@ import type { Done } from './fault-run.ts'
 
 const PROGRAM = fileURLToPath(new URL('nodes.ts', import.meta.url))
 
+/**
+ * Ten times what a run takes. Node itself may spin for ever while it ends, all work done and the verdict written
+ * (Environment::CleanupHandles; github.com/nodejs/node/issues/47748): the verdict counts, and no process is left behind.
+ */
+const END_WITHIN_MS = 120_000
+
 type Verdict = {
   readonly keys: number
   readonly leftOut: number
@@ -16,7 +22,8 @@ type Verdict = {
 
 export function heldToTheModel(...args: readonly string[]): Promise<Verdict> {
   return new Promise((resolve, reject) => {
-    execFile(process.execPath, [PROGRAM, ...args], (cause, stdout, stderr) => {
+    const bounds = { timeout: END_WITHIN_MS, killSignal: 'SIGKILL' } as const
+    execFile(process.execPath, [PROGRAM, ...args], bounds, (cause, stdout, stderr) => {
       const last = stdout.trimEnd().split('\n').at(-1) ?? ''
       if (last.startsWith('{')) resolve(JSON.parse(last) as Verdict)
       else reject(new Error(`no verdict: ${stderr}`, { cause }))
