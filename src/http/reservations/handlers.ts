@@ -10,6 +10,7 @@ import { reservationIdOf, verifyReservationId } from '../../core/reservations/re
 import { complete, extend, type Reservation, read, release } from '../../core/reservations/reservations.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import type { Problem } from '../message/problems.ts'
+import { intentOfName, scopeOf } from '../request/described-request.ts'
 import {
   type ApiAnswer,
   endedAnswer,
@@ -21,7 +22,7 @@ import {
   wrongTokenAnswer,
 } from './answers.ts'
 import type { Heartbeats } from './heartbeat.ts'
-import { explained, intentOfName, scopeOf } from './intents.ts'
+import { explained } from './intents.ts'
 import {
   durationOf,
   LEASE_MIN_MS,

@@ -16,6 +16,7 @@ import { reserveOrWait } from '../../core/reservations/reservation-wait.ts'
 import { inOrder, type ReserveRequest } from '../../core/reservations/reserve.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'
+import type { Describing } from '../request/described-request.ts'
 import {
   type ApiAnswer,
   NO_SECRET,
@@ -25,7 +26,7 @@ import {
   refusedAnswer,
   reservedBody,
 } from './answers.ts'
-import { type Describing, type Wanted, wantedBy } from './intents.ts'
+import { type Wanted, wantedBy } from './intents.ts'
 import type { Outstanding } from './outstanding.ts'
 import type { ReserveInput } from './schemas.ts'
 

@@ -6,12 +6,13 @@
  */
 
 import Type, { type Static, type TSchema } from 'typebox'
+import { DescribedRequest, VALUE_BYTES_MAX } from '../request/described-request.ts'
 
 export const LIMITS = {
   /** Each is a record on every node, claimed one after the other. */
   valuesMax: 32,
   /** In UTF-8. A value is a name; for longer content use a hash. */
-  valueBytesMax: 1_024,
+  valueBytesMax: VALUE_BYTES_MAX,
   entitiesMax: 8,
   sessionIdCharsMax: 256,
   /** Names of a scope: `core/request/identity.ts`. */
@@ -19,9 +20,6 @@ export const LIMITS = {
   /** `core/reservations/reservation-id.ts`. */
   idCharsMax: 4_096,
   durationCharsMax: 16,
-  headerCountMax: 100,
-  headerCharsMax: 8_192,
-  targetCharsMax: 8_192,
 } as const
 
 const closed = { additionalProperties: false } as const
@@ -79,43 +77,6 @@ const Attempt = Type.Integer({
   minimum: 1,
   description: 'Above 1: an earlier holder’s lease ended and nobody knows what became of its work.',
 })
-
-/** A description of an HTTP request that does not pass through the proxy. */
-const DescribedRequest = Type.Object(
-  {
-    method: Type.String({ pattern: '^[A-Z]{1,32}$', examples: ['POST'] }),
-    path: Type.String({ pattern: '^/[^?#\\s]*$', maxLength: LIMITS.targetCharsMax, examples: ['/payments'] }),
-    query: Type.Optional(
-      Type.String({ maxLength: LIMITS.targetCharsMax, description: 'Without the question mark.' }),
-    ),
-    headers: Type.Optional(
-      Type.Record(
-        Type.String({ pattern: "^[!#$%&'*+\\-.^_`|~0-9A-Za-z]{1,128}$" }),
-        Type.Union([
-          Type.String({ maxLength: LIMITS.headerCharsMax }),
-          Type.Array(Type.String({ maxLength: LIMITS.headerCharsMax }), { maxItems: 16 }),
-        ]),
-        { ...closed, maxProperties: LIMITS.headerCountMax },
-      ),
-    ),
-    body: Type.Optional(Type.String({ description: 'As text; it is hashed as UTF-8.' })),
-    body_base64: Type.Optional(
-      Type.String({
-        pattern: '^[A-Za-z0-9+/]*={0,2}$',
-        description: 'The same for what is no text; one of the two.',
-      }),
-    ),
-  },
-  {
-    ...closed,
-    not: { required: ['body', 'body_base64'] },
-    description:
-      'A request, identified exactly as the proxy would identify it: by its Idempotency-Key and its content, as the route that matches it says.',
-    examples: [
-      { method: 'POST', path: '/payments', headers: { 'idempotency-key': 'order-4711' }, body: '{}' },
-    ],
-  },
-)
 
 export const ReserveBody = Type.Object(
   {
@@ -312,7 +273,6 @@ export const Fingerprinted = Type.Object(
 )
 
 export type ReserveInput = Static<typeof ReserveBody>
-export type DescribedRequestInput = Static<typeof DescribedRequest>
 export type ExtendInput = Static<typeof ExtendBody>
 export type CompleteInput = Static<typeof CompleteBody>
 export type ReleaseInput = Static<typeof ReleaseBody>

@@ -11,6 +11,7 @@ import type { Reservation } from '../../core/reservations/reservations.ts'
 import type { SagaAdmin } from '../../core/saga-admin.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { trackInFlight } from '../server/in-flight.ts'
+import { createJsonListener, type JsonListenerPorts, sendProblem } from '../server/json-listener.ts'
 import type { ListenAt } from '../server/listen-address.ts'
 import { createRequestScheduler } from '../server/request-scheduler.ts'
 import type { RoutedLimits } from '../server/routed-listener.ts'
@@ -20,7 +21,6 @@ import { type AdmissionOptions, admitCalls } from './call-admission.ts'
 import { CALL_NAMES, CALLS, type CallName } from './calls.ts'
 import { createHandlers, type HandlerOptions, type HandlerPorts, type Handlers } from './handlers.ts'
 import { createHeartbeats, type HeartbeatPorts } from './heartbeat.ts'
-import { createListener, type ListenerPorts, sendProblem } from './listener.ts'
 import { openApiDocument } from './openapi.ts'
 import { trackOutstanding } from './outstanding.ts'
 import { createReserveCall, type ReserveCallOptions } from './reserve-call.ts'
@@ -42,7 +42,7 @@ export type ReservationApiOptions = HandlerOptions &
 
 export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding' | 'heartbeats'> &
   Omit<HeartbeatPorts, 'onRenewed'> &
-  ListenerPorts & {
+  JsonListenerPorts & {
     readonly events: Events
     readonly tracing: Tracing
     /** Present if a database is configured. */
@@ -73,7 +73,7 @@ export function createReservationApi(
     heartbeats.settled(reservation)
   }
   const handlers = createHandlers(options, { ...ports, heartbeats, outstanding: { ...outstanding, ended } })
-  const app = createListener(limits, ports, options.tls)
+  const app = createJsonListener(limits, ports, options.tls)
   const document = openApiDocument(options, ports.sagas === undefined ? {} : sagaPaths())
 
   function answer(reply: FastifyReply, given: ApiAnswer, instance?: string): FastifyReply {

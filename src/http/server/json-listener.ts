@@ -1,27 +1,27 @@
 /**
- * The listener of the reservation API: JSON in and out, whatever the call.
+ * A listener of calls in JSON (reservations, operators), whatever the call.
  *
  * Owns the part of HTTP that is the same for every call: what the parser rejects, the form of a body, and errors as problem
- * documents. `server/routed-listener.ts` has its limits.
+ * documents. `routed-listener.ts` has its limits.
  */
 
 import type { FastifyError, FastifyInstance, FastifyReply } from 'fastify'
 import { decodeUtf8 } from '../../core/formats/framing.ts'
 import { type Problem, problemDocument } from '../message/problems.ts'
-import { createConnectionFaults } from '../server/connection-faults.ts'
-import { createRoutedListener, type RoutedLimits } from '../server/routed-listener.ts'
-import type { ListenerTls } from '../server/tls.ts'
+import { createConnectionFaults } from './connection-faults.ts'
+import { createRoutedListener, type RoutedLimits } from './routed-listener.ts'
+import type { ListenerTls } from './tls.ts'
 import { validatorOf } from './validation.ts'
 
-export type ListenerPorts = {
+export type JsonListenerPorts = {
   readonly newInstance: () => string
   /** Receives a fault of the sidecar itself; the caller got 500 with this instance. */
   readonly onFailure: (error: unknown, instance: string) => void
 }
 
-export function createListener(
+export function createJsonListener(
   limits: RoutedLimits,
-  { newInstance, onFailure }: ListenerPorts,
+  { newInstance, onFailure }: JsonListenerPorts,
   tls: ListenerTls | undefined,
 ): FastifyInstance {
   const faults = createConnectionFaults(limits, newInstance)

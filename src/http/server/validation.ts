@@ -1,7 +1,7 @@
-/** Validates with TypeBox inside Fastify: the schemas of `schemas.ts` as they are, without coercion. */
+/** Validates with TypeBox inside Fastify: the schemas of a listener as they are, without coercion. */
 
+import type { TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
-import type { Schema } from './schemas.ts'
 
 type Fault = { readonly instancePath: string; readonly message: string; readonly keyword: string }
 
@@ -9,7 +9,7 @@ type Fault = { readonly instancePath: string; readonly message: string; readonly
 const LAST = new Set(['oneOf', 'anyOf', 'boolean', 'not'])
 
 export function validatorOf(schema: unknown) {
-  const compiled = Compile(schema as Schema)
+  const compiled = Compile(schema as TSchema)
   return (data: unknown) => {
     if (compiled.Check(data)) return { value: data }
     const faults = (compiled.Errors(data) as readonly Fault[]).map(named)
