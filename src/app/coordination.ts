@@ -5,14 +5,13 @@
  */
 
 import type { Config } from '../config/load.ts'
-import { createNodeCollector } from '../coordination/node-collector.ts'
+import { type CollectedStats, createNodeCollector } from '../coordination/node-collector.ts'
 import { createSweeper, type OrphanSeen, paused, type Verdict } from '../coordination/sweeper.ts'
 import { lockIdOf } from '../core/claims/lease.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import { type AuditLog, auditEntryOf } from '../core/coordination/audit-log.ts'
 import { campaign } from '../core/coordination/election.ts'
 import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
-import type { NodeStats } from '../core/nodes/node-stats.ts'
 import type { Leases } from '../core/ports.ts'
 import type { Application } from '../http/proxy/application.ts'
 import { SWEEPER_LEADERSHIP } from '../redis/keys.ts'
@@ -41,7 +40,7 @@ export type Coordination = AsyncDisposable & {
     readonly orphansOpen: number | undefined
   }
   /** Stats of the nodes, by name; undefined while another sidecar is elected to collect them. */
-  nodeStats(): ReadonlyMap<string, NodeStats> | undefined
+  nodeStats(): ReadonlyMap<string, CollectedStats> | undefined
 }
 
 /** The ports of one quorum group. Each has its own leader, so that a lost group does not stop sweeping in the others. */
@@ -100,7 +99,9 @@ function openCoordination(config: Config, ports: CoordinationPorts): Coordinatio
     name: node.name,
     read: () => readNodeStats(client, NODE_STATS_DEADLINE_MS, clock),
   }))
-  const collector = createNodeCollector(sources, config.nodeCollectionIntervalMs, clock)
+  const collector = createNodeCollector(sources, config.nodeCollectionIntervalMs, clock, (node, slow) =>
+    ports.events.publish({ kind: 'slow_command', node, ...slow }),
+  )
   let orphansOpen: number | undefined
   const candidate = campaign({
     ...ports,

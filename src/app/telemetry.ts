@@ -6,10 +6,10 @@
 
 import type { DestinationStream, Logger } from 'pino'
 import type { Config } from '../config/load.ts'
+import type { CollectedStats } from '../coordination/node-collector.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import { createReadinessGate, type ReadinessVerdict } from '../core/health/readiness.ts'
-import type { NodeStats } from '../core/nodes/node-stats.ts'
 import type { Leases, RecordNode } from '../core/ports.ts'
 import type { SagaBacklog } from '../core/saga-admin.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
@@ -44,7 +44,7 @@ export type Watched = NodesSeen & {
   /** If a database is configured and has replied. */
   readonly sagas: SagaBacklog | undefined
   /** By node name, if this sidecar is elected to collect them. */
-  readonly nodeStats: ReadonlyMap<string, NodeStats> | undefined
+  readonly nodeStats: ReadonlyMap<string, CollectedStats> | undefined
 } & Pick<Standing, 'inFlight' | 'leasesReserved' | 'writeBackPending' | 'sweeping'>
 
 export type Telemetry = AsyncDisposable & {

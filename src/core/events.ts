@@ -237,6 +237,16 @@ export type NodeEvent =
       /** 0: it has no limit. */
       readonly limitBytes: number
     }
+  /** A command entered the slow log of a node, whoever sent it; reported by the sidecar that is elected to collect. */
+  | {
+      readonly kind: 'slow_command'
+      readonly node: string
+      /** Its name alone. */
+      readonly command: string
+      readonly durationMs: number
+      /** By the node's clock. */
+      readonly atWallMs: number
+    }
   /** All nodes of a brand-new cluster got their first epoch. */
   | { readonly kind: 'cluster_founded'; readonly nodes: readonly string[] }
   /** This process has worked with one cluster and refuses another one in its place. */

@@ -3,6 +3,8 @@
 export type Gauge<L extends string> = {
   set(value: number): void
   set(labels: Readonly<Record<L, string>>, value: number): void
+  /** Ends all its series. */
+  clear(): void
 }
 
 /** All series exist at once, at `value` (default 0). */

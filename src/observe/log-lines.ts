@@ -191,6 +191,16 @@ const LINES: {
       : `${event.node} has room again: it is sent new claims`,
     fields: { node: event.node, used_bytes: event.usedBytes, limit_bytes: event.limitBytes },
   }),
+  slow_command: ({ node, command, durationMs, atWallMs }) => ({
+    level: 'warn',
+    message: `${node} worked on ${command} for ${rounded(durationMs)} ms, and on nothing else meanwhile`,
+    fields: {
+      node,
+      command,
+      duration_ms: rounded(durationMs),
+      began: new Date(atWallMs).toISOString(),
+    },
+  }),
   cluster_founded: (event) => ({
     level: 'warn',
     message: 'a brand-new cluster was founded: its nodes remembered nothing',

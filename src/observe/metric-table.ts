@@ -79,7 +79,7 @@ export function defineMetrics(kinds: Kinds, options: MetricsOptions) {
   gauge('fencepost_quorum_nodes', 'Nodes of a quorum that are configured.', {}, groupNodes)
   return {
     sagas: options.sagas === true ? sagaGauges(gauge) : undefined,
-    nodeStats: options.nodeStats === true ? nodeStatsGauges(gauge, nodes) : undefined,
+    nodeStats: options.nodeStats === true ? nodeStatsGauges(gauge) : undefined,
     labelledRoutes: new Set(route),
     ...claimMetrics(kinds, groupNodes - required),
     ...nodeMetrics(kinds, nodes),

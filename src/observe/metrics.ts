@@ -5,7 +5,7 @@
 
 import { collectDefaultMetrics, Gauge, Histogram, Registry, type RegistryContentType } from 'prom-client'
 import { GC, inTwoKinds } from './garbage-collection.ts'
-import type { MakeGauge } from './gauge.ts'
+import type { Gauge as AnyGauge, MakeGauge } from './gauge.ts'
 import { heapUsed } from './heap.ts'
 import { defineMetrics, type Kinds, type MetricsOptions } from './metric-table.ts'
 import { type ScrapedMetric, talliesOf } from './tallies.ts'
@@ -46,10 +46,10 @@ function kindsOf(registry: Registry): Kinds {
 }
 
 function gaugesOf(registry: Registry): MakeGauge {
-  return <L extends string>(name: string, help: string, labels: LabelSets<L>, value = 0): Gauge<L> => {
+  return <L extends string>(name: string, help: string, labels: LabelSets<L>, value = 0): AnyGauge<L> => {
     const made = new Gauge({ name, help, labelNames: Object.keys(labels) as L[], registers: [registry] })
     for (const set of combinations(labels)) made.set(set, value)
-    return made
+    return Object.assign(made, { clear: () => made.reset() })
   }
 }
 
