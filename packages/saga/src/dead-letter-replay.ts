@@ -3,11 +3,12 @@
  *
  * Each in a transaction of its own, in the order of first arrival, which is that of its sequence; a handler that works
  * outside runs without an open transaction. A letter that fails again is dead again, and so are those of its sequence
- * behind it. A letter whose step is in progress, whose lock is held, or that met an outage of the database waits, and
+ * behind it, unless its error is an outcome (`error-meaning.ts`). A letter whose step is in progress, whose lock is held, or that met an outage of the database waits, and
  * so do those behind it.
  */
 import { isOutage, type Tx } from './database.ts'
-import { errorJson } from './error-json.ts'
+import { errorJson, errorText } from './error-json.ts'
+import { finalOutcomeOf } from './error-meaning.ts'
 import { LockNotAcquiredError, NonRetryableError, OperationInProgressError } from './errors.ts'
 import type { Handler, Received } from './handlers.ts'
 import type { SagaKit } from './kit.ts'
@@ -62,19 +63,18 @@ async function replayLetter(
       letter = await take(tx, s, id)
       if (letter === undefined) return false
       if (typeof handler === 'function') await handler(tx, receivedFrom(letter))
-      await tx.query(
-        `UPDATE ${s}.dead_letters SET status = 'replayed', replayed_at = clock_timestamp() WHERE id = $1`,
-        [id],
-      )
-      await tx.query(
-        `UPDATE ${s}.inbox SET status = 'processed', processed_at = clock_timestamp() WHERE consumer_id = $1 AND message_id = $2`,
-        [consumerId, letter.message_id],
-      )
+      await noteReplayed(tx, s, consumerId, letter)
       return true
     })
   } catch (error) {
     if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError) return false
     if (isOutage(error)) return false
+    if (finalOutcomeOf(error) !== undefined)
+      return kit.transaction(async (tx) => {
+        const open = await take(tx, s, id)
+        if (open !== undefined) await noteReplayed(tx, s, consumerId, open, errorText(error))
+        return open !== undefined
+      })
     await kit.pool.query(
       `UPDATE ${s}.dead_letters SET status = 'dead', attempts = attempts + (id = $1)::int,
          error_message = CASE WHEN id = $1 THEN $4 ELSE error_message END
@@ -84,6 +84,25 @@ async function replayLetter(
     )
     return false
   }
+}
+
+/** `reason` where the message ended with an outcome that is no success. */
+async function noteReplayed(
+  tx: Tx,
+  s: string,
+  consumerId: string,
+  { id, message_id }: Letter,
+  reason: string | null = null,
+): Promise<void> {
+  await tx.query(
+    `UPDATE ${s}.dead_letters SET status = 'replayed', replayed_at = clock_timestamp() WHERE id = $1`,
+    [id],
+  )
+  await tx.query(
+    `UPDATE ${s}.inbox SET status = 'processed', processed_at = clock_timestamp(), last_error = coalesce($3, last_error)
+     WHERE consumer_id = $1 AND message_id = $2`,
+    [consumerId, message_id, reason],
+  )
 }
 
 const arrivalOf = (s: string, letter: string) =>

@@ -3,6 +3,19 @@
  * (`metrics.ts` here, an application's logger there). A subscriber must not throw.
  */
 
+/**
+ * What came of a delivery. `refused` (a `BusinessError`) and `suspended` (a step whose compensation came first) end the
+ * message like `processed`: none of them waits for a person.
+ */
+export type ConsumedOutcome =
+  | 'processed'
+  | 'duplicate'
+  | 'retry'
+  | 'defer'
+  | 'refused'
+  | 'suspended'
+  | 'dead_letter'
+
 export type SagaEvent =
   | { readonly kind: 'transaction_retried'; readonly sqlState: string; readonly attempt: number }
   | { readonly kind: 'pool_error'; readonly error: unknown }
@@ -23,7 +36,7 @@ export type SagaEvent =
       readonly kind: 'consumed'
       readonly consumerId: string
       readonly type: string
-      readonly outcome: 'processed' | 'duplicate' | 'retry' | 'defer' | 'dead_letter'
+      readonly outcome: ConsumedOutcome
       readonly durationMs: number
       /** From writing the message to committing its processing. */
       readonly criticalTimeMs?: number

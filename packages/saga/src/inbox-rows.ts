@@ -147,6 +147,23 @@ export async function noteDeferred(kit: SagaKit, entry: Entry): Promise<void> {
   )
 }
 
+/** The handler's error is the outcome: the message is processed, and the reason kept. The handler wrote nothing. */
+export async function noteFinal(kit: SagaKit, entry: Entry, reason: string): Promise<void> {
+  const { consumerId, message, hash, orderingKey, retentionMs } = entry
+  await asked(
+    kit.pool.query(
+      `INSERT INTO ${kit.schema}.inbox AS i
+         (consumer_id, message_id, request_hash, ordering_key, status, last_error, processed_at, expires_at)
+       VALUES ($1, $2, $3, $4, 'processed', $6, clock_timestamp(), clock_timestamp() + $5 * interval '1 ms')
+       ON CONFLICT (consumer_id, message_id) DO UPDATE
+         SET status = 'processed', processed_at = clock_timestamp(), unfinished = 0, next_attempt_at = NULL,
+             last_error = EXCLUDED.last_error, expires_at = EXCLUDED.expires_at
+         WHERE i.status NOT IN ('processed', 'dead') AND i.request_hash = EXCLUDED.request_hash`,
+      [consumerId, message.messageId, hash, orderingKey, retentionMs, reason],
+    ),
+  )
+}
+
 /** Counts one more attempt; returns how many there were. */
 export async function noteAttempt(
   kit: SagaKit,

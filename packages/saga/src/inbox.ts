@@ -7,20 +7,21 @@
  *   processed, or processed before          ack
  *   held by another holder, not its turn     again later, no attempt spent
  *   failed                                   again later, one attempt spent, up to `maxAttempts`
+ *   refused by the business, or compensated  its end, recorded with the reason, then ack; nothing waits behind it
  *   cannot succeed, or attempts exhausted    a dead letter, committed, then ack; its sequence waits behind it
  * The inbox counts attempts, because brokers count differently or not at all.
  */
 import { type Backoff, jitteredDelayMs, pause } from './core.ts'
 import { isOutage, storable } from './database.ts'
 import { errorCode, errorText } from './error-json.ts'
+import { finalOutcomeOf, isHopeless } from './error-meaning.ts'
 import {
-  AttemptsExhaustedError,
-  IdempotencyKeyReuseError,
   LockNotAcquiredError,
   NonRetryableError,
   OperationInProgressError,
   SagaConfigError,
 } from './errors.ts'
+import type { ConsumedOutcome } from './events.ts'
 import type { Handler, Received } from './handlers.ts'
 import { dayMs } from './idempotency.ts'
 import {
@@ -31,6 +32,7 @@ import {
   noteAttempt,
   noteBegun,
   noteDeferred,
+  noteFinal,
 } from './inbox-rows.ts'
 import type { SagaKit } from './kit.ts'
 import type { InboundMessage, Verdict } from './messages.ts'
@@ -137,7 +139,7 @@ export class Inbox {
       retentionMs: this.#retentionMs,
     }
     const beganMonoMs = kit.clock.monoMs()
-    const tell = (outcome: 'processed' | 'duplicate' | 'retry' | 'defer' | 'dead_letter', error?: unknown) =>
+    const tell = (outcome: ConsumedOutcome, error?: unknown) =>
       kit.emit({
         kind: 'consumed',
         consumerId,
@@ -227,6 +229,12 @@ export class Inbox {
       return { kind: 'again', delayMs: outageDelayMs }
     }
     const message = errorText(error)
+    const final = finalOutcomeOf(error)
+    if (final !== undefined) {
+      await noteFinal(kit, entry, message)
+      tell(final, error)
+      return { kind: 'ack' }
+    }
     if (!isHopeless(error)) {
       const { attempts, delayMs } = await noteAttempt(kit, entry, message, (count) =>
         jitteredDelayMs(this.#backoff, count - 1, kit.random),
@@ -249,19 +257,11 @@ type End = Verdict | { readonly kind: 'away' }
 
 const away: End = { kind: 'away' }
 
-type Tell = (outcome: 'processed' | 'duplicate' | 'retry' | 'defer' | 'dead_letter', error?: unknown) => void
+type Tell = (outcome: ConsumedOutcome, error?: unknown) => void
 
 class LookedAhead extends Error {}
 
 const behind: Cause = { code: 'behind', message: 'an earlier message of its sequence is dead' }
-
-function isHopeless(error: unknown): boolean {
-  return (
-    error instanceof NonRetryableError ||
-    error instanceof IdempotencyKeyReuseError ||
-    error instanceof AttemptsExhaustedError
-  )
-}
 
 function parsed(body: string): unknown {
   try {
