@@ -80,7 +80,9 @@ function valueRows(map: YAMLMap, schema: Schema, path: readonly string[]): strin
     const of = schema.properties?.[name]
     // Yaml gives the comment of the first key of a map to the map.
     const first = map.items[0]?.key === key ? map.commentBefore : undefined
-    if (isMap(value) && of?.properties !== undefined) return valueRows(value, of, at)
+    // A map with a meaning of its own is one value, as Kubernetes defines its members.
+    if (isMap(value) && of?.properties !== undefined && described(commentBefore) === undefined)
+      return valueRows(value, of, at)
     const meaning = described(commentBefore ?? first)
     if (meaning === undefined) throw new Error(`${at.join('.')} has no comment that begins with --`)
     const byDefault = JSON.stringify((value as { toJSON(): unknown }).toJSON())

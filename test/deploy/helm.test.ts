@@ -130,6 +130,7 @@ test('bundled nodes with TLS and users have the configuration that deploy/k8s/no
     '/etc/valkey',
     '/etc/valkey-tls',
     '/etc/valkey-users',
+    '/etc/valkey-login',
   ])
   const [container] = podOf(manifests.find(({ kind }) => kind === 'Deployment')).containers
   expect(settingsOf(container)).toMatchObject({

@@ -80,14 +80,25 @@ describe.each(['nodes', 'nodes-tls-acl'] as const)('the nodes of %s', (build) =>
     })
   })
 
-  test('the nodes are replaced one at a time, each after the quarantine of the last', () => {
-    const loaded = loadConfig({ FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_PROXY_LISTEN: 'off' }, () => '')
-    if (loaded.kind !== 'ok') throw new Error('the default configuration is refused')
-    expect(one(build, 'StatefulSet').spec.minReadySeconds * 1_000).toBeGreaterThan(loaded.config.quarantineMs)
+  test('the nodes are replaced one at a time, each when the last one votes', () => {
     expect(one(build, 'PodDisruptionBudget').spec).toMatchObject({
       maxUnavailable: 1,
       unhealthyPodEvictionPolicy: 'AlwaysAllow',
     })
+    const { spec } = one(build, 'StatefulSet')
+    expect(spec.updateStrategy).toEqual({ type: 'RollingUpdate' })
+    const [node] = podOf({ kind: 'StatefulSet', spec }).containers
+    expect(node.readinessProbe.exec.command.slice(0, 2)).toEqual(['sh', '/etc/valkey/votes.sh'])
+    expect(one(build, 'ConfigMap').data['votes.sh']).toBe(
+      readFileSync(join(folder, 'nodes/votes.sh'), 'utf8'),
+    )
+    // A node that does not vote is not restarted for that.
+    expect([Object.keys(node.startupProbe), Object.keys(node.livenessProbe)].flat()).not.toContain('exec')
+  })
+
+  test('a new cluster comes up at once: its nodes start together and are found before they are ready', () => {
+    expect(one(build, 'StatefulSet').spec.podManagementPolicy).toBe('Parallel')
+    expect(one(build, 'Service').spec.publishNotReadyAddresses).toBe(true)
   })
 
   test('the nodes never evict, sync every write, and stay below the memory of their container', () => {
@@ -154,6 +165,7 @@ test('with TLS the nodes speak TLS alone, and accept only users of their list', 
     '/etc/valkey',
     '/etc/valkey-tls',
     '/etc/valkey-users',
+    '/etc/valkey-login',
   ])
 })
 

@@ -13,10 +13,12 @@ import { type Authority, makeAuthority, type Signed } from '../support/certifica
 import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
+import { kustomized } from '../support/kubernetes-objects.ts'
 import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { TestProcess } from '../support/processes.ts'
 import { requireProgram } from '../support/programs.ts'
 import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { runVotesScript } from '../support/votes-script.ts'
 
 const shipped = join(import.meta.dirname, '../../deploy/k8s/nodes-tls-acl')
 const NODES = 3
@@ -159,6 +161,21 @@ test('no command of fencepost was refused', async () => {
     expect(await redis.acl('LOG')).toEqual([])
     redis.disconnect()
   }
+})
+
+test('the readiness probe asks with the options of the manifest, and succeeds where the node votes', async () => {
+  const [set] = (await kustomized(shipped)).filter(({ kind }) => kind === 'StatefulSet')
+  const command: string[] = set.spec.template.spec.containers[0].readinessProbe.exec.command
+  const [node] = nodes as [Node]
+  const options = command
+    .slice(2)
+    .map((word) => (word === '/etc/valkey-tls/ca.crt' ? authority.caFile : word))
+    .concat('-p', String(node.port))
+  expect(await runVotesScript(options, folder)).toEqual({ code: 0, said: '' })
+  await writeFile(join(folder, 'password'), 'another-password\n')
+  const refused = await runVotesScript(options, folder)
+  expect(refused).toMatchObject({ code: 1, said: expect.stringMatching(/WRONGPASS|NOAUTH/) })
+  await writeFile(join(folder, 'password'), 'replace-this-password\n')
 })
 
 test.each<[who: string, username: string, password: string, ask: string[], told: RegExp]>([

@@ -29,6 +29,12 @@ export const serverPrograms = {
     elsewhere: 'brew install redis, or valkey-server of your distribution',
     why: 'the record protocol is tested on real nodes',
   },
+  redisCli: {
+    programs: ['redis-cli', 'valkey-cli'],
+    debianPackage: 'redis-tools',
+    elsewhere: 'brew install redis, or the tools of valkey of your distribution',
+    why: 'the readiness probe of the nodes in deploy/ is a script that runs it',
+  },
   postgres: {
     programs: ['postgres'],
     alsoIn: ['/usr/lib/postgresql/*/bin', '/usr/local/pgsql/bin'],

@@ -1,0 +1,72 @@
+/** The bundled nodes of the chart: their readiness, rollout and security, and the values that change these. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
+import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import { type Manifest, podOf, restrictedFaults } from '../support/kubernetes-objects.ts'
+
+let charts: Charts
+beforeAll(async () => {
+  charts = await prepareCharts()
+}, FETCH_MS_MAX)
+afterAll(() => charts?.[Symbol.dispose]())
+
+const TOKEN = ['--set', 'service.tokenSecret=token']
+
+function nodesOf(args: readonly string[]): { set: Manifest; node: Manifest; config: Manifest } {
+  const manifests = charts.rendered('fencepost', [...TOKEN, ...args])
+  const set = manifests.find(({ kind }) => kind === 'StatefulSet')
+  const named = ({ kind, metadata }: Manifest) => kind === 'ConfigMap' && metadata.name === set.metadata.name
+  return { set, node: podOf(set).containers[0], config: manifests.find(named) }
+}
+
+test('a node is ready while it votes, by the script of deploy/k8s', () => {
+  const { set, node, config } = nodesOf([])
+  expect(node.readinessProbe.exec.command).toEqual(['sh', '/etc/valkey/votes.sh'])
+  const shipped = join(import.meta.dirname, '../../deploy/k8s/nodes/votes.sh')
+  expect(config.data['votes.sh'].trimEnd()).toBe(readFileSync(shipped, 'utf8').trimEnd())
+  expect(set.spec).toMatchObject({
+    podManagementPolicy: 'Parallel',
+    minReadySeconds: 10,
+    updateStrategy: { type: 'RollingUpdate' },
+  })
+})
+
+test('with TLS and users the probe speaks TLS and logs in as the user of fencepost', () => {
+  const { set, node } = nodesOf(['--values', 'fencepost/ci/bundled-tls-acl-values.yaml'])
+  expect(node.readinessProbe.exec.command).toEqual([
+    'sh',
+    '/etc/valkey/votes.sh',
+    '--tls',
+    '--cacert',
+    '/etc/valkey-tls/ca.crt',
+    '--user',
+    'fencepost',
+  ])
+  const login = podOf(set).volumes.find(({ name }: Manifest) => name === 'login')
+  expect(login.secret).toMatchObject({
+    secretName: 'fencepost-redis-password',
+    items: [{ key: 'password', path: 'password' }],
+  })
+})
+
+test('probes, rollout and users are values', () => {
+  const { set, node } = nodesOf([
+    '--set',
+    'redis.bundled.minReadySeconds=3,redis.bundled.updateStrategy.type=OnDelete',
+    '--set',
+    'redis.bundled.probes.readiness.periodSeconds=1,redis.bundled.probes.startup.failureThreshold=9',
+    '--set',
+    'redis.bundled.podSecurityContext.runAsUser=null,redis.bundled.podSecurityContext.runAsGroup=null,redis.bundled.podSecurityContext.fsGroup=null',
+  ])
+  expect(set.spec).toMatchObject({ minReadySeconds: 3, updateStrategy: { type: 'OnDelete' } })
+  expect([node.readinessProbe.periodSeconds, node.startupProbe.failureThreshold]).toEqual([1, 9])
+  const { securityContext } = podOf(set)
+  expect(Object.keys(securityContext).sort()).toEqual([
+    'fsGroupChangePolicy',
+    'runAsNonRoot',
+    'seccompProfile',
+  ])
+  expect(restrictedFaults(set)).toEqual([])
+})
