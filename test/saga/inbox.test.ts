@@ -17,6 +17,7 @@ import type { Handler, TransactionalHandler } from '../../packages/saga/src/hand
 import { Inbox, type InboxOptions } from '../../packages/saga/src/inbox.ts'
 import { enter } from '../../packages/saga/src/inbox-rows.ts'
 import type { InboundMessage } from '../../packages/saga/src/messages.ts'
+import { outsideTransactions } from '../../packages/saga/src/open-transactions.ts'
 import { newMessageId } from '../../packages/saga/src/outbox.ts'
 import { hashOfText } from '../../packages/saga/src/request-hash.ts'
 import { systemRandom } from '../../src/system/random.ts'
@@ -256,7 +257,7 @@ test('discarding a head while a message is queued behind it releases that messag
             const answer = await tx.query(text, values)
             // It has found the head dead. The discard ends before the message is written, or waits until it is.
             if (/^\s*SELECT status, 0 AS wait_ms/.test(text)) {
-              discarding = discardDeadLetters(kit, [head!.id])
+              discarding = outsideTransactions(() => discardDeadLetters(kit, [head!.id]))
               await eventually('the discard to be through, or to wait', async () => {
                 const waiting = await kit.pool.query(
                   `SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'`,

@@ -7,6 +7,7 @@ import { keepProcessAlive } from './ambient.ts'
 import { replayOnce } from './dead-letter-replay.ts'
 import { Inbox, type InboxOptions } from './inbox.ts'
 import type { MessageSubscriber, Subscription } from './messages.ts'
+import { outsideTransactions } from './open-transactions.ts'
 
 export type ConsumerOptions = InboxOptions & {
   readonly subscriber: MessageSubscriber
@@ -20,7 +21,12 @@ export interface Consumer extends AsyncDisposable {
   stop(): Promise<void>
 }
 
-export async function createConsumer(options: ConsumerOptions): Promise<Consumer> {
+/** Deliveries are in no transaction, also where the consumer was created inside one. */
+export function createConsumer(options: ConsumerOptions): Promise<Consumer> {
+  return outsideTransactions(() => startConsumer(options))
+}
+
+async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
   const inbox = new Inbox(options)
   const { kit, consumerId, concurrency = 10, replayIntervalMs = 1_000 } = options
   const onError = (error: unknown) => kit.emit({ kind: 'consumer_error', consumerId, error })

@@ -137,6 +137,42 @@ export class PublishDeferredError extends SagaKitError {
   }
 }
 
+/** Called inside a transaction that it cannot join: it commits by itself. A retry cannot help. */
+export class NestedTransactionError extends NonRetryableError {
+  override readonly code = 'nested_transaction'
+  constructor(call: string, instead: string) {
+    super(`${call} was called inside an open transaction and cannot join it; ${instead}`)
+  }
+}
+
+/** A call that belongs into a transaction was given something else, such as a pool. A retry cannot help. */
+export class NotInTransactionError extends NonRetryableError {
+  override readonly code = 'not_in_transaction'
+  constructor(call: string) {
+    super(
+      `${call} needs the transaction that makes it true, and was given a connection or a pool without one; call it in kit.transaction, in withIdempotency, or after BEGIN`,
+    )
+  }
+}
+
+/** A call came after the end of its transaction: a promise that was not awaited. */
+export class TransactionEndedError extends NonRetryableError {
+  override readonly code = 'transaction_ended'
+  constructor() {
+    super('the transaction had ended before this call joined it; await every call inside it')
+  }
+}
+
+/** No connection of the pool became free in time. Says nothing about the work, so it costs a message no attempt. */
+export class NoConnectionError extends SagaKitError {
+  constructor(waitedMs: number, { max, waiting }: { readonly max: number; readonly waiting: number }) {
+    super(
+      'no_connection',
+      `no connection became free within ${waitedMs} ms (connectionWaitMs): the pool has max ${max}, and ${waiting} callers wait. Give the pool one connection for each message or saga in progress (concurrency), and let code inside a transaction use its tx`,
+    )
+  }
+}
+
 /** An invalid option of the kit. */
 export class SagaConfigError extends SagaKitError {
   constructor(message: string) {

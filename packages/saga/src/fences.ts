@@ -11,11 +11,13 @@
 import { identifier, type Tx, tableName } from './database.ts'
 import { FencedOutError, SagaKitError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
+import { requireName } from './names.ts'
 
 export type Fence = { readonly resource: string; readonly fencingToken: number }
 
 /** Raises the fence of a resource to this token, or throws {@link FencedOutError}. Locks its row until the commit. */
 export async function assertFence(kit: SagaKit, tx: Tx, { resource, fencingToken }: Fence): Promise<void> {
+  requireName('resource', resource)
   requireToken(fencingToken)
   const { rowCount } = await tx.query(
     `INSERT INTO ${kit.schema}.fences AS f (resource, last_fencing_token) VALUES ($1, $2)

@@ -9,8 +9,10 @@
  * Source: PostgreSQL documentation, INSERT … ON CONFLICT; Brandur Leach, "Implementing Stripe-like Idempotency Keys".
  */
 import { isOutage, sqlState, sqlStateOf, type Tx } from './database.ts'
-import { IdempotencyKeyReuseError, OperationInProgressError } from './errors.ts'
-import type { SagaKit } from './kit.ts'
+import { IdempotencyKeyReuseError, NoConnectionError, OperationInProgressError } from './errors.ts'
+import { refuseOptions, type SagaKit } from './kit.ts'
+import { requireName } from './names.ts'
+import { join, transactionAround, transactionOf } from './open-transactions.ts'
 import { requestHash } from './request-hash.ts'
 import type { TransactionOptions } from './transaction.ts'
 
@@ -24,7 +26,13 @@ export type IdempotencyRequest = {
   readonly ttlMs?: number
   /** While a rival works: wait for its result, or throw at once. Default `wait`. */
   readonly onInProgress?: 'wait' | 'throw'
+  /** Of the transaction that is begun. */
   readonly transaction?: TransactionOptions
+  /**
+   * The transaction to join, where the application has begun one itself. A transaction that the kit has begun around
+   * the call is joined without being named.
+   */
+  readonly tx?: Tx
 }
 
 export type Replayable<T> = { readonly replayed: boolean; readonly result: T }
@@ -38,7 +46,8 @@ const rivalPatienceMs = 20
 const reentriesMax = 3
 
 /**
- * Executes `work` once for each (scope, key), together with everything that it writes through `tx`.
+ * Executes `work` once for each (scope, key), together with everything that it writes through `tx`. Inside a transaction
+ * it joins that one: key, work and result are committed with it, or not at all.
  * The result is what JSON keeps of it, also the first time: a Date becomes a string, and undefined becomes null.
  */
 export async function withIdempotency<T>(
@@ -46,12 +55,20 @@ export async function withIdempotency<T>(
   request: IdempotencyRequest,
   work: (tx: Tx) => Promise<T>,
 ): Promise<Replayable<T>> {
+  requireName('scope', request.scope)
+  requireName('key', request.key)
   const hash = requestHash(request.request)
+  const open = request.tx === undefined ? transactionAround(kit.pool) : transactionOf(request.tx)
+  if (open !== undefined) {
+    refuseOptions(request.transaction ?? {})
+    return attempt(kit, request, hash, work, (run) => join(open, run))
+  }
   for (let reentry = 0; ; reentry += 1) {
     try {
-      return await attempt(kit, request, hash, work)
+      return await attempt(kit, request, hash, work, (run) => kit.transaction(run, request.transaction))
     } catch (error) {
-      if (!isOutage(error) || reentry === reentriesMax) throw error
+      // Who has waited for a connection once waits no longer for the same.
+      if (!isOutage(error) || error instanceof NoConnectionError || reentry === reentriesMax) throw error
     }
   }
 }
@@ -61,22 +78,23 @@ async function attempt<T>(
   request: IdempotencyRequest,
   hash: Buffer,
   work: (tx: Tx) => Promise<T>,
+  transaction: (run: (tx: Tx) => Promise<Replayable<T>>) => Promise<Replayable<T>>,
 ): Promise<Replayable<T>> {
   const { scope, key, onInProgress = 'wait' } = request
   try {
-    const answer = await kit.transaction(
-      async (tx) => {
-        if (!(await claim(tx, kit.schema, request, hash))) return replay<T>(tx, kit.schema, scope, key, hash)
-        if (onInProgress === 'throw') await tx.query('SET LOCAL lock_timeout = DEFAULT')
-        const text = serialised(await work(tx))
-        await tx.query(
-          `UPDATE ${kit.schema}.idempotency_keys SET result = $3, updated_at = clock_timestamp() WHERE scope = $1 AND key = $2`,
-          [scope, key, text],
-        )
-        return { replayed: false, result: JSON.parse(text) as T }
-      },
-      { ...request.transaction, ...(onInProgress === 'throw' ? { lockTimeoutMs: rivalPatienceMs } : {}) },
-    )
+    const answer = await transaction(async (tx) => {
+      const mine =
+        onInProgress === 'throw'
+          ? await impatiently(tx, () => claim(tx, kit.schema, request, hash))
+          : await claim(tx, kit.schema, request, hash)
+      if (!mine) return replay<T>(tx, kit.schema, scope, key, hash)
+      const text = serialised(await work(tx))
+      await tx.query(
+        `UPDATE ${kit.schema}.idempotency_keys SET result = $3, updated_at = clock_timestamp() WHERE scope = $1 AND key = $2`,
+        [scope, key, text],
+      )
+      return { replayed: false, result: JSON.parse(text) as T }
+    })
     if (answer.replayed) kit.emit({ kind: 'replayed', scope, outcome: 'completed' })
     return answer
   } catch (error) {
@@ -84,6 +102,15 @@ async function attempt<T>(
       throw new OperationInProgressError(`${scope} ${key}`, rivalPatienceMs)
     throw error
   }
+}
+
+/** An end of the transaction, or of its savepoint, takes the setting back as well. */
+async function impatiently<T>(tx: Tx, wait: () => Promise<T>): Promise<T> {
+  const { rows } = await tx.query<{ before: string }>(`SELECT current_setting('lock_timeout') AS before`)
+  await tx.query(`SELECT set_config('lock_timeout', $1, true)`, [`${rivalPatienceMs}ms`])
+  const result = await wait()
+  await tx.query(`SELECT set_config('lock_timeout', $1, true)`, [rows[0]!.before])
+  return result
 }
 
 /** True if the row was written: the key is ours. An expired row counts as none. */
@@ -129,9 +156,14 @@ async function replay<T>(
   )
   // The INSERT saw and locked the row, so retention cannot have removed it since.
   const row = rows[0]!
-  if (!row.request_hash.equals(hash)) throw new IdempotencyKeyReuseError(scope, key)
+  if (!sameHash(row.request_hash, hash)) throw new IdempotencyKeyReuseError(scope, key)
   if (row.status !== 'completed') throw new IdempotencyKeyReuseError(scope, key)
   return { replayed: true, result: JSON.parse(row.result) as T }
+}
+
+/** A driver may hand out bytes as a plain Uint8Array. */
+export function sameHash(stored: Uint8Array, hash: Buffer): boolean {
+  return Buffer.compare(stored, hash) === 0
 }
 
 /** The caller gets the stored text, so a replay cannot differ from the first answer. */

@@ -7,10 +7,11 @@
 
 import { processClock, processRandom } from './ambient.ts'
 import type { Clock, Random } from './core.ts'
-import { identifier, type Pool, type Tx } from './database.ts'
-import { SagaConfigError } from './errors.ts'
+import { identifier, type Pool, type QueryAnswer, type Row, type Tx } from './database.ts'
+import { NestedTransactionError, SagaConfigError } from './errors.ts'
 import type { SagaEvents } from './events.ts'
-import { runInTransaction, type TransactionOptions } from './transaction.ts'
+import { join, transactionAround } from './open-transactions.ts'
+import { runInTransaction, runStatement, type TransactionOptions } from './transaction.ts'
 
 export type SagaKitOptions = {
   readonly pool: Pool
@@ -21,6 +22,8 @@ export type SagaKitOptions = {
    * May change only while the outbox is empty. Default 16.
    */
   readonly partitions?: number
+  /** How long a call waits for a connection of the pool, then it throws `NoConnectionError`. Default 10 s. */
+  readonly connectionWaitMs?: number
   readonly clock?: Clock
   readonly random?: Random
   readonly events?: SagaEvents
@@ -35,7 +38,13 @@ export interface SagaKit {
   readonly clock: Clock
   readonly random: Random
   readonly emit: SagaEvents
+  /**
+   * Runs `work` in a transaction. Called inside a transaction of this kit's pool it joins that one, as a savepoint, and
+   * then takes no options: they belong to the one that began.
+   */
   transaction<T>(work: (tx: Tx) => Promise<T>, options?: TransactionOptions): Promise<T>
+  /** One statement: in the transaction around the call, or on a connection of its own. */
+  query<R extends Row = Row>(text: string, values?: unknown[]): Promise<QueryAnswer<R>>
 }
 
 export const partitionsDefault = 16
@@ -50,13 +59,19 @@ export function createSagaKit(options: SagaKitOptions): SagaKit {
     pool,
     schema = 'fencepost',
     partitions = partitionsDefault,
+    connectionWaitMs = 10_000,
     clock = processClock,
     random = processRandom,
   } = options
   requirePartitions(partitions)
+  if (!(connectionWaitMs > 0))
+    throw new SagaConfigError(`connectionWaitMs: ${connectionWaitMs} (more than 0 ms expected)`)
   const emit: SagaEvents = options.events ?? (() => {})
   // An idle client whose connection breaks emits `error` on the pool; without a listener Node ends the process.
   pool.on('error', (error) => emit({ kind: 'pool_error', error }))
+  const ports = { clock, random, connectionWaitMs }
+  const onRetry = (state: string, attempt: number) =>
+    emit({ kind: 'transaction_retried', sqlState: state, attempt })
   return {
     pool,
     schemaName: schema,
@@ -65,15 +80,26 @@ export function createSagaKit(options: SagaKitOptions): SagaKit {
     clock,
     random,
     emit,
-    transaction: (work, transactionOptions = {}) =>
-      runInTransaction(
-        pool,
-        work,
-        {
-          onRetry: (sqlState, attempt) => emit({ kind: 'transaction_retried', sqlState, attempt }),
-          ...transactionOptions,
-        },
-        { clock, random },
-      ),
+    transaction: async (work, transactionOptions = {}) => {
+      const outer = transactionAround(pool)
+      if (outer === undefined) return runInTransaction(pool, work, { onRetry, ...transactionOptions }, ports)
+      refuseOptions(transactionOptions)
+      return join(outer, work)
+    },
+    query: async <R extends Row>(text: string, values?: unknown[]): Promise<QueryAnswer<R>> => {
+      const outer = transactionAround(pool)
+      if (outer !== undefined) return outer.tx.query<R>(text, values)
+      return runStatement<R>(pool, ports, text, values)
+    },
   }
+}
+
+/** They are those of the whole transaction, which has begun. */
+export function refuseOptions(options: TransactionOptions): void {
+  const names = Object.entries(options).flatMap(([name, value]) => (value === undefined ? [] : [name]))
+  if (names.length > 0)
+    throw new NestedTransactionError(
+      `a transaction with ${names.join(', ')}`,
+      'give these options to the transaction that begins',
+    )
 }

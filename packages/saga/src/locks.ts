@@ -8,6 +8,7 @@
 
 import { LeaseLostError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
+import { requireName } from './names.ts'
 
 /** All or nothing. @throws LockNotAcquiredError if another holder has one of the resources. */
 export interface LockManager {
@@ -42,6 +43,7 @@ export async function withLocks<T>(
 ): Promise<T> {
   const sorted = inLockOrder(resources)
   if (sorted.length === 0) throw new RangeError('withLocks needs at least one resource')
+  for (const resource of sorted) requireName('a resource', resource)
   const lock = await lockManager.acquire(sorted, { leaseMs })
   const stopRenewal = autoRenew ? renewing(kit, lock, sorted, leaseMs) : () => {}
   try {

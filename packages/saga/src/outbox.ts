@@ -77,14 +77,14 @@ export type OutboxLag = {
 
 export async function outboxLag(kit: SagaKit): Promise<OutboxLag> {
   const s = kit.schema
-  const { rows } = await kit.pool.query(
+  const { rows } = await kit.query<{ pending: string; parked: string; age_ms: string }>(
     `SELECT count(*) FILTER (WHERE NOT parked) AS pending, count(*) FILTER (WHERE parked) AS parked,
        coalesce(max(extract(epoch FROM clock_timestamp() - created_at)) FILTER (WHERE NOT parked), 0) * 1000 AS age_ms
      FROM (SELECT o.created_at, EXISTS (SELECT 1 FROM ${s}.outbox_stops t
              WHERE t.aggregate_type = o.aggregate_type AND t.aggregate_id = o.aggregate_id AND t.until = 'infinity') AS parked
            FROM ${s}.outbox o WHERE o.available_at <= clock_timestamp()) AS due`,
   )
-  const { pending, parked, age_ms } = rows[0]
+  const { pending, parked, age_ms } = rows[0]!
   return {
     pending: safeInteger(pending),
     parked: safeInteger(parked),

@@ -21,6 +21,7 @@ import {
 } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import type { MessagePublisher } from './messages.ts'
+import { outsideTransactions } from './open-transactions.ts'
 import {
   deadLetterOutbound,
   deleteConfirmed,
@@ -107,7 +108,7 @@ class Relay implements OutboxRelay {
   }
 
   start(): void {
-    this.#running ??= this.#run()
+    this.#running ??= outsideTransactions(() => this.#run())
   }
 
   wake(): void {

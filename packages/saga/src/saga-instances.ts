@@ -7,6 +7,7 @@
 import type { Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
+import { requireName } from './names.ts'
 import { canonicalJson, hashOfText } from './request-hash.ts'
 import { askAgain, type StepStatus, unparkSagaSteps } from './saga-step-rows.ts'
 import { withCreationContext } from './trace-context.ts'
@@ -43,6 +44,7 @@ export async function insertSaga(
   stepNames: readonly string[],
   { sagaId, input }: StartSaga,
 ): Promise<boolean> {
+  requireName('sagaId', sagaId)
   const s = kit.schema
   const text = canonicalJson(input)
   const hash = hashOfText(`${name}\0${text}`)
@@ -87,7 +89,7 @@ export async function takeSagas(
   limit: number,
 ): Promise<readonly Taken[]> {
   const s = kit.schema
-  const { rows } = await kit.pool.query(
+  const { rows } = await kit.query<Omit<Taken, 'sagaId'> & { saga_id: string }>(
     `UPDATE ${s}.saga_instances SET owner = $1, lease_until = clock_timestamp() + $3 * interval '1 ms'
      WHERE saga_id IN (SELECT saga_id FROM ${s}.saga_instances
        WHERE status IN ('running', 'compensating') AND name = ANY($2)
@@ -106,7 +108,7 @@ export async function keepSaga(
   { sagaId, status }: Pick<Taken, 'sagaId' | 'status'>,
   leaseMs: number,
 ): Promise<boolean> {
-  const { rowCount } = await kit.pool.query(
+  const { rowCount } = await kit.query(
     `UPDATE ${kit.schema}.saga_instances SET lease_until = clock_timestamp() + $4 * interval '1 ms'
      WHERE saga_id = $1 AND owner = $2 AND status = $3 AND lease_until > clock_timestamp()`,
     [sagaId, owner, status, leaseMs],
@@ -126,7 +128,7 @@ export type Move = {
 
 /** Saves the new state and releases the instance; false if another runner has moved it meanwhile. */
 export async function moveSaga(kit: SagaKit, owner: string, saga: Taken, move: Move): Promise<boolean> {
-  const { rowCount } = await kit.pool.query(
+  const { rowCount } = await kit.query(
     `UPDATE ${kit.schema}.saga_instances
      SET status = $4, attempts = $5, next_attempt_at = clock_timestamp() + $6 * interval '1 ms', last_error = $7,
          reason = coalesce($8, reason), expires_at = clock_timestamp() + $9 * interval '1 ms',
@@ -148,7 +150,7 @@ export async function moveSaga(kit: SagaKit, owner: string, saga: Taken, move: M
 }
 
 export async function stepsOf(kit: SagaKit, sagaId: string): Promise<SagaView['steps']> {
-  const { rows } = await kit.pool.query(
+  const { rows } = await kit.query<SagaView['steps'][number]>(
     `SELECT step AS name, status, attempts, result, last_error AS "lastError" FROM ${kit.schema}.saga_steps
      WHERE saga_id = $1 ORDER BY position, created_at`,
     [sagaId],
@@ -156,10 +158,22 @@ export async function stepsOf(kit: SagaKit, sagaId: string): Promise<SagaView['s
   return rows
 }
 
+type InstanceRow = {
+  name: string
+  status: SagaStatus
+  input: unknown
+  reason: string | null
+  attempts: number
+  last_error: string | null
+  next_attempt_at: Date
+  headers: Record<string, string>
+}
+
 export async function getSaga(kit: SagaKit, sagaId: string): Promise<SagaView | undefined> {
-  const { rows } = await kit.pool.query(`SELECT * FROM ${kit.schema}.saga_instances WHERE saga_id = $1`, [
-    sagaId,
-  ])
+  const { rows } = await kit.query<InstanceRow>(
+    `SELECT * FROM ${kit.schema}.saga_instances WHERE saga_id = $1`,
+    [sagaId],
+  )
   const row = rows[0]
   if (row === undefined) return undefined
   const going = row.status === 'running' || row.status === 'compensating'

@@ -24,6 +24,7 @@ import {
 import { dayMs } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import type { LockManager } from './locks.ts'
+import { outsideTransactions } from './open-transactions.ts'
 import type { SagaContext, SagaDefinition, SagaStepDefinition } from './saga-definition.ts'
 import {
   insertSaga,
@@ -122,7 +123,7 @@ class Runner implements SagaRunner {
   }
 
   start(): void {
-    this.#loop ??= this.#run()
+    this.#loop ??= outsideTransactions(() => this.#run())
   }
 
   async stop(): Promise<void> {

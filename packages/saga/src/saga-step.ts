@@ -20,6 +20,7 @@ import { BusinessError, LeaseLostError, NonRetryableError } from './errors.ts'
 import { dayMs } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import { type LockManager, withLocks } from './locks.ts'
+import { requireName } from './names.ts'
 import { derivedKey } from './request-hash.ts'
 import {
   bar,
@@ -74,6 +75,8 @@ export async function processSagaStep<V, R>(
   handlers: SagaStepHandlers<V, R>,
 ): Promise<StepOutcome<R>> {
   const { sagaId, step, leaseMs, resources = [], lockManager } = request
+  requireName('sagaId', sagaId)
+  requireName('step', step)
   const execute = (held?: { fencingToken: number; signal: AbortSignal }) =>
     runIdempotentStep<V, R>(
       kit,

@@ -35,6 +35,7 @@ export type {
 export { type PrometheusClient, sagaMetrics } from './metrics.ts'
 export { migrate, plans } from './migrate.ts'
 export { disableNotify, enableNotify, wakeOnNotify } from './notify.ts'
+export { outsideTransactions } from './open-transactions.ts'
 export type { OutboxEvent, OutboxLag } from './outbox.ts'
 export { outboxLag, publish } from './outbox.ts'
 export { createQuorumLocks, withQuorumIdempotency } from './quorum.ts'

@@ -170,7 +170,7 @@ export async function noteFailure(
   const { step, owner } = claim
   const last = attempt >= (step.maxAttempts ?? 5) || error instanceof NonRetryableError
   try {
-    const { rowCount } = await kit.pool.query(
+    const { rowCount } = await kit.query(
       `UPDATE ${kit.schema}.idempotency_keys
        SET error = $5, status = CASE WHEN $6 THEN 'parked' ELSE status END,
            locked_until = CASE WHEN $7 THEN clock_timestamp() ELSE locked_until END, updated_at = clock_timestamp()
@@ -193,7 +193,7 @@ async function park(tx: Tx, s: string, { step }: Claim): Promise<void> {
 
 /** Resets a parked step to its first attempt, after a person has looked. An abandoned effect keeps its lease. */
 export async function unparkStep(kit: SagaKit, scope: string, key: string): Promise<boolean> {
-  const { rowCount } = await kit.pool.query(
+  const { rowCount } = await kit.query(
     `UPDATE ${kit.schema}.idempotency_keys
      SET status = 'in_progress', attempts = 0, owner = '', updated_at = clock_timestamp()
      WHERE scope = $1 AND key = $2 AND status = 'parked'`,

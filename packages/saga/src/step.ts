@@ -21,9 +21,14 @@ import {
   StepSuspendedError,
 } from './errors.ts'
 import type { SagaKit } from './kit.ts'
+import { requireName } from './names.ts'
+import { refuseInTransaction } from './open-transactions.ts'
 import { canonicalJson, derivedKey, hashOfText } from './request-hash.ts'
 import type { StepContext, StepHandlers, StepHooks, StepOutcome, StepRequest } from './step-definition.ts'
 import { type Claim, type Claimed, claimOrReplay, noteFailure, settle, surviving } from './step-record.ts'
+
+const outsideInstead =
+  'it commits its claim before the effect: call it before the transaction, or in a handler of the form { outside }'
 
 export async function runIdempotentStep<V, R>(
   kit: SagaKit,
@@ -31,6 +36,9 @@ export async function runIdempotentStep<V, R>(
   handlers: StepHandlers<V, R>,
   hooks: StepHooks<V> = {},
 ): Promise<StepOutcome<R>> {
+  requireName('scope', step.scope)
+  requireName('key', step.key)
+  refuseInTransaction(kit.pool, 'runIdempotentStep', outsideInstead)
   const text = canonicalJson(step.request)
   const claim: Claim = { step, owner: kit.random.hex(16), hash: hashOfText(text), text }
   const begunMonoMs = kit.clock.monoMs()

@@ -11,8 +11,19 @@
 import type { PoolClient } from 'pg'
 import type { Backoff, Clock, Random } from './core.ts'
 import { jitteredDelayMs, pause } from './core.ts'
-import { asked, isConnectionLoss, markOutage, type Pool, sqlState, sqlStateOf, type Tx } from './database.ts'
-import { CommitOutcomeUnknownError, TransactionAbortedError } from './errors.ts'
+import {
+  asked,
+  isConnectionLoss,
+  markOutage,
+  type Pool,
+  type QueryAnswer,
+  type Row,
+  sqlState,
+  sqlStateOf,
+  type Tx,
+} from './database.ts'
+import { CommitOutcomeUnknownError, NoConnectionError, TransactionAbortedError } from './errors.ts'
+import { inTransaction } from './open-transactions.ts'
 
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 
@@ -33,7 +44,12 @@ export type TransactionOptions = {
   readonly onRetry?: (sqlState: string, attempt: number) => void
 }
 
-export type TransactionPorts = { readonly clock: Clock; readonly random: Random }
+export type TransactionPorts = {
+  readonly clock: Clock
+  readonly random: Random
+  /** How long to wait for a connection of the pool. */
+  readonly connectionWaitMs: number
+}
 
 const retryDefaults = {
   maxAttempts: 5,
@@ -47,12 +63,13 @@ export async function runInTransaction<T>(
   pool: Pool,
   work: (tx: Tx) => Promise<T>,
   options: TransactionOptions,
-  { clock, random }: TransactionPorts,
+  ports: TransactionPorts,
 ): Promise<T> {
+  const { clock, random } = ports
   const retry = { ...retryDefaults, ...options.retry }
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await runOnce(pool, work, options)
+      return await runOnce(pool, work, options, ports)
     } catch (error) {
       const state = sqlStateOf(error)
       if (state === undefined || !retry.sqlStates.includes(state) || attempt >= retry.maxAttempts) throw error
@@ -62,8 +79,65 @@ export async function runInTransaction<T>(
   }
 }
 
-async function runOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>, options: TransactionOptions): Promise<T> {
-  const client = await asked(pool.connect())
+/** A pool without `connectionTimeoutMillis` would let us wait for ever. */
+export async function freeConnection(
+  pool: Pool,
+  { clock, connectionWaitMs }: Omit<TransactionPorts, 'random'>,
+): Promise<PoolClient> {
+  const connecting = asked(pool.connect())
+  const late = Promise.withResolvers<never>()
+  const timer = clock.timer(connectionWaitMs, () => {
+    const error = new NoConnectionError(connectionWaitMs, {
+      max: pool.options.max,
+      waiting: pool.waitingCount,
+    })
+    markOutage(error)
+    late.reject(error)
+    // It may still come, and is then nobody's.
+    connecting.then(
+      (client) => client.release(),
+      () => {},
+    )
+  })
+  try {
+    return await Promise.race([connecting, late.promise])
+  } finally {
+    timer.cancel()
+  }
+}
+
+/** One statement outside a transaction. */
+export async function runStatement<R extends Row>(
+  pool: Pool,
+  ports: Omit<TransactionPorts, 'random'>,
+  text: string,
+  values: unknown[] | undefined,
+): Promise<QueryAnswer<R>> {
+  const client = await freeConnection(pool, ports)
+  // As above: without a listener a lost connection ends the process.
+  let lost: Error | undefined
+  const onError = (error: Error) => {
+    lost = error
+  }
+  client.on('error', onError)
+  try {
+    return await asked(client.query<R>(text, values))
+  } catch (error) {
+    if (isConnectionLoss(error)) lost ??= error as Error
+    throw error
+  } finally {
+    client.off('error', onError)
+    client.release(lost)
+  }
+}
+
+async function runOnce<T>(
+  pool: Pool,
+  work: (tx: Tx) => Promise<T>,
+  options: TransactionOptions,
+  ports: TransactionPorts,
+): Promise<T> {
+  const client = await freeConnection(pool, ports)
   // A checked-out client that loses its connection between two queries emits `error`; without a listener the process ends.
   let lost: Error | undefined
   const onError = (error: Error) => {
@@ -73,7 +147,7 @@ async function runOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>, options: Tra
   let failure: unknown
   try {
     await client.query(begin(options))
-    const result = await work(client as Tx)
+    const result = await inTransaction(pool, client as Tx, () => work(client as Tx))
     // Lost before COMMIT was sent: nothing has happened.
     if (lost !== undefined) throw lost
     await commit(client)
