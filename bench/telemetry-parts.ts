@@ -153,6 +153,8 @@ const watched = {
   agreed: true,
   standstills: [],
   inFlight: 1,
+  bodyBytes: 0,
+  bodyLimitBytes: 1,
   leasesReserved: 0,
   writeBackPending: 0,
   sweeping: undefined,

@@ -7,6 +7,7 @@
 
 import { setTimeout } from 'node:timers/promises'
 import type { DestinationStream } from 'pino'
+import { bodyMemoryBytes } from './app/body-memory.ts'
 import { nodeNamesOf, type OpenNodes, openNodes } from './app/cluster.ts'
 import { appendAudit, type Coordination, openCoordinations } from './app/coordination.ts'
 import { type ListenerAddresses, opened, openListeners } from './app/listeners.ts'
@@ -24,6 +25,7 @@ import { faultOf } from './core/fault.ts'
 import { createTenantQuotas } from './core/request/tenant-quotas.ts'
 import { majorityOf } from './core/units.ts'
 import { createAdminServer } from './http/admin/server.ts'
+import { createBodyMemory } from './http/server/body-memory.ts'
 import { systemClock as clock } from './system/clock.ts'
 import { systemRandom as random } from './system/random.ts'
 
@@ -33,6 +35,8 @@ export type AppEnvironment = {
   readonly hostname: string
   readonly logTo: DestinationStream
   readonly readFile: ReadFile
+  /** Of the container; undefined if it has none. */
+  readonly memoryLimitBytes?: number | undefined
   /** `OTEL_SERVICE_NAME`, for traces. */
   readonly serviceName?: string | undefined
   /** Replaces log, metrics, traces and readiness, to measure what they cost. */
@@ -104,7 +108,10 @@ async function build(config: Config, environment: AppEnvironment) {
     )
   const { tenantInFlight: inFlightMax, tenantNewRecords: newRecordsPerSecondMax } = config
   const quotas = createTenantQuotas({ inFlightMax, newRecordsPerSecondMax }, clock)
-  const core = { leases: stack.leases, quotas, clock, random, events, tracing }
+  const bodyMemory = createBodyMemory(bodyMemoryBytes(config, environment.memoryLimitBytes), (of) =>
+    events.publish({ kind: 'body_memory_full', of }),
+  )
+  const core = { bodyMemory, leases: stack.leases, quotas, clock, random, events, tracing }
   const background = createBackground(LATE_OFFERS_MAX, (err) =>
     log.error({ err }, 'work in the background failed'),
   )
@@ -180,13 +187,15 @@ async function connectedNodes(config: Config, { events }: Pick<Telemetry, 'event
 }
 
 /** Probes and scrapes, answered from the current state of all parts. */
-function adminOf({ telemetry, nodes, listeners, stack, sagas, secrets }: Parts, state: State) {
+function adminOf({ telemetry, nodes, listeners, stack, core, sagas, secrets }: Parts, state: State) {
   const watched = (): Watched => ({
     phase: state.phase,
     nodes: nodes.views(),
     agreed: nodes.agreed(),
     standstills: nodes.standstills(),
     inFlight: listeners.inFlight(),
+    bodyBytes: core.bodyMemory.usedBytes,
+    bodyLimitBytes: core.bodyMemory.limitBytes,
     leasesReserved: listeners.reserved(),
     writeBackPending: stack.writeBackPending(),
     sweeping: state.coordination?.sweeping(),

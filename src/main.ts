@@ -4,7 +4,7 @@
  */
 
 import { readFileSync, writeSync } from 'node:fs'
-import { hostname } from 'node:os'
+import { hostname, totalmem } from 'node:os'
 import process from 'node:process'
 import { fileURLToPath } from 'node:url'
 import { EXIT, type Io, type StopSignal } from './cli/command.ts'
@@ -18,10 +18,16 @@ const { version } = JSON.parse(readFile(fileURLToPath(new URL('../package.json',
   readonly version: string
 }
 
+/** Without a limit, Linux states a number that no machine has. */
+function limitOf(constrainedBytes: number): number | undefined {
+  return constrainedBytes > 0 && constrainedBytes < totalmem() ? constrainedBytes : undefined
+}
+
 const io: Io = {
   version,
   nodeVersion: process.versions.node,
   hostname: hostname(),
+  memoryLimitBytes: limitOf(process.constrainedMemory()),
   env: process.env,
   stdout: process.stdout,
   stderr: process.stderr,

@@ -10,6 +10,7 @@ const root = join(import.meta.dirname, '..')
 const page = readFileSync(join(root, 'docs/reference/http.md'), 'utf8')
 
 const LIMITS = 'test/http/proxy/limits.test.ts'
+const BODIES = 'test/http/proxy/body-memory.test.ts'
 const BEYOND = '%s above its limit gets the limit in the answer'
 
 // biome-ignore format: one line a row of the page
@@ -22,6 +23,8 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
   'the same when decoded, for the fingerprint': [[LIMITS, 'a body that decodes to %i bytes']],
   'stored answer': [['test/http/proxy/answers.test.ts', 'an answer too large to be stored']],
   'head of an answer': [['test/http/proxy/upstream.test.ts', 'a head above 64 KiB']],
+  'bodies of requests in flight, together': [[BODIES, 'gets 503 with Retry-After and the limit'], ['test/http/gateway/tenants.test.ts', 'a check whose body does not fit']],
+  'bodies of requests and answers in flight, together': [[BODIES, 'is passed on and not kept']],
   'requests in flight, WebSockets included': [[LIMITS, 'requests in flight and waiting duplicates get their limits']],
   'protected requests and checks of one tenant in flight': [[LIMITS, 'a tenant with too many %s gets the limit'], ['test/http/gateway/tenants.test.ts', 'a tenant with too many checks in flight']],
   'new records of one tenant within a second': [[LIMITS, 'a tenant with too many %s gets the limit'], ['test/http/gateway/tenants.test.ts', 'a tenant with too many new records']],

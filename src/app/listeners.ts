@@ -18,7 +18,7 @@ export type ListenersPorts = {
   /** For listeners that execute requests themselves: proxy and Envoy. */
   readonly executing: Parameters<typeof openProxy>[1]
   /** For listeners that answer an application, which executes requests. */
-  readonly answering: Parameters<typeof openReservationApi>[2]
+  readonly answering: Parameters<typeof openReservationApi>[2] & Parameters<typeof openGateway>[1]
   readonly onFailure: ReservationApiPorts['onFailure']
 }
 

@@ -45,7 +45,10 @@ export type Watched = NodesSeen & {
   readonly sagas: SagaBacklog | undefined
   /** By node name, if this sidecar is elected to collect them. */
   readonly nodeStats: ReadonlyMap<string, CollectedStats> | undefined
-} & Pick<Standing, 'inFlight' | 'leasesReserved' | 'writeBackPending' | 'sweeping'>
+} & Pick<
+    Standing,
+    'inFlight' | 'bodyBytes' | 'bodyLimitBytes' | 'leasesReserved' | 'writeBackPending' | 'sweeping'
+  >
 
 export type Telemetry = AsyncDisposable & {
   readonly tracing: Tracing

@@ -25,6 +25,8 @@ export type Io = {
   readonly nodeOptions: readonly string[]
   /** Name of this machine; in Kubernetes the name of the pod. */
   readonly hostname: string
+  /** Of the container (cgroup); undefined if it has none. */
+  readonly memoryLimitBytes?: number | undefined
   /** Messages of a parent process that started this one: the demonstration and tests. */
   readonly onParentMessage: (listener: (message: unknown) => void) => void
 }

@@ -37,11 +37,12 @@ async function run(io: Io): Promise<ExitCode> {
   })
   let app: App
   try {
-    const { version, nodeVersion, hostname, stdout: logTo, readFile } = io
+    const { version, nodeVersion, hostname, memoryLimitBytes, stdout: logTo, readFile } = io
     app = await createApp(loaded.config, {
       version,
       nodeVersion,
       hostname,
+      memoryLimitBytes,
       logTo,
       readFile,
       serviceName: io.env.OTEL_SERVICE_NAME,

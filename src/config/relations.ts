@@ -8,7 +8,7 @@
 
 import { DRIFT_FACTOR, driftMs } from '../core/clock-drift.ts'
 import { SYNTHETIC_CALLS } from '../core/health/synthetic-claims.ts'
-import { printDuration } from '../core/quantity.ts'
+import { printDuration, printSize } from '../core/quantity.ts'
 import { answerMaxAgeMs } from '../core/quorum/answer-age.ts'
 import type { ProtectedRoute, Route } from '../core/routes/route.ts'
 import type { ConfigError } from './errors.ts'
@@ -35,7 +35,7 @@ type Relation = {
   readonly left: Side
   readonly right: Side
   readonly otherwise: string
-  readonly unit: 'ms' | 'share'
+  readonly unit: 'ms' | 'share' | 'bytes'
 }
 
 /** Redlock requires a node deadline that is small against the lease, so that trying all nodes can't use it up. */
@@ -168,6 +168,17 @@ const TABLE: readonly Relation[] = [
   },
   {
     of: 'route',
+    left: { text: 'body limit', of: ({ route }) => route.bodyLimitBytes },
+    right: {
+      text: 'three quarters of the body memory',
+      of: ({ settings }) => times(settings.bodyMemoryBytes, 3 / 4),
+      setting: () => 'bodyMemoryBytes',
+    },
+    otherwise: 'the largest body that is accepted could never be',
+    unit: 'bytes',
+  },
+  {
+    of: 'route',
     left: { text: 'upstream timeout', of: ({ route }) => route.upstreamTimeoutMs },
     right: { text: 'total hold limit', of: ({ route }) => route.totalHoldMs, setting: () => 'totalHoldMs' },
     otherwise: 'the record would be given up while the application still works',
@@ -214,7 +225,7 @@ function check(
   const smaller = left.of(known)
   const larger = right.of(known)
   if (smaller === undefined || larger === undefined || smaller <= larger) return []
-  const print = unit === 'ms' ? printMs : fraction().print
+  const print = PRINT[unit]
   const inequality = `${left.text} (${print(smaller)}) ≤ ${right.text} (${print(larger)}${from(right, known)})`
   return [{ kind: 'relation', name, inequality, reason: otherwise }]
 }
@@ -245,6 +256,12 @@ function sum(...amounts: readonly (number | undefined)[]): number | undefined {
     (total, each) => (total === undefined || each === undefined ? undefined : total + each),
     0,
   )
+}
+
+const PRINT: Readonly<Record<Relation['unit'], (amount: number) => string>> = {
+  ms: printMs,
+  share: fraction().print,
+  bytes: printSize,
 }
 
 function printMs(ms: number): string {

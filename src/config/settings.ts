@@ -477,6 +477,15 @@ export const SETTINGS = {
     summary: 'Largest request body that is buffered; beyond it the answer is 413.',
     source: 'The default of nginx (`client_max_body_size`) and Fastify (`bodyLimit`).',
   }),
+  bodyMemoryBytes: optional({
+    env: 'FENCEPOST_BODY_MEMORY',
+    path: 'limits.bodyMemory',
+    kind: size({ minBytes: 64 * KIB, maxBytes: 1024 * 1024 * MIB }),
+    summary:
+      'Memory for the bodies of all requests and answers under way; requests may fill three quarters of it, beyond which the answer is 503.',
+    source:
+      'Otherwise a sixth of the memory limit of the container, 64MiB of 384MiB (docs/operations/capacity.md has the measurement), and 256MiB without a limit; at least enough for one body of the largest that a route accepts.',
+  }),
   storedResponseLimitBytes: setting({
     env: 'FENCEPOST_STORED_RESPONSE_LIMIT',
     path: 'limits.storedResponse',

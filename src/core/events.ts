@@ -247,6 +247,8 @@ export type NodeEvent =
       /** By the node's clock. */
       readonly atWallMs: number
     }
+  /** The memory for bodies is full: a request was refused, or an answer was passed on without being kept. */
+  | { readonly kind: 'body_memory_full'; readonly of: 'request' | 'answer' }
   /** All nodes of a brand-new cluster got their first epoch. */
   | { readonly kind: 'cluster_founded'; readonly nodes: readonly string[] }
   /** This process has worked with one cluster and refuses another one in its place. */

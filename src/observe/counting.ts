@@ -15,6 +15,9 @@ import type { Metrics } from './metrics.ts'
 export type Standing = {
   readonly nodes: readonly NodeStandingNow[]
   readonly inFlight: number
+  /** Of bodies of requests and answers. */
+  readonly bodyBytes: number
+  readonly bodyLimitBytes: number
   /** Reservations that this sidecar granted and that are still open, without those that it renews itself. */
   readonly leasesReserved: number
   readonly writeBackPending: number
@@ -117,6 +120,9 @@ export function countEvents(
       case 'written_back':
         metrics.writtenBack[event.result].add(1)
         return
+      case 'body_memory_full':
+        metrics.bodyMemoryFull[event.of].add(1)
+        return
       case 'synthetic_claim':
         metrics.synthetic[event.result].add(1)
         return
@@ -127,7 +133,16 @@ export function countEvents(
 }
 
 export function recordStanding(metrics: Metrics, standing: Standing): void {
-  const { nodes, inFlight, readiness, leasesReserved, writeBackPending, sweeping } = standing
+  const {
+    nodes,
+    inFlight,
+    bodyBytes,
+    bodyLimitBytes,
+    readiness,
+    leasesReserved,
+    writeBackPending,
+    sweeping,
+  } = standing
   const groups = Object.values(Object.groupBy(nodes, ({ group = '' }) => group))
   // The quorum with the fewest nodes is the first to be lost.
   const reachable = groups.map((all = []) => all.filter(({ voting }) => voting).length)
@@ -139,6 +154,8 @@ export function recordStanding(metrics: Metrics, standing: Standing): void {
   }
   metrics.nodesQuarantined.set(nodes.filter(({ quarantined }) => quarantined).length)
   metrics.requestsInFlight.set(inFlight)
+  metrics.bodyMemory.set(bodyBytes)
+  metrics.bodyMemoryLimit.set(bodyLimitBytes)
   metrics.leasesHeld.set(metrics.leasesKept.count + leasesReserved)
   metrics.writeBackPending.set(writeBackPending)
   metrics.sweeping.set(sweeping === undefined ? Number.NaN : Number(sweeping.leading))

@@ -184,6 +184,8 @@ const LINES: {
     message: `${event.node} is ${event.to}, was ${event.from}: ${event.reason}`,
     fields: { node: event.node, from: event.from, to: event.to },
   }),
+  // Each request that is refused has its own line, and a flood of them must not be a flood of these.
+  body_memory_full: () => undefined,
   node_memory: (event) => ({
     level: event.full ? 'error' : 'info',
     message: event.full

@@ -282,7 +282,10 @@ function readinessMetrics({ counterBy, gauge }: Kinds) {
   }
 }
 
-function requestMetrics({ counter, counterByTwo, gauge, histogram }: Kinds, route: readonly string[]) {
+function requestMetrics(
+  { counter, counterBy, counterByTwo, gauge, histogram }: Kinds,
+  route: readonly string[],
+) {
   return {
     requests: counterByTwo(
       'fencepost_http_requests_total',
@@ -299,6 +302,21 @@ function requestMetrics({ counter, counterByTwo, gauge, histogram }: Kinds, rout
       'fencepost_http_requests_in_flight',
       'Requests under way in the proxy and through Envoy.',
       {},
+    ),
+    bodyMemory: gauge(
+      'fencepost_body_memory_used_bytes',
+      'Bytes of bodies, of requests and answers, that are in memory now.',
+      {},
+    ),
+    bodyMemoryLimit: gauge(
+      'fencepost_body_memory_limit_bytes',
+      'What these may be together; requests may fill three quarters of it.',
+      {},
+    ),
+    bodyMemoryFull: counterBy(
+      'fencepost_body_memory_full_total',
+      'Requests that were refused, and answers that were passed on without being kept, because the memory for bodies was full.',
+      { of: ['request', 'answer'] },
     ),
     logLinesDropped: counter(
       'fencepost_log_lines_dropped_total',

@@ -50,6 +50,8 @@ export type ForwardLimits = {
   /** From sending the request to the complete answer. */
   readonly answerWithinMs: number
   readonly storedLimitBytes: number
+  /** Called for each part that arrives: false if it must not be kept, and the answer is streamed. */
+  readonly mayKeep?: (bytes: number) => boolean
   /** Called once the request has a connection: false if it must not be written any more. */
   readonly mayBegin?: () => boolean
   /** Aborts when no client waits for the answer any more; then a stream has `answerWithinMs` left to end. */
@@ -123,7 +125,7 @@ async function keepInMemory(
         return { kind: 'answered', response: { status, headers, body: Buffer.concat(kept) } }
       kept.push(part.value)
       bytes += part.value.length
-      if (bytes > limits.storedLimitBytes) return asStream()
+      if (bytes > limits.storedLimitBytes || limits.mayKeep?.(part.value.length) === false) return asStream()
     }
   } catch (error) {
     return failureOf(error instanceof Error ? error : new Error(String(error)), true)

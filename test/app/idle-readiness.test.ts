@@ -52,6 +52,8 @@ async function idlePod(env: Record<string, string> = {}) {
     sagas: undefined,
     nodeStats: undefined,
     inFlight: 0,
+    bodyBytes: 0,
+    bodyLimitBytes: 1,
     leasesReserved: 0,
     writeBackPending: 0,
     sweeping: undefined,

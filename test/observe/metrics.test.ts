@@ -390,6 +390,8 @@ describe('what is counted when', () => {
       recordStanding(metrics, {
         nodes: nodes.map((node) => ({ ...node, voting: node.name !== 'b/redis-1', quarantined: false })),
         inFlight: 0,
+        bodyBytes: 0,
+        bodyLimitBytes: 1,
         leasesReserved: 0,
         writeBackPending: 0,
         sweeping: undefined,
@@ -451,6 +453,8 @@ describe('what is counted when', () => {
         ...(index === 1 ? { startedWallMs: 1_700_000_000_000, memoryShare: 0.25 } : {}),
       })),
       inFlight: 7,
+      bodyBytes: 5,
+      bodyLimitBytes: 9,
       leasesReserved: 3,
       writeBackPending: 2,
       sweeping: { leading: true, filled: true, orphansOpen: undefined },
@@ -459,7 +463,7 @@ describe('what is counted when', () => {
     const all = await series()
     const shown = Object.fromEntries(
       [...all].filter(([name]) =>
-        /reachable|up|skew|memory|start|breaker|readiness|flight|held|quarantined|pending|sweeper|orphans/.test(
+        /reachable|up|skew|memory|start|breaker|readiness|flight|held|quarantined|pending|sweeper|orphans|body_memory/.test(
           name,
         ),
       ),
@@ -474,6 +478,8 @@ describe('what is counted when', () => {
       'fencepost_redis_node_memory_used_ratio{node="redis-0"}': Number.NaN,
       'fencepost_redis_node_memory_used_ratio{node="redis-1"}': 0.25,
       fencepost_http_requests_in_flight: 7,
+      fencepost_body_memory_used_bytes: 5,
+      fencepost_body_memory_limit_bytes: 9,
       fencepost_leases_held: 3,
       fencepost_redis_nodes_quarantined: 1,
       fencepost_write_back_pending: 2,

@@ -7,6 +7,7 @@ import { createTenantQuotas, type TenantLimits } from '../../src/core/request/te
 import { agreedSecret } from '../../src/core/reservations/reservation-secret.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createGateway, type GatewayOptions } from '../../src/http/gateway/server.ts'
+import { createBodyMemory } from '../../src/http/server/body-memory.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
@@ -18,6 +19,8 @@ export type GatewayListenerOptions = {
   readonly tenants?: Partial<TenantLimits>
   /** Counts the new records of a tenant; default: the system clock. */
   readonly quotaClock?: Clock
+  /** Default: beyond the reach of a test that is not about it. */
+  readonly bodyMemoryBytes?: number
 }
 
 export type GatewayListener = AsyncDisposable & {
@@ -55,6 +58,7 @@ export async function startGatewayListener(given: GatewayListenerOptions = {}): 
       limits: { ...TEST_LIMITS, ...given.limits },
     },
     {
+      bodyMemory: createBodyMemory(given.bodyMemoryBytes ?? 2 ** 20),
       leases,
       quotas: createTenantQuotas(
         { inFlightMax: 1_000, newRecordsPerSecondMax: 1_000_000, ...given.tenants },

@@ -18,6 +18,7 @@ import { UNTRACED } from '../../src/core/tracing.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createEmbeddedWaitQueues } from '../../src/embedded/wait-queues.ts'
 import { createProxy, type ProxyOptions, type ProxyServer } from '../../src/http/proxy/server.ts'
+import { createBodyMemory } from '../../src/http/server/body-memory.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
@@ -65,6 +66,8 @@ export type TestProxyOptions = {
   /** Sidecars that share nodes form one cluster. */
   readonly nodes?: readonly StoppableNode[]
   readonly bodyIdleMs?: number
+  /** Default: beyond the reach of a test that is not about it. */
+  readonly bodyMemoryBytes?: number
   readonly tenants?: Partial<TenantLimits>
   /** Counts the new records of a tenant; default: the system clock. */
   readonly quotaClock?: Clock
@@ -140,6 +143,9 @@ export async function startProxy(
       whenEnded: leases.whenEnded,
       localLeases,
       fairQueue: createFairQueue({ waitQueues: createEmbeddedWaitQueues(clock), clock, random }),
+      bodyMemory: createBodyMemory(given.bodyMemoryBytes ?? 2 ** 30, (of) =>
+        events.publish({ kind: 'body_memory_full', of }),
+      ),
       quotas: createTenantQuotas(
         { inFlightMax: 1_000, newRecordsPerSecondMax: 1_000_000, ...given.tenants },
         given.quotaClock ?? clock,

@@ -34,14 +34,19 @@ export type SidecarOptions = {
   readonly onOutput?: (text: string) => void
   /** The time limit of its start. */
   readonly startWithinMs?: number
+  /** The `cgroup.procs` of the cgroup that it joins before it starts. */
+  readonly joins?: string
 }
 
 /** @param env settings; all listeners are on free ports of the loopback unless said otherwise */
 export async function startSidecar(
   env: Readonly<Record<string, string>>,
-  { main = MAIN_PROGRAM, onOutput, startWithinMs = 20_000 }: SidecarOptions = {},
+  { main = MAIN_PROGRAM, onOutput, startWithinMs = 20_000, joins }: SidecarOptions = {},
 ): Promise<Sidecar> {
-  const child = new TestProcess(process.execPath, [main, 'serve'], {
+  const start = [process.execPath, main, 'serve'] as const
+  const [command, ...args] =
+    joins === undefined ? start : (['sh', '-c', 'echo $$ > "$0"; exec "$@"', joins, ...start] as const)
+  const child = new TestProcess(command, args, {
     name: 'fencepost serve',
     ...(onOutput === undefined ? {} : { onOutput }),
     env: {

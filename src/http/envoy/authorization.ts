@@ -10,7 +10,7 @@ import type { Clock } from '../../core/clock.ts'
 import type { Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
-import { type Checked, type CheckOptions, type CheckPorts, check, type ReadBody } from '../check/check.ts'
+import { type Checked, type CheckOptions, type CheckPorts, check } from '../check/check.ts'
 import { checkAnswer, foundIn, grantedHeaders, UPSTREAM_HEADERS } from '../check/check-answers.ts'
 import type { Original } from '../check/original-request.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
@@ -19,7 +19,8 @@ import type { Problem } from '../message/problems.ts'
 import { type AdmissionRules, admit } from '../request/admission.ts'
 import { decidedEvent } from '../request/decided-event.ts'
 import { type FailurePorts, failureAnswer } from '../request/refusals.ts'
-import { type Body, tooLarge } from '../server/inbound.ts'
+import type { BodyMemory, HeldBody } from '../server/body-memory.ts'
+import { type Body, memoryFull, tooLarge } from '../server/inbound.ts'
 import {
   type CheckedHttpRequest,
   type CheckRequest,
@@ -31,7 +32,8 @@ import {
 
 type AuthorizationOptions = CheckOptions & { readonly rules: AdmissionRules }
 
-type AuthorizationPorts = CheckPorts & FailurePorts & { readonly clock: Clock; readonly events: Events }
+type AuthorizationPorts = CheckPorts &
+  FailurePorts & { readonly clock: Clock; readonly events: Events; readonly bodyMemory: BodyMemory }
 
 /** Never rejects. @param busy the reason why nothing new is admitted, if there is one */
 export async function authorize(
@@ -70,8 +72,9 @@ async function authorized(
   if (question.kind === 'refused')
     return refusedWith(problemAnswer(question.problem, { instance: ports.newInstance }))
   const { original, readBody } = question
+  using held = ports.bodyMemory.hold()
   try {
-    const checked = await check(original, readBody, options, ports)
+    const checked = await check(original, (limitBytes) => readBody(limitBytes, held), options, ports)
     if (checked === 'gone') throw new Error('a body that is there can not be gone')
     const answer = checkAnswer(checked, 'ext-authz', ports.newInstance)
     return { response: responseFor(checked, original, answer), answer, checked }
@@ -84,8 +87,10 @@ function refusedWith(answer: Answer): Authorized {
   return { response: refusal(answer), answer }
 }
 
+type ReadCounted = (limitBytes: number, held: HeldBody) => Promise<Body>
+
 type Question =
-  | { readonly kind: 'question'; readonly original: Original; readonly readBody: ReadBody }
+  | { readonly kind: 'question'; readonly original: Original; readonly readBody: ReadCounted }
   | { readonly kind: 'refused'; readonly problem: Problem }
 
 function questionFrom({ attributes }: CheckRequest, rules: AdmissionRules): Question {
@@ -108,7 +113,11 @@ function questionFrom({ attributes }: CheckRequest, rules: AdmissionRules): Ques
       // Envoy repeats its own number of the request with every retry of a check, and no client can set it.
       const hopId = id === undefined || id === '' ? linesOf(lines, 'x-request-id')[0] : `envoy\0${id}`
       const original = { dialect: 'ext-authz', request, hopId, body: known } as const
-      return { kind: 'question', original, readBody: async (limitBytes) => within(bytes, limitBytes) }
+      return {
+        kind: 'question',
+        original,
+        readBody: async (limitBytes, held) => within(bytes, limitBytes, held),
+      }
     }
   }
 }
@@ -118,8 +127,9 @@ function headerLines({ headerMap, headers = {} }: CheckedHttpRequest): HeaderLis
   return ordinaryLines(linesFrom(headerMap?.headers === undefined ? { headers: text } : headerMap))
 }
 
-function within(bytes: Buffer, limitBytes: number): Body {
-  return bytes.length > limitBytes ? tooLarge(limitBytes) : { kind: 'whole', bytes }
+function within(bytes: Buffer, limitBytes: number, held: HeldBody): Body {
+  if (bytes.length > limitBytes) return tooLarge(limitBytes)
+  return held.take(bytes.length) ? { kind: 'whole', bytes } : memoryFull(held)
 }
 
 /** A missing body is no proof: the filter may be configured to send none. */

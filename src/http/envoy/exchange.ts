@@ -14,7 +14,8 @@ import type { ForwardResult } from '../../core/ports.ts'
 import { OUTCOME_HEADER } from '../../core/routes/settlement.ts'
 import type { Answer } from '../message/answer.ts'
 import { STATUS_HEADER, sidecarHeaderNames } from '../message/headers.ts'
-import { type Body, tooLarge } from '../server/inbound.ts'
+import type { HeldBody } from '../server/body-memory.ts'
+import { type Body, memoryFull, tooLarge } from '../server/inbound.ts'
 import { type AnsweredBy, answeredBy } from './answered-by.ts'
 import type { Conversation } from './conversation.ts'
 import { heldMessage } from './held-message.ts'
@@ -34,9 +35,9 @@ import {
 export interface Exchange {
   /** The head of the request, with its pseudo-headers. */
   readonly head: HeaderList
-  readBody(limitBytes: number): Promise<Body>
+  readBody(limitBytes: number, held: HeldBody): Promise<Body>
   /** Lets the request go on to the application with these header lines, and waits for the answer. Never rejects. */
-  forward(lines: HeaderList, storedLimitBytes: number): Promise<ForwardResult>
+  forward(lines: HeaderList, storedLimitBytes: number, held: HeldBody): Promise<ForwardResult>
   /** Lets the message that Envoy holds go on, request or answer; Envoy shows nothing more of it. */
   passOn(answer?: Answer): void
   /** Sends an answer in place of the message that Envoy holds. */
@@ -62,10 +63,11 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
   let ofAnswer: readonly string[] = []
   const held = heldMessage(conversation)
 
-  async function readBody(limitBytes: number): Promise<Body> {
+  async function readBody(limitBytes: number, memory: HeldBody): Promise<Body> {
     if (first.requestHeaders?.endOfStream === true) return { kind: 'whole', bytes: Buffer.alloc(0) }
     const stated = linesOf(headers, 'content-length')[0]
     if (Number(stated ?? 0) > limitBytes) return tooLarge(limitBytes)
+    if (!memory.fits(Number(stated ?? 0))) return memoryFull(memory)
     if (!shown.requestBody) return { kind: 'refused', problem: BODY_NOT_SHOWN }
     held.goOn({ removeHeaders: foreign }, EVERYTHING)
     const message = await held.next()
@@ -83,10 +85,14 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
     // A fingerprint never covers a part.
     if (stated !== undefined && bytes.length !== Number(stated))
       return { kind: 'refused', problem: NOT_WHOLE }
-    return { kind: 'whole', bytes }
+    return memory.take(bytes.length) ? { kind: 'whole', bytes } : memoryFull(memory)
   }
 
-  async function forward(lines: HeaderList, storedLimitBytes: number): Promise<ForwardResult> {
+  async function forward(
+    lines: HeaderList,
+    storedLimitBytes: number,
+    memory: HeldBody,
+  ): Promise<ForwardResult> {
     if (conversation.wentOn()) {
       if (!conversation.ended.aborted) await held.next()
       return { kind: 'never_sent', detail: 'Envoy gave the request up before it was let through' }
@@ -95,13 +101,17 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
     for (;;) {
       const message = await held.next()
       if (message === undefined) return lost('Envoy ended the stream before the answer')
-      if (message.request === 'responseHeaders') return answerFrom(message, storedLimitBytes)
+      if (message.request === 'responseHeaders') return answerFrom(message, storedLimitBytes, memory)
       if (message.request !== 'requestTrailers') return lost(`Envoy went on with ${message.request}`)
       held.goOn({})
     }
   }
 
-  async function answerFrom(message: ProcessingRequest, storedLimitBytes: number): Promise<ForwardResult> {
+  async function answerFrom(
+    message: ProcessingRequest,
+    storedLimitBytes: number,
+    memory: HeldBody,
+  ): Promise<ForwardResult> {
     const lines = linesFrom(message.responseHeaders?.headers)
     const status = Number(pseudoHeader(lines, ':status'))
     const own = ordinaryLines(lines)
@@ -121,6 +131,8 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
     const stated = linesOf(own, 'content-length')[0]
     if (!shown.responseBody || Number(stated ?? 0) > storedLimitBytes || isStream(own))
       return passingBy(status, own)
+    // Envoy sends all that it holds at once.
+    if (!memory.keep(Number(stated ?? storedLimitBytes))) return passingBy(status, own)
     held.goOn({ removeHeaders: ofAnswer })
     return wholeAnswer(status, own, await held.next(), storedLimitBytes)
   }

@@ -24,6 +24,7 @@ import {
   protect,
 } from '../request/protect.ts'
 import { type FailurePorts, failureAnswer, NO_UPGRADE } from '../request/refusals.ts'
+import type { BodyMemory } from '../server/body-memory.ts'
 import type { Conversation } from './conversation.ts'
 import { type Exchange, exchangeOver } from './exchange.ts'
 import { ordinaryLines, pseudoHeader } from './messages.ts'
@@ -34,7 +35,8 @@ export type ProcessingOptions = ProtectOptions & {
   readonly rules: AdmissionRules
 }
 
-export type ProcessingPorts = ProtectPorts & FailurePorts & { readonly tracing: Tracing }
+export type ProcessingPorts = ProtectPorts &
+  FailurePorts & { readonly tracing: Tracing; readonly bodyMemory: BodyMemory }
 
 /** Never rejects. @param busy the reason why nothing new is admitted, if there is one */
 export async function processOne(
@@ -83,19 +85,21 @@ async function serve(
     const refusal = busy() ?? (asksForUpgrade(headers) ? NO_UPGRADE : undefined)
     if (refusal !== undefined) return replacing(problem(refusal))
     const { request } = admission
+    using held = ports.bodyMemory.hold()
     const call = {
       request,
       route: match.route,
       params: match.params,
       // Envoy's own timeouts apply.
       answerWithinMs: undefined,
-      readBody: exchange.readBody,
+      readBody: (limitBytes: number) => exchange.readBody(limitBytes, held),
       abandoned: ended,
       forward: (_: Buffer, claimed: Claimed | undefined) => {
         const lines = linesTowards(request, claimed, ports.tracing)
         return exchange.forward(
           lines,
           match.route.mode === 'bypass' ? 0 : match.route.storedResponseLimitBytes,
+          held,
         )
       },
     }

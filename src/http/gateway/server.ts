@@ -20,6 +20,7 @@ import { endToEndHeaders, rawOf } from '../request/arrival.ts'
 import { decidedEvent } from '../request/decided-event.ts'
 import { routeFor } from '../request/described-route.ts'
 import { DRAINING, type FailurePorts, failureAnswer, NO_UPGRADE, overloaded } from '../request/refusals.ts'
+import type { BodyMemory } from '../server/body-memory.ts'
 import { hasBody, type Inbound, readBody } from '../server/inbound.ts'
 import type { ListenAt } from '../server/listen-address.ts'
 import type { ListenerLimits } from '../server/listener.ts'
@@ -39,7 +40,8 @@ export type GatewayOptions = CheckOptions & {
   readonly limits: ListenerLimits & { readonly inFlightMax: number; readonly headerLinesMax: number }
 }
 
-export type GatewayPorts = CheckPorts & FailurePorts & { readonly clock: Clock; readonly events: Events }
+export type GatewayPorts = CheckPorts &
+  FailurePorts & { readonly clock: Clock; readonly events: Events; readonly bodyMemory: BodyMemory }
 
 export interface GatewayServer {
   listen(at: ListenAt): Promise<string>
@@ -57,6 +59,7 @@ const ENTRYPOINTS: Record<Dialect, Entrypoint> = {
 
 export function createGateway(options: GatewayOptions, ports: GatewayPorts): GatewayServer {
   const { inFlightMax, headerLinesMax } = options.limits
+  const { bodyMemory } = ports
   const rules = { headerLinesMax, endToEnd: endToEndHeaders(options) }
   const server = createRequestServer(options, { handle }, ports)
 
@@ -85,17 +88,20 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
         return answerToCheck(inbound, read.original)
       case 'malformed':
         return problem({ code: 'malformed-request', detail: read.detail })
-      case 'not_a_check':
-        return endClaim(request, () => readBody(inbound, options.reportBytesMax), ports)
+      case 'not_a_check': {
+        using held = bodyMemory.hold()
+        return await endClaim(request, () => readBody(inbound, options.reportBytesMax, held), ports)
+      }
     }
   }
 
   async function answerToCheck(inbound: Inbound, original: Original): Promise<Answer | undefined> {
     const startedMonoMs = ports.clock.monoMs()
     const refusal = refusalOf(inbound, original)
+    using held = bodyMemory.hold()
     const checked: Checked | 'gone' =
       refusal === undefined
-        ? await check(original, (limitBytes) => readBody(inbound, limitBytes), options, ports)
+        ? await check(original, (limitBytes) => readBody(inbound, limitBytes, held), options, ports)
         : { decided: { kind: 'refused', problem: refusal } }
     if (checked === 'gone') return undefined
     const answer = checkAnswer(checked, original.dialect, ports.newInstance)

@@ -79,6 +79,7 @@ function decisionOf(code: ProblemCode, status: IdempotencyStatus | undefined): D
     case 'application-timeout':
       return 'acquired'
     case 'too-many-requests-in-flight':
+    case 'too-many-bytes-in-flight':
     case 'tenant-in-flight':
     case 'tenant-new-records':
     case 'draining':

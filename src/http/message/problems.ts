@@ -107,6 +107,11 @@ export const PROBLEMS = {
   'record-damaged': { status: 502, title: 'The record of this request is damaged', retryable: false },
   'quorum-unavailable': { status: 503, title: 'Too few nodes answer', retryable: true },
   'too-many-requests-in-flight': { status: 503, title: 'Too many requests are under way', retryable: true },
+  'too-many-bytes-in-flight': {
+    status: 503,
+    title: 'The bodies under way fill the memory for them',
+    retryable: true,
+  },
   draining: { status: 503, title: 'The sidecar is shutting down', retryable: true },
   // The application
   'application-unreachable': { status: 502, title: 'The application could not be reached', retryable: true },

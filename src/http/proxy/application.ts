@@ -21,6 +21,8 @@ export type ForwardLimits = {
   readonly answerWithinMs: number
   /** Longest body that is kept in memory; a longer one is streamed. */
   readonly storedLimitBytes: number
+  /** Called for each part that arrives: false if it must not be kept, and the answer is streamed. */
+  readonly mayKeep?: (bytes: number) => boolean
   /** Aborts when no client waits for the answer any more; then a stream has `answerWithinMs` left to end. */
   readonly abandoned?: AbortSignal
 }

@@ -10,6 +10,7 @@ import type { Problem } from '../message/problems.ts'
 import type { Arrived } from '../request/arrival.ts'
 import { type About, type ProtectOptions, type ProtectPorts, protect } from '../request/protect.ts'
 import { DRAINING, NO_UPGRADE, overloaded } from '../request/refusals.ts'
+import type { BodyMemory } from '../server/body-memory.ts'
 import type { Inbound } from '../server/inbound.ts'
 import { offersWebSocket } from '../server/websocket-offer.ts'
 import { bypass } from './bypass.ts'
@@ -22,7 +23,7 @@ export type DispatchOptions = ProtectOptions & {
   readonly limits: { readonly inFlightMax: number }
 }
 
-export type DispatchPorts = ProtectPorts & ForwardPorts
+export type DispatchPorts = ProtectPorts & ForwardPorts & { readonly bodyMemory: BodyMemory }
 
 /** How busy the proxy is. */
 export type Load = {
@@ -59,8 +60,9 @@ export async function dispatch(
   if (offersWebSocket(inbound.req)) return refused(NO_UPGRADE)
 
   const { route, params } = matched
+  using held = ports.bodyMemory.hold()
   const result = await protect(
-    protectedCall(call, { route, params }, options.forwarded, ports),
+    protectedCall(call, { route, params }, options.forwarded, held, ports),
     options,
     ports,
   )

@@ -10,6 +10,7 @@ import { type Claimed, type ForwardedHeaders, type Hop, towardsApplication } fro
 import type { AdmittedRequest } from '../request/admission.ts'
 import type { ProtectedCall } from '../request/protect.ts'
 import { abandoned } from '../server/abandoned.ts'
+import type { HeldBody } from '../server/body-memory.ts'
 import { type Inbound, readBody } from '../server/inbound.ts'
 import type { Application } from './application.ts'
 
@@ -28,6 +29,7 @@ export function protectedCall(
   }: { readonly inbound: Inbound; readonly request: AdmittedRequest; readonly hop: Hop },
   { route, params }: { readonly route: ProtectedRoute; readonly params: PathParameters },
   forwarded: ForwardedHeaders,
+  held: HeldBody,
   ports: ForwardPorts,
 ): ProtectedCall {
   const gone = abandoned(inbound.res)
@@ -40,6 +42,7 @@ export function protectedCall(
       {
         answerWithinMs: route.upstreamTimeoutMs,
         storedLimitBytes: route.storedResponseLimitBytes,
+        mayKeep: held.keep,
         abandoned: gone,
         // While it waits for a connection there, its lease may be lost, and another holder may execute it.
         ...(claimed === undefined ? {} : { mayBegin: claimed.held }),
@@ -52,7 +55,7 @@ export function protectedCall(
     params,
     answerWithinMs: route.upstreamTimeoutMs,
     forward,
-    readBody: (limitBytes) => readBody(inbound, limitBytes),
+    readBody: (limitBytes) => readBody(inbound, limitBytes, held),
     abandoned: gone,
   }
 }

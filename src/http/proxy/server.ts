@@ -10,7 +10,7 @@ import type { RequestTrace } from '../../core/tracing.ts'
 import type { Answer } from '../message/answer.ts'
 import { type Arrived, createArrival } from '../request/arrival.ts'
 import { decidedEvent } from '../request/decided-event.ts'
-import { type About, type ProtectPorts, waitersByRoute } from '../request/protect.ts'
+import { type About, waitersByRoute } from '../request/protect.ts'
 import { type FailurePorts, failureAnswer } from '../request/refusals.ts'
 import type { Peers } from '../request/trusted-peers.ts'
 import type { Inbound } from '../server/inbound.ts'
@@ -19,7 +19,6 @@ import type { ListenerLimits } from '../server/listener.ts'
 import { createRequestServer } from '../server/request-server.ts'
 import type { ListenerTls } from '../server/tls.ts'
 import { type DispatchOptions, type DispatchPorts, dispatch, type Load } from './dispatch.ts'
-import type { ForwardPorts } from './forwarding.ts'
 import { traced } from './traced.ts'
 import { createTunnels } from './tunnels.ts'
 
@@ -34,7 +33,7 @@ export type ProxyOptions = DispatchOptions & {
   readonly limits: ListenerLimits & { readonly inFlightMax: number; readonly headerLinesMax: number }
 }
 
-export type ProxyPorts = Omit<ProtectPorts, 'waitersOf'> & ForwardPorts & FailurePorts
+export type ProxyPorts = Omit<DispatchPorts, 'waitersOf'> & FailurePorts
 
 export interface ProxyServer {
   /** Where it listens: `http://host:port`, or `unix:/path`. */
@@ -72,6 +71,9 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     try {
       const { answer, about } = await dispatch(inbound, arrived, load, options, dispatchPorts).catch(failed)
       if (answer === undefined) return
+      // A client that reads slowly holds its answer for long.
+      using sent = ports.bodyMemory.hold()
+      if (Buffer.isBuffer(answer.body)) sent.occupy(answer.body.length)
       await server.send(inbound, answer)
       status = answer.status
       publish(answer, arrived, startedMonoMs, about)

@@ -8,6 +8,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { PassThrough, type Readable } from 'node:stream'
 import type { Problem } from '../message/problems.ts'
+import type { HeldBody } from './body-memory.ts'
 
 export type Inbound = {
   readonly req: IncomingMessage
@@ -28,11 +29,18 @@ export function hasBody({ req }: Inbound): boolean {
   return req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0
 }
 
-/** Keeps at most `limitBytes` in memory, and reads no further. */
-export function readBody(inbound: Inbound, limitBytes: number): Promise<Body> {
+/**
+ * Keeps at most `limitBytes` in memory, and reads no further.
+ *
+ * @param held counts each part as it arrives: a client that states a length and sends nothing takes nothing from others
+ */
+export function readBody(inbound: Inbound, limitBytes: number, held: HeldBody): Promise<Body> {
   const { req, res, cut } = inbound
-  if (Number(req.headers['content-length'] ?? 0) > limitBytes) return Promise.resolve(tooLarge(limitBytes))
+  const statedBytes = Number(req.headers['content-length'] ?? 0)
+  if (statedBytes > limitBytes) return Promise.resolve(tooLarge(limitBytes))
   if (!hasBody(inbound)) return Promise.resolve({ kind: 'whole', bytes: Buffer.alloc(0) })
+  // Before it is sent, where the client waits for that, and before it has cost anything.
+  if (!held.fits(statedBytes)) return Promise.resolve(memoryFull(held))
   if (inbound.expectsContinue) res.writeContinue()
   return new Promise((resolve) => {
     const parts: Buffer[] = []
@@ -47,7 +55,8 @@ export function readBody(inbound: Inbound, limitBytes: number): Promise<Body> {
     const onData = (part: Buffer): void => {
       bytes += part.length
       if (bytes > limitBytes) settle(tooLarge(limitBytes))
-      else parts.push(part)
+      else if (held.take(part.length)) parts.push(part)
+      else settle(memoryFull(held))
     }
     const onEnd = (): void => settle({ kind: 'whole', bytes: Buffer.concat(parts) })
     const onGone = (): void => settle({ kind: 'gone' })
@@ -57,6 +66,19 @@ export function readBody(inbound: Inbound, limitBytes: number): Promise<Body> {
     if (cut.aborted) onCut()
     else if (req.destroyed && !req.complete) onGone()
   })
+}
+
+const RETRY_SOON_MS = 1_000
+
+export function memoryFull({ requestsLimitBytes }: HeldBody): Body {
+  return {
+    kind: 'refused',
+    problem: {
+      code: 'too-many-bytes-in-flight',
+      detail: `With this body the bodies of all requests under way would be more than ${requestsLimitBytes} bytes, which is the limit. Nothing was carried out; send the request again, unchanged, after the time given.`,
+      retryAfterMs: RETRY_SOON_MS,
+    },
+  }
 }
 
 export function tooLarge(limitBytes: number): Body {

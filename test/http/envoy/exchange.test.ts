@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import type { Conversation } from '../../../src/http/envoy/conversation.ts'
 import { exchangeOver } from '../../../src/http/envoy/exchange.ts'
 import type { ProcessingRequest, ProcessingResponse } from '../../../src/http/envoy/messages.ts'
+import { createBodyMemory } from '../../../src/http/server/body-memory.ts'
 import { answerHead, requestHead } from '../../support/envoy-client.ts'
 
 /** A stream whose messages of Envoy are all there already; `over`: it has also ended. */
@@ -33,6 +34,9 @@ test.each<[what: string, messages: readonly ProcessingRequest[], over: boolean]>
 ])('no request is sent where Envoy %s before the claim is granted', async (_, messages, over) => {
   const { conversation, answers } = said(messages, over)
   const exchange = exchangeOver(conversation, requestHead({}))
-  expect(await exchange.forward([['fencepost-attempt', '1']], 1_024)).toMatchObject({ kind: 'never_sent' })
+  using held = createBodyMemory(2 ** 20).hold()
+  expect(await exchange.forward([['fencepost-attempt', '1']], 1_024, held)).toMatchObject({
+    kind: 'never_sent',
+  })
   expect(answers).toEqual([])
 })

@@ -68,6 +68,17 @@ test('a check that makes no new record frees its quota: refused, without a key, 
   expect((await check(gateway, 'a')).status).toBe(200)
 })
 
+test('a check whose body does not fit in the memory for bodies gets 503 with Retry-After and the limit', async () => {
+  await using gateway = await startGatewayListener({ bodyMemoryBytes: 2 })
+  const refused = await check(gateway, 'a')
+  expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '1'])
+  expect(await refused.json()).toMatchObject({
+    code: 'too-many-bytes-in-flight',
+    detail: expect.stringContaining('more than 1 bytes'),
+  })
+  expect(gateway.claimed()).toEqual([])
+})
+
 test('without Authorization the client header of a trusted peer names the principal', async () => {
   await using gateway = await startGatewayListener()
   const statuses = async (of: GatewayListener, ...clients: Record<string, string>[]) => {

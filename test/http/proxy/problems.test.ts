@@ -210,6 +210,8 @@ const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
     }),
   'too-many-requests-in-flight': () =>
     whileHeld({ limits: { inFlightMax: 1 } }, (proxy) => told(proxy.post('other'))),
+  'too-many-bytes-in-flight': () =>
+    simple((proxy) => told(proxy.post('k', 'x'.repeat(100))), { bodyMemoryBytes: 120 }),
   draining: async () => {
     const held = hold()
     await using application = await startApplication(async (_request, response) => {

@@ -1,0 +1,76 @@
+/**
+ * How many bytes of bodies this process holds at once, over all listeners.
+ *
+ * A container has a memory limit, and the kernel kills a process that goes beyond it, with every request under way. So bodies have a
+ * budget: a request whose body does not fit any more is refused, and an answer that does not fit is passed on without being kept.
+ * Requests may fill three quarters of it, so that a flood of them leaves room for the answers of those that were admitted.
+ *
+ * Owns the count. What is streamed is not counted: it holds a few buffers, whatever its length.
+ */
+
+export interface BodyMemory {
+  readonly limitBytes: number
+  readonly usedBytes: number
+  /** Disposing it returns all that it holds. */
+  hold(): HeldBody
+}
+
+export interface HeldBody extends Disposable {
+  /** What request bodies may fill. */
+  readonly requestsLimitBytes: number
+  /** Whether a request body of this length could be held now. */
+  fits(bytes: number): boolean
+  /** More of a request body arrived. False: it does not fit, and nothing was counted. */
+  take(bytes: number): boolean
+  /** More of an answer arrived. False: it does not fit, and nothing was counted. */
+  keep(bytes: number): boolean
+  /** These bytes are in memory already: counted, whether they fit or not. */
+  occupy(bytes: number): void
+}
+
+/** The part of the budget that request bodies may fill. */
+export const REQUESTS_SHARE = 3 / 4
+
+/** @param onFull called for each request that is refused, and each answer that is not kept */
+export function createBodyMemory(
+  limitBytes: number,
+  onFull: (of: 'request' | 'answer') => void = () => {},
+): BodyMemory {
+  const requestsLimitBytes = Math.floor(limitBytes * REQUESTS_SHARE)
+  let usedBytes = 0
+
+  return {
+    limitBytes,
+    get usedBytes() {
+      return usedBytes
+    },
+    hold: () => {
+      let heldBytes = 0
+      const occupy = (bytes: number): void => {
+        heldBytes += bytes
+        usedBytes += bytes
+      }
+      const within = (bytes: number, upToBytes: number, of: 'request' | 'answer'): boolean => {
+        if (usedBytes + bytes <= upToBytes) return true
+        onFull(of)
+        return false
+      }
+      const taken = (bytes: number, upToBytes: number, of: 'request' | 'answer'): boolean => {
+        const fits = within(bytes, upToBytes, of)
+        if (fits) occupy(bytes)
+        return fits
+      }
+      return {
+        requestsLimitBytes,
+        fits: (bytes) => within(bytes, requestsLimitBytes, 'request'),
+        take: (bytes) => taken(bytes, requestsLimitBytes, 'request'),
+        keep: (bytes) => taken(bytes, limitBytes, 'answer'),
+        occupy,
+        [Symbol.dispose]: () => {
+          usedBytes -= heldBytes
+          heldBytes = 0
+        },
+      }
+    },
+  }
+}
