@@ -46,7 +46,12 @@ async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
     if (!stopped) timer = kit.clock.timer(replayIntervalMs, replay)
   }
   let timer = kit.clock.timer(replayIntervalMs, replay)
-  const stop = async () => {
+  let stopping: Promise<void> | undefined
+  const stop = () => {
+    stopping ??= end()
+    return stopping
+  }
+  const end = async () => {
     stopped = true
     inbox.stop()
     timer.cancel()

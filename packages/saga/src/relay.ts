@@ -58,9 +58,15 @@ export interface OutboxRelay extends AsyncDisposable {
   drainOnce(): Promise<number>
   /** Polls now instead of at the next interval. */
   wake(): void
-  /** Finishes messages in flight and hands the partitions back. The publisher stays open. */
+  /**
+   * Finishes messages in flight, hands the partitions back, and closes the publisher: the last relay that was created
+   * with it does, so that nothing keeps the process.
+   */
   stop(): Promise<void>
 }
+
+/** How many relays that are not stopped share a publisher. */
+const relaysOf = new WeakMap<MessagePublisher, number>()
 
 const unavailableBackoff: Backoff = { initialMs: 100, maxMs: 5_000 }
 
@@ -87,6 +93,7 @@ class Relay implements OutboxRelay {
   #outages = 0
   #running: Promise<void> | undefined
   #stopped = false
+  #stopping: Promise<void> | undefined
   #wake = Promise.withResolvers<void>()
 
   constructor({ kit, publisher, relayId, retry, ...settings }: RelayOptions) {
@@ -105,6 +112,7 @@ class Relay implements OutboxRelay {
     this.#backoff = retry?.backoff ?? { initialMs: 100, maxMs: 60_000 }
     if (this.#maxAttempts < 1) throw new SagaConfigError('retry.maxAttempts must be at least 1')
     this.#leases = new PartitionLeases(kit, this.relayId, this.#settings.leaseMs)
+    relaysOf.set(publisher, (relaysOf.get(publisher) ?? 0) + 1)
   }
 
   start(): void {
@@ -115,12 +123,23 @@ class Relay implements OutboxRelay {
     this.#wake.resolve()
   }
 
-  async stop(): Promise<void> {
+  stop(): Promise<void> {
+    this.#stopping ??= this.#stop()
+    return this.#stopping
+  }
+
+  async #stop(): Promise<void> {
     this.#stopped = true
     this.wake()
-    await this.#running
-    await Promise.allSettled(this.#draining.values())
-    await this.#leases.leave()
+    try {
+      await this.#running
+      await Promise.allSettled(this.#draining.values())
+      await this.#leases.leave()
+    } finally {
+      const others = (relaysOf.get(this.#publisher) ?? 1) - 1
+      relaysOf.set(this.#publisher, others)
+      if (others === 0) await this.#publisher.close()
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

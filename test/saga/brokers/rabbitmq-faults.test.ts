@@ -9,6 +9,8 @@ import { PublishRefusedError } from '../../../packages/saga/src/errors.ts'
 import type { InboundMessage, OutboundMessage } from '../../../packages/saga/src/messages.ts'
 import { openDoor } from '../../support/door.ts'
 import { eventually } from '../../support/eventually.ts'
+import { startPostgres } from '../../support/postgres-server.ts'
+import { TestProcess } from '../../support/processes.ts'
 import { type RabbitMqServer, startRabbitMq } from '../../support/rabbitmq-server.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 import { outbound } from './conformance.ts'
@@ -110,4 +112,15 @@ test('channels that the node closed leave no connection', async () => {
     )
   await publisher.close()
   await eventually('the door is empty', () => door.inside() === 0, { withinMs: 10_000 })
+})
+
+test('a relay and a consumer that are stopped leave nothing that keeps their process', async () => {
+  await using postgres = await startPostgres()
+  await using program = new TestProcess(
+    process.execPath,
+    ['test/support/stopping-program.ts', 'rabbitmq', server.url],
+    { env: { DATABASE_URL: postgres.url } },
+  )
+  expect(await program.exited, program.output).toEqual({ code: 0, signal: null })
+  expect(program.output).toContain('stopped')
 })

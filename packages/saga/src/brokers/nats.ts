@@ -79,6 +79,7 @@ export function createNatsPublisher({
     },
     async close() {
       const made = await opened?.catch(() => undefined)
+      opened = undefined
       await made?.connection.close()
     },
   }
