@@ -31,7 +31,7 @@ export type Refusal =
   | { readonly kind: 'contended'; readonly above: Token }
   /** Our token was too low, and a larger one would have won; no token up to `above` can. */
   | { readonly kind: 'stale'; readonly above: Token }
-  /** Our token was too far ahead of the nodes' clocks: at `nodeMs` enough of them would have granted it. */
+  /** Our token was too far ahead of the nodes' clocks: a token near `nodeMs` is not. */
   | { readonly kind: 'skewed'; readonly nodeMs: number }
   /** `full`: how many of the others are healthy and have no memory for a new claim. */
   | { readonly kind: 'unavailable'; readonly answered: number; readonly full: number }
@@ -89,8 +89,10 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
   if (!settled && (leading !== undefined || skewed.length > 0)) return { kind: 'undecided' }
   // A larger token wins without them. A smaller one, which they demand, would stay below the fences of the others.
   const larger = fences.length > 0 && promises + fences.length >= needed
-  // The smallest step: the clock of the last node that a majority needs.
-  const nodeMs = larger ? undefined : skewed.sort((a, b) => b - a)[needed - promises - 1]
+  // The smallest step: the clock of the last node that a majority needs. Nodes that granted this token refuse a smaller
+  // one, so they count only where the others are too few by themselves: then it is other keys that the step helps.
+  const clocks = skewed.sort((a, b) => b - a)
+  const nodeMs = larger ? undefined : (clocks[needed - 1] ?? clocks[needed - promises - 1])
   if (nodeMs !== undefined) return { kind: 'skewed', nodeMs }
   if (leading !== undefined)
     return { kind: 'minority_outcome', best: leading.best, mayWriteBack: false, above }
