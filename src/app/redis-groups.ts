@@ -10,7 +10,7 @@ import type { AuditLog } from '../core/coordination/audit-log.ts'
 import { auditLogOverGroups } from '../core/coordination/group-audit-log.ts'
 import type { Events } from '../core/events.ts'
 import type { Cluster } from '../core/nodes/enrolment-rules.ts'
-import { mayBeFounded } from '../core/nodes/founding.ts'
+import { foundingWindowMs, mayBeFounded } from '../core/nodes/founding.ts'
 import { placementOf, routeLeases } from '../core/nodes/groups.ts'
 import { groupList } from '../core/nodes/members.ts'
 import type { Leases } from '../core/ports.ts'
@@ -114,6 +114,8 @@ export type OpenCluster = {
   readonly name: string
   /** Of each node, in the order of the setting, without credentials. */
   readonly addresses: readonly string[]
+  /** How long its nodes, if they are new, wait for objections before they are founded. */
+  readonly foundingWindowMs: number
   states(): ReturnType<RedisNodes['states']>
   cluster(): Cluster
   /** Why votes no longer come back by themselves, and what to do. */
@@ -153,6 +155,7 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
     groups: opened.map(({ name, addresses, list, nodes }) => ({
       name,
       addresses: addresses.map(({ host, port }) => `${host}:${port}`),
+      foundingWindowMs: foundingWindowMs(config.redisConnectTimeoutMs),
       states: () => nodes.states(),
       cluster: () => nodes.cluster(),
       standstill: () => standstillOf(nodes),

@@ -15,6 +15,12 @@ export function lossDeclared(cluster: OpenCluster): boolean {
     .some(({ state }) => state.kind === 'quarantined' && state.facts.quarantine?.declaredBy !== undefined)
 }
 
+/** Whether those of its nodes that wait were never enrolled: nothing is lost, and they wait to be founded. */
+export function isNew(cluster: OpenCluster): boolean {
+  const waiting = cluster.states().flatMap(({ state }) => (state.kind === 'quarantined' ? [state.facts] : []))
+  return waiting.length > 0 && waiting.every(({ quarantine }) => quarantine?.origin === 'new')
+}
+
 /** The original form for one group; a list for several. */
 export function described(groups: readonly OpenCluster[]) {
   const [only] = groups

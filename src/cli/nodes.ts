@@ -12,7 +12,7 @@ import { loadConfig } from '../config/load.ts'
 import type { CoreEvent, Events } from '../core/events.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'
-import { described, hasMajority, lossDeclared, table } from './node-table.ts'
+import { described, hasMajority, isNew, lossDeclared, table } from './node-table.ts'
 
 type DeclareOptions = ChangeOptions & { readonly wait: boolean }
 
@@ -222,20 +222,23 @@ function sayingOn(io: Io) {
   }
 }
 
-/** A short silence of all nodes is a busy machine; after this long there is nothing to wait for. */
+/**
+ * A short silence of all nodes is a busy machine; after this long there is nothing to wait for. Nodes that are founded
+ * are silent for as long as others may object: that is added.
+ */
 const SILENCE_MS = 5_000
 
 /** Progress on the terminal, and a promise of the next event, so that no code here polls. */
-type Progress = Events & { next(): Promise<void> }
+type Progress = Events & { next(): Promise<'event'> }
 
 function progressOn(io: Io): Progress {
-  let happened = Promise.withResolvers<void>()
+  let happened = Promise.withResolvers<'event'>()
   return {
     next: () => happened.promise,
     publish: (event) => {
       const line = lineOf(event)
       if (line !== undefined) io.stdout.write(`${line}\n`)
-      happened.resolve()
+      happened.resolve('event')
       happened = Promise.withResolvers()
     },
   }
@@ -249,29 +252,33 @@ async function untilAllVote(
 ): Promise<ExitCode> {
   const stopped = Promise.withResolvers<'stopped'>()
   const forget = io.signals.onStop(() => stopped.resolve('stopped'))
-  const waiting = () =>
-    groups.filter((group) => group.states().some(({ state }) => state.kind === 'quarantined'))
   const isBlocked = (group: OpenCluster) => !hasMajority(group) && !declared && !lossDeclared(group)
+  const silenceMs = SILENCE_MS + Math.max(...groups.map(({ foundingWindowMs }) => foundingWindowMs))
+  let why: 'event' | 'stopped' | 'silent' = 'event'
   let blocked = false
-  let silentForGood = false
-  for (;;) {
-    const still = waiting()
-    if (still.length === 0 && (groups.every(hasMajority) || silentForGood)) break
-    blocked = still.length > 0 && still.every(isBlocked)
+  while (why === 'event') {
+    const waiting = groups.filter((group) => group.states().some(({ state }) => state.kind === 'quarantined'))
+    if (waiting.length === 0 && groups.every(hasMajority)) break
+    blocked = waiting.length > 0 && waiting.every((group) => !isNew(group) && isBlocked(group))
     if (blocked) break
+    // One that forgot waits for as long as its quarantine lasts. A new one waits for nodes that do not answer, if for any.
     const over = new AbortController()
-    const patience = still.length > 0 ? [] : [pause(SILENCE_MS, 'silent' as const, { signal: over.signal })]
-    const why = await Promise.race([progress.next(), stopped.promise, ...patience])
+    const patience = waiting.every(isNew)
+      ? [pause(silenceMs, 'silent' as const, { signal: over.signal })]
+      : []
+    why = await Promise.race([progress.next(), stopped.promise, ...patience])
     over.abort()
     await Promise.allSettled(patience)
-    if (why === 'stopped') break
-    silentForGood = why === 'silent'
   }
   forget()
   io.stdout.write(`\n${table(groups)}`)
   if (blocked) {
     io.stderr.write(
       'Too many nodes forgot for the rest to know everything: see `fencepost nodes declare-loss`.\n',
+    )
+  } else if (groups.some(isNew)) {
+    io.stderr.write(
+      'New nodes are enrolled only while every node of every group answers. Start those that are down above, and give the command again.\n',
     )
   }
   return groups.every(hasMajority) ? EXIT.ok : EXIT.unavailable

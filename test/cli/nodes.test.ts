@@ -1,6 +1,5 @@
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import type { Io } from '../../src/cli/command.ts'
 import { nodes } from '../../src/cli/nodes.ts'
 import { standstillOf } from '../../src/redis/loss.ts'
 import { callMembership } from '../../src/redis/membership.ts'
@@ -35,7 +34,12 @@ async function objectTo(servers: RedisServers, index: number): Promise<void> {
 
 /** Runs the command as an operator would, beside sidecars with leases as short. */
 async function run(servers: RedisServers, ...args: string[]) {
-  const { io, stdout, stderr } = bufferedIo({
+  const { io, stdout, stderr } = operatorIo(servers)
+  return { exitCode: await nodes(args, io), stdout: stdout(), stderr: stderr() }
+}
+
+function operatorIo(servers: RedisServers) {
+  return bufferedIo({
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_PROXY_LISTEN: 'off',
     FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
@@ -45,8 +49,6 @@ async function run(servers: RedisServers, ...args: string[]) {
     FENCEPOST_RESERVATION_MAX_LEASE: '1s',
     FENCEPOST_CLOCK_STEP: '0ms',
   })
-  const exitCode = await nodes(args, io satisfies Io)
-  return { exitCode, stdout: stdout(), stderr: stderr() }
 }
 
 test('status shows each node, the name of the cluster and the majority', async () => {
@@ -181,4 +183,18 @@ test('enroll shows how a node comes back, and says when too many forgot', async 
   const blocked = await run(servers, 'enroll')
   expect(blocked.exitCode).toBe(69)
   expect(blocked.stderr).toContain('declare-loss')
+})
+
+test('enroll waits for the last of brand-new nodes, which forgot nothing', async () => {
+  const servers = await startRedisServers(3)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  servers.pause(2)
+  const { io, stdout, stderr } = operatorIo(servers)
+  // It looks for a stop signal once it has connected to what answers, and begins to wait for the rest.
+  const onStop = () => {
+    servers.resume(2)
+    return () => {}
+  }
+  expect([await nodes(['enroll'], { ...io, signals: { onStop } }), stderr()]).toEqual([0, ''])
+  expect(stdout()).toContain('3 of 3 nodes vote')
 })
