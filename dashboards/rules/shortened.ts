@@ -16,7 +16,11 @@ export function shortenedRules(rules: string, divisor: number): string {
     return seconds === 0 ? '0s' : `${Math.max(1, Math.round(seconds))}s`
   }
   return rules
-    .replaceAll(/\[(\d+[smhd])\]/g, (_, duration: string) => `[${divided(duration)}]`)
+    .replaceAll(
+      /\[(\d+[smhd])(?::(\d+[smhd]))?\]/g,
+      (_, duration: string, step?: string) =>
+        `[${divided(duration)}${step === undefined ? '' : `:${divided(step)}`}]`,
+    )
     .replaceAll(/offset (\d+[smhd])/g, (_, duration: string) => `offset ${divided(duration)}`)
     .replaceAll(/^( +for: )(\d+[smhd])$/gm, (_, key: string, duration: string) => key + divided(duration))
     .replaceAll('start_timestamp_seconds) < 90', `start_timestamp_seconds) < ${RESTART_SECONDS}`)

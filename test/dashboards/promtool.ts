@@ -15,18 +15,44 @@ export const RULES = join(root, 'dashboards/rules/fencepost.rules.yaml')
 export async function play(
   inputSeries: { series: string; values: string }[],
   firing: Readonly<Record<number, readonly string[]>>,
+  interval = '1m',
 ) {
-  const folder = await mkdtemp(join(tmpdir(), 'fencepost-rules-'))
-  try {
-    const file = join(folder, 'alerts.test.yaml')
+  await usingFile('alerts.test.yaml', async (file) => {
     const expectations = Object.entries(firing).map(([minute, expected]) => ({
       expr: 'group by (alertname) (ALERTS{alertstate="firing"})',
       eval_time: `${minute}m`,
       exp_samples: [...expected].sort().map((name) => ({ labels: `{alertname="${name}"}`, value: 1 })),
     }))
-    const test = { interval: '1m', input_series: inputSeries, promql_expr_test: expectations }
-    await writeFile(file, stringify({ rule_files: [RULES], evaluation_interval: '1m', tests: [test] }))
+    const test = { interval, input_series: inputSeries, promql_expr_test: expectations }
+    await writeFile(file, stringify({ rule_files: [RULES], evaluation_interval: interval, tests: [test] }))
     expect(await promtool('test', 'rules', file)).toContain('SUCCESS')
+  })
+}
+
+/**
+ * What the annotation `pod` of each alert says while it fires. promtool shows alerts only where they differ from what was
+ * expected: so it is told that none fires.
+ */
+export function podsNamedIn(incidents: readonly Incident[]): Promise<ReadonlyMap<string, string>> {
+  return usingFile('annotations.test.yaml', async (file) => {
+    const tests = incidents.map((incident) => ({
+      interval: '1m',
+      input_series: seriesOf(USUAL, incident),
+      alert_rule_test: [
+        { alertname: incident.alert, eval_time: `${HEALTHY_MINUTES + incident.firesAfter}m`, exp_alerts: [] },
+      ],
+    }))
+    await writeFile(file, stringify({ rule_files: [RULES], evaluation_interval: '1m', tests }))
+    const said = await promtool('test', 'rules', file).catch((error: Error) => error.message)
+    const shown = said.matchAll(/Labels:\{alertname="(\w+)"[^}]*\}\s*Annotations:\{.*?\bpod="([^"]*)"/g)
+    return new Map([...shown].map(([, alert = '', pod = '']) => [alert, pod.trim()]))
+  })
+}
+
+async function usingFile<T>(name: string, use: (file: string) => Promise<T>): Promise<T> {
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-rules-'))
+  try {
+    return await use(join(folder, name))
   } finally {
     await rm(folder, { recursive: true })
   }

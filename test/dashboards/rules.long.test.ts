@@ -1,19 +1,33 @@
 // The alerts, played by promtool: each fires and resolves; none fires without traffic or with duplicates alone.
-import { describe, test } from 'vitest'
-import { firesAloneAndResolves, play } from './promtool.ts'
+import { readFile } from 'node:fs/promises'
+import { describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { firesAloneAndResolves, play, podsNamedIn, RULES } from './promtool.ts'
 import {
   at,
   BURN,
   HEALTHY_MINUTES,
+  INCIDENTS,
+  MOSTLY_NEW,
   NO_TRAFFIC,
   ONLY_DUPLICATES,
   others,
   SWEEPER_ELSEWHERE,
   seriesOf,
   TWO_CLUSTERS,
+  UNRELATED_REDIS,
   USUAL,
   USUAL_SAGAS,
 } from './scenarios.ts'
+
+const { groups } = parse(await readFile(RULES, 'utf8')) as {
+  groups: { rules: { alert?: string; labels?: { severity?: string } }[] }[]
+}
+const PAGES = new Set(
+  groups
+    .flatMap(({ rules }) => rules)
+    .flatMap(({ alert, labels }) => (alert !== undefined && labels?.severity === 'critical' ? [alert] : [])),
+)
 
 describe('alerts', () => {
   test.each(others)('$alert fires, alone, and resolves', firesAloneAndResolves)
@@ -25,6 +39,8 @@ describe('alerts', () => {
     ['usual sagas', USUAL_SAGAS],
     ['sidecars of a namespace whose sweeper is in another one', SWEEPER_ELSEWHERE],
     ['a cluster of three nodes beside one of five', TWO_CLUSTERS],
+    ['an unrelated Redis that evicts and is fragmented', UNRELATED_REDIS],
+    ['nineteen of twenty requests are new, as always', MOSTLY_NEW],
   ])('%s: no alert fires for hours', async (_, scenario) => {
     const quiet = Object.fromEntries([5, 30, 120, 400].map((minute) => [minute, []]))
     await play(seriesOf(scenario, { bad: {}, minutes: 10 }), quiet)
@@ -51,4 +67,10 @@ describe('alerts', () => {
       [HEALTHY_MINUTES + 590]: ['FencepostQuorumSuccessRateLow', BURN],
     })
   })
+
+  test('every page names the pods that are concerned', async () => {
+    const pages = INCIDENTS.filter(({ alert }) => PAGES.has(alert))
+    const named = await podsNamedIn(pages)
+    expect(Object.fromEntries(named)).toEqual(Object.fromEntries([...PAGES].map((alert) => [alert, 'pod-1'])))
+  }, 300_000)
 })

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { firesAloneAndResolves, play, promtool, RULES } from './promtool.ts'
-import { INCIDENTS, inSlice, seriesOf, USUAL } from './scenarios.ts'
+import { INCIDENTS, inSlice, MOSTLY_NEW, OVER_DAYS, seriesOf, UNRELATED_REDIS, USUAL } from './scenarios.ts'
 
 const root = join(import.meta.dirname, '../..')
 
@@ -30,13 +30,65 @@ test('promtool accepts the rules', async () => {
 
 describe('alerts', () => {
   test('every alert has its scenario', () => {
-    expect([...new Set(INCIDENTS.map(({ alert }) => alert))].sort()).toEqual([...names].sort())
+    expect([...new Set([OVER_DAYS, ...INCIDENTS.map(({ alert }) => alert)])].sort()).toEqual(
+      [...names].sort(),
+    )
   })
 
   test.each(inSlice)('$alert fires, alone, and resolves', firesAloneAndResolves)
 
-  test('usual traffic: no alert fires', async () => {
-    await play(seriesOf(USUAL, { bad: {}, minutes: 10 }), { 5: [], 30: [], 120: [] })
+  test.each([
+    ['usual traffic', USUAL],
+    ['an unrelated Redis that evicts and is fragmented', UNRELATED_REDIS],
+  ])('%s: no alert fires', async (_, scenario) => {
+    await play(seriesOf(scenario, { bad: {}, minutes: 10 }), { 5: [], 30: [], 120: [] })
+  })
+
+  test('where nineteen of twenty requests are always new, it is noticed that nothing is found any more', async () => {
+    const [hits, misses] = Object.keys(MOSTLY_NEW).filter((series) => series.includes('lookups_total')) as [
+      string,
+      string,
+    ]
+    const gone = { bad: { [hits]: 0, [misses]: 600 }, minutes: 40 }
+    await play(seriesOf(MOSTLY_NEW, gone), { 119: [], 150: ['FencepostMissRatioSpike'], 175: [] })
+  })
+
+  describe('a node that fills up', () => {
+    /** Hours of a node's memory: filled in its first day, then a wave over the day, then growth by `aDay` from day 4 on. */
+    const hours = (aDay: number) =>
+      Array.from({ length: 24 * 7 }, (_, hour) => {
+        const wave = 0.05 * Math.sin((hour / 24) * 2 * Math.PI)
+        return Math.min(hour / 24, 1) * 0.5 + wave + (Math.max(0, hour - 4 * 24) / 24) * aDay
+      })
+    const growing = (aDay: number) => [
+      { series: 'fencepost_build_info{namespace="shop",job="fencepost",pod="pod-1"}', values: `1x${24 * 7}` },
+      {
+        series:
+          'fencepost_redis_node_memory_used_ratio{namespace="shop",job="fencepost",pod="pod-1",node="redis-0"}',
+        values: hours(aDay).join(' '),
+      },
+    ]
+    const everySixHours = (firingFromHour: number) =>
+      Object.fromEntries(
+        Array.from({ length: 4 * 7 - 1 }, (_, index) => 6 * (index + 1)).map((hour) => [
+          hour * 60,
+          hour >= firingFromHour ? [OVER_DAYS] : [],
+        ]),
+      )
+
+    test('is no alert where memory only comes and goes with the hours, from its first day on', async () => {
+      await play(growing(0), everySixHours(Number.POSITIVE_INFINITY), '1h')
+    })
+
+    test('is an alert days before the node is full', async () => {
+      const values = hours(0.09)
+      const forecast = (hour: number) => values[hour]! + 3 * (values[hour]! - values[hour - 24]!)
+      const reached = values.findIndex((_, hour) => hour > 48 && forecast(hour) > 0.9)
+      expect(values[reached]).toBeLessThan(0.7)
+      // Over the wave of the day it comes and goes before it stays.
+      const at = { [(reached - 1) * 60]: [], [(reached + 2) * 60]: [OVER_DAYS] }
+      await play(growing(0.09), at, '1h')
+    })
   })
 })
 
@@ -49,6 +101,7 @@ describe('what is written about alerts', () => {
       expect(Object.keys(annotations).sort()).toEqual([
         'dashboard_url',
         'description',
+        ...(labels.severity === 'critical' ? ['pod'] : []),
         'runbook_url',
         'summary',
       ])
@@ -67,7 +120,7 @@ describe('what is written about alerts', () => {
     }
   })
 
-  test('every metric of the rules is one of ours, of redis_exporter, or recorded', async () => {
+  test('every metric of the rules is one of ours, or recorded', async () => {
     const { exposition } = createMetrics({
       version: '',
       nodeVersion: '',
@@ -82,7 +135,10 @@ describe('what is written about alerts', () => {
     )
     const known = new Set([...exposed, ...rules.flatMap((rule) => ('record' in rule ? [rule.record] : []))])
     const used = rules.flatMap(({ expr }) =>
-      [...expr.matchAll(/\b(?:namespace_job:)?(?:fencepost|nodejs|process)_[\w:]+/g)].map(([name]) => name),
+      // Names and what stands before a selector; not functions, labels and keywords.
+      [...expr.matchAll(/\b(?:namespace_job:)?(?:fencepost|nodejs|process|redis)_[\w:]+/g)].map(
+        ([name]) => name,
+      ),
     )
     const unknown = used.filter(
       (name) => !known.has(name) && !known.has(name.replace(/_(bucket|sum|count)$/, '')),

@@ -8,10 +8,15 @@ export const HEALTHY_MINUTES = 120
 /** More than the longest a scenario lasts: series without another phase go on as they were. */
 const REST_MINUTES = 700
 
-const POD = 'namespace="shop",job="fencepost",instance="pod-1:9090"'
+const POD = 'namespace="shop",job="fencepost",instance="pod-1:9090",pod="pod-1"'
 export const at = (name: string, labels = '') =>
   `${name}{${[POD, labels].filter((part) => part !== '').join(',')}}`
 const isCounter = (series: string) => /_(total|bucket|count|sum)\{/.test(series)
+
+const MEMORY_OF = [0, 1, 2].map((node) =>
+  at('fencepost_redis_node_memory_used_ratio', `node="redis-${node}"`),
+) as [string, string, string]
+const GATEWAY_REFUSALS = at('fencepost_decisions_total', 'outcome="quorum_unavailable",entrypoint="gateway"')
 
 /** What every sidecar shows without requests. */
 export const NO_TRAFFIC: Scenario = {
@@ -30,6 +35,10 @@ export const NO_TRAFFIC: Scenario = {
   [at('fencepost_idempotency_lookups_total', 'result="miss"')]: [[1, 0]],
   [at('fencepost_decisions_total', 'outcome="acquired"')]: [[1, 0]],
   [at('fencepost_decisions_total', 'outcome="duplicate_completed"')]: [[1, 0]],
+  [at('fencepost_decisions_total', 'outcome="duplicate_in_flight"')]: [[1, 0]],
+  [at('fencepost_decisions_total', 'outcome="overloaded"')]: [[1, 0]],
+  [GATEWAY_REFUSALS]: [[1, 0]],
+  [at('fencepost_http_requests_total', 'route="other",code="5xx"')]: [[1, 0]],
   [at('fencepost_decisions_total', 'outcome="fingerprint_mismatch"')]: [[1, 0]],
   [at('fencepost_decisions_total', 'outcome="fail_open"')]: [[1, 0]],
   [at('fencepost_leases_expired_before_completion_total')]: [[1, 0]],
@@ -47,7 +56,9 @@ export const NO_TRAFFIC: Scenario = {
   [at('fencepost_redis_node_up', 'node="redis-0"')]: [[1, 1]],
   [at('fencepost_redis_clock_skew_seconds', 'node="redis-0"')]: [[1, 0.001]],
   [at('fencepost_redis_node_start_timestamp_seconds', 'node="redis-0"')]: [[1, -86_400]],
-  [at('fencepost_redis_node_memory_used_ratio', 'node="redis-0"')]: [[1, 0.4]],
+  [MEMORY_OF[0]]: [[1, 0.4]],
+  [MEMORY_OF[1]]: [[1, 0.4]],
+  [MEMORY_OF[2]]: [[1, 0.4]],
   [at('nodejs_eventloop_lag_p99_seconds')]: [[1, 0.011]],
   [at('fencepost_saga_database_up')]: [[1, 1]],
   [at('fencepost_outbox_oldest_age_seconds')]: [[1, 0]],
@@ -57,12 +68,10 @@ export const NO_TRAFFIC: Scenario = {
   [at('fencepost_sagas_open', 'state="parked"')]: [[1, 0]],
   [at('fencepost_outbox_dead_rows')]: [[1, 0]],
   [at('fencepost_saga_database_oldest_transaction_seconds')]: [[1, 0]],
-  [at('redis_evicted_keys_total')]: [[1, 0]],
   [at('fencepost_redis_node_evicted_keys', 'node="redis-0"')]: [[1, 0]],
   [at('fencepost_redis_node_memory_fragmentation_ratio', 'node="redis-0"')]: [[1, 9]],
   [at('fencepost_redis_node_memory_used_bytes', 'node="redis-0"')]: [[1, 1_000_000]],
-  [at('redis_mem_fragmentation_ratio')]: [[1, 1.1]],
-  [at('redis_mem_fragmentation_bytes')]: [[1, 1_000]],
+  [at('fencepost_node_collector_elected')]: [[1, 1]],
 }
 
 const ACQUIRED = 'outcome="acquired"'
@@ -157,6 +166,44 @@ export const INCIDENTS: readonly Incident[] = [
     resolvedAfter: 10,
   },
   {
+    alert: 'FencepostClientErrors',
+    // 6 % of what the proxy answers.
+    bad: { [at('fencepost_http_requests_total', 'route="other",code="5xx"')]: 36 },
+    minutes: 20,
+    firesAfter: 12,
+    resolvedAfter: 10,
+  },
+  {
+    alert: 'FencepostClientErrors',
+    // 6 % of all checks are refused.
+    bad: { [GATEWAY_REFUSALS]: 40 },
+    minutes: 20,
+    firesAfter: 12,
+    resolvedAfter: 10,
+  },
+  {
+    alert: 'FencepostShedding',
+    bad: { [at('fencepost_decisions_total', 'outcome="overloaded"')]: 12 },
+    minutes: 20,
+    firesAfter: 12,
+    resolvedAfter: 10,
+  },
+  {
+    alert: 'FencepostLockContention',
+    bad: { [at('fencepost_decisions_total', 'outcome="duplicate_in_flight"')]: 200 },
+    minutes: 30,
+    firesAfter: 18,
+    resolvedAfter: 10,
+  },
+  {
+    alert: 'FencepostRedisNodesFull',
+    bad: Object.fromEntries(MEMORY_OF.map((series) => [series, 0.92])),
+    minutes: 15,
+    firesAfter: 8,
+    resolvedAfter: 2,
+    also: ['FencepostRedisNodeMemoryHigh'],
+  },
+  {
     alert: 'FencepostQuorumLost',
     bad: { [at('fencepost_quorum_reachable_nodes')]: 2 },
     minutes: 5,
@@ -187,20 +234,6 @@ export const INCIDENTS: readonly Incident[] = [
   },
   {
     alert: 'FencepostRedisEvictions',
-    bad: { [at('redis_evicted_keys_total')]: 3 },
-    minutes: 10,
-    firesAfter: 2,
-    resolvedAfter: 15,
-  },
-  {
-    alert: 'FencepostRedisFragmentation',
-    bad: { [at('redis_mem_fragmentation_ratio')]: 1.8, [at('redis_mem_fragmentation_bytes')]: 300_000_000 },
-    minutes: 40,
-    firesAfter: 32,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostRedisEvictions',
     bad: { [at('fencepost_redis_node_evicted_keys', 'node="redis-0"')]: 3 },
     minutes: 10,
     firesAfter: 2,
@@ -218,7 +251,7 @@ export const INCIDENTS: readonly Incident[] = [
   },
   {
     alert: 'FencepostRedisNodeMemoryHigh',
-    bad: { [at('fencepost_redis_node_memory_used_ratio', 'node="redis-0"')]: 0.85 },
+    bad: { [MEMORY_OF[0]]: 0.85 },
     minutes: 10,
     firesAfter: 7,
     resolvedAfter: 2,
@@ -369,6 +402,9 @@ export const INCIDENTS: readonly Incident[] = [
   { alert: 'FencepostTargetsMissing', absent: true, bad: {}, minutes: 30, firesAfter: 20, resolvedAfter: 2 },
 ]
 
+/** It compares days, so it is played in hours. */
+export const OVER_DAYS = 'FencepostRedisNodesFillingUp'
+
 /** The alerts that page, and that promtool plays quickly; `rules.long.test.ts` plays the others. */
 const SLICE: readonly string[] = [
   'FencepostQuorumLost',
@@ -390,6 +426,22 @@ export const SWEEPER_ELSEWHERE: Scenario = {
 }
 
 const OTHER_POD = 'namespace="shop",job="fencepost",instance="pod-2:9090"'
+/** Somebody else's server, watched by redis_exporter, which evicts and is fragmented. */
+const STRANGER = 'namespace="caches",job="redis_exporter",instance="redis://cache:6379"'
+export const UNRELATED_REDIS: Scenario = {
+  ...USUAL,
+  [`redis_evicted_keys_total{${STRANGER}}`]: [[1, 40]],
+  [`redis_mem_fragmentation_ratio{${STRANGER}}`]: [[1, 2.2]],
+  [`redis_mem_fragmentation_bytes{${STRANGER}}`]: [[1, 900_000_000]],
+}
+
+/** Nineteen of twenty requests are always new. */
+export const MOSTLY_NEW: Scenario = {
+  ...USUAL,
+  [at('fencepost_idempotency_lookups_total', 'result="hit"')]: [[1, 30]],
+  [at('fencepost_idempotency_lookups_total', 'result="miss"')]: [[1, 570]],
+}
+
 export const TWO_CLUSTERS: Scenario = {
   ...USUAL,
   [`fencepost_quorum_required{${OTHER_POD}}`]: [[1, 2]],

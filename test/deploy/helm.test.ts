@@ -1,11 +1,12 @@
 /** The charts as Helm renders them: valid and restricted for every file of values; wrong ones are refused. */
 import { execFileSync, spawnSync } from 'node:child_process'
-import { cpSync, globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { parse } from 'yaml'
+import { parse, stringify } from 'yaml'
 import { loadConfig } from '../../src/config/load.ts'
+import { promtool } from '../dashboards/promtool.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../support/fetched-programs.ts'
 import {
   type Manifest,
@@ -173,6 +174,71 @@ test('rules and dashboards are the files of dashboards/', () => {
   expect(Object.keys(boards).sort()).toEqual(files.map((file) => basename(file)).sort())
   for (const file of files)
     expect(JSON.parse(boards[basename(file)])).toEqual(JSON.parse(readFileSync(join(root, file), 'utf8')))
+})
+
+describe('values of the rules', () => {
+  const file = readFileSync(join(root, 'dashboards/rules/fencepost.rules.yaml'), 'utf8')
+  const { thresholds } = parse(readFileSync(join(root, 'deploy/helm/fencepost/values.yaml'), 'utf8'))
+    .prometheusRule as { thresholds: Record<string, number> }
+  const alertsWith = (...set: string[]) => {
+    const manifests = rendered('fencepost', [...withFile('monitoring-values.yaml'), ...set])
+    const { spec } = manifests.find(({ kind }) => kind === 'PrometheusRule')
+    return (spec as Manifest).groups
+      .flatMap(({ rules }: Manifest) => rules)
+      .filter(({ alert }: Manifest) => alert !== undefined) as Manifest[]
+  }
+
+  test('every threshold that the file names is a value with the same number, in expressions and in texts', () => {
+    const inExpressions = [...file.matchAll(/([0-9.]+) # ([a-z]\w+)$/gm)]
+    const inTexts = [...file.matchAll(/\{\{ ([0-9.]+) \| \w+ \}\}\{\{\/\* (\w+) \*\/\}\}/g)]
+    for (const found of [inExpressions, inTexts])
+      expect(Object.fromEntries(found.map(([, number, name]) => [name, Number(number)]))).toEqual(thresholds)
+  })
+
+  test('another threshold is in the expression and in the text, and in no other alert', () => {
+    const usual = alertsWith()
+    const changed = alertsWith('--set-json', 'prometheusRule.thresholds.claimP95Seconds=0.075')
+    const differ = changed.filter((alert, index) => JSON.stringify(alert) !== JSON.stringify(usual[index]))
+    expect(differ.map(({ alert }) => alert)).toEqual(['FencepostLockAcquireLatencyHigh'])
+    expect(differ[0].expr).toContain(':p95_rate5m > 0.075 ')
+    expect(differ[0].annotations.description).toContain('more than {{ 0.075 | humanizeDuration }}')
+  })
+
+  test('every alert has the labels, the runbooks and the Grafana of the values', () => {
+    const alerts = alertsWith(
+      '--set',
+      'prometheusRule.extraLabels.team=payments,prometheusRule.runbookUrl=https://wiki.example.com/fp,prometheusRule.grafanaUrl=https://grafana.example.com',
+    )
+    for (const { alert, labels, annotations } of alerts) {
+      expect(labels, alert).toMatchObject({ team: 'payments', severity: expect.any(String) })
+      expect(annotations.runbook_url).toBe(`https://wiki.example.com/fp#${alert.toLowerCase()}`)
+      expect(annotations.dashboard_url).toMatch(/^https:\/\/grafana\.example\.com\/d\/fencepost-\w+$/)
+    }
+  })
+
+  test('promtool accepts the rules with other values', async () => {
+    const rules = join(folder, 'changed.rules.yaml')
+    const manifests = rendered('fencepost', [
+      ...withFile('monitoring-values.yaml'),
+      '--set-json',
+      `prometheusRule.thresholds=${JSON.stringify(Object.fromEntries(Object.entries(thresholds).map(([name, number]) => [name, number * 3])))}`,
+      '--set',
+      'prometheusRule.extraLabels.team="a: b"',
+    ])
+    writeFileSync(rules, stringify(manifests.find(({ kind }) => kind === 'PrometheusRule').spec))
+    expect(await promtool('check', 'rules', rules)).toContain('SUCCESS')
+  })
+})
+
+test('the PodMonitor makes a job of each application, by a label that pods have', () => {
+  const manifests = rendered('fencepost', withFile('monitoring-values.yaml'))
+  const { spec } = manifests.find(({ kind }) => kind === 'PodMonitor')
+  const service = manifests.find(({ kind }) => kind === 'Deployment').spec.template
+  const [application] = rendered('example', []).map(({ spec: of }) => of.template)
+  expect([service, application].map(({ metadata }) => metadata.labels[spec.jobLabel])).toEqual([
+    'fencepost',
+    'example',
+  ])
 })
 
 test('the PodMonitor selects the pods that have fencepost, by a port that they have', () => {
@@ -519,6 +585,16 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     'an invalid affinity',
     [...TOKEN, '--set', 'redis.bundled.affinity.podAntiAfinity.a=b'],
     /redis.*bundled.*affinity/,
+  ],
+  [
+    'a threshold that no rule has',
+    [...TOKEN, '--set', 'prometheusRule.thresholds.claimSeconds=1'],
+    /claimSeconds/,
+  ],
+  [
+    'a label that alerts have already',
+    [...TOKEN, '--set', 'prometheusRule.extraLabels.severity=info'],
+    /extraLabels/,
   ],
   ['an old cluster', [...TOKEN, '--kube-version', '1.28.0'], /kubeVersion: >=1\.29/],
 ])('%s is refused, and the message names the value', (_, set, told) => {

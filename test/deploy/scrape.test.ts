@@ -27,6 +27,8 @@ function discovered(template: Manifest, addressOf: (port: string) => string, pha
         __meta_kubernetes_namespace: 'payments',
         __meta_kubernetes_pod_name: `payments-${phase.toLowerCase()}`,
         __meta_kubernetes_pod_phase: phase,
+        __meta_kubernetes_pod_label_app_kubernetes_io_name:
+          template.metadata.labels['app.kubernetes.io/name'],
         __meta_kubernetes_pod_container_name: name,
         __meta_kubernetes_pod_container_port_name: port.name,
       },
@@ -62,6 +64,6 @@ test('each pod is one target, the metrics of its sidecar', async () => {
   await prometheus.until('fencepost_build_info')
   const up = await prometheus.query('up')
   expect(up.map(({ metric }) => metric)).toEqual([
-    expect.objectContaining({ job: 'fencepost', namespace: 'payments', pod: 'payments-running' }),
+    expect.objectContaining({ job: 'payments', namespace: 'payments', pod: 'payments-running' }),
   ])
 })

@@ -49,3 +49,22 @@ imagePullSecrets:
   "apiTokenSecret" .Values.service.tokenSecret "configMap" (ternary .Release.Name "" (not (empty .Values.config)))
   "settings" $settings "secretFiles" .Values.secretFiles "resources" .Values.resources) }}
 {{- end }}
+
+{{/* The rules with the values of this release. In the file a threshold's name stands behind its number, as a comment. */}}
+{{- define "fencepost.rules" -}}
+{{- $rules := .Files.Get "files/dashboards/rules/fencepost.rules.yaml" }}
+{{- with .Values.prometheusRule }}
+{{- range $name, $value := .thresholds }}
+{{- $rules = regexReplaceAll (printf "[0-9.]+( # %s\\b)" $name) $rules (printf "%v${1}" $value) }}
+{{- $rules = regexReplaceAll (printf "\\{\\{ [0-9.]+( \\| \\w+ \\}\\}\\{\\{/\\* %s \\*/)" $name) $rules (printf "{{ %v${1}" $value) }}
+{{- end }}
+{{- $labels := "" }}
+{{- range $name, $value := .extraLabels }}
+{{- $labels = printf "%s%s: %s, " $labels $name (toJson $value) }}
+{{- end }}
+{{- $rules = replace "labels: {severity: " (printf "labels: {%sseverity: " $labels) $rules }}
+{{- $rules = replace "https://fencepost.dev/runbooks#" (printf "%s#" .runbookUrl) $rules }}
+{{- $rules = replace "dashboard_url: /d/" (printf "dashboard_url: %s/d/" .grafanaUrl) $rules }}
+{{- end }}
+{{- $rules }}
+{{- end }}
