@@ -157,11 +157,11 @@ export const serverPrograms = {
     elsewhere: 'any C compiler',
     why: 'Spin writes its search as a C program',
   },
-  redisExporter: {
-    programs: ['prometheus-redis-exporter', 'redis_exporter'],
-    debianPackage: 'prometheus-redis-exporter',
-    elsewhere: 'the releases of oliver006/redis_exporter',
-    why: 'panels on the memory of the nodes ask for its metrics',
+  amtool: {
+    programs: ['amtool'],
+    debianPackage: 'prometheus-alertmanager',
+    elsewhere: 'brew install alertmanager, or the archive of prometheus.io/download',
+    why: 'the example of the Alertmanager is checked by the program that reads it',
   },
 } as const satisfies Record<string, ServerProgram>
 

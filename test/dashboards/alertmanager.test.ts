@@ -1,0 +1,65 @@
+// The example for the Alertmanager: amtool accepts it, and every alert of the rules goes where its severity says.
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { requireProgram } from '../support/programs.ts'
+import { RULES } from './promtool.ts'
+
+const root = join(import.meta.dirname, '../..')
+const CONFIG = join(root, 'deploy/k8s/monitoring/alertmanager.yaml')
+
+function amtool(...args: readonly string[]): string {
+  const { status, stdout, stderr } = spawnSync(requireProgram('amtool'), args, { encoding: 'utf8' })
+  // It warns that it reads the file and asks no server, whether or not one is named.
+  const said = stderr.replace(/^Warning: --config\.file flag overrides the --alertmanager\.url\.\n/, '')
+  expect([status, said]).toEqual([0, ''])
+  return stdout.trim()
+}
+
+const receiverOf = (labels: Readonly<Record<string, string>>) =>
+  amtool(
+    'config',
+    'routes',
+    'test',
+    `--config.file=${CONFIG}`,
+    ...Object.entries(labels).map(([name, value]) => `${name}=${value}`),
+  )
+
+type Rule = { readonly alert?: string; readonly labels?: Readonly<Record<string, string>> }
+const alerts = (parse(readFileSync(RULES, 'utf8')) as { groups: { rules: Rule[] }[] }).groups
+  .flatMap(({ rules }) => rules)
+  .flatMap(({ alert, labels }) => (alert === undefined || labels === undefined ? [] : [{ alert, labels }]))
+
+test('amtool accepts it', () => {
+  expect(amtool('check-config', CONFIG)).toContain('SUCCESS')
+})
+
+test.each([
+  ['critical', undefined, 'page-pagerduty'],
+  ['critical', 'opsgenie', 'page-opsgenie'],
+  ['warning', undefined, 'ticket-pagerduty'],
+  ['warning', 'opsgenie', 'ticket-opsgenie'],
+  ['info', undefined, 'dashboards-only'],
+  ['info', 'opsgenie', 'dashboards-only'],
+])('%s, with the pager %s: %s', (severity, pager, receiver) => {
+  const labels = { alertname: 'FencepostAny', severity, ...(pager === undefined ? {} : { pager }) }
+  expect(receiverOf(labels)).toBe(receiver)
+})
+
+test('an alert of another program goes elsewhere', () => {
+  expect(receiverOf({ alertname: 'NodeDown', severity: 'critical' })).toBe('elsewhere')
+})
+
+test('no alert of the rules is left to the receiver of others', () => {
+  for (const { alert, labels } of alerts)
+    expect(receiverOf({ alertname: alert, ...labels }), alert).not.toBe('elsewhere')
+})
+
+test('every alert that it names is one of the rules', () => {
+  const known = new Set(alerts.map(({ alert }) => alert))
+  const named = [...readFileSync(CONFIG, 'utf8').matchAll(/\bFencepost[A-Z]\w+/g)].map(([name]) => name)
+  expect(named.filter((name) => !known.has(name))).toEqual([])
+  expect(named.length).toBeGreaterThan(5)
+})
