@@ -2,11 +2,16 @@
  * A dashboard as data: what its panels ask, in which unit, and from which value on it is bad.
  *
  * `grafana.ts` makes Grafana's JSON of it, tests run its queries, and the pictures in docs/ are drawn from it. In queries
- * `S` stands for the matchers of sidecars and `R` for those of redis_exporter.
+ * `J` stands for the matchers of recorded series, which have a job and no instance, and `S` for those of sidecars.
  */
 
-export const S = 'job=~"$job",instance=~"$instance"'
-export const R = 'job=~"$redis_job"'
+export const J = 'cluster=~"$cluster",namespace=~"$namespace",job=~"$job"'
+export const S = `${J},instance=~"$instance"`
+/** A line for each application. */
+export const BY_JOB = 'cluster, namespace, job'
+export const JOB = '{{namespace}}/{{job}}'
+/** A line for each sidecar: the name of its pod where Kubernetes gave it one, and its address. */
+export const SIDECAR = '{{pod}} {{instance}}'
 
 export type Unit = 's' | 'ms' | 'percentunit' | 'bytes' | 'reqps' | 'short' | 'cps' | 'bool'
 
@@ -33,6 +38,8 @@ export type Board = {
   readonly description: string
   readonly panels: readonly Panel[]
 }
+
+export const series = (panel: Omit<Panel, 'kind'>): Panel => ({ kind: 'timeseries', ...panel })
 
 /** Nothing of it is good or bad by itself. */
 export const NEUTRAL: readonly Threshold[] = [{ from: null, color: 'blue' }]

@@ -2,29 +2,58 @@
 
 import {
   type Board,
+  BY_JOB,
   buckets,
+  J,
+  JOB,
   NEUTRAL,
   NONE_IS_GOOD,
-  type Panel,
   quantile,
-  R,
   rate,
   S,
-  UP,
+  SIDECAR,
+  series,
   upFrom,
 } from './board.ts'
+import { quorum } from './quorum-board.ts'
 import { sagas } from './sagas-board.ts'
 
 const ACQUIRE = 'fencepost_lock_acquire_duration_seconds'
 const FAILURES = 'namespace_job:fencepost_quorum_failures_per_attempts:ratio_rate'
-
-const series = (panel: Omit<Panel, 'kind'>): Panel => ({ kind: 'timeseries', ...panel })
 
 const overview: Board = {
   uid: 'fencepost-overview',
   title: 'Fencepost / Overview (SLO)',
   description: 'Whether requests are deduplicated, how fast, and how much of the error budget is left.',
   panels: [
+    series({
+      title: 'Errors to clients, by application',
+      description:
+        'Share of the requests that were answered with 5xx, the application’s own errors among them. Above 5 % it pages.',
+      unit: 'percentunit',
+      queries: [
+        { expr: `namespace_job:fencepost_client_errors_per_requests:ratio_rate5m{${J}}`, legend: JOB },
+      ],
+      thresholds: upFrom(0.01, 0.05),
+    }),
+    series({
+      title: 'Errors to clients, by cause',
+      description:
+        'A second. Refused without a quorum, refused at a limit, and all answers with 5xx of the proxy: what these have more is the application’s.',
+      unit: 'reqps',
+      queries: [
+        {
+          expr: `sum(${rate('fencepost_decisions_total', 'outcome="quorum_unavailable"')})`,
+          legend: 'no quorum',
+        },
+        { expr: `sum(${rate('fencepost_decisions_total', 'outcome="overloaded"')})`, legend: 'at a limit' },
+        {
+          expr: `sum(${rate('fencepost_http_requests_total', 'code="5xx"')})`,
+          legend: 'all 5xx of the proxy',
+        },
+      ],
+      thresholds: NONE_IS_GOOD,
+    }),
     series({
       title: 'Decisions by outcome',
       description:
@@ -52,7 +81,7 @@ const overview: Board = {
       title: 'Quorum success (5m)',
       description: 'Claim rounds that a majority of nodes answered, whatever it said. Objective: 99.9 %.',
       unit: 'percentunit',
-      queries: [{ expr: 'min(quorum_success_rate{job=~"$job"})', legend: 'success' }],
+      queries: [{ expr: `min by (${BY_JOB}) (quorum_success_rate{${J}})`, legend: JOB }],
       thresholds: [
         { from: null, color: 'red' },
         { from: 0.999, color: 'green' },
@@ -77,12 +106,12 @@ const overview: Board = {
       ],
     },
     series({
-      title: 'Burn rates',
+      title: 'Burn rates of the error budget',
       description:
-        'How many times faster than it lasts the budget is used up, over four windows. 14.4 and 6 wake somebody.',
+        'The budget: 0.1 % of the claim rounds of 30 days may get no answer of a majority. The burn rate says how many times faster than that it is used up: 1 lasts 30 days, 14.4 lasts two. Over four windows; 14.4 over an hour and 6 over six hours wake a person.',
       unit: 'short',
       queries: ['1h', '6h', '1d', '3d'].map((window) => ({
-        expr: `max(${FAILURES}${window}{job=~"$job"}) / 0.001`,
+        expr: `max(${FAILURES}${window}{${J}}) / 0.001`,
         legend: window,
       })),
       thresholds: [...upFrom(1, 6), { from: 14.4, color: 'red' }],
@@ -128,185 +157,12 @@ const overview: Board = {
       unit: 'short',
       queries: [
         {
-          expr: 'sum by (alertname, severity) (ALERTS{alertname=~"Fencepost.*",alertstate="firing"}) or on () vector(0)',
+          expr: 'sum by (alertname, severity) (ALERTS{alertname=~"Fencepost.*",alertstate="firing",cluster=~"$cluster",namespace=~"$namespace|"}) or on () vector(0)',
           legend: '{{alertname}}',
         },
       ],
       thresholds: NONE_IS_GOOD,
     },
-  ],
-}
-
-const redis = (
-  title: string,
-  description: string,
-  unit: Panel['unit'],
-  exprs: readonly [string, string][],
-  thresholds = NEUTRAL,
-  elected = false,
-): Panel =>
-  series({
-    title,
-    description: `${description} ${elected ? 'From redis_exporter, or from the sidecar that is elected to ask (coordination.nodeCollectionInterval).' : 'From redis_exporter.'}`,
-    unit,
-    queries: exprs.map(([expr, legend]) => ({ expr, legend })),
-    thresholds,
-  })
-
-/** Of the sidecar that is elected to collect; of all others it is NaN. */
-const orCollected = (exporter: string, vital: string) =>
-  `${exporter} or max by (node) (fencepost_redis_node_${vital}{${S}} >= 0)`
-
-const quorum: Board = {
-  uid: 'fencepost-quorum',
-  title: 'Fencepost / Quorum & Redis nodes',
-  description: 'Which nodes vote, how fast they answer, and how they are.',
-  panels: [
-    {
-      kind: 'states',
-      title: 'Votes within reach',
-      description:
-        'The fewest nodes that any sidecar can count on, beside how many are required. Equal: nothing to spare.',
-      unit: 'short',
-      queries: [
-        { expr: `min(fencepost_quorum_reachable_nodes{${S}})`, legend: 'reachable' },
-        { expr: `max(fencepost_quorum_required{${S}})`, legend: 'required' },
-      ],
-      thresholds: [
-        { from: null, color: 'red' },
-        { from: 3, color: 'yellow' },
-        { from: 4, color: 'green' },
-      ],
-    },
-    {
-      kind: 'states',
-      title: 'Nodes that vote',
-      description: 'Share of sidecars that have the vote of each node.',
-      unit: 'percentunit',
-      queries: [{ expr: `avg by (node) (fencepost_redis_node_up{${S}})`, legend: '{{node}}' }],
-      thresholds: UP,
-    },
-    series({
-      title: 'Margin of granted claims',
-      description: 'Votes beyond the majority, on average. 0 would not have survived one more failure.',
-      unit: 'short',
-      queries: [
-        {
-          expr: `sum(${rate('fencepost_quorum_margin_votes_sum')}) / (sum(${rate('fencepost_quorum_margin_votes_count')}) > 0)`,
-          legend: 'margin',
-        },
-      ],
-      thresholds: [
-        { from: null, color: 'red' },
-        { from: 1, color: 'yellow' },
-        { from: 1.8, color: 'green' },
-      ],
-    }),
-    series({
-      title: 'p95 by node',
-      description:
-        'One command, from asking to its answer. A node that stands out is its machine or its path.',
-      unit: 's',
-      queries: [
-        { expr: quantile(0.95, 'fencepost_redis_node_request_duration_seconds', 'node'), legend: '{{node}}' },
-      ],
-      thresholds: upFrom(0.025, 0.08),
-    }),
-    series({
-      title: 'No answer, by node',
-      description: 'Commands a second that timed out or found no connection.',
-      unit: 'cps',
-      queries: [
-        {
-          expr: `sum by (node, result) (${rate('fencepost_redis_node_requests_total', 'result=~"timeout|error"')})`,
-          legend: '{{node}} {{result}}',
-        },
-      ],
-      thresholds: NONE_IS_GOOD,
-    }),
-    series({
-      title: 'Clock of each node',
-      description:
-        'Clock of the node minus that of the sidecar, the largest of all sidecars. Beyond 50 ms it alerts.',
-      unit: 's',
-      queries: [
-        { expr: `max by (node) (abs(fencepost_redis_clock_skew_seconds{${S}}))`, legend: '{{node}}' },
-      ],
-      thresholds: upFrom(0.02, 0.05),
-    }),
-    series({
-      title: 'Uptime of each node',
-      description:
-        'A fall is a restart. A node without persistence has no vote until its quarantine is over.',
-      unit: 's',
-      queries: [
-        {
-          expr: `time() - max by (node) (fencepost_redis_node_start_timestamp_seconds{${S}})`,
-          legend: '{{node}}',
-        },
-      ],
-      thresholds: [
-        { from: null, color: 'red' },
-        { from: 90, color: 'green' },
-      ],
-    }),
-    redis(
-      'Memory',
-      'Used, and the limit beyond which writes are refused.',
-      'bytes',
-      [
-        [orCollected(`redis_memory_used_bytes{${R}}`, 'memory_used_bytes'), '{{instance}}{{node}} used'],
-        [`redis_memory_max_bytes{${R}}`, '{{instance}} max'],
-      ],
-      NEUTRAL,
-      true,
-    ),
-    redis(
-      'Fragmentation',
-      'Memory of the process by memory of its data. Means nothing below some 100 MiB.',
-      'short',
-      [
-        [
-          orCollected(`redis_mem_fragmentation_ratio{${R}}`, 'memory_fragmentation_ratio'),
-          '{{instance}}{{node}}',
-        ],
-      ],
-      upFrom(1.5, 3),
-      true,
-    ),
-    redis(
-      'Keys evicted and expired',
-      'Evicted must be none: each may be a lock.',
-      'cps',
-      [
-        [
-          `rate(redis_evicted_keys_total{${R}}[$__rate_interval]) or max by (node) (deriv(fencepost_redis_node_evicted_keys{${S}}[$__rate_interval]))`,
-          '{{instance}}{{node}} evicted',
-        ],
-        [`rate(redis_expired_keys_total{${R}}[$__rate_interval])`, '{{instance}} expired'],
-      ],
-      NEUTRAL,
-      true,
-    ),
-    redis('Clients', 'One connection a sidecar; blocked must be none.', 'short', [
-      [`redis_connected_clients{${R}}`, '{{instance}} connected'],
-      [`redis_blocked_clients{${R}}`, '{{instance}} blocked'],
-    ]),
-    redis(
-      'Slow log',
-      'Entries of the slow log.',
-      'short',
-      [[orCollected(`redis_slowlog_length{${R}}`, 'slowlog_length'), '{{instance}}{{node}}']],
-      upFrom(1, 100),
-      true,
-    ),
-    redis(
-      'Last write of the append-only file',
-      '0: the last write failed.',
-      'bool',
-      [[`redis_aof_last_write_status{${R}}`, '{{instance}}']],
-      UP,
-    ),
   ],
 }
 
@@ -319,7 +175,7 @@ const leases: Board = {
       title: 'Leases held',
       description: 'By sidecar, now.',
       unit: 'short',
-      queries: [{ expr: `sum by (instance) (fencepost_leases_held{${S}})`, legend: '{{instance}}' }],
+      queries: [{ expr: `sum by (pod, instance) (fencepost_leases_held{${S}})`, legend: SIDECAR }],
       thresholds: NEUTRAL,
     }),
     {
@@ -360,7 +216,7 @@ const leases: Board = {
       title: 'Failed renewals a minute',
       description: 'Above 10 it alerts.',
       unit: 'short',
-      queries: [{ expr: 'sum(lease_renewal_failure_rate{job=~"$job"})', legend: 'failed/min' }],
+      queries: [{ expr: `sum(lease_renewal_failure_rate{${J}})`, legend: 'failed/min' }],
       thresholds: upFrom(1, 10),
     }),
     series({
@@ -381,6 +237,19 @@ const leases: Board = {
       unit: 'cps',
       queries: [{ expr: `sum by (result) (${rate('fencepost_lock_releases_total')})`, legend: '{{result}}' }],
       thresholds: NEUTRAL,
+    }),
+    series({
+      title: 'Conflicts',
+      description:
+        'Of the requests that claimed a record, the share that met another one at work on it and got 409. Above 20 % it alerts.',
+      unit: 'percentunit',
+      queries: [
+        {
+          expr: `sum by (${BY_JOB}) (${rate('fencepost_decisions_total', 'outcome="duplicate_in_flight"')}) / (sum by (${BY_JOB}) (${rate('fencepost_decisions_total', 'outcome=~"acquired|duplicate_.*|fingerprint_mismatch"')}) > 0)`,
+          legend: JOB,
+        },
+      ],
+      thresholds: upFrom(0.1, 0.2),
     }),
     series({
       title: 'Retries a claim',
@@ -450,14 +319,14 @@ const runtime: Board = {
       title: 'Requests in flight',
       description: 'The limit is `limits.inFlight`, 1024 by default; beyond it the answer is 503.',
       unit: 'short',
-      queries: [{ expr: `fencepost_http_requests_in_flight{${S}}`, legend: '{{instance}}' }],
+      queries: [{ expr: `fencepost_http_requests_in_flight{${S}}`, legend: SIDECAR }],
       thresholds: upFrom(768, 1024),
     }),
     series({
       title: 'Event loop lag, p99',
       description: 'How late a turn comes. Above 100 ms renewals are in danger.',
       unit: 's',
-      queries: [{ expr: `nodejs_eventloop_lag_p99_seconds{${S}}`, legend: '{{instance}}' }],
+      queries: [{ expr: `nodejs_eventloop_lag_p99_seconds{${S}}`, legend: SIDECAR }],
       thresholds: upFrom(0.05, 0.1),
     }),
     series({
@@ -471,7 +340,7 @@ const runtime: Board = {
       title: 'CPU',
       description: 'Cores used by each sidecar.',
       unit: 'short',
-      queries: [{ expr: rate('process_cpu_seconds_total'), legend: '{{instance}}' }],
+      queries: [{ expr: rate('process_cpu_seconds_total'), legend: SIDECAR }],
       thresholds: upFrom(0.7, 0.95),
     }),
     series({
@@ -479,8 +348,8 @@ const runtime: Board = {
       description: 'Resident memory, and the heap that is used.',
       unit: 'bytes',
       queries: [
-        { expr: `process_resident_memory_bytes{${S}}`, legend: '{{instance}} resident' },
-        { expr: `nodejs_heap_size_used_bytes{${S}}`, legend: '{{instance}} heap' },
+        { expr: `process_resident_memory_bytes{${S}}`, legend: `${SIDECAR} resident` },
+        { expr: `nodejs_heap_size_used_bytes{${S}}`, legend: `${SIDECAR} heap` },
       ],
       thresholds: NEUTRAL,
     }),
@@ -488,14 +357,14 @@ const runtime: Board = {
       title: 'Restarts',
       description: 'Starts of each sidecar in an hour.',
       unit: 'short',
-      queries: [{ expr: `changes(process_start_time_seconds{${S}}[1h])`, legend: '{{instance}}' }],
+      queries: [{ expr: `changes(process_start_time_seconds{${S}}[1h])`, legend: SIDECAR }],
       thresholds: upFrom(1, 3),
     }),
     series({
       title: 'Series by sidecar',
       description: 'At most 300 for five nodes.',
       unit: 'short',
-      queries: [{ expr: `scrape_samples_scraped{${S}}`, legend: '{{instance}}' }],
+      queries: [{ expr: `scrape_samples_scraped{${S}}`, legend: SIDECAR }],
       thresholds: upFrom(300, 400),
     }),
   ],

@@ -24,7 +24,7 @@ import { PanelBuilder as StatBuilder } from '@grafana/grafana-foundation-sdk/sta
 import { PanelBuilder as StatesBuilder } from '@grafana/grafana-foundation-sdk/statetimeline'
 import { PanelBuilder as TableBuilder } from '@grafana/grafana-foundation-sdk/table'
 import { PanelBuilder as TimeseriesBuilder } from '@grafana/grafana-foundation-sdk/timeseries'
-import type { Board, Panel } from './board.ts'
+import { type Board, J, type Panel, S } from './board.ts'
 import { BOARDS } from './boards.ts'
 
 const DATASOURCE = { type: 'prometheus', uid: '$datasource' }
@@ -40,9 +40,12 @@ export function grafanaJson(board: Board): string {
     .refresh('30s')
     .time({ from: 'now-1h', to: 'now' })
     .withVariable(new DatasourceVariableBuilder('datasource').label('Data Source').type('prometheus'))
-    .withVariable(variable('job', 'label_values(fencepost_build_info, job)'))
-    .withVariable(variable('instance', 'label_values(fencepost_build_info{job=~"$job"}, instance)'))
-    .withVariable(variable('redis_job', 'label_values(redis_up, job)'))
+    .withVariable(variable('cluster', 'label_values(fencepost_build_info, cluster)'))
+    .withVariable(variable('namespace', 'label_values(fencepost_build_info{cluster=~"$cluster"}, namespace)'))
+    .withVariable(
+      variable('job', 'label_values(fencepost_build_info{cluster=~"$cluster",namespace=~"$namespace"}, job)'),
+    )
+    .withVariable(variable('instance', `label_values(fencepost_build_info{${J}}, instance)`))
     .link(
       new DashboardLinkBuilder('fencepost')
         .type(DashboardLinkType.Dashboards)
@@ -56,21 +59,26 @@ export function grafanaJson(board: Board): string {
         .datasource(DATASOURCE)
         .enable(true)
         .iconColor('blue')
-        .expr('changes(process_start_time_seconds{job=~"$job"}[1m]) > 0'),
+        .expr(
+          `changes(process_start_time_seconds{${S}}[1m]) > 0 and on (instance) fencepost_build_info{${S}}`,
+        ),
     )
   for (const panel of board.panels) builder.withPanel(panelOf(panel))
   return `${JSON.stringify(builder.build(), null, 2)}\n`
 }
 
 function variable(name: string, query: string): QueryVariableBuilder {
-  return new QueryVariableBuilder(name)
-    .label(name)
-    .query(query)
-    .datasource(DATASOURCE)
-    .refresh(VariableRefresh.OnTimeRangeChanged)
-    .multi(true)
-    .includeAll(true)
-    .allValue('.+')
+  return (
+    new QueryVariableBuilder(name)
+      .label(name)
+      .query(query)
+      .datasource(DATASOURCE)
+      .refresh(VariableRefresh.OnTimeRangeChanged)
+      .multi(true)
+      .includeAll(true)
+      // And not `.+`: a Prometheus of one cluster has no label `cluster`.
+      .allValue('.*')
+  )
 }
 
 function panelOf(panel: Panel) {

@@ -2,7 +2,9 @@
 
 /** @param interval what `$__rate_interval` becomes: four times the scrape interval, as Grafana computes it */
 export function filledIn(expr: string, interval: string): string {
-  return expr.replaceAll('$__rate_interval', interval).replaceAll(/\$(job|instance|redis_job)\b/g, '.+')
+  return expr
+    .replaceAll('$__rate_interval', interval)
+    .replaceAll(/\$(cluster|namespace|job|instance)\b/g, '.*')
 }
 
 export function labelOf(legend: string, metric: Readonly<Record<string, string>>): string {

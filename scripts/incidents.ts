@@ -1,5 +1,5 @@
 /**
- * Plays five incidents against a real stack (five nodes, two sidecars, redis_exporter, Prometheus with the rules,
+ * Plays five incidents against a real stack (five nodes, two sidecars, Prometheus with the rules,
  * clients) and checks that exactly the expected alerts fire. Writes the timeline to docs/operations/incidents.md.
  *
  * `npm run generate -- incidents` takes some four minutes: too long for every change, so it stands beside `npm test`.
@@ -215,7 +215,7 @@ async function pageWith({ incident, lines }: Played): Promise<string> {
   const ordered = INCIDENTS.flatMap(({ name }) => sections.get(name) ?? [])
   return `# Incidents and their alerts
 
-Written by \`npm run generate -- incidents\`: each incident was played against five nodes, two sidecars, redis_exporter, Prometheus and
+Written by \`npm run generate -- incidents\`: each incident was played against five nodes, two sidecars, Prometheus and
 clients, all real; these alerts fired and no other. An incident stands here once it has been played with the alerts that
 are expected. Durations of the rules were divided by ${DIVISOR}
 (\`dashboards/rules/shortened.ts\`), so five minutes are ten seconds here; a restarted node is told of for ${RESTART_SECONDS} s.

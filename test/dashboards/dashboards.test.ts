@@ -32,6 +32,38 @@ test.each(BOARDS)('$uid: every panel has a description, a unit, thresholds and a
   expect(new Set(panels.map(({ title }) => title)).size).toBe(panels.length)
 })
 
+test('no legend is a raw address where the name of a pod or a node says it', () => {
+  const legends = BOARDS.flatMap(({ panels }) =>
+    panels.flatMap(({ queries }) => queries.map((q) => q.legend)),
+  )
+  expect(
+    legends.filter((legend) => /\{\{instance\}\}/.test(legend) && !legend.startsWith('{{pod}} ')),
+  ).toEqual([])
+})
+
+test('the errors that clients get stand first', () => {
+  expect(BOARDS[0]?.panels[0]?.title).toBe('Errors to clients, by application')
+})
+
+test('every dashboard is narrowed by cluster, namespace, job and instance, and every series of ours by the first three', () => {
+  for (const board of BOARDS) {
+    const { templating } = JSON.parse(grafanaJson(board)) as { templating: { list: { name: string }[] } }
+    expect(templating.list.map(({ name }) => name)).toEqual([
+      'datasource',
+      'cluster',
+      'namespace',
+      'job',
+      'instance',
+    ])
+    for (const { title, queries } of board.panels)
+      for (const { expr } of queries)
+        for (const [, matchers] of expr.matchAll(
+          /(?:fencepost|nodejs|process|namespace_job)[\w:]*\{([^}]*)\}/g,
+        ))
+          expect(matchers, title).toMatch(/^cluster=~"\$cluster",namespace=~"\$namespace",job=~"\$job"/)
+  }
+})
+
 test('every query returns data from a real Prometheus that scraped real sidecars under load', async () => {
   await using sagas = await startSagaTables()
   await using stack = await startMonitoredStack(join(folder, 'rules/fencepost.rules.yaml'), {
@@ -41,7 +73,7 @@ test('every query returns data from a real Prometheus that scraped real sidecars
   const { prometheus } = stack
   await using _ = stack.load(60, 3)
   await prometheus.until('rate(fencepost_decisions_total{outcome="duplicate_completed"}[4s]) > 0')
-  await prometheus.until('redis_aof_last_write_status')
+  await prometheus.until('fencepost_redis_node_aof_last_write_ok')
   await prometheus.until('fencepost_saga_database_up == 1')
   await prometheus.until('redis_memory_fragmentation_ratio{node="redis-4"}')
   await prometheus.until('namespace_job:fencepost_quorum_failures_per_attempts:ratio_rate3d')

@@ -1,15 +1,11 @@
 /**
- * The stack of an operator: five nodes, sidecars, an application, redis_exporter, Prometheus with the rules, and
- * clients that send requests, retry them, and are sometimes slow.
+ * The stack of an operator: five nodes, sidecars, an application, Prometheus with the rules, and clients that send requests, retry them, and are sometimes slow.
  */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Pool } from 'undici'
 import { type CountingApplication, startCountingApplication } from './counting-application.ts'
-import { freePort } from './free-port.ts'
 import { startPostgres } from './postgres-server.ts'
-import { TestProcess } from './processes.ts'
-import { requireProgram } from './programs.ts'
 import { type PrometheusServer, startPrometheus } from './prometheus-server.ts'
 import { type RedisServers, startRedisServers } from './redis-servers.ts'
 import { type TestKit, testKit } from './saga-kit.ts'
@@ -54,14 +50,10 @@ export async function startMonitoredStack(
   }
   const sidecars = await Promise.all([startSidecar(settings), startSidecar(settings)])
   for (const sidecar of sidecars) stack.use(sidecar)
-  const exporter = stack.use(await startRedisExporter())
   const prometheus = stack.use(
     await startPrometheus({
       rules: [rules],
-      jobs: [
-        { name: 'fencepost', targets: sidecars.map(({ admin }) => admin) },
-        { name: 'redis', targets: servers.urls, through: exporter.address },
-      ],
+      jobs: [{ name: 'fencepost', targets: sidecars.map(({ admin }) => admin) }],
     }),
   )
   const owned = stack.move()
@@ -73,17 +65,6 @@ export async function startMonitoredStack(
     load: (perSecond, copies) => startMonitoredLoad(sidecars, perSecond, copies),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
-}
-
-async function startRedisExporter() {
-  const address = `127.0.0.1:${await freePort()}`
-  const child = new TestProcess(
-    requireProgram('redisExporter'),
-    [`-web.listen-address=${address}`, '-redis.addr='],
-    { name: 'redis_exporter' },
-  )
-  await child.http(`http://${address}/health`)
-  return { address, [Symbol.asyncDispose]: () => child[Symbol.asyncDispose]() }
 }
 
 let loads = 0

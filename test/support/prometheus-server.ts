@@ -17,8 +17,6 @@ type ScrapeJob = {
   readonly name: string
   /** `http://host:port` */
   readonly targets: readonly string[]
-  /** Scraped through this exporter, which reads the targets itself (`/scrape?target=`). */
-  readonly through?: string
 }
 
 export type PrometheusOptions = {
@@ -51,21 +49,11 @@ export async function startPrometheus({
   const program = requireProgram('prometheus')
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-prometheus-'))
   const config = join(folder, 'prometheus.yml')
-  const scrapeConfigs = jobs.map(({ name, targets, through }) => ({
+  const scrapeConfigs = jobs.map(({ name, targets }) => ({
     job_name: name,
     static_configs: [
       { targets: targets.map((target) => target.replace(/^http:\/\//, '')), labels: { namespace: 'shop' } },
     ],
-    ...(through === undefined
-      ? {}
-      : {
-          metrics_path: '/scrape',
-          relabel_configs: [
-            { source_labels: ['__address__'], target_label: '__param_target' },
-            { source_labels: ['__param_target'], target_label: 'instance' },
-            { target_label: '__address__', replacement: through },
-          ],
-        }),
   }))
   const global = { scrape_interval: '1s', scrape_timeout: '1s', evaluation_interval: '1s' }
   await writeFile(
