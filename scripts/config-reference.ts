@@ -78,7 +78,11 @@ export const EXAMPLE = `routes:
     required: true
     key: { headers: [idempotency-key], format: uuid }
     fingerprint: { exclude: ["/sent_at", "/items/*/displayed"] }
-    principal: { jwt: sub }
+    principal:
+      jwt:
+        issuer: https://id.example.com/
+        audience: payments
+        jwks: https://id.example.com/.well-known/jwks.json
     retention: 7d
     onContention: wait
     wait: { max: 5s, waiters: 64 }

@@ -8,6 +8,7 @@
 import { setTimeout } from 'node:timers/promises'
 import type { DestinationStream } from 'pino'
 import { bodyMemoryBytes } from './app/body-memory.ts'
+import { openClientIdentification } from './app/client-identification.ts'
 import { nodeNamesOf, type OpenNodes, openNodes } from './app/cluster.ts'
 import { appendAudit, type Coordination, openCoordinations } from './app/coordination.ts'
 import { type ListenerAddresses, opened, openListeners } from './app/listeners.ts'
@@ -17,6 +18,7 @@ import { openStack } from './app/stack.ts'
 import { StartRefused } from './app/start-refused.ts'
 import { openTelemetry, type Telemetry, type Watched } from './app/telemetry.ts'
 import { warmUp } from './app/warm-up.ts'
+import { hintsFor } from './config/hints.ts'
 import type { Config } from './config/load.ts'
 import type { ReadFile } from './config/value.ts'
 import { createBackground } from './core/background.ts'
@@ -99,6 +101,7 @@ async function build(config: Config, environment: AppEnvironment) {
   const size = sizeOf(config)
   const telemetry = await telemetryOf(config, environment, size)
   const { log, events, tracing, tracedNode } = telemetry
+  for (const hint of hintsFor(config)) log.warn({ hint }, 'the configuration is accepted, with a warning')
   const secrets = secretsOf(config, environment.readFile, log)
   const nodes = await connectedNodes(config, telemetry)
   const stack = openStack(config, nodes, { clock, random, events, tracedNode, required: size.required })
@@ -118,7 +121,8 @@ async function build(config: Config, environment: AppEnvironment) {
   const sagas = openSagas(config, clock, (err) =>
     log.warn({ err }, 'the database of the sagas did not answer'),
   )
-  const listeners = await openListeners(config, environment.version, secrets, {
+  const clients = await openClientIdentification(config, environment.readFile, clock, log)
+  const listeners = await openListeners(config, environment.version, secrets, clients.scope, {
     executing: {
       ...core,
       whenEnded: stack.leases.whenEnded,
@@ -149,6 +153,7 @@ async function build(config: Config, environment: AppEnvironment) {
       stack[Symbol.dispose]()
       await telemetry[Symbol.asyncDispose]()
       secrets[Symbol.dispose]()
+      clients[Symbol.dispose]()
       await nodes[Symbol.asyncDispose]()
       await sagas?.[Symbol.asyncDispose]()
     },

@@ -13,7 +13,7 @@ import { codeOf, importsOf, linesWith } from './support/source-text.ts'
 const root = dirname(import.meta.dirname)
 
 // biome-ignore format: one line reads as one set
-const adapters = ['config', 'http', 'redis', 'redlock', 'embedded', 'upstream', 'coordination', 'observe', 'system']
+const adapters = ['config', 'http', 'redis', 'redlock', 'embedded', 'upstream', 'coordination', 'observe', 'system', 'jwt']
 
 /** Which layer may import which. A layer is a folder of src, or the file of that name; and so is each package. */
 const arrows: Record<string, readonly string[]> = {
@@ -75,6 +75,7 @@ const homes: Record<string, RegExp> = {
   pino: /^observe\//,
   commander: /^cli\//,
   yaml: /^config\//,
+  jose: /^jwt\//,
   pg: /^saga\//,
   amqplib: /^saga\/brokers\/rabbitmq/,
   '@nats-io': /^saga\/brokers\/nats/,

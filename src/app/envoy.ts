@@ -3,8 +3,8 @@
 import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
 import type { EnvoyPorts, EnvoyServer } from '../http/envoy/server.ts'
+import type { ScopeRules } from '../http/request/identify.ts'
 import { gatewaySecret } from './gateway.ts'
-import { scopeRules } from './scope-rules.ts'
 import type { Secrets } from './secrets.ts'
 
 /** The rest of a message besides a body: the head of its request, and gRPC's own fields. */
@@ -17,6 +17,7 @@ export async function openEnvoy(
   config: Config,
   core: Omit<EnvoyPorts, 'secret' | 'newInstance' | 'onFailure'>,
   secrets: Secrets,
+  scope: ScopeRules,
   onFailure: EnvoyPorts['onFailure'],
 ): Promise<(Omit<EnvoyServer, 'listen'> & { listen(): Promise<string> }) | undefined> {
   const at = config.gatewayGrpcListen
@@ -29,7 +30,7 @@ export async function openEnvoy(
   const server = createEnvoyServer(
     {
       routes: config.routes,
-      scope: scopeRules(config),
+      scope,
       tokens: secrets.apiTokens,
       settleBudgetMs: config.settleBudgetMs,
       renewFraction: config.renewFraction,

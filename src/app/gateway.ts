@@ -4,8 +4,8 @@ import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
 import { agreedSecret, givenSecret, type ReservationSecret } from '../core/reservations/reservation-secret.ts'
 import { createGateway, type GatewayPorts } from '../http/gateway/server.ts'
+import type { ScopeRules } from '../http/request/identify.ts'
 import { listenerLimits } from './listener-limits.ts'
-import { scopeRules } from './scope-rules.ts'
 import type { Secrets } from './secrets.ts'
 
 /** The gateway listener, or undefined if it is off. */
@@ -13,6 +13,7 @@ export function openGateway(
   config: Config,
   core: Pick<GatewayPorts, 'leases' | 'quotas' | 'clock' | 'random' | 'events' | 'bodyMemory'>,
   secrets: Secrets,
+  scope: ScopeRules,
   onFailure: GatewayPorts['onFailure'],
 ) {
   const at = config.gatewayListen
@@ -21,7 +22,7 @@ export function openGateway(
   const gateway = createGateway(
     {
       routes: config.routes,
-      scope: scopeRules(config),
+      scope,
       tokens: secrets.apiTokens,
       ...(tls === undefined ? {} : { tls }),
       // The largest stored body as base64, plus as much again as a head may have.

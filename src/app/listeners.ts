@@ -3,6 +3,7 @@
  */
 
 import type { Config } from '../config/load.ts'
+import type { ScopeRules } from '../http/request/identify.ts'
 import type { ReservationApiPorts } from '../http/reservations/server.ts'
 import { openEnvoy } from './envoy.ts'
 import { openGateway } from './gateway.ts'
@@ -39,12 +40,13 @@ export async function openListeners(
   config: Config,
   version: string,
   secrets: Secrets,
+  scope: ScopeRules,
   { executing, answering, onFailure }: ListenersPorts,
 ): Promise<Listeners> {
-  const proxy = openProxy(config, executing, secrets, onFailure)
-  const api = openReservationApi(config, version, answering, secrets, onFailure)
-  const gateway = openGateway(config, answering, secrets, onFailure)
-  const envoy = await openEnvoy(config, executing, secrets, onFailure)
+  const proxy = openProxy(config, executing, secrets, scope, onFailure)
+  const api = openReservationApi(config, version, answering, secrets, scope, onFailure)
+  const gateway = openGateway(config, answering, secrets, scope, onFailure)
+  const envoy = await openEnvoy(config, executing, secrets, scope, onFailure)
   return {
     application: proxy?.application,
     inFlight: () => (proxy?.inFlight() ?? 0) + (envoy?.inFlight() ?? 0),

@@ -3,9 +3,9 @@
 import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
 import { createProxy, type ProxyOptions, type ProxyPorts } from '../http/proxy/server.ts'
+import type { ScopeRules } from '../http/request/identify.ts'
 import { createApplication } from '../upstream/application.ts'
 import { listenerLimits } from './listener-limits.ts'
-import { scopeRules } from './scope-rules.ts'
 import type { Secrets } from './secrets.ts'
 
 /** Both, or undefined if the proxy is off. */
@@ -13,6 +13,7 @@ export function openProxy(
   config: Config,
   core: Omit<ProxyPorts, 'application' | 'newInstance' | 'onFailure'>,
   secrets: Secrets,
+  scope: ScopeRules,
   onFailure: ProxyPorts['onFailure'],
 ) {
   const at = config.proxyListen
@@ -25,7 +26,7 @@ export function openProxy(
     keepAliveMs: config.upstreamKeepAliveMs,
     clock: core.clock,
   })
-  const proxy = createProxy(proxyOptions(config, secrets), {
+  const proxy = createProxy(proxyOptions(config, secrets, scope), {
     ...core,
     application,
     newInstance: () => randomUUID(),
@@ -43,11 +44,11 @@ export function openProxy(
   }
 }
 
-function proxyOptions(config: Config, secrets: Secrets): ProxyOptions {
+function proxyOptions(config: Config, secrets: Secrets, scope: ScopeRules): ProxyOptions {
   const tls = secrets.tls('proxy')
   return {
     routes: config.routes,
-    scope: scopeRules(config),
+    scope,
     trustedPeers: config.trustedPeers,
     ...(tls === undefined ? {} : { tls }),
     forwarded: config.forwardedHeaders,

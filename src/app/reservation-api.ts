@@ -3,9 +3,9 @@
 import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
 import { createWaiters } from '../core/claims/waiters.ts'
+import type { PrincipalRules } from '../core/request/principal.ts'
 import { agreedSecret, givenSecret } from '../core/reservations/reservation-secret.ts'
 import { createReservationApi, type ReservationApiPorts } from '../http/reservations/server.ts'
-import { scopeRules } from './scope-rules.ts'
 import type { Secrets } from './secrets.ts'
 
 /** The reservation API, or undefined if it is off. */
@@ -14,6 +14,7 @@ export function openReservationApi(
   version: string,
   core: Pick<ReservationApiPorts, 'leases' | 'quotas' | 'clock' | 'random' | 'events' | 'tracing' | 'sagas'>,
   secrets: Secrets,
+  principal: PrincipalRules,
   onFailure: ReservationApiPorts['onFailure'],
 ) {
   const at = config.apiListen
@@ -24,7 +25,7 @@ export function openReservationApi(
     {
       version,
       routes: config.routes,
-      principal: scopeRules(config),
+      principal,
       scope: { tenant, env, apiVersion },
       leaseMs: config.leaseMs,
       maxLeaseMs: config.reservationMaxLeaseMs,

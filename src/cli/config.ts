@@ -4,6 +4,7 @@
 
 import { describeErrors } from '../config/errors.ts'
 import { fileSchema } from '../config/file-schema.ts'
+import { hintsFor } from '../config/hints.ts'
 import { type LoadedConfig, loadConfig } from '../config/load.ts'
 import { printedConfig, textOfConfig } from '../config/print.ts'
 import { CONFIG_FILE_ENV } from '../config/settings.ts'
@@ -44,6 +45,7 @@ function load(options: FileOption, io: Io): LoadedConfig {
 function check(loaded: LoadedConfig, io: Io): ExitCode {
   if (loaded.kind === 'invalid') return refuse(loaded, io)
   io.stdout.write('The configuration is accepted.\n')
+  for (const hint of hintsFor(loaded.config)) io.stdout.write(`Warning: ${hint}\n`)
   return EXIT.ok
 }
 

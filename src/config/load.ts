@@ -10,6 +10,7 @@ import { isLoopback, type RedisNodes } from './addresses.ts'
 import { builtinRoutes } from './builtin-policy.ts'
 import { clearText } from './clear-text.ts'
 import { type ConfigError, nearestName, nearestPath } from './errors.ts'
+import { checkPrincipals } from './principal.ts'
 import { checkRelations } from './relations.ts'
 import { routesFrom } from './route-file.ts'
 import {
@@ -58,6 +59,7 @@ export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
     ...missingTls(settings),
     ...unevenNames(settings),
     ...clearText(settings),
+    ...checkPrincipals(routes, settings, readFile),
     ...relations.errors,
   )
   if (errors.length > 0) return { kind: 'invalid', errors: deepFreeze(errors) }

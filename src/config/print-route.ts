@@ -4,6 +4,7 @@
 
 import { printDuration, printSize } from '../core/quantity.ts'
 import type { KeyPart, ProtectedRoute, Route } from '../core/routes/route.ts'
+import { printedPrincipal } from './principal.ts'
 
 export type PrintedRoute = Readonly<Record<string, unknown>>
 
@@ -41,7 +42,7 @@ function printedPolicies(route: ProtectedRoute): PrintedRoute {
       headers: fingerprint.headers,
       ...(fingerprint.body.kind === 'all' ? {} : { [fingerprint.body.kind]: fingerprint.body.pointers }),
     },
-    principal: printedPrincipal(principal),
+    principal: printedPrincipal(principal, printDuration),
     lease: printDuration(route.leaseMs),
     retention: printDuration(route.retentionMs),
     budget: printDuration(route.budgetMs),
@@ -73,16 +74,5 @@ function printedPart(part: KeyPart): PrintedRoute {
       return { body: part.pointer }
     case 'path':
       return { path: part.parameter }
-  }
-}
-
-function printedPrincipal(principal: ProtectedRoute['principal']): string | PrintedRoute {
-  switch (principal.kind) {
-    case 'authorization':
-      return 'authorization'
-    case 'header':
-      return { header: principal.name }
-    case 'jwt':
-      return { jwt: principal.claim }
   }
 }

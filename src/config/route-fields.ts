@@ -6,9 +6,10 @@
 
 import { POINTER_EXPECTED, POINTERS_MAX, parsePointer } from '../core/formats/json-pointer.ts'
 import { type PathPattern, parsePathPattern } from '../core/routes/path-pattern.ts'
-import type { BodySelection, HeaderPredicate, KeyPart, PrincipalSource } from '../core/routes/route.ts'
+import type { BodySelection, HeaderPredicate, KeyPart } from '../core/routes/route.ts'
 import type { Disposition } from '../core/routes/settlement.ts'
 import { choice, headerName, integer, label, onOff, patterned } from './parse.ts'
+import { PRINCIPAL } from './principal.ts'
 import { SETTINGS } from './settings.ts'
 import { entriesOf, type Given, listOf, mapped, mapping, oneOf, type Shape, scalar } from './shape.ts'
 import { refused, type ValueKind, value } from './value.ts'
@@ -26,7 +27,6 @@ const host = scalar(
   ),
 )
 const fieldValue = scalar(patterned('visible ASCII', /^[\x20-\x7e]{1,1024}$/))
-const claimName = scalar(label())
 const parameter = scalar(patterned('the name of a parameter of the path', /^[A-Za-z_][A-Za-z0-9_]*$/))
 const pointers = listOf(scalar(jsonPointer()), { max: POINTERS_MAX })
 
@@ -81,14 +81,6 @@ const keyPart: Shape<KeyPart> = mapped(
   },
 )
 const keyParts = listOf(keyPart, { max: 10, min: 1 })
-
-const principal: Shape<PrincipalSource> = mapped(
-  oneOf(['authorization'], { header: headers, jwt: claimName }),
-  (from): PrincipalSource => {
-    if (from === 'authorization') return { kind: 'authorization' }
-    return from.kind === 'header' ? { kind: 'header', name: from.value } : { kind: 'jwt', claim: from.value }
-  },
-)
 
 const store: Shape<Readonly<Record<string, Disposition>>> = mapped(
   entriesOf(
@@ -165,9 +157,9 @@ export const ROUTE_FIELDS = {
     'What content means: `headers` besides the rest, and of a JSON body only `include` or all but `exclude` (JSON Pointers with `*`).',
   ),
   principal: field(
-    principal,
+    PRINCIPAL,
     'authorization',
-    'Whose request it is: `authorization`, `{header: …}` or `{jwt: claim}`.',
+    'Whose request it is: `authorization`, `{header: …}`, `{jwt: {…}}` with a bearer token that is verified here, or `{jwt: claim}` with one that a peer in `trust.peers` has verified.',
   ),
   lease: like(SETTINGS.leaseMs, 'Processing lease.'),
   retention: field(

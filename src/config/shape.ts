@@ -35,7 +35,8 @@ export function scalar<T>(kind: ValueKind<T>): Shape<T> {
       const text = textOf(node, kind as ValueKind<unknown>)
       const parsed = text.kind === 'value' ? kind.parse(text.value, NO_FILES) : text
       if (parsed.kind === 'value') return parsed.value
-      report(refusedNode(at, node, kind.accepts, parsed.reason))
+      const shown = typeof node === 'string' ? (kind.mask?.(node) ?? node) : node
+      report(refusedNode(at, shown, kind.accepts, parsed.reason))
       return undefined
     },
     schema: kind.schema,

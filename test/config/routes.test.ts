@@ -11,6 +11,7 @@ function load(routes: unknown) {
     FENCEPOST_CONFIG: '/c.yaml',
     FENCEPOST_REDIS_NODES: 'embedded',
     FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000',
+    FENCEPOST_TRUSTED_PEERS: '10.0.0.0/8',
   }
   // JSON is YAML.
   return loadConfig(env, () => JSON.stringify({ routes }))

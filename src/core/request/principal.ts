@@ -2,9 +2,14 @@
  * Whose request it is, as a text that reveals no name: without it one client could read what was stored for another.
  *
  * Forms that cannot collide: `anonymous`; 64 hex digits (SHA-256 of the one Authorization line); `authorization:`
- * (several lines), `header:` or `jwt:`, and 64 hex digits. Where the configured header or claim is absent,
+ * (several lines), `header:`, `jwt:` or `verified:`, and 64 hex digits. Where the configured header or claim is absent,
  * Authorization decides; where that is absent too, the header that names the client does, if its sender is trusted;
- * else the request is anonymous. A token's signature is not verified here.
+ * else the request is anonymous.
+ *
+ * Owns what an invalid token means on a route that verifies: the request is refused. Under a principal of its own it would be
+ * executed a second time wherever the application is more lenient than we are; under the principal that it claims, it could read
+ * another client's answer. Verifying is the port `VerifyToken`. Without a bearer token nothing is claimed, and the
+ * application decides, as on any other route.
  */
 
 import { writeCanonical } from '../formats/canonical-json.ts'
@@ -12,7 +17,7 @@ import { sha256Hex, wireBytes } from '../formats/framing.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import { parseJson } from '../formats/json.ts'
 import type { HeaderList } from '../header-list.ts'
-import type { PrincipalSource } from '../routes/route.ts'
+import type { PrincipalSource, ProtectedRoute, VerifiedJwt } from '../routes/route.ts'
 
 export const ANONYMOUS = 'anonymous'
 
@@ -20,9 +25,27 @@ export const ANONYMOUS = 'anonymous'
 export type PrincipalRules = {
   /** Names the client of a request that would be anonymous; lower case. */
   readonly clientHeader: string
-  /** Its sender is trusted: tenant, version and client are taken from the headers of the request. */
+  /** Its sender is trusted: tenant, version, client and unverified claims are taken from the headers of the request. */
   readonly trusted: boolean
+  /** Required where a route verifies tokens. */
+  readonly verifyToken?: VerifyToken
+  /** Sees the head of each request that is identified: `short-lived-tokens.ts`. */
+  readonly onIdentified?: (route: ProtectedRoute, headers: HeaderList) => void
 }
+
+export type TokenFault =
+  /** `reason` completes "The bearer token …". */
+  | { readonly kind: 'token_refused'; readonly reason: string }
+  /** Neither valid nor invalid as far as is known: the keys of its issuer are missing. A sentence. */
+  | { readonly kind: 'token_unverifiable'; readonly detail: string }
+
+/** Verifies signature, issuer, audience and times of a token that has the form of a signed JWT. Never rejects. */
+export type VerifyToken = (
+  token: string,
+  rules: VerifiedJwt,
+) => Promise<{ readonly kind: 'verified' } | TokenFault>
+
+export type Principal = { readonly kind: 'principal'; readonly principal: string } | TokenFault
 
 /** @param lines all Authorization lines, as they crossed the wire */
 export function principalOf(lines: readonly string[]): string {
@@ -32,7 +55,51 @@ export function principalOf(lines: readonly string[]): string {
   return bytes === undefined ? `authorization:${hashOf(lines)}` : sha256Hex(bytes)
 }
 
-export function principalFrom(source: PrincipalSource, headers: HeaderList, rules: PrincipalRules): string {
+export async function principalOfRequest(
+  source: PrincipalSource,
+  headers: HeaderList,
+  rules: PrincipalRules,
+): Promise<Principal> {
+  if (source.kind !== 'verified_jwt')
+    return { kind: 'principal', principal: principalFrom(source, headers, rules) }
+  const lines = linesOf(headers, 'authorization')
+  if (!lines.some((line) => BEARER.test(line)))
+    return { kind: 'principal', principal: principalFrom({ kind: 'authorization' }, headers, rules) }
+  if (lines.length > 1)
+    return refused(
+      `is one of ${lines.length} Authorization lines, and which of them the application reads is not known`,
+    )
+  const token = SIGNED_JWT.exec(lines[0] ?? '')?.[1]
+  if (token === undefined) return refused('is no signed JWT, which this route demands')
+  const verdict = (await rules.verifyToken?.(token, source)) ?? NO_VERIFIER
+  if (verdict.kind !== 'verified') return verdict
+  const named: string[] = []
+  for (const name of source.claims) {
+    const claim = claimOf(token, name)
+    if (claim === undefined) return refused(`has no claim ${name}, which this route identifies clients by`)
+    named.push(name, claim)
+  }
+  return { kind: 'principal', principal: `verified:${hashOf([source.issuer, ...named])}` }
+}
+
+/** Also behind a comma: lines that were joined on the way. */
+const BEARER = /(^|,)[\t ]*bearer(?![\w!#$%&'*+.^`|~-])/i
+const SIGNED_JWT = /^bearer +([\w-]+\.[\w-]+\.[\w-]+)$/i
+
+const NO_VERIFIER: TokenFault = {
+  kind: 'token_unverifiable',
+  detail: 'This listener verifies no tokens, and the route demands it.',
+}
+
+function refused(reason: string): TokenFault {
+  return { kind: 'token_refused', reason }
+}
+
+export function principalFrom(
+  source: Exclude<PrincipalSource, VerifiedJwt>,
+  headers: HeaderList,
+  rules: PrincipalRules,
+): string {
   const authorization = linesOf(headers, 'authorization')
   const otherwise = (): string =>
     authorization.length === 0 && rules.trusted
@@ -44,7 +111,9 @@ export function principalFrom(source: PrincipalSource, headers: HeaderList, rule
     case 'header':
       return namedBy(source.name, headers) ?? otherwise()
     case 'jwt': {
-      const claim = authorization.length === 1 ? claimOf(authorization[0]!, source.claim) : undefined
+      const [line = ''] = authorization.length === 1 && rules.trusted ? authorization : []
+      const token = /^bearer +([\w-]+\.[\w-]+\.[\w-]*)$/i.exec(line)?.[1]
+      const claim = token === undefined ? undefined : claimOf(token, source.claim)
       return claim === undefined ? otherwise() : `jwt:${hashOf([source.claim, claim])}`
     }
   }
@@ -55,10 +124,9 @@ function namedBy(header: string, headers: HeaderList): string | undefined {
   return lines.length === 0 ? undefined : `header:${hashOf([header, ...lines])}`
 }
 
-/** Canonical JSON of one claim; undefined where there is no token, no such claim, or a claim that is not exact. */
-function claimOf(authorization: string, name: string): string | undefined {
-  const payload = /^bearer +[\w-]+\.([\w-]+)\.[\w-]*$/i.exec(authorization)?.[1]
-  if (payload === undefined) return undefined
+/** Canonical JSON of one claim; undefined where there is no such claim, or one that is not exact. */
+function claimOf(token: string, name: string): string | undefined {
+  const [, payload = ''] = token.split('.')
   const parsed = parseJson(Buffer.from(payload, 'base64url'))
   if (parsed.kind === 'refused' || parsed.value.kind !== 'object') return undefined
   const values = parsed.value.members.filter((member) => member.name === name).map((member) => member.value)

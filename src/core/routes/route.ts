@@ -122,8 +122,25 @@ export type PrincipalSource =
   /** SHA-256 of the Authorization header. */
   | { readonly kind: 'authorization' }
   | { readonly kind: 'header'; readonly name: string }
-  /** A claim of the bearer token. Its signature is not verified here: a gateway in front of us has done that. */
+  /** A claim of the bearer token, which a trusted peer in front of us has verified. Of another peer Authorization decides. */
   | { readonly kind: 'jwt'; readonly claim: string }
+  | VerifiedJwt
+
+/** Claims of a bearer token that is verified here: signature, issuer, audience and times. */
+export type VerifiedJwt = {
+  readonly kind: 'verified_jwt'
+  /** Sorted, each once. */
+  readonly claims: readonly string[]
+  readonly issuer: string
+  /** The token is for one of these. `any`: for whomever the issuer made it. */
+  readonly audience: readonly string[] | 'any'
+  /** Of signatures with a public key only. */
+  readonly algorithms: readonly string[]
+  /** How far the issuer's clock and ours may be apart. */
+  readonly toleranceMs: number
+  /** At least one of them. With both, the file serves until the address has answered. */
+  readonly jwks: { readonly url?: string; readonly file?: string }
+}
 
 /** What routes read of a request. */
 export type RequestFacts = {

@@ -32,6 +32,11 @@ export const PROBLEMS = {
     title: 'The body does not have the digest that the request states',
     retryable: false,
   },
+  'token-invalid': {
+    status: 401,
+    title: 'The bearer token of the request does not identify its client',
+    retryable: false,
+  },
   'method-refused': { status: 405, title: 'The method is not passed on', retryable: false },
   'request-timeout': { status: 408, title: 'The request did not arrive in time', retryable: true },
   'body-too-large': { status: 413, title: 'The body is too large', retryable: false },
@@ -105,6 +110,11 @@ export const PROBLEMS = {
   // The sidecar and its nodes
   'internal-error': { status: 500, title: 'The sidecar failed', retryable: false },
   'record-damaged': { status: 502, title: 'The record of this request is damaged', retryable: false },
+  'token-unverifiable': {
+    status: 503,
+    title: 'The keys that verify the bearer token are not known',
+    retryable: true,
+  },
   'quorum-unavailable': { status: 503, title: 'Too few nodes answer', retryable: true },
   'too-many-requests-in-flight': { status: 503, title: 'Too many requests are under way', retryable: true },
   'too-many-bytes-in-flight': {
@@ -139,6 +149,8 @@ export type Problem = {
   readonly retryAfterMs?: number
   /** The status of the original answer, where that answer was not kept. */
   readonly originalStatus?: number
+  /** `WWW-Authenticate` of a 401. */
+  readonly challenge?: string
   /** Extension members (RFC 9457, section 3.2) that only this code has. */
   readonly more?: Readonly<Record<string, unknown>>
 }
@@ -189,6 +201,7 @@ export function problemDocument(problem: Problem, uuid: string): ProblemDocument
   const { status, title, retryable } = PROBLEMS[problem.code]
   const retryAfterSeconds =
     problem.retryAfterMs === undefined ? undefined : wholeSeconds(problem.retryAfterMs)
+  const challenge = problem.challenge === undefined ? [] : [['WWW-Authenticate', problem.challenge] as const]
   const instance = instanceOf(uuid)
   const document = {
     type: PROBLEM_TYPE_BASE + problem.code,
@@ -207,7 +220,12 @@ export function problemDocument(problem: Problem, uuid: string): ProblemDocument
     retryAfterSeconds === undefined ? [] : [['Retry-After', String(retryAfterSeconds)] as const]
   return {
     status,
-    headers: [['Content-Type', 'application/problem+json'], ['Cache-Control', 'no-store'], ...retryAfter],
+    headers: [
+      ['Content-Type', 'application/problem+json'],
+      ['Cache-Control', 'no-store'],
+      ...retryAfter,
+      ...challenge,
+    ],
     body: Buffer.from(JSON.stringify(document)),
     instance,
   }

@@ -30,6 +30,8 @@ export type AdmittedRequest = {
   readonly host: string | undefined
   readonly httpVersion: string
   readonly headers: HeaderList
+  /** Its peer is none of those that may say who a client is; absent where any peer of the listener may. */
+  readonly untrusted?: true
 }
 
 export type Admission =

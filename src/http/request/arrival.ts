@@ -32,8 +32,13 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
     const sent = admit(rawOf(req), rules)
     if (sent.kind !== 'admitted') return { admission: sent }
     const believed = trusts(req.socket.remoteAddress)
-    const headers = believed ? sent.request.headers : withoutUntrusted(sent.request.headers, claims)
-    const admission: Admission = { kind: 'admitted', request: { ...sent.request, headers } }
+    const { request } = sent
+    const admission: Admission = believed
+      ? sent
+      : {
+          kind: 'admitted',
+          request: { ...request, headers: withoutUntrusted(request.headers, claims), untrusted: true },
+        }
     const { method, host, path } = admission.request
     const facts = { method, host, path, headers: believed ? req.headers : without(req.headers, claims) }
     const matched = matchRoute(routes, facts)

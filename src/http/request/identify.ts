@@ -17,11 +17,12 @@ import {
 } from '../../core/request/fingerprint.ts'
 import { contentMarkOf, recordKey, type Scope } from '../../core/request/identity.ts'
 import { joinKeyParts, type KeyCarrier, keyOf } from '../../core/request/key-parts.ts'
-import { type PrincipalRules, principalFrom } from '../../core/request/principal.ts'
+import { type PrincipalRules, principalOfRequest, type TokenFault } from '../../core/request/principal.ts'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { ProtectedRoute } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
 import type { AdmittedRequest } from './admission.ts'
+import { RETRY_SOON_MS } from './refusals.ts'
 
 export type ScopeRules = PrincipalRules & {
   /** For requests without their own. */
@@ -71,7 +72,10 @@ export async function identify(
     return refuse({ code: 'key-invalid', detail: `${sentence(key.detail)} Nothing was carried out.` })
   const clientKey = key?.key
 
-  const principal = principalFrom(route.principal, headers, rules)
+  const named = await principalOfRequest(route.principal, headers, believed(request, rules))
+  if (named.kind !== 'principal') return refuse(tokenProblem(named), clientKey)
+  rules.onIdentified?.(route, headers)
+  const { principal } = named
   const { method, path } = request
   const head: RequestHead = { ...scope, principal, method, path, query, headers }
   const limits = {
@@ -108,6 +112,25 @@ export async function identify(
           },
         }),
   }
+}
+
+function believed<R extends PrincipalRules>({ untrusted }: AdmittedRequest, rules: R): R {
+  return untrusted ? { ...rules, trusted: false } : rules
+}
+
+/** What a client is told of a token that does not identify it. Nothing was claimed, so it may renew the token and send the request again. */
+export function tokenProblem(fault: TokenFault): Problem {
+  return fault.kind === 'token_refused'
+    ? {
+        code: 'token-invalid',
+        detail: `The bearer token ${fault.reason}. Nothing was carried out; send the request again, unchanged, with a valid token.`,
+        challenge: 'Bearer error="invalid_token"',
+      }
+    : {
+        code: 'token-unverifiable',
+        detail: `${fault.detail} Nothing was carried out. Send the request again, unchanged, after the time given.`,
+        retryAfterMs: RETRY_SOON_MS,
+      }
 }
 
 /** The decoded body, where keys or entities are read from it. A body that can't be decoded stays as it is, and can't be read. */

@@ -57,6 +57,8 @@ export const CALLS = {
     problems: [
       ...WITH_BODY,
       'scope-invalid',
+      'token-invalid',
+      'token-unverifiable',
       'key-invalid',
       'key-missing',
       'digest-mismatch',

@@ -5,7 +5,7 @@
 import { explain } from '../../core/request/explain.ts'
 import { fingerprint } from '../../core/request/fingerprint.ts'
 import { fingerprintOfName, type Scope } from '../../core/request/identity.ts'
-import { principalFrom } from '../../core/request/principal.ts'
+import { principalOfRequest } from '../../core/request/principal.ts'
 import type { Intent } from '../../core/reservations/reservations.ts'
 import type { ProtectedRoute } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
@@ -18,7 +18,7 @@ import {
   scopeOf,
 } from '../request/described-request.ts'
 import { routeFor } from '../request/described-route.ts'
-import { fingerprintProblem, rulesOf } from '../request/identify.ts'
+import { fingerprintProblem, rulesOf, tokenProblem } from '../request/identify.ts'
 import type { FingerprintInput, ReserveInput } from './schemas.ts'
 
 /** What to reserve, and the caller's names for it. */
@@ -89,7 +89,9 @@ export async function explained(
   const route = routeFor(request, routes)?.route
   const guarded = route === undefined || route.mode === 'bypass' ? undefined : route
   const { method, path, query, headers } = request
-  const principal = principalFrom(guarded?.principal ?? { kind: 'authorization' }, headers, rules)
+  const named = await principalOfRequest(guarded?.principal ?? { kind: 'authorization' }, headers, rules)
+  if (named.kind !== 'principal') return tokenProblem(named)
+  const { principal } = named
   const head = { ...scopeOf(names, defaults), principal, method, path, query, headers }
   const body = bodyOf(described)
   const printed = await (guarded === undefined

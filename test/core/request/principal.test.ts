@@ -2,7 +2,9 @@ import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
 import type { HeaderList } from '../../../src/core/header-list.ts'
 import { ANONYMOUS, principalFrom as principalBy, principalOf } from '../../../src/core/request/principal.ts'
-import type { PrincipalSource } from '../../../src/core/routes/route.ts'
+import type { PrincipalSource as AnySource, VerifiedJwt } from '../../../src/core/routes/route.ts'
+
+type PrincipalSource = Exclude<AnySource, VerifiedJwt>
 
 const believed = { clientHeader: 'x-client', trusted: true }
 const principalFrom = (source: PrincipalSource, headers: HeaderList) => principalBy(source, headers, believed)
@@ -94,6 +96,15 @@ test.each<[what: string, source: PrincipalSource, headers: HeaderList, names: bo
       names ? 7 : 1,
     )
     const unbelieved = { ...believed, trusted: false }
-    expect(principalBy(source, [...headers, ['X-Client', 'a']], unbelieved)).toBe(without)
+    expect(principalBy(source, [...headers, ['X-Client', 'a']], unbelieved)).toBe(
+      principalBy(source, headers, unbelieved),
+    )
   },
 )
+
+test('a claim that is not verified counts of a trusted peer only: of another, Authorization decides', () => {
+  const headers: HeaderList = [['Authorization', token('{"sub":"victim"}')]]
+  const untrusting = { ...believed, trusted: false }
+  expect(principalBy(JWT, headers, untrusting)).toBe(principalBy(AUTHORIZATION, headers, untrusting))
+  expect(principalBy(JWT, headers, believed)).not.toBe(principalBy(AUTHORIZATION, headers, believed))
+})

@@ -90,6 +90,17 @@ const ofReservations = Object.fromEntries(
   Object.entries(reservationProblems).map(([code, reach]) => [code, () => told(reach())]),
 ) as Record<keyof typeof reservationProblems, () => Promise<Problem>>
 
+/** This proxy has no verifier, so that no token is valid. */
+const VERIFIED = {
+  kind: 'verified_jwt',
+  claims: ['sub'],
+  issuer: 'https://id.test/',
+  audience: 'any',
+  algorithms: ['ES256'],
+  toleranceMs: 0,
+  jwks: {},
+} as const
+
 const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
   ...ofReservations,
   'malformed-request': () => simple((proxy) => toldOnWire(proxy.port, `${POST}Host: b\r\n\r\n`)),
@@ -97,6 +108,14 @@ const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
     simple((proxy) => told(proxy.post(undefined)), { routes: [route({ required: true })] }),
   'key-invalid': () => simple((proxy) => told(proxy.post('a,b'))),
   'scope-invalid': () => simple((proxy) => told(proxy.post('k', '{}', { 'x-tenant-id': 'x'.repeat(129) }))),
+  'token-invalid': () =>
+    simple((proxy) => told(proxy.post('k', '{}', { authorization: 'Bearer opaque' })), {
+      routes: [route({ principal: VERIFIED })],
+    }),
+  'token-unverifiable': () =>
+    simple((proxy) => told(proxy.post('k', '{}', { authorization: 'Bearer e30.e30.c2ln' })), {
+      routes: [route({ principal: VERIFIED })],
+    }),
   'digest-mismatch': () =>
     simple((proxy) => told(proxy.post('k', '{}', { 'content-digest': `sha-256=:${'A'.repeat(43)}=:` }))),
   'method-refused': () =>

@@ -1,0 +1,38 @@
+/**
+ * What is accepted and may not be what its author wants: shown by `fencepost config check`, and in the log of each start.
+ *
+ * A hint refuses nothing, because only the operator knows whether it applies. It says when it does, and what to write instead.
+ */
+
+import { printDuration } from '../core/quantity.ts'
+import { isByAuthorization } from '../core/request/short-lived-tokens.ts'
+import type { ProtectedRoute } from '../core/routes/route.ts'
+import type { Config } from './load.ts'
+
+/** How long access tokens usually live at most. */
+const USUAL_TOKEN_LIFE_MS = 3_600_000
+
+export function hintsFor({ routes }: Pick<Config, 'routes'>): readonly string[] {
+  const guarded = routes.filter((route) => route.mode !== 'bypass')
+  return [...renewedTokens(guarded)]
+}
+
+function renewedTokens(routes: readonly ProtectedRoute[]): readonly string[] {
+  const likely = routes.filter(
+    ({ principal, retentionMs }) => isByAuthorization(principal) && retentionMs > USUAL_TOKEN_LIFE_MS,
+  )
+  if (likely.length === 0) return []
+  const longest = printDuration(Math.max(...likely.map(({ retentionMs }) => retentionMs)))
+  return [
+    `${namesOf(likely)}: clients are distinguished by the whole Authorization header, and records are kept for up to ${longest}. A client that renews a bearer token (they usually live ${printDuration(USUAL_TOKEN_LIFE_MS)} or less) between two tries is another client then, and its request is executed again. With such tokens write principal: {jwt: {…}} (docs/guide/clients.md).`,
+  ]
+}
+
+/** The first of many: a warning that fills the screen is not read. */
+const NAMES_SHOWN = 5
+
+function namesOf(routes: readonly ProtectedRoute[]): string {
+  const shown = routes.slice(0, NAMES_SHOWN).map(({ name }) => name)
+  const more = routes.length - shown.length
+  return `${routes.length === 1 ? 'route' : 'routes'} ${shown.join(', ')}${more === 0 ? '' : ` and ${more} more`}`
+}

@@ -1,0 +1,176 @@
+/** When the keys of an issuer are fetched, which of them are in force, and what is known while it does not answer. */
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { fetchKeys } from '../../src/jwt/fetch-keys.ts'
+import {
+  createKeySet,
+  KEYS_FETCH_EVERY_MS,
+  KEYS_FRESH_MS,
+  KEYS_STALE_MAX_MS,
+  type KeySet,
+} from '../../src/jwt/key-set.ts'
+import { createTokenVerifier } from '../../src/jwt/token-verifier.ts'
+import { eventually } from '../support/eventually.ts'
+import { type HeldClock, heldClock } from '../support/held-clock.ts'
+import {
+  type Issuer,
+  type Key,
+  keySetOf,
+  makeKey,
+  parsedKeys,
+  sign,
+  startIssuer,
+  verifiedBy,
+} from '../support/token-issuer.ts'
+
+let issuer: Issuer
+let first: Key
+let second: Key
+let clock: HeldClock
+let changes: (string | undefined)[]
+
+beforeAll(async () => {
+  first = await makeKey('first')
+  second = await makeKey('second')
+  issuer = await startIssuer(undefined)
+})
+afterAll(() => issuer[Symbol.asyncDispose]())
+beforeEach(async () => {
+  clock = heldClock()
+  changes = []
+  issuer.publish(await keySetOf(first))
+})
+
+const open = (differs: Partial<Parameters<typeof createKeySet>[0]> = {}): KeySet =>
+  createKeySet({
+    url: issuer.url,
+    clock,
+    fetchKeys,
+    onChange: (failure) => changes.push(failure),
+    ...differs,
+  })
+
+/** Tokens live for a day longer than the test moves its clock. */
+const lives = { exp: Math.floor(Date.now() / 1_000) + 3 * 86_400 }
+const verdictOf = async (keySet: KeySet, key: Key) =>
+  createTokenVerifier(() => keySet, clock)(await sign(key, lives), verifiedBy({}))
+
+const VERIFIED = { kind: 'verified' }
+const REFUSED = { kind: 'token_refused', reason: 'is signed with a key that is none of its issuer’s' }
+const UNVERIFIABLE = { kind: 'token_unverifiable' }
+
+test('keys are fetched once for many requests, and again in the background when they are no longer fresh', async () => {
+  const keySet = open()
+  const before = issuer.fetched()
+  expect(await Promise.all([1, 2, 3].map(() => verdictOf(keySet, first)))).toEqual([
+    VERIFIED,
+    VERIFIED,
+    VERIFIED,
+  ])
+  expect(issuer.fetched() - before).toBe(1)
+  clock.advance(KEYS_FRESH_MS)
+  expect(await verdictOf(keySet, first)).toEqual(VERIFIED)
+  await eventually('they are fetched again', () => issuer.fetched() - before === 2)
+})
+
+test('a rotated key is fetched by the first token that names it', async () => {
+  const keySet = open()
+  await keySet.current()
+  issuer.publish(await keySetOf(first, second))
+  clock.advance(KEYS_FETCH_EVERY_MS)
+  expect(await verdictOf(keySet, second)).toEqual(VERIFIED)
+  expect(await verdictOf(keySet, first)).toEqual(VERIFIED)
+})
+
+test('a withdrawn key counts no longer than until the next fetch', async () => {
+  const keySet = open()
+  await keySet.current()
+  issuer.publish(await keySetOf(second))
+  clock.advance(KEYS_FRESH_MS)
+  await verdictOf(keySet, second)
+  expect(await verdictOf(keySet, first)).toEqual(REFUSED)
+})
+
+test('tokens that name invented keys fetch no more often than an issuer can bear', async () => {
+  const keySet = open()
+  await keySet.current()
+  const before = issuer.fetched()
+  for (let n = 0; n < 5; n += 1) expect(await verdictOf(keySet, second)).toEqual(REFUSED)
+  expect(issuer.fetched()).toBe(before)
+  clock.advance(KEYS_FETCH_EVERY_MS)
+  for (let n = 0; n < 5; n += 1) expect(await verdictOf(keySet, second)).toEqual(REFUSED)
+  expect(issuer.fetched() - before).toBe(1)
+})
+
+test('while the issuer does not answer, known keys count for a day, and unknown ones are neither valid nor invalid', async () => {
+  const keySet = open()
+  await keySet.current()
+  issuer.publish(undefined)
+  clock.advance(KEYS_FETCH_EVERY_MS)
+  expect(await verdictOf(keySet, second)).toMatchObject(UNVERIFIABLE)
+  expect(changes).toEqual(['the address answered 503, and 200 is expected'])
+  clock.advance(KEYS_STALE_MAX_MS - KEYS_FETCH_EVERY_MS - 1)
+  expect(await verdictOf(keySet, first)).toEqual(VERIFIED)
+  clock.advance(1)
+  expect(await verdictOf(keySet, first)).toMatchObject(UNVERIFIABLE)
+  issuer.publish(await keySetOf(first))
+  clock.advance(KEYS_FETCH_EVERY_MS)
+  expect(await verdictOf(keySet, first)).toEqual(VERIFIED)
+  expect(changes).toEqual(['the address answered 503, and 200 is expected', undefined])
+})
+
+test('a start without the issuer: unverifiable until it answers, and verified from then on', async () => {
+  issuer.publish(undefined)
+  const keySet = open()
+  expect(await verdictOf(keySet, first)).toMatchObject(UNVERIFIABLE)
+  issuer.publish(await keySetOf(first))
+  expect(await verdictOf(keySet, first)).toMatchObject(UNVERIFIABLE)
+  clock.advance(KEYS_FETCH_EVERY_MS)
+  expect(await verdictOf(keySet, first)).toEqual(VERIFIED)
+})
+
+test('the file serves until the address has answered, and is the whole set without an address', async () => {
+  issuer.publish(undefined)
+  const both = open({ initial: await parsedKeys(first) })
+  expect(await verdictOf(both, first)).toEqual(VERIFIED)
+  issuer.publish(await keySetOf(second))
+  clock.advance(KEYS_FETCH_EVERY_MS)
+  expect(await verdictOf(both, second)).toEqual(VERIFIED)
+  expect(await verdictOf(both, first)).toEqual(REFUSED)
+
+  const { url: _, ...fileAlone } = {
+    url: '',
+    initial: await parsedKeys(first),
+    clock,
+    fetchKeys,
+    onChange: () => {},
+  }
+  const file = createKeySet(fileAlone)
+  expect(await verdictOf(file, first)).toEqual(VERIFIED)
+  expect(await verdictOf(file, second)).toEqual(REFUSED)
+  file.replace(await parsedKeys(second))
+  expect(await verdictOf(file, second)).toEqual(VERIFIED)
+})
+
+test.each([
+  ['no JSON', '<html>', 'its answer is not JSON'],
+  ['no keys', '{}', 'its answer has no list "keys" (RFC 7517)'],
+  ['an empty set', '{"keys":[]}', 'its answer has 0 keys, and 1 to 100 are accepted'],
+  [
+    'a shared secret',
+    '{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}',
+    'its answer has a private or symmetric key, and only public ones are accepted',
+  ],
+  [
+    'more than is read',
+    `"${'x'.repeat(600_000)}"`,
+    'the answer is larger than 524288 bytes, which is the limit',
+  ],
+])('an address that answers %s leaves the keys as they were', async (_what, body, reason) => {
+  const keySet = open()
+  await keySet.current()
+  issuer.publish(body)
+  clock.advance(KEYS_FRESH_MS)
+  await verdictOf(keySet, second)
+  expect(changes).toEqual([reason])
+  expect(await verdictOf(keySet, first)).toEqual(VERIFIED)
+})
