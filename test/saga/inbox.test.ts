@@ -493,8 +493,9 @@ test('a handler that works outside is not called for a processed message', async
   expect(calls).toBe(1)
 })
 
-test('a type without a handler is acknowledged and leaves no row', async () => {
-  expect(await inbox(book).receive(message(1, 'a', { type: 'Other' }))).toEqual({ kind: 'ack' })
+test('a type without a handler is passed over where the consumer says so, and leaves no row', async () => {
+  const one = inbox(book, { onUnhandled: 'pass' })
+  expect(await one.receive(message(1, 'a', { type: 'Other' }))).toEqual({ kind: 'ack' })
   expect(await countOf(kit, 'inbox')).toBe(0)
 })
 

@@ -8,8 +8,8 @@ const [module, factory, options] = process.argv.slice(2)
 const adapter = await import(module!)
 const subscriber: MessageSubscriber = adapter[factory!](JSON.parse(options!))
 await subscriber.subscribe(
-  (message) => {
-    console.log(`took ${message.messageId}`)
+  (delivery) => {
+    console.log(`took ${delivery.body}`)
     return new Promise(() => {})
   },
   { concurrency: 1, onError: (error) => console.error(error) },

@@ -32,7 +32,7 @@ async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
   const onError = (error: unknown) => kit.emit({ kind: 'consumer_error', consumerId, error })
   const release = keepProcessAlive()
   const subscription: Subscription = await options.subscriber
-    .subscribe((message) => inbox.receive(message), { concurrency, onError })
+    .subscribe((delivery) => inbox.deliver(delivery), { concurrency, onError })
     .catch((error: unknown) => {
       release()
       throw error
@@ -40,7 +40,7 @@ async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
   let stopped = false
   let replaying = Promise.resolve()
   const replay = () => {
-    replaying = replayOnce(kit, consumerId, options.handlers).catch(onError).then(again, again)
+    replaying = replayOnce(kit, consumerId, options.handlers, options).catch(onError).then(again, again)
   }
   const again = () => {
     if (!stopped) timer = kit.clock.timer(replayIntervalMs, replay)

@@ -3,15 +3,36 @@
  *
  * Each in a transaction of its own, in the order of first arrival, which is that of its sequence; a handler that works
  * outside runs without an open transaction. A letter that fails again is dead again, and so are those of its sequence
- * behind it, unless its error is an outcome (`error-meaning.ts`). A letter whose step is in progress, whose lock is held, or that met an outage of the database waits, and
- * so do those behind it.
+ * behind it, unless its error is an outcome (`error-meaning.ts`). A letter whose step is in progress, whose lock is held,
+ * or that met an outage of the database waits, and so do those behind it.
+ *
+ * The mappings read the letter anew, so one that none of them could read is replayed once one can; it is then the message
+ * that it always was, and is handled once together with its other deliveries.
  */
 import { isOutage, type Tx } from './database.ts'
 import { errorJson, errorText } from './error-json.ts'
 import { finalOutcomeOf } from './error-meaning.ts'
-import { LockNotAcquiredError, NonRetryableError, OperationInProgressError } from './errors.ts'
+import {
+  IdempotencyKeyReuseError,
+  LockNotAcquiredError,
+  NonRetryableError,
+  OperationInProgressError,
+  UnhandledTypeError,
+} from './errors.ts'
 import type { Handler, Received } from './handlers.ts'
+import { dayMs } from './idempotency.ts'
+import { type Arrival, type Inbound, readDelivery } from './inbound.ts'
+import { fencepostMessages } from './inbound-formats.ts'
+import { type StoredDelivery, storedId } from './inbox-rows.ts'
 import type { SagaKit } from './kit.ts'
+import type { InboundMessage } from './messages.ts'
+import { payloadOf } from './payload.ts'
+import { hashOfText } from './request-hash.ts'
+
+export type Handlers = Readonly<Record<string, Handler>>
+
+/** How the consumer reads messages. */
+export type Reading = { readonly inbound?: Inbound; readonly retentionMs?: number }
 
 type Letter = {
   id: string
@@ -23,67 +44,149 @@ type Letter = {
   body: string
   headers: Record<string, string>
   created_at: Date
+  error_code: string
+  delivery: StoredDelivery | null
+}
+
+type Replay = {
+  readonly kit: SagaKit
+  readonly consumerId: string
+  readonly handlers: Handlers
+  readonly reading: Reading
 }
 
 /** Returns how many succeeded. */
 export async function replayOnce(
   kit: SagaKit,
   consumerId: string,
-  handlers: Readonly<Record<string, Handler>>,
+  handlers: Handlers,
+  reading: Reading = {},
 ): Promise<number> {
   const { rows } = await kit.pool.query(
-    `SELECT d.id, d.type FROM ${kit.schema}.dead_letters d LEFT JOIN ${kit.schema}.inbox i USING (consumer_id, message_id)
+    `SELECT d.id FROM ${kit.schema}.dead_letters d LEFT JOIN ${kit.schema}.inbox i USING (consumer_id, message_id)
      WHERE d.source = 'inbox' AND d.consumer_id = $1 AND d.status = 'replaying' ORDER BY i.arrival NULLS FIRST, d.id LIMIT 100`,
     [consumerId],
   )
   let through = 0
-  for (const { id, type } of rows) {
-    const handler = Object.hasOwn(handlers, type) ? handlers[type] : undefined
-    if (await replayLetter(kit, consumerId, handler, id)) through += 1
-  }
+  for (const { id } of rows) if (await replayLetter({ kit, consumerId, handlers, reading }, id)) through += 1
   return through
 }
 
-async function replayLetter(
-  kit: SagaKit,
-  consumerId: string,
-  handler: Handler | undefined,
-  id: string,
-): Promise<boolean> {
+async function replayLetter(replay: Replay, id: string): Promise<boolean> {
+  const { kit, consumerId } = replay
   const s = kit.schema
   let letter: Letter | undefined
   try {
-    if (handler === undefined) throw new NonRetryableError('this consumer has no handler for its type')
-    if (typeof handler !== 'function') {
-      letter = await kit.transaction((tx) => take(tx, s, id))
-      if (letter === undefined) return false
-      await handler.outside(receivedFrom(letter))
-    }
+    letter = await kit.transaction((tx) => take(tx, s, id))
+    if (letter === undefined) return false
+    const arrival = arrivalOf(letter, replay.reading)
+    const { handler, received } = handlingOf(replay, arrival)
+    if (typeof handler !== 'function' && !(await isProcessed(replay, letter, arrival)))
+      await handler.outside(received)
     return await kit.transaction(async (tx) => {
       letter = await take(tx, s, id)
       if (letter === undefined) return false
-      if (typeof handler === 'function') await handler(tx, receivedFrom(letter))
+      const entered = await enterReplayed(tx, replay, letter, arrival)
+      if (entered && typeof handler === 'function') await handler(tx, received)
       await noteReplayed(tx, s, consumerId, letter)
       return true
     })
   } catch (error) {
     if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError) return false
     if (isOutage(error)) return false
-    if (finalOutcomeOf(error) !== undefined)
-      return kit.transaction(async (tx) => {
-        const open = await take(tx, s, id)
-        if (open !== undefined) await noteReplayed(tx, s, consumerId, open, errorText(error))
-        return open !== undefined
-      })
-    await kit.pool.query(
-      `UPDATE ${s}.dead_letters SET status = 'dead', attempts = attempts + (id = $1)::int,
-         error_message = CASE WHEN id = $1 THEN $4 ELSE error_message END
-       WHERE status = 'replaying' AND (id = $1 OR (consumer_id = $2 AND ordering_key = $3))
-         AND EXISTS (SELECT FROM ${s}.dead_letters WHERE id = $1 AND status = 'replaying')`,
-      [id, consumerId, letter?.ordering_key ?? null, errorJson(error)],
-    )
+    if (finalOutcomeOf(error) !== undefined) return endReplayed(replay, id, error)
+    await noteDeadAgain(replay, id, letter, error)
     return false
   }
+}
+
+/** @throws what makes the letter dead again: no handler, no JSON */
+function handlingOf(
+  { consumerId, handlers }: Replay,
+  arrival: Arrival,
+): { handler: Handler; received: Received } {
+  const { message } = arrival
+  const handler = Object.hasOwn(handlers, message.type) ? handlers[message.type] : undefined
+  if (handler === undefined) throw new UnhandledTypeError(consumerId, message.type)
+  return { handler, received: { ...message, payload: payloadOf(arrival) } }
+}
+
+const wasUnmapped = ({ error_code }: Letter) => error_code === 'unmapped'
+
+/** The message is known by its letter, unless that was written because no mapping knew it. */
+function arrivalOf(letter: Letter, { inbound = fencepostMessages }: Reading): Arrival {
+  const message: InboundMessage = {
+    messageId: letter.message_id,
+    aggregateType: letter.aggregate_type,
+    aggregateId: letter.aggregate_id,
+    type: letter.type,
+    body: letter.body,
+    headers: letter.headers,
+    createdAt: letter.created_at.toISOString(),
+    redelivered: true,
+  }
+  if (letter.delivery === null) return { message }
+  const { isText, ...kept } = letter.delivery
+  const body: string = isText ? JSON.parse(letter.body) : letter.body
+  const read = readDelivery(inbound, { ...kept, body, redelivered: true })
+  return wasUnmapped(letter) ? read : { ...read, message: { ...message, body } }
+}
+
+type Known = { request_hash: Buffer; status: string }
+
+/** True if the message was handled under its own id meanwhile. Only of letters that no mapping could read. */
+async function isProcessed(
+  { kit, consumerId }: Replay,
+  letter: Letter,
+  { message }: Arrival,
+): Promise<boolean> {
+  if (!wasUnmapped(letter)) return false
+  const { rows } = await kit.pool.query<Known>(
+    `SELECT request_hash, status FROM ${kit.schema}.inbox WHERE consumer_id = $1 AND message_id = $2`,
+    [consumerId, storedId(message.messageId)],
+  )
+  return rows[0] !== undefined && isSameProcessed(consumerId, message, rows[0])
+}
+
+/** Marks a message that has an id only now as processed; false if it was processed before. */
+async function enterReplayed(
+  tx: Tx,
+  { kit, consumerId, reading }: Replay,
+  letter: Letter,
+  { message }: Arrival,
+): Promise<boolean> {
+  if (!wasUnmapped(letter)) return true
+  const s = kit.schema
+  const messageId = storedId(message.messageId)
+  const inserted = await tx.query(
+    `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, status, processed_at, expires_at)
+     VALUES ($1, $2, $3, 'processed', clock_timestamp(), clock_timestamp() + $4 * interval '1 ms') ON CONFLICT DO NOTHING`,
+    [consumerId, messageId, hashOfText(message.body), reading.retentionMs ?? 7 * dayMs],
+  )
+  if (inserted.rowCount === 1) return true
+  const { rows } = await tx.query<Known>(
+    `SELECT request_hash, status FROM ${s}.inbox WHERE consumer_id = $1 AND message_id = $2 FOR UPDATE`,
+    [consumerId, messageId],
+  )
+  return rows[0] === undefined || !isSameProcessed(consumerId, message, rows[0])
+}
+
+function isSameProcessed(consumerId: string, { messageId, body }: InboundMessage, known: Known): boolean {
+  if (!known.request_hash.equals(hashOfText(body))) throw new IdempotencyKeyReuseError(consumerId, messageId)
+  if (known.status !== 'processed')
+    throw new NonRetryableError(
+      `the message ${messageId} came again and is ${known.status} in the inbox: discard this dead letter, or replay that one`,
+    )
+  return true
+}
+
+/** The handler's error is the outcome of the message. */
+function endReplayed({ kit, consumerId }: Replay, id: string, error: unknown): Promise<boolean> {
+  return kit.transaction(async (tx) => {
+    const open = await take(tx, kit.schema, id)
+    if (open !== undefined) await noteReplayed(tx, kit.schema, consumerId, open, errorText(error))
+    return open !== undefined
+  })
 }
 
 /** `reason` where the message ended with an outcome that is no success. */
@@ -105,34 +208,38 @@ async function noteReplayed(
   )
 }
 
-const arrivalOf = (s: string, letter: string) =>
+/** Dead again, with those of its sequence behind it. */
+async function noteDeadAgain(
+  { kit, consumerId }: Replay,
+  id: string,
+  letter: Letter | undefined,
+  error: unknown,
+): Promise<void> {
+  const s = kit.schema
+  await kit.pool.query(
+    `UPDATE ${s}.dead_letters SET status = 'dead', attempts = attempts + (id = $1)::int,
+       error_message = CASE WHEN id = $1 THEN $4 ELSE error_message END
+     WHERE status = 'replaying' AND (id = $1 OR (consumer_id = $2 AND ordering_key = $3))
+       AND EXISTS (SELECT FROM ${s}.dead_letters WHERE id = $1 AND status = 'replaying')`,
+    [id, consumerId, letter?.ordering_key ?? null, errorJson(error)],
+  )
+}
+
+const arrivalNumberOf = (s: string, letter: string) =>
   `coalesce((SELECT i.arrival FROM ${s}.inbox i
              WHERE i.consumer_id = ${letter}.consumer_id AND i.message_id = ${letter}.message_id), 0)`
 
 /** undefined while another process handles it, or an earlier one of its sequence is open. */
 async function take(tx: Tx, s: string, id: string): Promise<Letter | undefined> {
   const { rows } = await tx.query<Letter>(
-    `SELECT id, message_id, aggregate_type, aggregate_id, ordering_key, type, payload::text AS body, headers, created_at
+    `SELECT id, message_id, aggregate_type, aggregate_id, ordering_key, type, payload::text AS body, headers, created_at,
+            error_code, delivery
      FROM ${s}.dead_letters d WHERE id = $1 AND status = 'replaying' AND NOT EXISTS (
        SELECT FROM ${s}.dead_letters b
        WHERE b.consumer_id = d.consumer_id AND b.ordering_key = d.ordering_key AND b.status = 'replaying'
-         AND (${arrivalOf(s, 'b')}, b.id) < (${arrivalOf(s, 'd')}, d.id))
+         AND (${arrivalNumberOf(s, 'b')}, b.id) < (${arrivalNumberOf(s, 'd')}, d.id))
      FOR UPDATE OF d SKIP LOCKED`,
     [id],
   )
   return rows[0]
-}
-
-function receivedFrom(letter: Letter): Received {
-  return {
-    messageId: letter.message_id,
-    aggregateType: letter.aggregate_type,
-    aggregateId: letter.aggregate_id,
-    type: letter.type,
-    body: letter.body,
-    payload: JSON.parse(letter.body),
-    headers: letter.headers,
-    createdAt: letter.created_at.toISOString(),
-    redelivered: true,
-  }
 }

@@ -82,7 +82,7 @@ export async function replayDeadLetters(kit: SagaKit, ids: readonly number[]): P
     )
     await tx.query(
       `INSERT INTO ${s}.outbox (id, message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, created_at)
-       SELECT outbox_id, message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, created_at
+       SELECT outbox_id, message_id::uuid, aggregate_type, aggregate_id, partition, type, destination, payload, headers, created_at
        FROM ${s}.dead_letters WHERE id = ANY($1) AND source = 'outbox'`,
       [rows.map(({ id }) => id)],
     )

@@ -62,6 +62,23 @@ export class NonRetryableError extends SagaKitError {
   }
 }
 
+/** No `inbound` mapping reads the message. Its dead letter can be replayed once one does. */
+export class UnmappedMessageError extends SagaKitError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('unmapped', message, options)
+  }
+}
+
+/** The consumer has no handler for the type. Its dead letter can be replayed once it has one. */
+export class UnhandledTypeError extends SagaKitError {
+  constructor(consumerId: string, type: string) {
+    super(
+      'unhandled_type',
+      `the consumer ${consumerId} has no handler for the type ${JSON.stringify(type)}; add one, or set onUnhandled`,
+    )
+  }
+}
+
 /**
  * Thrown by an effect on a definite refusal by the business (card declined, out of stock). It is an outcome and not a
  * fault: `reject` commits it, and repetitions get it again.

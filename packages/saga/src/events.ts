@@ -5,7 +5,8 @@
 
 /**
  * What came of a delivery. `refused` (a `BusinessError`) and `suspended` (a step whose compensation came first) end the
- * message like `processed`: none of them waits for a person.
+ * message like `processed`: none of them waits for a person. `passed` and `returned` (to its sender) had no mapping or no
+ * handler.
  */
 export type ConsumedOutcome =
   | 'processed'
@@ -15,6 +16,8 @@ export type ConsumedOutcome =
   | 'refused'
   | 'suspended'
   | 'dead_letter'
+  | 'passed'
+  | 'returned'
 
 export type SagaEvent =
   | { readonly kind: 'transaction_retried'; readonly sqlState: string; readonly attempt: number }
@@ -41,6 +44,17 @@ export type SagaEvent =
       /** From writing the message to committing its processing. */
       readonly criticalTimeMs?: number
       readonly error?: unknown
+    }
+  | {
+      /** No mapping reads it, or no handler is for its type. */
+      readonly kind: 'unhandled'
+      readonly consumerId: string
+      readonly reason: 'unmapped' | 'unhandled_type'
+      /** Of its dead letter, where it has one. */
+      readonly messageId: string
+      readonly type: string
+      readonly outcome: 'dead_letter' | 'passed' | 'returned'
+      readonly error: unknown
     }
   | { readonly kind: 'consumer_error'; readonly consumerId: string; readonly error: unknown }
   | { readonly kind: 'lock_release_failed'; readonly resources: readonly string[]; readonly error: unknown }

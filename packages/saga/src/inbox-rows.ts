@@ -11,12 +11,15 @@
 import { asked, sqlStateOf, storable, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
-import type { Headers, InboundMessage } from './messages.ts'
-import { hashOfText } from './request-hash.ts'
+import { type Delivery, type Headers, type InboundMessage, uuidPattern } from './messages.ts'
+import { derivedKey, hashOfText } from './request-hash.ts'
 
 export type Entry = {
   readonly consumerId: string
+  /** Its id as {@link storedId} has it. */
   readonly message: InboundMessage
+  /** As the broker handed it over; kept with its dead letter. */
+  readonly delivery?: Delivery
   readonly hash: Buffer
   /** null: not part of any order. */
   readonly orderingKey: string | null
@@ -42,13 +45,26 @@ const dead = (s: string) =>
 
 type InboxRow = { request_hash: Buffer; status: string; arrival: string; wait_ms: number }
 
+/** Ids and ordering keys are indexed, and an index entry has at most 2704 bytes. */
+const keyMaxBytes = 1_000
+
+/** As the tables can store and index it. */
+export function storedKey(key: string): string {
+  return Buffer.byteLength(key) > keyMaxBytes ? derivedKey([key]) : storable(key)
+}
+
+/** One spelling for one message: the case of a UUID makes no difference (RFC 9562), that of any other id does. */
+export function storedId(id: string): string {
+  return uuidPattern.test(id) ? id.toLowerCase() : storedKey(id)
+}
+
 /** Marks the message as processed, which takes effect with the commit of the handler's work. */
 export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entrance> {
   const { consumerId, message, hash, orderingKey, retentionMs } = entry
   const s = kit.schema
   const inserted = await tx.query(
     `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, ordering_key, status, processed_at, expires_at)
-     SELECT $1, $2::uuid, $3, $4::text, 'processed', clock_timestamp(), clock_timestamp() + $5 * interval '1 ms'
+     SELECT $1, $2::text, $3, $4::text, 'processed', clock_timestamp(), clock_timestamp() + $5 * interval '1 ms'
      WHERE $4 IS NULL OR NOT (EXISTS (${open(s)} AND b.message_id <> $2) OR EXISTS (${dead(s)} AND d.message_id <> $2))
      ON CONFLICT DO NOTHING`,
     [consumerId, message.messageId, hash, orderingKey, retentionMs],
@@ -249,16 +265,16 @@ function idOfReuse(messageId: string, hash: Buffer): string {
 async function writeLetter(
   tx: Tx,
   s: string,
-  { consumerId, message }: Entry,
+  { consumerId, message, delivery }: Entry,
   cause: Cause,
   orderingKey: string | null,
   attempts: number,
 ): Promise<void> {
-  const write = (payload: string) =>
+  const write = (payload: string, isText: boolean) =>
     tx.query(
       `INSERT INTO ${s}.dead_letters (source, consumer_id, message_id, aggregate_type, aggregate_id, ordering_key, type, destination,
-                                    payload, headers, error_code, error_message, attempts, created_at)
-     VALUES ('inbox', $1, $2, $3, $4, $5, $6, '', $7, $8, $9, $10, $11, coalesce($12::timestamptz, clock_timestamp()))
+                                    payload, headers, error_code, error_message, attempts, created_at, delivery)
+     VALUES ('inbox', $1, $2, $3, $4, $5, $6, '', $7, $8, $9, $10, $11, coalesce($12::timestamptz, clock_timestamp()), $13)
      ON CONFLICT DO NOTHING`,
       [
         consumerId,
@@ -273,16 +289,34 @@ async function writeLetter(
         cause.message.slice(0, 2_000),
         attempts,
         instantOf(message.createdAt),
+        delivery === undefined ? null : JSON.stringify(storedDelivery(delivery, isText)),
       ],
     )
   // A dead letter must hold what was received, also if that is no JSON or nested too deep: then as a JSON string.
   await tx.query('SAVEPOINT letter')
   try {
-    await write(message.body)
+    await write(message.body, false)
   } catch (error) {
     if (!/^(22|54)/.test(sqlStateOf(error) ?? '')) throw error
     await tx.query('ROLLBACK TO SAVEPOINT letter')
-    await write(JSON.stringify(message.body))
+    await write(JSON.stringify(message.body.toWellFormed()), true)
+  }
+}
+
+/** What a dead letter keeps of a delivery beside its body; `isText`: the body is no JSON, and kept as a JSON string. */
+export type StoredDelivery = {
+  readonly headers: Headers
+  readonly properties: Headers
+  readonly isText: boolean
+  readonly signedId?: string
+}
+
+function storedDelivery({ headers, properties, signedId }: Delivery, isText: boolean): StoredDelivery {
+  return {
+    headers: storableHeaders(headers),
+    properties: storableHeaders(properties),
+    isText,
+    ...(signedId === undefined ? {} : { signedId: storable(signedId) }),
   }
 }
 

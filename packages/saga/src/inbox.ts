@@ -9,10 +9,11 @@
  *   failed                                   again later, one attempt spent, up to `maxAttempts`
  *   refused by the business, or compensated  its end, recorded with the reason, then ack; nothing waits behind it
  *   cannot succeed, or attempts exhausted    a dead letter, committed, then ack; its sequence waits behind it
+ *   no mapping reads it, or no handler       a dead letter beside every sequence, then ack (`unhandled.ts`)
  * The inbox counts attempts, because brokers count differently or not at all.
  */
 import { type Backoff, jitteredDelayMs, pause } from './core.ts'
-import { isOutage, storable } from './database.ts'
+import { isOutage } from './database.ts'
 import { errorCode, errorText } from './error-json.ts'
 import { finalOutcomeOf, isHopeless } from './error-meaning.ts'
 import {
@@ -20,10 +21,14 @@ import {
   NonRetryableError,
   OperationInProgressError,
   SagaConfigError,
+  UnhandledTypeError,
+  UnmappedMessageError,
 } from './errors.ts'
 import type { ConsumedOutcome } from './events.ts'
 import type { Handler, Received } from './handlers.ts'
 import { dayMs } from './idempotency.ts'
+import { type Arrival, type Inbound, readDelivery } from './inbound.ts'
+import { fencepostMessages } from './inbound-formats.ts'
 import {
   type Cause,
   deadLetterInbound,
@@ -33,19 +38,30 @@ import {
   noteBegun,
   noteDeferred,
   noteFinal,
+  storedId,
+  storedKey,
 } from './inbox-rows.ts'
 import type { SagaKit } from './kit.ts'
-import type { InboundMessage, Verdict } from './messages.ts'
-import { derivedKey, hashOfText } from './request-hash.ts'
+import type { Delivery, InboundMessage, Verdict } from './messages.ts'
+import { payloadOf } from './payload.ts'
+import { hashOfText } from './request-hash.ts'
 import { inProcessSpan } from './trace-context.ts'
+import { endUnhandled, type OnUnhandled, type Unhandled } from './unhandled.ts'
 
 export type InboxOptions = {
   readonly kit: SagaKit
   /** Distinguishes the consumers of one database, so that they do not swallow each other's messages. */
   readonly consumerId: string
-  /** By message type. Messages of other types are acknowledged and ignored. */
+  /** By message type. */
   readonly handlers: Readonly<Record<string, Handler>>
-  /** Messages with the same key are handled in order, and wait for one that failed. Default: the aggregate. */
+  /** How a message's id, type, ordering key and payload are read. Default: the format of this kit's relay. */
+  readonly inbound?: Inbound
+  /** What becomes of a message that no mapping reads or no handler is for. Default `dead-letter`. */
+  readonly onUnhandled?: OnUnhandled
+  /**
+   * Messages with the same key are handled in order, and wait for one that failed. Default: what the mapping says,
+   * otherwise the aggregate.
+   */
   readonly orderingKey?: ((message: InboundMessage) => string | undefined) | 'none'
   readonly retry?: { readonly maxAttempts?: number; readonly backoff?: Backoff }
   /** Default `park-sequence`. */
@@ -92,30 +108,59 @@ export class Inbox {
   }
 
   /** Never rejects. */
-  async receive(message: InboundMessage): Promise<Verdict> {
-    const { handlers } = this.#options
+  async deliver(delivery: Delivery): Promise<Verdict> {
+    let arrival: Arrival
+    try {
+      arrival = readDelivery(this.#options.inbound ?? fencepostMessages, delivery)
+    } catch (error) {
+      return this.#endUnhandled({ reason: 'unmapped', delivery, error: unmapped(error) })
+    }
+    return this.#receive(arrival)
+  }
+
+  /** A message that is read already. Never rejects. */
+  receive(message: InboundMessage): Promise<Verdict> {
+    return this.#receive({ message })
+  }
+
+  async #receive(arrival: Arrival): Promise<Verdict> {
+    const { handlers, consumerId } = this.#options
+    const { message } = arrival
     const handler = Object.hasOwn(handlers, message.type) ? handlers[message.type] : undefined
-    if (handler === undefined) return { kind: 'ack' }
+    if (handler === undefined) {
+      const error = new UnhandledTypeError(consumerId, message.type)
+      return this.#endUnhandled({ reason: 'unhandled_type', ...arrival, error })
+    }
     let key: string | null
     try {
-      key = orderingKeyOf(this.#options, message)
+      key = orderingKeyOf(this.#options, arrival)
     } catch (error) {
-      return this.#handleInPlace(message, unreadable(error), null)
+      return this.#handleInPlace(arrival, unreadable(error), null)
     }
-    if (key === null) return this.#handleInPlace(message, handler, key)
+    if (key === null) return this.#handleInPlace(arrival, handler, key)
     const before = this.#tails.get(key)
-    const mine = (before ?? Promise.resolve()).then(() => this.#handleInPlace(message, handler, key))
+    const mine = (before ?? Promise.resolve()).then(() => this.#handleInPlace(arrival, handler, key))
     this.#tails.set(key, mine)
     const verdict = await mine
     if (this.#tails.get(key) === mine) this.#tails.delete(key)
     return verdict
   }
 
-  async #handleInPlace(message: InboundMessage, handler: Handler, key: string | null): Promise<Verdict> {
+  async #endUnhandled(unhandled: Unhandled): Promise<Verdict> {
+    const { kit, consumerId, onUnhandled = 'dead-letter' } = this.#options
+    try {
+      return await endUnhandled(kit, consumerId, this.#retentionMs, onUnhandled, unhandled)
+    } catch (error) {
+      kit.emit({ kind: 'consumer_error', consumerId, error })
+      return { kind: 'again', delayMs: outageDelayMs }
+    }
+  }
+
+  async #handleInPlace(arrival: Arrival, handler: Handler, key: string | null): Promise<Verdict> {
     for (let attempt = 1; ; ) {
-      const end = await this.#handle(message, handler, key)
+      const end = await this.#handle(arrival, handler, key)
       const verdict: Verdict = end.kind === 'away' ? { kind: 'again', delayMs: outageDelayMs } : end
-      if (verdict.kind === 'ack' || this.#stopping) return verdict
+      if (verdict.kind !== 'again' || this.#stopping) return verdict
       if (end.kind !== 'away' || key === null) {
         if (verdict.delayMs > this.#retryInPlaceMs || attempt === inPlaceMax) return verdict
         attempt += 1
@@ -129,14 +174,16 @@ export class Inbox {
     this.#stopping = true
   }
 
-  async #handle(message: InboundMessage, handler: Handler, orderingKey: string | null): Promise<End> {
+  async #handle(arrival: Arrival, handler: Handler, orderingKey: string | null): Promise<End> {
     const { kit, consumerId } = this.#options
+    const { message, delivery } = arrival
     const entry: Entry = {
       consumerId,
-      message,
+      message: { ...message, messageId: storedId(message.messageId) },
       hash: hashOfText(message.body),
       orderingKey,
       retentionMs: this.#retentionMs,
+      ...(delivery === undefined ? {} : { delivery }),
     }
     const beganMonoMs = kit.clock.monoMs()
     const tell = (outcome: ConsumedOutcome, error?: unknown) =>
@@ -153,7 +200,7 @@ export class Inbox {
       if (message.redelivered && (await noteBegun(kit, entry)) > unfinishedMax)
         throw new NonRetryableError(`begun more than ${unfinishedMax} times without coming to an end`)
       return await inProcessSpan(message.headers, consumerId, message.messageId, () =>
-        this.#attempt(entry, handler, tell),
+        this.#attempt(arrival, entry, handler, tell),
       )
     } catch (error) {
       return await this.#failed(entry, error, tell).catch((second: unknown) => {
@@ -163,9 +210,9 @@ export class Inbox {
     }
   }
 
-  async #attempt(entry: Entry, handler: Handler, tell: Tell): Promise<Verdict> {
+  async #attempt(arrival: Arrival, entry: Entry, handler: Handler, tell: Tell): Promise<Verdict> {
     const { kit } = this.#options
-    const received: Received = { ...entry.message, payload: parsed(entry.message.body) }
+    const received: Received = { ...arrival.message, payload: payloadOf(arrival) }
     if (typeof handler !== 'function') {
       const early = await this.#lookAhead(entry, tell)
       if (early !== undefined) return early
@@ -263,26 +310,18 @@ class LookedAhead extends Error {}
 
 const behind: Cause = { code: 'behind', message: 'an earlier message of its sequence is dead' }
 
-function parsed(body: string): unknown {
-  try {
-    return JSON.parse(body)
-  } catch (error) {
-    throw new NonRetryableError('the body of the message is not JSON', { cause: error })
-  }
-}
-
-function orderingKeyOf({ orderingKey }: InboxOptions, message: InboundMessage): string | null {
+function orderingKeyOf({ orderingKey }: InboxOptions, arrival: Arrival): string | null {
+  const { message } = arrival
   if (orderingKey === 'none') return null
-  if (orderingKey !== undefined) return kept(orderingKey(message) ?? null)
-  return message.aggregateId === '' ? null : kept(`${message.aggregateType}/${message.aggregateId}`)
+  const key = orderingKey === undefined ? arrival.orderingKey : (orderingKey(message) ?? null)
+  if (key !== undefined) return key === null ? null : storedKey(key)
+  return message.aggregateId === '' ? null : storedKey(`${message.aggregateType}/${message.aggregateId}`)
 }
 
-/** The key is indexed, and index entries have at most 2704 bytes. */
-const orderingKeyMaxBytes = 1_000
-
-function kept(key: string | null): string | null {
-  if (key === null) return null
-  return Buffer.byteLength(key) > orderingKeyMaxBytes ? derivedKey([key]) : storable(key)
+function unmapped(error: unknown): UnmappedMessageError {
+  return error instanceof UnmappedMessageError
+    ? error
+    : new UnmappedMessageError(errorText(error), { cause: error })
 }
 
 /** The handler for a message that the application's own `orderingKey` could not read. */

@@ -2,7 +2,7 @@
  * Messages, and the two interfaces of a broker: a publisher takes a message and confirms it, a subscriber delivers one
  * and learns the verdict. Every adapter under `brokers/` implements these and passes one conformance suite.
  *
- * Adapters may not decide about attempts (the inbox counts them), give up a message, or change its body.
+ * Adapters may not decide about attempts (the inbox counts them), read, drop or give up a message, or change its body.
  */
 
 export type Headers = Readonly<Record<string, string>>
@@ -32,7 +32,26 @@ export interface MessagePublisher {
   close(): Promise<void>
 }
 
+/** What a broker handed over, as the sender wrote it: a mapping (`inbound.ts`) reads it. */
+export type Delivery = {
+  readonly headers: Headers
+  /** What the broker itself says of the message, by the names of docs/reference/messages.md: `content-type`, `type`, … */
+  readonly properties: Headers
+  /** The body as UTF-8 text. */
+  readonly body: string
+  /** The broker delivered it before, and does not know that we requested the redelivery. */
+  readonly redelivered: boolean
+  /** The same for every delivery of this message, where the broker has such an identity. */
+  readonly deliveryId?: string
+  /** The id that a signature covers: the message is known by this one, whatever its other parts say. */
+  readonly signedId?: string
+  /** The sender waits for the verdict, and keeps a message that is refused. */
+  readonly canRefuse?: boolean
+}
+
+/** A delivery that a mapping has read. */
 export type InboundMessage = {
+  /** Of any text; the consumer's inbox identifies the message by it. */
   readonly messageId: string
   readonly aggregateType: string
   readonly aggregateId: string
@@ -46,9 +65,13 @@ export type InboundMessage = {
 
 /**
  * The verdict on a delivery. `again` requests redelivery after a while; whether that cost an attempt is in the inbox
- * already. A broker needs no "dead letter": that row is committed before the `ack`.
+ * already. A broker needs no "dead letter": that row is committed before the `ack`. `refuse` leaves the message with its
+ * sender, and comes only for a delivery that `canRefuse`.
  */
-export type Verdict = { readonly kind: 'ack' } | { readonly kind: 'again'; readonly delayMs: number }
+export type Verdict =
+  | { readonly kind: 'ack' }
+  | { readonly kind: 'again'; readonly delayMs: number }
+  | { readonly kind: 'refuse'; readonly reason: string }
 
 export interface Subscription {
   /** Takes no further messages, waits for those in flight, and closes. The rest is redelivered. */
@@ -65,13 +88,13 @@ export type SubscribeOptions = {
 export interface MessageSubscriber {
   /** `handle` never rejects. */
   subscribe(
-    handle: (message: InboundMessage) => Promise<Verdict>,
+    handle: (delivery: Delivery) => Promise<Verdict>,
     options: SubscribeOptions,
   ): Promise<Subscription>
 }
 
-/** Header names of our properties, for brokers that have only headers. */
-const propertyHeader = {
+/** Header names of our properties, on every broker: the wire format of docs/reference/messages.md. */
+export const propertyHeader = {
   messageId: 'fencepost-message-id',
   aggregateType: 'fencepost-aggregate-type',
   aggregateId: 'fencepost-aggregate-id',
@@ -86,32 +109,6 @@ export function propertiesOf(message: OutboundMessage): Record<string, string> {
     [propertyHeader.aggregateId]: message.aggregateId,
     [propertyHeader.type]: message.type,
     [propertyHeader.createdAt]: message.createdAt,
-  }
-}
-
-/** undefined for a message that is not ours. */
-export function inboundFrom(
-  properties: Readonly<Record<string, string | undefined>>,
-  body: string,
-  redelivered: boolean,
-): InboundMessage | undefined {
-  const read = (name: string) => properties[name]
-  const messageId = read(propertyHeader.messageId)
-  const type = read(propertyHeader.type)
-  if (messageId === undefined || !uuidPattern.test(messageId) || type === undefined) return undefined
-  const own = new Set<string>(Object.values(propertyHeader))
-  const headers: Record<string, string> = {}
-  for (const [name, value] of Object.entries(properties))
-    if (!own.has(name) && value !== undefined) headers[name] = value
-  return {
-    messageId,
-    type,
-    aggregateType: read(propertyHeader.aggregateType) ?? '',
-    aggregateId: read(propertyHeader.aggregateId) ?? '',
-    createdAt: read(propertyHeader.createdAt) ?? '',
-    body,
-    headers,
-    redelivered,
   }
 }
 

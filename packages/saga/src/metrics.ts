@@ -23,6 +23,11 @@ const secondsBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 const countersByName = {
   publish: ['saga_published_total', 'messages handed to a broker', ['destination', 'result']],
   consume: ['saga_consumed_total', 'deliveries, by what came of them', ['consumer', 'outcome']],
+  unhandled: [
+    'saga_unhandled_total',
+    'messages without a mapping or a handler, by what became of them',
+    ['consumer', 'reason', 'outcome'],
+  ],
   retry: ['saga_transaction_retries_total', 'transactions run again', ['sqlstate']],
   replay: ['saga_replays_total', 'answers out of the idempotency store', ['scope', 'outcome']],
   takeover: ['saga_takeovers_total', 'steps whose earlier attempt failed or vanished', ['scope']],
@@ -69,6 +74,9 @@ export function sagaMetrics({ Counter, Histogram }: PrometheusClient): SagaEvent
         counters.consume.inc({ consumer: event.consumerId, outcome: event.outcome })
         if (event.criticalTimeMs !== undefined)
           critical.observe({ consumer: event.consumerId }, event.criticalTimeMs / 1_000)
+        return
+      case 'unhandled':
+        counters.unhandled.inc({ consumer: event.consumerId, reason: event.reason, outcome: event.outcome })
         return
       case 'transaction_retried':
         counters.retry.inc({ sqlstate: event.sqlState })

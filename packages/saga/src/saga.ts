@@ -20,11 +20,19 @@ export { assertFence, fencedUpdate, RowNotFoundError } from './fences.ts'
 export type { Handler, OutsideHandler, Received, TransactionalHandler } from './handlers.ts'
 export type { IdempotencyRequest, Replayable } from './idempotency.ts'
 export { withIdempotency } from './idempotency.ts'
+export type { Inbound, InboundMapping, Mapped } from './inbound.ts'
+export {
+  cloudEventMessages,
+  fencepostMessages,
+  type HeaderMessagesOptions,
+  headerMessages,
+} from './inbound-formats.ts'
 export type { SagaKit, SagaKitOptions } from './kit.ts'
 export { createSagaKit } from './kit.ts'
 export type { HeldLock, LockManager, LockOptions, UnderLocks } from './locks.ts'
 export { withLocks } from './locks.ts'
 export type {
+  Delivery,
   InboundMessage,
   MessagePublisher,
   MessageSubscriber,
@@ -54,3 +62,4 @@ export { compensateSagaStep, processSagaStep } from './saga-step.ts'
 export { runIdempotentStep } from './step.ts'
 export type { StepContext, StepHandlers, StepOutcome, StepRequest } from './step-definition.ts'
 export { unparkStep } from './step-record.ts'
+export type { OnUnhandled, Unhandled } from './unhandled.ts'

@@ -190,10 +190,20 @@ CREATE TABLE {s}.saga_steps (
 const parkedSagas = `
 CREATE INDEX saga_instances_parked ON {s}.saga_instances (saga_id) WHERE status = 'parked';`
 
+/**
+ * Ids of any text: other systems send ULIDs, numbers, keys. `uuid` compared without case, so UUIDs are kept in lower case
+ * (`inbox-rows.ts`). `delivery`: headers and properties as the broker had them, so that a replay reads the message anew.
+ */
+const anyIds = `
+ALTER TABLE {s}.inbox ALTER COLUMN message_id TYPE text;
+ALTER TABLE {s}.dead_letters ALTER COLUMN message_id TYPE text, ADD COLUMN delivery jsonb;
+ALTER TABLE {s}.mailbox ALTER COLUMN message_id TYPE text;`
+
 export const migrations: readonly Migration[] = [
   { version: 1, name: 'idempotency keys and fences', sql: idempotencyKeys },
   { version: 2, name: 'outbox and dead letters', sql: outbox },
   { version: 3, name: 'inbox and mailbox', sql: inbox },
   { version: 4, name: 'sagas', sql: sagas },
   { version: 5, name: 'an index of parked sagas', sql: parkedSagas },
+  { version: 6, name: 'message ids of any text, and dead letters as they were delivered', sql: anyIds },
 ]

@@ -4,6 +4,8 @@
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { BrokerUnavailableError, PublishRefusedError } from '../../../packages/saga/src/errors.ts'
+import { readDelivery } from '../../../packages/saga/src/inbound.ts'
+import { fencepostMessages } from '../../../packages/saga/src/inbound-formats.ts'
 import type {
   InboundMessage,
   MessagePublisher,
@@ -12,9 +14,10 @@ import type {
   Verdict,
 } from '../../../packages/saga/src/messages.ts'
 import { eventually } from '../../support/eventually.ts'
-import { startPostgres } from '../../support/postgres-server.ts'
+import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
 import { TestProcess } from '../../support/processes.ts'
 import { outboxToConsumer } from './end-to-end.ts'
+import { type Foreign, foreignMessages } from './foreign-messages.ts'
 
 /** Short, for the test that waits for it, and far above what a busy machine needs to handle one message. */
 export const VISIBILITY_MS = 3_000
@@ -32,6 +35,8 @@ export type BrokerBench = AsyncDisposable & {
   freshPublisher(): MessagePublisher
   /** A fresh queue, stream or subject. A message of a dead consumer comes again there after {@link VISIBILITY_MS}. */
   channel(name: string): Promise<Channel>
+  /** Sends as another system does: with these headers and none of ours. */
+  sendForeign(destination: string, foreign: Foreign): Promise<void>
   /** A destination without a receiver, where the broker can tell. */
   readonly nowhere?: string
   /** It waits in place for messages to be retried, and takes the first that it reads for a redelivery. */
@@ -74,7 +79,8 @@ async function listening(
   const got: InboundMessage[] = []
   const errors: unknown[] = []
   const subscription = await channel.subscriber.subscribe(
-    async (message) => {
+    async (delivery) => {
+      const { message } = readDelivery(fencepostMessages, delivery)
       got.push(message)
       return react(message)
     },
@@ -90,10 +96,14 @@ async function listening(
 
 export function brokerConformance(startBench: () => Promise<BrokerBench>): void {
   let bench: BrokerBench
+  let postgres: PostgresServer
   beforeAll(async () => {
-    bench = await startBench()
+    ;[bench, postgres] = await Promise.all([startBench(), startPostgres()])
   }, 120_000)
-  afterAll(() => bench?.[Symbol.asyncDispose]())
+  afterAll(async () => {
+    await bench?.[Symbol.asyncDispose]()
+    await postgres?.[Symbol.asyncDispose]()
+  })
 
   test('a message arrives with everything it carries', async () => {
     const channel = await bench.channel('whole')
@@ -205,9 +215,13 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
   })
 
   test('from the outbox to the inbox: every event once, each aggregate in order, failures included', async () => {
-    await using server = await startPostgres()
-    await outboxToConsumer(server, bench.publisher, await bench.channel('end-to-end'))
+    await outboxToConsumer(postgres, bench.publisher, await bench.channel('end-to-end'))
   }, 90_000)
+
+  foreignMessages(
+    () => bench,
+    () => postgres,
+  )
 
   test('messages that a killed consumer held come again, marked as redelivered', async () => {
     const channel = await bench.channel('killed')

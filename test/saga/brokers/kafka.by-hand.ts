@@ -24,6 +24,12 @@ brokerConformance(async () => {
   return {
     publisher,
     freshPublisher: () => createKafkaPublisher(kafkaProducer(address)),
+    sendForeign: async (topic, { headers, contentType, body }) => {
+      const producer = kafkaProducer(address)
+      const sent = contentType === undefined ? headers : { ...headers, 'content-type': contentType }
+      await producer.send({ messages: [{ topic, value: body, headers: sent }], acks: -1 })
+      await producer.close()
+    },
     nowhere: 'no-such-topic',
     isLog: true,
     channel: async (topic) => {

@@ -27,6 +27,13 @@ brokerConformance(async () => {
         options: { url: server.url, schema: kit.schemaName, queue: name, visibilityMs: VISIBILITY_MS },
       },
     }),
+    sendForeign: async (queue, { headers, contentType, body }) => {
+      const properties = contentType === undefined ? headers : { ...headers, 'content-type': contentType }
+      await kit.pool.query(
+        `INSERT INTO ${kit.schema}.mailbox (queue, message_id, body, properties) VALUES ($1, $2, $3, $4)`,
+        [queue, 'from another system', body, properties],
+      )
+    },
     kill: () => server.kill(),
     start: () => server.start(),
     [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),

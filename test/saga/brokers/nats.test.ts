@@ -1,4 +1,6 @@
 // The NATS JetStream adapter, on a real server.
+import { jetstream } from '@nats-io/jetstream'
+import { connect, headers } from '@nats-io/transport-node'
 import { createNatsPublisher, createNatsSubscriber } from '../../../packages/saga/src/brokers/nats.ts'
 import { startNats } from '../../support/nats-server.ts'
 import { brokerConformance, VISIBILITY_MS } from './conformance.ts'
@@ -10,6 +12,14 @@ brokerConformance(async () => {
   return {
     publisher,
     freshPublisher: () => createNatsPublisher({ connection, timeoutMs: 2_000 }),
+    sendForeign: async (subject, { headers: fields, contentType, body }) => {
+      const client = await connect(connection)
+      const sent = headers()
+      for (const [name, value] of Object.entries(fields)) sent.set(name, value)
+      if (contentType !== undefined) sent.set('content-type', contentType)
+      await jetstream(client).publish(subject, body, { headers: sent })
+      await client.close()
+    },
     nowhere: 'no.such.subject',
     channel: async (name) => {
       const options = {

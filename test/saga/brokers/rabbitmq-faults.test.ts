@@ -6,7 +6,7 @@ import {
   createRabbitMqSubscriber,
 } from '../../../packages/saga/src/brokers/rabbitmq.ts'
 import { PublishRefusedError } from '../../../packages/saga/src/errors.ts'
-import type { InboundMessage, OutboundMessage } from '../../../packages/saga/src/messages.ts'
+import type { Delivery, OutboundMessage } from '../../../packages/saga/src/messages.ts'
 import { openDoor } from '../../support/door.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startPostgres } from '../../support/postgres-server.ts'
@@ -24,12 +24,12 @@ afterAll(() => server?.[Symbol.asyncDispose]())
 const settings = { concurrency: 10, onError: () => {} }
 
 test('the retry queue is deleted: no message is lost with it', async () => {
-  const got: InboundMessage[] = []
+  const got: Delivery[] = []
   const admin = await amqp.connect(server.url)
   const channel = await admin.createChannel()
   const subscription = await createRabbitMqSubscriber({ url: server.url, queue: 'deleted' }).subscribe(
-    async (message) => {
-      got.push(message)
+    async (delivery) => {
+      got.push(delivery)
       if (got.length > 1) return { kind: 'ack' }
       await channel.deleteQueue('deleted.again.100ms')
       return { kind: 'again', delayMs: 100 }
@@ -40,13 +40,70 @@ test('the retry queue is deleted: no message is lost with it', async () => {
   try {
     await publisher.publish(outbound('deleted', 1), new AbortController().signal)
     await eventually('the message to come again', () => got.length === 2, { withinMs: 10_000 })
-    expect(got[1]!.messageId).toBe(got[0]!.messageId)
+    expect(got[1]!.body).toBe(got[0]!.body)
   } finally {
     await subscription.close()
     await publisher.close()
     await admin.close()
   }
 })
+
+test('a message that comes again is read as before: its properties, and where it was sent to', async () => {
+  const got: Delivery[] = []
+  const admin = await amqp.connect(server.url)
+  const channel = await admin.createConfirmChannel()
+  await channel.assertExchange('shop', 'topic')
+  const subscription = await createRabbitMqSubscriber({
+    url: server.url,
+    queue: 'read-again',
+    bindings: [{ exchange: 'shop', routingKey: 'order.#' }],
+  }).subscribe(async (delivery) => {
+    got.push(delivery)
+    return got.length < 3 ? { kind: 'again', delayMs: 100 } : { kind: 'ack' }
+  }, settings)
+  const sent = {
+    contentType: 'application/json',
+    type: 'placed',
+    messageId: 'm-1',
+    correlationId: 'c-1',
+    appId: 'shop',
+    timestamp: 1_790_000_000,
+    // A copy that kept this would leave its delay queue at once.
+    expiration: '60000',
+    // The node compares this one with the user of the connection.
+    userId: 'guest',
+    headers: { tenant: 'a', attempt: 3 },
+  }
+  try {
+    channel.publish('shop', 'order.placed', Buffer.from('{}'), sent)
+    await eventually('three deliveries', () => got.length === 3, { withinMs: 10_000 })
+    const { redelivered: _, ...first } = got[0]!
+    expect(first).toEqual({
+      headers: { tenant: 'a', attempt: '3' },
+      properties: {
+        exchange: 'shop',
+        'routing-key': 'order.placed',
+        'content-type': 'application/json',
+        type: 'placed',
+        'message-id': 'm-1',
+        'correlation-id': 'c-1',
+        'app-id': 'shop',
+        timestamp: '1790000000',
+      },
+      body: '{}',
+    })
+    for (const later of got.slice(1)) expect(withoutDeaths(later)).toEqual(first)
+  } finally {
+    await subscription.close()
+    await admin.close()
+  }
+})
+
+/** The node adds the history of its delays to the headers, as texts and lists. */
+function withoutDeaths({ redelivered: _, headers, ...rest }: Delivery) {
+  const own = Object.entries(headers).filter(([name]) => !/^x-(first|last)-death-/.test(name))
+  return { headers: Object.fromEntries(own), ...rest }
+}
 
 test('a consumer closed while it reconnects takes no message any more, and leaves no connection', async () => {
   const clock = new VirtualClock()

@@ -1,4 +1,5 @@
 // The RabbitMQ adapter, on a real node.
+import amqp from 'amqplib'
 import {
   createRabbitMqPublisher,
   createRabbitMqSubscriber,
@@ -12,6 +13,16 @@ brokerConformance(async () => {
   return {
     publisher,
     freshPublisher: () => createRabbitMqPublisher({ url: server.url }),
+    sendForeign: async (queue, { headers, contentType, body }) => {
+      const connection = await amqp.connect(server.url)
+      const channel = await connection.createConfirmChannel()
+      channel.sendToQueue(queue, Buffer.from(body), {
+        headers,
+        ...(contentType === undefined ? {} : { contentType }),
+      })
+      await channel.waitForConfirms()
+      await connection.close()
+    },
     nowhere: 'no-such-queue',
     channel: async (name) => {
       const options = { url: server.url, queue: name }

@@ -1,4 +1,5 @@
 // The Redis Streams adapter, on a real server that writes to disk before it confirms.
+import { Redis } from 'ioredis'
 import {
   createRedisStreamsPublisher,
   createRedisStreamsSubscriber,
@@ -24,6 +25,12 @@ brokerConformance(async () => {
           options,
         },
       }
+    },
+    sendForeign: async (stream, { headers, contentType, body }) => {
+      const fields = contentType === undefined ? headers : { ...headers, 'content-type': contentType }
+      const redis = new Redis(url)
+      await redis.xadd(stream, '*', 'body', body, ...Object.entries(fields).flat())
+      await redis.quit()
     },
     kill: () => servers.kill(0),
     start: () => servers.start(0),

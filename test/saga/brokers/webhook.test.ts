@@ -3,9 +3,17 @@ import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createWebhookPublisher, createWebhookReceiver } from '../../../packages/saga/src/brokers/webhook.ts'
+import { createConsumer } from '../../../packages/saga/src/consumer.ts'
 import { PublishDeferredError, PublishRefusedError } from '../../../packages/saga/src/errors.ts'
+import { readDelivery } from '../../../packages/saga/src/inbound.ts'
+import {
+  cloudEventMessages,
+  fencepostMessages,
+  headerMessages,
+} from '../../../packages/saga/src/inbound-formats.ts'
 import type { InboundMessage, Verdict } from '../../../packages/saga/src/messages.ts'
 import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
+import { countOf, testKit } from '../../support/saga-kit.ts'
 import { outbound } from './conformance.ts'
 import { outboxToConsumer } from './end-to-end.ts'
 
@@ -43,8 +51,8 @@ test('a message arrives with everything it carries, and its answer is the confir
   const got: InboundMessage[] = []
   const receiver = createWebhookReceiver({ secret })
   await using server = await serving(receiver.listener)
-  await receiver.subscribe(async (message) => {
-    got.push(message)
+  await receiver.subscribe(async (delivery) => {
+    got.push(readDelivery(fencepostMessages, delivery).message)
     return { kind: 'ack' }
   }, settings)
   const message = outbound(server.url, 1, {
@@ -102,8 +110,8 @@ test('a message of an aggregate that no header could name arrives as it is', asy
   const got: InboundMessage[] = []
   const receiver = createWebhookReceiver({ secret })
   await using server = await serving(receiver.listener)
-  await receiver.subscribe(async (message) => {
-    got.push(message)
+  await receiver.subscribe(async (delivery) => {
+    got.push(readDelivery(fencepostMessages, delivery).message)
     return { kind: 'ack' }
   }, settings)
   const names = ['東京', 'Zoë', 'two\nlines', ' spaced ', "UTF-8''x", '100%']
@@ -176,6 +184,49 @@ test('a signature is good for one message: sent under another id it is refused',
   expect(await again(message.messageId)).toBe(204)
   expect(await again('00000000-0000-4000-8000-00000000beef')).toBe(401)
   expect(handled).toBe(1)
+})
+
+const posted = async (url: string, headers: Record<string, string>, body: string) =>
+  (await fetch(url, { method: 'POST', headers, body })).status
+
+test.each<[string, Record<string, string>, string, number, readonly string[]]>([
+  [
+    'a structured CloudEvent',
+    { 'content-type': 'application/cloudevents+json' },
+    '{"specversion":"1.0","id":"7","source":"/shop","type":"Numbered","data":{"n":1}}',
+    204,
+    ['/shop 7'],
+  ],
+  [
+    'a binary CloudEvent',
+    { 'ce-specversion': '1.0', 'ce-id': '7', 'ce-source': '/shop', 'ce-type': 'Numbered' },
+    '{"n":1}',
+    204,
+    ['/shop 7'],
+  ],
+  [
+    'a request with an Idempotency-Key',
+    { 'idempotency-key': '"k"', type: 'Numbered' },
+    '{"n":1}',
+    204,
+    ['k'],
+  ],
+  ['a request that no mapping reads', {}, '{"n":1}', 400, []],
+])('%s of another system: its sender learns whether it was taken', async (_, headers, body, status, ids) => {
+  const kit = await testKit(postgres)
+  const receiver = createWebhookReceiver()
+  await using server = await serving(receiver.listener)
+  const got: string[] = []
+  await using _consumer = await createConsumer({
+    kit,
+    subscriber: receiver,
+    consumerId: 'hooks',
+    inbound: [fencepostMessages, cloudEventMessages, headerMessages()],
+    handlers: { Numbered: async (_tx, { messageId }) => got.push(messageId) },
+  })
+  expect(await posted(server.url, headers, body)).toBe(status)
+  expect(got).toEqual(ids)
+  expect(await countOf(kit, 'dead_letters')).toBe(0)
 })
 
 test('a body above the limit is refused', async () => {

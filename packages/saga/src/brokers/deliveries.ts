@@ -2,7 +2,7 @@
  * What all subscribers share: concurrent deliveries, each handled, acknowledged and never handled twice at the same
  * time; faults reported and survived; a close that waits for deliveries in flight.
  *
- * Owns the count, the verdict on messages that are not ours, and the order of start and stop. How a broker hands out
+ * Owns the count, and the order of start and stop. How a broker hands out
  * messages and learns verdicts is its adapter's ({@link Session}).
  */
 
@@ -10,9 +10,9 @@ import { keepProcessAlive } from '../ambient.ts'
 import type { Clock } from '../core.ts'
 import { pause } from '../core.ts'
 import { BrokerUnavailableError } from '../errors.ts'
-import type { InboundMessage, MessageSubscriber, SubscribeOptions, Verdict } from '../messages.ts'
+import type { Delivery, MessageSubscriber, SubscribeOptions, Verdict } from '../messages.ts'
 
-type Handle = (message: InboundMessage) => Promise<Verdict>
+type Handle = (delivery: Delivery) => Promise<Verdict>
 
 /** One subscription, implemented by the broker's adapter. */
 export interface Session {
@@ -91,9 +91,8 @@ export class Deliveries {
     this.#running.set(key, done)
   }
 
-  /** Acknowledges what is not ours: otherwise the broker would redeliver it for ever. */
-  async verdictOn(message: InboundMessage | undefined): Promise<Verdict> {
-    return message === undefined ? { kind: 'ack' } : this.#handle(message)
+  verdictOn(delivery: Delivery): Promise<Verdict> {
+    return this.#handle(delivery)
   }
 
   /** undefined without a delivery in flight. */

@@ -15,7 +15,7 @@ import type { Clock } from '../core.ts'
 import { pauseUnless } from '../core.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import {
-  inboundFrom,
+  type Delivery,
   type MessagePublisher,
   type MessageSubscriber,
   type OutboundMessage,
@@ -211,19 +211,36 @@ class KafkaSession implements Session {
   }
 
   async #deliver(raw: Raw): Promise<void> {
-    const message = inboundFrom(Object.fromEntries(raw.headers), raw.value, this.#isFirst(raw))
+    const delivery = deliveryOf(raw, this.#isFirst(raw))
     while (!this.#deliveries.stopped) {
-      const verdict = await this.#deliveries.verdictOn(message)
-      if (verdict.kind === 'ack') return void (await raw.commit())
+      const verdict = await this.#deliveries.verdictOn(delivery)
+      if (verdict.kind !== 'again') return void (await raw.commit())
       await pauseUnless([this.#stopping.promise], verdict.delayMs, this.#clock)
     }
+  }
+}
+
+function deliveryOf(
+  { topic, partition, offset, timestamp, key, headers, value }: Raw,
+  redelivered: boolean,
+): Delivery {
+  return {
+    headers: Object.fromEntries(headers),
+    properties: { topic, ...(typeof key === 'string' ? { key } : {}) },
+    // A record without a value is a tombstone.
+    body: value ?? '',
+    redelivered,
+    deliveryId: `${topic} ${partition} ${offset} ${timestamp}`,
   }
 }
 
 type Raw = {
   readonly topic: string
   readonly partition: number
+  readonly offset: bigint
+  readonly timestamp: bigint
+  readonly key: string | undefined
   readonly headers: Map<string, string>
-  readonly value: string
+  readonly value: string | undefined
   commit(): void | Promise<void>
 }

@@ -10,7 +10,7 @@ import { pauseUnless } from '../core.ts'
 import { isConnectionLoss } from '../database.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import type { SagaKit } from '../kit.ts'
-import { inboundFrom, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 /** Publishes into the queues that the destination names, separated by commas. */
@@ -109,10 +109,16 @@ class MailboxSession implements Session {
 
   async #deliver({ id, body, properties, deliveries }: Taken): Promise<void> {
     const { schema, pool } = this.#kit
-    const message = inboundFrom(properties, body, deliveries > 1)
-    const verdict = await this.#deliveries.verdictOn(message)
+    const verdict = await this.#deliveries.verdictOn({
+      headers: properties,
+      properties: { queue: this.#queue },
+      body,
+      redelivered: deliveries > 1,
+      deliveryId: `${this.#queue} ${id}`,
+    })
     switch (verdict.kind) {
       case 'ack':
+      case 'refuse':
         await pool.query(`DELETE FROM ${schema}.mailbox WHERE id = $1`, [id])
         return
       case 'again':

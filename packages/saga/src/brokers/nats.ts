@@ -27,7 +27,7 @@ import { processClock } from '../ambient.ts'
 import type { Clock } from '../core.ts'
 import { pause } from '../core.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
-import { inboundFrom, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { type Delivery, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 export type NatsOptions = { readonly connection: NodeConnectionOptions }
@@ -185,13 +185,9 @@ class NatsSession implements Session {
   }
 
   async #deliver(raw: JsMsg): Promise<void> {
-    const properties: Record<string, string> = {}
-    for (const [name, [value]] of raw.headers ?? [])
-      if (value !== undefined && !name.startsWith('Nats-')) properties[name] = value
-    const message = inboundFrom(properties, raw.string(), raw.redelivered)
     const stopKeeping = this.#keeping(raw)
     try {
-      const verdict = await this.#deliveries.verdictOn(message)
+      const verdict = await this.#deliveries.verdictOn(deliveryOf(raw))
       if (verdict.kind === 'again') raw.nak(Math.max(1, Math.round(verdict.delayMs)))
       else await raw.ackAck()
     } finally {
@@ -207,5 +203,21 @@ class NatsSession implements Session {
       })
     let timer = next()
     return () => timer.cancel()
+  }
+}
+
+/** The server's own headers are no part of the message; the id that it knows the message by is a property. */
+function deliveryOf(raw: JsMsg): Delivery {
+  const headers: Record<string, string> = {}
+  for (const [name, [value]] of raw.headers ?? [])
+    if (value !== undefined && !name.startsWith('Nats-')) headers[name] = value
+  const id = raw.headers?.get('Nats-Msg-Id') ?? ''
+  const { stream, streamSequence, timestampNanos } = raw.info
+  return {
+    headers,
+    properties: { subject: raw.subject, ...(id === '' ? {} : { 'message-id': id }) },
+    body: raw.string(),
+    redelivered: raw.redelivered,
+    deliveryId: `${stream} ${streamSequence} ${timestampNanos}`,
   }
 }

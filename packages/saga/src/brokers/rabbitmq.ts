@@ -16,7 +16,6 @@ import type { Clock } from '../core.ts'
 import { pause } from '../core.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import {
-  inboundFrom,
   type MessagePublisher,
   type MessageSubscriber,
   type OutboundMessage,
@@ -24,6 +23,7 @@ import {
 } from '../messages.ts'
 import { delayBucketMs, delayBucketsMs } from './delay-buckets.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
+import { copyHeader, copyOptions, deliveryOf } from './rabbitmq-delivery.ts'
 import {
   ChannelRefusedError,
   connect,
@@ -227,16 +227,7 @@ class RabbitMqSession implements Session {
   }
 
   async #deliver(link: Link, raw: ConsumeMessage): Promise<void> {
-    const headers = (raw.properties.headers ?? {}) as Record<string, unknown>
-    const texts = Object.entries(headers).filter(
-      (entry): entry is [string, string] => typeof entry[1] === 'string',
-    )
-    const message = inboundFrom(
-      Object.fromEntries(texts),
-      raw.content.toString('utf8'),
-      raw.fields.redelivered,
-    )
-    const verdict = await this.#deliveries.verdictOn(message)
+    const verdict = await this.#deliveries.verdictOn(deliveryOf(raw))
     if (verdict.kind === 'again')
       await this.#delay(link, raw, verdict.delayMs).catch(async (error: unknown) => {
         // Unacknowledged, it is redelivered on a new connection, which declares the queues anew.
@@ -249,24 +240,15 @@ class RabbitMqSession implements Session {
   /** The copy is confirmed before the original is acknowledged. */
   async #delay({ channel, closed }: Link, raw: ConsumeMessage, delayMs: number): Promise<void> {
     const queue = delayQueue(this.#options.queue, delayBucketMs(delayMs))
-    const id = crypto.randomUUID()
+    const copyId = crypto.randomUUID()
     let returned = false
     // A return precedes the confirm: the queue was deleted, and no queue has the copy.
-    const onReturn = ({ properties }: { properties: { correlationId?: unknown } }) => {
-      returned ||= properties.correlationId === id
+    const onReturn = ({ properties }: Pick<ConsumeMessage, 'properties'>) => {
+      returned ||= properties.headers?.[copyHeader.id] === copyId
     }
     channel.on('return', onReturn)
     const copied = new Promise<void>((resolve, reject) => {
-      const { messageId, type, contentType, headers } = raw.properties
-      const options = {
-        mandatory: true,
-        persistent: true,
-        correlationId: id,
-        messageId,
-        type,
-        contentType,
-        headers: withoutDeaths(headers ?? {}),
-      }
+      const options = copyOptions(raw, copyId)
       channel.sendToQueue(queue, raw.content, options, (error) => (error ? reject(error) : resolve()))
     })
     try {
@@ -276,11 +258,6 @@ class RabbitMqSession implements Session {
     }
     if (returned) throw new PublishRefusedError(`the queue ${queue} is gone`)
   }
-}
-
-/** RabbitMQ records every dead-lettering in the headers, and would one day take them for a loop. */
-function withoutDeaths(headers: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => !/^x-(first-|last-)?death/.test(name)))
 }
 
 const delayQueue = (queue: string, delayMs: number) => `${queue}.again.${delayMs}ms`

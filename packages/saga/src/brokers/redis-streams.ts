@@ -13,7 +13,7 @@ import { Redis } from 'ioredis'
 import { processClock } from '../ambient.ts'
 import { pauseUnless } from '../core.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
-import { inboundFrom, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 export type RedisStreamsOptions = {
@@ -249,10 +249,15 @@ class RedisStreamsSession implements Session {
   async #deliver(stream: string, [id, fields]: Entry, redelivered: boolean): Promise<void> {
     const properties: Record<string, string> = {}
     for (let index = 0; index + 1 < fields.length; index += 2) properties[fields[index]!] = fields[index + 1]!
-    const { body = '', ...rest } = properties
-    const message = inboundFrom(rest, body, redelivered)
-    const verdict = await this.#deliveries.verdictOn(message)
-    if (verdict.kind === 'ack') await this.#redis.xack(stream, this.#group, id)
+    const { body = '', ...headers } = properties
+    const verdict = await this.#deliveries.verdictOn({
+      headers,
+      properties: { stream: this.#streams[0] },
+      body,
+      redelivered,
+      deliveryId: `${stream} ${id}`,
+    })
+    if (verdict.kind !== 'again') await this.#redis.xack(stream, this.#group, id)
     else {
       const [seconds, microseconds] = (await this.#redis.time()) as unknown as [string, string]
       const dueMs = Number(seconds) * 1000 + Number(microseconds) / 1000 + verdict.delayMs

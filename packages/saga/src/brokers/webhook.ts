@@ -14,11 +14,11 @@ import { processClock } from '../ambient.ts'
 import type { Clock } from '../core.ts'
 import { PublishDeferredError, PublishRefusedError } from '../errors.ts'
 import {
-  type InboundMessage,
-  inboundFrom,
+  type Delivery,
   type MessagePublisher,
   type MessageSubscriber,
   propertiesOf,
+  propertyHeader,
   type Verdict,
 } from '../messages.ts'
 
@@ -124,7 +124,7 @@ const toleranceMs = 5 * 60_000
 
 export function createWebhookReceiver(options: WebhookReceiverOptions = {}): WebhookReceiver {
   const { secret, maxBodyBytes = 1024 * 1024, clock = processClock } = options
-  let handle: ((message: InboundMessage) => Promise<Verdict>) | undefined
+  let handle: ((delivery: Delivery) => Promise<Verdict>) | undefined
   let limit = 0
   let onError: (error: unknown) => void = () => {}
   const running = new Set<Promise<void>>()
@@ -137,14 +137,21 @@ export function createWebhookReceiver(options: WebhookReceiverOptions = {}): Web
       Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
     )
     if (secret !== undefined && !isSigned(secret, headers, body, clock.wallMs())) return answer(response, 401)
-    const message = inboundFrom(decoded(carried(headers)), body, false)
-    if (message === undefined) return answer(response, 400)
+    const delivery = deliveryOf(headers, body, secret !== undefined)
     // The signature covers this id; the consumer must know the message by the same one.
-    if (secret !== undefined && headers['webhook-id'] !== message.messageId) return answer(response, 401)
+    const id = delivery.headers[propertyHeader.messageId]
+    if (delivery.signedId !== undefined && id !== undefined && id !== delivery.signedId)
+      return answer(response, 401)
     if (handle === undefined || running.size > limit) return answer(response, 503, { 'retry-after': '1' })
-    const verdict = await handle(message)
-    if (verdict.kind === 'ack') return answer(response, 204)
-    return answer(response, 503, { 'retry-after': String(Math.max(0, verdict.delayMs / 1000)) })
+    const verdict = await handle(delivery)
+    switch (verdict.kind) {
+      case 'ack':
+        return answer(response, 204)
+      case 'refuse':
+        return answer(response, 400)
+      case 'again':
+        return answer(response, 503, { 'retry-after': String(Math.max(0, verdict.delayMs / 1000)) })
+    }
   }
 
   return {
@@ -183,6 +190,21 @@ async function readBody(request: IncomingMessage, maxBytes: number): Promise<str
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString('utf8')
+}
+
+const properties = ['content-type', 'idempotency-key', 'webhook-id'] as const
+
+function deliveryOf(headers: Record<string, string>, body: string, isSigned: boolean): Delivery {
+  return {
+    headers: decoded(carried(headers)),
+    properties: Object.fromEntries(
+      properties.flatMap((name) => (headers[name] === undefined ? [] : [[name, headers[name]]])),
+    ),
+    body,
+    redelivered: false,
+    canRefuse: true,
+    ...(isSigned ? { signedId: headers['webhook-id'] ?? '' } : {}),
+  }
 }
 
 /** The headers of a request that belong to the message, not to HTTP. */
