@@ -1,6 +1,6 @@
 /**
  * `npm run build`: dist/ from the sources, anew. The sidecar is in dist/ itself, as one program (`bundle.ts`); each package is
- * in dist/packages/ as it is published (`npm pack ./dist/packages/client`).
+ * in dist/packages/ as it is published. `npm run release -- pack` makes tarballs of them.
  *
  * Owns the difference between a package in this repository and a published one. Here its `exports` name the sources, so
  * that programs and tests run without a build and without an option. Published they name the compiled files.
@@ -24,7 +24,9 @@ const compiled = join(target, '.compiled')
 
 // Files of deleted sources would be shipped for ever.
 rmSync(target, { recursive: true, force: true })
-const { status } = spawnSync('tsc', ['-p', 'tsconfig.build.json', '--outDir', compiled], { stdio: 'inherit' })
+const { status } = spawnSync('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json', '--outDir', compiled], {
+  stdio: 'inherit',
+})
 if (status !== 0) process.exit(status ?? 1)
 await bundleSidecar(target)
 for (const name of PACKAGES) placePackage(name)
@@ -59,9 +61,13 @@ function published(file: string): string {
   return readFileSync(file, 'utf8').replace(/\n\/\/# sourceMappingURL=.*\s*$/, '\n')
 }
 
-type Manifest = { readonly private: true; readonly exports: Readonly<Record<string, string>> }
+type Manifest = {
+  readonly private: true
+  readonly scripts: unknown
+  readonly exports: Readonly<Record<string, string>>
+}
 
-function publishedManifest({ private: _, exports, ...rest }: Manifest): object {
+function publishedManifest({ private: _, scripts: _ofTheSources, exports, ...rest }: Manifest): object {
   const doors = Object.entries(exports).map(([door, source]) => {
     const file = source.replace(/^\.\/src\/(.*)\.ts$/, './$1')
     return [door, { types: `${file}.d.ts`, default: `${file}.js` }]

@@ -20,6 +20,11 @@ import { type Plugin, type RolldownOutput, rolldown } from 'rolldown'
 const root = join(import.meta.dirname, '..')
 const sources = join(root, 'src')
 
+const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+  readonly engines: { readonly node: string }
+}
+const OLDEST_NODE = engines.node.replace('>=', 'node')
+
 /** @param folder where `main.js` is placed, beside what is there; the folder above it needs the `package.json`, which has the version */
 export async function bundleSidecar(folder: string): Promise<void> {
   const { output } = await bundled(folder)
@@ -31,14 +36,18 @@ export async function bundleSidecar(folder: string): Promise<void> {
     copyFileSync(join(sources, file), join(folder, file))
   }
   writeFileSync(join(folder, 'THIRD-PARTY-LICENSES.txt'), licencesOf(packagesIn(output)))
-  // `bin` of package.json: npm links it, and the shell starts it.
-  chmodSync(join(folder, 'main.js'), 0o755)
+  // `bin` of package.json: npm links it, and the shell starts it. Where Node is known, as in the image, main.js is started.
+  for (const program of ['fencepost.cjs', 'main.js']) chmodSync(join(folder, program), 0o755)
 }
 
 async function bundled(dir: string): Promise<RolldownOutput> {
   const bundle = await rolldown({
     input: join(sources, 'main.ts'),
     platform: 'node',
+    // Optional ones of pg and debug, which do without: a development package must not bring them into the program.
+    external: ['pg-native', 'supports-color'],
+    // Node 22 knows no `using`. The oldest Node of `engines` in package.json.
+    transform: { target: OLDEST_NODE },
     // Its `paths` lead to declarations.
     tsconfig: false,
     plugins: [ownFiles, hiddenRequires],

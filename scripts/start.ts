@@ -55,6 +55,12 @@ export const GROUPS: Readonly<Record<string, Group>> = {
     },
     usual: [],
   },
+  release: {
+    programs: {
+      pack: 'scripts/pack.ts',
+    },
+    usual: [],
+  },
 }
 
 async function main([groupName = '', ...rest]: readonly string[]): Promise<number> {

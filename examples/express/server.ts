@@ -1,10 +1,11 @@
 /**
  * An Express application that takes each payment once: `POST /orders/:id/payment {"amount": 42}`.
  *
- * In an application of your own: `import { createClient, … } from '@fencepost/client'`.
+ * In an application of your own: `npm install @fencepost/client`, and the same imports.
  */
 import type { AddressInfo } from 'node:net'
-import { ConflictError, createClient, DuplicateError, QuorumUnavailableError } from '@fencepost/client'
+import { createClient } from '@fencepost/client'
+import { fencepostErrors } from '@fencepost/client/express'
 import express from 'express'
 import pg from 'pg'
 import { pay } from '../payments.ts'
@@ -19,20 +20,16 @@ app.use(express.json())
 app.post('/orders/:id/payment', async (request, response) => {
   const { id } = request.params
   const { amount } = request.body as { amount: number }
-  try {
-    // A copy that comes meanwhile waits for the first, up to five seconds.
-    const payment = await fencepost.withReservation(`payment:${id}`, (held) => pay(pool, held, id, amount), {
-      waitMs: 5_000,
-      onError: 'hold',
-    })
-    response.status(201).json(payment)
-  } catch (error) {
-    if (error instanceof DuplicateError) response.status(200).json(error.result)
-    else if (error instanceof ConflictError) response.status(409).set('Retry-After', '1').end()
-    else if (error instanceof QuorumUnavailableError) response.status(503).set('Retry-After', '1').end()
-    else throw error
-  }
+  // A copy that comes meanwhile waits for the first, up to five seconds.
+  const { replayed, result } = await fencepost.once(`payment:${id}`, (held) => pay(pool, held, id, amount), {
+    waitMs: 5_000,
+    onError: 'hold',
+  })
+  response.status(replayed ? 200 : 201).json(result)
 })
+
+// 409 and 503 with Retry-After, 422: what `once` throws.
+app.use(fencepostErrors())
 
 const server = app.listen(Number(process.env.PORT ?? 3000), '127.0.0.1', () => {
   console.log(`listening on http://127.0.0.1:${(server.address() as AddressInfo).port}`)

@@ -1,10 +1,11 @@
 /**
  * A Fastify application that takes each payment once: `POST /orders/:id/payment {"amount": 42}`.
  *
- * The same as the one with Express, with the refusals in an error handler of the application.
+ * The same as the one with Express, with `reserve` and `complete`: a duplicate is thrown, and answered with the payment of the first.
  */
 
-import { ConflictError, createClient, DuplicateError, FencepostError } from '@fencepost/client'
+import { createClient } from '@fencepost/client'
+import { fencepostErrors } from '@fencepost/client/fastify'
 import Fastify from 'fastify'
 import pg from 'pg'
 import { pay } from '../payments.ts'
@@ -14,6 +15,8 @@ const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL ?? '' })
 pool.on('error', (error) => console.error(error.message))
 const fencepost = createClient({ url: process.env.FENCEPOST_URL ?? 'http://127.0.0.1:8081' })
 const app = Fastify({ logger: false })
+// A duplicate gets the recorded payment and 200, a conflict 409, and what cannot be known now 503.
+await app.register(fencepostErrors)
 
 type Pay = { Params: { id: string }; Body: { amount: number } }
 
@@ -24,13 +27,6 @@ app.post<Pay>('/orders/:id/payment', async (request, reply) => {
   const payment = await pay(pool, held, id, request.body.amount)
   await held.complete(payment)
   return reply.code(201).send(payment)
-})
-
-app.setErrorHandler((error, _request, reply) => {
-  if (error instanceof DuplicateError) return reply.code(200).send(error.result)
-  if (error instanceof ConflictError) return reply.code(409).header('Retry-After', '1').send()
-  if (error instanceof FencepostError) return reply.code(503).header('Retry-After', '1').send()
-  throw error
 })
 
 console.log(`listening on ${await app.listen({ host: '127.0.0.1', port: Number(process.env.PORT ?? 3000) })}`)

@@ -25,11 +25,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
 import client from '../../packages/client/package.json' with { type: 'json' }
 import kit from '../../packages/saga/package.json' with { type: 'json' }
+import { packAll } from '../../scripts/pack.ts'
 import { TestProcess } from '../support/processes.ts'
 
 const root = join(import.meta.dirname, '../..')
 // Outside the repository: what is built finds none of its packages.
 const folder = realpathSync(mkdtempSync(join(tmpdir(), 'fencepost-build-')))
+
+let tarballs: Awaited<ReturnType<typeof packAll>>
 
 async function done(command: string, args: readonly string[], cwd: string): Promise<string> {
   await using child = new TestProcess(command, args, { cwd })
@@ -39,8 +42,9 @@ async function done(command: string, args: readonly string[], cwd: string): Prom
 
 beforeAll(async () => {
   copyFileSync(join(root, 'package.json'), join(folder, 'package.json'))
-  await done(process.execPath, ['scripts/build.ts', join(folder, 'dist')], root)
-})
+  tarballs = await packAll(join(folder, 'dist'), { checked: false })
+  // A build and three runs of npm: longer than the usual limit where the machine is busy.
+}, 300_000)
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 test('every file that the code reads relative to itself is there', () => {
@@ -89,7 +93,7 @@ test('the licence of every package in the sidecar is beside it', () => {
 
 test('every source map of the sidecar leads to its source', () => {
   const dist = join(folder, 'dist')
-  const maps = globSync('**/*.js.map', { cwd: dist })
+  const maps = globSync('*.js.map', { cwd: dist })
   expect(maps).toContain('main.js.map')
   const astray = maps.filter((file) => {
     const { sources } = JSON.parse(readFileSync(join(dist, file), 'utf8')) as { sources: string[] }
@@ -97,6 +101,35 @@ test('every source map of the sidecar leads to its source', () => {
   })
   expect(astray).toEqual([])
 })
+
+/** Node as the command sees it: only its version is another one. */
+test.each([
+  ['v22.18.9', 'needs Node 22.19.0 or newer, and this is v22.18.9'],
+  ['v20.19.5', 'needs Node 22.19.0 or newer, and this is v20.19.5'],
+  ['v14.21.3', 'needs Node 22.19.0 or newer, and this is v14.21.3'],
+  ['v22.19.0', undefined],
+  ['v24.0.0', undefined],
+])('on Node %s the command says: %s', async (version, sentence) => {
+  const preloaded = join(folder, `${version}.cjs`)
+  writeFileSync(
+    preloaded,
+    `Object.defineProperty(process, 'version', { value: '${version}' })
+Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${version.slice(1)}' } })`,
+  )
+  const command = join(folder, manifest.bin.fencepost)
+  await using child = new TestProcess(process.execPath, ['--require', preloaded, command, '--version'])
+  expect(await child.exited, child.output).toEqual({ code: sentence === undefined ? 0 : 1, signal: null })
+  expect(child.output).toContain(sentence ?? manifest.version)
+})
+
+test.each(['.', 'packages/client', 'packages/saga'])(
+  'the folder %s of sources is not packed',
+  async (place) => {
+    await using pack = new TestProcess('npm', ['pack', '--dry-run'], { cwd: join(root, place) })
+    expect((await pack.exited).code).not.toBe(0)
+    expect(pack.output).toContain('npm run release -- pack')
+  },
+)
 
 describe('the packages, installed', () => {
   const packages = { client, saga: kit }
@@ -110,15 +143,9 @@ describe('the packages, installed', () => {
   beforeAll(async () => {
     mkdirSync(empty)
     writeFileSync(join(empty, 'package.json'), '{ "name": "consumer", "private": true, "type": "module" }\n')
-    for (const name of Object.keys(packages))
-      await done(
-        'npm',
-        ['pack', '--silent', '--pack-destination', outside, join(folder, 'dist/packages', name)],
-        root,
-      )
-    const tarballs = globSync('fencepost-*.tgz', { cwd: outside }).map((file) => join(outside, file))
     // Their peers are the service's own to install: here those of the repository.
-    await done('npm', ['install', '--offline', '--no-audit', '--legacy-peer-deps', ...tarballs], empty)
+    const files = Object.values(tarballs)
+    await done('npm', ['install', '--offline', '--no-audit', '--legacy-peer-deps', ...files], empty)
     for (const name of [...Object.keys(kit.peerDependencies), '@types/node', 'undici-types']) {
       const link = join(empty, 'node_modules', name)
       mkdirSync(dirname(link), { recursive: true })
@@ -126,6 +153,22 @@ describe('the packages, installed', () => {
     }
   })
   afterAll(() => rmSync(outside, { recursive: true, force: true }))
+
+  test('three packages are all that they bring, without any of another author', () => {
+    expect(readdirSync(join(empty, 'node_modules/@fencepost')).sort()).toEqual(['client', 'saga'])
+    const { packages: all } = JSON.parse(readFileSync(join(empty, 'package-lock.json'), 'utf8'))
+    expect(Object.keys(all).sort()).toEqual([
+      '',
+      'node_modules/@fencepost/client',
+      'node_modules/@fencepost/saga',
+      'node_modules/fencepost',
+    ])
+  })
+
+  test('npx starts the command of the sidecar, and it states its version', async () => {
+    const said = await done('npx', ['--no', 'fencepost', '--', '--version'], empty)
+    expect(said.trimEnd().split('\n').at(-1)).toBe(manifest.version)
+  })
 
   test('a tarball holds compiled code, declarations, manifest, page and licence only', () => {
     for (const [name, { exports }] of Object.entries(packages)) {

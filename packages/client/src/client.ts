@@ -2,16 +2,21 @@
  * The client of the reservation API: `import { createClient } from '@fencepost/client'`.
  *
  *     const fencepost = createClient()
- *     await using reservation = await fencepost.reserve('payment:order-4711')
- *     await db.query(insert, [reservation.fencingToken])
- *     await reservation.complete({ paymentId })
+ *     const { replayed, result } = await fencepost.once('payment:order-4711', async ({ fencingToken }) => {
+ *       await db.query(insert, [fencingToken])
+ *       return { paymentId }
+ *     })
  *
  * Needs only `fetch`, `AbortController` and timers: Node, Deno, Bun, workers. The entry of the package.
  */
 
+import { type ClientOptions, transportOf } from './client-options.ts'
+import { DuplicateError } from './errors.ts'
 import { holdReservation, type Reservation } from './reservation.ts'
-import { call, type TransportOptions } from './transport.ts'
+import { duration } from './times.ts'
+import { call, notFencepost } from './transport.ts'
 
+export type { ClientOptions } from './client-options.ts'
 export {
   CompletionUndecidedError,
   ConflictError,
@@ -28,19 +33,6 @@ export {
   UnreachableError,
 } from './errors.ts'
 export type { Reservation } from './reservation.ts'
-
-export type ClientOptions = {
-  /** The sidecar's. Default `http://127.0.0.1:8081`. */
-  readonly url?: string
-  /** Where the sidecar requires one. */
-  readonly token?: string
-  /** Default: the runtime's. For unix sockets and tests. */
-  readonly fetch?: typeof fetch
-  /** Time for all tries of one call together. Default 5000. */
-  readonly retryForMs?: number
-  /** Time for one try. Default 2000. */
-  readonly callTimeoutMs?: number
-}
 
 /** A request that does not come through the proxy, identified as the proxy would. */
 export type DescribedRequest = {
@@ -81,6 +73,14 @@ export type WithReservationOptions = ReserveOptions & {
   readonly onError?: 'release' | 'hold'
 }
 
+/** What {@link Client.once} answers. */
+export type Once<T> = {
+  /** It was done before, and the work was not called. */
+  readonly replayed: boolean
+  /** The work's own result; where `replayed`, the recorded one: as JSON keeps it, a `Date` is a string there. */
+  readonly result: T
+}
+
 export type ReservationStatus = {
   readonly state: 'FREE' | 'HELD' | 'LAPSED' | 'COMPLETED'
   readonly fencingToken?: number
@@ -95,6 +95,15 @@ export interface Client {
    *   for something else, QuorumUnavailableError if that cannot be known now
    */
   reserve(intent: Intent, options?: ReserveOptions): Promise<Reservation>
+  /**
+   * As `withReservation`, and answers a duplicate with the recorded result instead of a DuplicateError.
+   * @throws ConflictError if another holder is at work and was not done within `waitMs`, and whatever the work throws
+   */
+  once<T>(
+    intent: Intent,
+    work: (reservation: Reservation) => Promise<T>,
+    options?: WithReservationOptions,
+  ): Promise<Once<T>>
   /** Works under a reservation, completes it with the result of the work, and returns that result. */
   withReservation<T>(
     intent: Intent,
@@ -111,13 +120,7 @@ export interface Client {
 const GIVE_BACK_RETRY_MS = 1_000
 
 export function createClient(options: ClientOptions = {}): Client {
-  const transport: TransportOptions = {
-    url: (options.url ?? 'http://127.0.0.1:8081').replace(/\/+$/, ''),
-    token: options.token,
-    fetch: options.fetch ?? ((input, init) => fetch(input, init)),
-    retryForMs: options.retryForMs ?? 5_000,
-    callTimeoutMs: options.callTimeoutMs ?? 2_000,
-  }
+  const transport = transportOf(options)
 
   async function reserve(intent: Intent, given: ReserveOptions = {}): Promise<Reservation> {
     const { signal, waitMs = 0, heartbeat = true } = given
@@ -126,6 +129,10 @@ export function createClient(options: ClientOptions = {}): Client {
     signal?.throwIfAborted()
     try {
       const granted = await call('POST', '/v1/reservations', body, transport, { signal, waitMs })
+      const { reservation_id, fencing_token } = granted.body
+      // Another server may answer such a call with success, and the work would be done without a reservation.
+      if (typeof reservation_id !== 'string' || !Number.isSafeInteger(fencing_token))
+        throw notFencepost(transport.url, 200)
       return holdReservation(granted, transport, { heartbeat })
     } catch (error) {
       // With the caller's own session, another of its calls may hold the same reservation.
@@ -148,23 +155,20 @@ export function createClient(options: ClientOptions = {}): Client {
 
   return {
     reserve,
-    withReservation: async (intent, work, given = {}) => {
-      const reservation = await reserve(intent, given)
-      let result: Awaited<ReturnType<typeof work>>
-      try {
-        result = await work(reservation)
-      } catch (error) {
-        if (given.onError === 'hold') reservation.abandon()
-        await reservation[Symbol.asyncDispose]()
+    withReservation: async (intent, work, given = {}) =>
+      workUnder(await reserve(intent, given), work, given.onError),
+    once: async <T>(
+      intent: Intent,
+      work: (reservation: Reservation) => Promise<T>,
+      given: WithReservationOptions = {},
+    ) => {
+      // Only what reserving says is an answer to this call: the work may meet a duplicate of its own.
+      const held = await reserve(intent, given).catch((error: unknown) => {
+        if (error instanceof DuplicateError) return error
         throw error
-      }
-      try {
-        await reservation.complete(result)
-      } finally {
-        // The work is done: if that could not be recorded, the lease runs out and the next attempt learns of this one.
-        reservation.abandon()
-      }
-      return result
+      })
+      if (held instanceof DuplicateError) return { replayed: true, result: held.result as T }
+      return { replayed: false, result: await workUnder(held, work, given.onError) }
     },
     read: async (value, { tenant, apiVersion } = {}) => {
       const query = new URLSearchParams({
@@ -178,6 +182,28 @@ export function createClient(options: ClientOptions = {}): Client {
   }
 }
 
+async function workUnder<T>(
+  reservation: Reservation,
+  work: (reservation: Reservation) => Promise<T>,
+  onError: WithReservationOptions['onError'],
+): Promise<T> {
+  let result: T
+  try {
+    result = await work(reservation)
+  } catch (error) {
+    if (onError === 'hold') reservation.abandon()
+    await reservation[Symbol.asyncDispose]()
+    throw error
+  }
+  try {
+    await reservation.complete(result)
+  } finally {
+    // The work is done: if that could not be recorded, the lease runs out and the next attempt learns of this one.
+    reservation.abandon()
+  }
+  return result
+}
+
 function bodyOf(intent: Intent, options: ReserveOptions): Record<string, unknown> {
   const { sessionId, tenant, apiVersion, entities, takeover, leaseMs, retentionMs, waitMs } = options
   return {
@@ -188,9 +214,9 @@ function bodyOf(intent: Intent, options: ReserveOptions): Record<string, unknown
     ...(apiVersion === undefined ? {} : { api_version: apiVersion }),
     ...(entities === undefined ? {} : { entities }),
     ...(takeover === undefined ? {} : { takeover }),
-    ...(leaseMs === undefined ? {} : { lease: `${leaseMs}ms` }),
-    ...(retentionMs === undefined ? {} : { retention: `${retentionMs}ms` }),
-    ...(waitMs === undefined ? {} : { wait: `${waitMs}ms` }),
+    ...(leaseMs === undefined ? {} : { lease: duration('leaseMs', leaseMs, 1) }),
+    ...(retentionMs === undefined ? {} : { retention: duration('retentionMs', retentionMs, 1) }),
+    ...(waitMs === undefined ? {} : { wait: duration('waitMs', waitMs, 0) }),
   }
 }
 

@@ -6,8 +6,8 @@
  *                   ├─ MismatchError                        the key was used for another request
  *                   ├─ UndecidedError                       an earlier attempt ended without an outcome
  *                   ├─ LeaseLostError ── FencedError        it is no longer ours: stop
- *   ├─ CompletionUndecidedError             it is unknown whether our result stands: reserve again to find out
- *   ├─ QuorumUnavailableError               it cannot be known now; safe to send again
+ *                   ├─ CompletionUndecidedError             it is unknown whether our result stands: reserve again to find out
+ *                   ├─ QuorumUnavailableError               it cannot be known now; safe to send again
  *                   ├─ UnreachableError                     the sidecar did not answer
  *                   └─ RefusedError                         the call itself is wrong
  */
@@ -126,7 +126,9 @@ export class RefusedError extends FencepostError {
 }
 
 export function errorFrom(status: number, problem: ProblemDocument): FencepostError {
-  const message = problem.detail ?? problem.title ?? `the sidecar answered with status ${status}`
+  // Another server's document has a title, too; a code of these only fencepost has.
+  const message =
+    problem.detail ?? problem.title ?? `the answer with status ${status} is not one of fencepost`
   switch (problem.code) {
     case 'reservation-conflict':
       return new ConflictError(message, status, problem)

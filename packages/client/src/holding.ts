@@ -10,6 +10,7 @@
  */
 
 import { CompletionUndecidedError, FencepostError, LeaseLostError } from './errors.ts'
+import { duration } from './times.ts'
 import { type Answered, call, nowMs, type TransportOptions } from './transport.ts'
 
 /** Share of the lease: how long before its end the holder is warned, and the least time. */
@@ -149,7 +150,7 @@ export class Holding {
   }
 
   async #extendNow(leaseMs: number | undefined): Promise<void> {
-    const lease = leaseMs === undefined ? {} : { lease: `${leaseMs}ms` }
+    const lease = leaseMs === undefined ? {} : { lease: duration('leaseMs', leaseMs, 1) }
     const members = { fencing_token: this.fencingToken, ...lease }
     try {
       const retryForMs = Math.min(this.#transport.retryForMs, this.remainingMs())

@@ -6,7 +6,13 @@
  * repeat: reserving because of its session, the others because of what they carry.
  */
 
-import { errorFrom, type FencepostError, type ProblemDocument, UnreachableError } from './errors.ts'
+import {
+  errorFrom,
+  type FencepostError,
+  type ProblemDocument,
+  RefusedError,
+  UnreachableError,
+} from './errors.ts'
 
 export type TransportOptions = {
   readonly url: string
@@ -16,6 +22,8 @@ export type TransportOptions = {
   readonly retryForMs: number
   /** Time for one try, besides the waiting that the call requests. */
   readonly callTimeoutMs: number
+  /** Whether a sidecar has ever answered there: then a refused connection is its restart, and worth another try. */
+  readonly reached: { yet: boolean }
 }
 
 export type CallOptions = {
@@ -41,6 +49,8 @@ export function nowMs(): number {
 const FIRST_DELAY_MS = 50
 const LONGEST_DELAY_MS = 2_000
 const RETRIED = new Set([408, 429, 502, 503, 504])
+/** No process listens there, or no machine has the name: in the words of Node, and of Bun. */
+const NO_LISTENER = /^(ECONNREFUSED|ENOTFOUND|ConnectionRefused)$/
 
 export async function call(
   method: 'GET' | 'POST',
@@ -80,7 +90,7 @@ async function tryOnce(
   method: string,
   path: string,
   text: string | undefined,
-  { url, token, fetch: fetchIt, callTimeoutMs }: TransportOptions,
+  { url, token, fetch: fetchIt, callTimeoutMs, reached }: TransportOptions,
   signal: AbortSignal | undefined,
   waitMs: number,
 ): Promise<Answered | Failed> {
@@ -100,7 +110,11 @@ async function tryOnce(
       ...(text === undefined ? {} : { body: text }),
       signal: overdue.signal,
     })
-    const answer = (await response.json()) as Record<string, unknown>
+    const answer = documentIn(await response.text(), response.headers)
+    if (answer === undefined && !RETRIED.has(response.status))
+      return { error: notFencepost(url, response.status), retryAfterMs: 'never' }
+    if (answer === undefined) throw new Error(`status ${response.status} without a document of fencepost`)
+    reached.yet = true
     if (response.ok) return { body: answer, sentAtMs }
     const problem = answer as ProblemDocument
     const error = errorFrom(response.status, problem)
@@ -109,15 +123,48 @@ async function tryOnce(
     const seconds = Number(response.headers.get('retry-after') ?? Number.NaN)
     return { error, retryAfterMs: Number.isFinite(seconds) ? seconds * 1_000 : undefined }
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause)
+    const code = codeOf(cause)
+    const noListener = !reached.yet && NO_LISTENER.test(code ?? '')
+    const why = noListener
+      ? `no sidecar is reached there (${code}). Start one, or name its address: createClient({ url })`
+      : `${cause instanceof Error ? cause.message : cause}${code === undefined ? '' : ` (${code})`}`
     return {
       error: new UnreachableError(`${method} ${url}${path}: ${why}`, 0, {}, { cause }),
-      retryAfterMs: undefined,
+      retryAfterMs: noListener ? 'never' : undefined,
     }
   } finally {
     clearTimeout(timer)
     signal?.removeEventListener('abort', cancel)
   }
+}
+
+/**
+ * Undefined for what no sidecar sends: a page of another server. Throws where a document was cut off on its way, which
+ * another try may mend.
+ */
+function documentIn(text: string, headers: Headers): Record<string, unknown> | undefined {
+  try {
+    const parsed: unknown = JSON.parse(text)
+    return typeof parsed === 'object' && parsed !== null ? (parsed as Record<string, unknown>) : undefined
+  } catch (cause) {
+    if (/[/+]json\b/.test(headers.get('content-type') ?? '')) throw cause
+    return undefined
+  }
+}
+
+export function notFencepost(url: string, status: number): RefusedError {
+  return new RefusedError(
+    `${url} answered with status ${status} and not as fencepost does: name the address of the reservation API, which is on port 8081 unless FENCEPOST_API_LISTEN says otherwise`,
+    status,
+    {},
+  )
+}
+
+/** `fetch` says only that it failed; why is in the cause, or in the cause of that. */
+function codeOf(error: unknown, depth = 0): string | undefined {
+  const { code, cause } = (error ?? {}) as { readonly code?: unknown; readonly cause?: unknown }
+  if (typeof code === 'string') return code
+  return cause === undefined || depth === 3 ? undefined : codeOf(cause, depth + 1)
 }
 
 function pause(delayMs: number, signal: AbortSignal | undefined): Promise<void> {

@@ -1,0 +1,68 @@
+/**
+ * The options of a client, checked when it is made: a wrong one must not wait for the first payment to be noticed.
+ */
+
+import { wholeMs } from './times.ts'
+import type { TransportOptions } from './transport.ts'
+
+/** Timers of every runtime take it; some end at once where they get more than 24 days. */
+const A_DAY_MS = 86_400_000
+
+export type ClientOptions = {
+  /** The sidecar's. Default `http://127.0.0.1:8081`. */
+  readonly url?: string
+  /** Where the sidecar requires one. */
+  readonly token?: string
+  /** Default: the runtime's. For unix sockets and tests. */
+  readonly fetch?: typeof fetch
+  /** Time for all tries of one call together. Default 5000. */
+  readonly retryForMs?: number
+  /** Time for one try. Default 2000. */
+  readonly callTimeoutMs?: number
+}
+
+export function transportOf({
+  url = 'http://127.0.0.1:8081',
+  token,
+  fetch: given,
+  retryForMs = 5_000,
+  callTimeoutMs = 2_000,
+}: ClientOptions): TransportOptions {
+  if (globalThis.crypto?.randomUUID === undefined || (given ?? globalThis.fetch) === undefined)
+    throw new TypeError(
+      '@fencepost/client needs `fetch` and `crypto.randomUUID`, and this runtime has not both: Node 20.19 or newer has them',
+    )
+  return {
+    url: addressOf(url),
+    token,
+    fetch: given ?? ((input, init) => fetch(input, init)),
+    retryForMs: wholeMs('retryForMs', retryForMs, 0),
+    callTimeoutMs: wholeMs('callTimeoutMs', callTimeoutMs, 1, A_DAY_MS),
+    reached: { yet: false },
+  }
+}
+
+function addressOf(given: string): string {
+  const url = parsed(given)
+  const fault =
+    url === undefined || !/^https?:$/.test(url.protocol)
+      ? 'is no address of http or https'
+      : url.search !== '' || url.hash !== ''
+        ? 'has a query or a fragment'
+        : url.username !== '' || url.password !== ''
+          ? 'has a user or a password, which `fetch` refuses: use the option `token`'
+          : undefined
+  // A password must not come into a log with the message.
+  const shown = url?.password ? 'the url' : `the url ${JSON.stringify(given)}`
+  if (fault !== undefined) throw new TypeError(`${shown} ${fault}; give one such as http://127.0.0.1:8081`)
+  return given.replace(/\/+$/, '')
+}
+
+/** `URL.parse` is younger than the oldest runtimes. */
+function parsed(given: string): URL | undefined {
+  try {
+    return new URL(given)
+  } catch {
+    return undefined
+  }
+}

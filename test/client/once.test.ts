@@ -1,0 +1,174 @@
+/** `once`, and what a client refuses before it sends anything: against the real API on embedded nodes. */
+
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import {
+  type ClientOptions,
+  ConflictError,
+  createClient,
+  DuplicateError,
+  RefusedError,
+  type ReserveOptions,
+  UnreachableError,
+} from '@fencepost/client'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { freePort } from '../support/free-port.ts'
+import { startReservationApi, type TestApi } from '../support/reservation-api.ts'
+
+let api: TestApi
+beforeAll(async () => {
+  api = await startReservationApi()
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+describe('once', () => {
+  test('the first call works, and every later one is answered with its result', async () => {
+    const client = createClient({ url: api.origin })
+    let done = 0
+    const pay = () => client.once('once:pay', async () => ({ payment: `p-${++done}` }))
+    expect(await pay()).toEqual({ replayed: false, result: { payment: 'p-1' } })
+    expect(await pay()).toEqual({ replayed: true, result: { payment: 'p-1' } })
+    expect(done).toBe(1)
+  })
+
+  test('work without a result is replayed without one', async () => {
+    const client = createClient({ url: api.origin })
+    expect(await client.once('once:void', async () => {})).toEqual({ replayed: false, result: undefined })
+    expect(await client.once('once:void', async () => {})).toEqual({ replayed: true, result: undefined })
+  })
+
+  test('while another holder works it is a conflict, and with waitMs its result', async () => {
+    const client = createClient({ url: api.origin })
+    const held = await client.reserve('once:busy')
+    await expect(client.once('once:busy', async () => 2)).rejects.toThrow(ConflictError)
+    const waiting = client.once('once:busy', async () => 2, { waitMs: 8_000 })
+    await held.complete(1)
+    expect(await waiting).toEqual({ replayed: true, result: 1 })
+  })
+
+  test('a duplicate that the work itself meets is its error, and not the result', async () => {
+    const client = createClient({ url: api.origin })
+    await client.once('once:inner', async () => 'inner')
+    const outer = client.once('once:outer', async () => {
+      await client.reserve('once:inner')
+    })
+    await expect(outer).rejects.toThrow(DuplicateError)
+    expect(await client.read('once:outer')).toMatchObject({ state: 'FREE' })
+  })
+
+  test.each<['release' | 'hold', string]>([
+    ['release', 'FREE'],
+    ['hold', 'HELD'],
+  ])('work that throws with onError %s leaves it %s', async (onError, state) => {
+    const client = createClient({ url: api.origin })
+    const value = `once:${onError}`
+    const failing = client.once(value, () => Promise.reject(new Error('no')), { onError })
+    await expect(failing).rejects.toThrow('no')
+    expect(await client.read(value)).toMatchObject({ state })
+  })
+})
+
+describe('times', () => {
+  const names = ['leaseMs', 'retentionMs', 'waitMs'] as const
+  const wrong = [1.5, -1, Number.NaN, Number.POSITIVE_INFINITY, '30s', '30'] as const
+  test.each(names.flatMap((name) => wrong.map((value) => [name, value] as const)))(
+    '%s of %s is refused with a sentence before a call is sent',
+    async (name, value) => {
+      let sent = 0
+      const client = createClient({
+        url: api.origin,
+        fetch: (input, init) => {
+          sent += 1
+          return fetch(input, init)
+        },
+      })
+      const options = { [name]: value } as unknown as ReserveOptions
+      const { message } = await thrownBy(client.reserve('times', options))
+      expect(message).toMatch(
+        new RegExp(
+          `^${name} is .+; give a whole number of milliseconds from [01] to \\d+: 30_000 is 30 seconds$`,
+        ),
+      )
+      expect(message).toContain(String(value))
+      expect(sent).toBe(0)
+    },
+  )
+
+  test('an extension is refused in the same way, and the reservation stays', async () => {
+    await using held = await createClient({ url: api.origin }).reserve('times:extend')
+    expect((await thrownBy(held.extend(0.5))).message).toContain('leaseMs is 0.5;')
+    expect(held.signal.aborted).toBe(false)
+  })
+
+  test.each<ClientOptions>([{ retryForMs: -1 }, { callTimeoutMs: 0 }, { callTimeoutMs: 86_400_001 }])(
+    'options of a client: %o',
+    (options) => {
+      expect(() => createClient(options)).toThrow(/^\w+Ms is \S+; give a whole number of milliseconds/)
+    },
+  )
+})
+
+describe('addresses', () => {
+  test.each([
+    ['localhost:8081', 'is no address of http or https'],
+    ['127.0.0.1:8081', 'is no address of http or https'],
+    ['', 'is no address of http or https'],
+    ['redis://127.0.0.1:6379', 'is no address of http or https'],
+    ['http://127.0.0.1:8081/?a=1', 'has a query or a fragment'],
+    ['http://user:secret@127.0.0.1:8081', 'has a user or a password'],
+  ])('%s is refused when the client is made', (url, why) => {
+    expect(() => createClient({ url })).toThrow(why)
+    expect(() => createClient({ url })).not.toThrow('secret')
+  })
+
+  // No budget ends these calls: had they been tried again, the test would take a minute.
+  const retryForMs = 60_000
+
+  test('where no sidecar listens, the first call says so at once', async () => {
+    const url = `http://127.0.0.1:${await freePort()}`
+    const error = await thrownBy(createClient({ url, retryForMs }).reserve('v'))
+    expect(error).toBeInstanceOf(UnreachableError)
+    expect(error.message).toBe(
+      `POST ${url}/v1/reservations: no sidecar is reached there (ECONNREFUSED). Start one, or name its address: createClient({ url })`,
+    )
+  })
+
+  test('after an answer a refused connection is a restart, and is tried again', async () => {
+    let refusals = 0
+    const client = createClient({
+      url: api.origin,
+      fetch: (...call) => {
+        if (refusals-- <= 0) return fetch(...call)
+        return Promise.reject(new TypeError('fetch failed', { cause: { code: 'ECONNREFUSED' } }))
+      },
+    })
+    await client.read('addresses')
+    refusals = 2
+    expect(await client.read('addresses')).toMatchObject({ state: 'FREE' })
+    expect(refusals).toBe(-1)
+  })
+
+  test.each<[string, number, string, string]>([
+    ['a page', 200, 'text/html', '<h1>Welcome</h1>'],
+    ['another 404', 404, 'text/plain', 'Not Found'],
+    ['JSON with success', 200, 'application/json', '{"id":1}'],
+    ['JSON without an object', 200, 'application/json', 'null'],
+    ['a 404 in JSON', 404, 'application/json', '{"message":"no such route"}'],
+  ])('%s of another server is named as such at once', async (_what, status, type, body) => {
+    await using server = createServer((_, response) =>
+      response.writeHead(status, { 'content-type': type }).end(body),
+    )
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    const error = await thrownBy(createClient({ url, retryForMs }).reserve('v'))
+    expect(error).toBeInstanceOf(RefusedError)
+    expect(error.message).toMatch(/fencepost/)
+  })
+})
+
+async function thrownBy(work: Promise<unknown>): Promise<Error> {
+  return work.then(
+    () => expect.fail('it did not throw'),
+    (error: Error) => error,
+  )
+}
