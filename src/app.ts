@@ -24,6 +24,7 @@ import type { ReadFile } from './config/value.ts'
 import { createBackground } from './core/background.ts'
 import { createFairQueue } from './core/claims/fair-queue.ts'
 import { faultOf } from './core/fault.ts'
+import { createRecentDecisions } from './core/operator/recent-decisions.ts'
 import { createTenantQuotas } from './core/request/tenant-quotas.ts'
 import { majorityOf } from './core/units.ts'
 import { createAdminServer } from './http/admin/server.ts'
@@ -115,6 +116,8 @@ async function build(config: Config, environment: AppEnvironment) {
     events.publish({ kind: 'body_memory_full', of }),
   )
   const core = { bodyMemory, leases: stack.leases, quotas, clock, random, events, tracing }
+  const recent = createRecentDecisions(config, () => clock.wallMs())
+  if (config.operatorListen.kind !== 'off') telemetry.tell(recent.observe)
   const background = createBackground(LATE_OFFERS_MAX, (err) =>
     log.error({ err }, 'work in the background failed'),
   )
@@ -131,6 +134,15 @@ async function build(config: Config, environment: AppEnvironment) {
       background,
     },
     answering: sagas === undefined ? core : { ...core, sagas: sagas.admin },
+    operating: {
+      stack,
+      instance: config.instance ?? environment.hostname,
+      clock,
+      random,
+      events,
+      recent,
+      onTrouble: (err) => log.warn({ err }, 'the application could not be asked'),
+    },
     onFailure: (err, problemInstance) =>
       log.error(
         { fault: faultOf(err), problem_instance: problemInstance },

@@ -39,6 +39,7 @@ const arrowsOfCore: Record<string, readonly string[]> = {
   nodes: ['formats', 'record', 'quorum', 'claims'],
   reservations: ['formats', 'record', 'claims', 'request'],
   coordination: ['record', 'claims'],
+  operator: ['formats', 'record', 'request', 'quorum', 'coordination'],
   health: [],
 }
 
@@ -52,6 +53,7 @@ const arrowsOfHttp: Record<string, readonly string[]> = {
   reservations: ['message', 'server', 'request'],
   gateway: ['message', 'server', 'request', 'check'],
   envoy: ['message', 'server', 'request', 'check'],
+  operator: ['message', 'server', 'request'],
   admin: ['server'],
 }
 
@@ -91,7 +93,7 @@ const ambient =
   /\b(Date\.now|new Date\(\)|Math\.random|setTimeout|setInterval|setImmediate|performance\.|AbortSignal\.timeout|randomUUID|randomBytes|randomInt|getRandomValues|console\.|fetch\()/
 
 /** A table of data is one piece, however long. */
-const longTables = { 'config/settings.ts': 850 } as Record<string, number>
+const longTables = { 'config/settings.ts': 880 } as Record<string, number>
 const linesMax = 350
 const functionLinesMax = 80
 

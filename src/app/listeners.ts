@@ -7,19 +7,28 @@ import type { ScopeRules } from '../http/request/identify.ts'
 import type { ReservationApiPorts } from '../http/reservations/server.ts'
 import { openEnvoy } from './envoy.ts'
 import { openGateway } from './gateway.ts'
+import { type OperatorListenerPorts, openOperatorApi } from './operator.ts'
 import { openProxy } from './proxy.ts'
 import { openReservationApi } from './reservation-api.ts'
 import type { Secrets } from './secrets.ts'
 import { StartRefused } from './start-refused.ts'
 
 /** The actual addresses, ports resolved; absent for a listener that is off. */
-export type ListenerAddresses = { proxy?: string; api?: string; gateway?: string; gatewayGrpc?: string }
+export type ListenerAddresses = {
+  proxy?: string
+  api?: string
+  gateway?: string
+  gatewayGrpc?: string
+  operator?: string
+}
 
 export type ListenersPorts = {
   /** For listeners that execute requests themselves: proxy and Envoy. */
   readonly executing: Parameters<typeof openProxy>[1]
   /** For listeners that answer an application, which executes requests. */
   readonly answering: Parameters<typeof openReservationApi>[2] & Parameters<typeof openGateway>[1]
+  /** For the operator listener, besides the application. */
+  readonly operating: Omit<OperatorListenerPorts, 'application' | 'onFailure'>
   readonly onFailure: ReservationApiPorts['onFailure']
 }
 
@@ -41,14 +50,16 @@ export async function openListeners(
   version: string,
   secrets: Secrets,
   scope: ScopeRules,
-  { executing, answering, onFailure }: ListenersPorts,
+  { executing, answering, operating, onFailure }: ListenersPorts,
 ): Promise<Listeners> {
   const proxy = openProxy(config, executing, secrets, scope, onFailure)
   const api = openReservationApi(config, version, answering, secrets, scope, onFailure)
   const gateway = openGateway(config, answering, secrets, scope, onFailure)
   const envoy = await openEnvoy(config, executing, secrets, scope, onFailure)
+  const application = proxy?.application
+  const operator = openOperatorApi(config, secrets, scope, { ...operating, application, onFailure })
   return {
-    application: proxy?.application,
+    application,
     inFlight: () => (proxy?.inFlight() ?? 0) + (envoy?.inFlight() ?? 0),
     reserved: () => api?.held() ?? 0,
     listen: async () => {
@@ -56,12 +67,13 @@ export async function openListeners(
       if (api !== undefined) addresses.api = await opened('api', () => api.listen())
       if (gateway !== undefined) addresses.gateway = await opened('gateway', () => gateway.listen())
       if (envoy !== undefined) addresses.gatewayGrpc = await opened('gateway gRPC', () => envoy.listen())
+      if (operator !== undefined) addresses.operator = await opened('operator', () => operator.listen())
       // Last: a client that finds it open finds everything behind it open as well.
       if (proxy !== undefined) addresses.proxy = await opened('proxy', () => proxy.listen())
       return addresses
     },
     close: async (graceMs) => {
-      await Promise.all([proxy, api, gateway, envoy].map((one) => one?.close(graceMs)))
+      await Promise.all([proxy, api, gateway, envoy, operator].map((one) => one?.close(graceMs)))
     },
   }
 }

@@ -5,6 +5,7 @@ import type { Config } from '../config/load.ts'
 import { createWaiters } from '../core/claims/waiters.ts'
 import type { PrincipalRules } from '../core/request/principal.ts'
 import { agreedSecret, givenSecret } from '../core/reservations/reservation-secret.ts'
+import { operatorPaths } from '../http/operator/openapi.ts'
 import { createReservationApi, type ReservationApiPorts } from '../http/reservations/server.ts'
 import type { Secrets } from './secrets.ts'
 
@@ -51,6 +52,7 @@ export function openReservationApi(
     {
       ...core,
       waiters: createWaiters(config.maxWaiters, config.maxWaiters),
+      ...(config.operatorListen.kind === 'off' ? {} : { describedPaths: operatorPaths() }),
       secret: reservationSecret === undefined ? agreedSecret(core) : givenSecret(reservationSecret.content),
       newInstance: () => randomUUID(),
       onFailure,

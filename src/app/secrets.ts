@@ -10,12 +10,15 @@ import type { ListenerName } from '../config/listeners.ts'
 import type { Config } from '../config/load.ts'
 import { SETTINGS } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
+import type { OperatorToken } from '../core/operator/operator-tokens.ts'
 import type { Certificates, ListenerTls } from '../http/server/tls.ts'
 import { watchFiles } from '../system/file-watch.ts'
 
 export type Secrets = Disposable & {
   /** Tokens that callers of the API may send now; undefined if none is required. */
   readonly apiTokens: (() => readonly string[]) | undefined
+  /** Who may call the operator listener now; undefined if it is off. */
+  readonly operatorTokens: (() => readonly OperatorToken[]) | undefined
   /** Undefined if the listener speaks plain text. */
   tls(listener: ListenerName): ListenerTls | undefined
 }
@@ -32,7 +35,7 @@ export function openSecrets(
   clock: Clock,
   log: SecretsLog,
 ): Secrets {
-  const { apiToken, tlsCert, tlsKey, tlsClientCa } = config
+  const { apiToken, operatorTokens, tlsCert, tlsKey, tlsClientCa } = config
   const listeners: (() => void)[] = []
   let tokens = apiToken === undefined ? [] : linesOf(apiToken.content)
   let certificates: Certificates | undefined
@@ -65,6 +68,18 @@ export function openSecrets(
         }),
       ),
     )
+  let operators = operatorTokens?.tokens ?? []
+  if (operatorTokens !== undefined)
+    watched.push(
+      watchFiles([operatorTokens.path], readFile, clock, () =>
+        reload('the tokens of operators', () => {
+          const read = SETTINGS.operatorTokens.kind.parse(operatorTokens.path, readFile)
+          if (read.kind === 'refused')
+            throw new Error(`${operatorTokens.path}: ${read.reason ?? 'it can not be read'}`)
+          operators = read.value.tokens
+        }),
+      ),
+    )
   const ofTls = [tlsCert, tlsKey, tlsClientCa].filter((one) => one !== undefined)
   if (certificates !== undefined)
     watched.push(
@@ -88,6 +103,7 @@ export function openSecrets(
 
   return {
     apiTokens: apiToken === undefined ? undefined : () => tokens,
+    operatorTokens: operatorTokens === undefined ? undefined : () => operators,
     tls: (listener) => {
       const first = certificates
       if (first === undefined || !config.tlsListeners.includes(listener)) return undefined

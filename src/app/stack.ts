@@ -37,6 +37,7 @@ import { type Placement, routeLeases, routeWaitQueues } from '../core/nodes/grou
 import { withBreaker } from '../core/nodes/node-breaker.ts'
 import { type WatchedNodes, watchNodeClocks } from '../core/nodes/node-clocks.ts'
 import { withQuorumBreaker } from '../core/nodes/quorum-breaker.ts'
+import type { NodeReply } from '../core/operator/record-view.ts'
 import type { Leases, Quorum, RecordNode } from '../core/ports.ts'
 import { createEmbeddedNodes } from '../embedded/node.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
@@ -61,8 +62,17 @@ export type Stack = Disposable & {
   readonly auditLog: AuditLog | undefined
   /** Each group without its breaker and without events: for synthetic claims. */
   readonly probed: readonly Leases[]
+  /** For an operator's look at one record, and decisions about it. */
+  readonly operated: OperatedRecords
   /** The groups that outlive the process: for election, sweeping and the audit log. */
   readonly coordinated: readonly CoordinatedGroup[]
+}
+
+export type OperatedRecords = {
+  /** Every group behind its breaker, without what this process remembers. */
+  readonly leases: Leases
+  /** What each node of the record's group shows of it. */
+  readonly inspect: (recordKey: string) => Promise<readonly NodeReply[]>
 }
 
 /** One whole quorum, under the stack. */
@@ -111,9 +121,11 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
   const guarded = groups.map((group) => group.guarded)
   const [only] = guarded
   const redis = groups.flatMap((group) => group.redis ?? [])
+  const unshared = rest.length === 0 && only !== undefined ? only : routed(guarded, () => nodes.agreed())
+  const readable = [first, ...rest].map((group) => encrypted(config, group.nodes))
   return {
     leases: shareLeases({
-      leases: rest.length === 0 && only !== undefined ? only : routed(guarded, () => nodes.agreed()),
+      leases: unshared,
       outcomeBytesMax: config.outcomeCacheBytes,
       clock,
       events,
@@ -133,6 +145,16 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
             placement,
           ),
     probed: groups.map(({ probed }) => probed),
+    operated: {
+      leases: unshared,
+      inspect: (key) =>
+        Promise.all(
+          (readable[placement(key)] ?? []).map(async (node) => ({
+            node: node.name,
+            answer: await node.execute({ kind: 'read', key }),
+          })),
+        ),
+    },
     coordinated: groups.flatMap(({ redis, guarded: leases }) =>
       redis === undefined ? [] : [{ redis: redis.nodes, auditLog: redis.auditLog, leases }],
     ),
@@ -180,9 +202,11 @@ function roundsOver(
   { clock, events }: Outside,
   tracedNode = (node: RecordNode) => node,
 ): Quorum {
-  const ring = config.keyRing?.ring
-  const encrypted = ring === undefined ? nodes : nodes.map((node) => encryptedNode(node, ring))
-  return createRedlockQuorum({ nodes: encrypted.map(tracedNode), clock, events })
+  return createRedlockQuorum({ nodes: encrypted(config, nodes).map(tracedNode), clock, events })
+}
+
+function encrypted({ keyRing }: Config, nodes: readonly RecordNode[]): readonly RecordNode[] {
+  return keyRing === undefined ? nodes : nodes.map((node) => encryptedNode(node, keyRing.ring))
 }
 
 /** As much as the write-back holds, at most: no other sidecar would ever learn of an execution beyond it. */

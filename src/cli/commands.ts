@@ -24,6 +24,10 @@ export const COMMANDS: Readonly<Record<string, CommandRow>> = {
     summary: 'show which nodes vote, enrol those that forgot, declare a loss',
     load: async () => (await import('./nodes.ts')).nodes,
   },
+  records: {
+    summary: 'find one record, see it on every node, and decide about it, through the operator listener',
+    load: async () => (await import('./records.ts')).records,
+  },
   saga: {
     summary: 'look after the tables of the saga kit: migrate, lag, sagas, dead letters',
     load: async () => (await import('./saga.ts')).saga,

@@ -12,8 +12,14 @@ import type { ListenerName } from './listeners.ts'
 import { SETTINGS, type SettingKey, type Settings } from './settings.ts'
 
 export function clearText(settings: Partial<Settings>): readonly ConfigError[] {
-  if (settings.requireTls !== true) return []
-  return [...nodes(settings), ...listeners(settings), ...application(settings), ...sagaDatabase(settings)]
+  // Tokens that decide about payments never cross a network in clear text.
+  if (settings.requireTls !== true) return listeners(settings, OPERATOR, SETTINGS.operatorListen.env)
+  return [
+    ...nodes(settings),
+    ...listeners(settings, [...LISTENERS, ...OPERATOR], SETTINGS.requireTls.env),
+    ...application(settings),
+    ...sagaDatabase(settings),
+  ]
 }
 
 function nodes({ redisNodes }: Partial<Settings>): readonly ConfigError[] {
@@ -25,6 +31,8 @@ function nodes({ redisNodes }: Partial<Settings>): readonly ConfigError[] {
   return open.length === 0 ? [] : [fault('redisNodes', open.join(', '), 'write rediss:// for each of them')]
 }
 
+type Listeners = readonly (readonly [SettingKey, ListenerName])[]
+
 /** gRPC for gateways takes its TLS from the gateway listener. */
 const LISTENERS = [
   ['proxyListen', 'proxy'],
@@ -32,14 +40,20 @@ const LISTENERS = [
   ['gatewayListen', 'gateway'],
   ['gatewayGrpcListen', 'gateway'],
   ['adminListen', 'admin'],
-] as const satisfies readonly (readonly [SettingKey, ListenerName])[]
+] as const satisfies Listeners
 
-function listeners(settings: Partial<Settings>): readonly ConfigError[] {
+const OPERATOR = [['operatorListen', 'operator']] as const satisfies Listeners
+
+function listeners(
+  settings: Partial<Settings>,
+  among: readonly (typeof LISTENERS | typeof OPERATOR)[number][],
+  refusedBy: string,
+): readonly ConfigError[] {
   const { tlsListeners } = settings
   if (tlsListeners === undefined) return []
   // One without the other has an error of its own, and so has a file that can't be read.
   const isCertified = 'tlsCert' in settings || 'tlsKey' in settings
-  return LISTENERS.flatMap(([key, name]) => {
+  return among.flatMap(([key, name]) => {
     const at: ListenAddress | undefined = settings[key]
     if (at?.kind !== 'tcp' || isLoopback(at.host)) return []
     const missing = [
@@ -48,7 +62,7 @@ function listeners(settings: Partial<Settings>): readonly ConfigError[] {
     ]
     if (missing.length === 0) return []
     const instead = `write 127.0.0.1:${at.port}, or ${missing.join(' and ')}`
-    return [fault(key, SETTINGS[key].kind.print(at), instead)]
+    return [fault(key, SETTINGS[key].kind.print(at), instead, refusedBy)]
   })
 }
 
@@ -98,6 +112,11 @@ function decoded(host: string): string {
   }
 }
 
-function fault(key: SettingKey, speaks: string, instead: string): ConfigError {
-  return { kind: 'clear-text', name: SETTINGS[key].env, speaks, refusedBy: SETTINGS.requireTls.env, instead }
+function fault(
+  key: SettingKey,
+  speaks: string,
+  instead: string,
+  refusedBy: string = SETTINGS.requireTls.env,
+): ConfigError {
+  return { kind: 'clear-text', name: SETTINGS[key].env, speaks, refusedBy, instead }
 }

@@ -2,7 +2,7 @@
 
 import { refused, type ValueKind, value } from './value.ts'
 
-const LISTENERS = ['proxy', 'api', 'gateway', 'admin'] as const
+const LISTENERS = ['proxy', 'api', 'gateway', 'admin', 'operator'] as const
 
 export type ListenerName = (typeof LISTENERS)[number]
 

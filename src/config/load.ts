@@ -56,6 +56,7 @@ export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
   errors.push(
     ...missingUpstream(settings),
     ...missingToken(settings),
+    ...missingOperatorTokens(settings),
     ...missingTls(settings),
     ...unevenNames(settings),
     ...clearText(settings),
@@ -154,6 +155,14 @@ function missingToken(settings: Partial<Settings>): readonly ConfigError[] {
           },
         ],
   )
+}
+
+/** A decision has an author: without names there is no operator listener, on whatever address. */
+function missingOperatorTokens(settings: Partial<Settings>): readonly ConfigError[] {
+  const isOpen = settings.operatorListen !== undefined && settings.operatorListen.kind !== 'off'
+  if (!isOpen || 'operatorTokens' in settings) return []
+  const { env, kind } = SETTINGS.operatorTokens
+  return [{ kind: 'missing', name: env, accepts: kind.accepts, reason: 'while the operator listener is on' }]
 }
 
 /** A certificate without its key, or client verification without TLS: an incomplete setting. */

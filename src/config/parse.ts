@@ -5,6 +5,11 @@
  */
 
 import { type KeyRing, parseKeyRing } from '../core/nodes/key-ring.ts'
+import {
+  OPERATOR_TOKEN_CHARS_MIN,
+  type OperatorToken,
+  parseOperatorTokens,
+} from '../core/operator/operator-tokens.ts'
 import { parseDuration, parseSize, printDuration, printSize } from '../core/quantity.ts'
 import { type ReadFile, refused, type ValueKind, value } from './value.ts'
 
@@ -184,6 +189,24 @@ export function keyRingFile(): ValueKind<KeyRingFile> {
     print: (read) => read.path,
     yaml: 'text',
     schema: { type: 'string', minLength: 1 },
+  }
+}
+
+export type OperatorTokensFile = { readonly path: string; readonly tokens: readonly OperatorToken[] }
+
+/** Names the file and never its tokens. */
+export function operatorTokensFile(): ValueKind<OperatorTokensFile> {
+  const whole = file()
+  return {
+    ...whole,
+    accepts: `the path of a readable file with one person or tool a line, \`name role token\`, role view or operate, tokens of at least ${OPERATOR_TOKEN_CHARS_MIN} characters`,
+    parse: (path, readFile) => {
+      const read = whole.parse(path, readFile)
+      if (read.kind === 'refused') return refused(read.reason)
+      const parsed = parseOperatorTokens(read.value.content)
+      return parsed.kind === 'tokens' ? value({ path, tokens: parsed.tokens }) : refused(parsed.reason)
+    },
+    print: (read) => read.path,
   }
 }
 

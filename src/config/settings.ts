@@ -19,6 +19,7 @@ import {
   keyRingFile,
   label,
   onOff,
+  operatorTokensFile,
   patterned,
   secretFile,
   size,
@@ -169,6 +170,15 @@ export const SETTINGS = {
     default: '0.0.0.0:9090',
     summary: 'Where probes and metrics are served.',
     source: 'The kubelet and Prometheus come from outside the pod.',
+  }),
+  operatorListen: setting({
+    env: 'FENCEPOST_OPERATOR_LISTEN',
+    path: 'listen.operator',
+    kind: listenAddress(),
+    default: 'off',
+    summary:
+      'Where operators find single records and decide about them (docs/operations/one-key.md); on this machine alone, or with TLS.',
+    source: 'A decision can make a request run again: it is opened where somebody is to decide.',
   }),
   upstream: optional({
     env: 'FENCEPOST_UPSTREAM',
@@ -600,6 +610,14 @@ export const SETTINGS = {
     summary:
       'File with the bearer token that callers of the reservation API must show; of several lines each is one, and a change is in force within a second. Required where the API listens on more than localhost.',
     source: 'Not needed while it listens on localhost only.',
+  }),
+  operatorTokens: optional({
+    env: 'FENCEPOST_OPERATOR_TOKENS_FILE',
+    path: 'trust.operatorTokensFile',
+    kind: operatorTokensFile(),
+    summary:
+      'File that says who may call the operator listener, `name role token` a line, role `view` or `operate`; a change is in force within a second. Required where that listener is on.',
+    source: 'The audit log names the person or tool of each decision.',
   }),
   reservationSecret: optional({
     env: 'FENCEPOST_RESERVATION_SECRET_FILE',

@@ -133,6 +133,15 @@ export type CoreEvent =
   /** The end of an outcome that was not recorded when its client was answered. */
   | ({ readonly kind: 'settled_late' } & RecordingEnd)
   | DegradationEvent
+  /** An operator decided about one record, or tried to. */
+  | {
+      readonly kind: 'operator_decided'
+      readonly recordKey: string
+      readonly decision: string
+      readonly by: string
+      /** `done`, or why not. */
+      readonly result: string
+    }
   | {
       readonly kind: 'takeover'
       readonly recordKey: string

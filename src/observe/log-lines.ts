@@ -98,6 +98,13 @@ const LINES: {
       return claimFields(event, nodeCount)
     },
   }),
+  operator_decided: ({ recordKey, decision, by, result }) => ({
+    level: 'warn',
+    message: `an operator decided about a record: ${decision} (${result})`,
+    get fields() {
+      return { ...record(recordKey), decided_by: by }
+    },
+  }),
   lease_ended: (event) => {
     if (event.ended === 'completed' || event.ended === 'released') return undefined
     return {

@@ -1,6 +1,7 @@
 /** Lapsed claims as one Redis node shows them: some keys at a time, headers only. */
 
 import type { RedisNodes } from './nodes.ts'
+import { scanRecords } from './record-scan.ts'
 
 export type LapsedClaim = { readonly recordKey: string; readonly fence: number }
 
@@ -14,17 +15,11 @@ export async function lapsedClaims(
   index: number,
   cursor: string,
 ): Promise<{ readonly found: readonly LapsedClaim[]; readonly cursor: string }> {
-  const member = nodes.members[index]
-  if (member?.state.kind !== 'voting') throw new Error(`node ${index} does not vote now`)
-  const node = nodes.enrolmentNode(member, member.state.facts)
-  const step = await node.keys(cursor)
-  if (step.keys.length === 0) return { found: [], cursor: step.cursor }
-  const { snapshots } = await node.inspect(step.keys, false)
-  const found = step.keys.flatMap((recordKey, at) => {
-    const snapshot = snapshots[at]
-    if (snapshot === undefined || snapshot === 'damaged' || snapshot.record.state !== 'claimed') return []
-    const { fence, leaseUntilNodeMs } = snapshot.record
-    return leaseUntilNodeMs <= snapshot.nodeMs ? [{ recordKey, fence }] : []
+  const step = await scanRecords(nodes, index, cursor)
+  const found = step.found.flatMap(({ recordKey, record, nodeMs }) => {
+    if (record.state !== 'claimed') return []
+    const { fence, leaseUntilNodeMs } = record
+    return leaseUntilNodeMs <= nodeMs ? [{ recordKey, fence }] : []
   })
   return { found, cursor: step.cursor }
 }

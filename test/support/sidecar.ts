@@ -16,6 +16,7 @@ export type Sidecar = AsyncDisposable & {
   readonly admin: string
   readonly gateway: string
   readonly gatewayGrpc: string
+  readonly operator: string
 }
 
 /**
@@ -66,9 +67,9 @@ export async function startSidecar(
       withinMs: startWithinMs,
     })
     const { addresses } = JSON.parse(line) as {
-      addresses: { proxy?: string; api?: string; admin?: string; gateway?: string; gatewayGrpc?: string }
+      addresses: Partial<Record<'proxy' | 'api' | 'admin' | 'gateway' | 'gatewayGrpc' | 'operator', string>>
     }
-    const { proxy = '', api = '', admin = '', gateway = '', gatewayGrpc = '' } = addresses
+    const { proxy = '', api = '', admin = '', gateway = '', gatewayGrpc = '', operator = '' } = addresses
     return {
       process: child,
       proxy,
@@ -76,6 +77,7 @@ export async function startSidecar(
       admin,
       gateway,
       gatewayGrpc,
+      operator,
       [Symbol.asyncDispose]: () => child[Symbol.asyncDispose](),
     }
   } catch (cause) {

@@ -29,6 +29,10 @@ export type SharedLeasesOptions = {
 export type SharedLeases = Leases & {
   /** Resolves when this process's claim on `key` has ended; undefined where it holds none. */
   whenEnded(key: string): Promise<void> | undefined
+  /** An operator decided about this record: nothing is answered from memory here, and whoever waits for it claims. */
+  forget(key: string): void
+  /** Whether this process holds a live lease on the record. */
+  isHeld(key: string): boolean
 }
 
 /** A claim under way, and the request that it is for. */
@@ -134,5 +138,11 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     withdraw: (lease) => leases.withdraw(lease),
     read: (key) => leases.read(key),
     whenEnded: (key) => held.whenEnded(key),
+    forget: (key) => {
+      known.forget(key)
+      const holder = held.find(key)
+      if (holder !== undefined) held.end(holder.lease)
+    },
+    isHeld: (key) => held.find(key) !== undefined,
   }
 }

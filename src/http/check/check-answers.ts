@@ -26,7 +26,7 @@ export const UPSTREAM_HEADERS = [
 ] as const
 
 export function checkAnswer(
-  { decided, clientKey }: Pick<Checked, 'decided' | 'clientKey'>,
+  { decided, clientKey, recordKey }: Pick<Checked, 'decided' | 'clientKey' | 'recordKey'>,
   dialect: Dialect,
   instance: () => string,
 ): Answer {
@@ -39,7 +39,7 @@ export function checkAnswer(
       return allowed('fail_open', [], dialect)
     default:
       return refused(
-        problemAnswer(problemFor(decided), { idempotencyKey: clientKey, instance }),
+        problemAnswer(problemFor(decided), { idempotencyKey: clientKey, recordKey, instance }),
         decided,
         dialect,
       )

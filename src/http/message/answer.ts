@@ -44,13 +44,15 @@ export type Answer = {
 /** What a problem document says besides the problem itself. */
 export type ProblemContext = {
   readonly idempotencyKey?: string | undefined
+  readonly recordKey?: string | undefined
   /** A new UUID. */
   readonly instance: () => string
 }
 
 export function problemAnswer(problem: Problem, context: ProblemContext, status?: IdempotencyStatus): Answer {
   const key = problem.idempotencyKey ?? context.idempotencyKey
-  const document = problemDocument({ ...problem, idempotencyKey: key }, context.instance())
+  const { recordKey } = context
+  const document = problemDocument({ ...problem, idempotencyKey: key, recordKey }, context.instance())
   const headers =
     status === undefined ? document.headers : [...document.headers, [STATUS_HEADER, status] as const]
   const { code } = problem

@@ -80,6 +80,14 @@ export const PROBLEMS = {
   'saga-unknown': { status: 404, title: 'There is no such saga', retryable: false },
   'saga-not-movable': { status: 409, title: 'The saga cannot be moved from where it is', retryable: false },
   'database-unavailable': { status: 503, title: 'The database of the sagas did not answer', retryable: true },
+  // The operator API
+  'role-required': { status: 403, title: 'The role of the token does not allow it', retryable: false },
+  'record-unknown': { status: 404, title: 'There is no such record', retryable: false },
+  'dead-letter-unknown': { status: 404, title: 'There is no such dead letter', retryable: false },
+  'decision-refused': { status: 409, title: 'There is nothing to decide', retryable: false },
+  'promise-at-stake': { status: 409, title: 'The decision would break a promise', retryable: false },
+  'record-moved-on': { status: 409, title: 'The record is not as it was seen', retryable: false },
+  'decision-under-way': { status: 409, title: 'Another operator decides on it', retryable: true },
   // What is known about the request
   'request-in-progress': { status: 409, title: 'The same request is being carried out', retryable: true },
   'duplicate-content': {
@@ -146,6 +154,8 @@ export type Problem = {
   /** One sentence or two: what is wrong with this request, with the number of the limit, and what to do. */
   readonly detail: string
   readonly idempotencyKey?: string | undefined
+  /** Of the record of the request: the document names it as log lines do, for support. */
+  readonly recordKey?: string | undefined
   readonly retryAfterMs?: number
   /** The status of the original answer, where that answer was not kept. */
   readonly originalStatus?: number
@@ -212,6 +222,7 @@ export function problemDocument(problem: Problem, uuid: string): ProblemDocument
     code: problem.code,
     retryable,
     ...(problem.idempotencyKey === undefined ? {} : { idempotency_key: problem.idempotencyKey }),
+    ...(problem.recordKey === undefined ? {} : { key_hash: keyHashOf(problem.recordKey) }),
     ...(retryAfterSeconds === undefined ? {} : { retry_after: retryAfterSeconds }),
     ...(problem.originalStatus === undefined ? {} : { original_status: problem.originalStatus }),
     ...problem.more,
@@ -229,6 +240,11 @@ export function problemDocument(problem: Problem, uuid: string): ProblemDocument
     body: Buffer.from(JSON.stringify(document)),
     instance,
   }
+}
+
+/** What finds the record: the first 16 digits of its hash, as in log lines (`observe/log-lines.ts`). */
+function keyHashOf(recordKey: string): string {
+  return recordKey.slice(-64).slice(0, 16)
 }
 
 /** `Retry-After` has whole seconds only; zero would invite an immediate retry. */

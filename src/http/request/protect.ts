@@ -104,7 +104,7 @@ export async function protect(
       return { kind: 'answer', answer: problemAnswer(identified.problem, context), passesOn: false }
     }
     case 'identified': {
-      const context = { idempotencyKey: identified.clientKey, instance }
+      const context = { idempotencyKey: identified.clientKey, recordKey: identified.recordKey, instance }
       const outcome = await once(call, identified, body.bytes, options, ports)
       if (!madeNewRecord(outcome)) place.notNew()
       const { recordKey, clientKey } = identified

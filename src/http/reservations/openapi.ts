@@ -5,9 +5,8 @@
  */
 
 import { printDuration } from '../../core/quantity.ts'
-import { PROBLEM_TYPE_BASE, PROBLEMS, type ProblemCode } from '../message/problems.ts'
+import { PROBLEM_SCHEMA, problemResponses, queryParameters } from '../message/openapi.ts'
 import { CALL_NAMES, CALLS, type Call, PROBLEMS_OF_ALL } from './calls.ts'
-import type { Schema } from './schemas.ts'
 
 export type Described = {
   readonly version: string
@@ -77,99 +76,4 @@ const ID_PARAMETER = {
   in: 'path',
   required: true,
   schema: { type: 'string', pattern: '^r1_[A-Za-z0-9_-]+$', maxLength: 4_096 },
-}
-
-function queryParameters(query: Schema): readonly Record<string, unknown>[] {
-  const { properties = {}, required = [] } = query as {
-    properties?: Record<string, unknown>
-    required?: readonly string[]
-  }
-  return Object.entries(properties).map(([name, schema]) => ({
-    name,
-    in: 'query',
-    required: required.includes(name),
-    schema,
-  }))
-}
-
-/** One response for each status; its description and examples name its possible codes. */
-function problemResponses(codes: readonly ProblemCode[]): Record<string, unknown> {
-  const byStatus = Map.groupBy(new Set(codes), (code) => PROBLEMS[code].status)
-  return Object.fromEntries(
-    [...byStatus].map(([status, these]) => [
-      String(status),
-      {
-        description: these.map((code) => `\`${code}\`: ${PROBLEMS[code].title}.`).join(' '),
-        ...(these.some((code) => PROBLEMS[code].retryable)
-          ? { headers: { 'Retry-After': { description: 'Whole seconds.', schema: { type: 'integer' } } } }
-          : {}),
-        content: {
-          'application/problem+json': {
-            schema: { $ref: '#/components/schemas/Problem' },
-            examples: Object.fromEntries(these.map((code) => [code, { value: example(code) }])),
-          },
-        },
-      },
-    ]),
-  )
-}
-
-function example(code: ProblemCode): Record<string, unknown> {
-  const { status, title, retryable } = PROBLEMS[code]
-  return {
-    type: PROBLEM_TYPE_BASE + code,
-    title,
-    status,
-    detail: `${title}.`,
-    instance: 'urn:uuid:0bb2ee9c-1a0e-4b0e-8ee6-a0d4a7a1f1a3',
-    code,
-    retryable,
-    ...(retryable ? { retry_after: 1 } : {}),
-    ...EXAMPLE_MEMBERS[code],
-  }
-}
-
-const EXAMPLE_MEMBERS: Partial<Record<ProblemCode, Record<string, unknown>>> = {
-  'reservation-conflict': { reservation_status: 'CONFLICT', value: 'payment:order-4711' },
-  'reservation-duplicate': {
-    reservation_status: 'DUPLICATE',
-    value: 'payment:order-4711',
-    fencing_token: 1_786_406_400_123_904,
-    attempt: 1,
-    completed_at: '2026-11-20T12:00:03.000Z',
-    result: { payment_id: 'p-1' },
-  },
-  'lease-lost': { reservation_status: 'LEASE_LOST' },
-  fenced: { reservation_status: 'FENCED' },
-  'completion-undecided': { reservation_status: 'UNDECIDED' },
-  'entity-busy': { entity: 'account-42' },
-}
-
-const PROBLEM_SCHEMA = {
-  type: 'object',
-  description: 'RFC 9457. Further members depend on the code.',
-  required: ['type', 'title', 'status', 'detail', 'instance', 'code', 'retryable'],
-  properties: {
-    type: { type: 'string', format: 'uri' },
-    title: { type: 'string' },
-    status: { type: 'integer' },
-    detail: { type: 'string' },
-    instance: { type: 'string' },
-    code: { type: 'string' },
-    retryable: { type: 'boolean' },
-    retry_after: { type: 'integer', description: 'Whole seconds, as in Retry-After.' },
-    reservation_status: {
-      type: 'string',
-      enum: ['CONFLICT', 'DUPLICATE', 'LEASE_LOST', 'FENCED', 'UNDECIDED'],
-    },
-    value: { type: 'string', description: 'The intent in the way.' },
-    result: { description: 'What the caller that completed it reported.' },
-    errors: {
-      type: 'array',
-      items: {
-        type: 'object',
-        properties: { path: { type: 'string' }, message: { type: 'string' } },
-      },
-    },
-  },
 }

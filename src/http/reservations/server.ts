@@ -47,6 +47,8 @@ export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding' | 'heartbeats
     readonly tracing: Tracing
     /** Present if a database is configured. */
     readonly sagas?: SagaAdmin
+    /** Paths of other listeners that `/openapi.json` describes as well. */
+    readonly describedPaths?: Readonly<Record<string, Record<string, unknown>>>
   }
 
 export interface ReservationApi {
@@ -74,12 +76,17 @@ export function createReservationApi(
   }
   const handlers = createHandlers(options, { ...ports, heartbeats, outstanding: { ...outstanding, ended } })
   const app = createJsonListener(limits, ports, options.tls)
-  const document = openApiDocument(options, ports.sagas === undefined ? {} : sagaPaths())
+  const document = openApiDocument(options, {
+    ...ports.describedPaths,
+    ...(ports.sagas === undefined ? {} : sagaPaths()),
+  })
 
   function answer(reply: FastifyReply, given: ApiAnswer, instance?: string): FastifyReply {
     if (given.kind === 'json')
       return reply.code(given.status).header('Cache-Control', 'no-store').send(given.body)
-    return sendProblem(reply, given.problem, instance ?? ports.newInstance())
+    const { recordKey } = given
+    const problem = recordKey === undefined ? given.problem : { ...given.problem, recordKey }
+    return sendProblem(reply, problem, instance ?? ports.newInstance())
   }
 
   traceCalls(app, ports.tracing)

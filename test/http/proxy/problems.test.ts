@@ -15,6 +15,7 @@ import { startApplication, startRawApplication } from '../../support/application
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
 import { heldClock } from '../../support/held-clock.ts'
+import { operatorProblems } from '../../support/operator-problems.ts'
 import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
 import { reservationProblems } from '../../support/reservation-problems.ts'
 
@@ -86,9 +87,10 @@ async function brokenApplication(answer: string, after: 'keep' | 'end'): Promise
 
 const POST = 'POST /things HTTP/1.1\r\nHost: a\r\n'
 
-const ofReservations = Object.fromEntries(
-  Object.entries(reservationProblems).map(([code, reach]) => [code, () => told(reach())]),
-) as Record<keyof typeof reservationProblems, () => Promise<Problem>>
+const reached = <C extends string>(problems: Record<C, () => Promise<Response>>) =>
+  Object.fromEntries(
+    Object.entries<() => Promise<Response>>(problems).map(([code, reach]) => [code, () => told(reach())]),
+  ) as Record<C, () => Promise<Problem>>
 
 /** This proxy has no verifier, so that no token is valid. */
 const VERIFIED = {
@@ -102,7 +104,8 @@ const VERIFIED = {
 } as const
 
 const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
-  ...ofReservations,
+  ...reached(reservationProblems),
+  ...reached(operatorProblems),
   'malformed-request': () => simple((proxy) => toldOnWire(proxy.port, `${POST}Host: b\r\n\r\n`)),
   'key-missing': () =>
     simple((proxy) => told(proxy.post(undefined)), { routes: [route({ required: true })] }),

@@ -1,0 +1,100 @@
+/** The operator API, as configured. */
+
+import { randomUUID } from 'node:crypto'
+import type { Config } from '../config/load.ts'
+import type { Clock, Random } from '../core/clock.ts'
+import type { Events } from '../core/events.ts'
+import type { RecentDecisions } from '../core/operator/recent-decisions.ts'
+import { recordView } from '../core/operator/record-view.ts'
+import type { PrincipalRules, VerifyToken } from '../core/request/principal.ts'
+import { agreedSecret, givenSecret } from '../core/reservations/reservation-secret.ts'
+import { createOperatorApi, type OperatorApi } from '../http/operator/server.ts'
+import type { Application } from '../http/proxy/application.ts'
+import { askOf } from './coordination.ts'
+import { walkOver } from './record-walk.ts'
+import type { Secrets } from './secrets.ts'
+import type { Stack } from './stack.ts'
+import { StartRefused } from './start-refused.ts'
+
+export type OperatorListenerPorts = {
+  readonly stack: Stack
+  readonly instance: string
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  readonly recent: RecentDecisions
+  readonly application: Pick<Application, 'forward'> | undefined
+  readonly onFailure: (error: unknown, instance: string) => void
+  /** What is written to the log, and answered to nobody. */
+  readonly onTrouble: (error: unknown) => void
+}
+
+/** A token that support has is mostly expired, and here it only says whose record is looked for. */
+const BELIEVED: VerifyToken = async () => ({ kind: 'verified' })
+
+/** A body in base64, and as much again as a head may have. */
+const AROUND_BYTES = 64 * 1024
+
+/**
+ * The operator API, or undefined if it is off.
+ *
+ * @throws StartRefused where there is no audit log
+ */
+export function openOperatorApi(
+  config: Config,
+  secrets: Secrets,
+  principal: PrincipalRules,
+  { stack, onTrouble, application, instance, ...ports }: OperatorListenerPorts,
+): { listen(): Promise<string>; close: OperatorApi['close'] } | undefined {
+  const at = config.operatorListen
+  const tokens = secrets.operatorTokens
+  if (at.kind === 'off' || tokens === undefined) return undefined
+  const { auditLog, operated } = stack
+  if (auditLog === undefined)
+    throw new StartRefused(
+      'FENCEPOST_OPERATOR_LISTEN needs Redis nodes: embedded ones keep no audit log, and end with the process',
+    )
+  const { tenant, env, apiVersion, leaseMs, reservationSecret } = config
+  const tls = secrets.tls('operator')
+  const core = { leases: operated.leases, clock: ports.clock, random: ports.random }
+  const api = createOperatorApi(
+    {
+      scope: { tenant, env, apiVersion },
+      describing: { routes: config.routes, principal: { ...principal, verifyToken: BELIEVED } },
+      secret: reservationSecret === undefined ? agreedSecret(core) : givenSecret(reservationSecret.content),
+      instance,
+      storedBytesMax: config.storedResponseLimitBytes,
+      tokens,
+      ...(tls === undefined ? {} : { tls }),
+      limits: {
+        bodyBytesMax: Math.ceil(config.storedResponseLimitBytes * 1.4) + AROUND_BYTES,
+        headerBytesMax: config.headerLimitBytes,
+        headersTimeoutMs: config.headersTimeoutMs,
+        requestTimeoutMs: config.requestTimeoutMs,
+        keepAliveTimeoutMs: config.keepAliveTimeoutMs,
+        connectionsMax: config.connectionsMax,
+      },
+    },
+    {
+      ...ports,
+      ...walkOver(
+        stack.coordinated.map(({ redis }) => redis),
+        ports.clock,
+      ),
+      leases: operated.leases,
+      auditLog,
+      terms: { leaseMs, retentionMs: longestRetentionMs(config) },
+      ask: askOf(config, { application, onFailure: onTrouble }),
+      inspect: async (recordKey) => recordView(recordKey, await operated.inspect(recordKey)),
+      forgetHere: (recordKey) => stack.leases.forget(recordKey),
+      isHeldHere: (recordKey) => stack.leases.isHeld(recordKey),
+      newInstance: () => randomUUID(),
+    },
+  )
+  return { listen: () => api.listen(at), close: (graceMs) => api.close(graceMs) }
+}
+
+/** A decision lasts as long as an outcome of any route would. */
+function longestRetentionMs({ retentionMs, routes }: Config): number {
+  return Math.max(retentionMs, ...routes.map((route) => (route.mode === 'bypass' ? 0 : route.retentionMs)))
+}

@@ -1,0 +1,310 @@
+/**
+ * `fencepost records find | show | list | end | complete | forget | ask`: one customer's stuck request.
+ *
+ * Owns the words on the terminal. It calls the operator listener of a running sidecar, which decides. A decision is
+ * shown before it is made, and made with --yes alone, under the token that was shown: a record that has moved on in
+ * between is left as it is.
+ */
+
+import type { Command as Parser } from 'commander'
+import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+import {
+  CallRefused,
+  type OperatorClient,
+  operatorClient,
+  type Reply,
+  type Where,
+} from './operator-client.ts'
+import { recordLines, recordPage } from './record-table.ts'
+
+const RECORDS = '/v1/operator/records'
+
+type Which = Where & {
+  readonly tenant?: string
+  readonly apiVersion?: string
+  readonly method: string
+  readonly path?: string
+  readonly key?: string
+  readonly principal?: string
+  readonly authorizationFile?: string
+  readonly requestFile?: string
+  readonly value?: string
+  readonly entity?: string
+  readonly reservation?: string
+  readonly json?: true
+}
+
+type Deciding = Which & {
+  readonly reason?: string
+  readonly yes?: true
+  readonly evenThough?: string
+  readonly status?: string
+  readonly header?: readonly string[]
+  readonly bodyFile?: string
+  readonly resultFile?: string
+  readonly notKept?: true
+}
+
+/** What a command prints, and its exit code. */
+type Printed = { readonly exit: ExitCode; readonly reply: unknown; readonly text: string }
+
+export const records: Command = (args, io) =>
+  withArguments('records', args, io, (parser, done) => {
+    parser.description(
+      'Finds and shows single records, and decides about them (docs/operations/one-key.md). A record is named by what support has: --path and --key; --value; --reservation; or a reference out of a log line or a problem document.',
+    )
+    const on = async (options: Which, act: (client: OperatorClient) => Promise<Printed>) =>
+      done(await printed(options, io, act))
+    command(parser, 'find [reference]', 'find the records that this can mean').action(
+      (reference: string | undefined, options: Which) =>
+        on(options, async (client) => listPrinted(await found(client, reference, options, io))),
+    )
+    command(
+      parser,
+      'show [reference]',
+      'one record: the verdict, every node, its history, what can be decided',
+    ).action((reference: string | undefined, options: Which) =>
+      on(options, async (client) => {
+        const reply = await client.call('GET', await pathOf(client, reference, options, io))
+        return { exit: EXIT.ok, reply, text: recordPage(reply) }
+      }),
+    )
+    addressed(parser.command('list <state>'))
+      .description('`live` claims, or `lapsed` ones that ended without an outcome, oldest first')
+      .action((state: string, options: Which) =>
+        on(options, async (client) => listPrinted(await listed(client, state))),
+      )
+    for (const [name, what] of [
+      ['end', 'end a live claim: its holder is fenced, the next attempt is told it is a further one'],
+      ['forget', 'forget it: the next request is a first attempt again'],
+      ['ask', 'ask the application now what became of a lapsed attempt'],
+    ] as const)
+      decision(parser, name, what).action((reference: string | undefined, options: Deciding) =>
+        on(options, (client) => decided(client, name, reference, options, io)),
+      )
+    decision(parser, 'complete', 'complete it by hand: duplicates get what you give')
+      .option('--status <code>', 'of the answer')
+      .option('--header <name: value>', 'of the answer; once for each', collected, [])
+      .option('--body-file <path>', 'body of the answer; none where not given')
+      .option('--result-file <path>', 'of a reservation: the JSON that duplicates are told')
+      .option('--not-kept', 'it was executed, and its answer is lost: duplicates get 410')
+      .action((reference: string | undefined, options: Deciding) =>
+        on(options, (client) => decided(client, 'complete', reference, options, io)),
+      )
+  })
+
+function addressed(command: Parser): Parser {
+  return command
+    .option('--operator <address>', 'of the operator listener; default: FENCEPOST_OPERATOR_LISTEN')
+    .option('--token-file <path>', 'file with your token')
+    .option('--json', 'print the answer of the listener')
+}
+
+function command(parser: Parser, usage: string, what: string): Parser {
+  return addressed(parser.command(usage))
+    .description(what)
+    .option('--tenant <name>', 'whose it is; default: that of the configuration')
+    .option('--api-version <name>', 'default: that of the configuration')
+    .option('--path <path>', 'of the request, without its query')
+    .option('--method <method>', 'of the request', 'POST')
+    .option('--key <key>', 'its idempotency key')
+    .option(
+      '--principal <hash>',
+      'whose request it was, as docs/reference/http.md writes it; default: anonymous',
+    )
+    .option(
+      '--authorization-file <path>',
+      'file with the client’s Authorization line, in place of --principal',
+    )
+    .option('--request-file <path>', 'file with the whole request as JSON, as for POST /v1/fingerprint')
+    .option('--value <value>', 'a reserved value')
+    .option('--entity <name>', 'a locked entity')
+    .option('--reservation <id>', 'the id of a reservation')
+}
+
+function decision(parser: Parser, name: string, what: string): Parser {
+  return command(parser, `${name} [reference]`, what)
+    .option('--reason <text>', 'why, for the audit log; required')
+    .option('--yes', 'do it; without it the command says what would happen')
+    .option('--even-though <promise>', 'live or completed: the promise that it breaks, said out')
+}
+
+function collected(one: string, before: readonly string[]): readonly string[] {
+  return [...before, one]
+}
+
+async function printed(
+  options: Which,
+  io: Io,
+  act: (client: OperatorClient) => Promise<Printed>,
+): Promise<ExitCode> {
+  const client = operatorClient(options, io)
+  if (typeof client === 'number') return client
+  try {
+    const { exit, reply, text } = await act(client)
+    io.stdout.write(options.json ? `${JSON.stringify(reply)}\n` : text)
+    return exit
+  } catch (cause) {
+    if (!(cause instanceof CallRefused)) throw cause
+    if (options.json && cause.document.code !== undefined)
+      io.stdout.write(`${JSON.stringify(cause.document)}\n`)
+    io.stderr.write(`${cause.message}\n`)
+    return cause.exitCode
+  }
+}
+
+function listPrinted(all: readonly Reply[]): Printed {
+  const text = all.length === 0 ? 'nothing\n' : recordLines(all)
+  return { exit: all.length === 0 ? EXIT.failure : EXIT.ok, reply: { records: all }, text }
+}
+
+/** A search that is not at its end is gone on with. */
+async function found(
+  client: OperatorClient,
+  reference: string | undefined,
+  options: Which,
+  io: Io,
+): Promise<readonly Reply[]> {
+  const body = locator(reference, options, io)
+  let cursor: unknown
+  do {
+    const reply = await client.call(
+      'POST',
+      `${RECORDS}/find`,
+      cursor === undefined ? body : { ...body, cursor },
+    )
+    const all = reply.records as readonly Reply[]
+    if (all.length > 0) return all
+    cursor = reply.cursor
+  } while (cursor !== undefined)
+  return []
+}
+
+/** Nodes are walked one after the other, so a record may come twice. */
+async function listed(client: OperatorClient, state: string): Promise<readonly Reply[]> {
+  if (state !== 'live' && state !== 'lapsed')
+    throw new CallRefused(`${state} is no list; \`live\` and \`lapsed\` are`, EXIT.usage)
+  const all = new Map<unknown, Reply>()
+  let cursor = ''
+  for (;;) {
+    const reply = await client.call('GET', `${RECORDS}?state=${state}${cursor}`)
+    for (const one of reply.records as readonly Reply[]) all.set(one.record, one)
+    if (typeof reply.cursor !== 'string') break
+    cursor = `&cursor=${reply.cursor}`
+  }
+  return [...all.values()].sort((a, b) => Number(b.claimed_for_ms ?? 0) - Number(a.claimed_for_ms ?? 0))
+}
+
+async function pathOf(
+  client: OperatorClient,
+  reference: string | undefined,
+  options: Which,
+  io: Io,
+): Promise<string> {
+  const all = await found(client, reference, options, io)
+  // A request is one record; its entities are locks beside it.
+  const work = all.filter(({ sort }) => sort === 'work')
+  const [only, ...more] = work.length > 0 ? work : all
+  if (only === undefined) throw new CallRefused('nothing was found', EXIT.failure)
+  if (more.length > 0)
+    throw new CallRefused(`several records are meant; name one of them:\n${recordLines(work)}`, EXIT.usage)
+  return `${RECORDS}/${encodeURIComponent(String(only.record))}`
+}
+
+async function decided(
+  client: OperatorClient,
+  name: string,
+  reference: string | undefined,
+  options: Deciding,
+  io: Io,
+): Promise<Printed> {
+  const { reason, evenThough, yes } = options
+  if (reason === undefined) throw new CallRefused('Why? Give --reason "ticket 4711: …".', EXIT.usage)
+  const path = `${await pathOf(client, reference, options, io)}/${name}`
+  const body = {
+    reason,
+    ...(evenThough === undefined ? {} : { even_though: evenThough }),
+    ...(name === 'complete' ? outcomeOf(options, io) : {}),
+  }
+  const plan = await client.call('POST', path, { ...body, dry_run: true })
+  const { before, effects, requires } = plan as {
+    before: Reply
+    effects: readonly string[]
+    requires?: string
+  }
+  const lines = effects.map((effect) => `  ${effect}\n`).join('')
+  const said = requires === undefined || requires === evenThough
+  if (!yes || !said) {
+    const how = `${said ? '' : `--even-though ${requires} `}--yes`
+    const text = `${name} ${recordLines([before])}would mean:\n${lines}Nothing was decided. To do it, add ${how}.\n`
+    return { exit: EXIT.usage, reply: plan, text }
+  }
+  const { fencing_token: token } = before
+  const reply = await client.call('POST', path, {
+    ...body,
+    ...(token === undefined ? {} : { fencing_token: token }),
+  })
+  const verdict = reply.verdict === undefined ? '' : `the application says: ${String(reply.verdict)}\n`
+  const note = reply.audited === false ? 'Only that it was begun is in the audit log.\n' : ''
+  return {
+    exit: EXIT.ok,
+    reply,
+    text: `${name}: done\n${lines}${verdict}${note}${recordLines([reply.after as Reply])}`,
+  }
+}
+
+function locator(reference: string | undefined, options: Which, io: Io): Record<string, unknown> {
+  const { tenant, apiVersion, path, key, method, principal, authorizationFile } = options
+  const scope = {
+    ...(tenant === undefined ? {} : { tenant }),
+    ...(apiVersion === undefined ? {} : { api_version: apiVersion }),
+  }
+  if (reference !== undefined) return { ...scope, reference }
+  if (path !== undefined && key !== undefined) {
+    const whose = {
+      ...(principal === undefined ? {} : { principal }),
+      ...(authorizationFile === undefined ? {} : { authorization: fileAt(authorizationFile, io).trim() }),
+    }
+    return { ...scope, key: { method, path, idempotency_key: key, ...whose } }
+  }
+  if (options.requestFile !== undefined) return { ...scope, request: jsonAt(options.requestFile, io) }
+  if (options.value !== undefined) return { ...scope, reserved_value: options.value }
+  if (options.entity !== undefined) return { ...scope, entity: options.entity }
+  if (options.reservation !== undefined) return { ...scope, reservation_id: options.reservation }
+  throw new CallRefused(
+    'Which record? Give a reference, --path and --key, --request-file, --value, --entity or --reservation.',
+    EXIT.usage,
+  )
+}
+
+function outcomeOf({ notKept, resultFile, status, header = [], bodyFile }: Deciding, io: Io) {
+  if (notKept) return { not_kept: true }
+  if (resultFile !== undefined) return { result: jsonAt(resultFile, io) }
+  if (status === undefined)
+    throw new CallRefused(
+      'With what? Give --status (and --body-file), --result-file or --not-kept.',
+      EXIT.usage,
+    )
+  const headers = Object.fromEntries(
+    header.map((line) => [line.slice(0, line.indexOf(':')).trim(), line.slice(line.indexOf(':') + 1).trim()]),
+  )
+  const body = bodyFile === undefined ? {} : { body: fileAt(bodyFile, io) }
+  return { answer: { status: Number(status), headers, ...body } }
+}
+
+function fileAt(path: string, io: Io): string {
+  try {
+    return io.readFile(path)
+  } catch (cause) {
+    throw new CallRefused(`${path} can not be read: ${(cause as Error).message}`, EXIT.usage)
+  }
+}
+
+function jsonAt(path: string, io: Io): unknown {
+  try {
+    return JSON.parse(fileAt(path, io))
+  } catch (cause) {
+    if (cause instanceof CallRefused) throw cause
+    throw new CallRefused(`${path} is no JSON`, EXIT.usage)
+  }
+}

@@ -1,0 +1,94 @@
+/**
+ * How a decision gets past a live lease or a recorded outcome, as one more claimant: with a token of its own, on a
+ * majority of the nodes, by the commands that every holder sends.
+ *
+ * Owns the uniqueness of that token. A decision first claims a lock of its own for the record, and raises it above
+ * every token that a node shows: a majority grants a token once, so no two operators, and no operator and a holder,
+ * ever propose under the same one. The lock also is what makes one of two operators wait for the other.
+ *
+ *   live       renew the claim under the larger token, as a further attempt, and release that attempt: what stays is
+ *              the lapsed claim of the holder, above its token, so that whatever it still sends is refused
+ *   completed  write the chosen outcome again under the larger token, for a millisecond. A larger ballot with the
+ *              chosen value is what Paxos allows without a promise first (L. Lamport, "Paxos Made Simple" (2001), 2.2:
+ *              the value of every larger proposal is the chosen one). After it every node has forgotten
+ */
+
+import type { Clock } from '../clock.ts'
+import type { DecisionTerms } from '../coordination/settle-orphan.ts'
+import { sha256Hex } from '../formats/framing.ts'
+import type { ClaimResult, Lease, Leases } from '../ports.ts'
+import { ATTEMPT_MAX } from '../record/record.ts'
+import { pause } from '../retry.ts'
+import type { RecordView } from './record-view.ts'
+
+/** Longer than all rounds of a decision; a sidecar that dies in one keeps other operators out for as long. */
+export const LOCK_LEASE_MS = 15_000
+const BUDGET_MS = 2_000
+/** The shortest that a node keeps a record, and when it is gone on every node that heard of it. */
+const GONE_AT_ONCE_MS = 1
+const FORGOTTEN_AFTER_MS = 50
+
+export type Lock =
+  | { readonly kind: 'locked'; readonly lease: Lease }
+  | { readonly kind: 'busy' | 'unavailable' }
+
+export type TakenOver = 'done' | 'moved_on' | 'unavailable'
+
+/** Keys with an empty tenant part belong to no request. */
+export function lockKeyOf(recordKey: string): string {
+  return `dedup::decision:${recordKey}`
+}
+
+/** The right to decide on this record, alone, under a token that is larger than any on it. */
+export async function lockDecision(view: RecordView, leases: Leases): Promise<Lock> {
+  const key = lockKeyOf(view.recordKey)
+  const claimed = await leases.claim({
+    key,
+    fingerprint: sha256Hex(Buffer.from(key)),
+    leaseMs: LOCK_LEASE_MS,
+    retentionMs: LOCK_LEASE_MS,
+    budgetMs: BUDGET_MS,
+  })
+  if (claimed.kind === 'held' || claimed.kind === 'contended') return { kind: 'busy' }
+  if (claimed.kind !== 'granted') return { kind: 'unavailable' }
+  const above = (view.largestToken ?? 0) + 1
+  if (claimed.lease.token >= above) return { kind: 'locked', lease: claimed.lease }
+  const raised = await leases.raise({ ...claimed.lease, token: above })
+  if (raised.kind === 'renewed') return { kind: 'locked', lease: raised.lease }
+  await leases.release(claimed.lease)
+  return { kind: raised.kind === 'lost' ? 'busy' : 'unavailable' }
+}
+
+/** Ends a live claim: its holder is fenced, and its attempt is remembered as one of unknown fate. */
+export async function endLiveClaim(
+  { recordKey: key, owner, attempt, fingerprint }: RecordView,
+  lock: Lease,
+  terms: DecisionTerms,
+  leases: Leases,
+): Promise<TakenOver> {
+  if (owner === undefined || attempt === undefined || fingerprint === undefined) return 'moved_on'
+  const further = Math.min(ATTEMPT_MAX, attempt + 1)
+  const lease = { ...lock, ...terms, key, owner, fingerprint, attempt: further }
+  const renewed = await leases.renew(lease)
+  // A node that renewed it shows a claim that ends by itself; releasing it now leaves nobody waiting for that.
+  const released = await leases.release(renewed.kind === 'renewed' ? renewed.lease : lease)
+  if (renewed.kind === 'lost') return 'moved_on'
+  return renewed.kind === 'renewed' && released.kind !== 'unavailable' ? 'done' : 'unavailable'
+}
+
+/** Makes every node forget a recorded outcome, and claims the key, which proves it. */
+export async function claimAfterForgetting(
+  { recordKey: key, attempt = 1, fingerprint = '', outcome }: RecordView,
+  lock: Lease,
+  terms: DecisionTerms,
+  { leases, clock }: { readonly leases: Leases; readonly clock: Clock },
+): Promise<ClaimResult> {
+  const nothing = { kind: 'unavailable', answered: 0, required: 0 } as const
+  if (outcome === undefined) return nothing
+  const lease = { ...lock, key, attempt, fingerprint, retentionMs: GONE_AT_ONCE_MS }
+  const written = await leases.complete(lease, outcome)
+  if (written.kind !== 'recorded') return nothing
+  // A claim that still finds it on some nodes writes it to the others again.
+  await pause(clock, FORGOTTEN_AFTER_MS)
+  return leases.claim({ key, fingerprint, ...terms, budgetMs: BUDGET_MS })
+}

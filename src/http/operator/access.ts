@@ -1,0 +1,88 @@
+/**
+ * Who calls: the person or tool that a bearer token belongs to, and what its role allows.
+ *
+ * Owns the refusals 401 and 403. There are no cookies and no cross-origin headers, so no page in an operator's browser
+ * can make a call: it would have to know the token.
+ */
+
+import { createHash, timingSafeEqual } from 'node:crypto'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { OperatorRole, OperatorToken } from '../../core/operator/operator-tokens.ts'
+import type { Problem } from '../message/problems.ts'
+import { RETRY_SOON_MS } from '../request/refusals.ts'
+import type { InFlight } from '../server/in-flight.ts'
+
+/** People and their tools, not traffic: beyond it something runs away. */
+export const OPERATOR_CALLS_IN_FLIGHT_MAX = 32
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    operator?: OperatorToken
+  }
+}
+
+export type AccessPorts = {
+  /** Read at each call, because they may change. */
+  readonly tokens: () => readonly OperatorToken[]
+  readonly inFlight: InFlight
+  readonly refuse: (reply: FastifyReply, problem: Problem) => FastifyReply
+}
+
+/** Before everything else, so that whoever has no token learns nothing of the listener. */
+export function admitOperators(app: FastifyInstance, { tokens, inFlight, refuse }: AccessPorts): void {
+  app.addHook('onRequest', async (request, reply) => {
+    inFlight.begin()
+    reply.raw.once('close', inFlight.end)
+    const operator = operatorOf(bearerOf(request), tokens())
+    if (operator === undefined) {
+      reply.header('WWW-Authenticate', 'Bearer')
+      return refuse(reply, TOKEN_REQUIRED)
+    }
+    if (inFlight.draining) return refuse(reply, DRAINING)
+    if (inFlight.count > OPERATOR_CALLS_IN_FLIGHT_MAX) return refuse(reply, OVERLOADED)
+    request.operator = operator
+  })
+}
+
+/** Compares hashes, and all of them: the time reveals neither length nor content, nor which token matched. */
+export function operatorOf(
+  sent: string | undefined,
+  tokens: readonly OperatorToken[],
+): OperatorToken | undefined {
+  const hash = (text: string) => createHash('sha256').update(text).digest()
+  const given = hash(sent ?? '')
+  return tokens.filter(({ token }) => timingSafeEqual(given, hash(token)))[0]
+}
+
+export function allows(role: OperatorRole, required: OperatorRole): boolean {
+  return required === 'view' || role === 'operate'
+}
+
+export function roleRequired({ name, role }: OperatorToken): Problem {
+  return {
+    code: 'role-required',
+    detail: `${name} has the role ${role}, and this call takes the role operate. Nothing was decided. Ask somebody who may decide, or have the role changed in FENCEPOST_OPERATOR_TOKENS_FILE.`,
+  }
+}
+
+const TOKEN_REQUIRED: Problem = {
+  code: 'token-required',
+  detail: 'Send a token of FENCEPOST_OPERATOR_TOKENS_FILE as "Authorization: Bearer …".',
+}
+
+const DRAINING: Problem = {
+  code: 'draining',
+  detail: 'The sidecar is shutting down. Nothing was decided; ask another one.',
+  retryAfterMs: RETRY_SOON_MS,
+}
+
+const OVERLOADED: Problem = {
+  code: 'too-many-requests-in-flight',
+  detail: `${OPERATOR_CALLS_IN_FLIGHT_MAX} calls of operators are under way, which is the limit. Nothing was done.`,
+  retryAfterMs: RETRY_SOON_MS,
+}
+
+/** RFC 6750, section 2.1; the name of the scheme in any case (RFC 9110, section 11.1). */
+function bearerOf(request: FastifyRequest): string | undefined {
+  return /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
+}

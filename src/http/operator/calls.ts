@@ -1,0 +1,152 @@
+/**
+ * THE table of calls of the operator API: routing, roles, validation and the OpenAPI document are read from it. The name
+ * of a call is its `operationId` there.
+ */
+
+import type { TSchema } from 'typebox'
+import type { OperatorRole } from '../../core/operator/operator-tokens.ts'
+import type { ProblemCode } from '../message/problems.ts'
+import {
+  CompleteBody,
+  DeadLetterBody,
+  DecideBody,
+  Decided,
+  DecisionsQuery,
+  Entries,
+  FindBody,
+  Found,
+  LetterDecided,
+  LimitQuery,
+  ListQuery,
+  RecentDecisions,
+  Shown,
+} from './schemas.ts'
+
+export type OperatorCall = {
+  readonly method: 'GET' | 'POST'
+  readonly path: string
+  readonly summary: string
+  readonly role: OperatorRole
+  readonly body?: TSchema
+  readonly query?: TSchema
+  readonly success: TSchema
+  /** Besides those of every call. */
+  readonly problems: readonly ProblemCode[]
+}
+
+export const PROBLEMS_OF_ALL_OPERATOR_CALLS: readonly ProblemCode[] = [
+  'malformed-request',
+  'token-required',
+  'role-required',
+  'call-unknown',
+  'request-invalid',
+  'request-timeout',
+  'headers-too-large',
+  'internal-error',
+  'quorum-unavailable',
+  'too-many-requests-in-flight',
+  'draining',
+]
+
+const WITH_BODY: readonly ProblemCode[] = ['body-too-large', 'media-type-unsupported']
+const DECIDING: readonly ProblemCode[] = [
+  ...WITH_BODY,
+  'decision-refused',
+  'promise-at-stake',
+  'record-moved-on',
+  'decision-under-way',
+]
+
+const RECORD = '/v1/operator/records/{record}'
+const LETTER = '/v1/operator/dead-letters/{id}'
+
+const decision = (name: string, summary: string, body: TSchema = DecideBody) =>
+  ({
+    method: 'POST',
+    path: `${RECORD}/${name}`,
+    summary,
+    role: 'operate',
+    body,
+    success: Decided,
+    problems: DECIDING,
+  }) as const
+
+export const OPERATOR_CALLS = {
+  findRecords: {
+    method: 'POST',
+    path: '/v1/operator/records/find',
+    summary: 'Find records by what support has of them',
+    role: 'view',
+    body: FindBody,
+    success: Found,
+    problems: [
+      ...WITH_BODY,
+      'record-unknown',
+      'scope-invalid',
+      'key-invalid',
+      'key-missing',
+      'digest-mismatch',
+      'token-invalid',
+      'reservation-id-invalid',
+    ],
+  },
+  listRecords: {
+    method: 'GET',
+    path: '/v1/operator/records',
+    summary: 'Live claims, or claims that ended without an outcome, a page at a time',
+    role: 'view',
+    query: ListQuery,
+    success: Found,
+    problems: [],
+  },
+  showRecord: {
+    method: 'GET',
+    path: RECORD,
+    summary: 'One record: the verdict of the quorum, every node, its history, what can be decided',
+    role: 'view',
+    success: Shown,
+    problems: [],
+  },
+  endClaim: decision('end', 'End a live claim: its holder is fenced, the next attempt is a further one'),
+  completeRecord: decision('complete', 'Complete by hand with a given answer', CompleteBody),
+  forgetRecord: decision('forget', 'Forget it: the next request is a first attempt'),
+  askApplication: decision('ask', 'Ask the application now what became of a lapsed attempt'),
+  listDeadLetters: {
+    method: 'GET',
+    path: '/v1/operator/dead-letters',
+    summary: 'Questions that wait for a decision, oldest first',
+    role: 'view',
+    query: LimitQuery,
+    success: Entries,
+    problems: [],
+  },
+  requeueDeadLetter: {
+    method: 'POST',
+    path: `${LETTER}/requeue`,
+    summary: 'It was NOT executed: the next request is a first attempt again',
+    role: 'operate',
+    body: DeadLetterBody,
+    success: LetterDecided,
+    problems: [...WITH_BODY, 'dead-letter-unknown'],
+  },
+  discardDeadLetter: {
+    method: 'POST',
+    path: `${LETTER}/discard`,
+    summary: 'Drop the question; with `completed` duplicates get 410 from then on',
+    role: 'operate',
+    body: DeadLetterBody,
+    success: LetterDecided,
+    problems: [...WITH_BODY, 'dead-letter-unknown'],
+  },
+  listDecisions: {
+    method: 'GET',
+    path: '/v1/operator/decisions',
+    summary: 'The newest decisions of this sidecar, newest first: bounded, and sampled while there are many',
+    role: 'view',
+    query: DecisionsQuery,
+    success: RecentDecisions,
+    problems: [],
+  },
+} as const satisfies Record<string, OperatorCall>
+
+export type OperatorCallName = keyof typeof OPERATOR_CALLS

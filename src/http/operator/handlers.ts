@@ -1,0 +1,326 @@
+/**
+ * What each call of the operator API does, from a validated input to an answer.
+ *
+ * Owns the answers and their sentences; the core decides (`core/operator/decide.ts`).
+ */
+
+import type { AuditLog, AuditStream } from '../../core/coordination/audit-log.ts'
+import type { Events } from '../../core/events.ts'
+import { decideLetter, type LetterRequest } from '../../core/operator/dead-letters.ts'
+import { type Decided, type DecisionPorts, type DecisionRequest, decide } from '../../core/operator/decide.ts'
+import type { DecisionKind } from '../../core/operator/decision-rules.ts'
+import type { OperatorToken } from '../../core/operator/operator-tokens.ts'
+import type { RecentDecisions } from '../../core/operator/recent-decisions.ts'
+import type { RecordView } from '../../core/operator/record-view.ts'
+import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
+import type { Problem } from '../message/problems.ts'
+import { RETRY_SOON_MS } from '../request/refusals.ts'
+import { type LocatingOptions, locate } from './locating.ts'
+import { outcomeGiven } from './outcome-given.ts'
+import {
+  type CompleteInput,
+  type DeadLetterInput,
+  type DecideInput,
+  type DecisionsInput,
+  type FindInput,
+  type ListInput,
+  OPERATOR_LIMITS,
+} from './schemas.ts'
+import { entryOf, shownRecord, summaryOf } from './shown.ts'
+
+export type OperatorAnswer =
+  | { readonly kind: 'json'; readonly body: unknown }
+  | { readonly kind: 'problem'; readonly problem: Problem }
+
+/** A part of a walk over the keys of the nodes, in small steps. */
+export type SearchStep = { readonly records: readonly string[]; readonly cursor?: string }
+
+export type OperatorOptions = LocatingOptions & {
+  /** Name of this sidecar. */
+  readonly instance: string
+  readonly storedBytesMax: number
+}
+
+export type OperatorPorts = DecisionPorts & {
+  readonly auditLog: AuditLog
+  readonly events: Events
+  readonly recent: RecentDecisions
+  readonly isHeldHere: (recordKey: string) => boolean
+  /** Records whose hash begins with these digits, on from a cursor. */
+  readonly search: (digits: string, cursor: string | undefined) => Promise<SearchStep>
+  /** Claims in this state as one node shows them, on from a cursor. */
+  readonly list: (state: 'live' | 'lapsed', cursor: string | undefined) => Promise<SearchStep>
+}
+
+export type OperatorHandlers = ReturnType<typeof createOperatorHandlers>
+
+export function createOperatorHandlers(options: OperatorOptions, ports: OperatorPorts) {
+  const { auditLog, clock } = ports
+  const shown = async (view: RecordView, { role }: OperatorToken) => {
+    const history = await historyOf(view.recordKey, auditLog)
+    const holdingHere = ports.isHeldHere(view.recordKey) ? options.instance : undefined
+    return shownRecord(view, { role, wallMs: clock.wallMs(), holdingHere, history })
+  }
+
+  const decided = async (
+    decision: DecisionKind,
+    recordKey: string,
+    input: DecideInput,
+    by: OperatorToken,
+    outcome?: StoredOutcome,
+  ): Promise<OperatorAnswer> => {
+    const { reason, dry_run: dryRun = false, even_though: evenThough, fencing_token: expectedToken } = input
+    const request: DecisionRequest = {
+      decision,
+      recordKey,
+      by: by.name,
+      reason,
+      dryRun,
+      ...(evenThough === undefined ? {} : { evenThough }),
+      ...(expectedToken === undefined ? {} : { expectedToken }),
+      ...(outcome === undefined ? {} : { outcome }),
+    }
+    const result = await decide(request, ports)
+    if (!dryRun)
+      ports.events.publish({
+        kind: 'operator_decided',
+        recordKey,
+        decision,
+        by: by.name,
+        result: result.kind,
+      })
+    return answerOf(result, dryRun, (view) => shown(view, by))
+  }
+
+  return {
+    find: (input: FindInput) => find(input, options, ports),
+    list: async ({ state, cursor }: ListInput): Promise<OperatorAnswer> =>
+      listed(await ports.list(state, cursor), ports, (view) => view.state === state),
+    show: async (recordKey: string, by: OperatorToken): Promise<OperatorAnswer> =>
+      json(await shown(await ports.inspect(recordKey), by)),
+    decide: (
+      decision: Exclude<DecisionKind, 'complete'>,
+      key: string,
+      input: DecideInput,
+      by: OperatorToken,
+    ) => decided(decision, key, input, by),
+    complete: async (key: string, input: CompleteInput, by: OperatorToken): Promise<OperatorAnswer> => {
+      const given = outcomeGiven(input, clock.wallMs(), options.storedBytesMax)
+      return 'code' in given ? refusal(given) : decided('complete', key, input, by, given)
+    },
+    deadLetters: async (limit: number) => entries('dead-letters', limit, auditLog),
+    letter: async (
+      act: LetterRequest['act'],
+      id: string,
+      { reason, dry_run: dryRun = false, completed }: DeadLetterInput,
+      by: OperatorToken,
+    ) =>
+      letterAnswer(
+        await decideLetter({ act, id, reason, dryRun, completed: completed === true, by: by.name }, ports),
+      ),
+    recent: async (query: DecisionsInput): Promise<OperatorAnswer> => {
+      const { sampled, decisions } = ports.recent.newest(OPERATOR_LIMITS.decisionsMax, {
+        tenant: query.tenant,
+        keyHash: query.key_hash,
+        decision: query.decision,
+      })
+      return json({ sampled, decisions: decisions.map(recentOf) })
+    },
+  }
+}
+
+async function find(
+  input: FindInput,
+  options: OperatorOptions,
+  ports: OperatorPorts,
+): Promise<OperatorAnswer> {
+  const located = await locate(input, options)
+  switch (located.kind) {
+    case 'refused':
+      return refusal(located.problem)
+    case 'keys': {
+      const views = await Promise.all(located.keys.map(ports.inspect))
+      const known = located.certain ? views : views.filter(({ state }) => state !== 'absent')
+      return known.length === 0 ? NO_RECORD : json({ records: known.map(summaryOf) })
+    }
+    case 'instance': {
+      const recordKey = ports.recent.recordOf(located.instance)
+      return recordKey === undefined
+        ? NOT_REMEMBERED
+        : json({ records: [summaryOf(await ports.inspect(recordKey))] })
+    }
+    case 'search': {
+      // Most questions are about what has just been decided here, or waits as a dead letter: no walk is needed.
+      const near = await rememberedWith(located.digits, ports)
+      const views = (await Promise.all(near.map(ports.inspect))).filter(({ state }) => state !== 'absent')
+      if (views.length > 0) return json({ records: views.map(summaryOf) })
+      const step = await ports.search(located.digits, input.cursor)
+      return step.records.length === 0 && step.cursor === undefined ? NO_RECORD : listed(step, ports)
+    }
+  }
+}
+
+async function rememberedWith(
+  digits: string,
+  { recent, auditLog }: OperatorPorts,
+): Promise<readonly string[]> {
+  const remembered = recent.recordsWith(digits)
+  if (remembered.length > 0) return remembered
+  const reads = await Promise.all(
+    (['dead-letters', 'audit'] as const).map((stream) => auditLog.read(stream, HISTORY_MAX)),
+  )
+  const keys = reads.flatMap((read) =>
+    read.kind === 'entries' ? read.entries.map(({ recordKey }) => recordKey) : [],
+  )
+  return [...new Set(keys.filter((key) => key.slice(-64).startsWith(digits)))]
+}
+
+async function listed(
+  { records, cursor }: SearchStep,
+  { inspect }: OperatorPorts,
+  isWanted: (view: RecordView) => boolean = () => true,
+): Promise<OperatorAnswer> {
+  const views = await Promise.all(records.slice(0, OPERATOR_LIMITS.listMax).map(inspect))
+  const wanted = views.filter(isWanted).sort((a, b) => (b.claimedForMs ?? 0) - (a.claimedForMs ?? 0))
+  return json({ records: wanted.map(summaryOf), ...(cursor === undefined ? {} : { cursor }) })
+}
+
+/** Newest entries of the audit log that are searched for one record. */
+const HISTORY_MAX = 2_000
+
+async function historyOf(recordKey: string, auditLog: AuditLog) {
+  const streams: readonly AuditStream[] = ['audit', 'dead-letters']
+  const reads = await Promise.all(streams.map((stream) => auditLog.read(stream, HISTORY_MAX)))
+  if (reads.some(({ kind }) => kind === 'unavailable')) return undefined
+  return reads
+    .flatMap((read) => (read.kind === 'entries' ? read.entries : []))
+    .filter((entry) => entry.recordKey === recordKey)
+    .sort((a, b) => a.atWallMs - b.atWallMs)
+}
+
+async function entries(stream: AuditStream, limit: number, auditLog: AuditLog): Promise<OperatorAnswer> {
+  const read = await auditLog.read(stream, Math.min(limit, OPERATOR_LIMITS.deadLettersMax))
+  if (read.kind === 'entries') return json({ entries: read.entries.map(entryOf) })
+  return unavailable(`${read.answered} nodes answered and ${read.required} are required.`)
+}
+
+async function answerOf(
+  result: Decided,
+  dryRun: boolean,
+  shown: (view: RecordView) => Promise<unknown>,
+): Promise<OperatorAnswer> {
+  switch (result.kind) {
+    case 'would':
+      return json({ decided: false, effects: result.ruling.effects, before: await shown(result.view) })
+    case 'must_say': {
+      const { breaks, ruling, view } = result
+      if (dryRun)
+        return json({ decided: false, effects: ruling.effects, requires: breaks, before: await shown(view) })
+      const why =
+        breaks === 'live' ? 'A live lease holds it.' : 'Its outcome is recorded, and clients may know it.'
+      return problem(
+        'promise-at-stake',
+        `${why} Nothing was decided. ${ruling.effects.join(' ')} If that is what you want, say "even_though": "${breaks}".`,
+        { requires: breaks },
+      )
+    }
+    case 'done': {
+      const { ruling, verdict, audited, before, after } = result
+      const [was, is] = [await shown(before), await shown(after)]
+      const of = verdict === undefined ? {} : { verdict }
+      return json({ decided: true, effects: ruling.effects, ...of, audited, before: was, after: is })
+    }
+    case 'refused':
+      return problem('decision-refused', `${result.because} Nothing was decided.`, {
+        state: result.view.state,
+      })
+    case 'moved_on':
+      return problem(
+        'record-moved-on',
+        `The record has moved on: ${result.because}. Look at it again before you decide.`,
+        { state: result.view.state },
+      )
+    case 'busy':
+      return refusal({
+        code: 'decision-under-way',
+        detail:
+          'Another operator decides on this record at this moment. Nothing was decided. Look at the record again.',
+        retryAfterMs: RETRY_SOON_MS,
+      })
+    case 'cannot_ask':
+      return problem(
+        'decision-refused',
+        'The application can not be asked: FENCEPOST_SETTLE_PATH is not set, or the proxy is off. Nothing was decided.',
+      )
+    case 'unavailable':
+      return unavailable(result.because)
+  }
+}
+
+type LetterDecided = Awaited<ReturnType<typeof decideLetter>>
+
+function letterAnswer(result: LetterDecided): OperatorAnswer {
+  switch (result.kind) {
+    case 'unknown':
+      return problem(
+        'dead-letter-unknown',
+        'No dead letter has this id: it was decided, or its id is misspelt.',
+      )
+    case 'unavailable':
+      return unavailable(result.because)
+    case 'would':
+      return json({ decided: false, dropped: false, effects: result.effects })
+    case 'done':
+      return json({ decided: true, dropped: true })
+    case 'moved_on':
+      return json({ decided: false, dropped: true, because: result.because })
+  }
+}
+
+function recentOf({
+  atWallMs,
+  recordKey,
+  event,
+}: ReturnType<RecentDecisions['newest']>['decisions'][number]) {
+  const { decision, detail, entrypoint, route, status, tenant, lockId, attempt, instance, keyHash } = event
+  return {
+    at: new Date(atWallMs).toISOString(),
+    decision,
+    detail,
+    entrypoint,
+    status,
+    ...(route === undefined ? {} : { route }),
+    ...(tenant === undefined ? {} : { tenant }),
+    ...(keyHash === undefined ? {} : { key_hash: keyHash }),
+    ...(recordKey === undefined ? {} : { record: recordKey }),
+    ...(lockId === undefined ? {} : { lock_id: lockId }),
+    ...(attempt === undefined ? {} : { attempt }),
+    ...(instance === undefined ? {} : { instance }),
+  }
+}
+
+function json(body: unknown): OperatorAnswer {
+  return { kind: 'json', body }
+}
+
+export function refusal(of: Problem): OperatorAnswer {
+  return { kind: 'problem', problem: of }
+}
+
+function problem(code: Problem['code'], detail: string, more?: Record<string, unknown>): OperatorAnswer {
+  return refusal({ code, detail, ...(more === undefined ? {} : { more }) })
+}
+
+function unavailable(because: string): OperatorAnswer {
+  return refusal({ code: 'quorum-unavailable', detail: because, retryAfterMs: RETRY_SOON_MS })
+}
+
+const NO_RECORD = problem(
+  'record-unknown',
+  'No node has a record of it: it never came, was released and forgotten, or is older than its retention. Check tenant, API version and principal, too.',
+)
+
+const NOT_REMEMBERED = problem(
+  'record-unknown',
+  'This sidecar does not remember the answer with this instance: another one gave it, or it is too long ago. Search the logs for the instance; the line has key_hash.',
+)

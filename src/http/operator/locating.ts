@@ -1,0 +1,147 @@
+/**
+ * From what an operator sends to the keys of the records that it can mean.
+ *
+ * Owns the identification of a request of which only the key is known. With the whole request it is identified by the
+ * code of the proxy.
+ */
+
+import type { HeaderList } from '../../core/header-list.ts'
+import { keysOfHash, parseReference } from '../../core/operator/locate.ts'
+import { parseIdempotencyKey } from '../../core/request/idempotency-key.ts'
+import { recordKey, type Scope } from '../../core/request/identity.ts'
+import { keyOf } from '../../core/request/key-parts.ts'
+import { principalOfRequest } from '../../core/request/principal.ts'
+import { verifyReservationId } from '../../core/reservations/reservation-id.ts'
+import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
+import type { Problem } from '../message/problems.ts'
+import { type Describing, identifiedAs, intentOfName, scopeOf } from '../request/described-request.ts'
+import { routeFor } from '../request/described-route.ts'
+import { tokenProblem } from '../request/identify.ts'
+import type { FindInput } from './schemas.ts'
+
+export type Located =
+  /** Any of them; `certain`: shown even where no node has a record. */
+  | { readonly kind: 'keys'; readonly keys: readonly string[]; readonly certain: boolean }
+  /** Only the first digits of a hash are known: they have to be searched. */
+  | { readonly kind: 'search'; readonly digits: string }
+  | { readonly kind: 'instance'; readonly instance: string }
+  | { readonly kind: 'refused'; readonly problem: Problem }
+
+export type LocatingOptions = {
+  readonly scope: Scope
+  readonly describing: Describing
+  readonly secret: ReservationSecret
+}
+
+const SECRET_BUDGET_MS = 1_000
+
+export async function locate(input: FindInput, options: LocatingOptions): Promise<Located> {
+  const scope = scopeOf(input, options.scope)
+  if (input.reference !== undefined) return ofReference(input.reference, scope)
+  if (input.key !== undefined) return ofKey(input.key, scope, options.describing)
+  if (input.request !== undefined) {
+    const identified = await identifiedAs(input.request, scope, options.describing)
+    if ('code' in identified) return refused(identified)
+    return certain([identified.intent.recordKey, ...identified.entityKeys])
+  }
+  if (input.reservation_id !== undefined) return ofReservation(input.reservation_id, options.secret)
+  const [mode, name] =
+    input.reserved_value === undefined
+      ? (['entity', input.entity ?? ''] as const)
+      : (['reservation', input.reserved_value] as const)
+  const intent = intentOfName(mode, name, scope)
+  return 'code' in intent ? refused(intent) : certain([intent.recordKey])
+}
+
+function ofReference(text: string, scope: Scope): Located {
+  const reference = parseReference(text)
+  switch (reference?.kind) {
+    case 'record':
+      return certain([reference.recordKey])
+    case 'hash':
+      return { kind: 'keys', keys: keysOfHash(scope, reference.hash), certain: false }
+    case 'short':
+      return { kind: 'search', digits: reference.digits }
+    case 'instance':
+      return { kind: 'instance', instance: reference.instance }
+    case undefined:
+      return refused({
+        code: 'request-invalid',
+        detail:
+          'The reference is no record key, hash (64 digits), key_hash (16 digits), lock_id (16 digits, a dash, a number) or instance (urn:uuid:…).',
+      })
+  }
+}
+
+/** The record of a request with this key, whatever its body. */
+async function ofKey(
+  { method, path, idempotency_key: key, principal, authorization }: NonNullable<FindInput['key']>,
+  scope: Scope,
+  { routes, principal: rules }: Describing,
+): Promise<Located> {
+  const headers: HeaderList = authorization === undefined ? [] : [['Authorization', authorization]]
+  const named = [['Idempotency-Key', key], ...headers] as const
+  const request = { method, target: path, path, query: undefined, host: undefined, httpVersion: '1.1' }
+  const route = routeFor({ ...request, headers: named }, routes)?.route
+  const guarded = route === undefined || route.mode === 'bypass' ? undefined : route
+  if (guarded !== undefined && (guarded.mode === 'content' || guarded.key.parts.length > 0))
+    return refused({
+      code: 'request-invalid',
+      detail: `The route ${guarded.name} makes the key of more than a header. Send the whole request as "request".`,
+    })
+  const carrier = {
+    headers: headersOf(guarded?.key.headers ?? [], key),
+    query: undefined,
+    pathParameters: {},
+  }
+  const parsed =
+    guarded === undefined
+      ? parseIdempotencyKey([key], { strict: false, minLength: 1 })
+      : keyOf(guarded.key, { ...carrier, body: Buffer.alloc(0) })
+  if (parsed.kind !== 'key') {
+    const why = parsed.kind === 'invalid' ? `${parsed.detail}.` : 'It is empty.'
+    return refused({ code: 'key-invalid', detail: `No request can have this key: ${why}` })
+  }
+  const whose =
+    principal === undefined
+      ? await principalOfRequest(guarded?.principal ?? { kind: 'authorization' }, headers, rules)
+      : ({ kind: 'principal', principal } as const)
+  if (whose.kind !== 'principal') return refused(tokenProblem(whose))
+  const record = recordKey({
+    ...scope,
+    mode: 'header',
+    principal: whose.principal,
+    method,
+    path,
+    key: parsed.key,
+  })
+  return record.kind === 'record_key'
+    ? certain([record.recordKey])
+    : refused({ code: 'scope-invalid', detail: `${record.detail}.` })
+}
+
+function headersOf(names: readonly string[], key: string): HeaderList {
+  const [first] = names
+  return first === undefined ? [] : [[first, key]]
+}
+
+async function ofReservation(id: string, secret: ReservationSecret): Promise<Located> {
+  let verified = verifyReservationId(id, await secret.current(SECRET_BUDGET_MS))
+  if (verified.kind === 'foreign')
+    verified = verifyReservationId(id, await secret.refreshed(SECRET_BUDGET_MS))
+  if (verified.kind === 'foreign')
+    return refused({
+      code: 'reservation-id-invalid',
+      detail: 'The id is not one that a sidecar of this cluster has given out.',
+    })
+  const { intents, entities } = verified.reservation
+  return certain([...intents, ...entities].map(({ recordKey: key }) => key))
+}
+
+function certain(keys: readonly string[]): Located {
+  return { kind: 'keys', keys, certain: true }
+}
+
+function refused(problem: Problem): Located {
+  return { kind: 'refused', problem }
+}

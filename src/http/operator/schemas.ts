@@ -1,0 +1,340 @@
+/**
+ * What operators send and receive: THE source of validation, types and the OpenAPI document of the operator API.
+ *
+ * Owns the limits, each with its number. Unknown members are refused: a misspelt one could decide otherwise than meant.
+ */
+
+import Type, { type Static } from 'typebox'
+import { DescribedRequest, VALUE_BYTES_MAX } from '../request/described-request.ts'
+
+export const OPERATOR_LIMITS = {
+  reasonCharsMax: 500,
+  /** Records of one page of a list; a page that searched its share of keys may have fewer. */
+  listMax: 200,
+  decisionsMax: 200,
+  deadLettersMax: 1_000,
+  keyCharsMax: 2_048,
+  headersMax: 50,
+} as const
+
+const closed = { additionalProperties: false } as const
+const Text = (description: string, maxLength: number, example: string) =>
+  Type.String({ minLength: 1, maxLength, description, examples: [example] })
+
+const ScopeNames = {
+  tenant: Type.Optional(Text('Where not given, the tenant of the configuration.', 128, 'shop')),
+  api_version: Type.Optional(Text('Where not given, the version of the configuration.', 128, 'v1')),
+}
+
+const PRINCIPAL = '^(anonymous|([a-z]+:)?[0-9a-f]{64})$'
+
+export const FindBody = Type.Object(
+  {
+    ...ScopeNames,
+    reference: Type.Optional(
+      Text(
+        'A record key, the hash of one, a lock id, or what log lines, traces and problem documents show as key_hash, lock_id and instance.',
+        OPERATOR_LIMITS.keyCharsMax,
+        '0123456789abcdef',
+      ),
+    ),
+    key: Type.Optional(
+      Type.Object(
+        {
+          method: Type.String({ pattern: '^[A-Z]{1,32}$', examples: ['POST'] }),
+          path: Type.String({ pattern: '^/[^?#\\s]*$', maxLength: 8_192, examples: ['/payments'] }),
+          idempotency_key: Text('As the client sent it.', OPERATOR_LIMITS.keyCharsMax, 'order-4711'),
+          principal: Type.Optional(
+            Type.String({
+              pattern: PRINCIPAL,
+              description:
+                'Whose request it was: `anonymous`, or the hash of it (docs/reference/http.md). Where neither this nor `authorization` is given: anonymous.',
+            }),
+          ),
+          authorization: Type.Optional(
+            Type.String({
+              maxLength: 8_192,
+              description: 'The client’s Authorization line; it is only hashed.',
+            }),
+          ),
+        },
+        { ...closed, description: 'What support has of a request with an idempotency key.' },
+      ),
+    ),
+    request: Type.Optional(DescribedRequest),
+    reserved_value: Type.Optional(Text('A reserved value.', VALUE_BYTES_MAX, 'payment:order-4711')),
+    entity: Type.Optional(Text('A locked entity.', VALUE_BYTES_MAX, 'account-42')),
+    reservation_id: Type.Optional(
+      Type.String({ pattern: '^r1_[A-Za-z0-9_-]+$', maxLength: 4_096, description: 'All records of it.' }),
+    ),
+    cursor: Type.Optional(
+      Type.String({
+        pattern: '^[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,20}$',
+        description: 'Of an answer whose search is not at its end: goes on with it.',
+      }),
+    ),
+  },
+  {
+    ...closed,
+    oneOf: ['reference', 'key', 'request', 'reserved_value', 'entity', 'reservation_id'].map((name) => ({
+      required: [name],
+    })),
+    examples: [
+      { key: { method: 'POST', path: '/payments', idempotency_key: 'order-4711' } },
+      { reference: '0123456789abcdef' },
+    ],
+  },
+)
+
+const Token = Type.Integer({ minimum: 0, description: 'A fencing token.' })
+const Millis = Type.Integer({ minimum: 0 })
+const State = Type.Union(
+  (['absent', 'released', 'live', 'lapsed', 'completed', 'damaged', 'unknown'] as const).map((state) =>
+    Type.Literal(state),
+  ),
+)
+
+const Summary = {
+  record: Type.String({ description: 'The key of the record: names it in the other calls.' }),
+  key_hash: Type.String({ pattern: '^[0-9a-f]{64}$', description: 'Log lines show the first 16 digits.' }),
+  sort: Type.Union([Type.Literal('work'), Type.Literal('entity'), Type.Literal('content')]),
+  tenant: Type.Optional(Type.String()),
+  state: State,
+  fencing_token: Type.Optional(Token),
+  attempt: Type.Optional(Type.Integer()),
+  lease_remaining_ms: Type.Optional(Millis),
+  claimed_for_ms: Type.Optional(Millis),
+}
+
+export const Listed = Type.Object(Summary, closed)
+
+export const Found = Type.Object(
+  {
+    records: Type.Array(Listed),
+    cursor: Type.Optional(
+      Type.String({ description: 'The search is not at its end: send it with the same body.' }),
+    ),
+  },
+  closed,
+)
+
+export const ListQuery = Type.Object(
+  {
+    state: Type.Union([Type.Literal('live'), Type.Literal('lapsed')], {
+      description:
+        'Of each record as one node shows it: `live` claims, or those that ended without an outcome.',
+    }),
+    cursor: Type.Optional(Type.String({ pattern: '^[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,20}$' })),
+  },
+  closed,
+)
+
+const Ruling = Type.Object(
+  {
+    possible: Type.Boolean(),
+    requires: Type.Optional(
+      Type.Union([Type.Literal('live'), Type.Literal('completed')], {
+        description: 'The promise that it breaks: refused unless `even_though` says so.',
+      }),
+    ),
+    effects: Type.Optional(Type.Array(Type.String())),
+    because: Type.Optional(Type.String()),
+  },
+  closed,
+)
+
+const NodeRow = Type.Object(
+  {
+    node: Type.String(),
+    state: Type.String({ description: 'absent, released, claimed, completed, silent or quarantined.' }),
+    fencing_token: Type.Optional(Token),
+    accepted_token: Type.Optional(Token),
+    attempt: Type.Optional(Type.Integer()),
+    lease_remaining_ms: Type.Optional(Millis),
+    retention_remaining_ms: Type.Optional(Millis),
+    fingerprint: Type.Optional(Type.String()),
+    copied: Type.Optional(Type.Boolean({ description: 'Copied from other nodes: no vote for the outcome.' })),
+    differs: Type.Boolean({ description: 'It does not show what the majority shows.' }),
+    detail: Type.Optional(Type.String()),
+  },
+  closed,
+)
+
+export const Shown = Type.Object(
+  {
+    ...Summary,
+    answered: Type.Integer({ description: 'Nodes whose reply counted.' }),
+    required: Type.Integer({ description: 'A majority.' }),
+    fingerprint: Type.Optional(Type.String()),
+    retention_remaining_ms: Type.Optional(Millis),
+    minority_outcome: Type.Optional(
+      Type.Boolean({
+        description: 'A node shows an outcome that no majority has: the next claim adopts it.',
+      }),
+    ),
+    holder: Type.Optional(
+      Type.Object(
+        {
+          lock_id: Type.String({ description: 'In the log of the sidecar that holds it.' }),
+          since: Type.String({ format: 'date-time' }),
+          sidecar: Type.Optional(
+            Type.String({
+              description: 'This one. Where absent it is another: search the logs for the lock id.',
+            }),
+          ),
+        },
+        closed,
+      ),
+    ),
+    told_application: Type.Optional(
+      Type.Object(
+        { fencing_token: Token, lock_id: Type.String(), attempt: Type.Integer() },
+        { ...closed, description: 'What the application got with the attempt in its headers.' },
+      ),
+    ),
+    nodes: Type.Array(NodeRow),
+    outcome: Type.Optional(
+      Type.Object(
+        { kind: Type.String() },
+        { description: 'The recorded outcome; its content for `operate`.' },
+      ),
+    ),
+    history: Type.Optional(Type.Array(Type.Object({ at: Type.String(), kind: Type.String() }))),
+    decisions: Type.Record(Type.String(), Ruling),
+  },
+  closed,
+)
+
+const Decision = {
+  reason: Type.String({
+    minLength: 3,
+    maxLength: OPERATOR_LIMITS.reasonCharsMax,
+    description: 'Why; it stands in the audit log. No secrets.',
+    examples: ['ticket 4711: the provider confirms that nothing was charged'],
+  }),
+  dry_run: Type.Optional(Type.Boolean({ description: 'Say what would happen, and change nothing.' })),
+  even_though: Type.Optional(
+    Type.Union([Type.Literal('live'), Type.Literal('completed')], {
+      description: 'The promise that it breaks, said out.',
+    }),
+  ),
+  fencing_token: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      description: 'The token under which you saw it: if it has another one by now, nothing is decided.',
+    }),
+  ),
+}
+
+export const DecideBody = Type.Object(Decision, {
+  ...closed,
+  examples: [{ reason: 'ticket 4711', dry_run: true }],
+})
+
+const HeaderName = "^[!#$%&'*+\\-.^_`|~0-9A-Za-z]{1,128}$"
+
+export const CompleteBody = Type.Object(
+  {
+    ...Decision,
+    answer: Type.Optional(
+      Type.Object(
+        {
+          status: Type.Integer({ minimum: 200, maximum: 599 }),
+          headers: Type.Optional(
+            Type.Record(Type.String({ pattern: HeaderName }), Type.String({ maxLength: 8_192 }), {
+              ...closed,
+              maxProperties: OPERATOR_LIMITS.headersMax,
+            }),
+          ),
+          body: Type.Optional(Type.String()),
+          body_base64: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9+/]*={0,2}$' })),
+        },
+        {
+          ...closed,
+          not: { required: ['body', 'body_base64'] },
+          description:
+            'The whole answer that retries of the client get. Redaction of routes is not applied to it.',
+        },
+      ),
+    ),
+    result: Type.Optional(Type.Unknown({ description: 'Of a reservation: what duplicates are told.' })),
+    not_kept: Type.Optional(
+      Type.Literal(true, { description: 'It was executed, and its answer is lost: duplicates get 410.' }),
+    ),
+  },
+  {
+    ...closed,
+    oneOf: [{ required: ['answer'] }, { required: ['result'] }, { required: ['not_kept'] }],
+    examples: [{ reason: 'ticket 4711', answer: { status: 201, body: '{"payment":"p-1"}' } }],
+  },
+)
+
+export const DeadLetterBody = Type.Object(
+  {
+    reason: Decision.reason,
+    dry_run: Decision.dry_run,
+    completed: Type.Optional(
+      Type.Literal(true, { description: 'With discard: it WAS executed, and duplicates get 410.' }),
+    ),
+  },
+  closed,
+)
+
+export const Decided = Type.Object(
+  {
+    decided: Type.Boolean({ description: 'False for a dry run.' }),
+    effects: Type.Array(Type.String()),
+    requires: Type.Optional(Type.String()),
+    verdict: Type.Optional(Type.String({ description: 'Of `ask`: what the application answered.' })),
+    audited: Type.Optional(
+      Type.Boolean({ description: 'False: only that it was begun is in the audit log.' }),
+    ),
+    before: Shown,
+    after: Type.Optional(Shown),
+  },
+  closed,
+)
+
+export const LimitQuery = Type.Object(
+  { limit: Type.Optional(Type.String({ pattern: '^[1-9][0-9]{0,3}$', description: 'Newest entries.' })) },
+  closed,
+)
+
+export const DecisionsQuery = Type.Object(
+  {
+    tenant: Type.Optional(Type.String({ maxLength: 128 })),
+    key_hash: Type.Optional(Type.String({ pattern: '^[0-9a-f]{16,64}$' })),
+    decision: Type.Optional(Type.String({ pattern: '^[a-z_]{1,64}$' })),
+  },
+  closed,
+)
+
+export const Entries = Type.Object(
+  { entries: Type.Array(Type.Object({ id: Type.String(), at: Type.String(), kind: Type.String() })) },
+  closed,
+)
+
+export const LetterDecided = Type.Object(
+  {
+    decided: Type.Boolean({ description: 'False for a dry run, and where the record had moved on.' }),
+    dropped: Type.Boolean({ description: 'The entry is gone.' }),
+    effects: Type.Optional(Type.Array(Type.String())),
+    because: Type.Optional(Type.String()),
+  },
+  closed,
+)
+
+export const RecentDecisions = Type.Object(
+  {
+    sampled: Type.Boolean({ description: 'Only a part of the decisions is kept while there are many.' }),
+    decisions: Type.Array(Type.Object({ at: Type.String(), decision: Type.String() })),
+  },
+  closed,
+)
+
+export type FindInput = Static<typeof FindBody>
+export type DecideInput = Static<typeof DecideBody>
+export type CompleteInput = Static<typeof CompleteBody>
+export type DeadLetterInput = Static<typeof DeadLetterBody>
+export type ListInput = Static<typeof ListQuery>
+export type DecisionsInput = Static<typeof DecisionsQuery>

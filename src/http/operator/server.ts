@@ -1,0 +1,144 @@
+/**
+ * The operator API on its listener: JSON for people's tools, nothing for browsers.
+ *
+ * Owns the composition of its parts and the headers of every answer: whatever a stored answer holds, none is a page.
+ */
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { isRecordKey } from '../../core/operator/locate.ts'
+import type { OperatorToken } from '../../core/operator/operator-tokens.ts'
+import type { Problem } from '../message/problems.ts'
+import { trackInFlight } from '../server/in-flight.ts'
+import { createJsonListener, type JsonListenerPorts, sendProblem } from '../server/json-listener.ts'
+import type { ListenAt } from '../server/listen-address.ts'
+import type { RoutedLimits } from '../server/routed-listener.ts'
+import type { ListenerTls } from '../server/tls.ts'
+import { admitOperators, allows, roleRequired } from './access.ts'
+import { OPERATOR_CALLS, type OperatorCall, type OperatorCallName } from './calls.ts'
+import {
+  createOperatorHandlers,
+  type OperatorAnswer,
+  type OperatorHandlers,
+  type OperatorOptions,
+  type OperatorPorts,
+} from './handlers.ts'
+import { OPERATOR_LIMITS } from './schemas.ts'
+
+export type OperatorApiOptions = OperatorOptions & {
+  readonly tokens: () => readonly OperatorToken[]
+  readonly limits: RoutedLimits
+  /** Present if the listener speaks TLS. */
+  readonly tls?: ListenerTls
+}
+
+export interface OperatorApi {
+  /** Where it listens: `http://host:port`, or `unix:/path`. */
+  listen(at: ListenAt): Promise<string>
+  /** Decides nothing new; resolves when calls under way are answered, at most after `graceMs`. */
+  close(graceMs: number): Promise<void>
+}
+
+const HEADERS = {
+  'Cache-Control': 'no-store',
+  'X-Content-Type-Options': 'nosniff',
+  'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
+} as const
+
+export function createOperatorApi(
+  options: OperatorApiOptions,
+  ports: OperatorPorts & JsonListenerPorts,
+): OperatorApi {
+  const app = createJsonListener(options.limits, ports, options.tls)
+  const inFlight = trackInFlight(ports.clock)
+  const refuse = (reply: FastifyReply, problem: Problem) => sendProblem(reply, problem, ports.newInstance())
+  app.addHook('onRequest', async (_request, reply) => void reply.headers(HEADERS))
+  admitOperators(app, { tokens: options.tokens, inFlight, refuse })
+  app.setNotFoundHandler(({ method }, reply) =>
+    refuse(reply, {
+      code: 'call-unknown',
+      detail: `There is no call ${method} on this path; see /openapi.json.`,
+    }),
+  )
+  serve(app, createOperatorHandlers(options, ports), refuse)
+  let closed: Promise<void> | undefined
+  return {
+    listen: async ({ kind: _, ...where }) => {
+      const address = await app.listen(where)
+      return 'path' in where ? `unix:${where.path}` : address
+    },
+    close: (graceMs) => {
+      inFlight.drain()
+      closed ??= inFlight.idleOrAfter(graceMs).then(() => app.close())
+      return closed
+    },
+  }
+}
+
+type Handle = (request: FastifyRequest, by: OperatorToken) => Promise<OperatorAnswer>
+
+/** The calls of the table, each with its handler; the handler's input is what its schema accepts. */
+function serve(
+  app: FastifyInstance,
+  handlers: OperatorHandlers,
+  refuse: (reply: FastifyReply, problem: Problem) => FastifyReply,
+): void {
+  const paramOf = ({ params }: FastifyRequest) => params as { readonly record: string; readonly id: string }
+  const onRecord =
+    (
+      act: (recordKey: string, request: FastifyRequest, by: OperatorToken) => Promise<OperatorAnswer>,
+    ): Handle =>
+    async (request, by) => {
+      const { record } = paramOf(request)
+      return isRecordKey(record) ? act(record, request, by) : NO_RECORD_KEY
+    }
+  const deciding = (decision: 'end' | 'forget' | 'ask') =>
+    onRecord((key, { body }, by) => handlers.decide(decision, key, body as never, by))
+  const handles: Record<OperatorCallName, Handle> = {
+    findRecords: ({ body }) => handlers.find(body as never),
+    listRecords: ({ query }) => handlers.list(query as never),
+    showRecord: onRecord((key, _request, by) => handlers.show(key, by)),
+    endClaim: deciding('end'),
+    completeRecord: onRecord((key, { body }, by) => handlers.complete(key, body as never, by)),
+    forgetRecord: deciding('forget'),
+    askApplication: deciding('ask'),
+    listDeadLetters: ({ query }) => {
+      const { limit } = query as { readonly limit?: string }
+      return handlers.deadLetters(limit === undefined ? OPERATOR_LIMITS.listMax : Number(limit))
+    },
+    requeueDeadLetter: (request, by) =>
+      handlers.letter('requeue', paramOf(request).id, request.body as never, by),
+    discardDeadLetter: (request, by) =>
+      handlers.letter('discard', paramOf(request).id, request.body as never, by),
+    listDecisions: ({ query }) => handlers.recent(query as never),
+  }
+  for (const [name, call] of Object.entries(OPERATOR_CALLS) as [OperatorCallName, OperatorCall][])
+    app.route({
+      method: call.method,
+      url: call.path.replace('{record}', ':record').replace('{id}', ':id'),
+      schema: {
+        ...(call.body === undefined ? {} : { body: call.body }),
+        ...(call.query === undefined ? {} : { querystring: call.query }),
+      },
+      // Before the body is read: whoever may not decide sends nothing.
+      onRequest: async ({ operator }, reply) => {
+        if (operator !== undefined && !allows(operator.role, call.role))
+          return refuse(reply, roleRequired(operator))
+        return undefined
+      },
+      handler: async (request, reply) => {
+        const { operator } = request
+        if (operator === undefined) throw new Error('a call without an operator was admitted')
+        const answer = await handles[name](request, operator)
+        return answer.kind === 'json' ? reply.send(answer.body) : refuse(reply, answer.problem)
+      },
+    })
+}
+
+const NO_RECORD_KEY: OperatorAnswer = {
+  kind: 'problem',
+  problem: {
+    code: 'request-invalid',
+    detail:
+      'The path names no record: a record is dedup:TENANT:ENV:VERSION:HASH, percent-encoded. POST /v1/operator/records/find finds it.',
+  },
+}

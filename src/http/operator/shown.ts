@@ -1,0 +1,127 @@
+/**
+ * A record as JSON for an operator: what `/v1/operator/records/{record}` answers.
+ *
+ * Owns who sees what of a stored answer: everybody its status and headers, the role `operate` its body, too. It is
+ * redacted as its route is configured, because only the rest was stored.
+ */
+
+import { lockIdOf } from '../../core/claims/lease.ts'
+import type { AuditEntry } from '../../core/coordination/audit-log.ts'
+import { decodeUtf8 } from '../../core/formats/framing.ts'
+import { DECISIONS, type Ruling, rulingOn } from '../../core/operator/decision-rules.ts'
+import { sortOfRecord } from '../../core/operator/locate.ts'
+import type { OperatorRole } from '../../core/operator/operator-tokens.ts'
+import type { NodeRow, RecordView } from '../../core/operator/record-view.ts'
+import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
+import { tenantOf } from '../../core/request/identity.ts'
+
+export function summaryOf(view: RecordView) {
+  const { recordKey, state, token, attempt, leaseRemainingMs, claimedForMs } = view
+  return defined({
+    record: recordKey,
+    key_hash: recordKey.slice(-64),
+    sort: sortOfRecord(recordKey),
+    tenant: tenantOf(recordKey),
+    state,
+    fencing_token: token,
+    attempt,
+    lease_remaining_ms: whole(leaseRemainingMs),
+    claimed_for_ms: whole(claimedForMs),
+  })
+}
+
+export type ShownBy = {
+  readonly role: OperatorRole
+  readonly wallMs: number
+  /** This sidecar, where it holds the record. */
+  readonly holdingHere: string | undefined
+  /** Undefined where too few nodes told it. */
+  readonly history: readonly AuditEntry[] | undefined
+}
+
+export function shownRecord(view: RecordView, { role, wallMs, holdingHere, history }: ShownBy) {
+  const { recordKey: key, state, token, attempt, owner, claimedForMs, outcome } = view
+  const lockId = token === undefined ? undefined : lockIdOf({ key, token })
+  const held = state === 'live' && owner !== undefined && lockId !== undefined
+  return defined({
+    ...summaryOf(view),
+    answered: view.answered,
+    required: view.required,
+    fingerprint: view.fingerprint,
+    retention_remaining_ms: whole(view.retentionRemainingMs),
+    minority_outcome: view.minorityOutcome,
+    holder: held
+      ? defined({
+          lock_id: lockId,
+          since: new Date(wallMs - (claimedForMs ?? 0)).toISOString(),
+          sidecar: holdingHere,
+        })
+      : undefined,
+    told_application:
+      lockId === undefined || attempt === undefined
+        ? undefined
+        : { fencing_token: token, lock_id: lockId, attempt },
+    nodes: view.nodes.map(rowOf),
+    outcome: outcome === undefined ? undefined : outcomeFor(outcome, role),
+    history: history?.map(entryOf),
+    decisions: Object.fromEntries(
+      DECISIONS.map((decision) => [decision, rulingFor(rulingOn(decision, view))]),
+    ),
+  })
+}
+
+export function rulingFor(ruling: Ruling) {
+  return ruling.kind === 'possible'
+    ? defined({ possible: true, requires: ruling.breaks, effects: ruling.effects })
+    : { possible: false, because: ruling.because }
+}
+
+export function entryOf({ id, kind, atWallMs, recordKey, fields }: AuditEntry) {
+  return { id, at: new Date(atWallMs).toISOString(), kind, record: recordKey, ...fields }
+}
+
+function rowOf(row: NodeRow) {
+  const { node, state, token, acceptedToken, attempt, leaseRemainingMs, fingerprint, copied, differs } = row
+  return defined({
+    node,
+    state,
+    fencing_token: token,
+    accepted_token: acceptedToken,
+    attempt,
+    lease_remaining_ms: whole(leaseRemainingMs),
+    retention_remaining_ms: whole(row.retentionRemainingMs),
+    fingerprint,
+    copied,
+    differs,
+    detail: row.detail,
+  })
+}
+
+function outcomeFor(outcome: StoredOutcome, role: OperatorRole) {
+  const { kind, completedAtWallMs } = outcome
+  const head = { kind, completed_at: new Date(completedAtWallMs).toISOString() }
+  const whole = role === 'operate'
+  switch (outcome.kind) {
+    case 'response': {
+      const { status, headers, body } = outcome
+      const text = decodeUtf8(body)
+      const content = whole
+        ? { body_base64: body.toString('base64'), ...(text === undefined ? {} : { body_text: text }) }
+        : {}
+      return { ...head, status, headers, body_bytes: body.length, ...content }
+    }
+    case 'tombstone':
+      return { ...head, status: outcome.status, ...(whole ? { location: outcome.location } : {}) }
+    case 'result':
+      return { ...head, ...(whole ? { result: outcome.result } : {}) }
+  }
+}
+
+function whole(ms: number | undefined): number | undefined {
+  return ms === undefined ? undefined : Math.max(0, Math.round(ms))
+}
+
+/** Without the members that are not known. */
+function defined<T extends Record<string, unknown>>(members: T): T {
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as T
+}

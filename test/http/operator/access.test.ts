@@ -1,0 +1,176 @@
+/** Who may call the operator API, and what is refused before anything is decided. */
+import { request } from 'node:http'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { OPERATOR_CALLS, type OperatorCall } from '../../../src/http/operator/calls.ts'
+import { startOperatorApi } from '../../support/operator-api.ts'
+import { OPERATE_TOKEN, VIEW_TOKEN } from '../../support/operator-caller.ts'
+import { keyOf } from '../../support/redis-cluster.ts'
+
+let api: Awaited<ReturnType<typeof startOperatorApi>>
+beforeAll(async () => {
+  api = await startOperatorApi({ bodyBytesMax: 2_048 })
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+const calls = Object.entries(OPERATOR_CALLS) as [string, OperatorCall][]
+
+async function send({ method, path }: OperatorCall, headers: Record<string, string>, body = '{}') {
+  const url = api.origin + path.replace('{record}', encodeURIComponent(keyOf('order'))).replace('{id}', 'x')
+  const response = await fetch(url, {
+    method,
+    headers: { ...(method === 'POST' ? { 'content-type': 'application/json' } : {}), ...headers },
+    ...(method === 'POST' ? { body } : {}),
+  })
+  return {
+    status: response.status,
+    headers: response.headers,
+    body: (await response.json()) as { code?: string },
+  }
+}
+
+test.each([
+  ['no token', {}],
+  ['an empty token', { authorization: 'Bearer ' }],
+  ['a token and one character more', { authorization: `Bearer ${OPERATE_TOKEN}0` }],
+  ['the first half of a token', { authorization: `Bearer ${OPERATE_TOKEN.slice(0, 16)}` }],
+  ['a token of another scheme', { authorization: `Basic ${OPERATE_TOKEN}` }],
+  ['a token in a cookie', { cookie: `token=${OPERATE_TOKEN}` }],
+  ['two tokens', { authorization: `Bearer ${VIEW_TOKEN} ${OPERATE_TOKEN}` }],
+])('%s gets 401 from every call, and learns nothing else', async (_, headers) => {
+  for (const [name, call] of calls) {
+    const { status, body, headers: told } = await send(call, headers)
+    expect([name, status, body.code, told.get('www-authenticate')]).toEqual([
+      name,
+      401,
+      'token-required',
+      'Bearer',
+    ])
+  }
+  const nowhere = await fetch(`${api.origin}/nowhere`, { headers })
+  expect(nowhere.status).toBe(401)
+})
+
+test.each(calls)('%s is open to its role', async (_, call) => {
+  const viewed = await send(call, { authorization: `Bearer ${VIEW_TOKEN}` })
+  expect(viewed.status === 403).toBe(call.role === 'operate')
+  expect((await send(call, { authorization: `bearer ${OPERATE_TOKEN}` })).status).not.toBe(403)
+})
+
+const decide = OPERATOR_CALLS.endClaim
+const asBob = { authorization: `Bearer ${OPERATE_TOKEN}` }
+
+test.each([
+  // A page of another site can send these without being asked first, but no token.
+  [
+    'a form',
+    { ...asBob, 'content-type': 'application/x-www-form-urlencoded' },
+    'reason=because',
+    415,
+    'media-type-unsupported',
+  ],
+  [
+    'plain text',
+    { ...asBob, 'content-type': 'text/plain' },
+    '{"reason":"because"}',
+    415,
+    'media-type-unsupported',
+  ],
+  ['no reason', asBob, '{}', 400, 'request-invalid'],
+  ['an empty reason', asBob, '{"reason":""}', 400, 'request-invalid'],
+  ['a misspelt member', asBob, '{"reason":"because","dryrun":true}', 400, 'request-invalid'],
+  ['a switch as text', asBob, '{"reason":"because","dry_run":"true"}', 400, 'request-invalid'],
+  ['no JSON', asBob, '{', 400, 'request-invalid'],
+  ['a body above the limit', asBob, JSON.stringify({ reason: 'x'.repeat(3_000) }), 413, 'body-too-large'],
+] as const)('a decision with %s is refused', async (_, headers, body, status, code) => {
+  const refused = await send(decide, headers, body)
+  expect([refused.status, refused.body.code]).toEqual([status, code])
+})
+
+test('a preflight of a browser is not answered, so that no page can call', async () => {
+  const response = await fetch(`${api.origin}${decide.path}`, {
+    method: 'OPTIONS',
+    headers: { origin: 'https://evil.example', 'access-control-request-method': 'POST' },
+  })
+  expect([response.status, response.headers.get('access-control-allow-origin')]).toEqual([401, null])
+})
+
+test('no answer is a page, whatever a stored answer holds', async () => {
+  const key = await api.complete('<script>alert(1)</script>')
+  const { headers, body } = await api.operator.call(`/records/${encodeURIComponent(key)}`)
+  expect(headers.get('content-type')).toMatch(/^application\/json/)
+  expect(headers.get('x-content-type-options')).toBe('nosniff')
+  expect(headers.get('content-security-policy')).toContain("default-src 'none'")
+  expect(headers.get('cache-control')).toBe('no-store')
+  expect(body.outcome.body_text).toBe('<script>alert(1)</script>')
+})
+
+test.each([
+  'dedup::audit',
+  'dedup::decision:x',
+  'dedup:%:%:%:reservation-secret',
+  `dedup:%:%:%:${'0'.repeat(64)}`,
+  `dedup:shop:test:v1:${'g'.repeat(64)}`,
+  '../records',
+])('%s is the key of no request: it is neither shown nor decided', async (key) => {
+  const { status, body } = await api.operator.call(`/records/${encodeURIComponent(key)}`)
+  expect([status, body.code]).toEqual([400, 'request-invalid'])
+  expect((await api.operator.decide('forget', key)).body.code).toBe('request-invalid')
+})
+
+test('an answer by hand is refused where it could not be replayed as it was given', async () => {
+  const key = await api.lapse('by hand')
+  for (const [answer, code] of [
+    [{ status: 201, body: 'x'.repeat(1_025) }, 'body-too-large'],
+    [{ status: 201, headers: { 'set-cookie': 'a=b' } }, 'request-invalid'],
+    [{ status: 201, headers: { 'content-type': 'a\r\nx: y' } }, 'request-invalid'],
+    [{ status: 201, headers: { 'transfer-encoding': 'chunked' } }, 'request-invalid'],
+    [{ status: 100 }, 'request-invalid'],
+  ] as const)
+    expect([answer, (await api.operator.decide('complete', key, { answer })).body.code]).toEqual([
+      answer,
+      code,
+    ])
+  expect((await api.operator.show(key)).state).toBe('lapsed')
+})
+
+test('a decision that could not be written down is not made', async () => {
+  const key = await api.lapse('unwritten')
+  api.auditLog.away = true
+  const refused = await api.operator.decide('forget', key)
+  api.auditLog.away = false
+  expect([refused.status, refused.body.code]).toEqual([503, 'quorum-unavailable'])
+  expect((await api.operator.show(key)).state).toBe('lapsed')
+})
+
+test('a dead letter is shown, requeued once, and then unknown', async () => {
+  const key = await api.lapse('letter')
+  const { fencing_token: token, fingerprint } = await api.operator.show(key)
+  const id = `orphan:${key.slice(-16)}:${token}`
+  const fields = { token: String(token), attempt: '1', fingerprint }
+  await api.auditLog.append('dead-letters', { id, kind: 'orphan', atWallMs: 1, recordKey: key, fields })
+  expect((await api.viewer.call('/dead-letters')).body.entries).toMatchObject([
+    { id, record: key, attempt: '1' },
+  ])
+  const reason = 'ticket 4711'
+  const letter = `/dead-letters/${encodeURIComponent(id)}/requeue`
+  expect((await api.operator.call(letter, { reason, dry_run: true })).body).toMatchObject({ decided: false })
+  expect((await api.operator.show(key)).state).toBe('lapsed')
+  expect((await api.operator.call(letter, { reason })).body).toEqual({ decided: true, dropped: true })
+  expect((await api.operator.show(key)).state).toBe('released')
+  expect((await api.operator.call(letter, { reason })).body.code).toBe('dead-letter-unknown')
+})
+
+test('a header above the limit ends the connection with 431', async () => {
+  const { port, hostname } = new URL(api.origin)
+  const status = await new Promise((resolve, reject) => {
+    const sent = request(
+      { host: hostname, port, headers: { authorization: `Bearer ${'x'.repeat(20_000)}` } },
+      (answer) => {
+        answer.resume()
+        resolve(answer.statusCode)
+      },
+    )
+    sent.on('error', reject).end()
+  })
+  expect(status).toBe(431)
+})
