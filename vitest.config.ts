@@ -11,7 +11,7 @@ const load = ['test/system/**/*.test.ts', 'test/faults/**/*.test.ts', 'test/cli/
  * What `npm test` leaves to `npm test -- --all`, by the name of the file. A campaign, or a search, of which a short slice stands
  * in a `*.test.ts` beside it: what a change breaks shows in the slice, what it breaks in one of a thousand cases shows here.
  */
-const long = ['test/**/*.long.test.ts']
+const long = ['test/**/*.long.test.ts', 'examples/**/*.long.test.ts']
 
 export default defineConfig({
   test: {

@@ -145,6 +145,19 @@ export const serverPrograms = {
     elsewhere: 'pip of Python 3',
     why: 'Envoy, hadolint and the schemas of Kubernetes come as wheels, and so does Go where there is none',
   },
+  python: {
+    programs: ['python3'],
+    debianPackage: 'python3',
+    elsewhere: 'Python 3.11 or newer',
+    why: 'the examples in Python are run',
+  },
+  jdk: {
+    programs: ['javac'],
+    alsoIn: ['/usr/lib/jvm/*/bin'],
+    debianPackage: 'default-jdk-headless',
+    elsewhere: 'a JDK, 17 or newer',
+    why: 'the examples in Java are compiled and run',
+  },
   spin: {
     programs: ['spin'],
     debianPackage: 'spin',

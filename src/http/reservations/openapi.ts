@@ -36,7 +36,8 @@ export function openApiDocument(
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: '/' }],
-    ...(secured ? { security: [{ bearer: [] }] } : {}),
+    // An empty list states that none is needed; without it a reader can't tell that from an omission.
+    security: secured ? [{ bearer: [] }] : [],
     paths,
     components: {
       schemas: { Problem: PROBLEM_SCHEMA },

@@ -1,0 +1,3 @@
+module fencepost.dev/examples
+
+go 1.22

@@ -1,0 +1,84 @@
+/** The promises of an example in any language: a program that reserves, and one that sends through the proxy. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { beforeAll, expect, test } from 'vitest'
+import {
+  type CountingApplication,
+  startCountingApplication,
+} from '../../test/support/counting-application.ts'
+import { startLosingRelay } from '../../test/support/losing-relay.ts'
+import { TestProcess } from '../../test/support/processes.ts'
+import { PATIENT, type Sidecar, startSidecar } from '../../test/support/sidecar.ts'
+
+/** The command of a program, before its own arguments. */
+export type Program = { readonly command: readonly string[]; readonly env?: Readonly<Record<string, string>> }
+
+let sidecar: Sidecar
+let application: CountingApplication
+let folder: string
+
+/** Of a test that may have to install or compile its program first. */
+const LIMIT = { timeout: 240_000 }
+
+/** Call it once in a file of tests, outside of them. */
+export function setLanguageStage(): void {
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'fencepost-examples-'))
+    application = await startCountingApplication()
+    sidecar = await startSidecar({
+      FENCEPOST_REDIS_NODES: 'embedded',
+      FENCEPOST_UPSTREAM: application.url,
+      ...PATIENT,
+    })
+    return async () => {
+      await sidecar[Symbol.asyncDispose]()
+      await application[Symbol.asyncDispose]()
+      await rm(folder, { recursive: true, force: true })
+    }
+  })
+}
+
+export function reservesOnce(name: string, program: () => Promise<Program>): void {
+  test(`${name}: the first run renews and completes, the second gets its result`, LIMIT, async () => {
+    const order = `order-${name.replaceAll(/\W/g, '')}`
+    const { command, env = {} } = await program()
+    const run = () =>
+      output([...command, order], {
+        ...env,
+        FENCEPOST_URL: sidecar.api,
+        DATABASE: join(folder, `${order}.sqlite`),
+        LEDGER: join(folder, `${order}.txt`),
+      })
+    const first = await run()
+    expect(first).toMatch(/^created ./)
+    expect(await run()).toBe(first.replace('created', 'replayed'))
+    // Its work lasts until an extension has succeeded: without one it fails.
+    const { state } = (await (
+      await fetch(`${sidecar.api}/v1/reservations?value=payment:${order}`)
+    ).json()) as { readonly state: string }
+    expect(state).toBe('COMPLETED')
+  })
+}
+
+export function sendsUntilAnswered(name: string, program: () => Promise<Program>): void {
+  test(`${name}: a payment whose answer was lost is sent again, and charged once`, LIMIT, async () => {
+    const order = `sent-${name.replaceAll(/\W/g, '')}`
+    const { command, env = {} } = await program()
+    await using relay = await startLosingRelay(sidecar.proxy)
+    relay.loseNextAnswer()
+    const said = await output([...command, order], { ...env, FENCEPOST_PROXY: relay.origin })
+    expect(relay.lost).toBe(1)
+    expect(said).toMatch(/^replayed ./)
+    expect(application.of(`payment-${order}`)).toHaveLength(1)
+  })
+}
+
+async function output(
+  [command = '', ...args]: readonly string[],
+  env: Readonly<Record<string, string>>,
+): Promise<string> {
+  await using child = new TestProcess(command, args, { env, cwd: folder })
+  expect(await child.exited, child.output).toEqual({ code: 0, signal: null })
+  return child.output.trim()
+}
