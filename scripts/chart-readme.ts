@@ -25,8 +25,12 @@ const INTRODUCTIONS: Record<Chart, string> = {
   fencepost: `\`\`\`
 head -c 32 /dev/urandom | base64 > token
 kubectl create secret generic fencepost-token --from-file=token=./token
+password=$(head -c 32 /dev/urandom | base64 | tr -dc A-Za-z0-9)
+sed "s/replace-this-password/$password/; /^user operator/d" deploy/k8s/nodes-tls-acl/users.acl.example > users.acl
+kubectl create secret generic fencepost-redis-users --from-file=users.acl --from-literal=password="$password"
 helm dependency build deploy/helm/fencepost
-helm install fencepost deploy/helm/fencepost --set service.tokenSecret=fencepost-token
+helm install fencepost deploy/helm/fencepost --set service.tokenSecret=fencepost-token \\
+  --set redis.username=fencepost,redis.passwordSecret=fencepost-redis-users,redis.bundled.usersSecret=fencepost-redis-users
 helm test fencepost
 \`\`\`
 
@@ -40,6 +44,7 @@ does that. The pod also needs the label \`fencepost.dev/client: "true"\` where t
 |---|---|
 | \`fencepost-lib.sidecar\` | in \`initContainers\`: a native sidecar, started before the application and ended after it |
 | \`fencepost-lib.volumes\` | in \`volumes\` |
+| \`fencepost-lib.podAnnotations\` | in \`annotations\` of the pod: \`helm upgrade\` replaces the pods when a Secret or ConfigMap that they were given has changed |
 | \`fencepost-lib.appEnv\` | in \`env\` of the application: \`FENCEPOST_URL\`, where the reservation API of its own sidecar is |
 | \`fencepost-lib.securityContext\` | of any container: what Pod Security "restricted" asks for |`,
   example:
@@ -114,8 +119,8 @@ const USED = /[\s(]\.([a-z]\w*)/g
 
 /** Of the library chart: what its parts take. */
 function partsSection(folder: string): string {
-  const [file] = globSync(join(folder, 'templates/_*.tpl'))
-  const text = readFileSync(file as string, 'utf8')
+  const file = join(folder, 'templates/_sidecar.tpl')
+  const text = readFileSync(file, 'utf8')
   const rows = [...text.matchAll(PARAMETER)].map(([, name, meaning]) => [`\`${name}\``, meaning as string])
   const known = new Set(rows.map(([name]) => name))
   // The part that names the image takes the image, and its members are named in the row of it.

@@ -1,5 +1,6 @@
 /**
- * Writes docs/reference/configuration.md and docs/config.schema.json from the tables of settings and route fields.
+ * Writes docs/reference/configuration.md, docs/config.schema.json and what the charts know of settings, from the tables of settings and
+ * route fields.
  *
  * A test compares the files with what this makes: after a change of a table run `npm run generate -- settings`.
  */
@@ -13,6 +14,7 @@ import { printedRoute } from '../src/config/print-route.ts'
 import { RELATIONS } from '../src/config/relations.ts'
 import { ROUTE_FIELDS } from '../src/config/route-fields.ts'
 import { rowOf, SETTING_KEYS } from '../src/config/settings.ts'
+import { writeChartSettings } from './chart-settings.ts'
 
 export function schemaText(): string {
   return `${JSON.stringify(fileSchema(), undefined, 2)}\n`
@@ -133,4 +135,6 @@ if (import.meta.main) {
   const docs = join(import.meta.dirname, '..', 'docs')
   writeFileSync(join(docs, 'reference/configuration.md'), referenceText())
   writeFileSync(join(docs, 'config.schema.json'), schemaText())
+  // The charts know the settings, too.
+  writeChartSettings()
 }

@@ -33,6 +33,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
     programs: {
       settings: 'scripts/config-reference.ts',
       commands: 'scripts/cli-reference.ts',
+      'chart-settings': 'scripts/chart-settings.ts',
       charts: 'scripts/chart-readme.ts',
       dashboards: 'dashboards/grafana.ts',
       pictures: 'scripts/draw-dashboards.ts',
@@ -40,7 +41,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
       sbom: 'scripts/sbom.ts',
     },
     // The files that tests compare with their sources; written in seconds.
-    usual: ['settings', 'commands', 'charts', 'dashboards'],
+    usual: ['settings', 'commands', 'chart-settings', 'charts', 'dashboards'],
   },
   spec: {
     programs: { searches: 'test/spec/main.ts', traces: 'test/spec/traces.ts', nodes: 'test/spec/nodes.ts' },

@@ -23,6 +23,7 @@ export function duration(limits: { readonly minMs: number; readonly maxMs: numbe
     print: printDuration,
     yaml: 'quantity',
     schema: { type: 'string', pattern: '^(0|[1-9][0-9]*)(ms|s|m|h|d)$' },
+    limits: { min: limits.minMs, max: limits.maxMs },
   }
 }
 
@@ -38,6 +39,7 @@ export function size(limits: { readonly minBytes: number; readonly maxBytes: num
     print: printSize,
     yaml: 'quantity',
     schema: { type: 'string', pattern: '^(0|[1-9][0-9]*)(B|KiB|MiB|GiB)$' },
+    limits: { min: limits.minBytes, max: limits.maxBytes },
   }
 }
 

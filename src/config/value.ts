@@ -24,6 +24,8 @@ export type ValueKind<T> = {
   readonly yaml: 'text' | 'quantity' | 'number' | 'switch' | 'list' | 'groups'
   /** JSON Schema (draft 2020-12) of that. */
   readonly schema: Readonly<Record<string, unknown>>
+  /** Of a quantity, in the unit of the parsed value: its schema can't say them. */
+  readonly limits?: { readonly min: number; readonly max: number }
 }
 
 export function value<T>(of: T): Parsed<T> {

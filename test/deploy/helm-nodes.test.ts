@@ -13,6 +13,7 @@ beforeAll(async () => {
 afterAll(() => charts?.[Symbol.dispose]())
 
 const TOKEN = ['--set', 'service.tokenSecret=token']
+const OPEN = ['--set', 'redis.bundled.openToAll=true']
 
 function nodesOf(args: readonly string[]): { set: Manifest; node: Manifest; config: Manifest } {
   const manifests = charts.rendered('fencepost', [...TOKEN, ...args])
@@ -22,7 +23,7 @@ function nodesOf(args: readonly string[]): { set: Manifest; node: Manifest; conf
 }
 
 test('a node is ready while it votes, by the script of deploy/k8s', () => {
-  const { set, node, config } = nodesOf([])
+  const { set, node, config } = nodesOf(OPEN)
   expect(node.readinessProbe.exec.command).toEqual(['sh', '/etc/valkey/votes.sh'])
   const shipped = join(import.meta.dirname, '../../deploy/k8s/nodes/votes.sh')
   expect(config.data['votes.sh'].trimEnd()).toBe(readFileSync(shipped, 'utf8').trimEnd())
@@ -53,6 +54,7 @@ test('with TLS and users the probe speaks TLS and logs in as the user of fencepo
 
 test('probes, rollout and users are values', () => {
   const { set, node } = nodesOf([
+    ...OPEN,
     '--set',
     'redis.bundled.minReadySeconds=3,redis.bundled.updateStrategy.type=OnDelete',
     '--set',

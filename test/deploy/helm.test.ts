@@ -58,7 +58,8 @@ function rendered(chart: string, args: readonly string[], version = '1.37.0'): M
   return manifestsIn(stdout)
 }
 
-const TOKEN = ['--set', 'service.tokenSecret=token']
+const OPEN = ['--set', 'redis.bundled.openToAll=true']
+const TOKEN = ['--set', 'service.tokenSecret=token', ...OPEN]
 const withFile = (file: string) => ['--values', join('fencepost/ci', file)]
 
 /** The settings of a container as its process gets them; secrets are mounted files. */
@@ -256,6 +257,39 @@ test('the PodMonitor selects the pods that have fencepost, by a port that they h
   expect(endpoint.path).toBe('/metrics')
 })
 
+test('a release has the name that it is given, and two in one chart of charts do not meet', () => {
+  const named = (name: string) =>
+    rendered('fencepost', [...TOKEN, '--set', `fullnameOverride=${name}`]).map(
+      ({ kind, metadata }) => `${kind}/${metadata.name}`,
+    )
+  const [one, other] = [named('north'), named('south')]
+  expect(one.every((object) => /\/north(-|$)/.test(object))).toBe(true)
+  expect(one.filter((object) => other.includes(object))).toEqual([])
+})
+
+test('the chart takes the condition of a chart that depends on it', () => {
+  expect(rendered('fencepost', [...TOKEN, '--set', 'enabled=true']).length).toBeGreaterThan(0)
+})
+
+test.each<[string, readonly string[], readonly string[]]>([
+  [
+    'bundled-values.yaml',
+    ['fencepost and its nodes', 'gateways, with their token,', 'callers of the reservation API'],
+    [],
+  ],
+  ['cert-manager-values.yaml', ['Prometheus, the kubelet'], ['fencepost and its nodes', 'gateways, with']],
+  ['external-values.yaml', ['gateways, with'], ['nodes with a redis:// URL']],
+])('the notes of %s say what is not encrypted', (file, clear, encrypted) => {
+  // Helm prints notes only where it installs; here a template of the chart shows them.
+  cpSync(join(folder, 'fencepost'), join(folder, 'noted'), { recursive: true })
+  const shown = '{{ dict "notes" (include (print $.Template.BasePath "/NOTES.txt") .) | toYaml }}'
+  writeFileSync(join(folder, 'noted/templates/shown.yaml'), shown)
+  const manifests = rendered('noted', withFile(file))
+  const [, notes] = manifests.find((manifest) => 'notes' in manifest).notes.split('NOT ENCRYPTED')
+  for (const one of clear) expect(notes).toContain(one)
+  for (const one of encrypted) expect(notes).not.toContain(one)
+})
+
 test('`helm test` runs the self-test of the image', () => {
   const pod = rendered('fencepost', TOKEN).find(
     ({ metadata }) => metadata.annotations?.['helm.sh/hook'] === 'test',
@@ -407,11 +441,35 @@ test('groups of nodes are one setting', () => {
 })
 
 test.each<[what: string, set: readonly string[], told: RegExp]>([
-  ['no token', [], /service\.tokenSecret is empty: .*Name a Secret/],
+  ['no token', OPEN, /service\.tokenSecret is empty: .*Name a Secret/],
   [
     'unacknowledged fail-open',
     [...TOKEN, '--set', 'failureMode=fail-open'],
     /failureMode is fail-open: .*failureModeAcknowledged/,
+  ],
+  [
+    'nodes that take everybody',
+    ['--set', 'service.tokenSecret=token'],
+    /redis\.bundled\.usersSecret is empty: every pod .*redis\.bundled\.openToAll/,
+  ],
+  [
+    'nodes that take everybody, and a list of users',
+    [...TOKEN, '--set', 'redis.bundled.usersSecret=a,redis.username=b,redis.passwordSecret=c'],
+    /redis\.bundled\.openToAll is true and redis\.bundled\.usersSecret is a/,
+  ],
+  [
+    'nodes from elsewhere that are not used',
+    [...TOKEN, '--set', 'redis.nodesFrom.secret=a,redis.nodesFrom.key=b'],
+    /redis\.nodesFrom is given with redis\.mode bundled/,
+  ],
+  [
+    'nodes from two places',
+    [
+      ...TOKEN,
+      '--set',
+      'redis.mode=external,redis.nodesFrom.secret=a,redis.nodesFrom.key=b,redis.nodes={redis://a:1,redis://b:1,redis://c:1}',
+    ],
+    /redis\.nodesFrom and redis\.nodes or redis\.groups are both given/,
   ],
   ['an unknown failure mode', [...TOKEN, '--set', 'failureMode=open'], /failureMode/],
   ['no external nodes', [...TOKEN, '--set', 'redis.mode=external'], /redis\.nodes has 0 entries/],
@@ -479,7 +537,7 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
   ],
   [
     'a list of users without fencepost',
-    [...TOKEN, '--set', 'redis.bundled.usersSecret=users'],
+    [...TOKEN, '--set', 'redis.bundled.usersSecret=users,redis.bundled.openToAll=false'],
     /redis\.bundled\.usersSecret is users: .*redis\.username/,
   ],
   [

@@ -3,6 +3,7 @@ What fencepost needs of a pod, in parts. Each takes a dictionary (`npm run gener
 
   -- image: `registry`, `repository`, and `tag` or `digest`; `pullPolicy`
   -- nodes: list of redis:// or rediss:// URLs of 3, 5, 7 or 9 independent nodes, several such lists by the names of their groups, or `[embedded]`
+  -- nodesFrom: instead of `nodes`, a ConfigMap or Secret that has them as FENCEPOST_REDIS_NODES takes them: `{ configMap: NAME, key: KEY }` or `{ secret: NAME, key: KEY }`
   -- upstream: the application, such as http://127.0.0.1:3000; without it the proxy is off
   -- redisUsername: ACL user of the nodes
   -- redisPasswordSecret: Secret with the key `password` of that user
@@ -12,6 +13,8 @@ What fencepost needs of a pod, in parts. Each takes a dictionary (`npm run gener
   -- settings: further settings by their environment variables, such as `FENCEPOST_LEASE: 60s`
   -- secretFiles: settings that name a file, such as `FENCEPOST_TLS_KEY_FILE: { secret: NAME, key: tls.key }`, each mounted from a Secret
   -- resources: of the container; no CPU limit, being throttled is to miss renewals
+  -- securityContext: of the container, instead of the part of that name; on OpenShift without runAsUser and runAsGroup
+  -- probes: times of its probes, such as `{ startup: { failureThreshold: 60 } }`; also `readiness` and `liveness`
   -- shared: opens the reservation API and the gateway listener beyond the pod, as the chart `fencepost` does
 
   initContainers:
@@ -20,6 +23,8 @@ What fencepost needs of a pod, in parts. Each takes a dictionary (`npm run gener
     {{- include "fencepost-lib.volumes" .Values.fencepost | nindent 8 }}
   containers: - env:
     {{- include "fencepost-lib.appEnv" . | nindent 12 }}
+  metadata: annotations:
+    {{- include "fencepost-lib.podAnnotations" (dict "fencepost" .Values.fencepost "namespace" .Release.Namespace) | nindent 8 }}
 
 A library renders nothing by itself. The pod also needs the label fencepost.dev/client: "true" where the nodes have the
 network policy of the chart.
@@ -47,24 +52,24 @@ ports:
   - { name: fp-gateway-grpc, containerPort: 8083 }
   {{- end }}
   - { name: fp-admin, containerPort: 9090 }
+{{- $probes := .probes | default dict }}
 startupProbe:
   httpGet: { path: /startupz, port: fp-admin }
-  periodSeconds: 1
-  failureThreshold: 30
+  {{- merge dict ($probes.startup | default dict) (dict "periodSeconds" 1 "failureThreshold" 30) | toYaml | nindent 2 }}
 readinessProbe:
   httpGet: { path: /readyz, port: fp-admin }
-  periodSeconds: 5
-  timeoutSeconds: 2
-  failureThreshold: 3
+  {{- merge dict ($probes.readiness | default dict) (dict "periodSeconds" 5 "timeoutSeconds" 2 "failureThreshold" 3) | toYaml | nindent 2 }}
 livenessProbe:
   httpGet: { path: /livez, port: fp-admin }
-  periodSeconds: 10
-  timeoutSeconds: 2
-  failureThreshold: 6
+  {{- merge dict ($probes.liveness | default dict) (dict "periodSeconds" 10 "timeoutSeconds" 2 "failureThreshold" 6) | toYaml | nindent 2 }}
 resources:
   {{- toYaml .resources | nindent 2 }}
 securityContext:
+  {{- if .securityContext }}
+  {{- toYaml .securityContext | nindent 2 }}
+  {{- else }}
   {{- include "fencepost-lib.securityContext" . | nindent 2 }}
+  {{- end }}
 {{- with include "fencepost-lib.volumeMounts" . }}
 volumeMounts:
   {{- . | nindent 2 }}
@@ -97,9 +102,14 @@ seccompProfile: { type: RuntimeDefault }
 {{- end }}
 
 {{- define "fencepost-lib.env" -}}
+{{- include "fencepost-lib.check" . }}
 - name: FENCEPOST_INSTANCE
   valueFrom: { fieldRef: { fieldPath: metadata.name } }
+{{- if .nodesFrom }}
+- {{- include "fencepost-lib.nodesFrom" .nodesFrom | nindent 2 }}
+{{- else }}
 - { name: FENCEPOST_REDIS_NODES, value: {{ include "fencepost-lib.nodes" .nodes | quote }} }
+{{- end }}
 {{- if .redisUsername }}
 - { name: FENCEPOST_REDIS_USERNAME, value: {{ .redisUsername | quote }} }
 {{- end }}

@@ -8,18 +8,21 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{/* The name of its objects. In a chart of charts give each a fullnameOverride: all of them have one release. */}}
+{{- define "fencepost.fullname" -}}{{ .Values.fullnameOverride | default .Release.Name }}{{- end }}
+
 {{- define "fencepost.selector" -}}
 app.kubernetes.io/name: fencepost
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ include "fencepost.fullname" . }}
 {{- end }}
 
 {{- define "fencepost.nodesSelector" -}}
 app.kubernetes.io/name: fencepost-redis
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ include "fencepost.fullname" . }}
 {{- end }}
 
 {{/* Shortened before the ending, not with it: it must differ from the name of the release, and not end with a dash. */}}
-{{- define "fencepost.nodesName" -}}{{ printf "%s-redis" (.Release.Name | trunc 44 | trimSuffix "-") }}{{- end }}
+{{- define "fencepost.nodesName" -}}{{ printf "%s-redis" (include "fencepost.fullname" . | trunc 44 | trimSuffix "-") }}{{- end }}
 
 {{- define "fencepost.pullSecrets" -}}
 {{- with .Values.image.pullSecrets }}
@@ -32,6 +35,7 @@ imagePullSecrets:
 
 {{/* What the library's parts take, from the values of this chart. */}}
 {{- define "fencepost.sidecarValues" -}}
+{{- include "fencepost.guards" . }}
 {{- $nodes := .Values.redis.nodes }}
 {{- with .Values.redis.groups }}{{ $nodes = . }}{{ end }}
 {{- if eq .Values.redis.mode "embedded" }}{{ $nodes = list "embedded" }}{{ end }}
@@ -46,8 +50,8 @@ imagePullSecrets:
 {{- $settings := merge (dict "FENCEPOST_ON_QUORUM_LOSS" .Values.failureMode) .Values.settings }}
 {{- toYaml (dict "image" .Values.image "nodes" $nodes "shared" true "redisUsername" .Values.redis.username
   "redisPasswordSecret" .Values.redis.passwordSecret "redisCaSecret" .Values.redis.caSecret
-  "apiTokenSecret" .Values.service.tokenSecret "configMap" (ternary .Release.Name "" (not (empty .Values.config)))
-  "settings" $settings "secretFiles" .Values.secretFiles "resources" .Values.resources) }}
+  "apiTokenSecret" .Values.service.tokenSecret "configMap" (ternary (include "fencepost.fullname" .) "" (not (empty .Values.config)))
+  "settings" $settings "nodesFrom" .Values.redis.nodesFrom "probes" .Values.service.probes "securityContext" .Values.securityContext "secretFiles" .Values.secretFiles "resources" .Values.resources) }}
 {{- end }}
 
 {{/* The rules with the values of this release. In the file a threshold's name stands behind its number, as a comment. */}}

@@ -1,0 +1,126 @@
+{{- /* What the schema can't say. Each sentence names the value, what it is, and what to do. */ -}}
+{{- define "fencepost.guards" -}}
+{{- if and (or .Values.service.enabled (eq .Values.redis.mode "bundled")) (not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" (include "fencepost.fullname" .))) }}
+{{- fail (printf "the release is named %s, and so would be its Service: Kubernetes takes a name of lower-case letters, digits and dashes that begins with a letter, without dots (DNS-1035). Choose another name for the release." .Release.Name) }}
+{{- end }}
+{{- with .Values }}
+{{- if and .redis.nodesFrom (ne .redis.mode "external") }}
+{{- fail (printf "redis.nodesFrom is given with redis.mode %s: set redis.mode to external, or leave it out." .redis.mode) }}
+{{- end }}
+{{- if and .redis.nodesFrom (or .redis.nodes .redis.groups) }}
+{{- fail "redis.nodesFrom and redis.nodes or redis.groups are both given: leave one of them out." }}
+{{- end }}
+{{- if and (eq .redis.mode "external") (not .redis.groups) (not .redis.nodesFrom) (lt (len .redis.nodes) 3) }}
+{{- fail (printf "redis.nodes has %d entries with redis.mode external: name 3, 5, 7 or 9 independent nodes." (len .redis.nodes)) }}
+{{- end }}
+{{- if and (eq .redis.mode "external") (not .redis.groups) (not .redis.nodesFrom) (eq (mod (len .redis.nodes) 2) 0) }}
+{{- fail (printf "redis.nodes has %d entries: half of an even number decides nothing, name an odd number." (len .redis.nodes)) }}
+{{- end }}
+{{- if and (ne .redis.mode "external") .redis.nodes }}
+{{- fail (printf "redis.nodes is given with redis.mode %s: set redis.mode to external, or leave the nodes out." .redis.mode) }}
+{{- end }}
+{{- if and (ne .redis.mode "external") .redis.groups }}
+{{- fail (printf "redis.groups is given with redis.mode %s: set redis.mode to external, or leave the groups out." .redis.mode) }}
+{{- end }}
+{{- if and .redis.nodes .redis.groups }}
+{{- fail "redis.nodes and redis.groups are both given: the nodes of each group stand in redis.groups, leave redis.nodes out." }}
+{{- end }}
+{{- $size := len (first (values .redis.groups | default (list list))) }}
+{{- range $name, $nodes := .redis.groups }}
+{{- if eq (mod (len $nodes) 2) 0 }}
+{{- fail (printf "redis.groups.%s has %d entries: half of an even number decides nothing, name an odd number." $name (len $nodes)) }}
+{{- end }}
+{{- if ne (len $nodes) $size }}
+{{- fail (printf "redis.groups.%s has %d entries and another group has %d: give all groups as many nodes." $name (len $nodes) $size) }}
+{{- end }}
+{{- end }}
+{{- if and (eq .redis.mode "embedded") (or .redis.passwordSecret .redis.username .redis.caSecret) }}
+{{- fail "redis.username, redis.passwordSecret or redis.caSecret is given with redis.mode embedded: there is no node to log in to. Leave them out." }}
+{{- end }}
+{{- if eq .redis.mode "bundled" }}
+{{- if and .redis.bundled.usersSecret (not (and .redis.username .redis.passwordSecret)) }}
+{{- fail (printf "redis.bundled.usersSecret is %s: the nodes then take only users of that list. Set redis.username and redis.passwordSecret to one of them." .redis.bundled.usersSecret) }}
+{{- end }}
+{{- if not (or .redis.bundled.usersSecret .redis.bundled.openToAll) }}
+{{- fail "redis.bundled.usersSecret is empty: every pod that reaches the nodes could read and delete records. Name a Secret with users.acl, and redis.username and redis.passwordSecret (the README has the commands); or set redis.bundled.openToAll to true where that is meant." }}
+{{- end }}
+{{- if and .redis.bundled.usersSecret .redis.bundled.openToAll }}
+{{- fail (printf "redis.bundled.openToAll is true and redis.bundled.usersSecret is %s: leave one of them out." .redis.bundled.usersSecret) }}
+{{- end }}
+{{- if and (not .redis.bundled.usersSecret) (or .redis.username .redis.passwordSecret) }}
+{{- fail "redis.username or redis.passwordSecret is given with redis.mode bundled, whose nodes have no users: name a Secret with users.acl in redis.bundled.usersSecret, or leave them out." }}
+{{- end }}
+{{- if and .redis.bundled.tlsSecret (not .redis.caSecret) }}
+{{- fail (printf "redis.caSecret is empty with redis.bundled.tlsSecret %s: fencepost would not trust the nodes. Name a Secret with ca.crt; it may be the same one." .redis.bundled.tlsSecret) }}
+{{- end }}
+{{- if and (not .redis.bundled.tlsSecret) .redis.caSecret }}
+{{- fail (printf "redis.caSecret is %s with redis.mode bundled, whose nodes speak plain text: name their certificate in redis.bundled.tlsSecret, or leave it out." .redis.caSecret) }}
+{{- end }}
+{{- end }}
+{{- if and .service.autoscaling.enabled (lt (int .service.autoscaling.maxReplicas) (int .service.autoscaling.minReplicas)) }}
+{{- fail (printf "service.autoscaling.maxReplicas is %d, below service.autoscaling.minReplicas %d: raise it." (int .service.autoscaling.maxReplicas) (int .service.autoscaling.minReplicas)) }}
+{{- end }}
+{{- if and (eq .redis.mode "embedded") .service.enabled .service.autoscaling.enabled (gt (int .service.autoscaling.maxReplicas) 1) }}
+{{- fail (printf "service.autoscaling.maxReplicas is %d with redis.mode embedded: each replica would decide by itself, and nothing would be deduplicated between them. Switch service.autoscaling off." (int .service.autoscaling.maxReplicas)) }}
+{{- end }}
+{{- if and .service.enabled .service.autoscaling.enabled (not (dig "requests" "cpu" "" .resources)) }}
+{{- fail "resources.requests.cpu is empty with service.autoscaling.enabled: its target is a percentage of it. Set it." }}
+{{- end }}
+{{- if and (eq .redis.mode "embedded") .service.enabled (gt (int .service.replicas) 1) }}
+{{- fail (printf "service.replicas is %d with redis.mode embedded: each would decide by itself, and nothing would be deduplicated between them. Set it to 1." (int .service.replicas)) }}
+{{- end }}
+{{- if and .service.enabled (not .service.tokenSecret) }}
+{{- fail "service.tokenSecret is empty: a shared service can hold and complete anybody's records, so its callers must show a token. Name a Secret with the key token." }}
+{{- end }}
+{{- if and (eq .failureMode "fail-open") (not .failureModeAcknowledged) }}
+{{- fail "failureMode is fail-open: while the nodes are away requests are carried out twice. Set failureModeAcknowledged to true where that is meant." }}
+{{- end }}
+{{- range $name := list "FENCEPOST_REDIS_NODES" "FENCEPOST_ON_QUORUM_LOSS" "FENCEPOST_API_LISTEN" "FENCEPOST_GATEWAY_LISTEN" "FENCEPOST_GATEWAY_GRPC_LISTEN" "FENCEPOST_PROXY_LISTEN" "FENCEPOST_CONFIG" "FENCEPOST_API_TOKEN_FILE" "FENCEPOST_INSTANCE" "FENCEPOST_REDIS_USERNAME" "FENCEPOST_REDIS_PASSWORD_FILE" "FENCEPOST_REDIS_CA_FILE" }}
+{{- if hasKey $.Values.settings $name }}
+{{- fail (printf "settings.%s is given: this chart sets it from a value of its own." $name) }}
+{{- end }}
+{{- if hasKey $.Values.secretFiles $name }}
+{{- fail (printf "secretFiles.%s is given: this chart sets it from a value of its own." $name) }}
+{{- end }}
+{{- end }}
+{{- if hasKey .settings "FENCEPOST_ADMIN_LISTEN" }}
+{{- fail "settings.FENCEPOST_ADMIN_LISTEN is given: probes and Prometheus ask port 9090 of the pod. Leave it out." }}
+{{- end }}
+{{- if dig "listen" "admin" "" .config }}
+{{- fail "config.listen.admin is given: probes and Prometheus ask port 9090 of the pod. Leave it out." }}
+{{- end }}
+{{- if contains "admin" (dig "FENCEPOST_TLS_LISTENERS" (dig "tls" "listeners" "" .config | toString) .settings | toString) }}
+{{- fail "settings.FENCEPOST_TLS_LISTENERS (tls.listeners) names admin: probes and Prometheus ask it in plain text. Leave admin out of it." }}
+{{- end }}
+{{- if has (dig "FENCEPOST_REQUIRE_TLS" (dig "tls" "require" "off" .config) .settings | toString) (list "on" "true") }}
+{{- fail "settings.FENCEPOST_REQUIRE_TLS (tls.require) is on: probes and Prometheus ask port 9090 of the pod in plain text, so that fencepost would not start. Leave it off, and encrypt around the pods with a mesh." }}
+{{- end }}
+{{- $faults := printf "%s%s" (include "fencepost-lib.settingFaults" (dict "settings" .settings "secretFiles" .secretFiles)) (include "fencepost-lib.configFaults" (dict "config" .config)) }}
+{{- with $faults | trim }}{{ fail . }}{{ end }}
+{{- include "fencepost.waitGuard" $ }}
+{{- $drain := include "fencepost-lib.settingValue" (dict "name" "FENCEPOST_DRAIN_TIMEOUT" "settings" .settings "config" .config) }}
+{{- $seconds := divf (include "fencepost-lib.amount" $drain | float64) 1000 | ceil | int }}
+{{- if and .service.enabled (lt (int .service.terminationGracePeriodSeconds) (add $seconds 10 | int)) }}
+{{- fail (printf "service.terminationGracePeriodSeconds is %d with a drain (FENCEPOST_DRAIN_TIMEOUT, limits.drain) of %s: the pod would be killed at its work. Give it %d or more: 5 before the drain, 5 after it." (int .service.terminationGracePeriodSeconds) $drain (add $seconds 10)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* A rollout that waits for a time instead of a vote has to wait longer than a node that forgot is in quarantine. */ -}}
+{{- define "fencepost.waitGuard" -}}
+{{- with .Values }}
+{{- if and (eq .redis.mode "bundled") (eq .redis.bundled.readiness "connects") (eq .redis.bundled.updateStrategy.type "RollingUpdate") }}
+{{- $of := dict "settings" .settings "config" .config }}
+{{- $leases := list (include "fencepost-lib.settingValue" (merge (dict "name" "FENCEPOST_LEASE") $of)) (include "fencepost-lib.settingValue" (merge (dict "name" "FENCEPOST_RESERVATION_MAX_LEASE") $of)) }}
+{{- range .config.routes }}{{ with .lease }}{{ $leases = append $leases . }}{{ end }}{{ end }}
+{{- $longest := 0 }}
+{{- range $leases }}{{ $longest = max $longest (include "fencepost-lib.amount" . | int64) }}{{ end }}
+{{- $step := include "fencepost-lib.amount" (include "fencepost-lib.settingValue" (merge (dict "name" "FENCEPOST_CLOCK_STEP") $of)) | int64 }}
+{{- $quarantine := add (mulf $longest 1.01 | ceil | int64) 2 $step }}
+{{- with include "fencepost-lib.settingValue" (merge (dict "name" "FENCEPOST_QUARANTINE") $of) }}{{ $quarantine = max $quarantine (include "fencepost-lib.amount" . | int64) }}{{ end }}
+{{- if le (mul (int64 .redis.bundled.minReadySeconds) 1000) $quarantine }}
+{{- fail (printf "redis.bundled.minReadySeconds is %d with redis.bundled.readiness connects, and a node that forgot does not vote for %dms (longest lease · 1.01 + 2ms + FENCEPOST_CLOCK_STEP, or FENCEPOST_QUARANTINE): a rollout would take the next node before. Give it more, or set redis.bundled.readiness to votes." (int .redis.bundled.minReadySeconds) $quarantine) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
