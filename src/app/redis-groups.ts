@@ -44,6 +44,8 @@ export type RedisPorts = {
   readonly events: Events
   /** Change nothing on the nodes. */
   readonly watchOnly?: boolean
+  /** Default: as configured, which suits a process that dials again. */
+  readonly connectTimeoutMs?: number
 }
 
 export function openRedisGroups(
@@ -125,6 +127,12 @@ export type OpenCluster = {
   changeMembers(confirmation: string | undefined, by: string): Promise<MembersChanged>
 }
 
+/**
+ * A command dials each node once and then says how it is. It has just started, so on a busy machine it may get no turn for longer than
+ * a sidecar allows a node, and would find every node down by its own stall.
+ */
+const COMMAND_CONNECT_MS = 5_000
+
 /** All groups, for the commands. */
 export type OpenClusters = AsyncDisposable & {
   readonly groups: readonly OpenCluster[]
@@ -147,7 +155,8 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   if (config.redisNodes.kind === 'embedded') return undefined
   const [clock, random] = [systemClock, systemRandom]
   const given = config.redisNodes.groups
-  const opened = openRedisGroups(config, given, { clock, random, events, watchOnly })
+  const connectTimeoutMs = Math.max(config.redisConnectTimeoutMs, COMMAND_CONNECT_MS)
+  const opened = openRedisGroups(config, given, { clock, random, events, watchOnly, connectTimeoutMs })
   const placement = placementOf(opened.map(({ name }) => name))
   const leasesOf = ({ nodes: { nodes } }: RedisGroupNodes) =>
     operatorLeases(config, nodes, { clock, random, events })
@@ -188,7 +197,7 @@ function redisNodesOf(
   names: readonly string[],
   group: string,
   mayFound: () => boolean,
-  { clock, random, events, watchOnly = false }: RedisPorts,
+  { clock, random, events, watchOnly = false, connectTimeoutMs = config.redisConnectTimeoutMs }: RedisPorts,
 ): RedisNodes {
   return new RedisNodes({
     addresses: addresses.map((node) => dialled(node, config)),
@@ -196,7 +205,8 @@ function redisNodesOf(
     group,
     mayFound,
     deadlineMs: config.nodeDeadlineMs,
-    connectTimeoutMs: config.redisConnectTimeoutMs,
+    connectTimeoutMs,
+    foundingWindowMs: foundingWindowMs(config.redisConnectTimeoutMs),
     maxTokenAheadMs: config.tokenAheadMs,
     quarantineMs: config.quarantineMs,
     answerMaxAgeMs: answerMaxAgeMs(config.quarantineMs),

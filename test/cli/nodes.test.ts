@@ -1,5 +1,6 @@
+import { Socket } from 'node:net'
 import { Redis } from 'ioredis'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { nodes } from '../../src/cli/nodes.ts'
 import { standstillOf } from '../../src/redis/loss.ts'
 import { callMembership } from '../../src/redis/membership.ts'
@@ -63,6 +64,30 @@ test('status shows each node, the name of the cluster and the majority', async (
     required: 2,
     nodes: [{ name: 'redis-0', state: 'voting' }, {}, {}],
   })
+})
+
+test('a stall of the command itself makes no node look down', async () => {
+  const { servers } = await start(3)
+  const { io, stdout } = bufferedIo({
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_PROXY_LISTEN: 'off',
+  })
+  const wait = Socket.prototype.setTimeout
+  let dialled = 0
+  const dialling = vi.spyOn(Socket.prototype, 'setTimeout').mockImplementation(function (
+    this: Socket,
+    ...given
+  ) {
+    const socket = wait.apply(this, given)
+    dialled += 1
+    // Longer than connecting may take (90 ms): a busy machine gives a process that has just started no turn for as long.
+    if (dialled === 3) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500)
+    return socket
+  })
+  onTestFinished(() => dialling.mockRestore())
+  await nodes(['status'], io)
+  expect(dialled).toBeGreaterThanOrEqual(3)
+  expect(stdout()).toContain('3 of 3 nodes vote')
 })
 
 test('status exits with 69 while no majority votes', async () => {
