@@ -47,8 +47,8 @@ export function startReadinessTimers(
     const leases = groups[next++ % groups.length]
     if (leases === undefined || gate.samples() > enough) return
     const ports = { leases, clock, random, events }
-    const { durationMs, left } = await claimSynthetically(key, config.claimBudgetMs, ports)
-    gate.observe(durationMs)
+    const { durationMs, unavailable, left } = await claimSynthetically(key, config.claimBudgetMs, ports)
+    gate.observe(durationMs, unavailable ? 'unavailable' : undefined)
     if (left) key = freshKey()
   })
   return {

@@ -20,6 +20,7 @@ import { createLog, logEvents } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { recordNodeStats } from '../observe/node-stats-gauges.ts'
 import { recordSagaBacklog } from '../observe/saga-gauges.ts'
+import { watchQuorum } from './quorum-watch.ts'
 import { type NodesSeen, readinessFacts } from './readiness-facts.ts'
 import { startReadinessTimers } from './readiness-timers.ts'
 
@@ -93,9 +94,11 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     }),
     countEvents(metrics, required, () => traces?.active()?.traceId),
     ...traced,
+    watchQuorum(nodeNames, { nodeCount, required }, gate.quorum),
     (event) => {
       // Without a round no command was sent, so the claim says nothing of the nodes.
-      if (event.kind === 'claim_ended' && event.rounds > 0) gate.observe(event.durationMs)
+      if (event.kind === 'claim_ended' && event.rounds > 0)
+        gate.observe(event.durationMs, event.result === 'unavailable' ? 'unavailable' : undefined)
       if (event.kind !== 'clock_offset') return
       if (event.skewed) skewed.add(event.node)
       else skewed.delete(event.node)

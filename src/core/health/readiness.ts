@@ -7,7 +7,8 @@
  *
  * Owns the judgement over the samples and facts it is given, and no timer: `evaluate` is called every {@link
  * ReadinessGate.evaluateEveryMs}. Too few samples are no evidence: the state stays, and counting in a row starts anew.
- * A majority that can't vote, a clock for which claims are refused, and the end of the process need no brakes.
+ * Claims that began before a lost quorum was back say how long the outage was and nothing of the nodes now: they don't count, nor
+ * do those from just before the loss was noticed. A majority that can't vote, a clock for which claims are refused, and the end of the process need no brakes.
  */
 
 import type { Clock, Random } from '../clock.ts'
@@ -54,8 +55,10 @@ export type ReadinessVerdict = {
 
 export type ReadinessGate = {
   readonly evaluateEveryMs: number
-  /** A claim ended after so long, whatever its result. */
-  observe(durationMs: number): void
+  /** A claim ended after so long; `unavailable`: without a majority. */
+  observe(durationMs: number, ended?: 'unavailable'): void
+  /** Some group has no majority of voting nodes any more, or every group has one again. */
+  quorum(present: boolean): void
   /** Claims in the window. */
   samples(): number
   evaluate(): void
@@ -79,6 +82,8 @@ export function createReadinessGate(
   const { unreadyAboveMs, readyBelowMs, readinessMinSamples, minUnreadyMs, latencyGate } = options
   const window = createLatencyWindow([unreadyAboveMs, readyBelowMs])
   let latency: Latency = { kind: 'fine', above: 0 }
+  let lost = false
+  let backMonoMs = Number.NEGATIVE_INFINITY
 
   function p95(): number | undefined {
     return window.count() < readinessMinSamples ? undefined : window.quantile(0.95)
@@ -127,7 +132,18 @@ export function createReadinessGate(
 
   return {
     evaluateEveryMs: options.readinessWindowMs / SLICES,
-    observe: window.add,
+    observe: (durationMs, ended) => {
+      // With several groups the claims on the others still count.
+      if (lost && ended === 'unavailable') return
+      if (clock.monoMs() - durationMs >= backMonoMs) window.add(durationMs)
+    },
+    quorum: (present) => {
+      if (lost !== present) return
+      lost = !present
+      if (present) backMonoMs = clock.monoMs()
+      window.clear()
+      if (latency.kind === 'fine') latency = { kind: 'fine', above: 0 }
+    },
     samples: window.count,
     evaluate: () => {
       latency = next(p95())
@@ -163,6 +179,7 @@ type LatencyWindow = {
   add(durationMs: number): void
   count(): number
   quantile(quantile: number): number
+  clear(): void
   /** A new slice begins; the oldest is forgotten. */
   moveOn(): void
 }
@@ -199,6 +216,10 @@ function createLatencyWindow(exact: readonly number[]): LatencyWindow {
         if (seen >= rank) return bound
       }
       return Number.POSITIVE_INFINITY
+    },
+    clear: () => {
+      for (const slice of slices) slice.fill(0)
+      count = 0
     },
     moveOn: () => {
       current = (current + 1) % SLICES

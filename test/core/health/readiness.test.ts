@@ -1,5 +1,6 @@
 // When slow claims take a pod out of service: the brakes, one row each, on a virtual clock.
 import { describe, expect, test } from 'vitest'
+import { watchQuorum } from '../../../src/app/quorum-watch.ts'
 import { createReadinessGate, type ReadinessOptions } from '../../../src/core/health/readiness.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
@@ -104,6 +105,101 @@ describe('the latency gate, one letter an evaluation: R ready, - unready', () =>
     expect(reasons).toEqual([
       `claims are slow (reported only): their p95 is ${Math.round(p95Ms ?? 0)} ms; it was above 150 ms and must be below 120 ms`,
     ])
+  })
+})
+
+describe('an outage of the quorum does not outlast itself', () => {
+  function gateOn(clock: VirtualClock) {
+    return createReadinessGate(OPTIONS, { clock, random: { fraction: () => 0.5 } })
+  }
+  /** Three evaluations, with so many claims of one duration before each. */
+  async function evaluate(
+    gate: ReturnType<typeof gateOn>,
+    clock: VirtualClock,
+    durationMs: number,
+    of?: 'unavailable',
+  ) {
+    for (let period = 0; period < 3; period += 1) {
+      for (let claim = 0; claim < 100; claim += 1) gate.observe(durationMs, of)
+      await clock.advance(gate.evaluateEveryMs)
+      gate.evaluate()
+    }
+    return gate.verdict(SERVING).ready
+  }
+
+  test('claims without a majority do not count while there is none: the sidecar is ready once it is back', async () => {
+    const clock = new VirtualClock()
+    const gate = gateOn(clock)
+    gate.quorum(false)
+    expect(await evaluate(gate, clock, 3_000, 'unavailable')).toBe(true)
+    expect(gate.samples()).toBe(0)
+    gate.quorum(true)
+    expect(await evaluate(gate, clock, 10)).toBe(true)
+  })
+
+  test('the same claims count while there is a majority: its nodes are too slow', async () => {
+    const clock = new VirtualClock()
+    expect(await evaluate(gateOn(clock), clock, 3_000, 'unavailable')).toBe(false)
+  })
+
+  test('claims from just before the loss was noticed are forgotten with it', async () => {
+    const clock = new VirtualClock()
+    const gate = gateOn(clock)
+    for (let claim = 0; claim < 100; claim += 1) gate.observe(3_000)
+    gate.quorum(false)
+    expect(gate.samples()).toBe(0)
+  })
+
+  test('a claim that began in the outage does not count when it ends after it', async () => {
+    const clock = new VirtualClock()
+    const gate = gateOn(clock)
+    gate.quorum(false)
+    await clock.advance(10_000)
+    gate.quorum(true)
+    gate.observe(1)
+    await clock.advance(100)
+    gate.observe(101)
+    expect(gate.samples()).toBe(0)
+    gate.observe(100)
+    expect(gate.samples()).toBe(1)
+  })
+
+  test('with several groups, claims on the others count while one is lost', async () => {
+    const clock = new VirtualClock()
+    const gate = gateOn(clock)
+    gate.quorum(false)
+    expect(await evaluate(gate, clock, 200)).toBe(false)
+  })
+
+  test('a sidecar that was slow before the outage still has to show that it is not', async () => {
+    const clock = new VirtualClock()
+    const gate = gateOn(clock)
+    expect(await evaluate(gate, clock, 200)).toBe(false)
+    gate.quorum(false)
+    gate.quorum(true)
+    expect(gate.verdict(SERVING).ready).toBe(false)
+  })
+})
+
+describe('which groups have a majority', () => {
+  const NAMES = ['a/0', 'a/1', 'a/2', 'b/0', 'b/1', 'b/2']
+  const state = (node: string, to: 'down' | 'unfit' | 'quarantined' | 'voting') =>
+    ({ kind: 'node_state', node, from: 'voting', to, reason: '' }) as const
+
+  test('each change is told once: a majority of every group, or not', () => {
+    const told: boolean[] = []
+    const saw = watchQuorum(NAMES, { nodeCount: 3, required: 2 }, (present) => told.push(present))
+    // One of each group is no loss, though it is two in all.
+    saw(state('a/0', 'down'))
+    saw(state('b/0', 'quarantined'))
+    expect(told).toEqual([])
+    saw(state('a/1', 'unfit'))
+    saw(state('b/1', 'down'))
+    expect(told).toEqual([false])
+    saw(state('a/1', 'voting'))
+    expect(told).toEqual([false])
+    saw(state('b/0', 'voting'))
+    expect(told).toEqual([false, true])
   })
 })
 
