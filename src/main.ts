@@ -74,6 +74,22 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (!process.emit('SIGTERM', 'SIGTERM')) process.exit(0)
 })
 
-// Set instead of calling exit: a handle that is still open then is a defect to be seen, and piped output is not cut
-// off.
+/** Far above what a reader of the log needs for the last lines, and far below the grace period of a pod. */
+const END_WITHIN_MS = 5_000
+
 process.exitCode = await program(process.argv.slice(2), io)
+
+// The event loop runs empty first: output that a slow reader of a pipe has not taken yet keeps it going, so no line is cut off. Then
+// the process exits at once, because Node can spin for ever in its own cleanup of handles (nodejs/node#47748), and the kubelet would
+// kill it only after the grace period.
+process.once('beforeExit', (code) => process.exit(code))
+
+// A handle that is still open is a defect. It is named, and does not keep the process either.
+setTimeout(() => {
+  const open = process.getActiveResourcesInfo().join(', ')
+  writeSync(
+    process.stderr.fd,
+    `fencepost had finished and did not end within ${END_WITHIN_MS} ms, because of what was still open: ${open}\n`,
+  )
+  process.exit()
+}, END_WITHIN_MS).unref()

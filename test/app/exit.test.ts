@@ -1,0 +1,91 @@
+/** How the process ends once its work is done: at once, and without losing what it wrote. */
+import { spawn } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, test } from 'vitest'
+import { startCountingApplication } from '../support/counting-application.ts'
+import { MAIN_PROGRAM } from '../support/main-program.ts'
+import { startOtlpReceiver } from '../support/otlp-receiver.ts'
+import { startFencepost } from '../support/processes.ts'
+import { startSidecar } from '../support/sidecar.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'fencepost-exit-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+/** A module that is loaded before the program. */
+function preload(name: string, source: string): { readonly NODE_OPTIONS: string } {
+  const file = join(folder, `${name}.cjs`)
+  writeFileSync(file, source)
+  return { NODE_OPTIONS: `--require=${file}` }
+}
+
+/** Node's own last step of `process.exit`, which a process that only runs out of work does not take. */
+const SHOWS_EXIT = `
+const { writeSync } = require('node:fs')
+const end = process.reallyExit
+process.reallyExit = (code) => { writeSync(2, 'exit was called\\n'); end.call(process, code) }
+`
+
+test.each([
+  ['ok', ['config', 'schema'], 0],
+  ['a refused configuration', ['config', 'check'], 78],
+] as const)(
+  '%s: the process exits by itself, without the cleanup of handles, and keeps its code',
+  async (name, args, code) => {
+    await using command = startFencepost(args, {
+      env: { ...preload(name.replaceAll(' ', '-'), SHOWS_EXIT), FENCEPOST_REDIS_NODES: undefined },
+    })
+    expect(await command.exited).toEqual({ code, signal: null })
+    expect(command.output).toContain('exit was called')
+    expect(command.output).not.toContain('did not end')
+  },
+)
+
+test('a handle that is left open is named, and does not keep the process', async () => {
+  await using command = startFencepost(['config', 'schema'], {
+    env: preload('open', "require('node:net').createServer().listen(0, '127.0.0.1')"),
+  })
+  expect(await command.exited).toEqual({ code: 0, signal: null })
+  expect(command.output).toMatch(
+    /did not end within 5000 ms, because of what was still open: .*TCPServerWrap/,
+  )
+})
+
+test('nothing that was written is lost where the reader of a pipe takes it later', async () => {
+  // A pipe holds 64 KiB; the rest waits in the process until the reader takes it.
+  const env = preload('writes', "process.stdout.write('x'.repeat(1_000_000) + '\\n')")
+  const child = spawn(process.execPath, [MAIN_PROGRAM, 'config', 'schema'], {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'ignore'],
+  })
+  const closed = new Promise<number | null>((resolve) => child.once('close', resolve))
+  child.stdout.pause()
+  // By now it has filled the pipe, and cannot have ended.
+  await new Promise((resolve) => child.stdout.once('readable', resolve))
+  expect(child.exitCode).toBeNull()
+  let text = ''
+  child.stdout.setEncoding('utf8').on('data', (part) => {
+    text += part
+  })
+  expect(await closed).toBe(0)
+  expect(text.startsWith('x'.repeat(1_000_000))).toBe(true)
+  expect(() => JSON.parse(text.slice(1_000_001))).not.toThrow()
+})
+
+test('the spans of the last request are sent before the process ends', async () => {
+  await using collector = await startOtlpReceiver()
+  await using application = await startCountingApplication()
+  await using sidecar = await startSidecar({
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_UPSTREAM: application.url,
+    ...collector.env,
+    // Only its end sends them.
+    OTEL_BSP_SCHEDULE_DELAY: '600000',
+  })
+  const headers = { 'Idempotency-Key': 'last' }
+  expect((await fetch(`${sidecar.proxy}/payments`, { method: 'POST', headers, body: '{}' })).status).toBe(201)
+  expect(collector.spans).toEqual([])
+  expect(await sidecar.process.end()).toEqual({ code: 0, signal: null })
+  expect(collector.spans.map(({ name }) => name)).toContain('fencepost.acquire')
+})
