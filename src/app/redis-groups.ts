@@ -9,6 +9,7 @@ import type { Clock, Random } from '../core/clock.ts'
 import type { AuditLog } from '../core/coordination/audit-log.ts'
 import { auditLogOverGroups } from '../core/coordination/group-audit-log.ts'
 import type { Events } from '../core/events.ts'
+import type { NodeDetails } from '../core/health/checkup.ts'
 import type { Cluster } from '../core/nodes/enrolment-rules.ts'
 import { foundingWindowMs, mayBeFounded } from '../core/nodes/founding.ts'
 import { placementOf, routeLeases } from '../core/nodes/groups.ts'
@@ -21,6 +22,7 @@ import { changeGroups, type GroupsChanged } from '../redis/change-groups.ts'
 import { changeMembers, type MembersChanged } from '../redis/change-members.ts'
 import { declareLoss, type LossDeclared, standstillOf } from '../redis/loss.ts'
 import type { LookListener } from '../redis/member.ts'
+import { readNodeDetails } from '../redis/node-details.ts'
 import { RedisNodes } from '../redis/nodes.ts'
 import { systemClock } from '../system/clock.ts'
 import { systemRandom } from '../system/random.ts'
@@ -120,6 +122,8 @@ export type OpenCluster = {
   readonly foundingWindowMs: number
   states(): ReturnType<RedisNodes['states']>
   cluster(): Cluster
+  /** Of each node besides its vote; undefined where it does not answer. */
+  details(): Promise<readonly (NodeDetails | undefined)[]>
   /** Why votes no longer come back by themselves, and what to do. */
   standstill(): string | undefined
   declareLoss(confirmation: string | undefined, by: string): Promise<LossDeclared>
@@ -167,6 +171,7 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
       foundingWindowMs: foundingWindowMs(config.redisConnectTimeoutMs),
       states: () => nodes.states(),
       cluster: () => nodes.cluster(),
+      details: () => Promise.all(nodes.members.map(({ client }) => readNodeDetails(client, clock))),
       standstill: () => standstillOf(nodes),
       declareLoss: (confirmation, by) => declareLoss(nodes, confirmation, by),
       changeMembers: (confirmation, by) => changeMembers(nodes, list, confirmation, by),

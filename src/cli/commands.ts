@@ -40,6 +40,10 @@ export const COMMANDS: Readonly<Record<string, CommandRow>> = {
     summary: 'show nodes, votes, latencies, leases and decisions of running sidecars, live',
     load: async () => (await import('./top.ts')).top,
   },
+  doctor: {
+    summary: 'say what is not well with this installation, and what to do',
+    load: async () => (await import('./doctor.ts')).doctor,
+  },
   selftest: {
     summary: 'reserve, be refused a duplicate, release and reserve again; count the nodes',
     load: async () => (await import('./selftest.ts')).selftest,

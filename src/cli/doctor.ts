@@ -1,0 +1,50 @@
+/** `fencepost doctor`: what is not well with this installation, one line each, with what to do. It changes nothing. */
+
+import { installation } from '../app/doctor.ts'
+import { loadConfig } from '../config/load.ts'
+import { checkup, type Finding, failed } from '../core/health/checkup.ts'
+import { type Command, EXIT, type ExitCode, faultOfAddress, type Io, withArguments } from './command.ts'
+import { refuse } from './config.ts'
+
+type Options = { readonly json?: true; readonly admin?: string }
+
+const DEFAULT_ADMIN = 'http://127.0.0.1:9090'
+
+export const doctor: Command = (args, io) =>
+  withArguments('doctor', args, io, (parser, done) => {
+    parser
+      .description(
+        'Looks at the nodes, their clocks, memory and independence, at certificates, versions and rules, and changes nothing. One line each: ok, warning, failed or unknown, and what to do. Exit 0 where nothing failed, 69 without a majority, else 1.',
+      )
+      .option('--admin <address>', `admin listener of a running sidecar (default: ${DEFAULT_ADMIN})`)
+      .option('--json', 'as JSON')
+      .action(async (options: Options) => done(await run(options, io)))
+  })
+
+async function run({ json, admin = DEFAULT_ADMIN }: Options, io: Io): Promise<ExitCode> {
+  const fault = faultOfAddress('--admin', [admin])
+  if (fault !== undefined) {
+    io.stderr.write(`${fault}\n`)
+    return EXIT.usage
+  }
+  const loaded = loadConfig(io.env, io.readFile)
+  if (loaded.kind === 'invalid') return refuse(loaded, io)
+  if (loaded.config.redisNodes.kind === 'embedded') {
+    io.stderr.write('FENCEPOST_REDIS_NODES is `embedded`: there are no nodes outside the sidecar.\n')
+    return EXIT.usage
+  }
+  const builtIn = loaded.origins.routes === 'default'
+  const findings = checkup(await installation(loaded.config, { admin, version: io.version, builtIn }))
+  io.stdout.write(json === true ? `${JSON.stringify({ findings }, undefined, 2)}\n` : linesOf(findings))
+  if (!failed(findings)) return EXIT.ok
+  return findings.some(({ check, verdict }) => check === 'quorum' && verdict === 'failed')
+    ? EXIT.unavailable
+    : EXIT.failure
+}
+
+function linesOf(findings: readonly Finding[]): string {
+  const width = Math.max(...findings.map(({ check }) => check.length))
+  return findings
+    .map(({ verdict, check, says }) => `${verdict.padEnd(7)}  ${check.padEnd(width)}  ${says}\n`)
+    .join('')
+}

@@ -1,0 +1,272 @@
+/**
+ * What is not well with an installation, and what to do: judged from what was read of its nodes, certificates and sidecar.
+ *
+ * Owns the judgement and its sentences, one for each check. What could not be read is `unknown` and never `ok`.
+ */
+
+export type Finding = {
+  readonly check: string
+  readonly verdict: 'ok' | 'warning' | 'failed' | 'unknown'
+  /** What is so, and after a colon what to do where something is to be done. */
+  readonly says: string
+}
+
+/** NaN and undefined: not known. */
+export type NodeSeen = {
+  readonly name: string
+  readonly address: string
+  /** Addresses of its host; empty where the name does not resolve. */
+  readonly ips: readonly string[]
+  readonly state: 'voting' | 'quarantined' | 'unfit' | 'down'
+  readonly reason: string | undefined
+  readonly details: NodeDetails | undefined
+}
+
+export type NodeDetails = {
+  readonly version: string
+  readonly evictionPolicy: string
+  /** Whether it writes an append-only file, and whether its last write succeeded. */
+  readonly appendOnly: boolean
+  readonly appendOnlyOk: boolean
+  readonly usedBytes: number
+  /** 0: it has no limit. */
+  readonly limitBytes: number
+  /** Mean time that its keys have left; 0: not known. */
+  readonly meanLeftMs: number
+  readonly clock: { readonly offsetMs: number; readonly uncertaintyMs: number }
+  /** Of its TLS certificate; undefined without TLS. */
+  readonly certificateUntilMs: number | undefined
+}
+
+export type Installation = {
+  readonly groups: readonly { readonly name: string; readonly nodes: readonly NodeSeen[] }[]
+  readonly required: number
+  readonly maxSkewMs: number
+  readonly longestRetentionMs: number
+  readonly certificates: readonly { readonly name: string; readonly untilMs: number }[]
+  readonly wallMs: number
+  /** This program's version, and the one of the sidecar at the admin address; undefined: it did not answer. */
+  readonly versions: { readonly own: string; readonly admin: string; readonly sidecar: string | undefined }
+  readonly rules: { readonly names: readonly string[]; readonly builtIn: boolean }
+}
+
+const DAY_MS = 86_400_000
+const WARN_DAYS = 30
+const FAIL_DAYS = 7
+/** New claims stop at 90 % of a node's memory. */
+const WARN_MEMORY = 0.7
+const FAIL_MEMORY = 0.9
+
+export function checkup(of: Installation): readonly Finding[] {
+  return [
+    rules(of),
+    ...of.groups.flatMap((group) => [
+      majority(group, of.required),
+      ...group.nodes.flatMap(reachable),
+      independence(group, of.required),
+    ]),
+    ...aboutDetails(of),
+    ...certificates(of),
+    sidecar(of),
+  ]
+}
+
+export function failed(findings: readonly Finding[]): boolean {
+  return findings.some(({ verdict }) => verdict === 'failed')
+}
+
+function finding(check: string, verdict: Finding['verdict'], says: string): Finding {
+  return { check, verdict, says }
+}
+
+function rules({ rules: { names, builtIn } }: Installation): Finding {
+  const from = builtIn ? 'the built-in policy; FENCEPOST_CONFIG names a file with your own' : 'the file'
+  if (names.length === 0)
+    return finding('rules', 'warning', 'no route is protected: add routes to FENCEPOST_CONFIG')
+  return finding('rules', 'ok', `${names.length} routes from ${from}: ${names.join(', ')}`)
+}
+
+type Group = Installation['groups'][number]
+
+const inGroup = ({ name }: Group) => (name === '' ? '' : ` of group ${name}`)
+
+function majority(group: Group, required: number): Finding {
+  const voting = group.nodes.filter(({ state }) => state === 'voting').length
+  const says = `${voting} of ${group.nodes.length} nodes${inGroup(group)} vote, ${required} are needed`
+  if (voting < required)
+    return finding('quorum', 'failed', `${says}: bring nodes back, or see \`fencepost nodes status\``)
+  return voting < group.nodes.length
+    ? finding('quorum', 'warning', `${says}: bring the others back before one more is lost`)
+    : finding('quorum', 'ok', says)
+}
+
+function reachable({ name, address, state, reason = '' }: NodeSeen): Finding[] {
+  switch (state) {
+    case 'voting':
+      return []
+    case 'quarantined':
+      return [
+        finding(
+          'node',
+          'warning',
+          `${name} (${address}) answers and does not vote yet (${reason}): wait, or see \`fencepost nodes status\``,
+        ),
+      ]
+    case 'unfit':
+      return [finding('node', 'failed', `${name} (${address}) must not vote: ${reason}`)]
+    case 'down':
+      return [
+        finding(
+          'node',
+          'failed',
+          `${name} (${address}) does not answer (${reason}): start it, or check name, port, network policy and password`,
+        ),
+      ]
+  }
+}
+
+/** From here a machine shows by its address alone: two nodes behind different addresses may still share one. */
+function independence(group: Group, required: number): Finding {
+  const byIp = new Map<string, string[]>()
+  for (const { name, ips } of group.nodes) for (const ip of ips) byIp.set(ip, [...(byIp.get(ip) ?? []), name])
+  const most = [...byIp].reduce((a, b) => (b[1].length > a[1].length ? b : a), ['', []] as [string, string[]])
+  const [ip, names] = most
+  const spare = group.nodes.length - required
+  if (names.length < 2)
+    return finding(
+      'independence',
+      'unknown',
+      `the nodes${inGroup(group)} have different addresses; machine and zone do not show from here: compare \`kubectl get pods -o wide\` with the zones of those machines`,
+    )
+  return finding(
+    'independence',
+    'warning',
+    `${names.join(', ')} are at one address, ${ip}${names.length > spare ? ': its loss is the loss of the quorum' : ''}: put each node on a machine of its own`,
+  )
+}
+
+function aboutDetails(of: Installation): Finding[] {
+  const known = of.groups.flatMap(({ nodes }) =>
+    nodes.flatMap(({ name, details }) => (details === undefined ? [] : [{ name, ...details }])),
+  )
+  if (known.length === 0)
+    return ['persistence', 'eviction', 'clocks', 'node versions', 'memory'].map((check) =>
+      finding(check, 'unknown', 'no node answers: bring one back and repeat this'),
+    )
+  const names = (all: readonly { readonly name: string }[]) => all.map(({ name }) => name).join(', ')
+  const some = (
+    check: string,
+    bad: readonly { readonly name: string }[],
+    verdict: 'warning' | 'failed',
+    todo: string,
+    ok: string,
+  ) => (bad.length === 0 ? finding(check, 'ok', ok) : finding(check, verdict, `${names(bad)}: ${todo}`))
+  const versions = new Set(known.map(({ version }) => version))
+  return [
+    some(
+      'persistence',
+      known.filter(({ appendOnly, appendOnlyOk }) => !appendOnly || !appendOnlyOk),
+      'warning',
+      'no working append-only file, so a restart forgets every record: set `appendonly yes`, and check the disk',
+      'each node writes an append-only file',
+    ),
+    some(
+      'eviction',
+      known.filter(({ evictionPolicy }) => evictionPolicy !== 'noeviction'),
+      'failed',
+      'a node that evicts forgets records: set `maxmemory-policy noeviction`',
+      'no node evicts',
+    ),
+    some(
+      'clocks',
+      known.filter(({ clock }) => Math.abs(clock.offsetMs) - clock.uncertaintyMs > of.maxSkewMs),
+      'warning',
+      `further than ${of.maxSkewMs} ms (FENCEPOST_CLOCK_MAX_SKEW) from the clock of this machine: synchronise them`,
+      `each within ${of.maxSkewMs} ms of the clock of this machine, at most ${Math.round(Math.max(...known.map(({ clock }) => Math.abs(clock.offsetMs))))} ms off`,
+    ),
+    versions.size === 1
+      ? finding('node versions', 'ok', `each node runs ${[...versions][0]}`)
+      : finding(
+          'node versions',
+          'warning',
+          `${known.map(({ name, version }) => `${name} ${version}`).join(', ')}: bring them to one version, one node after the other`,
+        ),
+    ...known.map((node) => memory(node, of.longestRetentionMs)),
+  ]
+}
+
+/**
+ * At an even rate the oldest key of a node is twice as old as the mean one, and what a whole retention comes to follows from how much
+ * of it has gone by. Records with a shorter retention make the estimate too small and never too large, so it never falls below what is used.
+ */
+function memory(
+  { name, usedBytes, limitBytes, meanLeftMs }: NodeDetails & { readonly name: string },
+  retentionMs: number,
+): Finding {
+  if (limitBytes === 0)
+    return finding(
+      'memory',
+      'warning',
+      `${name} has no \`maxmemory\`: set it below the memory of its container, or the kernel kills the node when it is full`,
+    )
+  const gone = Math.min(1, (2 * (retentionMs - meanLeftMs)) / retentionMs)
+  const later = meanLeftMs > 0 && gone > 0.01 ? usedBytes / gone : undefined
+  const share = Math.max(usedBytes, later ?? 0) / limitBytes
+  const percent = (bytes: number) => `${Math.round((100 * bytes) / limitBytes)} %`
+  const rate =
+    later === undefined
+      ? 'too few records to tell a rate'
+      : `at today's rate ${percent(later)} after a whole retention`
+  const says = `${name} uses ${percent(usedBytes)} of ${Math.round(limitBytes / 2 ** 20)} MiB, ${rate}`
+  if (share >= FAIL_MEMORY)
+    return finding(
+      'memory',
+      'failed',
+      `${says}: new claims stop at 90 %; raise \`maxmemory\`, or shorten retention or answers`,
+    )
+  return share >= WARN_MEMORY
+    ? finding(
+        'memory',
+        'warning',
+        `${says}: plan more memory, or a shorter retention (docs/operations/capacity.md)`,
+      )
+    : finding('memory', 'ok', says)
+}
+
+function certificates({ certificates: given, groups, wallMs }: Installation): Finding[] {
+  const ofNodes = groups.flatMap(({ nodes }) =>
+    nodes.flatMap(({ name, details }) =>
+      details?.certificateUntilMs === undefined
+        ? []
+        : [{ name: `of ${name}`, untilMs: details.certificateUntilMs }],
+    ),
+  )
+  const all = [...given, ...ofNodes]
+  if (all.length === 0) return [finding('certificates', 'ok', 'none is configured')]
+  return all.map(({ name, untilMs }) => {
+    const days = Math.floor((untilMs - wallMs) / DAY_MS)
+    if (Number.isNaN(days))
+      return finding('certificates', 'failed', `${name} cannot be read: give a PEM file`)
+    const says = days < 0 ? `${name} ended ${-days} days ago` : `${name} is valid for ${days} days`
+    if (days < FAIL_DAYS) return finding('certificates', 'failed', `${says}: renew it now`)
+    return days < WARN_DAYS
+      ? finding('certificates', 'warning', `${says}: renew it`)
+      : finding('certificates', 'ok', says)
+  })
+}
+
+function sidecar({ versions: { own, admin, sidecar: theirs } }: Installation): Finding {
+  if (theirs === undefined)
+    return finding(
+      'sidecar version',
+      'unknown',
+      `no sidecar answers at ${admin}: run this in its pod, or give --admin`,
+    )
+  return theirs === own
+    ? finding('sidecar version', 'ok', `the sidecar at ${admin} runs ${own}, as this command`)
+    : finding(
+        'sidecar version',
+        'warning',
+        `the sidecar at ${admin} runs ${theirs}, this command ${own}: finish the rollout`,
+      )
+}

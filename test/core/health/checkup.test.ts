@@ -1,0 +1,212 @@
+/** What `fencepost doctor` says: one row for each thing that can be wrong with a sound installation. */
+import { expect, test } from 'vitest'
+import {
+  checkup,
+  type Finding,
+  failed,
+  type Installation,
+  type NodeDetails,
+  type NodeSeen,
+} from '../../../src/core/health/checkup.ts'
+
+const DAY_MS = 86_400_000
+const DETAILS: NodeDetails = {
+  version: '7.0.15',
+  evictionPolicy: 'noeviction',
+  appendOnly: true,
+  appendOnlyOk: true,
+  usedBytes: 100,
+  limitBytes: 1_000,
+  // Half of a retention on average: a whole one has gone by.
+  meanLeftMs: DAY_MS / 2,
+  clock: { offsetMs: 3, uncertaintyMs: 1 },
+  certificateUntilMs: undefined,
+}
+
+function node(at: number, differs: Partial<NodeSeen> = {}, details: Partial<NodeDetails> = {}): NodeSeen {
+  const name = `redis-${at}`
+  const sound = {
+    name,
+    address: `${name}:6379`,
+    ips: [`10.0.0.${at}`],
+    state: 'voting',
+    reason: undefined,
+  } as const
+  return { ...sound, details: { ...DETAILS, ...details }, ...differs }
+}
+
+const SOUND = [node(0), node(1), node(2)]
+
+function findings(nodes: readonly NodeSeen[], differs: Partial<Installation> = {}): readonly Finding[] {
+  return checkup({
+    groups: [{ name: '', nodes }],
+    required: 2,
+    maxSkewMs: 100,
+    longestRetentionMs: DAY_MS,
+    certificates: [],
+    wallMs: 0,
+    versions: { own: '1.0.0', admin: 'http://127.0.0.1:9090', sidecar: '1.0.0' },
+    rules: { names: ['payments'], builtIn: false },
+    ...differs,
+  })
+}
+
+test('nothing is wrong: each check says so, and what cannot be seen from here is unknown', () => {
+  const all = findings(SOUND)
+  expect(all.filter(({ verdict }) => verdict !== 'ok').map(({ check, verdict }) => [check, verdict])).toEqual(
+    [['independence', 'unknown']],
+  )
+  expect(failed(all)).toBe(false)
+  expect(all.map(({ check }) => check)).toEqual([
+    'rules',
+    'quorum',
+    'independence',
+    'persistence',
+    'eviction',
+    'clocks',
+    'node versions',
+    'memory',
+    'memory',
+    'memory',
+    'certificates',
+    'sidecar version',
+  ])
+})
+
+const AWAY = { state: 'down', reason: 'connection closed', details: undefined } as const
+const with2 = (third: NodeSeen) => [node(0), node(1), third]
+
+test.each<[verdict: Finding['verdict'], check: string, nodes: readonly NodeSeen[], says: RegExp]>([
+  ['warning', 'quorum', with2(node(2, AWAY)), /^2 of 3 nodes vote, 2 are needed: bring the others back/],
+  [
+    'failed',
+    'node',
+    with2(node(2, AWAY)),
+    /^redis-2 \(redis-2:6379\) does not answer \(connection closed\): start it/,
+  ],
+  [
+    'failed',
+    'quorum',
+    [node(0), node(1, AWAY), node(2, AWAY)],
+    /^1 of 3 nodes vote, 2 are needed: bring nodes back/,
+  ],
+  [
+    'failed',
+    'node',
+    with2(node(2, { state: 'unfit', reason: 'its role is slave' })),
+    /must not vote: its role is slave/,
+  ],
+  [
+    'warning',
+    'node',
+    with2(node(2, { state: 'quarantined', reason: 'it forgot' })),
+    /does not vote yet \(it forgot\): wait/,
+  ],
+  [
+    'warning',
+    'independence',
+    with2(node(2, { ips: ['10.0.0.1'] })),
+    /^redis-1, redis-2 are at one address, 10\.0\.0\.1: its loss is the loss/,
+  ],
+  [
+    'warning',
+    'persistence',
+    with2(node(2, {}, { appendOnly: false })),
+    /^redis-2: no working append-only file/,
+  ],
+  [
+    'warning',
+    'persistence',
+    with2(node(2, {}, { appendOnlyOk: false })),
+    /^redis-2: no working append-only file/,
+  ],
+  ['failed', 'eviction', with2(node(2, {}, { evictionPolicy: 'allkeys-lru' })), /^redis-2: .*noeviction/],
+  [
+    'warning',
+    'clocks',
+    with2(node(2, {}, { clock: { offsetMs: -102, uncertaintyMs: 1 } })),
+    /^redis-2: further than 100 ms/,
+  ],
+  ['ok', 'clocks', with2(node(2, {}, { clock: { offsetMs: 102, uncertaintyMs: 3 } })), /at most 102 ms off/],
+  [
+    'warning',
+    'node versions',
+    with2(node(2, {}, { version: '8.0.1' })),
+    /redis-2 8\.0\.1: bring them to one version/,
+  ],
+  ['warning', 'memory', with2(node(2, {}, { limitBytes: 0 })), /^redis-2 has no `maxmemory`/],
+  ['warning', 'memory', with2(node(2, {}, { usedBytes: 700 })), /^redis-2 uses 70 % of/],
+  [
+    'failed',
+    'memory',
+    with2(node(2, {}, { usedBytes: 900 })),
+    /^redis-2 uses 90 % of .*new claims stop at 90 %/,
+  ],
+  // A tenth of the retention has gone by, and a tenth of the memory is used: later it is all.
+  [
+    'failed',
+    'memory',
+    with2(node(2, {}, { meanLeftMs: DAY_MS * 0.95 })),
+    /today's rate 100 % after a whole retention/,
+  ],
+  [
+    'ok',
+    'memory',
+    with2(node(2, {}, { meanLeftMs: 0 })),
+    /^redis-2 uses 10 % .*too few records to tell a rate/,
+  ],
+  ['unknown', 'eviction', [node(0, AWAY), node(1, AWAY), node(2, AWAY)], /^no node answers/],
+  [
+    'failed',
+    'certificates',
+    with2(node(2, {}, { certificateUntilMs: 6.9 * DAY_MS })),
+    /^of redis-2 is valid for 6 days: renew it now/,
+  ],
+])('%s, %s', (verdict, check, nodes, says) => {
+  const all = findings(nodes)
+  expect(all).toContainEqual({ check, verdict, says: expect.stringMatching(says) })
+  if (verdict === 'failed') expect(failed(all)).toBe(true)
+})
+
+test.each<[verdict: Finding['verdict'], check: string, differs: Partial<Installation>, says: RegExp]>([
+  [
+    'ok',
+    'certificates',
+    { certificates: [{ name: '/tls.crt', untilMs: 30 * DAY_MS }] },
+    /^\/tls\.crt is valid for 30 days$/,
+  ],
+  [
+    'warning',
+    'certificates',
+    { certificates: [{ name: '/tls.crt', untilMs: 29.9 * DAY_MS }] },
+    /29 days: renew it$/,
+  ],
+  [
+    'failed',
+    'certificates',
+    { certificates: [{ name: '/tls.crt', untilMs: -DAY_MS }] },
+    /ended 1 days ago: renew it now/,
+  ],
+  ['failed', 'certificates', { certificates: [{ name: '/tls.crt', untilMs: Number.NaN }] }, /cannot be read/],
+  [
+    'warning',
+    'sidecar version',
+    { versions: { own: '1.0.0', admin: 'a', sidecar: '0.9.0' } },
+    /runs 0\.9\.0, this command 1\.0\.0/,
+  ],
+  [
+    'unknown',
+    'sidecar version',
+    { versions: { own: '1.0.0', admin: 'a', sidecar: undefined } },
+    /no sidecar answers at a/,
+  ],
+  ['warning', 'rules', { rules: { names: [], builtIn: false } }, /no route is protected/],
+  [
+    'ok',
+    'rules',
+    { rules: { names: ['a', 'b'], builtIn: true } },
+    /^2 routes from the built-in policy.*: a, b$/,
+  ],
+])('%s, %s: not of a node', (verdict, check, differs, says) => {
+  expect(findings(SOUND, differs)).toContainEqual({ check, verdict, says: expect.stringMatching(says) })
+})
