@@ -19,11 +19,15 @@ export function validatorOf(schema: unknown) {
   }
 }
 
-/** Names the unknown member: the validator only says that there is one. */
+/** Names the unknown member, and says what a duration is: the validator says only that there is one, and a pattern. */
 function named(fault: Fault & { readonly params?: unknown }): Fault {
   const { keyword, instancePath } = fault
   const { additionalProperties } = (fault.params ?? {}) as { additionalProperties?: readonly string[] }
   if (keyword === 'additionalProperties' && additionalProperties !== undefined)
     return { keyword, instancePath, message: `must not have ${additionalProperties.slice(0, 5).join(', ')}` }
+  // A pattern is no sentence, and `30` is the commonest mistake.
+  const isDuration = /\/(lease|retention|wait)$/.test(instancePath)
+  if (isDuration && (keyword === 'pattern' || keyword === 'type'))
+    return { keyword, instancePath, message: 'must be a whole number and its unit (ms, s, m, h or d): "30s"' }
   return { keyword, instancePath, message: fault.message }
 }
