@@ -1,6 +1,9 @@
 /**
  * A reservation as its holder sees it. `holding.ts` does the work.
+ *
+ * The reference stays in the declarations: without it `AsyncDisposable` is unknown in a project whose `lib` ends at ES2024.
  */
+/// <reference lib="esnext.disposable" preserve="true" />
 
 import { Holding, type HoldOptions } from './holding.ts'
 import type { Answered, TransportOptions } from './transport.ts'
