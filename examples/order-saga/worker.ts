@@ -11,6 +11,7 @@ import {
   createOutboxRelay,
   createSagaKit,
   createSagaRunner,
+  type Handlers,
   type MessagePublisher,
   type MessageSubscriber,
   NonRetryableError,
@@ -73,8 +74,6 @@ switch (role) {
     break
 }
 console.log(`${role} ready`)
-
-type Handlers = Parameters<typeof createConsumer>[0]['handlers']
 
 /** The broker may be away when we begin, as at any other time. */
 async function consume(queue: string, handlers: Handlers): Promise<void> {

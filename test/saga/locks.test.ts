@@ -1,6 +1,6 @@
 // Several locks are taken in one order, kept while the work runs, and released without hiding its result.
 import { expect, test } from 'vitest'
-import { LeaseLostError, LockNotAcquiredError } from '../../packages/saga/src/errors.ts'
+import { LeaseEndedError, LockNotAcquiredError } from '../../packages/saga/src/errors.ts'
 import type { SagaEvent } from '../../packages/saga/src/events.ts'
 import type { SagaKit } from '../../packages/saga/src/kit.ts'
 import { type HeldLock, inLockOrder, withLocks } from '../../packages/saga/src/locks.ts'
@@ -48,7 +48,7 @@ test('without renewal the signal aborts at the end of the lease', async () => {
     await clock.advance(300)
     signal.throwIfAborted()
   })
-  await expect(work).rejects.toBeInstanceOf(LeaseLostError)
+  await expect(work).rejects.toBeInstanceOf(LeaseEndedError)
 })
 
 test('a lock lost unnoticed shows in the failed renewal and then in the signal', async () => {

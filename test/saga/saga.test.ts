@@ -4,7 +4,7 @@ import {
   AttemptsExhaustedError,
   BusinessError,
   IdempotencyKeyReuseError,
-  LeaseLostError,
+  LeaseEndedError,
   OperationInProgressError,
   StepOvertakenError,
   StepSuspendedError,
@@ -60,7 +60,10 @@ const pay: SagaStepDefinition<Order> = {
 }
 const ship: SagaStepDefinition<Order> = { name: 'ship' }
 
-function runner(steps: readonly SagaStepDefinition<Order>[], options: Partial<SagaRunnerOptions> = {}) {
+function runner(
+  steps: readonly SagaStepDefinition<Order>[],
+  options: Partial<Omit<SagaRunnerOptions, 'definitions'>> = {},
+) {
   const one = createSagaRunner({
     kit,
     definitions: [defineSaga<Order>('order', steps)],
@@ -333,7 +336,7 @@ async function abandonedAndCompensated(sagaId: string, provider: FakeProvider, m
       compensate: { effect: refund },
     },
   )
-  const outcome = expect(late).rejects.toBeInstanceOf(LeaseLostError)
+  const outcome = expect(late).rejects.toBeInstanceOf(LeaseEndedError)
   await entered.promise
   await clock.advance(54_000)
   await outcome

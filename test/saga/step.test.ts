@@ -5,7 +5,7 @@ import {
   BusinessError,
   FencedOutError,
   IdempotencyKeyReuseError,
-  LeaseLostError,
+  LeaseEndedError,
   NonRetryableError,
   OperationInProgressError,
 } from '../../packages/saga/src/errors.ts'
@@ -43,10 +43,10 @@ function pay(
   provider: FakeProvider,
   key: string,
   options: Partial<StepRequest> = {},
-  handlers: Partial<StepHandlers<Paid, unknown>> = {},
+  handlers: Partial<StepHandlers<Paid, unknown, unknown>> = {},
 ) {
   const step = { scope: 'pay', key, request: { key }, leaseMs: 30_000, ...options }
-  return runIdempotentStep<Paid, unknown>(kit, step, {
+  return runIdempotentStep<Paid, unknown, unknown>(kit, step, {
     effect: async ({ idempotencyKey }) => {
       try {
         return await provider.charge(idempotencyKey, 10)
@@ -320,7 +320,7 @@ test('the signal aborts before the lease ends, and an effect that ignores it is 
       commit: async () => null,
     },
   )
-  const outcome = expect(step).rejects.toBeInstanceOf(LeaseLostError)
+  const outcome = expect(step).rejects.toBeInstanceOf(LeaseEndedError)
   const signal = await entered.promise
   await clock.advance(899)
   expect(signal.aborted).toBe(false)

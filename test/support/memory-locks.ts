@@ -3,7 +3,7 @@
  * none, one increasing token, renewal refused once the lease is over, and a release that spares the next holder.
  */
 
-import { type HeldLock, LeaseLostError, type LockManager, LockNotAcquiredError } from '@fencepost/saga'
+import { type HeldLock, LeaseEndedError, type LockManager, LockNotAcquiredError } from '@fencepost/saga'
 import { processClock } from '../../packages/saga/src/ambient.ts'
 import type { Clock } from '../../src/core/clock.ts'
 
@@ -30,13 +30,13 @@ export class MemoryLocks implements LockManager {
     this.acquired.push([...resources])
     const mine = () => resources.every((resource) => this.#held.get(resource) === entry)
     const controller = new AbortController()
-    const lost = () => controller.abort(new LeaseLostError(resources.join(', ')))
+    const lost = () => controller.abort(new LeaseEndedError(resources.join(', ')))
     let timer = this.#clock.timer(leaseMs, lost)
     return {
       fencingToken: token,
       signal: controller.signal,
       renew: async (renewedMs) => {
-        if (!mine() || controller.signal.aborted) throw new LeaseLostError(resources.join(', '))
+        if (!mine() || controller.signal.aborted) throw new LeaseEndedError(resources.join(', '))
         timer.cancel()
         timer = this.#clock.timer(renewedMs, lost)
         entry.untilMonoMs = this.#clock.monoMs() + renewedMs

@@ -5,11 +5,14 @@
  */
 import { keepProcessAlive } from './ambient.ts'
 import { replayOnce } from './dead-letter-replay.ts'
+import type { Handlers } from './handlers.ts'
 import { Inbox, type InboxOptions } from './inbox.ts'
 import type { MessageSubscriber, Subscription } from './messages.ts'
 import { outsideTransactions } from './open-transactions.ts'
 
-export type ConsumerOptions = InboxOptions & {
+export type ConsumerOptions<M extends object = Record<string, unknown>> = Omit<InboxOptions, 'handlers'> & {
+  /** By message type. */
+  readonly handlers: Handlers<M>
   readonly subscriber: MessageSubscriber
   /** Default 10. */
   readonly concurrency?: number
@@ -22,8 +25,12 @@ export interface Consumer extends AsyncDisposable {
 }
 
 /** Deliveries are in no transaction, also where the consumer was created inside one. */
-export function createConsumer(options: ConsumerOptions): Promise<Consumer> {
-  return outsideTransactions(() => startConsumer(options))
+export function createConsumer<M extends object = Record<string, unknown>>(
+  options: ConsumerOptions<M>,
+): Promise<Consumer> {
+  // Inside, a payload is what the message has; that it is of its type is between sender and handler.
+  const untyped = options as unknown as ConsumerOptions
+  return outsideTransactions(() => startConsumer(untyped))
 }
 
 async function startConsumer(options: ConsumerOptions): Promise<Consumer> {

@@ -14,6 +14,8 @@ export type QueryAnswer<R extends Row = Row> = { readonly rows: R[]; readonly ro
 
 /** A transaction, as far as the kit is concerned. */
 export interface Tx {
+  /** A pool has it: each of its queries may go to another connection, which is no transaction. */
+  readonly totalCount?: never
   query<R extends Row = Row>(text: string, values?: unknown[]): Promise<QueryAnswer<R>>
 }
 

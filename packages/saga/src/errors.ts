@@ -48,8 +48,8 @@ export class FencedOutError extends SagaKitError {
 /** Another process took the step over while its effect ran, and writes the outcome. */
 export class StepOvertakenError extends FencedOutError {}
 
-/** The lock ended before the work did. */
-export class LeaseLostError extends SagaKitError {
+/** The lease of a lock or of a step ended before the work did. (`LeaseLostError` is the client's: a reservation's.) */
+export class LeaseEndedError extends SagaKitError {
   constructor(what: string, options?: ErrorOptions) {
     super('lease_lost', `the lease of ${what} ended before the work`, options)
   }

@@ -2,15 +2,23 @@
 import type { Tx } from './database.ts'
 import type { InboundMessage } from './messages.ts'
 
-export type Received = InboundMessage & { readonly payload: unknown }
+export type Received<P = unknown> = InboundMessage & { readonly payload: P }
 
 /** Database only: executed in the transaction of the inbox row. */
-export type TransactionalHandler = (tx: Tx, message: Received) => Promise<unknown>
+export type TransactionalHandler<P = unknown> = (tx: Tx, message: Received<P>) => Promise<unknown>
 
 /**
  * With effects outside: executed before the inbox row is written, so it must be idempotent itself. It is, if it calls
  * only `runIdempotentStep` or `processSagaStep`.
  */
-export type OutsideHandler = { readonly outside: (message: Received) => Promise<unknown> }
+export type OutsideHandler<P = unknown> = { readonly outside: (message: Received<P>) => Promise<unknown> }
 
-export type Handler = TransactionalHandler | OutsideHandler
+export type Handler<P = unknown> = TransactionalHandler<P> | OutsideHandler<P>
+
+/**
+ * One handler for each type of message. `M` maps the types to their payloads, for example
+ * `{ OrderPlaced: { orderId: string } }`; without it every payload is unknown. The kit does not check payloads.
+ */
+export type Handlers<M extends object = Record<string, unknown>> = {
+  readonly [T in keyof M & string]: Handler<M[T]>
+}

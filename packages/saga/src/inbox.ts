@@ -29,9 +29,11 @@ import type { Handler, Received } from './handlers.ts'
 import { dayMs } from './idempotency.ts'
 import { type Arrival, type Inbound, readDelivery } from './inbound.ts'
 import { fencepostMessages } from './inbound-formats.ts'
+import { keepResult, keptResult, type OnProcessed } from './inbox-results.ts'
 import {
   type Cause,
   deadLetterInbound,
+  type Entrance,
   type Entry,
   enter,
   noteAttempt,
@@ -71,6 +73,8 @@ export type InboxOptions = {
    * keeps its place among the `concurrency` meanwhile. Default 1 s; 0 gives everything back.
    */
   readonly retryInPlaceMs?: number
+  /** Gets the result of the handler, the stored one for a duplicate: for consumers that answer. */
+  readonly onProcessed?: OnProcessed
   /** How long the inbox remembers messages. Must be longer than any redelivery. Default 7 days. */
   readonly retentionMs?: number
 }
@@ -211,26 +215,35 @@ export class Inbox {
   }
 
   async #attempt(arrival: Arrival, entry: Entry, handler: Handler, tell: Tell): Promise<Verdict> {
-    const { kit } = this.#options
+    const { kit, onProcessed } = this.#options
     const received: Received = { ...arrival.message, payload: payloadOf(arrival) }
+    let result: unknown
     if (typeof handler !== 'function') {
-      const early = await this.#lookAhead(entry, tell)
-      if (early !== undefined) return early
-      await handler.outside(received)
+      const early = await this.#lookAhead(entry)
+      if (early?.kind === 'done')
+        await onProcessed?.(received, { replayed: true, result: await keptResult(kit, entry) })
+      if (early !== undefined) return this.#verdictOf(entry, early, tell)
+      result = await handler.outside(received)
     }
     const entrance = await kit.transaction(async (tx) => {
       const entered = await enter(kit, tx, entry)
-      if (entered.kind === 'go' && typeof handler === 'function') await handler(tx, received)
+      if (entered.kind === 'go') {
+        if (typeof handler === 'function') result = await handler(tx, received)
+        if (onProcessed !== undefined) result = await keepResult(kit, tx, entry, result)
+      }
       if (entered.kind === 'behind') await deadLetterInbound(kit, tx, entry, behind, true)
       return entered
     })
+    if (entrance.kind === 'go') await onProcessed?.(received, { replayed: false, result })
+    if (entrance.kind === 'done')
+      await onProcessed?.(received, { replayed: true, result: await keptResult(kit, entry) })
     return this.#verdictOf(entry, entrance, tell)
   }
 
   /** For a handler that works outside: the same checks first, in a transaction that is rolled back. */
-  async #lookAhead(entry: Entry, tell: Tell): Promise<Verdict | undefined> {
+  async #lookAhead(entry: Entry): Promise<Entrance | undefined> {
     const { kit } = this.#options
-    const entrance = await kit
+    return kit
       .transaction(async (tx) => {
         const entered = await enter(kit, tx, entry)
         if (entered.kind === 'behind') await deadLetterInbound(kit, tx, entry, behind, true)
@@ -241,10 +254,9 @@ export class Inbox {
         if (error instanceof LookedAhead) return undefined
         throw error
       })
-    return entrance === undefined ? undefined : this.#verdictOf(entry, entrance, tell)
   }
 
-  async #verdictOf(entry: Entry, entrance: Awaited<ReturnType<typeof enter>>, tell: Tell): Promise<Verdict> {
+  async #verdictOf(entry: Entry, entrance: Entrance, tell: Tell): Promise<Verdict> {
     switch (entrance.kind) {
       case 'go':
         tell('processed')

@@ -6,7 +6,7 @@
  * `LockManager`'s, which takes all or nothing. The fencing token (`fences.ts`) provides the safety, not the lock.
  */
 
-import { LeaseLostError } from './errors.ts'
+import { LeaseEndedError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { requireName } from './names.ts'
 
@@ -20,7 +20,7 @@ export interface HeldLock {
   readonly fencingToken: number
   /** Aborts when the lease is over or known to be lost, before another holder can get it. */
   readonly signal: AbortSignal
-  /** @throws LeaseLostError if another holder may have it by now. */
+  /** @throws LeaseEndedError if another holder may have it by now. */
   renew(leaseMs: number): Promise<void>
   /** Has no effect after the lease is lost. */
   release(): Promise<void>
@@ -51,7 +51,7 @@ export async function withLocks<T>(
   } catch (error) {
     // The work failed because of its signal: the cause is the lost lease.
     if (lock.signal.aborted && error === lock.signal.reason)
-      throw new LeaseLostError(sorted.join(', '), { cause: error })
+      throw new LeaseEndedError(sorted.join(', '), { cause: error })
     throw error
   } finally {
     stopRenewal()

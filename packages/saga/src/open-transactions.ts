@@ -74,10 +74,17 @@ export function transactionOf(tx: Tx): OpenTransaction {
   return foreign
 }
 
-/** True for a transaction that the kit has begun and not yet ended. */
-export function isOurs(tx: Tx): boolean {
+/**
+ * Whether `tx` is in a transaction, where that is known without the server: the kit has begun it, or the client of `pg`
+ * has seen it begin.
+ */
+export function isInTransaction(tx: Tx): boolean | undefined {
   const known = byHandle.get(tx)
-  return known?.pool !== undefined && known.open
+  if (known?.pool !== undefined && known.open) return true
+  const { getTransactionStatus } = tx as { getTransactionStatus?: () => string | null }
+  if (typeof getTransactionStatus !== 'function') return undefined
+  const status = getTransactionStatus.call(tx)
+  return status === null ? undefined : status !== 'I'
 }
 
 /** Runs `work` in the transaction under a savepoint, after the calls that joined before. */

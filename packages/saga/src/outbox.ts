@@ -7,9 +7,10 @@
  * Refuses: to publish outside a transaction of the caller's, and to talk to a broker (`relay.ts`).
  */
 import { safeInteger, type Tx } from './database.ts'
-import { NonRetryableError } from './errors.ts'
+import { NonRetryableError, NotInTransactionError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { type Headers, uuidPattern } from './messages.ts'
+import { isInTransaction } from './open-transactions.ts'
 import { withCreationContext } from './trace-context.ts'
 
 export type OutboxEvent = {
@@ -32,7 +33,10 @@ export type OutboxEvent = {
 /** Small enough that a transaction with a million events does not fill the server's lock table. */
 const orderingLocks = 1024
 
-/** Writes the event; returns its message id. */
+/**
+ * Writes the event; returns its message id.
+ * @throws NotInTransactionError if `tx` is a connection or a pool without a transaction
+ */
 export async function publish(kit: SagaKit, tx: Tx, event: OutboxEvent): Promise<string> {
   const { aggregateType, aggregateId, type, destination = aggregateType, ordered = true } = event
   const messageId = event.id ?? newMessageId(kit)
@@ -54,16 +58,30 @@ export async function publish(kit: SagaKit, tx: Tx, event: OutboxEvent): Promise
   ]
   // A subquery, so that the lock is taken before the row gets its id.
   const order = ordered
-    ? `(SELECT pg_advisory_xact_lock(hashtext('${kit.schemaName}/outbox'), $10)) AS ordered`
-    : undefined
-  await tx.query(
+    ? `(SELECT pg_advisory_xact_lock(hashtext('${kit.schemaName}/outbox'), $10::integer)) AS ordered`
+    : '(SELECT $10::integer) AS unordered'
+  const mark = await markOf(kit, tx)
+  const { rowCount } = await tx.query(
     `INSERT INTO ${kit.schema}.outbox
        (message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, available_at)
      SELECT $1::uuid, $2, $3, $4::smallint, $5, $6, $7::json, $8::jsonb, coalesce($9::timestamptz, clock_timestamp())
-     ${order === undefined ? '' : `FROM ${order}`}`,
-    ordered ? [...values, hash % orderingLocks] : values,
+     FROM ${order}${mark === undefined ? '' : ` WHERE current_setting('${markName}', true) = $11`}`,
+    [...values, hash % orderingLocks, ...(mark === undefined ? [] : [mark])],
   )
+  if (rowCount === 0) throw new NotInTransactionError('publish')
   return messageId
+}
+
+const markName = 'fencepost.transaction'
+
+/** A setting that lasts as long as the transaction. Where there is none, it is gone before the event is written. */
+async function markOf(kit: SagaKit, tx: Tx): Promise<string | undefined> {
+  const known = isInTransaction(tx)
+  if (known === false) throw new NotInTransactionError('publish')
+  if (known === true) return undefined
+  const mark = kit.random.hex(8)
+  await tx.query(`SELECT set_config('${markName}', $1, true)`, [mark])
+  return mark
 }
 
 export type OutboxLag = {

@@ -9,14 +9,14 @@ import {
   type Client,
   ConflictError,
   DuplicateError,
+  LeaseLostError,
   QuorumUnavailableError,
   type Reservation,
-  LeaseLostError as ReservationLostError,
   UndecidedError,
   UnreachableError,
 } from '@fencepost/client'
 import type { Tx } from './database.ts'
-import { LeaseLostError, LockNotAcquiredError, OperationInProgressError } from './errors.ts'
+import { LeaseEndedError, LockNotAcquiredError, OperationInProgressError } from './errors.ts'
 import { type IdempotencyRequest, type Replayable, withIdempotency } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import type { LockManager } from './locks.ts'
@@ -42,8 +42,8 @@ export function createQuorumLocks(client: Client, options: { readonly tenant?: s
         signal: reservation.signal,
         renew: (renewedMs) =>
           reservation.extend(renewedMs).catch((error: unknown) => {
-            if (error instanceof ReservationLostError)
-              throw new LeaseLostError(resources.join(', '), { cause: error })
+            if (error instanceof LeaseLostError)
+              throw new LeaseEndedError(resources.join(', '), { cause: error })
             throw error
           }),
         // Released, not completed: a lock is taken again and again.

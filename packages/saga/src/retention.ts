@@ -43,6 +43,7 @@ const expired = {
     AND i.expires_at < clock_timestamp())`,
   saga_instances: `status IN ('completed', 'compensated') AND expires_at < clock_timestamp()
     AND NOT EXISTS (SELECT 1 FROM {s}.saga_steps p WHERE p.saga_id = t.saga_id)`,
+  locks: `lease_until < clock_timestamp() - interval '1 hour'`,
   outbox_relays: `alive_until < clock_timestamp() - interval '1 hour'`,
 } as const
 

@@ -7,14 +7,15 @@
  */
 import type { Tx } from './database.ts'
 import { type BusinessError, SagaConfigError } from './errors.ts'
+import { requireName } from './names.ts'
 import type { CompensationContext } from './saga-step.ts'
 import type { StepContext } from './step-definition.ts'
 
-export type SagaContext<I> = {
+export type SagaContext<I, Results = Readonly<Record<string, unknown>>> = {
   readonly sagaId: string
   readonly input: I
-  /** Results of the earlier steps, by name. */
-  readonly results: Readonly<Record<string, unknown>>
+  /** Results of the earlier steps, by name; what JSON keeps of them. */
+  readonly results: Results
 }
 
 export type SagaStepDefinition<I> = {
@@ -38,9 +39,69 @@ export type SagaStepDefinition<I> = {
   readonly maxAttempts?: number
 }
 
-export type SagaDefinition<I> = { readonly name: string; readonly steps: readonly SagaStepDefinition<I>[] }
+export type SagaDefinition<I, Locks extends boolean = false> = {
+  readonly name: string
+  readonly steps: readonly SagaStepDefinition<I>[]
+  /** For types alone: whether a step names resources, so that its runner needs a lock manager. */
+  readonly locks?: Locks
+}
 
-export function defineSaga<I>(name: string, steps: readonly SagaStepDefinition<I>[]): SagaDefinition<I> {
+/** A step whose types fit together: `commit` gets the effect's value, and later steps the result. */
+export type TypedStep<I, Results, Name extends string, V, R> = Omit<
+  SagaStepDefinition<I>,
+  'name' | 'effect' | 'reconcile' | 'commit' | 'reject' | 'compensate' | 'resources'
+> & {
+  readonly name: Name
+  readonly effect?: (context: StepContext & SagaContext<I, Results>) => Promise<V>
+  readonly reconcile?: (context: StepContext & SagaContext<I, Results>) => Promise<V | undefined>
+  /** Without an effect its value is null. */
+  readonly commit?: (tx: Tx, value: V, context: StepContext & SagaContext<I, Results>) => Promise<R>
+  readonly reject?: (
+    tx: Tx,
+    error: BusinessError,
+    context: StepContext & SagaContext<I, Results>,
+  ) => Promise<unknown>
+  readonly compensate?: {
+    readonly effect?: (context: CompensationContext<R> & SagaContext<I, Partial<Results>>) => Promise<void>
+    readonly commit?: (
+      tx: Tx,
+      context: CompensationContext<R> & SagaContext<I, Partial<Results>>,
+    ) => Promise<void>
+  }
+}
+
+/** A saga that is defined step by step. Each `step` returns a further definition and changes none. */
+export interface TypedSaga<I, Results, Locks extends boolean> extends SagaDefinition<I, Locks> {
+  step<const Name extends string, V = null, R = V>(
+    definition: TypedStep<I, Results, Name, V, R> & { readonly resources?: never },
+  ): TypedSaga<I, Results & { readonly [K in Name]: R }, Locks>
+  step<const Name extends string, V = null, R = V>(
+    definition: TypedStep<I, Results, Name, V, R> & {
+      readonly resources: (context: SagaContext<I, Results>) => readonly string[]
+    },
+  ): TypedSaga<I, Results & { readonly [K in Name]: R }, true>
+}
+
+type NoResults = Readonly<Record<never, never>>
+
+/** Without steps: to be followed by `.step(…)`, whose types are inferred from each other. */
+export function defineSaga<I>(name: string): TypedSaga<I, NoResults, false>
+export function defineSaga<I>(name: string, steps: readonly SagaStepDefinition<I>[]): SagaDefinition<I>
+export function defineSaga<I>(name: string, steps?: readonly SagaStepDefinition<I>[]): unknown {
+  return steps === undefined ? typed<I>(name, []) : checked(name, steps)
+}
+
+function typed<I>(name: string, steps: readonly SagaStepDefinition<I>[]): unknown {
+  return {
+    name,
+    steps,
+    step: (definition: SagaStepDefinition<I>) => typed(name, checked<I>(name, [...steps, definition]).steps),
+  }
+}
+
+function checked<I>(name: string, steps: readonly SagaStepDefinition<I>[]): SagaDefinition<I> {
+  requireName('the name of a saga', name)
+  for (const step of steps) requireName(`the name of a step of saga ${name}`, step.name)
   const names = steps.map((step) => step.name)
   const twice = names.find((step, index) => names.indexOf(step) !== index)
   if (steps.length === 0) throw new SagaConfigError(`saga ${name} has no steps`)
@@ -56,4 +117,13 @@ export function defineSaga<I>(name: string, steps: readonly SagaStepDefinition<I
       `saga ${name}: ${names[never]} is not before the pivot, its compensation would never run`,
     )
   return { name, steps }
+}
+
+/** The results of the steps that are done, in the types of their definition. */
+export function sagaResults<I, Results, Locks extends boolean>(
+  _definition: TypedSaga<I, Results, Locks>,
+  { steps }: { readonly steps: readonly { name: string; status: string; result: unknown }[] },
+): Partial<Results> {
+  const done = steps.filter(({ status }) => status === 'done').map(({ name, result }) => [name, result])
+  return Object.fromEntries(done) as Partial<Results>
 }

@@ -34,7 +34,7 @@ export type SagaView = {
   }[]
 }
 
-export type StartSaga = { readonly sagaId: string; readonly input: unknown }
+export type StartSaga<I = unknown> = { readonly sagaId: string; readonly input: I }
 
 /** In the caller's transaction: the saga begins when that commits. The same id with another input is an error. */
 export async function insertSaga(

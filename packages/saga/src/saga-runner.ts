@@ -14,7 +14,6 @@ import { isOutage, type Tx } from './database.ts'
 import { errorText } from './error-json.ts'
 import {
   AttemptsExhaustedError,
-  type BusinessError,
   LockNotAcquiredError,
   OperationInProgressError,
   SagaConfigError,
@@ -25,7 +24,7 @@ import { dayMs } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import type { LockManager } from './locks.ts'
 import { outsideTransactions } from './open-transactions.ts'
-import type { SagaContext, SagaDefinition, SagaStepDefinition } from './saga-definition.ts'
+import type { SagaContext, SagaDefinition } from './saga-definition.ts'
 import {
   insertSaga,
   keepSaga,
@@ -37,15 +36,20 @@ import {
   type Taken,
   takeSagas,
 } from './saga-instances.ts'
-import { type Compensation, compensateSagaStep, processSagaStep } from './saga-step.ts'
+import { compensateSagaStep, processSagaStep } from './saga-step.ts'
+import { type AnyStep, compensationOf, stepHandlers } from './saga-step-calls.ts'
 import type { StepStatus } from './saga-step-rows.ts'
 import { inProcessSpan } from './trace-context.ts'
 
-export type SagaRunnerOptions = {
+// biome-ignore lint/suspicious/noExplicitAny: the inputs of different sagas have nothing in common
+type AnyDefinition = SagaDefinition<any, boolean>
+
+export type SagaRunnerOptions<D extends AnyDefinition = AnyDefinition> = RunnerSettings & {
+  readonly definitions: readonly D[]
+} & (true extends D['locks'] ? { readonly lockManager: LockManager } : { readonly lockManager?: LockManager })
+
+type RunnerSettings = {
   readonly kit: SagaKit
-  // biome-ignore lint/suspicious/noExplicitAny: the inputs of different sagas have nothing in common
-  readonly definitions: readonly SagaDefinition<any>[]
-  readonly lockManager?: LockManager
   /** Sagas in progress at once. Default 10. */
   readonly concurrency?: number
   /** Between two polls for sagas that are due. Default 100. */
@@ -60,6 +64,7 @@ export type SagaRunnerOptions = {
 export interface SagaRunner extends AsyncDisposable {
   /** Begins a saga when `tx` commits; false if it exists already. */
   begin(tx: Tx, name: string, saga: StartSaga): Promise<boolean>
+  begin<I>(tx: Tx, definition: SagaDefinition<I, boolean>, saga: StartSaga<NoInfer<I>>): Promise<boolean>
   start(): void
   /** Advances every saga that is due now, as far as it can go; returns how many sagas moved. */
   runOnce(): Promise<number>
@@ -67,16 +72,12 @@ export interface SagaRunner extends AsyncDisposable {
   stop(): Promise<void>
 }
 
-export function createSagaRunner(options: SagaRunnerOptions): SagaRunner {
-  return new Runner(options)
+export function createSagaRunner<D extends AnyDefinition>(options: SagaRunnerOptions<D>): SagaRunner {
+  return new Runner(options as SagaRunnerOptions)
 }
 
 const defaultLeaseMs = 30_000
 
-// biome-ignore lint/suspicious/noExplicitAny: as above
-type AnyDefinition = SagaDefinition<any>
-// biome-ignore lint/suspicious/noExplicitAny: as above
-type AnyStep = SagaStepDefinition<any>
 type Next = 'go on' | Move
 
 class Runner implements SagaRunner {
@@ -99,6 +100,12 @@ class Runner implements SagaRunner {
     this.#kit = options.kit
     this.#definitions = new Map(options.definitions.map((definition) => [definition.name, definition]))
     this.#lockManager = options.lockManager
+    for (const { name, steps } of options.definitions)
+      for (const step of steps)
+        if (step.resources !== undefined && options.lockManager === undefined)
+          throw new SagaConfigError(
+            `step ${step.name} of saga ${name} names resources, and the runner has no lockManager (createPostgresLocks(kit), createQuorumLocks(client))`,
+          )
     this.#concurrency = options.concurrency ?? 10
     this.#pollIntervalMs = options.pollIntervalMs ?? 100
     this.#backoff = options.backoff ?? { initialMs: 200, maxMs: 60_000 }
@@ -111,7 +118,8 @@ class Runner implements SagaRunner {
     this.#me = `runner-${options.kit.random.hex(8)}`
   }
 
-  async begin(tx: Tx, name: string, saga: StartSaga): Promise<boolean> {
+  async begin(tx: Tx, which: string | AnyDefinition, saga: StartSaga): Promise<boolean> {
+    const name = typeof which === 'string' ? which : which.name
     const { steps } = this.#definitionOf(name)
     return insertSaga(
       this.#kit,
@@ -225,18 +233,20 @@ class Runner implements SagaRunner {
     const turnBack = (reason: string): Move =>
       decided ? { status: 'parked', attempts: 0, reason } : { status: 'compensating', attempts: 0, reason }
     try {
+      const request = {
+        sagaId: saga.sagaId,
+        step: step.name,
+        request: saga.input,
+        leaseMs: step.leaseMs ?? defaultLeaseMs,
+        position: index + 1,
+        ...(step.maxAttempts === undefined ? {} : { maxAttempts: step.maxAttempts }),
+      }
+      const [lockManager, resources] = [this.#lockManager, step.resources?.(context)]
       const outcome = await processSagaStep(
         this.#kit,
-        {
-          sagaId: saga.sagaId,
-          step: step.name,
-          request: saga.input,
-          leaseMs: step.leaseMs ?? defaultLeaseMs,
-          position: index + 1,
-          resources: step.resources?.(context) ?? [],
-          ...(step.maxAttempts === undefined ? {} : { maxAttempts: step.maxAttempts }),
-          ...(this.#lockManager === undefined ? {} : { lockManager: this.#lockManager }),
-        },
+        lockManager === undefined || resources === undefined
+          ? request
+          : { ...request, resources, lockManager },
         stepHandlers(step, context),
       )
       return outcome.outcome === 'completed'
@@ -312,31 +322,4 @@ function unknownStep({ steps }: AnyDefinition, log: SagaView['steps'], statuses:
 
 function notOurs({ name, status }: SagaView['steps'][number]): SagaConfigError {
   return new SagaConfigError(`step ${name} is ${status} and not in this definition of the saga`)
-}
-
-function stepHandlers(step: AnyStep, context: SagaContext<unknown>) {
-  const { commit, reject, reconcile } = step
-  return {
-    effect: (own: object) => step.effect?.({ ...own, ...context } as never) ?? Promise.resolve(null),
-    commit: async (tx: Tx, value: unknown, own: object) =>
-      commit === undefined ? value : commit(tx, value as never, { ...own, ...context } as never),
-    compensate: compensationOf(step, context),
-    ...(reject === undefined
-      ? {}
-      : {
-          reject: (tx: Tx, error: BusinessError, own: object) =>
-            reject(tx, error, { ...own, ...context } as never),
-        }),
-    ...(reconcile === undefined
-      ? {}
-      : { reconcile: (own: object) => reconcile({ ...own, ...context } as never) }),
-  }
-}
-
-function compensationOf({ compensate }: AnyStep, context: SagaContext<unknown>): Compensation {
-  const { effect, commit } = compensate ?? {}
-  return {
-    ...(effect === undefined ? {} : { effect: (own) => effect({ ...own, ...context }) }),
-    ...(commit === undefined ? {} : { commit: (tx, own) => commit(tx, { ...own, ...context }) }),
-  }
 }

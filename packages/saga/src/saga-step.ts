@@ -16,7 +16,7 @@
 import { keepProcessAlive } from './ambient.ts'
 import { jitteredDelayMs, pause } from './core.ts'
 import type { Tx } from './database.ts'
-import { BusinessError, LeaseLostError, NonRetryableError } from './errors.ts'
+import { BusinessError, LeaseEndedError, NonRetryableError, SagaConfigError } from './errors.ts'
 import { dayMs } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import { type LockManager, withLocks } from './locks.ts'
@@ -34,15 +34,15 @@ import {
   stepScope,
 } from './saga-step-rows.ts'
 import { runIdempotentStep } from './step.ts'
-import type { StepContext, StepHandlers, StepOutcome } from './step-definition.ts'
+import type { Refusal, StepContext, StepHandlers, StepOutcome } from './step-definition.ts'
 
-export type CompensationContext = StepContext & {
+export type CompensationContext<R = unknown> = StepContext & {
   readonly sagaId: string
   readonly step: string
   /** The key under which the step called the provider: the provider knows the effect by it. */
   readonly stepKey: string
   /** The result of the step; undefined if it is unknown whether it took effect. */
-  readonly stepResult: unknown
+  readonly stepResult: R | undefined
 }
 
 /** Undoes a step. Must also be right if the step never took effect: that may be unknown. */
@@ -59,26 +59,29 @@ export type SagaStepRequest = {
   readonly leaseMs: number
   readonly maxAttempts?: number
   readonly position?: number
-  /** Locked while the step runs, if there is a lock manager. */
-  readonly resources?: readonly string[]
-  readonly lockManager?: LockManager
-}
+} & (
+  | { readonly resources?: never; readonly lockManager?: LockManager }
+  /** Locked while the step runs. */
+  | { readonly resources: readonly string[]; readonly lockManager: LockManager }
+)
 
-export type SagaStepHandlers<V, R> = StepHandlers<V, R> & { readonly compensate?: Compensation }
+export type SagaStepHandlers<V, R, F = Refusal> = StepHandlers<V, R, F> & {
+  readonly compensate?: Compensation
+}
 
 /** Long: the saga's log must answer for as long as the saga is readable. */
 const stepTtlMs = 90 * dayMs
 
-export async function processSagaStep<V, R>(
+export async function processSagaStep<V, R, F = Refusal>(
   kit: SagaKit,
   request: SagaStepRequest,
-  handlers: SagaStepHandlers<V, R>,
-): Promise<StepOutcome<R>> {
+  handlers: SagaStepHandlers<V, R, F>,
+): Promise<StepOutcome<R, F>> {
   const { sagaId, step, leaseMs, resources = [], lockManager } = request
   requireName('sagaId', sagaId)
   requireName('step', step)
   const execute = (held?: { fencingToken: number; signal: AbortSignal }) =>
-    runIdempotentStep<V, R>(
+    runIdempotentStep<V, R, F>(
       kit,
       {
         scope: stepScope,
@@ -98,7 +101,11 @@ export async function processSagaStep<V, R>(
           undoLate(kit, compensationContext(context, sagaId, step, value), leaseMs, handlers.compensate),
       },
     )
-  if (lockManager === undefined || resources.length === 0) return execute()
+  if (resources.length === 0) return execute()
+  if (lockManager === undefined)
+    throw new SagaConfigError(
+      `step ${step} names resources and has no lockManager; give it one (createPostgresLocks(kit), createQuorumLocks(client)), or leave resources out`,
+    )
   return withLocks(kit, lockManager, resources, { leaseMs }, execute)
 }
 
@@ -123,7 +130,9 @@ async function undoLate(
   for (let attempt = 1; ; attempt += 1) {
     // Its own signal: the step's may have ended with its lease.
     const abort = new AbortController()
-    const timer = kit.clock.timer(leaseMs, () => abort.abort(new LeaseLostError(`undoing ${sagaId} ${step}`)))
+    const timer = kit.clock.timer(leaseMs, () =>
+      abort.abort(new LeaseEndedError(`undoing ${sagaId} ${step}`)),
+    )
     try {
       const status = await kit.transaction((tx) => statusOf(kit, tx, sagaId, step))
       if (isUndone(status)) await effect({ ...context, signal: abort.signal })

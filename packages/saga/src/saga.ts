@@ -17,7 +17,8 @@ export { discardDeadLetters, listDeadLetters, replayDeadLetters } from './dead-l
 export * from './errors.ts'
 export type { SagaEvent, SagaEvents } from './events.ts'
 export { assertFence, fencedUpdate, RowNotFoundError } from './fences.ts'
-export type { Handler, OutsideHandler, Received, TransactionalHandler } from './handlers.ts'
+export { fromDrizzle, fromKnex, fromKysely, fromPrisma, fromTypeOrm } from './foreign-transactions.ts'
+export type { Handler, Handlers, OutsideHandler, Received, TransactionalHandler } from './handlers.ts'
 export type { IdempotencyRequest, Replayable } from './idempotency.ts'
 export { withIdempotency } from './idempotency.ts'
 export type { Inbound, InboundMapping, Mapped } from './inbound.ts'
@@ -27,6 +28,7 @@ export {
   type HeaderMessagesOptions,
   headerMessages,
 } from './inbound-formats.ts'
+export type { OnProcessed } from './inbox-results.ts'
 export type { SagaKit, SagaKitOptions } from './kit.ts'
 export { createSagaKit } from './kit.ts'
 export type { HeldLock, LockManager, LockOptions, UnderLocks } from './locks.ts'
@@ -46,13 +48,20 @@ export { disableNotify, enableNotify, wakeOnNotify } from './notify.ts'
 export { outsideTransactions } from './open-transactions.ts'
 export type { OutboxEvent, OutboxLag } from './outbox.ts'
 export { outboxLag, publish } from './outbox.ts'
+export { createPostgresLocks } from './postgres-locks.ts'
 export { createQuorumLocks, withQuorumIdempotency } from './quorum.ts'
 export { runRecovery } from './recovery.ts'
 export type { OutboxRelay, RelayOptions } from './relay.ts'
 export { createOutboxRelay } from './relay.ts'
 export { runRetention } from './retention.ts'
-export type { SagaContext, SagaDefinition, SagaStepDefinition } from './saga-definition.ts'
-export { defineSaga } from './saga-definition.ts'
+export type {
+  SagaContext,
+  SagaDefinition,
+  SagaStepDefinition,
+  TypedSaga,
+  TypedStep,
+} from './saga-definition.ts'
+export { defineSaga, sagaResults } from './saga-definition.ts'
 export type { SagaStatus, SagaView } from './saga-instances.ts'
 export { compensateSaga, getSaga, retrySaga, turnSagaBack } from './saga-instances.ts'
 export type { SagaRunner, SagaRunnerOptions } from './saga-runner.ts'
@@ -60,6 +69,6 @@ export { createSagaRunner } from './saga-runner.ts'
 export type { Compensation, SagaStepHandlers, SagaStepRequest } from './saga-step.ts'
 export { compensateSagaStep, processSagaStep } from './saga-step.ts'
 export { runIdempotentStep } from './step.ts'
-export type { StepContext, StepHandlers, StepOutcome, StepRequest } from './step-definition.ts'
+export type { Refusal, StepContext, StepHandlers, StepOutcome, StepRequest } from './step-definition.ts'
 export { unparkStep } from './step-record.ts'
 export type { OnUnhandled, Unhandled } from './unhandled.ts'

@@ -199,6 +199,19 @@ ALTER TABLE {s}.inbox ALTER COLUMN message_id TYPE text;
 ALTER TABLE {s}.dead_letters ALTER COLUMN message_id TYPE text, ADD COLUMN delivery jsonb;
 ALTER TABLE {s}.mailbox ALTER COLUMN message_id TYPE text;`
 
+/** Who holds a lock (postgres-locks.ts). Apart from `fences`, whose rows are locked for as long as their writers work. */
+const locks = `
+CREATE TABLE {s}.locks (
+  resource      text        NOT NULL PRIMARY KEY,
+  owner         text        NOT NULL,
+  fencing_token bigint      NOT NULL,
+  lease_until   timestamptz NOT NULL
+) WITH (fillfactor = 50);`
+
+/** What a handler returned, for consumers that answer duplicates. */
+const inboxResults = `
+ALTER TABLE {s}.inbox ADD COLUMN result json;`
+
 export const migrations: readonly Migration[] = [
   { version: 1, name: 'idempotency keys and fences', sql: idempotencyKeys },
   { version: 2, name: 'outbox and dead letters', sql: outbox },
@@ -206,4 +219,6 @@ export const migrations: readonly Migration[] = [
   { version: 4, name: 'sagas', sql: sagas },
   { version: 5, name: 'an index of parked sagas', sql: parkedSagas },
   { version: 6, name: 'message ids of any text, and dead letters as they were delivered', sql: anyIds },
+  { version: 7, name: 'locks', sql: locks },
+  { version: 8, name: 'results of messages', sql: inboxResults },
 ]

@@ -33,22 +33,24 @@ export type StepContext = {
   readonly signal: AbortSignal
 }
 
-export type StepHandlers<V, R> = {
+/** What a definite refusal is recorded as, unless `reject` says otherwise. */
+export type Refusal = { readonly code: string; readonly message: string; readonly details: unknown }
+
+export type StepHandlers<V, R, F = Refusal> = {
   /** Outside any transaction. Throw `BusinessError` for a definite refusal. */
   readonly effect: (context: StepContext) => Promise<V>
   /** Inside the settling transaction, together with the outcome. */
   readonly commit: (tx: Tx, value: V, context: StepContext) => Promise<R>
   /** What a definite refusal writes and returns. Default: the error's code, message and details as the result. */
-  readonly reject?: (tx: Tx, error: BusinessError, context: StepContext) => Promise<R>
+  readonly reject?: (tx: Tx, error: BusinessError, context: StepContext) => Promise<F>
   /** Called first from the second attempt on: the provider's result of the earlier attempt; undefined: none. */
   readonly reconcile?: (context: StepContext) => Promise<V | undefined>
 }
 
-export type StepOutcome<R> = {
-  readonly replayed: boolean
-  readonly outcome: 'completed' | 'failed'
-  readonly result: R
-}
+/** `failed` is a definite refusal by the business. A fault is thrown, and is no outcome. */
+export type StepOutcome<R, F = Refusal> =
+  | { readonly replayed: boolean; readonly outcome: 'completed'; readonly result: R }
+  | { readonly replayed: boolean; readonly outcome: 'failed'; readonly result: F }
 
 /** What a saga adds to the two transactions (`saga-step.ts`). */
 export type StepHooks<V> = {

@@ -11,20 +11,26 @@ import { isOutage, safeInteger, type Tx } from './database.ts'
 import { errorJson } from './error-json.ts'
 import {
   IdempotencyKeyReuseError,
-  LeaseLostError,
+  LeaseEndedError,
   NonRetryableError,
   OperationInProgressError,
   StepOvertakenError,
 } from './errors.ts'
 import { dayMs, serialised } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
-import type { StepHooks, StepOutcome, StepRequest } from './step-definition.ts'
+import type { StepHooks, StepRequest } from './step-definition.ts'
 
 export type Claimed = { readonly kind: 'claimed'; readonly fence: number; readonly attempt: number }
-export type Settled<R> = {
+export type Settled = {
   readonly kind: 'settled'
   readonly outcome: 'completed' | 'failed'
-  readonly result: R
+  readonly result: unknown
+}
+/** Of which type the result is says the outcome, and that is known to the caller of the step alone. */
+export type Written = {
+  readonly replayed: boolean
+  readonly outcome: 'completed' | 'failed'
+  readonly result: unknown
 }
 export type Claim = {
   readonly step: StepRequest
@@ -38,12 +44,12 @@ const settleTries = 12
 const settleBackoff = { initialMs: 50, maxMs: 2_500 }
 
 /** First transaction. */
-export async function claimOrReplay<R>(
+export async function claimOrReplay(
   kit: SagaKit,
   tx: Tx,
   claim: Claim,
   claimedHook: StepHooks<unknown>['claimed'],
-): Promise<Claimed | Settled<R> | { readonly kind: 'parked'; readonly attempts: number }> {
+): Promise<Claimed | Settled | { readonly kind: 'parked'; readonly attempts: number }> {
   const { step, owner, hash, text } = claim
   const { scope, key, leaseMs, maxAttempts = 5, ttlMs = dayMs } = step
   const s = kit.schema
@@ -68,7 +74,7 @@ export async function claimOrReplay<R>(
   switch (row.status) {
     case 'completed':
     case 'failed':
-      return { kind: 'settled', outcome: row.status, result: JSON.parse(row.result) as R }
+      return { kind: 'settled', outcome: row.status, result: JSON.parse(row.result) }
     case 'parked':
       return { kind: 'parked', attempts: row.attempts }
     case 'in_progress':
@@ -125,14 +131,14 @@ async function lockRow(tx: Tx, s: string, scope: string, key: string): Promise<K
 }
 
 /** Second transaction, repeated after a lost connection: the row says whether it happened. */
-export function settle<R>(
+export function settle(
   kit: SagaKit,
   { step: { scope, key, ttlMs = dayMs }, owner }: Claim,
   { fence }: Claimed,
   outcome: 'completed' | 'failed',
   hooks: Pick<StepHooks<unknown>, 'settled'>,
-  write: (tx: Tx) => Promise<R>,
-): Promise<StepOutcome<R>> {
+  write: (tx: Tx) => Promise<unknown>,
+): Promise<Written> {
   return surviving(kit, settleTries, () =>
     kit.transaction(async (tx) => {
       const row = await lockRow(tx, kit.schema, scope, key)
@@ -141,7 +147,7 @@ export function settle<R>(
         throw new StepOvertakenError(`${scope} ${key}`)
       }
       if (row.status !== 'in_progress')
-        return { replayed: false, outcome: row.status, result: JSON.parse(row.result) as R }
+        return { replayed: false, outcome: row.status, result: JSON.parse(row.result) }
       const text = serialised(await write(tx))
       await hooks.settled?.(tx, outcome, text)
       // Retention counts from here: the step may have been parked for longer than that.
@@ -152,7 +158,7 @@ export function settle<R>(
          WHERE scope = $1 AND key = $2`,
         [scope, key, outcome, text, ttlMs],
       )
-      return { replayed: false, outcome, result: JSON.parse(text) as R }
+      return { replayed: false, outcome, result: JSON.parse(text) }
     }),
   )
 }
@@ -175,7 +181,7 @@ export async function noteFailure(
        SET error = $5, status = CASE WHEN $6 THEN 'parked' ELSE status END,
            locked_until = CASE WHEN $7 THEN clock_timestamp() ELSE locked_until END, updated_at = clock_timestamp()
        WHERE scope = $1 AND key = $2 AND owner = $3 AND fence = $4 AND status = 'in_progress'`,
-      [step.scope, step.key, owner, fence, errorJson(error), last, !(error instanceof LeaseLostError)],
+      [step.scope, step.key, owner, fence, errorJson(error), last, !(error instanceof LeaseEndedError)],
     )
     if (last && rowCount === 1) return attempt
   } catch {

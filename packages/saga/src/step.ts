@@ -13,10 +13,12 @@
  *
  * Source: Brandur Leach, "Implementing Stripe-like Idempotency Keys in Postgres" (atomic phases).
  */
+
+import type { Tx } from './database.ts'
 import {
   AttemptsExhaustedError,
   BusinessError,
-  LeaseLostError,
+  LeaseEndedError,
   StepOvertakenError,
   StepSuspendedError,
 } from './errors.ts'
@@ -24,18 +26,25 @@ import type { SagaKit } from './kit.ts'
 import { requireName } from './names.ts'
 import { refuseInTransaction } from './open-transactions.ts'
 import { canonicalJson, derivedKey, hashOfText } from './request-hash.ts'
-import type { StepContext, StepHandlers, StepHooks, StepOutcome, StepRequest } from './step-definition.ts'
+import type {
+  Refusal,
+  StepContext,
+  StepHandlers,
+  StepHooks,
+  StepOutcome,
+  StepRequest,
+} from './step-definition.ts'
 import { type Claim, type Claimed, claimOrReplay, noteFailure, settle, surviving } from './step-record.ts'
 
 const outsideInstead =
   'it commits its claim before the effect: call it before the transaction, or in a handler of the form { outside }'
 
-export async function runIdempotentStep<V, R>(
+export async function runIdempotentStep<V, R, F = Refusal>(
   kit: SagaKit,
   step: StepRequest,
-  handlers: StepHandlers<V, R>,
+  handlers: StepHandlers<V, R, F>,
   hooks: StepHooks<V> = {},
-): Promise<StepOutcome<R>> {
+): Promise<StepOutcome<R, F>> {
   requireName('scope', step.scope)
   requireName('key', step.key)
   refuseInTransaction(kit.pool, 'runIdempotentStep', outsideInstead)
@@ -43,26 +52,27 @@ export async function runIdempotentStep<V, R>(
   const claim: Claim = { step, owner: kit.random.hex(16), hash: hashOfText(text), text }
   const begunMonoMs = kit.clock.monoMs()
   const claimed = await surviving(kit, 3, () =>
-    kit.transaction((tx) => claimOrReplay<R>(kit, tx, claim, hooks.claimed)),
+    kit.transaction((tx) => claimOrReplay(kit, tx, claim, hooks.claimed)),
   )
   if (claimed.kind === 'parked') throw parkedError(kit, step, claimed.attempts, undefined)
   if (claimed.kind === 'settled') {
     kit.emit({ kind: 'replayed', scope: step.scope, outcome: claimed.outcome })
-    return { replayed: true, outcome: claimed.outcome, result: claimed.result }
+    // What was recorded is what the handlers of this step returned.
+    return { replayed: true, outcome: claimed.outcome, result: claimed.result } as StepOutcome<R, F>
   }
   if (claimed.attempt > 1)
     kit.emit({ kind: 'taken_over', scope: step.scope, key: step.key, attempt: claimed.attempt })
   return execute(kit, claim, claimed, begunMonoMs, handlers, hooks)
 }
 
-async function execute<V, R>(
+async function execute<V, R, F>(
   kit: SagaKit,
   claim: Claim,
   claimed: Claimed,
   begunMonoMs: number,
-  handlers: StepHandlers<V, R>,
+  handlers: StepHandlers<V, R, F>,
   hooks: StepHooks<V>,
-): Promise<StepOutcome<R>> {
+): Promise<StepOutcome<R, F>> {
   const { step } = claim
   const lease = leaseSignal(kit, step, begunMonoMs)
   const context: StepContext = {
@@ -78,11 +88,13 @@ async function execute<V, R>(
     answer = await askProvider(step, context, handlers, hooks).finally(lease.end)
     if (answer.kind === 'no') {
       const { error } = answer
-      const reject = handlers.reject ?? (async () => refusal(error) as R)
-      return await settle(kit, claim, claimed, 'failed', hooks, (tx) => reject(tx, error, context))
+      const { reject = async () => refusal(error) } = handlers
+      const no = (tx: Tx) => reject(tx, error, context)
+      return (await settle(kit, claim, claimed, 'failed', hooks, no)) as StepOutcome<R, F>
     }
     const { value } = answer
-    return await settle(kit, claim, claimed, 'completed', hooks, (tx) => handlers.commit(tx, value, context))
+    const yes = (tx: Tx) => handlers.commit(tx, value, context)
+    return (await settle(kit, claim, claimed, 'completed', hooks, yes)) as StepOutcome<R, F>
   } catch (error) {
     const parkedAfter = isOvertaken(error) ? undefined : await noteFailure(kit, claim, claimed, error)
     // An abandoned effect reports its own end; a refusal leaves nothing to undo.
@@ -96,10 +108,10 @@ type Answer<V> =
   | { readonly kind: 'yes'; readonly value: V }
   | { readonly kind: 'no'; readonly error: BusinessError }
 
-async function askProvider<V, R>(
+async function askProvider<V>(
   step: StepRequest,
   context: StepContext,
-  handlers: StepHandlers<V, R>,
+  handlers: Pick<StepHandlers<V, unknown, unknown>, 'effect' | 'reconcile'>,
   hooks: StepHooks<V>,
 ): Promise<Answer<V>> {
   const work = async () => {
@@ -125,7 +137,7 @@ function isOvertaken(error: unknown): boolean {
   return error instanceof StepOvertakenError || error instanceof StepSuspendedError
 }
 
-function refusal({ code, message, details }: BusinessError): unknown {
+function refusal({ code, message, details }: BusinessError): Refusal {
   return { code, message, details }
 }
 
@@ -137,7 +149,7 @@ function leaseSignal(
 ): { signal: AbortSignal; end: () => void } {
   const own = new AbortController()
   const leftMs = begunMonoMs + step.leaseMs * 0.9 - kit.clock.monoMs()
-  const timer = kit.clock.timer(leftMs, () => own.abort(new LeaseLostError(`${step.scope} ${step.key}`)))
+  const timer = kit.clock.timer(leftMs, () => own.abort(new LeaseEndedError(`${step.scope} ${step.key}`)))
   const signal = step.signal === undefined ? own.signal : AbortSignal.any([own.signal, step.signal])
   return { signal, end: () => timer.cancel() }
 }
@@ -154,7 +166,7 @@ async function untilAborted<V>(
   const over = Promise.withResolvers<never>()
   const abandon = () => {
     onAbandoned(working)
-    over.reject(new LeaseLostError(`${step.scope} ${step.key}`, { cause: signal.reason }))
+    over.reject(new LeaseEndedError(`${step.scope} ${step.key}`, { cause: signal.reason }))
   }
   signal.addEventListener('abort', abandon, { once: true })
   if (signal.aborted) abandon()

@@ -1,0 +1,100 @@
+/**
+ * The transaction of a query builder or ORM as the kit's `Tx`: the same connection, the same commit.
+ *
+ * Owns the translation of `query(text, values)` and of its answer, each in a few lines over the library's own documented
+ * way to send SQL. Loads no library: what is needed of one is an argument. A client of `pg` needs none of this, because
+ * it is a `Tx` as it is.
+ */
+import type { QueryAnswer, Row, Tx } from './database.ts'
+
+/** One `Tx` for each transaction, so that calls which name the same one take turns on its connection. */
+const known = new WeakMap<object, Tx>()
+
+type Query = (text: string, values: readonly unknown[]) => Promise<QueryAnswer>
+
+function txOf(transaction: object, query: Query): Tx {
+  const before = known.get(transaction)
+  if (before !== undefined) return before
+  const tx: Tx = {
+    query: async <R extends Row>(text: string, values: unknown[] = []) =>
+      (await query(text, values)) as QueryAnswer<R>,
+  }
+  known.set(transaction, tx)
+  return tx
+}
+
+/** The text between the parameters, and the parameters in the order of the text: `$2, $1, $2` are three. */
+function pieces(text: string, values: readonly unknown[]): { texts: readonly string[]; values: unknown[] } {
+  const parts = text.split(/\$(\d+)/)
+  return {
+    texts: parts.filter((_, index) => index % 2 === 0),
+    values: parts.filter((_, index) => index % 2 === 1).map((number) => values[Number(number) - 1]),
+  }
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: the libraries' own types differ between their versions
+type Loose = any
+
+/** `db.transaction((tx) => … fromDrizzle(tx, sql) …)` of `drizzle-orm/node-postgres`. */
+export function fromDrizzle(tx: { execute(query: Loose): PromiseLike<Loose> }, sql: Loose): Tx {
+  return txOf(tx, async (text, values) => {
+    const { texts, values: inOrder } = pieces(text, values)
+    const chunks = texts.flatMap((piece, index) =>
+      index === 0 ? [sql.raw(piece)] : [sql.param(inOrder[index - 1]), sql.raw(piece)],
+    )
+    const { rows, rowCount } = await tx.execute(sql.join(chunks))
+    return { rows, rowCount }
+  })
+}
+
+/** `db.transaction().execute((trx) => … fromKysely(trx, CompiledQuery) …)`, on its PostgresDialect. */
+export function fromKysely(
+  trx: { executeQuery(query: Loose): Promise<{ rows: unknown[]; numAffectedRows?: bigint | undefined }> },
+  compiledQuery: { raw(sql: string, parameters: unknown[]): unknown },
+): Tx {
+  return txOf(trx, async (text, values) => {
+    const { rows, numAffectedRows } = await trx.executeQuery(compiledQuery.raw(text, [...values]))
+    return { rows: rows as Row[], rowCount: Number(numAffectedRows ?? rows.length) }
+  })
+}
+
+/** `knex.transaction((trx) => … fromKnex(trx) …)`, on its client `pg`. */
+export function fromKnex(trx: { raw(sql: string, bindings: Loose): PromiseLike<Loose> }): Tx {
+  return txOf(trx, async (text, values) => {
+    const { texts, values: inOrder } = pieces(text, values)
+    const sql = texts.map((piece) => piece.replaceAll('?', '\\?')).join('?')
+    const { rows, rowCount } = await trx.raw(sql, inOrder)
+    return { rows, rowCount }
+  })
+}
+
+/** `prisma.$transaction((tx) => … fromPrisma(tx) …)`. */
+export function fromPrisma(tx: {
+  $queryRawUnsafe(query: string, ...values: Loose[]): PromiseLike<unknown>
+  $executeRawUnsafe(query: string, ...values: Loose[]): PromiseLike<number>
+}): Tx {
+  return txOf(tx, async (text, values) => {
+    // It answers a statement either with rows or with their number.
+    if (!/^\s*(SELECT|SHOW)\b|\bRETURNING\b/i.test(text))
+      return { rows: [], rowCount: await tx.$executeRawUnsafe(text, ...values) }
+    const rows = (await tx.$queryRawUnsafe(text, ...values)) as Row[]
+    return { rows, rowCount: rows.length }
+  })
+}
+
+/** `dataSource.transaction((manager) => … fromTypeOrm(manager) …)`. */
+export function fromTypeOrm(manager: {
+  readonly queryRunner?:
+    | { query(sql: string, parameters: Loose[], structured: true): Promise<Loose> }
+    | undefined
+}): Tx {
+  const { queryRunner } = manager
+  if (queryRunner === undefined)
+    throw new TypeError(
+      'fromTypeOrm needs the manager of a transaction: dataSource.transaction((manager) => …)',
+    )
+  return txOf(queryRunner, async (text, values) => {
+    const { records, affected } = await queryRunner.query(text, [...values], true)
+    return { rows: records, rowCount: affected ?? records.length }
+  })
+}

@@ -1,0 +1,37 @@
+/**
+ * The result of a message's handler, for consumers that answer their sender: the first delivery and every duplicate get
+ * the same one.
+ *
+ * Owns the column `result` of the inbox. It is written in the transaction of the handler, so it is there if and only if
+ * the message is processed.
+ */
+import type { Tx } from './database.ts'
+import type { Received } from './handlers.ts'
+import { type Replayable, serialised } from './idempotency.ts'
+import type { Entry } from './inbox-rows.ts'
+import type { SagaKit } from './kit.ts'
+
+/**
+ * Called after the message is processed, and again for every duplicate, before the broker gets its acknowledgement. If
+ * it throws, the message comes again, and with it this call.
+ */
+export type OnProcessed = (message: Received, outcome: Replayable<unknown>) => Promise<unknown>
+
+export async function keepResult(kit: SagaKit, tx: Tx, entry: Entry, result: unknown): Promise<unknown> {
+  const text = serialised(result)
+  await tx.query(`UPDATE ${kit.schema}.inbox SET result = $3 WHERE consumer_id = $1 AND message_id = $2`, [
+    entry.consumerId,
+    entry.message.messageId,
+    text,
+  ])
+  return JSON.parse(text)
+}
+
+/** null for a message that was processed before its consumer kept results. */
+export async function keptResult(kit: SagaKit, entry: Entry): Promise<unknown> {
+  const { rows } = await kit.query<{ result: string | null }>(
+    `SELECT result::text AS result FROM ${kit.schema}.inbox WHERE consumer_id = $1 AND message_id = $2`,
+    [entry.consumerId, entry.message.messageId],
+  )
+  return JSON.parse(rows[0]?.result ?? 'null')
+}

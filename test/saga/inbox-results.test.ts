@@ -1,0 +1,100 @@
+// Consumers that answer: the first delivery and its duplicates get one result, and an error is never a result.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Handler } from '../../packages/saga/src/handlers.ts'
+import { Inbox } from '../../packages/saga/src/inbox.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+
+let server: PostgresServer
+let kit: TestKit
+beforeAll(async () => {
+  server = await startPostgres()
+  kit = await testKit(server)
+})
+afterAll(() => server[Symbol.asyncDispose]())
+
+let ids = 0
+const message = () => {
+  ids += 1
+  return {
+    messageId: `m-${ids}`,
+    aggregateType: 'order',
+    aggregateId: `o-${ids}`,
+    type: 'Asked',
+    body: '{"n":2}',
+    headers: {},
+    createdAt: new Date(0).toISOString(),
+    redelivered: false,
+  }
+}
+const forms: Record<string, (work: () => Promise<unknown>) => Handler> = {
+  'in the transaction': (work) => async () => work(),
+  outside: (work) => ({ outside: async () => work() }),
+}
+
+describe.each(Object.entries(forms))('a handler %s', (_name, form) => {
+  const consumer = (work: () => Promise<unknown>, reply: () => Promise<void> = async () => {}) => {
+    const answers: unknown[] = []
+    const inbox = new Inbox({
+      kit,
+      consumerId: 'answers',
+      handlers: { Asked: form(work) },
+      retryInPlaceMs: 0,
+      retry: { maxAttempts: 3, backoff: { initialMs: 1, maxMs: 1 } },
+      onProcessed: async ({ messageId }, outcome) => {
+        answers.push({ messageId, ...outcome })
+        await reply()
+      },
+    })
+    return { inbox, answers }
+  }
+
+  test('answers a duplicate with the stored result', async () => {
+    let runs = 0
+    const { inbox, answers } = consumer(async () => ({ run: ++runs, at: new Date(0) }))
+    const asked = message()
+    const { messageId } = asked
+    expect([await inbox.receive(asked), await inbox.receive(asked)]).toEqual([
+      { kind: 'ack' },
+      { kind: 'ack' },
+    ])
+    const result = { run: 1, at: '1970-01-01T00:00:00.000Z' }
+    expect(answers).toEqual([
+      { messageId, replayed: false, result },
+      { messageId, replayed: true, result },
+    ])
+  })
+
+  test('that throws answers nothing', async () => {
+    const { inbox, answers } = consumer(() => Promise.reject(new Error('no')))
+    expect(await inbox.receive(message())).toMatchObject({ kind: 'again' })
+    expect(answers).toEqual([])
+  })
+
+  test('whose answer could not be sent is not executed again, and answers when the message comes again', async () => {
+    let [runs, replies] = [0, 0]
+    const { inbox, answers } = consumer(
+      async () => ++runs,
+      async () => {
+        replies += 1
+        if (replies === 1) throw new Error('the reply queue is away')
+      },
+    )
+    const asked = message()
+    expect(await inbox.receive(asked)).toMatchObject({ kind: 'again' })
+    expect(await inbox.receive(asked)).toEqual({ kind: 'ack' })
+    expect([runs, answers]).toEqual([
+      1,
+      [
+        { messageId: asked.messageId, replayed: false, result: 1 },
+        { messageId: asked.messageId, replayed: true, result: 1 },
+      ],
+    ])
+  })
+})
+
+test('without onProcessed no result is stored', async () => {
+  const inbox = new Inbox({ kit, consumerId: 'quiet', handlers: { Asked: async () => ({ large: true }) } })
+  await inbox.receive(message())
+  expect(await countOf(kit, `inbox WHERE consumer_id = 'quiet' AND result IS NULL`)).toBe(1)
+})
