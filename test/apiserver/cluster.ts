@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process'
 import { globSync } from 'node:fs'
 import { join } from 'node:path'
+import { eventually } from '../support/eventually.ts'
 import type { Manifest } from '../support/kubernetes-objects.ts'
 import type { ApiServer } from './server.ts'
 
@@ -129,6 +130,46 @@ export class Cluster {
     const told = await this.#create(pod).catch((error: Error) => error.message)
     if (!told.includes('violates PodSecurity "restricted'))
       throw new Error(`the pod was not refused for what it is: ${told}`)
+  }
+
+  async label(namespace: string, label: string): Promise<void> {
+    await this.#kubectl(['label', 'namespace', namespace, label])
+  }
+
+  /** What the server makes of a pod, which it does not keep. */
+  async admitted(namespace: string, pod: Manifest): Promise<Manifest> {
+    const options = ['--namespace', namespace, '--dry-run=server', '--output=json']
+    return JSON.parse(await this.#create(pod, ...options)) as Manifest
+  }
+
+  async untilAdmitted(namespace: string, pod: Manifest, like: (pod: Manifest) => boolean): Promise<void> {
+    await eventually(
+      'the pod is admitted as it should be',
+      () => this.admitted(namespace, pod).then(like, () => false),
+      { withinMs: TEST_MS_MAX },
+    )
+  }
+
+  async untilRefused(namespace: string, pod: Manifest): Promise<void> {
+    const refused = () =>
+      this.admitted(namespace, pod).then(
+        () => false,
+        () => true,
+      )
+    await eventually('the pod is refused', refused, { withinMs: TEST_MS_MAX })
+  }
+
+  async refuses(namespace: string, pod: Manifest, sentence: string): Promise<void> {
+    const told = await this.admitted(namespace, pod).then(
+      () => 'it was admitted',
+      (error: Error) => error.message,
+    )
+    if (!told.includes(sentence)) throw new Error(`the server did not say: ${sentence}\n${told}`)
+  }
+
+  async deployed(namespace: string, name: string): Promise<Manifest> {
+    const said = await this.#kubectl(['--namespace', namespace, 'get', `deployment/${name}`, '-o', 'json'])
+    return JSON.parse(said).spec
   }
 
   /** The pod of the test is created for real; no kubelet runs it, so its status is patched to Succeeded. */

@@ -1,6 +1,7 @@
 /**
  * `npm run campaign -- apiserver`: every mode of the chart is installed, tested and upgraded on a real API server of
- * Kubernetes, and every folder of deploy/k8s applied to it, in namespaces that enforce Pod Security "restricted".
+ * Kubernetes, and every folder of deploy/k8s applied to it, in namespaces that enforce Pod Security "restricted";
+ * the policies that add the sidecar, and that demand it, get pods of every kind.
  *
  * There is no kubelet: that pods may run is shown by the API server admitting one from each workload's template. Not in
  * the suite, because building the server takes minutes where it is not in the cache. One line a check, the last line is
@@ -11,7 +12,9 @@ import { cp, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { fetchProgram } from '../support/fetched-programs.ts'
+import { checkAdmission } from './admission.ts'
 import { Cluster } from './cluster.ts'
+import { checkInjection } from './injection.ts'
 import { buildPrograms, KUBERNETES } from './programs.ts'
 import { startApiServer } from './server.ts'
 
@@ -59,11 +62,15 @@ for (const values of globSync(join(charts, 'fencepost/ci/*-values.yaml')).sort()
   await installed(cluster, join(charts, 'fencepost'), values, basename(values, '-values.yaml'))
 await installed(cluster, join(charts, 'example'), undefined, 'library')
 
+const secured = join(charts, 'fencepost/ci/bundled-tls-acl-values.yaml')
+await checkInjection(cluster, join(charts, 'fencepost'), secured, check)
+
 for (const folder of ['nodes', 'nodes-tls-acl', 'example']) {
   await check(`kubectl apply -k deploy/k8s/${folder}`, () => cluster.apply(join(root, 'deploy/k8s', folder)))
   const namespace = folder === 'example' ? 'payments' : 'fencepost'
   await cluster.addAccount(namespace)
   await check(`deploy/k8s/${folder}: pods under "restricted"`, () => cluster.admitsPods(namespace))
 }
+await checkAdmission(cluster, join(root, 'deploy/k8s/admission'), check)
 console.log(JSON.stringify({ kubernetes: KUBERNETES, checks, refused: failures }))
 process.exitCode = failures.length === 0 && checks > 0 ? 0 : 1

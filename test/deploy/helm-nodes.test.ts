@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
 import { type Charts, prepareCharts } from '../support/helm-charts.ts'
-import { type Manifest, podOf, restrictedFaults } from '../support/kubernetes-objects.ts'
+import { type Manifest, podOf, restrictedFaults, schemaFaults } from '../support/kubernetes-objects.ts'
 
 let charts: Charts
 beforeAll(async () => {
@@ -71,4 +71,26 @@ test('probes, rollout and users are values', () => {
     'seccompProfile',
   ])
   expect(restrictedFaults(set)).toEqual([])
+})
+
+test('the policies of injection are what an API server of 1.37 takes, and there are none without the value', async () => {
+  const secured = ['--values', 'fencepost/ci/bundled-tls-acl-values.yaml']
+  const policies = (args: readonly string[]) =>
+    charts
+      .rendered('fencepost', [...secured, ...args])
+      .filter(({ apiVersion, kind }) => /admissionregistration/.test(apiVersion) || kind === 'ConfigMap')
+  const injecting = policies(['--set', 'injection.enabled=true'])
+  expect(
+    injecting
+      .map(({ kind }) => kind)
+      .filter((kind) => kind !== 'ConfigMap')
+      .sort(),
+  ).toEqual([
+    'MutatingAdmissionPolicy',
+    'MutatingAdmissionPolicyBinding',
+    'ValidatingAdmissionPolicy',
+    'ValidatingAdmissionPolicyBinding',
+  ])
+  expect(await schemaFaults(injecting, 'v1.37.0')).toEqual([])
+  expect(policies([]).every(({ kind }) => kind === 'ConfigMap')).toBe(true)
 })

@@ -654,6 +654,25 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     [...TOKEN, '--set', 'prometheusRule.extraLabels.severity=info'],
     /extraLabels/,
   ],
+  [
+    'injection on a cluster whose API server can’t',
+    [...TOKEN, '--set', 'injection.enabled=true', '--kube-version', '1.35.0'],
+    /injection\.enabled is true, and the cluster has Kubernetes v1\.35\.0: its policy needs 1\.36/,
+  ],
+  [
+    'injection of nodes inside each pod',
+    [...TOKEN, '--set', 'injection.enabled=true,redis.mode=embedded,service.replicas=1'],
+    /injection\.enabled is true with redis\.mode embedded/,
+  ],
+  [
+    'injection of nodes that stand in another namespace',
+    [
+      ...TOKEN,
+      '--set',
+      'injection.enabled=true,redis.mode=external,redis.nodesFrom.secret=a,redis.nodesFrom.key=b',
+    ],
+    /injection\.enabled is true with redis\.nodesFrom/,
+  ],
   ['an old cluster', [...TOKEN, '--kube-version', '1.28.0'], /kubeVersion: >=1\.29/],
 ])('%s is refused, and the message names the value', (_, set, told) => {
   const { status, stderr } = helm(

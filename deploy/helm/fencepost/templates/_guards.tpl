@@ -3,6 +3,15 @@
 {{- if and (or .Values.service.enabled (eq .Values.redis.mode "bundled")) (not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" (include "fencepost.fullname" .))) }}
 {{- fail (printf "the release is named %s, and so would be its Service: Kubernetes takes a name of lower-case letters, digits and dashes that begins with a letter, without dots (DNS-1035). Choose another name for the release." .Release.Name) }}
 {{- end }}
+{{- if and .Values.injection.enabled (semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version) }}
+{{- fail (printf "injection.enabled is true, and the cluster has Kubernetes %s: its policy needs 1.36. Leave it off, and use the library chart fencepost-lib." .Capabilities.KubeVersion.Version) }}
+{{- end }}
+{{- if and .Values.injection.enabled .Values.redis.nodesFrom }}
+{{- fail "injection.enabled is true with redis.nodesFrom: a pod can't read the ConfigMap or Secret of another namespace. Give redis.nodes." }}
+{{- end }}
+{{- if and .Values.injection.enabled (eq .Values.redis.mode "embedded") }}
+{{- fail "injection.enabled is true with redis.mode embedded: each pod would decide by itself, and nothing would be deduplicated between them. Use bundled or external nodes." }}
+{{- end }}
 {{- with .Values }}
 {{- if and .redis.nodesFrom (ne .redis.mode "external") }}
 {{- fail (printf "redis.nodesFrom is given with redis.mode %s: set redis.mode to external, or leave it out." .redis.mode) }}
