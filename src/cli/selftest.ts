@@ -88,6 +88,7 @@ const OWN_LISTENERS = {
   FENCEPOST_API_LISTEN: '127.0.0.1:0',
   FENCEPOST_GATEWAY_LISTEN: 'off',
   FENCEPOST_GATEWAY_GRPC_LISTEN: 'off',
+  FENCEPOST_OPERATOR_LISTEN: 'off',
   FENCEPOST_ADMIN_LISTEN: '127.0.0.1:0',
   // Only this process reaches these two, and no certificate is for 127.0.0.1.
   FENCEPOST_TLS_LISTENERS: 'proxy',

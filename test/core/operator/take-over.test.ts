@@ -1,0 +1,202 @@
+/**
+ * Decisions against holders that do not stand still, on five nodes and a clock of the test: whatever comes in between,
+ * at most one outcome is recorded, and nobody is told that it is theirs where it is not.
+ */
+import { expect, test } from 'vitest'
+import { type DecisionPorts, type DecisionRequest, decide } from '../../../src/core/operator/decide.ts'
+import { recordView } from '../../../src/core/operator/record-view.ts'
+import type { Lease } from '../../../src/core/ports.ts'
+import type { RecordCommand } from '../../../src/core/record/record.ts'
+import type { StoredOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { createCluster } from '../../support/cluster.ts'
+import { memoryAuditLog } from '../../support/memory-audit-log.ts'
+import { fingerprintOf, keyOf, outcomeOf } from '../../support/redis-cluster.ts'
+import { seededRandom } from '../../support/seeded-random.ts'
+import { VirtualClock } from '../../support/virtual-clock.ts'
+
+const terms = { leaseMs: 10_000, retentionMs: 60_000 }
+const key = keyOf('order')
+const fingerprint = fingerprintOf('order')
+const byHand: StoredOutcome = { kind: 'result', result: 'by hand', completedAtWallMs: 1 }
+
+function setting() {
+  const clock = new VirtualClock()
+  const cluster = createCluster(clock, seededRandom(7))
+  const auditLog = memoryAuditLog()
+  const inspect = async (recordKey: string) =>
+    recordView(
+      recordKey,
+      await Promise.all(
+        cluster.nodes.map(async (node) => ({
+          node: node.name,
+          answer: await node.apply({ kind: 'read', key: recordKey }),
+        })),
+      ),
+    )
+  const leases = cluster.sidecar()
+  const ports: DecisionPorts = {
+    inspect,
+    leases,
+    auditLog,
+    terms,
+    clock,
+    ask: undefined,
+    forgetHere: () => {},
+  }
+  const claim = (owner?: string) => {
+    const of = { key, fingerprint, ...terms, budgetMs: 1_000 }
+    return clock.during(cluster.leases.claim(owner === undefined ? of : { ...of, owner }))
+  }
+  const granted = async (owner?: string): Promise<Lease> => {
+    const claimed = await claim(owner)
+    if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+    return claimed.lease
+  }
+  const decideNow = (decision: DecisionRequest['decision'], more: Partial<DecisionRequest> = {}) =>
+    clock.during(
+      decide(
+        { decision, recordKey: key, by: 'bob', reason: 'ticket', dryRun: false, evenThough: 'live', ...more },
+        ports,
+      ),
+    )
+  /** Before the first command of this kind about the record reaches the first node. */
+  const beforeFirst = (kind: RecordCommand['kind'], act: () => Promise<unknown>) => {
+    let acted = false
+    cluster.nodes[0]!.before = async (command) => {
+      if (acted || command.key !== key || command.kind !== kind) return
+      acted = true
+      await act()
+    }
+  }
+  return { clock, cluster, inspect, granted, claim, decideNow, beforeFirst, auditLog }
+}
+
+test('the next attempt after an ended claim is the second, above the token of the decision', async () => {
+  const { cluster, granted, decideNow, claim } = setting()
+  const holder = await granted()
+  const decided = await decideNow('end')
+  if (decided.kind !== 'done') throw new Error(decided.kind)
+  expect([decided.after.state, decided.after.attempt]).toEqual(['lapsed', 1])
+  expect(decided.after.token).toBeGreaterThan(holder.token)
+  expect(await cluster.leases.renew(holder)).toEqual({ kind: 'lost' })
+  expect((await cluster.leases.complete(holder, outcomeOf('late'))).kind).toBe('fenced')
+  expect((await cluster.leases.release(holder)).kind).toBe('not_owner')
+  const next = await claim()
+  if (next.kind !== 'granted') throw new Error(next.kind)
+  expect([next.lease.attempt, next.lease.token > (decided.after.token ?? 0)]).toEqual([2, true])
+})
+
+test('the attempts before the ended one are not forgotten', async () => {
+  const { clock, granted, decideNow, claim } = setting()
+  await granted()
+  await clock.advance(11_000)
+  expect((await granted()).attempt).toBe(2)
+  await decideNow('end')
+  expect(await claim()).toMatchObject({ kind: 'granted', lease: { attempt: 3 } })
+})
+
+test.each(['end', 'complete', 'forget'] as const)(
+  'a holder that completes just before "%s" keeps its outcome, and the operator is told',
+  async (decision) => {
+    const { cluster, granted, decideNow, beforeFirst, claim } = setting()
+    const holder = await granted()
+    beforeFirst('renew', () => cluster.leases.complete(holder, outcomeOf('done')))
+    const decided = await decideNow(decision, decision === 'complete' ? { outcome: byHand } : {})
+    expect(decided.kind).toBe('moved_on')
+    expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: { body: Buffer.from('done') } })
+  },
+)
+
+test('an outcome that the holder got onto one node only is adopted, and not replaced by hand', async () => {
+  const { cluster, granted, decideNow, claim } = setting()
+  const holder = await granted()
+  cluster.set('deaf', 1, 2, 3, 4)
+  await cluster.leases.complete(holder, outcomeOf('done'))
+  cluster.set('well', 1, 2, 3, 4)
+  const decided = await decideNow('complete', { outcome: byHand })
+  expect(decided).toMatchObject({ kind: 'moved_on', because: 'it has an outcome by now' })
+  expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: { body: Buffer.from('done') } })
+})
+
+test('a session that resumes its claim while it is ended is lost at its next call', async () => {
+  const { cluster, granted, decideNow, beforeFirst, inspect } = setting()
+  const owner = 'ab'.repeat(16)
+  const holder = await granted(owner)
+  await cluster.leases.renew(holder)
+  // It reads the token of the decision from the nodes, as a session does that has lost its answer, and renews under it.
+  let resumed: Lease | undefined
+  beforeFirst('release', async () => {
+    const { token = 0 } = await inspect(key)
+    resumed = { ...holder, token, attempt: 2 }
+    await cluster.leases.renew(resumed)
+  })
+  expect((await decideNow('complete', { outcome: byHand })).kind).toBe('done')
+  if (resumed === undefined) throw new Error('it did not come in between')
+  expect(await cluster.leases.renew(resumed)).toEqual({ kind: 'lost' })
+  expect((await cluster.leases.complete(resumed, outcomeOf('late'))).kind).toBe('fenced')
+  expect((await inspect(key)).outcome).toMatchObject({ result: 'by hand' })
+})
+
+test('of two operators under way at once one decides, whatever they decide', async () => {
+  for (const [one, other] of [
+    ['end', 'end'],
+    ['end', 'complete'],
+    ['complete', 'forget'],
+    ['complete', 'complete'],
+  ] as const) {
+    const { granted, decideNow, inspect } = setting()
+    await granted()
+    const { token: expectedToken } = await inspect(key)
+    const of = (decision: typeof one | typeof other, result: string) =>
+      decideNow(decision, {
+        ...(expectedToken === undefined ? {} : { expectedToken }),
+        ...(decision === 'complete' ? { outcome: { kind: 'result', result, completedAtWallMs: 1 } } : {}),
+      })
+    const both = await Promise.all([of(one, 'first'), of(other, 'second')])
+    const kinds = both.map(({ kind }) => kind)
+    expect([one, other, kinds.filter((kind) => kind === 'done').length]).toEqual([one, other, 1])
+    expect(['busy', 'moved_on']).toContain(kinds.find((kind) => kind !== 'done'))
+  }
+})
+
+test('two nodes away: the others end the claim; a late outcome that only those two take is adopted, not executed again', async () => {
+  const { cluster, granted, decideNow, claim } = setting()
+  const holder = await granted()
+  cluster.set('deaf', 3, 4)
+  expect((await decideNow('end')).kind).toBe('done')
+  cluster.set('well', 3, 4)
+  expect((await cluster.leases.complete(holder, outcomeOf('late'))).kind).not.toBe('recorded')
+  const next = await claim()
+  // The late outcome is on the two nodes that missed the decision: the next claim adopts it, and executes nothing.
+  expect(next).toMatchObject({ kind: 'duplicate', outcome: { body: Buffer.from('late') } })
+})
+
+test('three nodes away: nothing is decided, and it is said so', async () => {
+  const { cluster, granted, decideNow } = setting()
+  const holder = await granted()
+  cluster.set('deaf', 2, 3, 4)
+  expect((await decideNow('end')).kind).toBe('unavailable')
+  cluster.set('well', 2, 3, 4)
+  expect((await cluster.leases.complete(holder, outcomeOf('done'))).kind).toBe('recorded')
+})
+
+test('a recorded outcome is forgotten on every node; a delayed completion of its holder brings nothing back', async () => {
+  const { cluster, granted, decideNow, claim } = setting()
+  const holder = await granted()
+  await cluster.leases.complete(holder, outcomeOf('done'))
+  const decided = await decideNow('forget', { evenThough: 'completed' })
+  expect(decided).toMatchObject({ kind: 'done', after: { state: 'released' } })
+  expect((await cluster.leases.complete(holder, outcomeOf('done'))).kind).toBe('fenced')
+  expect(await claim()).toMatchObject({ kind: 'granted', lease: { attempt: 1 } })
+})
+
+test('a decision that is begun and not finished is in the audit log', async () => {
+  const { cluster, granted, decideNow, auditLog } = setting()
+  await granted()
+  const node = cluster.nodes[0]!
+  node.before = (command) => {
+    if (command.kind === 'renew') auditLog.away = true
+  }
+  expect(await decideNow('end')).toMatchObject({ kind: 'done', audited: false })
+  expect(auditLog.entries('audit').map(({ fields }) => fields.step)).toEqual(['begun'])
+})

@@ -1,0 +1,58 @@
+/** What `/openapi.json` says of the operator API is what it answers; its examples are true. */
+import { Compile } from 'typebox/compile'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { PROBLEM_CODES } from '../../../src/http/message/problems.ts'
+import { OPERATOR_CALLS, type OperatorCall, type OperatorCallName } from '../../../src/http/operator/calls.ts'
+import { operatorPaths } from '../../../src/http/operator/openapi.ts'
+import { startOperatorApi } from '../../support/operator-api.ts'
+
+let api: Awaited<ReturnType<typeof startOperatorApi>>
+beforeAll(async () => {
+  api = await startOperatorApi({ ask: async () => 'unknown' })
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+test('answers match their documented schemas', async () => {
+  const { operator } = api
+  const [live, lapsed, asked] = [
+    (await api.claim('live')).key,
+    await api.lapse('lapsed'),
+    await api.lapse('asked'),
+  ]
+  const completed = await api.complete('completed')
+  const id = 'orphan:x'
+  await api.auditLog.append('dead-letters', { id, kind: 'orphan', atWallMs: 1, recordKey: live, fields: {} })
+  const answers: readonly (readonly [OperatorCallName, { status: number; body: unknown }])[] = [
+    ['findRecords', await operator.find({ reference: completed })],
+    ['listRecords', await operator.call('/records?state=live')],
+    ['showRecord', await operator.call(`/records/${encodeURIComponent(live)}`)],
+    ['showRecord', await operator.call(`/records/${encodeURIComponent(completed)}`)],
+    ['endClaim', await operator.decide('end', live, { dry_run: true })],
+    ['endClaim', await operator.decide('end', live, { even_though: 'live' })],
+    ['completeRecord', await operator.decide('complete', lapsed, { not_kept: true })],
+    ['askApplication', await operator.decide('ask', asked)],
+    ['forgetRecord', await operator.decide('forget', completed, { even_though: 'completed' })],
+    ['listDeadLetters', await operator.call('/dead-letters?limit=5')],
+    ['discardDeadLetter', await operator.call(`/dead-letters/${id}/discard`, { reason: 'ticket' })],
+    ['listDecisions', await operator.call('/decisions')],
+  ]
+  for (const [name, { status, body }] of answers)
+    expect([name, status, Compile(OPERATOR_CALLS[name].success).Errors(body)]).toEqual([name, 200, []])
+  expect(new Set(answers.map(([name]) => name)).size).toBe(Object.keys(OPERATOR_CALLS).length - 1)
+})
+
+test('every call is described, with its role, and with problems that there are', () => {
+  const paths = operatorPaths()
+  for (const [name, call] of Object.entries(OPERATOR_CALLS) as [string, OperatorCall][]) {
+    const operation = paths[call.path]?.[call.method.toLowerCase()] as {
+      operationId: string
+      description: string
+    }
+    expect(operation.operationId).toBe(name)
+    expect(operation.description).toContain(`\`${call.role}\``)
+    expect(call.problems.filter((code) => !PROBLEM_CODES.includes(code))).toEqual([])
+    for (const schema of [call.body, call.query])
+      for (const example of (schema as { examples?: readonly unknown[] } | undefined)?.examples ?? [])
+        expect([name, example, Compile(schema!).Errors(example)]).toEqual([name, example, []])
+  }
+})
