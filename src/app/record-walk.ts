@@ -3,9 +3,9 @@
  *
  *   group 0: node 0 … a majority's worth of nodes, then group 1, …
  *
- * Owns the order and the bound. A record that a majority has is on at least one of that many nodes minus one, whichever
- * they are: so a walk to its end has seen every one, some of them more than once. A node that can't be read now is
- * skipped, and the walk says nothing of it: the verdict on each record is the quorum's.
+ * Owns the order and the bound. Two majorities share a node, so a walk over a majority of the nodes has seen every record
+ * that a majority has, some of them more than once. A node that can't be read now is skipped, and what only it and nodes
+ * beyond the walk show is missed; the verdict on each record is the quorum's.
  */
 
 import type { Clock } from '../core/clock.ts'

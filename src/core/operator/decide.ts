@@ -88,13 +88,13 @@ export async function decide(request: DecisionRequest, ports: DecisionPorts): Pr
     return {
       kind: 'unavailable',
       begun: false,
-      because: 'Too few nodes took the note of who decides and why.',
+      because: 'Too few nodes took the note of who decides and why. Nothing was decided.',
     }
   const lock = await lockDecision(seen.view, ports.leases)
   if (lock.kind !== 'locked') {
     await note(request, seen.view, lock.kind, ports)
     if (lock.kind === 'busy') return { kind: 'busy' }
-    return { kind: 'unavailable', begun: false, because: 'Too few nodes replied to decide.' }
+    return { kind: 'unavailable', begun: false, because: 'Too few nodes replied. Nothing was decided.' }
   }
   try {
     const decided = await decideLocked(request, lock.lease, ports)
@@ -110,8 +110,10 @@ async function decideLocked(request: DecisionRequest, lock: Lease, ports: Decisi
   const before = await ports.inspect(request.recordKey)
   const ruled = ruledOn(request, before)
   if (ruled.kind !== 'would') return ruled
-  // A holder may have come with a larger token since the lock was raised; then it is told to look again.
-  if (lock.token <= (before.largestToken ?? 0)) return { kind: 'busy' }
+  // Another claimant may have come with a larger token since the lock was raised, or this process stood still for longer
+  // than the lock lasts: then another operator may decide by now, and this one looks again.
+  const isOver = lock.token <= (before.largestToken ?? 0) || lock.validUntilMonoMs <= ports.clock.monoMs()
+  if (isOver) return { kind: 'busy' }
   const acted = await act(request, before, lock, ports)
   if (acted.kind === 'unavailable')
     return {

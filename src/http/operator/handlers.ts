@@ -244,7 +244,7 @@ async function answerOf(
       return refusal({
         code: 'decision-under-way',
         detail:
-          'Another operator decides on this record at this moment. Nothing was decided. Look at the record again.',
+          'Another operator, or another attempt, came to this record at this moment. Nothing was decided. Look at the record again.',
         retryAfterMs: RETRY_SOON_MS,
       })
     case 'cannot_ask':
