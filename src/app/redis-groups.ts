@@ -10,6 +10,7 @@ import type { AuditLog } from '../core/coordination/audit-log.ts'
 import { auditLogOverGroups } from '../core/coordination/group-audit-log.ts'
 import type { Events } from '../core/events.ts'
 import type { NodeDetails } from '../core/health/checkup.ts'
+import { type ClockSample, type Offset, offsetOf } from '../core/nodes/clock-samples.ts'
 import type { Cluster } from '../core/nodes/enrolment-rules.ts'
 import { foundingWindowMs, mayBeFounded } from '../core/nodes/founding.ts'
 import { placementOf, routeLeases } from '../core/nodes/groups.ts'
@@ -121,6 +122,8 @@ export type OpenCluster = {
   /** How long its nodes, if they are new, wait for objections before they are founded. */
   readonly foundingWindowMs: number
   states(): ReturnType<RedisNodes['states']>
+  /** How far the clock of a node is ahead of this machine's, as its last look showed. */
+  clockOffset(index: number): Offset | undefined
   cluster(): Cluster
   /** Of each node besides its vote; undefined where it does not answer. */
   details(): Promise<readonly (NodeDetails | undefined)[]>
@@ -164,12 +167,21 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   const placement = placementOf(opened.map(({ name }) => name))
   const leasesOf = ({ nodes: { nodes } }: RedisGroupNodes) =>
     operatorLeases(config, nodes, { clock, random, events })
+  const offsets = opened.map(() => new Map<number, Offset>())
+  const watching = opened.map(({ nodes }, at) => ({
+    nodes,
+    onLook: (index: number, { nodeMs, sentMonoMs, receivedMonoMs }: ClockSample, sentWallMs: number) => {
+      offsets[at]?.set(index, offsetOf(nodeMs, sentWallMs, receivedMonoMs - sentMonoMs))
+      return true
+    },
+  }))
   return {
-    groups: opened.map(({ name, addresses, list, nodes }) => ({
+    groups: opened.map(({ name, addresses, list, nodes }, at) => ({
       name,
       addresses: addresses.map(({ host, port }) => `${host}:${port}`),
       foundingWindowMs: foundingWindowMs(config.redisConnectTimeoutMs),
       states: () => nodes.states(),
+      clockOffset: (index) => offsets[at]?.get(index),
       cluster: () => nodes.cluster(),
       details: () => Promise.all(nodes.members.map(({ client }) => readNodeDetails(client, clock))),
       standstill: () => standstillOf(nodes),
@@ -184,7 +196,7 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
       required: majorityOf(given[0]?.nodes.length ?? 0),
       agreed: () => opened.length === 1 || opened.every(({ nodes }) => hasMajority(nodes)),
     }),
-    connect: () => connectAll(opened),
+    connect: () => connectAll(watching),
     changeGroups: (to, confirmation, by) => {
       // Here even the only group has a name.
       const groups = opened.map((group, at) => ({ ...group, name: given[at]?.name ?? group.name }))

@@ -41,6 +41,7 @@ function describedGroup(cluster: OpenCluster) {
     required: majorityOf(cluster.addresses.length),
     standstill: cluster.standstill() ?? null,
     nodes: cluster.states().map(({ name, state }, index) => ({
+      ...clockOf(cluster, index),
       name,
       address: cluster.addresses[index],
       state: state.kind,
@@ -57,6 +58,18 @@ function describedGroup(cluster: OpenCluster) {
   }
 }
 
+/** Of a node that answered. */
+function clockOf(cluster: OpenCluster, index: number) {
+  const offset = cluster.clockOffset(index)
+  if (offset === undefined) return {}
+  const { offsetMs, uncertaintyMs } = offset
+  return { clockOffsetMs: tenths(offsetMs), clockUncertaintyMs: tenths(uncertaintyMs) }
+}
+
+function tenths(ms: number): number {
+  return Math.round(ms * 10) / 10
+}
+
 function groupTable(cluster: OpenCluster): string {
   const { cluster: id, quarantineMs, required, standstill, nodes: rows } = describedGroup(cluster)
   const width = Math.max(...rows.map(({ address }) => address?.length ?? 0))
@@ -66,7 +79,11 @@ function groupTable(cluster: OpenCluster): string {
         ? `, for ${printDuration(Math.max(0, Math.round(row.quarantinedForMs / 1_000) * 1_000))}, ${row.recordsCopied} records copied`
         : ''
     const detail = 'reason' in row ? `${row.reason}${quarantine}` : `run ${row.runId}, Redis ${row.version}`
-    return `${row.name}  ${(row.address ?? '').padEnd(width)}  ${row.state.padEnd(11)}  ${detail}`
+    const clock =
+      row.clockOffsetMs === undefined
+        ? ''
+        : `, clock ${row.clockOffsetMs < 0 ? '' : '+'}${row.clockOffsetMs} ms (± ${row.clockUncertaintyMs})`
+    return `${row.name}  ${(row.address ?? '').padEnd(width)}  ${row.state.padEnd(11)}  ${detail}${clock}`
   })
   const voting = rows.filter(({ state }) => state === 'voting').length
   const of = cluster.name === '' ? '' : `group ${cluster.name}, `

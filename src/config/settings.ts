@@ -447,8 +447,9 @@ export const SETTINGS = {
     kind: onOff(),
     default: 'off',
     summary:
-      'Refuse claims while the offset of a majority is above the tolerated one, instead of reporting it.',
-    source: 'Tokens need no clock; only how soon a dead holder is replaced does.',
+      'Refuse claims, before any node is asked, while the offset of a majority is above the tolerated one, instead of reporting it.',
+    source:
+      'Off: tokens and outcomes need no clock, so a constant offset makes nothing wrong, and refusing would make a fault of NTP an outage.',
   }),
 
   // Limits

@@ -64,6 +64,10 @@ test('status shows each node, the name of the cluster and the majority', async (
     required: 2,
     nodes: [{ name: 'redis-0', state: 'voting' }, {}, {}],
   })
+  // Of one machine; the uncertainty is half a round trip.
+  for (const { clockOffsetMs, clockUncertaintyMs } of JSON.parse(json).nodes)
+    expect(Math.abs(clockOffsetMs)).toBeLessThanOrEqual(clockUncertaintyMs + 2)
+  expect(stdout).toMatch(/redis-0 .*, clock [+-][0-9.]+ ms \(± [0-9.]+\)/)
 })
 
 test('a stall of the command itself makes no node look down', async () => {

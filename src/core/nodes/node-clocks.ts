@@ -215,12 +215,20 @@ class NodeClocks {
     }
   }
 
+  /** Whether claims are refused because most clocks are further off than tolerated. */
+  #refuses(command: RecordCommand): boolean {
+    if (!this.#options.enforce || command.kind !== 'claim') return false
+    return this.watched.filter(({ skewed }) => skewed).length >= this.#required
+  }
+
   /** The node, whose answers count as far as its clock allows. */
   wrap(node: RecordNode, state: Watched): RecordNode {
-    const { clock, enforce } = this.#options
+    const { clock } = this.#options
     return {
       name: node.name,
       execute: (command) => {
+        // Before it is sent: a claim that will not count leaves nothing on any node.
+        if (this.#refuses(command)) return CLOCKS_APART
         const sentMonoMs = clock.monoMs()
         const sentWallMs = clock.wallMs()
         return node.execute(command).then((answer) => {
@@ -228,10 +236,8 @@ class NodeClocks {
           const sample = { nodeMs: answer.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
           this.judge(node.name, state, sample, sentWallMs)
           const suspended = isSuspended(state, sample.receivedMonoMs)
-          const refused =
-            enforce &&
-            command.kind === 'claim' &&
-            this.watched.filter(({ skewed }) => skewed).length >= this.#required
+          // The clocks were found apart while it was under way.
+          const refused = this.#refuses(command)
           // It was executed, so the claimant releases what it may have granted; it does not count.
           if (isTakeover(command, answer) && !this.#knowsLapses(state, command.leaseMs))
             return uncounted(answer.nodeMs)
@@ -241,6 +247,13 @@ class NodeClocks {
     }
   }
 }
+
+const CLOCKS_APART: Promise<NodeAnswer> = Promise.resolve({
+  kind: 'unreachable',
+  reason: 'refused',
+  answered: true,
+  detail: 'not asked: the clocks of most nodes are further off than clock.maxSkew, and clock.enforce is on',
+})
 
 /** It has been seen, and not yet among a majority. */
 function isUnjudged({ believed, baseline }: Watched): boolean {
