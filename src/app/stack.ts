@@ -7,6 +7,7 @@
  *     quorum breaker    answers at once while its group has no majority. Inside the routing: a lost group refuses only
  *     its
  *                       own records. Inside the shared leases: remembered outcomes are answered without a quorum
+ *     claim deadline    ends the wait for a claim with its budget, so that hung nodes delay no refusal
  *     leases            the record protocol: claim, renew, complete, release, read
  *     rounds            one command to all nodes of the group, decided by a majority (redlock)
  *     tracing           a span for each command, if configured; outside the breaker, so that a command that it kept
@@ -24,6 +25,7 @@
  */
 
 import type { Config } from '../config/load.ts'
+import { withClaimDeadline } from '../core/claims/claim-deadline.ts'
 import { createLeases } from '../core/claims/leases.ts'
 import { type SharedLeases, shareLeases } from '../core/claims/shared-leases.ts'
 import type { WaitQueues } from '../core/claims/wait-queue.ts'
@@ -182,7 +184,8 @@ function groupStack(
   { tracedNode, required, ...outside }: StackPorts,
 ): GroupStack {
   const quorum = roundsOver(config, nodes, outside, tracedNode)
-  const guarded = withQuorumBreaker(createLeases({ ...outside, quorum }), {
+  const inTime = withClaimDeadline(createLeases({ ...outside, quorum }), { ...outside, required })
+  const guarded = withQuorumBreaker(inTime, {
     ...outside,
     ...(name === '' ? {} : { group: name }),
     required,

@@ -5,8 +5,12 @@
  * All other requests match no route and pass through unchanged.
  */
 
+import { DRIFT_FACTOR } from '../core/clock-drift.ts'
 import type { ProtectedRoute, Route } from '../core/routes/route.ts'
 import type { Settings } from './settings.ts'
+
+/** More than the longest budget has time for. */
+export const RETRY_COUNT_MAX = 10_000
 
 const UNSAFE_METHODS = ['POST', 'PATCH']
 const DEFAULT_KEY_HEADER = 'idempotency-key'
@@ -25,6 +29,10 @@ export function defaultRoute(
     leaseMs: settings.leaseMs,
     retentionMs: of.mode === 'content' ? settings.contentRetentionMs : settings.retentionMs,
     budgetMs: settings.claimBudgetMs,
+    retryCount: RETRY_COUNT_MAX,
+    retryDelayMs: 4,
+    retryJitter: 1,
+    driftFactor: DRIFT_FACTOR,
     onContention: 'conflict',
     wait: { maxMs: settings.waitMaxMs, maxWaiters: settings.maxWaiters },
     onQuorumLoss: settings.onQuorumLoss,

@@ -4,11 +4,13 @@
  * Reading a route, its JSON Schema and its part of docs/reference/configuration.md come from it.
  */
 
+import { DRIFT_FACTOR } from '../core/clock-drift.ts'
 import { POINTER_EXPECTED, POINTERS_MAX, parsePointer } from '../core/formats/json-pointer.ts'
 import { type PathPattern, parsePathPattern } from '../core/routes/path-pattern.ts'
 import type { BodySelection, HeaderPredicate, KeyPart } from '../core/routes/route.ts'
 import type { Disposition } from '../core/routes/settlement.ts'
-import { choice, headerName, integer, label, onOff, patterned } from './parse.ts'
+import { RETRY_COUNT_MAX } from './builtin-policy.ts'
+import { choice, duration, fraction, headerName, integer, label, onOff, patterned } from './parse.ts'
 import { PRINCIPAL } from './principal.ts'
 import { SETTINGS } from './settings.ts'
 import { entriesOf, type Given, listOf, mapped, mapping, oneOf, type Shape, scalar } from './shape.ts'
@@ -16,6 +18,22 @@ import { refused, type ValueKind, value } from './value.ts'
 
 export const MOST_ROUTES = 1_000
 const MOST_ENTRIES = 100
+
+/** Up to half of a lease. */
+const DRIFT_FACTOR_MAX = 0.5
+
+function driftFactor(): ValueKind<number> {
+  const share = fraction()
+  return {
+    ...share,
+    accepts: `a number from ${DRIFT_FACTOR} to ${DRIFT_FACTOR_MAX}, such as 0.02`,
+    parse: (text, readFile) => {
+      const parsed = share.parse(text, readFile)
+      if (parsed.kind === 'refused') return parsed
+      return DRIFT_FACTOR <= parsed.value && parsed.value <= DRIFT_FACTOR_MAX ? parsed : refused()
+    },
+  }
+}
 
 const headers = scalar(headerName())
 const method = scalar(patterned('a method in upper case', /^[A-Z]{1,20}$/))
@@ -168,6 +186,26 @@ export const ROUTE_FIELDS = {
     'How long a completed record answers duplicates.',
   ),
   budget: like(SETTINGS.claimBudgetMs, 'Time for all rounds of one claim together.'),
+  retryCount: field(
+    scalar(integer({ min: 0, max: RETRY_COUNT_MAX })),
+    String(RETRY_COUNT_MAX),
+    'Rounds of one claim after its first, while nobody wins the race for a key or too few nodes answer; the default leaves it to the budget.',
+  ),
+  retryDelay: field(
+    scalar(duration({ minMs: 1, maxMs: 10_000 })),
+    '4ms',
+    'Longest first pause between two rounds; it doubles with each round, up to ten times as long.',
+  ),
+  retryJitter: field(
+    scalar(fraction()),
+    '1',
+    'Share of each pause that is random: 1 is any time up to the pause, 0 always the whole pause.',
+  ),
+  driftFactor: field(
+    scalar(driftFactor()),
+    String(DRIFT_FACTOR),
+    'Share of the lease by which its holder stops sooner than the nodes, because clocks may drift apart by it; never less than what the quarantine of nodes assumes.',
+  ),
   onContention: field(
     scalar(choice('conflict', 'wait', 'coordinate')),
     'conflict',

@@ -12,8 +12,8 @@ export const DRIFT_FACTOR = 0.01
 const EXPIRY_GRANULARITY_MS = 2
 
 /** By how much sooner a lease of this length ends for its holder than on its node. */
-export function driftMs(leaseMs: number): number {
-  return Math.ceil(DRIFT_FACTOR * leaseMs) + EXPIRY_GRANULARITY_MS
+export function driftMs(leaseMs: number, driftFactor = DRIFT_FACTOR): number {
+  return Math.ceil(driftFactor * leaseMs) + EXPIRY_GRANULARITY_MS
 }
 
 export type Instant = { readonly monoMs: number; readonly wallMs: number }

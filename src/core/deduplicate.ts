@@ -180,6 +180,6 @@ async function endLease(fate: LeaseFate, renewer: LeaseRenewer, guard: Guard): P
 }
 
 function claimRequestOf({ recordKey: key, fingerprint, policy }: ProtectedRequest): ClaimRequest {
-  const { leaseMs, retentionMs, budgetMs } = policy
-  return { key, fingerprint, leaseMs, retentionMs, budgetMs }
+  const { leaseMs, retentionMs, budgetMs, terms } = policy
+  return { key, fingerprint, leaseMs, retentionMs, budgetMs, ...(terms === undefined ? {} : { terms }) }
 }

@@ -70,6 +70,21 @@ export type Lease = {
   /** The claim ends at whichever comes first. */
   readonly validUntilMonoMs: number
   readonly validUntilWallMs: number
+  /** Where the claimant allows for more drift of clocks than everybody does. */
+  readonly driftFactor?: number
+}
+
+/** How a claim is tried again, and how far clocks are allowed to drift during its lease. */
+export type ClaimTerms = {
+  readonly retry: {
+    /** Rounds after the first. */
+    readonly count: number
+    /** Ceiling of the first pause; it doubles, up to ten times as long. */
+    readonly delayMs: number
+    /** Share of each pause that is random. */
+    readonly jitter: number
+  }
+  readonly driftFactor: number
 }
 
 export type ClaimRequest = {
@@ -82,6 +97,10 @@ export type ClaimRequest = {
   readonly budgetMs: number
   /** Given where the same claimant may retry (a reservation's session, a gateway's request id); else random. */
   readonly owner?: Owner
+  /** Default: those of every route. */
+  readonly terms?: ClaimTerms
+  /** Told after each round that granted nothing: how many nodes answered it. */
+  readonly onHeard?: (answered: number) => void
 }
 
 /** `answered`: nodes whose answer counted in the last round; absent where this process knew the result without one. */

@@ -9,7 +9,7 @@ import type { Keeping } from './claims/lease-renewer.ts'
 import type { Waiters } from './claims/waiters.ts'
 import type { Clock, Random } from './clock.ts'
 import type { Events } from './events.ts'
-import type { ForwardContext, ForwardResult, Leases } from './ports.ts'
+import type { ClaimTerms, ForwardContext, ForwardResult, Leases } from './ports.ts'
 import type { Fingerprint } from './record/record.ts'
 import type { ContentRecord } from './request/duplicate-content.ts'
 import type { EntityLocks } from './reservations/entity-locks.ts'
@@ -21,6 +21,7 @@ export type DedupPolicy = SettlePolicy &
     readonly retentionMs: number
     /** For all claim rounds together. */
     readonly budgetMs: number
+    readonly terms?: ClaimTerms
     /** How long a concurrent duplicate waits for the first; 0: it is refused at once. */
     readonly waitMs: number
     readonly takeover: 'reexecute' | 'indeterminate'

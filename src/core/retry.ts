@@ -7,12 +7,18 @@
 
 import type { Clock, Random } from './clock.ts'
 
-export type Backoff = { readonly initialMs: number; readonly maxMs: number }
+export type Backoff = {
+  readonly initialMs: number
+  readonly maxMs: number
+  /** Share of each delay that is random. Default: all of it. */
+  readonly jitter?: number
+}
 
 /** @param retry 0 for the first retry */
 export function jitteredDelayMs(backoff: Backoff, retry: number, random: Random): number {
   const ceilingMs = Math.min(backoff.maxMs, backoff.initialMs * 2 ** retry)
-  return random.fraction() * ceilingMs
+  const { jitter = 1 } = backoff
+  return ceilingMs * (1 - jitter + jitter * random.fraction())
 }
 
 /** Resolves after `delayMs` of the given clock. */

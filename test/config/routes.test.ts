@@ -41,6 +41,10 @@ test('a route with only its required fields gets every default', () => {
       leaseMs: 30_000,
       retentionMs: 86_400_000,
       budgetMs: 100,
+      retryCount: 10_000,
+      retryDelayMs: 4,
+      retryJitter: 1,
+      driftFactor: 0.01,
       onContention: 'conflict',
       wait: { maxMs: 10_000, maxWaiters: 256 },
       onQuorumLoss: 'fail-closed',
@@ -77,6 +81,10 @@ const everything = {
   lease: '10s',
   retention: '7d',
   budget: '150ms',
+  retryCount: 3,
+  retryDelay: '10ms',
+  retryJitter: 0.5,
+  driftFactor: 0.02,
   onContention: 'wait',
   wait: { max: '5s', waiters: 3 },
   onQuorumLoss: 'local',
@@ -128,6 +136,10 @@ test('every field of a route is read', () => {
       leaseMs: 10_000,
       retentionMs: 604_800_000,
       budgetMs: 150,
+      retryCount: 3,
+      retryDelayMs: 10,
+      retryJitter: 0.5,
+      driftFactor: 0.02,
       onContention: 'wait',
       wait: { maxMs: 5_000, maxWaiters: 3 },
       onQuorumLoss: 'local',
@@ -329,4 +341,23 @@ describe('what is refused', () => {
 
 test('an empty list of routes protects no request', () => {
   expect(accepted([])).toEqual([])
+})
+
+describe('retries of a route', () => {
+  test('the settings of redlock are read, and printed as they are read', () => {
+    const given = { ...least, retryCount: 3, retryDelay: '10ms', retryJitter: 0.5, driftFactor: 0.02 }
+    const [route] = accepted([given])
+    expect(route).toMatchObject({ retryCount: 3, retryDelayMs: 10, retryJitter: 0.5, driftFactor: 0.02 })
+    expect(accepted([printedRoute(route!)])).toEqual([route])
+  })
+
+  test.each([
+    ['retryCount', 10_001, 'a whole number from 0 to 10000'],
+    ['retryDelay', 200, 'a duration with its unit'],
+    ['retryJitter', 2, 'a number from 0 to 1'],
+    ['driftFactor', 0.001, 'a number from 0.01 to 0.5'],
+    ['driftFactor', 0.6, 'a number from 0.01 to 0.5'],
+  ])('%s: %s is refused', (name, value, accepts) => {
+    expect(errorsOf({ ...least, [name]: value })).toEqual([expect.stringContaining(`accepted is ${accepts}`)])
+  })
 })

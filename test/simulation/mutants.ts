@@ -173,8 +173,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'validity-without-drift',
     rule: 'a lease is valid for less than the node keeps it, by what clocks may drift apart',
     file: 'src/core/claims/lease.ts',
-    from: 'const validMs = leaseMs - driftMs(leaseMs)',
-    to: 'const validMs = leaseMs + 4 * driftMs(leaseMs)',
+    from: 'const validMs = leaseMs - driftMs(leaseMs, driftFactor)',
+    to: 'const validMs = leaseMs + 4 * driftMs(leaseMs, driftFactor)',
     killedBy: ['S1'],
   },
   {

@@ -23,6 +23,8 @@ import { remainingMs, validityFrom } from './lease.ts'
 
 /** Between rounds without a winner. Short, as a round takes about a millisecond; jittered, as others wait too. */
 const CONTENTION_BACKOFF: Backoff = { initialMs: 4, maxMs: 40 }
+/** The longest pause, in first ones. */
+const BACKOFF_GROWTH_MAX = 10
 
 /** Retry-After for a client where no holder is known: races end within a budget. */
 const CONTENDED_RETRY_AFTER_MS = 1_000
@@ -58,7 +60,10 @@ type Step =
 
 const CONTENDED: ClaimResult = { kind: 'contended', retryAfterMs: CONTENDED_RETRY_AFTER_MS }
 
-/** Claims within `request.budgetMs`; a round under way at its end is finished, bounded by the nodes' deadlines. */
+/**
+ * Claims within `request.budgetMs`. A round under way at its end is finished, bounded by the nodes' deadlines; the caller does not
+ * wait for it (`claim-deadline.ts`).
+ */
 export async function claimIdentity(request: ClaimRequest, ports: ClaimPorts): Promise<ClaimResult> {
   const { clock, random, events } = ports
   const startedMonoMs = clock.monoMs()
@@ -83,7 +88,8 @@ export async function claimIdentity(request: ClaimRequest, ports: ClaimPorts): P
         : { ...result, answered: heard }
     }
     if (step.kind === 'done') return end(step.result)
-    const delayMs = step.atOnce ? 0 : jitteredDelayMs(CONTENTION_BACKOFF, rounds - 1, random)
+    if (rounds > (request.terms?.retry.count ?? Number.POSITIVE_INFINITY)) return end(step.otherwise)
+    const delayMs = step.atOnce ? 0 : jitteredDelayMs(backoffOf(request), rounds - 1, random)
     if (clock.monoMs() - startedMonoMs + delayMs >= request.budgetMs) return end(step.otherwise)
     if (delayMs > 0) await pause(clock, delayMs)
 
@@ -125,6 +131,7 @@ async function stepFrom(proposal: Proposal, round: Round, ports: ClaimPorts): Pr
     return settleGrant(proposal, round, ports)
 
   const refusal = await explain(round)
+  request.onHeard?.(answered(round.answers).length)
   if (refusal.kind === 'completed') {
     void round.settled.then(() => spread(proposal, round, refusal.chosen, ports))
     return duplicate(request, refusal.chosen, round, ports)
@@ -137,7 +144,7 @@ async function stepFrom(proposal: Proposal, round: Round, ports: ClaimPorts): Pr
 
 async function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<Step> {
   const { request, owner, token, startedAt } = proposal
-  const { key, fingerprint, leaseMs, retentionMs } = request
+  const { key, fingerprint, leaseMs, retentionMs, terms } = request
   const attempt = attemptOf(round.answers)
   const lease = {
     key,
@@ -147,7 +154,8 @@ async function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts):
     attempt,
     leaseMs,
     retentionMs,
-    ...validityFrom(startedAt, leaseMs),
+    ...validityFrom(startedAt, leaseMs, terms?.driftFactor),
+    ...(terms === undefined ? {} : { driftFactor: terms.driftFactor }),
   }
   const leftMs = remainingMs(lease, now(ports.clock))
   const of = () => ({
@@ -319,6 +327,12 @@ function mayHaveGranted(answer: NodeAnswer | undefined): boolean {
   if (answer === undefined) return true
   if (answer.kind === 'unreachable') return answer.reason !== 'refused'
   return answer.kind === 'granted' || answer.kind === 'quarantined'
+}
+
+function backoffOf({ terms }: ClaimRequest): Backoff {
+  if (terms === undefined) return CONTENTION_BACKOFF
+  const { delayMs, jitter } = terms.retry
+  return { initialMs: delayMs, maxMs: BACKOFF_GROWTH_MAX * delayMs, jitter }
 }
 
 /** The fence outlives the lease by as long as an outcome would be kept. */

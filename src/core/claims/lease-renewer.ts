@@ -4,7 +4,9 @@
  *   keeping → keeping (renewed; or a renewal failed and time is left) | lost | stopped
  *
  * Owns the schedule: a renewal at about every third of the validity (or earlier, where the configuration says so),
- * jittered, so that two in a row may fail. The signal `lost` fires from a timer armed when the lease was granted,
+ * jittered, so that two in a row may fail. After a renewal that failed it tries again sooner, and backs off exponentially with jitter,
+ * never later than the usual share of what is left: most failures are over in a moment, and a quorum that stays away is not hammered.
+ * The signal `lost` fires from a timer armed when the lease was granted,
  * *before* the deadline, whatever the nodes do: a holder must stop writing while it still holds. It never claims again:
  * the fencing token proves continuity, and a new claim would be another token.
  *
@@ -33,6 +35,13 @@ export const KEPT_WHILE_ALIVE: Keeping = { renewFraction: 1 / 3, totalHoldMs: Nu
 /** Share of the lease: how long before the deadline the holder is warned. Also never less than a few timer ticks. */
 const WARNING_FRACTION = 0.05
 const WARNING_MIN_MS = 5
+
+/**
+ * Shares of the lease: the ceiling of the first wait after a failed renewal (half a second of thirty), which doubles each time. A
+ * wait is at least half of its ceiling: a renewal asks all nodes, and needs their whole deadline where one hangs.
+ */
+const RETRY_FRACTION = 1 / 60
+const RETRY_MIN_SHARE = 0.5
 
 export type LeaseRenewer = {
   /** Aborts before the lease ends without having been renewed, or as soon as another holder is known. */
@@ -83,6 +92,8 @@ class Renewal {
   #deadline: Timer | undefined
   #longest: Timer | undefined
   #underWay: Promise<boolean> = Promise.resolve(true)
+  /** Renewals that failed in a row. */
+  #failed = 0
 
   constructor(granted: Lease, ports: LeaseRenewerPorts, { renewFraction, totalHoldMs }: Keeping) {
     const { clock, events } = ports
@@ -135,8 +146,14 @@ class Renewal {
   #armRenewal(): void {
     const { clock, random } = this.#ports
     // Up to a tenth earlier, so that leases taken together are not renewed together.
-    const delayMs = this.#remainingMs() * this.#renewFraction * (1 - 0.1 * random.fraction())
+    const usualMs = this.#remainingMs() * this.#renewFraction * (1 - 0.1 * random.fraction())
+    const delayMs = this.#failed === 0 ? usualMs : Math.min(usualMs, this.#retryDelayMs())
     this.#renewal = clock.timer(Math.max(0, delayMs), () => void this.#renewOnce())
+  }
+
+  #retryDelayMs(): number {
+    const ceilingMs = this.lease.leaseMs * RETRY_FRACTION * 2 ** (this.#failed - 1)
+    return ceilingMs * (RETRY_MIN_SHARE + (1 - RETRY_MIN_SHARE) * this.#ports.random.fraction())
   }
 
   /** In sequence: a renewal under the old token must not meet the new one on its way. */
@@ -153,6 +170,7 @@ class Renewal {
     switch (result.kind) {
       case 'renewed':
         this.lease = result.lease
+        this.#failed = 0
         this.#armDeadline()
         this.#armRenewal()
         return true
@@ -162,6 +180,7 @@ class Renewal {
       case 'unavailable':
         // No other claimant is known to have taken it: retry while it lasts. The deadline timer ends this, unless the
         // wall clock was set forward since it was armed.
+        this.#failed += 1
         if (this.#keepableMs() > 0) this.#armRenewal()
         else this.#lose('expired')
         return false

@@ -15,8 +15,9 @@ import type { Lease } from '../ports.ts'
 export function validityFrom(
   startedAt: Instant,
   leaseMs: number,
+  driftFactor?: number,
 ): Pick<Lease, 'validUntilMonoMs' | 'validUntilWallMs'> {
-  const validMs = leaseMs - driftMs(leaseMs)
+  const validMs = leaseMs - driftMs(leaseMs, driftFactor)
   return { validUntilMonoMs: startedAt.monoMs + validMs, validUntilWallMs: startedAt.wallMs + validMs }
 }
 

@@ -79,7 +79,7 @@ async function renew(
     ...how,
   } as const
   const round = await quorum.run(command)
-  const renewedLease = { ...lease, ...validityFrom(startedAt, leaseMs) }
+  const renewedLease = { ...lease, ...validityFrom(startedAt, leaseMs, lease.driftFactor) }
   const result: RenewResult =
     round.majorityReached && remainingMs(renewedLease, now(clock)) > 0
       ? { kind: 'renewed', lease: renewedLease }

@@ -20,7 +20,7 @@
 import type { Background } from '../background.ts'
 import type { Clock, Random } from '../clock.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
-import type { Lease, Leases } from '../ports.ts'
+import type { ClaimTerms, Lease, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 
@@ -44,7 +44,12 @@ export type MarkPorts = {
   readonly random: Random
 }
 
-type MarkPolicy = { readonly leaseMs: number; readonly retentionMs: number; readonly budgetMs: number }
+type MarkPolicy = {
+  readonly leaseMs: number
+  readonly retentionMs: number
+  readonly budgetMs: number
+  readonly terms?: ClaimTerms
+}
 
 const UNKNOWN = { kind: 'unavailable', answered: 0, required: NOT_COUNTED } as const
 
@@ -68,12 +73,19 @@ type Claimed = Exclude<Mark, { kind: 'marked' }> | { readonly kind: 'granted'; r
 
 async function claimMark(
   { recordKey: key, fingerprint }: ContentRecord,
-  { leaseMs, retentionMs, budgetMs }: MarkPolicy,
+  { leaseMs, retentionMs, budgetMs, terms }: MarkPolicy,
   { leases, clock }: MarkPorts,
 ): Promise<Claimed> {
   const untilMonoMs = clock.monoMs() + budgetMs
   for (;;) {
-    const claimed = await leases.claim({ key, fingerprint, leaseMs, retentionMs, budgetMs })
+    const claimed = await leases.claim({
+      key,
+      fingerprint,
+      leaseMs,
+      retentionMs,
+      budgetMs,
+      ...(terms === undefined ? {} : { terms }),
+    })
     switch (claimed.kind) {
       case 'granted':
       case 'unavailable':

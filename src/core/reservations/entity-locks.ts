@@ -20,7 +20,7 @@ import {
 import { isTaken, type Taken } from '../claims/waiters.ts'
 import type { Clock, Random } from '../clock.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
-import type { ClaimResult, Leases } from '../ports.ts'
+import type { ClaimResult, ClaimTerms, Leases } from '../ports.ts'
 import { fingerprintOfName } from '../request/identity.ts'
 import type { Backoff } from '../retry.ts'
 
@@ -34,6 +34,7 @@ export type EntityPolicy = Keeping & {
   readonly leaseMs: number
   readonly retentionMs: number
   readonly budgetMs: number
+  readonly terms?: ClaimTerms
 }
 
 export type EntityPorts = Omit<LeaseRenewerPorts, 'leases'> & {
@@ -135,14 +136,15 @@ function refusalOf(claimed: Exclude<ClaimResult, { kind: 'granted' }>): Exclude<
 async function claimOrWait(
   key: string,
   owner: string,
-  { leaseMs, retentionMs, budgetMs }: EntityPolicy,
+  { leaseMs, retentionMs, budgetMs, terms }: EntityPolicy,
   untilMonoMs: number,
   abandoned: AbortSignal | undefined,
   ports: EntityPorts,
 ): Promise<ClaimResult> {
   const { leases, clock, fairQueue } = ports
   const fingerprint = fingerprintOfName(key)
-  const claim = () => leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
+  const request = { key, fingerprint, owner, leaseMs, retentionMs, budgetMs }
+  const claim = () => leases.claim(terms === undefined ? request : { ...request, terms })
   const behind = untilMonoMs > clock.monoMs() && fairQueue?.isWaitedFor(key) === true
   const first = behind ? BEHIND : await claim()
   if (!isTaken(first)) return first

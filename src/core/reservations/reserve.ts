@@ -10,7 +10,7 @@
 
 import { isTaken } from '../claims/waiters.ts'
 import type { Random } from '../clock.ts'
-import type { ClaimResult, Lease, Leases, ReadResult } from '../ports.ts'
+import type { ClaimResult, ClaimTerms, Lease, Leases, ReadResult } from '../ports.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
 import {
@@ -37,6 +37,7 @@ export type ReserveRequest = {
   readonly leaseMs: number
   readonly retentionMs: number
   readonly budgetMs: number
+  readonly terms?: ClaimTerms
 }
 
 export type ReserveResult =
@@ -80,13 +81,14 @@ export async function reserve(
   random: Random,
 ): Promise<ReserveResult> {
   const { sessionTag, leaseMs, retentionMs, budgetMs } = request
+  const terms = request.terms === undefined ? {} : { terms: request.terms }
   const owner = sessionTag + random.hex(16 - SESSION_TAG_BYTES)
   const [intents, entities] = [inOrder(request.intents), inOrder(request.entities)]
   const wanted = [...intents, ...entities]
   const held: Lease[] = []
   for (const [index, intent] of wanted.entries()) {
     const { recordKey: key, fingerprint } = intent
-    const claimed = await leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs })
+    const claimed = await leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs, ...terms })
     const entity = index >= intents.length
     if (claimed.kind !== 'granted') {
       await withdrawAll(held, leases)

@@ -38,6 +38,14 @@ export type ProtectedRoute = {
   readonly retentionMs: number
   /** Time for all rounds of one claim together. */
   readonly budgetMs: number
+  /** Rounds of one claim after its first. */
+  readonly retryCount: number
+  /** Ceiling of the first pause between rounds; it doubles, up to ten times as long. */
+  readonly retryDelayMs: number
+  /** Share of each pause that is random. */
+  readonly retryJitter: number
+  /** By how much clocks may drift apart, as a share of the lease: its holder stops that much sooner. */
+  readonly driftFactor: number
   /**
    * What a concurrent duplicate, or a request for a busy entity, does. `wait`: every waiter tries for itself.
    * `coordinate`: the waiters of all sidecars are let in one after the other, in order of arrival.

@@ -23,6 +23,7 @@ import {
   type Validity,
 } from '../../core/reservations/reservations.ts'
 import { type ReserveResult, reserve } from '../../core/reservations/reserve.ts'
+import { termsOf } from '../../core/routes/claim-terms.ts'
 import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'
 import { routeFor } from '../request/described-route.ts'
@@ -129,7 +130,16 @@ async function claim(
       ? random.hex(SESSION_TAG_BYTES)
       : sessionTagOf(signing, { tenant: '', env: '', sessionId: `gateway\0${hopId}` })
   const { takeover, leaseMs, retentionMs, budgetMs } = route
-  const wanted = { intents: [intent], entities: [], takeover, sessionTag, leaseMs, retentionMs, budgetMs }
+  const wanted = {
+    intents: [intent],
+    entities: [],
+    takeover,
+    sessionTag,
+    leaseMs,
+    retentionMs,
+    budgetMs,
+    terms: termsOf(route),
+  }
   const result = await reserve(wanted, leases, random)
   if (result.kind === 'unavailable' || result.kind === 'unsettled') return lost(result)
   if (result.kind !== 'reserved') return result

@@ -13,6 +13,7 @@ import { type Found, NOT_COUNTED, type Outcome } from '../../core/outcome.ts'
 import type { ForwardContext, ForwardResult } from '../../core/ports.ts'
 import type { DedupPolicy, DedupPorts } from '../../core/protected-request.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
+import { termsOf } from '../../core/routes/claim-terms.ts'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { ProtectedRoute } from '../../core/routes/route.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
@@ -191,6 +192,7 @@ function policyOf(route: ProtectedRoute, options: ProtectOptions): DedupPolicy {
     leaseMs: route.leaseMs,
     retentionMs: route.retentionMs,
     budgetMs: route.budgetMs,
+    terms: termsOf(route),
     settleBudgetMs: options.settleBudgetMs,
     renewFraction: options.renewFraction,
     totalHoldMs: route.totalHoldMs,

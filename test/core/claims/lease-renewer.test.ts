@@ -128,6 +128,33 @@ describe('the holder is warned before the lease ends', () => {
     expect(renewedAtMs.length).toBeLessThan(12)
   })
 
+  test.each<[jitter: number, shareOfCeiling: number]>([
+    [0, 0.5],
+    [0.999_999, 1],
+  ])(
+    'renewals that fail are tried again after half a second, a second, two and four of thirty, with up to half of it jittered: %f',
+    async (jitter, share) => {
+      const { clock, renewedAtMs } = keep(() => 'unavailable', jitter)
+      await clock.advance(LEASE_MS)
+      const waits = renewedAtMs.slice(1).map((at, index) => (at - renewedAtMs[index]!) / 1_000)
+      const expected = [0.5, 1, 2, 4].map((ceiling) => ceiling * share)
+      for (const [index, wait] of expected.entries()) expect(waits[index]).toBeCloseTo(wait, 3)
+      // Then the end of the lease is nearer than the next wait, and a third of what is left counts.
+      for (const [index, wait] of [...waits.entries()].slice(expected.length))
+        expect(wait).toBeLessThanOrEqual((VALID_MS - renewedAtMs[index]!) / 3_000 + 0.001)
+      expect(waits.length).toBeGreaterThanOrEqual(5)
+    },
+  )
+
+  test('after a renewal that succeeds the usual rhythm returns', async () => {
+    const { clock, renewedAtMs, renewer } = keep((renewal) => (renewal === 1 ? 'unavailable' : 'renewed'))
+    await clock.advance(VALID_MS)
+    const [first = 0, second = 0, third = 0] = renewedAtMs
+    expect(second - first).toBeCloseTo(250, 0)
+    expect(third - second).toBeCloseTo(VALID_MS / 3, 0)
+    renewer.stop('completed')
+  })
+
   test('after a forward step of the wall clock the next failed renewal warns, without a hot loop', async () => {
     const { clock, renewedAtMs, renewer } = keep(() => 'unavailable')
     clock.stepWall(3_600_000)

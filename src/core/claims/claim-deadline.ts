@@ -1,0 +1,62 @@
+/**
+ * Ends the wait for a claim when its budget is over, whatever the nodes do.
+ *
+ * A round on hung nodes takes their whole deadline, and so does withdrawing it: without this, a caller waited for several of both.
+ * The claim goes on without its caller. What it is granted then is withdrawn, because nobody works under it.
+ *
+ * Owns the deadline alone. Inside the quorum breaker, so that a claim that was cut short counts as what it is.
+ */
+
+import type { Clock } from '../clock.ts'
+import type { ClaimRequest, ClaimResult, Leases } from '../ports.ts'
+
+/** Retry-After where a majority answered and the claim was not decided: races end within a budget. */
+const CONTENDED_RETRY_AFTER_MS = 1_000
+
+export type ClaimDeadlineOptions = {
+  /** A majority. */
+  readonly required: number
+  readonly clock: Clock
+  /** A claim that outlived its caller failed. */
+  readonly onFailure?: (cause: unknown) => void
+}
+
+export function withClaimDeadline(leases: Leases, options: ClaimDeadlineOptions): Leases {
+  return { ...leases, claim: (request) => claimInTime(leases, request, options) }
+}
+
+function claimInTime(
+  leases: Leases,
+  request: ClaimRequest,
+  { clock, required, onFailure = () => {} }: ClaimDeadlineOptions,
+): Promise<ClaimResult> {
+  let heard = 0
+  const claiming = leases.claim({ ...request, onHeard: (answered) => (heard = answered) })
+  return new Promise((resolve, reject) => {
+    let isOver = false
+    const end = () => {
+      isOver = true
+      resolve(
+        heard < required
+          ? { kind: 'unavailable', answered: heard, required }
+          : { kind: 'contended', retryAfterMs: CONTENDED_RETRY_AFTER_MS, answered: heard },
+      )
+    }
+    // Timers run before sockets are read: after a stall of our own loop the answers may be there already, and are read first.
+    let timer = clock.timer(request.budgetMs, () => {
+      timer = clock.timer(0, end)
+    })
+    claiming.then(
+      (result) => {
+        timer.cancel()
+        resolve(result)
+        if (isOver && result.kind === 'granted') leases.withdraw(result.lease).catch(onFailure)
+      },
+      (cause: unknown) => {
+        timer.cancel()
+        if (isOver) onFailure(cause)
+        reject(cause)
+      },
+    )
+  })
+}

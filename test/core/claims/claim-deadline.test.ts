@@ -1,0 +1,86 @@
+/** The wait for a claim ends with its budget; what is granted afterwards is withdrawn. */
+import { expect, test } from 'vitest'
+import { withClaimDeadline } from '../../../src/core/claims/claim-deadline.ts'
+import type { ClaimRequest, ClaimResult, Lease, Leases } from '../../../src/core/ports.ts'
+import { VirtualClock } from '../../support/virtual-clock.ts'
+
+const REQUEST: ClaimRequest = {
+  key: 'k',
+  fingerprint: 'f',
+  leaseMs: 30_000,
+  retentionMs: 60_000,
+  budgetMs: 100,
+}
+const GRANTED: ClaimResult = { kind: 'granted', lease: { key: 'k', token: 1 } as Lease }
+
+function started(heard: readonly number[] = []) {
+  const clock = new VirtualClock()
+  const withdrawn: Lease[] = []
+  const failures: unknown[] = []
+  const { promise, resolve, reject } = Promise.withResolvers<ClaimResult>()
+  const leases = {
+    claim: ({ onHeard }: ClaimRequest) => {
+      for (const answered of heard) onHeard?.(answered)
+      return promise
+    },
+    withdraw: async (lease: Lease) => {
+      withdrawn.push(lease)
+      return { kind: 'released' }
+    },
+  } as unknown as Leases
+  const inTime = withClaimDeadline(leases, {
+    clock,
+    required: 3,
+    onFailure: (cause) => void failures.push(cause),
+  })
+  let result: ClaimResult | undefined
+  const claimed = inTime.claim(REQUEST).then((one) => {
+    result = one
+  })
+  return { clock, withdrawn, failures, resolve, reject, claimed, result: () => result }
+}
+
+test('a claim that is decided in time is the caller’s, and leaves no timer', async () => {
+  const { clock, resolve, claimed, result, withdrawn } = started()
+  resolve(GRANTED)
+  await claimed
+  expect(result()).toEqual(GRANTED)
+  await clock.advance(1_000)
+  expect(withdrawn).toEqual([])
+  expect(clock.pendingTimers).toBe(0)
+})
+
+test.each<[what: string, heard: readonly number[], expected: ClaimResult]>([
+  ['no node answered', [], { kind: 'unavailable', answered: 0, required: 3 }],
+  ['two of five nodes answered', [1, 2], { kind: 'unavailable', answered: 2, required: 3 }],
+  ['a majority answered, and no claimant won', [3], { kind: 'contended', retryAfterMs: 1_000, answered: 3 }],
+])('when the budget ends and %s, the refusal says so', async (_what, heard, expected) => {
+  const { clock, result } = started(heard)
+  await clock.advance(99)
+  expect(result()).toBeUndefined()
+  await clock.advance(1)
+  expect(result()).toEqual(expected)
+})
+
+test('what is granted after the refusal is withdrawn, and nothing else is', async () => {
+  const late = started()
+  await late.clock.advance(100)
+  late.resolve(GRANTED)
+  await late.claimed
+  await late.clock.advance(0)
+  expect(late.withdrawn).toEqual([{ key: 'k', token: 1 }])
+
+  const held = started()
+  await held.clock.advance(100)
+  held.resolve({ kind: 'held', retryAfterMs: 1 })
+  await held.clock.advance(0)
+  expect(held.withdrawn).toEqual([])
+})
+
+test('a claim that fails after the refusal is reported, because no caller hears of it', async () => {
+  const { clock, reject, failures } = started()
+  await clock.advance(100)
+  reject(new Error('broken'))
+  await clock.advance(0)
+  expect(failures).toEqual([new Error('broken')])
+})
