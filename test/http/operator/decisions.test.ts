@@ -225,6 +225,10 @@ test('a recorded outcome is not forgotten while a node that would bring it back 
   } finally {
     servers.resume(4)
   }
+  await eventually('every node replies', async () => {
+    const { nodes } = await operator.show(record)
+    return nodes.every(({ state }: { state: string }) => state === 'completed')
+  })
   expect(await (await pay('/payments', 'k-away')).headers.get('idempotency-status')).toBe('replayed')
 })
 
