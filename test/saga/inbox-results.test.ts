@@ -1,5 +1,6 @@
 // Consumers that answer: the first delivery and its duplicates get one result, and an error is never a result.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { BusinessError } from '../../packages/saga/src/errors.ts'
 import type { Handler } from '../../packages/saga/src/handlers.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
@@ -68,6 +69,18 @@ describe.each(Object.entries(forms))('a handler %s', (_name, form) => {
   test('that throws answers nothing', async () => {
     const { inbox, answers } = consumer(() => Promise.reject(new Error('no')))
     expect(await inbox.receive(message())).toMatchObject({ kind: 'again' })
+    expect(answers).toEqual([])
+  })
+
+  test('that refuses ends its message, and neither delivery gets an answer', async () => {
+    const { inbox, answers } = consumer(() =>
+      Promise.reject(new BusinessError('sold_out', 'no pens are left')),
+    )
+    const asked = message()
+    expect([await inbox.receive(asked), await inbox.receive(asked)]).toEqual([
+      { kind: 'ack' },
+      { kind: 'ack' },
+    ])
     expect(answers).toEqual([])
   })
 

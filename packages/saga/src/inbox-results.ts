@@ -27,11 +27,21 @@ export async function keepResult(kit: SagaKit, tx: Tx, entry: Entry, result: unk
   return JSON.parse(text)
 }
 
-/** null for a message that was processed before its consumer kept results. */
-export async function keptResult(kit: SagaKit, entry: Entry): Promise<unknown> {
+/**
+ * Passes on the result that was kept for a duplicate. Of a message that ended without one (the business refused it, it
+ * was discarded or replayed as a dead letter, or results were not kept then) nothing is passed on.
+ */
+export async function passOnKept(
+  kit: SagaKit,
+  entry: Entry,
+  received: Received,
+  onProcessed: OnProcessed | undefined,
+): Promise<void> {
+  if (onProcessed === undefined) return
   const { rows } = await kit.query<{ result: string | null }>(
     `SELECT result::text AS result FROM ${kit.schema}.inbox WHERE consumer_id = $1 AND message_id = $2`,
     [entry.consumerId, entry.message.messageId],
   )
-  return JSON.parse(rows[0]?.result ?? 'null')
+  const text = rows[0]?.result ?? null
+  if (text !== null) await onProcessed(received, { replayed: true, result: JSON.parse(text) })
 }

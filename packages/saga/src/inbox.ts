@@ -29,7 +29,7 @@ import type { Handler, Received } from './handlers.ts'
 import { dayMs } from './idempotency.ts'
 import { type Arrival, type Inbound, readDelivery } from './inbound.ts'
 import { fencepostMessages } from './inbound-formats.ts'
-import { keepResult, keptResult, type OnProcessed } from './inbox-results.ts'
+import { keepResult, type OnProcessed, passOnKept } from './inbox-results.ts'
 import {
   type Cause,
   deadLetterInbound,
@@ -220,8 +220,7 @@ export class Inbox {
     let result: unknown
     if (typeof handler !== 'function') {
       const early = await this.#lookAhead(entry)
-      if (early?.kind === 'done')
-        await onProcessed?.(received, { replayed: true, result: await keptResult(kit, entry) })
+      if (early?.kind === 'done') await passOnKept(kit, entry, received, onProcessed)
       if (early !== undefined) return this.#verdictOf(entry, early, tell)
       result = await handler.outside(received)
     }
@@ -235,8 +234,7 @@ export class Inbox {
       return entered
     })
     if (entrance.kind === 'go') await onProcessed?.(received, { replayed: false, result })
-    if (entrance.kind === 'done')
-      await onProcessed?.(received, { replayed: true, result: await keptResult(kit, entry) })
+    if (entrance.kind === 'done') await passOnKept(kit, entry, received, onProcessed)
     return this.#verdictOf(entry, entrance, tell)
   }
 
