@@ -94,7 +94,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     }),
     countEvents(metrics, required, () => traces?.active()?.traceId),
     ...traced,
-    watchQuorum(nodeNames, { nodeCount, required }, gate.quorum),
+    watchQuorum(nodeNames, { nodeCount, required }, gate.quorum, config.redisNodes.kind !== 'embedded'),
     (event) => {
       // Without a round no command was sent, so the claim says nothing of the nodes.
       if (event.kind === 'claim_ended' && event.rounds > 0)

@@ -7,8 +7,9 @@
  *
  * Owns the judgement over the samples and facts it is given, and no timer: `evaluate` is called every {@link
  * ReadinessGate.evaluateEveryMs}. Too few samples are no evidence: the state stays, and counting in a row starts anew.
- * Claims that began before a lost quorum was back say how long the outage was and nothing of the nodes now: they don't count, nor
- * do those from just before the loss was noticed. A majority that can't vote, a clock for which claims are refused, and the end of the process need no brakes.
+ * Claims that began before a lost quorum was back say how long the outage was and nothing of the nodes now: they don't
+ * count, nor do those from just before the loss was noticed. A majority that can't vote, a clock for which claims are
+ * refused, and the end of the process need no brakes.
  */
 
 import type { Clock, Random } from '../clock.ts'

@@ -188,7 +188,7 @@ describe('which groups have a majority', () => {
 
   test('each change is told once: a majority of every group, or not', () => {
     const told: boolean[] = []
-    const saw = watchQuorum(NAMES, { nodeCount: 3, required: 2 }, (present) => told.push(present))
+    const saw = watchQuorum(NAMES, { nodeCount: 3, required: 2 }, (present) => told.push(present), false)
     // One of each group is no loss, though it is two in all.
     saw(state('a/0', 'down'))
     saw(state('b/0', 'quarantined'))
@@ -199,6 +199,16 @@ describe('which groups have a majority', () => {
     saw(state('a/1', 'voting'))
     expect(told).toEqual([false])
     saw(state('b/0', 'voting'))
+    expect(told).toEqual([false, true])
+  })
+
+  test('a sidecar that starts in an outage has no quorum until its nodes are reported to vote', () => {
+    const told: boolean[] = []
+    const saw = watchQuorum(NAMES, { nodeCount: 3, required: 2 }, (present) => told.push(present), true)
+    expect(told).toEqual([false])
+    for (const node of ['a/0', 'a/1', 'b/0']) saw(state(node, 'voting'))
+    expect(told).toEqual([false])
+    saw(state('b/1', 'voting'))
     expect(told).toEqual([false, true])
   })
 })
