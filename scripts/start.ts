@@ -59,6 +59,8 @@ export const GROUPS: Readonly<Record<string, Group>> = {
   release: {
     programs: {
       pack: 'scripts/pack.ts',
+      newcomer: 'scripts/newcomer.ts',
+      version: 'scripts/version.ts',
     },
     usual: [],
   },

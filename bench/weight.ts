@@ -1,0 +1,62 @@
+/**
+ * What the sidecar weighs for whoever installs it: packages, size, memory at rest, time until it serves.
+ *
+ * It packs the sidecar, installs the tarball into an empty folder, and starts it with embedded nodes and without a proxy. Times
+ * and memory are medians of several starts; a busy machine makes the times longer.
+ *
+ *   npm run bench -- weight [starts, 5 without]
+ */
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { packAll } from '../scripts/pack.ts'
+import { startSidecar } from '../test/support/sidecar.ts'
+
+const MIB = 2 ** 20
+const starts = Number(process.argv[2] ?? 5)
+const folder = mkdtempSync(join(tmpdir(), 'fencepost-weight-'))
+try {
+  const tarballs = await packAll(join(folder, 'dist'), { checked: false })
+  writeFileSync(join(folder, 'package.json'), '{ "private": true }')
+  const options = ['--offline', '--silent', '--no-audit', '--no-fund']
+  execFileSync('npm', ['install', ...options, tarballs.fencepost], { cwd: folder })
+  const { packages } = JSON.parse(readFileSync(join(folder, 'package-lock.json'), 'utf8'))
+  const modules = join(folder, 'node_modules')
+  const main = join(modules, 'fencepost/dist/main.js')
+  const runs: { readonly startMs: number; readonly residentMiB: number }[] = []
+  for (let run = 0; run < starts; run += 1) runs.push(await measured(main))
+  const rows = [
+    ['packages', String(Object.keys(packages).length - 1)],
+    ['to download', `${megabytes(statSync(tarballs.fencepost).size)} MB`],
+    ['installed', `${megabytes(sizeOf(modules))} MB`],
+    ['memory at rest', `${Math.round(median(runs.map(({ residentMiB }) => residentMiB)))} MiB`],
+    ['until it serves', `${Math.round(median(runs.map(({ startMs }) => startMs)))} ms`],
+  ]
+  for (const [what = '', number] of rows) console.log(`${what.padEnd(16)} ${number}`)
+} finally {
+  rmSync(folder, { recursive: true, force: true })
+}
+
+async function measured(main: string): Promise<{ startMs: number; residentMiB: number }> {
+  const beganMs = performance.now()
+  await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: 'embedded' }, { main })
+  const startMs = performance.now() - beganMs
+  const metrics = await (await fetch(`${sidecar.admin}/metrics`)).text()
+  const bytes = Number(/^process_resident_memory_bytes (\S+)$/m.exec(metrics)?.[1])
+  return { startMs, residentMiB: bytes / MIB }
+}
+
+function sizeOf(place: string): number {
+  return readdirSync(place, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0)
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)] ?? Number.NaN
+}
+
+function megabytes(bytes: number): string {
+  return (bytes / 1e6).toFixed(1)
+}
