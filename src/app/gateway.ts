@@ -11,7 +11,7 @@ import type { Secrets } from './secrets.ts'
 /** The gateway listener, or undefined if it is off. */
 export function openGateway(
   config: Config,
-  core: Pick<GatewayPorts, 'leases' | 'quotas' | 'clock' | 'random' | 'events' | 'bodyMemory'>,
+  core: Pick<GatewayPorts, 'leases' | 'quotas' | 'clock' | 'random' | 'events' | 'tracing' | 'bodyMemory'>,
   secrets: Secrets,
   scope: ScopeRules,
   onFailure: GatewayPorts['onFailure'],

@@ -19,12 +19,15 @@ export type TracedRequest = {
 /** The span of a claim, for its later calls; both in lower-case hex, 16 and 8 bytes. */
 export type ClaimTrace = { readonly traceId: string; readonly spanId: string }
 
+/** What baggage says of a claim. */
+export type ClaimShown = { readonly lockId: string; readonly attempt: number }
+
 export interface Tracing {
   request(traced: TracedRequest): RequestTrace
   /** Headers towards the application with the trace context of the request under way instead of the client's. */
-  outgoing(headers: HeaderList, lockId?: string): [string, string][]
+  outgoing(headers: HeaderList, claim?: ClaimShown): [string, string][]
   /** The caller's baggage with ours, for it to send on; undefined where there is nothing to add. */
-  baggage(inbound: string | undefined, lockId: string): string | undefined
+  baggage(inbound: string | undefined, claim: ClaimShown): string | undefined
   /** Of the claim that was granted on this record; undefined where it is not recorded. */
   claimed(recordKey: string): ClaimTrace | undefined
   /** A claim that another sidecar may have made: later events of this record belong to it. */

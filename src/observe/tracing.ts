@@ -30,7 +30,7 @@ import type { Random } from '../core/clock.ts'
 import type { CoreEvent } from '../core/events.ts'
 import type { RecordNode } from '../core/ports.ts'
 import { millisecondOf } from '../core/record/token.ts'
-import type { RequestTrace, Tracing } from '../core/tracing.ts'
+import type { ClaimShown, RequestTrace, Tracing } from '../core/tracing.ts'
 import type { Subscriber } from './fan-out.ts'
 import { inheritedOr, isRecorded, SAMPLED, type TraceHeaders, withTrace } from './trace-headers.ts'
 
@@ -100,14 +100,14 @@ export function openTracing(options: TracingOptions): OpenTracing {
         },
       }
     },
-    outgoing: (headers, lockId) => {
-      const own = options.baggage && lockId !== undefined ? ownBaggage(lockId) : {}
+    outgoing: (headers, claim) => {
+      const own = options.baggage && claim !== undefined ? ownBaggage(claim) : {}
       const recorded = trace.getActiveSpan() !== undefined
       const ours = recorded ? injected() : inheritedOr(headers, options.random)
       return withTrace(headers, ours, own)
     },
-    baggage: (inbound, lockId) =>
-      options.baggage ? mergedBaggage(inbound === undefined ? [] : [inbound], ownBaggage(lockId)) : undefined,
+    baggage: (inbound, claim) =>
+      options.baggage ? mergedBaggage(inbound === undefined ? [] : [inbound], ownBaggage(claim)) : undefined,
     claimed: (recordKey) => {
       const span = acquired.get(recordKey)?.span
       return span === undefined ? undefined : { traceId: span.traceId, spanId: span.spanId }
@@ -228,6 +228,7 @@ function lifecycle(
       case 'decided':
         trace.getActiveSpan()?.setAttributes({
           'fencepost.outcome': event.decision,
+          'fencepost.entrypoint': event.entrypoint,
           ...(event.lockId === undefined ? {} : { 'fencepost.lock_id': event.lockId }),
         })
         return
@@ -271,8 +272,10 @@ function keyHashOf(recordKey: string): string {
   return recordKey.slice(recordKey.lastIndexOf(':') + 1).slice(0, 16)
 }
 
-function ownBaggage(lockId: string): Record<string, string> {
-  return { lock_id: lockId, key_hash: lockId.split('-')[0] as string }
+/** The state of the key: `taken_over` where an earlier holder ended without an outcome, so this may be the second execution. */
+function ownBaggage({ lockId, attempt }: ClaimShown): Record<string, string> {
+  const keyState = attempt > 1 ? 'taken_over' : 'claimed'
+  return { lock_id: lockId, key_hash: lockId.split('-')[0] as string, key_state: keyState }
 }
 
 /** For a request that is not recorded: none of its spans may join the recorded trace of its caller. */

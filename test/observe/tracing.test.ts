@@ -1,6 +1,7 @@
 // Traces end to end: a real sidecar, real nodes, a collector that keeps every span.
 import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
+import { envoyClient, setBy } from '../support/envoy-client.ts'
 import { type ReceivedSpan, startOtlpReceiver } from '../support/otlp-receiver.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { scrape } from '../support/series.ts'
@@ -67,7 +68,7 @@ test('a request is one trace from its caller to the application, with spans for 
   expect(execution?.headers.tracestate).toBe('vendor=1')
   const lockId = execution?.headers['fencepost-lock-id']
   expect(execution?.headers.baggage).toBe(
-    `user=7,fencepost.lock_id=${lockId},fencepost.key_hash=${String(lockId).slice(0, 16)}`,
+    `user=7,fencepost.lock_id=${lockId},fencepost.key_hash=${String(lockId).slice(0, 16)},fencepost.key_state=claimed`,
   )
 
   const [acquire] = named(spans, 'fencepost.acquire')
@@ -131,7 +132,7 @@ test('a reservation: other calls and traces link to its claim; its baggage comes
     fencing_token: unknown
   }
   expect(made.headers.get('baggage')).toMatch(
-    /^user=7,fencepost\.lock_id=[0-9a-f]{16}-\d+,fencepost\.key_hash=[0-9a-f]{16}$/,
+    /^user=7,fencepost\.lock_id=[0-9a-f]{16}-\d+,fencepost\.key_hash=[0-9a-f]{16},fencepost\.key_state=claimed$/,
   )
   expect((await call(`/v1/reservations/${id}/release`, { fencing_token: token })).status).toBe(200)
 
@@ -194,6 +195,75 @@ test('the spans of another sidecar link to the claim of a reservation, which the
   await Promise.all([one.process.end(), other.process.end()])
   for (const canary of ['canary', 'xyzzy', made.reservation_id as string])
     expect(receiver.raw()).not.toContain(canary)
+})
+
+test('a check of a gateway is a span of the request’s trace, and its report links to the claim, over HTTP and gRPC', async () => {
+  await using receiver = await startOtlpReceiver()
+  await using servers = await startRedisServers(3, { founded: true })
+  const settings = {
+    ...receiver.env,
+    ...PATIENT,
+    FENCEPOST_TRACE_SAMPLE_RATIO: '0',
+    FENCEPOST_TRACE_BAGGAGE: 'on',
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
+    FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:0',
+  }
+  await using one = await startSidecar({ ...settings, OTEL_SERVICE_NAME: 'one' })
+  await using other = await startSidecar({ ...settings, OTEL_SERVICE_NAME: 'other' })
+  const headers = { traceparent: SAMPLED, baggage: 'user=7,fencepost.lock_id=forged' }
+  const checked = await fetch(`${one.gateway}/v1/gateway/ext-authz/payments`, {
+    method: 'POST',
+    headers: { ...headers, 'idempotency-key': 'canary-key-xyzzy' },
+  })
+  expect(checked.status).toBe(200)
+  const lockId = checked.headers.get('fencepost-lock-id')
+  expect(checked.headers.get('baggage')).toBe(
+    `user=7,fencepost.lock_id=${lockId},fencepost.key_hash=${lockId?.slice(0, 16)},fencepost.key_state=claimed`,
+  )
+  // The gateway's report comes to another sidecar, in the same trace.
+  const reservationId = checked.headers.get('fencepost-reservation-id') ?? ''
+  const report = { method: 'POST', body: JSON.stringify({ status: 201 }) }
+  const reported = await fetch(`${other.gateway}/v1/gateway/complete`, {
+    ...report,
+    headers: { 'fencepost-reservation-id': reservationId, traceparent: SAMPLED },
+  })
+  expect(reported.status).toBe(204)
+  using envoy = envoyClient(one.gatewayGrpc)
+  const question = {
+    method: 'POST',
+    path: '/payments',
+    host: 'shop',
+    headers: { ...headers, 'idempotency-key': 'another' },
+  }
+  const { okResponse, deniedResponse } = await envoy.check(question)
+  expect(deniedResponse?.body).toBeUndefined()
+  expect(setBy(okResponse?.headers)).toMatchObject({
+    baggage: expect.stringMatching(/^user=7,.*fencepost\.key_state=claimed$/),
+  })
+
+  const [first, acquire, completion, release] = await receiver.until('the spans', (spans) => {
+    const checks = named(spans, 'POST unsafe-with-key')
+    const found = [
+      checks.find(({ attributes }) => attributes['fencepost.lock_id'] === lockId),
+      named(spans, 'fencepost.acquire').find(({ attributes }) => attributes['fencepost.lock_id'] === lockId),
+      named(spans, 'POST /v1/gateway/complete')[0],
+      named(spans, 'fencepost.release')[0],
+    ]
+    return checks.length === 2 && found.every((span) => span !== undefined) ? found : undefined
+  })
+  for (const span of receiver.spans) expect(span.traceId, span.name).toBe(TRACE)
+  for (const span of [first, completion]) expect(span?.parentSpanId).toBe(CALLER)
+  expect(first?.attributes).toMatchObject({
+    'fencepost.entrypoint': 'ext_authz',
+    'fencepost.outcome': 'acquired',
+    'http.response.status_code': 200,
+  })
+  expect(acquire?.parentSpanId).toBe(first?.spanId)
+  expect(release).toMatchObject({ service: 'other', parentSpanId: completion?.spanId })
+  expect(release?.links).toMatchObject([{ traceId: TRACE, spanId: acquire?.spanId }])
+  await Promise.all([one.process.end(), other.process.end()])
+  for (const canary of ['canary', 'xyzzy', reservationId]) expect(receiver.raw()).not.toContain(canary)
 })
 
 test('off, no span is sent and the headers of the client pass as they are', async () => {

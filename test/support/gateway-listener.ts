@@ -5,6 +5,7 @@ import type { Clock } from '../../src/core/clock.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import { agreedSecret } from '../../src/core/reservations/reservation-secret.ts'
+import { UNTRACED } from '../../src/core/tracing.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createGateway, type GatewayOptions } from '../../src/http/gateway/server.ts'
 import { createBodyMemory } from '../../src/http/server/body-memory.ts'
@@ -68,6 +69,7 @@ export async function startGatewayListener(given: GatewayListenerOptions = {}): 
       clock,
       random,
       events,
+      tracing: UNTRACED,
       newInstance: randomUUID,
       onFailure: (error) => failures.push(error),
     },

@@ -63,7 +63,7 @@ export function foundIn(decided: Decided): Found | undefined {
 }
 
 export function grantedHeaders(granted: Granted): HeaderList {
-  const { validity, reservationId, idempotencyKey } = granted
+  const { validity, reservationId, idempotencyKey, baggage } = granted
   const { token, attempt, lockId } = executionOf(granted)
   return [
     ['Fencepost-Fencing-Token', String(token)],
@@ -72,6 +72,7 @@ export function grantedHeaders(granted: Granted): HeaderList {
     ['Fencepost-Lease-Expires', String(Math.floor(validity.validUntilWallMs))],
     ['Fencepost-Reservation-Id', reservationId],
     ['Idempotency-Key', idempotencyKey],
+    ...(baggage === undefined ? [] : [['Baggage', baggage] as const]),
   ]
 }
 

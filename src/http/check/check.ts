@@ -9,7 +9,9 @@
  */
 
 import { createHash } from 'node:crypto'
+import { lockIdOf } from '../../core/claims/lease.ts'
 import type { Random } from '../../core/clock.ts'
+import { linesOf } from '../../core/formats/header-lines.ts'
 import { NOT_COUNTED } from '../../core/outcome.ts'
 import type { Leases } from '../../core/ports.ts'
 import type { Scope } from '../../core/request/identity.ts'
@@ -25,6 +27,7 @@ import {
 import { type ReserveResult, reserve } from '../../core/reservations/reserve.ts'
 import { termsOf } from '../../core/routes/claim-terms.ts'
 import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
+import type { Tracing } from '../../core/tracing.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'
 import { routeFor } from '../request/described-route.ts'
 import { type Identification, identify, type ScopeRules, type Subject, scopeOf } from '../request/identify.ts'
@@ -38,6 +41,7 @@ export type CheckPorts = {
   readonly quotas: TenantQuotas
   readonly secret: ReservationSecret
   readonly random: Random
+  readonly tracing: Tracing
 }
 
 export type ReadBody = (limitBytes: number) => Promise<Body>
@@ -48,6 +52,8 @@ export type Granted = {
   readonly validity: Validity
   readonly reservationId: string
   readonly idempotencyKey: string
+  /** The request's baggage with ours, where tracing adds some. */
+  readonly baggage?: string
 }
 
 /** `passed`: not protected. `unprotected`: should be protected, but there is no quorum, and the route fails open. */
@@ -114,11 +120,11 @@ export async function check(
 }
 
 async function claim(
-  { hopId }: Original,
+  { hopId, request }: Original,
   intent: Intent,
   route: ProtectedRoute,
   idempotencyKey: string,
-  { leases, secret, random }: CheckPorts,
+  { leases, secret, random, tracing }: CheckPorts,
 ): Promise<Decided> {
   const [signing] = await secret.current(SECRET_BUDGET_MS)
   const lost = (decided: Decided): Decided =>
@@ -144,12 +150,18 @@ async function claim(
   if (result.kind === 'unavailable' || result.kind === 'unsettled') return lost(result)
   if (result.kind !== 'reserved') return result
   const { reservation, validity } = result
+  // A later call may be served by another sidecar: the signed id tells it the claim's span.
+  const trace = tracing.claimed(intent.recordKey)
+  const lockId = lockIdOf({ key: intent.recordKey, token: reservation.token })
+  const came = linesOf(request.headers, 'baggage').join(',')
+  const baggage = tracing.baggage(came, { lockId, attempt: reservation.attempt })
   return {
     kind: 'granted',
     reservation,
     validity,
-    reservationId: reservationIdOf(reservation, signing),
+    reservationId: reservationIdOf(trace === undefined ? reservation : { ...reservation, trace }, signing),
     idempotencyKey,
+    ...(baggage === undefined ? {} : { baggage }),
   }
 }
 

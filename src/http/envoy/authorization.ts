@@ -13,11 +13,13 @@ import type { HeaderList } from '../../core/header-list.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check } from '../check/check.ts'
 import { checkAnswer, foundIn, grantedHeaders, UPSTREAM_HEADERS } from '../check/check-answers.ts'
 import type { Original } from '../check/original-request.ts'
+import { tracedCheck } from '../check/traced-check.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import { sidecarHeaderNames } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 import { type AdmissionRules, admit } from '../request/admission.ts'
 import { decidedEvent } from '../request/decided-event.ts'
+import { routeFor } from '../request/described-route.ts'
 import { type FailurePorts, failureAnswer } from '../request/refusals.ts'
 import type { BodyMemory, HeldBody } from '../server/body-memory.ts'
 import { type Body, memoryFull, tooLarge } from '../server/inbound.ts'
@@ -43,32 +45,39 @@ export async function authorize(
   ports: AuthorizationPorts,
 ): Promise<CheckResponse> {
   const startedMonoMs = ports.clock.monoMs()
-  const { response, answer, checked } = await authorized(request, busy, options, ports)
-  ports.events.publish(
-    decidedEvent(answer, {
-      entrypoint: 'ext_authz',
-      route: checked?.route,
-      durationMs: ports.clock.monoMs() - startedMonoMs,
-      recordKey: checked?.recordKey,
-      tenant: checked?.tenant,
-      found: checked && foundIn(checked.decided),
-    }),
-  )
-  return response
+  const full = busy()
+  const question: Question =
+    full === undefined ? questionFrom(request, options.rules) : { kind: 'refused', problem: full }
+  const decide = async (): Promise<Authorized> => {
+    const done = await authorized(question, options, ports)
+    const { answer, checked } = done
+    ports.events.publish(
+      decidedEvent(answer, {
+        entrypoint: 'ext_authz',
+        route: checked?.route,
+        durationMs: ports.clock.monoMs() - startedMonoMs,
+        recordKey: checked?.recordKey,
+        tenant: checked?.tenant,
+        found: checked && foundIn(checked.decided),
+      }),
+    )
+    return done
+  }
+  // What is refused unread has no trace that it could belong to.
+  if (question.kind === 'refused') return (await decide()).response
+  const about = question.original.request
+  const route = routeFor(about, options.routes)?.route.name
+  return (await tracedCheck(about, route, ports.tracing, decide)).response
 }
 
 /** The message for Envoy, and the equivalent answer for events. */
 type Authorized = { readonly response: CheckResponse; readonly answer: Answer; readonly checked?: Checked }
 
 async function authorized(
-  request: CheckRequest,
-  busy: () => Problem | undefined,
+  question: Question,
   options: AuthorizationOptions,
   ports: AuthorizationPorts,
 ): Promise<Authorized> {
-  const full = busy()
-  if (full !== undefined) return refusedWith(problemAnswer(full, { instance: ports.newInstance }))
-  const question = questionFrom(request, options.rules)
   if (question.kind === 'refused')
     return refusedWith(problemAnswer(question.problem, { instance: ports.newInstance }))
   const { original, readBody } = question

@@ -159,7 +159,7 @@ function linesTowards(
   const known = new Set(headers)
   const came = new Set(headers.map(([name, value]) => `${name}\0${value}`))
   const traced = tracing
-    .outgoing([...known], claimed?.lockId)
+    .outgoing([...known], claimed)
     .filter(([name, value]) => !came.has(`${name}\0${value}`))
   return [...(claimed === undefined ? [] : claimedLines(claimed)), ...traced]
 }

@@ -15,6 +15,7 @@ import { verifyReservationId } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import { complete, type EndResult, type Reservation, release } from '../../core/reservations/reservations.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../../core/routes/settlement.ts'
+import type { Tracing } from '../../core/tracing.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import type { AdmittedRequest } from '../request/admission.ts'
@@ -65,7 +66,11 @@ const POLICY: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full
 export type CompletionPorts = SettlePorts & {
   readonly secret: ReservationSecret
   readonly newInstance: () => string
+  readonly tracing: Tracing
 }
+
+/** The calls, as traces name them. */
+export const COMPLETION_CALLS: ReadonlySet<string> = new Set(['/v1/gateway/complete', '/v1/gateway/release'])
 
 /** Answers a gateway's report; undefined if the gateway disconnected before its report was complete. */
 export async function endClaim(
@@ -75,7 +80,7 @@ export async function endClaim(
 ): Promise<Answer | undefined> {
   const problem = (of: Problem): Answer => problemAnswer(of, { instance: ports.newInstance })
   const call = method === 'POST' ? path : ''
-  if (call !== '/v1/gateway/complete' && call !== '/v1/gateway/release') return problem(NO_CALL)
+  if (!COMPLETION_CALLS.has(call)) return problem(NO_CALL)
   const body = await read()
   if (body.kind === 'gone') return undefined
   if (body.kind === 'refused') return problem(body.problem)
@@ -84,6 +89,8 @@ export async function endClaim(
     ports.secret,
   )
   if ('code' in reservation) return problem(reservation)
+  const { intents, token, trace } = reservation
+  if (trace !== undefined) for (const { recordKey } of intents) ports.tracing.resumed(recordKey, token, trace)
   if (call === '/v1/gateway/release') return endOf(await release(reservation, ports.leases), problem)
   const report = reportFrom(body.bytes)
   return report === undefined ? problem(NO_REPORT) : endOf(await settle(reservation, report, ports), problem)

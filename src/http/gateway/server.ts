@@ -12,6 +12,7 @@ import { type Checked, type CheckOptions, type CheckPorts, check } from '../chec
 import { checkAnswer, foundIn } from '../check/check-answers.ts'
 import { TOKEN_HEADER, TOKEN_REQUIRED } from '../check/gateway-token.ts'
 import type { Dialect, Original } from '../check/original-request.ts'
+import { tracedCheck } from '../check/traced-check.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import { isToken } from '../request/access-token.ts'
@@ -27,7 +28,7 @@ import type { ListenerLimits } from '../server/listener.ts'
 import { createRequestServer } from '../server/request-server.ts'
 import type { ListenerTls } from '../server/tls.ts'
 import { offersWebSocket } from '../server/websocket-offer.ts'
-import { endClaim, NO_CALL } from './completion.ts'
+import { COMPLETION_CALLS, endClaim, NO_CALL } from './completion.ts'
 import { originalOf } from './dialects.ts'
 
 export type GatewayOptions = CheckOptions & {
@@ -84,18 +85,32 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
     if (server.inFlight.count > inFlightMax) return problem(overloaded(inFlightMax, 'checks'))
     const read = originalOf(withoutToken(request), hasBody(inbound))
     switch (read.kind) {
-      case 'original':
-        return answerToCheck(inbound, read.original)
+      case 'original': {
+        const { original } = read
+        const route = routeFor(original.request, options.routes)?.route.name
+        return (
+          await tracedCheck(original.request, route, ports.tracing, () => answerToCheck(inbound, original))
+        )?.answer
+      }
       case 'malformed':
         return problem({ code: 'malformed-request', detail: read.detail })
       case 'not_a_check': {
         using held = bodyMemory.hold()
-        return await endClaim(request, () => readBody(inbound, options.reportBytesMax, held), ports)
+        const body = () => readBody(inbound, options.reportBytesMax, held)
+        const call = COMPLETION_CALLS.has(request.path) ? request.path : undefined
+        const ended = await tracedCheck(request, call, ports.tracing, async () => {
+          const answer = await endClaim(request, body, ports)
+          return answer && { answer }
+        })
+        return ended?.answer
       }
     }
   }
 
-  async function answerToCheck(inbound: Inbound, original: Original): Promise<Answer | undefined> {
+  async function answerToCheck(
+    inbound: Inbound,
+    original: Original,
+  ): Promise<{ readonly answer: Answer } | undefined> {
     const startedMonoMs = ports.clock.monoMs()
     const refusal = refusalOf(inbound, original)
     using held = bodyMemory.hold()
@@ -115,7 +130,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
         found: foundIn(checked.decided),
       }),
     )
-    return answer
+    return { answer }
   }
 
   function refusalOf({ req }: Inbound, original: Original): Problem | undefined {

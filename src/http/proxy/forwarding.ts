@@ -35,7 +35,7 @@ export function protectedCall(
   const gone = abandoned(inbound.res)
   const forward = (body: Buffer, claimed: Claimed | undefined) => {
     const towards = towardsApplication(request.headers, hop, forwarded, claimed)
-    const headers = ports.tracing.outgoing(towards, claimed?.lockId)
+    const headers = ports.tracing.outgoing(towards, claimed)
     const { method, target } = request
     return ports.application.forward(
       { method, target, headers, body },

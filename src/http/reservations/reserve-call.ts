@@ -56,7 +56,10 @@ export function createReserveCall(
     const instance = done.kind === 'problem' ? ports.newInstance() : undefined
     const durationMs = clock.monoMs() - startedMonoMs
     ports.events.publish(decided(done, durationMs, made.kind === 'reserved' ? made : undefined, instance))
-    if (made.kind === 'reserved') giveBaggage(request, reply, lockOf(made), ports.tracing)
+    if (made.kind === 'reserved') {
+      const { attempt } = made.reservation
+      giveBaggage(request, reply, { lockId: lockOf(made), attempt }, ports.tracing)
+    }
     if (inFlight.draining) reply.header('Connection', 'close')
     if (made.kind !== 'reserved' || !streamed) return answer(reply, done, instance)
     reply.hijack()

@@ -3,7 +3,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { lockIdOf } from '../../core/claims/lease.ts'
 import type { Token } from '../../core/record/token.ts'
-import type { Tracing } from '../../core/tracing.ts'
+import type { ClaimShown, Tracing } from '../../core/tracing.ts'
 
 /** Must be added before all other hooks: their work and the handlers' belongs to the call. */
 export function traceCalls(app: FastifyInstance, tracing: Tracing): void {
@@ -31,9 +31,9 @@ export function lockOf(made: {
 export function giveBaggage(
   request: FastifyRequest,
   reply: FastifyReply,
-  lockId: string,
+  claim: ClaimShown,
   tracing: Tracing,
 ): void {
-  const baggage = tracing.baggage(request.headers.baggage?.toString(), lockId)
+  const baggage = tracing.baggage(request.headers.baggage?.toString(), claim)
   if (baggage !== undefined) reply.header('Baggage', baggage)
 }
