@@ -61,6 +61,7 @@ function eventsOf(token: number): CoreEvent[] {
       recordKey: RECORD_KEY,
       token,
       attempt: 1,
+      fingerprint: 'f',
       ended: 'completed',
       heldMs: 1,
       remainingMs: 1,

@@ -9,10 +9,11 @@ import { type CollectedStats, createNodeCollector } from '../coordination/node-c
 import { createSweeper, type OrphanSeen, paused, type Verdict } from '../coordination/sweeper.ts'
 import { lockIdOf } from '../core/claims/lease.ts'
 import type { Clock, Random } from '../core/clock.ts'
-import { type AuditLog, auditEntryOf } from '../core/coordination/audit-log.ts'
+import { type AuditLog, answeredLetterOf, auditEntryOf } from '../core/coordination/audit-log.ts'
 import { campaign } from '../core/coordination/election.ts'
 import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
 import type { Leases } from '../core/ports.ts'
+import { isWork } from '../core/request/identity.ts'
 import type { Application } from '../http/proxy/application.ts'
 import { SWEEPER_LEADERSHIP } from '../redis/keys.ts'
 import { lapsedClaims } from '../redis/lapsed.ts'
@@ -177,6 +178,9 @@ function verdictIn(body: Buffer): Verdict | undefined {
 /** Entries waiting to be written; any beyond are dropped and reported as a failure. */
 const PENDING_MAX = 100
 
+/** Letters that are taken back when their outcome is recorded late; older ones are closed by the sweeper. */
+const LETTERS_MAX = 1_000
+
 /** A subscriber that appends to the audit log; `onFailure` gets what can't be written, and the log has it anyway. */
 export function appendAudit(
   auditLog: AuditLog,
@@ -185,15 +189,28 @@ export function appendAudit(
 ): (event: CoreEvent) => void {
   let pending = 0
   const wallMs = () => clock.wallMs()
+  /** Letters that this process wrote, while their claim's own outcome may still come. */
+  const letters = new Map<string, Promise<unknown>>()
   return (event) => {
+    const answered = answeredLetterOf(event)
+    const letter = answered === undefined ? undefined : letters.get(answered)
+    if (answered !== undefined && letter !== undefined) {
+      letters.delete(answered)
+      void letter.then(() => auditLog.remove('dead-letters', answered))
+    }
+    // No request's work ends with the lease of an entity.
+    if (event.kind === 'lease_ended' && !isWork(event.recordKey)) return
     const line = auditEntryOf(event, wallMs)
     if (line === undefined) return
     if (pending >= PENDING_MAX)
       return onFailure(new Error(`${PENDING_MAX} entries of the audit log wait already`))
     pending += 1
-    void auditLog.append(line.stream, line.entry).then((written) => {
+    const appended = auditLog.append(line.stream, line.entry).then((written) => {
       pending -= 1
       if (!written) onFailure(new Error(`no majority took an entry of the audit log (${line.entry.kind})`))
     })
+    if (line.entry.kind !== 'renewal_failed') return
+    letters.set(line.entry.id, appended)
+    if (letters.size > LETTERS_MAX) letters.delete(letters.keys().next().value as string)
   }
 }

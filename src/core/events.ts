@@ -6,7 +6,7 @@
  */
 
 import type { CompleteResult, NodeAnswer, Unreachable } from './ports.ts'
-import type { RecordCommand } from './record/record.ts'
+import type { Fingerprint, RecordCommand } from './record/record.ts'
 import type { Token } from './record/token.ts'
 
 /** How many nodes gave which reply, in their own words: `renewed`, `timeout`. */
@@ -105,6 +105,8 @@ export type CoreEvent =
       readonly recordKey: string
       readonly token: Token
       readonly attempt: number
+      /** Of its request: a decision about the claim needs it. */
+      readonly fingerprint: Fingerprint
       readonly ended: LeaseEnd
       readonly heldMs: number
       readonly remainingMs: number

@@ -67,7 +67,7 @@ const claimEnded: CoreEvent = {
   token: 5,
   ...counted,
 }
-const leaseEnded = { kind: 'lease_ended', ...claim, ...left, heldMs: 1 } as const
+const leaseEnded = { kind: 'lease_ended', ...claim, ...left, fingerprint: 'f', heldMs: 1 } as const
 
 type Row = readonly [line: string, has: string, events: readonly CoreEvent[]]
 

@@ -50,6 +50,7 @@ const ended = {
   recordKey: KEY,
   token: 5,
   attempt: 1,
+  fingerprint: 'f',
   heldMs: 700,
   remainingMs: 29_000.4,
 } as const

@@ -241,6 +241,7 @@ describe('what is counted when', () => {
     recordKey: 'k',
     token: 1,
     attempt: 1,
+    fingerprint: 'f',
     heldMs: 700,
     remainingMs: 2_000,
   } as const

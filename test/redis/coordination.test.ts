@@ -1,5 +1,6 @@
 // Coordination on real nodes: one sidecar sweeps, all write the audit log, an operator decides.
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
+import { appendAudit } from '../../src/app/coordination.ts'
 import { createSweeper, type OrphanSeen, type Verdict } from '../../src/coordination/sweeper.ts'
 import type { AuditEntry } from '../../src/core/coordination/audit-log.ts'
 import { campaign, type Term } from '../../src/core/coordination/election.ts'
@@ -159,6 +160,71 @@ test.each<Verdict>(['completed', 'released'])(
     expect(await sidecar.claim('again')).toMatchObject({ kind: 'duplicate', outcome: { result: 'paid' } })
   },
 )
+
+describe('the letter of a lease that was lost under working code', () => {
+  const OUTCOME = { kind: 'tombstone', status: 200, completedAtWallMs: 0 } as const
+  const lettersOf = async (sidecar: Sidecar) => {
+    const read = await auditLogOf(sidecar).read('dead-letters', 10)
+    return read.kind === 'entries' ? read.entries.map(({ kind }) => kind) : read.kind
+  }
+  /** A claim whose holder lost its lease, and the letter that its sidecar wrote. */
+  async function lostClaim(sidecar: Sidecar, name: string) {
+    const recordKey = await lapsedClaim(sidecar, name)
+    const record = await sidecar.leases.read(recordKey)
+    if (record.kind !== 'claimed') throw new Error(record.kind)
+    const { token, attempt, fingerprint } = record
+    appendAudit(auditLogOf(sidecar), systemClock, (cause) => {
+      throw cause
+    })({
+      kind: 'lease_ended',
+      recordKey,
+      token,
+      attempt,
+      fingerprint,
+      ended: 'lost',
+      heldMs: 1,
+      remainingMs: 0,
+    })
+    await eventually('the letter', async () => (await lettersOf(sidecar)).length === 1)
+    return token
+  }
+  const retry = async (sidecar: Sidecar, name: string) => {
+    const claimed = await sidecar.claim(name)
+    if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+    expect(await sidecar.leases.complete(claimed.lease, OUTCOME)).toEqual({ kind: 'recorded' })
+  }
+
+  test('is the only one of its claim, though the sweeper finds the claim lapsed', async () => {
+    await using servers = await startRedisServers(3)
+    await using sidecar = await joinCluster(servers.urls)
+    await lostClaim(sidecar, 'lapsed')
+    expect(await sweeperOf(sidecar).sweepOnce(NEVER)).toBe(1)
+    expect(await lettersOf(sidecar)).toEqual(['renewal_failed'])
+  })
+
+  test.each<[verdict: Verdict | 'nobody is asked', left: readonly string[]]>([
+    ['nobody is asked', ['renewal_failed']],
+    ['unknown', ['renewal_failed']],
+    ['completed', ['renewal_failed']],
+    ['released', []],
+  ])('where a retry took over first, and the application says: %s', async (verdict, left) => {
+    await using servers = await startRedisServers(3)
+    await using sidecar = await joinCluster(servers.urls)
+    const token = await lostClaim(sidecar, 'taken over')
+    await retry(sidecar, 'taken over')
+    const asked: OrphanSeen[] = []
+    const ask = async (orphan: OrphanSeen) => {
+      asked.push(orphan)
+      return verdict as Verdict
+    }
+    await sweeperOf(sidecar, verdict === 'nobody is asked' ? undefined : ask).sweepOnce(NEVER)
+    expect(await lettersOf(sidecar)).toEqual(left)
+    // About the claim that was lost, not about the one that took over.
+    expect(asked.map((orphan) => orphan.token)).toEqual(verdict === 'nobody is asked' ? [] : [token])
+    // What was recorded stands in any case.
+    expect((await sidecar.claim('taken over')).kind).toBe('duplicate')
+  })
+})
 
 test('an operator decides about an orphan; a request that went on meanwhile is left alone', async () => {
   await using servers = await startRedisServers(5)

@@ -206,6 +206,7 @@ class Renewal {
       recordKey: this.lease.key,
       token: this.lease.token,
       attempt: this.lease.attempt,
+      fingerprint: this.lease.fingerprint,
       ended,
       heldMs: clock.monoMs() - this.#startedMonoMs,
       remainingMs: this.#remainingMs(),

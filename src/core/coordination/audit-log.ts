@@ -7,12 +7,20 @@
  */
 
 import type { CoreEvent } from '../events.ts'
+import type { Token } from '../record/token.ts'
 
 export type AuditStream = 'dead-letters' | 'audit'
 
 export type AuditKind =
   /** A claim lapsed without an outcome: the fate of its work is unknown. */
-  'orphan' | 'fenced_completion' | 'renewal_lost' | 'conflict' | 'degraded' | 'operator'
+  | 'orphan'
+  /** A lease was not renewed, and its work went on: another attempt may have been executed beside it. */
+  | 'renewal_failed'
+  | 'fenced_completion'
+  | 'renewal_lost'
+  | 'conflict'
+  | 'degraded'
+  | 'operator'
 
 export type AuditEntry = {
   /** Unique, and the same for the same fact, so that two writers of one fact write one entry. */
@@ -58,6 +66,16 @@ export function auditEntryOf(
       )
     case 'lease_renewed':
       return event.result === 'lost' ? audit('renewal_lost', event.recordKey, {}, wallMs()) : undefined
+    case 'lease_ended': {
+      const { recordKey, token, attempt, fingerprint, ended } = event
+      if (ended !== 'expired' && ended !== 'lost') return undefined
+      const fields = { token: String(token), attempt: String(attempt), fingerprint, ended }
+      const id = deadLetterId(recordKey, token)
+      return {
+        stream: 'dead-letters',
+        entry: { id, kind: 'renewal_failed', atWallMs: wallMs(), recordKey, fields },
+      }
+    }
     case 'conflict_repaired':
       return audit('conflict', event.recordKey, { tokens: event.tokens.join(' ') }, wallMs())
     case 'written_back':
@@ -74,6 +92,17 @@ export function auditEntryOf(
     default:
       return undefined
   }
+}
+
+/** One letter for each claim, whoever writes it first: the sidecar that lost its lease, or the sweeper that finds it lapsed. */
+export function deadLetterId(recordKey: string, token: Token): string {
+  return `orphan:${recordKey.slice(-16)}:${token}`
+}
+
+/** The letter that an event answers: the claim's own outcome was recorded after all. */
+export function answeredLetterOf(event: CoreEvent): string | undefined {
+  if (event.kind !== 'completed' && event.kind !== 'settled_late') return undefined
+  return event.result === 'recorded' ? deadLetterId(event.recordKey, event.token) : undefined
 }
 
 function audit(kind: AuditKind, recordKey: string, fields: Record<string, string>, atWallMs: number) {

@@ -1,0 +1,101 @@
+// Which lost leases become dead letters, and when a letter is taken back.
+import { describe, expect, test } from 'vitest'
+import { appendAudit } from '../../src/app/coordination.ts'
+import { type AuditEntry, type AuditLog, auditEntryOf } from '../../src/core/coordination/audit-log.ts'
+import type { CoreEvent, LeaseEnd } from '../../src/core/events.ts'
+import { ENTITY_MARK } from '../../src/core/request/identity.ts'
+import { systemClock } from '../../src/system/clock.ts'
+
+const HASH = 'ab'.repeat(32)
+const KEY = `dedup:shop:prod:v1:${HASH}`
+const claim = { recordKey: KEY, token: 7, attempt: 2 } as const
+const ended = (end: LeaseEnd, recordKey = KEY): CoreEvent => ({
+  kind: 'lease_ended',
+  ...claim,
+  recordKey,
+  fingerprint: 'f0',
+  ended: end,
+  heldMs: 9,
+  remainingMs: 0,
+})
+
+describe('a lease that ends', () => {
+  test.each<[end: LeaseEnd, letter: boolean]>([
+    ['completed', false],
+    ['released', false],
+    ['abandoned', false],
+    ['expired', true],
+    ['lost', true],
+  ])('%s: a letter is written: %s', (end, letter) => {
+    const written = auditEntryOf(ended(end), () => 5)
+    expect(written).toEqual(
+      letter
+        ? {
+            stream: 'dead-letters',
+            entry: {
+              id: `orphan:${HASH.slice(-16)}:7`,
+              kind: 'renewal_failed',
+              atWallMs: 5,
+              recordKey: KEY,
+              fields: { token: '7', attempt: '2', fingerprint: 'f0', ended: end },
+            },
+          }
+        : undefined,
+    )
+  })
+})
+
+/** As the nodes keep it: an entry that is there is not written again. */
+function keptLog(): { readonly auditLog: AuditLog; readonly letters: Map<string, AuditEntry> } {
+  const letters = new Map<string, AuditEntry>()
+  const auditLog: AuditLog = {
+    append: async (stream, entry) => {
+      if (stream === 'dead-letters') letters.set(entry.id, letters.get(entry.id) ?? entry)
+      return true
+    },
+    read: async () => ({ kind: 'entries', entries: [...letters.values()] }),
+    remove: async (_, id) => {
+      letters.delete(id)
+      return true
+    },
+  }
+  return { auditLog, letters }
+}
+
+const recording = (kind: 'completed' | 'settled_late', result: 'recorded' | 'fenced' | 'unavailable') =>
+  ({ kind, ...claim, result, attempts: 1, remainingMs: 0 }) as CoreEvent
+
+describe('the letter of a claim', () => {
+  test.each([
+    ['completed', 'recorded', 0],
+    ['settled_late', 'recorded', 0],
+    ['completed', 'fenced', 1],
+    ['settled_late', 'unavailable', 1],
+  ] as const)('whose work then %s: %s: %i letters are left', async (kind, result, left) => {
+    const { auditLog, letters } = keptLog()
+    const publish = appendAudit(auditLog, systemClock, (cause) => {
+      throw cause
+    })
+    publish(ended('expired'))
+    publish(recording(kind, result))
+    await new Promise(setImmediate)
+    expect(letters.size).toBe(left)
+  })
+
+  test('is one, however often its lease is found lost', async () => {
+    const { auditLog, letters } = keptLog()
+    for (const end of ['expired', 'lost'] as const) appendAudit(auditLog, systemClock, () => {})(ended(end))
+    await new Promise(setImmediate)
+    expect([...letters.values()].map(({ fields }) => fields.ended)).toEqual(['expired'])
+  })
+
+  test.each(['dedup::office:sweeper', `dedup:shop:prod:v1${ENTITY_MARK}:${HASH}`])(
+    'is not written about %s, under which no work of its own is done',
+    async (recordKey) => {
+      const { auditLog, letters } = keptLog()
+      appendAudit(auditLog, systemClock, () => {})(ended('expired', recordKey))
+      await new Promise(setImmediate)
+      expect(letters.size).toBe(0)
+    },
+  )
+})
