@@ -9,6 +9,7 @@ import type { Handlers } from './handlers.ts'
 import { Inbox, type InboxOptions } from './inbox.ts'
 import type { MessageSubscriber, Subscription } from './messages.ts'
 import { outsideTransactions } from './open-transactions.ts'
+import { requireSetUp } from './setup-errors.ts'
 
 export type ConsumerOptions<M extends object = Record<string, unknown>> = Omit<InboxOptions, 'handlers'> & {
   /** By message type. */
@@ -36,6 +37,7 @@ export function createConsumer<M extends object = Record<string, unknown>>(
 async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
   const inbox = new Inbox(options)
   const { kit, consumerId, concurrency = 10, replayIntervalMs = 1_000 } = options
+  await requireSetUp(kit)
   const onError = (error: unknown) => kit.emit({ kind: 'consumer_error', consumerId, error })
   const release = keepProcessAlive()
   const subscription: Subscription = await options.subscriber

@@ -26,13 +26,17 @@ import { fencepostMessages } from './inbound-formats.ts'
 import { type StoredDelivery, storedId } from './inbox-rows.ts'
 import type { SagaKit } from './kit.ts'
 import type { InboundMessage } from './messages.ts'
-import { payloadOf } from './payload.ts'
+import { payloadOf, type Schemas } from './payload.ts'
 import { hashOfText } from './request-hash.ts'
 
 export type Handlers = Readonly<Record<string, Handler>>
 
 /** How the consumer reads messages. */
-export type Reading = { readonly inbound?: Inbound; readonly retentionMs?: number }
+export type Reading = {
+  readonly inbound?: Inbound
+  readonly schemas?: Schemas
+  readonly retentionMs?: number
+}
 
 type Letter = {
   id: string
@@ -80,7 +84,7 @@ async function replayLetter(replay: Replay, id: string): Promise<boolean> {
     letter = await kit.transaction((tx) => take(tx, s, id))
     if (letter === undefined) return false
     const arrival = arrivalOf(letter, replay.reading)
-    const { handler, received } = handlingOf(replay, arrival)
+    const { handler, received } = await handlingOf(replay, arrival)
     if (typeof handler !== 'function' && !(await isProcessed(replay, letter, arrival)))
       await handler.outside(received)
     return await kit.transaction(async (tx) => {
@@ -100,15 +104,15 @@ async function replayLetter(replay: Replay, id: string): Promise<boolean> {
   }
 }
 
-/** @throws what makes the letter dead again: no handler, no JSON */
-function handlingOf(
-  { consumerId, handlers }: Replay,
+/** @throws what makes the letter dead again: no handler, no JSON, a payload that its schema refuses */
+async function handlingOf(
+  { consumerId, handlers, reading }: Replay,
   arrival: Arrival,
-): { handler: Handler; received: Received } {
+): Promise<{ handler: Handler; received: Received }> {
   const { message } = arrival
   const handler = Object.hasOwn(handlers, message.type) ? handlers[message.type] : undefined
   if (handler === undefined) throw new UnhandledTypeError(consumerId, message.type)
-  return { handler, received: { ...message, payload: payloadOf(arrival) } }
+  return { handler, received: { ...message, payload: await payloadOf(arrival, reading.schemas) } }
 }
 
 const wasUnmapped = ({ error_code }: Letter) => error_code === 'unmapped'

@@ -62,6 +62,14 @@ export class NonRetryableError extends SagaKitError {
   }
 }
 
+/** The schema of its type refuses the payload. A retry cannot help. */
+export class InvalidPayloadError extends NonRetryableError {
+  override readonly code = 'invalid_payload'
+  constructor(type: string, issues: readonly string[]) {
+    super(`the payload of the ${type} does not match its schema: ${issues.join('; ')}`)
+  }
+}
+
 /** No `inbound` mapping reads the message. Its dead letter can be replayed once one does. */
 export class UnmappedMessageError extends SagaKitError {
   constructor(message: string, options?: ErrorOptions) {
@@ -138,6 +146,21 @@ export class BrokerUnavailableError extends SagaKitError {
   }
 }
 
+/** The broker answers, and refuses the user. It says nothing about a message, so it costs no attempt. */
+export class BrokerAccessRefusedError extends BrokerUnavailableError {
+  override readonly code = 'broker_access_refused'
+}
+
+/** The broker answers, and refuses the queue or the binding as it is declared here. */
+export class BrokerDeclarationRefusedError extends BrokerUnavailableError {
+  override readonly code = 'broker_declaration_refused'
+}
+
+/** RabbitMQ answers, and has no such virtual host, or not for this user. */
+export class BrokerVirtualHostError extends BrokerUnavailableError {
+  override readonly code = 'broker_vhost_refused'
+}
+
 /** The broker refused this message (no route, too large, nacked): this costs an attempt. */
 export class PublishRefusedError extends SagaKitError {
   constructor(message: string, options?: ErrorOptions) {
@@ -187,6 +210,24 @@ export class NoConnectionError extends SagaKitError {
       'no_connection',
       `no connection became free within ${waitedMs} ms (connectionWaitMs): the pool has max ${max}, and ${waiting} callers wait. Give the pool one connection for each message or saga in progress (concurrency), and let code inside a transaction use its tx`,
     )
+  }
+}
+
+/** The kit's tables are not there, or are those of an earlier version. */
+export class SchemaMissingError extends SagaKitError {
+  constructor(schema: string, options?: ErrorOptions) {
+    super(
+      'schema_missing',
+      `the schema ${schema} lacks tables or columns of this version of the kit; run migrate(kit), or fencepost saga migrate, before relays and consumers begin`,
+      options,
+    )
+  }
+}
+
+/** PostgreSQL answers, and refuses this user or database. */
+export class DatabaseRefusedError extends SagaKitError {
+  constructor(message: string, advice: string, options?: ErrorOptions) {
+    super('database_refused', `PostgreSQL refused: ${message}; ${advice}`, options)
   }
 }
 

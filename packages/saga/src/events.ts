@@ -1,6 +1,6 @@
 /**
- * The events of the kit, as one closed union. The kit logs nothing and counts nothing: subscribers do
- * (`metrics.ts` here, an application's logger there). A subscriber must not throw.
+ * The events of the kit, as one closed union. The kit logs and counts through subscribers alone (`event-log.ts` where there
+ * is no other, `metrics.ts`, an application's logger). A subscriber must not throw.
  */
 
 /**

@@ -12,7 +12,7 @@
  *   no mapping reads it, or no handler       a dead letter beside every sequence, then ack (`unhandled.ts`)
  * The inbox counts attempts, because brokers count differently or not at all.
  */
-import { type Backoff, jitteredDelayMs, pause } from './core.ts'
+import { jitteredDelayMs, pause } from './core.ts'
 import { isOutage } from './database.ts'
 import { errorCode, errorText } from './error-json.ts'
 import { finalOutcomeOf, isHopeless } from './error-meaning.ts'
@@ -20,7 +20,6 @@ import {
   LockNotAcquiredError,
   NonRetryableError,
   OperationInProgressError,
-  SagaConfigError,
   UnhandledTypeError,
   UnmappedMessageError,
 } from './errors.ts'
@@ -41,12 +40,13 @@ import {
   noteDeferred,
   noteFinal,
   storedId,
-  storedKey,
 } from './inbox-rows.ts'
 import type { SagaKit } from './kit.ts'
 import type { Delivery, InboundMessage, Verdict } from './messages.ts'
-import { payloadOf } from './payload.ts'
+import { type OrderingKey, orderingKeyOf } from './ordering-key.ts'
+import { payloadOf, type Schemas } from './payload.ts'
 import { hashOfText } from './request-hash.ts'
+import { type RetryPolicies, type RetryPolicy, retryPolicies } from './retry-policy.ts'
 import { inProcessSpan } from './trace-context.ts'
 import { endUnhandled, type OnUnhandled, type Unhandled } from './unhandled.ts'
 
@@ -64,8 +64,13 @@ export type InboxOptions = {
    * Messages with the same key are handled in order, and wait for one that failed. Default: what the mapping says,
    * otherwise the aggregate.
    */
-  readonly orderingKey?: ((message: InboundMessage) => string | undefined) | 'none'
-  readonly retry?: { readonly maxAttempts?: number; readonly backoff?: Backoff }
+  readonly orderingKey?: OrderingKey
+  /** For all types, and by type (`byType`). */
+  readonly retry?: RetryPolicies
+  /** True for an error of a handler that no retry can help: its message becomes a dead letter at once. */
+  readonly unrecoverable?: (error: unknown, message: InboundMessage) => boolean
+  /** By message type, of any library that implements Standard Schema (zod, valibot, …): a refused payload is a dead letter. */
+  readonly schemas?: Schemas
   /** Default `park-sequence`. */
   readonly onExhausted?: 'park-sequence' | 'park-message'
   /**
@@ -90,8 +95,7 @@ const outageDelayMs = 1_000
 
 export class Inbox {
   readonly #options: InboxOptions
-  readonly #maxAttempts: number
-  readonly #backoff: Backoff
+  readonly #policyOf: (type: string) => Required<RetryPolicy>
   readonly #retentionMs: number
   readonly #retryInPlaceMs: number
   #stopping = false
@@ -100,15 +104,9 @@ export class Inbox {
 
   constructor(options: InboxOptions) {
     this.#options = options
-    this.#maxAttempts = options.retry?.maxAttempts ?? 10
-    this.#backoff = options.retry?.backoff ?? { initialMs: 200, maxMs: 60_000 }
     this.#retentionMs = options.retentionMs ?? 7 * dayMs
     this.#retryInPlaceMs = options.retryInPlaceMs ?? 1_000
-    const horizonMs = this.#maxAttempts * this.#backoff.maxMs
-    if (this.#retentionMs <= horizonMs)
-      throw new SagaConfigError(
-        `retentionMs ${this.#retentionMs} must be longer than all retries together (${this.#maxAttempts} × ${this.#backoff.maxMs} ms = ${horizonMs} ms)`,
-      )
+    this.#policyOf = retryPolicies(options.retry ?? {}, this.#retentionMs)
   }
 
   /** Never rejects. */
@@ -137,7 +135,7 @@ export class Inbox {
     }
     let key: string | null
     try {
-      key = orderingKeyOf(this.#options, arrival)
+      key = orderingKeyOf(this.#options.orderingKey, arrival)
     } catch (error) {
       return this.#handleInPlace(arrival, unreadable(error), null)
     }
@@ -215,8 +213,8 @@ export class Inbox {
   }
 
   async #attempt(arrival: Arrival, entry: Entry, handler: Handler, tell: Tell): Promise<Verdict> {
-    const { kit, onProcessed } = this.#options
-    const received: Received = { ...arrival.message, payload: payloadOf(arrival) }
+    const { kit, onProcessed, schemas } = this.#options
+    const received: Received = { ...arrival.message, payload: await payloadOf(arrival, schemas) }
     let result: unknown
     if (typeof handler !== 'function') {
       const early = await this.#lookAhead(entry)
@@ -272,6 +270,16 @@ export class Inbox {
     }
   }
 
+  #isUnrecoverable(error: unknown, message: InboundMessage): boolean {
+    const { kit, consumerId, unrecoverable } = this.#options
+    try {
+      return unrecoverable?.(error, message) === true
+    } catch (second) {
+      kit.emit({ kind: 'consumer_error', consumerId, error: second })
+      return false
+    }
+  }
+
   async #failed(entry: Entry, error: unknown, tell: Tell): Promise<End> {
     const { kit, onExhausted = 'park-sequence' } = this.#options
     if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError) {
@@ -292,11 +300,12 @@ export class Inbox {
       tell(final, error)
       return { kind: 'ack' }
     }
-    if (!isHopeless(error)) {
+    const { maxAttempts, backoff } = this.#policyOf(entry.message.type)
+    if (!isHopeless(error) && !this.#isUnrecoverable(error, entry.message)) {
       const { attempts, delayMs } = await noteAttempt(kit, entry, message, (count) =>
-        jitteredDelayMs(this.#backoff, count - 1, kit.random),
+        jitteredDelayMs(backoff, count - 1, kit.random),
       )
-      if (attempts < this.#maxAttempts) {
+      if (attempts < maxAttempts) {
         tell('retry', error)
         return { kind: 'again', delayMs }
       }
@@ -319,14 +328,6 @@ type Tell = (outcome: ConsumedOutcome, error?: unknown) => void
 class LookedAhead extends Error {}
 
 const behind: Cause = { code: 'behind', message: 'an earlier message of its sequence is dead' }
-
-function orderingKeyOf({ orderingKey }: InboxOptions, arrival: Arrival): string | null {
-  const { message } = arrival
-  if (orderingKey === 'none') return null
-  const key = orderingKey === undefined ? arrival.orderingKey : (orderingKey(message) ?? null)
-  if (key !== undefined) return key === null ? null : storedKey(key)
-  return message.aggregateId === '' ? null : storedKey(`${message.aggregateType}/${message.aggregateId}`)
-}
 
 function unmapped(error: unknown): UnmappedMessageError {
   return error instanceof UnmappedMessageError

@@ -9,6 +9,7 @@ import { processClock, processRandom } from './ambient.ts'
 import type { Clock, Random } from './core.ts'
 import { identifier, type Pool, type QueryAnswer, type Row, type Tx } from './database.ts'
 import { NestedTransactionError, SagaConfigError } from './errors.ts'
+import { eventLog } from './event-log.ts'
 import type { SagaEvents } from './events.ts'
 import { join, transactionAround } from './open-transactions.ts'
 import { runInTransaction, runStatement, type TransactionOptions } from './transaction.ts'
@@ -26,6 +27,7 @@ export type SagaKitOptions = {
   readonly connectionWaitMs?: number
   readonly clock?: Clock
   readonly random?: Random
+  /** Default: errors and warnings go to the console. `() => {}` is silence. */
   readonly events?: SagaEvents
 }
 
@@ -66,7 +68,7 @@ export function createSagaKit(options: SagaKitOptions): SagaKit {
   requirePartitions(partitions)
   if (!(connectionWaitMs > 0))
     throw new SagaConfigError(`connectionWaitMs: ${connectionWaitMs} (more than 0 ms expected)`)
-  const emit: SagaEvents = options.events ?? (() => {})
+  const emit: SagaEvents = options.events ?? eventLog(clock)
   // An idle client whose connection breaks emits `error` on the pool; without a listener Node ends the process.
   pool.on('error', (error) => emit({ kind: 'pool_error', error }))
   const ports = { clock, random, connectionWaitMs }

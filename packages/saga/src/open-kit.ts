@@ -1,5 +1,6 @@
 /**
- * A kit from a connection string, for programs without a pool of their own: a few connections, closed with the kit.
+ * A kit from a connection string, for programs without a pool of their own: a few connections, closed with the kit. These
+ * programs report by themselves what fails, so its events are not logged a second time.
  */
 import pg from 'pg'
 import { createSagaKit, type SagaKit } from './kit.ts'
@@ -8,6 +9,11 @@ export type OpenKit = AsyncDisposable & { readonly kit: SagaKit }
 
 export function openSagaKit(databaseUrl: string, schema: string, partitions?: number): OpenKit {
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 4, connectionTimeoutMillis: 5_000 })
-  const kit = createSagaKit({ pool, schema, ...(partitions === undefined ? {} : { partitions }) })
+  const kit = createSagaKit({
+    pool,
+    schema,
+    events: () => {},
+    ...(partitions === undefined ? {} : { partitions }),
+  })
   return { kit, [Symbol.asyncDispose]: () => pool.end() }
 }

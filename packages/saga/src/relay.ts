@@ -31,6 +31,7 @@ import {
   partitionsWithWork,
 } from './outbox-rows.ts'
 import { PartitionLeases } from './partition-leases.ts'
+import { explained } from './setup-errors.ts'
 import { inSendSpan } from './trace-context.ts'
 
 export type RelayOptions = {
@@ -160,13 +161,17 @@ class Relay implements OutboxRelay {
       try {
         await this.#tick()
       } catch (error) {
-        this.#kit.emit({ kind: 'relay_error', relayId: this.relayId, error })
+        this.#tell(error)
       }
       const timer = this.#kit.clock.timer(this.#settings.pollIntervalMs, () => this.wake())
       await this.#wake.promise
       timer.cancel()
     }
     release()
+  }
+
+  #tell(error: unknown): void {
+    this.#kit.emit({ kind: 'relay_error', relayId: this.relayId, error: explained(this.#kit, error) })
   }
 
   async #tick(): Promise<void> {
@@ -182,7 +187,7 @@ class Relay implements OutboxRelay {
     for (const partition of await partitionsWithWork(this.#kit, mine)) {
       const drained = this.#drain(partition)
         .catch((error: unknown) => {
-          this.#kit.emit({ kind: 'relay_error', relayId: this.relayId, error })
+          this.#tell(error)
           return 0
         })
         .finally(() => this.#draining.delete(partition))

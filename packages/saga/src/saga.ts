@@ -48,12 +48,14 @@ export { disableNotify, enableNotify, wakeOnNotify } from './notify.ts'
 export { outsideTransactions } from './open-transactions.ts'
 export type { OutboxEvent, OutboxLag } from './outbox.ts'
 export { outboxLag, publish } from './outbox.ts'
+export type { Schemas, StandardSchema } from './payload.ts'
 export { createPostgresLocks } from './postgres-locks.ts'
 export { createQuorumLocks, withQuorumIdempotency } from './quorum.ts'
 export { runRecovery } from './recovery.ts'
 export type { OutboxRelay, RelayOptions } from './relay.ts'
 export { createOutboxRelay } from './relay.ts'
 export { runRetention } from './retention.ts'
+export type { RetryPolicies, RetryPolicy } from './retry-policy.ts'
 export type {
   SagaContext,
   SagaDefinition,

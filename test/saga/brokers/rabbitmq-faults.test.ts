@@ -5,7 +5,7 @@ import {
   createRabbitMqPublisher,
   createRabbitMqSubscriber,
 } from '../../../packages/saga/src/brokers/rabbitmq.ts'
-import { PublishRefusedError } from '../../../packages/saga/src/errors.ts'
+import { BrokerUnavailableError, PublishRefusedError } from '../../../packages/saga/src/errors.ts'
 import type { Delivery, OutboundMessage } from '../../../packages/saga/src/messages.ts'
 import { openDoor } from '../../support/door.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -121,6 +121,82 @@ test('a consumer closed while it reconnects takes no message any more, and leave
 })
 
 const onTime = () => new AbortController().signal
+
+const urlWith = (change: (url: URL) => void) => {
+  const url = new URL(server.url)
+  change(url)
+  return url.href
+}
+
+test.each<[string, () => string, string, string, RegExp]>([
+  [
+    'a wrong password',
+    () =>
+      urlWith((url) => {
+        url.password = 'canary'
+      }),
+    'any',
+    'broker_access_refused',
+    /refused the login of the user guest .*check user and password/,
+  ],
+  [
+    'a virtual host that is missing',
+    () =>
+      urlWith((url) => {
+        url.pathname = '/nowhere'
+      }),
+    'any',
+    'broker_vhost_refused',
+    /does not open the virtual host "nowhere" for the user guest; .*rabbitmqctl add_vhost/,
+  ],
+  [
+    'a queue of the node’s own, which no user may declare (403)',
+    () => server.url,
+    'amq.mine',
+    'broker_access_refused',
+    /refuses the user guest \(403: .*set_permissions/,
+  ],
+  [
+    'a queue that exists as a classic one (406)',
+    () => server.url,
+    'classic',
+    'broker_declaration_refused',
+    /has the queue with other arguments .*durable quorum queue/,
+  ],
+])('%s is named, with what to do, and is not called out of reach', async (_, urlOf, queue, code, words) => {
+  const admin = await amqp.connect(server.url)
+  await (await admin.createChannel()).assertQueue('classic', { durable: true })
+  await admin.close()
+  const subscribed = createRabbitMqSubscriber({ url: urlOf(), queue }).subscribe(
+    async () => ({ kind: 'ack' }),
+    settings,
+  )
+  const error = await subscribed.catch((thrown: Error) => thrown)
+  expect(error).toMatchObject({ code, message: expect.stringMatching(words) })
+  expect(error).toBeInstanceOf(BrokerUnavailableError)
+  expect((error as Error).message).not.toMatch(/out of reach|canary/)
+})
+
+test('an exchange to bind to that does not exist is named', async () => {
+  const bindings = [{ exchange: 'no-such-exchange', routingKey: '#' }]
+  const subscriber = createRabbitMqSubscriber({ url: server.url, queue: 'unbound', bindings })
+  await expect(subscriber.subscribe(async () => ({ kind: 'ack' }), settings)).rejects.toMatchObject({
+    code: 'broker_declaration_refused',
+    message: expect.stringContaining('declare the exchange first'),
+  })
+})
+
+test('a publisher with a wrong password says so, and costs the message no attempt', async () => {
+  const publisher = createRabbitMqPublisher({
+    url: urlWith((url) => {
+      url.password = 'canary'
+    }),
+  })
+  const sent = publisher.publish(outbound('anywhere', 1), onTime())
+  await expect(sent).rejects.toMatchObject({ code: 'broker_access_refused' })
+  await expect(sent).rejects.toBeInstanceOf(BrokerUnavailableError)
+  await publisher.close()
+})
 
 test.each<[string, Partial<OutboundMessage>, RegExp]>([
   [

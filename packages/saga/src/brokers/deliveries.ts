@@ -9,14 +9,14 @@
 import { keepProcessAlive } from '../ambient.ts'
 import type { Clock } from '../core.ts'
 import { pause } from '../core.ts'
-import { BrokerUnavailableError } from '../errors.ts'
+import { BrokerAccessRefusedError, BrokerUnavailableError } from '../errors.ts'
 import type { Delivery, MessageSubscriber, SubscribeOptions, Verdict } from '../messages.ts'
 
 type Handle = (delivery: Delivery) => Promise<Verdict>
 
 /** One subscription, implemented by the broker's adapter. */
 export interface Session {
-  /** Connects, declares, begins to take messages. What it throws is reported as "out of reach". */
+  /** Connects, declares, begins to take messages. What it throws is "out of reach", unless the broker refused it. */
   begin(): Promise<void>
   /** Takes no more. Deliveries in flight go on, and can still be acknowledged. */
   stop(): Promise<void>
@@ -24,7 +24,12 @@ export interface Session {
   leave(): Promise<void>
 }
 
-export function subscriberOf(broker: string, open: (deliveries: Deliveries) => Session): MessageSubscriber {
+/** `refusalOf`: what the broker said, if it answered, as an error with a name of its own. */
+export function subscriberOf(
+  broker: string,
+  open: (deliveries: Deliveries) => Session,
+  refusalOf: (error: unknown) => Error | undefined = (error) => accessRefusal(broker, error),
+): MessageSubscriber {
   return {
     async subscribe(handle, options) {
       const deliveries = new Deliveries(handle, options)
@@ -36,7 +41,7 @@ export function subscriberOf(broker: string, open: (deliveries: Deliveries) => S
         // Why `begin` failed matters more than a failing cleanup.
         await session.leave().catch(() => {})
         release()
-        throw new BrokerUnavailableError(`${broker} is out of reach`, { cause: error })
+        throw refusalOf(error) ?? new BrokerUnavailableError(`${broker} is out of reach`, { cause: error })
       }
       return {
         async close() {
@@ -49,6 +54,16 @@ export function subscriberOf(broker: string, open: (deliveries: Deliveries) => S
       }
     },
   }
+}
+
+/** Of Redis (WRONGPASS, NOAUTH, NOPERM) and NATS (Authorization Violation). */
+function accessRefusal(broker: string, error: unknown): Error | undefined {
+  const text = String((error as Error)?.message)
+  if (!/^(WRONGPASS|NOAUTH|NOPERM)|authorization violation/i.test(text)) return undefined
+  return new BrokerAccessRefusedError(
+    `${broker} refuses the user (${text}); check user and password of the connection, and the rights of the user`,
+    { cause: error },
+  )
 }
 
 export class Deliveries {

@@ -32,6 +32,7 @@ import {
   laneOn,
   type RabbitMqOptions,
 } from './rabbitmq-link.ts'
+import { refusalOf } from './rabbitmq-refusals.ts'
 
 export type Route = { readonly exchange: string; readonly routingKey: string }
 
@@ -60,7 +61,10 @@ export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): Mess
     })
     return link.catch((error: unknown) => {
       forget()
-      throw new BrokerUnavailableError('RabbitMQ is out of reach', { cause: error })
+      throw (
+        refusalOf(options.url, error) ??
+        new BrokerUnavailableError('RabbitMQ is out of reach', { cause: error })
+      )
     })
   }
   const forget = () => {
@@ -142,7 +146,11 @@ export type RabbitMqSubscriberOptions = RabbitMqOptions & {
 }
 
 export function createRabbitMqSubscriber(options: RabbitMqSubscriberOptions): MessageSubscriber {
-  return subscriberOf('RabbitMQ', (deliveries) => new RabbitMqSession(options, deliveries))
+  return subscriberOf(
+    'RabbitMQ',
+    (deliveries) => new RabbitMqSession(options, deliveries),
+    (error) => refusalOf(options.url, error),
+  )
 }
 
 const reconnectMs = 500
@@ -210,7 +218,7 @@ class RabbitMqSession implements Session {
       back = await this.#consume().then(
         () => true,
         (error: unknown) => {
-          this.#deliveries.report(error)
+          this.#deliveries.report(refusalOf(this.#options.url, error) ?? error)
           return false
         },
       )

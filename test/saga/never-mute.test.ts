@@ -1,0 +1,224 @@
+// A kit that was not set up says so at once, and one without `events` writes its errors and warnings to the console.
+import { readFile, writeFile } from 'node:fs/promises'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { createConsumer } from '../../packages/saga/src/consumer.ts'
+import {
+  BrokerUnavailableError,
+  DatabaseRefusedError,
+  SchemaMissingError,
+} from '../../packages/saga/src/errors.ts'
+import { eventLog } from '../../packages/saga/src/event-log.ts'
+import type { SagaEvent } from '../../packages/saga/src/events.ts'
+import { createSagaKit, type SagaKitOptions } from '../../packages/saga/src/kit.ts'
+import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
+import { eventually } from '../support/eventually.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { RecordingPublisher } from '../support/recording-publisher.ts'
+
+let server: PostgresServer
+beforeAll(async () => {
+  server = await startPostgres()
+  await server
+    .pool()
+    .query(
+      `CREATE ROLE stranger LOGIN; CREATE ROLE locked LOGIN PASSWORD 'right'; CREATE SCHEMA forbidden; CREATE TABLE forbidden.outbox_relays ()`,
+    )
+  await requirePassword('locked')
+})
+afterAll(() => server[Symbol.asyncDispose]())
+
+/** The others of this server are trusted without a password. */
+async function requirePassword(role: string): Promise<void> {
+  const { rows } = await server.pool().query('SHOW hba_file')
+  const path: string = rows[0].hba_file
+  const lines = `local all ${role} scram-sha-256\nhost all ${role} all scram-sha-256\n`
+  await writeFile(path, lines + (await readFile(path, 'utf8')))
+  await server.pool().query('SELECT pg_reload_conf()')
+}
+
+const urlOf = (change: (url: URL) => void) => {
+  const url = new URL(server.url)
+  change(url)
+  return url.href
+}
+type Case = [string, () => string, string, typeof SchemaMissingError | typeof DatabaseRefusedError, RegExp]
+const cases: Case[] = [
+  [
+    'whose tables are missing',
+    () => server.url,
+    'nowhere',
+    SchemaMissingError,
+    /schema nowhere.*run migrate\(kit\)/,
+  ],
+  [
+    'whose user is unknown',
+    () =>
+      urlOf((url) => {
+        url.username = 'nobody_here'
+      }),
+    'fencepost',
+    DatabaseRefusedError,
+    /role "nobody_here" does not exist; check the user/,
+  ],
+  [
+    'whose password is wrong',
+    () =>
+      urlOf((url) => {
+        url.username = 'locked'
+        url.password = 'canary'
+      }),
+    'fencepost',
+    DatabaseRefusedError,
+    /password authentication failed for user "locked"; check the user and the password/,
+  ],
+  [
+    'whose database does not exist',
+    () =>
+      urlOf((url) => {
+        url.pathname = '/nowhere'
+      }),
+    'fencepost',
+    DatabaseRefusedError,
+    /database "nowhere" does not exist; create the database/,
+  ],
+  [
+    'whose user has no rights',
+    () =>
+      urlOf((url) => {
+        url.username = 'stranger'
+      }),
+    'forbidden',
+    DatabaseRefusedError,
+    /permission denied for schema forbidden; grant/,
+  ],
+]
+
+async function withKit(
+  url: string,
+  options: Partial<SagaKitOptions>,
+  use: (kit: ReturnType<typeof createSagaKit>) => Promise<void>,
+) {
+  const pool = new pg.Pool({ connectionString: url })
+  try {
+    await use(createSagaKit({ pool, ...options }))
+  } finally {
+    await pool.end()
+  }
+}
+
+describe.each(cases)('a kit %s', (_, urlOfCase, schema, error, words) => {
+  test('its relay says so with its first poll, and its consumer does not begin', async () => {
+    const seen: SagaEvent[] = []
+    await withKit(urlOfCase(), { schema, events: (event) => seen.push(event) }, async (kit) => {
+      const relay = createOutboxRelay({ kit, publisher: new RecordingPublisher() })
+      relay.start()
+      await eventually('the first error', () => seen.some(({ kind }) => kind === 'relay_error'))
+      const [first] = seen.filter((event) => event.kind === 'relay_error')
+      const reason = first?.error as Error
+      expect(reason).toBeInstanceOf(error)
+      expect(reason.message).toMatch(words)
+      await relay.stop().catch(() => {})
+      const subscriber = { subscribe: () => Promise.reject(new Error('must not be reached')) }
+      const consumer = createConsumer({ kit, subscriber, consumerId: 'c', handlers: {} })
+      await expect(consumer).rejects.toThrow(words)
+    })
+  })
+})
+
+test('a kit without `events` writes it to the console', async () => {
+  const written = vi.spyOn(console, 'error').mockImplementation(() => {})
+  try {
+    await withKit(server.url, { schema: 'nowhere' }, async (kit) => {
+      const relay = createOutboxRelay({
+        kit,
+        publisher: new RecordingPublisher(),
+        relayId: 'r-1',
+        pollIntervalMs: 1,
+      })
+      relay.start()
+      await eventually('a line', () => written.mock.calls.length > 0)
+      await relay.stop().catch(() => {})
+      expect(String(written.mock.calls[0])).toMatch(
+        /^fencepost saga: relay r-1: the schema nowhere lacks tables/,
+      )
+    })
+  } finally {
+    written.mockRestore()
+  }
+})
+
+describe('the log of events', () => {
+  const logged = (events: readonly SagaEvent[], clock = { monoMs: () => 0 }) => {
+    const lines: string[] = []
+    const log = eventLog(clock, {
+      error: (text) => lines.push(`error ${text}`),
+      warn: (text) => lines.push(`warn ${text}`),
+    })
+    for (const event of events) log(event)
+    return lines
+  }
+  const error = new BrokerUnavailableError('RabbitMQ is out of reach', {
+    cause: new Error('connect ECONNREFUSED'),
+  })
+  const reason = 'RabbitMQ is out of reach, because connect ECONNREFUSED'
+  const consumed = { kind: 'consumed', consumerId: 'c', type: 'Paid', durationMs: 1 } as const
+
+  test.each<[SagaEvent, string | undefined]>([
+    [{ kind: 'relay_error', relayId: 'r', error }, `error fencepost saga: relay r: ${reason}`],
+    [{ kind: 'consumer_error', consumerId: 'c', error }, `error fencepost saga: consumer c: ${reason}`],
+    [{ kind: 'saga_error', error }, `error fencepost saga: sagas: ${reason}`],
+    [
+      { kind: 'parked', what: 'message m', error },
+      `error fencepost saga: message m waits for a person: ${reason}`,
+    ],
+    [{ kind: 'pool_error', error }, `warn fencepost saga: an idle connection to PostgreSQL broke: ${reason}`],
+    [
+      { kind: 'publish_failed', destination: 'q', error },
+      `warn fencepost saga: a message for q was not sent: ${reason}`,
+    ],
+    [
+      { ...consumed, outcome: 'retry', error },
+      `warn fencepost saga: consumer c: a handler of Paid failed: ${reason}`,
+    ],
+    [{ ...consumed, outcome: 'processed' }, undefined],
+    [
+      { kind: 'saga_step_failed', sagaId: 's', step: 'pay', error },
+      `warn fencepost saga: saga s, step pay: ${reason}`,
+    ],
+    [
+      { kind: 'lock_renewal_failed', resources: ['a', 'b'], error },
+      `warn fencepost saga: lock renewal failed: a, b: ${reason}`,
+    ],
+    [{ kind: 'fenced_out', what: 'pay 1' }, 'warn fencepost saga: pay 1 was taken over by a newer holder'],
+    [{ kind: 'retained', table: 'inbox', deleted: 1 }, undefined],
+    [
+      {
+        kind: 'unhandled',
+        consumerId: 'c',
+        reason: 'unmapped',
+        messageId: 'm',
+        type: '',
+        outcome: 'passed',
+        error: new Error('no id'),
+      },
+      'warn fencepost saga: consumer c: message m was passed: no id',
+    ],
+  ])('%j', (event, line) => {
+    expect(logged([event])).toEqual(line === undefined ? [] : [line])
+  })
+
+  test('what repeats is written once a minute, with how often it came', () => {
+    let nowMs = 0
+    const event = (relayId: string): SagaEvent => ({ kind: 'relay_error', relayId, error: new Error('away') })
+    const lines: string[] = []
+    const log = eventLog({ monoMs: () => nowMs }, { error: (text) => lines.push(text), warn: () => {} })
+    for (; nowMs < 120_000; nowMs += 1_000) log(event('r'))
+    log({ kind: 'relay_error', relayId: 'r', error: new Error('another') })
+    expect(lines).toEqual([
+      'fencepost saga: relay r: away',
+      'fencepost saga: relay r: away (and 59 times since)',
+      'fencepost saga: relay r: another',
+    ])
+  })
+})
