@@ -12,9 +12,12 @@ import type { Config } from './load.ts'
 /** How long access tokens usually live at most. */
 const USUAL_TOKEN_LIFE_MS = 3_600_000
 
-export function hintsFor({ routes }: Pick<Config, 'routes'>): readonly string[] {
-  const guarded = routes.filter((route) => route.mode !== 'bypass')
-  return [...renewedTokens(guarded)]
+export function hintsFor(
+  config: Pick<Config, 'routes' | 'gatewayListen' | 'gatewayGrpcListen'>,
+): readonly string[] {
+  const guarded = config.routes.filter((route) => route.mode !== 'bypass')
+  const checks = config.gatewayListen.kind !== 'off' || config.gatewayGrpcListen.kind !== 'off'
+  return [...renewedTokens(guarded), ...(checks ? shortLeases(guarded) : [])]
 }
 
 function renewedTokens(routes: readonly ProtectedRoute[]): readonly string[] {
@@ -26,6 +29,16 @@ function renewedTokens(routes: readonly ProtectedRoute[]): readonly string[] {
   return [
     `${namesOf(likely)}: clients are distinguished by the whole Authorization header, and records are kept for up to ${longest}. A client that renews a bearer token (they usually live ${printDuration(USUAL_TOKEN_LIFE_MS)} or less) between two tries is another client then, and its request is executed again. With such tokens write principal: {jwt: {…}} (docs/guide/clients.md).`,
   ]
+}
+
+/** The claim of a gateway's check is renewed by nobody. */
+function shortLeases(routes: readonly ProtectedRoute[]): readonly string[] {
+  return routes
+    .filter(({ leaseMs, upstreamTimeoutMs }) => leaseMs < upstreamTimeoutMs)
+    .map(
+      (route) =>
+        `${namesOf([route])}: the lease is ${printDuration(route.leaseMs)}, and the application may take ${printDuration(route.upstreamTimeoutMs)}. Nobody renews the claim of a gateway's check (ext_proc does): where it ends first, a retry is executed a second time. Make the lease 2 to 3 times the p99 of the processing, and the round trip and drift besides (docs/operations/capacity.md).`,
+    )
 }
 
 /** The first of many: a warning that fills the screen is not read. */
