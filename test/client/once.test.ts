@@ -148,6 +148,23 @@ describe('addresses', () => {
     expect(refusals).toBe(-1)
   })
 
+  test('after an answer the page of something between is no refusal: completing is tried again', async () => {
+    let pages = 0
+    const client = createClient({
+      url: api.origin,
+      fetch: (input, init) => {
+        if (!String(input).endsWith('/complete') || pages > 0) return fetch(input, init)
+        pages += 1
+        return Promise.resolve(
+          new Response('<h1>500</h1>', { status: 500, headers: { 'content-type': 'text/html' } }),
+        )
+      },
+    })
+    expect(await client.once('addresses:page', async () => 1)).toEqual({ replayed: false, result: 1 })
+    expect(pages).toBe(1)
+    expect(await client.read('addresses:page')).toMatchObject({ state: 'COMPLETED' })
+  })
+
   test.each<[string, number, string, string]>([
     ['a page', 200, 'text/html', '<h1>Welcome</h1>'],
     ['another 404', 404, 'text/plain', 'Not Found'],

@@ -111,7 +111,8 @@ async function tryOnce(
       signal: overdue.signal,
     })
     const answer = documentIn(await response.text(), response.headers)
-    if (answer === undefined && !RETRIED.has(response.status))
+    // Once a sidecar has answered, a page is of something between: the call may have taken effect, and is tried again.
+    if (answer === undefined && !reached.yet && !RETRIED.has(response.status))
       return { error: notFencepost(url, response.status), retryAfterMs: 'never' }
     if (answer === undefined) throw new Error(`status ${response.status} without a document of fencepost`)
     reached.yet = true
