@@ -7,7 +7,7 @@
  */
 
 import type { Clock, Timer } from '../core/clock.ts'
-import { type AuditEntry, type AuditLog, deadLetterId } from '../core/coordination/audit-log.ts'
+import { type AuditLog, deadLetterId } from '../core/coordination/audit-log.ts'
 import {
   adoptOutcome,
   concludeOrphan,
@@ -19,6 +19,7 @@ import {
 import type { Leases } from '../core/ports.ts'
 import type { Token } from '../core/record/token.ts'
 import { isWork } from '../core/request/identity.ts'
+import { decideLetters } from './renewal-letters.ts'
 
 /** A lapsed claim as one node shows it. */
 export type Lapsed = { readonly recordKey: string; readonly token: Token }
@@ -47,9 +48,6 @@ export type OrphanSeen = Orphan
 
 /** Pause between two steps over the keys of a node: a step costs the node some 50 µs. */
 const STEP_PAUSE_MS = 20
-
-/** Letters of failed renewals that a round looks at, the newest. */
-const LETTERS_MAX = 1_000
 
 /** How many orphans are remembered as reported; a forgotten one is written again, as the same entry. */
 const REPORTED_MAX = 10_000
@@ -81,48 +79,8 @@ export function createSweeper(options: SweeperOptions) {
         onFailure(cause)
       }
     }
-    await decideLetters(over)
+    await decideLetters(options, over)
     return open
-  }
-
-  /**
-   * Closes letters about failed renewals that have an answer: the claim's own outcome stands on its record, or the application
-   * says that the claim was not executed. Where a retry took over, the record itself no longer shows the question.
-   */
-  async function decideLetters(over: AbortSignal): Promise<void> {
-    const letters = await auditLog.read('dead-letters', LETTERS_MAX)
-    if (letters.kind === 'unavailable') return
-    for (const letter of letters.entries) {
-      if (over.aborted) return
-      if (letter.kind !== 'renewal_failed') continue
-      const because = await answerTo(letter)
-      if (because === undefined) continue
-      const { id, recordKey } = letter
-      const fields = { act: 'settle', entry: id, by: 'sweeper', because }
-      const line = {
-        id: `sweeper:settle:${id}`,
-        kind: 'operator',
-        atWallMs: clock.wallMs(),
-        recordKey,
-        fields,
-      } as const
-      if (await auditLog.append('audit', line)) await auditLog.remove('dead-letters', id)
-    }
-  }
-
-  /** Undefined while nobody but a person can know. */
-  async function answerTo({ recordKey, fields }: AuditEntry): Promise<string | undefined> {
-    const { fingerprint = '', attempt } = fields
-    const orphan = { recordKey, fingerprint, attempt: Number(attempt ?? 1), token: Number(fields.token) }
-    const record = await leases.read(recordKey)
-    if (record.kind === 'unavailable' || record.kind === 'damaged') return undefined
-    if (record.kind === 'completed' && record.token === orphan.token) return 'its outcome was recorded'
-    // Only of a claim that another one surely came after (see `look`). As long as it is the last one of its record, the
-    // record is looked at, and the answer written to it.
-    const isLater = 'token' in record && record.token > orphan.token
-    if (!isLater || (record.kind === 'claimed' && record.majorityReached !== true)) return undefined
-    if (ask === undefined || (await ask(orphan)) !== 'released') return undefined
-    return 'the application says that it was not carried out'
   }
 
   async function look(recordKey: string): Promise<boolean> {
