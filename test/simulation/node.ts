@@ -193,7 +193,7 @@ export class SimulatedNode {
     this.#wallOffsetMs += ms
   }
 
-  /** Time service: the clock is right again. Only while no lease is held, for this is a step itself. */
+  /** Time service: the clock is right again. Where it was far off only while no lease is held, for this is a step itself. */
   setClockRight(aheadMs: number): void {
     this.#wallOffsetMs = aheadMs - this.#scheduler.nowMs * (this.#rate - 1)
   }

@@ -22,6 +22,7 @@ export class SimulatedProcess {
   readonly #rate: number
   #wallOffsetMs: number
   #stoppedUntilMs = 0
+  #correctedMs = 0
   #dead = false
   /** On resuming it handles messages before timers; else both in the order in which they came due. */
   answersFirst = false
@@ -57,9 +58,11 @@ export class SimulatedProcess {
     this.#wallOffsetMs += ms
   }
 
-  /** Time service: removes the drift of the wall clock; steps stay. */
+  /** Time service: removes what the wall clock has drifted since it was last corrected; steps stay. */
   correctDrift(): void {
-    this.#wallOffsetMs -= this.#scheduler.nowMs * (this.#rate - 1)
+    const { nowMs } = this.#scheduler
+    this.#wallOffsetMs -= (nowMs - this.#correctedMs) * (this.#rate - 1)
+    this.#correctedMs = nowMs
   }
 
   stopFor(ms: number): void {
