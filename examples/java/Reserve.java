@@ -109,7 +109,7 @@ public class Reserve {
     String token = "\"fencing_token\":" + fencingToken;
     long leaseMs = Long.parseLong(member(held.body(), "expires_in_ms"));
     try (Heartbeat heartbeat = new Heartbeat(path, "{" + token + "}", leaseMs, sentAt)) {
-      // … the work: here it outlasts a third of its lease, so that a heartbeat is seen …
+      // ... the work: here it outlasts a third of its lease, so that a heartbeat is seen ...
       heartbeat.extended.await(10, TimeUnit.SECONDS);
       if (heartbeat.lost()) throw new IOException("the lease was lost: another worker may have begun");
       write(ledger, order, amount, Long.parseLong(fencingToken));
@@ -123,8 +123,8 @@ public class Reserve {
   }
 
   /**
-   * Refuses a token that is smaller than that of the row. In a database this is one statement: {@code INSERT … ON CONFLICT (order_id)
-   * DO UPDATE … WHERE payment.fencing_token <= excluded.fencing_token}. A file has no such, and serves one process at a time.
+   * Refuses a token that is smaller than that of the row. In a database this is one statement: {@code INSERT ... ON CONFLICT (order_id)
+   * DO UPDATE ... WHERE payment.fencing_token <= excluded.fencing_token}. A file has no such, and serves one process at a time.
    */
   static void write(Path ledger, String order, int amount, long token) throws IOException {
     if (Files.exists(ledger))
