@@ -239,7 +239,7 @@ export const MUTANTS: readonly Mutant[] = [
     file: 'test/simulation/node.ts',
     from: 'return voting\n',
     to: 'return answer.kind\n',
-    killedBy: ['S13', 'S1'],
+    killedBy: ['F2', 'S13', 'S1'],
   },
   {
     name: 'no-quarantine',
