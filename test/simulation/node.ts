@@ -61,7 +61,7 @@ export class SimulatedNode {
   founder: { readonly nonce: string; readonly untilNodeMs: number } | undefined
   readonly keys = new Set<string>()
   readonly #scheduler: Scheduler
-  readonly #rate: number
+  #rate: number
   readonly #onExecuted: (executed: Executed) => void
   #wallOffsetMs: number
   #stoppedUntilMs = 0
@@ -193,9 +193,10 @@ export class SimulatedNode {
     this.#wallOffsetMs += ms
   }
 
-  /** Time service: the clock is right again. Where it was far off only while no lease is held, for this is a step itself. */
+  /** Time service: the clock is right again, and keeps the right rate. Only while no lease is held, for this is a step itself. */
   setClockRight(aheadMs: number): void {
-    this.#wallOffsetMs = aheadMs - this.#scheduler.nowMs * (this.#rate - 1)
+    this.#rate = 1
+    this.#wallOffsetMs = aheadMs
   }
 
   stopFor(ms: number): void {

@@ -22,7 +22,7 @@ export class SimulatedProcess {
   readonly #rate: number
   #wallOffsetMs: number
   #stoppedUntilMs = 0
-  #correctedMs = 0
+  #wallRate: number
   #dead = false
   /** On resuming it handles messages before timers; else both in the order in which they came due. */
   answersFirst = false
@@ -33,10 +33,11 @@ export class SimulatedProcess {
     this.name = name
     this.#scheduler = scheduler
     this.#rate = 1 + ratePpm / 1_000_000
+    this.#wallRate = this.#rate
     this.#wallOffsetMs = wallOffsetMs
     this.clock = {
       monoMs: () => 1_000 + scheduler.nowMs * this.#rate,
-      wallMs: () => EPOCH_WALL_MS + scheduler.nowMs * this.#rate + this.#wallOffsetMs,
+      wallMs: () => EPOCH_WALL_MS + scheduler.nowMs * this.#wallRate + this.#wallOffsetMs,
       timer: (delayMs, fire) => this.#timer(delayMs, fire),
     }
   }
@@ -58,11 +59,9 @@ export class SimulatedProcess {
     this.#wallOffsetMs += ms
   }
 
-  /** Time service: removes what the wall clock has drifted since it was last corrected; steps stay. */
+  /** Time service: removes the drift of the wall clock, and keeps it at the right rate; steps stay. */
   correctDrift(): void {
-    const { nowMs } = this.#scheduler
-    this.#wallOffsetMs -= (nowMs - this.#correctedMs) * (this.#rate - 1)
-    this.#correctedMs = nowMs
+    this.#wallRate = 1
   }
 
   stopFor(ms: number): void {

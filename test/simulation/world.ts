@@ -39,8 +39,6 @@ const IDLE_MS = HEAL_MS + 8_000
 const LEFT_MS = IDLE_MS + 4_000
 /** Corrected clocks have jumped: their nodes have been enrolled again. */
 const PROBE_MS = LEFT_MS + 5_000
-/** Between two small corrections: at the largest rate each is below {@link STEP_TOLERATED_MS}. */
-const CLOCK_EVERY_MS = 500
 /** The part of a lease's margin that drift and the granularity of expiry leave. */
 const STEP_TOLERATED_MS = 3
 /**
@@ -124,26 +122,15 @@ export class World {
     this.#correctClocks()
     for (const { links } of this.#sidecars) for (const link of links) link.inspect()
     const revivedMs = this.#revivedLeasesMs()
-    this.#keepClocksRight(END_MS + revivedMs)
     await scheduler.run(PROBE_MS + revivedMs)
     this.#probe()
     await scheduler.run(END_MS + revivedMs)
   }
 
-  /** Time services correct rates that differ for this long, and undo steps. */
+  /** Time services correct rates that differ for this long, and undo steps: in a healthy cluster clocks stay together. */
   #correctClocks(): void {
     for (const { process } of this.#sidecars) process.correctDrift()
     for (const node of this.nodes) node.setClockRight(this.#aheadMs(node.index))
-  }
-
-  /** And go on with it: in a healthy cluster clocks do not drift apart while a long lease runs out. */
-  #keepClocksRight(untilMs: number): void {
-    const { scheduler } = this
-    if (scheduler.nowMs + CLOCK_EVERY_MS > untilMs) return
-    scheduler.after(CLOCK_EVERY_MS, () => {
-      this.#correctClocks()
-      this.#keepClocksRight(untilMs)
-    })
   }
 
   /**
