@@ -259,13 +259,13 @@ async function untilAllVote(
   while (why === 'event') {
     const waiting = groups.filter((group) => group.states().some(({ state }) => state.kind === 'quarantined'))
     if (waiting.length === 0 && groups.every(hasMajority)) break
-    blocked = waiting.length > 0 && waiting.every((group) => !isNew(group) && isBlocked(group))
+    const forgetful = waiting.filter((group) => !isNew(group))
+    blocked = forgetful.length > 0 && forgetful.every(isBlocked)
     if (blocked) break
     // One that forgot waits for as long as its quarantine lasts. A new one waits for nodes that do not answer, if for any.
     const over = new AbortController()
-    const patience = waiting.every(isNew)
-      ? [pause(silenceMs, 'silent' as const, { signal: over.signal })]
-      : []
+    const patience =
+      forgetful.length === 0 ? [pause(silenceMs, 'silent' as const, { signal: over.signal })] : []
     why = await Promise.race([progress.next(), stopped.promise, ...patience])
     over.abort()
     await Promise.allSettled(patience)

@@ -173,3 +173,16 @@ test('a new group is founded only when the other groups are known to agree', asy
   const together = await command(`one=${one};two=${two}`, 'enroll')
   expect([together.exitCode, together.stderr, together.stdout]).toEqual([0, '', expect.anything()])
 }, 60_000)
+
+test('beside a group that forgot too much, a new group is not waited for', async () => {
+  await using servers = await startRedisServers(6)
+  const both = [0, 3]
+    .map((at) => `${at === 0 ? 'one' : 'two'}=${servers.urls.slice(at, at + 3).join()}`)
+    .join(';')
+  expect((await command(both, 'enroll')).exitCode).toBe(0)
+  const forgetful = [0, 1, 3, 4, 5]
+  await Promise.all(forgetful.map((index) => servers.kill(index)))
+  await Promise.all(forgetful.map((index) => servers.start(index)))
+  const blocked = await command(both, 'enroll')
+  expect([blocked.exitCode, blocked.stderr]).toEqual([69, expect.stringContaining('declare-loss')])
+}, 60_000)
