@@ -1,6 +1,8 @@
 // The kit inside the transactions of other libraries, on the real libraries: one connection, one commit.
 
 import {
+  createSagaRunner,
+  defineSaga,
   fromDrizzle,
   fromKnex,
   fromKysely,
@@ -175,6 +177,15 @@ describe.each(Object.keys(libraries))('%s', (name) => {
       [1, 0, 0],
       [0, 0, 0],
     ])
+  })
+
+  test('a saga begins with the transaction, once, and its id with another input is an error', async () => {
+    const order = defineSaga<{ n: number }>(`order of ${name}`).step({ name: 'pay', effect: async () => 1 })
+    const runner = createSagaRunner({ kit, definitions: [order] })
+    const begin = (n: number) =>
+      library.transaction((tx) => runner.begin(tx, order, { sagaId: `${name}/saga`, input: { n } }))
+    expect([await begin(1), await begin(1)]).toEqual([true, false])
+    await expect(begin(2)).rejects.toBeInstanceOf(IdempotencyKeyReuseError)
   })
 
   test('publish outside a transaction is refused, and writes nothing', async () => {

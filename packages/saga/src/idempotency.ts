@@ -13,7 +13,7 @@ import { IdempotencyKeyReuseError, NoConnectionError, OperationInProgressError }
 import { refuseOptions, type SagaKit } from './kit.ts'
 import { requireName } from './names.ts'
 import { join, transactionAround, transactionOf } from './open-transactions.ts'
-import { requestHash } from './request-hash.ts'
+import { requestHash, sameHash } from './request-hash.ts'
 import type { TransactionOptions } from './transaction.ts'
 
 export type IdempotencyRequest = {
@@ -150,7 +150,7 @@ async function replay<T>(
   key: string,
   hash: Buffer,
 ): Promise<Replayable<T>> {
-  const { rows } = await tx.query<{ request_hash: Buffer; status: string; result: string }>(
+  const { rows } = await tx.query<{ request_hash: Uint8Array; status: string; result: string }>(
     `SELECT request_hash, status, result::text AS result FROM ${s}.idempotency_keys WHERE scope = $1 AND key = $2`,
     [scope, key],
   )
@@ -159,11 +159,6 @@ async function replay<T>(
   if (!sameHash(row.request_hash, hash)) throw new IdempotencyKeyReuseError(scope, key)
   if (row.status !== 'completed') throw new IdempotencyKeyReuseError(scope, key)
   return { replayed: true, result: JSON.parse(row.result) as T }
-}
-
-/** A driver may hand out bytes as a plain Uint8Array. */
-export function sameHash(stored: Uint8Array, hash: Buffer): boolean {
-  return Buffer.compare(stored, hash) === 0
 }
 
 /** The caller gets the stored text, so a replay cannot differ from the first answer. */

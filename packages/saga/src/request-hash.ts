@@ -64,3 +64,8 @@ function canonicalObject(value: object, depth: number): string {
     .map(([name, member]) => `${canonicalJson(name)}:${canonicalJson(member, depth + 1)}`)
   return `{${members.join(',')}}`
 }
+
+/** A driver may hand out bytes as a plain Uint8Array. */
+export function sameHash(stored: Uint8Array, hash: Buffer): boolean {
+  return Buffer.compare(stored, hash) === 0
+}

@@ -8,7 +8,7 @@ import type { Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { requireName } from './names.ts'
-import { canonicalJson, hashOfText } from './request-hash.ts'
+import { canonicalJson, hashOfText, sameHash } from './request-hash.ts'
 import { askAgain, type StepStatus, unparkSagaSteps } from './saga-step-rows.ts'
 import { withCreationContext } from './trace-context.ts'
 
@@ -55,11 +55,11 @@ export async function insertSaga(
     [sagaId, name, text, hash, JSON.stringify(headers)],
   )
   if (inserted.rowCount === 0) {
-    const { rows } = await tx.query<{ request_hash: Buffer }>(
+    const { rows } = await tx.query<{ request_hash: Uint8Array }>(
       `SELECT request_hash FROM ${s}.saga_instances WHERE saga_id = $1`,
       [sagaId],
     )
-    if (!rows[0]!.request_hash.equals(hash)) throw new IdempotencyKeyReuseError(`saga ${name}`, sagaId)
+    if (!sameHash(rows[0]!.request_hash, hash)) throw new IdempotencyKeyReuseError(`saga ${name}`, sagaId)
     return false
   }
   await tx.query(
