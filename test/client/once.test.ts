@@ -116,6 +116,8 @@ describe('addresses', () => {
     ['redis://127.0.0.1:6379', 'is no address of http or https'],
     ['http://127.0.0.1:8081/?a=1', 'has a query or a fragment'],
     ['http://user:secret@127.0.0.1:8081', 'has a user or a password'],
+    ['http://user:secret#1@127.0.0.1:8081', 'is no address of http or https'],
+    ['http://secret@127.0.0.1:8081', 'has a user or a password'],
   ])('%s is refused when the client is made', (url, why) => {
     expect(() => createClient({ url })).toThrow(why)
     expect(() => createClient({ url })).not.toThrow('secret')

@@ -52,8 +52,8 @@ function addressOf(given: string): string {
         : url.username !== '' || url.password !== ''
           ? 'has a user or a password, which `fetch` refuses: use the option `token`'
           : undefined
-  // A password must not come into a log with the message.
-  const shown = url?.password ? 'the url' : `the url ${JSON.stringify(given)}`
+  // A password must not come into a log with the message, and one with a `#` or a `/` makes an address that is none.
+  const shown = given.includes('@') ? 'the url' : `the url ${JSON.stringify(given)}`
   if (fault !== undefined) throw new TypeError(`${shown} ${fault}; give one such as http://127.0.0.1:8081`)
   return given.replace(/\/+$/, '')
 }
