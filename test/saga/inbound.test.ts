@@ -302,6 +302,23 @@ describe('in the inbox', () => {
     expect(handled.map(({ payload }) => payload)).toEqual([{ n: 5 }])
   })
 
+  test.each([
+    ['a UUID in capitals', 'ABCDEF00-0000-4000-8000-000000000001'],
+    ['a text too long for an index', 'x'.repeat(9_000)],
+  ])('a replayed dead letter by the id %s has the id that its handler saw before', async (_, id) => {
+    const seen: string[] = []
+    const failing: InboxOptions['handlers'] = {
+      OrderPlaced: async (_tx, { messageId }) => {
+        seen.push(messageId)
+        throw new Error('not today')
+      },
+    }
+    await inbox({ handlers: failing, retry: { maxAttempts: 1 } }).deliver(own(id))
+    await replayDeadLetters(kit, [(await listDeadLetters(kit))[0]!.id])
+    await replayOnce(kit, 'test', failing)
+    expect(seen).toEqual([id, id])
+  })
+
   test('an unhandled type is replayed once there is a handler, and has parked no sequence', async () => {
     const aggregate = { 'fencepost-aggregate-type': 'order', 'fencepost-aggregate-id': 'o-1' }
     const of = (id: string, type: string) =>

@@ -133,7 +133,10 @@ function arrivalOf(letter: Letter, { inbound = fencepostMessages }: Reading): Ar
   const { isText, ...kept } = letter.delivery
   const body: string = isText ? JSON.parse(letter.body) : letter.body
   const read = readDelivery(inbound, { ...kept, body, redelivered: true })
-  return wasUnmapped(letter) ? read : { ...read, message: { ...message, body } }
+  if (wasUnmapped(letter)) return read
+  // As its handler saw it before, and may have made a key of it: the letter has the id as it is stored.
+  const { messageId } = storedId(read.message.messageId) === letter.message_id ? read.message : message
+  return { ...read, message: { ...message, messageId, body } }
 }
 
 type Known = { request_hash: Buffer; status: string }
