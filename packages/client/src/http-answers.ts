@@ -14,6 +14,7 @@ import {
   RefusedError,
   UndecidedError,
 } from './errors.ts'
+import { RETRIED } from './transport.ts'
 
 export type HttpAnswer = {
   readonly status: number
@@ -24,8 +25,6 @@ export type HttpAnswer = {
 
 const PROBLEMS = 'https://fencepost.dev/problems/'
 const RETRY_AFTER_SECONDS = 1
-/** Of a refused call: too many others, or a sidecar that ends. It was not carried out, and may be later. */
-const BUSY = new Set([408, 429, 502, 503, 504])
 
 /** Undefined where the error is none of fencepost's, or a mistake in the call: leave it to the server's own handling. */
 export function answerTo(error: unknown): HttpAnswer | undefined {
@@ -37,7 +36,7 @@ export function answerTo(error: unknown): HttpAnswer | undefined {
     return problem(422, error.code, 'The key was first used for another request')
   if (error instanceof UndecidedError)
     return problem(409, error.code, 'An earlier attempt ended without a known outcome')
-  if (error instanceof RefusedError && !BUSY.has(error.status)) return undefined
+  if (error instanceof RefusedError && !RETRIED.has(error.status)) return undefined
   // Lost, fenced, undecided, without a quorum or without a sidecar: a retry learns what stands.
   return problem(
     503,

@@ -48,7 +48,8 @@ export function nowMs(): number {
 
 const FIRST_DELAY_MS = 50
 const LONGEST_DELAY_MS = 2_000
-const RETRIED = new Set([408, 429, 502, 503, 504])
+/** A later try may succeed: too many others, or a sidecar that ends. */
+export const RETRIED: ReadonlySet<number> = new Set([408, 429, 502, 503, 504])
 /** No process listens there, or no machine has the name: in the words of Node, and of Bun. */
 const NO_LISTENER = /^(ECONNREFUSED|ENOTFOUND|ConnectionRefused)$/
 
