@@ -87,7 +87,10 @@ function lineOf(event: SagaEvent): Line | undefined {
 /** The error and up to three causes, which say what the client library or the server said. */
 function reasonOf(error: unknown): string {
   const reasons: string[] = []
-  for (let one = error; one !== undefined && one !== null && reasons.length < 4; )
-    [reasons[reasons.length], one] = [errorText(one), (one as { cause?: unknown }).cause]
+  let one: unknown = error
+  while (one !== undefined && one !== null && reasons.length < 4) {
+    reasons.push(errorText(one))
+    one = (one as { cause?: unknown }).cause
+  }
   return [...new Set(reasons)].join(', because ')
 }
