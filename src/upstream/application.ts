@@ -163,9 +163,10 @@ function isStream({ status, headers }: Reply, method: string): boolean {
     : codings.trim().toLowerCase() !== 'chunked'
 }
 
-async function* rest(kept: readonly Buffer[], parts: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
+async function* rest(kept: Buffer[], parts: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
   try {
-    yield* kept
+    // Each is let go as it is passed on: the beginning of a long answer is not held until its end.
+    for (let part = kept.shift(); part !== undefined; part = kept.shift()) yield part
     for (let part = await parts.next(); part.done !== true; part = await parts.next()) yield part.value
   } finally {
     // The consumer stopped reading: only this ends the exchange.

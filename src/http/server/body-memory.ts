@@ -1,11 +1,12 @@
 /**
- * How many bytes of bodies this process holds at once, over all listeners.
+ * How many bytes of bodies this process holds at once, over the proxy and the listeners for gateways and Envoy.
  *
  * A container has a memory limit, and the kernel kills a process that goes beyond it, with every request under way. So bodies have a
  * budget: a request whose body does not fit any more is refused, and an answer that does not fit is passed on without being kept.
  * Requests may fill three quarters of it, so that a flood of them leaves room for the answers of those that were admitted.
  *
- * Owns the count. What is streamed is not counted: it holds a few buffers, whatever its length.
+ * Owns the count. What is streamed is not counted: it holds a few buffers, whatever its length; an answer that turned out too long to
+ * be kept holds its beginning as well, until that has been passed on.
  */
 
 export interface BodyMemory {
