@@ -157,7 +157,11 @@ export function askOf(
     )
     if (result.kind !== 'answered') return 'unknown'
     // The rest of an oversized answer is not needed: starting and stopping the read returns the connection.
-    for await (const _ of result.response.oversized?.stream ?? []) break
+    try {
+      for await (const _ of result.response.oversized?.stream ?? []) break
+    } catch {
+      // It broke off, which says no more than an answer that is too long.
+    }
     if (result.response.status !== 200) return 'unknown'
     const verdict = verdictIn(result.response.body)
     if (verdict === undefined)

@@ -12,6 +12,17 @@ const ORPHAN = {
   attempt: 1,
 }
 
+function applicationAt(origin: string) {
+  return createApplication({
+    address: { kind: 'http', origin },
+    connectTimeoutMs: 500,
+    bodyIdleMs: 60_000,
+    connectionsMax: 1,
+    keepAliveMs: 4_000,
+    clock: systemClock,
+  })
+}
+
 test.each<[status: number, body: string]>([
   [200, `{"outcome":"completed","why":"${'x'.repeat(1_000_000)}"}`],
   [404, 'no such page '.repeat(100_000)],
@@ -19,15 +30,18 @@ test.each<[status: number, body: string]>([
   await using server = await startApplication((_request, response) => {
     response.writeHead(status).end(body)
   })
-  await using application = createApplication({
-    address: { kind: 'http', origin: server.origin },
-    connectTimeoutMs: 500,
-    bodyIdleMs: 60_000,
-    connectionsMax: 1,
-    keepAliveMs: 4_000,
-    clock: systemClock,
-  })
+  await using application = applicationAt(server.origin)
   const ask = askOf({ settlePath: '/settle' }, { application, onFailure: () => {} })
   for (let round = 0; round < 3; round += 1) expect(await ask?.(ORPHAN)).toBe('unknown')
   expect(server.seen.map(({ target }) => target)).toEqual(['/settle', '/settle', '/settle'])
+})
+
+test('an answer without a length that breaks off counts as unknown, and the round goes on', async () => {
+  await using server = await startApplication((_request, response) => {
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' }).flushHeaders()
+    setTimeout(() => response.destroy(), 50)
+  })
+  await using application = applicationAt(server.origin)
+  const ask = askOf({ settlePath: '/settle' }, { application, onFailure: () => {} })
+  expect(await ask?.(ORPHAN)).toBe('unknown')
 })
