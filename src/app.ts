@@ -105,7 +105,11 @@ async function build(config: Config, environment: AppEnvironment) {
   for (const hint of hintsFor(config)) log.warn({ hint }, 'the configuration is accepted, with a warning')
   const secrets = secretsOf(config, environment.readFile, log)
   const nodes = await connectedNodes(config, telemetry)
-  const stack = openStack(config, nodes, { clock, random, events, tracedNode, required: size.required })
+  const failedLater = (err: unknown) => log.error({ err }, 'work in the background failed')
+  // Apart from late offers and without a limit: in an outage they would take the places of outcomes.
+  const lateClaims = createBackground(Number.POSITIVE_INFINITY, failedLater)
+  const { required } = size
+  const stack = openStack(config, nodes, { clock, random, events, tracedNode, required, lateClaims })
   if (stack.auditLog !== undefined)
     telemetry.tell(
       appendAudit(stack.auditLog, clock, (err) => log.warn({ err }, 'the audit log was not written')),
@@ -118,9 +122,7 @@ async function build(config: Config, environment: AppEnvironment) {
   const core = { bodyMemory, leases: stack.leases, quotas, clock, random, events, tracing }
   const recent = createRecentDecisions(config, () => clock.wallMs())
   if (config.operatorListen.kind !== 'off') telemetry.tell(recent.observe)
-  const background = createBackground(LATE_OFFERS_MAX, (err) =>
-    log.error({ err }, 'work in the background failed'),
-  )
+  const background = createBackground(LATE_OFFERS_MAX, failedLater)
   const sagas = openSagas(config, clock, (err) =>
     log.warn({ err }, 'the database of the sagas did not answer'),
   )
@@ -158,6 +160,7 @@ async function build(config: Config, environment: AppEnvironment) {
     stack,
     core,
     background,
+    lateClaims,
     sagas,
     listeners,
     /** Disposes of all parts but the listeners. */
@@ -247,18 +250,23 @@ function coordinate(config: Config, { stack, core, listeners, log }: Parts): Coo
   })
 }
 
-async function drain(config: Config, { log, listeners, background }: Parts, state: State): Promise<void> {
+async function drain(
+  config: Config,
+  { log, listeners, background, lateClaims }: Parts,
+  state: State,
+): Promise<void> {
   state.phase = 'draining'
   log.info('draining: new work is refused, work under way is finished')
   const untilMonoMs = clock.monoMs() + config.drainTimeoutMs
   // Holders go on extending and completing reservations while the proxy finishes its requests, and the sweeper may be
   // waiting for the application.
   await Promise.all([state.coordination?.[Symbol.asyncDispose](), listeners.close(config.drainTimeoutMs)])
-  await within(background.drained(), untilMonoMs - clock.monoMs())
+  const drained = Promise.all([background.drained(), lateClaims.drained()])
+  await within(drained, untilMonoMs - clock.monoMs())
 }
 
 /** Waits for the work within the limit. Unlike other timers this one keeps the process alive. */
-async function within(work: Promise<void>, limitMs: number): Promise<void> {
+async function within(work: Promise<unknown>, limitMs: number): Promise<void> {
   const ended = new AbortController()
   const overdue = setTimeout(Math.max(0, limitMs), undefined, { signal: ended.signal }).catch(() => {})
   await Promise.race([work, overdue])

@@ -25,6 +25,7 @@
  */
 
 import type { Config } from '../config/load.ts'
+import type { Background } from '../core/background.ts'
 import { withClaimDeadline } from '../core/claims/claim-deadline.ts'
 import { createLeases } from '../core/claims/leases.ts'
 import { type SharedLeases, shareLeases } from '../core/claims/shared-leases.ts'
@@ -52,6 +53,8 @@ export type StackPorts = Outside & {
   readonly tracedNode: (node: RecordNode) => RecordNode
   /** A majority of one group. */
   readonly required: number
+  /** Claims that outlive their callers. */
+  readonly lateClaims: Background
 }
 
 export type Stack = Disposable & {
@@ -181,10 +184,10 @@ function groupStack(
   config: Config,
   { name, nodes, redis }: NodeGroup,
   own: Leases,
-  { tracedNode, required, ...outside }: StackPorts,
+  { tracedNode, required, lateClaims, ...outside }: StackPorts,
 ): GroupStack {
   const quorum = roundsOver(config, nodes, outside, tracedNode)
-  const inTime = withClaimDeadline(createLeases({ ...outside, quorum }), { ...outside, required })
+  const inTime = withClaimDeadline(createLeases({ ...outside, quorum }), { ...outside, required, lateClaims })
   const guarded = withQuorumBreaker(inTime, {
     ...outside,
     ...(name === '' ? {} : { group: name }),

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type OpenNodes, openNodes } from '../../src/app/cluster.ts'
 import { openStack, type Stack } from '../../src/app/stack.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { createBackground } from '../../src/core/background.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
@@ -40,7 +41,10 @@ beforeAll(async () => {
     events: { publish: (event: CoreEvent) => void events.push(event) },
   }
   nodes = await openNodes(loaded.config, systemClock, systemRandom, outside.events)
-  stack = openStack(loaded.config, nodes, { ...outside, tracedNode: (node) => node, required: 3 })
+  const lateClaims = createBackground(Number.POSITIVE_INFINITY, (cause) => {
+    throw cause
+  })
+  stack = openStack(loaded.config, nodes, { ...outside, tracedNode: (node) => node, required: 3, lateClaims })
 })
 afterAll(async () => {
   for (const index of [0, 1, 2]) servers.resume(index)

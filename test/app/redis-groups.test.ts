@@ -4,6 +4,7 @@ import { openNodes } from '../../src/app/cluster.ts'
 import { openClusters } from '../../src/app/redis-groups.ts'
 import { openStack } from '../../src/app/stack.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { createBackground } from '../../src/core/background.ts'
 import { SILENT } from '../../src/core/events.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
@@ -26,7 +27,8 @@ test('with a key ring, a command sees the outcome of a record as the sidecar doe
   const outside = { clock: systemClock, random: systemRandom, events: SILENT }
   const nodes = await openNodes(config, systemClock, systemRandom, SILENT)
   onTestFinished(() => nodes[Symbol.asyncDispose]())
-  using stack = openStack(config, nodes, { ...outside, tracedNode: (node) => node, required: 2 })
+  const lateClaims = createBackground(Number.POSITIVE_INFINITY, () => {})
+  using stack = openStack(config, nodes, { ...outside, tracedNode: (node) => node, required: 2, lateClaims })
   const request = { key: keyOf('sealed'), fingerprint: fingerprintOf('sealed'), budgetMs: 5_000 }
   const claimed = await stack.leases.claim({ ...request, leaseMs: 30_000, retentionMs: 60_000 })
   if (claimed.kind !== 'granted') throw new Error(claimed.kind)

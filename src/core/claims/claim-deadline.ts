@@ -7,6 +7,7 @@
  * Owns the deadline alone. Inside the quorum breaker, so that a claim that was cut short counts as what it is.
  */
 
+import type { Background } from '../background.ts'
 import type { Clock } from '../clock.ts'
 import type { ClaimRequest, ClaimResult, Leases } from '../ports.ts'
 
@@ -17,8 +18,8 @@ export type ClaimDeadlineOptions = {
   /** A majority. */
   readonly required: number
   readonly clock: Clock
-  /** A claim that outlived its caller failed. */
-  readonly onFailure?: (cause: unknown) => void
+  /** Has the claims that outlive their callers, without a limit: a process that stops waits until they are withdrawn. */
+  readonly lateClaims: Background
 }
 
 export function withClaimDeadline(leases: Leases, options: ClaimDeadlineOptions): Leases {
@@ -28,35 +29,27 @@ export function withClaimDeadline(leases: Leases, options: ClaimDeadlineOptions)
 function claimInTime(
   leases: Leases,
   request: ClaimRequest,
-  { clock, required, onFailure = () => {} }: ClaimDeadlineOptions,
+  { clock, required, lateClaims }: ClaimDeadlineOptions,
 ): Promise<ClaimResult> {
   let heard = 0
   const claiming = leases.claim({ ...request, onHeard: (answered) => (heard = answered) })
   return new Promise((resolve, reject) => {
-    let isOver = false
     const end = () => {
-      isOver = true
       resolve(
         heard < required
           ? { kind: 'unavailable', answered: heard, required }
           : { kind: 'contended', retryAfterMs: CONTENDED_RETRY_AFTER_MS, answered: heard },
       )
+      lateClaims.start(async () => {
+        const result = await claiming
+        if (result.kind === 'granted') await leases.withdraw(result.lease)
+      })
     }
     // Timers run before sockets are read: after a stall of our own loop the answers may be there already, and are read first.
     let timer = clock.timer(request.budgetMs, () => {
       timer = clock.timer(0, end)
     })
-    claiming.then(
-      (result) => {
-        timer.cancel()
-        resolve(result)
-        if (isOver && result.kind === 'granted') leases.withdraw(result.lease).catch(onFailure)
-      },
-      (cause: unknown) => {
-        timer.cancel()
-        if (isOver) onFailure(cause)
-        reject(cause)
-      },
-    )
+    // Cancelled first: a grant is either the caller's or withdrawn.
+    claiming.finally(() => timer.cancel()).then(resolve, reject)
   })
 }

@@ -1,5 +1,6 @@
 /** The wait for a claim ends with its budget; what is granted afterwards is withdrawn. */
 import { expect, test } from 'vitest'
+import { createBackground } from '../../../src/core/background.ts'
 import { withClaimDeadline } from '../../../src/core/claims/claim-deadline.ts'
 import type { ClaimRequest, ClaimResult, Lease, Leases } from '../../../src/core/ports.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
@@ -28,16 +29,13 @@ function started(heard: readonly number[] = []) {
       return { kind: 'released' }
     },
   } as unknown as Leases
-  const inTime = withClaimDeadline(leases, {
-    clock,
-    required: 3,
-    onFailure: (cause) => void failures.push(cause),
-  })
+  const lateClaims = createBackground(Number.POSITIVE_INFINITY, (cause) => void failures.push(cause))
+  const inTime = withClaimDeadline(leases, { clock, required: 3, lateClaims })
   let result: ClaimResult | undefined
   const claimed = inTime.claim(REQUEST).then((one) => {
     result = one
   })
-  return { clock, withdrawn, failures, resolve, reject, claimed, result: () => result }
+  return { clock, withdrawn, failures, lateClaims, resolve, reject, claimed, result: () => result }
 }
 
 test('a claim that is decided in time is the caller’s, and leaves no timer', async () => {
@@ -75,6 +73,16 @@ test('what is granted after the refusal is withdrawn, and nothing else is', asyn
   held.resolve({ kind: 'held', retryAfterMs: 1 })
   await held.clock.advance(0)
   expect(held.withdrawn).toEqual([])
+})
+
+test('a process that stops waits for a claim whose caller is gone, until it is withdrawn', async () => {
+  const { clock, resolve, lateClaims, withdrawn } = started()
+  expect(lateClaims.running).toBe(0)
+  await clock.advance(100)
+  expect(lateClaims.running).toBe(1)
+  resolve(GRANTED)
+  await lateClaims.drained()
+  expect(withdrawn).toEqual([{ key: 'k', token: 1 }])
 })
 
 test('a claim that fails after the refusal is reported, because no caller hears of it', async () => {
