@@ -65,17 +65,24 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
     role: field('role'),
     evictionPolicy: field('maxmemory_policy'),
     evictedKeys: Number(field('evicted_keys')),
-    memory: {
-      // Redis leaves the buffers of replicas and of the append-only file out of the limit.
-      usedBytes: Math.max(0, Number(field('used_memory')) - Number(field('mem_not_counted_for_evict'))),
-      limitBytes: Number(field('maxmemory')),
-    },
+    memory: memoryOf(field),
     version: field('redis_version'),
   }
 }
 
-function fieldsOf(info: string): (name: string) => string {
+/** A field of a reply to INFO; empty where it has none. */
+export type InfoField = (name: string) => string
+
+export function fieldsOf(info: string): InfoField {
   return (name) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
+}
+
+export function memoryOf(field: InfoField): NodeMemory {
+  return {
+    // Redis leaves the buffers of replicas and of the append-only file out of the limit.
+    usedBytes: Math.max(0, Number(field('used_memory')) - Number(field('mem_not_counted_for_evict'))),
+    limitBytes: Number(field('maxmemory')),
+  }
 }
 
 /** For an operator's command: a suspended node must not hold it up. */

@@ -4,29 +4,23 @@ import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import type { NodeDetails } from '../core/health/checkup.ts'
 import { offsetOf } from '../core/nodes/clock-samples.ts'
-import { inTime } from './in-time.ts'
-
-/** An operator waits for it; a suspended node must not hold it up. */
-const WITHIN_MS = 2_000
+import { fieldsOf, forCommand, memoryOf } from './inspection.ts'
 
 /** Undefined where it does not answer in time. */
 export async function readNodeDetails(client: Redis, clock: Clock): Promise<NodeDetails | undefined> {
   if (client.status !== 'ready') return undefined
-  const late = `no answer within ${WITHIN_MS} ms`
   try {
-    const info = await inTime(clock, WITHIN_MS, client.info(), late)
+    const info = await forCommand(clock, client.info())
     const [sentWallMs, sentMonoMs] = [clock.wallMs(), clock.monoMs()]
-    const [seconds, micros] = await inTime(clock, WITHIN_MS, client.time(), late)
+    const [seconds, micros] = await forCommand(clock, client.time())
     const nodeMs = Number(seconds) * 1_000 + Number(micros) / 1_000
-    const field = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
-    const number = (name: string) => Number(field(name) || 0)
+    const field = fieldsOf(info)
     return {
       version: field('redis_version'),
       evictionPolicy: field('maxmemory_policy'),
       appendOnly: field('aof_enabled') === '1',
       appendOnlyOk: field('aof_last_write_status') === 'ok',
-      usedBytes: Math.max(0, number('used_memory') - number('mem_not_counted_for_evict')),
-      limitBytes: number('maxmemory'),
+      ...memoryOf(field),
       meanLeftMs: Number(/^db\d+:.*avg_ttl=(\d+)/m.exec(info)?.[1] ?? 0),
       clock: offsetOf(nodeMs, sentWallMs, clock.monoMs() - sentMonoMs),
       certificateUntilMs: certificateOf(client),

@@ -10,6 +10,7 @@ import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import type { NodeLook } from '../core/nodes/node-stats.ts'
 import { within } from '../core/retry.ts'
+import { fieldsOf } from './inspection.ts'
 
 /** Entries of the slow log that one look reads: some 40 KiB at most, with arguments that Redis shortens. */
 export const SLOW_COMMANDS_MAX = 10
@@ -28,8 +29,8 @@ export async function readNodeStats(client: Redis, deadlineMs: number, clock: Cl
     Promise.all([client.info(), slowlog]),
     `no answer in ${deadlineMs} ms`,
   )
-  const field = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1]
-  const figure = (name: string) => Number(field(name) ?? Number.NaN)
+  const field = fieldsOf(info)
+  const figure = (name: string) => Number(field(name) || Number.NaN)
   const slowCommands = slowCommandsIn(entries)
   return {
     stats: {
