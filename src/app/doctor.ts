@@ -3,6 +3,7 @@
 import { X509Certificate } from 'node:crypto'
 import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
+import { withoutBrackets } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
 import { SILENT } from '../core/events.ts'
 import type { Installation, NodeSeen } from '../core/health/checkup.ts'
@@ -59,7 +60,7 @@ export async function installation(
 }
 
 async function ipsOf(address: string): Promise<readonly string[]> {
-  const host = address.slice(0, address.lastIndexOf(':')).replace(/^\[|\]$/g, '')
+  const host = withoutBrackets(address.slice(0, address.lastIndexOf(':')))
   if (isIP(host) !== 0) return [host]
   const found = await lookup(host, { all: true }).catch(() => [])
   return found.map((one) => one.address)
