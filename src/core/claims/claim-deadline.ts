@@ -10,9 +10,7 @@
 import type { Background } from '../background.ts'
 import type { Clock } from '../clock.ts'
 import type { ClaimRequest, ClaimResult, Leases } from '../ports.ts'
-
-/** Retry-After where a majority answered and the claim was not decided: races end within a budget. */
-const CONTENDED_RETRY_AFTER_MS = 1_000
+import { CONTENDED } from './claim.ts'
 
 export type ClaimDeadlineOptions = {
   /** A majority. */
@@ -38,7 +36,7 @@ function claimInTime(
       resolve(
         heard < required
           ? { kind: 'unavailable', answered: heard, required }
-          : { kind: 'contended', retryAfterMs: CONTENDED_RETRY_AFTER_MS, answered: heard },
+          : { ...CONTENDED, answered: heard },
       )
       lateClaims.start(async () => {
         const result = await claiming

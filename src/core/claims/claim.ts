@@ -26,9 +26,6 @@ const CONTENTION_BACKOFF: Backoff = { initialMs: 4, maxMs: 40 }
 /** The longest pause, in first ones. */
 const BACKOFF_GROWTH_MAX = 10
 
-/** Retry-After for a client where no holder is known: races end within a budget. */
-const CONTENDED_RETRY_AFTER_MS = 1_000
-
 export type ClaimPorts = {
   readonly quorum: Quorum
   readonly tokens: TokenSource
@@ -58,7 +55,8 @@ type Step =
       readonly otherwise: ClaimResult
     }
 
-const CONTENDED: ClaimResult = { kind: 'contended', retryAfterMs: CONTENDED_RETRY_AFTER_MS }
+/** No holder is known. Its Retry-After is for a client: races end within a budget. */
+export const CONTENDED = { kind: 'contended', retryAfterMs: 1_000 } as const satisfies ClaimResult
 
 /**
  * Claims within `request.budgetMs`. A round under way at its end is finished, bounded by the nodes' deadlines; the caller does not
