@@ -4,7 +4,7 @@
 const BYTES_MAX = 512 * 1024
 const GIVE_UP_AFTER_MS = 5_000
 
-/** @throws with a sentence without the address, which may hold a secret */
+/** @throws with a sentence without the address: whoever logs it names that beside it */
 export async function fetchKeys(url: string): Promise<string> {
   const response = await fetch(url, {
     headers: { accept: 'application/jwk-set+json, application/json' },
