@@ -18,11 +18,11 @@ import uuid
 API = os.environ.get("FENCEPOST_URL", "http://127.0.0.1:8081")
 
 
-def call(path, body):
+def call(path, body, timeout=15):
     data = json.dumps(body).encode()
     request = urllib.request.Request(API + path, data, {"content-type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=15) as response:
+        with urllib.request.urlopen(request, timeout=timeout) as response:
             return response.status, json.load(response)
     except urllib.error.HTTPError as refused:
         return refused.code, json.load(refused)
@@ -38,12 +38,13 @@ class Heartbeat(threading.Thread):
         self.lost, self.done, self.extended = threading.Event(), threading.Event(), threading.Event()
 
     def run(self):
-        while not self.done.wait(self.lease / 3):
+        while not self.done.wait(max(0.0, min(self.lease / 3, self.good_until - time.monotonic()))):
             sent_at = time.monotonic()
-            if sent_at >= self.good_until:
+            left = self.good_until - sent_at
+            if left <= 0:
                 break
             try:
-                status, _ = call(self.path + "/extend", self.token)
+                status, _ = call(self.path + "/extend", self.token, left)  # one try gets no more than the time that is left
             except OSError:
                 continue  # the sidecar did not answer: while time is left, another try
             if status == 200:

@@ -43,8 +43,9 @@ async def reserved(client, value):
             await asyncio.sleep(min(lease / 3, max(0.0, good_until - clock())))
             asked_at = clock()
             try:
-                answer = await client.post(path + "/extend", json=token)
-            except httpx.TransportError:
+                async with asyncio.timeout_at(good_until):  # one try gets no more than the time that is left
+                    answer = await client.post(path + "/extend", json=token)
+            except (httpx.TransportError, TimeoutError):
                 continue  # the sidecar did not answer: while time is left, another try
             if answer.status_code == 410:
                 break
