@@ -20,7 +20,7 @@ import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
 import { type DecisionKind, type EvenThough, type Ruling, rulingOn } from './decision-rules.ts'
 import type { RecordView } from './record-view.ts'
-import { claimAfterForgetting, endLiveClaim, lockDecision } from './take-over.ts'
+import { claimAfterForgetting, endLiveClaim, lockDecision, replaceOutcome } from './take-over.ts'
 
 export type DecisionRequest = {
   readonly decision: DecisionKind
@@ -146,7 +146,7 @@ function ruledOn(request: DecisionRequest, view: RecordView): Exclude<Decided, {
   if (ruling.kind === 'unavailable') return { ...ruling, begun: false }
   if (ruling.kind === 'refused') return { ...ruling, view }
   const away = view.nodes.filter(({ state }) => state === 'silent' || state === 'quarantined')
-  if (view.state === 'completed' && away.length > 0)
+  if (view.state === 'completed' && decision === 'forget' && away.length > 0)
     return {
       kind: 'unavailable',
       begun: false,
@@ -170,7 +170,7 @@ async function act(
   ports: DecisionPorts,
 ): Promise<Acted> {
   const { leases, terms } = ports
-  if (view.state === 'completed') return replaceCompleted(request, view, lock, ports)
+  if (view.state === 'completed') return decideCompleted(request, view, lock, ports)
   if (view.state === 'live') {
     const ended = await endLiveClaim(view, lock, terms, leases)
     ports.forgetHere(view.recordKey)
@@ -188,12 +188,17 @@ async function act(
   )
 }
 
-async function replaceCompleted(
+async function decideCompleted(
   { outcome }: DecisionRequest,
   view: RecordView,
   lock: Lease,
   { leases, terms, clock, forgetHere }: DecisionPorts,
 ): Promise<Acted> {
+  if (outcome !== undefined) {
+    const replaced = await replaceOutcome(view, outcome, lock, terms, leases)
+    forgetHere(view.recordKey)
+    return { kind: replaced }
+  }
   const claimed = await claimAfterForgetting(view, lock, terms, { leases, clock })
   forgetHere(view.recordKey)
   if (claimed.kind === 'unavailable') return { kind: 'unavailable' }
@@ -203,16 +208,9 @@ async function replaceCompleted(
       because: 'a duplicate or a node brought its outcome back meanwhile; decide again',
     }
   // Forgotten, and a request came at once: it is executed as the first of its key.
-  if (claimed.kind !== 'granted')
-    return outcome === undefined
-      ? { kind: 'done' }
-      : { kind: 'moved_on', because: 'a request came at once, and is executed as the first of its key' }
-  if (outcome === undefined) {
-    const released = await leases.release(claimed.lease)
-    return { kind: released.kind === 'released' ? 'done' : 'unavailable' }
-  }
-  const completed = await leases.complete(claimed.lease, outcome)
-  return { kind: completed.kind === 'recorded' ? 'done' : 'unavailable' }
+  if (claimed.kind !== 'granted') return { kind: 'done' }
+  const released = await leases.release(claimed.lease)
+  return { kind: released.kind === 'released' ? 'done' : 'unavailable' }
 }
 
 async function askNow(orphan: Orphan, { ask, leases, terms, clock }: DecisionPorts): Promise<Acted> {

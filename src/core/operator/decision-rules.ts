@@ -68,8 +68,7 @@ const ROWS: Readonly<Record<DecisionKind, Row>> = {
     lapsed: possible('Duplicates are answered with what you give, and it is never executed again.'),
     completed: breaking(
       'completed',
-      'The recorded outcome is replaced by what you give. A client that got the first one was told otherwise.',
-      EVERY_NODE,
+      'The recorded outcome is replaced by what you give, and it is never executed again. A client that got the first one was told otherwise.',
       REMEMBERED,
     ),
     damaged: refused(DAMAGED),

@@ -8,9 +8,12 @@
  *
  *   live       renew the claim under the larger token, as a further attempt, and release that attempt: what stays is
  *              the lapsed claim of the holder, above its token, so that whatever it still sends is refused
- *   completed  write the chosen outcome again under the larger token, for a millisecond. A larger ballot with the
- *              chosen value is what Paxos allows without a promise first (L. Lamport, "Paxos Made Simple" (2001), 2.2:
- *              the value of every larger proposal is the chosen one). After it every node has forgotten
+ *   completed  to forget it, write the chosen outcome again under the larger token, for a millisecond. A larger ballot
+ *              with the chosen value is what Paxos allows without a promise first (L. Lamport, "Paxos Made Simple"
+ *              (2001), 2.2: the value of every larger proposal is the chosen one). After it every node has forgotten
+ *              to replace it, write the other outcome under the larger token: the one write by which a chosen value
+ *              changes, because the operator said so. Each node has the one or the other at every moment, so nobody
+ *              is granted the key
  */
 
 import type { Clock } from '../clock.ts'
@@ -18,6 +21,7 @@ import type { DecisionTerms } from '../coordination/settle-orphan.ts'
 import { sha256Hex } from '../formats/framing.ts'
 import type { ClaimResult, Lease, Leases } from '../ports.ts'
 import { ATTEMPT_MAX } from '../record/record.ts'
+import type { StoredOutcome } from '../record/stored-outcome.ts'
 import { pause } from '../retry.ts'
 import type { RecordView } from './record-view.ts'
 
@@ -91,4 +95,16 @@ export async function claimAfterForgetting(
   // A claim that still finds it on some nodes writes it to the others again.
   await pause(clock, FORGOTTEN_AFTER_MS)
   return leases.claim({ key, fingerprint, ...terms, budgetMs: BUDGET_MS })
+}
+
+/** The key is never free in between: a request that comes meanwhile is answered, and not executed. */
+export async function replaceOutcome(
+  { recordKey: key, attempt = 1, fingerprint = '' }: RecordView,
+  outcome: StoredOutcome,
+  lock: Lease,
+  terms: DecisionTerms,
+  leases: Leases,
+): Promise<Exclude<TakenOver, 'moved_on'>> {
+  const written = await leases.complete({ ...lock, ...terms, key, attempt, fingerprint }, outcome)
+  return written.kind === 'recorded' ? 'done' : 'unavailable'
 }

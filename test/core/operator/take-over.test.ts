@@ -8,6 +8,7 @@ import { recordView } from '../../../src/core/operator/record-view.ts'
 import type { Lease } from '../../../src/core/ports.ts'
 import type { RecordCommand } from '../../../src/core/record/record.ts'
 import type { StoredOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { pause } from '../../../src/core/retry.ts'
 import { createCluster } from '../../support/cluster.ts'
 import { memoryAuditLog } from '../../support/memory-audit-log.ts'
 import { fingerprintOf, keyOf, outcomeOf } from '../../support/redis-cluster.ts'
@@ -16,7 +17,7 @@ import { VirtualClock } from '../../support/virtual-clock.ts'
 
 const terms = { leaseMs: 10_000, retentionMs: 60_000 }
 const key = keyOf('order')
-const fingerprint = fingerprintOf('order')
+const asked = { key, fingerprint: fingerprintOf('order'), ...terms, budgetMs: 1_000 }
 const byHand: StoredOutcome = { kind: 'result', result: 'by hand', completedAtWallMs: 1 }
 
 function setting() {
@@ -43,10 +44,8 @@ function setting() {
     ask: undefined,
     forgetHere: () => {},
   }
-  const claim = (owner?: string) => {
-    const of = { key, fingerprint, ...terms, budgetMs: 1_000 }
-    return clock.during(cluster.leases.claim(owner === undefined ? of : { ...of, owner }))
-  }
+  const claim = (owner?: string) =>
+    clock.during(cluster.leases.claim(owner === undefined ? asked : { ...asked, owner }))
   const granted = async (owner?: string): Promise<Lease> => {
     const claimed = await claim(owner)
     if (claimed.kind !== 'granted') throw new Error(claimed.kind)
@@ -188,6 +187,43 @@ test('a recorded outcome is forgotten on every node; a delayed completion of its
   expect(decided).toMatchObject({ kind: 'done', after: { state: 'released' } })
   expect((await cluster.leases.complete(holder, outcomeOf('done'))).kind).toBe('fenced')
   expect(await claim()).toMatchObject({ kind: 'granted', lease: { attempt: 1 } })
+})
+
+test('a recorded outcome is replaced without a moment in which a retry would be executed', async () => {
+  const { clock, cluster, granted, decideNow, claim } = setting()
+  await cluster.leases.complete(await granted(), outcomeOf('done'))
+  // Retries from the first write of the decision on.
+  const retries: Promise<{ kind: string }>[] = []
+  cluster.nodes[4]!.before = (command) => {
+    if (command.key !== key || command.kind !== 'complete' || retries.length > 0) return
+    for (const afterMs of [1, 5, 20, 45, 55])
+      retries.push(pause(clock, afterMs).then(() => cluster.sidecar().claim(asked)))
+  }
+  const decided = await decideNow('complete', { evenThough: 'completed', outcome: byHand })
+  expect(decided).toMatchObject({ kind: 'done', after: { state: 'completed', attempt: 1 } })
+  const kinds = (await clock.during(Promise.all(retries))).map(({ kind }) => kind)
+  expect(kinds).toEqual(Array.from({ length: 5 }, () => 'duplicate'))
+  expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: { result: 'by hand' } })
+})
+
+test('a recorded outcome is replaced on a majority; nodes that were away bring nothing back', async () => {
+  const { cluster, granted, decideNow, claim } = setting()
+  await cluster.leases.complete(await granted(), outcomeOf('done'))
+  cluster.set('deaf', 3, 4)
+  expect((await decideNow('complete', { evenThough: 'completed', outcome: byHand })).kind).toBe('done')
+  cluster.set('well', 3, 4)
+  cluster.set('deaf', 0, 1)
+  expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: { result: 'by hand' } })
+})
+
+test('an outcome that is replaced on too few nodes leaves a recorded one, and nothing is executed', async () => {
+  const { cluster, granted, decideNow, claim, beforeFirst } = setting()
+  await cluster.leases.complete(await granted(), outcomeOf('done'))
+  beforeFirst('complete', async () => cluster.set('deaf', 2, 3, 4))
+  const decided = await decideNow('complete', { evenThough: 'completed', outcome: byHand })
+  expect(decided).toMatchObject({ kind: 'unavailable', begun: true })
+  cluster.set('well', 2, 3, 4)
+  expect((await claim()).kind).toBe('duplicate')
 })
 
 test('a decision that is begun and not finished is in the audit log', async () => {
