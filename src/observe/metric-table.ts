@@ -5,6 +5,7 @@
  * at zero: a rate over a counter that appears with its first error misses that error. No request can add a series. A
  * pod with five nodes has at most 310 series, because the number of pods multiplies them: a label that costs more than
  * it tells is left out (docs/reference/telemetry.md says which and why). `counting.ts` decides what is counted when.
+ * Only what the elected sidecar shows of the nodes' servers comes and goes (`node-stats-gauges.ts`).
  */
 
 import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/events.ts'
