@@ -15,6 +15,7 @@ async function open(api: TestApi, input: Record<string, unknown>) {
     body: JSON.stringify({ session_id: 's', reserved_value: 'v', heartbeat: true, ...input }),
     signal: connection.signal,
   })
+  if (!response.ok) expect.fail(`refused with ${response.status}: ${await response.text()}`)
   const lines: Line[] = []
   const closed = (async () => {
     let rest = ''
@@ -80,7 +81,7 @@ test('the line lease-lost is written when another holder has the reservation', a
   // Released elsewhere, by another bearer of the id: this sidecar learns of it at the next renewal.
   await other.call(`/v1/reservations/${stream.id}/release`, { fencing_token: stream.token })
   await other[Symbol.asyncDispose]()
-  const shorter = await open(api, { session_id: 's2', lease: '300ms' })
+  const shorter = await open(api, { session_id: 's2', lease: '2s' })
   const third = await startReservationApi({ nodes: api.nodes })
   await third.call(`/v1/reservations/${shorter.id}/release`, { fencing_token: shorter.token })
   await shorter.closed
