@@ -15,7 +15,7 @@
 import { writeCanonical } from '../formats/canonical-json.ts'
 import { sha256Hex, wireBytes } from '../formats/framing.ts'
 import { linesOf } from '../formats/header-lines.ts'
-import { parseJson } from '../formats/json.ts'
+import { type Member, parseJson } from '../formats/json.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute, VerifiedJwt } from '../routes/route.ts'
 
@@ -73,9 +73,10 @@ export async function principalOfRequest(
   if (token === undefined) return refused('is no signed JWT, which this route demands')
   const verdict = (await rules.verifyToken?.(token, source)) ?? NO_VERIFIER
   if (verdict.kind !== 'verified') return verdict
+  const payload = payloadOf(token)
   const named: string[] = []
   for (const name of source.claims) {
-    const claim = claimOf(token, name)
+    const claim = claimIn(payload, name)
     if (claim === undefined) return refused(`has no claim ${name}, which this route identifies clients by`)
     named.push(name, claim)
   }
@@ -112,8 +113,7 @@ export function principalFrom(
       return namedBy(source.name, headers) ?? otherwise()
     case 'jwt': {
       const [line = ''] = authorization.length === 1 && rules.trusted ? authorization : []
-      const token = /^bearer +([\w-]+\.[\w-]+\.[\w-]*)$/i.exec(line)?.[1]
-      const claim = token === undefined ? undefined : claimOf(token, source.claim)
+      const claim = claimIn(payloadOf(jwtIn(line)), source.claim)
       return claim === undefined ? otherwise() : `jwt:${hashOf([source.claim, claim])}`
     }
   }
@@ -124,12 +124,22 @@ function namedBy(header: string, headers: HeaderList): string | undefined {
   return lines.length === 0 ? undefined : `header:${hashOf([header, ...lines])}`
 }
 
-/** Canonical JSON of one claim; undefined where there is no such claim, or one that is not exact. */
-function claimOf(token: string, name: string): string | undefined {
-  const [, payload = ''] = token.split('.')
+/** The bearer token of an Authorization line, if it has the form of a JWT; it may be unsigned. */
+export function jwtIn(line: string): string | undefined {
+  return /^bearer +([\w-]+\.[\w-]+\.[\w-]*)$/i.exec(line)?.[1]
+}
+
+/** The claims of a JWT, unverified; none where there is no token, or its payload is no JSON object. */
+export function payloadOf(token: string | undefined): readonly Member[] {
+  const payload = token?.split('.')[1]
+  if (payload === undefined) return []
   const parsed = parseJson(Buffer.from(payload, 'base64url'))
-  if (parsed.kind === 'refused' || parsed.value.kind !== 'object') return undefined
-  const values = parsed.value.members.filter((member) => member.name === name).map((member) => member.value)
+  return parsed.kind === 'refused' || parsed.value.kind !== 'object' ? [] : parsed.value.members
+}
+
+/** Canonical JSON of one claim; undefined where there is no such claim, or one that is not exact. */
+function claimIn(payload: readonly Member[], name: string): string | undefined {
+  const values = payload.filter((member) => member.name === name).map((member) => member.value)
   const [value] = values
   if (value === undefined || values.length > 1 || value.kind === 'null') return undefined
   const written = writeCanonical(value)

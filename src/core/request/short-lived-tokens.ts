@@ -8,9 +8,9 @@
 
 import type { Clock } from '../clock.ts'
 import { linesOf } from '../formats/header-lines.ts'
-import { parseJson } from '../formats/json.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute } from '../routes/route.ts'
+import { jwtIn, payloadOf } from './principal.ts'
 
 export type ShortLived = {
   readonly route: string
@@ -46,10 +46,6 @@ export function isByAuthorization(source: PrincipalSource): boolean {
 
 /** `exp` of a bearer JWT (RFC 7519, section 4.1.4). */
 function expiryOf(lines: readonly string[]): number | undefined {
-  const payload = /^bearer +[\w-]+\.([\w-]+)\.[\w-]*$/i.exec(lines[0] ?? '')?.[1]
-  if (payload === undefined) return undefined
-  const parsed = parseJson(Buffer.from(payload, 'base64url'))
-  if (parsed.kind === 'refused' || parsed.value.kind !== 'object') return undefined
-  const exp = parsed.value.members.find(({ name }) => name === 'exp')?.value
+  const exp = payloadOf(jwtIn(lines[0] ?? '')).find(({ name }) => name === 'exp')?.value
   return exp?.kind === 'number' ? Number(exp.text) * 1_000 : undefined
 }
