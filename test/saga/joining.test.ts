@@ -121,6 +121,21 @@ test('calls at the same time, and calls inside calls, take turns on the one conn
   expect([await isPlaced('a/inner'), await isPlaced('c/inner')]).toEqual([true, true])
 })
 
+test('a statement of the kit at the same time as a call that fails takes its turn, and stands', async () => {
+  await kit.transaction(async () => {
+    const begun = Promise.withResolvers<void>()
+    const failing = kit.transaction(async (tx) => {
+      begun.resolve()
+      await tx.query('SELECT no_such_column')
+    })
+    await begun.promise
+    const beside = kit.query(`INSERT INTO placed VALUES ('beside')`)
+    const answers = await Promise.allSettled([failing, beside])
+    expect(answers.map(({ status }) => status)).toEqual(['rejected', 'fulfilled'])
+  })
+  expect(await isPlaced('beside')).toBe(true)
+})
+
 test('a transaction of the application is joined by its handle', async () => {
   const client = await kit.pool.connect()
   const inClient = (key: string) =>

@@ -11,7 +11,7 @@ import { identifier, type Pool, type QueryAnswer, type Row, type Tx } from './da
 import { NestedTransactionError, SagaConfigError } from './errors.ts'
 import { eventLog } from './event-log.ts'
 import type { SagaEvents } from './events.ts'
-import { join, transactionAround } from './open-transactions.ts'
+import { inTurn, join, transactionAround } from './open-transactions.ts'
 import { runInTransaction, runStatement, type TransactionOptions } from './transaction.ts'
 
 export type SagaKitOptions = {
@@ -90,7 +90,7 @@ export function createSagaKit(options: SagaKitOptions): SagaKit {
     },
     query: async <R extends Row>(text: string, values?: unknown[]): Promise<QueryAnswer<R>> => {
       const outer = transactionAround(pool)
-      if (outer !== undefined) return outer.tx.query<R>(text, values)
+      if (outer !== undefined) return inTurn(outer, () => outer.tx.query<R>(text, values))
       return runStatement<R>(pool, ports, text, values)
     },
   }

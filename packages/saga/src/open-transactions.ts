@@ -87,11 +87,19 @@ export function isInTransaction(tx: Tx): boolean | undefined {
   return status === null ? undefined : status !== 'I'
 }
 
-/** Runs `work` in the transaction under a savepoint, after the calls that joined before. */
-export function join<T>(joined: OpenTransaction, work: (tx: Tx) => Promise<T>): Promise<T> {
-  const turn = joined.tail.then(() => underSavepoint(joined, work))
+/** Runs `work` on the connection of the transaction, after the calls that joined before. */
+export function inTurn<T>(joined: OpenTransaction, work: () => Promise<T>): Promise<T> {
+  const turn = joined.tail.then(() => {
+    if (!joined.open) throw new TransactionEndedError()
+    return work()
+  })
   joined.tail = turn.catch(() => {})
   return turn
+}
+
+/** The same under a savepoint. */
+export function join<T>(joined: OpenTransaction, work: (tx: Tx) => Promise<T>): Promise<T> {
+  return inTurn(joined, () => underSavepoint(joined, work))
 }
 
 // One name for all: savepoints nest strictly, and a name stands for the innermost that bears it.
@@ -99,7 +107,6 @@ const savepoint = 'fencepost_joined'
 
 async function underSavepoint<T>(outer: OpenTransaction, work: (tx: Tx) => Promise<T>): Promise<T> {
   const { pool, tx } = outer
-  if (!outer.open) throw new TransactionEndedError()
   await tx.query(`SAVEPOINT ${savepoint}`)
   try {
     const result = await inside(opened(pool, tx), () => work(tx))
