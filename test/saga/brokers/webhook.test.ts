@@ -229,6 +229,23 @@ test.each<[string, Record<string, string>, string, number, readonly string[]]>([
   expect(await countOf(kit, 'dead_letters')).toBe(0)
 })
 
+test('credentials of a request are no part of its message, and not kept with its dead letter', async () => {
+  const kit = await testKit(postgres)
+  const receiver = createWebhookReceiver()
+  await using server = await serving(receiver.listener)
+  await using _consumer = await createConsumer({
+    kit,
+    subscriber: receiver,
+    consumerId: 'hooks',
+    handlers: {},
+  })
+  const own = { 'fencepost-message-id': 'm-1', 'fencepost-type': 'Numbered', shop: '7' }
+  const secrets = { authorization: 'Bearer canary', 'proxy-authorization': 'canary', cookie: 'c=canary' }
+  expect(await posted(server.url, { ...own, ...secrets }, '{"n":1}')).toBe(204)
+  const { rows } = await kit.pool.query(`SELECT headers, delivery::text FROM ${kit.schema}.dead_letters`)
+  expect(rows).toEqual([{ headers: { shop: '7' }, delivery: expect.not.stringContaining('canary') }])
+})
+
 test('a body above the limit is refused', async () => {
   const receiver = createWebhookReceiver({ maxBodyBytes: 100 })
   await using server = await serving(receiver.listener)

@@ -207,10 +207,10 @@ function deliveryOf(headers: Record<string, string>, body: string, isSigned: boo
   }
 }
 
-/** The headers of a request that belong to the message, not to HTTP. */
+/** The headers of a request that belong to the message, not to HTTP. Its credentials would be kept with a dead letter. */
 function carried(headers: Record<string, string>): Record<string, string> {
   const http =
-    /^(host|connection|content-.*|accept.*|user-agent|transfer-encoding|sec-.*|webhook-.*|idempotency-key|expect)$/
+    /^(host|connection|content-.*|accept.*|user-agent|transfer-encoding|sec-.*|webhook-.*|idempotency-key|expect|authorization|proxy-authorization|cookie)$/
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !http.test(name)))
 }
 
