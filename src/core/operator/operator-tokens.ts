@@ -16,7 +16,7 @@ export type ParsedOperatorTokens =
 
 /** A shorter token could be guessed: 128 bits take 22 characters of base64, 32 of hex digits. */
 export const OPERATOR_TOKEN_CHARS_MIN = 32
-export const OPERATOR_TOKENS_MAX = 1_000
+const OPERATOR_TOKENS_MAX = 1_000
 
 /** It stands in the audit log, and in tables on a terminal. */
 const NAME = /^[A-Za-z0-9._@-]{1,64}$/

@@ -31,7 +31,7 @@ export type RecentDecisions = {
 }
 
 /** Some 500 bytes each. */
-export const RECENT_DECISIONS_MAX = 2_000
+const RECENT_DECISIONS_MAX = 2_000
 /** Of those that went well: beyond it within one second they are left out. */
 const WELL_PER_SECOND = 20
 

@@ -26,7 +26,7 @@ import { pause } from '../retry.ts'
 import type { RecordView } from './record-view.ts'
 
 /** Longer than all rounds of a decision; a sidecar that dies in one keeps other operators out for as long. */
-export const LOCK_LEASE_MS = 15_000
+const LOCK_LEASE_MS = 15_000
 const BUDGET_MS = 2_000
 /** The shortest that a node keeps a record, and when it is gone on every node that heard of it. */
 const GONE_AT_ONCE_MS = 1
@@ -39,7 +39,7 @@ export type Lock =
 export type TakenOver = 'done' | 'moved_on' | 'unavailable'
 
 /** Keys with an empty tenant part belong to no request. */
-export function lockKeyOf(recordKey: string): string {
+function lockKeyOf(recordKey: string): string {
   return `dedup::decision:${recordKey}`
 }
 

@@ -13,7 +13,7 @@ import { RETRY_SOON_MS } from '../request/refusals.ts'
 import type { InFlight } from '../server/in-flight.ts'
 
 /** People and their tools, not traffic: beyond it something runs away. */
-export const OPERATOR_CALLS_IN_FLIGHT_MAX = 32
+const OPERATOR_CALLS_IN_FLIGHT_MAX = 32
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -45,10 +45,7 @@ export function admitOperators(app: FastifyInstance, { tokens, inFlight, refuse 
 }
 
 /** Compares hashes, and all of them: the time reveals neither length nor content, nor which token matched. */
-export function operatorOf(
-  sent: string | undefined,
-  tokens: readonly OperatorToken[],
-): OperatorToken | undefined {
+function operatorOf(sent: string | undefined, tokens: readonly OperatorToken[]): OperatorToken | undefined {
   const hash = (text: string) => createHash('sha256').update(text).digest()
   const given = hash(sent ?? '')
   return tokens.filter(({ token }) => timingSafeEqual(given, hash(token)))[0]

@@ -70,7 +70,7 @@ export function shownRecord(view: RecordView, { role, wallMs, holdingHere, histo
   })
 }
 
-export function rulingFor(ruling: Ruling) {
+function rulingFor(ruling: Ruling) {
   return ruling.kind === 'possible'
     ? defined({ possible: true, requires: ruling.breaks, effects: ruling.effects })
     : { possible: false, because: ruling.because }
