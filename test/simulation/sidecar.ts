@@ -1,11 +1,12 @@
 /**
  * One run of a sidecar: the production core on simulated clocks and links, with every claim noted.
  *
- * Owns the wiring, which is that of production: `createLeases` over `createRedlockQuorum`, the breaker of the quorum,
+ * Owns the wiring, which is that of production: `createLeases` over `createRedlockQuorum`, its deadline, the breaker of the quorum,
  * the memory of outcomes, and the local record for the time without a quorum. The layers added here only observe.
  */
 
 import { type Background, createBackground } from '../../src/core/background.ts'
+import { withClaimDeadline } from '../../src/core/claims/claim-deadline.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import { shareLeases } from '../../src/core/claims/shared-leases.ts'
 import { createWaiters, type Waiters } from '../../src/core/claims/waiters.ts'
@@ -121,9 +122,9 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
         dice: streamOf(plan.seed, 'clock watch', number),
       })
     : { nodes: links, saw: () => true }
-  const background = createBackground(16, (cause) =>
-    history.violated('rejected', scheduler.nowMs, String(cause)),
-  )
+  const rejected = (cause: unknown) => history.violated('rejected', scheduler.nowMs, String(cause))
+  const background = createBackground(16, rejected)
+  const lateClaims = createBackground(Number.POSITIVE_INFINITY, rejected)
   const outside = { clock, events }
   const random = streamOf(plan.seed, 'around the core', number)
   const required = majorityOf(plan.nodeCount)
@@ -136,7 +137,8 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
       events,
     })
     const drawn = streamOf(plan.seed, 'core', number + 1_000 * group)
-    const leases = createLeases({ quorum, clock, random: drawn, events })
+    const core = createLeases({ quorum, clock, random: drawn, events })
+    const leases = plan.whole ? withClaimDeadline(core, { clock, required, lateClaims }) : core
     const observed = observeLeases(leases, { process, scheduler, history, votes, showedOutcome })
     const guarded = plan.whole ? withQuorumBreaker(observed, { required, random, ...outside }) : observed
     return { observed, guarded }
