@@ -152,6 +152,8 @@ export class History {
   readonly localGrants: Grant[] = []
   readonly localCompletions: LocalCompletion[] = []
   readonly submissions: Submission[] = []
+  /** Keys of which a client of the reservation API was told that no quorum answered its claim in time. */
+  readonly withoutQuorum = new Set<string>()
   readonly shown: Shown[] = []
   readonly looked: Looked[] = []
   readonly refused: Refused[] = []
