@@ -46,7 +46,10 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     opened ??= open()
     const { cluster, clock, pass, during } = await opened
     cluster.set('well', 0, 1, 2, 3, 4)
-    for (const node of cluster.nodes) node.before = () => {}
+    for (const node of cluster.nodes) {
+      node.before = () => {}
+      node.after = () => {}
+    }
     cluster.events.length = 0
     keyCount += 1
     const key = `dedup:leases:${process.pid}:${keyCount}`
@@ -629,8 +632,12 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
         required: 3,
         minorityOutcome: { token: late.token + 1, attempt: 1, fingerprint: F },
       })
-      // Once the third says that it lacks it, no claimant can have been told that it is recorded.
+      // Once the third says that it lacks it, no claimant can have been told that it is recorded. It is heard last:
+      // three nodes that lack it are a majority, and a read that hears them first says nothing of the others.
       cluster.set('well', 2)
+      const earlier = [0, 1].map(() => Promise.withResolvers<void>())
+      for (const [index, { resolve }] of earlier.entries()) cluster.nodes[index]!.after = () => resolve()
+      cluster.nodes[2]!.before = async () => void (await Promise.all(earlier.map(({ promise }) => promise)))
       expect(await leases.read(key)).toMatchObject({ kind: 'claimed', attempt: 2, minorityOutcome: true })
     })
 

@@ -19,6 +19,8 @@ export class ClusterNode implements RecordNode {
   condition: Condition = 'well'
   /** Called with each command before it is executed. */
   before: (command: RecordCommand) => void | Promise<void> = () => {}
+  /** Called with each command once its answer is known, before the answer is heard. */
+  after: (command: RecordCommand) => void = () => {}
   readonly #node: RecordNode
 
   constructor(node: RecordNode) {
@@ -30,6 +32,7 @@ export class ClusterNode implements RecordNode {
     await this.before(command)
     if (this.condition === 'deaf') return { kind: 'unreachable', reason: 'refused', detail: 'deaf' }
     const answer = await this.#node.execute(command)
+    this.after(command)
     if (this.condition === 'mute') return { kind: 'unreachable', reason: 'timeout', detail: 'mute' }
     if (this.condition === 'quarantined' && 'nodeMs' in answer)
       return { kind: 'quarantined', nodeMs: answer.nodeMs }
