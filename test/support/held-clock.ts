@@ -11,8 +11,9 @@ export type HeldClock = Clock & {
 
 export function heldClock(): HeldClock {
   let aheadMs = 0
-  const monoMs = systemClock.monoMs()
-  const wallMs = systemClock.wallMs()
+  // Whole milliseconds: of a fraction, `(now + 10_000) - now` is sometimes below 10,000, and the time not yet up.
+  const monoMs = Math.trunc(systemClock.monoMs())
+  const wallMs = Math.trunc(systemClock.wallMs())
   return {
     ...systemClock,
     monoMs: () => monoMs + aheadMs,
