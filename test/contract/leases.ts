@@ -641,6 +641,29 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await leases.read(key)).toMatchObject({ kind: 'claimed', attempt: 2, minorityOutcome: true })
     })
 
+    test('a read leaves a lease that runs alone, where a node shows an outcome at a larger token', async () => {
+      const { key, leases, granted, cluster, accept } = await start()
+      cluster.set('deaf', 0, 1)
+      const lease = await granted()
+      cluster.set('well', 0, 1)
+      // As nodes do that were promised to this outcome, and forgot that with the record at the end of its retention.
+      await accept(0, lease.token + 1, encodeOutcome(outcome('of before')))
+      const heard = Promise.withResolvers<void>()
+      cluster.nodes[0]!.after = () => heard.resolve()
+      for (const index of [3, 4]) cluster.nodes[index]!.before = () => heard.promise
+      expect(await leases.read(key)).toMatchObject({
+        kind: 'claimed',
+        token: lease.token,
+        minorityOutcome: true,
+      })
+      expect(await leases.renew(lease)).toMatchObject({ kind: 'renewed' })
+      // Where the silent nodes may hold either, it says neither.
+      cluster.set('mute', 1, 2)
+      expect(await leases.read(key)).toMatchObject({ kind: 'unavailable', minorityOutcome: { attempt: 1 } })
+      cluster.set('well', 1, 2)
+      expect(await leases.renew(lease)).toMatchObject({ kind: 'renewed' })
+    })
+
     test('a held key is not read as free where nodes that missed the claim show larger released tokens', async () => {
       const { key, leases, granted, claim, cluster, states } = await start()
       cluster.set('deaf', 3, 4)

@@ -5,6 +5,10 @@
  * nodes that have it keep it. In Paxos any process may resend an accept, because one ballot has one value; it promises
  * nothing and claims nothing, and a later claimant's larger token refuses it as it refused the holder's.
  *
+ * One thing is not as in Paxos: at the end of the retention nodes forget an outcome together with the promise for it. A
+ * later claim may then be granted below the token of an outcome that one node still has. So a claim that runs is left
+ * alone, whatever its token.
+ *
  * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.2.
  */
 
@@ -13,6 +17,8 @@ import type { CompletedRecord, MajorityRead } from '../quorum/majority-read.ts'
 import { explainRefusedCompletion } from '../quorum/refused-completion.ts'
 import { NO_OWNER, type Owner } from '../record/record.ts'
 import { decodeOutcome } from '../record/stored-outcome.ts'
+import type { Token } from '../record/token.ts'
+import { majorityOf } from '../units.ts'
 
 type Answers = readonly (NodeAnswer | undefined)[]
 type MinorityOutcome = Extract<MajorityRead, { kind: 'minority_outcome' }>
@@ -27,6 +33,7 @@ export async function helpToMajority(
   const { acceptedToken: token, attempt, fingerprint, outcome } = record
   // A majority promised its vote to a later claimant.
   if (claim !== undefined && claim.fence > token) return false
+  if (mayBeHeldByAnother(token, answers)) return false
   // A damaged copy must not take the place of an intact one.
   if (decodeOutcome(outcome).kind === 'damaged') return false
   const keyTtlMs = lifetimeOf(record, answers)
@@ -38,6 +45,23 @@ export async function helpToMajority(
   if (round.majorityReached) return true
   await round.settled
   return explainRefusedCompletion(round.answers, { token, attempt, outcome }).kind === 'recorded'
+}
+
+/** Whether a majority may have granted a claim with another token that still runs. */
+function mayBeHeldByAnother(token: Token, answers: Answers): boolean {
+  const running = answers.flatMap((answer) => {
+    if (answer?.kind !== 'record' || answer.record?.state !== 'claimed') return []
+    const { fence, owner, leaseUntilNodeMs } = answer.record
+    return fence !== token && leaseUntilNodeMs > answer.nodeMs ? [`${fence} ${owner}`] : []
+  })
+  const silent = answers.filter((answer) => answer?.kind !== 'record').length
+  const holders = Math.max(
+    0,
+    ...Map.groupBy(running, (claim) => claim)
+      .values()
+      .map(({ length }) => length),
+  )
+  return holders > 0 && holders + silent >= majorityOf(answers.length)
 }
 
 /** The longest lifetime among the nodes that show it; 0 where none has one. */
