@@ -28,6 +28,9 @@ export default defineConfig({
           exclude: [...configDefaults.exclude, ...load, ...long],
           // Two cores: one worker for the tests, one for the servers that they start.
           maxWorkers: 3,
+          // A worker takes one file after the other, and loads each module once: a third of the processor time less. So a test
+          // must leave nothing behind in its process either: no changed environment, no listener, no promise that fails later.
+          isolate: false,
           sequence: { groupOrder: 0 },
         },
       },

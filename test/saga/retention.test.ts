@@ -81,7 +81,8 @@ test('recovery finishes a step whose process died, with the stored request', asy
         commit: async () => null,
       },
     )
-  void pay('dead', { amount: 7 }, () => new Promise(() => {}))
+  const dead = pay('dead', { amount: 7 }, () => new Promise(() => {}))
+  dead.catch(() => 'it lost its lease, and nobody is there to hear it')
   while ((await countOf(kit, 'idempotency_keys')) === 0) await new Promise(setImmediate)
   const handlers = { pay: ({ key, request }: { key: string; request: unknown }) => pay(key, request) }
   expect(await runRecovery(kit, handlers)).toEqual({ recovered: 0, failed: 0, leftAlone: 0, parked: 0 })

@@ -223,7 +223,8 @@ test('crashes count as attempts: a step that kills its process is parked, too', 
   const provider = new FakeProvider()
   for (let crash = 1; crash <= 2; crash += 1) {
     // A process that dies in the effect leaves exactly this: a claim without an outcome.
-    void pay(provider, 'crash', { maxAttempts: 2 }, { effect: () => new Promise(() => {}) })
+    const dead = pay(provider, 'crash', { maxAttempts: 2 }, { effect: () => new Promise(() => {}) })
+    dead.catch(() => 'it lost its lease, and nobody is there to hear it')
     while ((await rowOf('crash'))?.attempts !== crash) await new Promise(setImmediate)
     await lapse('crash')
   }
