@@ -62,6 +62,15 @@ export function startFastifyHttpProxy(upstream: string): Promise<Server> {
   return listening(join(peers, 'http-proxy.mjs'), [upstream])
 }
 
+/** A page of Fastify, redlock and undici over the same nodes: what it lacks stands at its head. */
+export function startNaiveQuorum(
+  upstream: string,
+  nodes: readonly string[],
+  mode: 'plain' | 'autopipeline',
+): Promise<Server> {
+  return listening(join(peers, 'naive-quorum.mjs'), [upstream, nodes.join(','), mode])
+}
+
 async function listening(program: string, args: readonly string[]): Promise<Server> {
   const child = new TestProcess(process.execPath, [program, ...args])
   const [, port] = await child.line(/^listening on (\d+)$/)

@@ -1,0 +1,134 @@
+/**
+ * The sidecar beside what a good engineer would write without it: one page of Fastify, redlock and undici over the same nodes.
+ *
+ *     npm run build && TESTED_SIDECAR=$PWD/dist/main.js npm run bench -- naive [--rounds N]
+ *
+ * Rounds take turns, and a goal is judged by ratios of paired rounds; processor time is the steadier figure on a busy
+ * machine. What the page does not promise stands at its head: bench/peers/naive-quorum.mjs.
+ */
+import { parseArgs } from 'node:util'
+import { startSidecar } from '../test/support/sidecar.ts'
+import { type Goal, printGoals, processorTimes, stolenSince } from './support/goals.ts'
+import { alternateHttp, type HttpContender, type HttpMeasured, printHttp } from './support/http-rounds.ts'
+import { startLoad } from './support/load.ts'
+import {
+  installPeers,
+  peerVersion,
+  startBenchApplication,
+  startFastifyHttpProxy,
+  startNaiveQuorum,
+} from './support/peers.ts'
+import { writeResults } from './support/results.ts'
+import { startWarmNodes } from './support/warm-nodes.ts'
+
+const { values } = parseArgs({ options: { rounds: { type: 'string', default: '9' } } })
+const rounds = Number(values.rounds)
+const BODY_BYTES = 200
+const RECORD_BYTES = 600
+const UNIQUE = Number.MAX_SAFE_INTEGER
+
+installPeers()
+await using servers = await startWarmNodes(5, RECORD_BYTES)
+await using application = await startBenchApplication()
+await using httpProxy = await startFastifyHttpProxy(application.url)
+await using plain = await startNaiveQuorum(application.url, servers.urls, 'plain')
+await using pipelined = await startNaiveQuorum(application.url, servers.urls, 'autopipeline')
+await using sidecar = await startSidecar({
+  FENCEPOST_REDIS_NODES: servers.nodesSetting,
+  FENCEPOST_UPSTREAM: application.url,
+  FENCEPOST_LOG_DECISIONS: '0',
+  FENCEPOST_TENANT_NEW_RECORDS: '1000000',
+})
+await using load = startLoad()
+
+const nodePids = servers.urls.map((_, index) => servers.at(index).process.pid)
+const post = (prefix: string, count = UNIQUE) =>
+  ({ method: 'POST', path: '/payments', bodyBytes: BODY_BYTES, key: { prefix, count } }) as const
+const get = { method: 'GET', path: '/payments', bodyBytes: 0, key: { prefix: '', count: 1 } } as const
+const ours = { url: sidecar.proxy, pids: [sidecar.process.pid], nodePids, status: '201' }
+const PROXY = '@fastify/http-proxy'
+
+const posts: readonly HttpContender[] = [
+  { name: 'fencepost', ...ours, job: post('ours') },
+  { name: 'naive', url: plain.url, pids: plain.pids, nodePids, job: post('plain'), status: '201' },
+  {
+    name: 'naive, autopipelined',
+    url: pipelined.url,
+    pids: pipelined.pids,
+    nodePids,
+    job: post('pipelined'),
+    status: '201',
+  },
+  { name: 'fencepost, replays', ...ours, job: post('one', 1) },
+  { name: PROXY, url: httpProxy.url, pids: httpProxy.pids, job: post('bare'), status: '201' },
+]
+const gets: readonly HttpContender[] = [
+  { name: 'fencepost, pass-through', ...ours, job: get, status: '200' },
+  { name: PROXY, url: httpProxy.url, pids: httpProxy.pids, job: get, status: '200' },
+]
+
+type Figure = (round: HttpMeasured['rounds'][number]) => number
+const cpu: Figure = (round) => round.cpuMicros
+const nodeCpu: Figure = (round) => round.nodeCpuMicros
+const p50: Figure = (round) => round.p50Ms
+const throughput: Figure = (round) => round.perSecond
+
+function pairs(
+  measured: readonly HttpMeasured[],
+  figure: Figure,
+  name: string,
+  over: string,
+): readonly number[] {
+  const of = (contender: string) => measured.find((one) => one.name === contender)!.rounds.map(figure)
+  const theirs = of(over)
+  return of(name).map((value, round) => value / theirs[round]!)
+}
+
+const before = processorTimes()
+const shape = (concurrency: number) =>
+  ({ kind: 'closed', requests: concurrency === 1 ? 1_500 : 8_000, concurrency }) as const
+const lone = await alternateHttp(load, posts, shape(1), { rounds })
+printHttp('POST, one in flight', lone, 'naive')
+const busy = await alternateHttp(load, posts, shape(32), { rounds })
+printHttp('POST, 32 in flight', busy, 'naive, autopipelined')
+const passed = await alternateHttp(load, gets, shape(32), { rounds })
+printHttp('GET, 32 in flight', passed, PROXY)
+
+const goal = (name: string, bound: Goal['bound'], value: number, ratios: readonly number[]): Goal => ({
+  name,
+  bound,
+  goal: value,
+  pairs: ratios,
+})
+printGoals([
+  goal(
+    'processor, 32 in flight, over naive autopipelined',
+    'at most',
+    0.65,
+    pairs(busy, cpu, 'fencepost', 'naive, autopipelined'),
+  ),
+  goal('processor, lone, over naive', 'at most', 0.8, pairs(lone, cpu, 'fencepost', 'naive')),
+  goal('p50, lone, over naive', 'at most', 0.9, pairs(lone, p50, 'fencepost', 'naive')),
+  goal(
+    "nodes' processor, 32 in flight, over naive autopipelined",
+    'at most',
+    0.5,
+    pairs(busy, nodeCpu, 'fencepost', 'naive, autopipelined'),
+  ),
+  goal('unique keys over a bare proxy', 'at least', 0.55, pairs(busy, throughput, 'fencepost', PROXY)),
+  goal('replays over a bare proxy', 'at least', 2, pairs(busy, throughput, 'fencepost, replays', PROXY)),
+  goal(
+    'pass-through over a bare proxy',
+    'at least',
+    1.2,
+    pairs(passed, throughput, 'fencepost, pass-through', PROXY),
+  ),
+])
+console.log(
+  `\n${(stolenSince(before) * 100).toFixed(1)} % of the processor time was stolen by the machine's host`,
+)
+writeResults('naive', { [PROXY]: peerVersion(PROXY), fastify: peerVersion('fastify') }, [
+  { title: 'POST, one in flight', measured: lone },
+  { title: 'POST, 32 in flight', measured: busy },
+  { title: 'GET, 32 in flight', measured: passed },
+])
