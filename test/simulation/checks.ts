@@ -11,7 +11,7 @@ import {
   type Execution,
   type Grant,
   type History,
-  heldUntilMs,
+  heldSpans,
   rememberedUntilMs,
   type Submission,
 } from './history.ts'
@@ -51,20 +51,23 @@ export function checkRemembered(history: History): void {
 /** S1: no two holders believe that they hold a key at the same time. */
 function checkExclusive(history: History): void {
   for (const grants of byKey(history.grants, (grant) => grant.lease.key)) {
-    const sorted = [...grants].sort((a, b) => a.grantedMs - b.grantedMs)
-    let last: Grant | undefined
-    for (const grant of sorted) {
+    const spans = grants
+      .flatMap((grant) => heldSpans(grant).map((span) => ({ ...span, grant })))
+      .sort((a, b) => a.fromMs - b.fromMs)
+    let last: (typeof spans)[number] | undefined
+    for (const span of spans) {
+      const { grant, fromMs } = span
       // A claimant that claims again under its own owner id is not a second holder: it may hold again what it holds.
-      const itself = last?.process === grant.process && last.lease.owner === grant.lease.owner
-      if (last !== undefined && !itself && grant.grantedMs < heldUntilMs(last)) {
+      const itself = last?.grant.process === grant.process && last.grant.lease.owner === grant.lease.owner
+      if (last !== undefined && !itself && fromMs < last.untilMs) {
         violated(
           history,
           'S1',
-          grant.grantedMs,
-          `${grant.process} was granted ${grant.lease.key} (token ${grant.lease.token}) while ${last.process} held it (token ${last.lease.token}) until ${heldUntilMs(last).toFixed(2)}`,
+          fromMs,
+          `${grant.process} was granted ${grant.lease.key} (token ${grant.lease.token}) while ${last.grant.process} held it (token ${last.grant.lease.token}) until ${last.untilMs.toFixed(2)}`,
         )
       }
-      if (last === undefined || heldUntilMs(grant) > heldUntilMs(last)) last = grant
+      if (last === undefined || span.untilMs > last.untilMs) last = span
     }
   }
 }
@@ -72,17 +75,16 @@ function checkExclusive(history: History): void {
 /** S4: tokens of a key increase strictly in the real-time order of grants, and none is used twice. */
 function checkTokenOrder(history: History): void {
   for (const grants of byKey(history.grants, (grant) => grant.lease.key)) {
-    const sorted = [...grants].sort((a, b) => a.grantedMs - b.grantedMs)
-    for (const [index, grant] of sorted.entries()) {
-      for (const earlier of sorted.slice(0, index)) {
-        if (grant.lease.token > earlier.lease.token) continue
-        if (rememberedUntilMs(earlier) < grant.grantedMs) continue
-        violated(
-          history,
-          'S4',
-          grant.grantedMs,
-          `token ${grant.lease.token} was granted after token ${earlier.lease.token}`,
-        )
+    const tokens = grants
+      .flatMap((grant) => grant.tokens.map((one) => ({ ...one, grant })))
+      .sort((a, b) => a.toldMs - b.toldMs)
+    for (const [index, one] of tokens.entries()) {
+      for (const earlier of tokens.slice(0, index)) {
+        if (earlier.grant === one.grant || one.token > earlier.token) continue
+        // A raise takes a while: one that was asked for before the other was told is not after it.
+        if (one.askedMs < earlier.toldMs && one.token !== earlier.token) continue
+        if (rememberedUntilMs(earlier.grant) < one.toldMs) continue
+        violated(history, 'S4', one.toldMs, `token ${one.token} was granted after token ${earlier.token}`)
       }
     }
   }
@@ -125,7 +127,10 @@ function checkPair(history: History, earlier: Execution, later: Execution): void
     return
   }
   if (first.releaseSentMs !== undefined && first.releaseSentMs <= second.grantedMs) return
-  if (first.validUntilMs > second.grantedMs && first.validUntilMs > later.startedMs) {
+  const inGap = first.gaps.some(
+    ({ fromMs, untilMs }) => fromMs < later.startedMs && later.startedMs < untilMs,
+  )
+  if (!inGap && first.validUntilMs > second.grantedMs && first.validUntilMs > later.startedMs) {
     violated(history, 'S2', later.startedMs, `${later.id} ran while ${earlier.id} still held its lease`)
   }
   // Of two contents a node that forgot gets only the larger claim: the application still learns of the attempt.

@@ -6,6 +6,7 @@
 
 import type { Outcome } from '../../src/core/outcome.ts'
 import type { Lease, ReadResult } from '../../src/core/ports.ts'
+import type { Token } from '../../src/core/record/token.ts'
 import type { Operation } from './plan.ts'
 
 /** A granted claim. */
@@ -17,7 +18,9 @@ export type Grant = {
   readonly grantedMs: number
   /** The end of its validity on the holder's monotonic clock, as last renewed. */
   validUntilMs: number
-  /** It was over and was renewed later, without a claim in between: in the gap it had no holder. */
+  /** Every token that it was raised to, the first one included. */
+  readonly tokens: { readonly token: Token; readonly askedMs: number; readonly toldMs: number }[]
+  /** It was over and was renewed later, since whoever claimed it in between gave it back: in the gap it had no holder. */
   readonly gaps: { readonly fromMs: number; readonly untilMs: number }[]
   releaseSentMs: number | undefined
   /** What was sent is a withdrawal: undone where another call of the session renews it. */
@@ -56,6 +59,16 @@ export function heldUntilMs(grant: Grant): number {
 export function renewUntil(grant: Grant, untilMs: number, toldMs: number): void {
   if (grant.validUntilMs < toldMs) grant.gaps.push({ fromMs: grant.validUntilMs, untilMs: toldMs })
   grant.validUntilMs = untilMs
+}
+
+/** When its holder may believe that it holds: more than one span where the lease was over and was renewed later. */
+export function heldSpans(grant: Grant): readonly { readonly fromMs: number; readonly untilMs: number }[] {
+  const endMs = heldUntilMs(grant)
+  const starts = [grant.grantedMs, ...grant.gaps.map(({ untilMs }) => untilMs)]
+  const ends = [...grant.gaps.map(({ fromMs }) => Math.min(fromMs, endMs)), endMs]
+  return starts
+    .map((fromMs, index) => ({ fromMs, untilMs: ends[index]! }))
+    .filter(({ fromMs, untilMs }, index) => index === 0 || fromMs < untilMs)
 }
 
 /** Whether its holder may believe throughout that it holds. */

@@ -264,6 +264,8 @@ function grantFrom(lease: Lease, process: SimulatedProcess, askedMs: number, gra
     process: process.name,
     askedMs,
     grantedMs,
+    // A claim is told as it is granted; only a raise is noted with the time that it took.
+    tokens: [{ token: lease.token, askedMs: grantedMs, toldMs: grantedMs }],
     validUntilMs: process.historyMs(lease.validUntilMonoMs),
     gaps: [],
     releaseSentMs: undefined,
@@ -300,7 +302,10 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       const resumed = grantFrom(result.lease, process, startedMs, scheduler.nowMs)
       history.grants.push({ ...resumed, kept: how === 'renew', abandonedMs: scheduler.nowMs })
     } else {
-      if (grant.lease.token !== lease.token) history.saw('raised')
+      if (grant.lease.token !== lease.token) {
+        history.saw('raised')
+        grant.tokens.push({ token: lease.token, askedMs: startedMs, toldMs: scheduler.nowMs })
+      }
       grant.lease = result.lease
       if (how === 'renew') keep(grant)
       renewUntil(grant, process.historyMs(result.lease.validUntilMonoMs), scheduler.nowMs)
