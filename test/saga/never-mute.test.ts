@@ -168,6 +168,12 @@ describe('the log of events', () => {
     [{ kind: 'relay_error', relayId: 'r', error }, `error fencepost saga: relay r: ${reason}`],
     [{ kind: 'consumer_error', consumerId: 'c', error }, `error fencepost saga: consumer c: ${reason}`],
     [{ kind: 'saga_error', error }, `error fencepost saga: sagas: ${reason}`],
+    [{ kind: 'housekeeping_error', error }, `error fencepost saga: housekeeping: ${reason}`],
+    [
+      { kind: 'housekept', durationMs: 1, deleted: 0, expired: 2 },
+      'warn fencepost saga: 2 dead letters expired and were discarded',
+    ],
+    [{ kind: 'housekept', durationMs: 1, deleted: 5, expired: 0 }, undefined],
     [
       { kind: 'parked', what: 'message m', error },
       `error fencepost saga: message m waits for a person: ${reason}`,

@@ -6,6 +6,7 @@
 import { keepProcessAlive } from './ambient.ts'
 import { replayOnce } from './dead-letter-replay.ts'
 import type { Handlers } from './handlers.ts'
+import { startHousekeeping } from './housekeeping.ts'
 import { Inbox, type InboxOptions } from './inbox.ts'
 import type { MessageSubscriber, Subscription } from './messages.ts'
 import { outsideTransactions } from './open-transactions.ts'
@@ -46,6 +47,7 @@ async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
       release()
       throw error
     })
+  const housekeeping = startHousekeeping(kit)
   let stopped = false
   let replaying = Promise.resolve()
   const replay = () => {
@@ -64,7 +66,7 @@ async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
     stopped = true
     inbox.stop()
     timer.cancel()
-    await Promise.all([subscription.close(), replaying])
+    await Promise.all([subscription.close(), replaying, housekeeping.stop()])
     release()
   }
   return { stop, [Symbol.asyncDispose]: stop }

@@ -106,6 +106,26 @@ export async function discardDeadLetters(kit: SagaKit, ids: readonly number[]): 
   })
 }
 
+/**
+ * Discards those that have waited longer than `ageMs`, the newest first: where `limit` cuts a sequence, its earliest stays
+ * dead, and what is behind it is not let go before its time.
+ */
+export async function expireDeadLetters(kit: SagaKit, ageMs: number, limit: number): Promise<number> {
+  const s = kit.schema
+  return kit.transaction(async (tx) => {
+    const { rows } = await tx.query<Touched>(
+      `UPDATE ${s}.dead_letters SET status = 'discarded', replayed_at = clock_timestamp()
+       WHERE id IN (SELECT id FROM ${s}.dead_letters
+                    WHERE status = 'dead' AND died_at < clock_timestamp() - $1 * interval '1 ms'
+                    ORDER BY id DESC LIMIT $2 FOR UPDATE SKIP LOCKED)
+       RETURNING id, source, consumer_id, ordering_key, aggregate_type, aggregate_id`,
+      [ageMs, limit],
+    )
+    await letGo(tx, s, rows)
+    return rows.length
+  })
+}
+
 /** What waited behind them continues, unless the same sequence has a further dead letter. */
 async function letGo(tx: Tx, s: string, rows: readonly Touched[]): Promise<void> {
   const outbox = rows.filter(({ source }) => source === 'outbox')

@@ -48,6 +48,11 @@ function lineOf(event: SagaEvent): Line | undefined {
       return { level: 'error', subject: `consumer ${event.consumerId}`, error: event.error }
     case 'saga_error':
       return { level: 'error', subject: 'sagas', error: event.error }
+    case 'housekeeping_error':
+      return { level: 'error', subject: 'housekeeping', error: event.error }
+    case 'housekept':
+      if (event.expired === 0) return undefined
+      return { level: 'warn', subject: `${event.expired} dead letters expired and were discarded` }
     case 'parked':
       return { level: 'error', subject: `${event.what} waits for a person`, error: event.error }
     case 'pool_error':

@@ -72,6 +72,14 @@ export type SagaEvent =
       readonly error: unknown
     }
   | { readonly kind: 'saga_error'; readonly error: unknown }
+  | {
+      /** A run of housekeeping has ended. `expired`: dead letters that no one had decided on in time. */
+      readonly kind: 'housekept'
+      readonly durationMs: number
+      readonly deleted: number
+      readonly expired: number
+    }
+  | { readonly kind: 'housekeeping_error'; readonly error: unknown }
   | { readonly kind: 'retained'; readonly table: string; readonly deleted: number }
   | { readonly kind: 'recovered'; readonly scope: string; readonly key: string }
 

@@ -11,6 +11,7 @@ import { identifier, type Pool, type QueryAnswer, type Row, type Tx } from './da
 import { NestedTransactionError, SagaConfigError } from './errors.ts'
 import { eventLog } from './event-log.ts'
 import type { SagaEvents } from './events.ts'
+import { type HousekeepingOptions, requireHousekeeping } from './housekeeping-options.ts'
 import { inTurn, join, transactionAround } from './open-transactions.ts'
 import { runInTransaction, runStatement, type TransactionOptions } from './transaction.ts'
 
@@ -25,6 +26,11 @@ export type SagaKitOptions = {
   readonly partitions?: number
   /** How long a call waits for a connection of the pool, then it throws `NoConnectionError`. Default 10 s. */
   readonly connectionWaitMs?: number
+  /**
+   * Retention, expiry of dead letters and upkeep of partitions, in the background of consumers, relays and saga runners.
+   * Default: on, every 5 minutes. `false`: the application calls `runRetention` itself.
+   */
+  readonly housekeeping?: HousekeepingOptions | false
   readonly clock?: Clock
   readonly random?: Random
   /** Default: errors and warnings go to the console. `() => {}` is silence. */
@@ -37,6 +43,7 @@ export interface SagaKit {
   /** Quoted, for SQL. */
   readonly schema: string
   readonly partitions: number
+  readonly housekeeping: HousekeepingOptions | false
   readonly clock: Clock
   readonly random: Random
   readonly emit: SagaEvents
@@ -62,12 +69,14 @@ export function createSagaKit(options: SagaKitOptions): SagaKit {
     schema = 'fencepost',
     partitions = partitionsDefault,
     connectionWaitMs = 10_000,
+    housekeeping = {},
     clock = processClock,
     random = processRandom,
   } = options
   requirePartitions(partitions)
   if (!(connectionWaitMs > 0))
     throw new SagaConfigError(`connectionWaitMs: ${connectionWaitMs} (more than 0 ms expected)`)
+  requireHousekeeping(housekeeping)
   const emit: SagaEvents = options.events ?? eventLog(clock)
   // An idle client whose connection breaks emits `error` on the pool; without a listener Node ends the process.
   pool.on('error', (error) => emit({ kind: 'pool_error', error }))
@@ -79,6 +88,7 @@ export function createSagaKit(options: SagaKitOptions): SagaKit {
     schemaName: schema,
     schema: identifier(schema),
     partitions,
+    housekeeping,
     clock,
     random,
     emit,

@@ -36,6 +36,8 @@ const countersByName = {
   parked: ['saga_parked_total', 'what waits for a person: steps, messages, sagas', []],
   advance: ['saga_advanced_total', 'sagas let go of, by the state they were left in', ['saga', 'status']],
   retained: ['saga_retention_deleted_total', 'rows removed by retention', ['table']],
+  housekept: ['saga_housekeeping_runs_total', 'runs of housekeeping by this process', []],
+  expired: ['saga_dead_letters_expired_total', 'dead letters discarded because no one decided in time', []],
   errors: ['saga_errors_total', 'faults that were survived', ['part']],
 } as const satisfies Record<string, readonly [string, string, readonly string[]]>
 
@@ -99,6 +101,11 @@ export function sagaMetrics({ Counter, Histogram }: PrometheusClient): SagaEvent
       case 'retained':
         counters.retained.inc({ table: event.table }, event.deleted)
         return
+      case 'housekept':
+        counters.housekept.inc({})
+        counters.expired.inc({}, event.expired)
+        return
+      case 'housekeeping_error':
       case 'pool_error':
       case 'relay_error':
       case 'consumer_error':

@@ -44,7 +44,7 @@ export async function publish(kit: SagaKit, tx: Tx, event: OutboxEvent): Promise
   const payload = JSON.stringify(event.payload)
   if (payload === undefined) throw new NonRetryableError('the payload of an event must be a JSON value')
   const headers = withCreationContext(event.headers ?? {}, destination, messageId)
-  const hash = hashOf(`${aggregateType}\0${aggregateId}`)
+  const hash = hashOf(aggregateType, aggregateId)
   const values = [
     messageId,
     aggregateType,
@@ -118,9 +118,14 @@ export function newMessageId(kit: SagaKit): string {
   return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(0, 3)}-${variant}${random.slice(4, 7)}-${random.slice(7, 19)}`
 }
 
+export function partitionOf(aggregateType: string, aggregateId: string, partitions: number): number {
+  return hashOf(aggregateType, aggregateId) % partitions
+}
+
 /** FNV-1a, 32 bits: distributes aggregates over partitions, the same in every process and version. */
-function hashOf(text: string): number {
+function hashOf(aggregateType: string, aggregateId: string): number {
   let hash = 0x811c9dc5
-  for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0
+  for (const byte of Buffer.from(`${aggregateType}\0${aggregateId}`))
+    hash = Math.imul(hash ^ byte, 0x01000193) >>> 0
   return hash
 }

@@ -19,6 +19,7 @@ import {
   PublishRefusedError,
   SagaConfigError,
 } from './errors.ts'
+import { type Housekeeping, startHousekeeping } from './housekeeping.ts'
 import type { SagaKit } from './kit.ts'
 import type { MessagePublisher } from './messages.ts'
 import { outsideTransactions } from './open-transactions.ts'
@@ -95,6 +96,7 @@ class Relay implements OutboxRelay {
   #running: Promise<void> | undefined
   #stopped = false
   #stopping: Promise<void> | undefined
+  #housekeeping: Housekeeping | undefined
   #wake = Promise.withResolvers<void>()
 
   constructor({ kit, publisher, relayId, retry, ...settings }: RelayOptions) {
@@ -117,6 +119,8 @@ class Relay implements OutboxRelay {
   }
 
   start(): void {
+    if (this.#stopped) return
+    this.#housekeeping ??= startHousekeeping(this.#kit)
     this.#running ??= outsideTransactions(() => this.#run())
   }
 
@@ -133,7 +137,7 @@ class Relay implements OutboxRelay {
     this.#stopped = true
     this.wake()
     try {
-      await this.#running
+      await Promise.all([this.#running, this.#housekeeping?.stop()])
       await Promise.allSettled(this.#draining.values())
       await this.#leases.leave()
     } finally {

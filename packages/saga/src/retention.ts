@@ -3,26 +3,27 @@
  *
  * Never deletes what is in progress: keys in progress or parked, open dead letters, unfinished sagas.
  */
+import type { RetentionOptions } from './housekeeping-options.ts'
 import type { SagaKit } from './kit.ts'
-
-export type RetentionOptions = {
-  /** Rows per statement. Default 1000. */
-  readonly batchSize?: number
-  /** Batches per table and run; the next run continues. Default 100. */
-  readonly maxBatches?: number
-  /** How long replayed and discarded dead letters are kept. Default 30 days. */
-  readonly deadLettersMs?: number
-}
 
 export type RetentionReport = Readonly<Record<string, number>>
 
 /** Returns the number of deleted rows by table; 0 while another process is at it. */
-export async function runRetention(kit: SagaKit, options: RetentionOptions = {}): Promise<RetentionReport> {
+export function runRetention(kit: SagaKit, options: RetentionOptions = {}): Promise<RetentionReport> {
+  return retain(kit, options, async () => true)
+}
+
+/** `goOn` is called before every batch; at its first no, what has been deleted is returned. */
+export async function retain(
+  kit: SagaKit,
+  options: RetentionOptions,
+  goOn: () => Promise<boolean>,
+): Promise<RetentionReport> {
   const { batchSize = 1_000, maxBatches = 100, deadLettersMs = 30 * 24 * 3_600_000 } = options
   const report: Record<string, number> = {}
   for (const [table, condition] of Object.entries(expired)) {
     let deleted = 0
-    for (let batch = 0; batch < maxBatches; batch += 1) {
+    for (let batch = 0; batch < maxBatches && (await goOn()); batch += 1) {
       const count = await deleteBatch(kit, table, condition, batchSize, deadLettersMs)
       deleted += count ?? 0
       if (count === undefined || count < batchSize) break

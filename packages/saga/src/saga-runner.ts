@@ -20,6 +20,7 @@ import {
   StepIrreversibleError,
   StepSuspendedError,
 } from './errors.ts'
+import { type Housekeeping, startHousekeeping } from './housekeeping.ts'
 import { dayMs } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import type { LockManager } from './locks.ts'
@@ -93,6 +94,7 @@ class Runner implements SagaRunner {
   readonly #me: string
   readonly #running = new Set<Promise<void>>()
   #loop: Promise<void> | undefined
+  #housekeeping: Housekeeping | undefined
   #stopped = false
   #wake = Promise.withResolvers<void>()
 
@@ -131,6 +133,8 @@ class Runner implements SagaRunner {
   }
 
   start(): void {
+    if (this.#stopped) return
+    this.#housekeeping ??= startHousekeeping(this.#kit)
     this.#loop ??= outsideTransactions(() => this.#run())
   }
 
@@ -138,7 +142,7 @@ class Runner implements SagaRunner {
     this.#stopped = true
     this.#wake.resolve()
     await this.#loop
-    await Promise.all(this.#running)
+    await Promise.all([...this.#running, this.#housekeeping?.stop()])
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -212,6 +212,15 @@ CREATE TABLE {s}.locks (
 const inboxResults = `
 ALTER TABLE {s}.inbox ADD COLUMN result json;`
 
+/** Which process cleans the tables, until when, and when the next run is due (housekeeping.ts). */
+const housekeeping = `
+CREATE TABLE {s}.housekeeping (
+  task        text        NOT NULL PRIMARY KEY,
+  owner       text        NOT NULL,
+  lease_until timestamptz NOT NULL,
+  due_at      timestamptz NOT NULL
+) WITH (fillfactor = 50);`
+
 export const migrations: readonly Migration[] = [
   { version: 1, name: 'idempotency keys and fences', sql: idempotencyKeys },
   { version: 2, name: 'outbox and dead letters', sql: outbox },
@@ -221,4 +230,5 @@ export const migrations: readonly Migration[] = [
   { version: 6, name: 'message ids of any text, and dead letters as they were delivered', sql: anyIds },
   { version: 7, name: 'locks', sql: locks },
   { version: 8, name: 'results of messages', sql: inboxResults },
+  { version: 9, name: 'housekeeping', sql: housekeeping },
 ]
