@@ -21,9 +21,9 @@ import {
   NonRetryableError,
   OperationInProgressError,
   UnhandledTypeError,
-  UnmappedMessageError,
 } from './errors.ts'
 import type { ConsumedOutcome } from './events.ts'
+import { FirstCheck, type QuorumCheck } from './first-check.ts'
 import type { Handler, Received } from './handlers.ts'
 import { dayMs } from './idempotency.ts'
 import { type Arrival, type Inbound, readDelivery } from './inbound.ts'
@@ -43,12 +43,12 @@ import {
 } from './inbox-rows.ts'
 import type { SagaKit } from './kit.ts'
 import type { Delivery, InboundMessage, Verdict } from './messages.ts'
-import { type OrderingKey, orderingKeyOf } from './ordering-key.ts'
+import { type OrderingKey, orderingKeyOf, unreadableKey } from './ordering-key.ts'
 import { payloadOf, type Schemas } from './payload.ts'
 import { hashOfText } from './request-hash.ts'
 import { type RetryPolicies, type RetryPolicy, retryPolicies } from './retry-policy.ts'
 import { inProcessSpan } from './trace-context.ts'
-import { endUnhandled, type OnUnhandled, type Unhandled } from './unhandled.ts'
+import { endUnhandled, type OnUnhandled, type Unhandled, unmapped } from './unhandled.ts'
 
 export type InboxOptions = {
   readonly kit: SagaKit
@@ -80,6 +80,11 @@ export type InboxOptions = {
   readonly retryInPlaceMs?: number
   /** Gets the result of the handler, the stored one for a duplicate: for consumers that answer. */
   readonly onProcessed?: OnProcessed
+  /**
+   * Asks the quorum first, so that a duplicate of a message that another process handles waits without a connection to the
+   * database. PostgreSQL decides as before, and alone while the quorum does not answer.
+   */
+  readonly quorum?: QuorumCheck
   /** How long the inbox remembers messages. Must be longer than any redelivery. Default 7 days. */
   readonly retentionMs?: number
 }
@@ -98,6 +103,7 @@ export class Inbox {
   readonly #policyOf: (type: string) => Required<RetryPolicy>
   readonly #retentionMs: number
   readonly #retryInPlaceMs: number
+  readonly #firstCheck: FirstCheck | undefined
   #stopping = false
   /** The last delivery in flight for each ordering key, in this process. */
   readonly #tails = new Map<string, Promise<unknown>>()
@@ -106,6 +112,8 @@ export class Inbox {
     this.#options = options
     this.#retentionMs = options.retentionMs ?? 7 * dayMs
     this.#retryInPlaceMs = options.retryInPlaceMs ?? 1_000
+    const { kit, consumerId, quorum } = options
+    this.#firstCheck = quorum === undefined ? undefined : new FirstCheck(kit, consumerId, quorum)
     this.#policyOf = retryPolicies(options.retry ?? {}, this.#retentionMs)
   }
 
@@ -137,7 +145,7 @@ export class Inbox {
     try {
       key = orderingKeyOf(this.#options.orderingKey, arrival)
     } catch (error) {
-      return this.#handleInPlace(arrival, unreadable(error), null)
+      return this.#handleInPlace(arrival, unreadableKey(error), null)
     }
     if (key === null) return this.#handleInPlace(arrival, handler, key)
     const before = this.#tails.get(key)
@@ -159,9 +167,10 @@ export class Inbox {
   }
 
   async #handleInPlace(arrival: Arrival, handler: Handler, key: string | null): Promise<Verdict> {
+    const handle = () => this.#handle(arrival, handler, key)
     for (let attempt = 1; ; ) {
-      const end = await this.#handle(arrival, handler, key)
-      const verdict: Verdict = end.kind === 'away' ? { kind: 'again', delayMs: outageDelayMs } : end
+      const end: End = await (this.#firstCheck?.around(arrival.message, handle) ?? handle())
+      const verdict: Verdict = end.kind === 'away' ? { ...end, kind: 'again' } : end
       if (verdict.kind !== 'again' || this.#stopping) return verdict
       if (end.kind !== 'away' || key === null) {
         if (verdict.delayMs > this.#retryInPlaceMs || attempt === inPlaceMax) return verdict
@@ -318,29 +327,19 @@ export class Inbox {
   }
 }
 
-/** `away`: the database is out of reach, so only this process knows, and keeps, the message's place. */
-type End = Verdict | { readonly kind: 'away' }
+/**
+ * `away`: the database is out of reach, or was not asked because the message is in progress elsewhere. So only this
+ * process knows, and keeps, the message's place.
+ */
+type End = Verdict | { readonly kind: 'away'; readonly delayMs: number }
 
-const away: End = { kind: 'away' }
+const away: End = { kind: 'away', delayMs: outageDelayMs }
 
 type Tell = (outcome: ConsumedOutcome, error?: unknown) => void
 
 class LookedAhead extends Error {}
 
 const behind: Cause = { code: 'behind', message: 'an earlier message of its sequence is dead' }
-
-function unmapped(error: unknown): UnmappedMessageError {
-  return error instanceof UnmappedMessageError
-    ? error
-    : new UnmappedMessageError(errorText(error), { cause: error })
-}
-
-/** The handler for a message that the application's own `orderingKey` could not read. */
-function unreadable(error: unknown): Handler {
-  return async () => {
-    throw new NonRetryableError('the ordering key of the message cannot be read', { cause: error })
-  }
-}
 
 function criticalTimeOf(kit: SagaKit, message: InboundMessage): { criticalTimeMs?: number } {
   const writtenMs = Date.parse(message.createdAt)

@@ -1,4 +1,6 @@
 /** Which messages must be handled in order: those with the same key, as the consumer, the mapping or the aggregate says. */
+import { NonRetryableError } from './errors.ts'
+import type { Handler } from './handlers.ts'
 import type { Arrival } from './inbound.ts'
 import { storedKey } from './inbox-rows.ts'
 import type { InboundMessage } from './messages.ts'
@@ -12,4 +14,11 @@ export function orderingKeyOf(orderingKey: OrderingKey | undefined, arrival: Arr
   const key = orderingKey === undefined ? arrival.orderingKey : (orderingKey(message) ?? null)
   if (key !== undefined) return key === null ? null : storedKey(key)
   return message.aggregateId === '' ? null : storedKey(`${message.aggregateType}/${message.aggregateId}`)
+}
+
+/** The handler for a message that the application's own `orderingKey` could not read. */
+export function unreadableKey(error: unknown): Handler {
+  return async () => {
+    throw new NonRetryableError('the ordering key of the message cannot be read', { cause: error })
+  }
 }

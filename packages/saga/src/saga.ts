@@ -17,6 +17,7 @@ export { discardDeadLetters, listDeadLetters, replayDeadLetters } from './dead-l
 export * from './errors.ts'
 export type { SagaEvent, SagaEvents } from './events.ts'
 export { assertFence, fencedUpdate, RowNotFoundError } from './fences.ts'
+export type { QuorumCheck } from './first-check.ts'
 export { fromDrizzle, fromKnex, fromKysely, fromPrisma, fromTypeOrm } from './foreign-transactions.ts'
 export type { Handler, Handlers, OutsideHandler, Received, TransactionalHandler } from './handlers.ts'
 export { type Housekeeping, runHousekeeping, startHousekeeping } from './housekeeping.ts'

@@ -5,7 +5,7 @@
  * Its dead letter parks no sequence: a type that this consumer does not handle is no gap in what it does handle.
  */
 import { errorCode, errorText } from './error-json.ts'
-import type { UnhandledTypeError, UnmappedMessageError } from './errors.ts'
+import { type UnhandledTypeError, UnmappedMessageError } from './errors.ts'
 import { deadLetterInbound, type Entry, storedId } from './inbox-rows.ts'
 import type { SagaKit } from './kit.ts'
 import type { Delivery, InboundMessage, Verdict } from './messages.ts'
@@ -63,6 +63,13 @@ export async function endUnhandled(
   kit.emit({ kind: 'parked', what: `message ${messageId}`, error })
   tell('dead_letter')
   return { kind: 'ack' }
+}
+
+/** What a mapping of the application's own throws counts as well. */
+export function unmapped(error: unknown): UnmappedMessageError {
+  return error instanceof UnmappedMessageError
+    ? error
+    : new UnmappedMessageError(errorText(error), { cause: error })
 }
 
 function decide(kit: SagaKit, consumerId: string, onUnhandled: OnUnhandled, unhandled: Unhandled): Decision {
