@@ -1,4 +1,5 @@
 // Faults that only RabbitMQ has, on a real node.
+import { queryObjects } from 'node:v8'
 import amqp from 'amqplib'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import {
@@ -247,6 +248,30 @@ test('channels that the node closed leave no connection', async () => {
   await eventually('the door is empty', () => door.inside() === 0, { withinMs: 10_000 })
 })
 
+/** The queue must exist before something is published to it. */
+async function declared(queue: string): Promise<void> {
+  const subscriber = createRabbitMqSubscriber({ url: server.url, queue })
+  await (await subscriber.subscribe(async () => ({ kind: 'ack' }), settings)).close()
+}
+
+test('a confirmed message leaves nothing behind on its connection', async () => {
+  await declared('confirmed')
+  const publisher = createRabbitMqPublisher({ url: server.url })
+  const send = (count: number) =>
+    Promise.all(
+      Array.from({ length: count }, (_, n) => publisher.publish(outbound('confirmed', n), onTime())),
+    )
+  try {
+    await send(100)
+    const before = queryObjects(Promise, { format: 'count' })
+    await send(1_000)
+    // There was one for each message until the connection ended: a race with its end.
+    expect(queryObjects(Promise, { format: 'count' }) - before).toBeLessThan(200)
+  } finally {
+    await publisher.close()
+  }
+})
+
 test('a relay and a consumer that are stopped leave nothing that keeps their process', async () => {
   await using postgres = await startPostgres()
   await using program = new TestProcess(
@@ -256,4 +281,26 @@ test('a relay and a consumer that are stopped leave nothing that keeps their pro
   )
   expect(await program.exited, program.output).toEqual({ code: 0, signal: null })
   expect(program.output).toContain('stopped')
+})
+
+// The last: the node is away afterwards.
+test('a node that shuts down has refused none of the messages in flight: it costs them no attempt', async () => {
+  await declared('shutdown')
+  const publisher = createRabbitMqPublisher({ url: server.url })
+  const faults = new Set<string>()
+  let begun = 0
+  const sendUntilFault = async () => {
+    while (faults.size === 0) {
+      begun += 1
+      await publisher
+        .publish(outbound('shutdown', begun), onTime())
+        .catch((error: { code: string }) => faults.add(error.code))
+    }
+  }
+  const senders = Promise.all(Array.from({ length: 20 }, sendUntilFault))
+  await eventually('messages in flight', () => begun > 100)
+  await server.kill('SIGTERM')
+  await senders
+  await publisher.close()
+  expect([...faults]).toEqual(['broker_unavailable'])
 })

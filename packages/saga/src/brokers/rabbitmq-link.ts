@@ -19,6 +19,11 @@ export type Lane = {
   readonly channel: ConfirmChannel
   readonly closed: Promise<never>
   readonly end: (error?: Error) => void
+  /**
+   * One for each publish without a confirm; all are called when the channel ends. A race with `closed` would leave a
+   * reaction there for every message, for as long as the channel lives.
+   */
+  readonly unconfirmed: Set<(error: BrokerUnavailableError) => void>
   /** Ids of messages that no queue takes. A return precedes the message's confirm (AMQP 0-9-1, basic.return). */
   readonly returned: Set<string>
 }
@@ -36,17 +41,23 @@ export async function laneOn(model: ChannelModel): Promise<Lane> {
   const channel = await model.createConfirmChannel()
   const ended = Promise.withResolvers<never>()
   ended.promise.catch(() => {})
+  const unconfirmed: Lane['unconfirmed'] = new Set()
+  const endWith = (error: BrokerUnavailableError) => {
+    ended.reject(error)
+    for (const reject of unconfirmed) reject(error)
+    unconfirmed.clear()
+  }
   const end = (error?: Error) =>
-    ended.reject(new BrokerUnavailableError('the connection to RabbitMQ ended', { cause: error }))
+    endWith(new BrokerUnavailableError('the connection to RabbitMQ ended', { cause: error }))
   channel.on('error', (error: Error & { code?: unknown }) => {
-    if (softErrors.includes(error.code))
-      ended.reject(new ChannelRefusedError(error.message, { cause: error }))
+    if (softErrors.includes(error.code)) endWith(new ChannelRefusedError(error.message, { cause: error }))
     else end(error)
   })
-  channel.on('close', () => end())
+  // Before amqplib's own listener, which hands every unconfirmed message back as if the node had refused it.
+  channel.prependListener('close', () => end())
   const returned = new Set<string>()
   channel.on('return', (message) => returned.add(String(message.properties.messageId)))
-  return { channel, closed: ended.promise, end, returned }
+  return { channel, closed: ended.promise, end, unconfirmed, returned }
 }
 
 export async function connect({ url, heartbeatSeconds = 10 }: RabbitMqOptions): Promise<Link> {

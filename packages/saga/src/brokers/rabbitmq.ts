@@ -10,7 +10,7 @@
  *
  * Source: RabbitMQ documentation, "Consumer Acknowledgements and Publisher Confirms", "Quorum Queues".
  */
-import type { ConfirmChannel, ConsumeMessage } from 'amqplib'
+import type { ConsumeMessage, Options } from 'amqplib'
 import { processClock } from '../ambient.ts'
 import type { Clock } from '../core.ts'
 import { pause } from '../core.ts'
@@ -71,10 +71,11 @@ export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): Mess
     link = undefined
   }
 
-  async function send({ channel, closed, returned }: Lane, message: OutboundMessage): Promise<void> {
+  async function send(lane: Lane, message: OutboundMessage): Promise<void> {
     if (blocked) throw new BrokerUnavailableError('RabbitMQ has blocked publishers (memory or disk alarm)')
+    const { returned } = lane
     returned.delete(message.messageId)
-    await Promise.race([confirmed(channel, route(message), message), closed])
+    await confirmed(lane, route(message), Buffer.from(message.body), optionsOf(message))
     if (returned.delete(message.messageId))
       throw new PublishRefusedError(`no queue would get a message for ${message.destination}`)
   }
@@ -116,8 +117,8 @@ export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): Mess
   }
 }
 
-function confirmed(channel: ConfirmChannel, route: Route, message: OutboundMessage): Promise<void> {
-  const options = {
+function optionsOf(message: OutboundMessage): Options.Publish {
+  return {
     mandatory: true,
     persistent: true,
     contentType: 'application/json',
@@ -125,13 +126,24 @@ function confirmed(channel: ConfirmChannel, route: Route, message: OutboundMessa
     type: message.type,
     headers: { ...message.headers, ...propertiesOf(message) },
   }
+}
+
+function confirmed(
+  { channel, unconfirmed }: Lane,
+  { exchange, routingKey }: Route,
+  body: Buffer,
+  options: Options.Publish,
+): Promise<void> {
   return new Promise((resolve, reject) => {
+    unconfirmed.add(reject)
     try {
-      channel.publish(route.exchange, route.routingKey, Buffer.from(message.body), options, (error) => {
+      channel.publish(exchange, routingKey, body, options, (error) => {
+        unconfirmed.delete(reject)
         if (error === null || error === undefined) resolve()
         else reject(new PublishRefusedError('RabbitMQ refused the message', { cause: error }))
       })
     } catch (error) {
+      unconfirmed.delete(reject)
       reject(new BrokerUnavailableError('the channel to RabbitMQ is closed', { cause: error }))
     }
   })
@@ -246,7 +258,8 @@ class RabbitMqSession implements Session {
   }
 
   /** The copy is confirmed before the original is acknowledged. */
-  async #delay({ channel, closed }: Link, raw: ConsumeMessage, delayMs: number): Promise<void> {
+  async #delay(link: Link, raw: ConsumeMessage, delayMs: number): Promise<void> {
+    const { channel } = link
     const queue = delayQueue(this.#options.queue, delayBucketMs(delayMs))
     const copyId = crypto.randomUUID()
     let returned = false
@@ -255,12 +268,8 @@ class RabbitMqSession implements Session {
       returned ||= properties.headers?.[copyHeader.id] === copyId
     }
     channel.on('return', onReturn)
-    const copied = new Promise<void>((resolve, reject) => {
-      const options = copyOptions(raw, copyId)
-      channel.sendToQueue(queue, raw.content, options, (error) => (error ? reject(error) : resolve()))
-    })
     try {
-      await Promise.race([copied, closed])
+      await confirmed(link, { exchange: '', routingKey: queue }, raw.content, copyOptions(raw, copyId))
     } finally {
       channel.off('return', onReturn)
     }
