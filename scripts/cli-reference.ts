@@ -64,7 +64,7 @@ async function outputOf(args: readonly string[]): Promise<string> {
     stdout,
     stderr: stdout,
     readFile: () => '',
-    signals: { onStop: () => () => {} },
+    signals: { onStop: () => () => {}, onLeave: () => {} },
     version: '',
     nodeVersion: '',
     nodeOptions: [],

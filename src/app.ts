@@ -49,6 +49,11 @@ export type AppEnvironment = {
 export interface App extends AsyncDisposable {
   /** The actual addresses, ports resolved; absent for a listener that is off. */
   readonly addresses: Readonly<ListenerAddresses & { admin?: string }>
+  /**
+   * Its pod is about to end, and its application before it: clients with open connections are sent to another pod, by answers that
+   * end them. Work is taken until the drain.
+   */
+  leave(): void
   /** Refuses new work and waits for requests in flight, at most `limits.drain`. */
   drain(): Promise<void>
   /** Embedded nodes only: for the demonstration and for tests. */
@@ -83,6 +88,7 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   )
   return {
     addresses,
+    leave: () => leave(parts, state),
     drain: () => drain(config, parts, state),
     stopEmbeddedNode: (index) => parts.nodes.stopEmbedded(index),
     [Symbol.asyncDispose]: dispose,
@@ -248,6 +254,13 @@ function coordinate(config: Config, { stack, core, listeners, log }: Parts): Coo
     application: listeners.application,
     onFailure: (err) => log.warn({ err }, 'coordination stumbled'),
   })
+}
+
+function leave({ log, listeners }: Parts, state: State): void {
+  if (state.phase !== 'serving') return
+  state.phase = 'leaving'
+  log.info('leaving: each answer ends its connection, until the end of the pod')
+  listeners.leave()
 }
 
 async function drain(

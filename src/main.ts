@@ -46,6 +46,8 @@ const io: Io = {
         for (const signal of STOP_SIGNALS) process.off(signal, listener)
       }
     },
+    // Kept for good: without a listener a second signal would end the process.
+    onLeave: (listener) => void process.on('SIGUSR2', listener),
   },
 }
 

@@ -40,7 +40,11 @@ export function openGateway(
       onFailure,
     },
   )
-  return { listen: () => gateway.listen(at), close: (graceMs: number) => gateway.close(graceMs) }
+  return {
+    listen: () => gateway.listen(at),
+    leave: () => gateway.leave(),
+    close: (graceMs: number) => gateway.close(graceMs),
+  }
 }
 
 export function gatewaySecret(

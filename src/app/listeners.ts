@@ -41,6 +41,8 @@ export type Listeners = {
   reserved(): number
   /** @throws StartRefused if one can't be opened */
   listen(): Promise<ListenerAddresses>
+  /** Answers of proxy, gateway and reservation API end their connections from now on. */
+  leave(): void
   /** Refuses new work, and waits for requests in flight, at most `graceMs`. */
   close(graceMs: number): Promise<void>
 }
@@ -71,6 +73,9 @@ export async function openListeners(
       // Last: a client that finds it open finds everything behind it open as well.
       if (proxy !== undefined) addresses.proxy = await opened('proxy', () => proxy.listen())
       return addresses
+    },
+    leave: () => {
+      for (const one of [proxy, api, gateway]) one?.leave()
     },
     close: async (graceMs) => {
       await Promise.all([proxy, api, gateway, envoy, operator].map((one) => one?.close(graceMs)))

@@ -37,6 +37,7 @@ export function openProxy(
     application,
     listen: () => proxy.listen(at),
     inFlight: () => proxy.inFlight(),
+    leave: () => proxy.leave(),
     close: (graceMs: number) => {
       closed ??= proxy.close(graceMs).then(() => application[Symbol.asyncDispose]())
       return closed

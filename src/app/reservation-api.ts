@@ -61,6 +61,7 @@ export function openReservationApi(
   return {
     listen: () => api.listen(at),
     held: () => api.held(),
+    leave: () => api.leave(),
     close: (graceMs: number) => api.close(graceMs),
   }
 }

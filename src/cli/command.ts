@@ -34,6 +34,8 @@ export type Io = {
 interface Signals {
   /** From now on these signals no longer end the process; the returned function removes the listener. */
   onStop(listener: (signal: StopSignal) => void): () => void
+  /** SIGUSR2: the pod of this process is about to end. */
+  onLeave(listener: () => void): void
 }
 
 export type StopSignal = 'SIGTERM' | 'SIGINT'

@@ -35,6 +35,8 @@ async function run(io: Io): Promise<ExitCode> {
       resolve()
     })
   })
+  // It may come while the sidecar still starts.
+  const left = new Promise<void>((resolve) => io.signals.onLeave(resolve))
   let app: App
   try {
     const { version, nodeVersion, hostname, memoryLimitBytes, stdout: logTo, readFile } = io
@@ -57,6 +59,7 @@ async function run(io: Io): Promise<ExitCode> {
     const index = (message as { stopEmbeddedNode?: unknown }).stopEmbeddedNode
     if (typeof index === 'number') running.stopEmbeddedNode(index)
   })
+  void left.then(() => running.leave())
   await stopped
   await running.drain()
   return EXIT.ok

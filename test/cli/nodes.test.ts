@@ -224,6 +224,6 @@ test('enroll waits for the last of brand-new nodes, which forgot nothing', async
     servers.resume(2)
     return () => {}
   }
-  expect([await nodes(['enroll'], { ...io, signals: { onStop } }), stderr()]).toEqual([0, ''])
+  expect([await nodes(['enroll'], { ...io, signals: { ...io.signals, onStop } }), stderr()]).toEqual([0, ''])
   expect(stdout()).toContain('3 of 3 nodes vote')
 })

@@ -308,7 +308,6 @@ test('a user’s own chart gets a native sidecar from the library', async () => 
   expect(manifests.flatMap(restrictedFaults)).toEqual([])
   const pod = podOf(manifests[0])
   expect(pod.initContainers[0]).toMatchObject({ name: 'fencepost', restartPolicy: 'Always' })
-  expect(pod.initContainers[0].lifecycle).toBeUndefined()
   const loaded = loadConfig(settingsOf(pod.initContainers[0]), () => '')
   expect(loaded.kind === 'invalid' ? loaded.errors : []).toEqual([])
 })

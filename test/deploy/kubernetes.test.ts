@@ -177,12 +177,17 @@ test('the user of the nodes has exactly the rights that docs/operations/nodes.md
   expect(users).toMatch(/^user default off$/m)
 })
 
+/** It runs while the application still works, so it may only send clients away: it ends nothing. */
+const LEAVES = {
+  preStop: { exec: { command: ['/nodejs/bin/node', '--eval', "process.kill(1, 'SIGUSR2')"] } },
+}
+
 describe('the example', () => {
-  test('fencepost starts before the application and ends after it: a native sidecar without a hook', () => {
+  test('fencepost starts before the application and ends after it: a native sidecar, whose hook ends nothing', () => {
     const pod = podOf(one('example', 'Deployment'))
     const [sidecar] = pod.initContainers
     expect(sidecar).toMatchObject({ name: 'fencepost', restartPolicy: 'Always' })
-    expect(sidecar.lifecycle).toBeUndefined()
+    expect(sidecar.lifecycle).toEqual(LEAVES)
     expect([
       sidecar.startupProbe.httpGet.path,
       sidecar.readinessProbe.httpGet.path,

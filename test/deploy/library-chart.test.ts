@@ -136,6 +136,13 @@ test('the security context and the times of the probes are members; on OpenShift
   expect(restrictedFaults(manifest)).toEqual([])
 })
 
+test('when its pod is to end the sidecar sends its clients to another one, while the application still works', () => {
+  const [sidecar] = podOf(charts.rendered('example', [])[0]).initContainers
+  expect(sidecar.lifecycle).toEqual({
+    preStop: { exec: { command: ['/nodejs/bin/node', '--eval', "process.kill(1, 'SIGUSR2')"] } },
+  })
+})
+
 test('the example waits for its endpoints before it ends, and is asked for its health through fencepost', () => {
   const pod = podOf(charts.rendered('example', [])[0])
   const [application] = pod.containers

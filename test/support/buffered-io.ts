@@ -11,7 +11,7 @@ export function bufferedIo(env: Readonly<Record<string, string>>) {
     readFile: (path) => {
       throw new Error(`no file ${path} here`)
     },
-    signals: { onStop: () => () => {} },
+    signals: { onStop: () => () => {}, onLeave: () => {} },
     version: '0.0.0',
     nodeVersion: '0.0.0',
     hostname: 'test',

@@ -28,7 +28,7 @@ export type ReadinessOptions = {
 
 /** What readiness can't find out by itself. */
 export type ReadinessFacts = {
-  readonly phase: 'starting' | 'serving' | 'draining'
+  readonly phase: 'starting' | 'serving' | 'leaving' | 'draining'
   /** Of several quorum groups: in the one with the most votes. */
   readonly voting: number
   /** Of one group. */
@@ -110,6 +110,7 @@ export function createReadinessGate(
   function verdict(facts: ReadinessFacts): ReadinessVerdict {
     const { phase, voting, required, notAgreed, clockRefusal } = facts
     const failing = new Map<ReadinessReason, string>()
+    if (phase === 'leaving') failing.set('shutdown', 'its pod is about to end')
     if (phase === 'draining') failing.set('shutdown', 'it is draining')
     const quorum = lostQuorum(facts)
     if (quorum !== undefined) failing.set('quorum', quorum)

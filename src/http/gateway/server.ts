@@ -46,6 +46,8 @@ export type GatewayPorts = CheckPorts &
 
 export interface GatewayServer {
   listen(at: ListenAt): Promise<string>
+  /** Each answer ends its connection from now on. */
+  leave(): void
   /** Admits nothing new; accepts completions for `graceMs`, or until nothing is in flight. */
   close(graceMs: number): Promise<void>
 }
@@ -150,6 +152,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
       void ports.secret.current(SECRET_SOON_MS)
       return address
     },
+    leave: server.inFlight.leave,
     close: (graceMs) => server.close(graceMs),
   }
 }

@@ -40,6 +40,8 @@ export interface ProxyServer {
   listen(at: ListenAt): Promise<string>
   /** Requests in flight. */
   inFlight(): number
+  /** Each answer ends its connection from now on. */
+  leave(): void
   /** From now on new protected requests get 503. Resolves when the last one is answered, or after `graceMs`. */
   close(graceMs: number): Promise<void>
 }
@@ -103,6 +105,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   return {
     listen: server.listen,
     inFlight: () => server.inFlight.count,
+    leave: server.inFlight.leave,
     close: (graceMs) => server.close(graceMs, tunnels.cut),
   }
 }

@@ -60,7 +60,7 @@ export function createReserveCall(
       const { attempt } = made.reservation
       giveBaggage(request, reply, { lockId: lockOf(made), attempt }, ports.tracing)
     }
-    if (inFlight.draining) reply.header('Connection', 'close')
+    if (inFlight.leaving) reply.header('Connection', 'close')
     if (made.kind !== 'reserved' || !streamed) return answer(reply, done, instance)
     reply.hijack()
     // The caller disconnected meanwhile: no stream, and the lease is left to its holder or runs out.

@@ -56,6 +56,8 @@ export interface ReservationApi {
   listen(at: ListenAt): Promise<string>
   /** Open reservations of this sidecar, without those that a stream renews. */
   held(): number
+  /** Each reservation that is made from now on is made on a connection that ends with it. */
+  leave(): void
   /** Reserves nothing new; resolves when its open reservations have ended or lapsed, at most after `graceMs`. */
   close(graceMs: number): Promise<void>
 }
@@ -115,6 +117,7 @@ export function createReservationApi(
       return 'path' in where ? `unix:${where.path}` : address
     },
     held: () => Math.max(0, outstanding.count() - heartbeats.open),
+    leave: inFlight.leave,
     close: (graceMs) => {
       inFlight.drain()
       closed ??= drain(graceMs)

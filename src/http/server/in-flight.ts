@@ -1,7 +1,7 @@
 /**
  * Counts what is in flight on a listener, and waits for it when the listener drains.
  *
- *   serving → draining → idle, or the grace period ends
+ *   serving → leaving → draining → idle, or the grace period ends
  *
  * Owns the count and the draining state. The listener decides what it still accepts while it drains, and what it cuts after the
  * grace period.
@@ -12,8 +12,11 @@ import type { Clock } from '../../core/clock.ts'
 export interface InFlight {
   readonly count: number
   readonly draining: boolean
+  /** Its process is about to end: requests are taken, and answers end their connections, so that clients open the next elsewhere. */
+  readonly leaving: boolean
   begin(): void
   end(): void
+  leave(): void
   drain(): void
   /** Resolves when nothing is in flight, or after `graceMs`. */
   idleOrAfter(graceMs: number): Promise<void>
@@ -22,6 +25,7 @@ export interface InFlight {
 export function trackInFlight(clock: Pick<Clock, 'timer'>): InFlight {
   let count = 0
   let draining = false
+  let leaving = false
   const waiting = new Set<() => void>()
 
   return {
@@ -31,6 +35,9 @@ export function trackInFlight(clock: Pick<Clock, 'timer'>): InFlight {
     get draining() {
       return draining
     },
+    get leaving() {
+      return leaving
+    },
     begin: () => {
       count += 1
     },
@@ -38,7 +45,11 @@ export function trackInFlight(clock: Pick<Clock, 'timer'>): InFlight {
       count -= 1
       if (count === 0) for (const idle of waiting) idle()
     },
+    leave: () => {
+      leaving = true
+    },
     drain: () => {
+      leaving = true
       draining = true
     },
     idleOrAfter: async (graceMs) => {

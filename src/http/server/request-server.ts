@@ -100,7 +100,7 @@ export function createRequestServer(
     },
     send: (inbound, answer) => {
       const { req } = inbound
-      const close = inFlight.draining || !req.complete || closesConnection(answer.detail)
+      const close = inFlight.leaving || !req.complete || closesConnection(answer.detail)
       if (close) ending.add(req.socket)
       return send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close })
     },

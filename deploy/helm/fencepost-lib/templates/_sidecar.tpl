@@ -30,10 +30,16 @@ A library renders nothing by itself. The pod also needs the label fencepost.dev/
 network policy of the chart.
 */}}
 
-{{/* A native sidecar: started before the application, ended after it. No preStop: that would run while it still works. */}}
+{{/*
+A native sidecar: started before the application, ended after it. The kubelet runs its preStop as soon as the pod is to end, while the
+application still works: fencepost then ends each connection with its next answer, so that clients with open connections go to
+another pod before the application is gone. They would get 502 and 503 otherwise.
+*/}}
 {{- define "fencepost-lib.sidecar" -}}
 - {{- include "fencepost-lib.container" . | nindent 2 }}
   restartPolicy: Always
+  lifecycle:
+    preStop: { exec: { command: [/nodejs/bin/node, --eval, "process.kill(1, 'SIGUSR2')"] } }
 {{- end }}
 
 {{- define "fencepost-lib.container" -}}
