@@ -174,7 +174,7 @@ test('the user of the nodes has exactly the rights that docs/operations/nodes.md
   const page = readFileSync(join(folder, '../../docs/operations/nodes.md'), 'utf8')
   const users = readFileSync(join(folder, 'nodes-tls-acl/users.acl.example'), 'utf8')
   expect(rights(users)).toBe(rights(page))
-  expect(users).toMatch(/^user default off$/m)
+  expect(users).toMatch(/^user default off ~\* &\* \+@all$/m)
 })
 
 /** It runs while the application still works, so it may only send clients away: it ends nothing. */

@@ -219,3 +219,30 @@ test('without TLS there is no answer', async () => {
   await expect(redis.ping()).rejects.toThrow()
   redis.disconnect()
 })
+
+/**
+ * Bug: with `user default off` alone a node forgot at a restart what a script had written in more than one write: the file has it as a
+ * transaction, and the server asks whether its default user may (redis/redis#14541, valkey-io/valkey#3983). A call of fencepost
+ * that carries several claims or outcomes is such a script.
+ */
+test('a node that restarts with its file has what a script wrote in several writes, and nobody logs in as default', async () => {
+  const node = await startNode(NODES)
+  nodes.push(node)
+  const write = "redis.call('SET', KEYS[1], 'claimed') return redis.call('SET', KEYS[2], 'completed')"
+  const before = client(node, 'fencepost', 'replace-this-password')
+  await before.set('dedup:alone', 'completed')
+  await before.eval(write, 2, 'dedup:one', 'dedup:other')
+  before.disconnect()
+  await node.process.end({ signal: 'SIGKILL' })
+  node.process = await serve(node.folder)
+  const after = client(node, 'fencepost', 'replace-this-password')
+  const found = [await after.get('dedup:alone'), await after.get('dedup:one'), await after.get('dedup:other')]
+  after.disconnect()
+  expect(found).toEqual(['completed', 'claimed', 'completed'])
+  for (const password of ['', 'guessed']) {
+    const stranger = client(node, 'default', password)
+    const answer = await stranger.get('dedup:one').catch((error: Error) => error.message)
+    stranger.disconnect()
+    expect(answer).toMatch(/WRONGPASS|NOAUTH/)
+  }
+})
