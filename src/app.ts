@@ -129,7 +129,7 @@ async function build(config: Config, environment: AppEnvironment) {
   const recent = createRecentDecisions(config, () => clock.wallMs())
   if (config.operatorListen.kind !== 'off') telemetry.tell(recent.observe)
   const background = createBackground(LATE_OFFERS_MAX, failedLater)
-  const sagas = openSagas(config, clock, (err) =>
+  const sagas = await openSagas(config, clock, (err) =>
     log.warn({ err }, 'the database of the sagas did not answer'),
   )
   const clients = await openClientIdentification(config, environment.readFile, clock, log)

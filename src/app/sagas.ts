@@ -5,7 +5,6 @@
  * query failed or is overdue.
  */
 
-import { createSagaAdmin, openSagaKit, sagaBacklog } from '@fencepost/saga/admin'
 import type { Config } from '../config/load.ts'
 import type { Clock, Timer } from '../core/clock.ts'
 import { within } from '../core/retry.ts'
@@ -22,13 +21,15 @@ const QUERY_EVERY_MS = 15_000
 /** Time limit of a query: for connecting, and for each statement. */
 const QUERY_DEADLINE_MS = 5_000
 
-export function openSagas(
+export async function openSagas(
   config: Config,
   clock: Clock,
   onError: (error: unknown) => void,
-): OpenSagas | undefined {
+): Promise<OpenSagas | undefined> {
   const { sagaDatabase, sagaSchema } = config
   if (sagaDatabase === undefined) return undefined
+  // Brings the client of the database, which other sidecars need neither time nor memory for.
+  const { createSagaAdmin, openSagaKit, sagaBacklog } = await import('@fencepost/saga/admin')
   const open = openSagaKit(sagaDatabase.content.trim(), sagaSchema)
   const watch = watching(
     clock,

@@ -76,7 +76,9 @@ test('the database goes away: the next look logs it once, and the first look aft
   const kit = await testKit(server)
   const clock = new VirtualClock()
   const errors: unknown[] = []
-  await using sagas = openSagas(configOf(server.url, kit.schemaName), clock, (error) => errors.push(error))!
+  await using sagas = (await openSagas(configOf(server.url, kit.schemaName), clock, (error) =>
+    errors.push(error),
+  ))!
   await eventually('the first look', () => sagas.backlog() !== undefined)
   await server.kill()
   await clock.advance(15_000)
@@ -104,7 +106,7 @@ test('a database that accepts a connection and never answers: the backlog is unk
   const clock = new VirtualClock()
   const errors: unknown[] = []
   const url = `postgres://nobody@127.0.0.1:${port}/nothing`
-  const sagas = openSagas(configOf(url, 'fencepost'), clock, (error) => errors.push(error))!
+  const sagas = (await openSagas(configOf(url, 'fencepost'), clock, (error) => errors.push(error)))!
   await eventually('a connection', () => sockets.size > 0)
   expect(sagas.backlog()).toBeUndefined()
   await clock.advance(5_000)

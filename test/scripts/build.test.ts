@@ -25,6 +25,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
 import client from '../../packages/client/package.json' with { type: 'json' }
 import kit from '../../packages/saga/package.json' with { type: 'json' }
+import { withoutFacades } from '../../scripts/bundle.ts'
 import { packAll } from '../../scripts/pack.ts'
 import { TestProcess } from '../support/processes.ts'
 
@@ -61,19 +62,68 @@ test('the command runs', async () => {
   expect(child.output.trim()).toBe(manifest.version)
 })
 
-test('the sidecar imports nothing but its own parts and Node', () => {
-  const code = globSync('*.js', { cwd: join(folder, 'dist') }).map((file) =>
+const codeOf = () =>
+  globSync('*.js', { cwd: join(folder, 'dist') }).map((file) =>
     readFileSync(join(folder, 'dist', file), 'utf8'),
   )
-  const imported = code.flatMap((text) =>
+
+test('the sidecar imports nothing but its own parts and Node', () => {
+  const imported = codeOf().flatMap((text) =>
     [
-      ...text.matchAll(/^import (?:[^;]+ from )?"([^"]+)";|\bimport\("([^"]+)"\)|\b__require\("([^"]+)"\)/gm),
+      ...text.matchAll(
+        /^import (?:[^;]+ from )?"([^"]+)";|\bimport\("([^"]+)"\)|\b(?:__require|getBuiltinModule)\("([^"]+)"\)/gm,
+      ),
     ].map(([, ...places]) => places.find((place) => place !== undefined)!),
   )
   expect(imported).toContain('node:http')
   const others = imported.filter((place) => !place.startsWith('./') && !isBuiltin(place))
   // Optional ones of pg and debug, which do without.
   expect([...new Set(others)].sort()).toEqual(['pg-native', 'supports-color'])
+})
+
+test('the sidecar imports no module of Node, because an import loads everything that the module could give', () => {
+  const imported = codeOf().flatMap((text) =>
+    [...text.matchAll(/^import [^;]+ from "([^"]+)";/gm)].map(([, place]) => place!),
+  )
+  expect(imported.length).toBeGreaterThan(20)
+  expect(imported.filter((place) => isBuiltin(place))).toEqual([])
+})
+
+// biome-ignore format: the table reads as a table
+test.each([
+  ['import { readFileSync, writeSync } from "node:fs";', 'const { readFileSync, writeSync } = globalThis.process.getBuiltinModule("node:fs");'],
+  ['import { createServer as createServer$1 } from "http";', 'const { createServer: createServer$1 } = globalThis.process.getBuiltinModule("http");'],
+  ['import process$1 from "process";',                 'const process$1 = globalThis.process.getBuiltinModule("process");'],
+  ['import process from "node:process";',              'const process = globalThis.process.getBuiltinModule("node:process");'],
+  ['import * as zlib from "zlib";',                    'const zlib = globalThis.process.getBuiltinModule("zlib");'],
+  ['import fs, { rm as rm$1 } from "node:fs/promises";', 'const fs = globalThis.process.getBuiltinModule("node:fs/promises"), { rm: rm$1 } = globalThis.process.getBuiltinModule("node:fs/promises");'],
+  ['import { own } from "./own-1.js";',                'import { own } from "./own-1.js";'],
+  ['import native from "pg-native";',                  'import native from "pg-native";'],
+])('%s becomes %s', (given, expected) => {
+  expect(withoutFacades(`first;\n${given}\nlast;`)).toBe(`first;\n${expected}\nlast;`)
+})
+
+test('the text of the sidecar is ASCII, so that V8 keeps a byte for a character', () => {
+  expect(codeOf().filter((text) => /\P{ASCII}/u.test(text)).length).toBe(0)
+})
+
+test('what only some sidecars use is loaded there alone', () => {
+  const dist = join(folder, 'dist')
+  const reached = new Set<string>()
+  const follow = (file: string): void => {
+    if (reached.has(file)) return
+    reached.add(file)
+    const text = readFileSync(join(dist, file), 'utf8')
+    for (const [, next] of text.matchAll(/^import (?:[^;]+ from )?"\.\/([^"]+)";/gm)) follow(next!)
+  }
+  for (const file of globSync('serve-*.js', { cwd: dist })) follow(file)
+  expect(reached.size).toBeGreaterThan(5)
+  const text = [...reached].map((file) => readFileSync(join(dist, file), 'utf8')).join('\n')
+  // The pool of connections to the application is there; a class of the database's, of gRPC's and of OpenTelemetry's is not.
+  const present = (names: readonly string[]) => names.filter((name) => text.includes(name))
+  expect(
+    present(['PoolBase', 'pg_type', 'Http2SubchannelConnector', 'BatchSpanProcessor', 'MockAgent']),
+  ).toEqual(['PoolBase'])
 })
 
 test('the licence of every package in the sidecar is beside it', () => {
