@@ -5,7 +5,8 @@
  *     npm run bench -- saga-relay
  *
  * With FENCEPOST_KAFKA_JARS (docs/guide/saga.md) Kafka, too. Database, broker and relay share this machine. `nothing`
- * confirms at once: the rate of database and relay alone.
+ * confirms at once: the rate of database and relay alone. Beside each rate stands the processor time of a message, of the relay
+ * and of each server: on a machine with other work the times tell more than the rates.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -32,6 +33,7 @@ import { startNats } from '../test/support/nats-server.ts'
 import { startPostgres } from '../test/support/postgres-server.ts'
 import { startRabbitMq } from '../test/support/rabbitmq-server.ts'
 import { startRedisServers } from '../test/support/redis-servers.ts'
+import { serverTimes, timesBetween } from './support/server-times.ts'
 
 const MESSAGES = 20_000
 const AGGREGATES = 2_000
@@ -81,13 +83,17 @@ async function throughput(
   )
   await kit.pool.query(`ANALYZE ${kit.schema}.outbox`)
   const relay = createOutboxRelay({ kit, publisher, batchSize: 500, pollIntervalMs: 5 })
-  const beganMs = performance.now()
+  const [own, servers, beganMs] = [process.cpuUsage(), serverTimes(), performance.now()]
   let confirmed = 0
   while (confirmed < MESSAGES) confirmed += await relay.drainOnce()
   const seconds = (performance.now() - beganMs) / 1_000
+  const { user, system } = process.cpuUsage(own)
+  const times = `relay ${Math.round((user + system) / MESSAGES)}, ${timesBetween(servers, serverTimes(), MESSAGES)}`
   await relay.stop()
   await publisher.close()
-  console.log(`  ${name.padEnd(34)} ${(MESSAGES / seconds).toFixed(0).padStart(8)} messages/s`)
+  console.log(
+    `  ${name.padEnd(34)} ${(MESSAGES / seconds).toFixed(0).padStart(8)} messages/s   CPU µs a message: ${times}`,
+  )
 }
 
 async function latency(name: string, notify: boolean) {

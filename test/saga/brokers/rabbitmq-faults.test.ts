@@ -1,7 +1,8 @@
 // Faults that only RabbitMQ has, on a real node.
+import { Socket } from 'node:net'
 import { queryObjects } from 'node:v8'
 import amqp from 'amqplib'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import {
   createRabbitMqPublisher,
   createRabbitMqSubscriber,
@@ -268,6 +269,24 @@ test('a confirmed message leaves nothing behind on its connection', async () => 
     // There was one for each message until the connection ended: a race with its end.
     expect(queryObjects(Promise, { format: 'count' }) - before).toBeLessThan(200)
   } finally {
+    await publisher.close()
+  }
+})
+
+test('what is published in one turn of the event loop is one write, not one for each message', async () => {
+  await declared('gathered')
+  const publisher = createRabbitMqPublisher({ url: server.url })
+  await publisher.publish(outbound('gathered', 0), onTime())
+  const single = vi.spyOn(Socket.prototype, '_write')
+  const several = vi.spyOn(Socket.prototype as Required<Socket>, '_writev')
+  try {
+    await Promise.all(
+      Array.from({ length: 50 }, (_, n) => publisher.publish(outbound('gathered', n), onTime())),
+    )
+    const sockets = [...single.mock.contexts, ...several.mock.contexts] as Socket[]
+    expect(sockets.filter(({ remotePort }) => remotePort === server.port)).toHaveLength(1)
+  } finally {
+    vi.restoreAllMocks()
     await publisher.close()
   }
 })

@@ -129,13 +129,14 @@ function optionsOf(message: OutboundMessage): Options.Publish {
 }
 
 function confirmed(
-  { channel, unconfirmed }: Lane,
+  { channel, unconfirmed, gather }: Lane,
   { exchange, routingKey }: Route,
   body: Buffer,
   options: Options.Publish,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     unconfirmed.add(reject)
+    gather()
     try {
       channel.publish(exchange, routingKey, body, options, (error) => {
         unconfirmed.delete(reject)
