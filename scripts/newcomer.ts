@@ -5,7 +5,9 @@
  * Owns the claim that the packages work outside of this repository. A strict TypeScript project is checked as NodeNext and as
  * a bundler does, and the client is required from CommonJS. The saga kit's peers come from the registry, as they would.
  *
- * Usage: npm run release -- newcomer [client|saga|fencepost …]
+ * With `chart` it takes the charts from a registry (newcomer-charts.ts).
+ *
+ * Usage: npm run release -- newcomer [client|saga|fencepost|chart …]; without a name the packages
  */
 import { execFile } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
@@ -16,6 +18,7 @@ import { cached, run } from '../test/support/fetched-programs.ts'
 import { startPostgres } from '../test/support/postgres-server.ts'
 import { TestProcess } from '../test/support/processes.ts'
 import { startSidecar } from '../test/support/sidecar.ts'
+import { playChartAlone } from './newcomer-charts.ts'
 import { PACKAGES, type PackageName, packAll } from './pack.ts'
 
 const root = join(import.meta.dirname, '..')
@@ -185,18 +188,22 @@ function expectEqual(what: string, found: unknown, expected: unknown): void {
   if (left !== right) throw new Error(`${what}: expected ${right}, found ${left}`)
 }
 
-const JOBS = { client, saga, fencepost: sidecar } as const
+const OF_PACKAGES = { client, saga, fencepost: sidecar } as const
+const OF_REGISTRY = { chart: playChartAlone } as const
+type Job = keyof typeof OF_PACKAGES | keyof typeof OF_REGISTRY
+const JOBS: readonly Job[] = [...PACKAGES, 'chart']
 
 /** @throws at the first thing that does not work */
-export async function playNewcomer(
-  names: readonly PackageName[],
-  say: (line: string) => void,
-): Promise<void> {
+export async function playNewcomer(names: readonly Job[], say: (line: string) => void): Promise<void> {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'fencepost-newcomer-')))
   try {
-    const tarballs = await packAll(join(folder, 'dist'), { checked: true })
-    say('tarballs: publint and attw find nothing')
-    for (const name of names) await JOBS[name]({ folder, tarballs, say })
+    const packages = names.filter((name) => name in OF_PACKAGES) as PackageName[]
+    if (packages.length > 0) {
+      const tarballs = await packAll(join(folder, 'dist'), { checked: true })
+      say('tarballs: publint and attw find nothing')
+      for (const name of packages) await OF_PACKAGES[name]({ folder, tarballs, say })
+    }
+    if (names.includes('chart')) await OF_REGISTRY.chart(folder, say)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
@@ -204,11 +211,10 @@ export async function playNewcomer(
 
 if (import.meta.main) {
   const given = process.argv.slice(2)
-  const unknown = given.find((name) => !(name in JOBS))
-  if (unknown === undefined)
-    await playNewcomer(given.length === 0 ? PACKAGES : (given as PackageName[]), console.log)
+  const unknown = given.find((name) => !(JOBS as readonly string[]).includes(name))
+  if (unknown === undefined) await playNewcomer(given.length === 0 ? PACKAGES : (given as Job[]), console.log)
   else {
-    console.error(`${unknown} is no package; they are ${PACKAGES.join(', ')}`)
+    console.error(`${unknown} is not released; what is: ${JOBS.join(', ')}`)
     process.exitCode = 2
   }
 }

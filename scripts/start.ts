@@ -59,6 +59,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
   release: {
     programs: {
       pack: 'scripts/pack.ts',
+      charts: 'scripts/charts.ts',
       newcomer: 'scripts/newcomer.ts',
       version: 'scripts/version.ts',
     },

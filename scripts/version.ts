@@ -29,7 +29,12 @@ export const PLACES: Readonly<Record<string, readonly RegExp[]>> = {
   'deploy/helm/example/Chart.yaml': [/(^version: )(\S+)/gm, /(fencepost-lib, version: )([^,]+)/g],
   'deploy/helm/example/values.yaml': [/(fencepost\/fencepost, tag: ")([^"]+)/g],
   'deploy/k8s/sidecar/sidecar.yaml': [/(fencepost\/fencepost:)(\d\S+)/g],
-  'docs/operations/deploy.md': [/(fencepost:)(\d+\.\d+\.\d+[\w.-]*)/g, /(newTag: )([\w.-]+)/g],
+  'docs/operations/deploy.md': [
+    /(fencepost:)(\d+\.\d+\.\d+[\w.-]*)/g,
+    /(newTag: )([\w.-]+)/g,
+    /(fencepost-lib, version: )([^,]+)/g,
+    /(--version )(\d+\.\d+\.\d+[\w.-]*)/g,
+  ],
   'docs/operations/nodes.md': [/(fencepost\/fencepost:)(\d+\.\d+\.\d+[\w.-]*)/g],
 }
 

@@ -139,6 +139,12 @@ export const serverPrograms = {
     elsewhere: 'a statically linked busybox of your distribution',
     why: 'the base image that the image is built on in tests needs a shell',
   },
+  dockerRegistry: {
+    programs: ['docker-registry', 'registry'],
+    debianPackage: 'docker-registry',
+    elsewhere: 'the program `registry` of github.com/distribution/distribution',
+    why: 'charts are pushed to a registry, and taken from there',
+  },
   pip: {
     programs: ['pip3', 'pip'],
     debianPackage: 'python3-pip',
