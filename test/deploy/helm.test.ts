@@ -93,7 +93,11 @@ describe.each(values)('%s', (file) => {
       .filter(({ image }: Manifest) => image.includes('fencepost'))
     const config = manifests.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'rel')
     const readFile = (path: string) =>
-      path.endsWith('.yaml') ? config.data['fencepost.yaml'] : 'content'.repeat(5)
+      path.endsWith('.yaml')
+        ? config.data['fencepost.yaml']
+        : path.endsWith('/tokens')
+          ? `ann view ${'1'.repeat(32)}`
+          : 'content'.repeat(5)
     expect(ours.length).toBeGreaterThan(0)
     for (const container of ours) {
       const loaded = loadConfig(settingsOf(container), readFile)

@@ -79,6 +79,40 @@ test.each<[what: string, members: Readonly<Record<string, unknown>>, told: strin
     'secretFiles.FENCEPOST_TLS_KEY_FILE is {"secret":"a"}: it takes secret and key.',
   ],
   [
+    'an operator listener without tokens',
+    { operator: { tlsSecret: 'a' } },
+    'operator.tokensSecret is empty: ',
+  ],
+  [
+    'an unknown member of the operator listener',
+    { operator: { tokensSecret: 'a', port: 1 } },
+    'operator.port is given: the members are tokensSecret and tlsSecret.',
+  ],
+  ['an operator listener that is no map', { operator: 'a' }, 'operator is "a": it takes tokensSecret'],
+  [
+    'a name that is no text',
+    { operator: { tokensSecret: 7 } },
+    'operator.tokensSecret is 7: it takes the name',
+  ],
+  [
+    'an operator listener on embedded nodes',
+    { nodes: ['embedded'], operator: { tokensSecret: 'a' } },
+    'operator is given with embedded nodes, which keep no audit log',
+  ],
+  [
+    'a setting that the operator listener gives',
+    { operator: { tokensSecret: 'a' }, settings: { FENCEPOST_OPERATOR_LISTEN: '127.0.0.1:1' } },
+    'settings.FENCEPOST_OPERATOR_LISTEN is given, and the part sets it already, by operator: leave it out.',
+  ],
+  [
+    'a certificate beside that of the operator listener',
+    {
+      operator: { tokensSecret: 'a', tlsSecret: 'b' },
+      secretFiles: { FENCEPOST_TLS_CERT_FILE: { secret: 'c', key: 'd' } },
+    },
+    'secretFiles.FENCEPOST_TLS_CERT_FILE is given, and the part sets it already, by operator.tlsSecret: leave it out.',
+  ],
+  [
     'a wrong setting',
     { settings: { FENCEPOST_LEASE: 'banana' } },
     'settings.FENCEPOST_LEASE is "banana": accepted is a duration with its unit, such as 500ms, 30s, 5m or 24h, from 100ms to 1h.',
@@ -115,8 +149,9 @@ test('no variable of the sidecar is given twice, whatever members there are', ()
       redisCaSecret: 'c',
       apiTokenSecret: 'd',
       configMap: 'e',
+      operator: { tokensSecret: 'f', tlsSecret: 'g' },
       settings: { FENCEPOST_LEASE: '60s', OTEL_SERVICE_NAME: 'payments' },
-      secretFiles: { FENCEPOST_TLS_KEY_FILE: { secret: 'f', key: 'g' } },
+      secretFiles: { FENCEPOST_TLS_CLIENT_CA_FILE: { secret: 'h', key: 'i' } },
     }),
   )
   const names = podOf(manifest).initContainers[0].env.map(({ name }: Manifest) => name)
@@ -150,4 +185,22 @@ test('the example waits for its endpoints before it ends, and is asked for its h
   const [sidecar] = pod.initContainers
   const { port } = application.readinessProbe.httpGet
   expect(sidecar.ports).toContainEqual({ name: 'fencepost', containerPort: port })
+})
+
+test.each([
+  ['alone, where it has no certificate', {}, '127.0.0.1:8084', false],
+  ['and beyond it, where it has one', { tlsSecret: 'certificate' }, '0.0.0.0:8084', true],
+])('the operator listener opens in the pod %s', async (_, tls, listen, isPort) => {
+  const manifests = charts.rendered('example', given({ operator: { tokensSecret: 'people', ...tls } }))
+  const pod = podOf(manifests[0])
+  const [sidecar] = pod.initContainers
+  const settings = Object.fromEntries(sidecar.env.map(({ name, value }: Manifest) => [name, value]))
+  const path = '/etc/fencepost/operator/tokens'
+  expect(settings).toMatchObject({ FENCEPOST_OPERATOR_LISTEN: listen, FENCEPOST_OPERATOR_TOKENS_FILE: path })
+  expect(settings.FENCEPOST_TLS_LISTENERS).toBe(isPort ? 'operator' : undefined)
+  expect(sidecar.ports.some(({ name }: Manifest) => name === 'fp-operator')).toBe(isPort)
+  const secrets = pod.volumes.map(({ secret }: Manifest) => secret?.secretName)
+  expect(secrets).toContain('people')
+  expect(secrets.includes('certificate')).toBe(isPort)
+  expect(await schemaFaults(manifests, 'v1.37.0')).toEqual([])
 })

@@ -12,7 +12,7 @@ with. All faults are said at once. Owns no knowledge of a setting: that is in _s
 {{- end }}
 
 {{- define "fencepost-lib.memberFaults" -}}
-{{- $members := list "image" "nodes" "nodesFrom" "upstream" "redisUsername" "redisPasswordSecret" "redisCaSecret" "apiTokenSecret" "configMap" "settings" "secretFiles" "resources" "securityContext" "probes" "shared" }}
+{{- $members := list "image" "nodes" "nodesFrom" "upstream" "redisUsername" "redisPasswordSecret" "redisCaSecret" "apiTokenSecret" "configMap" "settings" "secretFiles" "resources" "securityContext" "probes" "operator" "shared" }}
 {{- range $name, $_ := . }}
 {{- if not (has $name $members) }}
 {{ printf "%s is given, which no part takes: the members are %s." $name (join ", " $members) }}
@@ -26,6 +26,7 @@ with. All faults are said at once. Owns no knowledge of a setting: that is in _s
 {{- end }}
 {{- include "fencepost-lib.imageFaults" (.image | default dict) }}
 {{- include "fencepost-lib.nodeFaults" . }}
+{{- include "fencepost-lib.operatorFaults" . }}
 {{- $requests := dig "requests" "memory" "" (.resources | default dict) }}
 {{- $limits := dig "limits" "memory" "" (.resources | default dict) }}
 {{- if not (and $requests $limits) }}
@@ -43,6 +44,12 @@ with. All faults are said at once. Owns no knowledge of a setting: that is in _s
 {{- if index $ $member }}{{ $_ := set $own $name $member }}{{ end }}
 {{- end }}
 {{- if not .upstream }}{{ $_ := set $own "FENCEPOST_PROXY_LISTEN" "upstream, without which the proxy is off" }}{{ end }}
+{{- if and .operator (kindIs "map" .operator) }}
+{{- range $name := list "FENCEPOST_OPERATOR_LISTEN" "FENCEPOST_OPERATOR_TOKENS_FILE" }}{{ $_ := set $own $name "operator" }}{{ end }}
+{{- if .operator.tlsSecret }}
+{{- range $name := list "FENCEPOST_TLS_LISTENERS" "FENCEPOST_TLS_CERT_FILE" "FENCEPOST_TLS_KEY_FILE" }}{{ $_ := set $own $name "operator.tlsSecret" }}{{ end }}
+{{- end }}
+{{- end }}
 {{- if .shared }}
 {{- range $name := list "FENCEPOST_API_LISTEN" "FENCEPOST_GATEWAY_LISTEN" "FENCEPOST_GATEWAY_GRPC_LISTEN" }}{{ $_ := set $own $name "shared" }}{{ end }}
 {{- end }}

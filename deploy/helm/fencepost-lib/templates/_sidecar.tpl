@@ -15,6 +15,7 @@ What fencepost needs of a pod, in parts. Each takes a dictionary (`npm run gener
   -- resources: of the container; no CPU limit, being throttled is to miss renewals
   -- securityContext: of the container, instead of the part of that name; on OpenShift without runAsUser and runAsGroup
   -- probes: times of its probes, such as `{ startup: { failureThreshold: 60 } }`; also `readiness` and `liveness`
+  -- operator: opens the operator listener (docs/operations/one-key.md): `tokensSecret`, a Secret with the key `tokens`; `tlsSecret`, a Secret with `tls.crt` and `tls.key`, without which it listens in the pod alone
   -- shared: opens the reservation API and the gateway listener beyond the pod, as the chart `fencepost` does
 
   initContainers:
@@ -56,6 +57,9 @@ ports:
   - { name: fp-api, containerPort: 8081 }
   - { name: fp-gateway, containerPort: 8082 }
   - { name: fp-gateway-grpc, containerPort: 8083 }
+  {{- end }}
+  {{- if dig "tlsSecret" "" (.operator | default dict) }}
+  - { name: fp-operator, containerPort: {{ include "fencepost-lib.operatorPort" . }} }
   {{- end }}
   - { name: fp-admin, containerPort: 9090 }
 {{- $probes := .probes | default dict }}
@@ -138,6 +142,7 @@ seccompProfile: { type: RuntimeDefault }
 {{- if .apiTokenSecret }}
 - { name: FENCEPOST_API_TOKEN_FILE, value: /etc/fencepost/api/token }
 {{- end }}
+{{- include "fencepost-lib.operatorEnv" . }}
 {{- if .configMap }}
 - { name: FENCEPOST_CONFIG, value: /etc/fencepost/config/fencepost.yaml }
 {{- end }}
@@ -166,6 +171,7 @@ seccompProfile: { type: RuntimeDefault }
 {{- if .apiTokenSecret }}
 - { name: fencepost-api-token, mountPath: /etc/fencepost/api, readOnly: true }
 {{- end }}
+{{- include "fencepost-lib.operatorVolumeMounts" . }}
 {{- if .configMap }}
 - { name: fencepost-config, mountPath: /etc/fencepost/config, readOnly: true }
 {{- end }}
@@ -185,6 +191,7 @@ seccompProfile: { type: RuntimeDefault }
 {{- if .apiTokenSecret }}
 - { name: fencepost-api-token, secret: { secretName: {{ .apiTokenSecret }}, items: [{ key: token, path: token }] } }
 {{- end }}
+{{- include "fencepost-lib.operatorVolumes" . }}
 {{- if .configMap }}
 - { name: fencepost-config, configMap: { name: {{ .configMap }} } }
 {{- end }}

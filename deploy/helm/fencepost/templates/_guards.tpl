@@ -12,6 +12,7 @@
 {{- if and .Values.injection.enabled (eq .Values.redis.mode "embedded") }}
 {{- fail "injection.enabled is true with redis.mode embedded: each pod would decide by itself, and nothing would be deduplicated between them. Use bundled or external nodes." }}
 {{- end }}
+{{- include "fencepost.operatorGuards" .Values }}
 {{- with .Values }}
 {{- if and .redis.nodesFrom (ne .redis.mode "external") }}
 {{- fail (printf "redis.nodesFrom is given with redis.mode %s: set redis.mode to external, or leave it out." .redis.mode) }}
@@ -129,6 +130,34 @@
 {{- with include "fencepost-lib.settingValue" (merge (dict "name" "FENCEPOST_QUARANTINE") $of) }}{{ $quarantine = max $quarantine (include "fencepost-lib.amount" . | int64) }}{{ end }}
 {{- if le (mul (int64 .redis.bundled.minReadySeconds) 1000) $quarantine }}
 {{- fail (printf "redis.bundled.minReadySeconds is %d with redis.bundled.readiness connects, and a node that forgot does not vote for %dms (longest lease · 1.01 + 2ms + FENCEPOST_CLOCK_STEP, or FENCEPOST_QUARANTINE): a rollout would take the next node before. Give it more, or set redis.bundled.readiness to votes." (int .redis.bundled.minReadySeconds) $quarantine) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "fencepost.operatorGuards" -}}
+{{- with .operator }}
+{{- if and .enabled (not $.service.enabled) }}
+{{- fail "operator.enabled is true with service.enabled false: the listener is that of the service. Open that of a sidecar with the member operator of the library chart." }}
+{{- end }}
+{{- if and .enabled (not .tokensSecret) }}
+{{- fail "operator.enabled is true and operator.tokensSecret is empty: name a Secret with the key tokens, one person or tool a line, `name role token`." }}
+{{- end }}
+{{- if and .enabled (eq $.redis.mode "embedded") }}
+{{- fail "operator.enabled is true with redis.mode embedded, whose nodes keep no audit log: use bundled or external nodes, or leave it off." }}
+{{- end }}
+{{- if and (not .enabled) (or .tokensSecret .tlsSecret .fromNamespace .ingress.enabled) }}
+{{- fail "operator.enabled is false, and another value of operator is given: set it to true, or leave the others out." }}
+{{- end }}
+{{- if and .fromNamespace (not .tlsSecret) }}
+{{- fail (printf "operator.fromNamespace is %s and operator.tlsSecret is empty: without a certificate the listener is in the pods alone. Name a Secret with tls.crt and tls.key." .fromNamespace) }}
+{{- end }}
+{{- if .ingress.enabled }}
+{{- if not .tlsSecret }}
+{{- fail "operator.ingress.enabled is true and operator.tlsSecret is empty: without a certificate the listener is in the pods alone. Name a Secret with tls.crt and tls.key." }}
+{{- end }}
+{{- if not (and .ingress.host .ingress.tlsSecret) }}
+{{- fail "operator.ingress.enabled is true without operator.ingress.host or operator.ingress.tlsSecret: name both, because tokens are never sent in clear text." }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -49,6 +49,7 @@ imagePullSecrets:
 {{- end }}
 {{- $settings := merge (dict "FENCEPOST_ON_QUORUM_LOSS" .Values.failureMode) .Values.settings }}
 {{- toYaml (dict "image" .Values.image "nodes" $nodes "shared" true "redisUsername" .Values.redis.username
+  "operator" (ternary (dict "tokensSecret" .Values.operator.tokensSecret "tlsSecret" .Values.operator.tlsSecret) dict .Values.operator.enabled)
   "redisPasswordSecret" .Values.redis.passwordSecret "redisCaSecret" .Values.redis.caSecret
   "apiTokenSecret" .Values.service.tokenSecret "configMap" (ternary (include "fencepost.fullname" .) "" (not (empty .Values.config)))
   "settings" $settings "nodesFrom" .Values.redis.nodesFrom "probes" .Values.service.probes "securityContext" .Values.securityContext "secretFiles" .Values.secretFiles "resources" .Values.resources) }}
@@ -70,5 +71,16 @@ imagePullSecrets:
 {{- $rules = replace "https://fencepost.dev/runbooks#" (printf "%s#" .runbookUrl) $rules }}
 {{- $rules = replace "dashboard_url: /d/" (printf "dashboard_url: %s/d/" .grafanaUrl) $rules }}
 {{- end }}
+{{- with include "fencepost.operatorUrl" . }}
+{{- $rules = regexReplaceAll "( +)dashboard_url: " $rules (printf "${1}operator_url: %s\n${1}dashboard_url: " .) }}
+{{- end }}
 {{- $rules }}
+{{- end }}
+
+{{/* Where operators decide about one record; empty where nobody says it. */}}
+{{- define "fencepost.operatorUrl" -}}
+{{- with .Values.operator }}
+{{- $ingress := ternary (printf "https://%s" .ingress.host) "" (and .enabled .ingress.enabled) }}
+{{- $.Values.prometheusRule.operatorUrl | default $ingress }}
+{{- end }}
 {{- end }}
