@@ -21,7 +21,13 @@ const STEPS_MAX = 50
 /** A step takes some milliseconds of a node at most; requests get the rest. */
 const STEP_PAUSE_MS = 5
 
-type Place = { readonly group: number; readonly node: number; readonly cursor: string }
+/** `after`: of the step from this cursor, the keys up to this one are on an earlier page. */
+type Place = {
+  readonly group: number
+  readonly node: number
+  readonly cursor: string
+  readonly after: string
+}
 type Visit = (
   nodes: RedisNodes,
   index: number,
@@ -36,16 +42,21 @@ export function walkOver(groups: readonly RedisNodes[], clock: Clock) {
       const nodes = groups[place.group]
       if (nodes === undefined) return { records: [...found] }
       try {
-        const { found: more, cursor } = await visit(nodes, place.node, place.cursor)
-        for (const recordKey of more) found.add(recordKey)
-        place = cursor === '0' ? nextNode(place, nodes) : { ...place, cursor }
+        const { after } = place
+        const { found: visited, cursor } = await visit(nodes, place.node, place.cursor)
+        const more = [...visited].sort().filter((recordKey) => recordKey > after)
+        // A step has up to a thousand keys and more, a page fewer: what does not fit begins the next page.
+        const taken = more.slice(0, OPERATOR_LIMITS.listMax - found.size)
+        for (const recordKey of taken) found.add(recordKey)
+        if (taken.length < more.length) place = { ...place, after: taken.at(-1) ?? after }
+        else place = cursor === '0' ? nextNode(place, nodes) : { ...place, cursor, after: '' }
       } catch {
         place = nextNode(place, nodes)
       }
       await pause(clock, STEP_PAUSE_MS)
     }
     const end = groups[place.group] === undefined
-    return { records: [...found], ...(end ? {} : { cursor: `${place.group}.${place.node}.${place.cursor}` }) }
+    return { records: [...found], ...(end ? {} : { cursor: textOf(place) }) }
   }
 
   return {
@@ -67,12 +78,24 @@ export function walkOver(groups: readonly RedisNodes[], clock: Clock) {
   }
 }
 
+/** `group.node.cursor`, and in the midst of a step the key that it goes on after. */
+function textOf({ group, node, cursor, after }: Place): string {
+  const place = `${group}.${node}.${cursor}`
+  return after === '' ? place : `${place}.${Buffer.from(after).toString('base64url')}`
+}
+
 function placeFrom(text: string | undefined): Place {
-  const [group = '0', node = '0', cursor = '0'] = text?.split('.') ?? []
-  return { group: Number(group), node: Number(node), cursor }
+  const [group = '0', node = '0', cursor = '0', after = ''] = text?.split('.') ?? []
+  return {
+    group: Number(group),
+    node: Number(node),
+    cursor,
+    after: Buffer.from(after, 'base64url').toString(),
+  }
 }
 
 function nextNode({ group, node }: Place, nodes: RedisNodes): Place {
   const last = node + 1 >= majorityOf(nodes.members.length)
-  return last ? { group: group + 1, node: 0, cursor: '0' } : { group, node: node + 1, cursor: '0' }
+  const start = { cursor: '0', after: '' }
+  return last ? { group: group + 1, node: 0, ...start } : { group, node: node + 1, ...start }
 }

@@ -180,7 +180,7 @@ async function listed(
   { inspect }: OperatorPorts,
   isWanted: (view: RecordView) => boolean = () => true,
 ): Promise<OperatorAnswer> {
-  const views = await Promise.all(records.slice(0, OPERATOR_LIMITS.listMax).map(inspect))
+  const views = await Promise.all(records.map(inspect))
   const wanted = views.filter(isWanted).sort((a, b) => (b.claimedForMs ?? 0) - (a.claimedForMs ?? 0))
   return json({ records: wanted.map(summaryOf), ...(cursor === undefined ? {} : { cursor }) })
 }

@@ -26,6 +26,9 @@ const ScopeNames = {
   api_version: Type.Optional(Text('Where not given, the version of the configuration.', 128, 'v1')),
 }
 
+/** A place in a walk over the keys of the nodes; only the sidecar that gave it reads it. */
+const CURSOR = '^[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,20}(\\.[A-Za-z0-9_-]{1,2800})?$'
+
 const PRINCIPAL = '^(anonymous|([a-z]+:)?[0-9a-f]{64})$'
 
 export const FindBody = Type.Object(
@@ -69,7 +72,7 @@ export const FindBody = Type.Object(
     ),
     cursor: Type.Optional(
       Type.String({
-        pattern: '^[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,20}$',
+        pattern: CURSOR,
         description: 'Of an answer whose search is not at its end: goes on with it.',
       }),
     ),
@@ -124,7 +127,7 @@ export const ListQuery = Type.Object(
       description:
         'Of each record as one node shows it: `live` claims, or those that ended without an outcome.',
     }),
-    cursor: Type.Optional(Type.String({ pattern: '^[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,20}$' })),
+    cursor: Type.Optional(Type.String({ pattern: CURSOR })),
   },
   closed,
 )

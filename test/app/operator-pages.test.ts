@@ -1,0 +1,106 @@
+/**
+ * Lists of the operator API over more records than one page has, on real Redis nodes in two groups: no record is left
+ * out and none is on two pages, and the history of a key is found in whichever group keeps it.
+ */
+import { createHash } from 'node:crypto'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { placementOf } from '../../src/core/nodes/groups.ts'
+import { eventually } from '../support/eventually.ts'
+import { operatorCaller, operatorTokensFile } from '../support/operator-caller.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
+
+const stack = new AsyncDisposableStack()
+let servers: RedisServers
+let sidecar: Sidecar
+let operator: ReturnType<typeof operatorCaller>
+let groups: readonly (readonly Redis[])[]
+
+beforeAll(async () => {
+  servers = stack.use(await startRedisServers(6))
+  const tokens = stack.use(operatorTokensFile())
+  const [one, two] = [servers.urls.slice(0, 3), servers.urls.slice(3)]
+  groups = [one, two].map((urls) => urls.map((url) => new Redis(url)))
+  stack.defer(() => {
+    for (const client of groups.flat()) client.disconnect()
+  })
+  sidecar = stack.use(
+    await startSidecar(
+      {
+        ...PATIENT,
+        FENCEPOST_REDIS_NODES: `one=${one.join()};two=${two.join()}`,
+        FENCEPOST_PROXY_LISTEN: 'off',
+        FENCEPOST_OPERATOR_LISTEN: '127.0.0.1:0',
+        FENCEPOST_OPERATOR_TOKENS_FILE: tokens.path,
+        FENCEPOST_SWEEP_INTERVAL: '1h',
+      },
+      { startWithinMs: 60_000 },
+    ),
+  )
+  operator = operatorCaller(sidecar.operator)
+}, 120_000)
+afterAll(() => stack.disposeAsync())
+
+async function reserve(value: string, lease: string): Promise<string> {
+  await eventually(`${value} is reserved`, async () => {
+    const { status } = await fetch(`${sidecar.api}/v1/reservations`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ session_id: 's', reserved_value: value, lease }),
+    })
+    return status === 201
+  })
+  const { body } = await operator.find({ reserved_value: value })
+  return body.records[0].record
+}
+
+/** All pages of a list, each with the keys of its records. */
+async function pagesOf(state: string): Promise<readonly (readonly string[])[]> {
+  const pages: string[][] = []
+  for (let cursor: string | undefined = ''; cursor !== undefined; ) {
+    const { status, body } = await operator.call(`/records?state=${state}${cursor && `&cursor=${cursor}`}`)
+    expect([status, body.detail]).toEqual([200, undefined])
+    pages.push(body.records.map(({ record }: { record: string }) => record))
+    cursor = body.cursor
+  }
+  return pages
+}
+
+test('a list of 900 records over two groups has every record once, at most 200 a page', async () => {
+  const record = await reserve('one', '60s')
+  const groupOfKey = placementOf(['one', 'two'])
+  const copies = Array.from({ length: 900 }, (_, at) => {
+    const hash = createHash('sha256').update(`copy ${at}`).digest('hex')
+    return `${record.slice(0, -64)}${hash}`
+  })
+  // What a record says does not depend on its key: copies stand for as many claims.
+  const bytes = await groups[groupOfKey(record)]![0]!.getBuffer(record)
+  for (const [group, nodes] of groups.entries())
+    for (const node of nodes) {
+      const pipeline = node.pipeline()
+      for (const copy of copies) if (groupOfKey(copy) === group) pipeline.set(copy, bytes!, 'PX', 3_600_000)
+      await pipeline.exec()
+    }
+  const pages = await pagesOf('live')
+  expect(Math.max(...pages.map((page) => page.length))).toBeLessThanOrEqual(200)
+  expect([...new Set(pages.flat())].sort()).toEqual([record, ...copies].sort())
+})
+
+test('a decision on a record of each group is in the history of that record alone', async () => {
+  const names = Array.from({ length: 8 }, (_, at) => `of a group ${at}`)
+  const records = await Promise.all(names.map((name) => reserve(name, '60s')))
+  expect(new Set(records.map(placementOf(['one', 'two'])))).toEqual(new Set([0, 1]))
+  for (const record of records) {
+    const { status } = await operator.decide('end', record, { even_though: 'live' })
+    expect(status).toBe(200)
+  }
+  for (const record of records) {
+    const { history, state } = await operator.show(record)
+    expect(state).toBe('lapsed')
+    expect(history.map(({ act, step, record: of }: Record<string, string>) => [act, step, of])).toEqual([
+      ['end', 'begun', record],
+      ['end', 'done', record],
+    ])
+  }
+})
