@@ -20,7 +20,14 @@ import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
 import { type DecisionKind, type EvenThough, type Ruling, rulingOn } from './decision-rules.ts'
 import type { RecordView } from './record-view.ts'
-import { claimAfterForgetting, endLiveClaim, lockDecision, replaceOutcome } from './take-over.ts'
+import {
+  claimAfterForgetting,
+  endLiveClaim,
+  isForgottenEverywhere,
+  lockDecision,
+  releaseAbove,
+  replaceOutcome,
+} from './take-over.ts'
 
 export type DecisionRequest = {
   readonly decision: DecisionKind
@@ -90,7 +97,7 @@ export async function decide(request: DecisionRequest, ports: DecisionPorts): Pr
       begun: false,
       because: 'Too few nodes took the note of who decides and why. Nothing was decided.',
     }
-  const lock = await lockDecision(seen.view, ports.leases)
+  const lock = await lockDecision(seen.view, ports.terms, ports.leases)
   if (lock.kind !== 'locked') {
     await note(request, seen.view, lock.kind, ports)
     if (lock.kind === 'busy') return { kind: 'busy' }
@@ -122,6 +129,14 @@ async function decideLocked(request: DecisionRequest, lock: Lease, ports: Decisi
       because: 'Too few nodes replied, so it is not known whether it took effect. Look at the record again.',
     }
   const after = await ports.inspect(request.recordKey)
+  const forgets = before.state === 'completed' && request.decision === 'forget' && acted.kind === 'done'
+  if (forgets && !isForgottenEverywhere(before, after, lock))
+    return {
+      kind: 'unavailable',
+      begun: true,
+      because:
+        'Not every node is known to have forgotten it, and one that has not brings the outcome back. Look at the record again.',
+    }
   if (acted.kind === 'moved_on') return { kind: 'moved_on', because: acted.because, view: after }
   const { verdict } = acted
   return {
@@ -209,8 +224,7 @@ async function decideCompleted(
     }
   // Forgotten, and a request came at once: it is executed as the first of its key.
   if (claimed.kind !== 'granted') return { kind: 'done' }
-  const released = await leases.release(claimed.lease)
-  return { kind: released.kind === 'released' ? 'done' : 'unavailable' }
+  return { kind: (await releaseAbove(lock, claimed.lease, leases)) === 'done' ? 'done' : 'unavailable' }
 }
 
 async function askNow(orphan: Orphan, { ask, leases, terms, clock }: DecisionPorts): Promise<Acted> {

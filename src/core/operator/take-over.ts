@@ -25,8 +25,11 @@ import type { StoredOutcome } from '../record/stored-outcome.ts'
 import { pause } from '../retry.ts'
 import type { RecordView } from './record-view.ts'
 
-/** Longer than all rounds of a decision; a sidecar that dies in one keeps other operators out for as long. */
-const LOCK_LEASE_MS = 15_000
+/**
+ * Longer than all rounds of a decision; a sidecar that dies in one keeps other operators out for as long. Never longer
+ * than the terms allow: a node that forgot waits for no longer lease before it votes again.
+ */
+const LOCK_LEASE_MS_MAX = 15_000
 const BUDGET_MS = 2_000
 /** The shortest that a node keeps a record, and when it is gone on every node that heard of it. */
 const GONE_AT_ONCE_MS = 1
@@ -44,13 +47,18 @@ function lockKeyOf(recordKey: string): string {
 }
 
 /** The right to decide on this record, alone, under a token that is larger than any on it. */
-export async function lockDecision(view: RecordView, leases: Leases): Promise<Lock> {
+export async function lockDecision(
+  view: RecordView,
+  terms: Pick<DecisionTerms, 'leaseMs'>,
+  leases: Leases,
+): Promise<Lock> {
   const key = lockKeyOf(view.recordKey)
+  const leaseMs = Math.min(LOCK_LEASE_MS_MAX, terms.leaseMs)
   const claimed = await leases.claim({
     key,
     fingerprint: sha256Hex(Buffer.from(key)),
-    leaseMs: LOCK_LEASE_MS,
-    retentionMs: LOCK_LEASE_MS,
+    leaseMs,
+    retentionMs: LOCK_LEASE_MS_MAX,
     budgetMs: BUDGET_MS,
   })
   if (claimed.kind === 'held' || claimed.kind === 'contended') return { kind: 'busy' }
@@ -95,6 +103,25 @@ export async function claimAfterForgetting(
   // A claim that still finds it on some nodes writes it to the others again.
   await pause(clock, FORGOTTEN_AFTER_MS)
   return leases.claim({ key, fingerprint, ...terms, budgetMs: BUDGET_MS })
+}
+
+/**
+ * Whether all nodes are known to have forgotten it: each shows a larger token than the decision's, and none the outcome.
+ * A node that missed a part of the decision would bring the outcome back, or take it from a holder that comes late.
+ */
+export function isForgottenEverywhere({ outcome }: RecordView, after: RecordView, { token }: Lease): boolean {
+  const isBack = after.outcome !== undefined && after.outcome.completedAtWallMs === outcome?.completedAtWallMs
+  return !isBack && after.nodes.every((row) => Math.min(row.token ?? 0, row.acceptedToken ?? Number.POSITIVE_INFINITY) > token)
+}
+
+/** Gives the key back under a token above the decision's: an application that compares tokens has seen smaller ones only. */
+export async function releaseAbove(lock: Lease, claimed: Lease, leases: Leases): Promise<TakenOver> {
+  const raised =
+    claimed.token > lock.token
+      ? ({ kind: 'renewed', lease: claimed } as const)
+      : await leases.raise({ ...claimed, token: lock.token + 1 })
+  const released = await leases.release(raised.kind === 'renewed' ? raised.lease : claimed)
+  return raised.kind === 'renewed' && released.kind === 'released' ? 'done' : 'unavailable'
 }
 
 /** The key is never free in between: a request that comes meanwhile is answered, and not executed. */

@@ -5,6 +5,7 @@
 import { expect, test } from 'vitest'
 import { type DecisionPorts, type DecisionRequest, decide } from '../../../src/core/operator/decide.ts'
 import { recordView } from '../../../src/core/operator/record-view.ts'
+import { lockDecision } from '../../../src/core/operator/take-over.ts'
 import type { Lease } from '../../../src/core/ports.ts'
 import type { RecordCommand } from '../../../src/core/record/record.ts'
 import type { StoredOutcome } from '../../../src/core/record/stored-outcome.ts'
@@ -20,7 +21,8 @@ const key = keyOf('order')
 const asked = { key, fingerprint: fingerprintOf('order'), ...terms, budgetMs: 1_000 }
 const byHand: StoredOutcome = { kind: 'result', result: 'by hand', completedAtWallMs: 1 }
 
-function setting() {
+/** @param behindMs how far the clock of the operator's sidecar is behind */
+function setting(behindMs = 0) {
   const clock = new VirtualClock()
   const cluster = createCluster(clock, seededRandom(7))
   const auditLog = memoryAuditLog()
@@ -34,7 +36,11 @@ function setting() {
         })),
       ),
     )
-  const leases = cluster.sidecar()
+  const leases = cluster.sidecar({
+    monoMs: () => clock.monoMs(),
+    wallMs: () => clock.wallMs() - behindMs,
+    timer: (delayMs, fire) => clock.timer(delayMs, fire),
+  })
   const ports: DecisionPorts = {
     inspect,
     leases,
@@ -235,4 +241,29 @@ test('a decision that is begun and not finished is in the audit log', async () =
   }
   expect(await decideNow('end')).toMatchObject({ kind: 'done', audited: false })
   expect(auditLog.entries('audit').map(({ fields }) => fields.step)).toEqual(['begun'])
+})
+
+test('a node that misses the forgetting brings the outcome back, so the operator is not told that it is forgotten', async () => {
+  const { cluster, granted, decideNow, beforeFirst } = setting()
+  await cluster.leases.complete(await granted(), outcomeOf('done'))
+  beforeFirst('complete', async () => cluster.set('deaf', 4))
+  const decided = await decideNow('forget', { evenThough: 'completed' })
+  expect(decided).toMatchObject({ kind: 'unavailable', begun: true })
+  expect(decided).toMatchObject({ because: expect.stringContaining('brings the outcome back') })
+})
+
+test('a decision through a sidecar whose clock is behind leaves a larger token than every one before', async () => {
+  const { cluster, granted, decideNow } = setting(8_000)
+  const holder = await granted()
+  await cluster.leases.complete(holder, outcomeOf('done'))
+  const decided = await decideNow('forget', { evenThough: 'completed' })
+  if (decided.kind !== 'done') throw new Error(decided.kind)
+  expect([decided.after.state, (decided.after.token ?? 0) > holder.token]).toEqual(['released', true])
+})
+
+test('the lock of a decision lasts no longer than a node that forgot waits', async () => {
+  const { cluster, inspect, granted } = setting()
+  await granted()
+  const lock = await lockDecision(await inspect(key), { leaseMs: 2_000 }, cluster.leases)
+  expect(lock).toMatchObject({ kind: 'locked', lease: { leaseMs: 2_000 } })
 })
