@@ -12,12 +12,14 @@ import type { DedupPolicy } from '../../src/core/protected-request.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { pause } from '../../src/core/retry.ts'
 import type { Application } from './application.ts'
+import { decideAsPlanned } from './decisions.ts'
 import { type Dice, streamOf } from './dice.ts'
 import type { History, Submission } from './history.ts'
-import type { Operation } from './plan.ts'
+import type { Operation, Plan } from './plan.ts'
 import type { Scheduler } from './scheduler.ts'
 import { reserveTogether } from './sessions.ts'
 import { contentOf, type Sidecar } from './sidecar.ts'
+import type { Votes } from './votes.ts'
 
 export type ActorPorts = {
   readonly seed: number
@@ -27,6 +29,8 @@ export type ActorPorts = {
   /** The run of it that is alive now. */
   readonly sidecarOf: (slot: number) => Sidecar | undefined
   readonly retentionMs: number
+  readonly votes: Votes
+  readonly network: Plan['network']
 }
 
 export function keyOf(number: number): string {
@@ -65,7 +69,7 @@ export async function perform(
     index,
     operation,
     key: keyOf(operation.kind === 'session' ? (operation.keys[0] ?? 0) : operation.key),
-    fingerprint: operation.kind === 'read' ? '' : fingerprintOf(operation.content),
+    fingerprint: 'content' in operation ? fingerprintOf(operation.content) : '',
     process: sidecar.process.name,
     askedMs: scheduler.nowMs,
     healed,
@@ -90,6 +94,9 @@ export async function perform(
       break
     case 'session':
       await reserveTogether(operation, submission, sidecar, ports)
+      break
+    case 'decision':
+      await decideAsPlanned(operation, submission, sidecar, ports)
       break
     case 'read': {
       const { key, process } = submission

@@ -8,6 +8,7 @@
 import { isMark } from './actors.ts'
 import { checkContents, checkEntities, checkFull, checkRaces } from './further-checks.ts'
 import {
+  countsUntilMs,
   type Execution,
   type Grant,
   type History,
@@ -16,6 +17,7 @@ import {
   type Submission,
 } from './history.ts'
 import { checkLooks, checkRefusals } from './look-checks.ts'
+import { checkDecisions } from './operator-checks.ts'
 import type { World } from './world.ts'
 
 export function check(world: World): void {
@@ -36,6 +38,7 @@ export function check(world: World): void {
   checkRaces(world)
   checkFull(world)
   checkEntities(history)
+  checkDecisions(history)
 }
 
 /** The promises that rest on nodes that remember (assumption A1). */
@@ -52,6 +55,7 @@ export function checkRemembered(history: History): void {
 function checkExclusive(history: History): void {
   for (const grants of byKey(history.grants, (grant) => grant.lease.key)) {
     const spans = grants
+      .filter((grant) => !isTakenBefore(grant, grant.grantedMs))
       .flatMap((grant) => heldSpans(grant).map((span) => ({ ...span, grant })))
       .sort((a, b) => a.fromMs - b.fromMs)
     let last: (typeof spans)[number] | undefined
@@ -72,6 +76,11 @@ function checkExclusive(history: History): void {
   }
 }
 
+/** An operator ended it by then, and said that it was live: its claimant may have heard of it only later. */
+function isTakenBefore({ takenMs }: Grant, atMs: number): boolean {
+  return takenMs !== undefined && takenMs <= atMs
+}
+
 /** S4: tokens of a key increase strictly in the real-time order of grants, and none is used twice. */
 function checkTokenOrder(history: History): void {
   for (const grants of byKey(history.grants, (grant) => grant.lease.key)) {
@@ -84,6 +93,8 @@ function checkTokenOrder(history: History): void {
         // A raise takes a while: one that was asked for before the other was told is not after it.
         if (one.askedMs < earlier.toldMs && one.token !== earlier.token) continue
         if (rememberedUntilMs(earlier.grant) < one.toldMs) continue
+        if (history.isTokenForgotten(earlier.grant, one.grant)) continue
+        if (isTakenBefore(one.grant, one.toldMs)) continue
         violated(history, 'S4', one.toldMs, `token ${one.token} was granted after token ${earlier.token}`)
       }
     }
@@ -122,7 +133,9 @@ function checkPair(history: History, earlier: Execution, later: Execution): void
     violated(history, 'S2', later.startedMs, `two executions (${earlier.id}, ${later.id}) under one grant`)
     return
   }
-  if (rememberedUntilMs(first) < second.grantedMs) {
+  // The operator ended it, and said that it was live: whatever its holder still does is compared by its token.
+  if (isTakenBefore(second, later.startedMs)) return
+  if (countsUntilMs(first) < second.grantedMs) {
     history.saw('carried_out_after_retention')
     return
   }
@@ -130,7 +143,8 @@ function checkPair(history: History, earlier: Execution, later: Execution): void
   const inGap = first.gaps.some(
     ({ fromMs, untilMs }) => fromMs < later.startedMs && later.startedMs < untilMs,
   )
-  if (!inGap && first.validUntilMs > second.grantedMs && first.validUntilMs > later.startedMs) {
+  const heldMs = Math.min(first.validUntilMs, first.takenMs ?? Number.POSITIVE_INFINITY)
+  if (!inGap && heldMs > second.grantedMs && heldMs > later.startedMs) {
     violated(history, 'S2', later.startedMs, `${later.id} ran while ${earlier.id} still held its lease`)
   }
   // Of two contents a node that forgot gets only the larger claim: the application still learns of the attempt.
@@ -209,6 +223,7 @@ function checkNothingLost(history: History): void {
     for (const grant of history.grants) {
       if (grant.lease.key !== recorded.lease.key || grant.grantedMs <= recordedMs) continue
       if (rememberedUntilMs(recorded) < grant.grantedMs) continue
+      if (history.wasForgotten(grant.lease.key, recorded.offeredMs ?? recordedMs, grant.grantedMs)) continue
       violated(
         history,
         'S5',

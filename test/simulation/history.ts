@@ -40,6 +40,10 @@ export type Grant = {
   ended: { readonly how: string; readonly atMs: number } | undefined
   /** The holder stopped without a settlement (the application did not answer, or the client vanished). */
   abandonedMs: number | undefined
+  /** An operator ended it, although it was live, and said so. */
+  takenMs?: number
+  /** An operator said that it counts as never executed. */
+  forgottenMs?: number
 }
 
 /** Until when its holder may believe that it holds. */
@@ -48,6 +52,7 @@ export function heldUntilMs(grant: Grant): number {
     grant.validUntilMs,
     grant.releaseSentMs ?? Number.POSITIVE_INFINITY,
     grant.askedAgainMs ?? Number.POSITIVE_INFINITY,
+    grant.takenMs ?? Number.POSITIVE_INFINITY,
     // Its work is recorded; S5 judges what may happen after that.
     grant.recordedMs ?? Number.POSITIVE_INFINITY,
     // Even unacknowledged: nodes forget the outcome after its retention.
@@ -80,6 +85,11 @@ export function isHeldThrough(grant: Grant, fromMs: number, untilMs: number): bo
 /** Until when, at the least, nodes remember what this grant left there. */
 export function rememberedUntilMs({ lease, validUntilMs, offeredMs = validUntilMs }: Grant): number {
   return Math.min(offeredMs, validUntilMs) + lease.retentionMs * SURELY_KEPT
+}
+
+/** Until when it counts as an attempt: nodes remember it, and no operator had it forgotten. */
+export function countsUntilMs(grant: Grant): number {
+  return Math.min(rememberedUntilMs(grant), grant.forgottenMs ?? Number.POSITIVE_INFINITY)
 }
 
 /** Clocks differ: the retention of an outcome may end this much sooner than by the history's own clock. */
@@ -135,7 +145,7 @@ export type Shown = {
   readonly content: string
   readonly askedMs: number
   readonly atMs: number
-  readonly by: 'created' | 'replayed' | 'fenced' | 'read'
+  readonly by: 'created' | 'replayed' | 'fenced' | 'read' | 'decided'
 }
 
 /** The result of a read. */
@@ -156,6 +166,45 @@ export type Refused = {
   readonly atMs: number
 }
 
+/** What an operator did, and was told. */
+export type Deed = {
+  readonly key: string
+  readonly process: string
+  readonly decides: Extract<Operation, { kind: 'decision' }>['decides']
+  readonly dry: boolean
+  readonly askedMs: number
+  /** The token that it saw, where it decided under it. */
+  readonly expects: number | undefined
+  /** It sent the record of the key a command that may change it. */
+  wrote: boolean
+  toldMs: number | undefined
+  /** What it was told: the kind of the result. */
+  told: string | undefined
+  /** Of an `ask`: nothing was decided. */
+  nothingDecided: boolean
+  /** The outcome that it had forgotten or replaced, and from when on. */
+  forgot: string | undefined
+  forgotMs: number | undefined
+}
+
+/** Said by an operator: from here on this outcome is no promise any more. */
+export type Forgetting = {
+  readonly key: string
+  readonly content: string
+  readonly fromMs: number
+  /** Another outcome stands in its place: still nothing may be executed. */
+  readonly replaced: boolean
+}
+
+/** Claims of a key up to a token, of one owner or of all, which an operator ended or had forgotten. */
+export type Overruled = {
+  readonly key: string
+  readonly upToToken: number
+  readonly owner?: string
+  readonly fromMs: number
+  readonly how: 'takenMs' | 'forgottenMs'
+}
+
 export type Violation = { readonly invariant: string; readonly atMs: number; readonly detail: string }
 
 export class History {
@@ -174,6 +223,11 @@ export class History {
   /** Violations found during the run, of promises that rest on assumption A1. */
   readonly ifA1: Violation[] = []
   readonly orphansTold = new Set<string>()
+  readonly deeds: Deed[] = []
+  /** Acknowledged renewals, where operators decide about claims. */
+  readonly renewed: (Pick<Lease, 'key' | 'owner' | 'token'> & { readonly askedMs: number })[] = []
+  readonly forgettings: Forgetting[] = []
+  readonly overruled: Overruled[] = []
   readonly seen = new Map<Sight, number>()
   /** When processes did not run, by name. */
   readonly stops = new Map<string, readonly { readonly fromMs: number; readonly untilMs: number }[]>()
@@ -229,8 +283,46 @@ export class History {
     return this.submissions.find((submission) => submission.index === index)
   }
 
+  /** A claim that is granted is known from now on, also to operators who decided about it before its holder heard of it. */
+  granted(grant: Grant): void {
+    this.grants.push(grant)
+    for (const overruled of this.overruled) apply(overruled, grant)
+  }
+
+  overrule(overruled: Overruled): void {
+    this.overruled.push(overruled)
+    for (const grant of this.grants) apply(overruled, grant)
+  }
+
+  /**
+   * While an outcome is being forgotten no node remembers its token. Once the operator was told that it is, every node
+   * knows a larger one.
+   */
+  isTokenForgotten(earlier: Grant, later: Grant): boolean {
+    return this.deeds.some(
+      ({ key, decides, forgotMs, told, toldMs }) =>
+        decides === 'forget' &&
+        key === earlier.lease.key &&
+        forgotMs !== undefined &&
+        earlier.grantedMs <= forgotMs &&
+        forgotMs <= later.grantedMs &&
+        !(told === 'done' && toldMs !== undefined && toldMs <= later.askedMs),
+    )
+  }
+
+  /** Whether an operator had the outcome of this key forgotten in between, and did not just put another in its place. */
+  wasForgotten(key: string, fromMs: number, untilMs: number): boolean {
+    return this.forgettings.some(
+      (one) => one.key === key && !one.replaced && one.fromMs >= fromMs && one.fromMs <= untilMs,
+    )
+  }
+
   /** Whether an outcome that was shown must still be known. */
   isKept({ key, content }: Pick<Shown, 'key' | 'content'>, atMs: number): boolean {
+    const said = this.forgettings.some(
+      (one) => one.key === key && one.content === content && one.fromMs <= atMs,
+    )
+    if (said) return false
     const source = this.grants.find((grant) => grant.lease.key === key && grant.offered === content)
     return source === undefined || rememberedUntilMs(source) >= atMs
   }
@@ -241,6 +333,12 @@ export class History {
       ({ lease }) => lease.owner === owner && lease.key === key && lease.token <= token,
     )
   }
+}
+
+function apply({ key, upToToken, owner, fromMs, how }: Overruled, grant: Grant): void {
+  const { lease } = grant
+  if (lease.key !== key || lease.token > upToToken || (owner !== undefined && lease.owner !== owner)) return
+  grant[how] ??= fromMs
 }
 
 /** What a campaign must have seen at least once. */
@@ -316,6 +414,22 @@ export const SIGHTS = [
   'full_node_refused',
   'founding_objected',
   'carried_out_after_retention',
+  'decided_end',
+  'decided_complete',
+  'decided_forget',
+  'decided_ask',
+  'decided_requeue',
+  'decided_discard',
+  'decided_discard_completed',
+  'decision_would',
+  'decision_busy',
+  'decision_refused',
+  'decision_must_say',
+  'decision_moved_on',
+  'decision_unavailable',
+  'outcome_forgotten',
+  'outcome_replaced',
+  'fenced_by_operator',
 ] as const
 
 export type Sight = (typeof SIGHTS)[number]

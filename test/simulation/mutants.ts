@@ -29,6 +29,8 @@ const NODE_CLOCKS = 'src/core/nodes/node-clocks.ts'
 const SWEEPER = 'src/coordination/sweeper.ts'
 const DEDUPLICATE = 'src/core/deduplicate.ts'
 const CONTINUITY = 'src/core/nodes/continuity.ts'
+const DECIDE = 'src/core/operator/decide.ts'
+const TAKE_OVER = 'src/core/operator/take-over.ts'
 
 export const MUTANTS: readonly Mutant[] = [
   {
@@ -635,6 +637,61 @@ export const MUTANTS: readonly Mutant[] = [
     to: 'return majorityReached ? speaker : { ...speaker }',
     killedBy: ['R3'],
     only: 'leftovers',
+  },
+  // Decisions of operators.
+  {
+    name: 'outcome-decided-away-unsaid',
+    rule: 'an outcome that a client was told is replaced or forgotten only where the operator says so',
+    file: DECIDE,
+    from: 'if (breaks !== undefined && breaks !== evenThough) return',
+    to: "if (breaks === 'live' && breaks !== evenThough) return",
+    killedBy: ['S5', 'S6'],
+    only: 'decisions',
+  },
+  {
+    name: 'live-claim-ended-unsaid',
+    rule: 'a live lease is ended only where the operator says so',
+    file: DECIDE,
+    from: 'if (breaks !== undefined && breaks !== evenThough) return',
+    to: "if (breaks === 'completed' && breaks !== evenThough) return",
+    killedBy: ['S1', 'S2', 'R2'],
+    only: 'decisions',
+  },
+  {
+    name: 'decides-whatever-was-seen',
+    rule: 'who decides under the token that was seen is told that the record has moved on',
+    file: DECIDE,
+    from: "if (expectedToken !== undefined && view.state !== 'unknown' && view.token !== expectedToken)",
+    to: 'if (expectedToken !== undefined && view.token === -1)',
+    killedBy: ['O2'],
+    only: 'decisions',
+  },
+  {
+    name: 'dry-run-decides',
+    rule: 'a dry run changes nothing',
+    file: DECIDE,
+    from: "if (seen.kind !== 'would' || request.dryRun) return seen",
+    to: "if (seen.kind !== 'would') return seen",
+    killedBy: ['O4', 'S2', 'S5', 'S6'],
+    only: 'decisions',
+  },
+  {
+    name: 'forgotten-on-a-majority',
+    rule: 'an outcome is called forgotten once every node is known to have forgotten it',
+    file: DECIDE,
+    from: 'if (forgets && !isForgottenEverywhere(before, after, lock))',
+    to: 'if (forgets && isForgottenEverywhere(before, after, lock) === undefined)',
+    killedBy: ['O1', 'S4'],
+    only: 'decisions',
+  },
+  {
+    name: 'ended-attempt-forgotten',
+    rule: 'the attempt after one that an operator ended is told that it is a further one',
+    file: TAKE_OVER,
+    from: 'const further = Math.min(ATTEMPT_MAX, attempt + 1)',
+    to: 'const further = Math.min(ATTEMPT_MAX, attempt)',
+    killedBy: ['S2'],
+    only: 'decisions',
   },
 ]
 

@@ -16,7 +16,7 @@ import {
   type Scenario,
   sourceOfCopyingLeaps,
 } from './scenarios.ts'
-import { SELDOM, SITUATIONS, type Situation } from './situations.ts'
+import { OPERATED, SELDOM, SITUATIONS, type Situation } from './situations.ts'
 
 /** The record whose holder is the sweeper. */
 export const LEADERSHIP = 'dedup::office:sweeper'
@@ -90,6 +90,20 @@ export type Operation =
       readonly ends: 'completes' | 'completes_again' | 'releases' | 'vanishes'
     }
   | { readonly kind: 'read'; readonly atMs: number; readonly process: number; readonly key: number }
+  | {
+      /** An operator looks at a record, thinks, and decides about it. */
+      readonly kind: 'decision'
+      readonly atMs: number
+      readonly process: number
+      readonly key: number
+      readonly decides: 'end' | 'complete' | 'forget' | 'ask' | 'requeue' | 'discard' | 'discard_completed'
+      /** The promise that the operator says out to be broken (`even-though`). */
+      readonly says?: 'live' | 'completed'
+      /** It decides under the token that it saw. */
+      readonly expects: boolean
+      readonly thinksMs: number
+      readonly dry?: true
+    }
 
 export type Fault =
   /** The node restarts with all or nearly all of its data. Only in plans with `drains`. */
@@ -194,12 +208,22 @@ const RATE_MAX_PPM = 4_000
  * @param only every plan follows this situation
  */
 export function planOf(seed: number, only?: string): Plan {
+  // Drawn apart, too: all other plans are as they were before there were operators.
+  const operators = streamOf(seed, 'operators')
+  if (only === undefined && operators.chance(OPERATED_RATE)) return operatedPlan(seed, operators)
   const situations = streamOf(seed, 'situations')
   if (only !== undefined || situations.chance(SITUATION_RATE)) return situationOf(seed, situations, only)
   const drained = streamOf(seed, 'drains')
   if (drained.chance(DRAIN_RATE)) return drainingPlan(drained, seed)
   const dice = streamOf(seed, 'leaps')
   return dice.chance(LEAP_RATE) ? withLeaps(dice, planWithoutLeaps(seed)) : planWithoutLeaps(seed)
+}
+
+/** Share of plans in which operators decide. */
+const OPERATED_RATE = 0.04
+
+function operatedPlan(seed: number, dice: Dice): Plan {
+  return situated(seed, dice, dice.pick(Object.values(OPERATED)))
 }
 
 /** Share of plans that follow a situation. */
@@ -209,9 +233,10 @@ function situationOf(seed: number, dice: Dice, only: string | undefined): Plan {
   const names = Object.keys(SITUATIONS)
   const drawn = dice.pick(names)
   const name = only ?? (SELDOM.has(drawn) && dice.chance(0.6) ? dice.pick(names) : drawn)
-  const situation = SITUATIONS[name]
+  const all: Readonly<Record<string, Situation>> = { ...SITUATIONS, ...OPERATED }
+  const situation = all[name]
   if (situation === undefined)
-    throw new RangeError(`no situation ${only}: there are ${Object.keys(SITUATIONS).join(', ')}`)
+    throw new RangeError(`no situation ${only}: there are ${Object.keys(all).join(', ')}`)
   return situated(seed, dice, situation)
 }
 

@@ -15,6 +15,7 @@ import { type CoreEvent, type Events, SILENT } from '../../src/core/events.ts'
 import { placementOf, routeLeases } from '../../src/core/nodes/groups.ts'
 import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
 import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
+import type { NodeReply } from '../../src/core/operator/record-view.ts'
 import type { Lease, Leases, NodeAnswer, RecordNode, RenewResult } from '../../src/core/ports.ts'
 import { answerMaxAgeMs } from '../../src/core/quorum/answer-age.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
@@ -41,6 +42,12 @@ export type Sidecar = {
   readonly leases: Leases
   /** The same without the memory of outcomes. */
   readonly guarded: Leases
+  /** What production gives an operator, besides `guarded`: commands that nothing notes, and a look at each node. */
+  readonly operated: {
+    readonly unnoted: Leases
+    readonly inspect: (key: string) => Promise<readonly NodeReply[]>
+    readonly forgetHere: (key: string) => void
+  }
   readonly whenEnded: (key: string) => Promise<void> | undefined
   /** Local to this process, for requests that go on without a quorum. */
   readonly localLeases: Leases
@@ -141,10 +148,10 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
     const leases = plan.whole ? withClaimDeadline(core, { clock, required, lateClaims }) : core
     const observed = observeLeases(leases, { process, scheduler, history, votes, showedOutcome })
     const guarded = plan.whole ? withQuorumBreaker(observed, { required, random, ...outside }) : observed
-    return { observed, guarded }
+    return { observed, guarded, unnoted: leases }
   })
   const placement = placementOf(groups.map((_, group) => `group-${group}`))
-  const routed = (which: 'observed' | 'guarded') => {
+  const routed = (which: 'observed' | 'guarded' | 'unnoted') => {
     const leases = groups.map((group) => group[which])
     const [only] = leases
     return leases.length === 1 && only !== undefined
@@ -170,6 +177,19 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
     watched,
     leases: plan.whole ? shared : observed,
     guarded,
+    operated: {
+      unnoted: routed('unnoted'),
+      inspect: (key) => {
+        const from = placement(key) * plan.nodeCount
+        const nodes = watched.nodes.slice(from, from + plan.nodeCount)
+        return Promise.all(
+          nodes.map(async (node) => ({ node: node.name, answer: await node.execute({ kind: 'read', key }) })),
+        )
+      },
+      forgetHere: (key) => {
+        if (plan.whole) shared.forget(key)
+      },
+    },
     whenEnded: plan.whole ? shared.whenEnded : () => undefined,
     localLeases: observeLocal(writeBack.local, process, scheduler, history),
     writeBack,
@@ -293,14 +313,16 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
     const startedMs = scheduler.nowMs
     const result = await leases[how](lease)
     if (result.kind === 'lost') history.saw('renewal_lost')
+    if (result.kind === 'lost' && isTaken(history, lease)) history.saw('fenced_by_operator')
     if (result.kind !== 'renewed') return result
     history.saw('renewed')
     votes.checkRenewal(result.lease, startedMs, scheduler.nowMs, process.clock.monoMs())
+    history.renewed.push({ key: lease.key, owner: lease.owner, token: lease.token, askedMs: startedMs })
     const grant = history.grantRaisedTo(lease)
     // Its claimant died before it learnt of the grant; the session goes on with it elsewhere.
     if (grant === undefined) {
       const resumed = grantFrom(result.lease, process, startedMs, scheduler.nowMs)
-      history.grants.push({ ...resumed, kept: how === 'renew', abandonedMs: scheduler.nowMs })
+      history.granted({ ...resumed, kept: how === 'renew', abandonedMs: scheduler.nowMs })
     } else {
       if (grant.lease.token !== lease.token) {
         history.saw('raised')
@@ -327,7 +349,7 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       // The session asked again elsewhere meanwhile and resumed this very claim, before its claimant heard of it.
       const resumed = history.grantOf(lease)
       if (resumed === undefined || resumed.askedMs < askedMs)
-        history.grants.push(grantFrom(lease, process, askedMs, grantedMs))
+        history.granted(grantFrom(lease, process, askedMs, grantedMs))
       history.saw('granted')
       history.step(grantedMs, 1, () => `${process.name} is granted ${lease.key}, token ${lease.token}`)
       votes.checkGrant(lease, grantedMs, process.clock.monoMs())
@@ -355,6 +377,7 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
         show(history, lease, content, { askedMs, atMs, by: 'created' })
       } else if (result.kind === 'fenced') {
         history.saw('fenced_completion')
+        if (isTaken(history, lease)) history.saw('fenced_by_operator')
         history.refused.push({ key: lease.key, content, process: process.name, askedMs, atMs })
         if (result.winner !== undefined) {
           history.saw('winner_shown')
@@ -396,6 +419,10 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       return result
     },
   }
+}
+
+function isTaken(history: History, lease: Lease): boolean {
+  return history.grantOf(lease)?.takenMs !== undefined
 }
 
 function show(
@@ -452,7 +479,7 @@ function observe(event: CoreEvent, process: SimulatedProcess, history: History, 
       const atMs = scheduler.nowMs
       if (event.ended === 'expired') history.saw('lease_expired')
       if (event.ended === 'released') history.saw('released')
-      const grant = newestGrant(history, event.recordKey, process)
+      const grant = openGrant(history, event, process)
       if (grant !== undefined) grant.ended ??= { how: event.ended, atMs }
       return
     }
@@ -461,9 +488,16 @@ function observe(event: CoreEvent, process: SimulatedProcess, history: History, 
   }
 }
 
-/** A process keeps one lease of a key at a time. */
-function newestGrant(history: History, key: string, process: SimulatedProcess): Grant | undefined {
-  return history.grants.findLast(
-    (grant) => grant.lease.key === key && grant.process === process.name && grant.ended === undefined,
+/** A process keeps one lease of a key at a time, where no operator ended an earlier one that it does not know of yet. */
+function openGrant(
+  history: History,
+  { recordKey, token }: Extract<CoreEvent, { kind: 'lease_ended' }>,
+  process: SimulatedProcess,
+): Grant | undefined {
+  const isOpen = ({ lease, process: by, ended }: Grant) =>
+    lease.key === recordKey && by === process.name && ended === undefined
+  return (
+    history.grants.findLast((grant) => isOpen(grant) && grant.lease.token === token) ??
+    history.grants.findLast(isOpen)
   )
 }

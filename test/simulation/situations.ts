@@ -6,6 +6,7 @@
 
 import type { Dice } from './dice.ts'
 import { NARROW_PLACES } from './narrow-places.ts'
+import { operatorsDecide } from './operators.ts'
 import { type Fault, LEASE_MS, type Operation, type Plan } from './plan.ts'
 import { cut, endOf, request, SCENARIO_PROCESSES, type Scenario, shuffled } from './scenarios.ts'
 
@@ -23,6 +24,9 @@ export const SITUATIONS: Readonly<Record<string, Situation>> = {
   retention: retentionEnds,
   ...NARROW_PLACES,
 }
+
+/** Chosen by seeds of their own. */
+export const OPERATED: Readonly<Record<string, Situation>> = { decisions: operatorsDecide }
 
 /** Processes that inspect their nodes every second send more messages than everything else together. */
 export const SELDOM: ReadonlySet<string> = new Set(['wiped', 'firstStart'])

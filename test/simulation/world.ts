@@ -91,7 +91,11 @@ export class World {
     const application = new Application(scheduler, history, streamOf(plan.seed, 'application'))
     const sidecarOf = (slot: number) => this.#sidecars[slot % plan.processes.length]
     const retentionMs = plan.retentionMs ?? RETENTION_MS
-    this.#actors = { seed: plan.seed, scheduler, history, application, sidecarOf, retentionMs }
+    const [votes, network] = [this.#votes, plan.network]
+    this.#actors = {
+      ...{ seed: plan.seed, scheduler, history, application, sidecarOf, retentionMs },
+      ...{ votes, network },
+    }
     this.#sidecars = plan.processes.map((_, slot) => this.#start(slot))
     this.#enroller = this.#start(0, 'enrols')
     for (const node of this.nodes) node.durable = plan.drains?.durable[node.index] === true
@@ -485,7 +489,7 @@ export class World {
     const { plan } = this
     const asked = new Map<string, Probed>()
     for (const operation of plan.operations) {
-      if (operation.kind === 'read') continue
+      if (operation.kind === 'read' || operation.kind === 'decision') continue
       const { content } = operation
       const takeover = operation.kind === 'request' ? operation.takeover : 'reexecute'
       const keys = operation.kind === 'session' ? operation.keys : [operation.key]

@@ -111,7 +111,12 @@ export async function claimAfterForgetting(
  */
 export function isForgottenEverywhere({ outcome }: RecordView, after: RecordView, { token }: Lease): boolean {
   const isBack = after.outcome !== undefined && after.outcome.completedAtWallMs === outcome?.completedAtWallMs
-  return !isBack && after.nodes.every((row) => Math.min(row.token ?? 0, row.acceptedToken ?? Number.POSITIVE_INFINITY) > token)
+  return (
+    !isBack &&
+    after.nodes.every(
+      (row) => Math.min(row.token ?? 0, row.acceptedToken ?? Number.POSITIVE_INFINITY) > token,
+    )
+  )
 }
 
 /** Gives the key back under a token above the decision's: an application that compares tokens has seen smaller ones only. */
