@@ -1,4 +1,5 @@
 /** Who may call the operator API, and what is refused before anything is decided. */
+import { readFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { OPERATOR_CALLS, type OperatorCall } from '../../../src/http/operator/calls.ts'
@@ -173,4 +174,75 @@ test('a header above the limit ends the connection with 431', async () => {
     sent.on('error', reject).end()
   })
   expect(status).toBe(431)
+})
+
+/** Every decision by every role: 403 says so before anything of the record is looked at, and changes nothing. */
+test.each(
+  calls
+    .filter(([, { role }]) => role === 'operate')
+    .flatMap(([name, call]) =>
+      (['live', 'lapsed', 'completed'] as const).map((state) => [name, state, call] as const),
+    ),
+)(
+  '%s of a %s record is refused to the role view, and the record stays as it is',
+  async (name, state, call) => {
+    const of = `${name} ${state}`
+    const key =
+      state === 'live'
+        ? (await api.claim(of)).key
+        : state === 'lapsed'
+          ? await api.lapse(of)
+          : await api.complete(of)
+    const before = await api.operator.show(key)
+    const audited = api.auditLog.entries('audit').length
+    const body = JSON.stringify({
+      reason: 'because',
+      even_though: state === 'completed' ? 'completed' : 'live',
+    })
+    const refused = await fetch(
+      api.origin + call.path.replace('{record}', encodeURIComponent(key)).replace('{id}', 'x'),
+      {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${VIEW_TOKEN}` },
+        body,
+      },
+    )
+    const { code, detail } = (await refused.json()) as { code: string; detail: string }
+    expect([refused.status, code]).toEqual([403, 'role-required'])
+    expect(detail).toContain('ann has the role view')
+    const { state: after, fencing_token: token, attempt } = await api.operator.show(key)
+    expect([after, token, attempt]).toEqual([before.state, before.fencing_token, before.attempt])
+    expect(api.auditLog.entries('audit')).toHaveLength(audited)
+  },
+)
+
+/**
+ * The time of a refusal depends on nothing of the token: every sent text is hashed to one length, and each hash is
+ * compared with every known one by the comparison of constant time, whichever matches first.
+ */
+test('a wrong token is compared with every known one, by hashes of one length in constant time', () => {
+  const source = readFileSync('src/http/operator/access.ts', 'utf8')
+  const body = /function operatorOf\([\s\S]*?\n}\n/.exec(source)?.[0] ?? ''
+  expect(body).toContain("createHash('sha256').update(text).digest()")
+  expect(body).toContain('timingSafeEqual(given, hash(token))')
+  // `filter` visits all of them, where `find` and `some` end with the first; nothing else compares or returns early.
+  expect(body).toContain('tokens.filter(')
+  expect(body.match(/\breturn\b/g)).toHaveLength(1)
+  expect(body).not.toMatch(/===|!==|\.find\(|\.some\(|startsWith|\bif\b/)
+})
+
+test('tokens of any length and content get the same refusal', async () => {
+  const sent = [
+    'x',
+    'x'.repeat(5_000),
+    `${OPERATE_TOKEN.slice(0, -1)}!`,
+    OPERATE_TOKEN.toUpperCase(),
+    VIEW_TOKEN.slice(1),
+  ]
+  const answers = await Promise.all(sent.map((token) => send(decide, { authorization: `Bearer ${token}` })))
+  const bodies = answers.map(({ status, body }) => {
+    const { instance: _, ...told } = body as { instance?: string }
+    return JSON.stringify([status, told])
+  })
+  expect(new Set(bodies).size).toBe(1)
 })
