@@ -34,7 +34,8 @@ helm install fencepost deploy/helm/fencepost --set service.tokenSecret=fencepost
 helm test fencepost
 \`\`\`
 
-\`helm test\` reserves, is refused a duplicate, releases and reserves again on the nodes of the release. Bad values are refused by
+\`helm test\` reserves, is refused a duplicate, releases and reserves again on the nodes of the release, and asks \`fencepost doctor\`, which says
+what is not well with them (on failure: \`kubectl logs RELEASE-selftest --container doctor\`). Bad values are refused by
 the schema or by a guard, with a sentence that names the value. How to size, upgrade and rotate: docs/operations/deploy.md.`,
   'fencepost-lib': `Add it to the dependencies of your chart, and include its parts in the pod of your application; the chart \`example\` beside it
 does that. The pod also needs the label \`fencepost.dev/client: "true"\` where the nodes have the network policy of the chart

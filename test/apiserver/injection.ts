@@ -76,11 +76,14 @@ export async function checkInjection(cluster: Cluster, chart: string, values: st
       without({ metadata: service.template.metadata, spec: podOf({ kind: 'Deployment', spec: service }) }),
     )
   })
-  await check('injection: when its pod is to end it sends its clients away, as the library’s does', async () => {
-    const { spec } = await cluster.admitted('injected', pod(ASKS))
-    const command = ['/nodejs/bin/node', '--eval', "process.kill(1, 'SIGUSR2')"]
-    deepStrictEqual(spec.initContainers[0].lifecycle, { preStop: { exec: { command } } })
-  })
+  await check(
+    'injection: when its pod is to end it sends its clients away, as the library’s does',
+    async () => {
+      const { spec } = await cluster.admitted('injected', pod(ASKS))
+      const command = ['/nodejs/bin/node', '--eval', "process.kill(1, 'SIGUSR2')"]
+      deepStrictEqual(spec.initContainers[0].lifecycle, { preStop: { exec: { command } } })
+    },
+  )
   await check('injection: it comes before the init containers of the application', async () => {
     const { spec } = await cluster.admitted('injected', pod(ASKS, { initContainers: [own] }))
     deepStrictEqual(namesOf(spec.initContainers), ['fencepost', 'migrations'])

@@ -294,11 +294,15 @@ test.each<[string, readonly string[], readonly string[]]>([
   for (const one of encrypted) expect(notes).not.toContain(one)
 })
 
-test('`helm test` runs the self-test of the image', () => {
-  const pod = rendered('fencepost', TOKEN).find(
-    ({ metadata }) => metadata.annotations?.['helm.sh/hook'] === 'test',
-  )
-  expect(pod.spec.containers.map(({ args }: Manifest) => args)).toEqual([['selftest']])
+test('`helm test` runs the self-test and the doctor of the image, and without nodes the self-test alone', () => {
+  const embedded = ['--values', 'fencepost/ci/embedded-values.yaml']
+  const commands = (args: readonly string[]) =>
+    rendered('fencepost', args)
+      .find(({ metadata }) => metadata.annotations?.['helm.sh/hook'] === 'test')
+      .spec.containers.map(({ name, args }: Manifest) => [name, args])
+  const selftest = ['selftest', ['selftest']]
+  expect(commands(TOKEN)).toEqual([selftest, ['doctor', ['doctor']]])
+  expect(commands(embedded)).toEqual([selftest])
 })
 
 test('passwords are in no argument and no variable', () => {
