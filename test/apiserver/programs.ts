@@ -9,7 +9,7 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { cached, goProgram, run } from '../support/fetched-programs.ts'
+import { cached, goProgram, isCached, run } from '../support/fetched-programs.ts'
 
 export const KUBERNETES = '1.36.3'
 /** The version that this Kubernetes is tested with: in its go.mod. */
@@ -36,8 +36,17 @@ export async function buildPrograms(): Promise<Programs> {
 
 /** The absolute path of the program, built where it is not in the cache yet. */
 export function kubernetesProgram(name: KubernetesProgram): Promise<string> {
-  const version = name === 'etcd' ? ETCD : `v${KUBERNETES}`
-  return cached(`kubernetes-${name}-${version}`, name, (into) => build(name, into))
+  return cached(versionOf(name), name, (into) => build(name, into))
+}
+
+/** Those that would have to be built first. */
+export async function kubernetesProgramsNotInCache(): Promise<KubernetesProgram[]> {
+  const are = await Promise.all(KUBERNETES_PROGRAMS.map((name) => isCached(versionOf(name), name)))
+  return KUBERNETES_PROGRAMS.filter((_, index) => !are[index])
+}
+
+function versionOf(name: KubernetesProgram): string {
+  return `kubernetes-${name}-${name === 'etcd' ? ETCD : `v${KUBERNETES}`}`
 }
 
 async function build(name: KubernetesProgram, into: string): Promise<void> {

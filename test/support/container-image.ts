@@ -113,6 +113,14 @@ export async function buildImage(): Promise<BuiltImage> {
 
 /** A Node with npm and a shell for the build, and at /nodejs/bin/node for the image. */
 async function baseFiles(at: string): Promise<string> {
+  await nodeFiles(at)
+  await cp(await npmFolder(), join(at, 'usr/local/lib/npm'), { recursive: true, dereference: true })
+  await symlink('/usr/local/lib/npm/bin/npm-cli.js', join(at, 'usr/local/bin/npm'))
+  return at
+}
+
+/** A root file system with the Node and the shell of this machine. */
+export async function nodeFiles(at: string): Promise<string> {
   const busybox = requireProgram('busybox')
   for (const path of [
     'bin',
@@ -132,18 +140,23 @@ async function baseFiles(at: string): Promise<string> {
   await symlink('/bin/env', join(at, 'usr/bin/env'))
   await place(node, at, '/nodejs/bin/node')
   await symlink('/nodejs/bin/node', join(at, 'usr/local/bin/node'))
-  const libraries = [...(await run('ldd', [node])).stdout.matchAll(/(\/\S+)/g)].map(([, path]) => path!)
+  const libraries = await librariesOf(node)
   const [anyOf] = libraries.filter((path) => path.includes('libc.so'))
   const runTime = LOADED_AT_RUN_TIME.map((name) => join(dirname(anyOf!), name))
   for (const library of [...libraries, ...runTime]) await place(library, at, library)
   await place(CERTIFICATES, at, CERTIFICATES)
-  await cp(await npmFolder(), join(at, 'usr/local/lib/npm'), { recursive: true, dereference: true })
-  await symlink('/usr/local/lib/npm/bin/npm-cli.js', join(at, 'usr/local/bin/npm'))
   await writeFile(join(at, 'etc/passwd'), 'root:x:0:0::/root:/bin/sh\n')
   return at
 }
 
-async function place(file: string, root: string, path: string): Promise<void> {
+/** The shared libraries that a program of this machine is loaded with. */
+export async function librariesOf(program: string): Promise<string[]> {
+  const { stdout } = await run('ldd', [program])
+  return [...stdout.matchAll(/(\/\S+)/g)].map(([, path]) => path!)
+}
+
+/** Copies a program or library to the path in a root file system. */
+export async function place(file: string, root: string, path: string): Promise<void> {
   await mkdir(join(root, dirname(path)), { recursive: true })
   await copyFile(await realpath(file), join(root, path))
   await chmod(join(root, path), 0o755)
