@@ -9,8 +9,12 @@ import {
   fromPrisma,
   fromTypeOrm,
   IdempotencyKeyReuseError,
+  type InboxTransaction,
+  listDeadLetters,
+  NonRetryableError,
   NotInTransactionError,
   publish,
+  replayDeadLetters,
   type Tx,
   withIdempotency,
 } from '@fencepost/saga'
@@ -21,6 +25,8 @@ import knex from 'knex'
 import { CompiledQuery, Kysely, PostgresDialect } from 'kysely'
 import { DataSource } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
+import { Inbox } from '../../packages/saga/src/inbox.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { openPrisma } from '../support/prisma.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
@@ -186,6 +192,88 @@ describe.each(Object.keys(libraries))('%s', (name) => {
       library.transaction((tx) => runner.begin(tx, order, { sagaId: `${name}/saga`, input: { n } }))
     expect([await begin(1), await begin(1)]).toEqual([true, false])
     await expect(begin(2)).rejects.toBeInstanceOf(IdempotencyKeyReuseError)
+  })
+
+  describe('the inbox of a consumer', () => {
+    let n = 0
+    const message = (type: string) => {
+      n += 1
+      return {
+        messageId: `${name} ${n}`,
+        type,
+        aggregateType: 'order',
+        aggregateId: `${name} ${n}`,
+        body: '{}',
+        headers: {},
+        createdAt: new Date(0).toISOString(),
+        redelivered: false,
+      }
+    }
+    const consumer = (work: (tx: Tx, own: unknown) => Promise<unknown>, transaction = begin) => {
+      const answers: unknown[] = []
+      const options = {
+        kit,
+        consumerId: name,
+        handlers: { Placed: async (tx: Tx, _: unknown, own: unknown) => work(tx, own) },
+        transaction,
+        retryInPlaceMs: 0,
+        onProcessed: async (_: unknown, outcome: unknown) => answers.push(outcome),
+      }
+      return { inbox: new Inbox(options), options, answers }
+    }
+    const begin: InboxTransaction = (work) => library.transaction((tx) => work(tx, `${name}'s own`))
+
+    test('is in the transaction of the library, with the handler and what the handler calls of the kit', async () => {
+      const { inbox, answers } = consumer(async (tx, own) => {
+        await tx.query('INSERT INTO orders (id, note) VALUES ($1, $2)', [`${name}/inbox`, own])
+        await publish(kit, tx, { aggregateType: 'o', aggregateId: name, type: `${name}Handled`, payload: {} })
+        const { result } = await withIdempotency(
+          kit,
+          { scope: 'inner', key: name, request: {} },
+          async () => 7,
+        )
+        return result
+      })
+      const placed = message('Placed')
+      for (const _ of [1, 2]) expect(await inbox.receive(placed)).toEqual({ kind: 'ack' })
+      expect(answers).toEqual([
+        { replayed: false, result: 7 },
+        { replayed: true, result: 7 },
+      ])
+      const { rows } = await kit.pool.query('SELECT note FROM orders WHERE id = $1', [`${name}/inbox`])
+      expect(rows).toEqual([{ note: `${name}'s own` }])
+      expect(await countOf(kit, 'outbox WHERE type = $1', [`${name}Handled`])).toBe(1)
+    })
+
+    test('is taken back with a handler that fails, the kit’s part too, and its dead letter is replayed in it', async () => {
+      let broken = true
+      const { inbox, options } = consumer(async (tx) => {
+        await tx.query('INSERT INTO orders (id) VALUES ($1)', [`${name}/replayed`])
+        await withIdempotency(kit, { scope: 'replayed', key: name, request: {} }, async () => 1)
+        if (broken) throw new NonRetryableError('not yet')
+      })
+      expect(await inbox.receive(message('Placed'))).toEqual({ kind: 'ack' })
+      expect(await countOf(kit, `idempotency_keys WHERE scope = 'replayed' AND key = $1`, [name])).toBe(0)
+      const letters = await listDeadLetters(kit, { consumerId: name })
+      broken = false
+      await replayDeadLetters(
+        kit,
+        letters.map(({ id }) => id),
+      )
+      expect(await replayOnce(kit, name, options.handlers, options)).toBe(1)
+      expect((await rowsOf('replayed'))[0]).toBe(1)
+    })
+
+    test('is refused outside a transaction, before it has written anything', async () => {
+      let runs = 0
+      const bare: InboxTransaction = async (work) => work(library.outside(), undefined)
+      const { inbox } = consumer(async () => (runs += 1), bare)
+      const lone = message('Placed')
+      expect(await inbox.receive(lone)).toEqual({ kind: 'ack' })
+      expect(runs).toBe(0)
+      const [letter] = await listDeadLetters(kit, { consumerId: name })
+      expect(letter).toMatchObject({ messageId: lone.messageId, errorCode: 'not_in_transaction' })
+    })
   })
 
   test('publish outside a transaction is refused, and writes nothing', async () => {

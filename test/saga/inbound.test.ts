@@ -9,7 +9,8 @@ import {
   fencepostMessages,
   headerMessages,
 } from '../../packages/saga/src/inbound-formats.ts'
-import { Inbox, type InboxOptions } from '../../packages/saga/src/inbox.ts'
+import { Inbox } from '../../packages/saga/src/inbox.ts'
+import type { InboxOptions } from '../../packages/saga/src/inbox-options.ts'
 import type { Delivery } from '../../packages/saga/src/messages.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'

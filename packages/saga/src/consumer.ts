@@ -7,14 +7,22 @@ import { keepProcessAlive } from './ambient.ts'
 import { replayOnce } from './dead-letter-replay.ts'
 import type { Handlers } from './handlers.ts'
 import { startHousekeeping } from './housekeeping.ts'
-import { Inbox, type InboxOptions } from './inbox.ts'
+import { Inbox } from './inbox.ts'
+import type { InboxOptions } from './inbox-options.ts'
+import type { InboxTransaction } from './inbox-transaction.ts'
 import type { MessageSubscriber, Subscription } from './messages.ts'
 import { outsideTransactions } from './open-transactions.ts'
 import { requireSetUp } from './setup-errors.ts'
 
-export type ConsumerOptions<M extends object = Record<string, unknown>> = Omit<InboxOptions, 'handlers'> & {
+/** `O`: the transaction of the application's library, which its handlers get. */
+export type ConsumerOptions<M extends object = Record<string, unknown>, O = unknown> = Omit<
+  InboxOptions,
+  'handlers' | 'transaction'
+> & {
   /** By message type. */
-  readonly handlers: Handlers<M>
+  readonly handlers: Handlers<M, O>
+  /** {@link InboxOptions.transaction}: `(work) => db.transaction((own) => work(fromDrizzle(own, sql), own))`. */
+  readonly transaction?: InboxTransaction<O>
   readonly subscriber: MessageSubscriber
   /** Default 10. */
   readonly concurrency?: number
@@ -27,8 +35,8 @@ export interface Consumer extends AsyncDisposable {
 }
 
 /** Deliveries are in no transaction, also where the consumer was created inside one. */
-export function createConsumer<M extends object = Record<string, unknown>>(
-  options: ConsumerOptions<M>,
+export function createConsumer<M extends object = Record<string, unknown>, O = unknown>(
+  options: ConsumerOptions<M, O>,
 ): Promise<Consumer> {
   // Inside, a payload is what the message has; that it is of its type is between sender and handler.
   const untyped = options as unknown as ConsumerOptions

@@ -24,10 +24,11 @@ import { dayMs } from './idempotency.ts'
 import { type Arrival, type Inbound, readDelivery } from './inbound.ts'
 import { fencepostMessages } from './inbound-formats.ts'
 import { type StoredDelivery, storedId } from './inbox-rows.ts'
+import { type InboxTransaction, transactionOfInbox } from './inbox-transaction.ts'
 import type { SagaKit } from './kit.ts'
 import type { InboundMessage } from './messages.ts'
 import { payloadOf, type Schemas } from './payload.ts'
-import { hashOfText } from './request-hash.ts'
+import { hashOfText, sameHash } from './request-hash.ts'
 
 export type Handlers = Readonly<Record<string, Handler>>
 
@@ -36,6 +37,7 @@ export type Reading = {
   readonly inbound?: Inbound
   readonly schemas?: Schemas
   readonly retentionMs?: number
+  readonly transaction?: InboxTransaction
 }
 
 type Letter = {
@@ -87,11 +89,11 @@ async function replayLetter(replay: Replay, id: string): Promise<boolean> {
     const { handler, received } = await handlingOf(replay, arrival)
     if (typeof handler !== 'function' && !(await isProcessed(replay, letter, arrival)))
       await handler.outside(received)
-    return await kit.transaction(async (tx) => {
+    return await transactionOfInbox(kit, replay.reading.transaction, async (tx, own) => {
       letter = await take(tx, s, id)
       if (letter === undefined) return false
       const entered = await enterReplayed(tx, replay, letter, arrival)
-      if (entered && typeof handler === 'function') await handler(tx, received)
+      if (entered && typeof handler === 'function') await handler(tx, received, own)
       await noteReplayed(tx, s, consumerId, letter)
       return true
     })
@@ -139,7 +141,7 @@ function arrivalOf(letter: Letter, { inbound = fencepostMessages }: Reading): Ar
   return { ...read, message: { ...message, messageId, body } }
 }
 
-type Known = { request_hash: Buffer; status: string }
+type Known = { request_hash: Uint8Array; status: string }
 
 /** True if the message was handled under its own id meanwhile. Only of letters that no mapping could read. */
 async function isProcessed(
@@ -179,7 +181,8 @@ async function enterReplayed(
 }
 
 function isSameProcessed(consumerId: string, { messageId, body }: InboundMessage, known: Known): boolean {
-  if (!known.request_hash.equals(hashOfText(body))) throw new IdempotencyKeyReuseError(consumerId, messageId)
+  if (!sameHash(known.request_hash, hashOfText(body)))
+    throw new IdempotencyKeyReuseError(consumerId, messageId)
   if (known.status !== 'processed')
     throw new NonRetryableError(
       `the message ${messageId} came again and is ${known.status} in the inbox: discard this dead letter, or replay that one`,

@@ -188,9 +188,10 @@ export class NestedTransactionError extends NonRetryableError {
 /** A call that belongs into a transaction was given something else, such as a pool. A retry cannot help. */
 export class NotInTransactionError extends NonRetryableError {
   override readonly code = 'not_in_transaction'
-  constructor(call: string) {
+  constructor(call: string, options?: ErrorOptions) {
     super(
       `${call} needs the transaction that makes it true, and was given a connection or a pool without one; call it in kit.transaction, in withIdempotency, or after BEGIN`,
+      options,
     )
   }
 }
@@ -233,7 +234,7 @@ export class DatabaseRefusedError extends SagaKitError {
 
 /** An invalid option of the kit. */
 export class SagaConfigError extends SagaKitError {
-  constructor(message: string) {
-    super('invalid_configuration', message)
+  constructor(message: string, options?: ErrorOptions) {
+    super('invalid_configuration', message, options)
   }
 }

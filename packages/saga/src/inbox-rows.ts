@@ -12,7 +12,7 @@ import { asked, sqlStateOf, storable, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { type Delivery, type Headers, type InboundMessage, uuidPattern } from './messages.ts'
-import { derivedKey, hashOfText } from './request-hash.ts'
+import { derivedKey, hashOfText, sameHash } from './request-hash.ts'
 
 export type Entry = {
   readonly consumerId: string
@@ -43,7 +43,7 @@ const open = (s: string) =>
 const dead = (s: string) =>
   `SELECT FROM ${s}.dead_letters d WHERE d.consumer_id = $1 AND d.ordering_key = $4 AND d.status IN ('dead', 'replaying')`
 
-type InboxRow = { request_hash: Buffer; status: string; arrival: string; wait_ms: number }
+type InboxRow = { request_hash: Uint8Array; status: string; arrival: string; wait_ms: number }
 
 /** Ids and ordering keys are indexed, and an index entry has at most 2704 bytes. */
 const keyMaxBytes = 1_000
@@ -65,7 +65,7 @@ export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entranc
   const inserted = await tx.query(
     `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, ordering_key, status, processed_at, expires_at)
      SELECT $1, $2::text, $3, $4::text, 'processed', clock_timestamp(), clock_timestamp() + $5 * interval '1 ms'
-     WHERE $4 IS NULL OR NOT (EXISTS (${open(s)} AND b.message_id <> $2) OR EXISTS (${dead(s)} AND d.message_id <> $2))
+     WHERE $4::text IS NULL OR NOT (EXISTS (${open(s)} AND b.message_id <> $2) OR EXISTS (${dead(s)} AND d.message_id <> $2))
      ON CONFLICT DO NOTHING`,
     [consumerId, message.messageId, hash, orderingKey, retentionMs],
   )
@@ -77,7 +77,7 @@ export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entranc
     [consumerId, message.messageId],
   )
   const row = rows[0]
-  if (row !== undefined && !row.request_hash.equals(hash))
+  if (row !== undefined && !sameHash(row.request_hash, hash))
     throw new IdempotencyKeyReuseError(consumerId, message.messageId)
   if (row?.status === 'processed' || row?.status === 'dead') return { kind: 'done' }
   if (row !== undefined && row.wait_ms > 0) return { kind: 'later', delayMs: row.wait_ms }
@@ -234,11 +234,11 @@ export async function deadLetterInbound(
   )
   if (rows[0] !== undefined)
     return writeLetter(tx, s, entry, cause, parkSequence ? orderingKey : null, rows[0].attempts)
-  const first = await tx.query<{ request_hash: Buffer }>(
+  const first = await tx.query<{ request_hash: Uint8Array }>(
     `SELECT request_hash FROM ${s}.inbox WHERE consumer_id = $1 AND message_id = $2`,
     [consumerId, message.messageId],
   )
-  if (first.rows[0]?.request_hash.equals(hash) !== false) return
+  if (first.rows[0] === undefined || sameHash(first.rows[0].request_hash, hash)) return
   const other: Entry = { ...entry, message: { ...message, messageId: idOfReuse(message.messageId, hash) } }
   const { rowCount } = await tx.query(
     `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, status, expires_at)

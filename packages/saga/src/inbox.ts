@@ -23,12 +23,13 @@ import {
   UnhandledTypeError,
 } from './errors.ts'
 import type { ConsumedOutcome } from './events.ts'
-import { FirstCheck, type QuorumCheck } from './first-check.ts'
+import { FirstCheck } from './first-check.ts'
 import type { Handler, Received } from './handlers.ts'
 import { dayMs } from './idempotency.ts'
-import { type Arrival, type Inbound, readDelivery } from './inbound.ts'
+import { type Arrival, readDelivery } from './inbound.ts'
 import { fencepostMessages } from './inbound-formats.ts'
-import { keepResult, type OnProcessed, passOnKept } from './inbox-results.ts'
+import type { InboxOptions } from './inbox-options.ts'
+import { keepResult, passOnKept } from './inbox-results.ts'
 import {
   type Cause,
   deadLetterInbound,
@@ -41,53 +42,15 @@ import {
   noteFinal,
   storedId,
 } from './inbox-rows.ts'
+import { transactionOfInbox } from './inbox-transaction.ts'
 import type { SagaKit } from './kit.ts'
 import type { Delivery, InboundMessage, Verdict } from './messages.ts'
-import { type OrderingKey, orderingKeyOf, unreadableKey } from './ordering-key.ts'
-import { payloadOf, type Schemas } from './payload.ts'
+import { orderingKeyOf, unreadableKey } from './ordering-key.ts'
+import { payloadOf } from './payload.ts'
 import { hashOfText } from './request-hash.ts'
-import { type RetryPolicies, type RetryPolicy, retryPolicies } from './retry-policy.ts'
+import { type RetryPolicy, retryPolicies } from './retry-policy.ts'
 import { inProcessSpan } from './trace-context.ts'
-import { endUnhandled, type OnUnhandled, type Unhandled, unmapped } from './unhandled.ts'
-
-export type InboxOptions = {
-  readonly kit: SagaKit
-  /** Distinguishes the consumers of one database, so that they do not swallow each other's messages. */
-  readonly consumerId: string
-  /** By message type. */
-  readonly handlers: Readonly<Record<string, Handler>>
-  /** How a message's id, type, ordering key and payload are read. Default: the format of this kit's relay. */
-  readonly inbound?: Inbound
-  /** What becomes of a message that no mapping reads or no handler is for. Default `dead-letter`. */
-  readonly onUnhandled?: OnUnhandled
-  /**
-   * Messages with the same key are handled in order, and wait for one that failed. Default: what the mapping says,
-   * otherwise the aggregate.
-   */
-  readonly orderingKey?: OrderingKey
-  /** For all types, and by type (`byType`). */
-  readonly retry?: RetryPolicies
-  /** True for an error of a handler that no retry can help: its message becomes a dead letter at once. */
-  readonly unrecoverable?: (error: unknown, message: InboundMessage) => boolean
-  /** By message type, of any library that implements Standard Schema (zod, valibot, …): a refused payload is a dead letter. */
-  readonly schemas?: Schemas
-  /** Default `park-sequence`. */
-  readonly onExhausted?: 'park-sequence' | 'park-message'
-  /**
-   * A retry due within this time happens here, its sequence waiting behind it, instead of going back to the broker. It
-   * keeps its place among the `concurrency` meanwhile. Default 1 s; 0 gives everything back.
-   */
-  readonly retryInPlaceMs?: number
-  /** Gets the result of the handler, the stored one for a duplicate: for consumers that answer. */
-  readonly onProcessed?: OnProcessed
-  /**
-   * Asks the quorum first, so that a duplicate of a message that another process handles waits without a connection to the
-   * database. PostgreSQL decides as before, and alone while the quorum does not answer.
-   */
-  readonly quorum?: QuorumCheck
-  /** How long the inbox remembers messages. Must be longer than any redelivery. Default 7 days. */
-  readonly retentionMs?: number
-}
+import { endUnhandled, type Unhandled, unmapped } from './unhandled.ts'
 
 /** After this many deliveries without an end a message counts as a killer and becomes a dead letter unopened. */
 const unfinishedMax = 5
@@ -222,7 +185,7 @@ export class Inbox {
   }
 
   async #attempt(arrival: Arrival, entry: Entry, handler: Handler, tell: Tell): Promise<Verdict> {
-    const { kit, onProcessed, schemas } = this.#options
+    const { kit, onProcessed, schemas, transaction } = this.#options
     const received: Received = { ...arrival.message, payload: await payloadOf(arrival, schemas) }
     let result: unknown
     if (typeof handler !== 'function') {
@@ -231,10 +194,10 @@ export class Inbox {
       if (early !== undefined) return this.#verdictOf(entry, early, tell)
       result = await handler.outside(received)
     }
-    const entrance = await kit.transaction(async (tx) => {
+    const entrance = await transactionOfInbox(kit, transaction, async (tx, own) => {
       const entered = await enter(kit, tx, entry)
       if (entered.kind === 'go') {
-        if (typeof handler === 'function') result = await handler(tx, received)
+        if (typeof handler === 'function') result = await handler(tx, received, own)
         if (onProcessed !== undefined) result = await keepResult(kit, tx, entry, result)
       }
       if (entered.kind === 'behind') await deadLetterInbound(kit, tx, entry, behind, true)

@@ -32,6 +32,7 @@ export {
   headerMessages,
 } from './inbound-formats.ts'
 export type { OnProcessed } from './inbox-results.ts'
+export type { InboxTransaction } from './inbox-transaction.ts'
 export type { SagaKit, SagaKitOptions } from './kit.ts'
 export { createSagaKit } from './kit.ts'
 export type { HeldLock, LockManager, LockOptions, UnderLocks } from './locks.ts'
