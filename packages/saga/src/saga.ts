@@ -22,8 +22,21 @@ export { fromDrizzle, fromKnex, fromKysely, fromPrisma, fromTypeOrm } from './fo
 export type { Handler, Handlers, OutsideHandler, Received, TransactionalHandler } from './handlers.ts'
 export { type Housekeeping, runHousekeeping, startHousekeeping } from './housekeeping.ts'
 export type { HousekeepingOptions } from './housekeeping-options.ts'
+export {
+  type HttpAnswer,
+  type HttpOutcome,
+  type HttpProblem,
+  type HttpRequest,
+  type IdempotentHandlerOptions,
+  idempotentHandler,
+} from './http-handler.ts'
 export type { IdempotencyRequest, Replayable } from './idempotency.ts'
 export { withIdempotency } from './idempotency.ts'
+export {
+  type IdempotentFunction,
+  type IdempotentFunctionOptions,
+  idempotentFunction,
+} from './idempotent-calls.ts'
 export type { Inbound, InboundMapping, Mapped } from './inbound.ts'
 export {
   cloudEventMessages,
