@@ -1,5 +1,5 @@
 /**
- * `fencepost saga migrate | plans | lag | show | retry | compensate | dead-letters | retention`: an operator's commands
+ * `fencepost saga migrate | plans | lag | list | show | retry | compensate | dead-letters | retention`: an operator's commands
  * for the tables of the saga kit.
  *
  * Owns the words on the terminal. It needs only the database, no sidecar: `--database` or DATABASE_URL.
@@ -10,6 +10,7 @@ import {
   discardDeadLetters,
   getSaga,
   listDeadLetters,
+  listSagas,
   migrate,
   outboxLag,
   plans,
@@ -18,9 +19,10 @@ import {
   runRetention,
   type SagaKit,
   SagaKitError,
+  type SagaStatus,
 } from '@fencepost/saga'
 import { openSagaKit } from '@fencepost/saga/admin'
-import { InvalidArgumentError } from 'commander'
+import { InvalidArgumentError, Option, type Command as Parser } from 'commander'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 
 type Where = { readonly database?: string; readonly schema: string }
@@ -67,47 +69,85 @@ export const saga: Command = (args, io) =>
       .command('lag')
       .description('what waits in the outbox')
       .action(() => on(async (kit) => printed(print, await outboxLag(kit))))
-    parser
-      .command('show <id>')
-      .description('one saga: its state, its steps, its last error')
-      .action((id: string) => on(async (kit) => found(io, id, await getSaga(kit, id), print)))
-    parser
-      .command('retry <id>')
-      .description('let a parked saga go on where it stood')
-      .action((id: string) =>
-        on(async (kit) => said(io, await retrySaga(kit, id), `saga ${id} is not parked`)),
-      )
-    parser
-      .command('compensate <id>')
-      .description('compensate a saga that is running or parked')
-      .option('--reason <text>', 'kept with the saga', 'asked for by an operator')
-      .action((id: string, { reason }: { reason: string }) =>
-        on(async (kit) =>
-          said(io, await compensateSaga(kit, id, reason), `saga ${id} is neither running nor parked`),
-        ),
-      )
-    const letters = parser.command('dead-letters').description('what was given up')
-    letters
-      .command('list', { isDefault: true })
-      .option('--limit <count>', 'oldest first', wholeNumber, 100)
-      .action(({ limit }: { limit: number }) =>
-        on(async (kit) => printed(print, await listDeadLetters(kit, { limit }))),
-      )
-    letters
-      .command('replay')
-      .argument('<ids...>', 'as `list` shows them', wholeNumbers)
-      .description('send them on their way again')
-      .action((ids: number[]) => on(async (kit) => counted(io, ids, await replayDeadLetters(kit, ids))))
-    letters
-      .command('discard')
-      .argument('<ids...>', 'as `list` shows them', wholeNumbers)
-      .description('give them up for good; what waits behind them goes on')
-      .action((ids: number[]) => on(async (kit) => counted(io, ids, await discardDeadLetters(kit, ids))))
+    commandsOfSagas(parser, on, io, print)
+    commandsOfDeadLetters(parser, on, io, print)
     parser
       .command('retention')
       .description('remove what has expired')
       .action(() => on(async (kit) => printed(print, await runRetention(kit))))
   })
+
+const SAGA_STATUSES: readonly SagaStatus[] = ['running', 'completed', 'compensating', 'compensated', 'parked']
+type ListOptions = {
+  readonly status?: SagaStatus
+  readonly name?: string
+  readonly limit: number
+  readonly after?: string
+}
+
+type On = (act: OnKit) => Promise<void>
+type Print = (value: unknown) => void
+
+function commandsOfSagas(parser: Parser, on: On, io: Io, print: Print): void {
+  parser
+    .command('list')
+    .description('the sagas, driven by a runner or by messages, in the order of their ids')
+    .addOption(new Option('--status <status>', 'only these').choices(SAGA_STATUSES))
+    .option('--name <name>', 'only those of this definition')
+    .option('--limit <count>', 'at most', wholeNumber, 100)
+    .option('--after <id>', 'the last id of the page before')
+    .action(({ status, ...filter }: ListOptions) =>
+      on(async (kit) =>
+        printed(
+          print,
+          await listSagas(kit, { ...filter, ...(status === undefined ? {} : { statuses: [status] }) }),
+        ),
+      ),
+    )
+  parser
+    .command('show <id>')
+    .description('one saga: its state, its steps, its last error')
+    .action((id: string) => on(async (kit) => found(io, id, await getSaga(kit, id), print)))
+  parser
+    .command('retry <id>')
+    .description('let a parked saga go on where it stood; messages that ran its steps and died come again')
+    .action((id: string) =>
+      on(async (kit) =>
+        said(io, await retrySaga(kit, id), `saga ${id} is not parked, and no message of its steps is dead`),
+      ),
+    )
+  parser
+    .command('compensate <id>')
+    .description(
+      'compensate a saga that is running or parked; one that messages drive also when it is done here',
+    )
+    .option('--reason <text>', 'kept with the saga', 'asked for by an operator')
+    .action((id: string, { reason }: { reason: string }) =>
+      on(async (kit) =>
+        said(io, await compensateSaga(kit, id, reason), `saga ${id} is neither running nor parked`),
+      ),
+    )
+}
+
+function commandsOfDeadLetters(parser: Parser, on: On, io: Io, print: Print): void {
+  const letters = parser.command('dead-letters').description('what was given up')
+  letters
+    .command('list', { isDefault: true })
+    .option('--limit <count>', 'oldest first', wholeNumber, 100)
+    .action(({ limit }: { limit: number }) =>
+      on(async (kit) => printed(print, await listDeadLetters(kit, { limit }))),
+    )
+  letters
+    .command('replay')
+    .argument('<ids...>', 'as `list` shows them', wholeNumbers)
+    .description('send them on their way again')
+    .action((ids: number[]) => on(async (kit) => counted(io, ids, await replayDeadLetters(kit, ids))))
+  letters
+    .command('discard')
+    .argument('<ids...>', 'as `list` shows them', wholeNumbers)
+    .description('give them up for good; what waits behind them goes on')
+    .action((ids: number[]) => on(async (kit) => counted(io, ids, await discardDeadLetters(kit, ids))))
+}
 
 /** Checked before the database is queried, which would report it as an error like any other. */
 function wholeNumber(text: string): number {

@@ -35,7 +35,17 @@ export type SagaBacklog = {
   readonly oldestTransactionAgeMs: number
 }
 
+export const SAGA_STATES = [...OPEN_SAGA_STATES, 'completed', 'compensated'] as const
+
+export type SagaQuery = {
+  readonly statuses?: readonly (typeof SAGA_STATES)[number][]
+  readonly limit: number
+  /** The last id of the page before. */
+  readonly after?: string
+}
+
 export interface SagaAdmin {
+  list(query: SagaQuery): Promise<SagaAdminResult>
   show(sagaId: string): Promise<SagaAdminResult>
   retry(sagaId: string): Promise<SagaAdminResult>
   compensate(sagaId: string, reason: string): Promise<SagaAdminResult>

@@ -63,6 +63,15 @@ test('a saga is inspected with its steps, retried where parked, and refused wher
   })
 })
 
+test('sagas are listed a page at a time, by their state; another state or parameter is refused', async () => {
+  const all = await ask('/v1/sagas')
+  expect(all).toMatchObject({ status: 200, body: { sagas: [{ sagaId: 'o-1', status: 'completed' }] } })
+  expect((await ask('/v1/sagas?status=parked')).body).toEqual({ sagas: [] })
+  expect((await ask('/v1/sagas?after=o-1')).body).toEqual({ sagas: [] })
+  for (const query of ['status=lost', 'page=2'])
+    expect(await ask(`/v1/sagas?${query}`)).toMatchObject({ status: 400, body: { code: 'request-invalid' } })
+})
+
 test('dead letters are listed and replayed, and the lag is reported', async () => {
   const publisher = new RecordingPublisher()
   publisher.react = () => 'refuse'
@@ -84,7 +93,7 @@ test('dead letters are listed and replayed, and the lag is reported', async () =
 test('the calls are in the OpenAPI document', async () => {
   const { body } = await ask('/openapi.json')
   expect(Object.keys(body.paths as object)).toEqual(
-    expect.arrayContaining(['/v1/sagas/{id}', '/v1/outbox/lag']),
+    expect.arrayContaining(['/v1/sagas', '/v1/sagas/{id}', '/v1/outbox/lag']),
   )
 })
 

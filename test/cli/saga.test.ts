@@ -1,6 +1,6 @@
 // The operator's commands on the tables of the saga kit.
 
-import { createOutboxRelay, createSagaRunner, defineSaga, publish } from '@fencepost/saga'
+import { createOutboxRelay, createSagaRunner, defineSaga, processSagaStep, publish } from '@fencepost/saga'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { saga } from '../../src/cli/saga.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
@@ -24,9 +24,9 @@ async function run(...args: string[]) {
 
 test('migrate prints what it applied, once; a dry run prints what it would apply', async () => {
   const fresh = (...args: string[]) => run('--schema', 'by_command', 'migrate', ...args)
-  expect((await fresh('--dry-run')).stdout).toBe('would apply: 1, 2, 3, 4, 5, 6, 7, 8, 9; version 0\n')
-  expect((await fresh()).stdout).toBe('applied: 1, 2, 3, 4, 5, 6, 7, 8, 9; version 9\n')
-  expect((await fresh()).stdout).toBe('applied: nothing; version 9\n')
+  expect((await fresh('--dry-run')).stdout).toBe('would apply: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10; version 0\n')
+  expect((await fresh()).stdout).toBe('applied: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10; version 10\n')
+  expect((await fresh()).stdout).toBe('applied: nothing; version 10\n')
 })
 
 test('without a number migrate keeps the partitions of the services, whatever their count', async () => {
@@ -109,6 +109,31 @@ test('a parked saga is inspected, retried and compensated; an unknown one is rep
     stderr: 'saga o-1 is neither running nor parked\n',
   })
   expect(await run('show', 'nobody')).toMatchObject({ exitCode: 1, stderr: 'there is no saga nobody\n' })
+})
+
+test('a saga that messages drive is listed, inspected, retried and compensated by the same commands', async () => {
+  const pay = (effect: () => Promise<unknown>) =>
+    processSagaStep(
+      kit,
+      { sagaId: 'm-1', saga: 'checkout', step: 'pay', request: {}, leaseMs: 60_000, maxAttempts: 1 },
+      { effect, commit: async () => null },
+    )
+  await pay(() => Promise.reject(new Error('down'))).catch(() => {})
+  const parked = { sagaId: 'm-1', status: 'parked', drivenBy: 'messages', lastError: 'pay: down' }
+  expect(JSON.parse((await run('list', '--status', 'parked')).stdout)).toMatchObject([parked])
+  expect(JSON.parse((await run('show', 'm-1')).stdout)).toMatchObject({ steps: [{ lastError: 'down' }] })
+  expect(await run('retry', 'm-1')).toMatchObject({ exitCode: 0, stdout: 'done\n' })
+  expect(await run('retry', 'm-1')).toMatchObject({
+    exitCode: 1,
+    stderr: 'saga m-1 is not parked, and no message of its steps is dead\n',
+  })
+  await pay(async () => 1)
+  expect(await run('compensate', 'm-1')).toMatchObject({ exitCode: 0, stdout: 'done\n' })
+  expect(JSON.parse((await run('show', 'm-1')).stdout)).toMatchObject({
+    status: 'compensating',
+    reason: 'asked for by an operator',
+  })
+  expect((await run('list', '--status', 'lost')).exitCode).not.toBe(0)
 })
 
 test('dead letters are listed, replayed and discarded; the lag counts what is parked', async () => {

@@ -26,6 +26,7 @@ function post(api: TestApi, path: string, body: unknown, headers: Record<string,
 function adminThatAnswers(answer: SagaAdminResult): TestApiOptions {
   const always = async () => answer
   const sagas = {
+    list: always,
     show: always,
     retry: always,
     compensate: always,

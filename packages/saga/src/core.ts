@@ -15,4 +15,4 @@ export {
   whenAborted,
   within,
 } from '../../../src/core/retry.ts'
-export type { SagaAdmin, SagaAdminResult, SagaBacklog } from '../../../src/core/saga-admin.ts'
+export type { SagaAdmin, SagaAdminResult, SagaBacklog, SagaQuery } from '../../../src/core/saga-admin.ts'

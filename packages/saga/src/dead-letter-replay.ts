@@ -9,6 +9,7 @@
  * The mappings read the letter anew, so one that none of them could read is replayed once one can; it is then the message
  * that it always was, and is handled once together with its other deliveries.
  */
+import { handlingMessage } from './current-message.ts'
 import { isOutage, type Tx } from './database.ts'
 import { errorJson, errorText } from './error-json.ts'
 import { finalOutcomeOf } from './error-meaning.ts'
@@ -88,7 +89,7 @@ async function replayLetter(replay: Replay, id: string): Promise<boolean> {
     const arrival = arrivalOf(letter, replay.reading)
     const { handler, received } = await handlingOf(replay, arrival)
     if (typeof handler !== 'function' && !(await isProcessed(replay, letter, arrival)))
-      await handler.outside(received)
+      await handlingMessage({ consumerId, messageId: letter.message_id }, () => handler.outside(received))
     return await transactionOfInbox(kit, replay.reading.transaction, async (tx, own) => {
       letter = await take(tx, s, id)
       if (letter === undefined) return false

@@ -13,6 +13,7 @@
  * The inbox counts attempts, because brokers count differently or not at all.
  */
 import { jitteredDelayMs, pause } from './core.ts'
+import { handlingMessage } from './current-message.ts'
 import { isOutage } from './database.ts'
 import { errorCode, errorText } from './error-json.ts'
 import { finalOutcomeOf, isHopeless } from './error-meaning.ts'
@@ -192,7 +193,10 @@ export class Inbox {
       const early = await this.#lookAhead(entry)
       if (early?.kind === 'done') await passOnKept(kit, entry, received, onProcessed)
       if (early !== undefined) return this.#verdictOf(entry, early, tell)
-      result = await handler.outside(received)
+      const { consumerId, message } = entry
+      result = await handlingMessage({ consumerId, messageId: message.messageId }, () =>
+        handler.outside(received),
+      )
     }
     const entrance = await transactionOfInbox(kit, transaction, async (tx, own) => {
       const entered = await enter(kit, tx, entry)

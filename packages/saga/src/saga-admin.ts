@@ -7,7 +7,7 @@ import type { SagaAdmin, SagaAdminResult } from './core.ts'
 import { listDeadLetters, replayDeadLetters } from './dead-letters.ts'
 import type { SagaKit } from './kit.ts'
 import { outboxLag } from './outbox.ts'
-import { compensateSaga, getSaga, retrySaga } from './saga-instances.ts'
+import { compensateSaga, getSaga, listSagas, retrySaga } from './saga-instances.ts'
 
 export function createSagaAdmin(kit: SagaKit, onError: (error: unknown) => void): SagaAdmin {
   const answered = async (request: () => Promise<SagaAdminResult>): Promise<SagaAdminResult> => {
@@ -27,8 +27,12 @@ export function createSagaAdmin(kit: SagaKit, onError: (error: unknown) => void)
     return happened || shown.kind === 'unknown' ? shown : { kind: 'refused', reason: otherwise }
   }
   return {
+    list: (query) => answered(async () => ({ kind: 'done', body: { sagas: await listSagas(kit, query) } })),
     show: (sagaId) => answered(() => show(sagaId)),
-    retry: (sagaId) => answered(async () => moved(sagaId, await retrySaga(kit, sagaId), 'it is not parked')),
+    retry: (sagaId) =>
+      answered(async () =>
+        moved(sagaId, await retrySaga(kit, sagaId), 'it is not parked, and no message of its steps is dead'),
+      ),
     compensate: (sagaId, reason) =>
       answered(async () =>
         moved(sagaId, await compensateSaga(kit, sagaId, reason), 'it is neither running nor parked'),

@@ -8,7 +8,7 @@
 import type { Tx } from './database.ts'
 import { type BusinessError, SagaConfigError } from './errors.ts'
 import { requireName } from './names.ts'
-import type { CompensationContext } from './saga-step.ts'
+import type { Compensation, CompensationContext } from './saga-step.ts'
 import type { StepContext } from './step-definition.ts'
 
 export type SagaContext<I, Results = Readonly<Record<string, unknown>>> = {
@@ -116,6 +116,28 @@ function checked<I>(name: string, steps: readonly SagaStepDefinition<I>[]): Saga
     throw new SagaConfigError(
       `saga ${name}: ${names[never]} is not before the pivot, its compensation would never run`,
     )
+  return { name, steps }
+}
+
+export type SagaPartStep = {
+  readonly name: string
+  readonly compensate?: Compensation
+  /** Once it has been executed, no step of this part is undone, and an operator's compensation is parked. */
+  readonly pivot?: boolean
+  /** Default 30 s. */
+  readonly leaseMs?: number
+}
+
+/** What a service can undo of a saga that messages drive, for a runner's `parts`. */
+export type SagaPart = {
+  /** As `saga` of its steps names it. */
+  readonly name: string
+  readonly steps: readonly SagaPartStep[]
+}
+
+/** The steps in the order in which they run here, which is not the order in which they are undone. */
+export function defineSagaPart(name: string, steps: SagaPart['steps']): SagaPart {
+  checked(name, steps as readonly SagaStepDefinition<never>[])
   return { name, steps }
 }
 

@@ -4,6 +4,7 @@
  * Owns the SQL of `saga_instances`. A runner holds an instance by a lease; every write names its owner, so a runner
  * whose lease has lapsed changes nothing. What a step may do is still decided by `saga-step.ts`.
  */
+import { deadLettersOf, retryMessageDriven } from './choreography.ts'
 import type { Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
@@ -12,13 +13,33 @@ import { canonicalJson, hashOfText, sameHash } from './request-hash.ts'
 import { askAgain, type StepStatus, unparkSagaSteps } from './saga-step-rows.ts'
 import { withCreationContext } from './trace-context.ts'
 
+/** A runner, or the messages that services send each other. */
+export type DrivenBy = 'runner' | 'messages'
+
 export type SagaStatus = 'running' | 'completed' | 'compensating' | 'compensated' | 'parked'
+
+/** One line of a list. */
+export type SagaSummary = {
+  readonly sagaId: string
+  /** Empty for a saga that messages drive and whose steps do not say `saga`. */
+  readonly name: string
+  readonly status: SagaStatus
+  readonly drivenBy: DrivenBy
+  readonly reason: string | null
+  readonly lastError: string | null
+  readonly createdAt: Date
+  readonly updatedAt: Date
+}
 
 export type SagaView = {
   readonly sagaId: string
   readonly name: string
   readonly status: SagaStatus
+  readonly drivenBy: DrivenBy
+  /** null where messages drive the saga: each step has its own request. */
   readonly input: unknown
+  /** Where messages drive the saga: the open dead letters among those that ran its steps. `retrySaga` replays them. */
+  readonly deadLetters: readonly number[]
   /** Why it is being compensated or was parked. */
   readonly reason: string | null
   readonly attempts: number
@@ -50,8 +71,13 @@ export async function insertSaga(
   const hash = hashOfText(`${name}\0${text}`)
   const headers = withCreationContext({}, name, sagaId)
   const inserted = await tx.query(
-    `INSERT INTO ${s}.saga_instances (saga_id, name, status, input, request_hash, headers)
-     VALUES ($1, $2, 'running', $3, $4, $5) ON CONFLICT DO NOTHING`,
+    `INSERT INTO ${s}.saga_instances AS i (saga_id, name, status, input, request_hash, headers)
+     VALUES ($1, $2, 'running', $3, $4, $5)
+     ON CONFLICT (saga_id) DO UPDATE SET name = EXCLUDED.name, status = 'running', input = EXCLUDED.input,
+       request_hash = EXCLUDED.request_hash, headers = EXCLUDED.headers, driven_by = 'runner', expires_at = NULL,
+       next_attempt_at = clock_timestamp()
+       -- A step of it came before its begin.
+       WHERE i.driven_by = 'messages' AND i.next_attempt_at = 'infinity'`,
     [sagaId, name, text, hash, JSON.stringify(headers)],
   )
   if (inserted.rowCount === 0) {
@@ -75,6 +101,7 @@ export type Taken = {
   readonly sagaId: string
   readonly name: string
   readonly status: 'running' | 'compensating'
+  readonly drivenBy: DrivenBy
   readonly input: unknown
   readonly attempts: number
   readonly headers: Readonly<Record<string, string>>
@@ -84,7 +111,7 @@ export type Taken = {
 export async function takeSagas(
   kit: SagaKit,
   owner: string,
-  names: readonly string[],
+  names: { readonly definitions: readonly string[]; readonly parts: readonly string[] },
   leaseMs: number,
   limit: number,
 ): Promise<readonly Taken[]> {
@@ -92,11 +119,11 @@ export async function takeSagas(
   const { rows } = await kit.query<Omit<Taken, 'sagaId'> & { saga_id: string }>(
     `UPDATE ${s}.saga_instances SET owner = $1, lease_until = clock_timestamp() + $3 * interval '1 ms'
      WHERE saga_id IN (SELECT saga_id FROM ${s}.saga_instances
-       WHERE status IN ('running', 'compensating') AND name = ANY($2)
+       WHERE status IN ('running', 'compensating') AND name = ANY(CASE driven_by WHEN 'runner' THEN $2::text[] ELSE $5::text[] END)
          AND next_attempt_at <= clock_timestamp() AND lease_until <= clock_timestamp()
        ORDER BY next_attempt_at LIMIT $4 FOR UPDATE SKIP LOCKED)
-     RETURNING saga_id, name, status, input, attempts, headers`,
-    [owner, names, leaseMs, limit],
+     RETURNING saga_id, name, status, driven_by AS "drivenBy", input, attempts, headers`,
+    [owner, names.definitions, leaseMs, limit, names.parts],
   )
   return rows.map((row) => ({ ...row, sagaId: row.saga_id }))
 }
@@ -160,6 +187,7 @@ export async function stepsOf(kit: SagaKit, sagaId: string): Promise<SagaView['s
 
 type InstanceRow = {
   name: string
+  driven_by: DrivenBy
   status: SagaStatus
   input: unknown
   reason: string | null
@@ -176,11 +204,15 @@ export async function getSaga(kit: SagaKit, sagaId: string): Promise<SagaView | 
   )
   const row = rows[0]
   if (row === undefined) return undefined
-  const going = row.status === 'running' || row.status === 'compensating'
+  const byRunner = row.driven_by === 'runner'
+  // Of what messages drive, a runner has only an operator's compensation, and its instant is finite.
+  const going =
+    (row.status === 'running' || row.status === 'compensating') && row.next_attempt_at instanceof Date
   return {
     sagaId,
     name: row.name,
     status: row.status,
+    drivenBy: row.driven_by,
     input: row.input,
     reason: row.reason,
     attempts: row.attempts,
@@ -188,16 +220,49 @@ export async function getSaga(kit: SagaKit, sagaId: string): Promise<SagaView | 
     nextAttemptAt: going ? row.next_attempt_at : null,
     traceId: /^00-([0-9a-f]{32})-/.exec(row.headers.traceparent ?? '')?.[1] ?? null,
     steps: await stepsOf(kit, sagaId),
+    deadLetters: byRunner ? [] : await deadLettersOf(kit, sagaId, ['dead', 'replaying']),
   }
 }
 
-/** A parked saga continues where it stopped: forward, repeating a refused step, or with its compensation. */
+export type SagaFilter = {
+  readonly statuses?: readonly SagaStatus[]
+  readonly name?: string
+  /** Default 100. */
+  readonly limit?: number
+  /** The last id of the page before. */
+  readonly after?: string
+}
+
+/** In the order of their ids, a page at a time. */
+export async function listSagas(kit: SagaKit, filter: SagaFilter = {}): Promise<readonly SagaSummary[]> {
+  const { rows } = await kit.query<SagaSummary>(
+    `SELECT saga_id AS "sagaId", name, status, driven_by AS "drivenBy", reason, last_error AS "lastError",
+            created_at AS "createdAt", updated_at AS "updatedAt"
+     FROM ${kit.schema}.saga_instances
+     WHERE ($1::text[] IS NULL OR status = ANY($1)) AND ($2::text IS NULL OR name = $2) AND ($3::text IS NULL OR saga_id > $3)
+     ORDER BY saga_id LIMIT $4`,
+    [filter.statuses ?? null, filter.name ?? null, filter.after ?? null, filter.limit ?? 100],
+  )
+  return rows
+}
+
+/**
+ * A parked saga continues where it stopped: forward, repeating a refused step, or with its compensation. Where messages
+ * drive it, those of its messages that have become dead letters come again.
+ */
 export async function retrySaga(kit: SagaKit, sagaId: string): Promise<boolean> {
   const s = kit.schema
   return kit.transaction(async (tx) => {
+    const driven = await tx.query<{ status: SagaStatus }>(
+      `SELECT status FROM ${s}.saga_instances
+       WHERE saga_id = $1 AND driven_by = 'messages' AND next_attempt_at = 'infinity' FOR UPDATE`,
+      [sagaId],
+    )
+    if (driven.rows[0] !== undefined)
+      return retryMessageDriven(kit, tx, sagaId, driven.rows[0].status === 'parked')
     const { rows } = await tx.query<{ status: SagaStatus }>(
       `UPDATE ${s}.saga_instances SET attempts = 0, next_attempt_at = clock_timestamp(), updated_at = clock_timestamp(),
-         status = CASE WHEN EXISTS (SELECT 1 FROM ${s}.saga_steps t WHERE t.saga_id = $1
+         status = CASE WHEN driven_by = 'messages' OR EXISTS (SELECT 1 FROM ${s}.saga_steps t WHERE t.saga_id = $1
                                     AND t.status IN ('compensating', 'compensated', 'suspended'))
                   THEN 'compensating' ELSE 'running' END
        WHERE saga_id = $1 AND status = 'parked' RETURNING status`,
@@ -210,14 +275,18 @@ export async function retrySaga(kit: SagaKit, sagaId: string): Promise<boolean> 
   })
 }
 
-/** Compensates a saga that is running or parked. */
+/**
+ * Compensates a saga that is running or parked. Where messages drive it, also one whose steps here are done, by a runner
+ * that has its part (`defineSagaPart`): what this service did is undone, and the events of its compensations do the rest.
+ */
 export async function compensateSaga(kit: SagaKit, sagaId: string, reason: string): Promise<boolean> {
   return kit.transaction(async (tx) => {
     const { rowCount } = await tx.query(
       `UPDATE ${kit.schema}.saga_instances
        SET status = 'compensating', reason = $2, attempts = 0, next_attempt_at = clock_timestamp(), owner = NULL,
            lease_until = '-infinity', updated_at = clock_timestamp()
-       WHERE saga_id = $1 AND status IN ('running', 'parked')`,
+       WHERE saga_id = $1 AND (status IN ('running', 'parked')
+         OR driven_by = 'messages' AND status IN ('completed', 'compensating') AND next_attempt_at = 'infinity')`,
       [sagaId, reason],
     )
     if (rowCount === 1) await unparkSagaSteps(kit, tx, sagaId)

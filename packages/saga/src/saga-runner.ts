@@ -9,6 +9,7 @@
  */
 
 import { keepProcessAlive } from './ambient.ts'
+import { messageDrivenKeepMs } from './choreography.ts'
 import { type Backoff, jitteredDelayMs } from './core.ts'
 import { isOutage, type Tx } from './database.ts'
 import { errorText } from './error-json.ts'
@@ -25,8 +26,9 @@ import { dayMs } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import type { LockManager } from './locks.ts'
 import { outsideTransactions } from './open-transactions.ts'
-import type { SagaContext, SagaDefinition } from './saga-definition.ts'
+import type { SagaContext, SagaDefinition, SagaPart } from './saga-definition.ts'
 import {
+  type DrivenBy,
   insertSaga,
   keepSaga,
   type Move,
@@ -37,7 +39,7 @@ import {
   type Taken,
   takeSagas,
 } from './saga-instances.ts'
-import { compensateSagaStep, processSagaStep } from './saga-step.ts'
+import { type Following, runSagaStep, undoSagaStep } from './saga-step.ts'
 import { type AnyStep, compensationOf, stepHandlers } from './saga-step-calls.ts'
 import type { StepStatus } from './saga-step-rows.ts'
 import { inProcessSpan } from './trace-context.ts'
@@ -51,6 +53,8 @@ export type SagaRunnerOptions<D extends AnyDefinition = AnyDefinition> = RunnerS
 
 type RunnerSettings = {
   readonly kit: SagaKit
+  /** Executes the compensations that operators request of sagas that messages drive. */
+  readonly parts?: readonly SagaPart[]
   /** Sagas in progress at once. Default 10. */
   readonly concurrency?: number
   /** Between two polls for sagas that are due. Default 100. */
@@ -81,9 +85,13 @@ const defaultLeaseMs = 30_000
 
 type Next = 'go on' | Move
 
+/** The runner moves the saga's row itself. */
+const byRunner: Following = async () => {}
+
 class Runner implements SagaRunner {
   readonly #kit: SagaKit
   readonly #definitions: ReadonlyMap<string, AnyDefinition>
+  readonly #parts: ReadonlyMap<string, AnyDefinition>
   readonly #lockManager: LockManager | undefined
   readonly #concurrency: number
   readonly #pollIntervalMs: number
@@ -101,6 +109,7 @@ class Runner implements SagaRunner {
   constructor(options: SagaRunnerOptions) {
     this.#kit = options.kit
     this.#definitions = new Map(options.definitions.map((definition) => [definition.name, definition]))
+    this.#parts = new Map(options.parts?.map((part) => [part.name, part]))
     this.#lockManager = options.lockManager
     for (const { name, steps } of options.definitions)
       for (const step of steps)
@@ -112,7 +121,7 @@ class Runner implements SagaRunner {
     this.#pollIntervalMs = options.pollIntervalMs ?? 100
     this.#backoff = options.backoff ?? { initialMs: 200, maxMs: 60_000 }
     this.#marginMs = options.marginMs ?? 5_000
-    const leases = options.definitions.flatMap(({ steps }) =>
+    const leases = [...this.#definitions.values(), ...this.#parts.values()].flatMap(({ steps }) =>
       steps.map(({ leaseMs = defaultLeaseMs }) => leaseMs),
     )
     this.#takeMs = Math.max(...leases) + this.#marginMs
@@ -181,7 +190,8 @@ class Runner implements SagaRunner {
   }
 
   #take(limit: number): Promise<readonly Taken[]> {
-    return takeSagas(this.#kit, this.#me, [...this.#definitions.keys()], this.#takeMs, limit)
+    const names = { definitions: [...this.#definitions.keys()], parts: [...this.#parts.keys()] }
+    return takeSagas(this.#kit, this.#me, names, this.#takeMs, limit)
   }
 
   #tell(error: unknown): readonly Taken[] {
@@ -189,8 +199,8 @@ class Runner implements SagaRunner {
     return []
   }
 
-  #definitionOf(name: string): AnyDefinition {
-    const definition = this.#definitions.get(name)
+  #definitionOf(name: string, drivenBy: DrivenBy = 'runner'): AnyDefinition {
+    const definition = (drivenBy === 'runner' ? this.#definitions : this.#parts).get(name)
     if (definition === undefined) throw new SagaConfigError(`no saga is defined by the name ${name}`)
     return definition
   }
@@ -198,7 +208,7 @@ class Runner implements SagaRunner {
   /** Advances the saga as far as it can go now, then releases the instance in its new state. */
   #advance(saga: Taken): Promise<void> {
     return inProcessSpan(saga.headers, `saga ${saga.name}`, saga.sagaId, async () => {
-      const definition = this.#definitionOf(saga.name)
+      const definition = this.#definitionOf(saga.name, saga.drivenBy)
       const move = await (saga.status === 'running'
         ? this.#forward(definition, saga)
         : this.#back(definition, saga))
@@ -246,12 +256,13 @@ class Runner implements SagaRunner {
         ...(step.maxAttempts === undefined ? {} : { maxAttempts: step.maxAttempts }),
       }
       const [lockManager, resources] = [this.#lockManager, step.resources?.(context)]
-      const outcome = await processSagaStep(
+      const outcome = await runSagaStep(
         this.#kit,
         lockManager === undefined || resources === undefined
           ? request
           : { ...request, resources, lockManager },
         stepHandlers(step, context),
+        byRunner,
       )
       return outcome.outcome === 'completed'
         ? 'go on'
@@ -276,7 +287,7 @@ class Runner implements SagaRunner {
       if (!(await this.#keep(saga, step))) return undefined
       if (this.#stopped) return { status: 'compensating', attempts: saga.attempts }
       try {
-        await compensateSagaStep(
+        await undoSagaStep(
           this.#kit,
           {
             sagaId: saga.sagaId,
@@ -286,6 +297,7 @@ class Runner implements SagaRunner {
             ...(step.pivot === true ? { irreversible: step.effect === undefined ? 'done' : 'begun' } : {}),
           },
           compensationOf(step, context),
+          byRunner,
         )
       } catch (error) {
         if (error instanceof AttemptsExhaustedError)
@@ -295,7 +307,8 @@ class Runner implements SagaRunner {
         return this.#later(saga, step.name, error)
       }
     }
-    return { status: 'compensated', attempts: 0, keepMs: this.#keepMs }
+    const keepMs = saga.drivenBy === 'runner' ? this.#keepMs : Math.max(this.#keepMs, messageDrivenKeepMs)
+    return { status: 'compensated', attempts: 0, keepMs }
   }
 
   #keep(saga: Taken, step: AnyStep): Promise<boolean> {

@@ -4,6 +4,7 @@
  * Owns every write of a step or a compensation to that table, and their keys in the idempotency store. Everything here
  * runs in the caller's transaction.
  */
+import { currentMessage } from './current-message.ts'
 import type { Tx } from './database.ts'
 import { OperationInProgressError, StepIrreversibleError, StepSuspendedError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
@@ -33,12 +34,29 @@ export const keyOf = (sagaId: string, step: string) => JSON.stringify([sagaId, s
 export async function begin(kit: SagaKit, tx: Tx, { sagaId, step, position = 0 }: StepRow, attempt: number) {
   const s = kit.schema
   const { rowCount } = await tx.query(
-    `INSERT INTO ${s}.saga_steps AS t (saga_id, step, status, position, attempts) VALUES ($1, $2, 'running', $3, $4)
-     ON CONFLICT (saga_id, step) DO UPDATE SET status = 'running', attempts = $4, updated_at = clock_timestamp()
+    `INSERT INTO ${s}.saga_steps AS t (saga_id, step, status, position, attempts, consumer_id, message_id)
+     VALUES ($1, $2, 'running', $3, $4, $5, $6)
+     ON CONFLICT (saga_id, step) DO UPDATE SET status = 'running', attempts = $4, parked = false,
+       consumer_id = coalesce($5, t.consumer_id), message_id = coalesce($6, t.message_id), updated_at = clock_timestamp()
      WHERE t.status IN ('pending', 'running')`,
-    [sagaId, step, position, attempt],
+    [sagaId, step, position, attempt, ...messageNow()],
   )
   if (rowCount === 0) throw new StepSuspendedError(sagaId, step, await statusOf(kit, tx, sagaId, step))
+}
+
+/** The message whose handler runs now; nulls outside of any. */
+function messageNow(): readonly [consumerId: string | null, messageId: string | null] {
+  const { consumerId = null, messageId = null } = currentMessage() ?? {}
+  return [consumerId, messageId]
+}
+
+/** The step, or its compensation, waits for a person, and this is why. */
+export async function park(kit: SagaKit, tx: Tx, { sagaId, step }: StepRow, reason: string): Promise<void> {
+  await tx.query(
+    `UPDATE ${kit.schema}.saga_steps SET parked = true, last_error = $3, updated_at = clock_timestamp()
+     WHERE saga_id = $1 AND step = $2`,
+    [sagaId, step, reason],
+  )
 }
 
 export async function end(kit: SagaKit, tx: Tx, { sagaId, step }: StepRow, status: StepStatus, text: string) {
@@ -100,6 +118,7 @@ export async function bar(
       await setStatus(kit, tx, sagaId, step, 'compensating')
       return { kind: 'undo', stepResult }
     case 'compensating':
+      await setStatus(kit, tx, sagaId, step, 'compensating')
       return { kind: 'undo', stepResult }
   }
 }
@@ -126,8 +145,11 @@ export async function setStatus(
   status: StepStatus,
 ): Promise<void> {
   await tx.query(
-    `UPDATE ${kit.schema}.saga_steps SET status = $3, updated_at = clock_timestamp() WHERE saga_id = $1 AND step = $2`,
-    [sagaId, step, status],
+    `UPDATE ${kit.schema}.saga_steps
+     SET status = $3, parked = false, updated_at = clock_timestamp(),
+         consumer_id = coalesce($4, consumer_id), message_id = coalesce($5, message_id)
+     WHERE saga_id = $1 AND step = $2`,
+    [sagaId, step, status, ...messageNow()],
   )
 }
 
@@ -156,4 +178,5 @@ export async function unparkSagaSteps(kit: SagaKit, tx: Tx, sagaId: string): Pro
      WHERE status = 'parked' AND scope IN ($1, $2) AND key = ANY($3)`,
     [stepScope, compensationScope, rows.map(({ step }) => keyOf(sagaId, step))],
   )
+  await tx.query(`UPDATE ${s}.saga_steps SET parked = false WHERE saga_id = $1 AND parked`, [sagaId])
 }

@@ -14,6 +14,7 @@
  */
 
 import { keepProcessAlive } from './ambient.ts'
+import { followSteps, type ListedSaga } from './choreography.ts'
 import { jitteredDelayMs, pause } from './core.ts'
 import type { Tx } from './database.ts'
 import { BusinessError, LeaseEndedError, NonRetryableError, SagaConfigError } from './errors.ts'
@@ -28,6 +29,7 @@ import {
   compensationScope,
   end,
   keyOf,
+  park,
   type StepRow,
   setStatus,
   statusOf,
@@ -51,8 +53,7 @@ export type Compensation = {
   readonly commit?: (tx: Tx, context: CompensationContext) => Promise<void>
 }
 
-export type SagaStepRequest = {
-  readonly sagaId: string
+export type SagaStepRequest = ListedSaga & {
   readonly step: string
   /** The message or input that requests it. */
   readonly request: unknown
@@ -60,10 +61,10 @@ export type SagaStepRequest = {
   readonly maxAttempts?: number
   readonly position?: number
 } & (
-  | { readonly resources?: never; readonly lockManager?: LockManager }
-  /** Locked while the step runs. */
-  | { readonly resources: readonly string[]; readonly lockManager: LockManager }
-)
+    | { readonly resources?: never; readonly lockManager?: LockManager }
+    /** Locked while the step runs. */
+    | { readonly resources: readonly string[]; readonly lockManager: LockManager }
+  )
 
 export type SagaStepHandlers<V, R, F = Refusal> = StepHandlers<V, R, F> & {
   readonly compensate?: Compensation
@@ -72,10 +73,23 @@ export type SagaStepHandlers<V, R, F = Refusal> = StepHandlers<V, R, F> & {
 /** Long: the saga's log must answer for as long as the saga is readable. */
 const stepTtlMs = 90 * dayMs
 
-export async function processSagaStep<V, R, F = Refusal>(
+/** What moves with the steps: the saga's row, unless a runner moves it. */
+export type Following = (kit: SagaKit, tx: Tx, saga: ListedSaga) => Promise<void>
+
+/** A step of a saga that messages drive. The handlers of a runner's saga are called by the runner. */
+export function processSagaStep<V, R, F = Refusal>(
   kit: SagaKit,
   request: SagaStepRequest,
   handlers: SagaStepHandlers<V, R, F>,
+): Promise<StepOutcome<R, F>> {
+  return runSagaStep(kit, request, handlers, followSteps)
+}
+
+export async function runSagaStep<V, R, F>(
+  kit: SagaKit,
+  request: SagaStepRequest,
+  handlers: SagaStepHandlers<V, R, F>,
+  follow: Following,
 ): Promise<StepOutcome<R, F>> {
   const { sagaId, step, leaseMs, resources = [], lockManager } = request
   requireName('sagaId', sagaId)
@@ -94,9 +108,18 @@ export async function processSagaStep<V, R, F = Refusal>(
       },
       handlers,
       {
-        claimed: (tx, { attempt }) => begin(kit, tx, request, attempt),
-        settled: (tx, outcome, text) =>
-          end(kit, tx, request, outcome === 'completed' ? 'done' : 'failed', text),
+        claimed: async (tx, { attempt }) => {
+          await begin(kit, tx, request, attempt)
+          await follow(kit, tx, request)
+        },
+        settled: async (tx, outcome, text) => {
+          await end(kit, tx, request, outcome === 'completed' ? 'done' : 'failed', text)
+          await follow(kit, tx, request)
+        },
+        parked: async (tx, reason) => {
+          await park(kit, tx, request, reason)
+          await follow(kit, tx, request)
+        },
         unsettled: (value, context) =>
           undoLate(kit, compensationContext(context, sagaId, step, value), leaseMs, handlers.compensate),
       },
@@ -156,20 +179,34 @@ function isUndone(status: string): boolean {
   return status === 'compensating' || status === 'compensated' || status === 'failed'
 }
 
-export type CompensationRequest = StepRow & { readonly leaseMs: number; readonly maxAttempts?: number }
+export type CompensationRequest = StepRow &
+  ListedSaga & { readonly leaseMs: number; readonly maxAttempts?: number }
 
 /**
  * Undoes a step: once if it took effect or may have; not at all if it surely did not.
  * @throws OperationInProgressError while the step itself runs
  * @throws StepIrreversibleError if it is too late for that
  */
-export async function compensateSagaStep(
+export function compensateSagaStep(
   kit: SagaKit,
   request: CompensationRequest,
   compensation: Compensation,
 ): Promise<'compensated' | 'suspended'> {
+  return undoSagaStep(kit, request, compensation, followSteps)
+}
+
+export async function undoSagaStep(
+  kit: SagaKit,
+  request: CompensationRequest,
+  compensation: Compensation,
+  follow: Following,
+): Promise<'compensated' | 'suspended'> {
   const { sagaId, step, leaseMs, maxAttempts = 50 } = request
-  const barred = await kit.transaction((tx) => bar(kit, tx, request))
+  const barred = await kit.transaction(async (tx) => {
+    const found = await bar(kit, tx, request)
+    await follow(kit, tx, request)
+    return found
+  })
   if (barred.kind !== 'undo') return barred.kind
   await runIdempotentStep(
     kit,
@@ -189,6 +226,13 @@ export async function compensateSagaStep(
       commit: async (tx, _value, context) => {
         await compensation.commit?.(tx, compensationContext(context, sagaId, step, barred.stepResult))
         await setStatus(kit, tx, sagaId, step, 'compensated')
+        await follow(kit, tx, request)
+      },
+    },
+    {
+      parked: async (tx, reason) => {
+        await park(kit, tx, request, reason)
+        await follow(kit, tx, request)
       },
     },
   )

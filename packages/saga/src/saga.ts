@@ -76,13 +76,15 @@ export type { RetryPolicies, RetryPolicy } from './retry-policy.ts'
 export type {
   SagaContext,
   SagaDefinition,
+  SagaPart,
+  SagaPartStep,
   SagaStepDefinition,
   TypedSaga,
   TypedStep,
 } from './saga-definition.ts'
-export { defineSaga, sagaResults } from './saga-definition.ts'
-export type { SagaStatus, SagaView } from './saga-instances.ts'
-export { compensateSaga, getSaga, retrySaga, turnSagaBack } from './saga-instances.ts'
+export { defineSaga, defineSagaPart, sagaResults } from './saga-definition.ts'
+export type { DrivenBy, SagaFilter, SagaStatus, SagaSummary, SagaView } from './saga-instances.ts'
+export { compensateSaga, getSaga, listSagas, retrySaga, turnSagaBack } from './saga-instances.ts'
 export type { SagaRunner, SagaRunnerOptions } from './saga-runner.ts'
 export { createSagaRunner } from './saga-runner.ts'
 export type { Compensation, SagaStepHandlers, SagaStepRequest } from './saga-step.ts'

@@ -221,6 +221,29 @@ CREATE TABLE {s}.housekeeping (
   due_at      timestamptz NOT NULL
 ) WITH (fillfactor = 50);`
 
+/**
+ * Sagas without a runner have a row among the sagas, too (`choreography.ts`). `next_attempt_at` is infinity while only
+ * messages move them, so no runner sees them. Those that there are get theirs here.
+ */
+const messageDrivenSagas = `
+ALTER TABLE {s}.saga_instances ADD COLUMN driven_by text NOT NULL DEFAULT 'runner'
+  CHECK (driven_by IN ('runner', 'messages'));
+
+-- parked: waits for a person. consumer_id and message_id: the message that ran the step last, or its compensation.
+ALTER TABLE {s}.saga_steps ADD COLUMN parked boolean NOT NULL DEFAULT false, ADD COLUMN consumer_id text, ADD COLUMN message_id text;
+
+INSERT INTO {s}.saga_instances (saga_id, name, status, input, request_hash, headers, driven_by, next_attempt_at, created_at)
+SELECT saga_id, '',
+       CASE WHEN bool_or(status = 'compensating') THEN 'compensating'
+            WHEN bool_or(status IN ('failed', 'compensated', 'suspended')) AND bool_or(status IN ('done', 'running', 'pending'))
+              THEN 'compensating'
+            WHEN bool_or(status IN ('running', 'pending')) THEN 'running'
+            WHEN bool_or(status = 'done') THEN 'completed'
+            ELSE 'compensated' END,
+       'null', '', '{}', 'messages', 'infinity', min(created_at)
+FROM {s}.saga_steps t WHERE NOT EXISTS (SELECT FROM {s}.saga_instances i WHERE i.saga_id = t.saga_id)
+GROUP BY saga_id;`
+
 export const migrations: readonly Migration[] = [
   { version: 1, name: 'idempotency keys and fences', sql: idempotencyKeys },
   { version: 2, name: 'outbox and dead letters', sql: outbox },
@@ -231,4 +254,5 @@ export const migrations: readonly Migration[] = [
   { version: 7, name: 'locks', sql: locks },
   { version: 8, name: 'results of messages', sql: inboxResults },
   { version: 9, name: 'housekeeping', sql: housekeeping },
+  { version: 10, name: 'sagas that messages drive', sql: messageDrivenSagas },
 ]

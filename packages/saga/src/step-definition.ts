@@ -56,6 +56,8 @@ export type StepOutcome<R, F = Refusal> =
 export type StepHooks<V> = {
   readonly claimed?: (tx: Tx, context: { readonly attempt: number }) => Promise<void>
   readonly settled?: (tx: Tx, outcome: 'completed' | 'failed', resultText: string) => Promise<void>
+  /** The step waits for a person. In the transaction that says so, and again whenever a caller finds it like that. */
+  readonly parked?: (tx: Tx, reason: string) => Promise<void>
   /**
    * The effect has ended and its outcome is not written, or not by us: a compensation may have run before the effect
    * took place. `value` is undefined if it is unknown whether it did. Must not reject: its caller may no longer wait

@@ -8,7 +8,7 @@
  */
 import { jitteredDelayMs, pause } from './core.ts'
 import { isOutage, safeInteger, type Tx } from './database.ts'
-import { errorJson } from './error-json.ts'
+import { errorJson, errorText } from './error-json.ts'
 import {
   IdempotencyKeyReuseError,
   LeaseEndedError,
@@ -48,7 +48,7 @@ export async function claimOrReplay(
   kit: SagaKit,
   tx: Tx,
   claim: Claim,
-  claimedHook: StepHooks<unknown>['claimed'],
+  hooks: Pick<StepHooks<unknown>, 'claimed' | 'parked'>,
 ): Promise<Claimed | Settled | { readonly kind: 'parked'; readonly attempts: number }> {
   const { step, owner, hash, text } = claim
   const { scope, key, leaseMs, maxAttempts = 5, ttlMs = dayMs } = step
@@ -66,7 +66,7 @@ export async function claimOrReplay(
     [scope, key, hash, owner, leaseMs, step.keepRequest ? text : null, ttlMs],
   )
   if (inserted.rows[0] !== undefined) {
-    await claimedHook?.(tx, { attempt: 1 })
+    await hooks.claimed?.(tx, { attempt: 1 })
     return { kind: 'claimed', fence: safeInteger(inserted.rows[0].fence), attempt: 1 }
   }
   const row = await lockRow(tx, s, scope, key)
@@ -76,6 +76,7 @@ export async function claimOrReplay(
     case 'failed':
       return { kind: 'settled', outcome: row.status, result: JSON.parse(row.result) }
     case 'parked':
+      await hooks.parked?.(tx, row.error ?? noEnd)
       return { kind: 'parked', attempts: row.attempts }
     case 'in_progress':
       // Our own claim: the connection was lost during its COMMIT.
@@ -84,9 +85,10 @@ export async function claimOrReplay(
       if (row.remaining_ms > 0) throw new OperationInProgressError(`${scope} ${key}`, row.remaining_ms)
       if (row.attempts >= maxAttempts) {
         await park(tx, s, claim)
+        await hooks.parked?.(tx, row.error ?? noEnd)
         return { kind: 'parked', attempts: row.attempts }
       }
-      return takeOver(kit, tx, claim, claimedHook)
+      return takeOver(kit, tx, claim, hooks.claimed)
   }
 }
 
@@ -117,11 +119,14 @@ type KeyRow = {
   attempts: number
   result: string
   remaining_ms: number
+  error: string | null
 }
+
+const noEnd = 'no attempt came to an end: its process died, or lost the database'
 
 async function lockRow(tx: Tx, s: string, scope: string, key: string): Promise<KeyRow> {
   const { rows } = await tx.query<KeyRow>(
-    `SELECT request_hash, status, owner, fence, attempts, result::text AS result,
+    `SELECT request_hash, status, owner, fence, attempts, result::text AS result, error->>'message' AS error,
             (extract(epoch FROM locked_until - clock_timestamp()) * 1000)::float8 AS remaining_ms
      FROM ${s}.idempotency_keys WHERE scope = $1 AND key = $2 FOR UPDATE`,
     [scope, key],
@@ -172,22 +177,38 @@ export async function noteFailure(
   claim: Claim,
   { fence, attempt }: Claimed,
   error: unknown,
+  parkedHook: StepHooks<unknown>['parked'],
 ): Promise<number | undefined> {
   const { step, owner } = claim
   const last = attempt >= (step.maxAttempts ?? 5) || error instanceof NonRetryableError
   try {
-    const { rowCount } = await kit.query(
+    const rowCount = await inOneTransaction(kit, last ? parkedHook : undefined, errorText(error), [
       `UPDATE ${kit.schema}.idempotency_keys
        SET error = $5, status = CASE WHEN $6 THEN 'parked' ELSE status END,
            locked_until = CASE WHEN $7 THEN clock_timestamp() ELSE locked_until END, updated_at = clock_timestamp()
        WHERE scope = $1 AND key = $2 AND owner = $3 AND fence = $4 AND status = 'in_progress'`,
       [step.scope, step.key, owner, fence, errorJson(error), last, !(error instanceof LeaseEndedError)],
-    )
+    ])
     if (last && rowCount === 1) return attempt
   } catch {
     // The database is away: the lease lapses, and the first error is the one to report.
   }
   return undefined
+}
+
+/** The statement alone, or together with what has to be said where it parks the step. */
+async function inOneTransaction(
+  kit: SagaKit,
+  parkedHook: StepHooks<unknown>['parked'],
+  reason: string,
+  statement: readonly [text: string, values: unknown[]],
+): Promise<number | null> {
+  if (parkedHook === undefined) return (await kit.query(...statement)).rowCount
+  return kit.transaction(async (tx) => {
+    const { rowCount } = await tx.query(...statement)
+    if (rowCount === 1) await parkedHook(tx, reason)
+    return rowCount
+  })
 }
 
 async function park(tx: Tx, s: string, { step }: Claim): Promise<void> {

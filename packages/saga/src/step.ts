@@ -51,9 +51,7 @@ export async function runIdempotentStep<V, R, F = Refusal>(
   const text = canonicalJson(step.request)
   const claim: Claim = { step, owner: kit.random.hex(16), hash: hashOfText(text), text }
   const begunMonoMs = kit.clock.monoMs()
-  const claimed = await surviving(kit, 3, () =>
-    kit.transaction((tx) => claimOrReplay(kit, tx, claim, hooks.claimed)),
-  )
+  const claimed = await surviving(kit, 3, () => kit.transaction((tx) => claimOrReplay(kit, tx, claim, hooks)))
   if (claimed.kind === 'parked') throw parkedError(kit, step, claimed.attempts, undefined)
   if (claimed.kind === 'settled') {
     kit.emit({ kind: 'replayed', scope: step.scope, outcome: claimed.outcome })
@@ -96,7 +94,9 @@ async function execute<V, R, F>(
     const yes = (tx: Tx) => handlers.commit(tx, value, context)
     return (await settle(kit, claim, claimed, 'completed', hooks, yes)) as StepOutcome<R, F>
   } catch (error) {
-    const parkedAfter = isOvertaken(error) ? undefined : await noteFailure(kit, claim, claimed, error)
+    const parkedAfter = isOvertaken(error)
+      ? undefined
+      : await noteFailure(kit, claim, claimed, error, hooks.parked)
     // An abandoned effect reports its own end; a refusal leaves nothing to undo.
     const abandoned = answer === undefined && context.signal.aborted
     if (!abandoned && answer?.kind !== 'no') await hooks.unsettled?.(answer?.value, context)

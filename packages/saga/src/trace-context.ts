@@ -23,6 +23,13 @@ export function withCreationContext(headers: Headers, destination: string, messa
   return { ...carrier, ...headers }
 }
 
+/** The context that is active now, as headers. */
+export function activeContext(): Headers {
+  const carrier: Record<string, string> = {}
+  propagation.inject(context.active(), carrier)
+  return carrier
+}
+
 export function inSendSpan(
   headers: Headers,
   destination: string,

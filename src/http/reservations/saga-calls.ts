@@ -7,7 +7,7 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import Type from 'typebox'
-import type { SagaAdmin, SagaAdminResult } from '../../core/saga-admin.ts'
+import { SAGA_STATES, type SagaAdmin, type SagaAdminResult, type SagaQuery } from '../../core/saga-admin.ts'
 import { type ApiAnswer, problem } from './answers.ts'
 
 type SagaCall = {
@@ -15,7 +15,7 @@ type SagaCall = {
   readonly path: string
   readonly summary: string
   readonly body?: object
-  readonly query?: object
+  readonly query?: { readonly properties: Readonly<Record<string, object>> }
   readonly ask: (admin: SagaAdmin, request: FastifyRequest) => Promise<SagaAdminResult>
 }
 
@@ -31,7 +31,32 @@ const ReplayBody = Type.Object(
   { additionalProperties: false },
 )
 
+const SAGAS_PER_PAGE = 100
+const ListQuery = Type.Object(
+  {
+    status: Type.Optional(Type.Enum(SAGA_STATES)),
+    after: Type.Optional(Type.String({ minLength: 1, maxLength: 1_000 })),
+  },
+  { additionalProperties: false },
+)
+type ListQuery = { readonly status?: (typeof SAGA_STATES)[number]; readonly after?: string }
+
+function pageOf({ status, after }: ListQuery): SagaQuery {
+  return {
+    limit: SAGAS_PER_PAGE,
+    ...(status === undefined ? {} : { statuses: [status] }),
+    ...(after === undefined ? {} : { after }),
+  }
+}
+
 const SAGA_CALLS = {
+  listSagas: {
+    method: 'GET',
+    path: '/v1/sagas',
+    summary: `Sagas in the order of their ids, at most ${SAGAS_PER_PAGE}; after is the last id of the page before`,
+    query: ListQuery,
+    ask: (admin, request) => admin.list(pageOf(request.query as ListQuery)),
+  },
   showSaga: {
     method: 'GET',
     path: '/v1/sagas/{id}',
@@ -41,13 +66,13 @@ const SAGA_CALLS = {
   retrySaga: {
     method: 'POST',
     path: '/v1/sagas/{id}/retry',
-    summary: 'Let a parked saga go on where it stood',
+    summary: 'Let a parked saga go on where it stood; messages that ran its steps and died come again',
     ask: (admin, request) => admin.retry(idOf(request)),
   },
   compensateSaga: {
     method: 'POST',
     path: '/v1/sagas/{id}/compensate',
-    summary: 'Turn a saga back that is running or parked',
+    summary: 'Compensate a saga that is running or parked; one that messages drive also when it is done here',
     body: CompensateBody,
     ask: (admin, request) => admin.compensate(idOf(request), (request.body as { reason: string }).reason),
   },
@@ -81,7 +106,10 @@ export function serveSagaCalls(
     app.route({
       method: call.method,
       url: call.path.replace('{id}', ':id'),
-      schema: call.body === undefined ? {} : { body: call.body },
+      schema: {
+        ...(call.body === undefined ? {} : { body: call.body }),
+        ...(call.query === undefined ? {} : { querystring: call.query }),
+      },
       handler: async (request, reply) => answer(reply, answerOf(await call.ask(admin, request))),
     })
 }
@@ -101,6 +129,18 @@ function answerOf(given: SagaAdminResult): ApiAnswer {
   }
 }
 
+function parametersOf({ path, query }: SagaCall): object {
+  const inPath = path.includes('{id}')
+    ? [{ name: 'id', in: 'path', required: true, schema: { type: 'string' } }]
+    : []
+  const inQuery = Object.entries(query?.properties ?? {}).map(([name, schema]) => ({
+    name,
+    in: 'query',
+    schema,
+  }))
+  return inPath.length + inQuery.length === 0 ? {} : { parameters: [...inPath, ...inQuery] }
+}
+
 /** Their part of `/openapi.json`. */
 export function sagaPaths(): Record<string, Record<string, unknown>> {
   const paths: Record<string, Record<string, unknown>> = {}
@@ -110,9 +150,7 @@ export function sagaPaths(): Record<string, Record<string, unknown>> {
       [call.method.toLowerCase()]: {
         operationId: name,
         summary: call.summary,
-        ...(call.path.includes('{id}')
-          ? { parameters: [{ name: 'id', in: 'path', required: true, schema: { type: 'string' } }] }
-          : {}),
+        ...parametersOf(call),
         ...(call.body === undefined
           ? {}
           : { requestBody: { required: true, content: { 'application/json': { schema: call.body } } } }),
