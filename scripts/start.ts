@@ -50,6 +50,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
   campaign: {
     programs: {
       apiserver: 'test/apiserver/main.ts',
+      checkout: 'examples/checkout/run.ts',
       exhaustion: 'test/exhaustion/main.ts',
       'order-saga': 'examples/order-saga/run.ts',
       rolling: 'test/rolling/main.ts',

@@ -2,7 +2,7 @@
  * The audit: our books against the provider's. Every rule is a sentence with a number that must be 0.
  */
 import { outboxLag, type SagaKit } from '@fencepost/saga'
-import type { Provider } from './provider.ts'
+import type { Provider } from '../support/payment-provider.ts'
 
 export type Books = {
   readonly orders: Readonly<Record<string, number>>

@@ -12,8 +12,9 @@ import { type PostgresServer, startPostgres } from '../../test/support/postgres-
 import { TestProcess } from '../../test/support/processes.ts'
 import { type RabbitMqServer, startRabbitMq } from '../../test/support/rabbitmq-server.ts'
 import { seededRandom } from '../../test/support/seeded-random.ts'
+import { Nemesis } from '../support/nemesis.ts'
+import { type Moods, type Provider, startProvider } from '../support/payment-provider.ts'
 import { audit, type Books } from './books.ts'
-import { type Moods, type Provider, startProvider } from './provider.ts'
 import type { Role, WorkerSettings } from './settings.ts'
 import { articles, createTables } from './tables.ts'
 
@@ -83,7 +84,9 @@ export async function runCampaign(options: CampaignOptions): Promise<CampaignRep
     `servers and ${workers.length} workers are up after ${seconds(beganMs)} s; placing ${options.orders} orders`,
   )
 
-  const nemesis = new Nemesis(options, fraction, { kit, postgres, rabbit, workers, settings })
+  const targets = { kit, postgres, rabbit, workers, settings }
+  const kill = (victim: keyof Victims) => killOne(victim, fraction, targets)
+  const nemesis = new Nemesis({ ...options, fraction, kill })
   const raging = nemesis.rage()
   const placed = await placeOrders(kit, options, seeded(options.seed + 2))
   options.say(`all orders placed after ${seconds(beganMs)} s, kills so far: ${JSON.stringify(nemesis.kills)}`)
@@ -198,77 +201,33 @@ type Targets = {
   readonly settings: WorkerSettings
 }
 
-/** Kills one thing after another, and brings back what it killed. */
-class Nemesis {
-  readonly kills = { worker: 0, connection: 0, backend: 0, database: 0, broker: 0 }
-  readonly #options: CampaignOptions
-  readonly #fraction: () => number
-  readonly #targets: Targets
-  readonly #enough = Promise.withResolvers<void>()
-  /** Victims that are still due to die first. */
-  readonly #first: (keyof Victims)[]
-  #stopped = false
-
-  constructor(options: CampaignOptions, fraction: () => number, targets: Targets) {
-    this.#options = options
-    this.#first = [...(options.first ?? [])]
-    this.#fraction = fraction
-    this.#targets = targets
-  }
-
-  stop(): void {
-    this.#stopped = true
-    this.#enough.resolve()
-  }
-
-  async rage(): Promise<void> {
-    while (!this.#stopped) {
-      await Promise.race([pause(this.#options.killEveryMs * 2 * this.#fraction()), this.#enough.promise])
-      if (this.#stopped) return
-      const victim = this.#first[0] ?? this.#choose()
-      if (!(await this.#kill(victim))) continue
-      this.kills[victim] += 1
-      if (victim === this.#first[0]) this.#first.shift()
+/** Kills the victim, and brings it back. False where none was running just then. */
+async function killOne(victim: keyof Victims, fraction: () => number, targets: Targets): Promise<boolean> {
+  const { kit, postgres, rabbit, workers, settings } = targets
+  switch (victim) {
+    case 'worker': {
+      const index = Math.floor(fraction() * workers.length)
+      await workers[index]!.end({ signal: 'SIGKILL' })
+      workers[index] = spawnWorker(roles[index]!, settings)
+      return true
     }
-  }
-
-  #choose(): keyof Victims {
-    const entries = Object.entries(this.#options.victims) as [keyof Victims, number][]
-    let dice = this.#fraction() * entries.reduce((sum, [, weight]) => sum + weight, 0)
-    return entries.find(([, weight]) => {
-      dice -= weight
-      return dice < 0
-    })![0]
-  }
-
-  /** False where no victim was running just then. */
-  async #kill(victim: keyof Victims): Promise<boolean> {
-    const { kit, postgres, rabbit, workers, settings } = this.#targets
-    switch (victim) {
-      case 'worker': {
-        const index = Math.floor(this.#fraction() * workers.length)
-        await workers[index]!.end({ signal: 'SIGKILL' })
-        workers[index] = spawnWorker(roles[index]!, settings)
-        return true
-      }
-      case 'connection': {
-        const text = `SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1`
-        const ended = await kit.pool
-          .query(`SELECT pg_terminate_backend(pid) FROM (${text}) AS one`)
-          .catch(() => undefined)
-        return (ended?.rowCount ?? 0) > 0
-      }
-      case 'backend':
-        return postgres.killBackend()
-      case 'database':
-        await postgres.kill()
-        await postgres.start()
-        return true
-      case 'broker':
-        await rabbit?.kill()
-        await rabbit?.start()
-        return true
+    case 'connection': {
+      const text = `SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1`
+      const ended = await kit.pool
+        .query(`SELECT pg_terminate_backend(pid) FROM (${text}) AS one`)
+        .catch(() => undefined)
+      return (ended?.rowCount ?? 0) > 0
     }
+    case 'backend':
+      return postgres.killBackend()
+    case 'database':
+      await postgres.kill()
+      await postgres.start()
+      return true
+    case 'broker':
+      await rabbit?.kill()
+      await rabbit?.start()
+      return true
   }
 }
 
