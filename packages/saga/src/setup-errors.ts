@@ -36,7 +36,7 @@ export function explained(kit: Pick<SagaKit, 'schemaName'>, error: unknown): unk
 export async function requireSetUp(kit: SagaKit): Promise<void> {
   try {
     // The column of the latest migration that a consumer needs.
-    await kit.query(`SELECT delivery FROM ${kit.schema}.dead_letters LIMIT 0`)
+    await kit.query(`SELECT parked FROM ${kit.schema}.saga_steps LIMIT 0`)
   } catch (error) {
     const reason = explained(kit, error)
     if (reason !== error) throw reason
