@@ -163,6 +163,8 @@ function change(io: Io, { confirm, by, group }: ChangeOptions): Promise<ExitCode
           'No node that answers knows the nodes of its cluster: the first sidecar writes its own.',
           EXIT.usage,
         )
+      case 'newer':
+        return say(`${changed.node}: ${changed.reason}. Nothing was changed.`, EXIT.unavailable)
       case 'several':
         return say(`These nodes know of several ${changed.what}. Nothing was changed.`, EXIT.usage)
       case 'unsafe':

@@ -11,6 +11,7 @@
 
 import { isEnrolled } from '../core/nodes/enrolment-rules.ts'
 import { groupList, markIn, memberList, nodesIn, sameMembers } from '../core/nodes/members.ts'
+import { whyNewer } from '../core/nodes/node-format.ts'
 import { majorityOf } from '../core/units.ts'
 import { forCommand, inspectForCommand } from './inspection.ts'
 import { callMembership } from './membership.ts'
@@ -100,7 +101,8 @@ async function look({ name, nodes, nodeNames }: GroupOfNodes, to: readonly strin
     const cluster = answer?.facts.cluster
     if (answer === undefined || cluster?.members === undefined) return []
     const { node, client, facts } = answer
-    return [{ name: node.name, client, runId: facts.runId, id: cluster.id, list: cluster.members }]
+    const newer = whyNewer(facts)
+    return [{ name: node.name, client, runId: facts.runId, id: cluster.id, list: cluster.members, newer }]
   })
   return {
     name,
@@ -125,6 +127,8 @@ function placedAmong({ name, known }: Looked): readonly string[] {
 
 function whyNot(group: Looked, configured: readonly string[]): string | undefined {
   const { name, known, nodeNames } = group
+  const later = known.find(({ newer }) => newer !== undefined)
+  if (later !== undefined) return `${later.name}: ${later.newer}`
   const others = known.find(({ list }) => !sameMembers(nodesIn(list), nodeNames))
   if (others !== undefined)
     return `the nodes of group ${name} are ${nodesIn(others.list).join(', ')}, and this configuration has ${memberList(nodeNames).join(', ')}: see \`fencepost nodes change-members\``

@@ -6,6 +6,7 @@
  */
 
 import { memberList, nodesIn, sameMark, sameMembers, whyNotChange } from '../core/nodes/members.ts'
+import { whyNewer } from '../core/nodes/node-format.ts'
 import { majorityOf } from '../core/units.ts'
 import { inspectForCommand } from './inspection.ts'
 import { callMembership } from './membership.ts'
@@ -27,6 +28,8 @@ export type MembersChanged =
   /** The nodes belong to several clusters, or have several lists that are not this one. */
   | { readonly kind: 'several'; readonly what: string }
   | { readonly kind: 'not_confirmed'; readonly from: readonly string[]; readonly expected: string }
+  /** A later version has taken the cluster over. */
+  | { readonly kind: 'newer'; readonly node: string; readonly reason: string }
 
 /**
  * @param confirmation the id of the cluster
@@ -45,11 +48,14 @@ export async function changeMembers(
       const facts = await inspectForCommand(client, options.clock)
       const known = facts?.cluster?.members
       if (facts?.cluster === undefined || known === undefined) return []
-      return [{ name: node.name, client, runId: facts.runId, id: facts.cluster.id, known }]
+      const { runId, cluster } = facts
+      return [{ name: node.name, client, runId, id: cluster.id, known, newer: whyNewer(facts) }]
     }),
   ).then((all) => all.flat())
   const [one] = looked
   if (one === undefined) return { kind: 'no_cluster' }
+  for (const { name, newer } of looked)
+    if (newer !== undefined) return { kind: 'newer', node: name, reason: newer }
   const ids = [...new Set(looked.map(({ id }) => id))]
   if (ids.length > 1) return { kind: 'several', what: `clusters: ${ids.join(', ')}` }
   const lists = [

@@ -15,6 +15,7 @@ import {
   type Quarantine,
 } from '../core/nodes/enrolment-rules.ts'
 import { markIn, membersDiffer, sameMembers } from '../core/nodes/members.ts'
+import { whyNewer } from '../core/nodes/node-format.ts'
 import type { NodeMemory } from '../core/nodes/node-memory.ts'
 import { inTime } from './in-time.ts'
 import { callMembership } from './membership.ts'
@@ -28,6 +29,8 @@ export type NodeFacts = Membership & {
   readonly evictedKeys: number
   readonly memory: NodeMemory
   readonly version: string
+  /** Of what stands there besides records; undefined before a sidecar has written it. */
+  readonly format: string | undefined
   /** By the node's clock, to the second. */
   readonly startedNodeMs: number
   /** As its data say, whichever node wrote it. */
@@ -59,6 +62,7 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
   const membership = membershipOf(looked)
   return {
     ...membership,
+    format: formatIn(looked),
     pulse,
     durable,
     startedNodeMs: membership.nodeMs - Number(field('uptime_in_seconds')) * 1_000,
@@ -128,6 +132,8 @@ export function unfitnessOf(
 ): string | undefined {
   const fitness = fitnessOf(facts)
   if (fitness.kind === 'unfit') return fitness.reason
+  const newer = whyNewer(facts)
+  if (newer !== undefined) return newer
   const twin = others.find((other) => other.facts.runId === facts.runId)
   if (twin !== undefined)
     return `it is the same server as ${twin.name} (run_id ${facts.runId}): each node must be a process of its own`
@@ -157,6 +163,11 @@ function membershipOf(looked: unknown): Membership {
     quarantine: quarantineOf(flat),
     cluster: typeof id === 'string' ? { id, quarantineMs: Number(quarantineMs), ...named } : undefined,
   }
+}
+
+function formatIn(looked: unknown): string | undefined {
+  const format = Array.isArray(looked) ? looked[7] : undefined
+  return typeof format === 'string' ? format : undefined
 }
 
 function quarantineOf(flat: unknown): Quarantine | undefined {

@@ -216,7 +216,8 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       if (!isEnrolled(facts)) return await this.#quarantine(member, facts, isCurrent)
       const { quarantineMs, names, watchOnly } = this.options
       const unnamed = names !== undefined && facts.cluster?.members === undefined
-      if (watchOnly !== true && ((facts.cluster?.quarantineMs ?? 0) < quarantineMs || unnamed))
+      const incomplete = unnamed || facts.format === undefined
+      if (watchOnly !== true && ((facts.cluster?.quarantineMs ?? 0) < quarantineMs || incomplete))
         await this.enrolmentNode(member, facts).raise(this.cluster())
       // Judged again: its twin may have been looked at in the meantime.
       if (!isCurrent() || this.#refused(member, facts)) return

@@ -124,6 +124,8 @@ function noRoom(detail: string): Unreachable {
 /**
  * What `show.lua` says of each record; `damaged`: another program's value under our name, or an altered one, as
  * distinct from a missing record.
+ *
+ * @throws Error where a later version wrote one: whoever left it out as a damaged one would enrol a node without it
  */
 export function decodeSnapshots({
   nodeMs,
@@ -134,6 +136,7 @@ export function decodeSnapshots({
   return lines.map((line) => {
     const [kind = '', ttl, size] = line.split(' ')
     const own = WITH_BYTES.has(kind) ? bytes[bytesTaken++] : undefined
+    if (kind === 'failed' && text(own).includes(LATER_RECORD)) throw new Error(text(own))
     if (kind === 'absent') return undefined
     if (kind !== 'shown') return 'damaged'
     try {
@@ -143,6 +146,9 @@ export function decodeSnapshots({
     }
   })
 }
+
+/** What `record.lua` says of a version that it does not know. */
+const LATER_RECORD = 'a later fencepost wrote this record'
 
 const HEADER_BYTES = 166
 /** In place of an accepted token, which a claim has none of. */

@@ -173,8 +173,11 @@ async function hear(
   })
   if (!heard.some(({ node }) => node === source.node))
     throw new Error(`${source.node.name} stopped voting while its records were copied`)
-  if (heard.length < atLeast && !lossDeclared)
-    throw new Error(`${heard.length} nodes showed their records, ${atLeast} are needed`)
+  if (heard.length < atLeast && !lossDeclared) {
+    const silent = answers.find((answer) => answer.status === 'rejected')
+    const why = silent === undefined ? '' : `: ${String(silent.reason)}`
+    throw new Error(`${heard.length} nodes showed their records, ${atLeast} are needed${why}`)
+  }
   return heard
 }
 

@@ -35,6 +35,8 @@ export type DecodedOutcome =
   | { readonly kind: 'damaged'; readonly reason: string }
 
 const VERSION = 1
+/** Of an outcome that is not decrypted (`core/nodes/key-ring.ts`). */
+const ENCRYPTED_VERSION = 2
 const DIGEST_OFFSET = 1
 const HEAD_LENGTH_OFFSET = DIGEST_OFFSET + 32
 const HEAD_OFFSET = HEAD_LENGTH_OFFSET + 4
@@ -61,8 +63,8 @@ export function encodeOutcome(outcome: StoredOutcome, token?: Token): Buffer {
 export function decodeOutcome(bytes: Buffer): DecodedOutcome {
   const damaged = (reason: string): DecodedOutcome => ({ kind: 'damaged', reason })
   if (bytes.length < HEAD_OFFSET) return damaged(`${bytes.length} bytes, at least ${HEAD_OFFSET} expected`)
-  if (bytes.readUInt8(0) !== VERSION)
-    return damaged(`version ${bytes.readUInt8(0)}, only ${VERSION} is known`)
+  const version = bytes.readUInt8(0)
+  if (version !== VERSION) return damaged(unknownVersion(version))
   if (!digestOf(bytes).equals(bytes.subarray(DIGEST_OFFSET, HEAD_LENGTH_OFFSET)))
     return damaged('wrong digest')
   const bodyOffset = HEAD_OFFSET + bytes.readUInt32BE(HEAD_LENGTH_OFFSET)
@@ -77,6 +79,13 @@ export function decodeOutcome(bytes: Buffer): DecodedOutcome {
   const token = tokenFrom(head)
   if (outcome === undefined || token === 'malformed') return damaged('head has not the shape of an outcome')
   return { kind: 'intact', outcome, ...(token === undefined ? {} : { token }) }
+}
+
+function unknownVersion(version: number): string {
+  if (version === ENCRYPTED_VERSION)
+    return 'it is encrypted, and this sidecar has no key for it: give it the FENCEPOST_KEY_RING_FILE of the others'
+  const who = version > VERSION ? ', and a later fencepost may have written it' : ''
+  return `version ${version}, only ${VERSION} is known${who}`
 }
 
 function tokenFrom(head: unknown): Token | undefined | 'malformed' {

@@ -9,6 +9,9 @@
  * number of intents (1) and of entities (1), length of the scope (2), the scope, 32 bytes for each intent's hash (and
  * 32 for its fingerprint, with flag 1) and each entity's hash, trace and span of the claim (24, with flag 2), the
  * attempt of each intent (2 each, with flag 4; last, so that older versions read the rest), HMAC-SHA256 of it all (32).
+ *
+ * A flag that a version does not know stands for bytes after those that it knows, and it leaves them out. What earlier versions
+ * must not leave out gets the prefix `r2_`, which they refuse.
  */
 
 import { createHmac, timingSafeEqual } from 'node:crypto'
@@ -84,6 +87,16 @@ export function verifyReservationId(id: string, secrets: readonly Buffer[]): Ver
   const mac = bytes.subarray(-MAC_BYTES)
   if (!secrets.some((secret) => timingSafeEqual(macOf(payload, secret), mac))) return foreign
   return { kind: 'reservation', reservation: reservationFrom(payload) }
+}
+
+/**
+ * Why an id is foreign, for its caller. Whether a later version signed it can't be known, because what it signs is not known either.
+ */
+export function whyForeign(id: string): string {
+  const [prefix = ''] = /^r[1-9]\d*_/.exec(id) ?? []
+  return prefix === '' || prefix === PREFIX
+    ? 'is not one that a sidecar of this cluster has given out'
+    : `begins with ${prefix}, and this sidecar reads ids that begin with ${PREFIX}: a sidecar of a later version has given it out, and serves it`
 }
 
 /** Only of a payload that we signed ourselves: it has the form that {@link reservationIdOf} gave it. */

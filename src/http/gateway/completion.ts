@@ -11,7 +11,7 @@ import type { Clock } from '../../core/clock.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { Leases } from '../../core/ports.ts'
-import { verifyReservationId } from '../../core/reservations/reservation-id.ts'
+import { verifyReservationId, whyForeign } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import { complete, type EndResult, type Reservation, release } from '../../core/reservations/reservations.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../../core/routes/settlement.ts'
@@ -130,9 +130,10 @@ async function opened(id: string, secret: ReservationSecret): Promise<Reservatio
   if (verified.kind === 'foreign')
     verified = verifyReservationId(id, await secret.refreshed(SECRET_BUDGET_MS))
   if (verified.kind === 'reservation') return verified.reservation
-  const detail =
-    'Fencepost-Reservation-Id is not one that a sidecar of this cluster has given out. Nothing was changed.'
-  return { code: 'reservation-id-invalid', detail }
+  return {
+    code: 'reservation-id-invalid',
+    detail: `Fencepost-Reservation-Id ${whyForeign(id)}. Nothing was changed.`,
+  }
 }
 
 function endedProblem(ended: Exclude<Settled, { kind: 'done' | 'held' }>): Problem {

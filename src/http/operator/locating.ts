@@ -11,7 +11,7 @@ import { parseIdempotencyKey } from '../../core/request/idempotency-key.ts'
 import { recordKey, type Scope } from '../../core/request/identity.ts'
 import { keyOf } from '../../core/request/key-parts.ts'
 import { principalOfRequest } from '../../core/request/principal.ts'
-import { verifyReservationId } from '../../core/reservations/reservation-id.ts'
+import { verifyReservationId, whyForeign } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import type { Problem } from '../message/problems.ts'
 import { type Describing, identifiedAs, intentOfName, scopeOf } from '../request/described-request.ts'
@@ -132,7 +132,7 @@ async function ofReservation(id: string, secret: ReservationSecret): Promise<Loc
   if (verified.kind === 'foreign')
     return refused({
       code: 'reservation-id-invalid',
-      detail: 'The id is not one that a sidecar of this cluster has given out.',
+      detail: `The id ${whyForeign(id)}.`,
     })
   const { intents, entities } = verified.reservation
   return certain([...intents, ...entities].map(({ recordKey: key }) => key))

@@ -6,7 +6,7 @@
  */
 
 import type { Leases, ReadResult } from '../../core/ports.ts'
-import { reservationIdOf, verifyReservationId } from '../../core/reservations/reservation-id.ts'
+import { reservationIdOf, verifyReservationId, whyForeign } from '../../core/reservations/reservation-id.ts'
 import { complete, extend, type Reservation, read, release } from '../../core/reservations/reservations.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import type { Problem } from '../message/problems.ts'
@@ -128,18 +128,14 @@ async function opened(
   }
   const [secret] = secrets
   if (secret === undefined) return NO_SECRET
-  if (verified.kind === 'foreign') return FOREIGN
+  if (verified.kind === 'foreign')
+    return problem('reservation-id-invalid', `The id ${whyForeign(id)}. Nothing was changed.`)
   const { reservation } = verified
   const { trace, token } = reservation
   if (trace !== undefined)
     for (const { recordKey } of reservation.intents) ports.tracing.resumed(recordKey, token, trace)
   return { reservation, secret }
 }
-
-const FOREIGN = problem(
-  'reservation-id-invalid',
-  'The id is not one that a sidecar of this cluster has given out. Nothing was changed.',
-)
 
 function isProblem(body: Record<string, unknown> | Problem): body is Problem {
   return 'code' in body

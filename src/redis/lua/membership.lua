@@ -19,15 +19,18 @@ ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   members    names of all nodes from now on, nonce, who changes them, names that stand there (absent: whatever stands)
   occupy     who, lifetime (ms)
 Answers
-  look        run_id, TIME in ms, epoch, quarantine as a flat list, cluster id, longest quarantine (ms), names of all nodes
+  look        run_id, TIME in ms, epoch, quarantine as a flat list, cluster id, longest quarantine (ms), names of all nodes, format
   others      1 done; 0 the nonce, claim or list does not stand, or it is not this node's turn
   RUN_CHANGED is an error: another process than the one that was meant
+  NEWER is an error: a later version has raised the format, and no act of this one may change what stands there
 ]]
 local EPOCH, QUARANTINE, CLUSTER, FOUNDER, ENROLLER = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local TIME = redis.call('TIME')
 local NOW = string.format('%.0f', tonumber(TIME[1]) * 1000 + math.floor(tonumber(TIME[2]) / 1000))
 local RUN = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 local act, meant, nonce = ARGV[1], ARGV[2], ARGV[3]
+-- Of all that stands here besides records: src/core/nodes/node-format.ts.
+local FORMAT = '1'
 
 local function stands()
   return redis.call('HGET', QUARANTINE, 'nonce') == nonce and redis.call('HGET', QUARANTINE, 'run_id') == RUN
@@ -43,6 +46,7 @@ end
 local function raise(id, quarantine_ms, members)
   if id ~= '' then redis.call('HSETNX', CLUSTER, 'id', id) end
   if members ~= '' then redis.call('HSETNX', CLUSTER, 'members', members) end
+  redis.call('HSETNX', CLUSTER, 'format', FORMAT)
   local known = tonumber(redis.call('HGET', CLUSTER, 'quarantine_ms') or '0')
   if tonumber(quarantine_ms) > known then redis.call('HSET', CLUSTER, 'quarantine_ms', quarantine_ms) end
 end
@@ -57,9 +61,13 @@ end
 if act == 'look' then
   return { RUN, NOW, redis.call('GET', EPOCH), redis.call('HGETALL', QUARANTINE),
     redis.call('HGET', CLUSTER, 'id'), redis.call('HGET', CLUSTER, 'quarantine_ms'),
-    redis.call('HGET', CLUSTER, 'members') }
+    redis.call('HGET', CLUSTER, 'members'), redis.call('HGET', CLUSTER, 'format') }
 end
 if meant ~= RUN then return redis.error_reply('RUN_CHANGED the process has the run_id ' .. RUN .. ', not ' .. meant) end
+local format = redis.call('HGET', CLUSTER, 'format')
+if format and format ~= FORMAT then
+  return redis.error_reply('NEWER the cluster has the format ' .. format .. ', and this fencepost works with format ' .. FORMAT)
+end
 
 -- At `maxmemory` Redis refuses what may grow, but never halfway through a script that has written. This deletes what is never
 -- there: what follows is a few hundred bytes, and without it a full node that was restarted would not get its vote back.

@@ -65,7 +65,12 @@ describe('damage is refused with its reason, and never replayed in part', () => 
     ['cut within the body', bytes.subarray(0, -1), 'wrong digest'],
     ['bytes after the end', Buffer.concat([bytes, Buffer.of(0)]), 'wrong digest'],
     ['an older version', Buffer.concat([Buffer.of(0), bytes.subarray(1)]), 'version 0, only 1 is known'],
-    ['a later version', Buffer.concat([Buffer.of(2), bytes.subarray(1)]), 'version 2, only 1 is known'],
+    [
+      'a later version',
+      Buffer.concat([Buffer.of(3), bytes.subarray(1)]),
+      'version 3, only 1 is known, and a later fencepost may have written it',
+    ],
+    ['an encrypted one', Buffer.concat([Buffer.of(2), bytes.subarray(1)]), 'has no key for it: give it'],
     ['a head that is not JSON', forged('{"kind":'), 'head is not JSON'],
     ['a head that is no object', forged('null'), 'not the shape'],
     ['a head that is a list', forged([]), 'not the shape'],

@@ -1,4 +1,5 @@
 /** An id carries the whole reservation, and only the secret makes or changes one. */
+import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
@@ -9,6 +10,7 @@ import {
   RESERVATION_ID_CHARS_MAX,
   reservationIdOf,
   verifyReservationId,
+  whyForeign,
 } from '../../../src/core/reservations/reservation-id.ts'
 import {
   agreedSecret,
@@ -115,6 +117,29 @@ describe('an id', () => {
     expect(verifyReservationId(id, [Buffer.alloc(32, 8)])).toEqual({ kind: 'foreign' })
     expect(verifyReservationId(id, [])).toEqual({ kind: 'foreign' })
     expect(verifyReservationId(id, [Buffer.alloc(32, 8), SECRET]).kind).toBe('reservation')
+  })
+
+  test('an id with a flag of a later version is read without what that version added', () => {
+    const [of] = fc.sample(reservation, { numRuns: 1, seed: 1 })
+    const own = Buffer.from(reservationIdOf(of!, SECRET).slice('r1_'.length), 'base64url')
+    const payload = Buffer.concat([own.subarray(0, -32), Buffer.from('added later')])
+    payload[0]! |= 128
+    const mac = createHmac('sha256', SECRET).update('fencepost-reservation-id/1\0').update(payload).digest()
+    const later = `r1_${Buffer.concat([payload, mac]).toString('base64url')}`
+    expect(verifyReservationId(later, [SECRET])).toEqual({ kind: 'reservation', reservation: of })
+  })
+
+  test.each([
+    [
+      'r2_AAAB',
+      'begins with r2_, and this sidecar reads ids that begin with r1_: a sidecar of a later version',
+    ],
+    ['r17_AAAB', 'begins with r17_'],
+    ['r1_AAAB', 'is not one that a sidecar of this cluster has given out'],
+    ['order-4711', 'is not one that a sidecar of this cluster has given out'],
+  ])('%s is foreign, and the sentence says why', (id, why) => {
+    expect(verifyReservationId(id, [SECRET])).toEqual({ kind: 'foreign' })
+    expect(whyForeign(id)).toContain(why)
   })
 
   test('arbitrary text is never more than foreign', () => {
