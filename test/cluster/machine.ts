@@ -92,7 +92,8 @@ function makeCgroups(name: string): void {
 
 /** From the innermost to the outermost. The kernel lets go of a process a moment after it has ended. */
 async function removeCgroups(name: string): Promise<void> {
-  for (const hierarchy of cgroupHierarchies().folders)
+  // On a machine with both versions runc makes one there, too.
+  for (const hierarchy of [...cgroupHierarchies().folders, '/sys/fs/cgroup/unified'])
     await eventually(`the cgroup ${hierarchy}/${name} to be empty`, () =>
       removeFolders(join(hierarchy, name)),
     )
