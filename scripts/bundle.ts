@@ -52,6 +52,8 @@ async function bundled(dir: string): Promise<RolldownOutput> {
     // Its `paths` lead to declarations.
     tsconfig: false,
     plugins: [ownFiles, hiddenRequires, poolAlone, builtinsWithoutFacade],
+    // A busy machine is slow, and that is no fault of what is built.
+    checks: { bundlerTimings: false },
     // A package that is not found is a warning, and would fail the first command that needs it.
     onLog: (level, { message }) => {
       if (level === 'warn') throw new Error(message)
