@@ -195,6 +195,18 @@ const leases: Board = {
       thresholds: NEUTRAL,
     },
     series({
+      title: 'Leases and what they should be, by route',
+      description:
+        'The lease of the route, the shortest that suits the p99 of the application, and that p99. A lease below the suggested one lets a stalled holder lose its record.',
+      unit: 's',
+      queries: [
+        { expr: `max by (route) (fencepost_lease_configured_seconds{${S}})`, legend: '{{route}}: lease' },
+        { expr: `max by (route) (fencepost_lease_suggested_seconds{${S}})`, legend: '{{route}}: suggested' },
+        { expr: `max by (route) (fencepost_application_p99_seconds{${S}})`, legend: '{{route}}: p99' },
+      ],
+      thresholds: NEUTRAL,
+    }),
+    series({
       title: 'How leases ended',
       description:
         'Expired and lost ended before their work was done. Abandoned: nobody knows what became of the work.',

@@ -76,6 +76,12 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     groupNodes: nodeCount,
     required,
     routes,
+    leasesMs: new Map(
+      config.routes.flatMap((route) =>
+        route.mode === 'bypass' ? [] : [[route.name, route.leaseMs] as const],
+      ),
+    ),
+    nodeDeadlineMs: config.nodeDeadlineMs,
     sagas: config.sagaDatabase !== undefined,
     nodeStats: config.nodeCollectionIntervalMs > 0,
   })

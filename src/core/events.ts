@@ -111,6 +111,8 @@ export type CoreEvent =
       readonly heldMs: number
       readonly remainingMs: number
     }
+  /** The application worked on a protected request under a claim, until its answer or until it was given up. */
+  | { readonly kind: 'application_worked'; readonly route: string; readonly durationMs: number }
   | {
       readonly kind: 'lease_released'
       readonly durationMs: number

@@ -91,6 +91,9 @@ export function countEvents(
       case 'lease_ended':
         countLeaseEnd(event, metrics)
         return
+      case 'application_worked':
+        metrics.sizing.worked(routeLabel(event.route, metrics), event.durationMs)
+        return
       case 'lease_renewed':
         metrics.renewals[RENEWAL[event.result]].add(1)
         return
@@ -164,6 +167,7 @@ export function recordStanding(metrics: Metrics, standing: Standing): void {
   for (const reason of READINESS_REASONS)
     metrics.readinessFailing.set({ reason }, readiness.failing.has(reason) ? 1 : 0)
   metrics.readinessP95.set((readiness.p95Ms ?? Number.NaN) / 1000)
+  metrics.sizing.record()
 }
 
 function countLeaseEnd(event: Extract<CoreEvent, { kind: 'lease_ended' }>, metrics: Metrics): void {

@@ -268,6 +268,7 @@ const LINES: {
   outcome_offered: () => undefined,
   lease_began: () => undefined,
   lease_released: () => undefined,
+  application_worked: () => undefined,
 }
 
 /** What finds the record: the first 16 digits of the hash in `dedup:{tenant}:{env}:{version}:{hash}`, and the tenant. */

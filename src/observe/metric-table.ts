@@ -3,7 +3,7 @@
  *
  * Every label has a closed set of values, from this file or the configuration, and every series exists from the start
  * at zero: a rate over a counter that appears with its first error misses that error. No request can add a series. A
- * pod with five nodes has at most 310 series, because the number of pods multiplies them: a label that costs more than
+ * pod with five nodes has at most 315 series, because the number of pods multiplies them: a label that costs more than
  * it tells is left out (docs/reference/telemetry.md says which and why). `counting.ts` decides what is counted when.
  * Only what the elected sidecar shows of the nodes' servers comes and goes (`node-stats-gauges.ts`).
  */
@@ -12,6 +12,7 @@ import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/event
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import { BUCKETS_S } from './buckets.ts'
 import type { MakeGauge } from './gauge.ts'
+import { leaseSizing } from './lease-sizing.ts'
 import { nodeStatsGauges } from './node-stats-gauges.ts'
 import { sagaGauges } from './saga-gauges.ts'
 import { Tally, type talliesOf } from './tallies.ts'
@@ -56,6 +57,10 @@ export type MetricsOptions = {
   readonly required: number
   /** Names of the configured routes, in their order. */
   readonly routes: readonly string[]
+  /** The leases of those that are protected, by name. Default: none. */
+  readonly leasesMs?: ReadonlyMap<string, number>
+  /** Default: 80 ms, as of the setting. */
+  readonly nodeDeadlineMs?: number
   /** Whether a database of the saga kit is configured. Default false. */
   readonly sagas?: boolean
   /** Whether the elected sidecar collects the stats of the nodes. Default false. */
@@ -86,6 +91,7 @@ export function defineMetrics(kinds: Kinds, options: MetricsOptions) {
     ...nodeMetrics(kinds, nodes),
     ...quorumLossMetrics(kinds),
     ...leaseMetrics(kinds),
+    sizing: leaseSizing(gauge, { ...options, labels: route, other: OTHER_ROUTE }),
     ...outcomeMetrics(kinds),
     ...readinessMetrics(kinds),
     ...requestMetrics(kinds, route),

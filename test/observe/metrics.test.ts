@@ -19,7 +19,10 @@ import { PATIENT, startSidecar } from '../support/sidecar.ts'
 const SERIES_MAX = 310
 const NODES = ['redis-0', 'redis-1', 'redis-2', 'redis-3', 'redis-4']
 
-function metricsOf(routes: readonly string[] = ['payments']) {
+function metricsOf(
+  routes: readonly string[] = ['payments'],
+  more: { readonly leasesMs?: ReadonlyMap<string, number> } = {},
+) {
   const metrics = createMetrics({
     version: '1.2.3',
     nodeVersion: '26.0.0',
@@ -29,6 +32,7 @@ function metricsOf(routes: readonly string[] = ['payments']) {
     // The largest number of series.
     sagas: true,
     nodeStats: true,
+    ...more,
   })
   let traceId: string | undefined
   const count = countEvents(metrics, 3, () => traceId)
@@ -442,6 +446,32 @@ describe('what is counted when', () => {
       }
       expect((await of(20)) - (await of(5))).toBe(15 * each)
     }
+  })
+
+  test('the p99 of the application is of each route, and the lease that suits it stands beside the one that is configured', async () => {
+    const { metrics, count, series } = metricsOf(['a', 'b', 'c', 'd', 'e'], {
+      leasesMs: new Map([
+        ['a', 30_000],
+        ['d', 20_000],
+        ['e', 10_000],
+      ]),
+    })
+    const work = (route: string, times: number, durationMs: number) => {
+      for (let i = 0; i < times; i += 1) count({ kind: 'application_worked', route, durationMs })
+    }
+    work('a', 98, 100)
+    work('a', 2, 4_000)
+    work('b', 99, 50)
+    // Older than the last thousand.
+    work('e', 50, 60_000)
+    work('d', 1_000, 200)
+    metrics.sizing.record()
+    const all = await series()
+    const shown = (name: string) =>
+      ['a', 'b', 'other'].map((route) => all.get(`fencepost_${name}_seconds{route="${route}"}`))
+    expect(shown('application_p99')).toEqual([4, Number.NaN, 0.2])
+    expect(shown('lease_configured')).toEqual([30, Number.NaN, 10])
+    expect(shown('lease_suggested')).toEqual([12.205, Number.NaN, 1.6])
   })
 
   test('gauges show the state at the scrape; an unknown one is NaN', async () => {

@@ -159,7 +159,14 @@ async function once(
   const forward = async (context: ForwardContext | undefined): Promise<ForwardResult> => {
     // Without a claim the request is unprotected; the application then has the key alone to detect duplicates.
     const claimed = context && { ...context, idempotencyKey: identified.keyForApplication }
+    const sentMonoMs = ports.clock.monoMs()
     result = await call.forward(body, claimed)
+    if (claimed !== undefined && result.kind !== 'never_sent')
+      ports.events.publish({
+        kind: 'application_worked',
+        route: route.name,
+        durationMs: ports.clock.monoMs() - sentMonoMs,
+      })
     return result
   }
   const { recordKey, fingerprint, contentRecord, entityKeys } = identified
