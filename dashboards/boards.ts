@@ -150,6 +150,19 @@ const overview: Board = {
       queries: [{ expr: `sum by (reason) (fencepost_readiness_failing{${S}})`, legend: '{{reason}}' }],
       thresholds: NONE_IS_GOOD,
     }),
+    series({
+      title: 'Synthetic requests by what they proved',
+      description:
+        'Of `fencepost probe`, by entry point. Anything but ok is a duplicate that was executed, a request that was not, or no answer.',
+      unit: 'cps',
+      queries: [
+        {
+          expr: `sum by (entrypoint, result) (${rate('fencepost_probe_findings_total')})`,
+          legend: '{{entrypoint}} {{result}}',
+        },
+      ],
+      thresholds: NEUTRAL,
+    }),
     {
       kind: 'alerts',
       title: 'Firing alerts',

@@ -19,10 +19,11 @@ const root = join(import.meta.dirname, '..')
 
 const wanted = process.argv.slice(2)
 await using sagas = await startSagaTables()
-await using stack = await startMonitoredStack(join(root, 'dashboards/rules/fencepost.rules.yaml'), {
-  ...sagas.settings,
-  FENCEPOST_NODE_COLLECTION_INTERVAL: '5s',
-})
+await using stack = await startMonitoredStack(
+  join(root, 'dashboards/rules/fencepost.rules.yaml'),
+  { ...sagas.settings, FENCEPOST_NODE_COLLECTION_INTERVAL: '5s' },
+  { probe: true },
+)
 await using _ = stack.load(80, 4)
 await using __ = startMessages()
 const relayed = () => createOutboxRelay({ kit: sagas.kit, publisher: new RecordingPublisher() })

@@ -1,6 +1,13 @@
 /** The results of a flood so far, in three forms: a line for people, a JSON object, an exposition for Prometheus. */
 
-import { RESULTS, type Result, type Volley } from './flood.ts'
+import {
+  EXPECTATIONS,
+  type ProbedEntrypoint,
+  RESULTS,
+  type Result,
+  resultOf,
+  type Volley,
+} from './verdict.ts'
 
 export type Tally = {
   add(volley: Volley): void
@@ -14,9 +21,17 @@ export type Tally = {
 /** Durations kept for the percentiles. */
 const RECENT_MAX = 1_000
 
-export function createTally(copies: number): Tally {
+export function createTally(copies: number, entrypoints: readonly ProbedEntrypoint[]): Tally {
   const counts: Record<Result, number> = { ok: 0, false_positive: 0, false_negative: 0, error: 0 }
+  const findings = new Map<string, number>(
+    entrypoints.flatMap((entrypoint) =>
+      EXPECTATIONS.flatMap((expected) =>
+        RESULTS.map((result): [string, number] => [labelsOf(entrypoint, expected, result), 0]),
+      ),
+    ),
+  )
   const recentMs: number[] = []
+  let requests = 0
   let lastDetail: string | undefined
 
   const percentile = (share: number) => {
@@ -26,10 +41,16 @@ export function createTally(copies: number): Tally {
   const volleys = () => RESULTS.reduce((total, result) => total + counts[result], 0)
 
   return {
-    add: ({ result, durationMs, detail }) => {
+    add: (volley) => {
+      const result = resultOf(volley)
       counts[result] += 1
-      lastDetail = detail ?? lastDetail
-      recentMs.push(durationMs)
+      requests += volley.requests
+      for (const one of volley.findings) {
+        const labels = labelsOf(volley.entrypoint, one.expected, one.result)
+        findings.set(labels, (findings.get(labels) ?? 0) + 1)
+        lastDetail = one.detail ?? lastDetail
+      }
+      recentMs.push(volley.durationMs)
       if (recentMs.length > RECENT_MAX) recentMs.shift()
     },
     get wrong() {
@@ -40,7 +61,7 @@ export function createTally(copies: number): Tally {
     },
     json: () => ({
       volleys: volleys(),
-      requests: volleys() * copies,
+      requests,
       ...counts,
       p50_ms: percentile(0.5),
       p95_ms: percentile(0.95),
@@ -54,7 +75,14 @@ export function createTally(copies: number): Tally {
         '# HELP fencepost_synthetic_probe_total Synthetic volleys by what they showed.',
         '# TYPE fencepost_synthetic_probe_total counter',
         ...RESULTS.map((result) => `fencepost_synthetic_probe_total{result="${result}"} ${counts[result]}`),
+        '# HELP fencepost_probe_findings_total What synthetic requests proved, by entry point and by what was expected.',
+        '# TYPE fencepost_probe_findings_total counter',
+        ...[...findings].map(([labels, count]) => `fencepost_probe_findings_total{${labels}} ${count}`),
         '',
       ].join('\n'),
   }
+}
+
+function labelsOf(entrypoint: string, expected: string, result: string): string {
+  return `entrypoint="${entrypoint}",expected="${expected}",result="${result}"`
 }

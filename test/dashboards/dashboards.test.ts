@@ -66,11 +66,13 @@ test('every dashboard is narrowed by cluster, namespace, job and instance, and e
 
 test('every query returns data from a real Prometheus that scraped real sidecars under load', async () => {
   await using sagas = await startSagaTables()
-  await using stack = await startMonitoredStack(join(folder, 'rules/fencepost.rules.yaml'), {
-    ...sagas.settings,
-    FENCEPOST_NODE_COLLECTION_INTERVAL: '1s',
-  })
+  await using stack = await startMonitoredStack(
+    join(folder, 'rules/fencepost.rules.yaml'),
+    { ...sagas.settings, FENCEPOST_NODE_COLLECTION_INTERVAL: '1s' },
+    { probe: true },
+  )
   const { prometheus } = stack
+  await prometheus.until('fencepost_probe_findings_total{result="ok"} > 0')
   await using _ = stack.load(60, 3)
   await prometheus.until('rate(fencepost_decisions_total{outcome="duplicate_completed"}[4s]) > 0')
   await prometheus.until('fencepost_redis_node_aof_last_write_ok')

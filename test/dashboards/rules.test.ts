@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { createMetrics } from '../../src/observe/metrics.ts'
+import { createTally } from '../../src/probe/tally.ts'
 import { firesAloneAndResolves, play, promtool, RULES } from './promtool.ts'
 import { INCIDENTS, inSlice, MOSTLY_NEW, OVER_DAYS, seriesOf, UNRELATED_REDIS, USUAL } from './scenarios.ts'
 
@@ -130,9 +131,8 @@ describe('what is written about alerts', () => {
       sagas: true,
       nodeStats: true,
     })
-    const exposed = [...(await exposition()).text.matchAll(/^# TYPE (\S+)/gm)].map(
-      ([, name]) => name as string,
-    )
+    const shown = `${(await exposition()).text}\n${createTally(2, ['api']).exposition()}`
+    const exposed = [...shown.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name as string)
     const known = new Set([...exposed, ...rules.flatMap((rule) => ('record' in rule ? [rule.record] : []))])
     const used = rules.flatMap(({ expr }) =>
       // Names and what stands before a selector; not functions, labels and keywords.

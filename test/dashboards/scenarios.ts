@@ -16,6 +16,8 @@ const isCounter = (series: string) => /_(total|bucket|count|sum)\{/.test(series)
 const MEMORY_OF = [0, 1, 2].map((node) =>
   at('fencepost_redis_node_memory_used_ratio', `node="redis-${node}"`),
 ) as [string, string, string]
+const PROBE_OK =
+  'fencepost_probe_findings_total{namespace="shop",job="fencepost-probe",entrypoint="proxy",expected="one",result="ok"}'
 const GATEWAY_REFUSALS = at('fencepost_decisions_total', 'outcome="quorum_unavailable",entrypoint="gateway"')
 
 /** What every sidecar shows without requests. */
@@ -53,6 +55,7 @@ export const NO_TRAFFIC: Scenario = {
   [at('fencepost_readiness_failing', 'reason="latency"')]: [[1, 0]],
   [at('fencepost_synthetic_probe_total', 'result="ok"')]: [[1, 0]],
   [at('fencepost_synthetic_probe_total', 'result="false_negative"')]: [[1, 0]],
+  [PROBE_OK]: [[1, 60]],
   [at('fencepost_redis_node_up', 'node="redis-0"')]: [[1, 1]],
   [at('fencepost_redis_clock_skew_seconds', 'node="redis-0"')]: [[1, 0.001]],
   [at('fencepost_redis_node_start_timestamp_seconds', 'node="redis-0"')]: [[1, -86_400]],
@@ -305,6 +308,7 @@ export const INCIDENTS: readonly Incident[] = [
     firesAfter: 3,
     resolvedAfter: 15,
   },
+  { alert: 'FencepostProbeStalled', bad: { [PROBE_OK]: 0 }, minutes: 20, firesAfter: 15, resolvedAfter: 3 },
   {
     alert: 'FencepostOutcomeDamaged',
     bad: { [at('fencepost_outcomes_damaged_total')]: 1 },
@@ -423,6 +427,16 @@ export const [inSlice, others] = [
 export const SWEEPER_ELSEWHERE: Scenario = {
   ...USUAL,
   [at('fencepost_sweeper_leading')]: [[1, 0]],
+}
+
+const PROBE = 'namespace="shop",job="fencepost-probe",instance="pod-9:9090",pod="pod-9"'
+/** The sidecar of a probe: of seven requests four are duplicates of one under way, and one has the key of another. */
+export const SYNTHETIC: Scenario = {
+  ...USUAL,
+  [`fencepost_decisions_total{${PROBE},outcome="acquired"}`]: [[1, 60]],
+  [`fencepost_decisions_total{${PROBE},outcome="duplicate_in_flight"}`]: [[1, 240]],
+  [`fencepost_decisions_total{${PROBE},outcome="duplicate_completed"}`]: [[1, 60]],
+  [`fencepost_decisions_total{${PROBE},outcome="fingerprint_mismatch"}`]: [[1, 60]],
 }
 
 const OTHER_POD = 'namespace="shop",job="fencepost",instance="pod-2:9090"'

@@ -15,6 +15,7 @@ import {
   restrictedFaults,
   schemaFaults,
 } from '../support/kubernetes-objects.ts'
+import { startFencepost } from '../support/processes.ts'
 
 const root = join(import.meta.dirname, '../..')
 const values = globSync('deploy/helm/fencepost/ci/*-values.yaml', { cwd: root })
@@ -88,18 +89,22 @@ describe.each(values)('%s', (file) => {
   test('the chart gives fencepost settings that it accepts', () => {
     const manifests = rendered('fencepost', withFile(file))
     const pods = manifests.map(podOf).filter((pod) => pod !== undefined)
-    const ours = pods
-      .flatMap((pod) => pod.containers)
-      .filter(({ image }: Manifest) => image.includes('fencepost'))
-    const config = manifests.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'rel')
-    const readFile = (path: string) =>
-      path.endsWith('.yaml')
-        ? config.data['fencepost.yaml']
-        : path.endsWith('/tokens')
-          ? `ann view ${'1'.repeat(32)}`
-          : 'content'.repeat(5)
+    const ours = pods.flatMap((pod) =>
+      [...(pod.initContainers ?? []), ...pod.containers]
+        // The probe has options and no settings.
+        .filter(({ image, args }: Manifest) => image.includes('fencepost') && args?.[0] !== 'probe')
+        .map((container: Manifest) => ({ pod, container })),
+    )
     expect(ours.length).toBeGreaterThan(0)
-    for (const container of ours) {
+    for (const { pod, container } of ours) {
+      const of = pod.volumes?.find(({ configMap }: Manifest) => configMap !== undefined)?.configMap.name
+      const config = manifests.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === of)
+      const readFile = (path: string) =>
+        path.endsWith('.yaml')
+          ? config.data['fencepost.yaml']
+          : path.endsWith('/tokens')
+            ? `ann view ${'1'.repeat(32)}`
+            : 'content'.repeat(5)
       const loaded = loadConfig(settingsOf(container), readFile)
       expect([container.name, loaded.kind === 'invalid' ? loaded.errors : []]).toEqual([container.name, []])
     }
@@ -426,6 +431,88 @@ test('pods of every kind pull their images with the Secrets that are named', () 
   const manifests = rendered('fencepost', [...TOKEN, '--set', 'image.pullSecrets={registry}'])
   const pods = manifests.map(podOf).filter((pod) => pod !== undefined)
   expect(pods.map(({ imagePullSecrets }) => imagePullSecrets)).toEqual(pods.map(() => [{ name: 'registry' }]))
+})
+
+describe('the probe', () => {
+  const manifests = () => rendered('fencepost', withFile('probe-values.yaml'))
+  const probePod = () =>
+    podOf(manifests().find(({ kind, metadata }) => kind === 'Deployment' && metadata.name === 'rel-probe'))
+
+  test('asks a sidecar of its own, whose application it is, with a tenant and a retention of its own', async () => {
+    const [sidecar] = probePod().initContainers
+    const [{ args, ports }] = probePod().containers
+    const settings = settingsOf(sidecar)
+    expect(settings).toMatchObject({
+      FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000',
+      FENCEPOST_TENANT: 'fencepost-probe',
+      FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:8082',
+    })
+    expect(args).toEqual(
+      expect.arrayContaining([
+        'probe',
+        '--application=127.0.0.1:3000',
+        '--fingerprint',
+        'http://rel.shop.svc:8081',
+      ]),
+    )
+    expect(ports).toEqual([{ name: 'fp-probe', containerPort: 9464 }])
+    const config = manifests().find(
+      ({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'rel-probe',
+    )
+    expect(parse(config.data['fencepost.yaml']).routes).toMatchObject([
+      { match: { methods: ['POST'], paths: ['/fencepost-probe'] }, retention: '5m', required: true },
+    ])
+  })
+
+  test('the command takes the arguments that the chart gives it', async () => {
+    const { args } = probePod().containers[0]
+    // Its token is a mounted file: without it the command refuses to start, and its options were all understood.
+    await using command = startFencepost(args)
+    expect(await command.exited).toMatchObject({ code: 78 })
+    expect(command.output).toMatch(/--token-file \/etc\/fencepost\/api\/token cannot be read/)
+  })
+
+  test('is scraped beside its sidecar, as a job that the alerts about duplicates leave out', () => {
+    const all = manifests()
+    const { spec } = all.find(({ kind }) => kind === 'PodMonitor')
+    expect(spec.podMetricsEndpoints.map(({ port }: Manifest) => port)).toEqual(['fp-admin', 'fp-probe'])
+    const { template } = all.find(
+      ({ kind, metadata }) => kind === 'Deployment' && metadata.name === 'rel-probe',
+    ).spec
+    expect(template.metadata.labels).toMatchObject({
+      [spec.jobLabel]: 'fencepost-probe',
+      ...spec.selector.matchLabels,
+    })
+  })
+
+  test('takes no listener, certificate or application from the settings of the service', () => {
+    const settings = ['SAGA_SCHEMA=sagas', 'SETTLE_PATH=/settle', 'LEASE=60s'].flatMap((one) => [
+      '--set',
+      `settings.FENCEPOST_${one}`,
+    ])
+    const pod = podOf(
+      rendered('fencepost', [...withFile('probe-values.yaml'), ...settings]).find(
+        ({ kind, metadata }) => kind === 'Deployment' && metadata.name === 'rel-probe',
+      ),
+    )
+    const given = Object.keys(settingsOf(pod.initContainers[0]))
+    expect(given).toContain('FENCEPOST_LEASE')
+    expect(given.filter((name) => /SAGA|SETTLE/.test(name))).toEqual([])
+  })
+
+  test('is refused with embedded nodes', () => {
+    const { status, stderr } = helm(
+      'template',
+      'rel',
+      'fencepost',
+      ...['--kube-version', '1.37.0'],
+      ...['--set', 'probe.enabled=true,redis.mode=embedded,service.enabled=false'],
+    )
+    expect([status, stderr]).toEqual([
+      1,
+      expect.stringMatching(/probe\.enabled is true with redis\.mode embedded/),
+    ])
+  })
 })
 
 test('a pod monitor has the labels that its Prometheus selects by', () => {

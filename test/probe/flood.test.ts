@@ -1,36 +1,73 @@
-// The flood judges sidecars; here it is tested by a table, a real sidecar, and ones broken on purpose.
-import { createServer } from 'node:http'
+// The flood judges sidecars; here it is tested by tables, a real sidecar, and ones broken on purpose.
+import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, test } from 'vitest'
-import { type Copy, judge, type Result } from '../../src/probe/flood.ts'
+import {
+  type Copy,
+  ENTRYPOINTS,
+  finding,
+  judge,
+  judgeProxied,
+  type Result,
+  resultOf,
+} from '../../src/probe/verdict.ts'
+import { freePort } from '../support/free-port.ts'
 import { startFencepost } from '../support/processes.ts'
 import { seriesOf } from '../support/series.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
-const [R, n, x]: Copy[] = ['reserved', 'refused', 'failed']
+const [G, n, x]: Copy[] = ['granted', 'refused', 'failed']
 
 test.each<[copies: (Copy | undefined)[], result: Result]>([
-  [[R, n, n], 'ok'],
+  [[G, n, n], 'ok'],
   [[n, n, n], 'false_positive'],
-  [[R, R, n], 'false_negative'],
-  [[R, n, x], 'error'],
+  [[G, G, n], 'false_negative'],
+  [[G, n, x], 'error'],
   [[n, n, x], 'error'],
   // Two holders are wrong, whatever became of the third.
-  [[R, R, x], 'false_negative'],
+  [[G, G, x], 'false_negative'],
 ])('%j: %s', (copies, result) => {
   expect(judge(copies.filter((copy) => copy !== undefined))).toBe(result)
 })
 
+test.each<[copies: (Copy | undefined)[], executions: number, bodies: number, result: Result]>([
+  [[G, n, n], 1, 1, 'ok'],
+  // The one that was executed may have been answered after another one's outcome.
+  [[n, n, n], 1, 1, 'ok'],
+  [[n, n, n], 0, 0, 'false_positive'],
+  [[G, n, n], 2, 1, 'false_negative'],
+  [[G, n, n], 1, 2, 'false_negative'],
+  [[G, n, x], 1, 1, 'error'],
+  [[G, n, x], 2, 1, 'false_negative'],
+  // Created, but not by the application that counts.
+  [[G, n, n], 0, 1, 'error'],
+])('through the proxy, %j with %i executions and %i bodies: %s', (copies, executions, bodies, result) => {
+  const known = copies.filter((copy) => copy !== undefined)
+  expect(judgeProxied({ copies: known, executions, bodies })).toBe(result)
+})
+
+test.each<[results: Result[], result: Result]>([
+  [['ok', 'ok', 'ok'], 'ok'],
+  [['ok', 'error', 'ok'], 'error'],
+  [['error', 'false_positive'], 'false_positive'],
+  [['false_positive', 'false_negative', 'error'], 'false_negative'],
+])('a volley with %j is %s: the worst counts', (results, result) => {
+  expect(resultOf({ findings: results.map((one) => finding('one', one)) })).toBe(result)
+})
+
+type LastLine = Record<string, unknown>
+const lastLine = (output: string) => JSON.parse(output.trim().split('\n').at(-1) ?? '') as LastLine
+
 describe('fencepost probe --once', () => {
   test('exits with 0 against sidecars that keep the promise, and serves its metrics', async () => {
     await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: 'embedded' })
-    const args = ['--api', sidecar.api, '--rate', '200', '--json']
+    const args = ['--api', sidecar.api, '--rate', '200', '--timeout', '1m', '--json']
     await using once = startFencepost(['probe', ...args, '--once'])
     expect(await once.exited, once.output).toMatchObject({ code: 0 })
-    const last = JSON.parse(once.output.trim().split('\n').at(-1) ?? '') as Record<string, unknown>
-    expect(last).toMatchObject({
+    expect(lastLine(once.output)).toMatchObject({
       volleys: 20,
-      requests: 100,
+      // Five copies, the completion, and the duplicate that is told its result.
+      requests: 140,
       ok: 20,
       false_positive: 0,
       false_negative: 0,
@@ -46,23 +83,197 @@ describe('fencepost probe --once', () => {
     expect(await going.end({ signal: 'SIGINT' })).toMatchObject({ code: 0 })
   })
 
+  test('all entry points: copies, replays and other contents are judged, and refusals that are right count as right', async () => {
+    const port = await freePort()
+    await using sidecar = await startSidecar({
+      ...PATIENT,
+      FENCEPOST_REDIS_NODES: 'embedded',
+      FENCEPOST_UPSTREAM: `http://127.0.0.1:${port}`,
+      FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
+    })
+    await using probe = startFencepost([
+      'probe',
+      ...['--api', sidecar.api, '--fingerprint', '--gateway', sidecar.gateway],
+      ...['--proxy', sidecar.proxy, '--application', `127.0.0.1:${port}`],
+      ...['--rate', '20', '--timeout', '1m', '--quiet', '--prometheus', '127.0.0.1:0'],
+    ])
+    const [, url = ''] = await probe.line(/metrics on (\S+)$/)
+    const right = (expected: string, entrypoint: string) =>
+      `fencepost_probe_findings_total{entrypoint="${entrypoint}",expected="${expected}",result="ok"}`
+    const wanted = ENTRYPOINTS.flatMap((entrypoint) => [
+      right('one', entrypoint),
+      right('replay', entrypoint),
+      // A reserved value has no content.
+      ...(entrypoint === 'api' ? [] : [right('mismatch', entrypoint)]),
+    ])
+    const series = await probe.until(
+      'a right answer of each kind',
+      async () => {
+        const seen = seriesOf(await (await fetch(url)).text())
+        return wanted.every((name) => (seen.get(name) ?? 0) > 0) ? seen : undefined
+      },
+      { withinMs: 50_000 },
+    )
+    const others = [...series].filter(([name]) => /findings_total.*result="(?!ok)/.test(name))
+    expect(
+      others.filter(([, count]) => count !== 0),
+      probe.output,
+    ).toEqual([])
+    // Its own tenant, and nothing was written: `--quiet` is silent while all is well.
+    expect(await probe.end()).toMatchObject({ code: 0 })
+    expect(probe.output).not.toContain('"result"')
+    expect(sidecar.process.output).toMatch(/"tenant":"fencepost-probe"/)
+  }, 120_000)
+
   test.each([
     ['grants every copy', 201, /20 false negatives/],
     ['refuses every copy', 409, /20 false positives/],
     ['is broken', 500, /20 errors/],
   ])('ends with 1 against one that %s', async (_, status, says) => {
-    const server = createServer((request, response) => {
+    await using server = await serverOf((request, response) => {
       request.resume().on('end', () => {
         response.writeHead(status, { 'content-type': 'application/json' })
         response.end(JSON.stringify({ reservation_id: 'r', fencing_token: 1 }))
       })
     })
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-    await using probe = startFencepost(['probe', '--api', url, '--rate', '500', '--once'])
+    await using probe = startFencepost([
+      'probe',
+      '--api',
+      server.url,
+      '--rate',
+      '500',
+      '--timeout',
+      '1m',
+      '--once',
+    ])
     expect(await probe.exited, probe.output).toMatchObject({ code: 1 })
     expect(probe.output).toMatch(says)
-    server.close()
-    server.closeAllConnections()
+  })
+
+  test.each<[string, (application: string) => RequestListener, count: LastLine]>([
+    [
+      'executes every copy',
+      (application) => async (request, response) => {
+        request.resume()
+        const headers = { 'idempotency-key': String(request.headers['idempotency-key']) }
+        try {
+          const answer = await fetch(application, { method: 'POST', headers })
+          response.writeHead(answer.status, { 'idempotency-status': 'created' }).end(await answer.text())
+        } catch {
+          // The probe, and its application with it, ended.
+          response.destroy()
+        }
+      },
+      { false_negative: 20 },
+    ],
+    [
+      'has another application behind it',
+      () => (request, response) => {
+        request.resume()
+        response.writeHead(201, { 'idempotency-status': 'created' }).end('another one')
+      },
+      { error: 20 },
+    ],
+    [
+      'answers as if every request had been there before',
+      () => (request, response) => {
+        request.resume()
+        response.writeHead(409).end()
+      },
+      { false_positive: 20 },
+    ],
+  ])('ends with 1 against a proxy that %s', async (_, broken, counts) => {
+    const port = await freePort()
+    await using server = await serverOf(broken(`http://127.0.0.1:${port}`))
+    await using probe = startFencepost([
+      'probe',
+      ...['--proxy', server.url, '--application', `127.0.0.1:${port}`],
+      ...['--rate', '100', '--timeout', '1m', '--json', '--once'],
+    ])
+    expect(await probe.exited, probe.output).toMatchObject({ code: 1 })
+    expect(lastLine(probe.output)).toMatchObject({ volleys: 20, ok: 0, ...counts })
+  })
+
+  test.each<[string, RequestListener, count: LastLine, says: RegExp]>([
+    [
+      'grants every check',
+      (_, response) => void response.writeHead(200, { 'fencepost-reservation-id': 'r' }).end(),
+      { false_negative: 40 },
+      /./,
+    ],
+    [
+      'does not protect the path',
+      (_, response) => void response.writeHead(200).end(),
+      { error: 40 },
+      /no route of that sidecar protects POST \/fencepost-probe/,
+    ],
+    ['grants a check once and never again, whatever its content', grantsOnce, { false_positive: 40 }, /409/],
+  ])('ends with 1 against a gateway listener that %s', async (_, broken, counts, says) => {
+    await using server = await serverOf(broken)
+    await using probe = startFencepost([
+      'probe',
+      ...['--gateway', server.url, '--rate', '500', '--timeout', '1m', '--json', '--once'],
+    ])
+    expect(await probe.exited, probe.output).toMatchObject({ code: 1 })
+    expect(lastLine(probe.output)).toMatchObject({ volleys: 40, ok: 0, ...counts })
+    expect(probe.output).toMatch(says)
+  })
+
+  test('ends with 1 where two requests have one fingerprint, and says which answer was not right', async () => {
+    await using server = await serverOf((request, response) => {
+      request.resume()
+      const held = request.url === '/v1/fingerprint' ? { hash: 'a'.repeat(64) } : {}
+      response
+        .writeHead(request.url === '/v1/fingerprint' ? 200 : 500)
+        .end(JSON.stringify({ ...held, code: 'broken' }))
+    })
+    await using probe = startFencepost([
+      'probe',
+      ...['--api', server.url, '--fingerprint', '--rate', '500', '--timeout', '1m', '--quiet', '--once'],
+    ])
+    expect(await probe.exited, probe.output).toMatchObject({ code: 1 })
+    expect(probe.output).toContain(
+      '"entrypoint":"fingerprint","expected":"mismatch","result":"false_positive","detail":"another amount has the same fingerprint"',
+    )
+    expect(probe.output).toMatch(/"entrypoint":"api",.*answered 500 broken/)
   })
 })
+
+test.each([
+  [['--proxy', 'http://127.0.0.1:8080'], /--proxy and --application go together/],
+  [['--application', '127.0.0.1:0'], /--proxy and --application go together/],
+  [['--path', 'no-slash'], /--path no-slash is not accepted/],
+  [['--gateway', 'ftp://a'], /--gateway ftp:\/\/a is not accepted/],
+  [['--timeout', 'soon'], /--timeout soon is not accepted/],
+  [['--copies', '1'], /--copies a whole number from 2 up/],
+])('fencepost probe %j is refused with a sentence', async (args, says) => {
+  await using probe = startFencepost(['probe', ...args])
+  expect(await probe.exited).toMatchObject({ code: 64 })
+  expect(probe.output).toMatch(says)
+})
+
+/** A gateway listener with a memory for keys, and none for their content. */
+function grantsOnce(...[request, response]: Parameters<RequestListener>): void {
+  request.resume()
+  if (request.url === '/v1/gateway/complete') {
+    response.writeHead(204).end()
+    return
+  }
+  const key = String(request.headers['idempotency-key'])
+  if (known.has(key)) response.writeHead(409).end('{"code":"reservation-duplicate"}')
+  else response.writeHead(200, { 'fencepost-reservation-id': 'r' }).end()
+  known.add(key)
+}
+const known = new Set<string>()
+
+async function serverOf(listener: RequestListener): Promise<AsyncDisposable & { readonly url: string }> {
+  const server = createServer(listener)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    [Symbol.asyncDispose]: async () => {
+      server.close()
+      server.closeAllConnections()
+    },
+  }
+}

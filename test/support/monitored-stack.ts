@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { Pool } from 'undici'
 import { type CountingApplication, startCountingApplication } from './counting-application.ts'
 import { startPostgres } from './postgres-server.ts'
+import { startFencepost } from './processes.ts'
 import { type PrometheusServer, startPrometheus } from './prometheus-server.ts'
 import { type RedisServers, startRedisServers } from './redis-servers.ts'
 import { type TestKit, testKit } from './saga-kit.ts'
@@ -38,6 +39,7 @@ export type MonitoredStack = AsyncDisposable & {
 export async function startMonitoredStack(
   rules: string,
   env: Readonly<Record<string, string>> = {},
+  { probe: probed = false } = {},
 ): Promise<MonitoredStack> {
   await using stack = new AsyncDisposableStack()
   const servers = stack.use(await startRedisServers(5, { appendOnly: true, maxMemory: '64mb' }))
@@ -50,12 +52,19 @@ export async function startMonitoredStack(
   }
   const sidecars = await Promise.all([startSidecar(settings), startSidecar(settings)])
   for (const sidecar of sidecars) stack.use(sidecar)
-  const prometheus = stack.use(
-    await startPrometheus({
-      rules: [rules],
-      jobs: [{ name: 'fencepost', targets: sidecars.map(({ admin }) => admin) }],
-    }),
-  )
+  const jobs = [{ name: 'fencepost', targets: sidecars.map(({ admin }) => admin) }]
+  if (probed) {
+    const probe = stack.use(
+      startFencepost([
+        'probe',
+        ...['--quiet', '--rate', '10', '--prometheus', '127.0.0.1:0'],
+        ...['--fingerprint', '--api', ...sidecars.map(({ api }) => api)],
+      ]),
+    )
+    const [, address = ''] = await probe.line(/metrics on (\S+)\/metrics$/)
+    jobs.push({ name: 'fencepost-probe', targets: [address] })
+  }
+  const prometheus = stack.use(await startPrometheus({ rules: [rules], jobs }))
   const owned = stack.move()
   return {
     servers,

@@ -9,6 +9,9 @@
 {{- if and .Values.injection.enabled .Values.redis.nodesFrom }}
 {{- fail "injection.enabled is true with redis.nodesFrom: a pod can't read the ConfigMap or Secret of another namespace. Give redis.nodes." }}
 {{- end }}
+{{- if and .Values.probe.enabled (eq .Values.redis.mode "embedded") }}
+{{- fail "probe.enabled is true with redis.mode embedded: the probe would ask nodes of its own, and prove nothing about those of your applications. Use bundled or external nodes." }}
+{{- end }}
 {{- if and .Values.injection.enabled (eq .Values.redis.mode "embedded") }}
 {{- fail "injection.enabled is true with redis.mode embedded: each pod would decide by itself, and nothing would be deduplicated between them. Use bundled or external nodes." }}
 {{- end }}
