@@ -25,9 +25,9 @@ const keptMs = 24 * 60 * 60_000
 export default async function setup(project: TestProject): Promise<void> {
   // Every project of the run asks for it.
   if (process.env.TESTED_SIDECAR !== undefined) return
-  process.env.TESTED_SIDECAR = await provided()
+  process.env.TESTED_SIDECAR = await treeSidecar()
   project.onTestsRerun(async () => {
-    process.env.TESTED_SIDECAR = await provided()
+    process.env.TESTED_SIDECAR = await treeSidecar()
   })
   for (const name of readdirSync(all)) {
     const folder = join(all, name)
@@ -35,8 +35,8 @@ export default async function setup(project: TestProject): Promise<void> {
   }
 }
 
-/** @returns its main program */
-async function provided(): Promise<string> {
+/** @returns the main program of the bundle */
+export async function treeSidecar(): Promise<string> {
   const made = join(all, `made-by-${process.pid}`)
   mkdirSync(made, { recursive: true })
   copyFileSync(join(root, 'package.json'), join(made, 'package.json'))
