@@ -5,23 +5,25 @@
 #   docker run --read-only --cap-drop ALL --env FENCEPOST_REDIS_NODES=… fencepost
 #
 # Both bases are arguments, so that a mirror or a base of one's own can be used, also without a network. The runtime base must
-# have Node at /nodejs/bin/node; pin both by digest where builds are to be repeatable.
+# have Node at /nodejs/bin/node; pin both by digest where builds are to be repeatable. SOURCE_DATE_EPOCH is the time of every file that
+# is added (docs/operations/deploy.md says how to get one digest from two builds).
 ARG BUILD_IMAGE=docker.io/library/node:26-trixie-slim
 ARG RUNTIME_IMAGE=gcr.io/distroless/nodejs26-debian13:nonroot
 
-FROM ${BUILD_IMAGE} AS build
+# What is built is JavaScript, the same for every architecture: it is built once, on that of the builder, and nothing is emulated.
+# hadolint ignore=DL3029
+FROM --platform=$BUILDPLATFORM ${BUILD_IMAGE} AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc LICENSE ./
 COPY packages/client/package.json ./packages/client/
 COPY packages/saga/package.json ./packages/saga/
 # No package runs code of its own here: Node is that of the image, and nothing else needs to be built.
-RUN npm ci --ignore-scripts && cp package-lock.json node_modules/.fencepost-lock
-COPY tsconfig.json tsconfig.build.json ./
+RUN npm ci --ignore-scripts
 COPY scripts ./scripts
 COPY packages ./packages
 COPY src ./src
-# The packages for users of the client and the saga kit are published, and not part of the image.
-RUN npm run build && rm -r dist/packages && npm run --silent generate -- sbom > sbom.cdx.json
+ARG SOURCE_DATE_EPOCH=0
+RUN SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" node scripts/image-files.ts /image
 
 FROM ${RUNTIME_IMAGE}
 ARG VERSION=0.1.0
@@ -34,9 +36,7 @@ LABEL org.opencontainers.image.title="fencepost" \
   org.opencontainers.image.revision="${REVISION}" \
   dev.fencepost.sbom="/app/sbom.cdx.json"
 WORKDIR /app
-COPY --chown=0:0 package.json LICENSE ./
-COPY --from=build --chown=0:0 /app/sbom.cdx.json ./
-COPY --from=build --chown=0:0 /app/dist ./dist
+COPY --from=build --chown=0:0 /image /app
 # Two threads are enough for file reads and DNS; the default of four costs stacks. Source maps are there and not enabled, because
 # to read them costs 50 MiB: NODE_OPTIONS=--enable-source-maps where a stack must name the sources.
 ENV NODE_ENV=production \

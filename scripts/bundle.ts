@@ -26,9 +26,12 @@ const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 }
 const OLDEST_NODE = engines.node.replace('>=', 'node')
 
-/** @param folder where `main.js` is placed, beside what is there; the folder above it needs the `package.json`, which has the version */
-export async function bundleSidecar(folder: string): Promise<void> {
-  const { output } = await bundled(folder)
+/**
+ * @param folder where `main.js` is placed, beside what is there; the folder above it needs the `package.json`, which has the version
+ * @param seenFrom the folder from which source maps lead to the sources, where the program is moved afterwards
+ */
+export async function bundleSidecar(folder: string, seenFrom = folder): Promise<void> {
+  const { output } = await bundled(seenFrom)
   mkdirSync(folder, { recursive: true })
   for (const file of output)
     writeFileSync(join(folder, file.fileName), file.type === 'chunk' ? file.code : file.source)

@@ -5,14 +5,20 @@
  * --omit=dev` (npm 11.19.1) also leaves out packages that both kinds need, `yaml` for one. Not run are packages for
  * development, optional ones (among them the clients of the saga kit's brokers, which are its optional peers), and our
  * own, which are no dependency.
+ *
+ * The same packages have the same bill: npm writes a random number and the time of day into it, which here come from the
+ * packages and from SOURCE_DATE_EPOCH, or are left out.
  */
 import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export type Bill = {
   readonly bomFormat: string
+  readonly serialNumber?: string
+  readonly metadata?: Readonly<Record<string, unknown>>
   readonly components: readonly Component[]
   readonly dependencies?: readonly { readonly ref: string; readonly dependsOn?: readonly string[] }[]
 }
@@ -25,7 +31,8 @@ export type Component = {
 
 const root = join(import.meta.dirname, '..')
 
-export function billOfMaterials(): Bill {
+/** @param epochSeconds the time that it states, in seconds since 1970; none without it */
+export function billOfMaterials(epochSeconds?: number): Bill {
   const written = execFileSync('npm', ['sbom', '--sbom-format=cyclonedx', '--package-lock-only'], {
     cwd: root,
     encoding: 'utf8',
@@ -36,13 +43,29 @@ export function billOfMaterials(): Bill {
   const running = runningPackages()
   const components = all.components.filter(({ purl }) => running.has(nameOf(purl)))
   const refs = new Set(components.map((component) => component['bom-ref']))
+  const { timestamp: _now, ...metadata } = all.metadata ?? {}
+  const time = epochSeconds === undefined ? {} : { timestamp: new Date(epochSeconds * 1_000).toISOString() }
   return {
     ...all,
+    serialNumber: `urn:uuid:${uuidOf(JSON.stringify(components))}`,
+    metadata: { ...time, ...metadata },
     components,
     dependencies: (all.dependencies ?? [])
       .filter(({ ref }) => refs.has(ref) || !all.components.some((one) => one['bom-ref'] === ref))
       .map(({ ref, dependsOn = [] }) => ({ ref, dependsOn: dependsOn.filter((one) => refs.has(one)) })),
   }
+}
+
+/** Version 8 of RFC 9562: the bits are ours to choose, here of a hash. */
+function uuidOf(text: string): string {
+  const hex = createHash('sha256').update(text).digest('hex')
+  return [
+    hex.slice(0, 8),
+    hex.slice(8, 12),
+    `8${hex.slice(13, 16)}`,
+    `8${hex.slice(17, 20)}`,
+    hex.slice(20, 32),
+  ].join('-')
 }
 
 /** As `npm ci --omit=dev --omit=optional` sees an entry of the lock file: it stays out of the image. */
