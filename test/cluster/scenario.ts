@@ -66,7 +66,11 @@ export async function runScenario(scenario: Scenario, surroundings: Surroundings
   return { name: scenario.name, what: scenario.what, found, seconds, books, faults }
 }
 
-function faultsIn(books: Books, { failedMax, votesMin }: Scenario): string[] {
+/** What the books of a scenario say against it, as sentences; none where they are as they have to be. */
+export function faultsIn(
+  books: Books,
+  { failedMax, votesMin }: Pick<Scenario, 'failedMax' | 'votesMin'>,
+): string[] {
   const failed = Object.values(books.failed).reduce((sum, count) => sum + count, 0)
   return [
     ...(books.requests === 0 ? ['no request was sent'] : []),
@@ -74,7 +78,7 @@ function faultsIn(books: Books, { failedMax, votesMin }: Scenario): string[] {
     ...(books.lost.length > 0 ? [`lost: ${books.lost.join(', ')}`] : []),
     ...(failed > failedMax ? [`${failed} requests failed at first, and ${failedMax} may`] : []),
     ...(votesMin !== undefined && (books.fewestVotes ?? 0) < votesMin
-      ? [`a sidecar saw ${books.fewestVotes} votes, and ${votesMin} are needed`]
+      ? [`a sidecar saw ${books.fewestVotes ?? 'no'} votes, and ${votesMin} are needed`]
       : []),
   ]
 }

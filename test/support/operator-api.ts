@@ -120,7 +120,8 @@ export async function startOperatorApi({ ask, bodyBytesMax = 64 * 1024 }: Operat
       return lease.key
     },
     /** Another operator decides on it. */
-    lockDecision: async (name: string) => lockDecision(await inspect(keyOf(name)), { leaseMs: 15_000 }, leases),
+    lockDecision: async (name: string) =>
+      lockDecision(await inspect(keyOf(name)), { leaseMs: 15_000 }, leases),
     [Symbol.asyncDispose]: () => api.close(0),
   }
 
