@@ -1,6 +1,7 @@
 /**
  * The sidecar as one program: `main.js` with what every start needs, of its own sources and of every package that it runs with, a
- * file for each part that is loaded later, and the files that the code reads relative to itself (Lua scripts, schemas). It needs no
+ * file for each part that is loaded later, the operator's page, and the files that the code reads relative to itself (Lua scripts,
+ * schemas). It needs no
  * `node_modules`, and it is ready three times as fast as from the 1,900 files of which it is made.
  *
  * Used by `npm run build`, and by the tests, which start hundreds of sidecars. Types are not checked here.
@@ -24,6 +25,8 @@ const sources = join(root, 'src')
 const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
   readonly engines: { readonly node: string }
 }
+/** A browser of the last years: what people who operate payments have. */
+const PAGE_TARGET = 'es2022'
 const OLDEST_NODE = engines.node.replace('>=', 'node')
 
 /**
@@ -32,14 +35,15 @@ const OLDEST_NODE = engines.node.replace('>=', 'node')
  */
 export async function bundleSidecar(folder: string, seenFrom = folder): Promise<void> {
   const { output } = await bundled(seenFrom)
-  mkdirSync(folder, { recursive: true })
-  for (const file of output)
+  const page = await bundledPage()
+  mkdirSync(join(folder, 'page'), { recursive: true })
+  for (const file of [...output, ...page])
     writeFileSync(join(folder, file.fileName), file.type === 'chunk' ? file.code : file.source)
-  for (const file of globSync('**/*.*', { cwd: sources, exclude: ['**/*.{ts,md}'] })) {
+  for (const file of globSync('**/*.*', { cwd: sources, exclude: ['**/*.{ts,tsx,md}'] })) {
     mkdirSync(dirname(join(folder, file)), { recursive: true })
     copyFileSync(join(sources, file), join(folder, file))
   }
-  writeFileSync(join(folder, 'THIRD-PARTY-LICENSES.txt'), licencesOf(packagesIn(output)))
+  writeFileSync(join(folder, 'THIRD-PARTY-LICENSES.txt'), licencesOf(packagesIn([...output, ...page])))
   // `bin` of package.json: npm links it, and the shell starts it. Where Node is known, as in the image, main.js is started.
   for (const program of ['fencepost.cjs', 'main.js']) chmodSync(join(folder, program), 0o755)
 }
@@ -74,6 +78,25 @@ async function bundled(dir: string): Promise<RolldownOutput> {
       // doubles the whole of it: 6 MB at rest.
       minify: { compress: false, mangle: false, codegen: { removeWhitespace: false, asciiOnly: true } },
     })
+  } finally {
+    await bundle.close()
+  }
+}
+
+/** The operator's page as one script: src/page/ and the packages that it uses, for browsers. */
+async function bundledPage(): Promise<RolldownOutput['output']> {
+  const bundle = await rolldown({
+    input: join(sources, 'page/main.tsx'),
+    platform: 'browser',
+    transform: { target: PAGE_TARGET, jsx: { runtime: 'automatic', importSource: 'preact' } },
+    tsconfig: false,
+    onLog: (level, { message }) => {
+      if (level === 'warn') throw new Error(message)
+    },
+  })
+  try {
+    const { output } = await bundle.generate({ format: 'esm', entryFileNames: 'page/app.js', minify: true })
+    return output
   } finally {
     await bundle.close()
   }
@@ -130,7 +153,7 @@ export function withoutFacades(code: string): string {
 }
 
 /** The folders of the packages that have some code in the bundle. */
-function packagesIn(output: RolldownOutput['output']): readonly string[] {
+function packagesIn(output: readonly RolldownOutput['output'][number][]): readonly string[] {
   const modules = output.flatMap((file) => (file.type === 'chunk' ? file.moduleIds : []))
   const folders = modules.flatMap((id) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(id)?.[0] ?? [])
   return [...new Set(folders)].sort()

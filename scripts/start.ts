@@ -37,6 +37,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
       charts: 'scripts/chart-readme.ts',
       dashboards: 'dashboards/grafana.ts',
       pictures: 'scripts/draw-dashboards.ts',
+      screenshots: 'scripts/screenshots.ts',
       incidents: 'scripts/incidents.ts',
       sbom: 'scripts/sbom.ts',
     },

@@ -1,6 +1,6 @@
 /**
- * `npm test`: server programs, lint, types, tests; the last line of its output is `N passed, N failed`, where lint and
- * types count as one check each. Ends with 0 only where a test passed and none failed.
+ * `npm test`: server programs, lint, types, tests; the last line of its output is `N passed, N failed`, where lint,
+ * types and the types of the page count as one check each. Ends with 0 only where a test passed and none failed.
  *
  *   npm test              everything but the long tests (*.long.test.ts): some minutes
  *   npm test -- --all     the long ones, too
@@ -35,6 +35,7 @@ async function main(args: readonly string[]): Promise<number> {
   const checks = await Promise.all([
     check('lint', 'biome', ['check', '.']),
     check('types', 'tsc', ['--noEmit']),
+    check('types of the page', 'tsc', ['--noEmit', '-p', 'tsconfig.page.json']),
   ])
   return conclude([...checks, await tests(args.includes('--all') ? [] : ['--project', '!long'], selected)])
 }

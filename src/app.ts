@@ -11,7 +11,8 @@ import { bodyMemoryBytes } from './app/body-memory.ts'
 import { openClientIdentification } from './app/client-identification.ts'
 import { nodeNamesOf, type OpenNodes, openNodes } from './app/cluster.ts'
 import { appendAudit, type Coordination, openCoordinations } from './app/coordination.ts'
-import { type ListenerAddresses, opened, openListeners } from './app/listeners.ts'
+import { type ListenerAddresses, type Listeners, opened, openListeners } from './app/listeners.ts'
+import { overviewFacts } from './app/overview.ts'
 import { openSagas } from './app/sagas.ts'
 import { openSecrets, type Secrets } from './app/secrets.ts'
 import { openStack } from './app/stack.ts'
@@ -24,6 +25,7 @@ import type { ReadFile } from './config/value.ts'
 import { createBackground } from './core/background.ts'
 import { createFairQueue } from './core/claims/fair-queue.ts'
 import { faultOf } from './core/fault.ts'
+import { createTraffic } from './core/health/traffic.ts'
 import { createRecentDecisions } from './core/operator/recent-decisions.ts'
 import { createTenantQuotas } from './core/request/tenant-quotas.ts'
 import { majorityOf } from './core/units.ts'
@@ -62,8 +64,8 @@ export interface App extends AsyncDisposable {
 
 /** @throws StartRefused if a node must not be used or a listener can't be opened */
 export async function createApp(config: Config, environment: AppEnvironment): Promise<App> {
-  const parts = await build(config, environment)
   const state: State = { phase: 'starting', coordination: undefined }
+  const parts = await build(config, environment, state)
   const admin = adminOf(parts, state)
   const dispose = async () => {
     await state.coordination?.[Symbol.asyncDispose]()
@@ -104,7 +106,7 @@ type Parts = Awaited<ReturnType<typeof build>>
 export const LATE_OFFERS_MAX = 1_000
 
 /** Builds every part in order of dependency. Nothing listens yet. */
-async function build(config: Config, environment: AppEnvironment) {
+async function build(config: Config, environment: AppEnvironment, state: State) {
   const size = sizeOf(config)
   const telemetry = await telemetryOf(config, environment, size)
   const { log, events, tracing, tracedNode } = telemetry
@@ -127,13 +129,17 @@ async function build(config: Config, environment: AppEnvironment) {
   )
   const core = { bodyMemory, leases: stack.leases, quotas, clock, random, events, tracing }
   const recent = createRecentDecisions(config, () => clock.wallMs())
-  if (config.operatorListen.kind !== 'off') telemetry.tell(recent.observe)
+  const traffic = createTraffic(clock)
+  if (config.operatorListen.kind !== 'off') {
+    telemetry.tell(recent.observe)
+    telemetry.tell(traffic.observe)
+  }
   const background = createBackground(LATE_OFFERS_MAX, failedLater)
   const sagas = await openSagas(config, clock, (err) =>
     log.warn({ err }, 'the database of the sagas did not answer'),
   )
   const clients = await openClientIdentification(config, environment.readFile, clock, log)
-  const listeners = await openListeners(config, environment.version, secrets, clients.scope, {
+  const listeners: Listeners = await openListeners(config, environment.version, secrets, clients.scope, {
     executing: {
       ...core,
       whenEnded: stack.leases.whenEnded,
@@ -149,6 +155,15 @@ async function build(config: Config, environment: AppEnvironment) {
       random,
       events,
       recent,
+      overview: () =>
+        overviewFacts(
+          watchedIn({ nodes, listeners, stack, core, sagas }, state),
+          telemetry,
+          size,
+          traffic,
+          config,
+        ),
+      sagas: sagas?.admin,
       onTrouble: (err) => log.warn({ err }, 'the application could not be asked'),
     },
     onFailure: (err, problemInstance) =>
@@ -212,9 +227,12 @@ async function connectedNodes(config: Config, { events }: Pick<Telemetry, 'event
   return nodes
 }
 
-/** Probes and scrapes, answered from the current state of all parts. */
-function adminOf({ telemetry, nodes, listeners, stack, core, sagas, secrets }: Parts, state: State) {
-  const watched = (): Watched => ({
+/** The current state of all parts, for probes, scrapes and the operator's overview. */
+function watchedIn(
+  { nodes, listeners, stack, core, sagas }: Pick<Parts, 'nodes' | 'listeners' | 'stack' | 'core' | 'sagas'>,
+  state: State,
+): Watched {
+  return {
     phase: state.phase,
     nodes: nodes.views(),
     agreed: nodes.agreed(),
@@ -227,7 +245,12 @@ function adminOf({ telemetry, nodes, listeners, stack, core, sagas, secrets }: P
     sweeping: state.coordination?.sweeping(),
     nodeStats: state.coordination?.nodeStats(),
     sagas: sagas?.backlog(),
-  })
+  }
+}
+
+/** Probes and scrapes, answered from the current state of all parts. */
+function adminOf({ telemetry, nodes, listeners, stack, core, sagas, secrets }: Parts, state: State) {
+  const watched = () => watchedIn({ nodes, listeners, stack, core, sagas }, state)
   return createAdminServer({
     readiness: () => telemetry.readiness(watched()),
     started: () => state.phase !== 'starting',

@@ -23,6 +23,7 @@ const arrows: Record<string, readonly string[]> = {
   ...Object.fromEntries(adapters.map((adapter) => [adapter, ['core']])),
   demo: ['core'],
   probe: ['core'],
+  page: [],
   core: [],
   client: [],
   saga: ['core', 'client'],
@@ -79,6 +80,7 @@ const homes: Record<string, RegExp> = {
   yaml: /^config\//,
   jose: /^jwt\//,
   pg: /^saga\//,
+  preact: /^page\//,
   amqplib: /^saga\/brokers\/rabbitmq/,
   '@nats-io': /^saga\/brokers\/nats/,
   '@platformatic': /^saga\/brokers\/kafka/,
@@ -108,10 +110,10 @@ const nameOf = (path: string) =>
     .replace(/^src\//, '')
 
 const everyFile = ['src', ...Object.keys(packages).map((name) => `packages/${name}/src`)]
-  .flatMap((folder) => globSync(`${folder}/**/*.{ts,lua,sql}`, { cwd: root }))
+  .flatMap((folder) => globSync(`${folder}/**/*.{ts,tsx,lua,sql}`, { cwd: root }))
   .map((path) => nameOf(join(root, path)))
   .sort()
-const files = everyFile.filter((file) => file.endsWith('.ts'))
+const files = everyFile.filter((file) => /\.tsx?$/.test(file))
 const sources = new Map(everyFile.map((file) => [file, readFileSync(placeOf(file), 'utf8')]))
 const sourceOf = (file: string) => sources.get(file) ?? ''
 const doors = new Set(
@@ -182,6 +184,8 @@ test('packages are imported only in their own layers', () => {
     packagesOf(file, layerOf(file) === 'app' ? 'values' : 'all').filter((name) => {
       if (layerOf(file) === 'core') return !pureNodeModules.test(name)
       if (layerOf(file) === 'client') return true
+      // It runs in a browser.
+      if (layerOf(file) === 'page') return !isOf(name, 'preact')
       return Object.entries(homes).some(([prefix, home]) => isOf(name, prefix) && !home.test(file))
     }),
   )
@@ -232,7 +236,7 @@ test('a file begins with what it owns, and keeps to the limit of lines', () => {
   const wrong = faults(everyFile, (file) => {
     const text = sourceOf(file)
     const lines = text.split('\n').length - 1
-    const header = file.endsWith('.ts') ? /^(#!.*\n)?\/\*\*/ : /^--/
+    const header = /\.tsx?$/.test(file) ? /^(#!.*\n)?\/\*\*/ : /^--/
     return [
       ...(lines > (longTables[file] ?? linesMax) ? [`${lines} lines, split it by what it owns`] : []),
       ...(header.test(text) ? [] : ['does not begin with a comment']),
@@ -242,7 +246,8 @@ test('a file begins with what it owns, and keeps to the limit of lines', () => {
 })
 
 test('files are named by what they own, and only the exports of packages re-export', () => {
-  const nameless = /(^|\/)(index|utils?|helpers?|common|types?|misc|shared|services?|controllers?)(\.ts$|\/)/
+  const nameless =
+    /(^|\/)(index|utils?|helpers?|common|types?|misc|shared|services?|controllers?)(\.tsx?$|\/)/
   expect(files.filter((file) => nameless.test(file))).toEqual([])
   const barrels = files.filter((file) => importsOf(sourceOf(file)).some((one) => one.reExport))
   expect(barrels.filter((file) => !doors.has(file) && file !== 'saga/core.ts')).toEqual([])
@@ -252,10 +257,13 @@ test('files are named by what they own, and only the exports of packages re-expo
 const SKIPPED_BY_NAME = 'test/cluster/drain.long.test.ts'
 
 test('no comment leaves work to do, and no test is left out', () => {
-  const written = globSync('{src,packages,test,scripts,bench,examples,dashboards}/**/*.{ts,mjs,lua,sql,sh}', {
-    cwd: root,
-    exclude: (path) => path.includes('node_modules'),
-  })
+  const written = globSync(
+    '{src,packages,test,scripts,bench,examples,dashboards}/**/*.{ts,tsx,mjs,lua,sql,sh}',
+    {
+      cwd: root,
+      exclude: (path) => path.includes('node_modules'),
+    },
+  )
   const leftOut =
     /\b(test|it|describe|suite)(\.\w+)*\.(only|skip|skipIf|runIf|todo)\b|\b(ctx|context|task)\.skip\(/
   const wrong = faults(written, (file) => {

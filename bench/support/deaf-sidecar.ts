@@ -18,6 +18,7 @@ const deaf: typeof openTelemetry = async (_, { instance, logTo }): Promise<Telem
   tracedNode: (node) => node,
   tell: () => {},
   readiness: ({ nodes }) => ({ ready: true, reasons: [], nodes }),
+  verdict: () => ({ ready: true, reasons: [], failing: new Set(), sentences: new Map(), p95Ms: undefined }),
   scrape: async () => ({ contentType: 'text/plain', text: '' }),
   start: () => {},
   [Symbol.asyncDispose]: async () => {},

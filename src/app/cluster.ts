@@ -5,11 +5,13 @@
 import type { Config } from '../config/load.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
+import { isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
 import { nodeName, placementOf } from '../core/nodes/groups.ts'
 import { shareOfMemory } from '../core/nodes/node-memory.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
 import { createEmbeddedWaitQueues } from '../embedded/wait-queues.ts'
 import type { NodeView } from '../http/admin/server.ts'
+import type { NodeFacts } from '../redis/inspection.ts'
 import { standstillOf } from '../redis/loss.ts'
 import type { LookListener } from '../redis/member.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
@@ -112,7 +114,12 @@ function votingGroup(
         const of = name === '' ? {} : { group: name }
         const started = 'facts' in state ? { startedWallMs: state.facts.startedNodeMs } : {}
         const share = 'facts' in state ? shareOfMemory(state.facts.memory) : undefined
-        const known = { ...started, ...(share === undefined ? {} : { memoryShare: share }) }
+        const quarantine = 'facts' in state ? quarantineRemainingMs(state.facts, redis) : undefined
+        const known = {
+          ...started,
+          ...(share === undefined ? {} : { memoryShare: share }),
+          ...(quarantine === undefined ? {} : { quarantineRemainingMs: quarantine }),
+        }
         if (state.kind === 'voting' && clock.monoMs() < guarded.suspendedUntilMonoMs(index))
           return {
             ...of,
@@ -126,4 +133,11 @@ function votingGroup(
           : { ...of, name: node, state: state.kind, ...known }
       }),
   }
+}
+
+/** As of the last look at the node; undefined where it is in none. */
+function quarantineRemainingMs(facts: NodeFacts, redis: RedisNodes): number | undefined {
+  if (isEnrolled(facts) || !isQuarantined(facts)) return undefined
+  const { quarantineMs } = redis.cluster()
+  return Math.max(0, quarantineMs - (facts.nodeMs - facts.quarantine.sinceNodeMs))
 }

@@ -8,9 +8,12 @@ import type { RecentDecisions } from '../core/operator/recent-decisions.ts'
 import { recordView } from '../core/operator/record-view.ts'
 import type { PrincipalRules, VerifyToken } from '../core/request/principal.ts'
 import { agreedSecret, givenSecret } from '../core/reservations/reservation-secret.ts'
+import type { SagaAdmin } from '../core/saga-admin.ts'
+import type { OverviewFacts } from '../http/operator/overview.ts'
 import { createOperatorApi, type OperatorApi } from '../http/operator/server.ts'
 import type { Application } from '../http/proxy/application.ts'
 import { askOf } from './coordination.ts'
+import { readPage } from './operator-page.ts'
 import { walkOver } from './record-walk.ts'
 import type { Secrets } from './secrets.ts'
 import type { Stack } from './stack.ts'
@@ -23,6 +26,9 @@ export type OperatorListenerPorts = {
   readonly random: Random
   readonly events: Events
   readonly recent: RecentDecisions
+  readonly overview: () => OverviewFacts
+  /** Undefined without a configured database. */
+  readonly sagas: SagaAdmin | undefined
   readonly application: Pick<Application, 'forward'> | undefined
   readonly onFailure: (error: unknown, instance: string) => void
   /** What is written to the log, and answered to nobody. */
@@ -65,6 +71,7 @@ export function openOperatorApi(
       instance,
       storedBytesMax: config.storedResponseLimitBytes,
       tokens,
+      page: readPage(),
       ...(tls === undefined ? {} : { tls }),
       limits: {
         bodyBytesMax: Math.ceil(config.storedResponseLimitBytes * 1.4) + AROUND_BYTES,

@@ -60,6 +60,8 @@ export type Telemetry = AsyncDisposable & {
   /** Adds a subscriber to every further event. */
   tell(subscriber: Subscriber): void
   readiness(watched: Watched): Readiness
+  /** What readiness is made of. */
+  verdict(watched: Watched): ReadinessVerdict
   scrape(watched: Watched, accept: string | undefined): Promise<{ contentType: string; text: string }>
   /** Starts evaluations, and synthetic claims while real ones are too few. */
   start(groups: readonly Pick<Leases, 'claim' | 'release'>[]): void
@@ -122,6 +124,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     tracing: traces ?? UNTRACED,
     tracedNode: (node) => (traces !== undefined && config.traceNodeSpans ? traces.tracedNode(node) : node),
     tell: (subscriber) => void subscribers.push(subscriber),
+    verdict,
     readiness: (watched) => {
       const { ready, reasons, p95Ms } = verdict(watched)
       const p95 = p95Ms === undefined ? {} : { acquireP95Ms: Math.round(p95Ms * 10) / 10 }

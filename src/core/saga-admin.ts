@@ -51,5 +51,6 @@ export interface SagaAdmin {
   compensate(sagaId: string, reason: string): Promise<SagaAdminResult>
   deadLetters(limit: number): Promise<SagaAdminResult>
   replay(ids: readonly number[]): Promise<SagaAdminResult>
+  discard(ids: readonly number[]): Promise<SagaAdminResult>
   lag(): Promise<SagaAdminResult>
 }

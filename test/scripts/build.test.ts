@@ -49,7 +49,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 test('every file that the code reads relative to itself is there', () => {
-  const files = globSync('**/*.*', { cwd: join(root, 'src'), exclude: ['**/*.{ts,md}'] })
+  const files = globSync('**/*.*', { cwd: join(root, 'src'), exclude: ['**/*.{ts,tsx,md}'] })
   expect(files).toContain('redis/lua/claim.lua')
   expect(files.filter((path) => !existsSync(join(folder, 'dist', path)))).toEqual([])
 })

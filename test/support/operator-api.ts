@@ -2,14 +2,20 @@
 import { randomUUID } from 'node:crypto'
 import { loadConfig } from '../../src/config/load.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
+import type { Clock } from '../../src/core/clock.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
+import { createTraffic } from '../../src/core/health/traffic.ts'
 import type { Verdict } from '../../src/core/operator/decide.ts'
+import type { OperatorToken } from '../../src/core/operator/operator-tokens.ts'
 import { createRecentDecisions } from '../../src/core/operator/recent-decisions.ts'
 import { recordView } from '../../src/core/operator/record-view.ts'
 import { lockDecision } from '../../src/core/operator/take-over.ts'
 import type { Lease } from '../../src/core/ports.ts'
 import { agreedSecret } from '../../src/core/reservations/reservation-secret.ts'
+import type { SagaAdmin } from '../../src/core/saga-admin.ts'
 import { createEmbeddedNodes } from '../../src/embedded/node.ts'
+import type { OverviewFacts } from '../../src/http/operator/overview.ts'
+import type { PageFiles } from '../../src/http/operator/page.ts'
 import { createOperatorApi } from '../../src/http/operator/server.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -28,10 +34,22 @@ const { routes } = loaded.config
 export type OperatorApiGiven = {
   readonly ask?: () => Promise<Verdict>
   readonly bodyBytesMax?: number
+  readonly overview?: Partial<OverviewFacts>
+  readonly sagas?: SagaAdmin
+  readonly page?: PageFiles
+  /** Of the listener; default: the system's. */
+  readonly clock?: Clock
 }
 
-export async function startOperatorApi({ ask, bodyBytesMax = 64 * 1024 }: OperatorApiGiven = {}) {
-  const [clock, random] = [systemClock, systemRandom]
+export async function startOperatorApi({
+  ask,
+  bodyBytesMax = 64 * 1024,
+  overview = {},
+  sagas,
+  page,
+  clock = systemClock,
+}: OperatorApiGiven = {}) {
+  const random = systemRandom
   const published: CoreEvent[] = []
   const events = { publish: (event: CoreEvent) => void published.push(event) }
   const nodes = createEmbeddedNodes(5, clock, 10_000, events)
@@ -51,6 +69,24 @@ export async function startOperatorApi({ ask, bodyBytesMax = 64 * 1024 }: Operat
         nodes.map(async (node) => ({ node: node.name, answer: await node.execute({ kind: 'read', key }) })),
       ),
     )
+  const operators: OperatorToken[] = [
+    { name: 'ann', role: 'view', token: VIEW_TOKEN },
+    { name: 'bob', role: 'operate', token: OPERATE_TOKEN },
+  ]
+  const traffic = createTraffic(clock)
+  const overviewFacts: OverviewFacts = {
+    ready: true,
+    reasons: [],
+    failing: new Map(),
+    nodes: nodes.map(({ name }) => ({ name, state: 'voting' })),
+    required: 3,
+    inFlight: 0,
+    sweeperElected: undefined,
+    orphansOpen: undefined,
+    sagas: undefined,
+    traffic: traffic.view(),
+    ...overview,
+  }
   const api = createOperatorApi(
     {
       scope,
@@ -58,10 +94,8 @@ export async function startOperatorApi({ ask, bodyBytesMax = 64 * 1024 }: Operat
       secret: agreedSecret({ leases, clock, random }),
       instance: 'sidecar-1',
       storedBytesMax: 1_024,
-      tokens: () => [
-        { name: 'ann', role: 'view', token: VIEW_TOKEN },
-        { name: 'bob', role: 'operate', token: OPERATE_TOKEN },
-      ],
+      page,
+      tokens: () => operators,
       limits: {
         bodyBytesMax,
         headerBytesMax: 16_384,
@@ -80,6 +114,8 @@ export async function startOperatorApi({ ask, bodyBytesMax = 64 * 1024 }: Operat
       terms: { leaseMs: 30_000, retentionMs: 60_000 },
       ask,
       inspect,
+      overview: () => overviewFacts,
+      sagas,
       forgetHere: () => {},
       isHeldHere: () => false,
       search: async () => ({ records: [] }),
@@ -99,6 +135,8 @@ export async function startOperatorApi({ ask, bodyBytesMax = 64 * 1024 }: Operat
   }
   return {
     origin,
+    /** Who may call, from now on. */
+    operators,
     nodes,
     leases,
     auditLog,

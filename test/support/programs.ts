@@ -176,6 +176,12 @@ export const serverPrograms = {
     elsewhere: 'any C compiler',
     why: 'Spin writes its search as a C program',
   },
+  chromium: {
+    programs: ['chromium', 'chromium-browser', 'google-chrome'],
+    debianPackage: 'chromium',
+    elsewhere: 'Chromium or Chrome of your distribution',
+    why: "the operator's page is used as a person uses it, in a real browser",
+  },
   amtool: {
     programs: ['amtool'],
     debianPackage: 'prometheus-alertmanager',

@@ -32,6 +32,7 @@ function adminThatAnswers(answer: SagaAdminResult): TestApiOptions {
     compensate: always,
     deadLetters: always,
     replay: always,
+    discard: always,
     lag: always,
   }
   return { sagas }

@@ -19,7 +19,7 @@ export type SourceGraph = {
 }
 
 export function sourceGraphOf(root: string): SourceGraph {
-  const modules = globSync('{src,packages/*/src}/**/*.ts', { cwd: root }).sort()
+  const modules = globSync('{src,packages/*/src}/**/*.{ts,tsx}', { cwd: root }).sort()
   const doors = doorsOf(root)
   const imports = new Map(
     modules.map((module) => {
@@ -96,7 +96,7 @@ function functionsLongerThan(lines: number, root: string): readonly { where: str
     const flags = ['--only=complexity/noExcessiveLinesPerFunction', '--max-diagnostics=none', '--colors=off']
     const args = ['lint', `--config-path=${folder}`, ...flags, ...of]
     const { stdout, stderr } = spawnSync(biome, args, { cwd: root, encoding: 'utf8', maxBuffer: 2 ** 28 })
-    const told = (stdout + stderr).matchAll(/^(\S+\.ts:\d+):\d+ lint[\s\S]*?too many lines \((\d+)\)/gm)
+    const told = (stdout + stderr).matchAll(/^(\S+\.tsx?:\d+):\d+ lint[\s\S]*?too many lines \((\d+)\)/gm)
     return [...told]
       .map(([, where = '', count]) => ({ where, lines: Number(count) }))
       .sort((a, b) => b.lines - a.lines)

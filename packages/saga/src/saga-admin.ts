@@ -4,7 +4,7 @@
  * Owns the translation of PostgreSQL's results into answers. Errors do not pass, because they may quote secrets.
  */
 import type { SagaAdmin, SagaAdminResult } from './core.ts'
-import { listDeadLetters, replayDeadLetters } from './dead-letters.ts'
+import { discardDeadLetters, listDeadLetters, replayDeadLetters } from './dead-letters.ts'
 import type { SagaKit } from './kit.ts'
 import { outboxLag } from './outbox.ts'
 import { compensateSaga, getSaga, listSagas, retrySaga } from './saga-instances.ts'
@@ -41,6 +41,8 @@ export function createSagaAdmin(kit: SagaKit, onError: (error: unknown) => void)
       answered(async () => ({ kind: 'done', body: { dead_letters: await listDeadLetters(kit, { limit }) } })),
     replay: (ids) =>
       answered(async () => ({ kind: 'done', body: { replayed: await replayDeadLetters(kit, ids) } })),
+    discard: (ids) =>
+      answered(async () => ({ kind: 'done', body: { discarded: await discardDeadLetters(kit, ids) } })),
     lag: () => answered(async () => ({ kind: 'done', body: await outboxLag(kit) })),
   }
 }

@@ -13,6 +13,7 @@
  */
 
 import type { Clock, Random } from '../clock.ts'
+import { createLatencyWindow, WINDOW_SLICES } from './latency-window.ts'
 
 export type ReadinessReason = 'latency' | 'quorum' | 'clock' | 'shutdown'
 
@@ -50,6 +51,8 @@ export type ReadinessVerdict = {
   readonly reasons: readonly string[]
   /** The same for the metric; with `latency` also where it is only reported. */
   readonly failing: ReadonlySet<ReadinessReason>
+  /** Each of them with its sentence. */
+  readonly sentences: ReadonlyMap<ReadinessReason, string>
   /** Of the claims in the window; undefined where there are too few. */
   readonly p95Ms: number | undefined
 }
@@ -66,8 +69,6 @@ export type ReadinessGate = {
   verdict(facts: ReadinessFacts): ReadinessVerdict
 }
 
-/** The window is judged, and moves on, in so many steps. */
-const SLICES = 12
 /** One slow or fast evaluation is chance, two may be, three in a row are a trend. */
 const IN_A_ROW = 3
 const JITTER = 0.2
@@ -128,12 +129,13 @@ export function createReadinessGate(
       ready: phase !== 'starting' && gated.length === 0,
       reasons,
       failing: new Set(failing.keys()),
+      sentences: failing,
       p95Ms,
     }
   }
 
   return {
-    evaluateEveryMs: options.readinessWindowMs / SLICES,
+    evaluateEveryMs: options.readinessWindowMs / WINDOW_SLICES,
     observe: (durationMs, ended) => {
       // With several groups the claims on the others still count.
       if (lost && ended === 'unavailable') return
@@ -175,71 +177,4 @@ function slowness(p95Ms: number | undefined, { latencyGate, ...options }: Readin
   const p95 = p95Ms === undefined ? 'not known now' : `${Math.round(p95Ms)} ms`
   const only = latencyGate === 'report' ? ' (reported only)' : ''
   return `claims are slow${only}: their p95 is ${p95}; it was above ${options.unreadyAboveMs} ms and must be below ${options.readyBelowMs} ms`
-}
-
-type LatencyWindow = {
-  add(durationMs: number): void
-  count(): number
-  quantile(quantile: number): number
-  clear(): void
-  /** A new slice begins; the oldest is forgotten. */
-  moveOn(): void
-}
-
-const BOUND_MIN_MS = 0.5
-const BOUND_MAX_MS = 60_000
-const BOUND_FACTOR = 1.1
-
-/**
- * Counts per size class instead of samples: memory is bounded. A quantile is the upper bound of its class, at most a
- * tenth too high; `exact` are bounds themselves, so that comparing with them is exact.
- */
-function createLatencyWindow(exact: readonly number[]): LatencyWindow {
-  const steps = Math.ceil(Math.log(BOUND_MAX_MS / BOUND_MIN_MS) / Math.log(BOUND_FACTOR))
-  const regular = Array.from({ length: steps + 1 }, (_, step) => BOUND_MIN_MS * BOUND_FACTOR ** step)
-  const bounds = [...new Set([...regular, ...exact])].sort((a, b) => a - b)
-  const slices = Array.from({ length: SLICES }, () => new Uint32Array(bounds.length + 1))
-  let current = 0
-  let count = 0
-
-  return {
-    add: (durationMs) => {
-      const slice = slices[current] as Uint32Array
-      const at = classOf(bounds, durationMs)
-      slice[at] = (slice[at] ?? 0) + 1
-      count += 1
-    },
-    count: () => count,
-    quantile: (quantile) => {
-      const rank = Math.ceil(quantile * count)
-      let seen = 0
-      for (const [at, bound] of bounds.entries()) {
-        for (const slice of slices) seen += slice[at] ?? 0
-        if (seen >= rank) return bound
-      }
-      return Number.POSITIVE_INFINITY
-    },
-    clear: () => {
-      for (const slice of slices) slice.fill(0)
-      count = 0
-    },
-    moveOn: () => {
-      current = (current + 1) % SLICES
-      const oldest = slices[current] as Uint32Array
-      count -= oldest.reduce((total, one) => total + one, 0)
-      oldest.fill(0)
-    },
-  }
-}
-
-/** Index of the first bound that is not below `value`; one beyond the last where all are. */
-function classOf(bounds: readonly number[], value: number): number {
-  let low = 0
-  let high = bounds.length
-  while (low < high) {
-    const middle = (low + high) >> 1
-    if ((bounds[middle] ?? 0) >= value) high = middle
-    else low = middle + 1
-  }
-  return low
 }

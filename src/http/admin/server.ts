@@ -28,6 +28,8 @@ export type NodeView = {
   readonly startedWallMs?: number
   /** Share of its memory in use, if known and limited. */
   readonly memoryShare?: number
+  /** In quarantine: it has no vote for at least so long. */
+  readonly quarantineRemainingMs?: number
 }
 
 export const HEADER_BYTES_MAX = 8 * 1024

@@ -1,8 +1,8 @@
 /**
  * Who calls: the person or tool that a bearer token belongs to, and what its role allows.
  *
- * Owns the refusals 401 and 403. There are no cookies and no cross-origin headers, so no page in an operator's browser
- * can make a call: it would have to know the token.
+ * Owns the refusals 401 and 403. There are no cookies and no cross-origin headers, so no page of another site can make a
+ * call from an operator's browser: it would have to know the token. Only the files of our own page need none.
  */
 
 import { createHash, timingSafeEqual } from 'node:crypto'
@@ -28,11 +28,12 @@ export type AccessPorts = {
   readonly refuse: (reply: FastifyReply, problem: Problem) => FastifyReply
 }
 
-/** Before everything else, so that whoever has no token learns nothing of the listener. */
+/** Before everything else, so that whoever has no token learns nothing of the listener but its page. */
 export function admitOperators(app: FastifyInstance, { tokens, inFlight, refuse }: AccessPorts): void {
   app.addHook('onRequest', async (request, reply) => {
     inFlight.begin()
     reply.raw.once('close', inFlight.end)
+    if (request.routeOptions.config.open === true) return undefined
     const operator = operatorOf(bearerOf(request), tokens())
     if (operator === undefined) {
       reply.header('WWW-Authenticate', 'Bearer')

@@ -7,6 +7,17 @@ import type { TSchema } from 'typebox'
 import type { OperatorRole } from '../../core/operator/operator-tokens.ts'
 import type { ProblemCode } from '../message/problems.ts'
 import {
+  Me,
+  Messages,
+  MessagesBody,
+  Overview,
+  Saga,
+  SagaBody,
+  SagaDecided,
+  Sagas,
+  SagasQuery,
+} from './overview-schemas.ts'
+import {
   CompleteBody,
   DeadLetterBody,
   DecideBody,
@@ -30,6 +41,8 @@ export type OperatorCall = {
   readonly body?: TSchema
   readonly query?: TSchema
   readonly success: TSchema
+  /** Answered again and again, as server-sent events, each with what `success` describes. */
+  readonly streamed?: true
   /** Besides those of every call. */
   readonly problems: readonly ProblemCode[]
 }
@@ -57,6 +70,11 @@ const DECIDING: readonly ProblemCode[] = [
   'decision-under-way',
 ]
 
+const OF_SAGAS: readonly ProblemCode[] = ['database-unavailable']
+const DECIDING_SAGAS: readonly ProblemCode[] = [...WITH_BODY, ...OF_SAGAS, 'saga-unknown', 'saga-not-movable']
+
+const SAGA = '/v1/operator/sagas/{id}'
+const MESSAGES = '/v1/operator/messages/dead-letters'
 const RECORD = '/v1/operator/records/{record}'
 const LETTER = '/v1/operator/dead-letters/{id}'
 
@@ -71,7 +89,43 @@ const decision = (name: string, summary: string, body: TSchema = DecideBody) =>
     problems: DECIDING,
   }) as const
 
+const sagaDecision = (path: string, summary: string, body: TSchema = SagaBody) =>
+  ({
+    method: 'POST',
+    path,
+    summary,
+    role: 'operate',
+    body,
+    success: SagaDecided,
+    problems: DECIDING_SAGAS,
+  }) as const
+
 export const OPERATOR_CALLS = {
+  showOperator: {
+    method: 'GET',
+    path: '/v1/operator/me',
+    summary: 'Whose token it is, and its role',
+    role: 'view',
+    success: Me,
+    problems: [],
+  },
+  showOverview: {
+    method: 'GET',
+    path: '/v1/operator/overview',
+    summary: 'What is going on now: nodes, requests of this sidecar, and what is wrong',
+    role: 'view',
+    success: Overview,
+    problems: [],
+  },
+  watchOverview: {
+    method: 'GET',
+    path: '/v1/operator/overview/events',
+    summary: 'The overview once a second, as server-sent events, at most 8 readers and 15 minutes each',
+    role: 'view',
+    success: Overview,
+    streamed: true,
+    problems: [],
+  },
   findRecords: {
     method: 'POST',
     path: '/v1/operator/records/find',
@@ -147,6 +201,44 @@ export const OPERATOR_CALLS = {
     success: RecentDecisions,
     problems: [],
   },
+  listAudit: {
+    method: 'GET',
+    path: '/v1/operator/audit',
+    summary: 'The audit log: who decided what and why, lost renewals, fenced completions; oldest first',
+    role: 'view',
+    query: LimitQuery,
+    success: Entries,
+    problems: [],
+  },
+  listSagas: {
+    method: 'GET',
+    path: '/v1/operator/sagas',
+    summary: 'Sagas of one state that have not ended',
+    role: 'view',
+    query: SagasQuery,
+    success: Sagas,
+    problems: OF_SAGAS,
+  },
+  showOneSaga: {
+    method: 'GET',
+    path: SAGA,
+    summary: 'One saga: its state, its steps, attempts, last error and next attempt',
+    role: 'view',
+    success: Saga,
+    problems: [...OF_SAGAS, 'saga-unknown'],
+  },
+  retryOneSaga: sagaDecision(`${SAGA}/retry`, 'Let a parked saga go on where it stood'),
+  compensateOneSaga: sagaDecision(`${SAGA}/compensate`, 'Turn a saga back that is running or parked'),
+  listMessageDeadLetters: {
+    method: 'GET',
+    path: MESSAGES,
+    summary: 'Messages of the saga kit that were given up, oldest first',
+    role: 'view',
+    success: Messages,
+    problems: OF_SAGAS,
+  },
+  replayMessages: sagaDecision(`${MESSAGES}/replay`, 'Send messages on their way again', MessagesBody),
+  discardMessages: sagaDecision(`${MESSAGES}/discard`, 'Give messages up for good', MessagesBody),
 } as const satisfies Record<string, OperatorCall>
 
 export type OperatorCallName = keyof typeof OPERATOR_CALLS

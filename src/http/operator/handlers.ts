@@ -13,10 +13,12 @@ import type { OperatorToken } from '../../core/operator/operator-tokens.ts'
 import type { RecentDecisions } from '../../core/operator/recent-decisions.ts'
 import type { RecordView } from '../../core/operator/record-view.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
+import type { SagaAdmin } from '../../core/saga-admin.ts'
 import type { Problem } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
 import { type LocatingOptions, locate } from './locating.ts'
 import { outcomeGiven } from './outcome-given.ts'
+import { type OverviewFacts, overviewOf } from './overview.ts'
 import {
   type CompleteInput,
   type DeadLetterInput,
@@ -45,6 +47,9 @@ export type OperatorPorts = DecisionPorts & {
   readonly auditLog: AuditLog
   readonly events: Events
   readonly recent: RecentDecisions
+  readonly overview: () => OverviewFacts
+  /** Undefined without a configured database. */
+  readonly sagas: SagaAdmin | undefined
   readonly isHeldHere: (recordKey: string) => boolean
   /** Records whose hash begins with these digits, on from a cursor. */
   readonly search: (digits: string, cursor: string | undefined) => Promise<SearchStep>
@@ -109,6 +114,10 @@ export function createOperatorHandlers(options: OperatorOptions, ports: Operator
       return 'code' in given ? refusal(given) : decided('complete', key, input, by, given)
     },
     deadLetters: async (limit: number) => entries('dead-letters', limit, auditLog),
+    audit: async (limit: number) => entries('audit', limit, auditLog),
+    me: ({ name, role }: OperatorToken): OperatorAnswer =>
+      json({ name, role, instance: options.instance, sagas: ports.sagas !== undefined }),
+    overview: () => overviewOf(ports.overview(), options.instance, clock.wallMs()),
     letter: async (
       act: LetterRequest['act'],
       id: string,

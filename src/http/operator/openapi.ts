@@ -10,7 +10,11 @@ export function operatorPaths(): Record<string, Record<string, unknown>> {
   return paths
 }
 
-function operation(name: string, { path, summary, role, body, query, success, problems }: OperatorCall) {
+function operation(
+  name: string,
+  { path, summary, role, body, query, success, streamed, problems }: OperatorCall,
+) {
+  const type = streamed === true ? 'text/event-stream' : 'application/json'
   const parameters = [
     ...[...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => ({
       name: parameter,
@@ -30,7 +34,7 @@ function operation(name: string, { path, summary, role, body, query, success, pr
       ? {}
       : { requestBody: { required: true, content: { 'application/json': { schema: body } } } }),
     responses: {
-      200: { description: 'Done.', content: { 'application/json': { schema: success } } },
+      200: { description: 'Done.', content: { [type]: { schema: success } } },
       ...problemResponses([...PROBLEMS_OF_ALL_OPERATOR_CALLS, ...problems]),
     },
   }

@@ -1,13 +1,15 @@
 /**
- * The operator API on its listener: JSON for people's tools, nothing for browsers.
+ * The operator API on its listener: JSON for people's tools, and the page that calls it.
  *
  * Owns the composition of its parts and the headers of every answer: whatever a stored answer holds, none is a page.
+ * `page.ts` has the files of the page, which hold nothing of any record.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { isRecordKey } from '../../core/operator/locate.ts'
 import type { OperatorToken } from '../../core/operator/operator-tokens.ts'
 import type { Problem } from '../message/problems.ts'
+import { RETRY_SOON_MS } from '../request/refusals.ts'
 import { trackInFlight } from '../server/in-flight.ts'
 import { createJsonListener, type JsonListenerPorts, sendProblem } from '../server/json-listener.ts'
 import type { ListenAt } from '../server/listen-address.ts'
@@ -22,6 +24,10 @@ import {
   type OperatorOptions,
   type OperatorPorts,
 } from './handlers.ts'
+import type { MessagesInput } from './overview-schemas.ts'
+import { createOverviewStreams, type OverviewStreams, STREAMS_MAX } from './overview-stream.ts'
+import { type PageFiles, servePage } from './page.ts'
+import { createSagaHandlers, type SagaHandlers } from './sagas.ts'
 import { OPERATOR_LIMITS } from './schemas.ts'
 
 export type OperatorApiOptions = OperatorOptions & {
@@ -29,6 +35,8 @@ export type OperatorApiOptions = OperatorOptions & {
   readonly limits: RoutedLimits
   /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls
+  /** Undefined where it was not built. */
+  readonly page: PageFiles | undefined
 }
 
 export interface OperatorApi {
@@ -59,7 +67,10 @@ export function createOperatorApi(
       detail: `There is no call ${method} on this path; see /openapi.json.`,
     }),
   )
-  serve(app, createOperatorHandlers(options, ports), refuse)
+  servePage(app, options.page)
+  const handlers = createOperatorHandlers(options, ports)
+  const streams = createOverviewStreams(handlers.overview, options.tokens, ports.clock)
+  serve(app, { ...handlers, sagas: createSagaHandlers(ports), streams }, refuse)
   let closed: Promise<void> | undefined
   return {
     listen: async ({ kind: _, ...where }) => {
@@ -68,6 +79,7 @@ export function createOperatorApi(
     },
     close: (graceMs) => {
       inFlight.drain()
+      streams.endAll()
       closed ??= inFlight.idleOrAfter(graceMs).then(() => app.close())
       return closed
     },
@@ -75,13 +87,12 @@ export function createOperatorApi(
 }
 
 type Handle = (request: FastifyRequest, by: OperatorToken) => Promise<OperatorAnswer>
+type Streamed = 'watchOverview'
+type Handlers = OperatorHandlers & { readonly sagas: SagaHandlers; readonly streams: OverviewStreams }
 
 /** The calls of the table, each with its handler; the handler's input is what its schema accepts. */
-function serve(
-  app: FastifyInstance,
-  handlers: OperatorHandlers,
-  refuse: (reply: FastifyReply, problem: Problem) => FastifyReply,
-): void {
+function handlesOf(handlers: Handlers): Record<Exclude<OperatorCallName, Streamed>, Handle> {
+  const { sagas } = handlers
   const paramOf = ({ params }: FastifyRequest) => params as { readonly record: string; readonly id: string }
   const onRecord =
     (
@@ -93,7 +104,19 @@ function serve(
     }
   const deciding = (decision: 'end' | 'forget' | 'ask') =>
     onRecord((key, { body }, by) => handlers.decide(decision, key, body as never, by))
-  const handles: Record<OperatorCallName, Handle> = {
+  const limitOf = ({ query }: FastifyRequest) =>
+    Number((query as { readonly limit?: string }).limit ?? OPERATOR_LIMITS.listMax)
+  const onSaga =
+    (act: 'retry-saga' | 'compensate-saga'): Handle =>
+    (request, by) =>
+      sagas.decide({ act, sagaId: paramOf(request).id }, request.body as never, by)
+  const onMessages =
+    (act: 'replay-messages' | 'discard-messages'): Handle =>
+    ({ body }, by) =>
+      sagas.decide({ act, ids: (body as MessagesInput).ids }, body as never, by)
+  return {
+    showOperator: async (_request, by) => handlers.me(by),
+    showOverview: async () => ({ kind: 'json', body: handlers.overview() }),
     findRecords: ({ body }) => handlers.find(body as never),
     listRecords: ({ query }) => handlers.list(query as never),
     showRecord: onRecord((key, _request, by) => handlers.show(key, by)),
@@ -101,15 +124,34 @@ function serve(
     completeRecord: onRecord((key, { body }, by) => handlers.complete(key, body as never, by)),
     forgetRecord: deciding('forget'),
     askApplication: deciding('ask'),
-    listDeadLetters: ({ query }) => {
-      const { limit } = query as { readonly limit?: string }
-      return handlers.deadLetters(limit === undefined ? OPERATOR_LIMITS.listMax : Number(limit))
-    },
+    listDeadLetters: (request) => handlers.deadLetters(limitOf(request)),
+    listAudit: (request) => handlers.audit(limitOf(request)),
     requeueDeadLetter: (request, by) =>
       handlers.letter('requeue', paramOf(request).id, request.body as never, by),
     discardDeadLetter: (request, by) =>
       handlers.letter('discard', paramOf(request).id, request.body as never, by),
     listDecisions: ({ query }) => handlers.recent(query as never),
+    listSagas: ({ query }, by) => sagas.list(query as never, by),
+    showOneSaga: (request, by) => sagas.show(paramOf(request).id, by),
+    retryOneSaga: onSaga('retry-saga'),
+    compensateOneSaga: onSaga('compensate-saga'),
+    listMessageDeadLetters: (_request, by) => sagas.messages(by),
+    replayMessages: onMessages('replay-messages'),
+    discardMessages: onMessages('discard-messages'),
+  }
+}
+
+function serve(
+  app: FastifyInstance,
+  handlers: Handlers,
+  refuse: (reply: FastifyReply, problem: Problem) => FastifyReply,
+): void {
+  const handles = handlesOf(handlers)
+  /** Past Fastify, which would wait for the end of the answer. */
+  const watch = (reply: FastifyReply, operator: OperatorToken) => {
+    for (const [header, value] of Object.entries(HEADERS)) reply.raw.setHeader(header, value)
+    if (!handlers.streams.open(reply.raw, operator)) return refuse(reply, TOO_MANY_READERS)
+    return reply.hijack()
   }
   for (const [name, call] of Object.entries(OPERATOR_CALLS) as [OperatorCallName, OperatorCall][])
     app.route({
@@ -128,10 +170,17 @@ function serve(
       handler: async (request, reply) => {
         const { operator } = request
         if (operator === undefined) throw new Error('a call without an operator was admitted')
+        if (name === 'watchOverview') return watch(reply, operator)
         const answer = await handles[name](request, operator)
         return answer.kind === 'json' ? reply.send(answer.body) : refuse(reply, answer.problem)
       },
     })
+}
+
+const TOO_MANY_READERS: Problem = {
+  code: 'too-many-requests-in-flight',
+  detail: `${STREAMS_MAX} pages watch this sidecar already, which is the limit. Close one, or ask for /v1/operator/overview now and then.`,
+  retryAfterMs: RETRY_SOON_MS,
 }
 
 const NO_RECORD_KEY: OperatorAnswer = {

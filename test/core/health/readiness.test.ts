@@ -267,9 +267,11 @@ describe('readiness without brakes', () => {
     ],
   ] as const)('%s', (_, differs, ready, failing, reasons) => {
     const verdict = gate.verdict({ ...SERVING, ...differs })
-    expect({ ...verdict, failing: [...verdict.failing] }).toEqual({
+    const sentences = [...verdict.sentences]
+    expect({ ...verdict, failing: [...verdict.failing], sentences }).toEqual({
       ready,
       failing,
+      sentences: failing.map((reason, at) => [reason, reasons.slice(-failing.length)[at]]),
       reasons,
       p95Ms: undefined,
     })

@@ -22,10 +22,13 @@ async function send({ method, path }: OperatorCall, headers: Record<string, stri
     headers: { ...(method === 'POST' ? { 'content-type': 'application/json' } : {}), ...headers },
     ...(method === 'POST' ? { body } : {}),
   })
+  const isStream = response.headers.get('content-type') === 'text/event-stream'
+  // A stream has no end: who reads no further leaves.
+  if (isStream) await response.body?.cancel()
   return {
     status: response.status,
     headers: response.headers,
-    body: (await response.json()) as { code?: string },
+    body: (isStream ? {} : await response.json()) as { code?: string },
   }
 }
 

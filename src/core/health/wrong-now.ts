@@ -1,0 +1,151 @@
+/**
+ * What is wrong at this moment, each with the runbook that is about it: a table of conditions over what is known.
+ *
+ * Pure. It says what one sidecar sees; alerts say what lasts, and what all of them see.
+ */
+
+import type { ReadinessReason } from './readiness.ts'
+
+export type NodeSeenNow = {
+  readonly name: string
+  /** Of several quorum groups: its own. */
+  readonly group?: string
+  /** voting, suspended, quarantined, unfit or down. */
+  readonly state: string
+  readonly reason?: string
+  readonly memoryShare?: number
+  /** Its clock is further off than tolerated. */
+  readonly skewed?: boolean
+}
+
+export type SeenNow = {
+  readonly nodes: readonly NodeSeenNow[]
+  /** Votes of one group that are a majority. */
+  readonly required: number
+  /** Why this sidecar is not ready, or would not be, as `/readyz` says it. */
+  readonly failing: ReadonlyMap<ReadinessReason, string>
+  readonly openBreakers: readonly string[]
+  /** Requests that were forwarded without protection in the last minutes. */
+  readonly unprotected: number
+  /** Undefined where this sidecar takes part in no election. */
+  readonly sweeperElected: boolean | undefined
+  readonly deadLetters: number | undefined
+  /** Undefined without a configured database; `silent` where it did not answer. */
+  readonly sagas: { readonly parked: number; readonly deadLetters: number } | 'silent' | undefined
+}
+
+export type Trouble = {
+  readonly what: string
+  /** The heading in docs/operations/runbooks.md. */
+  readonly runbook: string
+}
+
+/** Alerts begin there; at 90 % a node is sent no new claims. */
+const MEMORY_SHARE_HIGH = 0.8
+
+export function wrongNow(seen: SeenNow): readonly Trouble[] {
+  return [...aboutVotes(seen), ...seen.nodes.flatMap(aboutNode), ...aboutRequests(seen), ...aboutWork(seen)]
+}
+
+function aboutVotes({ nodes, required }: SeenNow): Trouble[] {
+  const groups = Object.entries(Object.groupBy(nodes, ({ group = '' }) => group))
+  return groups.flatMap(([group, all = []]) => {
+    const voting = all.filter(({ state }) => state === 'voting').length
+    const of = group === '' ? '' : ` in the group ${group}`
+    const votes = `${voting} of ${all.length} nodes vote${of}, ${required} are a majority`
+    if (voting < required) return [{ what: `The quorum is lost: ${votes}.`, runbook: 'FencepostQuorumLost' }]
+    if (voting === required && all.length > required)
+      return [
+        {
+          what: `No vote is spare: ${votes}. One more node down loses the quorum.`,
+          runbook: 'FencepostQuorumNoSpare',
+        },
+      ]
+    return []
+  })
+}
+
+const OF_STATE: Readonly<Record<string, { readonly what: string; readonly runbook: string }>> = {
+  down: { what: 'is down', runbook: 'FencepostRedisNodeDown' },
+  unfit: { what: 'is unfit', runbook: 'FencepostRedisNodeDown' },
+  quarantined: { what: 'is in quarantine', runbook: 'FencepostRedisNodeQuarantined' },
+  suspended: { what: 'is not counted', runbook: 'FencepostClockStepped' },
+}
+
+function aboutNode({ name, state, reason, memoryShare = 0, skewed }: NodeSeenNow): Trouble[] {
+  const known = OF_STATE[state]
+  const why = reason === undefined ? '.' : `: ${reason}.`
+  return [
+    ...(known === undefined ? [] : [{ what: `${name} ${known.what}${why}`, runbook: known.runbook }]),
+    ...(memoryShare > MEMORY_SHARE_HIGH
+      ? [
+          {
+            what: `${name} uses ${Math.round(memoryShare * 100)} % of its memory; from 90 % on it is sent no new claims.`,
+            runbook: 'FencepostRedisNodeMemoryHigh',
+          },
+        ]
+      : []),
+    ...(skewed === true
+      ? [
+          {
+            what: `The clock of ${name} is off by more than is tolerated.`,
+            runbook: 'FencepostClockSkewHigh',
+          },
+        ]
+      : []),
+  ]
+}
+
+/** A sidecar that drains does as it was told. */
+const OF_READINESS: Readonly<Record<ReadinessReason, string | undefined>> = {
+  latency: 'FencepostReadinessGateMass',
+  quorum: 'FencepostQuorumLost',
+  clock: 'FencepostClockSkewHigh',
+  shutdown: undefined,
+}
+
+function aboutRequests({ failing, openBreakers, unprotected }: SeenNow): Trouble[] {
+  return [
+    ...[...failing].flatMap(([reason, sentence]) => {
+      const runbook = OF_READINESS[reason]
+      return runbook === undefined ? [] : [{ what: `This sidecar reports: ${sentence}.`, runbook }]
+    }),
+    ...openBreakers.map((group) => ({
+      what: `Claims${group === '' ? '' : ` of the group ${group}`} are refused without asking the nodes: the circuit breaker is open.`,
+      runbook: 'FencepostCircuitBreakerOpen',
+    })),
+    ...(unprotected > 0
+      ? [
+          {
+            what: `Requests that were forwarded without protection in the last two minutes: ${unprotected}.`,
+            runbook: 'FencepostFailOpenActive',
+          },
+        ]
+      : []),
+  ]
+}
+
+function aboutWork({ sweeperElected, deadLetters = 0, sagas }: SeenNow): Trouble[] {
+  return [
+    ...(sweeperElected === false
+      ? [
+          {
+            what: 'No sidecar is elected to sweep: lapsed claims are not found.',
+            runbook: 'FencepostSweeperMissing',
+          },
+        ]
+      : []),
+    ...(deadLetters > 0
+      ? [{ what: `Lapsed claims that wait for a decision: ${deadLetters}.`, runbook: 'FencepostOrphansOpen' }]
+      : []),
+    ...(sagas === 'silent'
+      ? [{ what: 'The database of the sagas does not answer.', runbook: 'FencepostSagaDatabaseDown' }]
+      : []),
+    ...(typeof sagas === 'object' && sagas.parked > 0
+      ? [{ what: `Parked sagas: ${sagas.parked}.`, runbook: 'FencepostSagaParked' }]
+      : []),
+    ...(typeof sagas === 'object' && sagas.deadLetters > 0
+      ? [{ what: `Messages that were given up: ${sagas.deadLetters}.`, runbook: 'FencepostDeadLettersOpen' }]
+      : []),
+  ]
+}

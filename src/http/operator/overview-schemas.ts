@@ -1,0 +1,166 @@
+/** What the overview, the audit log and the calls about sagas answer and take, beside `schemas.ts`, which has records. */
+
+import Type, { type Static } from 'typebox'
+import { FATES, TRAFFIC_SECONDS } from '../../core/health/traffic.ts'
+import { OPEN_SAGA_STATES } from '../../core/saga-admin.ts'
+import { OPERATOR_LIMITS } from './schemas.ts'
+
+const closed = { additionalProperties: false } as const
+const Count = Type.Integer({ minimum: 0 })
+const Millis = Type.Number({ minimum: 0 })
+
+export const Me = Type.Object(
+  {
+    name: Type.String(),
+    role: Type.Union([Type.Literal('view'), Type.Literal('operate')]),
+    instance: Type.String({ description: 'The sidecar that answers.' }),
+    sagas: Type.Boolean({ description: 'A database of sagas is configured.' }),
+  },
+  closed,
+)
+
+const Quantiles = {
+  count: Type.Integer({ description: 'In the window; without any there are no quantiles.' }),
+  p50_ms: Type.Optional(Millis),
+  p95_ms: Type.Optional(Millis),
+}
+
+const Node = Type.Object(
+  {
+    name: Type.String(),
+    group: Type.Optional(Type.String()),
+    state: Type.String({ description: 'voting, suspended, quarantined, unfit or down.' }),
+    reason: Type.Optional(Type.String()),
+    memory_share: Type.Optional(Type.Number({ description: 'Of its `maxmemory`.' })),
+    started_at: Type.Optional(Type.String({ format: 'date-time' })),
+    quarantine_remaining_ms: Type.Optional(Count),
+    clock: Type.Optional(
+      Type.Object(
+        {
+          offset_ms: Type.Number({ description: 'How far it is ahead of this sidecar.' }),
+          uncertainty_ms: Millis,
+          skewed: Type.Boolean({ description: 'Further off than tolerated.' }),
+        },
+        closed,
+      ),
+    ),
+  },
+  closed,
+)
+
+const Quorum = Type.Object(
+  {
+    group: Type.Optional(Type.String()),
+    nodes: Count,
+    voting: Count,
+    required: Type.Integer({ description: 'A majority.' }),
+    margin: Type.Integer({ description: 'Votes that may be lost; below 0 the quorum is lost.' }),
+  },
+  closed,
+)
+
+const Backlog = Type.Object(
+  {
+    known: Type.Boolean({ description: 'False where the database did not answer.' }),
+    running: Type.Optional(Count),
+    compensating: Type.Optional(Count),
+    parked: Type.Optional(Count),
+    dead_letters: Type.Optional(Count),
+    outbox_pending: Type.Optional(Count),
+    outbox_parked: Type.Optional(Count),
+    oldest_pending_ms: Type.Optional(Count),
+    inbox_open: Type.Optional(Count),
+  },
+  closed,
+)
+
+const PerSecond = Type.Object(
+  Object.fromEntries(FATES.map((fate) => [fate, Type.Array(Count)])) as Record<
+    (typeof FATES)[number],
+    ReturnType<typeof Type.Array<typeof Count>>
+  >,
+  { ...closed, description: `The last ${TRAFFIC_SECONDS} seconds, oldest first.` },
+)
+
+export const Overview = Type.Object(
+  {
+    at: Type.String({ format: 'date-time' }),
+    instance: Type.String({ description: 'The sidecar that answers; requests are those of it alone.' }),
+    ready: Type.Boolean(),
+    reasons: Type.Array(Type.String()),
+    quorums: Type.Array(Quorum),
+    nodes: Type.Array(Node),
+    requests: Type.Object({ in_flight: Count, seconds: Count, per_second: PerSecond, ...Quantiles }, closed),
+    claims: Type.Object(Quantiles, closed),
+    wrong: Type.Array(Type.Object({ what: Type.String(), runbook: Type.String() }, closed), {
+      description: 'What is wrong now, each with the runbook about it.',
+    }),
+    sagas: Type.Optional(Backlog),
+  },
+  closed,
+)
+
+export const SagasQuery = Type.Object(
+  {
+    state: Type.Union(OPEN_SAGA_STATES.map((state) => Type.Literal(state))),
+    limit: Type.Optional(Type.String({ pattern: '^[1-9][0-9]{0,2}$', description: 'At most 200.' })),
+  },
+  closed,
+)
+
+export const Sagas = Type.Object({ sagas: Type.Array(Type.Object({ sagaId: Type.String() })) }, closed)
+
+/** As the saga kit shows it; what it was given and what its steps returned is for the role `operate`. */
+export const Saga = Type.Object({
+  sagaId: Type.String(),
+  name: Type.String(),
+  status: Type.String(),
+  steps: Type.Array(Type.Object({ name: Type.String(), status: Type.String() })),
+})
+
+export const Messages = Type.Object(
+  { dead_letters: Type.Array(Type.Object({ id: Type.Integer() })) },
+  {
+    ...closed,
+    description: 'Messages that were given up, oldest first; payloads are for the role `operate`.',
+  },
+)
+
+const Reason = {
+  reason: Type.String({
+    minLength: 3,
+    maxLength: OPERATOR_LIMITS.reasonCharsMax,
+    description: 'Why; it stands in the audit log. No secrets.',
+  }),
+  dry_run: Type.Optional(Type.Boolean({ description: 'Say what would happen, and change nothing.' })),
+}
+
+export const SagaBody = Type.Object(Reason, closed)
+
+export const MessagesBody = Type.Object(
+  {
+    ...Reason,
+    ids: Type.Array(Type.Integer({ minimum: 1 }), {
+      minItems: 1,
+      maxItems: OPERATOR_LIMITS.deadLettersMax,
+    }),
+  },
+  closed,
+)
+
+export const SagaDecided = Type.Object(
+  {
+    decided: Type.Boolean({ description: 'False for a dry run.' }),
+    effects: Type.Optional(Type.Array(Type.String())),
+    audited: Type.Optional(
+      Type.Boolean({ description: 'False: only that it was begun is in the audit log.' }),
+    ),
+    saga: Type.Optional(Saga),
+    messages: Type.Optional(Type.Integer({ description: 'How many of the ids were open dead letters.' })),
+  },
+  closed,
+)
+
+export type SagasInput = Static<typeof SagasQuery>
+export type SagaInput = Static<typeof SagaBody>
+export type MessagesInput = Static<typeof MessagesBody>

@@ -1,0 +1,105 @@
+/**
+ * Calls of the operator API from the page, with the token that its reader typed.
+ *
+ * Owns the token: it is kept in this closure alone, never in storage, a cookie, an address or the document, and is gone
+ * when the tab is closed or reloaded.
+ */
+
+import type { Overview } from './shapes.ts'
+
+export class Refused extends Error {
+  override readonly name = 'Refused'
+  readonly status: number
+  readonly code: string
+
+  constructor(status: number, code: string, detail: string) {
+    super(detail)
+    this.status = status
+    this.code = code
+  }
+}
+
+export type Api = {
+  get<T>(path: string): Promise<T>
+  post<T>(path: string, body: unknown): Promise<T>
+  /** The overview again and again, until `over`. Rejects where the stream ends. */
+  watch(onOverview: (overview: Overview) => void, over: AbortSignal): Promise<void>
+}
+
+/** A token as the tokens file has it; a header takes nothing else. */
+export const TOKEN = /^[\x21-\x7e]+$/
+
+const BASE = '/v1/operator'
+/** Far above any healthy answer: a decision looks at five nodes twice. */
+const TIMEOUT_MS = 30_000
+
+/** @param onLost called where the token is no longer accepted */
+export function createApi(token: string, onLost: () => void): Api {
+  const send = async (path: string, init: RequestInit): Promise<Response> => {
+    const response = await fetch(BASE + path, {
+      ...init,
+      // Nothing of the browser's own goes along, and nothing is kept of the answer.
+      credentials: 'omit',
+      cache: 'no-store',
+      redirect: 'error',
+      referrerPolicy: 'no-referrer',
+      headers: { ...init.headers, authorization: `Bearer ${token}` },
+    }).catch((cause: unknown) => {
+      if (cause instanceof DOMException && cause.name === 'AbortError') throw cause
+      throw new Refused(0, 'no-answer', 'The sidecar did not answer. Is it running, and reachable from here?')
+    })
+    if (response.ok) return response
+    const problem = (await response.json().catch(() => ({}))) as { code?: string; detail?: string }
+    if (response.status === 401) onLost()
+    throw new Refused(
+      response.status,
+      problem.code ?? String(response.status),
+      problem.detail ?? `The sidecar answered ${response.status}.`,
+    )
+  }
+  const json = async <T>(path: string, init: RequestInit): Promise<T> =>
+    (await send(path, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) })).json() as Promise<T>
+
+  return {
+    get: (path) => json(path, {}),
+    post: (path, body) =>
+      json(path, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      }),
+    watch: async (onOverview, over) => {
+      const { body } = await send('/overview/events', { signal: over })
+      if (body === null) throw new Refused(0, 'no-answer', 'The sidecar sent no stream.')
+      for await (const data of eventsIn(body)) onOverview(JSON.parse(data) as Overview)
+      throw new Refused(0, 'stream-ended', 'The stream ended.')
+    },
+  }
+}
+
+/**
+ * The data of each server-sent event. `EventSource` can send no Authorization header, so the stream is read here; the sidecar sends
+ * one line of data an event, which is all of the format that is read.
+ */
+async function* eventsIn(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const reader = body
+    .pipeThrough(new TextDecoderStream() as unknown as ReadableWritablePair<string, Uint8Array>)
+    .getReader()
+  let rest = ''
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return
+      const parts = (rest + value).split('\n\n')
+      rest = parts.pop() ?? ''
+      for (const part of parts) if (part.startsWith('data: ')) yield part.slice('data: '.length)
+    }
+  } finally {
+    await reader.cancel().catch(() => {})
+  }
+}
+
+/** One sentence for the reader. */
+export function sentenceOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

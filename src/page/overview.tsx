@@ -1,0 +1,204 @@
+/** What is going on now: the nodes in their seats, the requests of this sidecar, and what is wrong. Live. */
+
+import { useEffect, useState } from 'preact/hooks'
+import { Refused, sentenceOf } from './api.ts'
+import { Chart } from './chart.tsx'
+import { Badge, Facts, Failure, Heading, Time } from './pieces.tsx'
+import type { Session } from './session.ts'
+import type { Fate, Overview, OverviewNode, Quorum } from './shapes.ts'
+import { duration, milliseconds, visible } from './words.ts'
+
+/** After a stream that ended; the sidecar ends each after 15 minutes. */
+const AGAIN_AFTER_MS = 2_000
+
+export function OverviewView({ session }: { readonly session: Session }) {
+  const { overview, trouble } = useOverview(session)
+  return (
+    <>
+      <Heading title="Overview">Overview</Heading>
+      {trouble === undefined ? undefined : <Failure error={trouble} />}
+      {overview === undefined ? (
+        <p role="status">Looking …</p>
+      ) : (
+        <>
+          <p class="hint">
+            As <strong>{visible(overview.instance)}</strong> sees it, <Time at={overview.at} />
+            {trouble === undefined ? ', live.' : '; the stream is interrupted.'}
+          </p>
+          <Wrong overview={overview} />
+          {overview.quorums.map((quorum) => (
+            <Seats
+              key={quorum.group ?? ''}
+              quorum={quorum}
+              nodes={overview.nodes.filter(({ group }) => group === quorum.group)}
+            />
+          ))}
+          <Requests overview={overview} />
+        </>
+      )}
+    </>
+  )
+}
+
+/** Follows the stream while the view is open, and opens it again where it ends. */
+function useOverview({ api }: Session): {
+  readonly overview: Overview | undefined
+  readonly trouble: string | undefined
+} {
+  const [overview, setOverview] = useState<Overview>()
+  const [trouble, setTrouble] = useState<string>()
+  useEffect(() => {
+    const over = new AbortController()
+    let timer: ReturnType<typeof setTimeout> | undefined
+    const follow = async () => {
+      try {
+        await api.watch((next) => {
+          setOverview(next)
+          setTrouble(undefined)
+        }, over.signal)
+      } catch (error) {
+        if (over.signal.aborted) return
+        // An end in good order is followed by the next stream; the reader need not hear of it.
+        if (!(error instanceof Refused) || error.code !== 'stream-ended') setTrouble(sentenceOf(error))
+        timer = setTimeout(() => void follow(), AGAIN_AFTER_MS)
+      }
+    }
+    void follow()
+    return () => {
+      over.abort()
+      clearTimeout(timer)
+    }
+  }, [api])
+  return { overview, trouble }
+}
+
+function Wrong({ overview: { wrong } }: { readonly overview: Overview }) {
+  return (
+    <section class={wrong.length === 0 ? 'panel' : 'panel wrong'} aria-labelledby="wrong">
+      <h2 id="wrong">{wrong.length === 0 ? 'Nothing is wrong now' : 'Wrong now'}</h2>
+      <div role="status">
+        {wrong.length === 0 ? undefined : (
+          <ul>
+            {wrong.map(({ what, runbook }) => (
+              <li key={what}>
+                {visible(what)}{' '}
+                <a href={runbook} target="_blank" rel="noreferrer noopener">
+                  Runbook
+                  <span class="unseen"> for: {visible(what)} (opens a new tab)</span>
+                </a>
+              </li>
+            ))}
+          </ul>
+        )}
+      </div>
+    </section>
+  )
+}
+
+function Seats({ quorum, nodes }: { readonly quorum: Quorum; readonly nodes: readonly OverviewNode[] }) {
+  const { group, voting, required, margin } = quorum
+  const title = `quorum-${group ?? ''}`
+  return (
+    <section class="panel" aria-labelledby={title}>
+      <h2 id={title}>Nodes{group === undefined ? '' : ` of ${visible(group)}`}</h2>
+      <ul class="numbers">
+        <Figure value={`${voting} of ${quorum.nodes}`} name="votes" />
+        <Figure value={String(required)} name="are a majority" />
+        <Figure
+          value={margin < 0 ? 'lost' : String(margin)}
+          name={margin < 0 ? 'the quorum' : 'may be lost'}
+          tone={margin < 0 ? 'bad' : margin === 0 ? 'warn' : 'good'}
+        />
+      </ul>
+      <ul class="seats">
+        {nodes.map((node) => (
+          <Seat key={node.name} node={node} />
+        ))}
+      </ul>
+    </section>
+  )
+}
+
+function Seat({ node }: { readonly node: OverviewNode }) {
+  const { clock, memory_share: memory, quarantine_remaining_ms: quarantine } = node
+  const votes = node.state === 'voting'
+  return (
+    <li class={votes ? 'seat' : 'seat differs'}>
+      <h3>{visible(node.name)}</h3>
+      <p>
+        <Badge word={node.state} /> {votes ? '' : 'no vote'}
+      </p>
+      <Facts
+        of={[
+          [
+            'Quarantine',
+            quarantine === undefined
+              ? undefined
+              : quarantine === 0
+                ? 'over; copying'
+                : `${duration(quarantine)} left`,
+          ],
+          ['Why', node.reason === undefined ? undefined : visible(node.reason)],
+          [
+            'Clock',
+            clock === undefined
+              ? undefined
+              : `${clock.offset_ms >= 0 ? '+' : '−'}${milliseconds(Math.abs(clock.offset_ms))} (± ${milliseconds(clock.uncertainty_ms)})${clock.skewed ? ', too far off' : ''}`,
+          ],
+          ['Memory', memory === undefined ? undefined : `${Math.round(memory * 100)} %`],
+          ['Started', node.started_at === undefined ? undefined : <Time at={node.started_at} />],
+        ]}
+      />
+    </li>
+  )
+}
+
+const FATES: readonly { readonly fate: Fate; readonly name: string; readonly hint: string }[] = [
+  { fate: 'created', name: 'created', hint: 'executed for the first time' },
+  { fate: 'replayed', name: 'replayed', hint: 'duplicates that got the recorded answer' },
+  { fate: 'waiting', name: 'waiting', hint: 'duplicates that were told that the first is under way' },
+  { fate: 'refused', name: 'refused', hint: 'not executed' },
+]
+
+/** The number beside a chart is the mean of so many seconds. */
+const MEAN_SECONDS = 10
+
+function Requests({ overview: { requests, claims } }: { readonly overview: Overview }) {
+  return (
+    <section class="panel" aria-labelledby="requests">
+      <h2 id="requests">Requests of this sidecar, the last {duration(requests.seconds * 1_000)}</h2>
+      <ul class="numbers">
+        <Figure value={String(requests.in_flight)} name="in flight" />
+        <Figure value={milliseconds(requests.p50_ms)} name="p50, whole requests" />
+        <Figure value={milliseconds(requests.p95_ms)} name="p95, whole requests" />
+        <Figure value={milliseconds(claims.p50_ms)} name="p50, claims" />
+        <Figure value={milliseconds(claims.p95_ms)} name="p95, claims" />
+      </ul>
+      <ul class="charts">
+        {FATES.map(({ fate, name, hint }) => {
+          const values = requests.per_second[fate]
+          const mean = values.slice(-MEAN_SECONDS).reduce((sum, one) => sum + one, 0) / MEAN_SECONDS
+          return (
+            <li key={fate}>
+              <h3>
+                {mean.toFixed(1)} a second {name}
+              </h3>
+              <Chart values={values} about={`${name}, by the second`} />
+              <p class="hint">{hint}</p>
+            </li>
+          )
+        })}
+      </ul>
+    </section>
+  )
+}
+
+type FigureProps = { readonly value: string; readonly name: string; readonly tone?: 'good' | 'warn' | 'bad' }
+
+function Figure({ value, name, tone }: FigureProps) {
+  return (
+    <li>
+      <strong class={tone ?? ''}>{value}</strong> <span>{name}</span>
+    </li>
+  )
+}

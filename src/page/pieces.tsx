@@ -1,0 +1,162 @@
+/** What several views are made of: states, times, lists of facts, and what is shown while an answer is awaited. */
+
+import type { ComponentChildren } from 'preact'
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import { sentenceOf } from './api.ts'
+import { timeOf } from './words.ts'
+
+/** A word for it always stands beside the colour. */
+export type Tone = 'good' | 'warn' | 'bad' | 'plain'
+
+const TONES: Readonly<Record<string, Tone>> = {
+  completed: 'good',
+  voting: 'good',
+  live: 'warn',
+  claimed: 'plain',
+  lapsed: 'bad',
+  damaged: 'bad',
+  unknown: 'bad',
+  down: 'bad',
+  unfit: 'bad',
+  silent: 'bad',
+  quarantined: 'warn',
+  suspended: 'warn',
+  running: 'plain',
+  compensating: 'warn',
+  compensated: 'plain',
+  parked: 'bad',
+  done: 'good',
+  failed: 'bad',
+}
+
+export function Badge({ word, tone }: { readonly word: string; readonly tone?: Tone }) {
+  return <span class={`badge ${tone ?? TONES[word] ?? 'plain'}`}>{word}</span>
+}
+
+export function Time({ at }: { readonly at: string }) {
+  return <time dateTime={at}>{timeOf(at)}</time>
+}
+
+/** Terms and what is known of them; a fact that is not known is left out. */
+export function Facts({ of }: { readonly of: readonly (readonly [string, ComponentChildren])[] }) {
+  return (
+    <dl class="facts">
+      {of
+        .filter(([, value]) => value !== undefined && value !== '')
+        .map(([term, value]) => (
+          <div key={term}>
+            <dt>{term}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+    </dl>
+  )
+}
+
+export function Failure({ error }: { readonly error: unknown }) {
+  return (
+    <p class="failure" role="alert">
+      {sentenceOf(error)}
+    </p>
+  )
+}
+
+/** The heading of a view, which gets the focus when the view is opened: a screen reader then reads on from there. */
+export function Heading({
+  children,
+  title,
+}: {
+  readonly children: ComponentChildren
+  readonly title: string
+}) {
+  const heading = useRef<HTMLHeadingElement>(null)
+  useEffect(() => {
+    document.title = `${title} – fencepost`
+    heading.current?.focus()
+  }, [title])
+  return (
+    <h1 ref={heading} tabIndex={-1}>
+      {children}
+    </h1>
+  )
+}
+
+export type Loaded<T> =
+  | { readonly kind: 'loading' }
+  | { readonly kind: 'failed'; readonly error: unknown }
+  | { readonly kind: 'known'; readonly value: T }
+
+/** An answer, and a way to ask for it again. What is known stays on the page until the next answer is there. */
+export function useAnswer<T>(ask: () => Promise<T>, about: string): readonly [Loaded<T>, () => void] {
+  const [loaded, setLoaded] = useState<Loaded<T>>({ kind: 'loading' })
+  const latest = useRef(0)
+  const again = useCallback(() => {
+    latest.current += 1
+    const mine = latest.current
+    ask().then(
+      (value) => mine === latest.current && setLoaded({ kind: 'known', value }),
+      (error: unknown) => mine === latest.current && setLoaded({ kind: 'failed', error }),
+    )
+  }, [about])
+  useEffect(() => {
+    setLoaded({ kind: 'loading' })
+    again()
+    return () => {
+      latest.current += 1
+    }
+  }, [again])
+  return [loaded, again]
+}
+
+export function Answer<T>({
+  of,
+  children,
+}: {
+  readonly of: Loaded<T>
+  readonly children: (value: T) => ComponentChildren
+}) {
+  switch (of.kind) {
+    case 'loading':
+      return <p role="status">Looking …</p>
+    case 'failed':
+      return <Failure error={of.error} />
+    case 'known':
+      return <>{children(of.value)}</>
+  }
+}
+
+/** Text as it is. It scrolls where it is long, also by keyboard. */
+export function Verbatim({ text }: { readonly text: string }) {
+  // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
+  return <pre tabIndex={0}>{text}</pre>
+}
+
+/** A wide table scrolls by itself, also by keyboard. */
+export function TableOf({
+  caption,
+  heads,
+  children,
+}: {
+  readonly caption: string
+  readonly heads: readonly string[]
+  readonly children: ComponentChildren
+}) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
+    <section class="scrolls" tabIndex={0} aria-label={caption}>
+      <table>
+        <caption>{caption}</caption>
+        <thead>
+          <tr>
+            {heads.map((head) => (
+              <th key={head} scope="col">
+                {head}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </section>
+  )
+}

@@ -1,0 +1,142 @@
+/** What can be decided about a record, each with the form that decides it. */
+
+import { useState } from 'preact/hooks'
+import { Decision } from './decision.tsx'
+import type { Session } from './session.ts'
+import type { Decided, RecordShown } from './shapes.ts'
+
+type Kind = 'end' | 'complete' | 'forget' | 'ask'
+
+/** In the order of docs/operations/one-key.md: what the operator knows, and the decision for it. */
+const KINDS: readonly { readonly kind: Kind; readonly known: string; readonly name: string }[] = [
+  { kind: 'end', known: 'The attempt hangs and will not end', name: 'End the claim' },
+  { kind: 'complete', known: 'It was executed', name: 'Complete it by hand' },
+  { kind: 'forget', known: 'It was not executed', name: 'Forget it' },
+  { kind: 'ask', known: 'The application can say', name: 'Ask the application' },
+]
+
+type Props = { readonly shown: RecordShown; readonly session: Session; readonly onDecided: () => void }
+
+export function RecordDecisions({ shown, session, onDecided }: Props) {
+  const [open, setOpen] = useState<Kind>()
+  const { role } = session.operator
+  const send = (kind: Kind) => (body: Record<string, unknown>) =>
+    session.api.post<Decided>(`/records/${encodeURIComponent(shown.record)}/${kind}`, body)
+  return (
+    <section class="panel" aria-labelledby="decide">
+      <h2 id="decide">Decide</h2>
+      {role === 'operate' ? (
+        <p>What do you know? Nothing changes before you have seen a preview.</p>
+      ) : (
+        <p>Your role is view: ask somebody with the role operate. This is what could be decided:</p>
+      )}
+      {KINDS.map(({ kind, known, name }) => {
+        const ruling = shown.decisions[kind]
+        const isOpen = open === kind
+        return (
+          <div key={kind} class="choice">
+            <h3>
+              <button
+                type="button"
+                class="fold"
+                aria-expanded={isOpen}
+                onClick={() => setOpen(isOpen ? undefined : kind)}
+              >
+                {known}
+                {ruling?.possible === true ? '' : ' (not now)'}
+              </button>
+            </h3>
+            {!isOpen ? undefined : role === 'operate' ? (
+              <Decision
+                name={name}
+                because={
+                  ruling?.possible === true ? undefined : (ruling?.because ?? 'It is not possible now.')
+                }
+                send={send(kind)}
+                onDecided={onDecided}
+                {...(kind === 'complete' ? { members: givenIn } : {})}
+              >
+                {kind === 'complete' ? <AnswerFields /> : undefined}
+              </Decision>
+            ) : (
+              <ul>
+                {(ruling?.effects ?? [ruling?.because ?? 'It is not possible now.']).map((effect) => (
+                  <li key={effect}>{effect}</li>
+                ))}
+              </ul>
+            )}
+          </div>
+        )
+      })}
+    </section>
+  )
+}
+
+/** The answer that retries of the client get, or that it is lost. */
+function AnswerFields() {
+  const [kind, setKind] = useState('answer')
+  const choose = (event: Event) => setKind((event.currentTarget as HTMLInputElement).value)
+  return (
+    <fieldset>
+      <legend>Retries of the client get</legend>
+      {(
+        [
+          ['answer', 'this answer'],
+          ['not_kept', '410: it was executed, and its answer is lost'],
+          ['result', 'this result of a reservation'],
+        ] as const
+      ).map(([value, label]) => (
+        <label key={value} class="tick">
+          <input type="radio" name="given" value={value} checked={kind === value} onChange={choose} /> {label}
+        </label>
+      ))}
+      {kind === 'answer' ? (
+        <>
+          <label for="status">Status</label>
+          <input id="status" name="status" type="number" min={200} max={599} defaultValue="200" required />
+          <label for="headers">Headers, one a line</label>
+          <textarea
+            id="headers"
+            name="headers"
+            rows={2}
+            spellcheck={false}
+            defaultValue="content-type: application/json"
+          />
+          <label for="body">Body</label>
+          <textarea id="body" name="body" rows={5} spellcheck={false} />
+        </>
+      ) : undefined}
+      {kind === 'result' ? (
+        <>
+          <label for="result">Result, as JSON</label>
+          <textarea id="result" name="result" rows={4} required spellcheck={false} />
+        </>
+      ) : undefined}
+    </fieldset>
+  )
+}
+
+function givenIn(form: FormData): Record<string, unknown> | string {
+  const text = (name: string) => String(form.get(name) ?? '')
+  if (text('given') === 'not_kept') return { not_kept: true }
+  if (text('given') === 'result') {
+    try {
+      return { result: JSON.parse(text('result')) }
+    } catch {
+      return 'The result is no JSON. A text stands in quotes: "paid".'
+    }
+  }
+  const lines = text('headers')
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '')
+  const wrong = lines.find((line) => !/^[^\s:]+:/.test(line))
+  if (wrong !== undefined) return `A header is NAME: VALUE, and this line is not: ${wrong}`
+  const headers = lines.map((line) => {
+    const colon = line.indexOf(':')
+    return [line.slice(0, colon), line.slice(colon + 1).trim()] as const
+  })
+  return {
+    answer: { status: Number(text('status')), headers: Object.fromEntries(headers), body: text('body') },
+  }
+}

@@ -1,0 +1,196 @@
+/** One record: the verdict of the quorum, the nodes side by side, the stored answer, what can be decided, and its history. */
+
+import { History } from './audit.tsx'
+import { Answer, Badge, Facts, Heading, Time, useAnswer, Verbatim } from './pieces.tsx'
+import { RecordDecisions } from './record-decisions.tsx'
+import type { Session } from './session.ts'
+import type { NodeRow, Outcome, RecordShown, RecordState } from './shapes.ts'
+import { asText, duration, visible } from './words.ts'
+
+/** As docs/operations/one-key.md says it. */
+const MEANING: Readonly<Record<RecordState, string>> = {
+  live: 'An attempt is under way: its holder renews its lease.',
+  lapsed: 'An attempt ended without an outcome: nobody knows whether it was executed.',
+  completed: 'The outcome is recorded; duplicates get it.',
+  released: 'It was not executed, or somebody decided so. The next request is executed.',
+  absent: 'No node has it. The next request is executed.',
+  unknown: 'Too few nodes reply: no decision is possible.',
+  damaged: 'The outcome can’t be read.',
+}
+
+export function RecordView({ record, session }: { readonly record: string; readonly session: Session }) {
+  const [loaded, again] = useAnswer(
+    () => session.api.get<RecordShown>(`/records/${encodeURIComponent(record)}`),
+    record,
+  )
+  return (
+    <>
+      <Heading title="Record">
+        Record <code>{visible(record.slice(-64, -48))}</code>
+      </Heading>
+      <p>
+        <button type="button" onClick={again}>
+          Look again
+        </button>
+      </p>
+      <Answer of={loaded}>
+        {(shown) => (
+          <>
+            <Verdict shown={shown} />
+            <Nodes shown={shown} />
+            {shown.outcome === undefined ? undefined : (
+              <OutcomeView outcome={shown.outcome} role={session.operator.role} />
+            )}
+            <RecordDecisions shown={shown} session={session} onDecided={again} />
+            <section class="panel" aria-labelledby="history">
+              <h2 id="history">History</h2>
+              {shown.history === undefined ? (
+                <p>Too few nodes told it.</p>
+              ) : (
+                <History entries={shown.history} empty="The audit log has nothing about it." />
+              )}
+            </section>
+          </>
+        )}
+      </Answer>
+    </>
+  )
+}
+
+function Verdict({ shown }: { readonly shown: RecordShown }) {
+  const { holder, told_application: told, state } = shown
+  return (
+    <section class="panel" aria-labelledby="verdict">
+      <h2 id="verdict">
+        The quorum says: <Badge word={state} />
+      </h2>
+      <p>
+        {MEANING[state]} {shown.answered} nodes replied, {shown.required} are required.
+        {shown.minority_outcome
+          ? ' A node shows an outcome that no majority has: the next claim adopts it.'
+          : ''}
+      </p>
+      <Facts
+        of={[
+          ['Record', <code>{visible(shown.record)}</code>],
+          ['Tenant', visible(shown.tenant ?? '')],
+          ['Attempt', shown.attempt],
+          ['Fencing token', shown.fencing_token],
+          [
+            'Lease left',
+            shown.lease_remaining_ms === undefined ? undefined : duration(shown.lease_remaining_ms),
+          ],
+          [
+            'Kept for',
+            shown.retention_remaining_ms === undefined ? undefined : duration(shown.retention_remaining_ms),
+          ],
+          [
+            'Held by',
+            holder === undefined ? undefined : (
+              <>
+                {holder.sidecar === undefined
+                  ? 'another sidecar'
+                  : `this sidecar (${visible(holder.sidecar)})`}
+                , since <Time at={holder.since} />
+              </>
+            ),
+          ],
+          ['Lock id', holder === undefined ? undefined : <code>{holder.lock_id}</code>],
+          [
+            'The application was told',
+            told === undefined ? undefined : (
+              <>
+                attempt {told.attempt}, token {told.fencing_token}, lock id <code>{told.lock_id}</code>
+              </>
+            ),
+          ],
+        ]}
+      />
+    </section>
+  )
+}
+
+function Nodes({ shown }: { readonly shown: RecordShown }) {
+  const differing = shown.nodes.filter(({ differs }) => differs).length
+  return (
+    <section class="panel" aria-labelledby="nodes">
+      <h2 id="nodes">On every node</h2>
+      <p>
+        {differing === 0
+          ? 'All nodes show the same.'
+          : `${differing === 1 ? 'One node differs' : `${differing} nodes differ`} from the majority. One or two are no reason to worry: a node was away for a moment.`}
+      </p>
+      <ul class="seats">
+        {shown.nodes.map((row) => (
+          <Node key={row.node} row={row} />
+        ))}
+      </ul>
+    </section>
+  )
+}
+
+function Node({ row }: { readonly row: NodeRow }) {
+  return (
+    <li class={row.differs ? 'seat differs' : 'seat'}>
+      <h3>{visible(row.node)}</h3>
+      <p>
+        <Badge word={row.state} /> {row.differs ? <Badge word="differs" tone="bad" /> : undefined}
+      </p>
+      <Facts
+        of={[
+          ['Token', row.fencing_token],
+          ['Accepted', row.accepted_token],
+          ['Attempt', row.attempt],
+          ['Lease left', row.lease_remaining_ms === undefined ? undefined : duration(row.lease_remaining_ms)],
+          [
+            'Kept for',
+            row.retention_remaining_ms === undefined ? undefined : duration(row.retention_remaining_ms),
+          ],
+          ['Copied', row.copied ? 'yes: no vote' : undefined],
+          ['Why', row.detail === undefined ? undefined : visible(row.detail)],
+        ]}
+      />
+    </li>
+  )
+}
+
+/** Always as text: what is stored came from an application, and may be a page or a script. */
+function OutcomeView({ outcome, role }: { readonly outcome: Outcome; readonly role: 'view' | 'operate' }) {
+  return (
+    <section class="panel" aria-labelledby="outcome">
+      <h2 id="outcome">The recorded outcome</h2>
+      <Facts
+        of={[
+          [
+            'Kind',
+            outcome.kind === 'tombstone' ? 'executed; the answer was not kept' : visible(outcome.kind),
+          ],
+          ['Status', outcome.status],
+          ['Recorded', outcome.completed_at === undefined ? undefined : <Time at={outcome.completed_at} />],
+          ['Location', outcome.location === undefined ? undefined : <code>{visible(outcome.location)}</code>],
+          ['Body', outcome.body_bytes === undefined ? undefined : `${outcome.body_bytes} bytes`],
+        ]}
+      />
+      {(outcome.headers ?? []).length === 0 ? undefined : (
+        <Verbatim
+          text={(outcome.headers ?? []).map(([name, value]) => visible(`${name}: ${value}`)).join('\n')}
+        />
+      )}
+      <OutcomeBody outcome={outcome} role={role} />
+    </section>
+  )
+}
+
+function OutcomeBody({ outcome, role }: { readonly outcome: Outcome; readonly role: 'view' | 'operate' }) {
+  if (outcome.kind === 'tombstone' || outcome.body_bytes === 0) return null
+  if (role !== 'operate') return <p class="hint">Its content is shown to the role operate.</p>
+  if (outcome.kind === 'result') return <Verbatim text={asText(outcome.result)} />
+  return outcome.body_text === undefined ? (
+    <>
+      <p class="hint">It is no text; in base64:</p>
+      <Verbatim text={outcome.body_base64 ?? ''} />
+    </>
+  ) : (
+    <Verbatim text={visible(outcome.body_text)} />
+  )
+}

@@ -1,0 +1,46 @@
+/** Numbers, times and texts as a person reads them. */
+
+/** `840 ms`, `21 s`, `3 min 4 s`, `2 h 10 min`, `5 d`. */
+export function duration(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)} ms`
+  const seconds = Math.floor(ms / 1_000)
+  if (seconds < 60) return `${seconds} s`
+  const minutes = Math.floor(seconds / 60)
+  if (minutes < 60) return both(`${minutes} min`, seconds % 60, 's')
+  const hours = Math.floor(minutes / 60)
+  return hours < 48 ? both(`${hours} h`, minutes % 60, 'min') : `${Math.floor(hours / 24)} d`
+}
+
+function both(large: string, small: number, unit: string): string {
+  return small === 0 ? large : `${large} ${small} ${unit}`
+}
+
+/** What is measured, with two digits at least: `0.7 ms`, `12 ms`, `1.2 s`. */
+export function milliseconds(ms: number | undefined): string {
+  if (ms === undefined) return '–'
+  if (ms < 10) return `${ms.toFixed(1)} ms`
+  return ms >= 1_000 && ms < 10_000 ? `${(ms / 1_000).toFixed(1)} s` : duration(ms)
+}
+
+/** In UTC, as logs have it: two people compare notes across zones. */
+export function timeOf(iso: string): string {
+  const at = new Date(iso)
+  return Number.isNaN(at.getTime())
+    ? iso
+    : at
+        .toISOString()
+        .replace('T', ' ')
+        .replace(/\.\d+Z$/, ' UTC')
+}
+
+/**
+ * Text that came from outside, with its control and format characters written out: they could reverse or hide what stands around
+ * them. Line feeds and tabs stay.
+ */
+export function visible(text: string): string {
+  return text.replace(/[^\P{C}\n\t]/gu, (one) => `\\u{${one.codePointAt(0)?.toString(16) ?? ''}}`)
+}
+
+export function asText(value: unknown): string {
+  return visible(typeof value === 'string' ? value : (JSON.stringify(value, undefined, 2) ?? ''))
+}

@@ -1,0 +1,90 @@
+/** What the overview calls wrong, and the runbook that it names: a row for each condition. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { type NodeSeenNow, type SeenNow, wrongNow } from '../../../src/core/health/wrong-now.ts'
+
+const node = (at: number, of: Partial<NodeSeenNow> = {}): NodeSeenNow => ({
+  name: `node-${at}`,
+  state: 'voting',
+  ...of,
+})
+const nodes = (...differing: readonly Partial<NodeSeenNow>[]) =>
+  Array.from({ length: 5 }, (_, at) => node(at, differing[at]))
+
+const HEALTHY: SeenNow = {
+  nodes: nodes(),
+  required: 3,
+  failing: new Map(),
+  openBreakers: [],
+  unprotected: 0,
+  sweeperElected: true,
+  deadLetters: 0,
+  sagas: { parked: 0, deadLetters: 0 },
+}
+const down = { state: 'down', reason: 'connection closed' }
+
+const ROWS: readonly (readonly [string, Partial<SeenNow>, readonly string[]])[] = [
+  ['all is well', {}, []],
+  [
+    'nothing is known of sweepers, letters and sagas',
+    { sweeperElected: undefined, deadLetters: undefined, sagas: undefined },
+    [],
+  ],
+  ['one node is down', { nodes: nodes(down) }, ['FencepostRedisNodeDown']],
+  ['one node is unfit', { nodes: nodes({ state: 'unfit' }) }, ['FencepostRedisNodeDown']],
+  [
+    'one node is in quarantine',
+    { nodes: nodes({ state: 'quarantined' }) },
+    ['FencepostRedisNodeQuarantined'],
+  ],
+  ['the clock of a node was stepped', { nodes: nodes({ state: 'suspended' }) }, ['FencepostClockStepped']],
+  [
+    'no vote is spare',
+    { nodes: nodes(down, down) },
+    ['FencepostQuorumNoSpare', 'FencepostRedisNodeDown', 'FencepostRedisNodeDown'],
+  ],
+  [
+    'the quorum is lost',
+    { nodes: nodes(down, down, down) },
+    ['FencepostQuorumLost', 'FencepostRedisNodeDown', 'FencepostRedisNodeDown', 'FencepostRedisNodeDown'],
+  ],
+  [
+    'of two groups one is lost',
+    {
+      nodes: [...nodes(), ...nodes(down, down, down)].map((one, at) => ({
+        ...one,
+        group: at < 5 ? 'a' : 'b',
+      })),
+    },
+    ['FencepostQuorumLost', 'FencepostRedisNodeDown', 'FencepostRedisNodeDown', 'FencepostRedisNodeDown'],
+  ],
+  ['a node fills up', { nodes: nodes({ memoryShare: 0.81 }) }, ['FencepostRedisNodeMemoryHigh']],
+  ['at four fifths it does not yet', { nodes: nodes({ memoryShare: 0.8 }) }, []],
+  ['a clock is off', { nodes: nodes({ skewed: true }) }, ['FencepostClockSkewHigh']],
+  ['claims are slow', { failing: new Map([['latency', 'claims are slow']]) }, ['FencepostReadinessGateMass']],
+  [
+    'claims are refused because of the clocks',
+    { failing: new Map([['clock', 'clocks']]) },
+    ['FencepostClockSkewHigh'],
+  ],
+  ['it drains', { failing: new Map([['shutdown', 'it is draining']]) }, []],
+  ['the breaker is open', { openBreakers: [''] }, ['FencepostCircuitBreakerOpen']],
+  ['requests went unprotected', { unprotected: 3 }, ['FencepostFailOpenActive']],
+  ['nobody sweeps', { sweeperElected: false }, ['FencepostSweeperMissing']],
+  ['questions wait', { deadLetters: 1 }, ['FencepostOrphansOpen']],
+  ['the database is silent', { sagas: 'silent' }, ['FencepostSagaDatabaseDown']],
+  ['a saga is parked', { sagas: { parked: 1, deadLetters: 0 } }, ['FencepostSagaParked']],
+  ['a message was given up', { sagas: { parked: 0, deadLetters: 2 } }, ['FencepostDeadLettersOpen']],
+]
+
+test.each(ROWS)('%s', (_, differing, runbooks) => {
+  expect(wrongNow({ ...HEALTHY, ...differing }).map(({ runbook }) => runbook)).toEqual(runbooks)
+})
+
+test('each runbook that it names is a heading of the page', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../../docs/operations/runbooks.md'), 'utf8')
+  const named = new Set(ROWS.flatMap(([, , runbooks]) => runbooks))
+  expect(named.size).toBeGreaterThan(14)
+  expect([...named].filter((runbook) => !page.includes(`\n## ${runbook}\n`))).toEqual([])
+})

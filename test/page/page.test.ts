@@ -1,0 +1,341 @@
+/**
+ * The operator's page in a real browser, on a real sidecar with five nodes: one stuck payment from its key to a decision and the
+ * client's retry, what the page must never do, and that everybody can use it.
+ */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { startChromium, type TestBrowser } from '../support/chromium.ts'
+import { OPERATE_TOKEN, VIEW_TOKEN } from '../support/operator-caller.ts'
+import { accessibilityOf, findPayment, phone, preview, signIn } from '../support/operator-page.ts'
+import { HOSTILE, type OperatorScene, openOperatorScene } from '../support/operator-scene.ts'
+
+const stack = new AsyncDisposableStack()
+let scene: OperatorScene
+let browser: TestBrowser
+let origin: string
+/** Bob's tab; what the browser complained of in it. */
+let page: Page
+let complaints: readonly string[]
+
+beforeAll(async () => {
+  const [opened, started] = await Promise.all([openOperatorScene(), startChromium()])
+  scene = stack.use(opened)
+  browser = stack.use(started)
+  origin = scene.sidecar.operator
+  ;({ page, complaints } = await browser.open())
+  await signIn(page, origin, OPERATE_TOKEN)
+})
+afterAll(() => stack.disposeAsync())
+
+const verdict = () => page.getByRole('heading', { name: /^The quorum says/ })
+const seats = () => page.getByRole('region', { name: 'On every node' }).getByRole('listitem')
+
+describe('one stuck payment', () => {
+  test('it is found by its key, the node that differs is seen, and ended: the retry is executed as attempt 2', async () => {
+    const { record, comeBack } = await scene.stuck('held-end')
+    await scene.dropOnNode(4, record)
+    await findPayment(page, 'held-end')
+    expect(await verdict().innerText()).toContain('live')
+    expect(await seats().count()).toBe(5)
+    expect(await seats().filter({ hasText: 'differs' }).allInnerTexts()).toEqual([
+      expect.stringMatching(/absent/),
+    ])
+    expect(await page.getByRole('region', { name: /^The quorum says/ }).innerText()).toContain(
+      'payments-7d9f',
+    )
+
+    const told = await preview(page, /will not end/, 'ticket 1: the worker is gone')
+    expect(told).toContain('Its holder is fenced')
+    expect((await scene.operator.show(record)).state).toBe('live')
+    const decide = page.getByRole('button', { name: 'End the claim' })
+    // The promise at stake has to be said out by a tick of its own.
+    expect(await decide.isDisabled()).toBe(true)
+    await page.getByLabel(/even though a live lease holds it/).check()
+    await decide.click()
+    await page.getByText('End the claim: done.').waitFor()
+    await expect.poll(() => verdict().innerText()).toContain('lapsed')
+
+    const retry = await scene.pay('held-end')
+    expect([retry.status, scene.attemptsOf('held-end')]).toEqual([201, ['1', '2']])
+    await page.getByRole('button', { name: 'Look again' }).click()
+    await expect.poll(() => verdict().innerText()).toContain('completed')
+    expect(await page.getByRole('region', { name: 'The recorded outcome' }).innerText()).toContain(
+      await retry.text(),
+    )
+    await comeBack()
+  })
+
+  test('it is completed by hand, and the retry of the client is answered with that', async () => {
+    const { comeBack } = await scene.stuck('held-complete')
+    await findPayment(page, 'held-complete')
+    await page.getByRole('button', { name: 'It was executed' }).click()
+    await page.getByLabel('Status').fill('202')
+    await page.getByLabel('Body').fill('{"payment":"p-77"}')
+    await page.getByLabel('Reason').fill('ticket 2: the provider has it')
+    await page.getByRole('button', { name: 'Preview' }).click()
+    await page.getByLabel(/even though a live lease/).check()
+    await page.getByRole('button', { name: 'Complete it by hand' }).click()
+    await page.getByText('Complete it by hand: done.').waitFor()
+    const retry = await scene.pay('held-complete')
+    expect([retry.status, retry.headers.get('idempotency-status'), await retry.text()]).toEqual([
+      202,
+      'replayed',
+      '{"payment":"p-77"}',
+    ])
+    expect(scene.attemptsOf('held-complete')).toEqual(['1'])
+    await comeBack()
+  })
+
+  test('it is forgotten, and the next request is a first attempt', async () => {
+    const { comeBack } = await scene.stuck('held-forget')
+    await findPayment(page, 'held-forget')
+    await preview(page, 'It was not executed', 'ticket 3: nothing was charged')
+    await page.getByLabel(/even though a live lease/).check()
+    await page.getByRole('button', { name: 'Forget it' }).click()
+    await page.getByText('Forget it: done.').waitFor()
+    expect((await scene.pay('held-forget')).headers.get('idempotency-status')).toBe('created')
+    expect(scene.attemptsOf('held-forget')).toEqual(['1', '1'])
+    await comeBack()
+  })
+
+  test('a changed form asks for a new preview, and a record that moved on stays as it is', async () => {
+    const { record, comeBack } = await scene.stuck('held-moved')
+    await findPayment(page, 'held-moved')
+    await preview(page, /will not end/, 'ticket 4: first')
+    await page.getByLabel('Reason').fill('ticket 4: another reason')
+    expect(await page.getByRole('button', { name: 'End the claim' }).count()).toBe(0)
+    await page.getByRole('button', { name: 'Preview' }).click()
+    await page.getByLabel(/even though a live lease/).check()
+    await scene.operator.decide('end', record, { even_though: 'live' })
+    await scene.pay('held-moved')
+    await page.getByRole('button', { name: 'End the claim' }).click()
+    await expect.poll(() => page.getByRole('alert').innerText()).toContain('The record has moved on')
+    await comeBack()
+  })
+
+  test('all decisions are in the audit log, with the name, the reason and a link to the record', async () => {
+    await page.getByRole('link', { name: 'Audit' }).click()
+    for (const [reason, act] of [
+      ['ticket 1: the worker is gone', 'end'],
+      ['ticket 2: the provider has it', 'complete'],
+      ['ticket 3: nothing was charged', 'forget'],
+    ] as const) {
+      const entries = page.getByRole('listitem').filter({ hasText: reason })
+      await expect.poll(() => entries.count()).toBe(2)
+      // Newest first.
+      const told = await entries.allInnerTexts()
+      expect(told).toEqual(['done', 'begun'].map((step) => expect.stringContaining(`bob: ${act} (${step})`)))
+    }
+    await page.getByLabel('Only entries with').fill('ticket 3')
+    await expect.poll(() => page.getByRole('listitem').count()).toBe(2)
+    await page
+      .getByRole('link', { name: /^[0-9a-f]{16}$/ })
+      .first()
+      .click()
+    await verdict().waitFor()
+  })
+})
+
+test('the lists lead to a record, for who has nothing but "it hangs"', async () => {
+  const { record, comeBack } = await scene.stuck('held-listed')
+  await page.getByRole('link', { name: 'Find' }).click()
+  await page.getByRole('button', { name: 'Live claims, oldest first' }).click()
+  await page.getByRole('link', { name: record.slice(-64, -48) }).click()
+  await verdict().waitFor()
+  await comeBack()
+  await page.getByRole('link', { name: 'Find' }).click()
+  await page.getByLabel('What do you have?').selectOption('reference')
+  await page.getByLabel('Reference').fill(record.slice(-64, -48))
+  await page.getByRole('button', { name: 'Find', exact: true }).click()
+  await verdict().waitFor()
+})
+
+describe('what is stored is shown, and never obeyed', () => {
+  test('an answer of HTML and scripts is text, its control characters written out', async () => {
+    await scene.pay('hostile')
+    await findPayment(page, 'hostile')
+    const shown = await page
+      .getByRole('region', { name: 'The recorded outcome' })
+      .locator('pre')
+      .last()
+      .innerText()
+    expect(shown).toBe(HOSTILE.replace('\u202e', '\\u{202e}'))
+    expect(await page.evaluate('window.attacked')).toBeUndefined()
+  })
+
+  test('who may only look sees that there is an answer, and none of it; and decides nothing', async () => {
+    const ann = await browser.open()
+    await signIn(ann.page, origin, VIEW_TOKEN)
+    await findPayment(ann.page, 'hostile')
+    const outcome = ann.page.getByRole('region', { name: 'The recorded outcome' })
+    expect(await outcome.innerText()).toContain('Its content is shown to the role operate.')
+    expect(await outcome.innerText()).not.toContain('script')
+    await ann.page.getByRole('button', { name: 'It was not executed' }).click()
+    expect(await ann.page.getByRole('button', { name: 'Preview' }).count()).toBe(0)
+    await ann.page.context().close()
+  })
+})
+
+describe('the token', () => {
+  test('a wrong one is refused, and a right one is kept in memory alone', async () => {
+    const { page: tab } = await browser.open()
+    await tab.goto(origin)
+    await tab.getByLabel('Your token').fill(`${OPERATE_TOKEN}0`)
+    await tab.getByRole('button', { name: 'Sign in' }).click()
+    await tab.getByRole('alert').waitFor()
+    expect(await tab.getByRole('link', { name: 'Audit' }).count()).toBe(0)
+    await signIn(tab, origin, OPERATE_TOKEN)
+    const kept = await tab.evaluate(
+      'JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href, document.documentElement.outerHTML])',
+    )
+    expect(kept).not.toContain(OPERATE_TOKEN)
+    expect(await tab.context().cookies()).toEqual([])
+    await tab.reload()
+    expect(await tab.getByLabel('Your token').inputValue()).toBe('')
+    await tab.context().close()
+  })
+})
+
+describe('another site in the same browser', () => {
+  test('can neither frame the page nor call the API', async () => {
+    const key = 'held-csrf'
+    const { record, comeBack } = await scene.stuck(key)
+    const end = `${origin}/v1/operator/records/${encodeURIComponent(record)}/end`
+    const body = '{"reason":"an attack","even_though":"live"}'
+    await using evil = await siteWith(`<iframe src="${origin}/"></iframe>`)
+    const { page: tab } = await browser.open()
+    await tab.goto(evil.origin)
+    const frame = tab.frames().find((one) => one !== tab.mainFrame())
+    await expect.poll(() => frame?.url()).toBe('chrome-error://chromewebdata/')
+    const attempts = await tab.evaluate(
+      async ([url, text, token]) => {
+        const answered = (init: RequestInit) =>
+          fetch(url!, { method: 'POST', body: text!, ...init }).then(
+            ({ type }) => type,
+            () => 'refused',
+          )
+        return [
+          await answered({ mode: 'no-cors', credentials: 'include' }),
+          await answered({ headers: { 'content-type': 'application/json' }, credentials: 'include' }),
+          // Even one that knows the token is refused by the browser, before the call is sent.
+          await answered({
+            headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+          }),
+        ]
+      },
+      [end, body, OPERATE_TOKEN],
+    )
+    expect(attempts).toEqual(['opaque', 'refused', 'refused'])
+    expect((await scene.operator.show(record)).state).toBe('live')
+    await tab.context().close()
+    await comeBack()
+  })
+})
+
+describe('the overview', () => {
+  test('has five seats, follows a node that goes down, and names the runbook', async () => {
+    await page.getByRole('link', { name: 'Overview' }).click()
+    const region = page.getByRole('region', { name: 'Nodes' })
+    await expect.poll(() => region.getByRole('listitem').filter({ hasText: 'voting' }).count()).toBe(5)
+    expect(await region.innerText()).toMatch(/5 of 5 votes[\s\S]*3 are a majority[\s\S]*2 may be lost/)
+    await scene.servers.kill(3)
+    await expect
+      .poll(() => region.innerText(), { timeout: 20_000 })
+      .toMatch(/4 of 5 votes[\s\S]*1 may be lost/)
+    const wrong = page.getByRole('region', { name: 'Wrong now' })
+    await expect.poll(() => wrong.innerText()).toContain('redis-3 is down')
+    const links = await wrong
+      .getByRole('link')
+      .evaluateAll((all) => all.map((one) => one.getAttribute('href')))
+    expect(links).toContain('https://fencepost.dev/runbooks#fencepostredisnodedown')
+    await scene.servers.start(3)
+    await expect.poll(() => region.innerText(), { timeout: 20_000 }).toMatch(/quarantined[\s\S]*left/)
+  })
+})
+
+describe('sagas', () => {
+  test('a parked one is let go on, a message that was given up is replayed, and both are in the audit log', async () => {
+    const { repair } = await scene.parkedSaga('order-1')
+    await scene.givenUpMessage('order-2')
+    await page.getByRole('link', { name: 'Sagas' }).click()
+    const messages = page.getByRole('region', { name: 'Messages that were given up' })
+    await messages.getByText('OrderPaid of order order-2').waitFor()
+    await messages.getByText(/^Decide about/).click()
+    await messages.getByLabel('Reason').first().fill('ticket 6: the broker is back')
+    await messages.getByRole('button', { name: 'Preview' }).first().click()
+    await messages.getByRole('button', { name: 'Replay it' }).click()
+    await messages.getByText('There is none.').waitFor()
+
+    await page.getByRole('link', { name: 'order-1' }).click()
+    await page.getByRole('heading', { name: /order: parked/ }).waitFor()
+    await page.getByLabel('Reason').first().fill('ticket 5: the provider is up')
+    await page.getByRole('button', { name: 'Preview' }).first().click()
+    await page.getByRole('button', { name: 'Let it go on' }).click()
+    await page.getByRole('heading', { name: /order: running/ }).waitFor()
+    await repair()
+    await page.getByRole('button', { name: 'Look again' }).click()
+    await page.getByRole('heading', { name: /order: completed/ }).waitFor()
+    const { body } = await scene.operator.call('/audit')
+    expect(
+      body.entries.map(({ act, by, reason, step }: Record<string, string>) => [act, by, reason, step]),
+    ).toEqual(
+      expect.arrayContaining([
+        ['replay-messages', 'bob', 'ticket 6: the broker is back', 'begun'],
+        ['retry-saga', 'bob', 'ticket 5: the provider is up', 'begun'],
+        ['retry-saga', 'bob', 'ticket 5: the provider is up', 'done'],
+      ]),
+    )
+  })
+})
+
+describe('everybody can use it', () => {
+  // The other views, and in light: page.long.test.ts.
+  test('on a phone and in the dark a record has no serious fault, and is no wider than the screen', async () => {
+    const { page: tab } = await browser.open(phone('dark'))
+    await signIn(tab, origin, OPERATE_TOKEN)
+    const record = `#/record/${encodeURIComponent(await scene.recordOf('hostile'))}`
+    expect(await accessibilityOf(tab, record)).toEqual({ serious: [], rulesRun: true, width: 400 })
+    await tab.context().close()
+  })
+
+  test('without a mouse: sign in, find, and the focus is on the heading of the view that was opened', async () => {
+    const { page: tab } = await browser.open()
+    await tab.goto(origin)
+    await tab.getByLabel('Your token').focus()
+    await tab.keyboard.type(OPERATE_TOKEN)
+    await tab.keyboard.press('Enter')
+    await tab.getByRole('heading', { name: 'Find a record' }).waitFor()
+    expect(await tab.evaluate('document.activeElement.textContent')).toBe('Find a record')
+    for (let at = 0; at < 3; at += 1) await tab.keyboard.press('Tab')
+    await tab.keyboard.type('/payments')
+    await tab.keyboard.press('Tab')
+    await tab.keyboard.type('hostile')
+    await tab.keyboard.press('Enter')
+    await tab.getByRole('heading', { name: /^Record/ }).waitFor()
+    await expect.poll(() => tab.evaluate('document.activeElement.tagName')).toBe('H1')
+    await tab.context().close()
+  })
+})
+
+test('the browser complained of nothing but refusals that were asked for', () => {
+  // A decision on a record that moved on is answered 409, and each refusal is a line in the console.
+  expect(complaints.filter((line) => !/status of 409/.test(line))).toEqual([])
+})
+
+/** Another site, on an origin of its own. */
+async function siteWith(html: string) {
+  const server = createServer((_request, response) => {
+    response.writeHead(200, { 'Content-Type': 'text/html' }).end(html)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  return {
+    origin: `http://localhost:${port}`,
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}

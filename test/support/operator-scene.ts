@@ -1,0 +1,148 @@
+/**
+ * What an operator's page has to be shown with: five real nodes, a database of sagas with one that is parked and a message that was
+ * given up, an application that holds answers back, and the sidecar between them.
+ */
+import { writeFileSync } from 'node:fs'
+import type { ServerResponse } from 'node:http'
+import { join } from 'node:path'
+import { createOutboxRelay, createSagaRunner, defineSaga, publish } from '@fencepost/saga'
+import { Redis } from 'ioredis'
+import { startApplication } from './application.ts'
+import { eventually } from './eventually.ts'
+import { operatorCaller, operatorTokensFile } from './operator-caller.ts'
+import { startPostgres } from './postgres-server.ts'
+import { RecordingPublisher } from './recording-publisher.ts'
+import { startRedisServers } from './redis-servers.ts'
+import { testKit } from './saga-kit.ts'
+import { PATIENT, type SidecarOptions, startSidecar } from './sidecar.ts'
+
+/** What an application should never have answered, and what a page must never obey. */
+export const HOSTILE = '<img src=x onerror="window.attacked=1"><script>window.attacked=1</script>\u202e'
+
+export type OperatorScene = Awaited<ReturnType<typeof openOperatorScene>>
+
+/** @param options of the sidecar's start */
+export async function openOperatorScene(options: SidecarOptions = {}) {
+  const stack = new AsyncDisposableStack()
+  try {
+    const [servers, postgres] = await Promise.all([
+      startRedisServers(5, { founded: true }).then((started) => stack.use(started)),
+      startPostgres().then((started) => stack.use(started)),
+    ])
+    const held = new Map<string, ServerResponse>()
+    const application = stack.use(
+      await startApplication((request, response) => {
+        const [key = ''] = request.values('idempotency-key')
+        const attempts = application.seen.filter((one) => one.values('idempotency-key')[0] === key).length
+        if (key.startsWith('held') && attempts === 1) return void held.set(key, response)
+        const hostile = key.startsWith('hostile')
+        response.writeHead(201, { 'Content-Type': hostile ? 'text/html' : 'application/json' })
+        response.end(hostile ? HOSTILE : `{"payment":"p-${key}","status":"captured"}`)
+      }),
+    )
+    const kit = await testKit(postgres)
+    const database = join(postgres.folder, 'database-url')
+    writeFileSync(database, `${postgres.url}\n`)
+    const tokens = stack.use(operatorTokensFile())
+    const sidecar = stack.use(
+      await startSidecar(
+        {
+          ...PATIENT,
+          FENCEPOST_INSTANCE: 'payments-7d9f',
+          // No renewal repairs what a test changed on one node.
+          FENCEPOST_LEASE: '3m',
+          FENCEPOST_REDIS_NODES: servers.nodesSetting,
+          FENCEPOST_UPSTREAM: application.origin,
+          FENCEPOST_OPERATOR_LISTEN: '127.0.0.1:0',
+          FENCEPOST_OPERATOR_TOKENS_FILE: tokens.path,
+          FENCEPOST_SAGA_DATABASE_FILE: database,
+          FENCEPOST_SAGA_SCHEMA: kit.schemaName,
+          FENCEPOST_SWEEP_INTERVAL: '1h',
+        },
+        { startWithinMs: 60_000, ...options },
+      ),
+    )
+    const operator = operatorCaller(sidecar.operator)
+    const pay = (key: string) =>
+      fetch(`${sidecar.proxy}/payments`, {
+        method: 'POST',
+        headers: { 'Idempotency-Key': key, 'Content-Type': 'application/json' },
+        body: '{"amount":4200,"currency":"EUR"}',
+      })
+    const recordOf = async (key: string): Promise<string> => {
+      const found = await operator.find({ key: { method: 'POST', path: '/payments', idempotency_key: key } })
+      return found.body.records[0].record
+    }
+    return {
+      servers,
+      application,
+      kit,
+      sidecar,
+      operator,
+      pay,
+      recordOf,
+      /** A payment that the application never answers by itself; its key begins with `held`. */
+      stuck: async (key: string) => {
+        const client = pay(key)
+        // A test that fails in between leaves it behind.
+        client.catch(() => {})
+        await eventually('the application has it', () => held.has(key))
+        const comeBack = async () => {
+          held.get(key)?.writeHead(201).end('the holder')
+          return client
+        }
+        return { record: await recordOf(key), comeBack }
+      },
+      attemptsOf: (key: string) =>
+        application.seen
+          .filter((one) => one.values('idempotency-key')[0] === key)
+          .map((one) => one.values('fencepost-attempt')[0]),
+      /** One node no longer has the record, as after a repair by hand. */
+      dropOnNode: async (index: number, record: string) => {
+        const client = new Redis(servers.urls[index]!)
+        await client.del(record)
+        client.disconnect()
+      },
+      parkedSaga: (id: string) => parkedSaga(kit, id),
+      givenUpMessage: (id: string) => givenUpMessage(kit, id),
+      [Symbol.asyncDispose]: () => stack.disposeAsync(),
+    }
+  } catch (cause) {
+    await stack.disposeAsync()
+    throw cause
+  }
+}
+
+type Kit = Awaited<ReturnType<typeof testKit>>
+
+/** A saga whose second step is refused; `repair` lets it through. */
+async function parkedSaga(kit: Kit, sagaId: string) {
+  let broken = true
+  const charge = {
+    name: 'charge',
+    maxAttempts: 1,
+    effect: async () => {
+      if (broken) throw new Error('the provider is down')
+    },
+  }
+  const definitions = [defineSaga('order', [{ name: 'reserve-stock', pivot: true }, charge])]
+  const runner = createSagaRunner({ kit, definitions, backoff: { initialMs: 0, maxMs: 0 } })
+  await kit.transaction((tx) => runner.begin(tx, 'order', { sagaId, input: { order: sagaId } }))
+  await runner.runOnce()
+  return {
+    repair: async () => {
+      broken = false
+      await runner.runOnce()
+    },
+  }
+}
+
+async function givenUpMessage(kit: Kit, aggregateId: string): Promise<void> {
+  const publisher = new RecordingPublisher()
+  publisher.react = () => 'refuse'
+  await kit.transaction((tx) =>
+    publish(kit, tx, { aggregateType: 'order', aggregateId, type: 'OrderPaid', payload: { aggregateId } }),
+  )
+  await using relay = createOutboxRelay({ kit, publisher, retry: { maxAttempts: 1 } })
+  await relay.drainOnce()
+}
