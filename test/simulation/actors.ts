@@ -242,7 +242,6 @@ async function reservation(
     const { key, fingerprint, askedMs } = submission
     history.shown.push({ key, fingerprint, content, askedMs, atMs: scheduler.nowMs, by: 'replayed' })
   }
-  if (claimed.kind === 'unavailable') history.withoutQuorum.add(submission.key)
   if (claimed.kind !== 'granted') return
   const renewer = renewLease(claimed.lease, { leases, clock, random, events }, KEPT_WHILE_ALIVE)
   const lost = new Promise<void>((resolve) => {

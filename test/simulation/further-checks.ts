@@ -72,7 +72,7 @@ export function checkRaces({ history, plan }: World): void {
   for (const [key, racers] of Map.groupBy(asked, (submission) => submission.key)) {
     if (history.grants.some(({ lease, grantedMs }) => lease.key === key && grantedMs < HEAL_MS)) continue
     // A claim may stand on a majority whose answers miss their deadline: to be told of it is the truth as known then.
-    if (history.withoutQuorum.has(key)) continue
+    if (history.unheardClaims.has(key)) continue
     if (racers.some(({ outcome }) => outcome !== undefined && !LOST_A_RACE.has(outcome.kind))) continue
     for (const { operation, index, outcome, answeredMs = HEAL_MS } of racers) {
       // A majority may show a content of two racers of which neither wins: but then another claimant does.

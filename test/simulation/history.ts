@@ -214,8 +214,8 @@ export class History {
   readonly localGrants: Grant[] = []
   readonly localCompletions: LocalCompletion[] = []
   readonly submissions: Submission[] = []
-  /** Keys of which a client of the reservation API was told that no quorum answered its claim in time. */
-  readonly withoutQuorum = new Set<string>()
+  /** Keys of which a node's answer to a claim missed its deadline: what that node granted, its claimant does not know. */
+  readonly unheardClaims = new Set<string>()
   readonly shown: Shown[] = []
   readonly looked: Looked[] = []
   readonly refused: Refused[] = []

@@ -56,8 +56,6 @@ export async function reserveTogether(
       by: 'replayed',
     })
   }
-  if (result.kind === 'unavailable')
-    for (const { recordKey } of asked.intents) history.withoutQuorum.add(recordKey)
   if (result.kind !== 'reserved') return
   history.saw('reserved_together')
   const { reservation } = result

@@ -96,6 +96,7 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
     if (answer.kind === 'quarantined') history.saw('quarantined_answer')
     if (answer.kind === 'unreachable' && answer.full) history.saw('full_node_refused')
     if (answer.kind === 'completed' && nodes[node]?.full) history.saw('full_node_answered')
+    if (command.kind === 'claim' && answer.kind === 'unreachable') history.unheardClaims.add(command.key)
     if (answer.kind === 'stale') history.saw('stale_token_proposed')
     if (answer.kind === 'skewed') history.saw('skewed_token_proposed')
     history.step(
