@@ -483,7 +483,11 @@ export function seriesOf(
     const healthy = phases[0]?.[1] ?? 0
     const then = bad[series] ?? healthy
     const text = absent
-      ? `${healthy}x${HEALTHY_MINUTES - 1} stale _x${minutes - 1} ${healthy}x${REST_MINUTES}`
+      ? [
+          values(series, [[HEALTHY_MINUTES, healthy]]),
+          `stale _x${minutes - 1}`,
+          values(series, [[REST_MINUTES, healthy]]),
+        ].join(' ')
       : values(series, [
           [HEALTHY_MINUTES, healthy],
           [minutes, then],
