@@ -218,9 +218,11 @@ export const CROSSINGS: Readonly<Record<string, (at: At) => Promise<void>>> = {
     const next = await reserve(at.second, { session_id: `${at.name}-2`, reserved_value: at.name })
     deepEqual([next.status, next.body.attempt], [201, 2])
     ok(next.token > held.token)
-    const late = await end(at.first, held, 'complete', { result: 'late' })
-    equal(late.status, 410)
+    // Not recorded in any case: 503 where a node that answered too late may have taken it, which is known after the next completion.
+    const complete = async () => (await end(at.first, held, 'complete', { result: 'late' })).status
+    ok([410, 503].includes(await complete()))
     equal((await end(at.first, next, 'complete', { result: 'in time' })).status, 200)
+    await eventually('the late one to be refused', async () => (await complete()) === 410)
     const seen = await call(at.first, at2)
     deepEqual([seen.body.state, seen.body.result], ['COMPLETED', 'in time'])
   },
