@@ -15,7 +15,7 @@ import { provideServerPrograms, whatToInstall } from './server-programs.ts'
 import { sum, type Verdict, type VitestReport, verdictOnTests } from './verdict.ts'
 
 /** All must fit 40 minutes on two cores: a hanging check is ended before that and fails. */
-const testsMsMax = 36 * 60_000
+const testsMsMax = 38 * 60_000
 
 /** From the first signal to a hanging check to the one that can't be ignored. */
 const graceMs = 10_000

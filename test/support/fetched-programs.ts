@@ -68,10 +68,6 @@ export async function fetchProgram(name: FetchedName): Promise<string> {
   })
 }
 
-export function isCached(version: string, path: string): Promise<boolean> {
-  return exists(join(cache, version, path))
-}
-
 /** @returns the path in the folder of the cache, which is filled first where it is missing */
 export async function cached(
   version: string,

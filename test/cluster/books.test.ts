@@ -1,4 +1,4 @@
-/** What the books of a scenario in a cluster say against it. The cluster itself: `drain.long.test.ts`. */
+/** What the books of a scenario in a cluster say against it. The cluster itself: `npm run test:cluster`. */
 import { expect, test } from 'vitest'
 import { faultsIn } from './scenario.ts'
 import { tableOf } from './table.ts'
