@@ -160,7 +160,9 @@ describe('8 · the lock is held, so the message is acknowledged', () => {
         { scope: 'pay', key: 'held', request: {}, leaseMs: 30_000 },
         { effect: ({ idempotencyKey }) => effect(idempotencyKey), commit: async () => null },
       )
-    void step(() => new Promise(() => {})) // the holder, whose process dies here
+    // The holder, whose process dies here.
+    const dead = step(() => new Promise(() => {}))
+    dead.catch(() => 'it lost its lease, and nobody is there to hear it')
     await until(async () => (await countOf(kit, `idempotency_keys WHERE key = 'held'`)) === 1)
     const inbox = new Inbox({
       kit,
