@@ -5,7 +5,6 @@
  * Owns the servers and the workers. The orders, the moods of the provider and the order of the victims come from one seed;
  * what the operating system makes of it is not repeatable. The databases are three of one server, so killing that kills all.
  */
-import { setTimeout as pause } from 'node:timers/promises'
 import {
   createSagaKit,
   listDeadLetters,
@@ -14,37 +13,26 @@ import {
   type SagaKit,
   withIdempotency,
 } from '@fencepost/saga'
-import { createRabbitMqSubscriber } from '@fencepost/saga/rabbitmq'
 import { type PostgresServer, startPostgres } from '../../test/support/postgres-server.ts'
 import { TestProcess } from '../../test/support/processes.ts'
 import { type RabbitMqServer, startRabbitMq } from '../../test/support/rabbitmq-server.ts'
 import { seededRandom } from '../../test/support/seeded-random.ts'
+import {
+  atTheirTimes,
+  type CampaignTerms,
+  declareQueue,
+  killServer,
+  type Victims,
+  waitFor,
+} from '../support/campaign.ts'
 import { Nemesis } from '../support/nemesis.ts'
-import { type Moods, type Provider, startProvider } from '../support/payment-provider.ts'
+import { type Provider, startProvider } from '../support/payment-provider.ts'
 import { audit, type Books, type Kits } from './books.ts'
 import { type Order, type Service, services, tell } from './messages.ts'
 import { ordersTables } from './orders.ts'
 import { paymentsTables } from './payments.ts'
 import { articles, stockTables } from './stock.ts'
 import type { WorkerSettings } from './worker-settings.ts'
-
-/** Weights, as of the order saga: a process of a service, one connection, one backend, the server, the broker. */
-export type Victims = Readonly<Record<'worker' | 'connection' | 'backend' | 'database' | 'broker', number>>
-
-export type CheckoutOptions = {
-  readonly first?: readonly (keyof Victims)[]
-  readonly orders: number
-  /** Over how long the orders are placed; 0: as fast as they can be. */
-  readonly placeMs: number
-  readonly seed: number
-  readonly moods: Moods
-  readonly victims: Victims
-  /** Mean time between two kills. */
-  readonly killEveryMs: number
-  /** After the last order: how long the sagas may take to end. */
-  readonly settleMs: number
-  readonly say: (line: string) => void
-}
 
 export type CheckoutReport = {
   readonly books: Books
@@ -57,7 +45,7 @@ export type CheckoutReport = {
 /** Two processes of each service. */
 const staff: readonly Service[] = [...services, ...services]
 
-export async function runCheckout(options: CheckoutOptions): Promise<CheckoutReport> {
+export async function runCheckout(options: CampaignTerms): Promise<CheckoutReport> {
   const beganMs = performance.now()
   const seconds = () => Math.round((performance.now() - beganMs) / 100) / 10
   const fraction = seeded(options.seed)
@@ -136,19 +124,10 @@ function spawnWorker(service: Service, settings: WorkerSettings): TestProcess {
   return new TestProcess(process.execPath, [program, JSON.stringify(settings)], { name: service })
 }
 
-/** Before anything is published to it; a deployment's consumers do this when they first start. */
-async function declareQueue(url: string, queue: string): Promise<void> {
-  const first = await createRabbitMqSubscriber({ url, queue }).subscribe(
-    async () => ({ kind: 'again', delayMs: 0 }),
-    { concurrency: 1, onError: () => {} },
-  )
-  await first.close()
-}
-
 /** Each order once, whatever happens to the database meanwhile: the key is the order's id. */
 async function placeOrders(
   kit: SagaKit,
-  options: CheckoutOptions,
+  options: CampaignTerms,
   fraction: () => number,
 ): Promise<ReadonlySet<string>> {
   const orders = Array.from({ length: options.orders }, (_, n): Order => {
@@ -156,17 +135,10 @@ async function placeOrders(
     return { orderId: `order-${n}`, article, amount: 100 + Math.floor(fraction() * 9_900) }
   })
   const placed = new Set<string>()
-  const beganMs = performance.now()
-  const lane = async (from: number) => {
-    for (let n = from; n < orders.length; n += lanes) {
-      const dueMs = beganMs + (options.placeMs * n) / orders.length
-      if (dueMs > performance.now()) await pause(dueMs - performance.now())
-      await persistently(() => place(kit, orders[n]!))
-      placed.add(orders[n]!.orderId)
-    }
-  }
-  const lanes = 8
-  await Promise.all(Array.from({ length: lanes }, (_, from) => lane(from)))
+  await atTheirTimes(options, async (n) => {
+    await place(kit, orders[n]!)
+    placed.add(orders[n]!.orderId)
+  })
   return placed
 }
 
@@ -176,15 +148,6 @@ function place(kit: SagaKit, order: Order): Promise<unknown> {
     await tx.query(`INSERT INTO orders VALUES ($1, $2, $3, 'placed')`, [orderId, article, amount])
     await tell(kit, tx, 'OrderPlaced', order)
   })
-}
-
-async function persistently<T>(work: () => Promise<T>): Promise<T> {
-  for (;;)
-    try {
-      return await work()
-    } catch {
-      await pause(100)
-    }
 }
 
 /** What an operator does with a message that was given up: reads why, and sends it again. */
@@ -204,14 +167,6 @@ async function unsettled(kit: SagaKit): Promise<number> {
   return Number(rows[0].n)
 }
 
-async function waitFor(condition: () => Promise<boolean>, withinMs: number): Promise<void> {
-  const deadlineMs = performance.now() + withinMs
-  while (performance.now() < deadlineMs) {
-    if (await condition().catch(() => false)) return
-    await pause(500)
-  }
-}
-
 type Targets = {
   readonly kits: Kits
   readonly postgres: PostgresServer
@@ -223,31 +178,11 @@ type Targets = {
 /** Kills the victim, and brings it back. False where none was running just then. */
 async function killOne(victim: keyof Victims, fraction: () => number, targets: Targets): Promise<boolean> {
   const { kits, postgres, rabbit, workers, spawn } = targets
-  switch (victim) {
-    case 'worker': {
-      const index = Math.floor(fraction() * workers.length)
-      await workers[index]!.end({ signal: 'SIGKILL' })
-      workers[index] = spawn(staff[index]!)
-      return true
-    }
-    case 'connection': {
-      const text = `SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1`
-      const ended = await kits.orders.pool
-        .query(`SELECT pg_terminate_backend(pid) FROM (${text}) AS one`)
-        .catch(() => undefined)
-      return (ended?.rowCount ?? 0) > 0
-    }
-    case 'backend':
-      return postgres.killBackend()
-    case 'database':
-      await postgres.kill()
-      await postgres.start()
-      return true
-    case 'broker':
-      await rabbit.kill()
-      await rabbit.start()
-      return true
-  }
+  if (victim !== 'worker') return killServer(victim, { pool: kits.orders.pool, postgres, rabbit })
+  const index = Math.floor(fraction() * workers.length)
+  await workers[index]!.end({ signal: 'SIGKILL' })
+  workers[index] = spawn(staff[index]!)
+  return true
 }
 
 const seeded = (seed: number) => seededRandom(seed).fraction

@@ -5,48 +5,26 @@
  * Owns the servers, the workers and the nemesis. Everything random comes from one seed, which is printed; what the
  * operating system does with it is not repeatable, the orders and the moods of the provider are.
  */
-import { setTimeout as pause } from 'node:timers/promises'
 import { createSagaKit, migrate, publish, type SagaKit, withIdempotency } from '@fencepost/saga'
-import { createRabbitMqSubscriber } from '@fencepost/saga/rabbitmq'
 import { type PostgresServer, startPostgres } from '../../test/support/postgres-server.ts'
 import { TestProcess } from '../../test/support/processes.ts'
 import { type RabbitMqServer, startRabbitMq } from '../../test/support/rabbitmq-server.ts'
 import { seededRandom } from '../../test/support/seeded-random.ts'
+import {
+  atTheirTimes,
+  type CampaignTerms,
+  declareQueue,
+  killServer,
+  type Victims,
+  waitFor,
+} from '../support/campaign.ts'
 import { Nemesis } from '../support/nemesis.ts'
-import { type Moods, type Provider, startProvider } from '../support/payment-provider.ts'
+import { type Provider, startProvider } from '../support/payment-provider.ts'
 import { audit, type Books } from './books.ts'
 import type { Role, WorkerSettings } from './settings.ts'
 import { articles, createTables } from './tables.ts'
 
-/** Weights: how often each of them is the victim. */
-export type Victims = {
-  /** SIGKILL of a relay, a saga runner or a consumer. */
-  readonly worker: number
-  /** pg_terminate_backend: one connection breaks. */
-  readonly connection: number
-  /** SIGKILL of one process of PostgreSQL, which then ends all its others and recovers. */
-  readonly backend: number
-  /** SIGKILL of the whole server. */
-  readonly database: number
-  readonly broker: number
-}
-
-export type CampaignOptions = {
-  /** These die first, in this order, so that a short run has each; then chance decides. */
-  readonly first?: readonly (keyof Victims)[]
-  readonly orders: number
-  /** Over how long the orders are placed; 0: as fast as they can be. */
-  readonly placeMs: number
-  readonly broker: 'mailbox' | 'rabbitmq'
-  readonly seed: number
-  readonly moods: Moods
-  readonly victims: Victims
-  /** Mean time between two kills. */
-  readonly killEveryMs: number
-  /** After the last order: how long the sagas may take to end. */
-  readonly settleMs: number
-  readonly say: (line: string) => void
-}
+export type CampaignOptions = CampaignTerms & { readonly broker: 'mailbox' | 'rabbitmq' }
 
 export type CampaignReport = {
   readonly books: Books
@@ -118,40 +96,21 @@ function spawnWorker(role: Role, settings: WorkerSettings): TestProcess {
   )
 }
 
-/** Before anything is published to it; a deployment's consumers do this when they first start. */
-async function declareQueue(url: string, queue: string): Promise<void> {
-  const first = await createRabbitMqSubscriber({ url, queue }).subscribe(
-    async () => ({ kind: 'again', delayMs: 0 }),
-    {
-      concurrency: 1,
-      onError: () => {},
-    },
-  )
-  await first.close()
-}
-
 /** Each order once, whatever happens to the database meanwhile: the key is the order's id. */
 async function placeOrders(
   kit: SagaKit,
   options: CampaignOptions,
   fraction: () => number,
 ): Promise<ReadonlySet<string>> {
+  const orders = Array.from({ length: options.orders }, () => ({
+    article: articles[Math.floor(fraction() * articles.length)]!,
+    amount: 100 + Math.floor(fraction() * 9_900),
+  }))
   const placed = new Set<string>()
-  const beganMs = performance.now()
-  const lane = async (numbers: readonly number[]) => {
-    for (const n of numbers) {
-      const dueMs = beganMs + (options.placeMs * n) / options.orders
-      if (dueMs > performance.now()) await pause(dueMs - performance.now())
-      const order = {
-        article: articles[Math.floor(fraction() * articles.length)]!,
-        amount: 100 + Math.floor(fraction() * 9_900),
-      }
-      await persistently(() => place(kit, `order-${n}`, order))
-      placed.add(`order-${n}`)
-    }
-  }
-  const all = Array.from({ length: options.orders }, (_, n) => n)
-  await Promise.all(Array.from({ length: 8 }, (_, lanes) => lane(all.filter((n) => n % 8 === lanes))))
+  await atTheirTimes(options, async (n) => {
+    await place(kit, `order-${n}`, orders[n]!)
+    placed.add(`order-${n}`)
+  })
   return placed
 }
 
@@ -168,29 +127,12 @@ function place(kit: SagaKit, id: string, order: { article: string; amount: numbe
   })
 }
 
-async function persistently<T>(work: () => Promise<T>): Promise<T> {
-  for (;;)
-    try {
-      return await work()
-    } catch {
-      await pause(100)
-    }
-}
-
 async function unsettled(kit: SagaKit): Promise<number> {
   const { rows } = await kit.pool.query(
     `SELECT (SELECT count(*) FROM orders WHERE state NOT IN ('completed', 'failed'))
           + (SELECT count(*) FROM orders) - (SELECT count(DISTINCT order_id) FROM ledger) AS n`,
   )
   return Number(rows[0].n)
-}
-
-async function waitFor(condition: () => Promise<boolean>, withinMs: number): Promise<void> {
-  const deadlineMs = performance.now() + withinMs
-  while (performance.now() < deadlineMs) {
-    if (await condition().catch(() => false)) return
-    await pause(200)
-  }
 }
 
 type Targets = {
@@ -204,31 +146,11 @@ type Targets = {
 /** Kills the victim, and brings it back. False where none was running just then. */
 async function killOne(victim: keyof Victims, fraction: () => number, targets: Targets): Promise<boolean> {
   const { kit, postgres, rabbit, workers, settings } = targets
-  switch (victim) {
-    case 'worker': {
-      const index = Math.floor(fraction() * workers.length)
-      await workers[index]!.end({ signal: 'SIGKILL' })
-      workers[index] = spawnWorker(roles[index]!, settings)
-      return true
-    }
-    case 'connection': {
-      const text = `SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1`
-      const ended = await kit.pool
-        .query(`SELECT pg_terminate_backend(pid) FROM (${text}) AS one`)
-        .catch(() => undefined)
-      return (ended?.rowCount ?? 0) > 0
-    }
-    case 'backend':
-      return postgres.killBackend()
-    case 'database':
-      await postgres.kill()
-      await postgres.start()
-      return true
-    case 'broker':
-      await rabbit?.kill()
-      await rabbit?.start()
-      return true
-  }
+  if (victim !== 'worker') return killServer(victim, { pool: kit.pool, postgres, rabbit })
+  const index = Math.floor(fraction() * workers.length)
+  await workers[index]!.end({ signal: 'SIGKILL' })
+  workers[index] = spawnWorker(roles[index]!, settings)
+  return true
 }
 
 const seeded = (seed: number) => seededRandom(seed).fraction

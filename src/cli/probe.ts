@@ -7,6 +7,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
+import { withoutBrackets } from '../config/addresses.ts'
 import { parseDuration } from '../core/quantity.ts'
 import { type ProbedApplication, startApplication } from '../probe/application.ts'
 import type { FloodOptions } from '../probe/call.ts'
@@ -272,5 +273,5 @@ async function servedAt(at: string | undefined, tally: Tally, io: Io): Promise<A
 function hostAndPort(option: string, at: string): { host: string; port: number } {
   const [, host = '', port] = /^(.+):(\d{1,5})$/.exec(at) ?? []
   if (Number(port ?? 65_536) > 65_535) throw new Error(`${option} ${at}: accepted is host:port`)
-  return { host: host.replace(/^\[(.*)\]$/, '$1'), port: Number(port) }
+  return { host: withoutBrackets(host), port: Number(port) }
 }

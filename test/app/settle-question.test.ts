@@ -38,8 +38,8 @@ test.each<[status: number, body: string]>([
 
 test('an answer without a length that breaks off counts as unknown, and the round goes on', async () => {
   await using server = await startApplication((_request, response) => {
-    response.writeHead(200, { 'Content-Type': 'text/event-stream' }).flushHeaders()
-    setTimeout(() => response.destroy(), 50)
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' })
+    response.write('data: {}\n\n', () => response.destroy())
   })
   await using application = applicationAt(server.origin)
   const ask = askOf({ settlePath: '/settle' }, { application, onFailure: () => {} })
