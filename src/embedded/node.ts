@@ -10,7 +10,7 @@ import type { Events } from '../core/events.ts'
 import type { NodeAnswer, RecordNode } from '../core/ports.ts'
 import { ownBytes } from '../core/record/own-bytes.ts'
 import { fitsRecord, NOT_FITTING, type NodeRecord, type RecordCommand } from '../core/record/record.ts'
-import { applyCommand, beginsWork } from '../core/record/record-rules.ts'
+import { applyCommand, beginsWork, whatStands } from '../core/record/record-rules.ts'
 
 /** Like Redis, a node still has a record in the millisecond in which it expires. */
 type Kept = { readonly record: NodeRecord; readonly expiresNodeMs: number }
@@ -57,7 +57,8 @@ export class EmbeddedNode implements RecordNode {
     this.#sweep(nodeMs)
     const kept = this.#kept.get(command.key)
     const live = kept !== undefined && kept.expiresNodeMs >= nodeMs ? kept : undefined
-    const effect = applyCommand(live?.record, command, nodeMs, this.#maxTokenAheadMs)
+    const ttlMs = live === undefined ? undefined : live.expiresNodeMs - nodeMs
+    const effect = applyCommand(live?.record, command, nodeMs, this.#maxTokenAheadMs, ttlMs)
     if (!this.#takesNewClaims() && beginsWork(live?.record, effect))
       return { kind: 'unreachable', reason: 'refused', answered: true, full: true, detail: FULL }
     const { answer, write } = effect
@@ -66,9 +67,7 @@ export class EmbeddedNode implements RecordNode {
       const record = this.#bytesMax < Number.POSITIVE_INFINITY ? withOwnOutcome(write.record) : write.record
       this.#set(command.key, { record, expiresNodeMs })
     }
-    return answer.kind === 'record' && live !== undefined
-      ? { ...answer, ttlMs: live.expiresNodeMs - nodeMs }
-      : answer
+    return answer.kind === 'record' && ttlMs !== undefined ? { ...answer, ttlMs } : answer
   }
 
   #takesNewClaims(): boolean {
@@ -79,8 +78,9 @@ export class EmbeddedNode implements RecordNode {
   kept(key: string): { readonly record: NodeRecord; readonly ttlMs: number } | undefined {
     const nodeMs = Math.floor(this.#nodeMs())
     const kept = this.#kept.get(key)
-    if (kept === undefined || kept.expiresNodeMs < nodeMs) return undefined
-    return { record: kept.record, ttlMs: kept.expiresNodeMs - nodeMs }
+    const record = whatStands(kept?.record, nodeMs)
+    if (kept === undefined || record === undefined || kept.expiresNodeMs < nodeMs) return undefined
+    return { record, ttlMs: kept.expiresNodeMs - nodeMs }
   }
 
   /** Stores a record unchecked: enrolment copies with it, before the node votes. */

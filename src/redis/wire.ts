@@ -182,7 +182,8 @@ export function packRecord(record: NodeRecord): Buffer {
     case 'completed': {
       const { acceptedToken, owner, attempt, fingerprint, claimedAtNodeMs, outcome, copied } = record
       const state = copied === undefined ? 'D' : 'H'
-      const packed = header(state, acceptedToken, owner, 0, attempt, fingerprint, claimedAtNodeMs)
+      const overAtMs = record.overAtNodeMs ?? 0
+      const packed = header(state, acceptedToken, owner, overAtMs, attempt, fingerprint, claimedAtNodeMs)
       return Buffer.concat([Buffer.from(packed, 'latin1'), outcome])
     }
   }
@@ -199,6 +200,7 @@ export function unpackRecord(packed: Buffer): NodeRecord {
   if (header[0] !== '1') throw new Error(`damaged record: version ${JSON.stringify(header[0])}`)
   const fence = parseToken(header.slice(2, 18))
   const owner = header.slice(34, 66)
+  const endsAtNodeMs = Number(header.slice(66, 82))
   const claim = {
     attempt: Number(header.slice(82, 86)),
     fingerprint: header.slice(86, 150),
@@ -210,7 +212,7 @@ export function unpackRecord(packed: Buffer): NodeRecord {
         state: 'claimed',
         fence,
         owner,
-        leaseUntilNodeMs: Number(header.slice(66, 82)),
+        leaseUntilNodeMs: endsAtNodeMs,
         ...claim,
         ...(parseToken(header.slice(18, 34)) === NO_TOKEN ? {} : { kept: true as const }),
       }
@@ -227,6 +229,7 @@ export function unpackRecord(packed: Buffer): NodeRecord {
         ...claim,
         outcome: packed.subarray(HEADER_BYTES),
         ...(header[1] === 'H' ? { copied: true as const } : {}),
+        ...(endsAtNodeMs === 0 ? {} : { overAtNodeMs: endsAtNodeMs }),
       }
     }
     default:

@@ -458,18 +458,39 @@ export function recordNodeContract(
       expect(Math.abs((read.ttlMs ?? 0) - LONG_MS)).toBeLessThan(1_000)
     })
 
-    test('a promise on a completed record does not prolong its life', async () => {
-      const { run, reach } = await start()
+    test('a promise on a completed record does not prolong the time of its outcome, and outlives it', async () => {
+      const { run, reach, base } = await start()
       await run('claim A10F')
       // In one turn: they travel together, without a delay between them.
-      const [recorded, promised] = await Promise.all([
+      const [recorded, promised, again] = await Promise.all([
         run('complete A10x', { keyTtlMs: 200 }),
         run('claim B20F', { keyTtlMs: LONG_MS }),
+        run('claim C30F', { keyTtlMs: LONG_MS }),
       ])
       if (!('nodeMs' in recorded)) throw new Error('no time')
-      expect(promised).toMatchObject({ promised: true })
+      expect(promised).toMatchObject({ kind: 'completed', promised: true })
+      expect(again).toMatchObject({ kind: 'completed', promised: true })
       await reach(recorded.nodeMs + 220)
-      expect(await run('read')).toMatchObject({ kind: 'record', record: undefined })
+      const read = await run('read')
+      expect(sayAnswer(read, base)).toBe('released t30')
+      expect(lifetimeOf(read)).toBeGreaterThan(CONTRACT_MAX_TOKEN_AHEAD_MS)
+      // An adoption of what is over finds nothing to replace; nor may a smaller token claim.
+      expect(sayAnswer(await run('complete C30x of 30'), base)).toBe('fenced t30')
+      expect(sayAnswer(await run('claim B20F'), base)).toBe('stale t30')
+      expect(sayAnswer(await run('claim B40G'), base)).toBe('granted 1')
+    })
+
+    test('a promise that ends before its outcome leaves the lifetime of the record as it is', async () => {
+      const { run } = await start()
+      await run('claim A10F')
+      const ttlMs = 10 * (LONG_MS + CONTRACT_MAX_TOKEN_AHEAD_MS)
+      const [, , read] = await Promise.all([
+        run('complete A10x', { keyTtlMs: ttlMs }),
+        run('claim B20F', { keyTtlMs: LONG_MS }),
+        run('read'),
+      ])
+      expect(recordOf(read)).not.toHaveProperty('overAtNodeMs')
+      expect(lifetimeOf(read)).toBeGreaterThan(ttlMs - 1_000)
     })
 
     test('an outcome comes back byte for byte: empty, large, and with every byte there is', async () => {
@@ -512,6 +533,10 @@ export function recordNodeContract(
   })
 
   return { answersSeen }
+}
+
+function lifetimeOf(answer: NodeAnswer): number {
+  return answer.kind === 'record' ? (answer.ttlMs ?? 0) : 0
 }
 
 function nameOf(answer: NodeAnswer): string {

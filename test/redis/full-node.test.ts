@@ -39,7 +39,7 @@ const newKey = () => {
 const A = 'a'.repeat(32)
 const B = 'b'.repeat(32)
 const fingerprint = 'f'.repeat(64)
-const keyTtlMs = 60_000
+const keyTtlMs = 3_600_000
 const outcome = Buffer.from('what came of it'.repeat(40))
 
 const claim = (key: string, count: number, owner = A, leaseMs = 10_000): RecordCommand => ({
@@ -109,6 +109,19 @@ describe('a node at maxmemory', () => {
     const nowLeftMs = await operator.pttl(key)
     expect(nowLeftMs).toBeLessThanOrEqual(leftMs)
     expect(nowLeftMs).toBeGreaterThan(leftMs - 10_000)
+  })
+
+  test('a full node keeps a promise that outlives its outcome, and says when the outcome is over', async () => {
+    const key = newKey()
+    await say(claim(key, 1))
+    await say(complete(key, 1))
+    await operator.pexpire(key, 60_000)
+    await fill()
+    expect(await say(claim(key, 2, B, 100_000))).toMatchObject({ kind: 'completed', promised: true, outcome })
+    expect(await say({ kind: 'read', key })).toMatchObject({
+      record: { state: 'completed', fence: token(2), overAtNodeMs: expect.any(Number), outcome },
+    })
+    expect(await operator.pttl(key)).toBeGreaterThan(60_000)
   })
 
   test('a full node answers with the holder of a claim, renews its lease, and takes its release', async () => {

@@ -127,7 +127,9 @@ test('the Lua rules and the TypeScript rules are indistinguishable', { timeout: 
   const { node: redis, client } = opened
   let embeddedNodeMs = 0
   const embedded = new EmbeddedNode('embedded-0', () => embeddedNodeMs, MAX_TOKEN_AHEAD_MS)
-  const expiresAsModelled = new Map<string, number>()
+  /** Of each record: its expiry, and where a promise outlives its outcome, the ends of that. */
+  const endsAsModelled = new Map<string, readonly number[]>()
+  let outlived = 0
   let sequences = 0
   let commands = 0
   const kinds = new Set<string>()
@@ -146,7 +148,7 @@ test('the Lua rules and the TypeScript rules are indistinguishable', { timeout: 
   async function compare(command: RecordCommand): Promise<boolean> {
     const earliestMs = await nodeMsNow()
     const expiresMs = Number(await client.call('PEXPIRETIME', command.key))
-    const expiries = [expiresMs, expiresAsModelled.get(command.key) ?? 0].filter((ms) => ms > 0)
+    const expiries = [expiresMs, ...(endsAsModelled.get(command.key) ?? [])].filter((ms) => ms > 0)
     const read = { kind: 'read', key: command.key } as const
     // Sent in one turn, they travel in one call and see one time.
     const real = await Promise.all([redis.execute(command), redis.execute(read)])
@@ -157,10 +159,12 @@ test('the Lua rules and the TypeScript rules are indistinguishable', { timeout: 
     embeddedNodeMs = nodeMs
     const model = [embedded.apply(command), embedded.apply(read)]
     const kept = embedded.kept(command.key)
-    if (kept === undefined) expiresAsModelled.delete(command.key)
-    else expiresAsModelled.set(command.key, nodeMs + kept.ttlMs)
+    if (kept === undefined) endsAsModelled.delete(command.key)
+    else endsAsModelled.set(command.key, [nodeMs + kept.ttlMs, overAtIn(model[1]), overAtIn(real[1])])
     expect(withoutLifetime(model[1]), JSON.stringify(command)).toEqual(withoutLifetime(real[1]))
     expect(Math.abs(lifetimeIn(model[1]) - lifetimeIn(real[1]))).toBeLessThan(LIFETIME_BLUR_MS)
+    expect(Math.abs(overAtIn(model[1]) - overAtIn(real[1]))).toBeLessThan(LIFETIME_BLUR_MS)
+    if (overAtIn(real[1]) > 0) outlived += 1
     if (command.kind === 'read') expect(withoutLifetime(model[0])).toEqual(withoutLifetime(real[0]))
     else expect(model[0], JSON.stringify(command)).toEqual(real[0])
     commands += 1
@@ -191,14 +195,23 @@ test('the Lua rules and the TypeScript rules are indistinguishable', { timeout: 
   console.info(`${commands} commands in ${sequences} sequences, answers met: ${[...kinds].sort().join(', ')}`)
   expect(commands).toBeGreaterThan(4_000)
   expect(kinds.size).toBe(13)
+  expect(outlived).toBeGreaterThan(20)
 })
 
 function lifetimeIn(answer: NodeAnswer | undefined): number {
   return answer?.kind === 'record' ? (answer.ttlMs ?? 0) : 0
 }
 
+function overAtIn(answer: NodeAnswer | undefined): number {
+  return answer?.kind === 'record' && answer.record?.state === 'completed'
+    ? (answer.record.overAtNodeMs ?? 0)
+    : 0
+}
+
 function withoutLifetime(answer: NodeAnswer | undefined): unknown {
   if (answer?.kind !== 'record') return answer
   const { ttlMs: _, ...rest } = answer
-  return rest
+  if (rest.record?.state !== 'completed') return rest
+  const { overAtNodeMs: __, ...record } = rest.record
+  return { ...rest, record }
 }

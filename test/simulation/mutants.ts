@@ -156,6 +156,15 @@ export const MUTANTS: readonly Mutant[] = [
     only: 'retention',
   },
   {
+    name: 'promise-forgotten-with-its-outcome',
+    rule: 'a promise outlives the outcome that it was made beside',
+    file: RULES,
+    from: 'ttlMs < keptMs',
+    to: 'ttlMs < 0',
+    killedBy: ['S6', 'R2', 'S2'],
+    only: 'retention',
+  },
+  {
     name: 'no-validity-check',
     rule: 'a claim that took longer to get than it lasts is not handed out',
     file: CLAIM,
@@ -321,7 +330,7 @@ export const MUTANTS: readonly Mutant[] = [
     file: RULES,
     from: 'if (record.fingerprint !== command.fingerprint) {',
     to: 'if (record.fingerprint === undefined) {',
-    killedBy: ['S10'],
+    killedBy: ['S10', 'K1'],
   },
   {
     name: 'own-outcome-shown-when-fenced',

@@ -104,7 +104,8 @@ function requestsOfOneEntity(dice: Dice, nodeCount: number) {
 
 /** A retention ends while its key is claimed: the key starts over, on some nodes a little sooner than on others. */
 function retentionEnds(dice: Dice, nodeCount: number) {
-  const retentionMs = dice.pick([1_200, 2_000])
+  // Longer than any message is late: what a holder sent for a claim of before the retention has arrived when it is over.
+  const retentionMs = dice.pick([1_600, 2_000])
   const operations: Operation[] = []
   const faults: Fault[] = []
   let atMs = 50
@@ -116,6 +117,11 @@ function retentionEnds(dice: Dice, nodeCount: number) {
         ? { kind: 'read', atMs, process, key: 0 }
         : { ...request(atMs, process, workMs), waitMs: dice.pick([0, 0, 1_500]) },
     )
+    // While one is answered with what is about to be forgotten, another comes, whose clock may be behind.
+    if (dice.chance(0.4)) {
+      const other = (process + 1) % SCENARIO_PROCESSES
+      operations.push(request(atMs + dice.fraction() * 20, other, dice.pick([2, 300, 1_500])))
+    }
     const nodes = shuffled(dice, nodeCount).slice(0, dice.between(0, (nodeCount - 1) / 2))
     if (dice.chance(0.4))
       faults.push(...cut(process, nodes, atMs + dice.fraction() * workMs, dice.pick([60, 800])))

@@ -48,6 +48,8 @@ export class Votes {
   /** A command below the fence, or with the fence's token and another owner, must leave the record as it is. */
   #checkPowerless({ node, command, before, after }: Executed): void {
     if (command.kind === 'read' || before === undefined || before === after) return
+    // What is left of an outcome that is over is shown as a release, made anew at each look.
+    if (before.state === 'released' && after?.state === 'released' && before.fence === after.fence) return
     const holds = before.state !== 'released' && before.owner === command.owner
     const below = command.token < before.fence
     const foreign = command.token === before.fence && before.state !== 'released' && !holds

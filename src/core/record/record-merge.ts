@@ -40,9 +40,16 @@ export type Merged = {
   readonly chosen: boolean
 }
 
-/** The record with the remaining time of its lease. */
+/**
+ * The record with the remaining time of its lease. An outcome that a promise outlives is kept as long as the promise
+ * where it is copied to: a retention is the least that it is remembered.
+ */
 export function onNoClock(record: NodeRecord, nodeMs: number): NodeRecord {
-  if (record.state !== 'claimed') return record
+  if (record.state === 'completed') {
+    const { overAtNodeMs: _, ...outcome } = record
+    return outcome
+  }
+  if (record.state === 'released') return record
   return { ...record, leaseUntilNodeMs: Math.max(0, record.leaseUntilNodeMs - nodeMs) }
 }
 

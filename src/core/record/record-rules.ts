@@ -18,19 +18,22 @@ export type Effect = {
 /**
  * Applies one command to one record at the node's time `nodeMs`.
  *
- * @param record undefined where the node has none
+ * @param found undefined where the node has none
  * @param maxTokenAheadMs how far a token may lie ahead of the node's clock before it is refused as `skewed`, so that
  *   one wild clock cannot poison a key
+ * @param ttlMs how long the node still keeps the record
  */
 export function applyCommand(
-  record: NodeRecord | undefined,
+  found: NodeRecord | undefined,
   command: RecordCommand,
   nodeMs: number,
   maxTokenAheadMs: number,
+  ttlMs = Number.POSITIVE_INFINITY,
 ): Effect {
+  const record = whatStands(found, nodeMs)
   switch (command.kind) {
     case 'claim':
-      return claim(record, command, nodeMs, maxTokenAheadMs)
+      return claim(record, command, nodeMs, maxTokenAheadMs, ttlMs)
     case 'renew':
       return renew(record, command, nodeMs, maxTokenAheadMs)
     case 'complete':
@@ -42,13 +45,19 @@ export function applyCommand(
   }
 }
 
+/** What is left of a record at `nodeMs`: once the time of its outcome is over, a promise. */
+export function whatStands(record: NodeRecord | undefined, nodeMs: number): NodeRecord | undefined {
+  if (record?.state !== 'completed' || record.overAtNodeMs === undefined) return record
+  return record.overAtNodeMs < nodeMs ? { state: 'released', fence: record.fence } : record
+}
+
 /**
  * Whether a command grants a new claim: work still to be done, and an outcome that will take room. A node that takes no
  * new claims refuses exactly these. A claim by the lease's own holder, or of a lapsed lease, begins no record: its room
  * was there when it was granted.
  */
 export function beginsWork(before: NodeRecord | undefined, { answer }: Effect): boolean {
-  return answer.kind === 'granted' && (before === undefined || before.state === 'released')
+  return answer.kind === 'granted' && before?.state !== 'claimed'
 }
 
 function claim(
@@ -56,6 +65,7 @@ function claim(
   command: Extract<RecordCommand, { kind: 'claim' }>,
   nodeMs: number,
   maxTokenAheadMs: number,
+  ttlMs: number,
 ): Effect {
   const { token, owner } = command
   if (isTooFarAhead(token, nodeMs, maxTokenAheadMs)) return { answer: { kind: 'skewed', nodeMs } }
@@ -82,9 +92,17 @@ function claim(
       const { acceptedToken, attempt, fingerprint, outcome } = record
       const known = { acceptedToken, attempt, fingerprint, outcome, nodeMs, ...copiedMark(record) }
       if (token > record.fence) {
+        const promised = { ...record, fence: token, owner }
+        const keptMs = command.leaseMs + maxTokenAheadMs
         return {
           answer: { kind: 'completed', fence: token, promised: true, ...known },
-          write: { record: { ...record, fence: token, owner }, ttl: 'keep' },
+          write:
+            ttlMs < keptMs
+              ? {
+                  record: { ...promised, overAtNodeMs: record.overAtNodeMs ?? nodeMs + ttlMs },
+                  ttl: { ms: keptMs },
+                }
+              : { record: promised, ttl: 'keep' },
         }
       }
       const promised = token === record.fence && owner === record.owner

@@ -11,7 +11,7 @@
  *   absent    → claimed | completed | released
  *   claimed   → claimed (renewed: kept; raised; or taken over: attempt + 1) | completed | released
  *   released  → claimed | completed
- *   completed → completed (a higher ballot writes the adopted outcome again)
+ *   completed → completed (a higher ballot writes the adopted outcome again) | released (its retention ended)
  *
  * Differences from a lock: a lapsed claim stays readable until the key's own expiry, so that the next claimant learns
  * that it is a takeover; a release keeps the fence, so that a delayed claim of the same token bounces; and releasing a
@@ -20,6 +20,11 @@
  * A claim is *kept* once it was renewed: somebody works under it. Until then it may be withdrawn, raised and claimed again by
  * its own claimant, all of which belong to the claiming. A session may claim in one process and find its claim on a majority
  * in another: that one renews it, and what the first still sends, because it heard too few nodes, must not undo it.
+ *
+ * A promise outlives the outcome that it was made beside. Nodes forget an outcome one by one, at the end of its
+ * retention; were the promise forgotten with it, a new claim might be granted below a token that other nodes still show,
+ * and they would have the last word. So a promise lasts for the lease that was asked for with it, and for how far ahead
+ * of the node's clock its token may lie: whoever claims after that has a larger token.
  *
  * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.2; redis.io, "Distributed Locks with Redis".
  */
@@ -83,6 +88,11 @@ export type NodeRecord =
        * outcome can be adopted but never counts as a vote.
        */
       readonly copied?: true
+      /**
+       * Where a promise outlives its outcome: after this moment of the node's clock the record is a released one
+       * (`whatStands` in `record-rules.ts`).
+       */
+      readonly overAtNodeMs?: number
     }
 
 /** Every duration is in milliseconds. `keyTtlMs` is how long the node remembers the record, and with it the fence. */

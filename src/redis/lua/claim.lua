@@ -25,7 +25,7 @@ local function claim(key, token, owner, lease, fingerprint, ttl, found)
 
   if record.state == 'D' then
     if token > record.fence then
-      promise(key, record, token, owner)
+      promise(key, record, token, owner, lease)
       return completed_answer(key, record, token, 1)
     end
     local promised = (token == record.fence and owner == record.owner) and 1 or 0

@@ -8,7 +8,8 @@ Layout (byte offsets as GETRANGE counts them, all fields fixed width, so that th
    18-33    token at which the outcome was accepted, 16 digits; zeros without an outcome. Of a claim that is kept (renew.lua): 1,
             which is no token. Not a state of its own: earlier builds, which run beside this one during a roll, read a claim
    34-65    owner, 32 hex digits; zeros where nobody
-   66-81    lease end on this node's clock, milliseconds since 1970, 16 digits
+   66-81    lease end on this node's clock, milliseconds since 1970, 16 digits. Of an outcome: zeros; or, where a promise outlives
+            it, when it is over. After that the record stands for a released one
    82-85    attempt, 4 digits
    86-149   fingerprint, 64 hex digits
   150-165   when it was claimed, on this node's clock, milliseconds since 1970, 16 digits
@@ -57,6 +58,8 @@ local function parse_header(header)
   if record.state == 'C' then
     record.kept = record.accepted ~= NO_TOKEN
     record.accepted = NO_TOKEN
+  elseif record.state == 'D' and record.lease_until > 0 and record.lease_until < NOW then
+    record.state, record.copied = 'R', nil
   end
   return record
 end
@@ -125,20 +128,30 @@ local function grant(key, token, owner, lease, attempt, fingerprint, ttl)
   call('SET', key, pack('C', token, NO_TOKEN, owner, NOW + lease, attempt, fingerprint, NOW_DIGITS, ''), 'PX', ttl)
 end
 
--- In place, because the outcome may be large and its lifetime must stay as it is.
-local function promise(key, record, token, owner)
+-- A promise lasts for the lease that is asked for with it, and for how far ahead its token may lie: whoever claims after
+-- that has a larger one. Where the outcome ends before, the record says when. Else in place: an outcome may be large.
+local function promise(key, record, token, owner, lease)
   local promised = token .. record.accepted .. owner
+  local kept, left = lease + ARGV[2], call('PTTL', key)
+  if left >= 0 and left < kept then
+    local over_at = record.lease_until > 0 and record.lease_until or NOW + left
+    local packed = call('GET', key)
+    return put(key, sub(packed, 1, 2) .. promised .. digits(over_at, 16) .. sub(packed, 83), digits(kept, 1))
+  end
   local answer = try('SETRANGE', key, 2, promised)
   if is_no_room(answer) then
     local packed = call('GET', key)
-    local left = call('PTTL', key)
     return replace(key, sub(packed, 1, 2) .. promised .. sub(packed, 67), left >= 0 and math.max(1, left) or nil)
   end
   if type(answer) == 'table' and answer.err then error(answer) end
 end
 
+local function packed_release(token)
+  return pack('R', token, NO_TOKEN, NOBODY, 0, 0, string.rep('0', 64), NOW_DIGITS, '')
+end
+
 local function write_released(key, token, ttl)
-  write(key, 'R', token, NO_TOKEN, NOBODY, 0, 0, string.rep('0', 64), NOW_DIGITS, '', ttl)
+  put(key, packed_release(token), ttl)
 end
 
 local function completed_answer(key, record, fence, promised)

@@ -9,6 +9,8 @@ Answers
          (record.lua)
 ]]
 local function show(key, whole)
-  if not read_header(key) then return { ABSENT } end
+  local record = read_header(key)
+  if not record then return { ABSENT } end
+  if record.state == 'R' then return { SHOWN, call('PTTL', key), HEADER, bytes = packed_release(record.fence) } end
   return { SHOWN, call('PTTL', key), call('STRLEN', key), bytes = call('GETRANGE', key, 0, whole and -1 or HEADER - 1) }
 end
