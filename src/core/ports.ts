@@ -216,6 +216,11 @@ export interface Leases {
   /** Releases what was claimed, and never worked under: `not_owner` where another call of its session keeps it. */
   withdraw(lease: Lease): Promise<ReleaseResult>
   /**
+   * Forgets on every node that it reaches whatever stands below the lease's token, a recorded outcome too, and leaves
+   * that token as a promise: only an operator who said so may.
+   */
+  forgetBelow(lease: Lease): Promise<ReleaseResult>
+  /**
    * The recorded state. It never contradicts a call that was acknowledged before; where an outcome may have been
    * recorded, it helps it to a majority, or else answers that it does not know.
    */

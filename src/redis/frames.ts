@@ -61,8 +61,8 @@ function encode(command: RecordCommand): string {
       return fixed('D', token, owner, attempt, fingerprint, 0, keyTtlMs, rest, acceptedToken)
     }
     case 'release': {
-      const { token, owner, keyTtlMs, withdraws } = command
-      return fixed(withdraws ? 'W' : 'R', token, owner, 0, NO_FINGERPRINT, 0, keyTtlMs, '')
+      const { token, owner, keyTtlMs, withdraws, forgets } = command
+      return fixed(forgets ? 'F' : withdraws ? 'W' : 'R', token, owner, 0, NO_FINGERPRINT, 0, keyTtlMs, '')
     }
     case 'read':
       return fixed('G', NO_TOKEN, NO_OWNER, 0, NO_FINGERPRINT, 0, 0, '')

@@ -36,7 +36,7 @@ type Row = readonly [command: string, answer: string, after: string]
 
 /**
  * Commands: `claim A20F`, `renew A20` and `raise A20` (of F, as attempt 1), `complete A10x`, `complete A10x of 5` (another
- * holder's: a majority accepted it at t 5; or, of 10 itself, it is adopted), `release A10`, `withdraw A10`.
+ * holder's: a majority accepted it at t 5; or, of 10 itself, it is adopted), `release A10`, `withdraw A10`, `forget B20`.
  * Answers and records are written as {@link sayAnswer} and {@link sayRecord} write them; `=` is "as before".
  */
 const TABLE: Record<string, readonly Row[]> = {
@@ -50,6 +50,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['raise B20', 'renewed', 'claimed t20 B live, attempt 1, F'],
     ['release B20', 'released', 'released t20'],
     ['withdraw B20', 'released', 'released t20'],
+    ['forget B20', 'released', 'released t20'],
     ['read', 'absent', 'absent'],
   ],
   'claimed, live': [
@@ -90,6 +91,9 @@ const TABLE: Record<string, readonly Row[]> = {
     ['withdraw A5', 'not_owner t10', '='],
     ['withdraw A20', 'not_owner t10', '='],
     ['withdraw B10', 'not_owner t10', '='],
+    ['forget B20', 'released', 'released t20'],
+    ['forget C10', 'not_owner t10', '='],
+    ['forget B5', 'not_owner t10', '='],
     ['read', 'claimed t10 A live, attempt 1, F', '='],
   ],
   // Renewed: somebody works under it, and what still belongs to the claiming of it changes nothing.
@@ -115,6 +119,9 @@ const TABLE: Record<string, readonly Row[]> = {
     ['withdraw B10', 'not_owner t10', '='],
     ['release A10', 'released', 'released t10'],
     ['release B10', 'not_owner t10', '='],
+    ['forget B20', 'released', 'released t20'],
+    ['forget C10', 'not_owner t10', '='],
+    ['forget B5', 'not_owner t10', '='],
     ['read', 'claimed t10 A live, kept, attempt 1, F', '='],
   ],
   'claimed, lapsed, kept': [
@@ -145,6 +152,9 @@ const TABLE: Record<string, readonly Row[]> = {
     ['complete B20x of 5', 'fenced t10', '='],
     ['release A10', 'released', 'released t10'],
     ['release B20', 'not_owner t10', '='],
+    ['forget B20', 'released', 'released t20'],
+    ['forget C10', 'not_owner t10', '='],
+    ['forget B5', 'not_owner t10', '='],
     ['read', 'claimed t10 A lapsed, attempt 1, F', '='],
   ],
   'taken over': [
@@ -153,12 +163,16 @@ const TABLE: Record<string, readonly Row[]> = {
     ['withdraw A10', 'released', 'claimed t10 no owner lapsed, attempt 1, F'],
     ['release A10', 'released', 'claimed t10 no owner lapsed, attempt 1, F'],
     ['release B10', 'not_owner t10', '='],
+    ['forget B20', 'released', 'released t20'],
+    ['forget B5', 'not_owner t10', '='],
     ['read', 'claimed t10 A live, attempt 2, F', '='],
   ],
   'taken over, kept': [
     ['claim A20F', 'held t10 live, F, attempt 2', '='],
     ['withdraw A10', 'not_owner t10', '='],
     ['release A10', 'released', 'claimed t10 no owner lapsed, attempt 1, F'],
+    ['forget B20', 'released', 'released t20'],
+    ['forget B5', 'not_owner t10', '='],
     ['read', 'claimed t10 A live, kept, attempt 2, F', '='],
   ],
   'taken over, released': [
@@ -171,6 +185,8 @@ const TABLE: Record<string, readonly Row[]> = {
     ['complete A10x of 5', 'fenced t10', '='],
     ['complete B20x', 'recorded', 'completed t20 B, accepted t20, attempt 1, F, x'],
     ['release A10', 'not_owner t10', '='],
+    ['forget B20', 'released', 'released t20'],
+    ['forget B5', 'not_owner t10', '='],
     ['read', 'claimed t10 no owner lapsed, attempt 1, F', '='],
   ],
   released: [
@@ -189,6 +205,9 @@ const TABLE: Record<string, readonly Row[]> = {
     ['release B10', 'released', '='],
     ['release B20', 'released', 'released t20'],
     ['release A5', 'not_owner t10', '='],
+    ['forget B20', 'released', 'released t20'],
+    ['forget B10', 'released', '='],
+    ['forget B5', 'not_owner t10', '='],
     ['read', 'released t10', '='],
   ],
   completed: [
@@ -224,6 +243,9 @@ const TABLE: Record<string, readonly Row[]> = {
     ['complete B20y of 5', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
     ['release A10', 'not_owner t10', '='],
     ['release B20', 'not_owner t10', '='],
+    ['forget B20', 'released', 'released t20'],
+    ['forget C10', 'not_owner t10', '='],
+    ['forget B5', 'not_owner t10', '='],
     ['read', 'completed t10 A, accepted t10, attempt 1, F, x', '='],
   ],
   'completed, promised to B at t 20': [
@@ -248,6 +270,9 @@ const TABLE: Record<string, readonly Row[]> = {
     ['complete B30y of 30', 'completed t20 not promised, accepted t10, attempt 1, F, x', '='],
     ['complete B20x of 5', 'completed t20 not promised, accepted t10, attempt 1, F, x', '='],
     ['release B20', 'not_owner t20', '='],
+    ['forget B30', 'released', 'released t30'],
+    ['forget C20', 'not_owner t20', '='],
+    ['forget B5', 'not_owner t20', '='],
     ['read', 'completed t20 B, accepted t10, attempt 1, F, x', '='],
   ],
 }
@@ -376,6 +401,10 @@ export function recordNodeContract(
           const release = commandParser(on.key, on.base)('release B20')
           const token = tokenAt((await nodeMsOf(on)) + CONTRACT_MAX_TOKEN_AHEAD_MS + 10_000)
           await on.execute({ ...release, token } as RecordCommand)
+          expect(recordOf(await on.run('read'))).toEqual(before)
+          expect(await on.execute({ ...release, token, forgets: true } as RecordCommand)).toMatchObject({
+            kind: 'skewed',
+          })
           expect(recordOf(await on.run('read'))).toEqual(before)
         })
       })
@@ -579,6 +608,8 @@ function commandParser(key: string, base: Token): (text: string) => RecordComman
         return { kind, ...claimant }
       case 'withdraw':
         return { kind: 'release', ...claimant, withdraws: true }
+      case 'forget':
+        return { kind: 'release', ...claimant, forgets: true }
       default:
         throw new Error(`not a command: ${kind}`)
     }

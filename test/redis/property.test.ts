@@ -84,7 +84,12 @@ const shape: fc.Arbitrary<Shape> = fc.oneof(
   },
   {
     weight: 2,
-    arbitrary: fc.record({ kind: fc.constant('release' as const), ...claimant, withdraws: sometimes }),
+    arbitrary: fc.record({
+      kind: fc.constant('release' as const),
+      ...claimant,
+      withdraws: sometimes,
+      forgets: sometimes,
+    }),
   },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('read' as const) }) },
 )

@@ -93,7 +93,6 @@ function checkTokenOrder(history: History): void {
         // A raise takes a while: one that was asked for before the other was told is not after it.
         if (one.askedMs < earlier.toldMs && one.token !== earlier.token) continue
         if (rememberedUntilMs(earlier.grant) < one.toldMs) continue
-        if (history.isTokenForgotten(earlier.grant, one.grant)) continue
         if (isTakenBefore(one.grant, one.toldMs)) continue
         violated(history, 'S4', one.toldMs, `token ${one.token} was granted after token ${earlier.token}`)
       }
@@ -182,8 +181,9 @@ function checkOneTruth(history: History): void {
     let [first] = shown
     const over = new Set<string>()
     for (const one of shown) {
-      // A question from before gets an answer of before.
-      if (first !== undefined && over.has(one.content) && one.askedMs < first.atMs) continue
+      // A question from before gets an answer of before, also where an operator put another in its place meanwhile.
+      const isOver = over.has(one.content) || history.wasDecidedAway(one, one.askedMs, one.atMs)
+      if (first !== undefined && isOver && one.askedMs < first.atMs) continue
       if (first !== undefined && one.content !== first.content && !history.isKept(first, one.atMs)) {
         over.add(first.content)
         first = one
@@ -223,6 +223,7 @@ function checkNothingLost(history: History): void {
     for (const grant of history.grants) {
       if (grant.lease.key !== recorded.lease.key || grant.grantedMs <= recordedMs) continue
       if (rememberedUntilMs(recorded) < grant.grantedMs) continue
+      if (isTakenBefore(grant, grant.grantedMs)) continue
       if (history.wasForgotten(grant.lease.key, recorded.offeredMs ?? recordedMs, grant.grantedMs)) continue
       violated(
         history,

@@ -49,12 +49,12 @@ export async function decideAsPlanned(
     dry: operation.dry === true,
     askedMs: scheduler.nowMs,
     expects: operation.expects ? view.token : undefined,
+    sawOutcome: view.outcome !== undefined,
     wrote: false,
     toldMs: undefined,
     told: undefined,
     nothingDecided: false,
     forgot: undefined,
-    forgotMs: undefined,
   }
   history.deeds.push(deed)
   const dice = streamOf(ports.seed, 'operator', index)
@@ -195,6 +195,11 @@ function leasesAt(desk: Desk): Leases {
       return result
     },
     release: (lease) => (isOwn(lease) ? own.release(lease) : unnoted.release(lease)),
+    forgetBelow: (lease) => {
+      deed.wrote = true
+      forgetOutcome(desk)
+      return unnoted.forgetBelow(lease)
+    },
   }
 }
 
@@ -209,7 +214,6 @@ function forgetOutcome(desk: Desk): void {
   const [key, content, fromMs] = [deed.key, contentOf(view.outcome), scheduler.nowMs]
   const replaced = operation.decides === 'complete'
   deed.forgot = content
-  deed.forgotMs = fromMs
   history.forgettings.push({ key, content, fromMs, replaced })
   history.saw(replaced ? 'outcome_replaced' : 'outcome_forgotten')
   if (replaced) return

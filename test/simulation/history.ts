@@ -175,6 +175,7 @@ export type Deed = {
   readonly askedMs: number
   /** The token that it saw, where it decided under it. */
   readonly expects: number | undefined
+  readonly sawOutcome: boolean
   /** It sent the record of the key a command that may change it. */
   wrote: boolean
   toldMs: number | undefined
@@ -184,7 +185,6 @@ export type Deed = {
   nothingDecided: boolean
   /** The outcome that it had forgotten or replaced, and from when on. */
   forgot: string | undefined
-  forgotMs: number | undefined
 }
 
 /** Said by an operator: from here on this outcome is no promise any more. */
@@ -294,26 +294,17 @@ export class History {
     for (const grant of this.grants) apply(overruled, grant)
   }
 
-  /**
-   * While an outcome is being forgotten no node remembers its token. Once the operator was told that it is, every node
-   * knows a larger one.
-   */
-  isTokenForgotten(earlier: Grant, later: Grant): boolean {
-    return this.deeds.some(
-      ({ key, decides, forgotMs, told, toldMs }) =>
-        decides === 'forget' &&
-        key === earlier.lease.key &&
-        forgotMs !== undefined &&
-        earlier.grantedMs <= forgotMs &&
-        forgotMs <= later.grantedMs &&
-        !(told === 'done' && toldMs !== undefined && toldMs <= later.askedMs),
-    )
-  }
-
   /** Whether an operator had the outcome of this key forgotten in between, and did not just put another in its place. */
   wasForgotten(key: string, fromMs: number, untilMs: number): boolean {
     return this.forgettings.some(
       (one) => one.key === key && !one.replaced && one.fromMs >= fromMs && one.fromMs <= untilMs,
+    )
+  }
+
+  /** Whether an operator had this outcome forgotten or replaced in between. */
+  wasDecidedAway({ key, content }: Pick<Shown, 'key' | 'content'>, fromMs: number, untilMs: number): boolean {
+    return this.forgettings.some(
+      (one) => one.key === key && one.content === content && one.fromMs >= fromMs && one.fromMs <= untilMs,
     )
   }
 

@@ -40,7 +40,10 @@ function checkForgotten(
     )
 }
 
-/** O2: of several operators who decide under the token that they saw, one decides. */
+/**
+ * O2: of several operators who decide under the token that they saw, one decides. A holder whose claim was ended may have
+ * got its outcome onto one node before, and a later claim may adopt it: about that another may decide.
+ */
 function checkOneWins(history: History): void {
   const done = history.deeds.filter(({ told, expects, nothingDecided, decides }) => {
     return (
@@ -54,7 +57,10 @@ function checkOneWins(history: History): void {
   for (const [at, second] of done.entries()) {
     const first = done
       .slice(0, at)
-      .find(({ key, expects }) => key === second.key && expects === second.expects)
+      .find(
+        ({ key, expects, sawOutcome }) =>
+          key === second.key && expects === second.expects && sawOutcome === second.sawOutcome,
+      )
     if (first !== undefined)
       history.violated(
         'O2',

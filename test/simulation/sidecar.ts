@@ -406,6 +406,15 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       history.step(scheduler.nowMs, 3, () => `${process.name} withdraws token ${lease.token}: ${result.kind}`)
       return result
     },
+    forgetBelow: async (lease) => {
+      const result = await leases.forgetBelow(lease)
+      history.step(
+        scheduler.nowMs,
+        3,
+        () => `${process.name} forgets below token ${lease.token}: ${result.kind}`,
+      )
+      return result
+    },
     read: async (key) => {
       const askedMs = scheduler.nowMs
       const result = await leases.read(key)

@@ -55,7 +55,7 @@ export class Votes {
     const foreign = command.token === before.fence && before.state !== 'released' && !holds
     const alive =
       command.kind === 'renew' && before.state === 'completed' && before.acceptedToken !== command.token
-    const thief = command.kind === 'release' && before.state !== 'released' && !holds
+    const thief = command.kind === 'release' && !command.forgets && before.state !== 'released' && !holds
     if (below || foreign || alive || thief) {
       this.#violated('S8', `node-${node}: ${command.kind} of token ${command.token} changed ${show(before)}`)
     }

@@ -232,7 +232,13 @@ function commandOf({ key, bytes, rest }: Frame): RecordCommand | undefined {
     }
     case 'R':
     case 'W':
-      return { kind: 'release', ...by, ...(bytes[0] === 'W' ? { withdraws: true as const } : {}) }
+    case 'F':
+      return {
+        kind: 'release',
+        ...by,
+        ...(bytes[0] === 'W' ? { withdraws: true as const } : {}),
+        ...(bytes[0] === 'F' ? { forgets: true as const } : {}),
+      }
     default:
       return undefined
   }

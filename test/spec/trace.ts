@@ -192,6 +192,7 @@ function stepOf(event: Extract<Event, { kind: 'executed' }>, names: Names): Fiel
         : { kind: 4, ...by, ...of, ballot: names.token(acceptedToken) }
     }
     case 'release':
+      if (command.forgets) throw new Error('the model has no operators')
       return { kind: 5, ...by, result: Number(command.withdraws === true) }
   }
 }

@@ -56,6 +56,7 @@ export function createLeases(options: LeasesOptions): Leases {
     complete: (lease, outcome) => complete(lease, outcome, options),
     release: (lease) => release(lease, options),
     withdraw: (lease) => release(lease, options, { withdraws: true }),
+    forgetBelow: (lease) => release(lease, options, { forgets: true }),
     read: (key) => read(key, options),
   }
 }
@@ -161,7 +162,7 @@ async function offer(
 async function release(
   lease: Lease,
   { quorum, clock, events }: LeasePorts,
-  how: { readonly withdraws?: true } = {},
+  how: { readonly withdraws?: true; readonly forgets?: true } = {},
 ): Promise<ReleaseResult> {
   const { key, token, owner, leaseMs, retentionMs } = lease
   const startedMonoMs = clock.monoMs()

@@ -136,6 +136,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     // Only claimants with an owner of their own raise and withdraw, and their leases are not shared.
     raise: (lease) => leases.raise(lease),
     withdraw: (lease) => leases.withdraw(lease),
+    forgetBelow: (lease) => leases.forgetBelow(lease),
     read: (key) => leases.read(key),
     whenEnded: (key) => held.whenEnded(key),
     forget: (key) => {

@@ -70,6 +70,7 @@ export function routeLeases(
     complete: async (lease, outcome) => of(lease.key)?.complete(lease, outcome) ?? away,
     release: async (lease) => of(lease.key)?.release(lease) ?? away,
     withdraw: async (lease) => of(lease.key)?.withdraw(lease) ?? away,
+    forgetBelow: async (lease) => of(lease.key)?.forgetBelow(lease) ?? away,
     read: async (key) => of(key)?.read(key) ?? away,
   }
 }

@@ -207,14 +207,14 @@ async function decideCompleted(
   { outcome }: DecisionRequest,
   view: RecordView,
   lock: Lease,
-  { leases, terms, clock, forgetHere }: DecisionPorts,
+  { leases, terms, forgetHere }: DecisionPorts,
 ): Promise<Acted> {
   if (outcome !== undefined) {
     const replaced = await replaceOutcome(view, outcome, lock, terms, leases)
     forgetHere(view.recordKey)
     return { kind: replaced }
   }
-  const claimed = await claimAfterForgetting(view, lock, terms, { leases, clock })
+  const claimed = await claimAfterForgetting(view, lock, terms, leases)
   forgetHere(view.recordKey)
   if (claimed.kind === 'unavailable') return { kind: 'unavailable' }
   if (claimed.kind === 'duplicate')

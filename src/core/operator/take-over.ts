@@ -8,21 +8,18 @@
  *
  *   live       renew the claim under the larger token, as a further attempt, and release that attempt: what stays is
  *              the lapsed claim of the holder, above its token, so that whatever it still sends is refused
- *   completed  to forget it, write the chosen outcome again under the larger token, for a millisecond. A larger ballot
- *              with the chosen value is what Paxos allows without a promise first (L. Lamport, "Paxos Made Simple"
- *              (2001), 2.2: the value of every larger proposal is the chosen one). After it every node has forgotten
+ *   completed  to forget it, have every node forget what stands below the larger token, which stays promised: no
+ *              sidecar that claims the key from then on gets a smaller one, even if this one ends in between
  *              to replace it, write the other outcome under the larger token: the one write by which a chosen value
  *              changes, because the operator said so. Each node has the one or the other at every moment, so nobody
  *              is granted the key
  */
 
-import type { Clock } from '../clock.ts'
 import type { DecisionTerms } from '../coordination/settle-orphan.ts'
 import { sha256Hex } from '../formats/framing.ts'
 import type { ClaimResult, Lease, Leases } from '../ports.ts'
 import { ATTEMPT_MAX } from '../record/record.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
-import { pause } from '../retry.ts'
 import type { RecordView } from './record-view.ts'
 
 /**
@@ -31,9 +28,6 @@ import type { RecordView } from './record-view.ts'
  */
 const LOCK_LEASE_MS_MAX = 15_000
 const BUDGET_MS = 2_000
-/** The shortest that a node keeps a record, and when it is gone on every node that heard of it. */
-const GONE_AT_ONCE_MS = 1
-const FORGOTTEN_AFTER_MS = 50
 
 export type Lock =
   | { readonly kind: 'locked'; readonly lease: Lease }
@@ -90,18 +84,13 @@ export async function endLiveClaim(
 
 /** Makes every node forget a recorded outcome, and claims the key, which proves it. */
 export async function claimAfterForgetting(
-  { recordKey: key, attempt = 1, fingerprint = '', outcome }: RecordView,
+  { recordKey: key, fingerprint = '' }: RecordView,
   lock: Lease,
   terms: DecisionTerms,
-  { leases, clock }: { readonly leases: Leases; readonly clock: Clock },
+  leases: Leases,
 ): Promise<ClaimResult> {
-  const nothing = { kind: 'unavailable', answered: 0, required: 0 } as const
-  if (outcome === undefined) return nothing
-  const lease = { ...lock, key, attempt, fingerprint, retentionMs: GONE_AT_ONCE_MS }
-  const written = await leases.complete(lease, outcome)
-  if (written.kind !== 'recorded') return nothing
-  // A claim that still finds it on some nodes writes it to the others again.
-  await pause(clock, FORGOTTEN_AFTER_MS)
+  const forgotten = await leases.forgetBelow({ ...lock, ...terms, key })
+  if (forgotten.kind !== 'released') return { kind: 'unavailable', answered: 0, required: 0 }
   return leases.claim({ key, fingerprint, ...terms, budgetMs: BUDGET_MS })
 }
 

@@ -251,10 +251,13 @@ function release(
     answer: { kind: 'released', nodeMs },
     write: { record: { state: 'released', fence: token }, ttl: { ms: keyTtlMs } },
   }
-  if (record === undefined || (record.state === 'released' && token >= record.fence)) {
+  const isBelow = command.forgets && record !== undefined && token > record.fence
+  if (record === undefined || isBelow || (record.state === 'released' && token >= record.fence)) {
     // The claim may still be on its way, over a connection that died: raise the fence to meet it. A release of a claim
     // too far in the future must not raise it, or no claimant could take the key until that future.
-    return isTooFarAhead(token, nodeMs, maxTokenAheadMs) ? { answer: released.answer } : released
+    if (!isTooFarAhead(token, nodeMs, maxTokenAheadMs)) return released
+    // What is to be forgotten would stand: that is no success.
+    return { answer: command.forgets ? { kind: 'skewed', nodeMs } : released.answer }
   }
   if (record.state !== 'claimed' || record.fence !== token || record.owner !== owner) {
     return { answer: { kind: 'not_owner', fence: record.fence, nodeMs } }

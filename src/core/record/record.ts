@@ -11,7 +11,7 @@
  *   absent    → claimed | completed | released
  *   claimed   → claimed (renewed: kept; raised; or taken over: attempt + 1) | completed | released
  *   released  → claimed | completed
- *   completed → completed (a higher ballot writes the adopted outcome again) | released (its retention ended)
+ *   completed → completed (a higher ballot writes the adopted outcome again) | released (its retention ended, or forgotten)
  *
  * Differences from a lock: a lapsed claim stays readable until the key's own expiry, so that the next claimant learns
  * that it is a takeover; a release keeps the fence, so that a delayed claim of the same token bounces; and releasing a
@@ -142,6 +142,8 @@ export type RecordCommand =
       readonly keyTtlMs: number
       /** By a claimant that gives up before it works: what is kept stays. */
       readonly withdraws?: true
+      /** By an operator: whatever stands below the token is forgotten, an outcome too. The promise remains. */
+      readonly forgets?: true
     }
   | { readonly kind: 'read'; readonly key: string }
 

@@ -13,7 +13,7 @@ local function carry_out(key, at, size, found)
   local rest = sub(FRAMES, at + 173, at + 172 + size)
   if kind == 'A' then return adopt(key, rest, attempt == 1, tonumber(ttl)) end
   local token, owner, fingerprint = sub(FRAMES, at + 1, at + 16), sub(FRAMES, at + 33, at + 64), sub(FRAMES, at + 69, at + 132)
-  if kind == 'R' or kind == 'W' then return release(key, token, owner, ttl, kind == 'W') end
+  if kind == 'R' or kind == 'W' or kind == 'F' then return release(key, token, owner, ttl, kind == 'W', kind == 'F') end
   if kind == 'D' then
     return complete(key, token, sub(FRAMES, at + 17, at + 32), owner, fingerprint, attempt, rest, ttl)
   end

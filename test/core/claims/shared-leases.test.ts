@@ -58,6 +58,7 @@ const nodes = (): Leases => ({
   }),
   raise: unexpected,
   withdraw: unexpected,
+  forgetBelow: unexpected,
   complete: async () => ({ kind: 'recorded' }),
   release: async () => ({ kind: 'released' }),
   read: async () => ({ kind: 'absent' }),

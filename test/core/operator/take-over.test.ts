@@ -246,10 +246,28 @@ test('a decision that is begun and not finished is in the audit log', async () =
 test('a node that misses the forgetting brings the outcome back, so the operator is not told that it is forgotten', async () => {
   const { cluster, granted, decideNow, beforeFirst } = setting()
   await cluster.leases.complete(await granted(), outcomeOf('done'))
-  beforeFirst('complete', async () => cluster.set('deaf', 4))
+  beforeFirst('release', async () => cluster.set('deaf', 4))
   const decided = await decideNow('forget', { evenThough: 'completed' })
   expect(decided).toMatchObject({ kind: 'unavailable', begun: true })
   expect(decided).toMatchObject({ because: expect.stringContaining('brings the outcome back') })
+})
+
+test('a sidecar that ends while an outcome is forgotten leaves its token behind, for claimants with slow clocks too', async () => {
+  const { cluster, clock, granted, decideNow, beforeFirst, inspect } = setting(8_000)
+  const holder = await granted()
+  await cluster.leases.complete(holder, outcomeOf('done'))
+  beforeFirst('claim', async () => cluster.set('deaf', 0, 1, 2, 3, 4))
+  expect(await decideNow('forget', { evenThough: 'completed' })).toMatchObject({ kind: 'unavailable' })
+  cluster.set('well', 0, 1, 2, 3, 4)
+  expect((await inspect(key)).nodes.map(({ state }) => state)).toEqual(Array(5).fill('released'))
+  const slow = cluster.sidecar({
+    monoMs: () => clock.monoMs(),
+    wallMs: () => clock.wallMs() - 8_000,
+    timer: (delayMs, fire) => clock.timer(delayMs, fire),
+  })
+  const next = await clock.during(slow.claim(asked))
+  if (next.kind !== 'granted') throw new Error(next.kind)
+  expect(next.lease.token).toBeGreaterThan(holder.token)
 })
 
 test('a decision through a sidecar whose clock is behind leaves a larger token than every one before', async () => {
