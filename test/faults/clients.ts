@@ -7,11 +7,16 @@
 import { Readable } from 'node:stream'
 import { Agent, request } from 'undici'
 import type { Mode } from './application.ts'
-import { type Call, type History, type Look, monoMs, type Submission } from './history.ts'
-import { ANSWER_WITHIN_MS, type Stage } from './stage.ts'
+import { type Call, type Decision, type History, type Look, monoMs, type Submission } from './history.ts'
+import { effectOf, type Sight, sightOf, wordsOf } from './operator-words.ts'
+import { ANSWER_WITHIN_MS, OPERATOR_TOKEN, type Stage } from './stage.ts'
 
 /** Words that must appear in no log: a credential, a piece of a body; the scan also looks for the keys of requests. */
-export const CANARIES = { authorization: 'Bearer canary-5b1e0c7d', body: 'canary-body-93ac41' } as const
+export const CANARIES = {
+  authorization: 'Bearer canary-5b1e0c7d',
+  body: 'canary-body-93ac41',
+  operator: OPERATOR_TOKEN,
+} as const
 
 /** The default of `FENCEPOST_BODY_LIMIT`. */
 const BODY_LIMIT_BYTES = 1024 * 1024
@@ -143,6 +148,55 @@ export class Clients implements AsyncDisposable {
     return this.#look({ f: 'standing-of', sidecar, key, token }, `/v1/reservations/${id}`)
   }
 
+  /** Finds the record of a key as an operator; undefined where none is found, or the sidecar can't say. */
+  async find(sidecar: number, of: Decision['of'], key: string): Promise<Sight | undefined> {
+    const by =
+      of === 'reservation'
+        ? { reserved_value: key }
+        : {
+            tenant: 'acme',
+            key: {
+              method: 'POST',
+              path: '/payments',
+              idempotency_key: key,
+              authorization: CANARIES.authorization,
+            },
+          }
+    const found = await this.#asOperator(sidecar, '/v1/operator/records/find', by).catch(() => undefined)
+    return found === undefined ? undefined : sightOf(found.answer)
+  }
+
+  /** Decides about what it saw, under the token that it saw. */
+  async decide(
+    f: Decision['f'],
+    sidecar: number,
+    { of, key, sight }: { readonly of: Decision['of']; readonly key: string; readonly sight: Sight },
+  ): Promise<Decision> {
+    this.#ops += 1
+    const op = this.#ops
+    const { body, result } = wordsOf(f, of, op, sight)
+    const base = {
+      ...{ f, op, sidecar, of, key, token: sight.token, was: sight.state, healed: this.healed },
+      ...(of === 'request' ? { tenant: 'acme' } : {}),
+      ...(result === undefined ? {} : { result }),
+    }
+    const startMs = monoMs()
+    this.#history.begin({ ...base, startMs })
+    let decision: Decision
+    try {
+      const path = `/v1/operator/records/${encodeURIComponent(sight.record)}/${f.slice('operator-'.length)}`
+      const { status, answer } = await this.#asOperator(sidecar, path, body)
+      const code = String(answer.code ?? '')
+      const was = sightOf({ records: [answer.before] })?.state ?? sight.state
+      const effect = effectOf(status, answer)
+      decision = { ...base, was, type: 'ok', startMs, endMs: monoMs(), status, code, effect }
+    } catch (error) {
+      decision = { ...base, type: 'info', startMs, endMs: monoMs(), reason: reasonOf(error) }
+    }
+    this.#history.add(decision)
+    return decision
+  }
+
   async #call(
     what: Pick<Call, 'f' | 'sidecar' | 'key' | 'token' | 'session' | 'result'>,
     path: string,
@@ -155,7 +209,7 @@ export class Clients implements AsyncDisposable {
     let call: Call
     let id = ''
     try {
-      const { status, answer } = await this.#ask(what.sidecar, path, body)
+      const { status, answer } = await this.#ask(`${this.#stage.sidecar(what.sidecar).api}${path}`, body)
       id = String(answer.reservation_id ?? '')
       call = {
         ...base,
@@ -183,7 +237,7 @@ export class Clients implements AsyncDisposable {
     this.#history.begin({ ...base, startMs })
     let look: Look
     try {
-      const { status, answer } = await this.#ask(what.sidecar, path)
+      const { status, answer } = await this.#ask(`${this.#stage.sidecar(what.sidecar).api}${path}`)
       // For one reservation the fields of the other call are in `intents`.
       const [of = answer] = Array.isArray(answer.intents) ? (answer.intents as Record<string, unknown>[]) : []
       look = {
@@ -204,12 +258,18 @@ export class Clients implements AsyncDisposable {
     return look
   }
 
-  async #ask(sidecar: number, path: string, body?: object) {
-    const response = await request(`${this.#stage.sidecar(sidecar).api}${path}`, {
+  #asOperator(sidecar: number, path: string, body: object) {
+    const authorization = `Bearer ${OPERATOR_TOKEN}`
+    return this.#ask(`${this.#stage.sidecar(sidecar).operator}${path}`, body, { authorization })
+  }
+
+  async #ask(url: string, body?: object, headers: Readonly<Record<string, string>> = {}) {
+    const json = { 'content-type': 'application/json', ...headers }
+    const response = await request(url, {
       dispatcher: this.#agent,
       ...(body === undefined
         ? { method: 'GET' }
-        : { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+        : { method: 'POST', headers: json, body: JSON.stringify(body) }),
       headersTimeout: ANSWER_WITHIN_MS,
       bodyTimeout: ANSWER_WITHIN_MS,
     })

@@ -92,10 +92,43 @@ export type Look = {
   | { readonly type: 'info'; readonly reason: string }
 )
 
-export type Operation = Submission | Call | Look
+/** An operator's decision about the record of a request or of a reserved value. */
+export type Decision = {
+  readonly f: 'operator-end' | 'operator-complete' | 'operator-forget'
+  readonly op: number
+  readonly sidecar: number
+  readonly of: 'request' | 'reservation'
+  /** Of a request. */
+  readonly tenant?: string
+  readonly key: string
+  /** The token under which the operator saw the record, and alone decides about it. */
+  readonly token: number
+  /** What the record was: as the sidecar found it under its lock, or as the operator saw it where it does not say. */
+  readonly was: 'live' | 'lapsed' | 'completed'
+  /** Of `operator-complete`: the outcome by hand. */
+  readonly result?: string
+  readonly startMs: number
+  readonly endMs: number
+  readonly healed: boolean
+} & (
+  | {
+      readonly type: 'ok'
+      readonly status: number
+      readonly code: string
+      /** `done` and `nothing`: the sidecar says so; `unknown`: it took effect, in part or later, or did not. */
+      readonly effect: 'done' | 'nothing' | 'unknown'
+    }
+  | { readonly type: 'info'; readonly reason: string }
+)
+
+export type Operation = Submission | Call | Look | Decision
+
+export function isDecision(operation: Operation): operation is Decision {
+  return operation.f.startsWith('operator-')
+}
 
 export function isCall(operation: Operation): operation is Call {
-  return operation.f !== 'submit' && operation.f !== 'standing' && operation.f !== 'standing-of'
+  return !['submit', 'standing', 'standing-of'].includes(operation.f) && !isDecision(operation)
 }
 
 /** An operation that has begun, without its end. */
@@ -105,6 +138,8 @@ export type Begun = Pick<Operation, 'f' | 'op' | 'sidecar' | 'key' | 'startMs' |
   readonly token?: number | undefined
   readonly session?: string
   readonly result?: string
+  readonly of?: Decision['of']
+  readonly was?: Decision['was']
 }
 
 /** One execution, from the log of the application, which outlives it. */

@@ -1,5 +1,6 @@
 /** The verdict on a run: every checker over its history, and whether it proves anything. */
 
+import { decisionsOf, isDone } from './checkers/decisions.ts'
 import { checkDedupRegister } from './checkers/dedup-register.ts'
 import {
   checkAnswers,
@@ -13,7 +14,7 @@ import { checkAnswerTimes, checkExits, checkLogs } from './checkers/surroundings
 import type { Violation } from './checkers/violation.ts'
 import { type Latencies, messagesPerSecond, type QuorumLoss } from './experiments.ts'
 import { MAY_LOSE_LEASE } from './faults.ts'
-import { type History, monoMs, type Submission } from './history.ts'
+import { type History, isDecision, monoMs, type Operation, type Submission } from './history.ts'
 import type { PorcupineReport } from './porcupine/porcupine.ts'
 import { ANSWER_WITHIN_MS, type Stage } from './stage.ts'
 
@@ -82,12 +83,12 @@ export function judge(
 ): RunReport {
   const { operations, faults } = history
   const executions = stage.application.executions()
-  const counted = countExecutions(executions, faults, MAY_LOSE_LEASE, 3_000)
+  const decisions = decisionsOf(operations, 'request')
+  const counted = countExecutions(executions, faults, MAY_LOSE_LEASE, 3_000, decisions)
   const keys = operations.flatMap((one) => (one.f === 'submit' ? [one.key] : []))
   const answers: Record<string, number> = {}
   for (const one of operations) {
-    const name =
-      one.type === 'info' ? 'lost' : one.f === 'submit' ? one.says || one.code || String(one.status) : one.f
+    const name = nameOf(one)
     answers[name] = (answers[name] ?? 0) + 1
   }
   const violations = [
@@ -124,6 +125,20 @@ export function judge(
     quorumLoss: loss,
     porcupine: undefined,
   }
+}
+
+function nameOf(one: Operation): string {
+  if (one.type === 'info') return 'lost'
+  if (one.f === 'submit') return one.says || one.code || String(one.status)
+  return isDecision(one) ? `${one.f} ${one.was} ${one.effect}` : one.f
+}
+
+/** What no operator of the run is known to have decided: nothing is known of it then. */
+export function notDecided(operations: readonly Operation[]): readonly string[] {
+  const done = new Set(operations.filter((one) => isDecision(one) && isDone(one)).map(({ f }) => f))
+  return (['operator-end', 'operator-complete', 'operator-forget'] as const)
+    .filter((f) => !done.has(f))
+    .map((f) => `never decided: ${f}`)
 }
 
 /** S5 once more, plainly: after the healing no acknowledged request is executed, refused or lost. */

@@ -1,6 +1,6 @@
 /**
  * The traffic of a fault run: new requests, duplicates of recent ones at other sidecars, other content under a known
- * key, and reservations of a few values, in an order that the seed decides.
+ * key, reservations of a few values, and an operator who decides about all of these, in an order that the seed decides.
  */
 
 import type { Random } from '../../src/core/clock.ts'
@@ -16,6 +16,10 @@ const RECENT_MAX = 120
 /** The checker of reservations searches: after this many calls a value is replaced. */
 const CALLS_PER_VALUE = 60
 
+/** The checkers search for each key: the operator decides no more often about one. */
+const DECISIONS_PER_KEY = 4
+const DECISIONS = ['operator-end', 'operator-complete', 'operator-forget'] as const
+
 /** The share of reads after a call that may have changed the state. */
 const LOOKS = 0.3
 
@@ -30,12 +34,21 @@ export class Load {
   readonly #workers: Promise<void>[] = []
   /** Keys of all requests that were recorded and acknowledged. */
   readonly recorded: string[] = []
+  readonly #operator: boolean
+  /** How often the operator has decided about a key. */
+  readonly #decided = new Map<string, number>()
+  /** Keys that a fault relies on: nobody decides about them. */
+  readonly #relied = new Set<string>()
+  /** Requests that the application is at work on, as far as their clients know. */
+  readonly #underWay = new Set<string>()
   #running = false
   #keys = 0
   #calls = 0
   #generation = 0
 
-  constructor(clients: Clients, sidecars: number, seed: number) {
+  /** @param operator whether one decides about the keys of the others */
+  constructor(clients: Clients, sidecars: number, seed: number, operator = false) {
+    this.#operator = operator
     this.#clients = clients
     this.#sidecars = sidecars
     this.#seed = seed
@@ -47,8 +60,11 @@ export class Load {
     return `key-${this.#keys}-${this.#names.hex(6)}`
   }
 
+  /** From now on no operator decides about them. */
   recentKeys(count: number): readonly string[] {
-    return this.recorded.slice(-count)
+    const keys = this.recorded.filter((key) => !this.#decided.has(key)).slice(-count)
+    for (const key of keys) this.#relied.add(key)
+    return keys
   }
 
   /** Keys that nodes lost for good must not be sent again. */
@@ -63,6 +79,7 @@ export class Load {
     // Each worker has its own dice: the interleaving of workers changes none of their throws.
     for (let worker = 0; worker < WORKERS; worker += 1)
       this.#workers.push(this.#work(seededRandom(this.#seed + 1 + worker)))
+    if (this.#operator) this.#workers.push(this.#operate(seededRandom(this.#seed + 1 + WORKERS)))
   }
 
   async stop(): Promise<void> {
@@ -101,9 +118,11 @@ export class Load {
 
   async #send({ key, script }: Known, random: Random): Promise<void> {
     const generation = this.#generation
+    this.#underWay.add(key)
     const answer = await this.#clients.submit({ sidecar: this.#somewhere(random), key, script })
+    this.#underWay.delete(key)
     const created = answer.type === 'ok' && answer.says === 'created'
-    if (created && generation === this.#generation) this.recorded.push(key)
+    if (created && generation === this.#generation && !this.#decided.has(key)) this.recorded.push(key)
   }
 
   async #otherContent(random: Random): Promise<void> {
@@ -117,11 +136,48 @@ export class Load {
     })
   }
 
+  /** One of the values that are used now. Another generation has others: those that nodes lost for good are not used again. */
+  #value(random: Random): string {
+    const value = Math.floor(this.#calls / CALLS_PER_VALUE) * 3 + Math.floor(random.fraction() * 3)
+    return `r-value-${this.#generation}-${value}`
+  }
+
+  async #operate(random: Random): Promise<void> {
+    while (this.#running) {
+      await this.#decide(random)
+      await pause(20 + random.fraction() * 100)
+    }
+  }
+
+  /** What it sees through one sidecar it decides through another, sometimes a while later. */
+  async #decide(random: Random): Promise<void> {
+    const of = random.fraction() < 0.5 ? 'request' : 'reservation'
+    const key = of === 'reservation' ? this.#value(random) : this.#requested(random)
+    const times = this.#decided.get(key ?? '') ?? 0
+    if (key === undefined || this.#relied.has(key) || times >= DECISIONS_PER_KEY) return
+    const generation = this.#generation
+    const sight = await this.#clients.find(this.#somewhere(random), of, key)
+    // A fault may have come to rely on it meanwhile.
+    if (sight === undefined || this.#relied.has(key)) return
+    this.#decided.set(key, times + 1)
+    if (random.fraction() < 0.2) await pause(random.fraction() * 300)
+    if (generation !== this.#generation) return
+    const possible = sight.state === 'live' ? DECISIONS : DECISIONS.slice(1)
+    const decision = possible[Math.floor(random.fraction() * possible.length)] ?? 'operator-end'
+    await this.#clients.decide(decision, this.#somewhere(random), { of, key, sight })
+  }
+
+  /** Rather one that is executed just now. */
+  #requested(random: Random): string | undefined {
+    const underWay = [...this.#underWay]
+    if (underWay.length > 0 && random.fraction() < 0.7)
+      return underWay[Math.floor(random.fraction() * underWay.length)]
+    return this.#recent[Math.floor(random.fraction() * this.#recent.length)]?.key
+  }
+
   async #reservation(random: Random): Promise<void> {
     this.#calls += 1
-    const value = Math.floor(this.#calls / CALLS_PER_VALUE) * 3 + Math.floor(random.fraction() * 3)
-    // Another generation has other values: those that nodes lost for good are not used again.
-    const key = `r-value-${this.#generation}-${value}`
+    const key = this.#value(random)
     if (random.fraction() < LOOKS) await this.#clients.standing(this.#somewhere(random), key)
     const held = await this.#clients.reserve(this.#somewhere(random), key, Math.floor(LEASE_MS / 2))
     if (held.type !== 'ok' || held.status !== 201) return

@@ -16,7 +16,7 @@ import type { Fault, FaultContext } from './fault.ts'
 import { FAULTS, faultsNamed, LAST_FAULTS } from './faults.ts'
 import { History, monoMs } from './history.ts'
 import { backTo, DidNotComeBack, inject } from './inject.ts'
-import { checkRecovery, judge, type RunReport } from './judge.ts'
+import { checkRecovery, judge, notDecided, type RunReport } from './judge.ts'
 import { Load } from './load.ts'
 import { checkWithPorcupine, violationsOf } from './porcupine/porcupine.ts'
 import { loadSeedOf, PURPOSE, streamOf, turnsOf } from './sequence.ts'
@@ -65,6 +65,7 @@ export async function runFaults(options: RunOptions): Promise<RunReport> {
   const history = new History(options.historyFile)
   await using stage = await openStage({
     ...options.stage,
+    operated: true,
     fraction: streamOf(seed, PURPOSE.links),
     // The nodes 0 to 2 keep a file, node 0 syncs each write; 3 and 4 keep no file.
     redisConfig: (node) => [
@@ -75,7 +76,7 @@ export async function runFaults(options: RunOptions): Promise<RunReport> {
     ],
   })
   await using clients = new Clients(stage, history)
-  const load = new Load(clients, stage.sidecarCount, loadSeedOf(seed))
+  const load = new Load(clients, stage.sidecarCount, loadSeedOf(seed), true)
   const broken: Violation[] = []
   const context = contextOf(stage, clients, history, load, streamOf(seed, PURPOSE.load), broken)
   const notRun: string[] = []
@@ -111,7 +112,8 @@ export async function runFaults(options: RunOptions): Promise<RunReport> {
     }
   }
   history.close(stage.application.executions(), LEASE_MS)
-  const report = judge(seed, stage, history, broken, notRun, measured.latencies, measured.loss)
+  const judged = judge(seed, stage, history, broken, notRun, measured.latencies, measured.loss)
+  const report = { ...judged, invalid: [...judged.invalid, ...notDecided(history.operations)] }
   return options.historyFile === undefined ? report : withPorcupine(report, options.historyFile)
 }
 

@@ -5,7 +5,7 @@
  * Owns starting, restarting and ending them. `faults.ts` has the faults.
  */
 
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
@@ -44,6 +44,9 @@ export const QUARANTINE_MS = LEASE_MS * 1.01 + 2 + 1_000
 /** Every operation is answered within this: claim, application and settling at their limits, on a busy machine. */
 export const ANSWER_WITHIN_MS = 15_000
 
+/** Of the one operator of a run. */
+export const OPERATOR_TOKEN = 'canary-operator-7d0c95b2e81f46a3c9'
+
 const BLOCK_ON_SIGNAL = new URL('block-on-signal.mjs', import.meta.url).href
 
 export type StageOptions = {
@@ -52,6 +55,8 @@ export type StageOptions = {
   /** Lines of redis.conf, by node. */
   readonly redisConfig?: (node: number) => readonly string[]
   readonly settings?: Readonly<Record<string, string>>
+  /** With a listener for operators. An earlier build may not know the setting. */
+  readonly operated?: boolean
   readonly fraction?: () => number
 }
 
@@ -120,6 +125,7 @@ export class Stage implements AsyncDisposable {
         ...this.sidecarClocks[index]?.env,
         FENCEPOST_REDIS_NODES: nodes,
         FENCEPOST_UPSTREAM: this.application.url,
+        ...(this.#options.operated === true ? operatedIn(this.folder) : {}),
         FENCEPOST_INSTANCE: `sidecar-${index}`,
         NODE_OPTIONS: `--import=${BLOCK_ON_SIGNAL}`,
         BLOCK_FOR_MS: String(2 * LEASE_MS),
@@ -220,9 +226,21 @@ export class Stage implements AsyncDisposable {
   }
 }
 
+function tokensFileIn(folder: string): string {
+  return join(folder, 'operators')
+}
+
+function operatedIn(folder: string) {
+  return {
+    FENCEPOST_OPERATOR_LISTEN: '127.0.0.1:0',
+    FENCEPOST_OPERATOR_TOKENS_FILE: tokensFileIn(folder),
+  }
+}
+
 export async function openStage(options: StageOptions = {}): Promise<Stage> {
   const sidecarCount = options.sidecars ?? 3
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-faults-'))
+  await writeFile(tokensFileIn(folder), `operator operate ${OPERATOR_TOKEN}\n`, { mode: 0o600 })
   const shim = compileClockShim(folder)
   const nodeClocks = Array.from(
     { length: NODES },

@@ -1,6 +1,7 @@
 // A checker that never complains proves nothing: each gets a history that it must accept and one that it must refuse.
 import { describe, expect, test } from 'vitest'
-import type { Call, Execution, FaultWindow, Submission } from '../history.ts'
+import type { Call, Decision, Execution, FaultWindow, Operation, Submission } from '../history.ts'
+import { notDecided } from '../judge.ts'
 import { checkDedupRegister } from './dedup-register.ts'
 import { checkAnswers, checkNothingAfterRecorded, checkTokenOrder, countExecutions } from './executions.ts'
 import { checkFencedMutex } from './fenced-mutex.ts'
@@ -50,6 +51,26 @@ function e(
   return { ...base, token, startMs, endMs, ...more }
 }
 
+/** A decision of an operator about the request or the value; `lost`: without an answer. */
+function d(
+  act: 'end' | 'complete' | 'forget',
+  was: Decision['was'],
+  [startMs, endMs]: readonly [number, number],
+  { token = 1, effect = 'done' }: { token?: number; effect?: 'done' | 'nothing' | 'unknown' | 'lost' } = {},
+): Decision {
+  ops += 1
+  const base = {
+    ...({ f: `operator-${act}`, op: ops, sidecar: 0, tenant: 't', key: 'k', token, was } as const),
+    ...(act === 'complete' ? { result: 'H' } : {}),
+    ...{ startMs, endMs, healed: false },
+  }
+  const of = about
+  if (effect === 'lost') return { ...base, of, type: 'info', reason: 'reset' }
+  return { ...base, of, type: 'ok', status: 200, code: '', effect }
+}
+
+let about: Decision['of'] = 'request'
+
 describe('the dedup register', () => {
   test.each<[string, Submission[], boolean]>([
     ['one creates, the others repeat it', [s(0, 10, 'created', 'A'), s(5, 20, 'replayed', 'A')], true],
@@ -79,6 +100,72 @@ describe('the dedup register', () => {
     ['other content is shown the answer', [s(0, 10, 'created', 'A'), s(11, 20, 'replayed', 'A', 'd')], false],
   ])('%s', (_, history, fine) => {
     expect(checkDedupRegister(history, []).length === 0).toBe(fine)
+  })
+
+  const created = () => s(0, 10, 'created', 'A')
+  test.each<[string, () => Operation[], boolean]>([
+    [
+      'an operator has it forgotten, and it is created again',
+      () => [created(), d('forget', 'completed', [11, 20]), s(21, 30, 'created', 'B')],
+      true,
+    ],
+    [
+      'a forgotten answer is shown',
+      () => [created(), d('forget', 'completed', [11, 20]), s(21, 30, 'replayed', 'A')],
+      false,
+    ],
+    [
+      'it is created again although nothing was decided',
+      () => [created(), d('forget', 'completed', [11, 20], { effect: 'nothing' }), s(21, 30, 'created', 'B')],
+      false,
+    ],
+    [
+      'a forgetting that was not answered: it is shown, or created again',
+      () => [
+        created(),
+        d('forget', 'completed', [11, 20], { effect: 'lost' }),
+        s(21, 30, 'replayed', 'A'),
+        s(31, 40, 'created', 'B'),
+      ],
+      true,
+    ],
+    [
+      'a forgetting that was not answered: the answer of before is shown after the next one',
+      () => [
+        created(),
+        d('forget', 'completed', [11, 20], { effect: 'lost' }),
+        s(21, 30, 'created', 'B'),
+        s(31, 40, 'replayed', 'A'),
+      ],
+      false,
+    ],
+    [
+      'an answer by hand replaces the recorded one',
+      () => [created(), d('complete', 'completed', [11, 20]), s(21, 30, 'replayed', 'H')],
+      true,
+    ],
+    [
+      'a replaced answer is shown',
+      () => [created(), d('complete', 'completed', [11, 20]), s(21, 30, 'replayed', 'A')],
+      false,
+    ],
+    [
+      'an answer by hand, and another one is created',
+      () => [d('complete', 'lapsed', [0, 10]), s(21, 30, 'created', 'A')],
+      false,
+    ],
+    [
+      'an answer by hand is shown to two contents',
+      () => [
+        d('complete', 'lapsed', [0, 10]),
+        s(21, 30, 'replayed', 'H'),
+        s(31, 40, 'replayed', 'H', 'other'),
+      ],
+      false,
+    ],
+  ])('%s', (_, history, fine) => {
+    about = 'request'
+    expect(checkDedupRegister(history(), []).length === 0).toBe(fine)
   })
 
   test.each([
@@ -147,6 +234,60 @@ describe('the fenced mutex', () => {
   ])('%s', (_, history, fine) => {
     expect(checkFencedMutex(history).length === 0).toBe(fine)
   })
+
+  const held = () => c('reserve', 1, 0, 10, 201, 100)
+  const again = (attempt: number, token = 3) => ({ ...c('reserve', token, 31, 40, 201, 50), attempt })
+  test.each<[string, () => Operation[], boolean]>([
+    [
+      'an operator ends a claim, and the next one is a further attempt',
+      () => [held(), d('end', 'live', [11, 20]), again(2)],
+      true,
+    ],
+    ['… and is told that it is the first', () => [held(), d('end', 'live', [11, 20]), again(1)], false],
+    [
+      'an ended holder extends',
+      () => [held(), d('end', 'live', [11, 20]), c('extend', 1, 31, 40, 200, 50)],
+      false,
+    ],
+    [
+      'a claim is ended that is not the one the operator saw',
+      () => [held(), d('end', 'live', [11, 20], { token: 0 }), again(2)],
+      false,
+    ],
+    [
+      'a lease is over for an operator who did not say so',
+      () => [held(), d('forget', 'lapsed', [11, 20]), again(1)],
+      false,
+    ],
+    [
+      'an operator has a claim forgotten, and the next one is the first',
+      () => [held(), d('forget', 'live', [11, 20]), again(1)],
+      true,
+    ],
+    [
+      'an operator has it forgotten, and a smaller token is granted',
+      () => [c('reserve', 5, 0, 10, 201, 100), d('forget', 'live', [11, 20], { token: 5 }), again(1)],
+      false,
+    ],
+    [
+      'an operator completes it by hand, and its holder, too',
+      () => [held(), d('complete', 'live', [11, 20]), c('complete', 1, 31, 40, 200)],
+      false,
+    ],
+    [
+      'an operator completes it by hand, and it is reserved again',
+      () => [held(), d('complete', 'live', [11, 20]), again(2)],
+      false,
+    ],
+    [
+      'nobody knows whether it was completed by hand, and it is reserved again',
+      () => [held(), d('complete', 'live', [11, 20], { effect: 'unknown' }), again(2)],
+      true,
+    ],
+  ])('%s', (_, history, fine) => {
+    about = 'reservation'
+    expect(checkFencedMutex(history()).length === 0).toBe(fine)
+  })
 })
 
 describe('executions', () => {
@@ -165,6 +306,39 @@ describe('executions', () => {
     expect(violations.map(({ checker }) => checker).join()).toBe(by)
   })
 
+  test.each<[string, () => [Execution[], Decision], string]>([
+    [
+      'a second one after it was forgotten',
+      () => [[e(1, 0, 4), e(2, 50, 60)], d('forget', 'completed', [10, 20])],
+      '',
+    ],
+    [
+      'a second one before it was forgotten',
+      () => [[e(1, 0, 4), e(2, 50, 60)], d('forget', 'completed', [70, 80])],
+      'counting',
+    ],
+    [
+      'a second one beside it, whose claim was ended',
+      () => [[e(1, 0, 90), e(2, 50, 60, { attempt: 2 })], d('end', 'live', [10, 20])],
+      '',
+    ],
+    [
+      'the same, and attempt 1',
+      () => [[e(1, 0, 90), e(2, 50, 60)], d('end', 'live', [10, 20])],
+      'interval-overlap',
+    ],
+    [
+      'a second one after an answer by hand',
+      () => [[e(1, 0, 4), e(2, 50, 60)], d('complete', 'completed', [10, 20])],
+      'counting',
+    ],
+  ])('of an operator: %s', (_, history, by) => {
+    about = 'request'
+    const [executions, decision] = history()
+    const { violations } = countExecutions(executions, [], new Set(), 3_000, [decision])
+    expect(violations.map(({ checker }) => checker).join()).toBe(by)
+  })
+
   test('tokens grow in the order of their requests, not of their arrival', () => {
     const asked = (op: number, startMs: number): Submission => ({ ...s(startMs, startMs + 1, 'info'), op })
     const first = e(5, 10, 20, { op: 1 })
@@ -179,11 +353,36 @@ describe('executions', () => {
     expect(checkNothingAfterRecorded([e(1, 2, 4), e(2, 11, 12)], [shown])).toHaveLength(1)
   })
 
+  test('… unless an operator had it forgotten, or its holder was fenced and does not know', () => {
+    about = 'request'
+    const foundAfter = (decision: Decision) =>
+      checkNothingAfterRecorded([e(1, 2, 4), e(2, 31, 40)], [s(0, 10, 'created', 'a1'), decision]).length
+    expect(foundAfter(d('forget', 'completed', [11, 20]))).toBe(0)
+    expect(foundAfter(d('forget', 'completed', [11, 20], { effect: 'nothing' }))).toBe(1)
+    expect(foundAfter(d('forget', 'completed', [50, 60]))).toBe(1)
+    expect(foundAfter(d('complete', 'completed', [11, 20]))).toBe(1)
+    expect(foundAfter(d('end', 'live', [0, 5], { token: 2 }))).toBe(0)
+    expect(foundAfter(d('end', 'live', [0, 5], { token: 1 }))).toBe(1)
+  })
+
+  test('an answer by hand is shown to its own request, and after it was given', () => {
+    about = 'request'
+    const byHand = d('complete', 'lapsed', [10, 20])
+    expect(checkAnswers([], [byHand, s(21, 30, 'replayed', 'H')])).toHaveLength(0)
+    expect(checkAnswers([], [byHand, s(0, 9, 'replayed', 'H')])[0]?.checker).toBe('whole-answers')
+    expect(checkAnswers([], [byHand, s(21, 30, 'replayed', 'H', 'c', 'other')])).toHaveLength(1)
+  })
+
   test('an answer is shown whole, and to its own request only', () => {
     expect(checkAnswers([e(1, 0, 1)], [s(0, 10, 'created', 'a1')])).toHaveLength(0)
     expect(checkAnswers([e(1, 0, 1)], [s(0, 10, 'replayed', 'a')])[0]?.checker).toBe('whole-answers')
     expect(checkAnswers([e(1, 0, 1)], [s(0, 10, 'replayed', 'a1', 'c', 'other')])[0]?.checker).toBe('scope')
   })
+})
+
+test('a run in which an operator decided nothing of a kind is invalid', () => {
+  const decided = [d('end', 'live', [0, 1]), d('forget', 'lapsed', [2, 3], { effect: 'unknown' })]
+  expect(notDecided(decided)).toEqual(['never decided: operator-complete', 'never decided: operator-forget'])
 })
 
 test('late answers, secrets in logs and unexpected failures are found', () => {

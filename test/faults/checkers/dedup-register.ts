@@ -3,34 +3,80 @@
  *
  * Owns the model of S2, S5, S6 and S10; the search is `linearizability.ts`. An answer marked `unstored` may be recorded
  * later, and a request of unknown outcome may have been recorded with an unseen answer. So may a request that was
- * executed and told "in progress": the other one may find its answer on some node and record it.
+ * executed and told "in progress": the other one may find its answer on some node and record it. Only an operator makes
+ * the register empty again, or writes another answer into it (`decisions.ts`).
  */
 
-import type { Execution, Operation, Submission } from '../history.ts'
+import type { Decision, Execution, Operation, Submission } from '../history.ts'
+import { decisionsOf, describeDecision, type Step, stepsOf } from './decisions.ts'
 import { linearize, type Model, type Timed } from './linearizability.ts'
 import { byKey, type Violation } from './violation.ts'
 
-type State = { readonly content: string; readonly body: string | undefined } | undefined
-type Op = Timed & {
-  readonly content: string
-  readonly effect: 'created' | 'replayed' | 'unknown'
-  readonly body: string
+type Recorded = {
+  /** Undefined: by hand, for a request of which no answer has shown the content yet. */
+  readonly content: string | undefined
+  /** Undefined: not seen yet. */
+  readonly body: string | undefined
 }
 
+type State = {
+  readonly recorded: Recorded | undefined
+  /** It was perhaps forgotten by some nodes alone, and comes back where another one shows it. */
+  readonly mayReturn: Recorded | undefined
+}
+
+type Op = Timed & {
+  readonly content: string
+  readonly effect: 'created' | 'replayed' | 'unknown' | 'forgotten' | 'by-hand'
+  readonly body: string
+  /** Of an operator: what the record was. */
+  readonly was?: Decision['was']
+}
+
+const EMPTY: State = { recorded: undefined, mayReturn: undefined }
+
 const MODEL: Model<State, Op> = {
-  initial: undefined,
-  step: (state, { effect, content, body }) => {
+  initial: EMPTY,
+  step: (state, op) => {
+    const { effect, content, body } = op
+    const { recorded, mayReturn } = state
     switch (effect) {
       case 'created':
-        return state === undefined ? { content, body } : undefined
+        return recorded === undefined ? { ...EMPTY, recorded: { content, body } } : undefined
       case 'unknown':
-        return state === undefined ? { content, body: body === '' ? undefined : body } : undefined
-      case 'replayed':
-        if (state === undefined || state.content !== content) return undefined
-        return state.body === undefined || state.body === body ? { content, body } : undefined
+        return recorded === undefined
+          ? { ...EMPTY, recorded: { content, body: body === '' ? undefined : body } }
+          : undefined
+      case 'replayed': {
+        const shown = recorded ?? mayReturn
+        if (shown === undefined || (shown.content ?? content) !== content) return undefined
+        return (shown.body ?? body) === body ? { ...EMPTY, recorded: { content, body } } : undefined
+      }
+      case 'forgotten':
+        return forgotten(state, op)
+      case 'by-hand':
+        return byHand(state, op)
     }
   },
-  nameOf: (state) => (state === undefined ? '' : `${state.content} ${state.body ?? '?'}`),
+  nameOf: ({ recorded, mayReturn }) => `${nameOf(recorded)} ${nameOf(mayReturn)}`,
+}
+
+function forgotten({ recorded, mayReturn }: State, { was, optional }: Op): State | undefined {
+  if (was !== 'completed') return recorded === undefined ? { recorded, mayReturn } : undefined
+  const known = recorded ?? mayReturn
+  if (known === undefined) return undefined
+  return optional ? { recorded: undefined, mayReturn: known } : EMPTY
+}
+
+/** It replaces an outcome only where the operator saw one. */
+function byHand({ recorded, mayReturn }: State, { was, body }: Op): State | undefined {
+  const known = was === 'completed' ? (recorded ?? mayReturn) : recorded
+  if ((was === 'completed') !== (known !== undefined)) return undefined
+  return { ...EMPTY, recorded: { content: known?.content, body } }
+}
+
+function nameOf(recorded: Recorded | undefined): string {
+  return recorded === undefined ? '' : `${recorded.content ?? '?'} ${recorded.body ?? '?'}`
 }
 
 export function checkDedupRegister(
@@ -39,16 +85,20 @@ export function checkDedupRegister(
 ): readonly Violation[] {
   const executed = new Set(executions.map(({ op }) => op))
   const submissions = operations.filter((operation): operation is Submission => operation.f === 'submit')
+  const decided = byKey(decisionsOf(operations, 'request'), ({ tenant, key }) => `${tenant}/${key}`)
   return [...byKey(submissions, ({ tenant, key }) => `${tenant}/${key}`)].flatMap(
     ([key, ofKey]): Violation[] => {
       const found = [...checkMismatches(key, ofKey)]
-      const verdict = linearize(
-        ofKey.flatMap((one) => asOp(one, executed)),
-        MODEL,
-      )
+      const decisions = decided.get(key) ?? []
+      const ops = [
+        ...ofKey.flatMap((one) => asOp(one, executed)),
+        ...decisions.flatMap(stepsOf).flatMap(asStep),
+      ]
+      const verdict = linearize(ops, MODEL)
       if (verdict !== 'linearizable') {
         const checker = verdict === 'violated' ? 'dedup-register' : 'dedup-register-undecided'
-        found.push({ checker, key, detail: ofKey.slice(0, 12).map(describe).join('; ') })
+        const said = [...ofKey.slice(0, 12).map(describe), ...decisions.map(describeDecision)]
+        found.push({ checker, key, detail: said.join('; ') })
       }
       return found
     },
@@ -75,6 +125,12 @@ function asOp(submission: Submission, executed: ReadonlySet<number>): Op[] {
     default:
       return []
   }
+}
+
+/** Ending a claim leaves the register as it is. */
+function asStep({ what, decision, ...times }: Step): Op[] {
+  if (what === 'ended') return []
+  return [{ ...times, effect: what, was: decision.was, content: '', body: decision.result ?? '' }]
 }
 
 /** S10: 422 only where the key was used with other content. */

@@ -4,7 +4,8 @@
  * Owns S2 (each execution beyond the first has a cause and says `attempt` 2 or more), S4 for tokens of executions, S7 and S9.
  */
 
-import type { Execution, FaultWindow, Operation, Submission } from '../history.ts'
+import type { Decision, Execution, FaultWindow, Operation, Submission } from '../history.ts'
+import { decisionsOf, isDone, mayFallBetween } from './decisions.ts'
 import { byKey, type Violation } from './violation.ts'
 
 /** An execution beyond the first of its identity, and why. */
@@ -26,21 +27,26 @@ const BREAKS = /^(crash-|half-body|reset|wrong-length|huge-head|endless)/
 /**
  * @param mayLoseLease ids of faults during which a holder may lose its lease: by pause, crash, or a lost quorum
  * @param slowMs from when on an answer of the application is too late
+ * @param decisions of operators about these requests
  */
 export function countExecutions(
   executions: readonly Execution[],
   faults: readonly FaultWindow[],
   mayLoseLease: ReadonlySet<string>,
   slowMs: number,
+  decisions: readonly Decision[] = [],
 ): Counted {
   const repetitions: Repetition[] = []
   const violations: Violation[] = []
+  const decided = byKey(decisions, ({ tenant, key }) => `${tenant}/${key}`)
   for (const [key, ofKey] of byKey(executions, ({ tenant, key }) => `${tenant}/${key}`)) {
     const sorted = [...ofKey].sort((a, b) => a.startMs - b.startMs)
     for (const [index, later] of sorted.entries()) {
       const earlier = sorted[index - 1]
       if (earlier === undefined) continue
-      const cause = causeOf(earlier, later, faults, mayLoseLease, slowMs)
+      const cause =
+        causeOf(earlier, later, faults, mayLoseLease, slowMs) ??
+        decisionBetween(earlier, later, decided.get(key) ?? [])
       if (cause !== undefined) {
         repetitions.push({ key, cause, attempt: later.attempt })
         continue
@@ -79,6 +85,21 @@ function causeOf(
   return during === undefined ? undefined : `${during.id} ${during.what}`
 }
 
+/** A forgotten request is executed as a first attempt again; one whose claim was ended as a further one. */
+function decisionBetween(
+  earlier: Execution,
+  later: Execution,
+  decisions: readonly Decision[],
+): string | undefined {
+  const newer = later.token > earlier.token ? later : earlier
+  const cause = decisions.find(
+    (one) =>
+      mayFallBetween(one, earlier.startMs, later.startMs) &&
+      (one.f === 'operator-forget' || (one.was === 'live' && newer.attempt >= 2)),
+  )
+  return cause === undefined ? undefined : `an operator's decision: ${cause.f.slice('operator-'.length)}`
+}
+
 function overlaps(earlier: Execution, later: Execution): boolean {
   return later.startMs < (earlier.endMs ?? earlier.startMs)
 }
@@ -96,6 +117,7 @@ export function checkTokenOrder(
   operations: readonly Operation[],
 ): readonly Violation[] {
   const asked = new Map(operations.flatMap((one) => (one.f === 'submit' ? [[one.op, one.startMs]] : [])))
+  const decided = byKey(decisionsOf(operations, 'request'), ({ tenant, key }) => `${tenant}/${key}`)
   const violations: Violation[] = []
   for (const [key, ofKey] of byKey(executions, ({ tenant, key }) => `${tenant}/${key}`)) {
     for (const earlier of ofKey) {
@@ -103,7 +125,15 @@ export function checkTokenOrder(
         if (later === earlier) continue
         const inverted = (asked.get(later.op) ?? 0) > earlier.startMs && later.token <= earlier.token
         const reused = later.token === earlier.token && later.startMs > earlier.startMs
-        if (inverted || reused) {
+        // A sidecar that ends in the midst of it leaves no node with a token of a forgotten outcome.
+        const isForgotten = (decided.get(key) ?? []).some(
+          (one) =>
+            one.f === 'operator-forget' &&
+            one.was === 'completed' &&
+            !isDone(one) &&
+            mayFallBetween(one, earlier.startMs, later.startMs),
+        )
+        if ((inverted || reused) && !isForgotten) {
           const detail = `${describeOf(earlier)}, and later ${describeOf(later)}`
           violations.push({ checker: 'token-order', key, detail })
         }
@@ -113,31 +143,42 @@ export function checkTokenOrder(
   return violations
 }
 
-/** S1, S8: no execution follows an answer that was recorded and shown. */
+/** S1, S8: no execution follows an answer that was recorded and shown, but where an operator had it forgotten. */
 export function checkNothingAfterRecorded(
   executions: readonly Execution[],
   operations: readonly Operation[],
 ): readonly Violation[] {
-  const recorded = new Map<string, Submission & { readonly type: 'ok' }>()
-  for (const one of operations) {
-    if (one.f !== 'submit' || one.type !== 'ok' || (one.says !== 'created' && one.says !== 'replayed'))
-      continue
-    const scope = `${one.tenant}/${one.key}`
-    const known = recorded.get(scope)
-    if (known === undefined || one.endMs < known.endMs) recorded.set(scope, one)
-  }
+  const shown = byKey(operations.filter(showsRecorded), ({ tenant, key }) => `${tenant}/${key}`)
+  const decided = byKey(decisionsOf(operations, 'request'), ({ tenant, key }) => `${tenant}/${key}`)
   return executions.flatMap((execution): Violation[] => {
     const key = `${execution.tenant}/${execution.key}`
-    const shown = recorded.get(key)
-    if (shown === undefined || execution.startMs <= shown.endMs) return []
+    const before = (shown.get(key) ?? []).filter(({ endMs }) => endMs < execution.startMs)
+    const last = before.reduce<ShowsRecorded | undefined>(
+      (latest, one) => (latest === undefined || one.startMs > latest.startMs ? one : latest),
+      undefined,
+    )
+    if (last === undefined) return []
+    const isExcused = (decided.get(key) ?? []).some(
+      (one) =>
+        (one.f === 'operator-forget' && mayFallBetween(one, last.startMs, execution.startMs)) ||
+        // Its holder was fenced, and had begun, or begins without knowing.
+        (one.was === 'live' && one.startMs <= execution.startMs && execution.token <= one.token),
+    )
+    if (isExcused) return []
     return [
       {
         checker: 'carried-out-after-recorded',
         key,
-        detail: `${describeOf(execution)}, shown at ${shown.endMs.toFixed(0)}`,
+        detail: `${describeOf(execution)}, shown at ${last.endMs.toFixed(0)}`,
       },
     ]
   })
+}
+
+type ShowsRecorded = Submission & { readonly type: 'ok' }
+
+function showsRecorded(one: Operation): one is ShowsRecorded {
+  return one.f === 'submit' && one.type === 'ok' && (one.says === 'created' || one.says === 'replayed')
 }
 
 /** S7, S9: an answer shown as recorded is a whole answer to an execution of this very tenant, key and content. */
@@ -147,10 +188,11 @@ export function checkAnswers(
 ): readonly Violation[] {
   const answers = new Map<string, Execution[]>()
   for (const one of executions) answers.set(one.answer, [...(answers.get(one.answer) ?? []), one])
-  return operations.flatMap((one): Violation[] => {
-    if (one.f !== 'submit' || one.type !== 'ok' || (one.says !== 'created' && one.says !== 'replayed'))
-      return []
+  const byHand = Map.groupBy(decisionsOf(operations, 'request'), ({ result }) => result)
+  return operations.filter(showsRecorded).flatMap((one): Violation[] => {
     const key = `${one.tenant}/${one.key}`
+    const writer = byHand.get(one.body)?.[0]
+    if (writer?.tenant === one.tenant && writer.key === one.key && writer.startMs <= one.endMs) return []
     const from = answers.get(one.body)
     if (from === undefined)
       return [

@@ -2,10 +2,12 @@
  * Reservations as a mutex with fencing tokens: one holder at a time, tokens only grow, only the holder's calls take effect.
  *
  * Owns the model; the search is `linearizability.ts`. A lease ends by itself, so a reservation is also allowed once the
- * holder's lease is over. The model takes its earliest possible end, so that a slow answer is no accusation.
+ * holder's lease is over. The model takes its earliest possible end, so that a slow answer is no accusation. An operator
+ * ends a live claim, which leaves a further attempt to the next holder; makes the value free; or completes it by hand.
  */
 
 import { type Call, isCall, type Operation } from '../history.ts'
+import { decisionsOf, describeDecision, type Step, stepsOf } from './decisions.ts'
 import { linearize, type Model, type Timed } from './linearizability.ts'
 import { byKey, type Violation } from './violation.ts'
 
@@ -13,23 +15,39 @@ type State = {
   readonly largest: number
   readonly holder: number
   readonly untilMs: number
+  /** The token of the outcome; {@link BY_HAND} of an operator's. */
   readonly completedBy: number
+  /** Of an outcome that was perhaps forgotten by some nodes alone: it comes back where another one shows it. */
+  readonly mayReturn: number
+  /** A claim was ended by an operator: the next grant is told of it. */
+  readonly ended: boolean
+  /** Claims up to this token were ended or forgotten. A node that missed it may take their outcome, and a later claimant adopt it. */
+  readonly fenced: number
 }
 
-type Op = Timed & { readonly call: Call }
+type Op =
+  | (Timed & { readonly call: Call; readonly step?: undefined })
+  | (Step & { readonly call?: undefined })
+
+const BY_HAND = -1
+const FREE = { holder: 0, untilMs: 0, completedBy: 0, mayReturn: 0, ended: false, fenced: 0 } as const
 
 const MODEL: Model<State, Op> = {
-  initial: { largest: 0, holder: 0, untilMs: 0, completedBy: 0 },
+  initial: { largest: 0, ...FREE },
   step: (state, op) => {
+    if (op.call === undefined) return decided(state, op)
     const { call } = op
     const token = call.token ?? 0
     const untilMs = call.startMs + (call.type === 'ok' ? call.expiresInMs : 0)
+    const completedBy = state.completedBy === 0 ? state.mayReturn : state.completedBy
     switch (call.f) {
       case 'reserve': {
-        if (call.type === 'ok' && call.status !== 201) return state.completedBy > 0 ? state : undefined
+        if (call.type === 'ok' && call.status !== 201)
+          return completedBy === 0 ? undefined : { ...state, completedBy, mayReturn: 0 }
         const free = state.holder === 0 || state.untilMs <= op.endMs
         // A session that reserves again gets what it holds.
         if (token === state.holder) return { ...state, untilMs }
+        if (state.ended && call.type === 'ok' && (call.attempt ?? 2) < 2) return undefined
         return free && state.completedBy === 0 && token > state.largest
           ? { ...state, largest: token, holder: token, untilMs }
           : undefined
@@ -37,27 +55,52 @@ const MODEL: Model<State, Op> = {
       case 'extend':
         return state.holder === token && state.completedBy === 0 ? { ...state, untilMs } : undefined
       case 'release':
-        if (state.completedBy > 0) return undefined
+        if (state.completedBy !== 0) return undefined
         if (state.holder === token) return { ...state, holder: 0 }
         // A repeated release, without a claim in between.
         return state.holder === 0 && state.largest === token ? state : undefined
       case 'complete':
-        if (state.completedBy === token) return state
-        return state.holder === token && state.completedBy === 0
-          ? { ...state, completedBy: token }
+        if (completedBy === token) return { ...state, completedBy, mayReturn: 0 }
+        if (state.completedBy !== 0) return undefined
+        return state.holder === token || (op.optional && state.holder === 0 && token <= state.fenced)
+          ? { ...state, completedBy: token, mayReturn: 0 }
           : undefined
     }
   },
-  nameOf: ({ largest, holder, untilMs, completedBy }) => `${largest} ${holder} ${untilMs} ${completedBy}`,
+  nameOf: (state) => Object.values(state).join(' '),
+}
+
+function decided(state: State, { what, optional, endMs, decision: { was, token } }: Step): State | undefined {
+  const isFree = was === 'live' || state.holder === 0 || state.untilMs <= endMs
+  const completedBy = state.completedBy === 0 ? state.mayReturn : state.completedBy
+  const largest = Math.max(state.largest, token)
+  // A claim with a larger token came after what the operator saw, and is no matter of the decision.
+  if (was !== 'completed' && (state.completedBy !== 0 || state.largest > token || !isFree)) return undefined
+  if (was === 'completed' && completedBy === 0) return undefined
+  const { mayReturn } = state
+  const fenced = Math.max(state.fenced, token)
+  switch (what) {
+    case 'ended':
+      // Of a decision that goes on, or is not known to have been made, the next one need not be a further attempt.
+      return { ...state, largest, holder: 0, untilMs: 0, ended: state.ended || !optional, fenced }
+    case 'forgotten':
+      if (was !== 'completed') return { largest, ...FREE, mayReturn, fenced }
+      return { largest, ...FREE, mayReturn: optional ? completedBy : 0 }
+    case 'by-hand':
+      return { largest, ...FREE, completedBy: BY_HAND }
+  }
 }
 
 export function checkFencedMutex(operations: readonly Operation[]): readonly Violation[] {
   const calls = operations.filter(isCall)
+  const decisions = byKey(decisionsOf(operations, 'reservation'), ({ key }) => key)
   return [...byKey(calls, ({ key }) => key)].flatMap(([key, ofKey]): Violation[] => {
-    const verdict = linearize(ofKey.flatMap(asOp), MODEL)
+    const ofOperator = decisions.get(key) ?? []
+    const verdict = linearize([...ofKey.flatMap(asOp), ...ofOperator.flatMap(stepsOf)], MODEL)
     if (verdict === 'linearizable') return []
     const checker = verdict === 'violated' ? 'fenced-mutex' : 'fenced-mutex-undecided'
-    return [{ checker, key, detail: ofKey.map(describe).join('; ') }]
+    const said = [...ofKey.map(describe), ...ofOperator.map(describeDecision)]
+    return [{ checker, key, detail: said.join('; ') }]
   })
 }
 

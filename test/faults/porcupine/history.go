@@ -35,6 +35,9 @@ type line struct {
 	State      string   `json:"state"`
 	ShownToken int64    `json:"shownToken"`
 	Outcome    string   `json:"outcome"`
+	Of         string   `json:"of"`
+	Was        string   `json:"was"`
+	Effect     string   `json:"effect"`
 }
 
 // The end of an operation without an answer: it may take effect at any later time.
@@ -55,7 +58,8 @@ func readHistory(path string) ([]line, error) {
 			return nil, fmt.Errorf("%s:%d: %w", path, at, err)
 		}
 		switch one.F {
-		case "submit", "reserve", "extend", "release", "complete", "standing", "standing-of", "execution":
+		case "submit", "reserve", "extend", "release", "complete", "standing", "standing-of", "execution",
+			"operator-end", "operator-complete", "operator-forget":
 			lines = append(lines, one)
 		case "fault":
 		default:

@@ -17,6 +17,9 @@ import (
 // The answers to clients count where they show the register: `created` and `replayed` show the recorded answer, 422
 // shows
 // that it is of another content. An answer may be recorded from its end on, whatever happened to its client.
+//
+// An operator ends a claim, and the next one is a further attempt; makes the register empty again; or writes an answer
+// by hand (decisions.go).
 type answerRegister struct {
 	largest int64
 	done    bool
@@ -26,10 +29,21 @@ type answerRegister struct {
 	// The earliest end of the lease of the last claim, and the latest of those that a later claim relied on.
 	until int64
 	floor int64
+	// The last claim was ended by an operator: the next one is told of it.
+	ended bool
+	// Claims up to this token were ended by an operator. Their holders may begin without knowing.
+	fenced int64
+	// An outcome that was perhaps forgotten by some nodes alone.
+	mayReturn recordedAnswer
 }
 
+type recordedAnswer struct{ content, body string }
+
+// The content of an answer by hand, until a duplicate shows whose it is.
+const anyContent = "?"
+
 type requestOp struct {
-	what      string // claimed, begun, recorded, shown, mismatch
+	what      string // claimed, begun, recorded, shown, mismatch; of an operator: ended, forgotten, by-hand
 	line      line
 	content   string
 	body      string
@@ -42,7 +56,7 @@ type requestOp struct {
 
 func requests(lines []line) []partition {
 	keys, groups := grouped(lines, func(l line) (string, bool) {
-		return l.Tenant + "/" + l.Key, l.F == "submit" || l.F == "execution"
+		return l.Tenant + "/" + l.Key, l.F == "submit" || l.F == "execution" || l.decides("request")
 	})
 	var partitions []partition
 	for _, key := range keys {
@@ -66,7 +80,9 @@ func request(key string, ops []requestOp, until int64) partition {
 
 func requestOps(lines []line) []requestOp {
 	asked := map[int]line{}
+	decided := false
 	for _, one := range lines {
+		decided = decided || one.isDecision()
 		if one.F == "submit" {
 			asked[one.Op] = one
 		}
@@ -79,6 +95,10 @@ func requestOps(lines []line) []requestOp {
 			ops = append(ops, executionOps(one, asked)...)
 			continue
 		}
+		if one.isDecision() {
+			ops = append(ops, decisionOps(one)...)
+			continue
+		}
 		if !one.answered() {
 			continue
 		}
@@ -86,9 +106,12 @@ func requestOps(lines []line) []requestOp {
 		switch {
 		case one.Says == "created" || one.Says == "replayed":
 			op.what = "shown"
-			// A recorded answer stays: of operations that show the same one the first to end implies the others.
+			// A recorded answer stays, unless an operator decides: of operations that show the same one the first to end
+			// implies the others.
 			same := [2]string{one.Content, one.Body}
-			if first, known := shown[same]; !known || op.end < first.end {
+			if first, known := shown[same]; decided {
+				ops = append(ops, op)
+			} else if !known || op.end < first.end {
 				shown[same] = op
 			}
 		case one.Status == 422:
@@ -99,7 +122,9 @@ func requestOps(lines []line) []requestOp {
 				}
 			}
 			// An impossible one is kept; else the last to begin implies the others.
-			if last, known := mismatches[one.Content]; !known || (last.possible && (!op.possible || op.call > last.call)) {
+			if last, known := mismatches[one.Content]; decided {
+				ops = append(ops, op)
+			} else if !known || (last.possible && (!op.possible || op.call > last.call)) {
 				mismatches[one.Content] = op
 			}
 		}
@@ -109,6 +134,15 @@ func requestOps(lines []line) []requestOp {
 	}
 	for _, op := range mismatches {
 		ops = append(ops, op)
+	}
+	return ops
+}
+
+func decisionOps(one line) (ops []requestOp) {
+	for _, step := range one.steps() {
+		ops = append(ops, requestOp{
+			what: step.what, line: one, body: one.Result, optional: step.optional, call: one.call(), end: step.end,
+		})
 	}
 	return ops
 }
@@ -161,25 +195,87 @@ func (r answerRegister) step(op requestOp) (answerRegister, bool) {
 	switch op.what {
 	case "recorded":
 		allowed := !r.done
-		r.done, r.content, r.body = true, op.content, op.body
-		return r, allowed
+		return r.written(op.content, op.body), allowed
 	case "claimed":
-		allowed := !r.done && op.line.Token > r.largest && r.until <= op.end
+		allowed := !r.done && op.line.Token > r.largest && r.until <= op.end && !(r.ended && op.line.Attempt < 2)
 		r.largest = op.line.Token
 		r.floor = max(r.floor, r.until)
 		r.until = min(max(op.call, r.floor)+op.lease, op.worked)
 		return r, allowed
 	case "begun":
-		return r, !r.done
+		return r, !r.done || op.line.Token <= r.fenced
 	case "mismatch":
 		return r, op.possible && !(r.done && r.content == op.content)
+	case "shown":
+		r = r.returned()
+		shows := r.done && r.body == op.body && (r.content == op.content || r.content == anyContent)
+		r.content = op.content
+		return r, shows
 	default:
-		return r, r.done && r.content == op.content && r.body == op.body
+		return r.decided(op)
+	}
+}
+
+func (r answerRegister) written(content, body string) answerRegister {
+	r.done, r.content, r.body = true, content, body
+	r.ended, r.mayReturn = false, recordedAnswer{}
+	return r
+}
+
+func (r answerRegister) emptied() answerRegister {
+	r.done, r.content, r.body, r.ended, r.until = false, "", "", false, 0
+	return r
+}
+
+// The outcome that some node still has, where another one is not recorded.
+func (r answerRegister) returned() answerRegister {
+	if r.done || r.mayReturn == (recordedAnswer{}) {
+		return r
+	}
+	return r.written(r.mayReturn.content, r.mayReturn.body)
+}
+
+func (r answerRegister) decided(op requestOp) (answerRegister, bool) {
+	if op.line.Was == "completed" {
+		r = r.returned()
+		if !r.done {
+			return r, false
+		}
+		if op.what == "by-hand" {
+			return r.written(r.content, op.body), true
+		}
+		forgotten := recordedAnswer{r.content, r.body}
+		r = r.emptied()
+		if op.optional {
+			r.mayReturn = forgotten
+		}
+		return r, true
+	}
+	if r.done || r.largest > op.line.Token {
+		return r, false
+	}
+	if op.line.Was == "live" {
+		r.until, r.fenced = 0, op.line.Token
+	} else if r.until > op.end {
+		return r, false
+	}
+	r.floor, r.largest = max(r.floor, r.until), op.line.Token
+	switch op.what {
+	case "ended":
+		// Of a decision that goes on, or is not known to have been made, the next one need not be a further attempt.
+		r.ended = r.ended || !op.optional
+		return r, true
+	case "forgotten":
+		return r.emptied(), true
+	default:
+		return r.written(anyContent, op.body), true
 	}
 }
 
 func (op requestOp) told() string {
 	switch op.what {
+	case "ended", "forgotten", "by-hand":
+		return fmt.Sprintf("%s by %s %s", op.what, op.line.decision(), op.body)
 	case "claimed", "begun":
 		return fmt.Sprintf("%s #%d %.0f ms: token %d", op.what, op.line.Op, op.line.StartMs, op.line.Token)
 	case "recorded":

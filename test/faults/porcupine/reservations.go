@@ -19,6 +19,9 @@ import (
 // will never be recorded. A call without an answer, or with 503, may take effect at any later time, or never. A
 // reservation
 // whose answer was lost holds nothing in the model; a look may find it (`foreign`).
+//
+// An operator ends a claim, and the next grant is a further attempt; makes the value free; or completes it by hand
+// (decisions.go). While it decides it is a claimant, which looks may find like any other.
 type register struct {
 	// Ends of leases that earlier operations relied on: no later operation can have ended before.
 	floor   int64
@@ -32,6 +35,10 @@ type register struct {
 	outcome string
 	// Results whose completion was refused for good, each between line feeds.
 	dead string
+	// The last claim was ended by an operator: it is lapsed, and the next grant is told of it.
+	ended bool
+	// An outcome that was perhaps forgotten by some nodes alone; empty without one.
+	mayReturn string
 	// Required operations that are left: an optional one has no effect only when none is left.
 	left int
 }
@@ -42,15 +49,19 @@ type reservationOp struct {
 	optional  bool
 	// A reservation whose answer was lost had been requested by then.
 	foreign bool
+	// An operator's own claim may have stood at that time: nothing follows from its token.
+	deciding bool
 	// The session that got this token first.
 	sessionOfToken string
 	// The results that were offered under this token.
 	ownResults map[string]bool
+	// Of an operator: ended, forgotten or by-hand.
+	what string
 }
 
 func reservations(lines []line) []partition {
 	keys, groups := grouped(lines, func(l line) (string, bool) {
-		return l.Key, l.F != "submit" && l.F != "execution"
+		return l.Key, l.F != "submit" && l.F != "execution" && (!l.isDecision() || l.decides("reservation"))
 	})
 	var partitions []partition
 	for _, key := range keys {
@@ -94,6 +105,14 @@ func reservationOps(lines []line) (ops []reservationOp) {
 		}
 	}
 	for _, one := range lines {
+		if one.isDecision() {
+			for _, step := range one.steps() {
+				ops = append(ops, reservationOp{
+					line: one, call: one.call(), end: step.end, optional: step.optional, what: step.what,
+				})
+			}
+			continue
+		}
 		says, optional := tells(one)
 		if !says {
 			continue
@@ -102,13 +121,26 @@ func reservationOps(lines []line) (ops []reservationOp) {
 			line: one, call: one.call(), end: one.end(), optional: optional,
 			sessionOfToken: sessions[one.Token], ownResults: results[one.Token],
 		}
-		op.foreign = firstUnheard <= op.end
+		op.foreign, op.deciding = firstUnheard <= op.end, decidedMeanwhile(one, lines)
 		if optional {
 			op.end = never
 		}
 		ops = append(ops, op)
 	}
 	return ops
+}
+
+// Whether an operator may have been deciding at the time of a look.
+func decidedMeanwhile(look line, lines []line) bool {
+	for _, one := range lines {
+		if !one.isDecision() || one.call() > look.end() {
+			continue
+		}
+		if one.Effect != "done" || one.end() >= look.call() {
+			return true
+		}
+	}
+	return false
 }
 
 // Whether anything follows from it, and whether it may have had no effect.
@@ -167,6 +199,12 @@ func (r register) leased(op reservationOp) register {
 }
 
 func (r register) step(op reservationOp) (register, bool) {
+	if op.what != "" {
+		return r.decided(op)
+	}
+	if op.showsOutcome() {
+		r = r.returned(op.Outcome)
+	}
 	switch op.F {
 	case "reserve":
 		if op.Status != 201 {
@@ -191,6 +229,61 @@ func (r register) step(op reservationOp) (register, bool) {
 	}
 }
 
+func (op reservationOp) showsOutcome() bool {
+	return op.State == "COMPLETED" || (op.F == "reserve" && op.Status != 201)
+}
+
+// The outcome that some node still has, where another one is not recorded.
+func (r register) returned(outcome string) register {
+	if !r.done && r.mayReturn != "" && r.mayReturn == outcome {
+		r.done, r.outcome, r.mayReturn = true, outcome, ""
+	}
+	return r
+}
+
+func (r register) decided(op reservationOp) (register, bool) {
+	if op.Was == "completed" {
+		r = r.returned(r.mayReturn)
+		if !r.done {
+			return r, false
+		}
+		if op.what == "by-hand" {
+			return r.byHand(op), true
+		}
+		forgotten := r.outcome
+		r.done, r.outcome, r.holder, r.ended = false, "", 0, false
+		if op.optional {
+			r.mayReturn = forgotten
+		}
+		return r, true
+	}
+	if r.done || r.largest > op.Token {
+		return r, false
+	}
+	after, free := r, true
+	if op.Was != "live" {
+		after, free = r.free(op.end)
+	}
+	after.holder, after.largest = 0, op.Token
+	switch op.what {
+	case "ended":
+		// Of a decision that goes on, or is not known to have been made, the next one need not be a further attempt.
+		after.ended = r.ended || !op.optional
+		return after, free
+	case "forgotten":
+		after.ended, after.attempt = false, 0
+		return after, free
+	default:
+		return after.byHand(op), free
+	}
+}
+
+func (r register) byHand(op reservationOp) register {
+	r.holder, r.ended, r.mayReturn = 0, false, ""
+	r.done, r.outcome = true, op.Result
+	return r
+}
+
 func (r register) reserve(op reservationOp) (register, bool) {
 	if r.done {
 		return r, false
@@ -201,7 +294,7 @@ func (r register) reserve(op reservationOp) (register, bool) {
 	}
 	after, free := r.free(op.end)
 	after.largest, after.holder, after.attempt = op.Token, op.Token, op.Attempt
-	return after.leased(op), free && op.Token > r.largest
+	return after.leased(op), free && op.Token > r.largest && !(r.ended && op.Attempt < 2)
 }
 
 func (r register) complete(op reservationOp) (register, bool) {
@@ -218,13 +311,13 @@ func (r register) complete(op reservationOp) (register, bool) {
 }
 
 func (r register) recorded(op reservationOp) register {
-	r.done, r.outcome = true, op.Result
+	r.done, r.outcome, r.ended, r.mayReturn = true, op.Result, false, ""
 	return r
 }
 
 // An operation that may have had no effect, if it takes effect: never answered, or not yet where the history is cut.
 func (r register) maybe(op reservationOp) (register, bool) {
-	if op.unknown() {
+	if op.what == "" && op.unknown() {
 		return r.unanswered(op)
 	}
 	return r.step(op)
@@ -273,11 +366,15 @@ func (r register) standing(op reservationOp) (register, bool) {
 		if op.State == "LAPSED" && op.ShownToken == r.largest && r.attempt > 1 {
 			return r, true
 		}
+		// A claim that was ended stands under the token of the operator.
+		if op.State == "LAPSED" && r.ended && r.holder == 0 && op.ShownToken >= r.largest {
+			return r, true
+		}
 		// A reservation whose answer was lost: its lease is not known. A lapsed one may also have been granted by fewer
 		// nodes than a majority and shown because the others were silent: the next look need not show it.
 		after, free := r.free(op.end)
-		allowed := free && op.foreign && op.ShownToken > r.largest
-		if op.State == "HELD" {
+		allowed := free && (op.foreign || op.deciding) && op.ShownToken > r.largest
+		if op.State == "HELD" && !op.deciding {
 			after.largest, after.holder, after.until = op.ShownToken, op.ShownToken, after.floor
 		}
 		return after, allowed
@@ -307,6 +404,9 @@ func (r register) standingOf(op reservationOp) (register, bool) {
 }
 
 func (op reservationOp) told() string {
+	if op.what != "" {
+		return fmt.Sprintf("%s by %s %s", op.what, op.decision(), op.Result)
+	}
 	answer := "no answer"
 	if op.answered() {
 		answer = strings.TrimSpace(fmt.Sprintf("%d %s %s %s", op.Status, op.Code, op.State, op.Outcome))
