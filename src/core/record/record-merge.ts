@@ -90,18 +90,26 @@ function chosenAmong(snapshots: readonly RecordSnapshot[], needed: number): Comp
 /**
  * Of several contents under one key the one with the largest token wins, unless too few nodes show it for a majority to
  * have granted it while a majority may have granted, and executed, another. The larger token stays promised. A node
- * keeps the content that it granted, so nodes are counted by content and not by token, which moves on.
+ * keeps the content that it granted, so nodes are counted by content and not by token, which moves on. Where a majority
+ * may have granted either, one that somebody is known to work under wins: the other may be of a round that is lost.
  */
 function ofWhatMayStand(merged: Claimed, records: readonly NodeRecord[], needed: number): Claimed {
   const claims = records.filter((record) => record.state === 'claimed')
-  // A silent node, or one without the record, may have granted anything. Clusters are odd.
-  const silent = 2 * needed - 1 - claims.length
+  // A silent node, or one without the record, may have granted anything; one that shows a release grants nothing that
+  // stands. Clusters are odd.
+  const silent = 2 * needed - 1 - records.length
   const mayStand = ({ fingerprint }: Claimed) =>
     claims.filter((claim) => claim.fingerprint === fingerprint).length + silent >= needed
-  if (mayStand(merged)) return merged
-  const [first, ...rest] = claims.filter(mayStand)
-  const standing = first && rest.reduce<NodeRecord>(mergeRecords, first)
-  return standing?.state === 'claimed' ? withoutOwner(standing, merged.fence) : merged
+  const standing = claims.filter(mayStand)
+  const workedUnder = standing.filter(({ kept }) => kept)
+  const among = workedUnder.length > 0 ? workedUnder : standing
+  if (standing.length === 0 || among.some(({ fingerprint }) => fingerprint === merged.fingerprint))
+    return merged
+  const [first, ...rest] = standing.filter(({ fingerprint }) =>
+    among.some((claim) => claim.fingerprint === fingerprint),
+  )
+  const winner = first && rest.reduce<NodeRecord>(mergeRecords, first)
+  return winner?.state === 'claimed' ? withoutOwner(winner, merged.fence) : merged
 }
 
 /**

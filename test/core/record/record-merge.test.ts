@@ -139,6 +139,18 @@ describe('nodes of five show claims of two contents; a node that forgot gets', (
     ['the only one that a majority can have granted', [few, many, many, many], of(MANY, givenBack(9, 1))],
     ['the larger of two that a majority can have granted', [few, few, many, many], few],
     ['the larger where too few answered to tell', [few, many, many], few],
+    // Found by simulation: a round that lost held one node for a moment, and had released another already.
+    [
+      'the one that a majority may have granted, where another node shows a release',
+      [few, released(8), many, many],
+      of(MANY, givenBack(9, 1)),
+    ],
+    [
+      'the one that somebody works under, of two that a majority can have granted',
+      [few, few, kept(many), many],
+      of(MANY, givenBack(9, 1)),
+    ],
+    ['the larger, where somebody works under both', [kept(few), few, kept(many), many], kept(few)],
     ['the larger where the others may have given theirs back', [few, many, released(3), released(3)], few],
     [
       'a running lease, under no known owner',
