@@ -22,11 +22,6 @@ export function operatorsDecide(
   const workMs = dice.pick([5, 60, 600, 2_500])
   const first = holder(dice, workMs)
   const operations: Operation[] = [first]
-  // A refused completion that is offered again counts as a new one to a node that forgot: that is no matter of operators.
-  const mayForget = !(
-    'ends' in first &&
-    (first.ends === 'completes_later' || first.ends === 'completes_twice')
-  )
   const faults: Fault[] = []
   const away = () => shuffled(dice, nodeCount).slice(0, dice.between(0, (nodeCount - 1) / 2))
   const disturb = (process: number, atMs: number) => {
@@ -68,7 +63,7 @@ export function operatorsDecide(
         process: dice.between(0, 2),
         key: 0,
       })
-    if (mayForget && dice.chance(0.1))
+    if (dice.chance(0.1))
       faults.push({
         kind: 'node_flush',
         atMs: atMs + dice.fraction() * 300,

@@ -40,13 +40,15 @@ export function campaignToSweep(sidecar: Sidecar, number: number, ports: Sweepin
   const dice = streamOf(plan.seed, 'sweeper', number)
   // A node that does not answer now: the walk goes on with the others.
   const onFailure = () => {}
-  /** When each record was last queried. */
+  /** When each record was last asked for, where the nodes told anything of it. */
   const lookedMs = new Map<string, number>()
   const leases: Leases = {
     ...unattended(guarded, history, scheduler),
-    read: (key) => {
-      lookedMs.set(key, scheduler.nowMs)
-      return guarded.read(key)
+    read: async (key) => {
+      const askedMs = scheduler.nowMs
+      const read = await guarded.read(key)
+      if (read.kind !== 'unavailable' || read.minorityOutcome !== undefined) lookedMs.set(key, askedMs)
+      return read
     },
   }
   const auditLog: AuditLog = {

@@ -126,7 +126,10 @@ export function leasedAtMost(merged: Merged, longestMs: number): Merged {
 export function adoptRecord(own: NodeRecord | undefined, merged: Merged, nodeMs: number): NodeRecord {
   const { record, chosen } = merged
   const mine = own === undefined ? undefined : onNoClock(own, nodeMs)
-  const both = mine === undefined ? record : (withoutStrayClaim(mine, record) ?? mergeRecords(mine, record))
+  const both =
+    mine === undefined
+      ? record
+      : (withoutLateOutcome(mine, record) ?? withoutStrayClaim(mine, record) ?? mergeRecords(mine, record))
   if (both.state === 'claimed') {
     const leaseUntilNodeMs = both.leaseUntilNodeMs > 0 ? nodeMs + both.leaseUntilNodeMs : 0
     return { ...both, leaseUntilNodeMs }
@@ -136,6 +139,18 @@ export function adoptRecord(own: NodeRecord | undefined, merged: Merged, nodeMs:
     both,
     chosen && record.state === 'completed' && record.acceptedToken === both.acceptedToken,
   )
+}
+
+/**
+ * The node took an outcome below what the others promise, and none of them has it: it came late, to a node that had
+ * forgotten that promise, and its holder may have been told that it has no effect. The node did not vote, and had the
+ * outcome been recorded, one of them would have it.
+ */
+function withoutLateOutcome(mine: NodeRecord, theirs: NodeRecord): NodeRecord | undefined {
+  if (mine.state !== 'completed' || theirs.state === 'completed') return undefined
+  if (mine.acceptedToken >= theirs.fence) return undefined
+  if (mine.fence <= theirs.fence) return theirs
+  return theirs.state === 'claimed' ? withoutOwner(theirs, mine.fence) : { ...theirs, fence: mine.fence }
 }
 
 /**

@@ -78,7 +78,12 @@ local function adopt(key, packed, chosen, ttl)
   local result = theirs
   if mine then
     mine.lease_until = math.max(0, mine.lease_until - NOW)
-    if mine.state == 'D' or theirs.state == 'D' then
+    if mine.state == 'D' and theirs.state ~= 'D' and mine.accepted < theirs.fence then
+      -- It came late, to a node that had forgotten the promise above it, and none of the others has it: see adoptRecord.
+      if mine.fence > theirs.fence then
+        theirs.fence, theirs.owner, theirs.kept = mine.fence, NOBODY, false
+      end
+    elseif mine.state == 'D' or theirs.state == 'D' then
       result = merge_outcomes(mine, theirs)
       result.copied = result.fence ~= result.accepted and not (chosen and result.accepted == their_token)
     elseif mine.fence == theirs.fence then

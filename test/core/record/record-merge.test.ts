@@ -118,6 +118,24 @@ test('no lease is copied as longer than the longest, as one appears on a clock t
   expect(merged && leasedAtMost(merged, 60_000)).toBe(merged)
 })
 
+/** Found by simulation: a completion that was refused arrived once more, at a node that had forgotten why. */
+test.each<[what: string, own: NodeRecord, others: NodeRecord, told: NodeRecord]>([
+  ['the claim above it', completed(5), lapsed(7, 2), lapsed(7, 2)],
+  ['the release above it', completed(5), released(7), released(7)],
+  [
+    'its own promise, over the claim that the others show',
+    completed(5, 9),
+    claimed(7),
+    claimed(9, 1, 900, NO_OWNER),
+  ],
+  ['its own promise, over their release', completed(5, 9), released(7), released(9)],
+  ['the outcome, where the others promised nothing above it', completed(5), lapsed(5), completed(5)],
+  ['the outcome of the others', completed(5), completed(7), completed(7)],
+])('a node that forgot took an outcome late, and gets %s', (_, own, others, told) => {
+  const merged = mergeSnapshots([seen(others), seen(others), seen(others)], 3)
+  expect(merged && adoptRecord(own, merged, 0)).toEqual(told)
+})
+
 // Found by simulation: another content, granted in quarantine, was given back and left no trace of the attempt.
 test('a node that granted another content without a vote gets the forgotten claim, above its own promise', () => {
   const merged = mergeSnapshots([{ record: lapsed(5, 2), nodeMs: 10_000, ttlMs: 1 }], 1)
