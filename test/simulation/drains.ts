@@ -32,8 +32,11 @@ export const SIMULATED_PULSE_MS = 100
 /** The most that a disk loses that does not sync each write. */
 const LOSES_MAX_MS = 400
 
-/** A volume set back by less than a few pulses looks as if the lost writes never happened. */
-const SET_BACK_MIN_MS = 500
+/**
+ * A volume set back by less than a few pulses looks as if the lost writes never happened. A lost message costs a call its
+ * deadline, as long as a pulse lasts: ten pulses allow for several of them.
+ */
+const SET_BACK_MIN_MS = 1_000
 
 export type Drains = {
   /** Per node: whether it syncs each write before its answer. */
