@@ -21,8 +21,14 @@ export const HOSTILE = '<img src=x onerror="window.attacked=1"><script>window.at
 
 export type OperatorScene = Awaited<ReturnType<typeof openOperatorScene>>
 
-/** @param options of the sidecar's start */
-export async function openOperatorScene(options: SidecarOptions = {}) {
+/**
+ * @param options of the sidecar's start
+ * @param settings of the sidecar, further ones
+ */
+export async function openOperatorScene(
+  options: SidecarOptions = {},
+  settings: Readonly<Record<string, string>> = {},
+) {
   const stack = new AsyncDisposableStack()
   try {
     const [servers, postgres] = await Promise.all([
@@ -58,6 +64,7 @@ export async function openOperatorScene(options: SidecarOptions = {}) {
           FENCEPOST_SAGA_DATABASE_FILE: database,
           FENCEPOST_SAGA_SCHEMA: kit.schemaName,
           FENCEPOST_SWEEP_INTERVAL: '1h',
+          ...settings,
         },
         { startWithinMs: 60_000, ...options },
       ),
@@ -75,6 +82,7 @@ export async function openOperatorScene(options: SidecarOptions = {}) {
     }
     return {
       servers,
+      postgres,
       application,
       kit,
       sidecar,
