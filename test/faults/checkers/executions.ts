@@ -5,7 +5,7 @@
  */
 
 import type { Decision, Execution, FaultWindow, Operation, Submission } from '../history.ts'
-import { decisionsOf, isDone, mayFallBetween } from './decisions.ts'
+import { decisionsOf, mayFallBetween } from './decisions.ts'
 import { byKey, type Violation } from './violation.ts'
 
 /** An execution beyond the first of its identity, and why. */
@@ -117,7 +117,6 @@ export function checkTokenOrder(
   operations: readonly Operation[],
 ): readonly Violation[] {
   const asked = new Map(operations.flatMap((one) => (one.f === 'submit' ? [[one.op, one.startMs]] : [])))
-  const decided = byKey(decisionsOf(operations, 'request'), ({ tenant, key }) => `${tenant}/${key}`)
   const violations: Violation[] = []
   for (const [key, ofKey] of byKey(executions, ({ tenant, key }) => `${tenant}/${key}`)) {
     for (const earlier of ofKey) {
@@ -125,15 +124,7 @@ export function checkTokenOrder(
         if (later === earlier) continue
         const inverted = (asked.get(later.op) ?? 0) > earlier.startMs && later.token <= earlier.token
         const reused = later.token === earlier.token && later.startMs > earlier.startMs
-        // A sidecar that ends in the midst of it leaves no node with a token of a forgotten outcome.
-        const isForgotten = (decided.get(key) ?? []).some(
-          (one) =>
-            one.f === 'operator-forget' &&
-            one.was === 'completed' &&
-            !isDone(one) &&
-            mayFallBetween(one, earlier.startMs, later.startMs),
-        )
-        if ((inverted || reused) && !isForgotten) {
+        if (inverted || reused) {
           const detail = `${describeOf(earlier)}, and later ${describeOf(later)}`
           violations.push({ checker: 'token-order', key, detail })
         }
