@@ -7,6 +7,7 @@ import { listDeadLetters } from '@fencepost/saga'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { program } from '../src/cli/program.ts'
+import { cursorOf, NEWEST } from '../src/core/coordination/audit-place.ts'
 import { createRedisAuditLog } from '../src/redis/audit-log.ts'
 import { systemClock } from '../src/system/clock.ts'
 import { bufferedIo } from './support/buffered-io.ts'
@@ -295,6 +296,13 @@ const SCENES: Readonly<Record<string, Scene>> = {
     given: letter,
     out: /^discarded/,
     seen: async () => expect((await again()).status).toBe(410),
+  },
+  'fencepost dead-letters list --limit 1000 --before "$CURSOR"': {
+    given: async () => {
+      await letter()
+      variables.CURSOR = cursorOf({ ...NEWEST, id: 'after all' })
+    },
+    out: /orphan/,
   },
   'fencepost saga --schema orders list': { given: parked, out: /"parked"/ },
   'fencepost saga list --status parked': { out: /"parked"/ },

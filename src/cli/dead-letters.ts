@@ -8,6 +8,7 @@
 import { type OpenClusters, openClusters } from '../app/redis-groups.ts'
 import { loadConfig } from '../config/load.ts'
 import type { AuditEntry, AuditStream } from '../core/coordination/audit-log.ts'
+import { NEWEST, pageOf, placeOf } from '../core/coordination/audit-place.ts'
 import {
   concludeOrphan,
   type DecisionTerms,
@@ -15,12 +16,13 @@ import {
   type OrphanSettled,
 } from '../core/coordination/settle-orphan.ts'
 import { SILENT } from '../core/events.ts'
+import { LETTERS_MAX } from '../core/operator/dead-letters.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'
 
 const LIST_MAX = 1_000
 
-type ListOptions = { readonly json?: true; readonly limit: string }
+type ListOptions = { readonly json?: true; readonly limit: string; readonly before?: string }
 type ActOptions = { readonly by?: string; readonly completed?: true }
 
 export const deadLetters: Command = (args, io) =>
@@ -41,6 +43,7 @@ export const deadLetters: Command = (args, io) =>
         .description(what)
         .option('--json', 'one JSON object a line')
         .option('--limit <n>', `newest entries to show, at most ${LIST_MAX}`, '100')
+        .option('--before <cursor>', 'older entries, from where a list before ended')
         .action(async (options: ListOptions) => done(await list(io, stream, options)))
     }
     parser
@@ -88,11 +91,20 @@ const list = (io: Io, stream: AuditStream, options: ListOptions) =>
       )
       return EXIT.usage
     }
-    const read = await auditLog.read(stream, limit)
+    const before = options.before === undefined ? NEWEST : placeOf(options.before)
+    if (before === undefined) {
+      io.stderr.write(
+        `--before ${options.before} is not accepted; accepted is what a list before ended with\n`,
+      )
+      return EXIT.usage
+    }
+    const read = await auditLog.read(stream, limit + 1, before)
     if (read.kind === 'unavailable') return unavailable(io, read)
-    for (const entry of read.entries)
-      io.stdout.write(`${options.json ? JSON.stringify(entry) : lineOf(entry)}\n`)
-    if (read.entries.length === 0 && !options.json) io.stdout.write('nothing\n')
+    const { entries, cursor } = pageOf(read.entries, limit)
+    for (const entry of entries) io.stdout.write(`${options.json ? JSON.stringify(entry) : lineOf(entry)}\n`)
+    if (entries.length === 0 && !options.json) io.stdout.write('nothing\n')
+    // Beside the list, so that a program that reads it gets entries alone.
+    if (cursor !== undefined) io.stderr.write(`There are older ones: --before ${cursor}\n`)
     return EXIT.ok
   })
 
@@ -162,7 +174,7 @@ function settle(
 }
 
 async function find(io: Io, { auditLog }: OpenClusters, id: string): Promise<AuditEntry | ExitCode> {
-  const read = await auditLog.read('dead-letters', LIST_MAX)
+  const read = await auditLog.read('dead-letters', LETTERS_MAX)
   if (read.kind === 'unavailable') return unavailable(io, read)
   const entry = read.entries.find((one) => one.id === id)
   if (entry !== undefined) return entry

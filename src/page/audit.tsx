@@ -1,16 +1,18 @@
 /** The audit log: who decided what and why, and what the sidecars wrote down by themselves. */
 
 import { useState } from 'preact/hooks'
-import { Answer, Heading, Time, useAnswer } from './pieces.tsx'
+import { Pages, usePages } from './paging.tsx'
+import { Answer, Heading, Time } from './pieces.tsx'
 import { linkTo } from './route.ts'
 import type { Session } from './session.ts'
-import type { AuditEntry, Entries } from './shapes.ts'
+import type { AuditEntry } from './shapes.ts'
 import { visible } from './words.ts'
 
-const NEWEST = 500
+/** Of a page. */
+const ENTRIES = 500
 
 export function AuditView({ session }: { readonly session: Session }) {
-  const [loaded, again] = useAnswer(() => session.api.get<Entries>(`/audit?limit=${NEWEST}`), 'audit')
+  const { loaded, again, newest, older } = usePages(session, '/audit', ENTRIES)
   const [words, setWords] = useState('')
   const has = (entry: AuditEntry) =>
     Object.values(entry).join(' ').toLowerCase().includes(words.trim().toLowerCase())
@@ -19,8 +21,8 @@ export function AuditView({ session }: { readonly session: Session }) {
       <Heading title="Audit">Audit log</Heading>
       <div class="panel">
         <p>
-          The newest {NEWEST} entries, newest first, merged from a majority of the nodes. Of each decision
-          there are two: before it, and after it.
+          {ENTRIES} entries a page, newest first, merged from a majority of the nodes. Of each decision there
+          are two: before it, and after it.
         </p>
         <label for="words">Only entries with</label>
         <input
@@ -41,6 +43,7 @@ export function AuditView({ session }: { readonly session: Session }) {
           <History entries={[...entries].reverse().filter(has)} empty="There is no such entry." linked />
         )}
       </Answer>
+      <Pages newest={newest} older={older} />
     </>
   )
 }

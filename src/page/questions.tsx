@@ -2,13 +2,17 @@
 
 import { useState } from 'preact/hooks'
 import { Decision } from './decision.tsx'
-import { Answer, Time, useAnswer } from './pieces.tsx'
+import { Pages, usePages } from './paging.tsx'
+import { Answer, Time } from './pieces.tsx'
 import { linkTo } from './route.ts'
 import type { Session } from './session.ts'
-import type { AuditEntry, Decided, Entries } from './shapes.ts'
+import type { AuditEntry, Decided } from './shapes.ts'
+
+/** Of a page. */
+const QUESTIONS = 200
 
 export function QuestionsView({ session }: { readonly session: Session }) {
-  const [loaded, again] = useAnswer(() => session.api.get<Entries>('/dead-letters?limit=200'), 'questions')
+  const { loaded, again, newest, older } = usePages(session, '/dead-letters', QUESTIONS)
   const [told, setTold] = useState('')
   const decided = (name: string) => {
     setTold(`${name}: done.`)
@@ -33,6 +37,7 @@ export function QuestionsView({ session }: { readonly session: Session }) {
           )
         }
       </Answer>
+      <Pages newest={newest} older={older} />
     </section>
   )
 }

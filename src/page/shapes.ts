@@ -87,7 +87,11 @@ export type AuditEntry = {
   readonly [field: string]: string | undefined
 }
 
-export type Entries = { readonly entries: readonly AuditEntry[] }
+export type Entries = {
+  readonly entries: readonly AuditEntry[]
+  /** There are older ones. */
+  readonly cursor?: string
+}
 
 export type Decided = {
   readonly decided: boolean

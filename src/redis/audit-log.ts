@@ -11,6 +11,7 @@ import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import type { AuditEntry, AuditKind, AuditLog, AuditStream } from '../core/coordination/audit-log.ts'
+import { type AuditPlace, inOrder } from '../core/coordination/audit-place.ts'
 import { within } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import { auditMark, auditStreamKey } from './keys.ts'
@@ -19,6 +20,13 @@ const APPEND = readFileSync(new URL('./lua/trail.lua', import.meta.url), 'utf8')
 
 /** Entries of one stream on one node: some 3 MiB. */
 export const AUDIT_MAX_ENTRIES = 10_000
+
+/**
+ * All that a node keeps is read in pieces, so that no sidecar stands still for the parsing of it; some more than the cap,
+ * because a node trims a little late.
+ */
+const PIECE_ENTRIES = 1_000
+const PIECES_MAX = AUDIT_MAX_ENTRIES / PIECE_ENTRIES + 1
 
 /** For how long an entry is not written again: longer than any sidecar goes on finding the same fact. */
 const MARK_LIFETIME_MS = 7 * 24 * 3_600_000
@@ -55,6 +63,36 @@ export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLo
     })
   }
 
+  /** What a node keeps of before a place. A stream is in the order of writing, which is not quite that of the entries. */
+  async function olderOn(
+    client: Redis,
+    stream: AuditStream,
+    before: AuditPlace,
+  ): Promise<readonly AuditEntry[]> {
+    const older: AuditEntry[] = []
+    let from = '+'
+    for (let pieces = 0; pieces < PIECES_MAX; pieces += 1) {
+      const asked = client.xrevrange(auditStreamKey(stream), from, '-', 'COUNT', PIECE_ENTRIES)
+      const rows = await within(clock, deadlineMs, asked, 'no answer')
+      for (const [, fields] of rows) {
+        const entry = entryFrom(fields)
+        if (entry !== undefined && inOrder(entry, before) < 0) older.push(entry)
+      }
+      if (rows.length < PIECE_ENTRIES) break
+      from = `(${rows.at(-1)?.[0]}`
+    }
+    return older
+  }
+
+  /** The entries of each node; undefined without an answer. */
+  function readEach(stream: AuditStream, limit: number, before: AuditPlace | undefined) {
+    if (before === undefined)
+      return onEach(async (client) => (await entriesOf(client, stream, limit)).map(({ entry }) => entry))
+    return Promise.all(
+      clients().map((client) => client && olderOn(client, stream, before).catch(() => undefined)),
+    )
+  }
+
   return {
     append: async (stream, entry) => {
       const answers = await onEach(async (client) => {
@@ -65,15 +103,18 @@ export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLo
       })
       return reachesMajority(answers)
     },
-    read: async (stream, limit) => {
-      const answers = await onEach((client) => entriesOf(client, stream, limit))
+    read: async (stream, limit, before) => {
+      const answers = await readEach(stream, limit, before)
       const answered = answers.filter((answer) => answer !== undefined).length
       const required = majorityOf(answers.length)
       if (answered < required) return { kind: 'unavailable', answered, required }
-      const byId = new Map(
-        answers.flatMap((found) => (found ?? []).map(({ entry }) => [entry.id, entry] as const)),
-      )
-      const entries = [...byId.values()].sort((a, b) => a.atWallMs - b.atWallMs || (a.id < b.id ? -1 : 1))
+      const byId = new Map<string, AuditEntry>()
+      for (const entry of answers.flatMap((found) => found ?? [])) {
+        const known = byId.get(entry.id)
+        // Two sidecars wrote it down, to other nodes: its place is that of the older one, whichever nodes answer first.
+        if (known === undefined || inOrder(entry, known) < 0) byId.set(entry.id, entry)
+      }
+      const entries = [...byId.values()].sort(inOrder)
       return { kind: 'entries', entries: entries.slice(-limit) }
     },
     remove: async (stream, id) => {

@@ -70,3 +70,25 @@ test('a requeue repeated because its removal failed leaves a newer claim alone, 
   ])
   expect(await sidecar.claim('order')).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
 })
+
+test('a list says how to go on with older ones, and an entry of any page can be shown', async () => {
+  const { letter, run } = await orphaned()
+  const entry = (n: number): AuditEntry => ({
+    id: `orphan:${n}`,
+    kind: 'orphan',
+    atWallMs: n,
+    recordKey: 'dedup:default:default:v1:none',
+    fields: {},
+  })
+  for (const n of [1, 2, 3]) await letter(entry(n))
+  const newest = await run('list', '--limit', '2', '--json')
+  const cursor = /^There are older ones: --before (\S+)$/m.exec(newest.told)?.[1] ?? ''
+  expect(newest.told.match(/"id":"[^"]+"/g)).toEqual(['"id":"orphan:2"', '"id":"orphan:3"'])
+  const older = await run('list', '--json', '--before', cursor)
+  expect(older).toEqual({ exit: 0, told: `${JSON.stringify(entry(1))}\n` })
+  expect(await run('list', '--before', 'yesterday')).toEqual({
+    exit: 64,
+    told: '--before yesterday is not accepted; accepted is what a list before ended with\n',
+  })
+  expect((await run('show', 'orphan:1')).exit).toBe(0)
+})

@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { startChromium, type TestBrowser } from '../support/chromium.ts'
+import { writeLetters } from '../support/many-letters.ts'
 import { OPERATE_TOKEN, VIEW_TOKEN } from '../support/operator-caller.ts'
 import { accessibilityOf, findPayment, phone, preview, signIn } from '../support/operator-page.ts'
 import { HOSTILE, type OperatorScene, openOperatorScene } from '../support/operator-scene.ts'
@@ -150,6 +151,23 @@ test('the lists lead to a record, for who has nothing but "it hangs"', async () 
   await page.getByLabel('Reference').fill(record.slice(-64, -48))
   await page.getByRole('button', { name: 'Find', exact: true }).click()
   await verdict().waitFor()
+})
+
+test('questions beyond the first page: older ones, and back to the newest', async () => {
+  await writeLetters(scene.servers.urls, 203)
+  // The payments above have left some, too.
+  const { entries: all } = (await scene.operator.call('/dead-letters?limit=1000')).body
+  await page.getByRole('link', { name: 'Find' }).click()
+  await page.getByRole('button', { name: 'Questions that wait' }).click()
+  const questions = page.getByRole('region', { name: /^Questions that wait/ }).getByRole('listitem')
+  const isHere = (name: string) => page.getByRole('button', { name, exact: true }).count()
+  await expect.poll(() => questions.count()).toBe(200)
+  expect([await isHere('Older'), await isHere('Newest')]).toEqual([1, 0])
+  await page.getByRole('button', { name: 'Older', exact: true }).click()
+  await expect.poll(() => questions.count()).toBe(all.length - 200)
+  expect([await isHere('Older'), await isHere('Newest')]).toEqual([0, 1])
+  await page.getByRole('button', { name: 'Newest', exact: true }).click()
+  await expect.poll(() => questions.count()).toBe(200)
 })
 
 describe('what is stored is shown, and never obeyed', () => {

@@ -1,5 +1,6 @@
 /** An audit log in memory, for tests of what is written into it; where it is kept is tested on real nodes. */
 import type { AuditEntry, AuditLog, AuditStream } from '../../src/core/coordination/audit-log.ts'
+import { inOrder, NEWEST } from '../../src/core/coordination/audit-place.ts'
 
 export function memoryAuditLog(): AuditLog & {
   away: boolean
@@ -14,9 +15,12 @@ export function memoryAuditLog(): AuditLog & {
       if (!streams[stream].some(({ id }) => id === entry.id)) streams[stream].push(entry)
       return true
     },
-    async read(stream, limit) {
+    async read(stream, limit, before = NEWEST) {
       if (this.away) return { kind: 'unavailable', answered: 0, required: 3 }
-      return { kind: 'entries', entries: streams[stream].slice(-limit) }
+      return {
+        kind: 'entries',
+        entries: streams[stream].filter((entry) => inOrder(entry, before) < 0).slice(-limit),
+      }
     },
     async remove(stream, id) {
       if (this.away) return false

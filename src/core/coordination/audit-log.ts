@@ -8,6 +8,7 @@
 
 import type { CoreEvent } from '../events.ts'
 import type { Token } from '../record/token.ts'
+import type { AuditPlace } from './audit-place.ts'
 
 export type AuditStream = 'dead-letters' | 'audit'
 
@@ -40,8 +41,12 @@ export type AuditRead =
 export interface AuditLog {
   /** False where fewer than a majority took it. Writing an existing entry again changes nothing. */
   append(stream: AuditStream, entry: AuditEntry): Promise<boolean>
-  /** The newest `limit` entries, oldest first, merged from a majority. */
-  read(stream: AuditStream, limit: number): Promise<AuditRead>
+  /**
+   * The newest `limit` entries, oldest first, merged from a majority.
+   *
+   * @param before only entries that are older than this place; then all that the nodes keep is read for it
+   */
+  read(stream: AuditStream, limit: number, before?: AuditPlace): Promise<AuditRead>
   /** False where fewer than a majority dropped it. */
   remove(stream: AuditStream, id: string): Promise<boolean>
 }

@@ -6,6 +6,7 @@
  */
 
 import type { AuditEntry, AuditLog } from './audit-log.ts'
+import { inOrder } from './audit-place.ts'
 
 /** @param placement the index of the group that keeps the record of a key */
 export function auditLogOverGroups(
@@ -19,14 +20,18 @@ export function auditLogOverGroups(
       for (const auditLog of inTurn) if (await auditLog.append(stream, entry)) return true
       return false
     },
-    read: async (stream, limit) => {
+    read: async (stream, limit, before) => {
       const entries = new Map<string, AuditEntry>()
-      for (const read of await Promise.all(auditLogs.map((auditLog) => auditLog.read(stream, limit)))) {
+      const reads = await Promise.all(auditLogs.map((auditLog) => auditLog.read(stream, limit, before)))
+      for (const read of reads) {
         // An entry that a lost group keeps looks like one that does not exist.
         if (read.kind === 'unavailable') return read
-        for (const entry of read.entries) entries.set(entry.id, entry)
+        for (const entry of read.entries) {
+          const known = entries.get(entry.id)
+          if (known === undefined || inOrder(entry, known) < 0) entries.set(entry.id, entry)
+        }
       }
-      const inTime = [...entries.values()].sort((a, b) => a.atWallMs - b.atWallMs)
+      const inTime = [...entries.values()].sort(inOrder)
       return { kind: 'entries', entries: inTime.slice(-limit) }
     },
     remove: async (stream, id) =>

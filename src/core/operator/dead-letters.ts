@@ -34,7 +34,8 @@ export type LetterPorts = {
   readonly clock: Clock
 }
 
-const LETTERS_MAX = 10_000
+/** All that nodes keep. */
+export const LETTERS_MAX = 10_000
 
 export async function decideLetter(request: LetterRequest, ports: LetterPorts): Promise<LetterDecided> {
   const { auditLog } = ports

@@ -6,6 +6,7 @@
 import type { TSchema } from 'typebox'
 import type { OperatorRole } from '../../core/operator/operator-tokens.ts'
 import type { ProblemCode } from '../message/problems.ts'
+import { Entries, EntriesQuery } from './entries-schemas.ts'
 import {
   Me,
   Messages,
@@ -23,11 +24,9 @@ import {
   DecideBody,
   Decided,
   DecisionsQuery,
-  Entries,
   FindBody,
   Found,
   LetterDecided,
-  LimitQuery,
   ListQuery,
   RecentDecisions,
   Shown,
@@ -168,9 +167,9 @@ export const OPERATOR_CALLS = {
   listDeadLetters: {
     method: 'GET',
     path: '/v1/operator/dead-letters',
-    summary: 'Questions that wait for a decision, oldest first',
+    summary: 'Questions that wait for a decision, oldest first, a page at a time from the newest on',
     role: 'view',
-    query: LimitQuery,
+    query: EntriesQuery,
     success: Entries,
     problems: [],
   },
@@ -204,9 +203,10 @@ export const OPERATOR_CALLS = {
   listAudit: {
     method: 'GET',
     path: '/v1/operator/audit',
-    summary: 'The audit log: who decided what and why, lost renewals, fenced completions; oldest first',
+    summary:
+      'The audit log: who decided what and why, lost renewals, fenced completions; oldest first, a page at a time from the newest on',
     role: 'view',
-    query: LimitQuery,
+    query: EntriesQuery,
     success: Entries,
     problems: [],
   },

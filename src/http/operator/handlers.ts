@@ -5,6 +5,7 @@
  */
 
 import type { AuditLog, AuditStream } from '../../core/coordination/audit-log.ts'
+import { NEWEST, pageOf, placeOf } from '../../core/coordination/audit-place.ts'
 import type { Events } from '../../core/events.ts'
 import { decideLetter, type LetterRequest } from '../../core/operator/dead-letters.ts'
 import { type Decided, type DecisionPorts, type DecisionRequest, decide } from '../../core/operator/decide.ts'
@@ -16,6 +17,7 @@ import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import type { SagaAdmin } from '../../core/saga-admin.ts'
 import type { Problem } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
+import type { EntriesInput } from './entries-schemas.ts'
 import { type LocatingOptions, locate } from './locating.ts'
 import { outcomeGiven } from './outcome-given.ts'
 import { type OverviewFacts, overviewOf } from './overview.ts'
@@ -113,8 +115,8 @@ export function createOperatorHandlers(options: OperatorOptions, ports: Operator
       const given = outcomeGiven(input, clock.wallMs(), options.storedBytesMax)
       return 'code' in given ? refusal(given) : decided('complete', key, input, by, given)
     },
-    deadLetters: async (limit: number) => entries('dead-letters', limit, auditLog),
-    audit: async (limit: number) => entries('audit', limit, auditLog),
+    deadLetters: async (query: EntriesInput) => entries('dead-letters', query, auditLog),
+    audit: async (query: EntriesInput) => entries('audit', query, auditLog),
     me: ({ name, role }: OperatorToken): OperatorAnswer =>
       json({ name, role, instance: options.instance, sagas: ports.sagas !== undefined }),
     overview: () => overviewOf(ports.overview(), options.instance, clock.wallMs()),
@@ -207,9 +209,19 @@ async function historyOf(recordKey: string, auditLog: AuditLog) {
     .sort((a, b) => a.atWallMs - b.atWallMs)
 }
 
-async function entries(stream: AuditStream, limit: number, auditLog: AuditLog): Promise<OperatorAnswer> {
-  const read = await auditLog.read(stream, Math.min(limit, OPERATOR_LIMITS.deadLettersMax))
-  if (read.kind === 'entries') return json({ entries: read.entries.map(entryOf) })
+/** A page of what the nodes keep, from the newest on; with one entry more it is known whether there are older ones. */
+async function entries(
+  stream: AuditStream,
+  query: EntriesInput,
+  auditLog: AuditLog,
+): Promise<OperatorAnswer> {
+  const limit = Math.min(Number(query.limit ?? OPERATOR_LIMITS.listMax), OPERATOR_LIMITS.deadLettersMax)
+  const before = query.cursor === undefined ? NEWEST : placeOf(query.cursor)
+  const read = await auditLog.read(stream, limit + 1, before)
+  if (read.kind === 'entries') {
+    const page = pageOf(read.entries, limit)
+    return json({ ...page, entries: page.entries.map(entryOf) })
+  }
   return unavailable(`${read.answered} nodes answered and ${read.required} are required.`)
 }
 

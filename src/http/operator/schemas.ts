@@ -298,22 +298,12 @@ export const Decided = Type.Object(
   closed,
 )
 
-export const LimitQuery = Type.Object(
-  { limit: Type.Optional(Type.String({ pattern: '^[1-9][0-9]{0,3}$', description: 'Newest entries.' })) },
-  closed,
-)
-
 export const DecisionsQuery = Type.Object(
   {
     tenant: Type.Optional(Type.String({ maxLength: 128 })),
     key_hash: Type.Optional(Type.String({ pattern: '^[0-9a-f]{16,64}$' })),
     decision: Type.Optional(Type.String({ pattern: '^[a-z_]{1,64}$' })),
   },
-  closed,
-)
-
-export const Entries = Type.Object(
-  { entries: Type.Array(Type.Object({ id: Type.String(), at: Type.String(), kind: Type.String() })) },
   closed,
 )
 

@@ -28,7 +28,6 @@ import type { MessagesInput } from './overview-schemas.ts'
 import { createOverviewStreams, type OverviewStreams, STREAMS_MAX } from './overview-stream.ts'
 import { type PageFiles, servePage } from './page.ts'
 import { createSagaHandlers, type SagaHandlers } from './sagas.ts'
-import { OPERATOR_LIMITS } from './schemas.ts'
 
 export type OperatorApiOptions = OperatorOptions & {
   readonly tokens: () => readonly OperatorToken[]
@@ -104,8 +103,6 @@ function handlesOf(handlers: Handlers): Record<Exclude<OperatorCallName, Streame
     }
   const deciding = (decision: 'end' | 'forget' | 'ask') =>
     onRecord((key, { body }, by) => handlers.decide(decision, key, body as never, by))
-  const limitOf = ({ query }: FastifyRequest) =>
-    Number((query as { readonly limit?: string }).limit ?? OPERATOR_LIMITS.listMax)
   const onSaga =
     (act: 'retry-saga' | 'compensate-saga'): Handle =>
     (request, by) =>
@@ -124,8 +121,8 @@ function handlesOf(handlers: Handlers): Record<Exclude<OperatorCallName, Streame
     completeRecord: onRecord((key, { body }, by) => handlers.complete(key, body as never, by)),
     forgetRecord: deciding('forget'),
     askApplication: deciding('ask'),
-    listDeadLetters: (request) => handlers.deadLetters(limitOf(request)),
-    listAudit: (request) => handlers.audit(limitOf(request)),
+    listDeadLetters: ({ query }) => handlers.deadLetters(query as never),
+    listAudit: ({ query }) => handlers.audit(query as never),
     requeueDeadLetter: (request, by) =>
       handlers.letter('requeue', paramOf(request).id, request.body as never, by),
     discardDeadLetter: (request, by) =>

@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest'
 import type { AuditEntry, AuditLog } from '../../../src/core/coordination/audit-log.ts'
 import { auditLogOverGroups } from '../../../src/core/coordination/group-audit-log.ts'
+import { memoryAuditLog as inMemory } from '../../support/memory-audit-log.ts'
 
 const entry = (id: string, atWallMs: number): AuditEntry => ({
   id,
@@ -54,4 +55,18 @@ test('a read is whole, newest entry last, or fails; a doubled entry is read once
   expect([await auditLog.remove('audit', 'x'), await ids(9)]).toEqual([true, ['z', 'y']])
   b.state.lost = true
   expect([await ids(9), await auditLog.remove('audit', 'y')]).toEqual(['unavailable', false])
+})
+
+test('a page of older entries is merged from all groups, by their places', async () => {
+  const [a, b] = [inMemory(), inMemory()]
+  const auditLog = auditLogOverGroups([a, b], (key) => (key.startsWith('b') ? 1 : 0))
+  for (const [id, at] of [
+    ['b1', 1],
+    ['a2', 2],
+    ['b2', 2],
+    ['a3', 3],
+  ] as const)
+    await auditLog.append('dead-letters', entry(id, at))
+  const read = await auditLog.read('dead-letters', 2, { atWallMs: 2, id: 'b2' })
+  expect(read).toEqual({ kind: 'entries', entries: [entry('b1', 1), entry('a2', 2)] })
 })

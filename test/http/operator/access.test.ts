@@ -146,6 +146,30 @@ test('a decision that could not be written down is not made', async () => {
   expect((await api.operator.show(key)).state).toBe('lapsed')
 })
 
+test('dead letters beyond the largest page: one page leads to the next, and the oldest can be decided', async () => {
+  const letters = Array.from({ length: 1_203 }, (_, at) => `letter:${at}`)
+  for (const [at, id] of letters.entries())
+    await api.auditLog.append('dead-letters', {
+      id,
+      kind: 'orphan',
+      atWallMs: at,
+      recordKey: keyOf(id),
+      fields: {},
+    })
+  const page = async (query: string) => (await api.viewer.call(`/dead-letters?${query}`)).body
+  expect((await page('')).entries).toHaveLength(200)
+  const first = await page('limit=1000')
+  const last = await page(`limit=1000&cursor=${first.cursor}`)
+  expect([first.entries.length, last.entries.length, last.cursor]).toEqual([1_000, 203, undefined])
+  expect([...last.entries, ...first.entries].map(({ id }: { id: string }) => id)).toEqual(letters)
+  expect((await page('limit=9999')).entries).toHaveLength(1_000)
+  const refused = await api.viewer.call('/dead-letters?cursor=1')
+  expect([refused.status, refused.body.code]).toEqual([400, 'request-invalid'])
+  const discarded = await api.operator.call('/dead-letters/letter:0/discard', { reason: 'ticket 4711' })
+  expect(discarded.body).toEqual({ decided: true, dropped: true })
+  for (const id of letters) await api.auditLog.remove('dead-letters', id)
+})
+
 test('a dead letter is shown, requeued once, and then unknown', async () => {
   const key = await api.lapse('letter')
   const { fencing_token: token, fingerprint } = await api.operator.show(key)
