@@ -132,7 +132,7 @@ async function copyKeys(
   ])
   reportDamage(keys, heard, events)
   const updates: Update[] = keys.flatMap((key, index) => {
-    const seen = mergeSnapshots(snapshotsAt(heard, index), required)
+    const seen = mergeSnapshots(snapshotsAt(heard, index), required, leases === undefined)
     if (seen === undefined || isKnown(own.snapshots[index], seen)) return []
     return [{ key, index, merged: leasedAtMost(seen, longestLeaseMs) }]
   })

@@ -57,14 +57,19 @@ export function onNoClock(record: NodeRecord, nodeMs: number): NodeRecord {
  * Merges the snapshots of one record; undefined where no node has it.
  *
  * @param needed a majority of all nodes of the cluster
+ * @param leasesOver whether the node that they are for forgot so long ago that every lease that it granted before is over
  */
-export function mergeSnapshots(snapshots: readonly RecordSnapshot[], needed: number): Merged | undefined {
+export function mergeSnapshots(
+  snapshots: readonly RecordSnapshot[],
+  needed: number,
+  leasesOver = false,
+): Merged | undefined {
   const [first, ...rest] = snapshots.map(({ record, nodeMs }) => onNoClock(record, nodeMs))
   if (first === undefined) return undefined
   const record = rest.reduce(mergeRecords, first)
   const ttlMs = Math.max(...snapshots.map((snapshot) => snapshot.ttlMs))
   if (record.state === 'claimed')
-    return { record: ofWhatMayStand(record, [first, ...rest], needed), ttlMs, chosen: false }
+    return { record: ofWhatMayStand(record, [first, ...rest], needed, leasesOver), ttlMs, chosen: false }
   if (record.state === 'released') return { record, ttlMs, chosen: false }
   const accepted = chosenAmong(snapshots, needed)
   if (accepted === undefined) return { record: markCopied(record, false), ttlMs, chosen: false }
@@ -93,13 +98,22 @@ function chosenAmong(snapshots: readonly RecordSnapshot[], needed: number): Comp
  * keeps the content that it granted, so nodes are counted by content and not by token, which moves on. Where a majority
  * may have granted either, one that somebody is known to work under wins: the other may be of a round that is lost.
  */
-function ofWhatMayStand(merged: Claimed, records: readonly NodeRecord[], needed: number): Claimed {
+function ofWhatMayStand(
+  merged: Claimed,
+  records: readonly NodeRecord[],
+  needed: number,
+  leasesOver: boolean,
+): Claimed {
   const claims = records.filter((record) => record.state === 'claimed')
   // A silent node, or one without the record, may have granted anything; one that shows a release grants nothing that
   // stands. Clusters are odd.
   const silent = 2 * needed - 1 - records.length
-  const mayStand = ({ fingerprint }: Claimed) =>
-    claims.filter((claim) => claim.fingerprint === fingerprint).length + silent >= needed
+  const mayStand = ({ fingerprint }: Claimed) => {
+    const shown = claims.filter((claim) => claim.fingerprint === fingerprint)
+    // A first lease that runs was granted after the node forgot: not by its vote.
+    const isLater = leasesOver && shown.every((claim) => !claim.kept && claim.leaseUntilNodeMs > 0)
+    return shown.length + silent - (isLater ? 1 : 0) >= needed
+  }
   const standing = claims.filter(mayStand)
   const workedUnder = standing.filter(({ kept }) => kept)
   const among = workedUnder.length > 0 ? workedUnder : standing
@@ -155,12 +169,13 @@ function withoutLateOutcome(mine: NodeRecord, theirs: NodeRecord): NodeRecord | 
 
 /**
  * The node granted a claim of another content, which it would have refused had it not forgotten theirs. It did not vote
- * then, so no round counts that grant. It is a promise all the same; but releasing it must leave theirs.
+ * then, so no round counts that grant. It is a promise all the same; but releasing it must leave theirs, which may stand
+ * under that very promise already.
  */
 function withoutStrayClaim(mine: NodeRecord, theirs: NodeRecord): NodeRecord | undefined {
   if (mine.state !== 'claimed' || theirs.state !== 'claimed') return undefined
-  if (mine.fence <= theirs.fence || mine.fingerprint === theirs.fingerprint) return undefined
-  return withoutOwner(theirs, mine.fence)
+  if (mine.fence < theirs.fence || mine.fingerprint === theirs.fingerprint) return undefined
+  return mine.fence === theirs.fence ? theirs : withoutOwner(theirs, mine.fence)
 }
 
 /** Under a fence that is not its own: nobody can renew or release it, so it is not kept either. */

@@ -87,7 +87,8 @@ local function adopt(key, packed, chosen, ttl)
       result = merge_outcomes(mine, theirs)
       result.copied = result.fence ~= result.accepted and not (chosen and result.accepted == their_token)
     elseif mine.fence == theirs.fence then
-      result = merge_claims(mine, theirs)
+      local stray = mine.state == 'C' and theirs.state == 'C' and mine.fingerprint ~= theirs.fingerprint
+      if not stray then result = merge_claims(mine, theirs) end
     elseif mine.fence > theirs.fence then
       if mine.state == 'C' and theirs.state == 'C' and mine.fingerprint ~= theirs.fingerprint then
         -- Granted in quarantine, for another content, and counted by nobody: see adoptRecord.

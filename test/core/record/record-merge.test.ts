@@ -187,6 +187,25 @@ describe('nodes of five show claims of two contents; a node that forgot gets', (
   })
 })
 
+/** Found by simulation: the node was told of a content that another claimant held for a moment, long after it forgot. */
+describe('of three nodes two show claims of two contents; the third, which forgot, gets', () => {
+  const [ONE, OTHER] = ['1'.repeat(64), '2'.repeat(64)]
+  const of = (fingerprint: string, record: NodeRecord) => ({ ...record, fingerprint }) as NodeRecord
+  const executed = of(ONE, lapsed(5))
+  test.each<[what: string, other: NodeRecord, leasesOver: boolean, told: NodeRecord]>([
+    ['not the one whose first lease still runs', of(OTHER, claimed(9)), true, of(ONE, givenBack(9, 1))],
+    ['the larger one, where it may have granted it', of(OTHER, claimed(9)), false, of(OTHER, claimed(9))],
+    ['the larger one, where its lease is over', of(OTHER, lapsed(9)), true, of(OTHER, lapsed(9))],
+    ['the larger one, where it was renewed', of(OTHER, kept(claimed(9))), true, of(OTHER, kept(claimed(9)))],
+  ])('%s', (_, other, leasesOver, told) => {
+    const merged = mergeSnapshots([seen(executed), seen(other)], 2, leasesOver)
+    expect(merged?.record).toEqual(told)
+    // It may have granted the other one itself, without a vote: under the same promise it keeps what it is told.
+    if (told.state !== 'claimed' || told.fingerprint === OTHER) return
+    expect(merged && adoptRecord(other, merged, 0)).toEqual(told)
+  })
+})
+
 test('merging never lowers a fence or an accepted token, in any order, and is idempotent', () => {
   fc.assert(
     fc.property(record, record, (one, other) => {
