@@ -1,6 +1,8 @@
 // Acquires and releases locks over the given nodes, in a closed loop, on every line of its input:
 //
 //	operations concurrency  →  how long each took, in milliseconds, as a JSON array
+//
+// Other lines are commands about one lock (lease.go).
 package main
 
 import (
@@ -18,9 +20,12 @@ import (
 	"github.com/go-redsync/redsync/v4/redis"
 	adapter "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 func main() {
+	// Nodes that are down are part of what is shown.
+	logging.Disable()
 	var pools []redis.Pool
 	for _, url := range strings.Split(os.Args[1], ",") {
 		options, err := goredis.ParseURL(url)
@@ -33,7 +38,12 @@ func main() {
 	locks := redsync.New(pools...)
 	var serial atomic.Int64
 	input := bufio.NewScanner(os.Stdin)
+	one := &lease{locks: locks}
 	for input.Scan() {
+		if answer, ok := one.answer(input.Text()); ok {
+			fmt.Println(answer)
+			continue
+		}
 		var operations, concurrency int
 		if _, err := fmt.Sscan(input.Text(), &operations, &concurrency); err != nil {
 			panic(err)

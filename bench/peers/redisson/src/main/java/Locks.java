@@ -13,19 +13,28 @@ import org.redisson.config.Config;
 
 /**
  * Acquires and releases multi-locks over the given nodes, in a closed loop, on every line of its input:
- * {@code operations concurrency} gives how long each took, in milliseconds, as a JSON array.
+ * {@code operations concurrency} gives how long each took, in milliseconds, as a JSON array. Other lines are commands about one
+ * lock ({@link Lease}): a multi-lock, or with {@code redlock} as second argument a RedLock. With a second argument a node that
+ * is silent costs two seconds.
  */
 public final class Locks {
   public static void main(String[] args) throws Exception {
     List<RedissonClient> nodes = new ArrayList<>();
     for (String url : args[0].split(",")) {
       Config config = new Config();
-      config.useSingleServer().setAddress(url).setConnectionPoolSize(64).setConnectionMinimumIdleSize(16);
+      var server = config.useSingleServer().setAddress(url).setConnectionPoolSize(64).setConnectionMinimumIdleSize(16);
+      if (args.length > 1) server.setTimeout(2_000).setRetryAttempts(0);
       nodes.add(Redisson.create(config));
     }
     AtomicLong serial = new AtomicLong();
+    Lease lease = new Lease(nodes, args.length > 1 && args[1].equals("redlock"));
     BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
     for (String line = input.readLine(); line != null; line = input.readLine()) {
+      String answer = lease.answer(line);
+      if (answer != null) {
+        System.out.println(answer);
+        continue;
+      }
       String[] words = line.split(" ");
       System.out.println(round(nodes, serial, Integer.parseInt(words[0]), Integer.parseInt(words[1])));
     }
