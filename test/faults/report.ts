@@ -21,6 +21,8 @@ export function reportAsJson(report: RunReport, commit: string): string {
 export function reportAsText(report: RunReport): string {
   const { history, answers, repetitions, violations, invalid, latencies, quorumLoss, porcupine } = report
   const counted = (names: readonly string[]) => names.reduce((sum, name) => sum + (answers[name] ?? 0), 0)
+  const decisions = (effect: string) =>
+    counted(Object.keys(answers).filter((name) => name.startsWith('operator-') && name.endsWith(effect)))
   const by = (...checkers: readonly string[]) =>
     violations.filter(({ checker }) => checkers.includes(checker)).length
   const causes = [...byKey(repetitions, ({ cause }) => cause)].map(
@@ -29,6 +31,7 @@ export function reportAsText(report: RunReport): string {
   return [
     `seed ${report.seed}, ${(report.tookMs / 1_000).toFixed(0)} s, ${history.faults.length} faults of ${new Set(history.faults.map(({ id }) => id)).size} kinds`,
     `${report.operations} operations, ${report.executions} executions, ${counted(['replayed'])} replays, ${counted(['lost'])} without an answer to their client`,
+    `decisions of an operator: ${decisions('done')} done, ${decisions('unknown')} of unknown effect, ${decisions('nothing')} refused`,
     '',
     `${by('dedup-register')} double recordings or lost acknowledged completions`,
     `${by('token-order', 'fenced-mutex')} token inversions`,

@@ -57,6 +57,9 @@ const TTL_MS_MAX = 86_400_000 + LEASE_MS + 3_600_000 + 60_000
 /** A run ends with an error at twice its time and this much more. */
 const OVERTIME_MS_MAX = 900_000
 
+/** After the last fault, for what its operator has not decided yet: some twenty times what it takes. */
+const DECIDED_WITHIN_MS = 60_000
+
 /** From the healing of a fault until every sidecar sees a voting majority: quarantine, copying, a busy machine. */
 const BACK_WITHIN_MS = 60_000
 
@@ -85,6 +88,7 @@ export async function runFaults(options: RunOptions): Promise<RunReport> {
     load.start()
     await pause(1_500)
     await takeTurns(options, context, load, notRun, broken)
+    await everyKindDecided(history)
     await load.stop()
     tell('healed: everything has to go on')
     await stage.heal()
@@ -158,6 +162,12 @@ async function takeTurns(
     // Keys that only forgetful nodes knew are not sent again.
     load.forgetEarlierKeys()
   }
+}
+
+/** A run of one short fault goes on until its operator has decided of each kind; where that takes too long it is invalid. */
+async function everyKindDecided({ operations }: History): Promise<void> {
+  const untilMs = monoMs() + DECIDED_WITHIN_MS
+  while (notDecided(operations).length > 0 && monoMs() < untilMs) await pause(100)
 }
 
 type Measured = { latencies: readonly Latencies[]; loss: QuorumLoss | undefined }
