@@ -1,6 +1,6 @@
 /** docs/internals/requirements.md names files, tests and commands that exist. Whether a requirement is met, the named tests show. */
-import { existsSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, globSync, readFileSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 
 const root = join(import.meta.dirname, '..')
@@ -29,6 +29,19 @@ test('each requirement stands there once, with a place and a proof', () => {
 test('each place is a file of the repository', () => {
   const named = rows.flatMap(({ files }) => files)
   expect(named.filter((file) => !existsSync(join(root, file)))).toEqual([])
+})
+
+test('a proof that is no `*.test.ts` is a suite, which one beside it imports', () => {
+  const suites = rows
+    .flatMap(({ shown }) => shown)
+    .map((proof) => /^`([^`]+)`: /.exec(proof)?.[1] ?? '')
+    .filter((file) => file !== '' && !file.endsWith('.test.ts'))
+  expect(suites.length).toBeGreaterThan(0)
+  const isImported = (file: string) =>
+    globSync(join(root, dirname(file), '*.test.ts')).some((test) =>
+      readFileSync(test, 'utf8').includes(`'./${basename(file)}'`),
+    )
+  expect(suites.filter((file) => !isImported(file))).toEqual([])
 })
 
 describe.each(rows)('$requirement', ({ shown }) => {
