@@ -18,6 +18,8 @@ export default defineConfig({
     // Far above what any test takes by itself: a busy machine starts a process in seconds.
     testTimeout: 60_000,
     hookTimeout: 120_000,
+    // What is waited for may take as long: vitest gives up after a second by itself.
+    expect: { poll: { timeout: 30_000 } },
     globalSetup: 'test/support/bundled-sidecar.ts',
     projects: [
       {

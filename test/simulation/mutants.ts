@@ -110,8 +110,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'token-of-any-future',
     rule: 'one wild clock cannot poison a key',
     file: RULES,
-    from: 'return isTooFarAhead(token, nodeMs, maxTokenAheadMs) ? { answer: released.answer } : released',
-    to: 'return released',
+    from: 'if (!isTooFarAhead(token, nodeMs, maxTokenAheadMs)) return released',
+    to: 'if (command.forgets !== true) return released',
     killedBy: ['L5', 'D3'],
   },
   {
