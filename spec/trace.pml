@@ -142,7 +142,9 @@ proctype Model() {
 			:: step.kind == LAPSE -> record[step.node].live = step.with_token
 			:: step.kind == FORGET -> votes[step.node] = 0; copy_record(record[step.node], after)
 			:: step.kind == TELL ->
-				must(only_raises, !votes[step.node] && after.fence >= record[step.node].fence && after.accepted >= record[step.node].accepted);
+				/* But an outcome that came late, to a node that had forgotten the promise above it: that one is dropped. */
+				must(only_raises, !votes[step.node] && after.fence >= record[step.node].fence &&
+					(after.accepted >= record[step.node].accepted || (after.state != COMPLETED && record[step.node].accepted < after.fence)));
 				copy_record(record[step.node], after)
 			:: step.kind == VOTE ->
 				votes[step.node] = 1;

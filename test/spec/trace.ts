@@ -116,8 +116,9 @@ function untilRetentionEnds(key: string, events: readonly Event[]): readonly Eve
     if (event.kind === 'executed') {
       if (event.command.key !== key) continue
       const expiresNodeMs = expires.get(event.node)
-      if (expiresNodeMs !== undefined && event.before === undefined && event.after.nodeMs > expiresNodeMs)
-        return own
+      // A promise may outlive its outcome: then a release is left.
+      const isGone = event.before === undefined || event.before.state === 'released'
+      if (expiresNodeMs !== undefined && isGone && event.after.nodeMs > expiresNodeMs) return own
       note(event.node, event.after)
     }
     if (event.kind === 'told') {
@@ -136,7 +137,7 @@ function untilRetentionEnds(key: string, events: readonly Event[]): readonly Eve
 
   function note(node: number, { record, expiresNodeMs }: Kept): void {
     if (record === undefined) expires.delete(node)
-    else expires.set(node, expiresNodeMs)
+    else expires.set(node, (record.state === 'completed' ? record.overAtNodeMs : undefined) ?? expiresNodeMs)
   }
 }
 
