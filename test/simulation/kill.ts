@@ -18,9 +18,10 @@ export const [inSlice, others] = [
   MUTANTS.filter(({ name }) => !SLICE.includes(name)),
 ]
 
-export async function isNoticed({ name, killedBy, only }: Mutant): Promise<void> {
+export async function isNoticed({ name, killedBy, only, firstSeed = 1 }: Mutant): Promise<void> {
   const among = only === undefined ? [] : ['--only', only]
-  const { last, stdout, stderr } = await simulate('--mutant', name, '--histories', '20000', ...among)
+  const search = ['--from', String(firstSeed), '--histories', '20000', ...among]
+  const { last, stdout, stderr } = await simulate('--mutant', name, ...search)
   const { broken, histories } = last as { broken: readonly string[]; histories: number }
   const by = broken.filter((invariant) => killedBy.includes(invariant))
   expect(by, `${stdout.slice(-2_000)}${stderr}`).not.toEqual([])

@@ -19,6 +19,8 @@ export type Mutant = {
   readonly killedBy: readonly string[]
   /** The situation that shows it, where it is too rare among all plans. */
   readonly only?: string
+  /** Shortly before the first history that shows it, where finding that takes long: the search begins there. */
+  readonly firstSeed?: number
 }
 
 const RULES = 'src/core/record/record-rules.ts'
@@ -81,6 +83,7 @@ export const MUTANTS: readonly Mutant[] = [
     to: 'if (command.withdraws && kept && token === 0) return',
     killedBy: ['S1'],
     only: 'sessions',
+    firstSeed: 2_700,
   },
   {
     name: 'claim-below-fence',
@@ -154,6 +157,7 @@ export const MUTANTS: readonly Mutant[] = [
     to: "const command = { kind: 'complete', key, token, owner } as const",
     killedBy: ['S2', 'S6'],
     only: 'retention',
+    firstSeed: 6_950,
   },
   {
     name: 'promise-forgotten-with-its-outcome',
@@ -163,6 +167,7 @@ export const MUTANTS: readonly Mutant[] = [
     to: 'ttlMs < 0',
     killedBy: ['S6', 'R2', 'S2'],
     only: 'retention',
+    firstSeed: 2_550,
   },
   {
     name: 'no-validity-check',
@@ -227,6 +232,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: '    owner = random.hex(16)\n  }',
     to: '  }',
     killedBy: ['S1', 'S2'],
+    firstSeed: 3_100,
   },
   {
     name: 'no-release-after-a-lost-round',
@@ -403,6 +409,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'const nodeMs = () => startedMs + clock.monoMs()',
     to: 'const nodeMs = () => clock.wallMs()',
     killedBy: ['S2', 'W2'],
+    firstSeed: 2_700,
   },
   {
     name: 'local-completions-forgotten',
@@ -476,6 +483,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'return Math.max(sinceMs, startedNodeMs + START_GRANULARITY_MS)',
     to: 'return startedNodeMs + START_GRANULARITY_MS',
     killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
+    firstSeed: 5_250,
   },
   {
     name: 'rollback-not-noticed',
@@ -500,6 +508,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'return answerMaxAgeMs + driftMs(answerMaxAgeMs)',
     to: 'return Math.min(0, driftMs(answerMaxAgeMs))',
     killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
+    firstSeed: 10_400,
   },
   {
     name: 'running-leases-not-kept',
@@ -540,6 +549,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'return standing !== undefined && surelyNotChosen\n',
     to: 'if (standing === undefined && heard.views[0] !== undefined) return heard.views[0]\n    return standing !== undefined && surelyNotChosen\n',
     killedBy: ['R1', 'D1'],
+    only: 'looks',
   },
   {
     name: 'founding-without-a-window',
@@ -596,6 +606,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'return !isEnrolled(member) && isQuarantined(member) && member.quarantine.nonce === nonce',
     to: 'return member !== undefined && nonce !== undefined',
     killedBy: ['S1', 'S2', 'S4', 'S10'],
+    only: 'overtaken',
   },
   {
     name: 'answers-of-any-age',

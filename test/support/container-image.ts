@@ -181,8 +181,9 @@ function startIn(
   args: readonly string[],
 ): TestProcess {
   const [uid, gid] = config.User.split(':') as [string, string]
+  // Not every user has the folder of `chroot` on the PATH.
   const script =
-    'root=$1; shift; mount --bind "$root" "$root" && mount -o remount,bind,ro "$root" && exec "$@"'
+    'PATH=$PATH:/usr/sbin:/sbin; root=$1; shift; mount --bind "$root" "$root" && mount -o remount,bind,ro "$root" && exec "$@"'
   const set = [...config.Env, ...Object.entries(env).map(([name, value]) => `${name}=${value}`)]
   const inside = [
     'chroot',
