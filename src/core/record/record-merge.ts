@@ -11,6 +11,9 @@
  * copying an outcome of a minority past a larger promise would in the end show it on a majority that never voted for
  * it. Such an outcome is marked `copied`, and adopted under a new token where it matters.
  *
+ * What the node took while it did not vote is no part of that: an outcome or another content that the others' promises
+ * would have refused gives way to what they show. Its promises stay.
+ *
  * Attempts of unknown fate are kept rather than forgotten: an application told `attempt 2` without need looks twice,
  * one not told of it does the work twice.
  */
@@ -115,15 +118,13 @@ function ofWhatMayStand(
     return shown.length + silent - (isLater ? 1 : 0) >= needed
   }
   const standing = claims.filter(mayStand)
-  const workedUnder = standing.filter(({ kept }) => kept)
-  const among = workedUnder.length > 0 ? workedUnder : standing
-  if (standing.length === 0 || among.some(({ fingerprint }) => fingerprint === merged.fingerprint))
+  const workedUnder = new Set(standing.filter(({ kept }) => kept).map(({ fingerprint }) => fingerprint))
+  const [first, ...rest] =
+    workedUnder.size > 0 ? standing.filter(({ fingerprint }) => workedUnder.has(fingerprint)) : standing
+  if (first === undefined || [first, ...rest].some(({ fingerprint }) => fingerprint === merged.fingerprint))
     return merged
-  const [first, ...rest] = standing.filter(({ fingerprint }) =>
-    among.some((claim) => claim.fingerprint === fingerprint),
-  )
-  const winner = first && rest.reduce<NodeRecord>(mergeRecords, first)
-  return winner?.state === 'claimed' ? withoutOwner(winner, merged.fence) : merged
+  const winner = rest.reduce<NodeRecord>(mergeRecords, first)
+  return winner.state === 'claimed' ? withoutOwner(winner, merged.fence) : merged
 }
 
 /**

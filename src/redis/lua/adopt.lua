@@ -8,7 +8,8 @@ Answers
   STANDING
   GONE      the node votes, or waits under another nonce: the adoptions of this call change nothing
 
-adopt: tells a node what other nodes remember of a record. Same rules as src/core/record/record-merge.ts: it only ever raises.
+adopt: tells a node what other nodes remember of a record. Same rules as src/core/record/record-merge.ts: it only ever
+raises, but for what the node took while it did not vote, against their promises.
 
 KEYS  the record's key
 Frame attempt 1 where a majority accepted this very outcome, else 0; key lifetime;
