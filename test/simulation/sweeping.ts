@@ -10,6 +10,7 @@ import { createSweeper, paused, type Verdict } from '../../src/coordination/swee
 import type { AuditEntry, AuditLog } from '../../src/core/coordination/audit-log.ts'
 import { campaign } from '../../src/core/coordination/election.ts'
 import type { Leases } from '../../src/core/ports.ts'
+import { NO_OWNER } from '../../src/core/record/record.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import type { Application } from './application.ts'
 import { streamOf } from './dice.ts'
@@ -139,21 +140,31 @@ function checkLetter(
   }
 }
 
-/** D3: every record that lapsed without an outcome, and stands so on a majority, has been reported. */
+/**
+ * D3: every record that lapsed without an outcome, and stands so on a majority, has been reported. Where the clock of a
+ * node was set back, it shows the lease as running for as long again. A node that gave the claim back, or that went on to
+ * a larger token, can't say any more whether that lease is a renewal which it knew, too: the read waits for the end of the
+ * lease, so the letter comes late, by at most the step of the clock. Nobody who claims has to wait for it.
+ */
 export function checkOrphansTold(nodes: readonly SimulatedNode[], history: History, nowMs: number): void {
   const keys = new Set(nodes.flatMap((node) => [...node.keys]))
   for (const key of keys) {
     if (key === LEADERSHIP || history.orphansTold.has(key)) continue
-    const lapsed = nodes.flatMap((node) => {
+    const claims = nodes.flatMap((node) => {
       const record = node.peek(key)
-      // Long enough for a sweep to pass.
-      return record?.state === 'claimed' && record.leaseUntilNodeMs + 4_000 <= node.nodeMs
-        ? [record.fence]
-        : []
+      return record?.state === 'claimed' ? [{ ...record, nodeMs: node.nodeMs }] : []
     })
-    const most = Math.max(0, ...lapsed.map((fence) => lapsed.filter((other) => other === fence).length))
     const done = nodes.some((node) => node.peek(key)?.state === 'completed')
-    if (!done && most >= majorityOf(nodes.length))
+    const lapsedOnMajority = claims.some(({ fence }) => {
+      const same = claims.filter((claim) => claim.fence === fence)
+      const runs = same.some((claim) => claim.leaseUntilNodeMs > claim.nodeMs)
+      const over = same.filter(
+        // Long enough for a sweep to pass.
+        (claim) => claim.leaseUntilNodeMs + 4_000 <= claim.nodeMs && !(runs && claim.owner === NO_OWNER),
+      )
+      return over.length >= majorityOf(nodes.length)
+    })
+    if (!done && lapsedOnMajority)
       history.beyondA1('D3', nowMs, `${key} lapsed without an outcome and was never told`)
   }
 }
