@@ -3,23 +3,30 @@
  * missing or are those of another lock file, then hands over to the Node of the development dependency `node`.
  *
  * Plain JavaScript without dependencies, because it runs on whatever Node (>= 20) the machine has.
- * Usage: node scripts/run.mjs <program> [arguments…]
+ * Usage: node scripts/run.mjs <program> [arguments…]; `--help` shows the comment at the head of the program.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { copyFileSync, existsSync, readFileSync } from 'node:fs'
 import { constants } from 'node:os'
-import { delimiter, dirname, join } from 'node:path'
+import { delimiter, dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { asksForHelp, headComment } from './head-comment.mjs'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const modules = join(root, 'node_modules')
 const lockFile = join(root, 'package-lock.json')
+/** Programs with a help of their own. */
+const ANSWERS_ITSELF = ['src/main.ts', 'scripts/start.ts']
 /** The lock file that node_modules was last installed from. Contents, because git rewrites times. */
 const installedLock = join(modules, '.fencepost-lock')
 
 function main() {
   const [program, ...args] = process.argv.slice(2)
   if (program === undefined) fail(2, 'usage: node scripts/run.mjs <program> [arguments…]')
+  if (asksForHelp(args) && !ANSWERS_ITSELF.includes(program)) {
+    console.log(headComment(readFileSync(resolve(root, program), 'utf8')))
+    return
+  }
   if (!isAtLeast([20, 0]))
     fail(1, `fencepost needs Node 20 or newer to install itself; this is ${process.version}.`)
   if (!isInstalled()) install()

@@ -2,7 +2,8 @@
  * One command for each group of programs: `npm run bench -- NAME [options]`, and so for `generate`, `spec` and
  * `campaign`. Without a name it runs the group's default programs, or lists all where it has none.
  *
- * Owns the names. The head of each file describes the program and its options; the list shows its first sentence.
+ * Owns the names. The comment at the head of each file describes the program and its options: `npm run bench -- NAME --help`
+ * shows it, the list its first sentence.
  *
  * Usage: node scripts/run.mjs scripts/start.ts GROUP [NAME] [options…]
  */
@@ -10,6 +11,7 @@ import { spawn } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 import { constants } from 'node:os'
 import { basename, join } from 'node:path'
+import { asksForHelp, headComment } from './head-comment.mjs'
 
 const root = join(import.meta.dirname, '..')
 
@@ -81,6 +83,11 @@ async function main([groupName = '', ...rest]: readonly string[]): Promise<numbe
     console.error(`${groupName} has no program "${first}"\n\n${listOf(groupName, group)}`)
     return 2
   }
+  if (asksForHelp(rest)) {
+    const help = isNamed ? headComment(sourceOf(group, first)) : listOf(groupName, group)
+    console.log(help)
+    return 0
+  }
   const names = isNamed ? [first] : group.usual
   if (names.length === 0) console.log(listOf(groupName, group))
   for (const name of names) {
@@ -90,10 +97,15 @@ async function main([groupName = '', ...rest]: readonly string[]): Promise<numbe
   return 0
 }
 
-function listOf(groupName: string, { programs, usual }: Group): string {
+function sourceOf({ programs }: Group, name: string): string {
+  return readFileSync(join(root, programs[name] as string), 'utf8')
+}
+
+function listOf(groupName: string, group: Group): string {
+  const { programs, usual } = group
   const width = Math.max(...Object.keys(programs).map((name) => name.length))
-  const rows = Object.entries(programs).map(
-    ([name, file]) => `  ${name.padEnd(width)}  ${firstSentence(readFileSync(join(root, file), 'utf8'))}`,
+  const rows = Object.keys(programs).map(
+    (name) => `  ${name.padEnd(width)}  ${firstSentence(sourceOf(group, name))}`,
   )
   const without = usual.length === 0 ? '' : `\n\nwithout a name: ${usual.join(', ')}`
   return `npm run ${groupName} -- NAME [options]\n\n${rows.join('\n')}${without}`
@@ -101,8 +113,7 @@ function listOf(groupName: string, { programs, usual }: Group): string {
 
 /** Of the comment at the head of a file, without the command that it may begin with. */
 export function firstSentence(source: string): string {
-  const [, comment = ''] = /^\/\*\*(.*?)\*\//s.exec(source) ?? []
-  const text = comment.replaceAll(/\n \* ?/g, ' ').trim()
+  const text = headComment(source).replaceAll('\n', ' ')
   const [sentence = ''] = text.replace(/^`npm run [^`]*`[:,] /, '').split(/(?<=[.:;]) /, 1)
   return sentence.replace(/[.:;]$/, '').replace(/^./, (letter) => letter.toUpperCase())
 }

@@ -56,3 +56,15 @@ test('without a program it prints its usage', async () => {
   expect(await run.exited).toEqual({ code: 2, signal: null })
   expect(run.output).toMatch(/^usage: /)
 })
+
+test('asked for help it shows the comment at the head of the program, and starts nothing', async () => {
+  await using run = await running('/**\n * Counts.\n *\n *   --to N   so far\n */\nprocess.exit(9)', '--help')
+  expect(await run.child.exited).toEqual({ code: 0, signal: null })
+  expect(run.child.output).toBe('Counts.\n\n  --to N   so far\n')
+})
+
+test('the command line of fencepost answers for itself when asked for help', async () => {
+  await using run = new TestProcess(process.execPath, ['scripts/run.mjs', 'src/main.ts', 'demo', '--help'])
+  expect(await run.exited).toEqual({ code: 0, signal: null })
+  expect(run.output).toMatch(/fencepost demo/)
+})

@@ -54,6 +54,15 @@ test('the options of a program reach it, and its exit code is that of the comman
   expect(output).toMatch(/Unknown option '--no-such-option'/)
 })
 
+test('asked for help, a program shows the comment at its head, and a group lists its programs', async () => {
+  const program = await start('spec', 'nodes', '--help')
+  expect(program.code).toBe(0)
+  expect(program.output).toMatch(/^`npm run spec -- nodes`/)
+  const group = await start('spec', '--help')
+  expect(group.code).toBe(0)
+  expect(group.output).toMatch(/^npm run spec -- NAME[\s\S]*\n {2}nodes /)
+})
+
 test.each([
   ['/** What it does: in some way. More. */', 'What it does'],
   ['/**\n * `npm run spec -- nodes`: one run on\n * real nodes; and more.\n */', 'One run on real nodes'],
