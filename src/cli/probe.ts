@@ -7,12 +7,14 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
+import { openEnvoyCaller } from '../app/envoy-caller.ts'
 import { withoutBrackets } from '../config/addresses.ts'
 import { parseDuration } from '../core/quantity.ts'
 import { type ProbedApplication, startApplication } from '../probe/application.ts'
-import type { FloodOptions } from '../probe/call.ts'
+import type { EnvoyCaller, FloodOptions } from '../probe/call.ts'
 import { checkVolley } from '../probe/checks.ts'
 import { fingerprintVolley } from '../probe/fingerprints.ts'
+import { processVolley } from '../probe/processed.ts'
 import { proxyVolley } from '../probe/proxied.ts'
 import { reservationVolley } from '../probe/reservations.ts'
 import { createTally, type Tally } from '../probe/tally.ts'
@@ -35,6 +37,7 @@ type Options = {
   readonly proxy?: string[]
   readonly application?: string
   readonly gateway?: string[]
+  readonly gatewayGrpc?: string[]
   readonly path: string
   readonly tenant: string
   readonly retention: string
@@ -67,6 +70,10 @@ export const probe: Command = (args, io) =>
         '--gateway <url...>',
         'gateway listener of a sidecar: the check over HTTP, and ext_authz over HTTP',
       )
+      .option(
+        '--gateway-grpc <url...>',
+        'listener for Envoy over gRPC: ext_authz, whose claims are reported to --gateway, and ext_proc',
+      )
       .option('--path <path>', 'of the synthetic requests; a route has to protect it', '/fencepost-probe')
       .option('--tenant <name>', 'whose requests they are', 'fencepost-probe')
       .option('--retention <duration>', 'of the reservations; of the others the route says it', '1m')
@@ -98,15 +105,17 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
   const copies = Number(options.copies)
   const tally = createTally(copies, entrypoints)
   let application: ProbedApplication | undefined
+  let envoy: EnvoyCaller | undefined
   try {
     stack.use(await servedAt(options.prometheus, tally, io))
     application = await applicationAt(options.application, io)
     stack.use(application)
+    envoy = options.gatewayGrpc && stack.use(await openEnvoyCaller(read.token))
   } catch (cause) {
     io.stderr.write(`${(cause as Error).message}\n`)
     return EXIT.configuration
   }
-  const fire = volleysOf(options, { token: read.token, io, application })
+  const fire = volleysOf(options, { token: read.token, io, application, envoy })
   let stopped = false
   const forget = io.signals.onStop(() => {
     stopped = true
@@ -126,43 +135,49 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
 
 /** A sentence where the options do not go together. */
 function faultOf(options: Options): string | undefined {
-  const { rate, copies, proxy, application, path } = options
+  const { rate, copies, proxy, application, gateway, gatewayGrpc, path } = options
   if (!(Number(rate) > 0) || !Number.isInteger(Number(copies)) || Number(copies) < 2)
     return '--rate is a number above 0, --copies a whole number from 2 up'
   if (!((parseDuration(options.timeout) ?? 0) > 0))
     return `--timeout ${options.timeout} is not accepted; accepted is a duration such as 500ms or 5s`
   if ((proxy === undefined) !== (application === undefined))
     return '--proxy and --application go together: synthetic requests must reach no other application than the probe'
+  if (gatewayGrpc !== undefined && gateway === undefined)
+    return '--gateway-grpc needs --gateway: the claim of a check over gRPC is reported over HTTP'
   if (!/^\/[^?#\s]*$/.test(path))
     return `--path ${path} is not accepted; accepted is a path such as /fencepost-probe`
   return (
     faultOfAddress('--api', options.api ?? []) ??
     faultOfAddress('--proxy', proxy ?? []) ??
-    faultOfAddress('--gateway', options.gateway ?? [])
+    faultOfAddress('--gateway', gateway ?? []) ??
+    faultOfAddress('--gateway-grpc', gatewayGrpc ?? [])
   )
 }
 
 /** The reservation API where nothing else is named. */
-function entrypointsOf({ api, fingerprint, proxy, gateway }: Options): ProbedEntrypoint[] {
+function entrypointsOf({ api, fingerprint, proxy, gateway, gatewayGrpc }: Options): ProbedEntrypoint[] {
   const others = proxy !== undefined || gateway !== undefined
   return [
     ...(api !== undefined || !others ? (['api'] as const) : []),
     ...(fingerprint === true ? (['fingerprint'] as const) : []),
     ...(proxy === undefined ? [] : (['proxy'] as const)),
     ...(gateway === undefined ? [] : (['http_check', 'ext_authz'] as const)),
+    ...(gatewayGrpc === undefined ? [] : (['ext_authz_grpc', 'ext_proc'] as const)),
   ]
+}
+
+type FireWith = {
+  readonly token: string | undefined
+  readonly io: Io
+  /** Where a proxy is probed. */
+  readonly application: ProbedApplication | undefined
+  /** Where a listener over gRPC is probed. */
+  readonly envoy: EnvoyCaller | undefined
 }
 
 type Fire = (entrypoint: ProbedEntrypoint, number: number) => Promise<Volley>
 
-function volleysOf(
-  options: Options,
-  {
-    token,
-    io,
-    application,
-  }: { token: string | undefined; io: Io; application: ProbedApplication | undefined },
-): Fire {
+function volleysOf(options: Options, { token, io, application, envoy }: FireWith): Fire {
   const { copies, tenant, retention, path, timeout } = options
   const run = crypto.randomUUID()
   const over = (urls: readonly string[]): FloodOptions => ({
@@ -177,7 +192,9 @@ function volleysOf(
   })
   const api = over(options.api ?? [io.env.FENCEPOST_URL ?? DEFAULT_URL])
   const proxy = over(options.proxy ?? [])
-  const gateway = over(options.gateway ?? [])
+  const reportUrls = options.gateway ?? []
+  const gateway = { ...over(reportUrls), reportUrls }
+  const grpc = { ...over(options.gatewayGrpc ?? []), reportUrls }
   return (entrypoint, number) => {
     switch (entrypoint) {
       case 'api':
@@ -189,6 +206,10 @@ function volleysOf(
       case 'http_check':
       case 'ext_authz':
         return checkVolley(entrypoint, number, gateway)
+      case 'ext_authz_grpc':
+        return checkVolley(entrypoint, number, grpc, envoy)
+      case 'ext_proc':
+        return processVolley(number, grpc, envoy as EnvoyCaller)
     }
   }
 }

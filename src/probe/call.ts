@@ -20,6 +20,43 @@ export type FloodOptions = {
   readonly timeoutMs: number
 }
 
+/** The `Host` of synthetic requests that a gateway hands on. */
+export const PROBED_HOST = 'fencepost-probe'
+
+/** A request as Envoy hands it on. */
+export type EnvoyRequest = {
+  readonly id: string
+  readonly method: string
+  readonly path: string
+  readonly host: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+}
+export type EnvoyAnswer = { readonly status: number; readonly headers: Headers; readonly text: string }
+
+/** Envoy's side of its two gRPC services; `http/envoy/caller.ts` speaks it. Both reject where there is no reply. */
+export type EnvoyCaller = {
+  check(url: string, request: EnvoyRequest, timeoutMs: number): Promise<EnvoyAnswer>
+  process(
+    url: string,
+    request: EnvoyRequest,
+    execute: () => EnvoyAnswer,
+    timeoutMs: number,
+  ): Promise<EnvoyAnswer>
+}
+
+export async function replyOf(answering: Promise<EnvoyAnswer>): Promise<Reply> {
+  try {
+    return { kind: 'reply', ...(await answering) }
+  } catch (cause) {
+    return noReply(cause)
+  }
+}
+
+function noReply(cause: unknown): Reply {
+  return { kind: 'none', why: cause instanceof Error ? cause.message : String(cause) }
+}
+
 export async function post(
   url: string,
   headers: Readonly<Record<string, string>>,
@@ -41,7 +78,7 @@ export async function post(
       text: await response.text(),
     }
   } catch (cause) {
-    return { kind: 'none', why: cause instanceof Error ? cause.message : String(cause) }
+    return noReply(cause)
   }
 }
 

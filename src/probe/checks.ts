@@ -1,32 +1,40 @@
 /**
  * Synthetic duplicates as a gateway asks about them: the check over HTTP (nginx, Caddy, Traefik, HAProxy: here in the form
- * of `forward-auth`, which hands on a body) and Envoy's ext_authz over HTTP.
+ * of `forward-auth`, which hands on a body) and Envoy's ext_authz, over HTTP and over gRPC.
  *
  * Each copy is a check of its own, with a hop's id of its own. The claim that is granted is completed as a gateway reports
- * an answer; a check refuses what was completed, and does not replay it.
+ * an answer, over HTTP; a check refuses what was completed, and does not replay it.
  */
 
 import {
+  type EnvoyCaller,
   type FloodOptions,
   headerOf,
   listenerOf,
   memberOf,
+  PROBED_HOST,
   post,
   type Reply,
+  replyOf,
   saidBy,
   statusOf,
 } from './call.ts'
 import { type Copy, type Finding, finding, judge, type Result, type Volley } from './verdict.ts'
 
-export type CheckDialect = 'http_check' | 'ext_authz'
+export type CheckDialect = 'http_check' | 'ext_authz' | 'ext_authz_grpc'
 
+/** `reportUrls`: listeners over HTTP that take the report about a claim. */
+export type CheckOptions = FloodOptions & { readonly reportUrls: readonly string[] }
+
+/** @param envoy where the dialect is over gRPC */
 export async function checkVolley(
   dialect: CheckDialect,
   number: number,
-  options: FloodOptions,
+  options: CheckOptions,
+  envoy?: EnvoyCaller,
 ): Promise<Volley> {
   const startedMs = performance.now()
-  const asking = { dialect, number, options }
+  const asking: Asking = { dialect, number, options, envoy }
   const asked = await Promise.all(
     Array.from({ length: options.copies }, (_, copy) => check(asking, copy, 'first')),
   )
@@ -38,12 +46,13 @@ export async function checkVolley(
   const [winner] = granted
   let requests = asked.length
   if (result === 'ok' && winner !== undefined) {
-    const completed = await end('complete', winner, options)
-    if (statusOf(completed) !== 204) findings.push(finding('replay', 'error', saidBy(winner.url, completed)))
+    const completed = await end('complete', winner, asking)
+    if (statusOf(completed.reply) !== 204)
+      findings.push(finding('replay', 'error', saidBy(completed.url, completed.reply)))
     else findings.push(...(await further(asking)))
     requests += 3
   } else {
-    await Promise.all(granted.map((one) => end('release', one, options)))
+    await Promise.all(granted.map((one) => end('release', one, asking)))
     requests += granted.length
   }
   return { entrypoint: dialect, findings, requests, durationMs }
@@ -52,7 +61,8 @@ export async function checkVolley(
 type Asking = {
   readonly dialect: CheckDialect
   readonly number: number
-  readonly options: FloodOptions
+  readonly options: CheckOptions
+  readonly envoy: EnvoyCaller | undefined
 }
 type Asked = { readonly url: string; readonly reply: Reply; readonly copy: Copy }
 
@@ -72,40 +82,45 @@ async function further(asking: Asking): Promise<Finding[]> {
 /** By the status of a check with the key of another content. */
 const MISMATCH: Readonly<Record<number, Result>> = { 422: 'ok', 200: 'false_negative', 409: 'false_positive' }
 
-async function check(
-  { dialect, number, options }: Asking,
-  copy: number,
-  content: 'first' | 'other',
-): Promise<Asked> {
-  const { run, tenant, token, path, timeoutMs } = options
+async function check(asking: Asking, copy: number, content: 'first' | 'other'): Promise<Asked> {
+  const { number, options } = asking
   const url = listenerOf(options, number, copy)
-  const id = `${run}-${number}-${copy}`
-  const [call, described]: [string, Record<string, string>] =
-    dialect === 'ext_authz'
-      ? [`ext-authz${path}`, { 'x-request-id': id }]
-      : [
-          'forward-auth',
-          {
-            'x-forwarded-method': 'POST',
-            'x-forwarded-uri': path,
-            'x-forwarded-host': 'fencepost-probe',
-            'fencepost-hop-id': id,
-          },
-        ]
-  const headers = {
-    ...described,
-    ...tokenFor(token),
+  const reply = await asked(asking, url, `${options.run}-${number}-${copy}`, content)
+  return { url, reply, copy: copyOf(reply) }
+}
+
+/** @param id the gateway's own of this check */
+function asked(
+  { dialect, number, options, envoy }: Asking,
+  url: string,
+  id: string,
+  content: 'first' | 'other',
+): Promise<Reply> {
+  const { run, tenant, token, path, timeoutMs } = options
+  const own = {
     'x-tenant-id': tenant,
     'idempotency-key': `probe-${run}-${dialect}-${number}`,
     'content-type': 'application/json',
   }
-  const reply = await post(
-    `${url}/v1/gateway/${call}`,
-    headers,
-    JSON.stringify({ probe: run, content }),
-    timeoutMs,
-  )
-  return { url, reply, copy: copyOf(reply) }
+  const body = JSON.stringify({ probe: run, content })
+  const over = (call: string, described: Record<string, string>) =>
+    post(`${url}/v1/gateway/${call}`, { ...described, ...tokenFor(token), ...own }, body, timeoutMs)
+  switch (dialect) {
+    case 'ext_authz':
+      return over(`ext-authz${path}`, { 'x-request-id': id })
+    case 'http_check':
+      return over('forward-auth', {
+        'x-forwarded-method': 'POST',
+        'x-forwarded-uri': path,
+        'x-forwarded-host': PROBED_HOST,
+        'fencepost-hop-id': id,
+      })
+    case 'ext_authz_grpc': {
+      if (envoy === undefined) throw new Error('a check over gRPC needs the caller')
+      const request = { id, method: 'POST', path, host: PROBED_HOST, headers: own, body }
+      return replyOf(envoy.check(url, request, timeoutMs))
+    }
+  }
 }
 
 /** A check that is let through without a claim is not protected, and proves nothing. */
@@ -124,17 +139,20 @@ function reservationIn(reply: Reply): string | undefined {
   return headerOf(reply, 'fencepost-reservation-id')
 }
 
-function end(
+/** The gateway's report. */
+async function end(
   call: 'complete' | 'release',
-  { url, reply }: Asked,
-  { token, timeoutMs }: FloodOptions,
-): Promise<Reply> {
+  { reply }: Asked,
+  { number, options }: Asking,
+): Promise<{ readonly url: string; readonly reply: Reply }> {
+  const { token, timeoutMs, reportUrls } = options
+  const url = listenerOf({ ...options, urls: reportUrls }, number, 0)
   const headers = {
     ...tokenFor(token),
     'fencepost-reservation-id': reservationIn(reply) ?? '',
     'content-type': 'application/json',
   }
-  return post(`${url}/v1/gateway/${call}`, headers, '{"status":201}', timeoutMs)
+  return { url, reply: await post(`${url}/v1/gateway/${call}`, headers, '{"status":201}', timeoutMs) }
 }
 
 function tokenFor(token: string | undefined): Record<string, string> {

@@ -1,30 +1,56 @@
 /**
  * Synthetic duplicates through the proxy: copies with one key at the same moment, then once more, then with other content.
  *
- * The application behind the proxy is the probe's own, which counts: nothing else proves how often a request was executed.
+ * The application behind the proxy is the probe's own, which counts: nothing else proves how often a request was executed. The
+ * same volley goes through Envoy's ext_proc (`processed.ts`).
  */
 
 import type { ProbedApplication } from './application.ts'
 import { type FloodOptions, headerOf, listenerOf, post, type Reply, saidBy, statusOf } from './call.ts'
-import { type Copy, type Finding, finding, judgeProxied, type Result, type Volley } from './verdict.ts'
+import {
+  type Copy,
+  type Finding,
+  finding,
+  judgeProxied,
+  type ProbedEntrypoint,
+  type Result,
+  type Volley,
+} from './verdict.ts'
 
-export async function proxyVolley(
+export function proxyVolley(
   number: number,
   options: FloodOptions,
   application: ProbedApplication,
 ): Promise<Volley> {
+  const { run, tenant, path, timeoutMs } = options
+  const key = `probe-${run}-proxy-${number}`
+  const headers = { 'idempotency-key': key, 'x-tenant-id': tenant, 'content-type': 'application/json' }
+  return executedVolley('proxy', number, options, {
+    counted: application.expect(key),
+    send: (url, body) => post(`${url}${path}`, headers, body, timeoutMs),
+    elsewhere: `this sidecar's application (FENCEPOST_UPSTREAM) is another one`,
+  })
+}
+
+/** How a synthetic request reaches an application of the probe that counts. */
+export type Executed = {
+  readonly counted: ReturnType<ProbedApplication['expect']>
+  readonly send: (url: string, body: string) => Promise<Reply>
+  /** What is so where the application was not reached, although the sidecar says so. */
+  readonly elsewhere: string
+}
+
+/** One volley through what executes requests and replays their answers. */
+export async function executedVolley(
+  entrypoint: ProbedEntrypoint,
+  number: number,
+  options: FloodOptions,
+  { counted, send: sendTo, elsewhere }: Executed,
+): Promise<Volley> {
   const startedMs = performance.now()
-  const key = `probe-${options.run}-proxy-${number}`
-  const counted = application.expect(key)
   const send = async (content: 'first' | 'other', copy: number): Promise<Sent> => {
     const url = listenerOf(options, number, copy)
-    const headers = {
-      'idempotency-key': key,
-      'x-tenant-id': options.tenant,
-      'content-type': 'application/json',
-    }
-    const body = JSON.stringify({ probe: options.run, content })
-    const reply = await post(`${url}${options.path}`, headers, body, options.timeoutMs)
+    const reply = await sendTo(url, JSON.stringify({ probe: options.run, content }))
     return { url, reply, copy: copyOf(reply) }
   }
   const sent = await Promise.all(Array.from({ length: options.copies }, (_, copy) => send('first', copy)))
@@ -34,7 +60,11 @@ export async function proxyVolley(
   const copies = sent.map(({ copy }) => copy)
   const result = judgeProxied({ copies, executions, bodies: bodies.size })
   const failed = sent.find(({ copy }) => copy === 'failed')
-  const findings = [finding('one', result, whyOf(failed, executions))]
+  const why =
+    failed === undefined
+      ? `the application counted ${executions} executions; if it counts none, ${elsewhere}`
+      : whyOf(failed)
+  const findings = [finding('one', result, why)]
   let requests = sent.length
   if (result === 'ok') {
     const [again, other] = [await send('first', options.copies), await send('other', options.copies + 1)]
@@ -42,7 +72,7 @@ export async function proxyVolley(
     requests += 2
   }
   counted.forget()
-  return { entrypoint: 'proxy', findings, requests, durationMs }
+  return { entrypoint, findings, requests, durationMs }
 }
 
 type Sent = { readonly url: string; readonly reply: Reply; readonly copy: Copy }
@@ -84,9 +114,7 @@ function textOf(reply: Reply): string {
   return reply.kind === 'reply' ? reply.text : ''
 }
 
-function whyOf(failed: Sent | undefined, executions: number): string {
-  if (failed === undefined)
-    return `the application counted ${executions} executions; if it counts none, this sidecar's application (FENCEPOST_UPSTREAM) is another one`
-  if (statusOf(failed.reply) !== 201) return saidBy(failed.url, failed.reply)
-  return `${failed.url} answered 201 with Idempotency-Status ${headerOf(failed.reply, STATUS) ?? 'missing'}: no route of it protects the path of the probe, or the quorum did not take the outcome`
+function whyOf({ url, reply }: Sent): string {
+  if (statusOf(reply) !== 201) return saidBy(url, reply)
+  return `${url} answered 201 with Idempotency-Status ${headerOf(reply, STATUS) ?? 'missing'}: no route of it protects the path of the probe, or the quorum did not take the outcome`
 }

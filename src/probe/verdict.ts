@@ -6,7 +6,15 @@
  * be noticed: refusals are right where they are expected.
  */
 
-export const ENTRYPOINTS = ['api', 'fingerprint', 'proxy', 'http_check', 'ext_authz'] as const
+export const ENTRYPOINTS = [
+  'api',
+  'fingerprint',
+  'proxy',
+  'http_check',
+  'ext_authz',
+  'ext_authz_grpc',
+  'ext_proc',
+] as const
 export type ProbedEntrypoint = (typeof ENTRYPOINTS)[number]
 
 /** `one` of several copies at once is executed; a `replay` is answered as a duplicate; a `mismatch` is noticed. */

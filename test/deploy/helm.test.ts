@@ -456,11 +456,15 @@ describe('the probe', () => {
       FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000',
       FENCEPOST_TENANT: 'fencepost-probe',
       FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:8082',
+      FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:8083',
     })
     expect(args).toEqual(
       expect.arrayContaining([
         'probe',
         '--application=127.0.0.1:3000',
+        '--proxy=http://127.0.0.1:8080',
+        '--gateway=http://127.0.0.1:8082',
+        '--gateway-grpc=http://127.0.0.1:8083',
         '--fingerprint',
         'http://rel.shop.svc:8081',
       ]),

@@ -1,7 +1,16 @@
 // The flood judges sidecars; here it is tested by tables, a real sidecar, and ones broken on purpose.
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { describe, expect, test } from 'vitest'
+import { Server, ServerCredentials, type ServerDuplexStream, type sendUnaryData } from '@grpc/grpc-js'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  AUTHORIZATION,
+  type CheckResponse,
+  EXTERNAL_PROCESSOR,
+  type Phase,
+  type ProcessingRequest,
+  type ProcessingResponse,
+} from '../../src/http/envoy/messages.ts'
 import {
   type Copy,
   ENTRYPOINTS,
@@ -14,7 +23,7 @@ import {
 import { freePort } from '../support/free-port.ts'
 import { startFencepost } from '../support/processes.ts'
 import { seriesOf } from '../support/series.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 const [G, n, x]: Copy[] = ['granted', 'refused', 'failed']
 
@@ -90,12 +99,14 @@ describe('fencepost probe --once', () => {
       FENCEPOST_REDIS_NODES: 'embedded',
       FENCEPOST_UPSTREAM: `http://127.0.0.1:${port}`,
       FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
+      FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:0',
     })
     await using probe = startFencepost([
       'probe',
       ...['--api', sidecar.api, '--fingerprint', '--gateway', sidecar.gateway],
+      ...['--gateway-grpc', sidecar.gatewayGrpc],
       ...['--proxy', sidecar.proxy, '--application', `127.0.0.1:${port}`],
-      ...['--rate', '20', '--timeout', '1m', '--quiet', '--prometheus', '127.0.0.1:0'],
+      ...['--rate', '12', '--copies', '3', '--timeout', '1m', '--quiet', '--prometheus', '127.0.0.1:0'],
     ])
     const [, url = ''] = await probe.line(/metrics on (\S+)$/)
     const right = (expected: string, entrypoint: string) =>
@@ -239,11 +250,87 @@ describe('fencepost probe --once', () => {
   })
 })
 
+describe('fencepost probe --once and a listener for Envoy', () => {
+  /** Its checks over HTTP are right. */
+  let reports: Sidecar
+  beforeAll(async () => {
+    reports = await startSidecar({
+      ...PATIENT,
+      FENCEPOST_REDIS_NODES: 'embedded',
+      FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
+    })
+  })
+  afterAll(() => reports[Symbol.asyncDispose]())
+
+  test.each<[string, BrokenEnvoy, count: LastLine, says: RegExp]>([
+    [
+      'grants every check and lets every request go on',
+      {
+        check: { status: { code: 0 }, okResponse: { headers: [RESERVED], headersToRemove: [] } },
+        process: (phase) => ({ [phase]: { response: { headerMutation: CREATED } } }),
+      },
+      { ok: 40, false_negative: 40 },
+      /./,
+    ],
+    [
+      'protects nothing',
+      {
+        check: { status: { code: 0 }, okResponse: { headers: [], headersToRemove: [] } },
+        process: () => undefined,
+      },
+      { ok: 40, error: 20, false_negative: 20 },
+      /no route of that sidecar protects POST \/fencepost-probe/,
+    ],
+    [
+      'refuses everything as a duplicate',
+      {
+        check: {
+          status: { code: 7 },
+          deniedResponse: { status: { code: 409 }, headers: [], body: '{"code":"reservation-duplicate"}' },
+        },
+        process: () => ({
+          immediateResponse: {
+            status: { code: 409 },
+            headers: { setHeaders: [], removeHeaders: [] },
+            body: Buffer.alloc(0),
+            details: '',
+          },
+        }),
+      },
+      { ok: 40, false_positive: 40 },
+      /./,
+    ],
+  ])('exits with 1 against one that %s', async (_, broken, counts, says) => {
+    await using envoy = await brokenEnvoy(broken)
+    await using probe = startFencepost([
+      'probe',
+      ...['--gateway', reports.gateway, '--gateway-grpc', envoy.url],
+      ...['--rate', '500', '--timeout', '1m', '--json', '--once'],
+    ])
+    expect(await probe.exited, probe.output).toMatchObject({ code: 1 })
+    expect(lastLine(probe.output)).toMatchObject({ volleys: 80, ...counts })
+    expect(probe.output).toMatch(says)
+  })
+
+  test('exits with 1 where there is none', async () => {
+    await using probe = startFencepost([
+      'probe',
+      ...['--gateway', reports.gateway, '--gateway-grpc', `http://127.0.0.1:${await freePort()}`],
+      ...['--rate', '500', '--timeout', '1m', '--json', '--once'],
+    ])
+    expect(await probe.exited, probe.output).toMatchObject({ code: 1 })
+    expect(lastLine(probe.output)).toMatchObject({ volleys: 80, ok: 40, error: 40 })
+    expect(probe.output).toMatch(/UNAVAILABLE/)
+  })
+})
+
 test.each([
   [['--proxy', 'http://127.0.0.1:8080'], /--proxy and --application go together/],
   [['--application', '127.0.0.1:0'], /--proxy and --application go together/],
   [['--path', 'no-slash'], /--path no-slash is not accepted/],
   [['--gateway', 'ftp://a'], /--gateway ftp:\/\/a is not accepted/],
+  [['--gateway-grpc', 'http://a'], /--gateway-grpc needs --gateway/],
+  [['--gateway', 'http://a', '--gateway-grpc', 'a:1'], /--gateway-grpc a:1 is not accepted/],
   [['--timeout', 'soon'], /--timeout soon is not accepted/],
   [['--copies', '1'], /--copies a whole number from 2 up/],
 ])('fencepost probe %j is refused with a sentence', async (args, says) => {
@@ -265,6 +352,44 @@ function grantsOnce(...[request, response]: Parameters<RequestListener>): void {
   known.add(key)
 }
 const known = new Set<string>()
+
+type BrokenEnvoy = {
+  readonly check: CheckResponse
+  /** Undefined: it ends the stream, and Envoy goes on without it. */
+  readonly process: (phase: Phase) => ProcessingResponse | undefined
+}
+const RESERVED = { header: { key: 'fencepost-reservation-id', value: 'r' } }
+const CREATED = {
+  setHeaders: [{ header: { key: 'idempotency-status', rawValue: Buffer.from('created') } }],
+  removeHeaders: [],
+}
+
+/** A listener for Envoy that keeps no promise. */
+async function brokenEnvoy({
+  check,
+  process,
+}: BrokenEnvoy): Promise<AsyncDisposable & { readonly url: string }> {
+  const server = new Server()
+  server.addService(AUTHORIZATION, {
+    check: (_: unknown, done: sendUnaryData<CheckResponse>) => done(null, check),
+  })
+  server.addService(EXTERNAL_PROCESSOR, {
+    process: (call: ServerDuplexStream<ProcessingRequest, ProcessingResponse>) => {
+      call.on('data', (message: ProcessingRequest) => {
+        const reply = process(message.request as Phase)
+        if (reply === undefined) call.end()
+        else call.write(reply)
+      })
+      call.on('end', () => call.end())
+    },
+  })
+  const port = await new Promise<number>((resolve, reject) =>
+    server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) =>
+      error === null ? resolve(bound) : reject(error),
+    ),
+  )
+  return { url: `http://127.0.0.1:${port}`, [Symbol.asyncDispose]: async () => server.forceShutdown() }
+}
 
 async function serverOf(listener: RequestListener): Promise<AsyncDisposable & { readonly url: string }> {
   const server = createServer(listener)
