@@ -16,6 +16,7 @@ import { askOf } from './coordination.ts'
 import { readPage } from './operator-page.ts'
 import { walkOver } from './record-walk.ts'
 import type { Secrets } from './secrets.ts'
+import { readSlowLogs } from './slow-logs.ts'
 import type { Stack } from './stack.ts'
 import { StartRefused } from './start-refused.ts'
 
@@ -62,6 +63,7 @@ export function openOperatorApi(
     )
   const { tenant, env, apiVersion, leaseMs, reservationSecret } = config
   const tls = secrets.tls('operator')
+  const groups = stack.coordinated.map(({ redis }) => redis)
   const core = { leases: operated.leases, clock: ports.clock, random: ports.random }
   const api = createOperatorApi(
     {
@@ -84,10 +86,8 @@ export function openOperatorApi(
     },
     {
       ...ports,
-      ...walkOver(
-        stack.coordinated.map(({ redis }) => redis),
-        ports.clock,
-      ),
+      ...walkOver(groups, ports.clock),
+      slowLogs: () => readSlowLogs(groups, ports.clock),
       leases: operated.leases,
       auditLog,
       terms: { leaseMs, retentionMs: longestRetentionMs(config) },

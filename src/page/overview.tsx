@@ -6,6 +6,7 @@ import { Chart } from './chart.tsx'
 import { Badge, Facts, Failure, Heading, Time } from './pieces.tsx'
 import type { Session } from './session.ts'
 import type { Fate, Overview, OverviewNode, Quorum } from './shapes.ts'
+import { SlowCommandsOfNodes } from './slow-commands.tsx'
 import { duration, milliseconds, visible } from './words.ts'
 
 /** After a stream that ended; the sidecar ends each after 15 minutes. */
@@ -34,6 +35,7 @@ export function OverviewView({ session }: { readonly session: Session }) {
             />
           ))}
           <Requests overview={overview} />
+          <SlowCommandsOfNodes session={session} />
         </>
       )}
     </>

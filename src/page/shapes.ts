@@ -144,6 +144,16 @@ export type Overview = {
   readonly sagas?: Backlog
 }
 
+export type SlowCommands = {
+  readonly commands: readonly {
+    readonly at: string
+    readonly node: string
+    readonly command: string
+    readonly duration_ms: number
+  }[]
+  readonly nodes: readonly { readonly node: string; readonly known: boolean; readonly entries?: number }[]
+}
+
 export type Backlog = {
   readonly known: boolean
   readonly running?: number

@@ -17,6 +17,7 @@ import { createEmbeddedNodes } from '../../src/embedded/node.ts'
 import type { OverviewFacts } from '../../src/http/operator/overview.ts'
 import type { PageFiles } from '../../src/http/operator/page.ts'
 import { createOperatorApi } from '../../src/http/operator/server.ts'
+import type { NodeSlowLog } from '../../src/http/operator/slow-commands.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
@@ -35,6 +36,7 @@ export type OperatorApiGiven = {
   readonly ask?: () => Promise<Verdict>
   readonly bodyBytesMax?: number
   readonly overview?: Partial<OverviewFacts>
+  readonly slowLogs?: readonly NodeSlowLog[]
   readonly sagas?: SagaAdmin
   readonly page?: PageFiles
   /** Of the listener; default: the system's. */
@@ -45,6 +47,7 @@ export async function startOperatorApi({
   ask,
   bodyBytesMax = 64 * 1024,
   overview = {},
+  slowLogs = [],
   sagas,
   page,
   clock = systemClock,
@@ -115,6 +118,7 @@ export async function startOperatorApi({
       ask,
       inspect,
       overview: () => overviewFacts,
+      slowLogs: async () => slowLogs,
       sagas,
       forgetHere: () => {},
       isHeldHere: () => false,

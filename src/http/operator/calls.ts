@@ -17,6 +17,7 @@ import {
   SagaDecided,
   Sagas,
   SagasQuery,
+  SlowCommands,
 } from './overview-schemas.ts'
 import {
   CompleteBody,
@@ -123,6 +124,14 @@ export const OPERATOR_CALLS = {
     role: 'view',
     success: Overview,
     streamed: true,
+    problems: [],
+  },
+  listSlowCommands: {
+    method: 'GET',
+    path: '/v1/operator/slow-commands',
+    summary: 'The newest slow commands of all nodes, read from their slow logs now',
+    role: 'view',
+    success: SlowCommands,
     problems: [],
   },
   findRecords: {

@@ -100,6 +100,39 @@ export const Overview = Type.Object(
   closed,
 )
 
+export const SlowCommands = Type.Object(
+  {
+    commands: Type.Array(
+      Type.Object(
+        {
+          at: Type.String({
+            format: 'date-time',
+            description: 'By the clock of the node, in whole seconds.',
+          }),
+          node: Type.String(),
+          command: Type.String({
+            description: 'Its name alone; `other` where that is no name of a command.',
+          }),
+          duration_ms: Millis,
+        },
+        closed,
+      ),
+      { description: 'Newest first, at most ten of each node.' },
+    ),
+    nodes: Type.Array(
+      Type.Object(
+        {
+          node: Type.String(),
+          known: Type.Boolean({ description: 'False where it did not answer, or its user may not ask.' }),
+          entries: Type.Optional(Count),
+        },
+        closed,
+      ),
+    ),
+  },
+  closed,
+)
+
 export const SagasQuery = Type.Object(
   {
     state: Type.Union(OPEN_SAGA_STATES.map((state) => Type.Literal(state))),

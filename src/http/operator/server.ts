@@ -28,6 +28,7 @@ import type { MessagesInput } from './overview-schemas.ts'
 import { createOverviewStreams, type OverviewStreams, STREAMS_MAX } from './overview-stream.ts'
 import { type PageFiles, servePage } from './page.ts'
 import { createSagaHandlers, type SagaHandlers } from './sagas.ts'
+import { type SlowLogs, slowCommandsOf } from './slow-commands.ts'
 
 export type OperatorApiOptions = OperatorOptions & {
   readonly tokens: () => readonly OperatorToken[]
@@ -53,7 +54,7 @@ const HEADERS = {
 
 export function createOperatorApi(
   options: OperatorApiOptions,
-  ports: OperatorPorts & JsonListenerPorts,
+  ports: OperatorPorts & JsonListenerPorts & SlowLogs,
 ): OperatorApi {
   const app = createJsonListener(options.limits, ports, options.tls)
   const inFlight = trackInFlight(ports.clock)
@@ -69,7 +70,8 @@ export function createOperatorApi(
   servePage(app, options.page)
   const handlers = createOperatorHandlers(options, ports)
   const streams = createOverviewStreams(handlers.overview, options.tokens, ports.clock)
-  serve(app, { ...handlers, sagas: createSagaHandlers(ports), streams }, refuse)
+  const { slowLogs } = ports
+  serve(app, { ...handlers, sagas: createSagaHandlers(ports), streams, slowLogs }, refuse)
   let closed: Promise<void> | undefined
   return {
     listen: async ({ kind: _, ...where }) => {
@@ -87,7 +89,10 @@ export function createOperatorApi(
 
 type Handle = (request: FastifyRequest, by: OperatorToken) => Promise<OperatorAnswer>
 type Streamed = 'watchOverview'
-type Handlers = OperatorHandlers & { readonly sagas: SagaHandlers; readonly streams: OverviewStreams }
+type Handlers = OperatorHandlers & {
+  readonly sagas: SagaHandlers
+  readonly streams: OverviewStreams
+} & SlowLogs
 
 /** The calls of the table, each with its handler; the handler's input is what its schema accepts. */
 function handlesOf(handlers: Handlers): Record<Exclude<OperatorCallName, Streamed>, Handle> {
@@ -114,6 +119,7 @@ function handlesOf(handlers: Handlers): Record<Exclude<OperatorCallName, Streame
   return {
     showOperator: async (_request, by) => handlers.me(by),
     showOverview: async () => ({ kind: 'json', body: handlers.overview() }),
+    listSlowCommands: async () => ({ kind: 'json', body: slowCommandsOf(await handlers.slowLogs()) }),
     findRecords: ({ body }) => handlers.find(body as never),
     listRecords: ({ query }) => handlers.list(query as never),
     showRecord: onRecord((key, _request, by) => handlers.show(key, by)),

@@ -38,6 +38,7 @@ test('answers match their documented schemas', async () => {
     ['listDecisions', await operator.call('/decisions')],
     ['showOperator', await operator.call('/me')],
     ['showOverview', await operator.call('/overview')],
+    ['listSlowCommands', await operator.call('/slow-commands')],
     ['listAudit', await operator.call('/audit?limit=5')],
     ['listSagas', await operator.call('/sagas?state=parked')],
     ['showOneSaga', await operator.call('/sagas/order-1')],
