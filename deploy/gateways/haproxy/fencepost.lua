@@ -5,10 +5,12 @@ local CHECK = "/v1/gateway/forward-auth"
 local COMPLETE = "/v1/gateway/complete"
 local TIMEOUT_MS = 500
 local UNREACHABLE = '{"status":503,"code":"fencepost-unreachable","title":"The check could not be made","detail":"Nothing was carried out."}'
--- What the application is told; the last also ends the claim.
+-- What the application is told; the reservation also ends the claim.
 local UPSTREAM = {
   "fencepost-fencing-token", "fencepost-lock-id", "fencepost-attempt", "fencepost-lease-expires",
   "fencepost-reservation-id",
+  -- The client's own with the state of the key, where FENCEPOST_TRACE_BAGGAGE is on.
+  "baggage",
 }
 
 local function first(headers, name)

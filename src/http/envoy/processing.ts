@@ -117,7 +117,6 @@ async function serve(
     if (answer === undefined) return trace.ended(undefined)
     if (done.passesOn) exchange.passOn(answer)
     else exchange.replace(answer)
-    trace.ended(answer.status)
     ports.events.publish(
       decidedEvent(answer, {
         entrypoint: 'ext_proc',
@@ -129,6 +128,8 @@ async function serve(
         shownKey: options.rawKeys ? about?.clientKey : undefined,
       }),
     )
+    // After the decision, which is told in the span, and in a log line with its trace.
+    trace.ended(answer.status)
   })
 }
 

@@ -2,13 +2,14 @@
  * Real Envoy with the ext_proc configuration that is shipped, in front of a real sidecar, a real application and real
  * nodes: what the client gets, and what the application is asked to do.
  */
-import { randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { connect } from 'node:http2'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
 import { EXT_PROC, type Gateway, startGateway } from '../../support/gateways.ts'
+import { type OtlpReceiver, startOtlpReceiver } from '../../support/otlp-receiver.ts'
 import { type RedisServers, startRedisServers } from '../../support/redis-servers.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
@@ -17,13 +18,19 @@ let nodes: RedisServers
 let sidecar: Sidecar
 let application: TestApplication
 let envoy: Gateway
+let collector: OtlpReceiver
 
 beforeAll(async () => {
   await fetchProgram('envoy')
+  collector = stack.use(await startOtlpReceiver())
   nodes = stack.use(await startRedisServers(3, { founded: true }))
   application = stack.use(await startApplication())
   sidecar = stack.use(
     await startSidecar({
+      ...collector.env,
+      // Of the other tests' requests none is recorded.
+      FENCEPOST_TRACE_SAMPLE_RATIO: '0',
+      FENCEPOST_TRACE_BAGGAGE: 'on',
       FENCEPOST_REDIS_NODES: nodes.nodesSetting,
       FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:0',
       // A client that bypasses Envoy: one record, whichever way a request comes.
@@ -104,6 +111,33 @@ test('the first request passes with its token, a concurrent duplicate gets 409, 
     text,
   ])
   expect(seen()).toHaveLength(1)
+})
+
+/** Bug: the span of an ext_proc request was over before its decision was told: neither had the other, and its log line no trace_id. */
+test('the request that Envoy shows is a span of its trace, and the application gets trace and state of the key', async () => {
+  const [trace, caller] = [randomBytes(16).toString('hex'), randomBytes(8).toString('hex')]
+  const answer = await post(randomUUID(), {
+    traceparent: `00-${trace}-${caller}-01`,
+    baggage: 'user=7,fencepost.key_state=forged',
+  })
+  expect(answer.status).toBe(201)
+  const span = await collector.until('the span of the request', (spans) =>
+    spans.find(({ traceId, parentSpanId }) => traceId === trace && parentSpanId === caller),
+  )
+  const [request] = seen()
+  const lockId = request!.values('fencepost-lock-id')[0]
+  expect(span.attributes).toMatchObject({
+    'fencepost.entrypoint': 'ext_proc',
+    'fencepost.outcome': 'acquired',
+    'fencepost.lock_id': lockId,
+    'http.response.status_code': 201,
+  })
+  await sidecar.process.line(new RegExp(`"event":"decided".*"lock_id":"${lockId}".*`), {})
+  expect(sidecar.process.output).toMatch(new RegExp(`"trace_id":"${trace}"`))
+  expect(request!.values('traceparent')).toEqual([`00-${trace}-${span.spanId}-01`])
+  expect(request!.values('baggage')).toEqual([
+    `user=7,fencepost.lock_id=${lockId},fencepost.key_hash=${lockId?.slice(0, 16)},fencepost.key_state=claimed`,
+  ])
 })
 
 test('an answer is replayed byte for byte, with each stored header line', async () => {

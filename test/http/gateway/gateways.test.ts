@@ -2,12 +2,13 @@
  * Real gateways, with the configuration that is shipped, in front of a real sidecar, a real application and real nodes:
  * what the client gets, and what the application is asked to do.
  */
-import { randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
 import { type Gateway, type GatewayName, KINDS, startGateway } from '../../support/gateways.ts'
+import { type OtlpReceiver, startOtlpReceiver } from '../../support/otlp-receiver.ts'
 import { openWire } from '../../support/proxy.ts'
 import { type RedisServers, startRedisServers } from '../../support/redis-servers.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
@@ -21,6 +22,17 @@ const HANDS_ON_BODIES: readonly GatewayName[] = ['envoy', 'envoy over gRPC', 'ko
 const REFUSES_LARGE_BODIES: readonly GatewayName[] = ['envoy', 'envoy over gRPC']
 /** When the check over HTTP is answered 5xx, Envoy makes the client's answer itself, without headers. */
 const LOSES_RETRY_AFTER: readonly GatewayName[] = ['envoy']
+/** Its configuration hands on the client's baggage as it is: it would lose it where the check sends none. */
+const KEEPS_BAGGAGE: readonly GatewayName[] = ['caddy']
+/** The entry point of its check, as spans name it. */
+const ENTRYPOINTS: Readonly<Record<GatewayName, string>> = {
+  nginx: 'auth_request',
+  haproxy: 'forward_auth',
+  caddy: 'forward_auth',
+  envoy: 'ext_authz',
+  'envoy over gRPC': 'ext_authz',
+  kong: 'forward_auth',
+}
 /** More than any other test here sends at once. */
 const TENANT_IN_FLIGHT = 8
 
@@ -28,13 +40,19 @@ const stack = new AsyncDisposableStack()
 let nodes: RedisServers
 let sidecar: Sidecar
 let application: TestApplication
+let collector: OtlpReceiver
 const gateways = new Map<GatewayName, Gateway>()
 
 beforeAll(async () => {
   await fetchProgram('envoy')
+  collector = stack.use(await startOtlpReceiver())
   nodes = stack.use(await startRedisServers(3, { founded: true }))
   sidecar = stack.use(
     await startSidecar({
+      ...collector.env,
+      // Of the other tests' requests none is recorded.
+      FENCEPOST_TRACE_SAMPLE_RATIO: '0',
+      FENCEPOST_TRACE_BAGGAGE: 'on',
       FENCEPOST_REDIS_NODES: nodes.nodesSetting,
       FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
       FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:0',
@@ -172,6 +190,29 @@ describe.each(NAMES)('%s', (name) => {
     held.resolve()
     expect((await first).status).toBe(201)
     expect(seen()).toHaveLength(1)
+  })
+
+  test('the check is a span of the request’s trace, and the application gets the state of the key in its baggage', async () => {
+    const [trace, caller] = [randomBytes(16).toString('hex'), randomBytes(8).toString('hex')]
+    const answer = await post(name, randomUUID(), {
+      traceparent: `00-${trace}-${caller}-01`,
+      baggage: 'user=7,fencepost.key_state=forged',
+    })
+    expect(answer.status).toBe(201)
+    const span = await collector.until('the span of the check', (spans) =>
+      spans.find(({ traceId, parentSpanId }) => traceId === trace && parentSpanId === caller),
+    )
+    expect(span.attributes).toMatchObject({
+      'fencepost.entrypoint': ENTRYPOINTS[name],
+      'fencepost.outcome': 'acquired',
+    })
+    const [request] = seen()
+    const lockId = request!.values('fencepost-lock-id')[0]
+    expect(request!.values('baggage')).toEqual([
+      KEEPS_BAGGAGE.includes(name)
+        ? 'user=7,fencepost.key_state=forged'
+        : `user=7,fencepost.lock_id=${lockId},fencepost.key_hash=${lockId?.slice(0, 16)},fencepost.key_state=claimed`,
+    ])
   })
 
   test('the key of another request is refused with 422', async () => {
