@@ -45,8 +45,12 @@ export function answerFor(
     case 'unavailable':
     case 'damaged':
     case 'never_sent':
-    case 'indeterminate':
       return problemAnswer(problemFor(outcome, answerWithinMs), context, STATUS_OF[outcome.kind])
+    case 'indeterminate': {
+      const answer = problemAnswer(problemFor(outcome, answerWithinMs), context, STATUS_OF[outcome.kind])
+      // The application was called under this claim; without one (`fail-open`) there is none to name.
+      return outcome.execution.lockId === '' ? answer : { ...answer, execution: outcome.execution }
+    }
   }
 }
 
