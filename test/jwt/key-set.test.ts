@@ -1,5 +1,5 @@
 /** When the keys of an issuer are fetched, which of them are in force, and what is known while it does not answer. */
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { fetchKeys } from '../../src/jwt/fetch-keys.ts'
 import {
   createKeySet,
@@ -88,6 +88,44 @@ test('a withdrawn key counts no longer than until the next fetch', async () => {
   clock.advance(KEYS_FRESH_MS)
   await verdictOf(keySet, second)
   expect(await verdictOf(keySet, first)).toEqual(REFUSED)
+})
+
+describe('a rotation, step by step', () => {
+  const [OLD, NEW] = ['old', 'new'] as const
+  type Published = readonly (typeof OLD | typeof NEW)[]
+  const SIGNATURE = { kind: 'token_refused', reason: 'has a signature that is not its issuer’s' }
+
+  /** The issuer published the first set when the keys were fetched, and publishes the second from then on. */
+  test.each<
+    [what: string, published: readonly [Published, Published], afterMs: number, by: string, verdict: object]
+  >([
+    ['the old key, nothing has changed', [[OLD], [OLD]], 0, OLD, VERIFIED],
+    ['the new key beside the old one', [[OLD], [OLD, NEW]], KEYS_FETCH_EVERY_MS, NEW, VERIFIED],
+    ['the old key beside the new one', [[OLD], [OLD, NEW]], KEYS_FETCH_EVERY_MS, OLD, VERIFIED],
+    ['the new key instead of the old one', [[OLD], [NEW]], KEYS_FETCH_EVERY_MS, NEW, VERIFIED],
+    ['the new key, sooner than an issuer can bear', [[OLD], [NEW]], KEYS_FETCH_EVERY_MS - 1, NEW, REFUSED],
+    ['the old key, withdrawn, while the keys are fresh', [[OLD], [NEW]], KEYS_FRESH_MS - 1, OLD, VERIFIED],
+    ['a key that was never published', [[OLD], [NEW]], KEYS_FETCH_EVERY_MS, 'stranger', REFUSED],
+  ])('%s', async (_, [before, after], afterMs, by, verdict) => {
+    const keys = { old: first, new: second, stranger: await makeKey('stranger') }
+    issuer.publish(await keySetOf(...before.map((name) => keys[name])))
+    const keySet = open()
+    await keySet.current()
+    issuer.publish(await keySetOf(...after.map((name) => keys[name])))
+    clock.advance(afterMs)
+    expect(await verdictOf(keySet, keys[by as keyof typeof keys])).toEqual(verdict)
+  })
+
+  test('another key under the name of the old one counts from the next fetch on', async () => {
+    const renamed = { ...second, kid: first.kid }
+    const keySet = open()
+    await keySet.current()
+    issuer.publish(await keySetOf(renamed))
+    clock.advance(KEYS_FRESH_MS)
+    expect(await verdictOf(keySet, renamed)).toEqual(SIGNATURE)
+    await eventually('it is fetched', async () => (await verdictOf(keySet, renamed)).kind === 'verified')
+    expect(await verdictOf(keySet, first)).toEqual(SIGNATURE)
+  })
 })
 
 test('tokens that name invented keys fetch no more often than an issuer can bear', async () => {

@@ -3,8 +3,12 @@
  * client is another one. On the proxy, on the reservation API and in the checks of gateways alike.
  */
 import { createHash } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { VerifyToken } from '../../../src/core/request/principal.ts'
+import { createEnvoyCaller, type EnvoyCaller } from '../../../src/http/envoy/caller.ts'
 import { createKeySet } from '../../../src/jwt/key-set.ts'
 import { createTokenVerifier } from '../../../src/jwt/token-verifier.ts'
 import { systemClock } from '../../../src/system/clock.ts'
@@ -12,8 +16,12 @@ import { startApplication, type TestApplication } from '../../support/applicatio
 import { type GatewayListener, startGatewayListener } from '../../support/gateway-listener.ts'
 import { route, startProxy, TEST_SCOPE, type TestProxy } from '../../support/proxy.ts'
 import { startReservationApi, type TestApi } from '../../support/reservation-api.ts'
+import { PATIENT, type Sidecar, startSidecar } from '../../support/sidecar.ts'
 import {
+  AUDIENCE,
+  ISSUER,
   type Key,
+  keySetOf,
   makeKey,
   parsedKeys,
   sign,
@@ -26,11 +34,15 @@ const stack = new AsyncDisposableStack()
 let key: Key
 let rsa: Key
 let stranger: Key
+let withdrawn: Key
 let verifyToken: VerifyToken
 let application: TestApplication
 let proxy: TestProxy
 let gateway: GatewayListener
 let api: TestApi
+/** A whole sidecar, for what Envoy asks over gRPC. */
+let sidecar: Sidecar
+let envoy: EnvoyCaller
 
 const routes = [route({ principal: verifiedBy({}) })]
 
@@ -38,20 +50,40 @@ beforeAll(async () => {
   key = await makeKey('ec')
   rsa = await makeKey('rsa', 'RS256')
   stranger = await makeKey('ec')
+  withdrawn = await makeKey('withdrawn')
   const keySet = createKeySet({
-    initial: await parsedKeys(key, rsa),
+    initial: await parsedKeys(key, rsa, withdrawn),
     clock: systemClock,
     fetchKeys: () => Promise.reject(new Error('there is a file')),
     onChange: () => {},
   })
+  keySet.replace(await parsedKeys(key, rsa))
   verifyToken = createTokenVerifier(() => keySet, systemClock)
   application = stack.use(await startApplication())
   const scope = { ...TEST_SCOPE, verifyToken }
   proxy = stack.use(await startProxy(application.origin, { routes, options: { scope } }))
   gateway = stack.use(await startGatewayListener({ options: { routes, scope } }))
   api = stack.use(await startReservationApi({ options: { routes, principal: scope } }))
+  sidecar = stack.use(await startSidecar(await settingsWith(await keySetOf(key, rsa))))
+  envoy = stack.use(createEnvoyCaller(undefined))
 })
 afterAll(() => stack.disposeAsync())
+
+async function settingsWith(keySet: string): Promise<Record<string, string>> {
+  const folder = mkdtempSync(join(tmpdir(), 'fencepost-tokens-'))
+  stack.defer(() => rmSync(folder, { recursive: true }))
+  const [jwksFile, config] = [join(folder, 'keys.json'), join(folder, 'fencepost.json')]
+  writeFileSync(jwksFile, keySet)
+  const jwt = { issuer: ISSUER, audience: AUDIENCE, jwksFile }
+  const things = { name: 'things', match: { paths: ['/things'] }, mode: 'header', principal: { jwt } }
+  writeFileSync(config, JSON.stringify({ routes: [things] }))
+  return {
+    ...PATIENT,
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_CONFIG: config,
+    FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:0',
+  }
+}
 
 let keys = 0
 const newKey = () => {
@@ -60,6 +92,29 @@ const newKey = () => {
 }
 const nowS = () => Math.floor(Date.now() / 1_000)
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+
+/** Statuses of the three ways that a gateway asks: HTTP, ext_authz over gRPC, ext_proc. */
+async function checkedEverywhere(
+  idempotencyKey: string,
+  headers: Record<string, string>,
+): Promise<readonly number[]> {
+  calls += 1
+  const of = (service: string) => ({
+    id: `call-${calls}`,
+    method: 'POST',
+    path: '/things',
+    host: 'shop',
+    headers: { 'idempotency-key': `${idempotencyKey}-${service}`, ...headers },
+    body: '{}',
+  })
+  const executed = () => ({ status: 201, headers: new Headers(), text: 'executed' })
+  return [
+    await checked(idempotencyKey, headers),
+    (await envoy.check(sidecar.gatewayGrpc, of('ext_authz'), 10_000)).status,
+    (await envoy.process(sidecar.gatewayGrpc, of('ext_proc'), executed, 10_000)).status,
+  ]
+}
+let calls = 0
 
 async function told(idempotencyKey: string, headers: Record<string, string>): Promise<string> {
   const answer = await proxy.post(idempotencyKey, '{}', headers)
@@ -98,7 +153,11 @@ test('a refreshed token must not defeat deduplication', async () => {
   expect(await told(k, bearer(renewed))).toBe('201 replayed')
   expect(await told(k, bearer(await sign(rsa)))).toBe('201 replayed')
 
-  expect([await checked(k, bearer(first)), await checked(k, bearer(renewed))]).toEqual([200, 409])
+  expect(await checkedEverywhere(k, bearer(first))).toEqual([200, 200, 201])
+  // Of ext_proc the answer is recorded, and replayed.
+  expect(await checkedEverywhere(k, bearer(renewed))).toEqual([409, 409, 201])
+  const mallorys = bearer(await sign(key, { sub: 'mallory' }))
+  expect(await checkedEverywhere(k, mallorys)).toEqual([200, 200, 201])
   expect(await reserved('a', k, bearer(first))).toBe(201)
   expect(await reserved('b', k, bearer(renewed))).toBe('409 reservation-conflict')
 })
@@ -132,6 +191,11 @@ const INVALID: readonly Invalid[] = [
       return unsigned(await sign(key), JSON.parse(Buffer.from(head, 'base64url').toString()), signature)
     },
     'has a signature that is not its issuer’s',
+  ],
+  [
+    'a token of a key that its issuer has withdrawn',
+    () => sign(withdrawn),
+    'is signed with a key that is none of its issuer’s',
   ],
   ['an expired token', () => sign(key, { exp: nowS() - 60 }), 'is expired'],
   ['a token that never ends', () => sign(key, { exp: undefined }), 'has no claim exp'],
@@ -190,7 +254,9 @@ test.each(INVALID)('%s is refused everywhere, and reads no answer', async (_what
     })
   }
   expect(application.seen.length - seen).toBe(1)
-  expect(await checked(newKey(), bearer(token))).toBe(401)
+  // Of the key of the claimed client, too.
+  for (const checkedKey of [newKey(), k])
+    expect(await checkedEverywhere(checkedKey, bearer(token))).toEqual([401, 401, 401])
   expect(await reserved('s', newKey(), bearer(token))).toBe('401 token-invalid')
 })
 
