@@ -5,10 +5,13 @@ import { openStack, type Stack } from '../../src/app/stack.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { createBackground } from '../../src/core/background.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
+import type { RecordNode } from '../../src/core/ports.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
+import { startApplication } from '../support/application.ts'
 import { eventually } from '../support/eventually.ts'
 import { type RunningClock, runningClock } from '../support/held-clock.ts'
+import { route, startProxy } from '../support/proxy.ts'
 import { fingerprintOf, keyOf } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
@@ -19,18 +22,18 @@ const LATE_MS = 30
 /** For measuring alone: the nodes’ clocks do not stop with this process. */
 let clock: RunningClock
 let servers: RedisServers
-let nodes: OpenNodes
-let stack: Stack
+let sidecar: Opened
 const events: CoreEvent[] = []
 
-beforeAll(async () => {
-  clock = runningClock()
-  servers = await startRedisServers(5, { founded: true })
+type Opened = { readonly nodes: OpenNodes; readonly stack: Stack }
+
+async function opened(env: Readonly<Record<string, string>>): Promise<Opened> {
   const loaded = loadConfig(
     {
       FENCEPOST_REDIS_NODES: servers.nodesSetting,
       FENCEPOST_PROXY_LISTEN: 'off',
       FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
+      ...env,
     },
     () => '',
   )
@@ -40,22 +43,33 @@ beforeAll(async () => {
     random: systemRandom,
     events: { publish: (event: CoreEvent) => void events.push(event) },
   }
-  nodes = await openNodes(loaded.config, systemClock, systemRandom, outside.events)
+  const nodes = await openNodes(loaded.config, systemClock, systemRandom, outside.events)
   const lateClaims = createBackground(Number.POSITIVE_INFINITY, (cause) => {
     throw cause
   })
-  stack = openStack(loaded.config, nodes, { ...outside, tracedNode: (node) => node, required: 3, lateClaims })
+  const ports = { ...outside, tracedNode: (node: RecordNode) => node, required: 3, lateClaims }
+  return { nodes, stack: openStack(loaded.config, nodes, ports) }
+}
+
+async function close({ nodes, stack }: Opened): Promise<void> {
+  stack[Symbol.dispose]()
+  await nodes[Symbol.asyncDispose]()
+}
+
+beforeAll(async () => {
+  clock = runningClock()
+  servers = await startRedisServers(5, { founded: true })
+  sidecar = await opened({})
 })
 afterAll(async () => {
   for (const index of [0, 1, 2]) servers.resume(index)
-  stack[Symbol.dispose]()
-  await nodes[Symbol.asyncDispose]()
+  await close(sidecar)
   await servers[Symbol.asyncDispose]()
   clock[Symbol.dispose]()
 })
 
 const claim = (name: string) =>
-  stack.leases.claim({
+  sidecar.stack.leases.claim({
     key: keyOf(name),
     fingerprint: fingerprintOf(name),
     leaseMs: 30_000,
@@ -82,4 +96,38 @@ test('with three of five nodes hung, every refusal comes within the budget, befo
 test('what the nodes grant after the refusal is withdrawn when they go on', async () => {
   for (const index of [0, 1, 2]) servers.resume(index)
   await eventually('the key is free', async () => (await claim('hung-0')).kind === 'granted')
+})
+
+/** A round on hung nodes takes this long, and so does withdrawing it: far longer than a busy machine delays an answer. */
+const ROUND_MS = 1_500
+const ANSWERED_LATE_MS = 400
+
+test('a client of the proxy is refused within the budget from its first request on, and again when the nodes went on', async () => {
+  const patient = await opened({ FENCEPOST_NODE_DEADLINE: `${ROUND_MS}ms`, FENCEPOST_CLAIM_BUDGET: '4s' })
+  await using owned = new AsyncDisposableStack()
+  owned.defer(async () => {
+    for (const index of [0, 1, 2]) servers.resume(index)
+    await close(patient)
+  })
+  const application = owned.use(await startApplication())
+  const proxyWith = (budgetMs: number) =>
+    startProxy(application.origin, { leases: patient.stack.leases, routes: [route({ budgetMs })] })
+  const [proxy, unhurried] = [owned.use(await proxyWith(BUDGET_MS)), owned.use(await proxyWith(4_000))]
+  for (const round of [1, 2]) {
+    for (const index of [0, 1, 2]) servers.resume(index)
+    await eventually(
+      'a request is executed, and no breaker is open',
+      async () => (await unhurried.post(crypto.randomUUID())).status === 201,
+    )
+    const executed = application.seen.length
+    for (const index of [0, 1, 2]) servers.pause(index)
+    for (let n = 0; n < 3; n += 1) {
+      const startedMs = clock.monoMs()
+      const answer = await proxy.post(`hung-${round}-${n}`)
+      const tookMs = clock.monoMs() - startedMs
+      expect([answer.status, await answer.json()]).toMatchObject([503, { code: 'quorum-unavailable' }])
+      expect(tookMs).toBeLessThan(BUDGET_MS + ANSWERED_LATE_MS)
+    }
+    expect(application.seen.length).toBe(executed)
+  }
 })

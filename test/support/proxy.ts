@@ -12,6 +12,7 @@ import { createLeases } from '../../src/core/claims/leases.ts'
 import { shareLeases } from '../../src/core/claims/shared-leases.ts'
 import type { Clock } from '../../src/core/clock.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
+import type { Leases } from '../../src/core/ports.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import type { ProtectedRoute, Route } from '../../src/core/routes/route.ts'
 import { UNTRACED } from '../../src/core/tracing.ts'
@@ -65,6 +66,8 @@ export type TestProxyOptions = {
   readonly options?: Partial<Omit<ProxyOptions, 'limits' | 'routes'>>
   /** Sidecars that share nodes form one cluster. */
   readonly nodes?: readonly StoppableNode[]
+  /** Instead of leases on these nodes. */
+  readonly leases?: Leases
   readonly bodyIdleMs?: number
   /** Default: beyond the reach of a test that is not about it. */
   readonly bodyMemoryBytes?: number
@@ -103,7 +106,9 @@ export async function startProxy(
   const events = { publish: (event: CoreEvent) => void (given.keepEvents !== false && published.push(event)) }
   const nodes = given.nodes ?? createEmbeddedNodes(5, clock, 10_000, events)
   const leases = shareLeases({
-    leases: createLeases({ quorum: createRedlockQuorum({ nodes, clock, events }), clock, random, events }),
+    leases:
+      given.leases ??
+      createLeases({ quorum: createRedlockQuorum({ nodes, clock, events }), clock, random, events }),
     clock,
     events,
     outcomeBytesMax: given.outcomeBytesMax ?? 0,
