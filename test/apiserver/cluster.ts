@@ -132,6 +132,11 @@ export class Cluster {
       throw new Error(`the pod was not refused for what it is: ${told}`)
   }
 
+  /** As it is from now on. */
+  async put(manifest: Manifest): Promise<void> {
+    await this.#kubectl(['apply', '-f', '-'], JSON.stringify(manifest))
+  }
+
   async label(namespace: string, label: string): Promise<void> {
     await this.#kubectl(['label', 'namespace', namespace, label])
   }

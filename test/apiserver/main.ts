@@ -1,7 +1,7 @@
 /**
  * `npm run campaign -- apiserver`: every mode of the chart is installed, tested and upgraded on a real API server of
  * Kubernetes, and every folder of deploy/k8s applied to it, in namespaces that enforce Pod Security "restricted";
- * the policies that add the sidecar, and that demand it, get pods of every kind.
+ * upgrades replace pods where the nodes that they are given have changed; the policies that add the sidecar, and that demand it, get pods of every kind.
  *
  * There is no kubelet: that pods may run is shown by the API server admitting one from each workload's template. Not in
  * the suite, because building the server takes minutes where it is not in the cache. One line a check, the last line is
@@ -14,6 +14,7 @@ import { basename, join } from 'node:path'
 import { fetchProgram } from '../support/fetched-programs.ts'
 import { checkAdmission } from './admission.ts'
 import { Cluster } from './cluster.ts'
+import { checkGiven } from './given.ts'
 import { checkInjection } from './injection.ts'
 import { buildPrograms, KUBERNETES } from './programs.ts'
 import { startApiServer } from './server.ts'
@@ -62,6 +63,7 @@ for (const values of globSync(join(charts, 'fencepost/ci/*-values.yaml')).sort()
   await installed(cluster, join(charts, 'fencepost'), values, basename(values, '-values.yaml'))
 await installed(cluster, join(charts, 'example'), undefined, 'library')
 
+await checkGiven(cluster, join(charts, 'fencepost'), check)
 const secured = join(charts, 'fencepost/ci/bundled-tls-acl-values.yaml')
 await checkInjection(cluster, join(charts, 'fencepost'), secured, check)
 

@@ -4,11 +4,14 @@
  */
 
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { connect } from 'node:tls'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Load } from '../rolling/load.ts'
 import { type Authority, makeAuthority, type Signed } from '../support/certificates.ts'
 import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
@@ -88,9 +91,9 @@ function client(node: Node, username: string, password: string): Redis {
   return redis
 }
 
-async function status(): Promise<{ name: string; state: string }[]> {
+async function status(env = settings): Promise<{ name: string; state: string }[]> {
   const looking = new TestProcess(process.execPath, [MAIN_PROGRAM, 'nodes', 'status', '--json'], {
-    env: settings,
+    env,
   })
   await looking.exited
   return (JSON.parse(looking.output) as { nodes: { name: string; state: string }[] }).nodes
@@ -219,6 +222,70 @@ test('without TLS there is no answer', async () => {
   await expect(redis.ping()).rejects.toThrow()
   redis.disconnect()
 })
+
+/** docs/operations/deploy.md, "Upgrading and rotating", as `helm upgrade` does it: the StatefulSet replaces a node when the last one votes. */
+test('certificates and password change one node after another under load: no request fails, and the old ones are over', {
+  timeout: 180_000,
+}, async () => {
+  const [old, next] = ['replace-this-password', 'the-password-from-now-on']
+  const roll = async (passwords: string, env: Record<string, string>) => {
+    for (const [index, node] of nodes.slice(0, NODES).entries()) {
+      await node.process.end({ signal: 'SIGTERM' })
+      await writeFile(
+        join(node.folder, 'redis.conf'),
+        await configured(node.folder, node.port, authority.sign(`renewed-${index}`)),
+      )
+      const users = await readFile(join(shipped, 'users.acl.example'), 'utf8')
+      await writeFile(
+        join(node.folder, 'users.acl'),
+        `${users.trimEnd().replace(`>${old}`, passwords)}\n${LOOKING}\n`,
+      )
+      node.process = await serve(node.folder)
+      await eventually(
+        'all nodes vote',
+        async () => (await status(env)).every(({ state }) => state === 'voting'),
+        { withinMs: 40_000 },
+      )
+    }
+  }
+  const renewed = { ...settings, FENCEPOST_REDIS_PASSWORD_FILE: join(folder, 'next-password') }
+  await writeFile(renewed.FENCEPOST_REDIS_PASSWORD_FILE, `${next}\n`)
+
+  await using before = new Load([sidecar.proxy])
+  await roll(`>${old} >${next}`, settings)
+  await using successor = await startSidecar(renewed)
+  await before.stop()
+  await sidecar.process.end()
+  await using after = new Load([successor.proxy])
+  await roll(`>${next}`, renewed)
+  await after.stop()
+
+  for (const { sent, keys } of [before, after]) {
+    expect([sent.failures, keys.length > 0]).toEqual([[], true])
+    expect(keys.filter((key) => application.of(key).length !== 1)).toEqual([])
+  }
+  const [first = ''] = before.keys
+  const again = await fetch(`${successor.proxy}/payments`, {
+    method: 'POST',
+    headers: { 'idempotency-key': first, 'content-type': 'application/json' },
+    body: '{"amount":1}',
+  })
+  expect(again.headers.get('idempotency-status')).toBe('replayed')
+  for (const [index, node] of nodes.slice(0, NODES).entries()) {
+    expect(await commonNameOf(node)).toBe(`renewed-${index}`)
+    const late = client(node, 'fencepost', old)
+    await expect(late.get('dedup:a')).rejects.toThrow(/WRONGPASS|NOAUTH/)
+    late.disconnect()
+  }
+})
+
+async function commonNameOf({ port }: Node): Promise<string> {
+  const socket = connect({ port, host: '127.0.0.1', ca: authority.ca() })
+  await once(socket, 'secureConnect')
+  const { subject } = socket.getPeerCertificate()
+  socket.destroy()
+  return String(subject.CN)
+}
 
 /**
  * Bug: with `user default off` alone a node forgot at a restart what a script had written in more than one write: the file has it as a
