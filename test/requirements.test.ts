@@ -61,6 +61,7 @@ const commands = [
   ...Object.keys(
     (JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { scripts: object }).scripts,
   ),
+  ...(existsSync(join(root, 'test/apiserver/main.ts')) ? ['campaign apiserver'] : []),
   ...['locks', 'proxy', 'idempotency', 'saga-relay', 'lease-profiles'].flatMap((name) =>
     existsSync(join(root, `bench/${name}.ts`)) ? [`bench ${name}`] : [],
   ),
