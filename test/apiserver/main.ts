@@ -11,6 +11,7 @@ import { globSync } from 'node:fs'
 import { cp, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
+import { endInTime } from '../support/end-of-program.ts'
 import { fetchProgram } from '../support/fetched-programs.ts'
 import { checkAdmission } from './admission.ts'
 import { Cluster } from './cluster.ts'
@@ -76,3 +77,4 @@ for (const folder of ['nodes', 'nodes-tls-acl', 'example']) {
 await checkAdmission(cluster, join(root, 'deploy/k8s/admission'), check)
 console.log(JSON.stringify({ kubernetes: KUBERNETES, checks, refused: failures }))
 process.exitCode = failures.length === 0 && checks > 0 ? 0 : 1
+endInTime()

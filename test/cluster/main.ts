@@ -10,6 +10,7 @@
  * Needs root, cgroups and some packages of Debian; says what is missing and ends with 1 where it can't run.
  */
 import { parseArgs } from 'node:util'
+import { endInTime } from '../support/end-of-program.ts'
 import { startCluster } from './cluster.ts'
 import { writePage } from './page.ts'
 import { Release } from './release.ts'
@@ -60,3 +61,4 @@ async function untilInterrupted(inNetwork: readonly string[]): Promise<void> {
 }
 
 process.exitCode = await main()
+endInTime()

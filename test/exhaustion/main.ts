@@ -12,6 +12,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { endInTime } from '../support/end-of-program.ts'
 import { CASES } from './cases.ts'
 import { plot } from './plot.ts'
 import { type CaseReport, runCase } from './run.ts'
@@ -56,3 +57,4 @@ console.log(
   }),
 )
 process.exitCode = grown.length === 0 && reports.length > 0 ? 0 : 1
+endInTime()

@@ -16,11 +16,11 @@
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
+import { endInTime } from '../support/end-of-program.ts'
 import { reportAsJson, reportAsText } from './report.ts'
 import { runFaults } from './run.ts'
 import { timeline } from './timeline.ts'
 
-const END_WITHIN_MS = 10_000
 const FOLDER = '.tmp/faults'
 
 const { values } = parseArgs({
@@ -69,14 +69,6 @@ async function main(): Promise<number> {
   console.log(text)
   if (report.violations.length > 0) return 1
   return report.invalid.length > 0 ? 2 : 0
-}
-
-/** All is reported and disposed of: a handle that keeps the process alive now is a bug, which is named. */
-function endInTime(): void {
-  setTimeout(() => {
-    console.error(`still open ${END_WITHIN_MS / 1_000} s after the report:`, process.getActiveResourcesInfo())
-    process.exit(process.exitCode === 0 ? 3 : process.exitCode)
-  }, END_WITHIN_MS).unref()
 }
 
 /** The commit that was run, or `unknown` where there is no repository. */

@@ -10,6 +10,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
+import { endInTime } from '../support/end-of-program.ts'
 import { seededRandom } from '../support/seeded-random.ts'
 import { fuzzAnswers } from './answers.ts'
 import { fuzzCalls } from './calls.ts'
@@ -28,6 +29,7 @@ const { values } = parseArgs({
 const AT_ONCE = 400
 
 process.exitCode = await main(Number(values.requests), seedFrom(values.seed))
+endInTime()
 
 async function main(requests: number, seed: number): Promise<number> {
   if (!Number.isSafeInteger(requests) || requests < 10 || !Number.isSafeInteger(seed)) {

@@ -7,6 +7,7 @@
  * The last line is JSON; ends with 1 where a request failed or was executed twice.
  */
 import { parseArgs } from 'node:util'
+import { endInTime } from '../support/end-of-program.ts'
 import { roll } from './run.ts'
 import { PATIENT, QUICK } from './settings.ts'
 
@@ -30,3 +31,4 @@ console.log(
   }),
 )
 process.exitCode = failures.length === 0 && report.executedTwice.length === 0 ? 0 : 1
+endInTime()

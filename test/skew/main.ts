@@ -11,6 +11,7 @@
 import { mkdirSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { treeSidecar } from '../support/bundled-sidecar.ts'
+import { endInTime } from '../support/end-of-program.ts'
 import { compareVersions } from './compare.ts'
 import { earlierBuild } from './earlier-version.ts'
 
@@ -26,6 +27,7 @@ const { values } = parseArgs({
 
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
 process.exitCode = await main()
+endInTime()
 
 async function main(): Promise<number> {
   const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed)

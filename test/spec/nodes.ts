@@ -10,6 +10,7 @@
 import { registerHooks } from 'node:module'
 import { parseArgs } from 'node:util'
 import { MUTANTS } from '../faults/mutants.ts'
+import { endInTime } from '../support/end-of-program.ts'
 import { rejectedOf } from './accepted.ts'
 
 const { values } = parseArgs({ options: { mutant: { type: 'string' } } })
@@ -33,6 +34,7 @@ console.log(
   }),
 )
 process.exitCode = rejected === undefined ? 0 : 1
+endInTime()
 
 /** The script is assembled from several files, and changed there. */
 function breakScript(name: string): void {
