@@ -1,5 +1,5 @@
 /**
- * A thread of a campaign: runs the histories of its seeds, one after the other, up to the first that breaks a promise.
+ * A thread of a campaign: runs the histories of its seeds, one after the other, until as many broke a promise as are asked for.
  * A history is drawn from its seed alone, so it is the same in every thread.
  */
 
@@ -9,7 +9,11 @@ import type { Sight } from './history.ts'
 
 export const WORKER_URL = new URL(import.meta.url)
 
-export type WorkerSetting = { readonly mutant: string | undefined; readonly only: string | undefined }
+export type WorkerSetting = {
+  readonly mutant: string | undefined
+  readonly only: string | undefined
+  readonly failuresMax: number
+}
 
 export type Share = {
   /** How many histories of the campaign precede this share. */
@@ -20,15 +24,16 @@ export type Share = {
 
 export type ShareDone = {
   readonly at: number
-  /** Up to the failure, where there is one. */
+  /** Up to the last failure that is asked for, where it comes to that. */
   readonly histories: number
   readonly seen: readonly (readonly [Sight, number])[]
-  readonly failure: Failure | undefined
+  readonly failures: readonly Failure[]
 }
 
 if (!isMainThread && parentPort !== null) await work(parentPort, workerData as WorkerSetting)
 
-async function work(port: NonNullable<typeof parentPort>, { mutant, only }: WorkerSetting): Promise<void> {
+async function work(port: NonNullable<typeof parentPort>, setting: WorkerSetting): Promise<void> {
+  const { mutant, only, failuresMax } = setting
   // A vote against is an exception to redlock: its stack would take most of the time of a history.
   Error.stackTraceLimit = 0
   // A mutant is made while its module is loaded.
@@ -39,13 +44,14 @@ async function work(port: NonNullable<typeof parentPort>, { mutant, only }: Work
 
   async function runShare({ at, from, histories }: Share): Promise<ShareDone> {
     const seen = new Map<Sight, number>()
+    const failures: Failure[] = []
     for (let done = 0; done < histories; done += 1) {
       const seed = from + done
       const { violations, seen: sights } = await runHistory(planOf(seed, only))
       for (const [sight, count] of sights) seen.set(sight, (seen.get(sight) ?? 0) + count)
-      if (violations.length > 0)
-        return { at, histories: done + 1, seen: [...seen], failure: { seed, violations } }
+      if (violations.length > 0) failures.push({ seed, violations })
+      if (failures.length >= failuresMax) return { at, histories: done + 1, seen: [...seen], failures }
     }
-    return { at, histories, seen: [...seen], failure: undefined }
+    return { at, histories, seen: [...seen], failures }
   }
 }

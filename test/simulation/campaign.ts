@@ -1,9 +1,9 @@
 /**
- * Many histories over some workers: the sights of all of them, and the smallest seed that broke a promise.
+ * Many histories over some workers: the sights of all of them, and the smallest seeds that broke a promise.
  *
  * Owns the shares: each worker gets the next few seeds when it has done the last ones, and the results are merged in
- * the order of the seeds. So the report is the same whatever the number of workers, a failure included: histories
- * beyond the first failing seed are left out.
+ * the order of the seeds. So the report is the same whatever the number of workers, failures included: histories beyond
+ * the last failing seed that is asked for are left out.
  */
 
 import { Worker } from 'node:worker_threads'
@@ -15,7 +15,7 @@ export type Failure = { readonly seed: number; readonly violations: readonly Vio
 export type Report = {
   readonly histories: number
   readonly seen: ReadonlyMap<Sight, number>
-  readonly failure: Failure | undefined
+  readonly failures: readonly Failure[]
   readonly tookMs: number
 }
 
@@ -27,6 +27,8 @@ export type CampaignOptions = {
   /** The only situation that plans follow. */
   readonly only?: string | undefined
   readonly withinMs: number
+  /** It ends at so many failures; the default is the first. */
+  readonly failuresMax?: number | undefined
   readonly onProgress: (report: Report) => void
 }
 
@@ -35,17 +37,16 @@ const SHARE = 100
 
 const PROGRESS_EVERY = 2_000
 
-/** Ends at the first failure. */
 export async function campaign(options: CampaignOptions): Promise<Report> {
-  const { from, histories, withinMs, onProgress } = options
+  const { from, histories, withinMs, failuresMax = 1, onProgress } = options
   const startedMs = performance.now()
   const seen = new Map<Sight, number>()
   const done = new Map<number, ShareDone>()
   let [handedOut, counted] = [0, 0]
-  let failure: Failure | undefined
+  const failures: Failure[] = []
   /** No history beyond it counts. */
   let end = histories
-  const report = (): Report => ({ histories: counted, seen, failure, tookMs: performance.now() - startedMs })
+  const report = (): Report => ({ histories: counted, seen, failures, tookMs: performance.now() - startedMs })
 
   function nextShare(): Share | undefined {
     if (performance.now() - startedMs > withinMs) end = Math.min(end, handedOut)
@@ -57,22 +58,24 @@ export async function campaign(options: CampaignOptions): Promise<Report> {
 
   function take(share: ShareDone): void {
     done.set(share.at, share)
-    if (share.failure !== undefined) end = Math.min(end, share.at + share.histories)
+    // It alone has as many as are asked for, so that nothing beyond it is needed.
+    if (share.failures.length >= failuresMax) end = Math.min(end, share.at + share.histories)
     for (
       let next = done.get(counted);
-      next !== undefined && failure === undefined;
+      next !== undefined && failures.length < failuresMax;
       next = done.get(counted)
     ) {
       done.delete(counted)
       for (const [sight, count] of next.seen) seen.set(sight, (seen.get(sight) ?? 0) + count)
       const before = counted
       counted += next.histories
-      failure = next.failure
+      failures.push(...next.failures)
+      if (failures.length >= failuresMax) end = Math.min(end, counted)
       if (Math.floor(counted / PROGRESS_EVERY) > Math.floor(before / PROGRESS_EVERY)) onProgress(report())
     }
   }
 
-  const setting: WorkerSetting = { mutant: options.mutant, only: options.only }
+  const setting: WorkerSetting = { mutant: options.mutant, only: options.only, failuresMax }
   const workers = Array.from(
     { length: options.workers },
     () => new Worker(WORKER_URL, { workerData: setting }),

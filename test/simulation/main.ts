@@ -3,6 +3,7 @@
  *
  *   --histories N      so many (default 20000), each from its own seed, beginning with --from (default 1)
  *   --workers N        over so many threads (default: one a core, at most 4); the report is the same whatever their number
+ *   --failures N       goes on until so many histories broke a promise, and names them all (default 1)
  *   --minutes M        ends after so long, with what was run until then
  *   --seed N           one history, with everything that happened in it
  *   --plan FILE        one history of a plan kept as JSON: what a failing campaign prints
@@ -15,7 +16,7 @@
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'
-import type { Report } from './campaign.ts'
+import type { Failure, Report } from './campaign.ts'
 import type { Violation } from './history.ts'
 import { breakWith } from './mutants.ts'
 import type { Plan } from './plan.ts'
@@ -30,6 +31,7 @@ const { values } = parseArgs({
     histories: { type: 'string', default: '20000' },
     from: { type: 'string', default: '1' },
     workers: { type: 'string', default: String(Math.min(WORKERS_MAX, availableParallelism())) },
+    failures: { type: 'string', default: '1' },
     minutes: { type: 'string' },
     seed: { type: 'string' },
     plan: { type: 'string' },
@@ -73,33 +75,43 @@ async function many(from: number, histories: number): Promise<number> {
     mutant,
     only,
     withinMs,
+    failuresMax: Math.max(1, whole('failures', values.failures)),
     onProgress: tellProgress,
   })
   for (const sight of SIGHTS) console.log(`${sight.padEnd(30)} ${report.seen.get(sight) ?? 0}`)
-  const { failure, tookMs } = report
-  const never = failure === undefined && only === undefined ? unseen(report) : []
-  if (failure !== undefined) {
-    tellViolations(failure.violations)
-    const { plan, runs } = await shrink(planOf(failure.seed, only), new Set(namesOf(failure.violations)))
-    const { operations, faults } = planOf(failure.seed, only)
-    console.log(`${JSON.stringify(plan, undefined, 1)}
-seed ${failure.seed}: npm run simulate -- --seed ${failure.seed}${only === undefined ? '' : ` --only ${only}`}
-above: made smaller in ${runs} runs, from ${operations.length} operations and ${faults.length} faults to \
-${plan.operations.length} and ${plan.faults.length}; keep it in a file and replay it with --plan`)
-  } else if (never.length > 0) {
-    console.log(`invalid: never seen: ${never.join(', ')}`)
+  const { failures, tookMs } = report
+  const [first] = failures
+  const never = first === undefined && only === undefined ? unseen(report) : []
+  for (const { seed, violations } of failures) {
+    console.log(
+      `seed ${seed}: npm run simulate -- --seed ${seed}${only === undefined ? '' : ` --only ${only}`}`,
+    )
+    tellViolations(violations)
   }
+  if (first !== undefined) await tellSmallest(first)
+  else if (never.length > 0) console.log(`invalid: never seen: ${never.join(', ')}`)
   console.log(
     JSON.stringify({
       from,
       histories: report.histories,
       tookMs: Math.round(tookMs),
-      seed: failure?.seed ?? null,
-      broken: namesOf(failure?.violations ?? []),
+      seed: first?.seed ?? null,
+      seeds: failures.map(({ seed }) => seed),
+      broken: namesOf(first?.violations ?? []),
       unseen: never,
     }),
   )
-  return failure !== undefined ? 1 : never.length > 0 ? 2 : 0
+  return first !== undefined ? 1 : never.length > 0 ? 2 : 0
+}
+
+/** The plan of a failure, made as small as it can be while the same promises are broken. */
+async function tellSmallest({ seed, violations }: Failure): Promise<void> {
+  const { only } = values
+  const { plan, runs } = await shrink(planOf(seed, only), new Set(namesOf(violations)))
+  const { operations, faults } = planOf(seed, only)
+  console.log(`${JSON.stringify(plan, undefined, 1)}
+above: seed ${seed}, made smaller in ${runs} runs, from ${operations.length} operations and ${faults.length} faults to \
+${plan.operations.length} and ${plan.faults.length}; keep it in a file and replay it with --plan`)
 }
 
 function tellViolations(violations: readonly Violation[]): void {
@@ -112,8 +124,9 @@ function namesOf(violations: readonly Violation[]): readonly string[] {
   return [...new Set(violations.map(({ invariant }) => invariant))]
 }
 
-function tellProgress({ histories, tookMs }: Report): void {
-  console.error(`${histories} histories, ${(histories / (tookMs / 1_000)).toFixed(0)} a second`)
+function tellProgress({ histories, failures, tookMs }: Report): void {
+  const broken = failures.length === 0 ? '' : `, broken by ${failures.map(({ seed }) => seed).join(', ')}`
+  console.error(`${histories} histories, ${(histories / (tookMs / 1_000)).toFixed(0)} a second${broken}`)
 }
 
 function whole(name: string, text: string): number {

@@ -24,7 +24,8 @@ describe('the simulation', () => {
 
   test('the report is the same whatever the number of workers, broken promises included', async () => {
     const broken = ['--mutant', 'minority-outcome-shown']
-    for (const asked of [['--histories', '450'], broken]) {
+    const several = [...broken, '--failures', '3', '--histories', '1000']
+    for (const asked of [['--histories', '450'], broken, several]) {
       const [one, three] = await Promise.all([
         simulate(...asked, '--workers', '1'),
         simulate(...asked, '--workers', '3'),
@@ -32,6 +33,16 @@ describe('the simulation', () => {
       const saidOf = ({ stdout }: { stdout: string }) => stdout.replace(/"tookMs":\d+/, '')
       expect(saidOf(three)).toBe(saidOf(one))
     }
+  })
+
+  test('asked for several failures, a campaign goes on and names each of their seeds', async () => {
+    const broken = ['--mutant', 'claim-over-live-lease', '--histories', '500']
+    const [one, three] = await Promise.all([simulate(...broken), simulate(...broken, '--failures', '3')])
+    const seeds = three.last.seeds as readonly number[]
+    expect(one.last.seeds).toEqual([one.last.seed])
+    expect(seeds.length).toBeGreaterThanOrEqual(3)
+    expect(seeds[0]).toBe(one.last.seed)
+    for (const seed of seeds) expect(three.stdout).toMatch(new RegExp(`^seed ${seed}: npm run simulate`, 'm'))
   })
 
   test('a failing history is made smaller, and the smaller plan fails again when it is replayed', async () => {

@@ -140,14 +140,21 @@ export class World {
   /**
    * A lease that was over by a clock that ran ahead is not over by the corrected one. Where that happens to a majority
    * at once, the key of a dead holder is blocked until the lease is over again: for as long as the clocks had been
-   * wrong.
+   * wrong. On fewer nodes it blocks a key only together with copies on nodes that are enrolled meanwhile, because their
+   * clocks were corrected, too; no copy lasts longer than the longest lease.
    */
   #revivedLeasesMs(): number {
     const groups = [...Map.groupBy(this.nodes, (node) => this.#groupOf(node)[0]).values()]
-    const setBack = groups
-      .map((group) => group.filter(({ index }) => this.isStepped(index)))
-      .filter((nodes) => nodes.length >= majorityOf(this.plan.nodeCount))
-    return Math.max(0, ...setBack.flat().map((node) => node.longestLeaseMs()))
+    const setBack = groups.map((group) => group.filter(({ index }) => this.isStepped(index)))
+    return Math.max(
+      0,
+      ...setBack.map((nodes) => {
+        const revivedMs = Math.max(0, ...nodes.map((node) => node.longestLeaseMs()))
+        return nodes.length >= majorityOf(this.plan.nodeCount)
+          ? revivedMs
+          : Math.min(revivedMs, LONGEST_LEASE_MS)
+      }),
+    )
   }
 
   /** To correct a node's clock is to step it: under a lease that would be a fault of the world itself. */
