@@ -328,6 +328,26 @@ describe('executions', () => {
       'interval-overlap',
     ],
     [
+      'a second one after its claim was forgotten on the way to the application',
+      () => [[e(1, 30, 34), e(2, 50, 60)], d('forget', 'live', [10, 20], { token: 1 })],
+      '',
+    ],
+    [
+      'a second one after its claim was ended on the way to the application',
+      () => [[e(1, 30, 34), e(2, 50, 60, { attempt: 2 })], d('end', 'live', [10, 20], { token: 1 })],
+      '',
+    ],
+    [
+      'the same, and attempt 1',
+      () => [[e(1, 30, 34), e(2, 50, 60)], d('end', 'live', [10, 20], { token: 1 })],
+      'counting',
+    ],
+    [
+      'a second one after an earlier claim was forgotten',
+      () => [[e(2, 30, 34), e(3, 50, 60)], d('forget', 'live', [10, 20], { token: 1 })],
+      'counting',
+    ],
+    [
       'a second one after an answer by hand',
       () => [[e(1, 0, 4), e(2, 50, 60)], d('complete', 'completed', [10, 20])],
       'counting',

@@ -85,7 +85,10 @@ function causeOf(
   return during === undefined ? undefined : `${during.id} ${during.what}`
 }
 
-/** A forgotten request is executed as a first attempt again; one whose claim was ended as a further one. */
+/**
+ * A forgotten request is executed as a first attempt again; one whose claim was ended as a further one. The earlier request
+ * may have been on its way to the application when its claim was decided about, and have arrived after the decision.
+ */
 function decisionBetween(
   earlier: Execution,
   later: Execution,
@@ -94,10 +97,15 @@ function decisionBetween(
   const newer = later.token > earlier.token ? later : earlier
   const cause = decisions.find(
     (one) =>
-      mayFallBetween(one, earlier.startMs, later.startMs) &&
+      (mayFallBetween(one, earlier.startMs, later.startMs) ||
+        (concernsClaimOf(one, earlier) && one.startMs <= later.startMs)) &&
       (one.f === 'operator-forget' || (one.was === 'live' && newer.attempt >= 2)),
   )
   return cause === undefined ? undefined : `an operator's decision: ${cause.f.slice('operator-'.length)}`
+}
+
+function concernsClaimOf({ was, token }: Decision, execution: Execution): boolean {
+  return was === 'live' && token === execution.token
 }
 
 function overlaps(earlier: Execution, later: Execution): boolean {
