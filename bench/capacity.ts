@@ -2,14 +2,16 @@
  * How much load five nodes carry, computed from measurements made here, and checked by a simulation of a hundred
  * sidecars.
  *
- *     npm run bench -- capacity [price of a vCPU-hour, default 0.04]
+ *     npm run bench -- capacity [price of a vCPU-hour, default 0.04] [--idle-sidecars 100] [--only-idle]
  *
  * Measured: processor time of a node for one claim and its completion and for a replay, of the sidecar for a protected
  * request, and memory of a record. Computed: requests a second at which a node is busy for 70 %, sidecars for them, how
  * many the memory of a node carries for a day, and what a million requests cost. Simulated: the production core of a
  * hundred sidecars on a virtual clock, whose nodes serve one command at a time for the measured time: whether they
- * carry the computed rate, and what happens beyond it.
+ * carry the computed rate, and what happens beyond it. At last a fleet of idle sidecars, real but for their listeners: what each costs
+ * every node, and so what a thousand do. Take as many as the machine has processors for.
  */
+import { parseArgs } from 'node:util'
 import { Redis } from 'ioredis'
 import { createLeases } from '../src/core/claims/leases.ts'
 import type { Clock } from '../src/core/clock.ts'
@@ -20,7 +22,10 @@ import { startRedisServers } from '../test/support/redis-servers.ts'
 import { seededRandom } from '../test/support/seeded-random.ts'
 import { startSidecar } from '../test/support/sidecar.ts'
 import { VIRTUAL_START_WALL_MS } from '../test/support/virtual-clock.ts'
+import { printGoals } from './support/goal-report.ts'
+import { LOOKS_A_MINUTE_MIN, measureIdleCost } from './support/idle-cost.ts'
 import { cpuSecondsOf, startLoad } from './support/load.ts'
+import { watchMachine } from './support/machine.ts'
 import { NodeQueue } from './support/node-queue.ts'
 import { startBenchApplication } from './support/peers.ts'
 import { lineChart, writePlot, writeResults } from './support/results.ts'
@@ -33,7 +38,12 @@ const NODE_GIB = 16
 /** Beyond that, queues in front of a node grow faster than its work. */
 const BUSY_SHARE = 0.7
 const SEED = 20_261_120
-const pricePerHour = Number(process.argv[2] ?? 0.04)
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { 'idle-sidecars': { type: 'string', default: '100' }, 'only-idle': { type: 'boolean' } },
+})
+const pricePerHour = Number(positionals[0] ?? 0.04)
+const idleSidecars = Number(values['idle-sidecars'])
 
 type Costs = {
   /** Microseconds of one node's processor for a claim and its completion; for the claim that finds an outcome. */
@@ -43,17 +53,51 @@ type Costs = {
   readonly bytesPerRecord: number
 }
 
-const costs = await measure()
-const perSecond = (BUSY_SHARE * 1e6) / costs.nodeMicros
-const cpuMicrosPerRequest = costs.nodeMicros * NODES + costs.sidecarMicros
-const computed = {
-  protectedPerSecond: perSecond,
-  replaysPerSecond: (BUSY_SHARE * 1e6) / costs.nodeMicrosOfReplay,
-  sidecarCores: (perSecond * costs.sidecarMicros) / 1e6,
-  perSecondByMemory: (NODE_GIB * 2 ** 30) / costs.bytesPerRecord / 86_400,
-  pricePerMillion: ((cpuMicrosPerRequest * 1e6) / 1e6 / 3_600) * pricePerHour,
+const machine = watchMachine()
+if (values['only-idle'] !== true) await underLoad()
+const idle = await measureIdleCost(idleSidecars)
+const each = median(idle.percentEach)
+console.log(`
+idle: ${idleSidecars} sidecars without requests
+  each takes of every node         ${each.toFixed(4)} % of a core; a thousand take ${(each * 1_000).toFixed(0)} %
+  a node by itself                 ${idle.alonePercent.toFixed(2)} %
+  looks at a node, each a minute   ${idle.looksAMinute.toFixed(0)}`)
+const starved = idle.looksAMinute < LOOKS_A_MINUTE_MIN
+if (starved)
+  console.log(
+    `  Not judged: fewer than ${LOOKS_A_MINUTE_MIN} looks. They were short of processor time; take fewer with --idle-sidecars.`,
+  )
+printGoals('capacity', { 'idle-node': starved ? [] : idle.percentEach }, machine)
+
+async function underLoad(): Promise<void> {
+  const costs = await measure()
+  const computed = computedFrom(costs)
+  const simulated = await simulatedWith(costs)
+  writeResults('capacity', {}, { costs, computed, simulated })
+  writePlot(
+    'capacity',
+    lineChart(
+      `${SIDECARS} simulated sidecars on ${NODES} nodes: latency of a claim and its completion`,
+      { x: 'share of a node that is busy', y: 'ms' },
+      [
+        { label: 'p50', points: simulated.map((one) => [one.share, one.p50Ms]) },
+        { label: 'p99', points: simulated.map((one) => [one.share, one.p99Ms]) },
+      ],
+    ),
+  )
 }
-console.log(`measured
+
+function computedFrom(costs: Costs) {
+  const perSecond = (BUSY_SHARE * 1e6) / costs.nodeMicros
+  const cpuMicrosPerRequest = costs.nodeMicros * NODES + costs.sidecarMicros
+  const computed = {
+    protectedPerSecond: perSecond,
+    replaysPerSecond: (BUSY_SHARE * 1e6) / costs.nodeMicrosOfReplay,
+    sidecarCores: (perSecond * costs.sidecarMicros) / 1e6,
+    perSecondByMemory: (NODE_GIB * 2 ** 30) / costs.bytesPerRecord / 86_400,
+    pricePerMillion: ((cpuMicrosPerRequest * 1e6) / 1e6 / 3_600) * pricePerHour,
+  }
+  console.log(`measured
   one node, claim + complete       ${costs.nodeMicros.toFixed(1)} µs
   one node, replay                 ${costs.nodeMicrosOfReplay.toFixed(1)} µs
   sidecar, one protected request   ${costs.sidecarMicros.toFixed(0)} µs
@@ -63,29 +107,22 @@ computed, with each node on one core and busy for ${BUSY_SHARE * 100} % of it
   cores of sidecars for them       ${computed.sidecarCores.toFixed(1)}
   requests a second, all day long, whose records of 24 h fill ${NODE_GIB} GiB of a node: ${computed.perSecondByMemory.toFixed(0)}
   processor time of a million requests at ${pricePerHour} a vCPU-hour: ${computed.pricePerMillion.toFixed(4)}`)
-
-console.log(`\nsimulated: ${SIDECARS} sidecars, seed ${SEED}
-  share of the nodes   offered/s   carried/s    p50 ms    p99 ms   refused`)
-const simulated = []
-for (const share of [0.3, 0.5, 0.7, 0.9, 1.1]) {
-  const one = await simulate(share)
-  simulated.push(one)
-  console.log(
-    `  ${`${(share * 100).toFixed(0)} %`.padEnd(18)} ${one.offeredPerSecond.toFixed(0).padStart(11)} ${one.carriedPerSecond.toFixed(0).padStart(11)} ${one.p50Ms.toFixed(2).padStart(9)} ${one.p99Ms.toFixed(2).padStart(9)} ${`${(one.refusedShare * 100).toFixed(1)} %`.padStart(9)}`,
-  )
+  return computed
 }
-writeResults('capacity', {}, { costs, computed, simulated })
-writePlot(
-  'capacity',
-  lineChart(
-    `${SIDECARS} simulated sidecars on ${NODES} nodes: latency of a claim and its completion`,
-    { x: 'share of a node that is busy', y: 'ms' },
-    [
-      { label: 'p50', points: simulated.map((one) => [one.share, one.p50Ms]) },
-      { label: 'p99', points: simulated.map((one) => [one.share, one.p99Ms]) },
-    ],
-  ),
-)
+
+async function simulatedWith(costs: Costs) {
+  console.log(`\nsimulated: ${SIDECARS} sidecars, seed ${SEED}
+  share of the nodes   offered/s   carried/s    p50 ms    p99 ms   refused`)
+  const simulated = []
+  for (const share of [0.3, 0.5, 0.7, 0.9, 1.1]) {
+    const one = await simulate(share, costs)
+    simulated.push(one)
+    console.log(
+      `  ${`${(share * 100).toFixed(0)} %`.padEnd(18)} ${one.offeredPerSecond.toFixed(0).padStart(11)} ${one.carriedPerSecond.toFixed(0).padStart(11)} ${one.p50Ms.toFixed(2).padStart(9)} ${one.p99Ms.toFixed(2).padStart(9)} ${`${(one.refusedShare * 100).toFixed(1)} %`.padStart(9)}`,
+    )
+  }
+  return simulated
+}
 
 async function measure(): Promise<Costs> {
   await using servers = await startRedisServers(NODES)
@@ -136,7 +173,7 @@ async function measure(): Promise<Costs> {
   }
 }
 
-async function simulate(share: number) {
+async function simulate(share: number, costs: Costs) {
   const VIRTUAL_MS = 1_000
   const scheduler = new Scheduler()
   const dice = seededRandom(SEED)

@@ -14,10 +14,13 @@ import { Redis } from 'ioredis'
 import Redlock from 'redlock'
 import type { Quorum } from '../src/core/ports.ts'
 import { startRedisServers } from '../test/support/redis-servers.ts'
+import { printGoals } from './support/goal-report.ts'
 import { createHandCountedQuorum } from './support/hand-counted-quorum.ts'
+import { watchMachine } from './support/machine.ts'
 import { connectLeases, leasesOver } from './support/our-leases.ts'
 import { writeResults } from './support/results.ts'
-import { alternate, type Contender, closedLoop, printMeasured } from './support/rounds.ts'
+import { alternate, type Contender, closedLoop, type Measured, printMeasured } from './support/rounds.ts'
+import { serverCpuMicrosOf } from './support/server-cpu.ts'
 import { startWarmNodes } from './support/warm-nodes.ts'
 
 const LEASE_MS = 30_000
@@ -43,13 +46,7 @@ const plainClients = connect({})
 const pipelinedClients = connect({ enableAutoPipelining: true })
 const floor = new Redis(servers.urls[0]!)
 
-async function serverCpuMicros(): Promise<number> {
-  const infos = await Promise.all(plainClients.map((client) => client.info('cpu')))
-  const seconds = infos.map((info) =>
-    [...info.matchAll(/^used_cpu_(?:user|sys):([\d.]+)/gm)].reduce((sum, [, used]) => sum + Number(used), 0),
-  )
-  return seconds.reduce((sum, used) => sum + used, 0) * 1e6
-}
+const serverCpuMicros = () => serverCpuMicrosOf(plainClients)
 
 function redlockCycle(clients: readonly Redis[]): (key: string) => Promise<void> {
   const redlock = new Redlock(clients)
@@ -93,7 +90,8 @@ const contenders: readonly Contender[] = [
   },
 ]
 
-const results = []
+const results: { concurrency: number; measured: readonly Measured[] }[] = []
+const machine = watchMachine()
 for (const concurrency of CONCURRENCIES) {
   const operations = concurrency === 1 ? 1_000 : 6_000
   const measured = await alternate(
@@ -106,6 +104,18 @@ for (const concurrency of CONCURRENCIES) {
   printMeasured(`${concurrency} in flight`, measured)
   results.push({ concurrency, measured })
 }
+/** One ratio a round, ours over redlock's; none where this run left out so many in flight. */
+function pairs(concurrency: number, figure: 'perSecond' | 'p50Ms'): readonly number[] {
+  const measured = results.find((one) => one.concurrency === concurrency)?.measured ?? []
+  const of = (name: string) => measured.find((one) => one.name === name)?.[figure] ?? []
+  const theirs = of('redlock acquire + release')
+  return of('fencepost claim + complete').map((value, round) => value / theirs[round]!)
+}
+printGoals(
+  'claims',
+  { 'cycle-64-over-redlock': pairs(64, 'perSecond'), 'cycle-lone-p50': pairs(1, 'p50Ms') },
+  machine,
+)
 writeResults('claims', { redlock: '5.0.0-beta.2' }, results)
 
 for (const client of [...plainClients, ...pipelinedClients, floor]) client.disconnect()

@@ -21,7 +21,7 @@ const RECORD_ROUNDS = 5
  * Nodes and load share this machine: a queue of thousands on five nodes and two cores must not look like a lost quorum.
  */
 const PATIENT = {
-  FENCEPOST_NODE_DEADLINE: '5s',
+  FENCEPOST_NODE_DEADLINE: '2s',
   FENCEPOST_CLAIM_BUDGET: '10s',
   FENCEPOST_LEASE: '100s',
   FENCEPOST_HEADERS_TIMEOUT: '60s',

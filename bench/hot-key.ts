@@ -15,6 +15,8 @@ import { join } from 'node:path'
 import { Pool } from 'undici'
 import { startRedisServers } from '../test/support/redis-servers.ts'
 import { startSidecar } from '../test/support/sidecar.ts'
+import { printGoals } from './support/goal-report.ts'
+import { watchMachine } from './support/machine.ts'
 import { barChart, writePlot, writeResults } from './support/results.ts'
 import { median } from './support/rounds.ts'
 
@@ -74,6 +76,7 @@ for (let index = 0; index < SIDECARS; index += 1) {
   pools.push(new Pool(sidecar.proxy, { connections: DUPLICATES, pipelining: 1 }))
 }
 
+const machine = watchMachine()
 const bursts: Record<(typeof ROUTES)[number], Burst[]> = { wait: [], coordinate: [] }
 for (let index = -WARM_UPS; index < BURSTS; index += 1) {
   for (const route of ROUTES) {
@@ -98,6 +101,11 @@ for (const route of ROUTES) {
     `  onContention: ${route.padEnd(18)} ${String(most).padStart(24)} ${half.toFixed(1).padStart(42)} ${`${median(lasts).toFixed(1)}, ${Math.max(...lasts).toFixed(1)}`.padStart(32)}   ${JSON.stringify(statuses)}`,
   )
 }
+printGoals(
+  'hot-key',
+  { 'hot-key-last': bursts.wait.map(({ afterMs }) => afterMs.at(-1) ?? Number.NaN) },
+  machine,
+)
 writeResults('hot-key', {}, bursts)
 writePlot(
   'hot-key',

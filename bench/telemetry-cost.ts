@@ -9,7 +9,6 @@
  * still means something on a machine that others use. Ratios are of slices that followed each other; the median counts.
  * `--write` keeps the numbers in bench/results/telemetry.json.
  */
-import { readdirSync, readFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { Pool } from 'undici'
@@ -18,6 +17,9 @@ import { startOtlpReceiver } from '../test/support/otlp-receiver.ts'
 import { startRedisServers } from '../test/support/redis-servers.ts'
 import { scrape } from '../test/support/series.ts'
 import { type Sidecar, startSidecar } from '../test/support/sidecar.ts'
+import { printGoals } from './support/goal-report.ts'
+import { cpuMicrosOf } from './support/load.ts'
+import { watchMachine } from './support/machine.ts'
 import { median, ratio } from './support/rounds.ts'
 
 const SLICE_MS = 1_000
@@ -39,7 +41,7 @@ let keys = 0
 
 async function slice(side: Side, counted: boolean): Promise<void> {
   const { sidecar, pool, headers } = side
-  const cpuBefore = cpuMicrosOf(sidecar)
+  const cpuBefore = cpuMicrosOf(sidecar.process.pid)
   const startedMs = performance.now()
   let requests = 0
   const worker = async () => {
@@ -55,16 +57,7 @@ async function slice(side: Side, counted: boolean): Promise<void> {
   await Promise.all([scraped, ...Array.from({ length: CONCURRENCY }, worker)])
   if (!counted) return
   side.perSecond.push((requests / (performance.now() - startedMs)) * 1_000)
-  side.cpuMicros.push((cpuMicrosOf(sidecar) - cpuBefore) / requests)
-}
-
-/** Of all its threads, by Linux to the nanosecond: https://docs.kernel.org/scheduler/sched-stats.html */
-function cpuMicrosOf({ process: { pid } }: Sidecar): number {
-  const threads = readdirSync(`/proc/${pid}/task`)
-  return threads.reduce((sum, thread) => {
-    const [ran = '0'] = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')
-    return sum + Number(ran) / 1_000
-  }, 0)
+  side.cpuMicros.push((cpuMicrosOf(sidecar.process.pid) - cpuBefore) / requests)
 }
 
 await using servers = await startRedisServers(5)
@@ -94,6 +87,7 @@ const sides = [
     cpuMicros: [],
   }),
 )
+const machine = watchMachine()
 for (let round = -WARM_UP_ROUNDS; round < rounds; round += 1) {
   // Each first in turn: the second one meets warm nodes.
   for (const side of round % 2 === 0 ? sides : sides.toReversed()) await slice(side, round >= 0)
@@ -112,6 +106,12 @@ for (const { name, requestsPerSecond, cpuMicrosPerRequest, throughput, cpu } of 
   console.log(
     `${name.padEnd(26)} ${String(requestsPerSecond).padStart(6)} requests/s (${throughput[0]})   ${String(cpuMicrosPerRequest).padStart(5)} µs of CPU a request (${cpu[0]}; smallest ${cpu[1]}, largest ${cpu[2]})`,
   )
+const watched = sides.find(({ name }) => name === 'all, traces at 1 %') as Side
+printGoals(
+  'telemetry-cost',
+  { telemetry: watched.cpuMicros.map((micros, round) => (micros / base.cpuMicros[round]! - 1) * 100) },
+  machine,
+)
 if (process.argv.includes('--write')) {
   const file = fileURLToPath(new URL('results/telemetry.json', import.meta.url))
   await writeFile(file, `${JSON.stringify({ rounds, sides: results }, undefined, 2)}\n`)

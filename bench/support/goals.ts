@@ -1,56 +1,153 @@
 /**
- * Goals of a benchmark: a ratio of paired rounds, held against a number, and judged only where the noise allows it.
+ * THE table of goals: what each benchmark is to reach, in which unit, and which of them says so. `docs/internals/performance.md` lists
+ * the same rows; a test compares them.
+ *
+ * Owns the numbers. What a figure is worth is `verdict.ts`, how it is printed is `goal-report.ts`.
  */
-import { readFileSync } from 'node:fs'
 
 export type Goal = {
-  readonly name: string
+  /** The program of `npm run bench -- NAME`. */
+  readonly bench: string
+  readonly what: string
+  /** `×` is a ratio of paired rounds: ours over theirs. */
+  readonly unit: '×' | 'ms' | 'MiB' | 's' | '% of a core' | '%'
   /** `at most`: small is good, as for processor time. */
   readonly bound: 'at most' | 'at least'
   readonly goal: number
-  /** One ratio a round: ours over theirs. */
-  readonly pairs: readonly number[]
 }
 
-export type Judgement = {
-  readonly median: number
-  /** The middle half of the rounds. */
-  readonly lower: number
-  readonly upper: number
-  readonly verdict: 'reached' | 'not reached' | 'too noisy to judge'
-}
+export const GOALS = {
+  'processor-32': {
+    bench: 'naive',
+    what: "the sidecar's processor time, unique keys, 32 in flight, over naive autopipelined",
+    unit: '×',
+    bound: 'at most',
+    goal: 0.65,
+  },
+  'processor-lone': {
+    bench: 'naive',
+    what: "the sidecar's processor time, unique keys, one in flight, over naive",
+    unit: '×',
+    bound: 'at most',
+    goal: 0.8,
+  },
+  'p50-lone': {
+    bench: 'naive',
+    what: 'p50 of a unique key, one in flight, over naive',
+    unit: '×',
+    bound: 'at most',
+    goal: 0.9,
+  },
+  'nodes-processor-32': {
+    bench: 'naive',
+    what: "five nodes' processor time, unique keys, 32 in flight, over naive autopipelined",
+    unit: '×',
+    bound: 'at most',
+    goal: 0.5,
+  },
+  'unique-over-proxy': {
+    bench: 'naive',
+    what: 'unique keys a second, 32 in flight, over a bare proxy',
+    unit: '×',
+    bound: 'at least',
+    goal: 0.55,
+  },
+  'replays-over-proxy': {
+    bench: 'naive',
+    what: 'replays of one key a second, 32 in flight, over a bare proxy',
+    unit: '×',
+    bound: 'at least',
+    goal: 2,
+  },
+  'pass-through-over-proxy': {
+    bench: 'naive',
+    what: 'requests a second that pass through, 32 in flight, over a bare proxy',
+    unit: '×',
+    bound: 'at least',
+    goal: 1.2,
+  },
+  'cycle-64-over-redlock': {
+    bench: 'claims',
+    what: 'claim + complete a second, 64 in flight, over acquire + release of redlock',
+    unit: '×',
+    bound: 'at least',
+    goal: 2.5,
+  },
+  'cycle-lone-p50': {
+    bench: 'claims',
+    what: 'p50 of claim + complete, one in flight, over acquire + release of redlock',
+    unit: '×',
+    bound: 'at most',
+    goal: 1.2,
+  },
+  'hot-key-last': {
+    bench: 'hot-key',
+    what: 'last of 100 duplicates over three sidecars, after the end of the work',
+    unit: 'ms',
+    bound: 'at most',
+    goal: 30,
+  },
+  'stored-replay': {
+    bench: 'stored-replay',
+    what: "nodes' processor time of a claim that finds an outcome, over a claim of a free key",
+    unit: '×',
+    bound: 'at most',
+    goal: 1,
+  },
+  'memory-idle': {
+    bench: 'memory',
+    what: 'memory of an idle sidecar within 384 MiB',
+    unit: 'MiB',
+    bound: 'at most',
+    goal: 80,
+  },
+  'memory-64': {
+    bench: 'memory',
+    what: 'memory with 64 small requests in flight within 384 MiB',
+    unit: 'MiB',
+    bound: 'at most',
+    goal: 120,
+  },
+  'memory-900': {
+    bench: 'memory',
+    what: 'memory with 900 small requests in flight within 384 MiB',
+    unit: 'MiB',
+    bound: 'at most',
+    goal: 180,
+  },
+  ready: {
+    bench: 'ready',
+    what: 'from the start of the compiled program until it is ready',
+    unit: 's',
+    bound: 'at most',
+    goal: 0.4,
+  },
+  'idle-processor': {
+    bench: 'idle',
+    what: "an idle sidecar's own processor time",
+    unit: '% of a core',
+    bound: 'at most',
+    goal: 0.3,
+  },
+  'idle-node': {
+    bench: 'capacity',
+    what: 'processor time that one more idle sidecar takes of each node',
+    unit: '% of a core',
+    bound: 'at most',
+    goal: 0.005,
+  },
+  telemetry: {
+    bench: 'telemetry-cost',
+    what: "telemetry's part of the sidecar's processor time, traces at 1 %, logs, scrapes",
+    unit: '%',
+    bound: 'at most',
+    goal: 3,
+  },
+} as const satisfies Record<string, Goal>
 
-/** The goal must lie outside of the middle half of the rounds: else another run might say the opposite. */
-export function judge({ bound, goal, pairs }: Pick<Goal, 'bound' | 'goal' | 'pairs'>): Judgement {
-  if (pairs.length === 0) throw new Error('a goal needs at least one round')
-  const sorted = [...pairs].sort((one, other) => one - other)
-  const at = (share: number) => sorted[Math.round(share * (sorted.length - 1))]!
-  const [lower, median, upper] = [at(0.25), at(0.5), at(0.75)]
-  const holds = (value: number) => (bound === 'at most' ? value <= goal : value >= goal)
-  const verdict =
-    holds(lower) !== holds(upper) ? 'too noisy to judge' : holds(median) ? 'reached' : 'not reached'
-  return { lower, median, upper, verdict }
-}
-
-export function printGoals(goals: readonly Goal[]): void {
-  const width = Math.max(...goals.map(({ name }) => name.length))
-  console.log(`\n${'goal'.padEnd(width)}            figure  (middle half)   verdict`)
-  for (const goal of goals) {
-    const { median, lower, upper, verdict } = judge(goal)
-    const sign = goal.bound === 'at most' ? '≤' : '≥'
-    console.log(
-      `${goal.name.padEnd(width)}  ${sign} ${goal.goal.toFixed(2)} × ${median.toFixed(2)} × (${lower.toFixed(2)}–${upper.toFixed(2)})   ${verdict}`,
-    )
-  }
-}
-
-/** Share of this machine's processor time since `before` that its host gave to others */
-export function stolenSince(before: readonly number[]): number {
-  const passed = processorTimes().map((ticks, index) => ticks - before[index]!)
-  return passed[7]! / passed.reduce((sum, ticks) => sum + ticks, 0)
-}
-
-/** user, nice, system, idle, iowait, irq, softirq, steal of all cores, in ticks (proc_stat(5)). */
-export function processorTimes(): readonly number[] {
-  return readFileSync('/proc/stat', 'utf8').split('\n', 1)[0]!.split(/\s+/).slice(1, 9).map(Number)
-}
+export type GoalName = keyof typeof GOALS
+export type GoalBench = (typeof GOALS)[GoalName]['bench']
+/** The goals of one benchmark. */
+export type GoalsOf<B extends GoalBench> = {
+  [N in GoalName]: (typeof GOALS)[N]['bench'] extends B ? N : never
+}[GoalName]

@@ -5,7 +5,7 @@
  *     await load.run({ url, method: 'POST', path: '/payments', key: UNIQUE('a'), bodyBytes: 200, load: { kind: 'closed', … } })
  */
 import { type ChildProcess, fork } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 export type Job = {
@@ -73,6 +73,30 @@ export function cpuSecondsOf(pids: readonly number[]): number {
     return Number(fields[11]) + Number(fields[12])
   })
   return ticks.reduce((sum, one) => sum + one, 0) / TICKS_PER_SECOND
+}
+
+/**
+ * Microseconds of processor time of one process, all of its threads that live: to the nanosecond, where {@link cpuSecondsOf} counts
+ * hundredths of a second. Threads that ended are not in it. https://docs.kernel.org/scheduler/sched-stats.html
+ */
+export function cpuMicrosOf(pid: number): number {
+  return readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => sum + threadTimes(pid, thread).ranMicros, 0)
+}
+
+export type ThreadTimes = {
+  readonly ranMicros: number
+  /** Ready to run, and another thread had the core. */
+  readonly waitedMicros: number
+}
+
+/** Zero for a thread that has ended. */
+export function threadTimes(pid: number, thread: string | number): ThreadTimes {
+  try {
+    const [ran, waited] = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ').map(Number)
+    return { ranMicros: (ran ?? 0) / 1_000, waitedMicros: (waited ?? 0) / 1_000 }
+  } catch {
+    return { ranMicros: 0, waitedMicros: 0 }
+  }
 }
 
 /** Bytes of memory that a process holds now (RSS). Linux only. */

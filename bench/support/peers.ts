@@ -73,7 +73,7 @@ export function startNaiveQuorum(
 
 async function listening(program: string, args: readonly string[]): Promise<Server> {
   const child = new TestProcess(process.execPath, [program, ...args])
-  const [, port] = await child.line(/^listening on (\d+)$/)
+  const [, port] = await child.line(/^listening on (\d+)$/, { withinMs: 60_000 })
   return serverOf(child, `http://127.0.0.1:${port}`)
 }
 

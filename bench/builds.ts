@@ -1,0 +1,98 @@
+/**
+ * Two builds of the sidecar in one run: processor time of a request before and after a change, in alternating rounds.
+ *
+ *     npm run build && npm run bench -- builds OTHER/dist/main.js dist/main.js [in flight, 32] [rounds, 9] [requests a round, 4000]
+ *
+ * Both run beside each other over the same five nodes and the same application. Processor time is what the kernel counts for the
+ * process, all of its threads: it says something on a machine that others use, where a rate does not.
+ */
+import { resolve } from 'node:path'
+import { startRedisServers } from '../test/support/redis-servers.ts'
+import { type Sidecar, startSidecar } from '../test/support/sidecar.ts'
+import { cpuMicrosOf, type Job, startLoad } from './support/load.ts'
+import { besideText, PATIENT_UNDER_LOAD, watchMachine } from './support/machine.ts'
+import { startBenchApplication } from './support/peers.ts'
+import { writeResults } from './support/results.ts'
+import { median, ratio } from './support/rounds.ts'
+
+const [before, after, inFlight = '32', roundsGiven = '9', requestsGiven = '4000'] = process.argv.slice(2)
+if (before === undefined || after === undefined)
+  throw new Error(
+    'usage: npm run bench -- builds OTHER/dist/main.js dist/main.js [in flight] [rounds] [requests]',
+  )
+const [concurrency, rounds, requests] = [Number(inFlight), Number(roundsGiven), Number(requestsGiven)]
+const WARM_UPS = 2
+let prefixes = 0
+const UNIQUE = Number.MAX_SAFE_INTEGER
+
+const post = { method: 'POST', path: '/payments', bodyBytes: 200 } as const
+const KINDS: Readonly<Record<string, Pick<Job, 'method' | 'path' | 'bodyBytes' | 'key'>>> = {
+  'unique keys': { ...post, key: { prefix: 'unique', count: UNIQUE } },
+  replays: { ...post, key: { prefix: 'one', count: 1 } },
+  'pass-through': { method: 'GET', path: '/payments', bodyBytes: 0, key: { prefix: '', count: 1 } },
+}
+
+await using servers = await startRedisServers(5, { founded: true })
+await using application = await startBenchApplication()
+await using load = startLoad()
+await using older = await start(before)
+await using newer = await start(after)
+const machine = watchMachine()
+// Replays are of an outcome that stands: of two first requests one would be refused.
+for (const sidecar of [older, newer]) await once(sidecar)
+const measured: Record<string, { readonly before: number[]; readonly after: number[] }> = {}
+for (const [name, job] of Object.entries(KINDS)) {
+  const figures = { before: [] as number[], after: [] as number[] }
+  for (let round = -WARM_UPS; round < rounds; round += 1) {
+    // Each first in turn: the second one meets warm nodes.
+    const order = [[older, figures.before] as const, [newer, figures.after] as const]
+    for (const [sidecar, into] of round % 2 === 0 ? order : order.toReversed()) {
+      const micros = await run(sidecar, job)
+      if (round >= 0) into.push(micros)
+    }
+  }
+  measured[name] = figures
+  const { median: middle, min, max } = ratio(figures.after, figures.before)
+  const sorted = figures.after.map((one, at) => one / figures.before[at]!).sort((a, b) => a - b)
+  const at = (share: number) => sorted[Math.round(share * (sorted.length - 1))]!.toFixed(3)
+  console.log(
+    `${name.padEnd(14)} ${median(figures.before).toFixed(1)} µs before, ${median(figures.after).toFixed(1)} after: ${middle.toFixed(3)} × (middle half ${at(0.25)}–${at(0.75)}, all ${min.toFixed(3)}–${max.toFixed(3)}, ${rounds} pairs)`,
+  )
+}
+console.log(besideText(machine.beside()))
+writeResults('builds', {}, { concurrency, requests, measured })
+
+function start(main: string): Promise<Sidecar> {
+  return startSidecar(
+    {
+      FENCEPOST_REDIS_NODES: servers.nodesSetting,
+      FENCEPOST_UPSTREAM: application.url,
+      FENCEPOST_LOG_DECISIONS: '0',
+      FENCEPOST_TENANT_NEW_RECORDS: '1000000',
+      ...PATIENT_UNDER_LOAD,
+      FENCEPOST_CLAIM_BUDGET: '5s',
+    },
+    { main: resolve(main), startWithinMs: 120_000 },
+  )
+}
+
+async function once({ proxy }: Sidecar): Promise<void> {
+  await load.run({ url: proxy, ...KINDS.replays!, load: { kind: 'closed', requests: 1, concurrency: 1 } })
+}
+
+async function run(sidecar: Sidecar, job: (typeof KINDS)[string]): Promise<number> {
+  const { pid } = sidecar.process
+  const cpuBefore = cpuMicrosOf(pid)
+  // The builds share the nodes, and must not answer each other's keys.
+  const key = job.key.count === UNIQUE ? { ...job.key, prefix: `${job.key.prefix}-${prefixes++}` } : job.key
+  const done = await load.run({
+    url: sidecar.proxy,
+    ...job,
+    key,
+    load: { kind: 'closed', requests, concurrency },
+  })
+  const expected = job.method === 'GET' ? '200' : '201'
+  if (done.statuses[expected] !== done.requests)
+    throw new Error(`answers other than ${expected}: ${JSON.stringify(done.statuses)}`)
+  return (cpuMicrosOf(pid) - cpuBefore) / done.requests
+}
