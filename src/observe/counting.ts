@@ -71,6 +71,7 @@ export function countEvents(
         if (event.majorityReached) metrics.quorumMargin.observe(event.margin)
         return
       case 'decided':
+        metrics.served()
         metrics.decisions[event.decision][entrypointLabel(event.entrypoint)].add(1)
         if (event.entrypoint !== 'proxy') return
         metrics.requests[routeLabel(event.route, metrics)]?.[codeClass(event.status)].add(1)

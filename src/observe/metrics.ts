@@ -4,6 +4,7 @@
  */
 
 import { collectDefaultMetrics, Gauge, Histogram, Registry, type RegistryContentType } from 'prom-client'
+import { eventLoopLag } from './event-loop-lag.ts'
 import { GC, inTwoKinds } from './garbage-collection.ts'
 import type { Gauge as AnyGauge, MakeGauge } from './gauge.ts'
 import { heapUsed } from './heap.ts'
@@ -18,12 +19,14 @@ const RUNTIME_METRICS: ReadonlySet<string> = new Set([
   'process_start_time_seconds',
   'process_resident_memory_bytes',
   'process_open_fds',
-  // Its collector sets the others.
   'nodejs_eventloop_lag_seconds',
-  'nodejs_eventloop_lag_p99_seconds',
 ])
 
-export type Metrics = ReturnType<typeof defineMetrics> & { readonly exposition: Exposition }
+export type Metrics = ReturnType<typeof defineMetrics> & {
+  readonly exposition: Exposition
+  /** A request was served: the event loop is looked at closely. */
+  readonly served: () => void
+}
 
 /** The constructor takes a content type, but prom-client's types lack the parameter. */
 const OpenRegistry = Registry as unknown as new (
@@ -37,8 +40,9 @@ export function createMetrics(options: MetricsOptions): Metrics {
   // Only a registry of this content type accepts histograms with exemplars; each scrape chooses its own.
   const registry = new OpenRegistry(Registry.OPENMETRICS_CONTENT_TYPE)
   const metrics = defineMetrics(kindsOf(registry as unknown as Registry), options)
-  runtimeMetrics(registry as unknown as Registry)
-  return { ...metrics, exposition: expositionOf(registry) }
+  const { metric, served } = eventLoopLag()
+  runtimeMetrics(registry as unknown as Registry, metric)
+  return { ...metrics, exposition: expositionOf(registry), served }
 }
 
 function kindsOf(registry: Registry): Kinds {
@@ -67,14 +71,18 @@ function register(registry: Registry): (metric: ScrapedMetric) => void {
   return (metric) => registry.registerMetric(metric as unknown as Parameters<Registry['registerMetric']>[0])
 }
 
-function runtimeMetrics(registry: Registry): void {
+/** prom-client's own monitor of the event loop, which nothing shows here, sleeps for an hour at a time: `event-loop-lag.ts` has its place. */
+const NEVER_MS = 3_600_000
+
+function runtimeMetrics(registry: Registry, lag: ScrapedMetric): void {
   const ours = new Set(registry.getMetricsAsArray().map(({ name }) => name))
-  collectDefaultMetrics({ register: registry, gcDurationBuckets: [] })
+  collectDefaultMetrics({ register: registry, gcDurationBuckets: [], eventLoopMonitoringPrecision: NEVER_MS })
   const gc = registry.getSingleMetric(GC)
   for (const { name } of registry.getMetricsAsArray())
     if (!ours.has(name) && !RUNTIME_METRICS.has(name)) registry.removeSingleMetric(name)
   if (gc instanceof Histogram) register(registry)(inTwoKinds(gc))
   register(registry)(heapUsed())
+  register(registry)(lag)
 }
 
 const OPEN_METRICS = 'application/openmetrics-text'
