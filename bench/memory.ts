@@ -13,7 +13,7 @@ import { printGoals } from './support/goal-report.ts'
 import { watchMachine } from './support/machine.ts'
 
 const LIMIT_MIB = 384
-/** Each in a sidecar of its own: what the process has once needed it keeps. */
+/** Each in a sidecar of its own. After minutes of load one has more: docs/operations/capacity.md. */
 const ROUNDS = 3
 const ROWS = [
   { count: 64, bodyBytes: 200, rounds: ROUNDS },
