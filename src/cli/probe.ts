@@ -144,6 +144,9 @@ function faultOf(options: Options): string | undefined {
     return '--proxy and --application go together: synthetic requests must reach no other application than the probe'
   if (gatewayGrpc !== undefined && gateway === undefined)
     return '--gateway-grpc needs --gateway: the claim of a check over gRPC is reported over HTTP'
+  const unnamed = gatewayGrpc?.find((url) => /^https:\/\/(\[|[\d.]+(:|\/|$))/.test(url))
+  if (unnamed !== undefined)
+    return `--gateway-grpc ${unnamed} is not accepted; over TLS accepted is the name that its certificate is for, not an IP address`
   if (!/^\/[^?#\s]*$/.test(path))
     return `--path ${path} is not accepted; accepted is a path such as /fencepost-probe`
   return (

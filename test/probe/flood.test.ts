@@ -20,6 +20,7 @@ import {
   type Result,
   resultOf,
 } from '../../src/probe/verdict.ts'
+import { makeAuthority } from '../support/certificates.ts'
 import { freePort } from '../support/free-port.ts'
 import { startFencepost } from '../support/processes.ts'
 import { seriesOf } from '../support/series.ts'
@@ -250,6 +251,40 @@ describe('fencepost probe --once', () => {
   })
 })
 
+/** Bug: gRPC left out the authorities of NODE_EXTRA_CA_CERTS, which all other entry points take. */
+test('fencepost probe over TLS verifies listeners by NODE_EXTRA_CA_CERTS, over HTTP and gRPC', async () => {
+  using authority = makeAuthority()
+  const { certFile, keyFile } = authority.sign('gateway')
+  await using sidecar = await startSidecar({
+    ...PATIENT,
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
+    FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:0',
+    FENCEPOST_TLS_LISTENERS: 'gateway',
+    FENCEPOST_TLS_CERT_FILE: certFile,
+    FENCEPOST_TLS_KEY_FILE: keyFile,
+  })
+  const named = (address: string) => `https://localhost:${new URL(address).port}`
+  const args = ['--gateway', named(sidecar.gateway), '--gateway-grpc', named(sidecar.gatewayGrpc)]
+  await using probe = startFencepost(
+    ['probe', ...args, ...['--rate', '4', '--copies', '2', '--timeout', '1m', '--prometheus', '127.0.0.1:0']],
+    { env: { NODE_EXTRA_CA_CERTS: authority.caFile } },
+  )
+  const [, url = ''] = await probe.line(/metrics on (\S+)$/)
+  const wanted = ['http_check', 'ext_authz', 'ext_authz_grpc', 'ext_proc'].map(
+    (entrypoint) => `fencepost_probe_findings_total{entrypoint="${entrypoint}",expected="one",result="ok"}`,
+  )
+  await probe.until(
+    'a right answer at each entry point',
+    async () => {
+      const seen = seriesOf(await (await fetch(url)).text())
+      return wanted.every((name) => (seen.get(name) ?? 0) > 0)
+    },
+    { withinMs: 50_000 },
+  )
+  expect(await probe.end()).toMatchObject({ code: 0 })
+}, 120_000)
+
 describe('fencepost probe --once and a listener for Envoy', () => {
   /** Its checks over HTTP are right. */
   let reports: Sidecar
@@ -330,6 +365,11 @@ test.each([
   [['--path', 'no-slash'], /--path no-slash is not accepted/],
   [['--gateway', 'ftp://a'], /--gateway ftp:\/\/a is not accepted/],
   [['--gateway-grpc', 'http://a'], /--gateway-grpc needs --gateway/],
+  [
+    ['--gateway', 'https://a', '--gateway-grpc', 'https://10.0.0.1:1'],
+    /--gateway-grpc https:\/\/10\.0\.0\.1:1 is not accepted; over TLS accepted is the name/,
+  ],
+  [['--gateway', 'https://a', '--gateway-grpc', 'https://[::1]:1'], /accepted is the name/],
   [['--gateway', 'http://a', '--gateway-grpc', 'a:1'], /--gateway-grpc a:1 is not accepted/],
   [['--timeout', 'soon'], /--timeout soon is not accepted/],
   [['--copies', '1'], /--copies a whole number from 2 up/],

@@ -5,6 +5,7 @@
  * Owns the order in which Envoy sends its messages, and what the replies make of an answer: what the client of Envoy would get.
  */
 
+import { getCACertificates } from 'node:tls'
 import {
   type CallOptions,
   ChannelCredentials,
@@ -75,7 +76,9 @@ export function createEnvoyCaller(token: string | undefined): EnvoyCaller {
     if (known !== undefined) return known
     const { host, protocol } = new URL(url)
     const credentials =
-      protocol === 'https:' ? ChannelCredentials.createSsl() : ChannelCredentials.createInsecure()
+      protocol === 'https:'
+        ? ChannelCredentials.createSsl(authorities())
+        : ChannelCredentials.createInsecure()
     // A repeated call would look like a duplicate that nobody sent.
     const client = new SERVICES(host, credentials, { 'grpc.enable_retries': 0 }) as unknown as Services
     clients.set(url, client)
@@ -103,6 +106,11 @@ export function createEnvoyCaller(token: string | undefined): EnvoyCaller {
       for (const client of clients.values()) client.close()
     },
   }
+}
+
+/** gRPC by itself leaves out those of NODE_EXTRA_CA_CERTS. */
+function authorities(): Buffer {
+  return Buffer.from(getCACertificates('default').join('\n'))
 }
 
 function endOf(timeoutMs: number): Date {
